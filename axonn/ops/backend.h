@@ -1,0 +1,167 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "axonn/tensor/device.h"
+#include "axonn/tensor/tensor.h"
+
+namespace axonn {
+
+/// out = op(a) · op(b) (+ bias) (+ out). (M, N) = (M, K) · (K, N), sums in f32.
+///
+/// a, b  f32 or bf16, the same; bias (1, N) of their type; out of their type or f32.
+struct Matmul {
+  View out;  ///< (M, N)
+  View a;    ///< (M, K), or (K, M) if transposed
+  View b;    ///< (K, N), or (N, K) if transposed
+  bool a_transposed = false;
+  bool b_transposed = false;
+  View bias = {};           ///< (1, N) or empty
+  bool accumulate = false;  ///< out += instead of out =
+};
+
+/// Causal attention over heads, grouped key-value heads included.
+///
+/// Query head j uses key-value head (first_query + j) / group of those given. Rows are sequences
+/// one after another, `positions` each. Columns are heads one after another, `head_dim` each.
+struct Attention {
+  View q;      ///< (B·T, h·D)
+  View k, v;   ///< (B·T, k·D)
+  View out;    ///< (B·T, h·D)
+  View stats;  ///< (B·T, h) f32: log of the sum of exponentials, kept for backward
+  std::int64_t positions = 0;    ///< T
+  std::int64_t heads = 0;        ///< h, query heads here
+  std::int64_t head_dim = 0;     ///< D
+  std::int64_t group = 1;        ///< query heads that share a key-value head
+  std::int64_t first_query = 0;  ///< what query head 0 is within its group
+  float scale = 1;               ///< of the scores, usually 1 / sqrt(D)
+};
+
+/// The gradients of Attention; d_q, d_k and d_v are overwritten.
+struct AttentionBackward {
+  Attention forward;
+  View d_out;     ///< (B·T, h·D)
+  View d_q;       ///< (B·T, h·D)
+  View d_k, d_v;  ///< (B·T, k·D)
+};
+
+/// A norm's view of one row piece: (R, C) of rows whose whole width is `width`.
+struct NormBackward {
+  View d_inp;     ///< (R, C)
+  View d_out;     ///< (R, C)
+  View inp;       ///< (R, C)
+  View weight;    ///< (1, C)
+  View stats;     ///< (R, 2) f32: mean, 1 / standard deviation
+  View sums;      ///< (R, 2) f32: sums over the whole row of g and g · xhat, g = d_out · weight
+  View residual;  ///< (R, C) added to d_inp, or empty
+  std::int64_t width = 0;
+};
+
+/// The pieces of a vocabulary: this rank has columns [first, first + valid) of the logits, and
+/// what follows up to the view's width is padding.
+struct VocabularyPiece {
+  std::int64_t first = 0;
+  std::int64_t valid = 0;
+};
+
+/// One step of AdamW (Loshchilov and Hutter, 2019) on a flat piece of parameters.
+struct AdamW {
+  View master;        ///< (1, n) f32
+  View first, second; ///< (1, n) f32, the moments
+  View gradient;      ///< (1, n) f32
+  View out;           ///< (1, n) the compute copy, f32 or bf16
+  View scale;         ///< (1, 1) f32 on the device: the gradient's factor (clipping)
+  float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
+  std::int64_t step = 1;    ///< counted from 1, for the bias correction
+  std::int64_t decayed = 0; ///< the first `decayed` elements decay, the rest does not
+};
+
+/// One step of gradient descent with decoupled decay on a flat piece of parameters.
+struct Sgd {
+  View master, gradient, out, scale;  ///< as in AdamW
+  float lr = 0, weight_decay = 0;
+  std::int64_t decayed = 0;
+};
+
+/// The arithmetic of one rank on its device. Every operation is enqueued on device().compute() and
+/// returns; none waits for the host. A View that is documented as T is f32 or bf16.
+///
+/// Gradients of parameters are added to (+=) and are f32; everything else is overwritten (=).
+/// Every sum has one fixed order, whatever the number of threads.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual Device& device() = 0;
+  virtual std::string name() const = 0;
+
+  virtual void matmul(const Matmul& args) = 0;
+
+  virtual void attention(const Attention& args) = 0;
+  virtual void attention_backward(const AttentionBackward& args) = 0;
+
+  /// out (R, 2) f32 = mean and sum of squared deviations of each row of inp (R, C) T.
+  virtual void row_moments(View out, View inp) = 0;
+  /// out (R, 2) f32 = mean and 1 / sqrt(variance + eps) from the `pieces` stacked moments
+  /// (pieces · R, 2), each over `count` elements, by Chan's formula in the order of the pieces.
+  virtual void combine_moments(View out, View moments, std::int64_t count, float eps) = 0;
+  /// out (R, C) T = (inp - mean) · rstd · weight + bias; bias may be empty.
+  virtual void layer_norm(View out, View inp, View weight, View bias, View stats) = 0;
+  /// out (R, 2) f32 = this piece's sums, see NormBackward::sums.
+  virtual void layer_norm_sums(View out, View d_out, View inp, View weight, View stats) = 0;
+  virtual void layer_norm_backward(const NormBackward& args) = 0;
+  /// d_weight (1, C) += sum over rows of d_out · xhat; d_bias (1, C) += sum of d_out, or empty.
+  virtual void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
+                                          View stats) = 0;
+
+  /// Tanh form of GELU (Hendrycks and Gimpel, 2016), as GPT-2 uses. (R, C) T.
+  virtual void gelu(View out, View inp) = 0;
+  virtual void gelu_backward(View d_inp, View d_out, View inp) = 0;
+
+  /// out = a + b, (R, C); types may differ (sums in f32).
+  virtual void add(View out, View a, View b) = 0;
+  /// out = inp, (R, C), between any of f32 and bf16.
+  virtual void cast(View out, View inp) = 0;
+  /// out (1, C) f32 += sum over rows of inp (R, C) T.
+  virtual void column_sum(View out, View inp) = 0;
+
+  /// out (R, C) T = table row ids[r] - first where that is a row of the table, else zero; plus
+  /// positions row r % T where positions (T, C) is not empty. ids (1, R) i32, table (V, C) T.
+  virtual void embedding(View out, View ids, View table, std::int64_t first, View positions) = 0;
+  /// d_table (V, C) f32 += d_out rows, in the order of the rows.
+  virtual void embedding_backward(View d_table, View d_out, View ids, std::int64_t first) = 0;
+  /// d_positions (T, C) f32 += sum over sequences of d_out (B·T, C).
+  virtual void positions_backward(View d_positions, View d_out) = 0;
+
+  /// out (R, 3) f32 = maximum, sum of exp(x - maximum), and the target's logit or 0 if it is not
+  /// here, of logits (R, V) f32 or bf16. targets (1, R) i32.
+  virtual void softmax_stats(View out, View logits, View targets, VocabularyPiece piece) = 0;
+  /// loss (R, 1) f32 = log-sum-exp minus target logit, and lse (R, 1) f32, from the stacked pieces
+  /// (pieces · R, 3); rows whose target is negative count nothing (loss 0).
+  virtual void combine_softmax(View loss, View lse, View stats, View targets) = 0;
+  /// d_logits (R, V) T = (softmax - one hot) · scale; rows with a negative target and columns
+  /// beyond piece.valid are zero.
+  virtual void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
+                                      VocabularyPiece piece, float scale) = 0;
+
+  /// out (1, 1) f64 += sum of inp (R, C) f32.
+  virtual void sum(View out, View inp) = 0;
+  /// out (1, 1) f64 += sum of squares of inp (R, C) T.
+  virtual void squared_sum(View out, View inp) = 0;
+  /// out (1, 1) f32 = min(1, max_norm / sqrt(squared_norm)), 1 where max_norm is 0;
+  /// squared_norm (1, 1) f64.
+  virtual void clip_factor(View out, View squared_norm, float max_norm) = 0;
+  /// out (1, 1) i64 += elements of inp (R, C) T that are NaN or infinite.
+  virtual void count_nonfinite(View out, View inp) = 0;
+
+  virtual void adamw(const AdamW& args) = 0;
+  virtual void sgd(const Sgd& args) = 0;
+};
+
+/// oneDNN for products, this project's kernels for the rest. `threads` OpenMP threads are used by
+/// the calling thread from now on.
+std::unique_ptr<Backend> make_cpu_backend(int threads);
+
+}  // namespace axonn

@@ -1,0 +1,81 @@
+#include "axonn/tensor/arena.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+// Segments of at least this size keep their number small; a CPU's pages count only when touched.
+constexpr std::int64_t kSegment = std::int64_t{64} << 20;
+
+std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+Arena::~Arena() {
+  for (const auto& [memory, bytes] : segments_) device_.release(memory, bytes);
+}
+
+void* Arena::allocate(std::int64_t bytes) {
+  AXONN_CHECK(bytes >= 0, "arena: asked for ", bytes, " bytes");
+  if (bytes == 0) return nullptr;
+  const std::int64_t size = round_up(bytes, kAlignment);
+  auto fit = by_size_.lower_bound({size, 0});
+  if (fit == by_size_.end()) {
+    add_segment(size);
+    fit = by_size_.lower_bound({size, 0});
+  }
+  const auto [block_bytes, begin] = *fit;
+  remove_free(free_.find(begin));
+  if (block_bytes > size) add_free(begin + size, block_bytes - size);
+  stats_.live_bytes += size;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
+  return reinterpret_cast<void*>(begin);
+}
+
+void Arena::release(void* memory, std::int64_t bytes) noexcept {
+  if (!memory) return;
+  std::int64_t size = round_up(bytes, kAlignment);
+  stats_.live_bytes -= size;
+  Address begin = reinterpret_cast<Address>(memory);
+  auto next = free_.lower_bound(begin);
+  if (next != free_.end() && next->first == begin + size && !segment_begins_.contains(next->first)) {
+    const auto merged = next++;
+    size += merged->second;
+    remove_free(merged);
+  }
+  if (next != free_.begin() && !segment_begins_.contains(begin)) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == begin) {
+      begin = before->first;
+      size += before->second;
+      remove_free(before);
+    }
+  }
+  add_free(begin, size);
+}
+
+void Arena::add_segment(std::int64_t bytes) {
+  const std::int64_t size = std::max(round_up(bytes, 4096), kSegment);
+  void* memory = device_.allocate(size);
+  ++stats_.device_calls;
+  stats_.reserved_bytes += size;
+  segments_.emplace_back(memory, size);
+  segment_begins_.insert(reinterpret_cast<Address>(memory));
+  add_free(reinterpret_cast<Address>(memory), size);
+}
+
+void Arena::add_free(Address begin, std::int64_t bytes) {
+  free_.emplace(begin, bytes);
+  by_size_.emplace(bytes, begin);
+}
+
+void Arena::remove_free(std::map<Address, std::int64_t>::iterator block) {
+  by_size_.erase({block->second, block->first});
+  free_.erase(block);
+}
+
+}  // namespace axonn

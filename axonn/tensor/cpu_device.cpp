@@ -1,0 +1,64 @@
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "axonn/base/check.h"
+#include "axonn/tensor/device.h"
+
+namespace axonn {
+
+namespace {
+
+class DoneEvent : public Event {
+ public:
+  bool done() const override { return true; }
+};
+
+class DoneStream : public Stream {
+ public:
+  std::unique_ptr<Event> record() override { return std::make_unique<DoneEvent>(); }
+  void wait(const Event&) override {}
+  void synchronize() override {}
+};
+
+class CpuDevice : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+
+  void* allocate(std::int64_t bytes) override {
+    void* memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+             -1, 0);
+    AXONN_CHECK(memory != MAP_FAILED, "out of memory: ", bytes, " bytes asked of the system: ",
+                std::strerror(errno), "; use more ranks, a smaller micro_batch or checkpointing");
+    madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults and TLB misses; a wish, not a need
+    return memory;
+  }
+  void release(void* memory, std::int64_t bytes) noexcept override { munmap(memory, bytes); }
+
+  Stream& compute() override { return stream_; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<DoneStream>(); }
+
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void fill_zero(void* to, std::int64_t bytes) override {
+    if (bytes > 0) std::memset(to, 0, bytes);
+  }
+  void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
+    copy(host, device, bytes);
+  }
+  void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
+    copy(device, host, bytes);
+  }
+
+ private:
+  DoneStream stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
+
+}  // namespace axonn

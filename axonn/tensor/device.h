@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace axonn {
+
+/// A point in a stream's work that another stream, or the host, can wait for.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool done() const = 0;
+};
+
+/// An ordered queue of a device's work. On a CPU work is done when its call returns, so every wait
+/// is over before it begins.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual std::unique_ptr<Event> record() = 0;
+  virtual void wait(const Event& event) = 0;  ///< later work here comes after the event
+  virtual void synchronize() = 0;             ///< the host waits; never called inside a step
+};
+
+/// One rank's device: raw memory, copies and streams.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;
+
+  /// Memory for the arena, aligned to 4096 bytes. Errors: Error with the bytes asked for.
+  virtual void* allocate(std::int64_t bytes) = 0;
+  virtual void release(void* memory, std::int64_t bytes) noexcept = 0;
+
+  /// Compute runs on this stream; the operations below are enqueued on it.
+  virtual Stream& compute() = 0;
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+
+  virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  virtual void fill_zero(void* to, std::int64_t bytes) = 0;
+  virtual void copy_to_host(void* host, const void* device, std::int64_t bytes) = 0;
+  virtual void copy_from_host(void* device, const void* host, std::int64_t bytes) = 0;
+};
+
+/// The processor: memory from the operating system, streams that are always done.
+std::unique_ptr<Device> make_cpu_device();
+
+}  // namespace axonn

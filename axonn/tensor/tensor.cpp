@@ -1,0 +1,74 @@
+#include "axonn/tensor/tensor.h"
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+View View::row_range(std::int64_t begin, std::int64_t n) const {
+  AXONN_CHECK(begin >= 0 && n >= 0 && begin + n <= rows, "rows [", begin, ',', begin + n, ") of ",
+              *this);
+  View part = *this;
+  part.rows = n;
+  part.data = static_cast<char*>(data) + begin * stride * bytes_of(dtype);
+  return part;
+}
+
+View View::col_range(std::int64_t begin, std::int64_t n) const {
+  AXONN_CHECK(begin >= 0 && n >= 0 && begin + n <= cols, "columns [", begin, ',', begin + n,
+              ") of ", *this);
+  View part = *this;
+  part.cols = n;
+  part.data = static_cast<char*>(data) + begin * bytes_of(dtype);
+  return part;
+}
+
+std::ostream& operator<<(std::ostream& out, const View& view) {
+  return out << '(' << view.rows << ',' << view.cols << ") " << name_of(view.dtype);
+}
+
+struct Tensor::Storage {
+  Arena& arena;
+  void* memory;
+  std::int64_t bytes;
+  Work pending;
+
+  Storage(Arena& from, std::int64_t size) : arena(from), memory(from.allocate(size)), bytes(size) {}
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  ~Storage() {
+    pending = Work();  // waits: nobody may write memory that was given back
+    arena.release(memory, bytes);
+  }
+};
+
+Tensor::Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype)
+    : storage_(std::make_shared<Storage>(arena, rows * cols * bytes_of(dtype))),
+      view_{storage_->memory, dtype, rows, cols, cols} {}
+
+View Tensor::view() const {
+  wait();
+  return view_;
+}
+
+Tensor Tensor::row_range(std::int64_t begin, std::int64_t n) const {
+  Tensor part = *this;
+  part.view_ = view_.row_range(begin, n);
+  return part;
+}
+
+Tensor Tensor::reshape(std::int64_t rows, std::int64_t cols) const {
+  AXONN_CHECK(rows * cols == count() && view_.contiguous(), "reshape: ", view_, " to (", rows, ',',
+              cols, ')');
+  Tensor other = *this;
+  other.view_.rows = rows;
+  other.view_.cols = other.view_.stride = cols;
+  return other;
+}
+
+void Tensor::set_pending(Work work) { storage_->pending = std::move(work); }
+
+void Tensor::wait() const {
+  if (storage_) storage_->pending.wait();
+}
+
+}  // namespace axonn

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/comm/grid.h"
+#include "axonn/data/config.h"
+#include "axonn/model/config.h"
+#include "axonn/tensor/dtype.h"
+
+namespace axonn {
+
+class OptionList;
+class Origins;
+
+enum class OptimizerKind { adamw, sgd };
+enum class ScheduleKind { constant, linear, cosine, wsd };
+enum class DeviceKind { automatic, cpu, cuda, hip };
+enum class TransportKind { automatic, threads, mpi };
+enum class RecomputeMode { none, full };
+
+inline constexpr std::array<std::string_view, 2> kComputeTypes = {"f32", "bf16"};
+inline constexpr std::array<std::string_view, 2> kOptimizerKinds = {"adamw", "sgd"};
+inline constexpr std::array<std::string_view, 4> kScheduleKinds = {"constant", "linear", "cosine",
+                                                                   "wsd"};
+inline constexpr std::array<std::string_view, 4> kDeviceKinds = {"auto", "cpu", "cuda", "hip"};
+inline constexpr std::array<std::string_view, 3> kTransportKinds = {"auto", "threads", "mpi"};
+inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "full"};
+
+/// [training]. What has no default (steps, seq_len, global_batch) is 0 until the user sets it.
+struct TrainingConfig {
+  std::int64_t steps = 0;
+  std::int64_t seq_len = 0;       ///< T, tokens of one sequence
+  std::int64_t global_batch = 0;  ///< sequences of one step, over all ranks
+  std::int64_t micro_batch = 0;  ///< sequences one (z, data) coordinate computes at a time; 0: auto
+  DType dtype = DType::f32;      ///< f32 or bf16
+  std::int64_t seed = 1;
+  double max_norm = 1;            ///< the global gradient norm is clipped to it; 0: not
+  std::int64_t eval_every = 0;    ///< steps; 0: never
+  std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: the whole split
+  bool deterministic = true;
+  double skip_outliers =
+      0;  ///< skip a step whose loss or norm is above this times the mean; 0: off
+  std::int64_t threads = 0;  ///< compute threads of one rank; 0: cores / ranks
+
+  bool operator==(const TrainingConfig&) const = default;
+};
+
+/// [optimizer]
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double lr = 0;  ///< must be set
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double weight_decay = 0.1;  ///< of matrices only
+
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+/// [lr_scheduler]
+struct ScheduleConfig {
+  ScheduleKind kind = ScheduleKind::cosine;
+  std::int64_t warmup_steps = 0;
+  double min_lr = 0;             ///< what linear, cosine and wsd end at
+  std::int64_t decay_steps = 0;  ///< of wsd; 0: a tenth of the steps
+
+  bool operator==(const ScheduleConfig&) const = default;
+};
+
+/// [parallelism]
+struct ParallelismConfig {
+  int x = 1, y = 1, z = 1, data = 1;
+  DeviceKind device = DeviceKind::automatic;
+  TransportKind transport = TransportKind::automatic;
+  DType reduce_dtype = DType::f32;       ///< what weight gradients travel in
+  int chunks = 1;                        ///< pieces of a micro-batch whose sums overlap
+  bool overlap_input_gradients = true;   ///< OAR
+  bool overlap_weight_gradients = true;  ///< ORS
+  bool overlap_weights = true;           ///< OAG
+  double timeout_seconds = 600;          ///< what a hung collective is given
+
+  GridShape grid() const { return {x, y, z, data}; }
+  bool operator==(const ParallelismConfig&) const = default;
+};
+
+/// [activation_checkpoint]
+struct RecomputeConfig {
+  RecomputeMode mode = RecomputeMode::none;
+
+  bool operator==(const RecomputeConfig&) const = default;
+};
+
+/// [checkpoint]
+struct CheckpointConfig {
+  std::int64_t every = 0;  ///< steps; 0: only at the end
+  std::int64_t keep = 2;   ///< the newest this many; 0: all
+  std::string resume;      ///< "", "auto" or a path
+  bool async = true;       ///< written in the background
+
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+/// [output]
+struct OutputConfig {
+  std::string dir = "out";
+  std::int64_t log_every = 1;  ///< steps
+  std::string trace;           ///< a file for the timeline; "": none
+
+  bool operator==(const OutputConfig&) const = default;
+};
+
+/// Everything a run is told: one member a section of the TOML file, of the same name.
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  ScheduleConfig lr_scheduler;
+  ParallelismConfig parallelism;
+  RecomputeConfig activation_checkpoint;
+  CheckpointConfig checkpoint;
+  OutputConfig output;
+
+  bool operator==(const Config&) const = default;
+};
+
+/// The one list of all keys (style: parse, help, print and docs all come from it). The list refers
+/// to config, which must outlive it.
+void list_options(Config& config, OptionList& list);
+
+/// Errors: UsageError that names the keys and the remedy, where values are missing or contradict
+/// one another. What a grid can cut is checked by the layers.
+void validate(const Config& config);
+
+/// The config with every "0: follows from others" filled in (kv_heads, ffn, positions,
+/// micro_batch, decay_steps); vocab stays as it is, since only the tokenizer knows. Call it after
+/// validate(); it keeps a run the same.
+Config resolved(Config config);
+
+/// A key that this run does not read, and why.
+struct WithoutEffect {
+  std::string key;  ///< "optimizer.beta1"
+  std::string reason;
+};
+std::vector<WithoutEffect> keys_without_effect(const Config& config);
+
+/// One line for each key that the user set and the run does not read.
+std::vector<std::string> warnings(const Config& config, const Origins& origins);
+
+}  // namespace axonn

@@ -1,0 +1,50 @@
+# How the project declares its libraries and tests: one line each.
+
+add_library(axonn_flags INTERFACE)
+# Errors of arithmetic are found by looking at values, so no operation needs errno or traps; NaN
+# and infinity keep their meaning (-ffast-math is never used).
+target_compile_options(axonn_flags INTERFACE -fno-math-errno -fno-trapping-math)
+target_include_directories(axonn_flags INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+target_compile_features(axonn_flags INTERFACE cxx_std_20)
+
+# The rows of kernels are vectorised for this machine unless another is named.
+set(AXONN_MARCH "native" CACHE STRING "-march= of the CPU kernels")
+
+# axonn_library(FOLDER SOURCES a.cpp ... [DEPENDS folder ...] [LINK public libraries]
+#               [PRIVATE libraries]): the library of one folder of axonn/.
+function(axonn_library folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK;PRIVATE" ${ARGN})
+  add_library(axonn_${folder} STATIC ${ARG_SOURCES})
+  add_library(axonn::${folder} ALIAS axonn_${folder})
+  set_target_properties(axonn_${folder} PROPERTIES EXPORT_NAME ${folder})
+  list(TRANSFORM ARG_DEPENDS PREPEND axonn_)
+  target_link_libraries(axonn_${folder} PUBLIC axonn_flags ${ARG_DEPENDS} ${ARG_LINK})
+  foreach(library IN LISTS ARG_PRIVATE)
+    target_link_libraries(axonn_${folder} PRIVATE ${library})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY AXONN_LIBRARIES axonn_${folder})
+endfunction()
+
+# axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s]): one
+# test program; with RANKS it runs as that many MPI processes. LABELS defaults to unit.
+function(axonn_test name)
+  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} axonn_test_main GTest::gmock)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  set(command $<TARGET_FILE:${name}>)
+  set(labels ${ARG_LABELS})
+  if(NOT labels)
+    set(labels unit)
+  endif()
+  if(ARG_RANKS)
+    set(command ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none
+                --mca mpi_yield_when_idle 1 -np ${ARG_RANKS} ${command})
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${command})
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
