@@ -42,7 +42,8 @@ void Arena::release(void* memory, std::int64_t bytes) noexcept {
   stats_.live_bytes -= size;
   Address begin = reinterpret_cast<Address>(memory);
   auto next = free_.lower_bound(begin);
-  if (next != free_.end() && next->first == begin + size && !segment_begins_.contains(next->first)) {
+  if (next != free_.end() && next->first == begin + size &&
+      !segment_begins_.contains(next->first)) {
     const auto merged = next++;
     size += merged->second;
     remove_free(merged);

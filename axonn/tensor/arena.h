@@ -50,9 +50,9 @@ class Arena {
   Device& device_;
   ArenaStats stats_;
   std::vector<std::pair<void*, std::int64_t>> segments_;
-  std::map<Address, std::int64_t> free_;                 // begin -> bytes
-  std::set<std::pair<std::int64_t, Address>> by_size_;   // the same blocks, smallest first
-  std::set<Address> segment_begins_;                     // neighbours never merge across segments
+  std::map<Address, std::int64_t> free_;                // begin -> bytes
+  std::set<std::pair<std::int64_t, Address>> by_size_;  // the same blocks, smallest first
+  std::set<Address> segment_begins_;                    // neighbours never merge across segments
 };
 
 }  // namespace axonn

@@ -1,7 +1,7 @@
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <cstring>
+
+#include <sys/mman.h>
 
 #include "axonn/base/check.h"
 #include "axonn/tensor/device.h"
@@ -27,11 +27,11 @@ class CpuDevice : public Device {
   std::string name() const override { return "cpu"; }
 
   void* allocate(std::int64_t bytes) override {
-    void* memory =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-             -1, 0);
-    AXONN_CHECK(memory != MAP_FAILED, "out of memory: ", bytes, " bytes asked of the system: ",
-                std::strerror(errno), "; use more ranks, a smaller micro_batch or checkpointing");
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    AXONN_CHECK(memory != MAP_FAILED, "out of memory: ", bytes,
+                " bytes asked of the system: ", std::strerror(errno),
+                "; use more ranks, a smaller micro_batch or checkpointing");
     madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults and TLB misses; a wish, not a need
     return memory;
   }

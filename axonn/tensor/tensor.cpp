@@ -56,6 +56,12 @@ Tensor Tensor::row_range(std::int64_t begin, std::int64_t n) const {
   return part;
 }
 
+Tensor Tensor::col_range(std::int64_t begin, std::int64_t n) const {
+  Tensor part = *this;
+  part.view_ = view_.col_range(begin, n);
+  return part;
+}
+
 Tensor Tensor::reshape(std::int64_t rows, std::int64_t cols) const {
   AXONN_CHECK(rows * cols == count() && view_.contiguous(), "reshape: ", view_, " to (", rows, ',',
               cols, ')');

@@ -65,6 +65,8 @@ class Tensor {
 
   /// Rows [begin, begin + n), sharing the storage.
   Tensor row_range(std::int64_t begin, std::int64_t n) const;
+  /// Columns [begin, begin + n), sharing the storage.
+  Tensor col_range(std::int64_t begin, std::int64_t n) const;
   /// The same elements as (rows, cols). Errors: the counts differ.
   Tensor reshape(std::int64_t rows, std::int64_t cols) const;
 

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "axonn/parallel/block.h"
+#include "axonn/parallel/embedding.h"
+
+namespace axonn {
+
+/// A language model that the trainer can train: groups of parameters and a loss. Written as for
+/// one device; on which grid it runs is the Context's matter.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  /// Every group, in the order of the forward pass.
+  virtual std::vector<ParameterGroup*> groups() = 0;
+
+  /// Adds the sum of this rank's token losses to total (1, 1) f64; where ctx.tape is set, records
+  /// the gradient of scale · that sum.
+  virtual void loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) = 0;
+
+  /// Logits (sequences, V/Gx) f32 of the token that follows position `position` of each sequence.
+  virtual Tensor next_logits(const Context& ctx, const Tokens& tokens, std::int64_t position) = 0;
+
+  virtual std::int64_t vocab() const = 0;
+};
+
+}  // namespace axonn

@@ -1,0 +1,80 @@
+#include "axonn/parallel/attention.h"
+
+#include <cmath>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+/// The heads here, and the views of them in one fused (R, (h + 2k)·D) tensor.
+struct LocalHeads {
+  std::int64_t heads, room, dim, group, first_query;
+
+  LocalHeads(const Context& ctx, const Heads& all) : dim(all.head_dim) {
+    const int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
+    heads = all.heads / ways;
+    group = all.heads / all.kv_heads;
+    room = shared_room(all.kv_heads, all.heads, ways);
+    first_query = at * heads - shared_units(all.kv_heads, all.heads, ways, at).first * group;
+  }
+  std::int64_t width() const { return (heads + 2 * room) * dim; }
+  View q(const View& qkv) const { return qkv.col_range(0, heads * dim); }
+  View k(const View& qkv) const { return qkv.col_range(heads * dim, room * dim); }
+  View v(const View& qkv) const { return qkv.col_range((heads + room) * dim, room * dim); }
+};
+
+Attention forward_args(const LocalHeads& at, const Chunk& qkv, const Tensor& out,
+                       const Tensor& stats) {
+  const View all = qkv.value.view();
+  return {.q = at.q(all),
+          .k = at.k(all),
+          .v = at.v(all),
+          .out = out.view(),
+          .stats = stats.view(),
+          .positions = qkv.rows.positions,
+          .heads = at.heads,
+          .head_dim = at.dim,
+          .group = at.group,
+          .first_query = at.first_query,
+          .scale = 1 / std::sqrt(static_cast<float>(at.dim))};
+}
+
+}  // namespace
+
+std::vector<Segment> Heads::qkv_segments() const {
+  const Segment q{.rows = heads * head_dim, .unit = head_dim};
+  const Segment kv{
+      .rows = kv_heads * head_dim, .unit = head_dim, .cut = Segment::Cut::shared, .readers = heads};
+  return {q, kv, kv};
+}
+
+Var attention(const Context& ctx, const Var& qkv, const Heads& heads) {
+  const LocalHeads at(ctx, heads);
+  Var outs;
+  for (const Chunk& in : qkv) {
+    AXONN_CHECK(in.placement.cols == Axis::x && in.value.cols() == at.width(), "attention: qkv ",
+                in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
+                " query and 2 x ", at.room, " key-value heads of ", at.dim);
+    Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);
+    Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
+    ctx.backend.attention(forward_args(at, in, value, stats));
+    outs.push_back(make_chunk(ctx, in, value, in.placement));
+    if (!ctx.tape) continue;
+    ctx.tape->record([ctx, at, in, value, stats, gradient = outs.back().gradient] {
+      const Tensor d_out = gradient->take();
+      Tensor d_qkv = ctx.like(in.value);
+      const View d = d_qkv.view();
+      ctx.backend.attention_backward({.forward = forward_args(at, in, value, stats),
+                                      .d_out = d_out.view(),
+                                      .d_q = at.q(d),
+                                      .d_k = at.k(d),
+                                      .d_v = at.v(d)});
+      in.gradient->add(ctx, std::move(d_qkv));
+    });
+  }
+  return outs;
+}
+
+}  // namespace axonn

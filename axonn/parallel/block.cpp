@@ -1,0 +1,84 @@
+#include "axonn/parallel/block.h"
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+/// Notes the first block whose output is not finite. Waits for the device: diagnosis only.
+void look_for_nonfinite(const Context& ctx, const std::string& block, const Var& out) {
+  if (!ctx.diagnosis || !ctx.diagnosis->block.empty()) return;
+  Tensor count = ctx.zeros(1, 1, DType::i64);
+  for (const Chunk& chunk : out) ctx.backend.count_nonfinite(count.view(), chunk.value.view());
+  std::int64_t found = 0;
+  ctx.arena.device().copy_to_host(&found, count.view().data, sizeof found);
+  if (found > 0) ctx.diagnosis->block = block;
+}
+
+}  // namespace
+
+Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
+  Context silent = ctx;
+  silent.tape = nullptr;
+  Var out = f(silent, inp);
+  if (!ctx.tape) return out;
+  for (Chunk& chunk : out) chunk.gradient = std::make_shared<Gradient>();
+  std::vector<std::shared_ptr<Gradient>> gradients;
+  for (const Chunk& chunk : out) gradients.push_back(chunk.gradient);
+
+  ctx.tape->record([ctx, inp, gradients, f] {
+    Tape inner;
+    Context again = ctx;
+    again.tape = &inner;
+    again.hold_parameters = true;
+    again.diagnosis = nullptr;
+    const Var second = f(again, inp);
+    AXONN_CHECK(second.size() == gradients.size(), "checkpoint: the second forward pass gave ",
+                second.size(), " chunks, the first ", gradients.size());
+    for (std::size_t i = 0; i < second.size(); ++i)
+      second[i].gradient->add(ctx, gradients[i]->take());
+    inner.backward();
+  });
+  return out;
+}
+
+void with_parameters(const Context& ctx, ParameterGroup& group,
+                     const std::function<void(const Context&)>& f) {
+  Context inside = ctx;
+  inside.label = group.name();
+  group.acquire(inside);
+  if (!ctx.tape) {
+    f(inside);
+    group.release();
+    return;
+  }
+  ctx.tape->record([inside, &group] {
+    group.reduce(inside);
+    group.release();
+  });
+  if (ctx.hold_parameters) {
+    group.begin_backward(inside);
+    f(inside);
+    return;
+  }
+  f(inside);
+  group.release();
+  ctx.tape->record([inside, &group] {
+    group.acquire(inside);
+    group.begin_backward(inside);
+  });
+}
+
+Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f) {
+  const Forward whole = [&group, f](const Context& inner, const Var& x) {
+    Var out;
+    with_parameters(inner, group, [&](const Context& inside) { out = f(inside, x); });
+    return out;
+  };
+  Var out = ctx.recompute ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
+  look_for_nonfinite(ctx, group.name(), out);
+  return out;
+}
+
+}  // namespace axonn

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "axonn/comm/grid.h"
+#include "axonn/ops/backend.h"
+#include "axonn/tensor/arena.h"
+#include "axonn/tensor/tape.h"
+
+namespace axonn {
+
+/// Which collectives run under later work; one that does not is waited for where it starts. No
+/// choice changes a bit of any result.
+struct Overlap {
+  bool input_gradients = true;   ///< OAR: the all-reduce of d_inp under the product of d_weight
+  bool weight_gradients = true;  ///< ORS: reduce-scatters of a block under the next one's backward
+  bool weights = true;           ///< OAG: the next block's all-gather under this block
+};
+
+class ParameterGroup;
+class Prefetcher;
+
+inline Buffer buffer_of(const View& view) { return {view.data, view.count(), view.dtype}; }
+
+/// Where a forward pass first produced NaN or infinity, by block, on this rank.
+struct Diagnosis {
+  std::string block;  ///< empty: nowhere
+};
+
+/// What an operation of a model needs besides its inputs. Copied freely; it owns nothing.
+struct Context {
+  Backend& backend;
+  Arena& arena;
+  const Grid& grid;
+  DType dtype = DType::f32;         ///< of activations and of the parameters' compute copies
+  DType reduce_dtype = DType::f32;  ///< in which weight gradients travel
+  Overlap overlap = {};
+  int chunks = 1;               ///< pieces of a micro-batch's rows that overlap one another
+  Tape* tape = nullptr;         ///< null: nothing is recorded, as in evaluation
+  std::string_view label = {};  ///< the layer at work, for the watchdog's and NaN's messages
+  bool recompute = false;       ///< blocks keep only their input and run forward again in backward
+  /// Parameters stay gathered from forward to backward: backward follows at once.
+  bool hold_parameters = false;
+  Prefetcher* prefetcher = nullptr;  ///< gathers the next block's parameters early
+  Diagnosis* diagnosis = nullptr;    ///< where set, every block's output is looked at (slow)
+  /// The group whose gradients are on their way: at most one block's are, which bounds memory.
+  ParameterGroup** reducing = nullptr;
+
+  Tensor empty(std::int64_t rows, std::int64_t cols, DType type) const {
+    return {arena, rows, cols, type};
+  }
+  /// A tensor of the size and type of another.
+  Tensor like(const Tensor& other) const {
+    return empty(other.rows(), other.cols(), other.dtype());
+  }
+  Tensor zeros(std::int64_t rows, std::int64_t cols, DType type) const {
+    Tensor tensor = empty(rows, cols, type);
+    arena.device().fill_zero(tensor.raw_view().data, tensor.bytes());
+    return tensor;
+  }
+};
+
+}  // namespace axonn

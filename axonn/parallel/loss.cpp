@@ -1,0 +1,71 @@
+#include "axonn/parallel/loss.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+Tensor CrossEntropy::logits(const Context& ctx, const View& hidden) const {
+  Tensor out = ctx.empty(hidden.rows, table_.local_rows(), DType::f32);
+  ctx.backend.matmul(
+      {.out = out.view(), .a = hidden, .b = table_.weight(), .b_transposed = true, .bias = {}});
+  Placement placement{{Axis::z, Axis::data}, Axis::x, Axis::y};
+  settle(ctx, out, placement);
+  return out;
+}
+
+void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tensor& targets,
+                              float scale, const Tensor& total) const {
+  std::int64_t first = 0;
+  for (const Chunk& chunk : hidden) {
+    AXONN_CHECK(chunk.placement.cols == Axis::y && chunk.value.cols() == table_.local_cols(),
+                "loss: hidden ", chunk.value.raw_view(), ", wanted ", table_.local_cols(),
+                " columns over y");
+    const std::int64_t count = chunk.value.rows();
+    const View all = chunk.value.view();
+    Tensor d_hidden = ctx.tape ? ctx.like(chunk.value) : Tensor();
+    for (std::int64_t row = 0; row < count; row += options_.rows_at_once) {
+      const std::int64_t n = std::min(options_.rows_at_once, count - row);
+      rows(ctx, all.row_range(row, n), targets.view().col_range(first + row, n), scale, total,
+           ctx.tape ? d_hidden.raw_view().row_range(row, n) : View{});
+    }
+    first += count;
+    if (!ctx.tape) continue;
+    ctx.tape->record([ctx, d_hidden, to = chunk.gradient]() mutable {
+      Placement placement{{Axis::z, Axis::data}, Axis::y, Axis::x};
+      settle(ctx, d_hidden, placement);
+      to->add(ctx, std::move(d_hidden));
+    });
+  }
+}
+
+void CrossEntropy::rows(const Context& ctx, const View& hidden, const View& targets, float scale,
+                        const Tensor& total, const View& d_hidden) const {
+  const VocabularyPiece piece = vocabulary_piece(ctx.grid, options_.vocab);
+  const Tensor scores = logits(ctx, hidden);
+  const Communicator& across = ctx.grid.along(Axis::x);
+  const std::int64_t n = hidden.rows;
+  Tensor stats = ctx.empty(across.size() * n, 3, DType::f32);
+  const View mine = stats.view().row_range(across.rank() * n, n);
+  ctx.backend.softmax_stats(mine, scores.view(), targets, piece);
+  stats.set_pending(
+      ctx.grid.along(Axis::x).all_gather(buffer_of(stats.raw_view()), buffer_of(mine), "loss"));
+  Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
+  ctx.backend.combine_softmax(loss.view(), lse.view(), stats.view(), targets);
+  ctx.backend.sum(total.view(), loss.view());
+  if (!d_hidden.data) return;
+
+  Tensor d_logits = ctx.empty(n, scores.cols(), ctx.dtype);
+  ctx.backend.cross_entropy_backward(d_logits.view(), scores.view(), lse.view(), targets, piece,
+                                     scale);
+  ctx.backend.matmul({.out = d_hidden, .a = d_logits.view(), .b = table_.weight(), .bias = {}});
+  ctx.backend.matmul({.out = table_.gradient(),
+                      .a = d_logits.view(),
+                      .b = hidden,
+                      .a_transposed = true,
+                      .bias = {},
+                      .accumulate = true});
+}
+
+}  // namespace axonn

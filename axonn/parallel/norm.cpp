@@ -1,0 +1,74 @@
+#include "axonn/parallel/norm.h"
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr Axis kAxis = Axis::y;  // over which the residual stream's width lies
+
+}  // namespace
+
+LayerNorm::LayerNorm(ParameterGroup& group, const std::string& name, Options options)
+    : options_(options) {
+  const Layout layout{
+      .rows = options.width, .cols = 1, .row_axis = kAxis, .col_axis = {}, .segments = {}};
+  weight_ = &group.add({.name = name + ".weight", .layout = layout, .init_mean = 1});
+  if (options.bias) bias_ = &group.add({.name = name + ".bias", .layout = layout});
+}
+
+Var LayerNorm::operator()(const Context& ctx, const Var& inp) const {
+  Var out;
+  for (const Chunk& chunk : inp) out.push_back(forward(ctx, chunk));
+  return out;
+}
+
+Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {
+  AXONN_CHECK(inp.placement.cols == kAxis && inp.value.cols() == weight_->local_rows(),
+              weight_->spec().name, ": the input has ", inp.value.cols(), " columns here, wanted ",
+              weight_->local_rows(), " over y");
+  const Communicator& group = ctx.grid.along(kAxis);
+  const std::int64_t rows = inp.value.rows();
+  Tensor moments = ctx.empty(group.size() * rows, 2, DType::f32);
+  const View mine = moments.view().row_range(group.rank() * rows, rows);
+  ctx.backend.row_moments(mine, inp.value.view());
+  moments.set_pending(ctx.grid.along(kAxis).all_gather(buffer_of(moments.raw_view()),
+                                                       buffer_of(mine), weight_->spec().name));
+  Tensor stats = ctx.empty(rows, 2, DType::f32);
+  ctx.backend.combine_moments(stats.view(), moments.view(), inp.value.cols(), options_.eps);
+
+  Tensor value = ctx.like(inp.value);
+  ctx.backend.layer_norm(value.view(), inp.value.view(), weight_->weight(),
+                         bias_ ? bias_->weight() : View{}, stats.view());
+  Chunk out = make_chunk(ctx, inp, value, inp.placement);
+  if (ctx.tape)
+    ctx.tape->record(
+        [this, ctx, inp, stats, gradient = out.gradient] { backward(ctx, inp, stats, *gradient); });
+  return out;
+}
+
+void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
+                         Gradient& out) const {
+  const Tensor d_out = out.take();
+  Tensor sums = ctx.empty(d_out.rows(), 2, DType::f32);
+  ctx.backend.layer_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
+                              stats.view());
+  sums.set_pending(
+      ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
+  ctx.backend.layer_norm_weight_backward(weight_->gradient(), bias_ ? bias_->gradient() : View{},
+                                         d_out.view(), inp.value.view(), stats.view());
+  const Tensor residual = inp.gradient->take_if_any();  // what came around the block
+  Tensor d_inp = ctx.like(inp.value);
+  ctx.backend.layer_norm_backward({.d_inp = d_inp.view(),
+                                   .d_out = d_out.view(),
+                                   .inp = inp.value.view(),
+                                   .weight = weight_->weight(),
+                                   .stats = stats.view(),
+                                   .sums = sums.view(),
+                                   .residual = residual.empty() ? View{} : residual.view(),
+                                   .width = options_.width});
+  inp.gradient->add(ctx, std::move(d_inp));
+}
+
+}  // namespace axonn

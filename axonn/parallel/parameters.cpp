@@ -1,0 +1,285 @@
+#include "axonn/parallel/parameters.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
+
+namespace axonn {
+
+namespace {
+
+// Blocks begin on 64 bytes in either type, and so do shards and pieces.
+constexpr std::int64_t kAlign = 32;
+
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+View Parameter::block_of(const View& flat) const {
+  View block = flat.col_range(offset_, local_rows_ * local_cols_);
+  const bool vector = spec_.layout.cols == 1;
+  block.rows = vector ? 1 : local_rows_;
+  block.cols = block.stride = vector ? local_rows_ : local_cols_;
+  return block;
+}
+
+View Parameter::weight() const {
+  AXONN_CHECK(!group_.gathered_.empty(), spec_.name, ": used outside its block ", group_.name_);
+  return block_of(group_.gathered_.view());
+}
+
+View Parameter::gradient() const {
+  AXONN_CHECK(!group_.gradient_.empty(), spec_.name,
+              ": gradient used outside the backward pass of ", group_.name_);
+  return block_of(group_.gradient_.raw_view());
+}
+
+void Prefetcher::begin_pass() {
+  known_ = !order_.empty();
+  position_ = 0;
+}
+
+ParameterGroup* Prefetcher::after(ParameterGroup& group) {
+  if (known_ && (position_ >= order_.size() || order_[position_] != &group)) {
+    order_.resize(position_);  // the pass goes another way than the last one: learn it anew
+    known_ = false;
+  }
+  if (!known_) order_.push_back(&group);
+  ++position_;
+  return known_ && position_ < order_.size() ? order_[position_] : nullptr;
+}
+
+ParameterGroup::ParameterGroup(std::string name, const Grid& grid)
+    : name_(std::move(name)), grid_(grid) {}
+
+Parameter& ParameterGroup::add(ParameterSpec spec) {
+  AXONN_CHECK(compute_.empty(), name_, ": parameter ", spec.name, " declared after allocate()");
+  spec.layout.check(spec.name, grid_.shape());
+  parameters_.push_back(std::make_unique<Parameter>(*this, std::move(spec)));
+  Parameter& parameter = *parameters_.back();
+  parameter.local_rows_ = parameter.spec_.layout.local_rows(grid_.shape());
+  parameter.local_cols_ = parameter.spec_.layout.local_cols(grid_.shape());
+  return parameter;
+}
+
+void ParameterGroup::arrange() {
+  std::int64_t offset = 0;
+  for (bool decays : {true, false}) {
+    for (const auto& parameter : parameters_) {
+      if (parameter->spec_.decays != decays) continue;
+      parameter->offset_ = offset;
+      offset = round_up(offset + parameter->local_rows_ * parameter->local_cols_, kAlign);
+    }
+    if (decays) decayed_ = offset;
+  }
+  const std::int64_t z = grid_.extent(Axis::z), data = grid_.extent(Axis::data);
+  flat_size_ = round_up(offset, z * data * kAlign);
+  shard_size_ = flat_size_ / z;
+
+  const std::int64_t begin =
+      grid_.coord(Axis::z) * shard_size_ + grid_.coord(Axis::data) * piece_size();
+  for (const auto& parameter : parameters_) {
+    std::vector<Slice> slices = parameter->spec_.layout.slices(grid_.shape(), grid_.coords());
+    for (Slice& slice : slices) slice.offset += parameter->offset_;
+    for (const Slice& slice : clip(slices, begin, begin + piece_size()))
+      piece_slices_.push_back({&parameter->spec_, slice});
+  }
+  std::ranges::sort(piece_slices_, {}, [](const NamedSlice& s) { return s.slice.offset; });
+  for (const auto& [parameter, slice] : piece_slices_) {
+    if (!slice.owned) continue;
+    if (!owned_ranges_.empty() && owned_ranges_.back().second == slice.offset)
+      owned_ranges_.back().second += slice.count();
+    else
+      owned_ranges_.emplace_back(slice.offset, slice.offset + slice.count());
+  }
+}
+
+void ParameterGroup::allocate(const Context& ctx) {
+  AXONN_CHECK(compute_.empty(), name_, ": allocated twice");
+  arrange();
+  compute_ = ctx.zeros(1, shard_size_, ctx.dtype);
+  if (ctx.dtype == DType::f32)
+    master_ = compute_.col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
+  else
+    master_ = ctx.zeros(1, piece_size(), DType::f32);
+}
+
+void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
+  AXONN_CHECK(!compute_.empty(), name_, ": initialise() before allocate()");
+  std::vector<float> host(piece_size());
+  for (const auto& [spec, slice] : piece_slices_) {
+    const Random random(seed, spec->name);
+    const std::int64_t count = slice.count(), width = spec->layout.cols;
+    const double mean = spec->init_mean, std = spec->init_std;
+    float* out = host.data() + slice.offset;
+    const Slice at = slice;
+#pragma omp parallel for
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t e = at.begin + i;
+      const std::int64_t index = (at.row + e / at.cols) * width + at.col + e % at.cols;
+      out[i] = static_cast<float>(std == 0 ? mean : mean + std * random.normal(index));
+    }
+  }
+  const View master_view = master();
+  ctx.arena.device().copy_from_host(master_view.data, host.data(), piece_size() * 4);
+  publish_from_master(ctx);
+}
+
+void ParameterGroup::publish_from_master(const Context& ctx) {
+  if (ctx.dtype != DType::f32) ctx.backend.cast(piece_of_compute(), master());
+  publish(ctx);
+}
+
+void ParameterGroup::start_gather(const Context& ctx) {
+  if (!gathered_.empty()) return;
+  if (grid_.extent(Axis::z) == 1) {  // the shard is the whole: nothing to gather, nothing to hold
+    gathered_ = compute_;
+    return;
+  }
+  gathered_ = ctx.empty(1, flat_size_, ctx.dtype);
+  gathered_.set_pending(grid_.along(Axis::z).all_gather(buffer_of(gathered_.raw_view()),
+                                                        buffer_of(compute_.view()), name_));
+}
+
+void ParameterGroup::acquire(const Context& ctx) {
+  start_gather(ctx);
+  ++users_;
+  ParameterGroup* next = ctx.prefetcher ? ctx.prefetcher->after(*this) : nullptr;
+  if (!ctx.overlap.weights) {
+    gathered_.wait();
+  } else if (next) {
+    next->start_gather(ctx);
+  }
+}
+
+void ParameterGroup::release() {
+  if (--users_ == 0) gathered_ = Tensor();
+}
+
+void ParameterGroup::begin_step(const Context& ctx) {
+  fresh_ = true;
+  if (shard_gradient_.empty()) shard_gradient_ = ctx.empty(1, shard_size_, DType::f32);
+  if (grid_.extent(Axis::z) == 1) {
+    ctx.arena.device().fill_zero(shard_gradient_.view().data, shard_gradient_.bytes());
+    fresh_ = false;
+  }
+}
+
+void ParameterGroup::begin_backward(const Context& ctx) {
+  if (!gradient_.empty()) return;
+  gradient_ = grid_.extent(Axis::z) == 1 ? shard_gradient_ : ctx.zeros(1, flat_size_, DType::f32);
+}
+
+void ParameterGroup::reduce(const Context& ctx) {
+  if (ctx.reducing && *ctx.reducing) {
+    (*ctx.reducing)->finish_reduce(ctx);
+    *ctx.reducing = nullptr;
+  }
+  if (grid_.extent(Axis::z) == 1) {  // it is the shard, and later micro-batches add to it
+    gradient_ = Tensor();
+    return;
+  }
+  sum_shared(ctx, gradient_);
+  finish_reduce(ctx);
+  const Tensor full = std::exchange(gradient_, Tensor());
+  Tensor sent = full;
+  if (ctx.reduce_dtype != DType::f32) {
+    sent = ctx.empty(1, flat_size_, ctx.reduce_dtype);
+    ctx.backend.cast(sent.view(), full.view());
+  }
+  const bool direct = fresh_ && ctx.reduce_dtype == DType::f32;
+  Tensor into = direct ? shard_gradient_ : ctx.empty(1, shard_size_, ctx.reduce_dtype);
+  Work work = grid_.along(Axis::z).reduce_scatter(buffer_of(into.view()),
+                                                  buffer_of(sent.raw_view()), name_);
+  work.keep(sent.owner());
+  into.set_pending(std::move(work));
+  if (!direct) arriving_ = into;
+  if (ctx.overlap.weight_gradients && ctx.reducing)
+    *ctx.reducing = this;
+  else
+    finish_reduce(ctx);
+  if (direct) fresh_ = false;
+}
+
+void ParameterGroup::finish_reduce(const Context& ctx) {
+  shard_gradient_.wait();
+  if (arriving_.empty()) return;
+  const Tensor part = std::exchange(arriving_, Tensor());
+  if (std::exchange(fresh_, false))
+    ctx.backend.cast(shard_gradient_.view(), part.view());
+  else
+    ctx.backend.add(shard_gradient_.view(), shard_gradient_.view(), part.view());
+}
+
+void ParameterGroup::reduce_over_data(const Context& ctx) {
+  finish_reduce(ctx);
+  if (grid_.extent(Axis::z) == 1) sum_shared(ctx, shard_gradient_);
+  const View shard = shard_gradient_.view();
+  shard_gradient_.set_pending(
+      grid_.along(Axis::data)
+          .reduce_scatter(
+              buffer_of(shard.col_range(grid_.coord(Axis::data) * piece_size(), piece_size())),
+              buffer_of(shard), name_));
+}
+
+void ParameterGroup::publish(const Context&) {
+  if (users_ == 0) gathered_ = Tensor();  // a prefetch that nobody used would be stale from here on
+  const View shard = compute_.view();
+  compute_.set_pending(
+      grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));
+}
+
+View ParameterGroup::piece_of_compute() const {
+  return compute_.view().col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
+}
+
+View ParameterGroup::gradient() const {
+  return shard_gradient_.view().col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
+}
+
+std::int64_t ParameterGroup::decayed() const {
+  const std::int64_t begin =
+      grid_.coord(Axis::z) * shard_size_ + grid_.coord(Axis::data) * piece_size();
+  return std::clamp<std::int64_t>(decayed_ - begin, 0, piece_size());
+}
+
+/// Ranks along x that read the same key-value heads each have a part of those heads' gradient. The
+/// shared segments of all parameters are laid out by global row in one buffer, summed over x, and
+/// taken back.
+void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
+  struct Part {
+    std::int64_t local, in_union, count;
+  };
+  std::vector<Part> parts;
+  std::int64_t size = 0;
+  std::optional<Axis> axis;
+  for (const auto& parameter : parameters_) {
+    const Layout& layout = parameter->spec_.layout;
+    if (!layout.shared(grid_.shape())) continue;
+    axis = layout.row_axis;
+    std::int64_t row = 0;
+    for (const Segment& segment : layout.segments) {
+      if (segment.cut == Segment::Cut::shared) {
+        for (const Slice& slice : layout.slices(grid_.shape(), grid_.coords()))
+          if (slice.row >= row && slice.row < row + segment.rows)
+            parts.push_back({parameter->offset_ + slice.offset,
+                             size + (slice.row - row) * slice.cols, slice.count()});
+        size += segment.rows * parameter->local_cols_;
+      }
+      row += segment.rows;
+    }
+  }
+  if (parts.empty()) return;
+  Tensor all = ctx.zeros(1, size, DType::f32);
+  float* sums = all.view().as<float>();
+  float* mine = flat.view().as<float>();
+  for (const Part& p : parts)
+    ctx.arena.device().copy(sums + p.in_union, mine + p.local, p.count * 4);
+  all.set_pending(grid_.along(*axis).all_reduce(buffer_of(all.raw_view()), name_));
+  sums = all.view().as<float>();
+  for (const Part& p : parts)
+    ctx.arena.device().copy(mine + p.local, sums + p.in_union, p.count * 4);
+}
+
+}  // namespace axonn

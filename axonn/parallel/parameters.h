@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/parallel/context.h"
+#include "axonn/parallel/layout.h"
+
+namespace axonn {
+
+class ParameterGroup;
+
+/// What a parameter is, the same on every rank and every grid.
+struct ParameterSpec {
+  std::string name;  ///< global, as Hugging Face names it
+  Layout layout;
+  double init_mean = 0;
+  double init_std = 0;  ///< element i of name starts at mean + std · normal(seed, name, i)
+  bool decays = false;  ///< weight decay applies: matrices, not biases and norms
+};
+
+/// One parameter of a group: how operations reach its block.
+class Parameter {
+ public:
+  Parameter(ParameterGroup& group, ParameterSpec spec) : group_(group), spec_(std::move(spec)) {}
+
+  const ParameterSpec& spec() const { return spec_; }
+  std::int64_t local_rows() const { return local_rows_; }
+  std::int64_t local_cols() const { return local_cols_; }
+
+  /// (local_rows, local_cols) in the compute type; vectors as (1, n). The group must be acquired.
+  View weight() const;
+  /// The same, f32: what operations add this micro-batch's gradient to.
+  View gradient() const;
+  /// Where the block begins in the group's flat buffer.
+  std::int64_t offset() const { return offset_; }
+
+ private:
+  friend class ParameterGroup;
+  View block_of(const View& flat) const;
+
+  ParameterGroup& group_;
+  ParameterSpec spec_;
+  std::int64_t local_rows_ = 0, local_cols_ = 0, offset_ = 0;
+};
+
+/// A slice of a named parameter.
+struct NamedSlice {
+  const ParameterSpec* parameter = nullptr;
+  Slice slice;
+};
+
+/// Remembers in which order groups were acquired, and on later passes gathers the next one while
+/// the one before it computes. One for each kind of pass.
+class Prefetcher {
+ public:
+  void begin_pass();
+  /// The group that will be wanted after this one, or nullptr while that is not known.
+  ParameterGroup* after(ParameterGroup& group);
+
+ private:
+  std::vector<ParameterGroup*> order_;
+  std::size_t position_ = 0;
+  bool known_ = false;
+};
+
+/// A block's parameters in flat buffers, one of each kind.
+///
+///   F  the flat block: this rank's (x, y) blocks of all parameters, each beginning on 64 bytes,
+///      those that decay first, padded to Gz · Gd · 64 bytes
+///   S  = F / Gz: the shard that this z coordinate keeps     (compute type, and gradient in f32)
+///   P  = S / Gd: the piece that this data coordinate updates        (master copy and moments, f32)
+///
+///   kind         kept     while the block computes
+///   compute copy S        F, gathered over z
+///   gradient     S, f32   F, f32; its sum over z is added to the shard
+///   master       P, f32   (is part of the compute copy where that is f32)
+///
+/// Communication: acquire() all-gathers F over z; reduce() reduce-scatters F over z; once a step
+/// reduce_over_data() reduce-scatters S over data and publish() all-gathers it.
+class ParameterGroup {
+ public:
+  ParameterGroup(std::string name, const Grid& grid);
+  ParameterGroup(const ParameterGroup&) = delete;
+  ParameterGroup& operator=(const ParameterGroup&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  /// Declares a parameter. Errors: UsageError if the grid cannot cut it; Error after allocate().
+  Parameter& add(ParameterSpec spec);
+
+  /// Lays the blocks out and takes memory for the compute copy, not yet initialised.
+  void allocate(const Context& ctx);
+  /// Gives every element its initial value. Errors: not allocated.
+  void initialise(const Context& ctx, std::uint64_t seed);
+
+  /// Gathers the compute copy, or joins the gather that was prefetched; each acquire() has its
+  /// release(). ctx.prefetcher has the next group's gather started as well.
+  void acquire(const Context& ctx);
+  void release();
+
+  /// Zeroes the gradient: the first micro-batch of a step begins.
+  void begin_step(const Context& ctx);
+  /// Backward through the block is about to begin (makes room for the gradient) and has ended
+  /// (sends it on its way to its shard).
+  void begin_backward(const Context& ctx);
+  void reduce(const Context& ctx);
+  /// Waits for reduce().
+  void finish_reduce(const Context& ctx);
+  /// Starts the sum of the shard over data; gradient() waits for it.
+  void reduce_over_data(const Context& ctx);
+  /// Spreads the updated pieces of the compute copy over data.
+  void publish(const Context& ctx);
+
+  /// The same after the master copy was set: initial values, a checkpoint.
+  void publish_from_master(const Context& ctx);
+
+  /// (1, P) views of this rank's piece.
+  View master() const { return master_.view(); }
+  View piece_of_compute() const;
+  View gradient() const;
+  std::int64_t piece_size() const { return shard_size_ / grid_.extent(Axis::data); }
+  /// Elements of the piece, from its start, that weight decay applies to.
+  std::int64_t decayed() const;
+  /// What of which parameter lies in the piece, offsets counted from its start.
+  const std::vector<NamedSlice>& piece_slices() const { return piece_slices_; }
+  /// The parts [begin, end) of the piece that this rank owns, merged.
+  const std::vector<std::pair<std::int64_t, std::int64_t>>& owned_ranges() const {
+    return owned_ranges_;
+  }
+  const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
+
+ private:
+  friend class Parameter;
+  void arrange();
+  void start_gather(const Context& ctx);
+  void sum_shared(const Context& ctx, const Tensor& flat);
+
+  std::string name_;
+  const Grid& grid_;
+  std::vector<std::unique_ptr<Parameter>> parameters_;
+  std::int64_t flat_size_ = 0, shard_size_ = 0, decayed_ = 0;
+  std::vector<NamedSlice> piece_slices_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> owned_ranges_;
+
+  Tensor compute_;         // (1, S)
+  Tensor master_;          // (1, P), a part of compute_ in f32
+  Tensor gathered_;        // (1, F) while acquired
+  Tensor gradient_;        // (1, F) f32 during backward; is shard_gradient_ where Gz is 1
+  Tensor shard_gradient_;  // (1, S) f32
+  Tensor arriving_;        // (1, S) a later micro-batch's, under way
+  int users_ = 0;
+  bool fresh_ = true;  // the shard's gradient holds nothing of this step yet
+};
+
+}  // namespace axonn

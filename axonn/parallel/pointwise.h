@@ -1,0 +1,13 @@
+#pragma once
+
+#include "axonn/parallel/var.h"
+
+namespace axonn {
+
+/// GELU, element by element; keeps its input. No communication.
+Var gelu(const Context& ctx, const Var& inp);
+
+/// a + b, as in a residual connection. No communication. Errors: they do not lie alike.
+Var add(const Context& ctx, const Var& a, const Var& b);
+
+}  // namespace axonn

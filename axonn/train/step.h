@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "axonn/model/model.h"
+#include "axonn/train/optimizer.h"
+
+namespace axonn {
+
+/// What one step is given: the same on every rank, but for the tokens and the flag.
+struct StepInput {
+  std::int64_t step = 0;    ///< counted from 0
+  int micro_batches = 1;    ///< of this rank
+  std::int64_t tokens = 0;  ///< targets of the whole step, over all ranks
+  double lr = 0;
+  double max_norm = 0;  ///< 0: no clipping
+  std::function<Tokens(int micro)> tokens_of;
+  bool flag = false;  ///< this rank asks for something, such as to stop
+  /// Whether a finite step shall be applied; the same answer on every rank. Empty: always.
+  std::function<bool(double loss, double norm)> accept = {};
+};
+
+struct StepReport {
+  double loss = 0;       ///< mean over the step's tokens, nats
+  double grad_norm = 0;  ///< global, before clipping
+  bool finite = true;    ///< loss and norm; if not, no parameter was changed
+  bool applied = true;
+  bool flag = false;  ///< some rank's flag was up
+};
+
+/// One training step on any grid: forward and backward of every micro-batch, the sum over data, the
+/// norm, the clipped update. The loss and the flag travel in the norm's all-reduce.
+class TrainStep {
+ public:
+  TrainStep(Model& model, Optimizer& optimizer) : model_(model), optimizer_(optimizer) {}
+
+  StepReport run(Context ctx, const StepInput& input);
+
+  /// The block in which NaN or infinity first arises on this rank, forward before backward; "" if
+  /// nowhere here. Runs the step again without updating anything.
+  std::string diagnose(Context ctx, const StepInput& input);
+
+  /// Mean loss over these batches, which are `tokens` targets over all ranks.
+  double evaluate(Context ctx, const StepInput& input);
+
+ private:
+  /// Adds this rank's losses to total and leaves the gradients in their shards, summed over data.
+  void gradients(Context& ctx, const StepInput& input, const Tensor& total);
+
+  Model& model_;
+  Optimizer& optimizer_;
+  Prefetcher training_, evaluation_;
+};
+
+}  // namespace axonn

@@ -1,0 +1,200 @@
+#include "tests/support/reference.h"
+
+#include <algorithm>
+
+namespace axonn::reference {
+
+Matrix transpose(const Matrix& a) {
+  Matrix out(a.cols, a.rows);
+  for (std::int64_t r = 0; r < a.rows; ++r)
+    for (std::int64_t c = 0; c < a.cols; ++c) out(c, r) = a(r, c);
+  return out;
+}
+
+Matrix matmul(const Matrix& a, const Matrix& b) {
+  Matrix out(a.rows, b.cols);
+  for (std::int64_t m = 0; m < a.rows; ++m)
+    for (std::int64_t k = 0; k < a.cols; ++k)
+      for (std::int64_t n = 0; n < b.cols; ++n) out(m, n) += a(m, k) * b(k, n);
+  return out;
+}
+
+namespace {
+
+struct Moments {
+  double mean, rstd;
+};
+
+Moments moments_of(const Matrix& inp, std::int64_t row, double eps) {
+  double mean = 0, variance = 0;
+  for (std::int64_t c = 0; c < inp.cols; ++c) mean += inp(row, c) / inp.cols;
+  for (std::int64_t c = 0; c < inp.cols; ++c)
+    variance += (inp(row, c) - mean) * (inp(row, c) - mean) / inp.cols;
+  return {mean, 1 / std::sqrt(variance + eps)};
+}
+
+}  // namespace
+
+Matrix layer_norm(const Matrix& inp, const Matrix& weight, const Matrix& bias, double eps) {
+  Matrix out(inp.rows, inp.cols);
+  for (std::int64_t r = 0; r < inp.rows; ++r) {
+    const auto [mean, rstd] = moments_of(inp, r, eps);
+    for (std::int64_t c = 0; c < inp.cols; ++c)
+      out(r, c) = (inp(r, c) - mean) * rstd * weight(0, c) + bias(0, c);
+  }
+  return out;
+}
+
+LayerNormGradients layer_norm_backward(const Matrix& d_out, const Matrix& inp, const Matrix& weight,
+                                       double eps) {
+  const std::int64_t C = inp.cols;
+  LayerNormGradients d{Matrix(inp.rows, C), Matrix(1, C), Matrix(1, C)};
+  for (std::int64_t r = 0; r < inp.rows; ++r) {
+    const auto [mean, rstd] = moments_of(inp, r, eps);
+    const auto xhat = [&](std::int64_t c) { return (inp(r, c) - mean) * rstd; };
+    double g_mean = 0, g_xhat_mean = 0;
+    for (std::int64_t c = 0; c < C; ++c) {
+      const double g = d_out(r, c) * weight(0, c);
+      g_mean += g / C;
+      g_xhat_mean += g * xhat(c) / C;
+      d.d_weight(0, c) += d_out(r, c) * xhat(c);
+      d.d_bias(0, c) += d_out(r, c);
+    }
+    for (std::int64_t c = 0; c < C; ++c)
+      d.d_inp(r, c) = rstd * (d_out(r, c) * weight(0, c) - g_mean - xhat(c) * g_xhat_mean);
+  }
+  return d;
+}
+
+double gelu(double x) {
+  const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+  return x / 2 * (1 + std::tanh(u));
+}
+
+double gelu_slope(double x) {
+  const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), tanh = std::tanh(u);
+  const double du = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+  return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * du;
+}
+
+namespace {
+
+/// Calls f(row, first row of its sequence, head, column of q, column of k) for every query.
+template <typename F>
+void for_each_query(std::int64_t rows, const AttentionShape& s, F f) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t h = 0; h < s.heads; ++h)
+      f(row, row - row % s.positions, h, h * s.head_dim,
+        (s.first_query + h) / s.group * s.head_dim);
+}
+
+/// The probabilities of the keys from `first` to `row`, and the log of their sum before division.
+struct Softmax {
+  std::vector<double> p;
+  double lse;
+};
+Softmax softmax(const Matrix& q, const Matrix& k, const AttentionShape& shape, std::int64_t row,
+                std::int64_t first, std::int64_t q_column, std::int64_t k_column) {
+  Softmax result{std::vector<double>(row - first + 1), 0};
+  for (std::int64_t t = first; t <= row; ++t)
+    for (std::int64_t d = 0; d < shape.head_dim; ++d)
+      result.p[t - first] += shape.scale * q(row, q_column + d) * k(t, k_column + d);
+  const double most = *std::ranges::max_element(result.p);
+  double sum = 0;
+  for (double& p : result.p) sum += p = std::exp(p - most);
+  for (double& p : result.p) p /= sum;
+  result.lse = most + std::log(sum);
+  return result;
+}
+
+}  // namespace
+
+AttentionResult attention(const Matrix& q, const Matrix& k, const Matrix& v,
+                          const AttentionShape& shape) {
+  AttentionResult result{Matrix(q.rows, q.cols), Matrix(q.rows, shape.heads)};
+  for_each_query(q.rows, shape, [&](auto row, auto first, auto head, auto q_column, auto k_column) {
+    const Softmax s = softmax(q, k, shape, row, first, q_column, k_column);
+    result.lse(row, head) = s.lse;
+    for (std::int64_t t = first; t <= row; ++t)
+      for (std::int64_t d = 0; d < shape.head_dim; ++d)
+        result.out(row, q_column + d) += s.p[t - first] * v(t, k_column + d);
+  });
+  return result;
+}
+
+AttentionGradients attention_backward(const Matrix& d_out, const Matrix& q, const Matrix& k,
+                                      const Matrix& v, const AttentionShape& shape) {
+  AttentionGradients g{Matrix(q.rows, q.cols), Matrix(k.rows, k.cols), Matrix(k.rows, k.cols)};
+  for_each_query(q.rows, shape, [&](auto row, auto first, auto, auto q_column, auto k_column) {
+    const Softmax s = softmax(q, k, shape, row, first, q_column, k_column);
+    std::vector<double> d_p(s.p.size());
+    double mean = 0;
+    for (std::int64_t t = first; t <= row; ++t) {
+      for (std::int64_t d = 0; d < shape.head_dim; ++d) {
+        d_p[t - first] += d_out(row, q_column + d) * v(t, k_column + d);
+        g.d_v(t, k_column + d) += s.p[t - first] * d_out(row, q_column + d);
+      }
+      mean += s.p[t - first] * d_p[t - first];
+    }
+    for (std::int64_t t = first; t <= row; ++t) {
+      const double d_score = shape.scale * s.p[t - first] * (d_p[t - first] - mean);
+      for (std::int64_t d = 0; d < shape.head_dim; ++d) {
+        g.d_q(row, q_column + d) += d_score * k(t, k_column + d);
+        g.d_k(t, k_column + d) += d_score * q(row, q_column + d);
+      }
+    }
+  });
+  return g;
+}
+
+namespace {
+
+double log_sum_exp(const Matrix& logits, std::int64_t row) {
+  double most = logits(row, 0), sum = 0;
+  for (std::int64_t c = 0; c < logits.cols; ++c) most = std::max(most, logits(row, c));
+  for (std::int64_t c = 0; c < logits.cols; ++c) sum += std::exp(logits(row, c) - most);
+  return most + std::log(sum);
+}
+
+}  // namespace
+
+Matrix cross_entropy(const Matrix& logits, const std::vector<std::int32_t>& targets) {
+  Matrix loss(logits.rows, 1);
+  for (std::int64_t r = 0; r < logits.rows; ++r)
+    if (targets[r] >= 0) loss(r, 0) = log_sum_exp(logits, r) - logits(r, targets[r]);
+  return loss;
+}
+
+Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32_t>& targets) {
+  Matrix d(logits.rows, logits.cols);
+  for (std::int64_t r = 0; r < logits.rows; ++r) {
+    if (targets[r] < 0) continue;
+    const double lse = log_sum_exp(logits, r);
+    for (std::int64_t c = 0; c < logits.cols; ++c)
+      d(r, c) = std::exp(logits(r, c) - lse) - (c == targets[r] ? 1 : 0);
+  }
+  return d;
+}
+
+void adamw(double& weight, double& first, double& second, double gradient, const AdamW& o) {
+  first = o.beta1 * first + (1 - o.beta1) * gradient;
+  second = o.beta2 * second + (1 - o.beta2) * gradient * gradient;
+  const double first_hat = first / (1 - std::pow(o.beta1, o.step));
+  const double second_hat = second / (1 - std::pow(o.beta2, o.step));
+  weight -= o.lr * (first_hat / (std::sqrt(second_hat) + o.eps) + o.weight_decay * weight);
+}
+
+Matrix finite_differences(const Matrix& x, const std::function<double(const Matrix&)>& loss) {
+  constexpr double kStep = 1e-5;  // the error is about step² and 1e-16 / step: 1e-10 both
+  Matrix gradient(x.rows, x.cols), moved = x;
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    moved.values[i] = x.values[i] + kStep;
+    const double above = loss(moved);
+    moved.values[i] = x.values[i] - kStep;
+    gradient.values[i] = (above - loss(moved)) / (2 * kStep);
+    moved.values[i] = x.values[i];
+  }
+  return gradient;
+}
+
+}  // namespace axonn::reference

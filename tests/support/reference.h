@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+/// Every operation as plain loops in double: what the tests compare with, and what the reader reads
+/// first. Letters as in docs: R rows, C columns, V vocabulary, T positions of a sequence, D the
+/// width of a head.
+namespace axonn::reference {
+
+/// Row-major, (rows, cols).
+struct Matrix {
+  std::int64_t rows = 0, cols = 0;
+  std::vector<double> values;
+
+  Matrix() = default;
+  Matrix(std::int64_t r, std::int64_t c, double value = 0)
+      : rows(r), cols(c), values(r * c, value) {}
+  double& operator()(std::int64_t r, std::int64_t c) { return values[r * cols + c]; }
+  double operator()(std::int64_t r, std::int64_t c) const { return values[r * cols + c]; }
+};
+
+Matrix transpose(const Matrix& a);                // (C, R)
+Matrix matmul(const Matrix& a, const Matrix& b);  // (M, K) · (K, N)
+
+/// out = (inp - mean) / sqrt(variance + eps) · weight + bias, over each row.
+Matrix layer_norm(const Matrix& inp, const Matrix& weight, const Matrix& bias, double eps);
+
+struct LayerNormGradients {
+  Matrix d_inp;             // (R, C)
+  Matrix d_weight, d_bias;  // (1, C)
+};
+LayerNormGradients layer_norm_backward(const Matrix& d_out, const Matrix& inp, const Matrix& weight,
+                                       double eps);
+
+/// x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 · x³))).
+double gelu(double x);
+double gelu_slope(double x);
+
+struct AttentionShape {
+  std::int64_t positions, heads, kv_heads, head_dim;
+  std::int64_t group = 1, first_query = 0;  // query head j uses kv head (first_query + j) / group
+  double scale = 1;
+};
+
+struct AttentionResult {
+  Matrix out;  // (B·T, heads·D)
+  Matrix lse;  // (B·T, heads) log of the sum of exp of the scaled scores
+};
+/// Position t sees positions 0 to t of its own sequence.
+AttentionResult attention(const Matrix& q, const Matrix& k, const Matrix& v,
+                          const AttentionShape& shape);
+
+struct AttentionGradients {
+  Matrix d_q, d_k, d_v;
+};
+AttentionGradients attention_backward(const Matrix& d_out, const Matrix& q, const Matrix& k,
+                                      const Matrix& v, const AttentionShape& shape);
+
+/// log(sum of exp(logits)) - logits[target] of each row, 0 where the target is negative. (R, 1)
+Matrix cross_entropy(const Matrix& logits, const std::vector<std::int32_t>& targets);
+/// softmax - one hot, 0 where the target is negative.
+Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32_t>& targets);
+
+struct AdamW {
+  double lr, beta1, beta2, eps, weight_decay;
+  std::int64_t step;
+};
+/// One element's step; changes weight, first and second.
+void adamw(double& weight, double& first, double& second, double gradient, const AdamW& options);
+
+/// d loss / d x by central differences, loss being a function of the whole of x.
+Matrix finite_differences(const Matrix& x, const std::function<double(const Matrix&)>& loss);
+
+}  // namespace axonn::reference

@@ -1,0 +1,112 @@
+#include "tests/support/tiny_model.h"
+
+#include "axonn/base/random.h"
+#include "axonn/comm/threads.h"
+#include "axonn/model/gpt.h"
+#include "axonn/train/gradient_norms.h"
+#include "axonn/train/step.h"
+
+namespace axonn::testing_support {
+
+namespace {
+
+/// This rank's sequences of a micro-batch: token t of global sequence s depends on (s, t) alone.
+Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, int micro) {
+  const GridShape& shape = ctx.grid.shape();
+  const std::int64_t each = run.sequences / (shape.z * shape.data * run.accumulation);
+  const int place = ctx.grid.coord(Axis::data) * shape.z + ctx.grid.coord(Axis::z);
+  const std::int64_t first =
+      (run.repeat_batch ? 0 : step) * run.sequences + (place * run.accumulation + micro) * each;
+  const Random random(run.seed, "tokens");
+  std::vector<std::int32_t> ids, targets;
+  for (std::int64_t s = first; s < first + each; ++s) {
+    for (std::int64_t t = 0; t < run.positions; ++t) {
+      const auto token = [&](std::int64_t at) {
+        return static_cast<std::int32_t>(random.below(s * (run.positions + 1) + at, run.vocab));
+      };
+      ids.push_back(token(t));
+      targets.push_back(token(t + 1));
+    }
+  }
+  Tokens tokens{ctx.empty(1, each * run.positions, DType::i32),
+                ctx.empty(1, each * run.positions, DType::i32),
+                {each, run.positions}};
+  Device& device = ctx.arena.device();
+  device.copy_from_host(tokens.ids.view().data, ids.data(), tokens.ids.bytes());
+  device.copy_from_host(tokens.targets.view().data, targets.data(), tokens.targets.bytes());
+  return tokens;
+}
+
+}  // namespace
+
+TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
+  const auto backend = make_cpu_backend(1);
+  Arena arena(backend->device());
+  const Grid grid(world, run.grid);
+  const auto model = run.make_model(grid);
+  Context ctx{.backend = *backend, .arena = arena, .grid = grid, .dtype = run.dtype};
+  ctx.overlap = run.overlap;
+  ctx.chunks = run.chunks;
+  ctx.recompute = run.recompute;
+  for (ParameterGroup* group : model->groups()) {
+    group->allocate(ctx);
+    group->initialise(ctx, run.seed);
+  }
+  Optimizer optimizer(model->groups(), {.kind = run.optimizer, .lr = run.lr});
+  optimizer.allocate(ctx);
+  TrainStep step(*model, optimizer);
+  TinyTrace trace;
+  for (int s = 0; s < run.steps; ++s) {
+    const StepReport report =
+        step.run(ctx, {.step = s,
+                       .micro_batches = run.accumulation,
+                       .tokens = run.sequences * run.positions,
+                       .lr = run.lr,
+                       .tokens_of = [&](int micro) { return random_tokens(ctx, run, s, micro); },
+                       .accept =
+                           [&](double, double) {
+                             if (s == 0) trace.parameter_norms = gradient_norms(ctx, optimizer);
+                             return true;
+                           }});
+    trace.losses.push_back(report.loss);
+    trace.norms.push_back(report.grad_norm);
+  }
+  return trace;
+}
+
+TinyTrace run_tiny(const TinyRun& run) {
+  TinyTrace trace;
+  run_ranks(run.grid.ranks(),
+            [&](Communicator& world) {
+              TinyTrace mine = run_tiny(run, world);
+              if (world.rank() == 0) trace = std::move(mine);
+            },
+            {.max_delay_us = run.max_delay_us});
+  return trace;
+}
+
+std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_heads, bool tied) {
+  return [kv_heads, tied](const Grid& grid) {
+    ModelConfig config;
+    config.layers = 2;
+    config.hidden = 96;
+    config.heads = 24;
+    config.kv_heads = kv_heads;
+    config.ffn = 384;
+    config.vocab = 251;
+    config.positions = 8;
+    config.tied = tied;
+    return std::make_unique<Gpt>(config, grid);
+  };
+}
+
+std::vector<GridShape> grids_of(int ranks) {
+  std::vector<GridShape> grids;
+  for (int x = 1; x <= ranks; ++x)
+    for (int y = 1; x * y <= ranks; ++y)
+      for (int z = 1; x * y * z <= ranks; ++z)
+        if (ranks % (x * y * z) == 0) grids.push_back({x, y, z, ranks / (x * y * z)});
+  return grids;
+}
+
+}  // namespace axonn::testing_support
