@@ -6,17 +6,23 @@
 
 namespace axonn {
 
-/// The section [data]: where tokens come from. Plain data; exactly one of text, tokens and
-/// synthetic is set.
+/// The section [data]: what to learn from. Exactly one of text, tokens and synthetic is given.
 struct DataConfig {
-  std::vector<std::string> text;    ///< text files or folders
-  std::vector<std::string> tokens;  ///< token files, or a blend "w1 prefix1 w2 prefix2"
-  std::int64_t synthetic = 0;       ///< bytes of generated text
-  std::string tokenizer = "bytes";  ///< "bytes", or a folder with vocab.json and merges.txt
-  std::string validation;           ///< a fraction of the data, taken from its end, or a file
-  bool shuffle = true;              ///< false: consecutive windows in file order
-
-  bool operator==(const DataConfig&) const = default;
+  /// Text files, folders (every .txt below, sorted) or patterns (*.txt), one after the other.
+  std::vector<std::string> text = {};
+  /// Token files: llm.c's .bin or Megatron's prefixes, or patterns of them, one after the other; or
+  /// with weights, "w1 path1 w2 path2", in one string or several.
+  std::vector<std::string> tokens = {};
+  /// Bytes of generated text (synthetic.h).
+  std::int64_t synthetic = 0;
+  /// "bytes", or a folder with vocab.json and merges.txt. With token files it only serves to show
+  /// text, and to read a validation text; it has to be the one that they were made with.
+  std::string tokenizer = "bytes";
+  /// A fraction, such as 0.1: all of the last 10 % of each source, which training then does not
+  /// see. Or a text or token file. Empty or 0: none.
+  std::string validation = "0.1";
+  /// Samples in an order of their own each epoch, or (false) as they lie in the files.
+  bool shuffle = true;
 };
 
 }  // namespace axonn

@@ -30,7 +30,7 @@ struct ModelConfig {
   bool bias = true;            ///< biases in linear layers and norms
   double norm_eps = 1e-5;
   double init_std = 0.02;  ///< of the initial weights; projections into the residual: / sqrt(2 L)
-  std::string path;        ///< a checkpoint to read instead of the sizes above
+  std::string path = {};   ///< a checkpoint to read instead of the sizes above
 
   std::int64_t head_width() const { return hidden / heads; }  ///< D
   bool operator==(const ModelConfig&) const = default;

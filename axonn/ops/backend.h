@@ -27,14 +27,14 @@ struct Matmul {
 /// Query head j uses key-value head (first_query + j) / group of those given. Rows are sequences
 /// one after another, `positions` each. Columns are heads one after another, `head_dim` each.
 struct Attention {
-  View q;      ///< (B·T, h·D)
-  View k, v;   ///< (B·T, k·D)
-  View out;    ///< (B·T, h·D)
-  View stats;  ///< (B·T, h) f32: log of the sum of exponentials, kept for backward
-  std::int64_t positions = 0;    ///< T
-  std::int64_t heads = 0;        ///< h, query heads here
-  std::int64_t head_dim = 0;     ///< D
-  std::int64_t group = 1;        ///< query heads that share a key-value head
+  View q;                      ///< (B·T, h·D)
+  View k, v;                   ///< (B·T, k·D)
+  View out;                    ///< (B·T, h·D)
+  View stats;                  ///< (B·T, h) f32: log of the sum of exponentials, kept for backward
+  std::int64_t positions = 0;  ///< T
+  std::int64_t heads = 0;      ///< h, query heads here
+  std::int64_t head_dim = 0;   ///< D
+  std::int64_t group = 1;      ///< query heads that share a key-value head
   std::int64_t first_query = 0;  ///< what query head 0 is within its group
   float scale = 1;               ///< of the scores, usually 1 / sqrt(D)
 };
@@ -55,7 +55,7 @@ struct NormBackward {
   View weight;    ///< (1, C)
   View stats;     ///< (R, 2) f32: mean, 1 / standard deviation
   View sums;      ///< (R, 2) f32: sums over the whole row of g and g · xhat, g = d_out · weight
-  View residual;  ///< (R, C) added to d_inp, or empty
+  View residual = {};  ///< (R, C) added to d_inp, or empty
   std::int64_t width = 0;
 };
 
@@ -68,14 +68,14 @@ struct VocabularyPiece {
 
 /// One step of AdamW (Loshchilov and Hutter, 2019) on a flat piece of parameters.
 struct AdamW {
-  View master;        ///< (1, n) f32
-  View first, second; ///< (1, n) f32, the moments
-  View gradient;      ///< (1, n) f32
-  View out;           ///< (1, n) the compute copy, f32 or bf16
-  View scale;         ///< (1, 1) f32 on the device: the gradient's factor (clipping)
+  View master;         ///< (1, n) f32
+  View first, second;  ///< (1, n) f32, the moments
+  View gradient;       ///< (1, n) f32
+  View out;            ///< (1, n) the compute copy, f32 or bf16
+  View scale;          ///< (1, 1) f32 on the device: the gradient's factor (clipping)
   float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
-  std::int64_t step = 1;    ///< counted from 1, for the bias correction
-  std::int64_t decayed = 0; ///< the first `decayed` elements decay, the rest does not
+  std::int64_t step = 1;     ///< counted from 1, for the bias correction
+  std::int64_t decayed = 0;  ///< the first `decayed` elements decay, the rest does not
 };
 
 /// One step of gradient descent with decoupled decay on a flat piece of parameters.

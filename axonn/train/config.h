@@ -94,10 +94,10 @@ struct RecomputeConfig {
 
 /// [checkpoint]
 struct CheckpointConfig {
-  std::int64_t every = 0;  ///< steps; 0: only at the end
-  std::int64_t keep = 2;   ///< the newest this many; 0: all
-  std::string resume;      ///< "", "auto" or a path
-  bool async = true;       ///< written in the background
+  std::int64_t every = 0;   ///< steps; 0: only at the end
+  std::int64_t keep = 2;    ///< the newest this many; 0: all
+  std::string resume = {};  ///< "", "auto" or a path
+  bool async = true;        ///< written in the background
 
   bool operator==(const CheckpointConfig&) const = default;
 };
@@ -106,7 +106,7 @@ struct CheckpointConfig {
 struct OutputConfig {
   std::string dir = "out";
   std::int64_t log_every = 1;  ///< steps
-  std::string trace;           ///< a file for the timeline; "": none
+  std::string trace = {};      ///< a file for the timeline; "": none
 
   bool operator==(const OutputConfig&) const = default;
 };
@@ -122,8 +122,6 @@ struct Config {
   RecomputeConfig activation_checkpoint;
   CheckpointConfig checkpoint;
   OutputConfig output;
-
-  bool operator==(const Config&) const = default;
 };
 
 /// The one list of all keys (style: parse, help, print and docs all come from it). The list refers
@@ -148,5 +146,15 @@ std::vector<WithoutEffect> keys_without_effect(const Config& config);
 
 /// One line for each key that the user set and the run does not read.
 std::vector<std::string> warnings(const Config& config, const Origins& origins);
+
+/// Every value with its origin, as valid TOML: what --print-config shows.
+std::string print_config(Config config, const Origins& origins);
+
+/// The file that runs the same again to the bit: output.dir/config.toml. Keys that nobody set and
+/// that have no effect are comments, so that they bring no warning the next time.
+std::string config_toml(Config config, const Origins& origins);
+
+/// docs/configuration.md.
+std::string config_reference();
 
 }  // namespace axonn

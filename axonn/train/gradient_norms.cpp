@@ -1,20 +1,20 @@
 #include "axonn/train/gradient_norms.h"
 
 #include <cmath>
-#include <vector>
+#include <map>
 
 namespace axonn {
 
-std::map<std::string, double> gradient_norms(const Context& ctx, const Optimizer& optimizer) {
-  std::vector<std::string> names;
+NamedNorms gradient_norms(const Context& ctx, const Optimizer& optimizer) {
+  NamedNorms norms;
   std::map<const ParameterSpec*, std::int64_t> index;
   for (const ParameterGroup* group : optimizer.groups()) {
     for (const auto& parameter : group->parameters()) {
-      index[&parameter->spec()] = static_cast<std::int64_t>(names.size());
-      names.push_back(parameter->spec().name);
+      index[&parameter->spec()] = static_cast<std::int64_t>(norms.size());
+      norms.emplace_back(parameter->spec().name, 0);
     }
   }
-  const auto count = static_cast<std::int64_t>(names.size());
+  const auto count = static_cast<std::int64_t>(norms.size());
   Tensor sums = ctx.zeros(1, count, DType::f64);
   for (const ParameterGroup* group : optimizer.groups())
     for (const auto& [spec, slice] : group->piece_slices())
@@ -22,10 +22,9 @@ std::map<std::string, double> gradient_norms(const Context& ctx, const Optimizer
         ctx.backend.squared_sum(sums.view().col_range(index.at(spec), 1),
                                 group->gradient().col_range(slice.offset, slice.count()));
   sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "gradient norms"));
-  std::vector<double> host(names.size());
+  std::vector<double> host(norms.size());
   ctx.arena.device().copy_to_host(host.data(), sums.view().data, sums.bytes());
-  std::map<std::string, double> norms;
-  for (std::size_t i = 0; i < names.size(); ++i) norms[names[i]] = std::sqrt(host[i]);
+  for (std::size_t i = 0; i < norms.size(); ++i) norms[i].second = std::sqrt(host[i]);
   return norms;
 }
 

@@ -36,26 +36,27 @@ void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& to
   for (ParameterGroup* group : optimizer_.groups()) group->reduce_over_data(ctx);
 }
 
-StepReport TrainStep::run(Context ctx, const StepInput& input) {
+StepResult TrainStep::run(Context ctx, const StepInput& input) {
   ctx.prefetcher = &training_;
-  // The loss, the squared norm and the flag, to be summed over all ranks.
-  Tensor sums = ctx.zeros(1, 3, DType::f64);
+  // The loss, the squared norm and the flags, to be summed over all ranks.
+  Tensor sums = ctx.zeros(1, 4, DType::f64);
   gradients(ctx, input, sums.col_range(0, 1));
   optimizer_.add_squared_norm(ctx, sums.view().col_range(1, 1));
   if (!counts_loss(ctx.grid)) ctx.arena.device().fill_zero(sums.view().data, sizeof(double));
-  const double flag = input.flag ? 1 : 0;
-  ctx.arena.device().copy_from_host(sums.view().col_range(2, 1).data, &flag, sizeof flag);
+  const std::array<double, 2> flags{input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
+  ctx.arena.device().copy_from_host(sums.view().col_range(2, 2).data, flags.data(), sizeof flags);
   sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "step"));
 
   Tensor scale = ctx.empty(1, 1, DType::f32);
   ctx.backend.clip_factor(scale.view(), sums.view().col_range(1, 1),
                           static_cast<float>(input.max_norm));
-  const auto [loss, squares, flags] = value_of<std::array<double, 3>>(ctx, sums);
-  StepReport report;
+  const auto [loss, squares, stops, busy] = value_of<std::array<double, 4>>(ctx, sums);
+  StepResult report;
   report.loss = loss / static_cast<double>(input.tokens);
   report.grad_norm = std::sqrt(squares);
   report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
-  report.flag = flags > 0;
+  report.stop = stops > 0;
+  report.busy = busy > 0;
   report.applied = report.finite && (!input.accept || input.accept(report.loss, report.grad_norm));
   if (report.applied) optimizer_.update(ctx, input.step, input.lr, scale.view());
   return report;

@@ -9,7 +9,7 @@
 
 namespace axonn {
 
-/// What one step is given: the same on every rank, but for the tokens and the flag.
+/// What one step is given: the same on every rank, but for the tokens and the flags.
 struct StepInput {
   std::int64_t step = 0;    ///< counted from 0
   int micro_batches = 1;    ///< of this rank
@@ -17,26 +17,28 @@ struct StepInput {
   double lr = 0;
   double max_norm = 0;  ///< 0: no clipping
   std::function<Tokens(int micro)> tokens_of;
-  bool flag = false;  ///< this rank asks for something, such as to stop
+  bool stop = false;  ///< this rank was asked to stop
+  bool busy = false;  ///< this rank still writes a checkpoint
   /// Whether a finite step shall be applied; the same answer on every rank. Empty: always.
   std::function<bool(double loss, double norm)> accept = {};
 };
 
-struct StepReport {
+struct StepResult {
   double loss = 0;       ///< mean over the step's tokens, nats
   double grad_norm = 0;  ///< global, before clipping
   bool finite = true;    ///< loss and norm; if not, no parameter was changed
   bool applied = true;
-  bool flag = false;  ///< some rank's flag was up
+  bool stop = false;  ///< some rank was asked to stop: all of them end after this step
+  bool busy = false;  ///< some rank still writes
 };
 
 /// One training step on any grid: forward and backward of every micro-batch, the sum over data, the
-/// norm, the clipped update. The loss and the flag travel in the norm's all-reduce.
+/// norm, the clipped update. The loss and the flags travel in the norm's all-reduce.
 class TrainStep {
  public:
   TrainStep(Model& model, Optimizer& optimizer) : model_(model), optimizer_(optimizer) {}
 
-  StepReport run(Context ctx, const StepInput& input);
+  StepResult run(Context ctx, const StepInput& input);
 
   /// The block in which NaN or infinity first arises on this rank, forward before backward; "" if
   /// nowhere here. Runs the step again without updating anything.

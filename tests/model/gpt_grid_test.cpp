@@ -1,7 +1,8 @@
-#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
+
+#include "axonn/train/compare.h"
 
 #include "tests/support/tiny_model.h"
 
@@ -10,38 +11,24 @@ using namespace axonn::testing_support;
 
 namespace {
 
-/// Allowed relative differences, from the project's definition of correct (docs/correctness.md).
-struct Limits {
-  double loss, norm, parameter;
-};
-constexpr Limits kF32{2e-6, 2e-5, 1e-5}, kBf16{1e-2, 1e-2, 5e-2};
-
-double relative(double a, double b) { return std::abs(a - b) / std::max(std::abs(a), 1e-30); }
-
-void expect_same(const TinyTrace& want, const TinyTrace& got, const Limits& limits) {
-  ASSERT_EQ(want.losses.size(), got.losses.size());
-  for (std::size_t i = 0; i < want.losses.size(); ++i) {
-    EXPECT_LE(relative(want.losses[i], got.losses[i]), limits.loss) << "loss of step " << i;
-    EXPECT_LE(relative(want.norms[i], got.norms[i]), limits.norm) << "norm of step " << i;
-  }
-  // A gradient that is zero by nature, such as a key bias's, is rounding noise on every grid.
-  double largest = 0;
-  for (const auto& [name, norm] : want.parameter_norms) largest = std::max(largest, norm);
-  ASSERT_EQ(want.parameter_norms.size(), got.parameter_norms.size());
-  for (const auto& [name, norm] : want.parameter_norms)
-    EXPECT_NEAR(norm, got.parameter_norms.at(name),
-                limits.parameter * std::max(norm, 1e-4 * largest))
-        << name;
+/// As axonn check compares them.
+void expect_same(const TinyTrace& want, const TinyTrace& got, DType dtype) {
+  const Tolerance tolerance = tolerance_of(dtype);
+  const auto trace = [](const TinyTrace& t) {
+    return GridTrace{{}, t.losses, t.norms, t.parameter_norms, {}};
+  };
+  const GridComparison c = compare(trace(want), trace(got), tolerance);
+  EXPECT_TRUE(c.agrees) << comparison_table({c}, tolerance);
 }
 
-void compare_grids(TinyRun run, const std::vector<int>& ranks, const Limits& limits) {
+void compare_grids(TinyRun run, const std::vector<int>& ranks) {
   run.grid = {};
   const TinyTrace one = run_tiny(run);
   for (int n : ranks) {
     for (const GridShape& shape : grids_of(n)) {
       SCOPED_TRACE("grid " + to_string(shape));
       run.grid = shape;
-      expect_same(one, run_tiny(run), limits);
+      expect_same(one, run_tiny(run), run.dtype);
     }
   }
 }
@@ -49,21 +36,21 @@ void compare_grids(TinyRun run, const std::vector<int>& ranks, const Limits& lim
 }  // namespace
 
 TEST(GptOnGrids, TiedModelHasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
-  compare_grids({.make_model = tiny_gpt(24, true)}, {2, 3, 4, 6, 8}, kF32);
+  compare_grids({.make_model = tiny_gpt(24, true)}, {2, 3, 4, 6, 8});
 }
 
 TEST(GptOnGrids, FourKeyValueHeadsAndUntiedLogitsHaveTheLossesOfOneRank) {
-  compare_grids({.make_model = tiny_gpt(4, false)}, {2, 3, 4, 6, 8}, kF32);
+  compare_grids({.make_model = tiny_gpt(4, false)}, {2, 3, 4, 6, 8});
 }
 
 TEST(GptOnGrids, GradientDescentHasTheLossesOfOneRank) {
   // Adam hides a gradient's scale, plain descent does not.
   compare_grids({.optimizer = OptimizerKind::sgd, .lr = 0.1, .make_model = tiny_gpt(4, true)},
-                {4, 6, 8}, kF32);
+                {4, 6, 8});
 }
 
 TEST(GptOnGrids, Bfloat16StaysWithinOnePercentOfOneRank) {
-  compare_grids({.dtype = DType::bf16, .make_model = tiny_gpt(4, true)}, {4, 6, 8}, kBf16);
+  compare_grids({.dtype = DType::bf16, .make_model = tiny_gpt(4, true)}, {4, 6, 8});
 }
 
 TEST(GptOnGrids, LossesDoNotDependOnAccumulationOrChunks) {
@@ -76,7 +63,7 @@ TEST(GptOnGrids, LossesDoNotDependOnAccumulationOrChunks) {
         run.grid = shape;
         run.accumulation = accumulation;
         run.chunks = chunks;
-        expect_same(one, run_tiny(run), kF32);
+        expect_same(one, run_tiny(run), run.dtype);
       }
     }
   }

@@ -3,7 +3,6 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/threads.h"
 #include "axonn/model/gpt.h"
-#include "axonn/train/gradient_norms.h"
 #include "axonn/train/step.h"
 
 namespace axonn::testing_support {
@@ -57,7 +56,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   TrainStep step(*model, optimizer);
   TinyTrace trace;
   for (int s = 0; s < run.steps; ++s) {
-    const StepReport report =
+    const StepResult report =
         step.run(ctx, {.step = s,
                        .micro_batches = run.accumulation,
                        .tokens = run.sequences * run.positions,

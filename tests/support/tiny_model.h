@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "axonn/comm/grid.h"
 #include "axonn/model/model.h"
-#include "axonn/train/optimizer.h"
+#include "axonn/train/gradient_norms.h"
 
 namespace axonn::testing_support {
 
@@ -32,7 +31,7 @@ struct TinyRun {
 /// What a run computed: the same on every rank.
 struct TinyTrace {
   std::vector<double> losses, norms;
-  std::map<std::string, double> parameter_norms;  ///< of the first step's gradients
+  NamedNorms parameter_norms;  ///< of the first step's gradients
 };
 
 /// Runs it on threads, one a rank.

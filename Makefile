@@ -1,0 +1,41 @@
+# What to type. The work is done by CMake (CMakePresets.json) and scripts/.
+
+.PHONY: help packages quickstart test build debug format tidy docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make quickstart  install what is missing, build, train for a minute, write some text"
+	@echo "make test        install what is missing, build and run all tests (under 15 minutes)"
+	@echo "make build       build/release/bin/axonn"
+	@echo "make debug       the same in build/debug, for the edit loop"
+	@echo "make format      format all sources"
+	@echo "make tidy        look for likely faults with clang-tidy (Debian package clang-tidy)"
+	@echo "make docs        write docs/configuration.md from the program's own table of keys"
+	@echo "make clean       remove build/"
+
+packages:
+	@scripts/install-packages.sh
+
+quickstart: build
+	@scripts/quickstart.sh
+
+test: packages
+	@scripts/test.sh
+
+build: packages
+	@scripts/build.sh release axonn
+
+debug: packages
+	@scripts/build.sh debug
+
+format:
+	@scripts/format.sh
+
+tidy: debug
+	@run-clang-tidy -quiet -p build/debug "$(CURDIR)/axonn/.*\.cpp"
+
+docs: build
+	@build/release/bin/axonn help --markdown > docs/configuration.md
+
+clean:
+	@rm -rf build

@@ -1,0 +1,150 @@
+#include "axonn/base/log.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <ostream>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+/// As many whole fields of the line as fit; fields lie two spaces apart.
+std::string cut(const std::string& line, int columns) {
+  const std::size_t most = static_cast<std::size_t>(std::max(columns, 1));
+  if (line.size() <= most) return line;
+  const std::size_t gap = line.rfind("  ", most);
+  return line.substr(0, gap == std::string::npos ? most : gap);
+}
+
+}  // namespace
+
+std::string format_count(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  const std::size_t first = count < 0 ? 1 : 0;
+  for (std::size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, 1, ',');
+  return digits;
+}
+
+std::string format_bytes(std::int64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  // 1023.995 would be printed as 1024.00 of the smaller unit.
+  while (std::abs(value) >= 1023.995 && unit + 1 < kUnits.size()) value /= 1024, ++unit;
+  return unit == 0 ? fmt::format("{}B", bytes) : fmt::format("{:.2f}{}", value, kUnits[unit]);
+}
+
+std::string format_duration(double seconds) {
+  if (seconds < 59.95) return fmt::format("{:.1f}s", std::max(seconds, 0.0));
+  constexpr std::int64_t kMinute = 60, kHour = 60 * kMinute, kDay = 24 * kHour;
+  const std::int64_t whole = std::llround(std::min(seconds, 1e15));
+  if (whole < kHour) return fmt::format("{}m {:02}s", whole / kMinute, whole % kMinute);
+  if (whole < kDay) return fmt::format("{}h {:02}m", whole / kHour, whole % kHour / kMinute);
+  return fmt::format("{}d {:02}h", whole / kDay, whole % kDay / kHour);
+}
+
+std::string format_step(const StepReport& report) {
+  std::string line =
+      fmt::format("step: {}  loss: {:.4f}  grad_norm: {:.2f}  memory: {}  tps: {}  tflops: {:.2f}",
+                  report.step, report.loss, report.grad_norm, format_bytes(report.memory_bytes),
+                  format_count(std::llround(report.tokens_per_second)), report.tflops);
+  if (report.mfu) line += fmt::format("  mfu: {:.1f}%", 100 * *report.mfu);
+  return line;
+}
+
+std::string format_progress(const StepReport& report, int width) {
+  if (report.steps <= 0) return {};
+  const double part =
+      std::clamp(static_cast<double>(report.step) / static_cast<double>(report.steps), 0.0, 1.0);
+  const int filled = static_cast<int>(part * width);
+  std::string bar = fmt::format("[{:#<{}}{:-<{}}] {:3.0f}%", "", filled, "", width - filled,
+                                std::floor(100 * part));
+  if (report.seconds_left >= 0) bar += "  " + format_duration(report.seconds_left) + " left";
+  return bar;
+}
+
+int terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+bool stdout_is_interactive() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return ::isatty(STDOUT_FILENO) == 1 && !(no_color && *no_color) &&
+         !(term && std::string_view(term) == "dumb");
+}
+
+Log::Log(LogOptions options) : options_(std::move(options)) {
+  if (options_.file.empty()) return;
+  file_.open(options_.file, std::ios::app);
+  if (!file_) refuse("cannot write the log '", options_.file, "': ", std::strerror(errno));
+}
+
+Log::~Log() {
+  try {
+    leave_step_line();
+  } catch (...) {  // a terminal that is gone is no reason to end
+  }
+}
+
+void Log::info(std::string_view line) {
+  const std::scoped_lock lock(mutex_);
+  to_file("info", line);
+  to_terminal(line);
+}
+
+void Log::warn(std::string_view line) {
+  const std::scoped_lock lock(mutex_);
+  to_file("warning", line);
+  to_terminal(fmt::format("warning: {}", line));
+}
+
+void Log::step(const StepReport& report) {
+  const std::scoped_lock lock(mutex_);
+  const std::string line = format_step(report);
+  to_file("step", line);
+  if (!options_.terminal) return;
+  if (!options_.interactive) return to_terminal(line);
+  const std::string bar = format_progress(report);
+  const std::string shown = cut(bar.empty() ? line : bar + "  " + line, options_.columns - 1);
+  *options_.terminal << '\r' << shown << "\x1b[K" << std::flush;
+  on_step_line_ = true;
+}
+
+void Log::to_file(std::string_view level, std::string_view line) {
+  if (!file_.is_open()) return;
+  const auto now = std::chrono::system_clock::now();
+  const auto millis =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  file_ << fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z {} {}\n", parts, millis, level, line)
+        << std::flush;
+}
+
+void Log::to_terminal(std::string_view line) {
+  if (!options_.terminal) return;
+  leave_step_line();
+  *options_.terminal << line << '\n' << std::flush;
+}
+
+void Log::leave_step_line() {
+  if (on_step_line_) *options_.terminal << '\n' << std::flush;
+  on_step_line_ = false;
+}
+
+}  // namespace axonn

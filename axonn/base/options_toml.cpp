@@ -1,0 +1,99 @@
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <toml++/toml.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options.h"
+#include "axonn/base/options_suggest.h"
+
+namespace axonn {
+
+namespace {
+
+std::string place_of(const std::string& file, const toml::source_region& region) {
+  return concat(file, ':', region.begin.line, ':', region.begin.column);
+}
+
+std::vector<std::string> strings_of(const Option& option, const toml::array& array,
+                                    const std::string& place) {
+  std::vector<std::string> values;
+  for (const toml::node& item : array) {
+    const auto* text = item.as_string();
+    if (!text) option.refuse_value("a list with something that is no string", place);
+    values.push_back(text->get());
+  }
+  return values;
+}
+
+void set_from(const Option& option, const toml::node& node, const std::string& place) {
+  if (const auto* text = node.as_string()) return option.set(text->get(), place);
+  if (const auto* integer = node.as_integer()) return option.set(integer->get(), place);
+  if (const auto* real = node.as_floating_point()) return option.set(real->get(), place);
+  if (const auto* boolean = node.as_boolean()) return option.set(boolean->get(), place);
+  if (const auto* array = node.as_array())
+    return option.set(strings_of(option, *array, place), place);
+  option.refuse_value(node.is_table() ? "a table" : "a date or a time", place);
+}
+
+/// The TOML files beside `path`, written as it is.
+std::vector<std::string> neighbours(const std::filesystem::path& path) {
+  std::vector<std::string> files;
+  std::error_code none;  // a folder that cannot be read has no guesses
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (entry.path().extension() == ".toml")
+      files.push_back(std::filesystem::path(path).replace_filename(entry.path().filename()));
+  return files;
+}
+
+}  // namespace
+
+void read_toml(const OptionList& list, const std::string& path, Origins& origins) {
+  if (std::filesystem::is_directory(path))
+    refuse("cannot read '", path, "': it is a folder, and a TOML file is wanted");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    const std::string reason = std::strerror(errno);
+    refuse("cannot read '", path, "': ", reason, did_you_mean(nearest(path, neighbours(path))));
+  }
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) refuse("cannot read '", path, "': ", std::strerror(errno));
+  read_toml_text(list, text, path, origins);
+}
+
+void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
+                    Origins& origins) {
+  toml::table root;
+  try {
+    root = toml::parse(text, name);
+  } catch (const toml::parse_error& error) {
+    refuse(place_of(name, error.source()), ": not valid TOML: ", error.description());
+  }
+  for (const auto& [section, node] : root) {
+    const std::string place = place_of(name, section.source());
+    const toml::table* keys = node.as_table();
+    if (!keys) {
+      if (list.find(section.str()))
+        refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),
+               "], with its keys below");
+      const auto guesses = guess_key(list, "", section.str());
+      refuse(
+          "'", section.str(), "' stands outside a section (", place, ')',
+          guesses.empty() ? "; keys stand below a line such as [training]" : did_you_mean(guesses));
+    }
+    if (!list.find(section.str())) refuse_section(list, section.str(), place);
+    for (const auto& [key, value] : *keys) {
+      const std::string at = place_of(name, key.source());
+      const Option* option = list.find(section.str(), key.str());
+      if (!option) refuse_key(list, section.str(), key.str(), at);
+      set_from(*option, value, at);
+      origins.set(option->key(), at);
+    }
+  }
+}
+
+}  // namespace axonn

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string_view>
+
+namespace axonn {
+
+/// How this program was built.
+struct BuildInfo {
+  std::string_view version;
+  std::string_view type;      ///< "Release"
+  std::string_view compiler;  ///< "GNU 12.2.0"
+  std::string_view flags;
+  std::string_view march;  ///< what the CPU kernels are compiled for
+};
+
+const BuildInfo& build_info();
+
+}  // namespace axonn

@@ -1,0 +1,122 @@
+#include "axonn/base/check.h"
+
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/cli/launch.h"
+#include "axonn/comm/threads.h"
+#include "axonn/train/compare.h"
+#include "axonn/train/session.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExamples =
+    R"(The first grid is the reference. Losses, global gradient norms, and at the first step every
+parameter's own gradient norm are compared; the largest relative differences are shown.
+Under mpirun, grids of as many ranks as there are run over MPI, others as threads of rank 0.
+
+Examples:
+  axonn check configs/tiny.toml
+  axonn check configs/tiny.toml --grids "1,1,1,1 2,2,1,1 1,2,2,2" --steps 10
+
+Exit codes: 0 all agree, 1 some differ, 2 asked wrongly.)";
+
+std::vector<GridShape> parse_grids(const std::string& text) {
+  std::vector<GridShape> grids;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) grids.push_back(parse_grid(word));
+  if (grids.size() < 2)
+    refuse("--grids wants at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", text, "'");
+  return grids;
+}
+
+/// The config as it runs on this grid: deterministic, the batch cut as the grid asks.
+Config config_on(Config config, const GridShape& grid) {
+  config.parallelism.x = grid.x;
+  config.parallelism.y = grid.y;
+  config.parallelism.z = grid.z;
+  config.parallelism.data = grid.data;
+  config.training.micro_batch = 0;
+  config.training.deterministic = true;
+  validate(config);
+  return resolved(config);
+}
+
+GridTrace trace_here(const Config& config, Communicator& world, int steps) {
+  return trace_run(config, world, make_cpu_backend(compute_threads(config)), steps);
+}
+
+GridTrace trace_on_threads(const Config& config, int steps) {
+  GridTrace trace;
+  run_ranks(config.parallelism.grid().ranks(),
+            [&](Communicator& world) {
+              GridTrace mine = trace_here(config, world, steps);
+              if (world.rank() == 0) trace = std::move(mine);
+            },
+            {.timeout_seconds = config.parallelism.timeout_seconds});
+  return trace;
+}
+
+/// Under a launcher: rank 0 has the traces of all grids, the others only take part.
+std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>& grids,
+                              int steps) {
+  std::vector<GridTrace> all;
+  if (!launches_mpi(config)) {
+    for (const GridShape& grid : grids)
+      all.push_back(trace_on_threads(config_on(config, grid), steps));
+    return all;
+  }
+  launch(config, [&](Communicator& world) {
+    for (const GridShape& grid : grids) {
+      const Config here = config_on(config, grid);
+      if (grid.ranks() == world.size())
+        all.push_back(trace_here(here, world, steps));
+      else if (world.rank() == 0)
+        all.push_back(trace_on_threads(here, steps));
+    }
+    if (world.rank() != 0) all.clear();
+    world.barrier("check");
+  });
+  return all;
+}
+
+}  // namespace
+
+int run_check(const Arguments& arguments) {
+  CLI::App app("Runs the same training on several grids and compares.", "axonn check");
+  app.footer(kExamples);
+  std::string grids_text = "1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,2,1";
+  int steps = 10;
+  app.add_option("--grids", grids_text, "grids x,y,z,data, separated by spaces")
+      ->capture_default_str();
+  app.add_option("--steps", steps, "steps on each grid")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  const auto loaded = read_config(app, arguments);
+  if (!loaded) return 0;
+  const std::vector<GridShape> grids = parse_grids(grids_text);
+  const std::vector<GridTrace> all = traces(loaded->config, grids, steps);
+  if (all.empty()) return 0;
+
+  const Tolerance tolerance = tolerance_of(loaded->config.training.dtype);
+  std::vector<GridComparison> comparisons;
+  bool agree = true;
+  for (const GridTrace& trace : all) {
+    comparisons.push_back(compare(all.front(), trace, tolerance));
+    agree = agree && comparisons.back().agrees;
+  }
+  std::cout << "reference " << to_string(grids.front()) << ", " << steps << " steps: loss "
+            << all.front().losses.front() << " to " << all.front().losses.back() << "\n\n"
+            << comparison_table(comparisons, tolerance)
+            << (agree ? "\nall grids agree\n" : "\nthe grids do NOT agree\n");
+  return agree ? 0 : kFailed;
+}
+
+}  // namespace axonn

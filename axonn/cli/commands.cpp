@@ -1,0 +1,40 @@
+#include <algorithm>
+#include <array>
+#include <iostream>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options_suggest.h"
+#include "axonn/cli/build_info.h"
+#include "axonn/cli/command.h"
+
+namespace axonn {
+
+std::span<const Command> commands() {
+  static constexpr std::array kCommands = {
+      Command{"train", "trains a model, on one rank or on a grid of them", run_train},
+      Command{"check", "runs the same on several grids and compares, step by step", run_check},
+      Command{"info", "says what this build and this machine have", run_info},
+      Command{"help", "explains a command, a section or a key", run_help},
+  };
+  return kCommands;
+}
+
+int run_axonn(const Arguments& arguments) {
+  if (arguments.empty()) return run_help({});
+  const std::string& name = arguments.front();
+  const Arguments rest(arguments.begin() + 1, arguments.end());
+  if (name == "--version") {
+    std::cout << "axonn " << build_info().version << '\n';
+    return 0;
+  }
+  if (name == "--help" || name == "-h") return run_help(rest);
+  const auto found = std::ranges::find(commands(), name, &Command::name);
+  if (found != commands().end()) return found->run(rest);
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  const auto guesses = nearest(name, names);
+  refuse("there is no command '", name, "'",
+         guesses.empty() ? "; the commands are " + join(names) : did_you_mean(guesses));
+}
+
+}  // namespace axonn

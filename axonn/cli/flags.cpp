@@ -1,0 +1,83 @@
+#include "axonn/cli/flags.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options_suggest.h"
+
+namespace axonn {
+
+namespace {
+
+/// Throws for an argument that the command does not know. `list`: the config's keys may be meant.
+[[noreturn]] void refuse_argument(const CLI::App& app, const std::string& argument,
+                                  const OptionList* list) {
+  if (!argument.starts_with('-'))
+    refuse(app.get_name(), " does not know what to do with '", argument, "'; ", app.get_name(),
+           " --help shows what it takes");
+  const std::string flag = argument.substr(0, argument.find('='));
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  auto guesses = nearest(flag, flags);
+  if (guesses.empty() && list) {
+    std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+    std::ranges::replace(word, '-', '_');
+    for (const auto& section : list->sections())
+      for (const std::string& guess : guess_key(*list, section.name, word))
+        if (!guess.starts_with('[') && guesses.size() < 4)
+          guesses.push_back("--" + section.name + '.' + guess);
+  }
+  refuse(
+      app.get_name(), " has no flag '", flag, "'",
+      guesses.empty() ? concat("; ", app.get_name(), " --help lists them") : did_you_mean(guesses));
+}
+
+bool parse(CLI::App& app, Arguments arguments, const OptionList* list) {
+  app.allow_extras();
+  app.get_formatter()->column_width(32);
+  std::ranges::reverse(arguments);  // CLI11 takes them from the back
+  try {
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  } catch (const CLI::ParseError& error) {
+    refuse(app.get_name(), ": ", error.what());
+  }
+  const auto others = app.remaining();
+  if (others.empty()) return true;
+  const auto flag =
+      std::ranges::find_if(others, [](const std::string& word) { return word.starts_with('-'); });
+  refuse_argument(app, flag == others.end() ? others.front() : *flag, list);
+}
+
+}  // namespace
+
+bool parse_flags(CLI::App& app, const Arguments& arguments) {
+  return parse(app, arguments, nullptr);
+}
+
+std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments) {
+  LoadedConfig loaded;
+  app.add_option("CONFIG,--config", loaded.file, "a TOML file; axonn help lists its sections")
+      ->type_name("FILE.toml");
+  // Flags win over the file, and which argument is the file is known only without the flags.
+  Config scratch;
+  OptionList scratch_list;
+  list_options(scratch, scratch_list);
+  Origins scratch_origins;
+  const Arguments own = read_flags(scratch_list, arguments, scratch_origins);
+  if (!parse(app, own, &scratch_list)) return std::nullopt;
+
+  OptionList list;
+  list_options(loaded.config, list);
+  if (!loaded.file.empty()) read_toml(list, loaded.file, loaded.origins);
+  read_flags(list, arguments, loaded.origins);
+  return loaded;
+}
+
+}  // namespace axonn

@@ -1,0 +1,104 @@
+#include <fstream>
+#include <iostream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <oneapi/dnnl/dnnl.h>
+#include <sched.h>
+#include <toml++/toml.h>
+#include <unistd.h>
+
+#include "axonn/base/log.h"
+#include "axonn/cli/build_info.h"
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/cli/mpi_version.h"
+
+namespace axonn {
+
+namespace {
+
+void line(std::string_view what, const std::string& value) {
+  std::cout << fmt::format("{:<12} {}\n", what, value);
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string text; std::getline(file, text);)
+    if (text.starts_with("model name"))
+      if (const auto colon = text.find(": "); colon != std::string::npos)
+        return text.substr(colon + 2);
+  return "unknown processor";
+}
+
+/// Cores that this process may use, which a launcher may have limited.
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+/// What oneDNN's products may use, the best level of this machine.
+std::string simd_level() {
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41:
+      return "SSE4.1";
+    case dnnl_cpu_isa_avx:
+      return "AVX";
+    case dnnl_cpu_isa_avx2:
+      return "AVX2";
+    case dnnl_cpu_isa_avx2_vnni:
+      return "AVX2 with VNNI";
+    case dnnl_cpu_isa_avx512_core:
+      return "AVX-512";
+    case dnnl_cpu_isa_avx512_core_vnni:
+      return "AVX-512 with VNNI";
+    case dnnl_cpu_isa_avx512_core_bf16:
+      return "AVX-512 with bf16 products";
+    case dnnl_cpu_isa_avx512_core_amx:
+      return "AVX-512 with AMX tiles (bf16, int8)";
+    default:
+      return "the compiler's";
+  }
+}
+
+std::string dnnl_text() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+}  // namespace
+
+int run_info(const Arguments& arguments) {
+  CLI::App app("Says what this build and this machine have.", "axonn info");
+  if (!parse_flags(app, arguments)) return 0;
+  const BuildInfo& build = build_info();
+  line("axonn", fmt::format("{}, {} build", build.version, build.type));
+  line("compiler", fmt::format("{}, kernels for -march={}", build.compiler, build.march));
+  line("flags", std::string(build.flags));
+  line("oneDNN", dnnl_text());
+  line("MPI", mpi_version());
+  line("CLI11", CLI11_VERSION);
+  line("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
+  line("fmt",
+       fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
+  line("JSON", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                           NLOHMANN_JSON_VERSION_PATCH));
+  std::cout << '\n';
+  line("cpu", processor_name());
+  line("", fmt::format("{} cores for this process, {} online", usable_cores(),
+                       ::sysconf(_SC_NPROCESSORS_ONLN)));
+  line("", "products use " + simd_level());
+  const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+  line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),
+                       format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page)));
+  line("cuda", "none: this version computes on CPUs; a CUDA backend is to come");
+  line("hip", "none: this version computes on CPUs; a HIP backend is to come");
+  return 0;
+}
+
+}  // namespace axonn

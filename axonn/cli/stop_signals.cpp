@@ -1,0 +1,35 @@
+#include "axonn/cli/stop_signals.h"
+
+#include <csignal>
+
+namespace axonn {
+
+namespace {
+
+// A signal handler has no argument to reach its state by, so this one flag is the process's.
+std::atomic<bool> stop_requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a handler may only touch lock-free atomics");
+
+void request_stop(int signal) {
+  if (stop_requested.exchange(true) && signal == SIGINT) {
+    std::signal(SIGINT, SIG_DFL);  // asked twice: now
+    std::raise(SIGINT);
+  }
+}
+
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1};
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  stop_requested = false;
+  for (int signal : kSignals) std::signal(signal, request_stop);
+}
+
+StopSignals::~StopSignals() {
+  for (int signal : kSignals) std::signal(signal, SIG_DFL);
+}
+
+const std::atomic<bool>& StopSignals::received() const { return stop_requested; }
+
+}  // namespace axonn

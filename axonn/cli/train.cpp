@@ -1,0 +1,64 @@
+#include <atomic>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/base/log.h"
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/cli/launch.h"
+#include "axonn/cli/stop_signals.h"
+#include "axonn/train/trainer.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExamples =
+    R"(Any key of the file can be given as a flag, --section.key value, which wins.
+axonn help KEY explains a key, axonn help SECTION all keys of a section.
+
+Examples:
+  axonn train configs/tiny.toml
+      a small model on generated text, in seconds
+  axonn train configs/shakespeare-bytes.toml --data.text FILE.txt
+      a text of your own
+  axonn train configs/tiny.toml --parallelism.x 2 --parallelism.y 2
+      the same on four ranks: the same losses
+  axonn train configs/tiny.toml --training.steps 20 --print-config
+      what would run, and where each value comes from
+
+Exit codes: 0 done, 1 failed, 2 asked wrongly, 75 stopped by a signal with a checkpoint saved.)";
+
+}  // namespace
+
+int run_train(const Arguments& arguments) {
+  CLI::App app("Trains a model, on one rank or on a grid of them.", "axonn train");
+  app.footer(kExamples);
+  bool print = false;
+  app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
+  const auto loaded = read_config(app, arguments);
+  if (!loaded) return 0;
+  for (const std::string& line : warnings(loaded->config, loaded->origins))
+    std::cerr << "warning: " << line << '\n';
+  if (print) {
+    std::cout << print_config(loaded->config, loaded->origins);
+    return 0;
+  }
+  validate(loaded->config);
+  const Config config = resolved(loaded->config);
+  const StopSignals signals;
+  TrainOptions options{.origins = &loaded->origins,
+                       .terminal = &std::cout,
+                       .interactive = stdout_is_interactive(),
+                       .columns = terminal_columns(),
+                       .stop = &signals.received()};
+  std::atomic<bool> stopped = false;  // all ranks say the same
+  launch(config, [&](Communicator& world) {
+    if (train(config, world, options) == TrainEnd::stopped) stopped = true;
+  });
+  return stopped ? kStoppedEarly : 0;
+}
+
+}  // namespace axonn

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+/// Why a world has ended, shared by all its groups. Safe to use from any thread.
+class AbortFlag {
+ public:
+  /// `wake` runs once, after the flag is set, so that sleepers look at it; it must not throw.
+  explicit AbortFlag(std::function<void()> wake = {}) : wake_(std::move(wake)) {}
+
+  /// The first reason wins; false for a later one.
+  bool set(const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (set_) return false;
+      reason_ = reason;
+      set_.store(true, std::memory_order_release);
+    }
+    if (wake_) wake_();
+    return true;
+  }
+
+  explicit operator bool() const { return set_.load(std::memory_order_acquire); }
+
+  /// Throws Aborted with the reason if the world has ended.
+  void check() const {
+    if (*this) throw Aborted(reason_);
+  }
+
+  /// Meaningful once the flag is set; constant from then on.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  std::function<void()> wake_;
+  std::mutex mutex_;
+  std::atomic<bool> set_ = false;
+  std::string reason_;
+};
+
+}  // namespace axonn

@@ -1,0 +1,115 @@
+#include "axonn/comm/checked.h"
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+
+namespace axonn {
+
+namespace {
+
+/// Adds the time that a wait takes to the group's statistics.
+class TimedState final : public Work::State {
+ public:
+  TimedState(std::shared_ptr<Work::State> state, std::shared_ptr<CommStats> stats)
+      : state_(std::move(state)), stats_(std::move(stats)) {}
+
+  void wait() override {
+    struct Timer {
+      CommStats& stats;
+      double begin = now_seconds();
+      ~Timer() { stats.waited_seconds += now_seconds() - begin; }
+    } timer{*stats_};
+    state_->wait();
+  }
+
+  bool done() override { return state_->done(); }
+
+ private:
+  std::shared_ptr<Work::State> state_;
+  std::shared_ptr<CommStats> stats_;
+};
+
+}  // namespace
+
+CheckedCommunicator::CheckedCommunicator(std::string name, int rank, int size)
+    : name_(std::move(name)), rank_(rank), size_(size), stats_(std::make_shared<CommStats>()) {}
+
+Work CheckedCommunicator::all_reduce(Buffer data, std::string_view label, ReduceOp op) {
+  Call call{Operation::all_reduce, op, data, data, -1, std::string(label)};
+  AXONN_CHECK(data.dtype != DType::u8 || op != ReduceOp::sum, describe(call), " on group ", name_,
+              ": u8 would overflow; sum i32");
+  return begin(std::move(call));
+}
+
+Work CheckedCommunicator::all_gather(Buffer out, Buffer inp, std::string_view label) {
+  Call call{Operation::all_gather, {}, out, inp, -1, std::string(label)};
+  check_pieces(call, out, inp);
+  return begin(std::move(call));
+}
+
+Work CheckedCommunicator::reduce_scatter(Buffer out, Buffer inp, std::string_view label) {
+  Call call{Operation::reduce_scatter, {}, out, inp, -1, std::string(label)};
+  check_pieces(call, inp, out);
+  AXONN_CHECK(inp.dtype != DType::u8, describe(call), " on group ", name_,
+              ": u8 would overflow; sum i32");
+  return begin(std::move(call));
+}
+
+Work CheckedCommunicator::broadcast(Buffer data, int root, std::string_view label) {
+  Call call{Operation::broadcast, {}, data, data, root, std::string(label)};
+  check_peer(call);
+  return begin(std::move(call));
+}
+
+Work CheckedCommunicator::all_to_all(Buffer out, Buffer inp, std::string_view label) {
+  Call call{Operation::all_to_all, {}, out, inp, -1, std::string(label)};
+  AXONN_CHECK(out.count == inp.count && out.dtype == inp.dtype && out.count % size_ == 0,
+              describe(call), " on group ", name_, " of ", size_, " ranks: out has ", out.count,
+              ' ', name_of(out.dtype), ", inp ", inp.count, ' ', name_of(inp.dtype),
+              "; want the same, a multiple of ", size_);
+  return begin(std::move(call));
+}
+
+Work CheckedCommunicator::send(Buffer data, int to, std::string_view label) {
+  Call call{Operation::send, {}, {}, data, to, std::string(label)};
+  check_peer(call);
+  AXONN_CHECK(to != rank_, describe(call), " on group ", name_, ": a rank cannot send to itself");
+  return begin(std::move(call));
+}
+
+Work CheckedCommunicator::recv(Buffer data, int from, std::string_view label) {
+  Call call{Operation::recv, {}, data, {}, from, std::string(label)};
+  check_peer(call);
+  AXONN_CHECK(from != rank_, describe(call), " on group ", name_,
+              ": a rank cannot receive from itself");
+  return begin(std::move(call));
+}
+
+void CheckedCommunicator::barrier(std::string_view label) {
+  begin({Operation::barrier, {}, {}, {}, -1, std::string(label)}).wait();
+}
+
+Work CheckedCommunicator::begin(Call call) {
+  for (const Buffer& buffer : {call.out, call.inp})
+    AXONN_CHECK(buffer.count >= 0 && (buffer.data || buffer.count == 0), describe(call),
+                " on group ", name_, ": got ", buffer.count, " elements at address ", buffer.data);
+  ++stats_->calls;
+  stats_->bytes += call.bytes();
+  auto state = start(std::move(call));
+  return state ? Work(std::make_shared<TimedState>(std::move(state), stats_)) : Work();
+}
+
+void CheckedCommunicator::check_peer(const Call& call) const {
+  AXONN_CHECK(call.peer >= 0 && call.peer < size_, describe(call), " on group ", name_,
+              ": its ranks are 0 to ", size_ - 1);
+}
+
+void CheckedCommunicator::check_pieces(const Call& call, const Buffer& whole,
+                                       const Buffer& piece) const {
+  AXONN_CHECK(whole.count == piece.count * size_ && whole.dtype == piece.dtype, describe(call),
+              " on group ", name_, " of ", size_, " ranks: got pieces of ", piece.count, ' ',
+              name_of(piece.dtype), " and a whole of ", whole.count, ' ', name_of(whole.dtype),
+              "; want a whole of ", piece.count * size_);
+}
+
+}  // namespace axonn

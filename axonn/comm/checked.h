@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "axonn/comm/call.h"
+#include "axonn/comm/communicator.h"
+
+namespace axonn {
+
+/// What every transport has in common: the checks of a call's arguments, and the statistics. A
+/// transport implements start(), split() and abort().
+class CheckedCommunicator : public Communicator {
+ public:
+  int rank() const final { return rank_; }
+  int size() const final { return size_; }
+
+  Work all_reduce(Buffer data, std::string_view label, ReduceOp op) final;
+  Work all_gather(Buffer out, Buffer inp, std::string_view label) final;
+  Work reduce_scatter(Buffer out, Buffer inp, std::string_view label) final;
+  Work broadcast(Buffer data, int root, std::string_view label) final;
+  Work all_to_all(Buffer out, Buffer inp, std::string_view label) final;
+  Work send(Buffer data, int to, std::string_view label) final;
+  Work recv(Buffer data, int from, std::string_view label) final;
+  void barrier(std::string_view label) final;
+
+  const CommStats& stats() const final { return *stats_; }
+
+ protected:
+  CheckedCommunicator(std::string name, int rank, int size);
+
+  /// Starts a call whose arguments are right. Null if it is done already.
+  virtual std::shared_ptr<Work::State> start(Call call) = 0;
+
+  /// The name of the group, for messages.
+  const std::string& name() const { return name_; }
+
+ private:
+  Work begin(Call call);
+  void check_peer(const Call& call) const;
+  /// whole must be size() pieces of `piece`.
+  void check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const;
+
+  std::string name_;
+  int rank_, size_;
+  std::shared_ptr<CommStats> stats_;  // shared with the Works, which may outlive the group
+};
+
+}  // namespace axonn

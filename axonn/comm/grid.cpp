@@ -1,0 +1,70 @@
+#include "axonn/comm/grid.h"
+
+#include <charconv>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+std::string_view name_of(Axis axis) {
+  constexpr std::string_view kNames[] = {"x", "y", "z", "data"};
+  return kNames[static_cast<int>(axis)];
+}
+
+std::string to_string(const GridShape& shape) {
+  return concat(shape.x, ',', shape.y, ',', shape.z, ',', shape.data);
+}
+
+GridShape parse_grid(std::string_view text) {
+  std::array<int, 4> extents{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  bool good = true;
+  for (int axis = 0; axis < 4 && good; ++axis) {
+    if (axis > 0) good = at != end && *at++ == ',';
+    while (good && at != end && *at == ' ') ++at;
+    const auto [next, error] = std::from_chars(at, end, extents[axis]);
+    good = good && error == std::errc{} && extents[axis] > 0;
+    at = next;
+  }
+  const bool whole = good && at == end;
+  if (!whole)
+    refuse("a grid is four positive integers x,y,z,data, such as 2,1,2,1; got '", text, "'");
+  const std::int64_t limit = 1 << 30;
+  std::int64_t ranks = 1;
+  for (int extent : extents)
+    if ((ranks *= extent) > limit) refuse("grid '", text, "' has more than ", limit, " ranks");
+  return {extents[0], extents[1], extents[2], extents[3]};
+}
+
+Coords coords_of(const GridShape& shape, int rank) {
+  Coords coords;
+  for (Axis axis : kAxes) {
+    coords.at_axis[static_cast<int>(axis)] = rank % shape.extent(axis);
+    rank /= shape.extent(axis);
+  }
+  return coords;
+}
+
+Grid::Grid(Communicator& world, GridShape shape) : world_(world), shape_(shape) {
+  for (Axis axis : kAxes)
+    if (shape.extent(axis) < 1) refuse("grid ", to_string(shape), " has an extent below 1");
+  if (shape.ranks() != world.size())
+    refuse("grid ", to_string(shape), " is for ", shape.ranks(), " ranks and there are ",
+           world.size());
+  coords_ = coords_of(shape, world.rank());
+  int stride = 1;
+  for (Axis axis : kAxes) {
+    // Ranks that differ in this axis alone get the same color: the rank with this coordinate 0.
+    const int color = world.rank() - coord(axis) * stride;
+    groups_[static_cast<int>(axis)] = world.split(color, std::string(name_of(axis)));
+    stride *= extent(axis);
+  }
+}
+
+std::string Grid::describe() const {
+  return concat("rank ", world_.rank(), " (x ", coord(Axis::x), ", y ", coord(Axis::y), ", z ",
+                coord(Axis::z), ", data ", coord(Axis::data), ')');
+}
+
+}  // namespace axonn

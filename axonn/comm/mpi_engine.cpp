@@ -1,0 +1,300 @@
+#include "axonn/comm/mpi_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "axonn/base/clock.h"
+
+namespace axonn {
+
+namespace {
+
+/// Sleeps between polls: from a short message's time up to what costs a computing core nothing that
+/// can be measured (1 ms: 8 % of two cores with eight ranks; 50 us: 34 %).
+constexpr double kShortestSleep = 20e-6, kLongestSleep = 1e-3;
+/// With nothing in flight: how soon another rank's question is heard.
+constexpr double kIdleSleep = 20e-3;
+/// When a wait is first suspected: a rank may have returned without this collective.
+constexpr double kFirstProbeSeconds = 5;
+/// About three years: no clock overflows on it.
+constexpr double kLongestTimeout = 1e8;
+/// How long a failed rank listens for others that failed at the same time, and they unwind.
+constexpr double kGraceSeconds = 0.5;
+/// When a rank that waits to be killed ends the job itself.
+constexpr double kPatienceSeconds = 10;
+
+std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
+
+}  // namespace
+
+MpiEngine::MpiEngine(const MpiOptions& options)
+    : options_(options),
+      flag_(std::make_shared<AbortFlag>([this] { for_progress_.notify_all(); })) {
+  thread_ = std::thread([this] { run(); });
+  Lock lock(mutex_);
+  for_callers_.wait(lock, [&] { return initialised_; });
+}
+
+MpiEngine::~MpiEngine() {
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+  }
+  for_progress_.notify_all();
+  thread_.join();
+}
+
+std::shared_ptr<MpiTask> MpiEngine::start(std::shared_ptr<const MpiGroup> group, Call call,
+                                          std::int64_t sequence) {
+  flag_->check();
+  auto task = std::make_shared<MpiTask>();
+  task->channel.group = group->id;
+  if (call.operation == Operation::send || call.operation == Operation::recv) {
+    const bool sends = call.operation == Operation::send;
+    task->channel.from = sends ? group->rank : call.peer;
+    task->channel.to = sends ? call.peer : group->rank;
+  }
+  task->group = std::move(group);
+  task->call = std::move(call);
+  task->sequence = sequence;
+  {
+    const Lock lock(mutex_);
+    requests_.push_back(task);
+  }
+  for_progress_.notify_one();
+  return task;
+}
+
+void MpiEngine::wait(MpiTask& task) {
+  const double begin = now_seconds(),
+               timeout = std::clamp(options_.timeout_seconds, 0.0, kLongestTimeout);
+  double probe_after = std::min(kFirstProbeSeconds, timeout);
+  Lock lock(mutex_);
+  while (!task.finished) {
+    if (quiet_) flag_->check();
+    const double left = begin + probe_after - now_seconds();
+    if (*flag_) {
+      for_callers_.wait(lock, [&] { return quiet_ || task.finished; });
+    } else if (left > 0) {
+      for_callers_.wait_for(lock, seconds(left));
+    } else {
+      watch(lock, task, probe_after);
+      probe_after = std::min(2 * probe_after, timeout);
+    }
+  }
+}
+
+bool MpiEngine::done(const MpiTask& task) {
+  const Lock lock(mutex_);
+  return task.finished || quiet_;
+}
+
+void MpiEngine::watch(Lock& lock, const MpiTask& task, double waited_seconds) {
+  using Standing = PeerReport::Standing;
+  auto probe = std::make_shared<MpiProbe>();
+  probe->channel = task.channel;
+  probe->sequence = task.sequence;
+  if (task.channel.from < 0) {
+    for (int member : task.group->members) probe->peers.push_back({member, {}, {}});
+  } else {
+    probe->peers.push_back({task.group->members[task.channel.from], {}, {}});
+    probe->peers.push_back({task.group->members[task.channel.to], {}, {}});
+  }
+  probes_.push_back(probe);
+  for_progress_.notify_one();
+  for_callers_.wait(lock, [&] { return probe->done || task.finished || quiet_; });
+  if (!probe->done || task.finished) return;
+  const bool returned = std::ranges::any_of(
+      probe->peers, [](const PeerReport& p) { return p.standing == Standing::returned; });
+  if (waited_seconds < std::min(options_.timeout_seconds, kLongestTimeout) && !returned) return;
+  const std::string report =
+      hang_report(concat("rank ", rank_, ": ", describe(task.call), " (call ", task.sequence,
+                         " of group ", task.group->name, ')'),
+                  waited_seconds, probe->peers);
+  lock.unlock();
+  abort(report, 1);
+  lock.lock();
+}
+
+void MpiEngine::note_returned() {
+  {
+    const Lock lock(mutex_);
+    returned_ = true;
+  }
+  for_progress_.notify_one();
+}
+
+void MpiEngine::abort(const std::string& reason, int code) noexcept {
+  {
+    const Lock lock(mutex_);
+    if (!*flag_) exit_code_ = code;
+  }
+  flag_->set(reason);
+}
+
+void MpiEngine::await_end() {
+  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+void MpiEngine::run() {
+  try {
+    initialise();
+    loop();
+  } catch (const std::exception& error) {
+    flag_->set(concat("rank ", rank_, ": ", error.what()));
+  }
+  if (!control_) MPI_Abort(MPI_COMM_WORLD, 1);  // MPI did not come up, and has said why
+  if (*flag_) end_world();
+  control_->close();
+  active_.clear();
+  check_mpi(MPI_Comm_free(&control_comm_), "MPI_Comm_free");
+  check_mpi(MPI_Comm_free(&context_.comm), "MPI_Comm_free");
+  check_mpi(MPI_Finalize(), "MPI_Finalize");
+}
+
+void MpiEngine::initialise() {
+  int provided = 0;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &context_.comm), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_comm_), "MPI_Comm_dup");
+  for (MPI_Comm comm : {context_.comm, control_comm_})
+    check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+  int* tags = nullptr;
+  int found = 0;
+  check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tags, &found), "MPI_Comm_get_attr");
+  max_groups_ = found ? *tags / kTagsPerGroup : 0;
+  control_.emplace(
+      control_comm_,
+      [this](int rank, const std::string& reason) {
+        const bool lower = lowest_that_failed_ < 0 || rank < lowest_that_failed_;
+        if (lower) lowest_that_failed_ = rank;
+        flag_->set(reason);
+      },
+      [this](MpiProbe& probe) {
+        const Lock lock(mutex_);
+        probe.done = true;
+        for_callers_.notify_all();
+      });
+  const Lock lock(mutex_);
+  initialised_ = true;
+  for_callers_.notify_all();
+}
+
+void MpiEngine::loop() {
+  double sleep = 0;
+  while (take_requests(sleep) && !*flag_) {
+    const bool moved = advance_tasks();
+    const bool heard = control_->poll();
+    if (active_.empty() && !control_->busy())
+      sleep = kIdleSleep;
+    else if (moved || heard)
+      sleep = kShortestSleep;
+    else
+      sleep = std::clamp(2 * sleep, kShortestSleep, kLongestSleep);
+  }
+}
+
+// Waits for requests up to this long; false when there will be none.
+bool MpiEngine::take_requests(double sleep_seconds) {
+  std::vector<std::shared_ptr<MpiTask>> requests;
+  std::vector<std::shared_ptr<MpiProbe>> probes;
+  {
+    Lock lock(mutex_);
+    for_progress_.wait_for(lock, seconds(sleep_seconds), [&] {
+      return stopping_ || !requests_.empty() || !probes_.empty() || *flag_;
+    });
+    requests.swap(requests_);
+    probes.swap(probes_);
+    if (returned_) control_->note_returned();
+    if (stopping_ && requests.empty() && active_.empty()) return false;
+  }
+  for (const auto& task : requests) {
+    control_->note(task->channel,
+                   {task->call.operation, task->call.label, task->group->name, task->sequence});
+    admit(task);
+  }
+  for (const auto& probe : probes) control_->ask(probe);
+  return true;
+}
+
+// Starts a task, unless too many of its group are in flight: tags would be used twice.
+void MpiEngine::admit(const std::shared_ptr<MpiTask>& task) {
+  const auto begin = [&] {
+    task->algorithm = MpiAlgorithm::create(context_, *task->group, task->call, task->sequence);
+    task->algorithm->begin();
+    active_.push_back(task);
+  };
+  if (task->channel.from >= 0) return begin();
+  Line& line = lines_[task->group->id];
+  bool& taken = line.taken[task->sequence % kSlots];
+  if (taken || (!line.waiting.empty() && line.waiting.front() != task)) {
+    if (line.waiting.empty() || line.waiting.front() != task) line.waiting.push_back(task);
+    return;
+  }
+  taken = true;
+  begin();
+}
+
+bool MpiEngine::advance_tasks() {
+  const std::int64_t before = context_.completions;
+  std::vector<std::shared_ptr<MpiTask>> finished;
+  std::erase_if(active_, [&](const std::shared_ptr<MpiTask>& task) {
+    if (!task->algorithm->advance()) return false;
+    task->algorithm.reset();
+    finished.push_back(task);
+    return true;
+  });
+  for (const auto& task : finished) {
+    if (task->channel.from >= 0) continue;
+    Line& line = lines_[task->group->id];
+    line.taken[task->sequence % kSlots] = false;
+    admit_waiting(line);
+  }
+  if (!finished.empty()) {
+    const Lock lock(mutex_);
+    for (const auto& task : finished) task->finished = true;
+    for_callers_.notify_all();
+  }
+  return !finished.empty() || context_.completions != before;
+}
+
+void MpiEngine::admit_waiting(Line& line) {
+  while (!line.waiting.empty()) {
+    const std::shared_ptr<MpiTask> task = line.waiting.front();
+    if (line.taken[task->sequence % kSlots]) return;
+    admit(task);
+    line.waiting.pop_front();
+  }
+}
+
+void MpiEngine::end_world() {
+  bool speaks = lowest_that_failed_ < 0;
+  if (speaks) {
+    control_->tell_end(flag_->reason());
+    for (const double begin = now_seconds(); now_seconds() < begin + kGraceSeconds;) {
+      control_->poll();
+      std::this_thread::sleep_for(seconds(kLongestSleep));
+    }
+    speaks = lowest_that_failed_ < 0 || rank_ < lowest_that_failed_;
+  }
+  release_waiters();
+  if (!speaks) {
+    std::this_thread::sleep_for(seconds(kPatienceSeconds));
+  } else if (options_.report) {
+    options_.report(flag_->reason());
+  } else {
+    std::fprintf(stderr, "error: %s\n", flag_->reason().c_str());
+  }
+  MPI_Abort(MPI_COMM_WORLD, exit_code_);
+}
+
+void MpiEngine::release_waiters() {
+  const Lock lock(mutex_);
+  quiet_ = true;
+  for_callers_.notify_all();
+}
+
+}  // namespace axonn

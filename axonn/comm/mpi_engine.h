@@ -1,0 +1,108 @@
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "axonn/comm/abort_flag.h"
+#include "axonn/comm/mpi.h"
+#include "axonn/comm/mpi_algorithms.h"
+#include "axonn/comm/mpi_control.h"
+
+namespace axonn {
+
+/// One collective of this rank, from its start to its end.
+struct MpiTask {
+  std::shared_ptr<const MpiGroup> group;
+  Call call;
+  MpiChannel channel;
+  std::int64_t sequence = 0;
+  std::unique_ptr<MpiAlgorithm> algorithm;  // of the progress thread
+  bool finished = false;                    // guarded by the engine's mutex
+};
+
+/// This process's progress thread, which makes all MPI calls, and its queue.
+///
+/// The end of a world: abort(), or a failed collective, sets the flag. The progress thread then
+/// tells all other ranks, listens for a moment whether others failed too, stops touching buffers,
+/// releases the waiters of this rank (Aborted), reports if it is the lowest rank that failed, and
+/// calls MPI_Abort. A rank that hears of the end releases its waiters and lets itself be killed.
+class MpiEngine {
+ public:
+  /// Initialises MPI.
+  explicit MpiEngine(const MpiOptions& options);
+  /// Finalises MPI. All ranks must have come to their end.
+  ~MpiEngine();
+  MpiEngine(const MpiEngine&) = delete;
+  MpiEngine& operator=(const MpiEngine&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::shared_ptr<AbortFlag>& flag() const { return flag_; }
+  /// How many groups MPI's tags are enough for.
+  int max_groups() const { return max_groups_; }
+
+  std::shared_ptr<MpiTask> start(std::shared_ptr<const MpiGroup> group, Call call,
+                                 std::int64_t sequence);
+  /// Errors: Aborted.
+  void wait(MpiTask& task);
+  bool done(const MpiTask& task);
+
+  /// This rank's body is over.
+  void note_returned();
+  /// Ends the world; the job's exit code will be `code`.
+  void abort(const std::string& reason, int code) noexcept;
+  /// After abort() or Aborted: waits for the job's end.
+  [[noreturn]] void await_end();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  /// What the progress thread keeps for a group: which slots of tags are taken, and who waits.
+  struct Line {
+    std::array<bool, kSlots> taken{};
+    std::deque<std::shared_ptr<MpiTask>> waiting;
+  };
+
+  void run();
+  void initialise();
+  void loop();
+  bool take_requests(double sleep_seconds);
+  bool advance_tasks();
+  void admit(const std::shared_ptr<MpiTask>& task);
+  void admit_waiting(Line& line);
+  void end_world();
+  void release_waiters();
+  /// Asks the task's group where it is; throws nothing, and aborts if that shows an error.
+  void watch(Lock& lock, const MpiTask& task, double waited_seconds);
+
+  const MpiOptions options_;
+  int rank_ = 0, size_ = 1, max_groups_ = 0;
+  std::shared_ptr<AbortFlag> flag_;
+
+  std::mutex mutex_;
+  std::condition_variable for_progress_, for_callers_;
+  bool initialised_ = false, stopping_ = false, quiet_ = false, returned_ = false;
+  int exit_code_ = 1;
+  std::vector<std::shared_ptr<MpiTask>> requests_;
+  std::vector<std::shared_ptr<MpiProbe>> probes_;
+
+  // Of the progress thread alone.
+  MpiContext context_;
+  MPI_Comm control_comm_ = MPI_COMM_NULL;
+  std::optional<MpiControl> control_;
+  std::list<std::shared_ptr<MpiTask>> active_;
+  std::map<int, Line> lines_;
+  int lowest_that_failed_ = -1;  // among the other ranks; -1: none
+
+  std::thread thread_;
+};
+
+}  // namespace axonn

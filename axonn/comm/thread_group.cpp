@@ -1,0 +1,139 @@
+#include "axonn/comm/thread_group.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "axonn/base/random.h"
+
+namespace axonn {
+
+std::shared_ptr<ThreadWorld> ThreadWorld::create(int ranks, const ThreadsOptions& options) {
+  const auto world = std::make_shared<ThreadWorld>(ranks, options);
+  world->flag_ = std::make_shared<AbortFlag>([weak = std::weak_ptr(world)] {
+    if (const auto alive = weak.lock()) alive->wake_all();
+  });
+  return world;
+}
+
+void ThreadWorld::add(ThreadGroup* group) {
+  const std::lock_guard lock(mutex_);
+  groups_.push_back(group);
+}
+
+void ThreadWorld::remove(ThreadGroup* group) {
+  const std::lock_guard lock(mutex_);
+  std::erase(groups_, group);
+}
+
+void ThreadWorld::note(int rank, Place place) {
+  RankState& state = states_[rank];
+  const std::lock_guard lock(state.mutex);
+  state.last = std::move(place);
+}
+
+void ThreadWorld::note_returned(int rank) {
+  states_[rank].returned = true;
+  any_returned_ = true;
+  if (*flag_) return;  // it did not leave of its own will
+  const std::lock_guard lock(mutex_);
+  for (ThreadGroup* group : groups_) group->break_if_missing(rank);
+}
+
+bool ThreadWorld::has_returned(int rank) const { return any_returned_ && states_[rank].returned; }
+
+Place ThreadWorld::last_place(int rank) const {
+  const RankState& state = states_[rank];
+  const std::lock_guard lock(state.mutex);
+  return state.last;
+}
+
+void ThreadWorld::delay() {
+  if (options_.max_delay_us <= 0) return;
+  const Random random(options_.delay_seed, "delay");
+  const std::uint64_t us = random.below(delays_++, options_.max_delay_us + 1);
+  std::this_thread::sleep_for(std::chrono::microseconds(us));
+}
+
+void ThreadWorld::wake_all() {
+  const std::lock_guard lock(mutex_);
+  for (ThreadGroup* group : groups_) group->wake();
+}
+
+ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> members,
+                         std::string name)
+    : world_(std::move(world)), members_(std::move(members)), name_(std::move(name)) {
+  world_->add(this);
+}
+
+ThreadGroup::~ThreadGroup() { world_->remove(this); }
+
+ThreadGroup::Channel& ThreadGroup::channel(int rank, const Call& call, int& party) {
+  const bool sends = call.operation == Operation::send,
+             receives = call.operation == Operation::recv;
+  const int from = sends ? rank : call.peer, to = sends ? call.peer : rank;
+  const bool pair = sends || receives;
+  party = !pair ? rank : sends ? 0 : 1;
+  Channel& channel = channels_[pair ? std::pair(from, to) : std::pair(-1, -1)];
+  if (channel.parties.empty()) {
+    channel.parties = pair ? std::vector{members_[from], members_[to]} : members_;
+    channel.started.resize(channel.parties.size());
+  }
+  return channel;
+}
+
+std::shared_ptr<Rendezvous> ThreadGroup::start(int rank, const Call& call, int& party) {
+  world_->flag()->check();
+  world_->delay();
+  std::shared_ptr<Rendezvous> meeting;
+  bool last = false;
+  {
+    const std::lock_guard lock(mutex_);
+    Channel& channel = this->channel(rank, call, party);
+    const std::int64_t sequence = channel.started[party]++;
+    world_->note(members_[rank], {call.operation, call.label, name_, sequence});
+    while (sequence >= channel.first + std::ssize(channel.open))
+      channel.open.push_back(std::make_shared<Rendezvous>(
+          world_, channel.parties, name_, channel.first + std::ssize(channel.open)));
+    meeting = channel.open[sequence - channel.first];
+    last = meeting->arrive(party, call);
+    if (last) {  // calls complete in order, since every party makes them in order
+      channel.open.pop_front();
+      ++channel.first;
+    } else {
+      for (int member : channel.parties)
+        if (world_->has_returned(member)) meeting->break_if_missing(member);
+    }
+  }
+  if (last) meeting->open();
+  return meeting;
+}
+
+std::shared_ptr<ThreadGroup> ThreadGroup::child(std::int64_t sequence, std::vector<int> members,
+                                                const std::string& name) {
+  const std::lock_guard lock(children_mutex_);
+  const int size = static_cast<int>(members.size());
+  const auto at = children_.try_emplace({sequence, members.front()}).first;
+  Child& child = at->second;
+  if (!child.group) child.group = std::make_shared<ThreadGroup>(world_, std::move(members), name);
+  const std::shared_ptr<ThreadGroup> group = child.group;
+  AXONN_CHECK(group->name() == name, "split of group ", name_, ": a rank names its part ", name,
+              ", another ", group->name(), "; they must be the same");
+  if (++child.taken == size) children_.erase(at);
+  return group;
+}
+
+void ThreadGroup::wake() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [ends, channel] : channels_)
+    for (const auto& meeting : channel.open) meeting->wake();
+}
+
+void ThreadGroup::break_if_missing(int returned) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [ends, channel] : channels_)
+    for (const auto& meeting : channel.open) meeting->break_if_missing(returned);
+}
+
+}  // namespace axonn

@@ -1,0 +1,156 @@
+#include "axonn/data/corpus.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "axonn/base/check.h"
+#include "axonn/data/blend.h"
+#include "axonn/data/synthetic.h"
+#include "axonn/data/text_files.h"
+#include "axonn/data/token_cache.h"
+#include "axonn/data/token_file.h"
+
+namespace axonn {
+
+namespace {
+
+TokenStream whole(std::shared_ptr<const TokenSource> source, double weight = 1) {
+  const std::int64_t size = source->size();
+  return {std::move(source), 0, size, weight};
+}
+
+std::shared_ptr<const TokenSource> open_text(const std::vector<std::string>& paths,
+                                             const Tokenizer& tokenizer,
+                                             const CorpusOptions& options) {
+  const auto files = text_files(paths);
+  auto source = options.cache_folder.empty()
+                    ? tokenize_in_memory(files, tokenizer, options.report)
+                    : tokenize_cached(files, tokenizer, options.cache_folder, options.report);
+  if (source->size() == 0) refuse("data.text: ", files.front(), " is empty");
+  return source;
+}
+
+std::shared_ptr<const TokenSource> open_shards(const std::vector<std::string>& paths) {
+  std::vector<std::shared_ptr<const TokenSource>> shards;
+  for (const std::string& path : paths)
+    for (const std::string& shard : expand_pattern(path))
+      shards.push_back(std::make_shared<TokenFile>(shard));
+  if (shards.size() == 1) return shards.front();
+  return std::make_shared<JoinedTokens>(std::move(shards));
+}
+
+std::vector<TokenStream> open_tokens(const std::vector<std::string>& entries) {
+  const BlendPaths blend = parse_blend(entries);
+  std::vector<TokenStream> streams;
+  std::vector<std::string> shards;
+  for (const auto& [weight, path] : blend.paths) {
+    if (blend.weighted)
+      streams.push_back(whole(open_shards({path}), weight));
+    else
+      shards.push_back(path);
+  }
+  if (!blend.weighted) streams.push_back(whole(open_shards(shards)));
+  return streams;
+}
+
+std::shared_ptr<const TokenSource> make_synthetic(std::int64_t bytes, const Tokenizer& tokenizer,
+                                                  std::uint64_t seed) {
+  return std::make_shared<MemoryTokens>(concat("synthetic text of ", bytes, " bytes"),
+                                        tokenizer.encode(synthetic_text(bytes, seed)));
+}
+
+/// Whether the first tokens of all streams are the tokenizer's. The first 64 Ki show another
+/// tokenizer's file for what it is; to read all would take long.
+void fit_tokenizer(Corpus& corpus) {
+  const std::int64_t vocab = corpus.tokenizer->vocab_size();
+  std::vector<std::int32_t> first;
+  for (const TokenStream& stream : corpus.train) {
+    first.resize(static_cast<std::size_t>(std::min<std::int64_t>(stream.size(), 1 << 16)));
+    stream.source->read(stream.begin, first);
+    const auto other = std::ranges::find_if(first, [&](std::int32_t t) { return t >= vocab; });
+    if (other == first.end()) continue;
+    if (corpus.tokenizer->name() != "bytes")
+      refuse(stream.source->where(stream.begin + (other - first.begin())), " is ", *other,
+             ", but the tokenizer ", corpus.tokenizer->name(), " has ", vocab,
+             " tokens; set data.tokenizer to the one that the file was made with");
+    corpus.tokenizer = nullptr;
+    return;
+  }
+}
+
+/// The fraction that data.validation is, if it is a number.
+std::optional<double> fraction_in(const std::string& text) {
+  double fraction = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, fraction);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  if (!(fraction >= 0 && fraction < 1))
+    refuse("data.validation is ", text, "; a fraction is at least 0 and below 1, such as 0.1");
+  return fraction;
+}
+
+/// Cuts the last part of every stream off for validation.
+void split_off(Corpus& corpus, double fraction) {
+  if (fraction == 0) return;
+  for (TokenStream& stream : corpus.train) {
+    const auto size = static_cast<double>(stream.size());
+    const auto kept = static_cast<std::int64_t>(std::floor(size * (1 - fraction)));
+    TokenStream tail = stream;
+    tail.begin = stream.end = stream.begin + kept;
+    corpus.validation.push_back(std::move(tail));
+  }
+}
+
+void check_choice(const DataConfig& config) {
+  const int given = !config.text.empty() + !config.tokens.empty() + (config.synthetic != 0);
+  if (given == 0)
+    refuse("[data] names nothing to learn from; give one of data.text, data.tokens and ",
+           "data.synthetic");
+  if (given > 1)
+    refuse("[data] names more than one of data.text, data.tokens and data.synthetic; give one, ",
+           "or make token files with 'axonn data tokenize' and blend them in data.tokens");
+  if (config.synthetic < 0)
+    refuse("data.synthetic is ", config.synthetic, "; it is a size in bytes");
+}
+
+void check_vocab(const Tokenizer& tokenizer, std::int64_t vocab) {
+  if (vocab > 0 && tokenizer.vocab_size() > vocab)
+    refuse("the tokenizer ", tokenizer.name(), " has ", tokenizer.vocab_size(),
+           " tokens, but model.vocab is ", vocab, "; set model.vocab to ", tokenizer.vocab_size());
+}
+
+}  // namespace
+
+Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
+  check_choice(config);
+  Corpus corpus;
+  corpus.tokenizer = make_tokenizer(config.tokenizer);
+  if (!config.tokens.empty()) {
+    corpus.train = open_tokens(config.tokens);
+    fit_tokenizer(corpus);
+  } else if (!config.text.empty()) {
+    corpus.train = {whole(open_text(config.text, *corpus.tokenizer, options))};
+  } else {
+    corpus.train = {whole(make_synthetic(config.synthetic, *corpus.tokenizer, options.seed))};
+  }
+  if (corpus.tokenizer) check_vocab(*corpus.tokenizer, options.vocab);
+
+  if (config.validation.empty()) return corpus;
+  if (const auto fraction = fraction_in(config.validation)) {
+    split_off(corpus, *fraction);
+  } else if (TokenFile::recognises(config.validation)) {
+    corpus.validation = open_tokens({config.validation});
+  } else {
+    if (!corpus.tokenizer)
+      refuse(
+          "data.validation is the text ", config.validation,
+          ", but data.tokenizer is not the one that data.tokens were made with; name that one, or ",
+          "a token file");
+    corpus.validation = {whole(open_text({config.validation}, *corpus.tokenizer, options))};
+  }
+  return corpus;
+}
+
+}  // namespace axonn

@@ -1,0 +1,86 @@
+#include "axonn/data/sampler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+std::vector<double> weights_of(const std::vector<TokenStream>& streams) {
+  AXONN_CHECK(!streams.empty(), "a sampler needs at least one stream of tokens");
+  std::vector<double> weights;
+  for (const TokenStream& stream : streams) weights.push_back(stream.weight);
+  return weights;
+}
+
+}  // namespace
+
+Windows::Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab)
+    : streams_(std::move(streams)), seq_len_(seq_len), vocab_(vocab) {
+  AXONN_CHECK(seq_len > 0, "training.seq_len is ", seq_len, "; it must be positive");
+  AXONN_CHECK(!streams_.empty(), "windows need at least one stream of tokens");
+  std::int64_t windows = 0;
+  for (const TokenStream& stream : streams_) {
+    AXONN_CHECK(stream.source && stream.begin >= 0 && stream.begin <= stream.end &&
+                    stream.end <= stream.source->size(),
+                "windows: tokens ", stream.begin, " to ", stream.end, " are not in the source");
+    if (stream.size() <= seq_len)
+      refuse(stream.source->name(), " has ", stream.size(), " tokens here (", stream.begin, " to ",
+             stream.end, " of ", stream.source->size(), "), but one sample of training.seq_len ",
+             seq_len, " takes ", seq_len + 1,
+             "; give more text, a shorter seq_len, or another data.validation");
+    ends_.push_back(windows += (stream.size() - 1) / seq_len);
+  }
+}
+
+void Windows::read(std::int64_t n, std::span<std::int32_t> tokens) const {
+  AXONN_CHECK(n >= 0 && n < count(), "window ", n, " of ", count(), " was asked for");
+  AXONN_CHECK(std::ssize(tokens) == seq_len_ + 1, "a window takes room for ", seq_len_ + 1,
+              " tokens, got ", tokens.size());
+  const auto s = std::ranges::upper_bound(ends_, n) - ends_.begin();
+  const TokenStream& stream = streams_[s];
+  const std::int64_t begin = stream.begin + (n - (s > 0 ? ends_[s - 1] : 0)) * seq_len_;
+  if (vocab_ > 0)
+    stream.source->read_checked(begin, tokens, vocab_);
+  else
+    stream.source->read(begin, tokens);
+}
+
+Sampler::Sampler(std::vector<TokenStream> streams, const SamplerOptions& options)
+    : options_(options), blend_(weights_of(streams)) {
+  for (std::size_t s = 0; s < streams.size(); ++s) {
+    orders_.emplace_back(options.seed, concat("data/order/", s));
+    windows_.emplace_back(std::vector{std::move(streams[s])}, options.seq_len, options.vocab);
+  }
+}
+
+Sampler::Place Sampler::place(std::int64_t n) const {
+  AXONN_CHECK(n >= 0, "sample ", n, " was asked for; samples count from 0");
+  const auto [stream, earlier] = blend_.draw(n);
+  const std::int64_t count = windows_[stream].count(), epoch = earlier / count;
+  std::int64_t window = earlier % count;
+  if (options_.shuffle) {
+    const auto bits = orders_[stream].bits(static_cast<std::uint64_t>(epoch));
+    const std::uint64_t key = std::uint64_t{bits[0]} << 32 | bits[1];
+    window = static_cast<std::int64_t>(
+        permute(static_cast<std::uint64_t>(window), static_cast<std::uint64_t>(count), key));
+  }
+  return {stream, epoch, window};
+}
+
+Sampler::Place Sampler::read(std::int64_t n, std::span<std::int32_t> tokens) const {
+  const Place where = place(n);
+  windows_[where.stream].read(where.window, tokens);
+  return where;
+}
+
+double Sampler::epochs(std::int64_t n) const {
+  std::int64_t windows = 0;
+  for (const Windows& stream : windows_) windows += stream.count();
+  return static_cast<double>(n) / static_cast<double>(windows);
+}
+
+}  // namespace axonn

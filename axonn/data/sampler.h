@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "axonn/base/random.h"
+#include "axonn/data/blend.h"
+#include "axonn/data/token_source.h"
+
+namespace axonn {
+
+/// A part of a source, and how much of the training it is.
+struct TokenStream {
+  std::shared_ptr<const TokenSource> source;
+  std::int64_t begin = 0, end = 0;  ///< tokens
+  double weight = 1;
+
+  std::int64_t size() const { return end - begin; }
+};
+
+/// Streams cut into consecutive windows of seq_len + 1 tokens that overlap by one: inputs are the
+/// first seq_len, targets the last seq_len. Every token but a stream's first is a target once;
+/// what is left at a stream's end, fewer than seq_len targets, is dropped. Used as it is for
+/// validation, and by Sampler for training.
+class Windows {
+ public:
+  /// vocab > 0: every token that is read must be below it.
+  /// Errors: UsageError if a stream is shorter than one window.
+  Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab = 0);
+
+  std::int64_t seq_len() const { return seq_len_; }
+  std::int64_t count() const { return ends_.back(); }
+
+  /// tokens (seq_len + 1) becomes window n, stream after stream.
+  void read(std::int64_t n, std::span<std::int32_t> tokens) const;
+
+ private:
+  std::vector<TokenStream> streams_;
+  std::int64_t seq_len_, vocab_;
+  std::vector<std::int64_t> ends_;  // of each stream's windows
+};
+
+struct SamplerOptions {
+  std::int64_t seq_len = 0;
+  std::uint64_t seed = 0;
+  bool shuffle = true;
+  std::int64_t vocab = 0;  ///< if positive: tokens must be below it
+};
+
+/// The order of training: sample n is a function of the streams, the options and n alone, so a
+/// resumed run and every grid see the same. n counts all samples of all ranks: n = step *
+/// global_batch + place in the batch. The stream comes from the Blend of the weights; within a
+/// stream every window comes once an epoch, in an order that the seed and the epoch fix.
+class Sampler {
+ public:
+  /// Errors: UsageError if a stream is shorter than seq_len + 1 tokens or a weight is unusable.
+  Sampler(std::vector<TokenStream> streams, const SamplerOptions& options);
+
+  struct Place {
+    std::int32_t stream;
+    std::int64_t epoch;   ///< of this stream, from 0
+    std::int64_t window;  ///< in this stream
+  };
+  Place place(std::int64_t n) const;
+
+  /// tokens (seq_len + 1) becomes sample n. Returns where it lies.
+  /// Errors: UsageError for a token that is not below vocab.
+  Place read(std::int64_t n, std::span<std::int32_t> tokens) const;
+
+  /// Windows of one epoch of a stream.
+  std::int64_t windows(std::int32_t stream) const { return windows_[stream].count(); }
+
+  /// How often the average token has been seen after n samples.
+  double epochs(std::int64_t n) const;
+
+ private:
+  SamplerOptions options_;
+  Blend blend_;
+  std::vector<Windows> windows_;  // one a stream
+  std::vector<Random> orders_;    // one a stream: the keys of its epochs
+};
+
+}  // namespace axonn

@@ -1,0 +1,78 @@
+#include "axonn/data/token_cache.h"
+
+#include <filesystem>
+#include <iomanip>
+#include <sstream>
+#include <utility>
+
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
+#include "axonn/data/mapped_file.h"
+#include "axonn/data/token_file.h"
+#include "axonn/data/token_writer.h"
+
+namespace axonn {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Part of every cache's name: to be raised when tokenize() makes other tokens of the same text.
+constexpr int kVersion = 1;
+
+std::string key_of(const std::vector<std::string>& files, const Tokenizer& tokenizer) {
+  std::error_code error;  // of a file that is not there; opening it says so better
+  std::string key = concat(kVersion, ' ', tokenizer.fingerprint());
+  for (const std::string& file : files)
+    key +=
+        concat('\n', fs::weakly_canonical(file, error).string(), '\n', fs::file_size(file, error),
+               '\n', fs::last_write_time(file, error).time_since_epoch().count());
+  std::ostringstream hex;
+  hex << std::hex << std::setw(16) << std::setfill('0') << hash_text(key);
+  return hex.str();
+}
+
+std::string name_of(const std::vector<std::string>& files) {
+  if (files.size() == 1) return files.front();
+  return concat(files.front(), " and ", files.size() - 1, " more");
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::string>& files,
+                                                      const Tokenizer& tokenizer,
+                                                      const TokenizeReport& report) {
+  std::vector<std::int32_t> all;
+  const TokenSink sink{[&](std::span<const std::int32_t> tokens) {
+                         all.insert(all.end(), tokens.begin(), tokens.end());
+                       },
+                       [] {}};
+  tokenize(files, tokenizer, sink, report);
+  return std::make_shared<MemoryTokens>(name_of(files), std::move(all));
+}
+
+std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string>& files,
+                                                   const Tokenizer& tokenizer,
+                                                   const std::string& folder,
+                                                   const TokenizeReport& report) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) refuse("cannot make the folder ", folder, " for tokens: ", error.message());
+  // Megatron's format, because it has no limit on the tokens.
+  const std::string prefix = folder + "/tokens-" + key_of(files, tokenizer);
+  if (path_exists(prefix + ".idx")) {
+    try {
+      return std::make_shared<TokenFile>(prefix);
+    } catch (const UsageError&) {
+      fs::remove(prefix + ".idx", error);  // damaged: it is made again below
+    }
+  }
+  const auto writer = make_token_writer(prefix, tokenizer.vocab_size());
+  const TokenSink sink{[&](std::span<const std::int32_t> tokens) { writer->append(tokens); },
+                       [&] { writer->end_document(); }};
+  tokenize(files, tokenizer, sink, report);
+  writer->finish();
+  return std::make_shared<TokenFile>(prefix);
+}
+
+}  // namespace axonn

@@ -1,0 +1,91 @@
+#include "axonn/data/word_pattern.h"
+
+#include <string>
+
+#include <pcre2.h>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+// White_Space is written out: PCRE2's own \s takes U+180E for a space and, without UCP, no other
+// sign beyond ASCII.
+std::string pattern_text() {
+  const std::string space =
+      R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+  return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\p{L}\\p{N}" + space + "]+|[" + space +
+         "]+(?![^" + space + "])|[" + space + "]+";
+}
+
+std::string message_of(int code) {
+  char text[256];
+  pcre2_get_error_message(code, reinterpret_cast<PCRE2_UCHAR*>(text), sizeof text);
+  return text;
+}
+
+// A run of white space is searched backwards on the JIT's stack; the default of 32 KiB is for
+// patterns that nest, this is room to spare.
+constexpr std::size_t kStackBytes = 1 << 20;
+
+}  // namespace
+
+struct WordPattern::Code {
+  pcre2_code* code = nullptr;
+  ~Code() { pcre2_code_free(code); }
+};
+
+struct WordPattern::Matcher::State {
+  const pcre2_code* code = nullptr;
+  pcre2_match_data* data = nullptr;
+  pcre2_match_context* context = nullptr;
+  pcre2_jit_stack* stack = nullptr;
+  bool jit = false;
+  ~State() {
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(data);
+  }
+};
+
+WordPattern::WordPattern() : code_(std::make_unique<Code>()) {
+  const std::string text = pattern_text();
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  code_->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                    PCRE2_UTF | PCRE2_ANCHORED | PCRE2_NO_UTF_CHECK, &error, &offset, nullptr);
+  AXONN_CHECK(code_->code, "PCRE2 refuses the word pattern at ", offset, ": ", message_of(error));
+  // Where the JIT is not allowed (a hardened kernel) the same pattern is interpreted.
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);
+}
+
+WordPattern::~WordPattern() = default;
+
+WordPattern::Matcher::Matcher(const WordPattern& pattern) : state_(std::make_unique<State>()) {
+  state_->code = pattern.code_->code;
+  state_->data = pcre2_match_data_create(1, nullptr);
+  state_->context = pcre2_match_context_create(nullptr);
+  AXONN_CHECK(state_->data && state_->context, "PCRE2: out of memory");
+  std::size_t jit_bytes = 0;
+  pcre2_pattern_info(state_->code, PCRE2_INFO_JITSIZE, &jit_bytes);
+  state_->jit = jit_bytes > 0;
+  if (!state_->jit) return;
+  state_->stack = pcre2_jit_stack_create(32 << 10, kStackBytes, nullptr);
+  pcre2_jit_stack_assign(state_->context, nullptr, state_->stack);
+}
+
+WordPattern::Matcher::~Matcher() = default;
+WordPattern::Matcher::Matcher(Matcher&&) noexcept = default;
+
+std::size_t WordPattern::Matcher::first_word(std::string_view text) {
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const auto match = state_->jit ? pcre2_jit_match : pcre2_match;
+  const int found = match(state_->code, subject, text.size(), 0,
+                          state_->jit ? 0 : PCRE2_NO_UTF_CHECK, state_->data, state_->context);
+  AXONN_CHECK(found > 0, "PCRE2: no word found: ", message_of(found));
+  return pcre2_get_ovector_pointer(state_->data)[1];
+}
+
+}  // namespace axonn

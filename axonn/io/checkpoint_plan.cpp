@@ -1,0 +1,231 @@
+#include "axonn/io/checkpoint_plan.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+/// A stored slice and where its elements lie.
+struct Source {
+  const StoredSlice* slice = nullptr;
+  const StoredBlock* block = nullptr;
+  std::int64_t file = 0;
+  std::int64_t first = 0;  // elements of the block's slices before it
+};
+
+/// Elements common to a wanted and a stored slice, counted within each one's rectangle.
+struct Overlap {
+  std::int64_t wanted = 0, stored = 0, count = 0;
+  std::size_t source = 0;
+};
+
+/// The columns of row `row` that the elements [begin, end) of a rectangle cover.
+struct Columns {
+  std::int64_t begin = 0, end = 0;
+};
+template <typename Rectangle>
+Columns columns_at(const Rectangle& r, std::int64_t row) {
+  const std::int64_t before = (row - r.row) * r.cols;  // elements of the rows above
+  return {r.col + std::clamp<std::int64_t>(r.begin - before, 0, r.cols),
+          r.col + std::clamp<std::int64_t>(r.end - before, 0, r.cols)};
+}
+
+/// Appends what the two have in common, row by row, rows that continue one another joined.
+void intersect(const Slice& wanted, const StoredSlice& stored, std::size_t source,
+               std::vector<Overlap>& out) {
+  if (wanted.count() <= 0 || stored.count() <= 0) return;
+  const std::int64_t first =
+      std::max(wanted.row + wanted.begin / wanted.cols, stored.row + stored.begin / stored.cols);
+  const std::int64_t last = std::min(wanted.row + (wanted.end - 1) / wanted.cols,
+                                     stored.row + (stored.end - 1) / stored.cols);
+  bool continues = false;
+  for (std::int64_t row = first; row <= last; ++row) {
+    const Columns a = columns_at(wanted, row), b = columns_at(stored, row);
+    const std::int64_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
+    if (begin >= end) continue;
+    const Overlap next = {.wanted = (row - wanted.row) * wanted.cols + begin - wanted.col,
+                          .stored = (row - stored.row) * stored.cols + begin - stored.col,
+                          .count = end - begin,
+                          .source = source};
+    if (continues && out.back().wanted + out.back().count == next.wanted &&
+        out.back().stored + out.back().count == next.stored)
+      out.back().count += next.count;
+    else
+      out.push_back(next);
+    continues = true;
+  }
+}
+
+/// "(2,5)": row and column of an element of a slice's rectangle.
+std::string place_text(const Slice& slice, std::int64_t element) {
+  return concat('(', slice.row + element / slice.cols, ',', slice.col + element % slice.cols, ')');
+}
+
+/// Sorts the overlaps and refuses unless they cover the wanted elements, each once.
+void check_cover(const Slice& wanted, std::vector<Overlap>& overlaps,
+                 const CheckpointParameter& parameter, const std::string& folder) {
+  std::ranges::sort(overlaps, {}, &Overlap::wanted);
+  std::int64_t at = wanted.begin;
+  const auto refuse_at = [&](std::int64_t begin, std::int64_t end, const char* what) {
+    refuse(folder, ": elements ", place_text(wanted, begin), " to ", place_text(wanted, end - 1),
+           " of ", parameter.name, " (", parameter.rows, ',', parameter.cols, ") are in ", what);
+  };
+  for (const Overlap& overlap : overlaps) {
+    if (overlap.wanted > at) refuse_at(at, overlap.wanted, "none of its files");
+    if (overlap.wanted < at)
+      refuse_at(overlap.wanted, std::min(at, overlap.wanted + overlap.count), "its files twice");
+    at += overlap.count;
+  }
+  if (at < wanted.end) refuse_at(at, wanted.end, "none of its files");
+}
+
+/// Collects lines of faults, of which a message shows the first few.
+class Faults {
+ public:
+  template <typename... Parts>
+  void add(const Parts&... parts) {
+    if (++count_ <= kShown) text_ += concat("\n  ", parts...);
+  }
+  void refuse_if_any(const std::string& folder) const {
+    if (count_ == 0) return;
+    const auto more = count_ > kShown ? concat("\n  and ", count_ - kShown, " more") : "";
+    refuse(folder, " is not a checkpoint of this model and optimizer:", text_, more);
+  }
+
+ private:
+  static constexpr int kShown = 8;
+  int count_ = 0;
+  std::string text_;
+};
+
+using Places = std::unordered_map<std::string, std::int64_t>;
+
+/// Name -> place of the checkpoint's parameters, once they are those of the blocks.
+Places match_parameters(const CheckpointIndex& index, std::span<const StateBlock> blocks,
+                        const std::string& folder) {
+  Places places;
+  for (const CheckpointParameter& stored : index.parameters)
+    places.emplace(stored.name, static_cast<std::int64_t>(places.size()));
+  Faults faults;
+  std::unordered_set<std::string> known;
+  for (const StateBlock& block : blocks) {
+    for (const StateBuffer& buffer : block.buffers)
+      if (std::ranges::find(index.kinds, buffer.kind) == index.kinds.end())
+        faults.add("it has no ", buffer.kind, " (asked for by ", block.name, ')');
+    for (const StateParameter& wanted : block.parameters) {
+      known.insert(wanted.name);
+      const auto found = places.find(wanted.name);
+      if (found == places.end()) {
+        faults.add("it has no ", wanted.name, " (", wanted.rows, ',', wanted.cols, ')');
+        continue;
+      }
+      const auto& stored = index.parameters[static_cast<std::size_t>(found->second)];
+      if (stored.rows != wanted.rows || stored.cols != wanted.cols)
+        faults.add(wanted.name, " is (", stored.rows, ',', stored.cols, ") there and (",
+                   wanted.rows, ',', wanted.cols, ") here");
+    }
+  }
+  for (const CheckpointParameter& stored : index.parameters)
+    if (!known.contains(stored.name))
+      faults.add("it has ", stored.name, " (", stored.rows, ',', stored.cols,
+                 "), which is not known here");
+  faults.refuse_if_any(folder);
+  return places;
+}
+
+/// By parameter, what is stored of it.
+std::vector<std::vector<Source>> sources_of(const CheckpointIndex& index) {
+  std::vector<std::vector<Source>> sources(index.parameters.size());
+  for (std::size_t file = 0; file < index.files.size(); ++file)
+    for (const StoredBlock& block : index.files[file].blocks) {
+      std::int64_t first = 0;
+      for (const StoredSlice& slice : block.slices) {
+        sources[static_cast<std::size_t>(slice.parameter)].push_back(
+            {&slice, &block, static_cast<std::int64_t>(file), first});
+        first += slice.count();
+      }
+    }
+  return sources;
+}
+
+void check_parameter(const StateBlock& block, const StateParameter& p) {
+  std::int64_t elements = 0;
+  AXONN_CHECK(p.rows >= 0 && p.cols >= 0 && !__builtin_mul_overflow(p.rows, p.cols, &elements),
+              "parameter ", p.name, " has the shape (", p.rows, ',', p.cols, ')');
+  for (const Slice& s : p.slices) {
+    const bool in_shape = s.row >= 0 && s.rows >= 0 && s.col >= 0 && s.cols >= 0 &&
+                          s.rows <= p.rows && s.row <= p.rows - s.rows && s.cols <= p.cols &&
+                          s.col <= p.cols - s.cols && s.begin >= 0 && s.begin <= s.end &&
+                          s.end <= s.rows * s.cols;
+    AXONN_CHECK(in_shape, "a slice of ", p.name, " reaches beyond its shape (", p.rows, ',', p.cols,
+                "): rows ", s.row, " + ", s.rows, ", columns ", s.col, " + ", s.cols, ", elements ",
+                s.begin, " to ", s.end);
+    AXONN_CHECK(s.offset >= 0 && s.count() <= block.count && s.offset <= block.count - s.count(),
+                "a slice of ", p.name, " reaches beyond the ", block.count, " elements of ",
+                block.name, ": ", s.offset, " + ", s.count());
+  }
+}
+
+}  // namespace
+
+void check_blocks(std::span<const StateBlock> blocks) {
+  std::unordered_set<std::string> names, parameters;
+  for (const StateBlock& block : blocks) {
+    AXONN_CHECK(names.insert(block.name).second, "two blocks are named ", block.name);
+    std::unordered_set<std::string> kinds;
+    for (const StateBuffer& buffer : block.buffers) {
+      AXONN_CHECK(kinds.insert(buffer.kind).second, "block ", block.name, " has two buffers of ",
+                  buffer.kind);
+      AXONN_CHECK(buffer.data != nullptr || block.count == 0, "block ", block.name, " has no ",
+                  buffer.kind);
+    }
+    for (const StateParameter& parameter : block.parameters) {
+      AXONN_CHECK(parameters.insert(parameter.name).second, "two parameters are named ",
+                  parameter.name);
+      check_parameter(block, parameter);
+    }
+  }
+}
+
+std::vector<ReadRun> plan_reads(const CheckpointIndex& index, std::span<const StateBlock> blocks,
+                                const std::string& folder) {
+  check_blocks(blocks);
+  const Places places = match_parameters(index, blocks, folder);
+  const auto sources = sources_of(index);
+  std::vector<ReadRun> runs;
+  std::vector<Overlap> overlaps;
+  for (const StateBlock& block : blocks)
+    for (const StateParameter& parameter : block.parameters) {
+      const std::int64_t place = places.at(parameter.name);
+      const auto& stored = sources[static_cast<std::size_t>(place)];
+      for (const Slice& wanted : parameter.slices) {
+        overlaps.clear();
+        for (std::size_t i = 0; i < stored.size(); ++i)
+          intersect(wanted, *stored[i].slice, i, overlaps);
+        check_cover(wanted, overlaps, index.parameters[static_cast<std::size_t>(place)], folder);
+        for (const Overlap& overlap : overlaps) {
+          const Source& source = stored[overlap.source];
+          const std::int64_t element = source.first + overlap.stored - source.slice->begin;
+          for (const StateBuffer& buffer : block.buffers) {
+            const auto offset = source.block->offsets.find(buffer.kind);
+            if (offset == source.block->offsets.end())
+              refuse(folder, " has no ", buffer.kind, " of ", parameter.name);
+            runs.push_back({.file = source.file,
+                            .offset = offset->second + element * std::int64_t{sizeof(float)},
+                            .count = overlap.count,
+                            .to = buffer.data + wanted.offset + overlap.wanted - wanted.begin,
+                            .parameter = place});
+          }
+        }
+      }
+    }
+  std::ranges::sort(runs, {}, [](const ReadRun& run) { return std::pair(run.file, run.offset); });
+  return runs;
+}
+
+}  // namespace axonn

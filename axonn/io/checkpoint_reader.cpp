@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+#include "axonn/comm/self.h"
+#include "axonn/io/checkpoint.h"
+#include "axonn/io/checkpoint_folder.h"
+#include "axonn/io/checkpoint_index.h"
+#include "axonn/io/checkpoint_plan.h"
+#include "axonn/io/exchange.h"
+#include "axonn/io/files.h"
+#include "axonn/io/hash.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// 10,000 ranks with 300 slices each make an index of about 150 MB.
+constexpr std::int64_t kMostIndexBytes = std::int64_t{8} << 30;
+
+/// A checkpoint whose index, texts and file sizes are good.
+struct Opened {
+  std::string folder;
+  std::string index_text;
+  CheckpointIndex index;
+  StateTexts texts;
+};
+
+Opened open_step(const std::string& folder) {
+  const std::string path = concat(folder, '/', kIndexName);
+  Opened out;
+  out.folder = folder;
+  out.index_text = read_text(path, kMostIndexBytes);
+  out.index = parse_index(out.index_text, path);
+  for (const auto& [name, stored] : out.index.texts) {
+    const std::string file = concat(folder, '/', name);
+    std::string contents = read_text(file);
+    if (static_cast<std::int64_t>(contents.size()) != stored.bytes ||
+        xxh3(contents) != stored.checksum)
+      refuse(file, " is altered: it is not the one that was written");
+    out.texts[name] = std::move(contents);
+  }
+  for (const StoredFile& stored : out.index.files) {
+    const std::string file = concat(folder, '/', stored.name);
+    const std::int64_t bytes = InputFile(file).bytes();
+    if (bytes != stored.bytes)
+      refuse(file, " has ", bytes, " bytes instead of ", stored.bytes,
+             bytes < stored.bytes ? ": it is cut short" : ": it is altered");
+  }
+  return out;
+}
+
+std::string last_name(const std::string& path) {
+  fs::path at(path);
+  return (at.has_filename() ? at : at.parent_path()).filename().string();
+}
+
+/// The steps to try, best first: what `latest` names and those before it. Later ones are of a run
+/// that was given up, and are taken only where `latest` is of no use.
+std::vector<std::int64_t> candidates(const std::string& folder,
+                                     std::vector<std::string>& warnings) {
+  std::vector<std::int64_t> steps = steps_in(folder);
+  const std::string path = concat(folder, '/', kLatestName);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return steps;
+  std::string name;
+  const std::string fault = fault_of([&] { name = read_text(path, 100); });
+  if (name.ends_with('\n')) name.pop_back();
+  const std::int64_t latest = step_of(name);
+  if (!fault.empty())
+    warnings.push_back(fault);
+  else if (latest < 0)
+    warnings.push_back(path + " is altered: it does not name a checkpoint");
+  else if (std::ranges::find(steps, latest) == steps.end())
+    warnings.push_back(concat(path, " names ", name, ", which is not there"));
+  else
+    std::erase_if(steps, [&](std::int64_t step) { return step > latest; });
+  return steps;
+}
+
+Opened open_newest(const std::string& folder, std::vector<std::string>& warnings) {
+  const auto steps = candidates(folder, warnings);
+  if (steps.empty())
+    refuse(folder, " holds no checkpoint (no folder step-N); name one with its path");
+  for (std::int64_t step : steps) {
+    std::optional<Opened> opened;
+    const std::string fault =
+        fault_of([&] { opened = open_step(concat(folder, '/', step_name(step))); });
+    if (opened) return *std::move(opened);
+    warnings.push_back(concat("checkpoint ", step_name(step), " is passed over: ", fault));
+  }
+  std::string all;
+  for (const std::string& warning : warnings) all += "\n  " + warning;
+  refuse(folder, " holds no checkpoint that is good:", all);
+}
+
+Opened open_path(std::string path, std::vector<std::string>& warnings) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored))
+    refuse(path, " is no folder of checkpoints", fs::exists(path, ignored) ? "" : ": no such path");
+  const bool is_step =
+      fs::exists(path + '/' + std::string(kIndexName), ignored) || step_of(last_name(path)) >= 0;
+  return is_step ? open_step(path) : open_newest(path, warnings);
+}
+
+}  // namespace
+
+struct CheckpointReader::Impl {
+  std::string folder;
+  CheckpointIndex index;
+  StateTexts texts;
+  std::vector<std::string> warnings;
+};
+
+CheckpointReader::CheckpointReader(Communicator& world, const std::string& path)
+    : impl_(std::make_unique<Impl>()) {
+  // What rank 0 tells: folder, index, the number of texts, names and texts, warnings; or its fault.
+  std::vector<std::string> told;
+  if (world.rank() == 0) {
+    const std::string fault = fault_of([&] {
+      Opened opened = open_path(path, impl_->warnings);
+      told = {opened.folder, std::move(opened.index_text), concat(opened.texts.size())};
+      for (auto& [name, contents] : opened.texts) told.insert(told.end(), {name, contents});
+      told.insert(told.end(), impl_->warnings.begin(), impl_->warnings.end());
+      impl_->index = std::move(opened.index);
+    });
+    if (!fault.empty()) told = {fault};
+  }
+  told = broadcast_texts(world, std::move(told));
+  if (told.size() == 1) refuse(told.front());
+  impl_->folder = told.at(0);
+  if (world.rank() != 0) impl_->index = parse_index(told.at(1), impl_->folder);
+  const std::size_t texts = std::stoul(told.at(2));
+  for (std::size_t i = 0; i < texts; ++i) impl_->texts[told.at(3 + 2 * i)] = told.at(4 + 2 * i);
+  impl_->warnings.assign(told.begin() + 3 + static_cast<std::ptrdiff_t>(2 * texts), told.end());
+}
+
+CheckpointReader::CheckpointReader(const std::string& path)
+    : CheckpointReader(*make_self(), path) {}
+
+CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
+CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
+CheckpointReader::~CheckpointReader() = default;
+
+const std::string& CheckpointReader::folder() const { return impl_->folder; }
+std::int64_t CheckpointReader::step() const { return impl_->index.step; }
+int CheckpointReader::writers() const { return static_cast<int>(impl_->index.ranks); }
+const std::vector<std::string>& CheckpointReader::kinds() const { return impl_->index.kinds; }
+const std::vector<std::string>& CheckpointReader::warnings() const { return impl_->warnings; }
+const std::vector<CheckpointParameter>& CheckpointReader::parameters() const {
+  return impl_->index.parameters;
+}
+
+bool CheckpointReader::has_kind(std::string_view kind) const {
+  return std::ranges::find(kinds(), kind) != kinds().end();
+}
+
+const std::string& CheckpointReader::text(const std::string& name) const {
+  const auto found = impl_->texts.find(name);
+  if (found == impl_->texts.end()) refuse(impl_->folder, " has no ", name);
+  return found->second;
+}
+
+namespace {
+
+/// Reads a checkpoint's files piece by piece and hands out verified bytes. It keeps one piece:
+/// requests come in the order of the files and of their bytes.
+class PieceReader {
+ public:
+  PieceReader(const CheckpointIndex& index, const std::string& folder)
+      : index_(index), folder_(folder), piece_(static_cast<std::size_t>(kPieceBytes)) {}
+
+  void copy(const ReadRun& run) {
+    auto* to = reinterpret_cast<std::byte*>(run.to);
+    std::int64_t at = run.offset, left = run.count * std::int64_t{sizeof(float)};
+    while (left > 0) {
+      fetch(run, at / kPieceBytes);
+      const std::int64_t within = at % kPieceBytes, n = std::min(left, piece_bytes_ - within);
+      std::memcpy(to, piece_.data() + within, static_cast<std::size_t>(n));
+      to += n;
+      at += n;
+      left -= n;
+    }
+  }
+
+  std::int64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  void open(std::int64_t file) {
+    if (file == file_at_) return;
+    const StoredFile& stored = index_.files[static_cast<std::size_t>(file)];
+    file_.emplace(concat(folder_, '/', stored.name));
+    file_at_ = file;
+    piece_at_ = -1;
+    if (file_->bytes() != stored.bytes)
+      refuse(file_->path(), " has ", file_->bytes(), " bytes instead of ", stored.bytes,
+             ": it is cut short or altered");
+  }
+
+  void fetch(const ReadRun& run, std::int64_t piece) {
+    open(run.file);
+    if (piece == piece_at_) return;
+    piece_at_ = -1;
+    const StoredFile& stored = index_.files[static_cast<std::size_t>(run.file)];
+    const std::int64_t begin = piece * kPieceBytes;
+    piece_bytes_ = std::min(kPieceBytes, stored.bytes - begin);
+    const std::span bytes(piece_.data(), static_cast<std::size_t>(piece_bytes_));
+    file_->read(begin, bytes);
+    bytes_read_ += piece_bytes_;
+    if (xxh3(bytes) != stored.checksums[static_cast<std::size_t>(piece)])
+      refuse(file_->path(), " is altered: bytes ", begin, " to ", begin + piece_bytes_,
+             " do not have their checksum; ",
+             index_.parameters[static_cast<std::size_t>(run.parameter)].name,
+             " lies there; take an older checkpoint");
+    piece_at_ = piece;
+  }
+
+  const CheckpointIndex& index_;
+  const std::string& folder_;
+  std::vector<std::byte> piece_;
+  std::int64_t piece_bytes_ = 0, piece_at_ = -1, file_at_ = -1, bytes_read_ = 0;
+  std::optional<InputFile> file_;
+};
+
+}  // namespace
+
+LoadCost CheckpointReader::load(std::span<const StateBlock> blocks,
+                                const Progress& progress) const {
+  const double begin = now_seconds();
+  const auto runs = plan_reads(impl_->index, blocks, impl_->folder);
+  std::int64_t total = 0, done = 0, told = 0;
+  for (const ReadRun& run : runs) total += run.count * std::int64_t{sizeof(float)};
+  PieceReader reader(impl_->index, impl_->folder);
+  for (const ReadRun& run : runs) {
+    reader.copy(run);
+    done += run.count * std::int64_t{sizeof(float)};
+    if (!progress || (done < total && done - told < kPieceBytes)) continue;
+    progress(done, total);
+    told = done;
+  }
+  return {.bytes = reader.bytes_read(), .seconds = now_seconds() - begin};
+}
+
+bool has_checkpoint(const std::string& folder) { return !steps_in(folder).empty(); }
+
+}  // namespace axonn

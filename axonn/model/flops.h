@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/model/config.h"
+
+namespace axonn {
+
+/// Parameters of a resolved config, unpadded: all of them, embeddings included.
+std::int64_t parameter_count(const ModelConfig& model);
+
+/// Flops of one token, forward and backward, of sequences of seq_len tokens, by the convention
+/// `model`: 6 N + 6 L C T, with N all parameters that are multiplied (the logits' weight, not the
+/// input embeddings) and attention's causal half. Nothing recomputed is counted.
+double model_flops_per_token(const ModelConfig& model, std::int64_t seq_len);
+
+}  // namespace axonn

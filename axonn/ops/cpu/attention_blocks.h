@@ -1,0 +1,78 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "axonn/ops/backend.h"
+#include "axonn/ops/cpu/block_matmul.h"
+#include "axonn/ops/cpu/team.h"
+
+namespace axonn::cpu {
+
+/// Queries and keys of a block: 64 rows of 64 floats keep q, k and the scores in the first cache.
+constexpr int kBlock = 64;
+
+/// Throw Error for shapes or types that Attention's and AttentionBackward's descriptions do not
+/// allow.
+void check_attention(const char* operation, const Attention& args);
+void check_attention_backward(const AttentionBackward& args);
+
+/// The query heads [begin, end) of an Attention that use one key-value head.
+struct HeadRange {
+  std::int64_t begin, end;
+};
+
+inline HeadRange heads_of(const Attention& args, std::int64_t kv_head) {
+  const std::int64_t begin = kv_head * args.group - args.first_query;
+  return {std::clamp<std::int64_t>(begin, 0, args.heads),
+          std::clamp<std::int64_t>(begin + args.group, 0, args.heads)};
+}
+
+/// Where a block of a head lies: rows [row, row + rows), columns [column, column + dim).
+struct Block {
+  std::int64_t row, column;
+  int rows, dim;
+};
+
+/// to (kBlock, width) = the block times `factor`, rows and columns beyond it zero.
+template <typename T>
+void pack(float* to, int width, const View& from, Block block, float factor = 1) {
+  constexpr int kLine = 64 / sizeof(T);
+  const Team team;
+  for (int r = 0; r < block.rows; ++r)  // rows lie pages apart, where no hardware fetches ahead
+    for (int c = 0; c < block.dim; c += kLine)
+      __builtin_prefetch(from.row<const T>(block.row + r) + block.column + c);
+  for (int r = 0; r < kBlock; ++r, to += width) {
+    const int filled = r < block.rows ? block.dim : 0;
+    team.map(
+        to, filled, [=](float x) { return x * factor; },
+        from.row<const T>(block.row + r) + block.column);
+    team.map(to + filled, width - filled, [] { return 0.0f; });
+  }
+}
+
+/// to (dim, kBlock) = the transpose of a packed block.
+inline void transpose(float* to, const float* packed, int width, int dim) {
+  for (int begin = 0; begin < kBlock; begin += kLanes)  // a cache line of `to` at a time
+    for (int d = 0; d < dim; ++d)
+      for (int r = begin; r < begin + kLanes; ++r) to[d * kBlock + r] = packed[r * width + d];
+}
+
+/// Calls f(begin, count) for strips of at most 16 of `rows` on the diagonal, where a strip has
+/// nothing to do with what lies a strip or more beyond it; for all rows at once elsewhere.
+template <typename F>
+void for_strips(bool diagonal, int rows, F f) {
+  if (!diagonal) return f(0, rows);
+  for (int begin = 0; begin < rows; begin += kLanes) f(begin, std::min(kLanes, rows - begin));
+}
+
+/// The block of `view` = rows of `from` (kBlock, width) times `factor`.
+template <typename T>
+void unpack(const View& view, Block block, const float* from, int width, float factor = 1) {
+  for (int r = 0; r < block.rows; ++r)
+    Team{}.map(
+        view.row<T>(block.row + r) + block.column, block.dim, [=](float x) { return x * factor; },
+        from + r * width);
+}
+
+}  // namespace axonn::cpu

@@ -1,0 +1,174 @@
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <omp.h>
+
+#include "axonn/ops/cpu/attention_blocks.h"
+#include "axonn/ops/cpu/cpu_backend.h"
+#include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/rowwise/math.h"
+
+// out = softmax(scale · q · kᵀ, causal) · v, a block of queries of one key-value head at a time,
+// over blocks of keys: running maximum m, running sum l and unnormalised out o of every query,
+//
+//   s = k · qᵀ    m' = max(m, max s)    p = exp(s - m')    l = l · exp(m - m') + sum p
+//   o = o · exp(m - m') + pᵀ · v        at the end: out = o / l, stats = m + log l
+//
+// Scores lie transposed, queries side by side in the lanes of a register, so that maxima and sums
+// over keys need nothing across lanes, and only q, once a task, is transposed.
+//
+// Bound by arithmetic: 2 · B · h · T² · D flops for the causal half, at the rate of block_matmul.
+// Source: Dao et al., "FlashAttention", 2022; Milakov and Gimelshein, "Online normalizer
+// calculation for softmax", 2018.
+
+namespace axonn::cpu {
+
+namespace {
+
+struct Task {
+  std::int64_t sequence, kv_head;
+  int query_block;
+};
+
+/// One thread's memory for a task.
+struct Workspace {
+  float *qt, *o, *m, *l;       // a head each: (D, kBlock), (kBlock, width), (kBlock) twice
+  float *k, *v, *s, *rescale;  // (kBlock, width) twice, (kBlock, kBlock), (kBlock)
+
+  static std::int64_t count(int width, std::int64_t group) {
+    return kBlock * (group * (2 * width + 2) + 2 * width + kBlock + 1);
+  }
+
+  Workspace(float* memory, int width, std::int64_t group) {
+    const auto take = [&](std::int64_t count) { return std::exchange(memory, memory + count); };
+    qt = take(group * kBlock * width);
+    o = take(group * kBlock * width);
+    m = take(group * kBlock);
+    l = take(group * kBlock);
+    k = take(kBlock * width);
+    v = take(kBlock * width);
+    s = take(kBlock * kBlock);
+    rescale = take(kBlock);
+  }
+};
+
+/// s (keys, queries) = k · qᵀ; on the diagonal only where a strip of keys meets queries at or after
+/// it.
+void scores(float* s, const float* k, const float* qt, int width, int keys, int D, bool diagonal) {
+  for_strips(diagonal, keys, [&](int key, int count) {
+    block_matmul(s + key * kBlock + key, kBlock, {k + key * width, width, 1}, qt + key, kBlock,
+                 {count, kBlock - key, D}, false);
+  });
+}
+
+/// Turns scores into p, brings m and l to the new maximum and says what o is to be multiplied by.
+void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool diagonal) {
+  const Team team;
+  team.map(
+      rescale, kBlock, [](float x) { return x; }, m);
+  for (int key = 0; key < keys; ++key) {
+    const int begin = diagonal ? key / kLanes * kLanes : 0;  // no query before it is in the strip
+    float* row = s + key * kBlock + begin;
+    if (diagonal)
+      team.map_indexed(
+          row, kLanes,
+          [=](int i, float x) {
+            return begin + i < key ? -std::numeric_limits<float>::infinity() : x;
+          },
+          row);
+    team.map(
+        m + begin, kBlock - begin, [](float a, float b) { return b > a ? b : a; }, m + begin, row);
+  }
+  team.map(
+      rescale, kBlock, [](float a, float b) { return rowwise::exponential(a - b); }, rescale, m);
+  team.map(
+      l, kBlock, [](float a, float b) { return a * b; }, l, rescale);
+  for (int key = 0; key < keys; ++key) {
+    const int begin = diagonal ? key / kLanes * kLanes : 0, count = kBlock - begin;
+    float* row = s + key * kBlock + begin;
+    team.map(
+        row, count, [](float x, float most) { return rowwise::exponential(x - most); }, row,
+        m + begin);
+    team.map(
+        l + begin, count, [](float a, float b) { return a + b; }, l + begin, row);
+  }
+}
+
+/// o (queries, width) = o · rescale + pᵀ · v.
+void add_values(float* o, const float* p, const float* v, const float* rescale, int width,
+                int queries, int keys, bool diagonal) {
+  for (int r = 0; r < queries; ++r)
+    Team{}.map(
+        o + r * width, width, [factor = rescale[r]](float x) { return x * factor; }, o + r * width);
+  for_strips(diagonal, queries, [&](int query, int count) {
+    const int seen = diagonal ? std::min(keys, query + count) : keys;
+    block_matmul(o + query * width, width, {p + query, 1, kBlock}, v, width, {count, width, seen},
+                 true);
+  });
+}
+
+template <typename T>
+void forward_task(const Attention& args, Task task, const Workspace& work) {
+  const int D = static_cast<int>(args.head_dim), width = round_up(D, kLanes);
+  const std::int64_t first_row = task.sequence * args.positions;
+  const int first_query = task.query_block * kBlock;
+  const int rows = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_query));
+  const HeadRange heads = heads_of(args, task.kv_head);
+  const int group = static_cast<int>(heads.end - heads.begin), head_size = kBlock * width;
+
+  for (int g = 0; g < group; ++g) {
+    pack<T>(work.k, width, args.q, {first_row + first_query, (heads.begin + g) * D, rows, D},
+            args.scale);
+    transpose(work.qt + g * head_size, work.k, width, D);
+  }
+  std::fill_n(work.o, group * head_size, 0.0f);
+  std::fill_n(work.l, group * kBlock, 0.0f);
+  std::fill_n(work.m, group * kBlock, -std::numeric_limits<float>::infinity());
+
+  for (int first_key = 0; first_key <= first_query; first_key += kBlock) {
+    const int keys = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_key));
+    const Block block{first_row + first_key, task.kv_head * D, keys, D};
+    pack<T>(work.k, width, args.k, block);
+    pack<T>(work.v, width, args.v, block);
+    const bool diagonal = first_key == first_query;
+    for (int g = 0; g < group; ++g) {
+      scores(work.s, work.k, work.qt + g * head_size, width, keys, D, diagonal);
+      softmax_block(work.s, work.m + g * kBlock, work.l + g * kBlock, work.rescale, keys, diagonal);
+      add_values(work.o + g * head_size, work.s, work.v, work.rescale, width, rows, keys, diagonal);
+    }
+  }
+
+  for (int g = 0; g < group; ++g)
+    for (int r = 0; r < rows; ++r) {
+      const std::int64_t row = first_row + first_query + r, head = heads.begin + g;
+      const float sum = work.l[g * kBlock + r];
+      unpack<T>(args.out, {row, head * D, 1, D}, work.o + g * head_size + r * width, width,
+                1 / sum);
+      args.stats.row<float>(row)[head] = work.m[g * kBlock + r] + std::log(sum);
+    }
+}
+
+}  // namespace
+
+void CpuBackend::attention(const Attention& args) {
+  check_attention("attention", args);
+  if (args.q.count() == 0) return;
+  const std::int64_t sequences = args.q.rows / args.positions,
+                     kv_heads = args.k.cols / args.head_dim;
+  const std::int64_t blocks = (args.positions + kBlock - 1) / kBlock;
+  const int width = round_up(static_cast<int>(args.head_dim), kLanes);
+  const std::int64_t each = Workspace::count(width, args.group);
+  float* memory = scratch<float>(each * threads_);
+  with_type(args.q.dtype, [&]<typename T>(T) {
+#pragma omp parallel for num_threads(threads_) schedule(dynamic)
+    for (std::int64_t i = 0; i < sequences * kv_heads * blocks; ++i) {
+      const std::int64_t kv_head = i / blocks % kv_heads, sequence = i / blocks / kv_heads;
+      const int block = static_cast<int>(blocks - 1 - i % blocks);  // the longest first
+      forward_task<T>(args, {sequence, kv_head, block},
+                      Workspace(memory + each * omp_get_thread_num(), width, args.group));
+    }
+  });
+}
+
+}  // namespace axonn::cpu

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/ops/backend.h"
+#include "axonn/ops/cpu/products.h"
+
+namespace axonn::cpu {
+
+/// Backend on the cores of one process. Each group of operations has its own source file; all of
+/// them check their arguments, choose the element type and launch kernels of ops/rowwise.
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads);
+
+  Device& device() override { return *device_; }
+  std::string name() const override { return "cpu"; }
+
+  void matmul(const Matmul& args) override;
+
+  void attention(const Attention& args) override;
+  void attention_backward(const AttentionBackward& args) override;
+
+  void row_moments(View out, View inp) override;
+  void combine_moments(View out, View moments, std::int64_t count, float eps) override;
+  void layer_norm(View out, View inp, View weight, View bias, View stats) override;
+  void layer_norm_sums(View out, View d_out, View inp, View weight, View stats) override;
+  void layer_norm_backward(const NormBackward& args) override;
+  void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
+                                  View stats) override;
+
+  void gelu(View out, View inp) override;
+  void gelu_backward(View d_inp, View d_out, View inp) override;
+  void add(View out, View a, View b) override;
+  void cast(View out, View inp) override;
+  void column_sum(View out, View inp) override;
+
+  void embedding(View out, View ids, View table, std::int64_t first, View positions) override;
+  void embedding_backward(View d_table, View d_out, View ids, std::int64_t first) override;
+  void positions_backward(View d_positions, View d_out) override;
+
+  void softmax_stats(View out, View logits, View targets, VocabularyPiece piece) override;
+  void combine_softmax(View loss, View lse, View stats, View targets) override;
+  void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
+                              VocabularyPiece piece, float scale) override;
+
+  void sum(View out, View inp) override;
+  void squared_sum(View out, View inp) override;
+  void clip_factor(View out, View squared_norm, float max_norm) override;
+  void count_nonfinite(View out, View inp) override;
+
+  void adamw(const AdamW& args) override;
+  void sgd(const Sgd& args) override;
+
+ private:
+  /// At least `count` of T, uninitialised, until the next call. It grows to the largest request,
+  /// so a steady step allocates nothing.
+  template <typename T>
+  T* scratch(std::int64_t count) {
+    const std::size_t words = (count * sizeof(T) + sizeof(double) - 1) / sizeof(double);
+    if (scratch_.size() < words) scratch_.resize(words);
+    return reinterpret_cast<T*>(scratch_.data());
+  }
+
+  template <template <typename> typename Partials, typename T>
+  void reduce(const char* operation, View out, View inp);
+
+  std::unique_ptr<Device> device_;
+  int threads_;
+  Products products_;
+  std::vector<double> scratch_;
+};
+
+}  // namespace axonn::cpu

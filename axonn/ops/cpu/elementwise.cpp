@@ -1,0 +1,87 @@
+#include "axonn/ops/rowwise/elementwise.h"
+
+#include "axonn/ops/checks.h"
+#include "axonn/ops/cpu/cpu_backend.h"
+#include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/rowwise/columns.h"
+
+namespace axonn::cpu {
+
+namespace {
+
+/// out is f32 or bf16 and inp, f32 or bf16, has its shape.
+void check_pair(const Checker& check, const View& out, const char* name, const View& inp) {
+  check.compute_type("out", out);
+  check.shape("out", out, out.rows, out.cols);
+  check.compute_type(name, inp);
+  check.shape(name, inp, out.rows, out.cols);
+}
+
+template <typename F>
+void unary(int threads, View out, View inp) {
+  flatten(out, inp);
+  with_type(out.dtype, [&]<typename Out>(Out) {
+    with_type(inp.dtype, [&]<typename In>(In) {
+      launch_tiles(threads, out.rows, out.cols, kTile,
+                   rowwise::Unary<F, Out, In>{matrix<Out>(out), matrix<const In>(inp)});
+    });
+  });
+}
+
+template <typename F>
+void binary(int threads, View out, View a, View b) {
+  flatten(out, a, b);
+  with_type(out.dtype, [&]<typename Out>(Out) {
+    with_type(a.dtype, [&]<typename A>(A) {
+      with_type(b.dtype, [&]<typename B>(B) {
+        launch_tiles(threads, out.rows, out.cols, kTile,
+                     rowwise::Binary<F, Out, A, B>{matrix<Out>(out), matrix<const A>(a),
+                                                   matrix<const B>(b)});
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void CpuBackend::gelu(View out, View inp) {
+  check_pair({"gelu"}, out, "inp", inp);
+  unary<rowwise::Gelu>(threads_, out, inp);
+}
+
+void CpuBackend::gelu_backward(View d_inp, View d_out, View inp) {
+  check_pair({"gelu_backward"}, d_inp, "d_out", d_out);
+  check_pair({"gelu_backward"}, d_inp, "inp", inp);
+  binary<rowwise::GeluGradient>(threads_, d_inp, d_out, inp);
+}
+
+void CpuBackend::add(View out, View a, View b) {
+  check_pair({"add"}, out, "a", a);
+  check_pair({"add"}, out, "b", b);
+  binary<rowwise::Add>(threads_, out, a, b);
+}
+
+void CpuBackend::cast(View out, View inp) {
+  check_pair({"cast"}, out, "inp", inp);
+  unary<rowwise::Identity>(threads_, out, inp);
+}
+
+void CpuBackend::column_sum(View out, View inp) {
+  const Checker check{"column_sum"};
+  check.compute_type("inp", inp);
+  check.shape("inp", inp, inp.rows, inp.cols);
+  check.type("out", out, {DType::f32});
+  check.shape("out", out, 1, inp.cols);
+  const std::int64_t blocks = tiles_of(inp.rows, rowwise::kRowBlock), C = inp.cols;
+  const Matrix<float> partial{scratch<float>(blocks * C), C};
+  const auto term = [](std::int64_t, float x) { return x; };
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch_tiles(threads_, blocks, C, rowwise::kColumnTile,
+                 rowwise::ColumnPartials<decltype(term), T>{
+                     partial, inp.rows, term, {matrix<const T>(inp)}});
+  });
+  launch_tiles(threads_, 1, C, rowwise::kColumnTile,
+               rowwise::AddRows<float>{out.as<float>(), {partial.data, partial.stride}, blocks});
+}
+
+}  // namespace axonn::cpu

@@ -1,0 +1,89 @@
+#include "axonn/ops/rowwise/embedding.h"
+
+#include "axonn/base/check.h"
+#include "axonn/ops/checks.h"
+#include "axonn/ops/cpu/cpu_backend.h"
+#include "axonn/ops/cpu/launch.h"
+
+namespace axonn::cpu {
+
+namespace {
+
+/// Columns of a tile of the backward: four cache lines of f32, so that threads share none and a
+/// width of 768 makes work for twelve.
+constexpr int kColumns = 64;
+
+void check_ids(const Checker& check, const View& ids, std::int64_t rows) {
+  check.type("ids", ids, {DType::i32});
+  check.shape("ids", ids, 1, rows);
+}
+
+}  // namespace
+
+void CpuBackend::embedding(View out, View ids, View table, std::int64_t first, View positions) {
+  const Checker check{"embedding"};
+  check.compute_type("out", out);
+  check.shape("out", out, out.rows, out.cols);
+  check_ids(check, ids, out.rows);
+  check.type("table", table, {out.dtype});
+  check.shape("table", table, table.rows, out.cols);
+  if (positions.data) {
+    check.type("positions", positions, {out.dtype});
+    check.shape("positions", positions, positions.rows, out.cols);
+    AXONN_CHECK(positions.rows > 0, "embedding: positions is ", positions, ", want rows");
+  }
+  with_type(out.dtype, [&]<typename T>(T) {
+    const rowwise::EmbeddingForward<T> kernel{
+        .out = matrix<T>(out),
+        .ids = ids.as<const std::int32_t>(),
+        .table = matrix<const T>(table),
+        .positions = matrix<const T>(positions),
+        .first = first,
+        .V = table.rows,
+        .positions_count = positions.rows,
+        .C = static_cast<int>(out.cols),
+    };
+    launch_rows(threads_, out.rows, out.cols, kernel);
+  });
+}
+
+void CpuBackend::embedding_backward(View d_table, View d_out, View ids, std::int64_t first) {
+  const Checker check{"embedding_backward"};
+  check.compute_type("d_out", d_out);
+  check.shape("d_out", d_out, d_out.rows, d_out.cols);
+  check_ids(check, ids, d_out.rows);
+  check.type("d_table", d_table, {DType::f32});
+  check.shape("d_table", d_table, d_table.rows, d_out.cols);
+  with_type(d_out.dtype, [&]<typename T>(T) {
+    const rowwise::EmbeddingBackward<T> kernel{
+        .d_table = matrix<float>(d_table),
+        .d_out = matrix<const T>(d_out),
+        .ids = ids.as<const std::int32_t>(),
+        .first = first,
+        .V = d_table.rows,
+        .R = d_out.rows,
+    };
+    const int threads = d_out.count() < kParallelElements ? 1 : threads_;
+    launch_tiles(threads, 1, d_out.cols, kColumns, kernel);
+  });
+}
+
+void CpuBackend::positions_backward(View d_positions, View d_out) {
+  const Checker check{"positions_backward"};
+  check.compute_type("d_out", d_out);
+  check.shape("d_out", d_out, d_out.rows, d_out.cols);
+  check.type("d_positions", d_positions, {DType::f32});
+  check.shape("d_positions", d_positions, d_positions.rows, d_out.cols);
+  with_type(d_out.dtype, [&]<typename T>(T) {
+    const rowwise::PositionsBackward<T> kernel{
+        .d_positions = matrix<float>(d_positions),
+        .d_out = matrix<const T>(d_out),
+        .positions_count = d_positions.rows,
+        .R = d_out.rows,
+        .C = static_cast<int>(d_out.cols),
+    };
+    launch_rows(threads_, d_positions.rows, d_out.cols, kernel);
+  });
+}
+
+}  // namespace axonn::cpu

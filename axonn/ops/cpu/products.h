@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "axonn/ops/backend.h"
+
+namespace axonn::cpu {
+
+/// Matrix products by oneDNN, cut into panels of the result. A panel is one single-threaded
+/// primitive over all of K, and panels depend on the extents alone: so the bits of a result do not
+/// depend on the number of threads (oneDNN's own threading cuts K by it), and the operand that a
+/// primitive packs stays in cache.
+///
+/// A primitive is made the first time its shape, strides, types and options are seen, and kept;
+/// after that a product allocates no buffers.
+class Products {
+ public:
+  explicit Products(int threads);
+  ~Products();
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  /// Errors: shapes or types that Matmul's description does not allow.
+  void run(const Matmul& args);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace axonn::cpu

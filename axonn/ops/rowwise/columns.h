@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+
+#include "axonn/ops/rowwise/matrix.h"
+
+namespace axonn::rowwise {
+
+// Sums down the columns of (R, C), the same bits on any number of threads: rows are cut into
+// blocks of kRowBlock, a team sums a tile of columns of one block in the order of its rows, and a
+// second launch adds the blocks' sums in their order.
+//
+// Bound by memory: R · C · sizeof(T) bytes per input.
+
+/// Enough rows that partial sums are few, few enough that a thousand rows make work for eight.
+constexpr std::int64_t kRowBlock = 128;
+/// Columns of a tile: its running sums stay in the first cache beside the rows that stream by.
+constexpr int kColumnTile = 512;
+
+/// partial[block] = sums of term over the block's rows.
+template <typename Term, typename... In>
+struct ColumnPartials {
+  Matrix<float> partial;  // (blocks, C)
+  std::int64_t R;
+  Term term;
+  std::tuple<Matrix<const In>...> inp;  // (R, C) each
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    const std::int64_t begin = tile.row * kRowBlock, end = std::min(begin + kRowBlock, R);
+    std::apply(
+        [&](auto... in) {
+          team.column_sums(partial.row(tile.row) + tile.begin, tile.count, begin, end, term,
+                           decltype(in){in.data + tile.begin, in.stride}...);
+        },
+        inp);
+  }
+};
+
+/// out += the rows of inp, in their order.
+template <typename T>
+struct AddRows {
+  float* out;           // (C)
+  Matrix<const T> inp;  // (R, C)
+  std::int64_t R;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    float* y = out + tile.begin;
+    for (std::int64_t r = 0; r < R; ++r)
+      team.map(
+          y, tile.count, [](float a, float b) { return a + b; }, y, inp.row(r) + tile.begin);
+  }
+};
+
+}  // namespace axonn::rowwise

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "axonn/ops/rowwise/math.h"
+#include "axonn/ops/rowwise/matrix.h"
+
+namespace axonn::rowwise {
+
+// loss = log(sum of exp(logits)) - logits[target], over a vocabulary that is cut into pieces: each
+// piece gives its maximum, sum and target's logit, which are combined. Padding is left out.
+
+/// out[row] = maximum, sum of exp(x - maximum), the target's logit (0 if it is not here). A row a
+/// team; bound by memory: R · V · sizeof(T) bytes (the second pass finds the row in cache).
+template <typename T>
+struct SoftmaxStats {
+  Matrix<float> out;            // (R, 3)
+  Matrix<const T> logits;       // (R, V)
+  const std::int32_t* targets;  // (R)
+  std::int64_t first;
+  int valid;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    const T* x = logits.row(row);
+    const float most = team.max(valid, x);
+    const float total = team.sum(
+        valid, [=](float v) { return exponential(v - most); }, x);
+    team.once([&] {
+      const std::int64_t target = targets[row] - first;
+      const bool here = targets[row] >= 0 && target >= 0 && target < valid;
+      out.row(row)[0] = most;
+      out.row(row)[1] = total;
+      out.row(row)[2] = here ? get(x[target]) : 0;
+    });
+  }
+};
+
+/// loss and lse of a row from the stacked stats of its pieces, in their order.
+struct CombineSoftmax {
+  Matrix<float> loss, lse;      // (R, 1)
+  Matrix<const float> stats;    // (pieces · R, 3)
+  const std::int32_t* targets;  // (R)
+  std::int64_t R, pieces;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    team.each(tile.count, [&](int i) {
+      const std::int64_t row = tile.begin + i;
+      float most = stats.row(row)[0];
+      for (std::int64_t p = 1; p < pieces; ++p) {
+        const float other = stats.row(p * R + row)[0];
+        most = other > most ? other : most;
+      }
+      float total = 0, target = 0;
+      for (std::int64_t p = 0; p < pieces; ++p) {
+        const float* piece = stats.row(p * R + row);
+        total += piece[1] * exponential(piece[0] - most);  // a piece of padding alone has sum 0
+        target += piece[2];
+      }
+      const float log_sum = most + std::log(total);
+      lse.row(row)[0] = log_sum;
+      loss.row(row)[0] = targets[row] < 0 ? 0 : log_sum - target;
+    });
+  }
+};
+
+/// d_logits = (exp(logits - lse) - one hot) · scale; may be in place. A row a team; bound by
+/// memory: 2 · R · V · sizeof(T) bytes.
+template <typename Out, typename T>
+struct CrossEntropyBackward {
+  Matrix<Out> d_logits;         // (R, V)
+  Matrix<const T> logits;       // (R, V)
+  Matrix<const float> lse;      // (R, 1)
+  const std::int32_t* targets;  // (R)
+  std::int64_t first;
+  int V, valid;
+  float scale;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    const bool counts = targets[row] >= 0;
+    const int filled = counts ? valid : 0;
+    const std::int64_t local = targets[row] - first;
+    const int target = counts && local >= 0 && local < valid ? static_cast<int>(local) : -1;
+    const float log_sum = lse.row(row)[0], factor = scale;
+    team.map_indexed(
+        d_logits.row(row), filled,
+        [=](int i, float x) {
+          return (exponential(x - log_sum) - (i == target ? 1.0f : 0.0f)) * factor;
+        },
+        logits.row(row));
+    team.map(d_logits.row(row) + filled, V - filled, [] { return 0.0f; });
+  }
+};
+
+}  // namespace axonn::rowwise

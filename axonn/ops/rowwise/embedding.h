@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/ops/rowwise/matrix.h"
+
+namespace axonn::rowwise {
+
+/// out[row] = table[ids[row] - first], zero where that is no row of the table, + positions[row %
+/// T]. Bound by memory: (2 or 3) · R · C · sizeof(T) bytes.
+template <typename T>
+struct EmbeddingForward {
+  Matrix<T> out;              // (R, C)
+  const std::int32_t* ids;    // (R)
+  Matrix<const T> table;      // (V, C)
+  Matrix<const T> positions;  // (positions_count, C) or absent
+  std::int64_t first, V, positions_count;
+  int C;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    const std::int64_t id = ids[row] - first;
+    const bool here = id >= 0 && id < V;
+    T* y = out.row(row);
+    if (positions.data) {
+      const T* position = positions.row(row % positions_count);
+      if (here)
+        team.map(
+            y, C, [](float a, float b) { return a + b; }, table.row(id), position);
+      else
+        team.map(
+            y, C, [](float a) { return a; }, position);
+    } else if (here) {
+      team.map(
+          y, C, [](float a) { return a; }, table.row(id));
+    } else {
+      team.map(y, C, [] { return 0.0f; });
+    }
+  }
+};
+
+/// d_table[ids[row] - first] += d_out[row], a tile of columns a team, in the order of the rows: no
+/// atomics, one order. Bound by memory: R · C · (sizeof(T) + 8) bytes.
+template <typename T>
+struct EmbeddingBackward {
+  Matrix<float> d_table;    // (V, C)
+  Matrix<const T> d_out;    // (R, C)
+  const std::int32_t* ids;  // (R)
+  std::int64_t first, V, R;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    for (std::int64_t r = 0; r < R; ++r) {
+      const std::int64_t id = ids[r] - first;
+      if (id < 0 || id >= V) continue;
+      float* y = d_table.row(id) + tile.begin;
+      team.map(
+          y, tile.count, [](float a, float b) { return a + b; }, y, d_out.row(r) + tile.begin);
+    }
+  }
+};
+
+/// d_positions[t] += d_out[b · T + t] over the sequences b, in their order. A position a team.
+template <typename T>
+struct PositionsBackward {
+  Matrix<float> d_positions;  // (positions_count, C)
+  Matrix<const T> d_out;      // (R, C)
+  std::int64_t positions_count, R;
+  int C;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t t) const {
+    float* y = d_positions.row(t);
+    for (std::int64_t r = t; r < R; r += positions_count)
+      team.map(
+          y, C, [](float a, float b) { return a + b; }, y, d_out.row(r));
+  }
+};
+
+}  // namespace axonn::rowwise

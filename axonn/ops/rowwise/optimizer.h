@@ -1,0 +1,82 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "axonn/ops/rowwise/matrix.h"
+
+namespace axonn::rowwise {
+
+/// first = b1 · first + (1 - b1) · g; second = b2 · second + (1 - b2) · g²;
+/// master -= lr · ((first / c1) / (sqrt(second / c2) + eps) + decay · master); out = master.
+///
+/// A tile a team, one pass. Bound by memory: 28 + sizeof(Out) bytes an element.
+/// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
+template <typename Out>
+struct AdamWStep {
+  Out* out;
+  float *master, *first, *second;
+  const float* gradient;
+  const float* scale;  ///< the gradient's factor, or null for 1
+  float lr, beta1, beta2, eps, weight_decay;
+  float correction1, correction2;  ///< 1 / (1 - beta^step)
+  std::int64_t decayed;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    const std::int64_t rest = std::clamp<std::int64_t>(decayed - tile.begin, 0, tile.count);
+    const int head = static_cast<int>(rest);
+    step(team, tile.begin, head, weight_decay);
+    step(team, tile.begin + head, tile.count - head, 0);
+  }
+
+ private:
+  template <typename Team>
+  AXONN_DEVICE void step(const Team& team, std::int64_t begin, int count, float decay) const {
+    const float factor = scale ? *scale : 1, shrink = lr * decay;
+    team.update(
+        out + begin, master + begin, first + begin, second + begin, count,
+        [=, b1 = beta1, b2 = beta2, c1 = correction1 * lr, c2 = correction2, tiny = eps](
+            float& w, float& m, float& v, float gradient_value) {
+          const float g = gradient_value * factor;
+          m = b1 * m + (1 - b1) * g;
+          v = b2 * v + (1 - b2) * g * g;
+          w -= c1 * m / (std::sqrt(v * c2) + tiny) + shrink * w;
+          return w;
+        },
+        gradient + begin);
+  }
+};
+
+/// master -= lr · (g + decay · master); out = master. Bound by memory: 12 + sizeof(Out) bytes.
+template <typename Out>
+struct SgdStep {
+  Out* out;
+  float* master;
+  const float *gradient, *scale;
+  float lr, weight_decay;
+  std::int64_t decayed;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    const std::int64_t rest = std::clamp<std::int64_t>(decayed - tile.begin, 0, tile.count);
+    const int head = static_cast<int>(rest);
+    step(team, tile.begin, head, weight_decay);
+    step(team, tile.begin + head, tile.count - head, 0);
+  }
+
+ private:
+  template <typename Team>
+  AXONN_DEVICE void step(const Team& team, std::int64_t begin, int count, float decay) const {
+    const float rate = lr * (scale ? *scale : 1), shrink = lr * decay;
+    team.map(
+        master + begin, count, [=](float w, float g) { return w - (rate * g + shrink * w); },
+        master + begin, gradient + begin);
+    if (static_cast<void*>(out) != static_cast<void*>(master))
+      team.map(
+          out + begin, count, [](float w) { return w; }, master + begin);
+  }
+};
+
+}  // namespace axonn::rowwise

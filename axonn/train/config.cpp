@@ -1,0 +1,209 @@
+#include "axonn/train/config.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options_print.h"
+#include "axonn/base/options_text.h"
+
+namespace axonn {
+
+namespace {
+
+void need(bool set, const char* section, const char* key) {
+  if (!set)
+    refuse('[', section, "] ", key, " is missing: set it in the file or with --", section, '.',
+           key);
+}
+
+void validate_data(const DataConfig& data) {
+  const int sources = !data.text.empty() + !data.tokens.empty() + (data.synthetic > 0);
+  if (sources == 0)
+    refuse(
+        "no data: set one of [data] text, tokens and synthetic, such as --data.text FILE or "
+        "--data.synthetic 1MB");
+  if (sources > 1) refuse("[data] text, tokens and synthetic exclude one another; set one of them");
+  if (data.tokenizer.empty())
+    refuse(
+        "[data] tokenizer is empty; set it to \"bytes\" or to a folder with vocab.json and "
+        "merges.txt");
+  const auto fraction = parse_real(data.validation);
+  if (fraction && !(*fraction >= 0 && *fraction < 1))
+    refuse("[data] validation = ", toml_string(data.validation),
+           " is not between 0 and 1; give a fraction such as 0.1, or a file");
+}
+
+bool has_validation(const DataConfig& data) {
+  return !data.validation.empty() && parse_real(data.validation) != 0.0;
+}
+
+void validate_training(const Config& config) {
+  const TrainingConfig& training = config.training;
+  need(training.steps > 0, "training", "steps");
+  need(training.seq_len > 0, "training", "seq_len");
+  need(training.global_batch > 0, "training", "global_batch");
+  need(config.optimizer.lr > 0, "optimizer", "lr");
+  if (training.skip_outliers > 0 && training.skip_outliers <= 1)
+    refuse("[training] skip_outliers = ", training.skip_outliers,
+           " would skip every step; it is how many times the mean is too much: set it above 1, or "
+           "to 0 for never");
+  const std::int64_t positions = config.model.positions;
+  if (positions > 0 && positions < training.seq_len)
+    refuse("[training] seq_len = ", training.seq_len,
+           " is longer than [model] positions = ", positions,
+           "; raise positions (0: follow seq_len), or shorten seq_len");
+}
+
+void validate_schedule(const Config& config) {
+  const ScheduleConfig& schedule = config.lr_scheduler;
+  const std::int64_t steps = config.training.steps;
+  if (schedule.warmup_steps > steps)
+    refuse("[lr_scheduler] warmup_steps = ", schedule.warmup_steps, " is more than [training] ",
+           "steps = ", steps, "; shorten the warm-up");
+  if (schedule.min_lr > config.optimizer.lr)
+    refuse("[lr_scheduler] min_lr = ", schedule.min_lr,
+           " is above [optimizer] lr = ", config.optimizer.lr, "; lower min_lr");
+  if (schedule.kind == ScheduleKind::wsd && schedule.warmup_steps + schedule.decay_steps > steps)
+    refuse("[lr_scheduler] warmup_steps = ", schedule.warmup_steps,
+           " and decay_steps = ", schedule.decay_steps, " are more than [training] steps = ", steps,
+           "; shorten one of them");
+}
+
+void validate_batch(const Config& config) {
+  const ParallelismConfig& grid = config.parallelism;
+  const TrainingConfig& training = config.training;
+  const std::int64_t parts = std::int64_t{grid.z} * grid.data;
+  const std::int64_t micro = std::max<std::int64_t>(training.micro_batch, 1), unit = micro * parts;
+  if (training.global_batch % unit != 0) {
+    const std::int64_t next = (training.global_batch / unit + 1) * unit;
+    const std::string micro_part =
+        training.micro_batch > 0 ? concat("micro_batch ", micro, " x ") : "";
+    refuse("[training] global_batch = ", training.global_batch, " is no multiple of ", unit, " = ",
+           micro_part, "[parallelism] z ", grid.z, " x data ", grid.data, "; take ",
+           next > unit ? concat(next - unit, " or ") : "", next,
+           ", or another grid or micro_batch");
+  }
+  const std::int64_t resolved_micro =
+      training.micro_batch > 0 ? training.micro_batch : training.global_batch / parts;
+  if (resolved_micro % grid.chunks != 0)
+    refuse("[parallelism] chunks = ", grid.chunks, " does not divide the micro-batch of ",
+           resolved_micro, " sequences; change chunks or [training] micro_batch");
+}
+
+void validate_parallelism(const ParallelismConfig& parallelism) {
+  if (parallelism.device == DeviceKind::cuda)
+    refuse(
+        "[parallelism] device = \"cuda\": this build has no CUDA backend; take cpu or auto "
+        "(axonn info says what this build has)");
+  if (parallelism.device == DeviceKind::hip)
+    refuse(
+        "[parallelism] device = \"hip\": this build has no HIP backend; take cpu or auto "
+        "(axonn info says what this build has)");
+  constexpr std::int64_t kMostRanks = std::int64_t{1} << 30;  // ranks are counted in an int
+  std::int64_t ranks = 1;
+  for (const int extent : {parallelism.x, parallelism.y, parallelism.z, parallelism.data}) {
+    ranks *= extent;
+    if (ranks > kMostRanks)
+      refuse("[parallelism] x ", parallelism.x, ", y ", parallelism.y, ", z ", parallelism.z,
+             ", data ", parallelism.data, " are more than ", kMostRanks, " ranks");
+  }
+}
+
+}  // namespace
+
+void validate(const Config& config) {
+  validate(config.model);
+  validate_data(config.data);
+  validate_training(config);
+  validate_schedule(config);
+  validate_parallelism(config.parallelism);
+  validate_batch(config);
+  if (config.output.dir.empty())
+    refuse("[output] dir is empty; name the folder that the run may write to, such as \"out\"");
+}
+
+Config resolved(Config config) {
+  config.model = resolved(config.model, 0, config.training.seq_len);
+  if (config.training.micro_batch == 0)
+    config.training.micro_batch =
+        config.training.global_batch / (config.parallelism.z * config.parallelism.data);
+  ScheduleConfig& schedule = config.lr_scheduler;
+  if (schedule.kind == ScheduleKind::wsd && schedule.decay_steps == 0)
+    schedule.decay_steps = std::min(std::max<std::int64_t>(config.training.steps / 10, 1),
+                                    config.training.steps - schedule.warmup_steps);
+  return config;
+}
+
+std::vector<WithoutEffect> keys_without_effect(const Config& config) {
+  std::vector<WithoutEffect> found;
+  const auto when = [&](bool condition, std::initializer_list<const char*> keys,
+                        const char* reason) {
+    if (condition)
+      for (const char* key : keys) found.push_back({key, reason});
+  };
+  when(!config.model.path.empty(),
+       {"model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads",
+        "model.ffn", "model.vocab", "model.positions", "model.tied", "model.bias", "model.norm_eps",
+        "model.init_std"},
+       "the checkpoint at model.path has its own sizes");
+  const bool no_validation = !has_validation(config.data);
+  when(no_validation, {"training.eval_every"}, "data.validation is none");
+  when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},
+       "nothing is evaluated");
+  when(config.optimizer.kind == OptimizerKind::sgd,
+       {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+       "optimizer.kind is sgd, plain gradient descent");
+  when(config.lr_scheduler.kind == ScheduleKind::constant, {"lr_scheduler.min_lr"},
+       "lr_scheduler.kind is constant");
+  when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
+       "lr_scheduler.kind is not wsd");
+  when(config.parallelism.grid().ranks() == 1,
+       {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
+        "parallelism.overlap_weight_gradients", "parallelism.overlap_weights"},
+       "there is one rank");
+  return found;
+}
+
+std::vector<std::string> warnings(const Config& config, const Origins& origins) {
+  std::vector<std::string> lines;
+  for (const auto& [key, reason] : keys_without_effect(config))
+    if (origins.is_set(key))
+      lines.push_back(concat(key, " (", origins.of(key), ") has no effect: ", reason));
+  return lines;
+}
+
+std::string print_config(Config config, const Origins& origins) {
+  OptionList list;
+  list_options(config, list);
+  return to_toml(list, origins);
+}
+
+std::string config_toml(Config config, const Origins& origins) {
+  OptionList list;
+  list_options(config, list);
+  const std::vector<WithoutEffect> unused = keys_without_effect(config);
+  return "# Runs the same again: axonn train config.toml, from the folder of the first run.\n\n" +
+         to_toml(list, [&](const Option& option) {
+           const auto found = std::ranges::find(unused, option.key(), &WithoutEffect::key);
+           return found == unused.end() || origins.is_set(option.key())
+                      ? TomlNote{}
+                      : TomlNote{.comment = "no effect: " + found->reason, .disabled = true};
+         });
+}
+
+std::string config_reference() {
+  Config config;
+  OptionList list;
+  list_options(config, list);
+  return "# Configuration\n\n"
+         "Written by `axonn help --markdown`; do not edit.\n\n"
+         "A key is set in the TOML file, `key = value` under `[section]`, or on the command line, "
+         "`--section.key value`,\nwhich wins. In flags `-` and `_` are the same, a list is "
+         "separated by commas or given several times, and a\nboolean alone is true. Relative paths "
+         "mean the folder in which `axonn` runs, in a file too. Sizes in bytes may\nend in `KiB`, "
+         "`MB` and the like (in a file as a string). `axonn train CONFIG.toml --print-config` "
+         "shows every\nvalue and where it comes from; `axonn help KEY` explains one.\n\n" +
+         to_markdown(list);
+}
+
+}  // namespace axonn

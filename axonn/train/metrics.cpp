@@ -1,0 +1,52 @@
+#include "axonn/train/metrics.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step) {
+  if (after_step > 0) keep_until(path, after_step);
+  file_.open(path, after_step > 0 ? std::ios::app : std::ios::trunc);
+  if (!file_) refuse("cannot write ", path, "; is output.dir a folder that may be written?");
+}
+
+void MetricsFile::keep_until(const std::string& path, std::int64_t after_step) {
+  std::string kept;
+  {
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);) {
+      const auto entry = nlohmann::json::parse(line, nullptr, false);
+      if (!entry.is_object() || !entry.contains("step")) continue;  // a line cut by a crash
+      const std::int64_t step = entry.value("step", std::int64_t{0});
+      if (step > after_step) continue;
+      kept += line + '\n';
+      if (entry["loss"].is_number()) losses_.emplace_back(step, entry["loss"].get<double>());
+      if (entry.contains("val_loss")) validation_.emplace_back(step, entry["val_loss"]);
+    }
+  }
+  std::ofstream(path, std::ios::trunc) << kept;
+}
+
+void MetricsFile::write(const StepMetrics& m) {
+  // NaN and infinity are not JSON: null.
+  const auto number = [](double value) {
+    return std::isfinite(value) ? fmt::format("{}", value) : std::string("null");
+  };
+  std::string line = fmt::format(
+      R"({{"step": {}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, "step_ms": {:.3f}, )"
+      R"("tokens_per_s": {:.1f}, "model_tflops": {:.6g}, "mfu": {}, "exposed_comm_ms": {:.3f}, )"
+      R"("memory_bytes": {})",
+      m.step, number(m.loss), number(m.grad_norm), number(m.lr), m.tokens, m.step_ms,
+      m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
+  if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
+  file_ << line << "}\n" << std::flush;
+  if (std::isfinite(m.loss)) losses_.emplace_back(m.step, m.loss);
+  if (std::isfinite(m.val_loss)) validation_.emplace_back(m.step, m.val_loss);
+}
+
+}  // namespace axonn

@@ -1,0 +1,191 @@
+#include "axonn/train/session.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "axonn/base/check.h"
+#include "axonn/model/gpt.h"
+
+namespace axonn {
+
+int compute_threads(const Config& config) {
+  if (config.training.threads > 0) return static_cast<int>(config.training.threads);
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::max(1, cores / config.parallelism.grid().ranks());
+}
+
+Session::Session(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+                 Options options)
+    : config_(config),
+      backend_(std::move(backend)),
+      arena_(std::make_unique<Arena>(backend_->device())),
+      grid_(std::make_unique<Grid>(world, config.parallelism.grid())) {
+  if (options.training)
+    open_data(options.cache_folder);
+  else if (!config_.data.tokenizer.empty())
+    corpus_.tokenizer = make_tokenizer(config_.data.tokenizer);
+  if (config_.model.vocab == 0) {
+    if (!corpus_.tokenizer)
+      refuse("[model] vocab is not set, and token files do not say it; set model.vocab");
+    config_.model.vocab = corpus_.tokenizer->vocab_size();
+  }
+  config_.model = resolved(config_.model, config_.model.vocab,
+                           std::max<std::int64_t>(config_.training.seq_len, 1));
+  model_ = std::make_unique<Gpt>(config_.model, *grid_);
+  const Context ctx = context();
+  for (ParameterGroup* group : model_->groups()) group->allocate(ctx);
+  if (!options.training) return;
+  optimizer_ = std::make_unique<Optimizer>(model_->groups(), config_.optimizer);
+  optimizer_->allocate(ctx);
+  step_ = std::make_unique<TrainStep>(*model_, *optimizer_);
+}
+
+void Session::open_data(const std::string& cache_folder) {
+  CorpusOptions options{.cache_folder = cache_folder,
+                        .vocab = config_.model.vocab,
+                        .seed = static_cast<std::uint64_t>(config_.training.seed),
+                        .report = {}};
+  // Rank 0 tokenises into the cache first, the others find it there.
+  if (grid_->world().rank() == 0) corpus_ = open_corpus(config_.data, options);
+  grid_->world().barrier("open data");
+  if (grid_->world().rank() != 0) corpus_ = open_corpus(config_.data, options);
+  sampler_ = std::make_unique<Sampler>(
+      corpus_.train, SamplerOptions{.seq_len = config_.training.seq_len,
+                                    .seed = static_cast<std::uint64_t>(config_.training.seed),
+                                    .shuffle = config_.data.shuffle,
+                                    .vocab = config_.model.vocab});
+  if (!corpus_.validation.empty())
+    validation_ = std::make_unique<Windows>(corpus_.validation, config_.training.seq_len,
+                                            config_.model.vocab);
+}
+
+Context Session::context() const {
+  const ParallelismConfig& p = config_.parallelism;
+  Context ctx{.backend = *backend_, .arena = *arena_, .grid = *grid_};
+  ctx.dtype = config_.training.dtype;
+  ctx.reduce_dtype = p.reduce_dtype;
+  ctx.overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights};
+  ctx.chunks = p.chunks;
+  ctx.recompute = config_.activation_checkpoint.mode == RecomputeMode::full;
+  return ctx;
+}
+
+void Session::initialise() {
+  const Context ctx = context();
+  for (ParameterGroup* group : model_->groups())
+    group->initialise(ctx, static_cast<std::uint64_t>(config_.training.seed));
+}
+
+std::vector<StateBlock> Session::state() const {
+  std::vector<StateBlock> blocks;
+  const auto groups = model_->groups();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const ParameterGroup& group = *groups[i];
+    StateBlock block{
+        .name = group.name(), .count = group.piece_size(), .parameters = {}, .buffers = {}};
+    for (const auto& parameter : group.parameters()) {
+      const ParameterSpec& spec = parameter->spec();
+      StateParameter entry{
+          .name = spec.name, .rows = spec.layout.rows, .cols = spec.layout.cols, .slices = {}};
+      for (const auto& [owner, slice] : group.piece_slices())
+        if (owner == &spec) entry.slices.push_back(slice);
+      block.parameters.push_back(std::move(entry));
+    }
+    if (optimizer_)
+      for (const auto& [kind, data] : optimizer_->state(i)) block.buffers.push_back({kind, data});
+    else
+      block.buffers.push_back({"master", group.master().as<float>()});
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+LoadCost Session::load(const CheckpointReader& reader, const CheckpointReader::Progress& progress) {
+  const LoadCost cost = reader.load(state(), progress);
+  const Context ctx = context();
+  for (ParameterGroup* group : model_->groups()) group->publish_from_master(ctx);
+  return cost;
+}
+
+std::int64_t Session::place() const {
+  return grid_->coord(Axis::data) * grid_->extent(Axis::z) + grid_->coord(Axis::z);
+}
+
+std::int64_t Session::places() const { return grid_->extent(Axis::data) * grid_->extent(Axis::z); }
+
+std::int64_t Session::tokens_per_step() const {
+  return config_.training.global_batch * config_.training.seq_len;
+}
+
+Tokens Session::tokens_of(
+    std::int64_t count,
+    const std::function<bool(std::int64_t, std::span<std::int32_t>)>& read) const {
+  const std::int64_t length = config_.training.seq_len;
+  const Context ctx = context();
+  std::vector<std::int32_t> window(length + 1), ids(count * length), targets(count * length);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (read(i, window)) {
+      std::copy_n(window.begin(), length, ids.begin() + i * length);
+      std::copy_n(window.begin() + 1, length, targets.begin() + i * length);
+    } else {
+      std::fill_n(targets.begin() + i * length, length, -1);
+    }
+  }
+  Tokens tokens{ctx.empty(1, count * length, DType::i32),
+                ctx.empty(1, count * length, DType::i32),
+                {count, length}};
+  arena_->device().copy_from_host(tokens.ids.view().data, ids.data(), tokens.ids.bytes());
+  arena_->device().copy_from_host(tokens.targets.view().data, targets.data(),
+                                  tokens.targets.bytes());
+  return tokens;
+}
+
+StepInput Session::step_input(std::int64_t step) {
+  const TrainingConfig& t = config_.training;
+  const std::int64_t micro_batches = t.global_batch / (t.micro_batch * places());
+  StepInput input;
+  input.step = step;
+  input.micro_batches = static_cast<int>(micro_batches);
+  input.tokens = tokens_per_step();
+  input.max_norm = t.max_norm;
+  input.tokens_of = [this, step, micro_batches, &t](int micro) {
+    const std::int64_t first =
+        step * t.global_batch + (place() * micro_batches + micro) * t.micro_batch;
+    return tokens_of(t.micro_batch, [&](std::int64_t i, std::span<std::int32_t> window) {
+      sampler_->read(first + i, window);
+      return true;
+    });
+  };
+  return input;
+}
+
+std::int64_t Session::validation_windows() const {
+  if (!validation_) return 0;
+  const std::int64_t wanted = config_.training.eval_batches * config_.training.global_batch;
+  return wanted > 0 ? std::min(wanted, validation_->count()) : validation_->count();
+}
+
+double Session::validate() {
+  const std::int64_t windows = validation_windows(), each = config_.training.micro_batch,
+                     round = each * places();
+  StepInput input;
+  input.micro_batches = static_cast<int>((windows + round - 1) / round);
+  input.tokens = windows * config_.training.seq_len;
+  input.tokens_of = [&](int micro) {
+    const std::int64_t first = micro * round + place() * each;
+    return tokens_of(each, [&](std::int64_t i, std::span<std::int32_t> window) {
+      if (first + i >= windows) return false;
+      validation_->read(first + i, window);
+      return true;
+    });
+  };
+  return step_->evaluate(context(), input);
+}
+
+double Session::waited_seconds() const {
+  double seconds = grid_->world().stats().waited_seconds;
+  for (Axis axis : kAxes) seconds += grid_->along(axis).stats().waited_seconds;
+  return seconds;
+}
+
+}  // namespace axonn

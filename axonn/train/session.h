@@ -1,0 +1,85 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/data/corpus.h"
+#include "axonn/io/checkpoint.h"
+#include "axonn/train/config.h"
+#include "axonn/train/step.h"
+
+namespace axonn {
+
+/// One rank of a run, put together from its config: grid, memory, model, optimizer, data. What the
+/// commands train, check and generate share.
+class Session {
+ public:
+  struct Options {
+    bool training = true;           ///< false: no optimizer, no data
+    std::string cache_folder = {};  ///< for tokenised text; "": tokens are kept in memory
+  };
+
+  /// Collective over world, which outlives the session. config is validated and resolved; its
+  /// vocab may be 0: then it is the tokenizer's. Parameters are not yet set.
+  /// Errors: UsageError for what the grid cannot cut, and for bad data.
+  Session(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+          Options options);
+
+  /// The initial values of the seed.
+  void initialise();
+  /// The state of a checkpoint; without an optimizer the parameters alone.
+  LoadCost load(const CheckpointReader& reader, const CheckpointReader::Progress& progress = {});
+
+  /// What step `step`, counted from 0, is given: its data, and no learning rate yet.
+  StepInput step_input(std::int64_t step);
+  StepResult train_step(const StepInput& input) { return step_->run(context(), input); }
+  /// Where NaN first arose in that step on this rank.
+  std::string diagnose(const StepInput& input) { return step_->diagnose(context(), input); }
+  /// Mean loss over the validation split (training.eval_batches global batches of it, 0: all).
+  double validate();
+  /// Validation windows that validate() looks at; 0 without a validation split.
+  std::int64_t validation_windows() const;
+
+  std::vector<StateBlock> state() const;
+  Context context() const;
+
+  const Config& config() const { return config_; }
+  const Grid& grid() const { return *grid_; }
+  Arena& arena() { return *arena_; }
+  Model& model() { return *model_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const Corpus& corpus() const { return corpus_; }
+  const Sampler& sampler() const { return *sampler_; }
+  /// Targets of one step, over all ranks.
+  std::int64_t tokens_per_step() const;
+  /// Seconds that this rank has waited for collectives so far.
+  double waited_seconds() const;
+
+ private:
+  void open_data(const std::string& cache_folder);
+  /// The tokens of `count` windows, each (seq_len + 1), as read(i, window) gives them; a read that
+  /// returns false leaves targets that do not count.
+  Tokens tokens_of(std::int64_t count,
+                   const std::function<bool(std::int64_t, std::span<std::int32_t>)>& read) const;
+  /// This rank's place among the (z, data) coordinates, which have different tokens.
+  std::int64_t place() const;
+  std::int64_t places() const;
+
+  Config config_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Grid> grid_;
+  Corpus corpus_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Windows> validation_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<TrainStep> step_;
+};
+
+/// The compute threads of one rank: config.training.threads, or this machine's cores over the
+/// ranks that share it.
+int compute_threads(const Config& config);
+
+}  // namespace axonn

@@ -1,0 +1,283 @@
+#include "axonn/train/trainer.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+#include "axonn/base/log.h"
+#include "axonn/base/options.h"
+#include "axonn/io/files.h"
+#include "axonn/model/flops.h"
+#include "axonn/train/metrics.h"
+#include "axonn/train/outliers.h"
+#include "axonn/train/schedule.h"
+#include "axonn/train/session.h"
+#include "axonn/train/stragglers.h"
+
+namespace axonn {
+
+namespace {
+
+LogOptions log_options(const Config& config, int rank, const TrainOptions& options) {
+  const std::string folder = config.output.dir + "/logs";
+  make_folders(folder);
+  LogOptions log{.file = fmt::format("{}/rank-{}.log", folder, rank)};
+  if (rank != 0) return log;
+  log.terminal = options.terminal;
+  log.interactive = options.interactive;
+  log.columns = options.columns;
+  return log;
+}
+
+/// One rank's run of the loop.
+class Trainer {
+ public:
+  Trainer(const Config& config, Communicator& world, const TrainOptions& options)
+      : options_(options),
+        world_(world),
+        log_(log_options(config, world.rank(), options)),
+        session_(config, world, make_cpu_backend(compute_threads(config)),
+                 {.cache_folder = config.output.dir + "/cache"}),
+        config_(session_.config()),
+        saver_({.folder = config.output.dir + "/checkpoints",
+                .keep = config.checkpoint.keep,
+                .async = config.checkpoint.async}),
+        outliers_(config.training.skip_outliers) {}
+
+  TrainEnd run();
+
+ private:
+  std::string config_text() const {
+    return config_toml(config_, options_.origins ? *options_.origins : Origins());
+  }
+  bool first() const { return world_.rank() == 0; }
+  void describe();
+  void begin();
+  void resume_from(const std::string& path);
+  bool step(std::int64_t step);
+  void stop_for_nonfinite(const StepInput& input, const StepResult& result);
+  void report(std::int64_t step, const StepResult& result, double lr, double seconds);
+  void validate(std::int64_t step);
+  void begin_checkpoint(std::int64_t steps_done);
+  void finish_checkpoint();
+  void draw();
+
+  TrainOptions options_;
+  Communicator& world_;
+  Log log_;
+  Session session_;
+  const Config config_;
+  CheckpointSaver saver_;
+  OutlierFilter outliers_;
+  std::unique_ptr<MetricsFile> metrics_;
+  StepMetrics line_;
+  std::int64_t first_step_ = 0;
+  double began_ = 0, waited_ = 0, working_ = 0;
+};
+
+void Trainer::describe() {
+  const ModelConfig& m = config_.model;
+  log_.info(fmt::format("model: {} parameters, {} layers, width {}, {} heads, vocabulary {}",
+                        format_count(parameter_count(m)), m.layers, m.hidden, m.heads,
+                        format_count(m.vocab)));
+  log_.info(fmt::format("grid: x {}, y {}, z {}, data {}: {} rank{}, {} thread{} each, {}",
+                        config_.parallelism.x, config_.parallelism.y, config_.parallelism.z,
+                        config_.parallelism.data, world_.size(), world_.size() == 1 ? "" : "s",
+                        compute_threads(config_), compute_threads(config_) == 1 ? "" : "s",
+                        name_of(config_.training.dtype)));
+  log_.info(fmt::format(
+      "step: {} sequences of {} tokens, {} at a time; about {:.2f} epochs in all",
+      config_.training.global_batch, config_.training.seq_len, config_.training.micro_batch,
+      session_.sampler().epochs(config_.training.steps * config_.training.global_batch)));
+}
+
+void Trainer::begin() {
+  if (first()) {
+    write_file_atomically(config_.output.dir + "/config.toml", config_text());
+    describe();
+  }
+  const std::string& resume = config_.checkpoint.resume;
+  const std::string own = config_.output.dir + "/checkpoints";
+  double found = first() && resume == "auto" && has_checkpoint(own) ? 1 : 0;
+  world_.broadcast({&found, 1, DType::f64}, 0, "resume").wait();
+  if (found > 0)
+    resume_from(own);
+  else if (!resume.empty() && resume != "auto")
+    resume_from(resume);
+  else if (!config_.model.path.empty())
+    session_.load(CheckpointReader(world_, config_.model.path));
+  else
+    session_.initialise();
+  if (first())
+    metrics_ = std::make_unique<MetricsFile>(config_.output.dir + "/metrics.jsonl", first_step_);
+}
+
+void Trainer::resume_from(const std::string& path) {
+  const CheckpointReader reader(world_, path);
+  for (const std::string& warning : reader.warnings()) log_.warn(warning);
+  const LoadCost cost = session_.load(reader);
+  const auto state = nlohmann::json::parse(reader.text("state.json"), nullptr, false);
+  if (!state.is_object() || !state.contains("steps_done"))
+    refuse(reader.folder(), "/state.json does not say how many steps were done");
+  first_step_ = state["steps_done"];
+  const auto means = state.value("outliers", nlohmann::json::object());
+  outliers_ = OutlierFilter(
+      config_.training.skip_outliers,
+      {means.value("loss", 0.0), means.value("norm", 0.0), means.value("steps", 0.0)});
+  log_.info(fmt::format("resumed from {} (written by {} ranks): {} read in {}; next is step {}",
+                        reader.folder(), reader.writers(), format_bytes(cost.bytes),
+                        format_duration(cost.seconds), first_step_ + 1));
+}
+
+TrainEnd Trainer::run() {
+  begin();
+  began_ = now_seconds();
+  std::int64_t done = first_step_;
+  bool go_on = true;
+  while (done < config_.training.steps && go_on) {
+    go_on = step(done);
+    ++done;
+    const std::int64_t every = config_.checkpoint.every;
+    if (every > 0 && done % every == 0 && done < config_.training.steps && go_on)
+      begin_checkpoint(done);
+  }
+  if (done > first_step_) begin_checkpoint(done);
+  if (saver_.pending()) finish_checkpoint();
+  draw();
+  const bool finished = done >= config_.training.steps;
+  if (!finished)
+    log_.info(
+        fmt::format("stopped by a signal after step {}; run again with "
+                    "--checkpoint.resume auto to go on",
+                    done));
+  return finished ? TrainEnd::finished : TrainEnd::stopped;
+}
+
+/// Does a step; returns whether to go on.
+bool Trainer::step(std::int64_t step) {
+  const double start = now_seconds(), waited = session_.waited_seconds();
+  StepInput input = session_.step_input(step);
+  input.lr = learning_rate(config_, step);
+  input.stop = options_.stop && options_.stop->load();
+  input.busy = saver_.pending() && !saver_.written();
+  input.accept = [this](double loss, double norm) { return outliers_.accept(loss, norm); };
+  const StepResult result = session_.train_step(input);
+  if (!result.finite) stop_for_nonfinite(input, result);
+  const double seconds = now_seconds() - start;
+  waited_ = session_.waited_seconds() - waited;
+  working_ = seconds - waited_;
+  report(step + 1, result, input.lr, seconds);
+  if (saver_.pending() && !result.busy) finish_checkpoint();
+  return !result.stop;
+}
+
+void Trainer::stop_for_nonfinite(const StepInput& input, const StepResult& result) {
+  const std::string block = session_.diagnose(input);
+  std::vector<double> here(world_.size(), 0);
+  here[world_.rank()] = block.empty() ? 0 : 1;
+  world_.all_reduce(buffer(std::span<double>(here)), "diagnosis").wait();
+  const auto place = std::ranges::find(here, 1.0);
+  const int rank = static_cast<int>(place - here.begin());
+  const std::string what = fmt::format("step {}: the loss is {} and the gradient norm {}",
+                                       input.step + 1, result.loss, result.grad_norm);
+  const std::string remedy =
+      "; the parameters are those of the step before. Lower optimizer.lr, clip with "
+      "training.max_norm, or skip such steps with training.skip_outliers";
+  if (place == here.end()) fail(Where::here(), what, remedy);
+  if (rank == world_.rank())
+    fail(Where::here(), what, "; it arose first in ", block, " on ", session_.grid().describe(),
+         remedy);
+  world_.barrier("waiting for the rank that saw it");  // ended by that rank's error
+}
+
+void Trainer::report(std::int64_t step, const StepResult& result, double lr, double seconds) {
+  const bool logs = step % config_.output.log_every == 0 || step == config_.training.steps;
+  if (logs) {
+    const std::string slow = stragglers(session_.grid(), working_);
+    if (first() && !slow.empty()) log_.warn(slow);
+  }
+  if (first()) {
+    const double per_second = static_cast<double>(session_.tokens_per_step()) / seconds;
+    const double tflops =
+        per_second * model_flops_per_token(config_.model, config_.training.seq_len) * 1e-12;
+    line_ = {.step = step,
+             .loss = result.loss,
+             .grad_norm = result.grad_norm,
+             .lr = lr,
+             .tokens = step * session_.tokens_per_step(),
+             .step_ms = seconds * 1e3,
+             .tokens_per_s = per_second,
+             .model_tflops = tflops,
+             .exposed_comm_ms = waited_ * 1e3,
+             .memory_bytes = session_.arena().stats().peak_bytes};
+    const double mean = (now_seconds() - began_) / static_cast<double>(step - first_step_);
+    if (logs)
+      log_.step({.step = step,
+                 .steps = config_.training.steps,
+                 .loss = result.loss,
+                 .grad_norm = result.grad_norm,
+                 .memory_bytes = line_.memory_bytes,
+                 .tokens_per_second = per_second,
+                 .tflops = tflops,
+                 .mfu = {},
+                 .seconds_left = mean * static_cast<double>(config_.training.steps - step)});
+  }
+  if (!result.applied)
+    log_.warn(fmt::format("step {} skipped: loss {:.4f}, gradient norm {:.3g} are outliers", step,
+                          result.loss, result.grad_norm));
+  const std::int64_t every = config_.training.eval_every;
+  if (every > 0 && session_.validation_windows() > 0 &&
+      (step % every == 0 || step == config_.training.steps))
+    validate(step);
+  if (first()) metrics_->write(line_);
+}
+
+void Trainer::validate(std::int64_t step) {
+  const double start = now_seconds();
+  line_.val_loss = session_.validate();
+  log_.info(fmt::format("validation: step {}  loss {:.4f}  ({} windows in {})", step,
+                        line_.val_loss, format_count(session_.validation_windows()),
+                        format_duration(now_seconds() - start)));
+}
+
+void Trainer::begin_checkpoint(std::int64_t steps_done) {
+  if (saver_.pending()) finish_checkpoint();
+  const OutlierFilter::State& means = outliers_.state();
+  const nlohmann::json state = {
+      {"steps_done", steps_done},
+      {"samples_done", steps_done * config_.training.global_batch},
+      {"seed", config_.training.seed},
+      {"outliers", {{"loss", means.loss}, {"norm", means.norm}, {"steps", means.steps}}}};
+  const auto blocks = session_.state();
+  saver_.begin(world_, steps_done, blocks,
+               {{"state.json", state.dump(2) + "\n"}, {"config.toml", config_text()}});
+}
+
+void Trainer::finish_checkpoint() {
+  const SaveCost cost = saver_.finish(world_);
+  log_.info(fmt::format("saved {}: {} in {} ({} of training waited for it)", cost.folder,
+                        format_bytes(cost.bytes), format_duration(cost.write_seconds),
+                        format_duration(cost.stall_seconds)));
+  draw();
+}
+
+void Trainer::draw() {
+  if (!first()) return;
+  const std::string title =
+      fmt::format("{} parameters on grid {}", format_count(parameter_count(config_.model)),
+                  to_string(config_.parallelism.grid()));
+  write_file_atomically(config_.output.dir + "/loss.svg",
+                        loss_svg(title, metrics_->losses(), metrics_->validation()));
+}
+
+}  // namespace
+
+TrainEnd train(const Config& config, Communicator& world, const TrainOptions& options) {
+  return Trainer(config, world, options).run();
+}
+
+}  // namespace axonn

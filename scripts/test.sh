@@ -1,0 +1,72 @@
+#!/bin/bash
+# Builds and runs every test: all of them optimised, the unit tests under AddressSanitizer and
+# UndefinedBehaviorSanitizer, communication and parallel layers under ThreadSanitizer; then the
+# format of the sources. Ends with "N passed, M failed".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+passed=0
+failed=0
+skipped=0
+failures=""
+summary=""
+readonly started=$SECONDS
+
+# fail NAME: one more failure, which is not a test's.
+fail() {
+  failed=$((failed + 1))
+  failures+="  $1"$'\n'
+}
+
+# count PRESET SECONDS: adds what the last ctest of the preset did.
+count() {
+  local counts ok bad skip
+  counts=$(awk -v label="$1" -f scripts/count-tests.awk "build/$1/Testing/Temporary/LastTest.log")
+  read -r ok bad skip <<<"$counts"
+  passed=$((passed + ok))
+  failed=$((failed + bad))
+  skipped=$((skipped + skip))
+  ((bad == 0)) || failures+=$(tail -n +2 <<<"$counts")$'\n'
+  summary+=$(printf '  %-8s %5d passed %4d failed %4d skipped %5d s' "$1" "$ok" "$bad" "$skip" "$2")
+  summary+=$'\n'
+}
+
+# run_preset PRESET "TARGETS" CTEST-ARGUMENTS...: no targets means all.
+run_preset() {
+  local preset=$1 targets=$2 begin=$SECONDS
+  shift 2
+  echo "== $preset: build"
+  # shellcheck disable=SC2086
+  if ! scripts/build.sh "$preset" $targets; then
+    fail "$preset: build"
+    return
+  fi
+  echo "== $preset: test"
+  rm -f "build/$preset/Testing/Temporary/LastTest.log"
+  "${runner[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@"
+  if [[ ! -f build/$preset/Testing/Temporary/LastTest.log ]]; then
+    fail "$preset: ctest found no tests"
+    return
+  fi
+  count "$preset" $((SECONDS - begin))
+}
+
+runner=(env)
+run_preset release "" -j 2
+# Leaks in the MPI library are not ours to find: the unit tests start none.
+run_preset asan "" -L unit -j 2
+# ThreadSanitizer needs the addresses of its shadow, which some kernels' randomisation takes.
+setarch "$(uname -m)" -R true 2>/dev/null && runner=(setarch "$(uname -m)" -R)
+tsan=$(for folder in comm parallel model; do
+  sed -n 's/^axonn_test(\([a-z_0-9]*\).*/\1/p' "tests/$folder/CMakeLists.txt" 2>/dev/null
+done)
+run_preset tsan "$tsan" -L unit -R "^($(paste -sd '|' <<<"$tsan"))\$"
+
+echo "== format"
+scripts/format.sh --check && passed=$((passed + 1)) || fail "format: run 'make format'"
+
+echo
+echo "$summary  in all $((SECONDS - started)) s"
+if ((failed)); then printf 'failed:\n%s\n' "$failures"; fi
+echo "$passed passed, $failed failed"
+((failed == 0))

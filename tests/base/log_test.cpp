@@ -1,0 +1,112 @@
+#include "axonn/base/log.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+
+namespace {
+
+const StepReport kReport = {.step = 10,
+                            .steps = 40,
+                            .loss = 4.21134,
+                            .grad_norm = 1.342,
+                            .memory_bytes = 2'845'415'834,
+                            .tokens_per_second = 1771.6,
+                            .tflops = 0.511,
+                            .mfu = 0.4811,
+                            .seconds_left = 192};
+
+}  // namespace
+
+TEST(FormatStep, IsTheLineOfTheContract) {
+  EXPECT_EQ(format_step(kReport),
+            "step: 10  loss: 4.2113  grad_norm: 1.34  memory: 2.65GiB  tps: 1,772  tflops: 0.51  "
+            "mfu: 48.1%");
+}
+
+TEST(FormatStep, LeavesOutThePeakShareWhereNoPeakIsKnown) {
+  StepReport report = kReport;
+  report.mfu.reset();
+  EXPECT_THAT(format_step(report), Not(HasSubstr("mfu")));
+}
+
+TEST(FormatProgress, FillsTheBarByTheShareOfTheSteps) {
+  EXPECT_EQ(format_progress(kReport), "[#####---------------]  25%  3m 12s left");
+  StepReport done = kReport;
+  done.step = 40;
+  done.seconds_left = -1;
+  EXPECT_EQ(format_progress(done), "[####################] 100%");
+  done.steps = 0;
+  EXPECT_EQ(format_progress(done), "");
+}
+
+TEST(Format, CountsHaveSeparatorsBytesAndDurationsTheirUnits) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1000), "1,000");
+  EXPECT_EQ(format_count(1234567), "1,234,567");
+  EXPECT_EQ(format_count(-123456), "-123,456");
+  EXPECT_EQ(format_bytes(512), "512B");
+  EXPECT_EQ(format_bytes(1536), "1.50KiB");
+  EXPECT_EQ(format_bytes((std::int64_t{1} << 30) - 1), "1.00GiB");
+  EXPECT_EQ(format_duration(3.21), "3.2s");
+  EXPECT_EQ(format_duration(59.97), "1m 00s");
+  EXPECT_EQ(format_duration(7500), "2h 05m");
+  EXPECT_EQ(format_duration(4 * 86400 + 3 * 3600), "4d 03h");
+}
+
+TEST(Log, WritesALineEachWithoutControlCodesWhereTheOutputIsNoTerminal) {
+  std::ostringstream out;
+  Log log({.file = {}, .terminal = &out});
+  log.info("loading");
+  log.step(kReport);
+  log.warn("slow");
+  EXPECT_EQ(out.str(), "loading\n" + format_step(kReport) + "\nwarning: slow\n");
+}
+
+TEST(Log, RedrawsTheStepLineInPlaceOnATerminalAndEndsItBeforeOtherLines) {
+  std::ostringstream out;
+  {
+    Log log({.file = {}, .terminal = &out, .interactive = true, .columns = 200});
+    log.step(kReport);
+    log.step(kReport);
+    log.info("saved");
+    log.step(kReport);
+  }
+  const std::string line = "\r" + format_progress(kReport) + "  " + format_step(kReport) + "\x1b[K";
+  EXPECT_EQ(out.str(), line + line + "\nsaved\n" + line + "\n");
+}
+
+TEST(Log, CutsTheStepLineOfANarrowTerminalBetweenTwoFields) {
+  std::ostringstream out;
+  Log log({.file = {}, .terminal = &out, .interactive = true, .columns = 70});
+  log.step(kReport);
+  EXPECT_EQ(out.str(), "\r" + format_progress(kReport) + "  step: 10  loss: 4.2113\x1b[K");
+}
+
+TEST(Log, GivesEveryLineOfTheFileItsTimeAndLevelAndAddsToAnEarlierRun) {
+  const auto path = std::filesystem::temp_directory_path() / "axonn_log_test.log";
+  std::filesystem::remove(path);
+  Log({.file = path}).info("first run");
+  Log({.file = path}).warn("second run");
+  std::ifstream file(path);
+  std::string first, second;
+  std::getline(file, first);
+  std::getline(file, second);
+  EXPECT_THAT(first, MatchesRegex("....-..-..T..:..:..[.]...Z info first run"));
+  EXPECT_THAT(second, MatchesRegex("....-..-..T..:..:..[.]...Z warning second run"));
+  std::filesystem::remove(path);
+}
+
+TEST(Log, RefusesAFileThatCannotBeWritten) {
+  EXPECT_THROW(Log({.file = "/nowhere/rank-0.log"}), UsageError);
+}

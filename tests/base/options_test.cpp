@@ -1,0 +1,288 @@
+#include "axonn/base/options.h"
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options_print.h"
+
+using namespace axonn;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+namespace {
+
+enum class Shape { round, square };
+constexpr std::array<std::string_view, 2> kShapes = {"round", "square"};
+
+struct Settings {
+  int sides = 4;
+  std::int64_t area = 0;
+  double edge = 0.5, scale = 1;
+  bool filled = true;
+  std::string label = "none";
+  std::string share;
+  std::vector<std::string> colors;
+  Shape shape = Shape::round;
+};
+
+OptionList list_of(Settings& settings) {
+  OptionList list;
+  list.section("figure", "What is drawn");
+  list.add("sides", &settings.sides, {.help = "number of sides", .min = 3, .max = 99});
+  list.add("area", &settings.area, {.help = "how large", .unit = "bytes", .min = 0});
+  list.add("edge", &settings.edge,
+           {.help = "length of one", .min = 0, .below = 1, .also = "side_length"});
+  list.add("scale", &settings.scale, {.help = "how much larger"});
+  list.add("shape", settings.shape, kShapes, {.help = "its form"});
+  list.section("paint", "How it is coloured");
+  list.add("filled", &settings.filled, {.help = "whether it is filled"});
+  list.add("label", &settings.label, {.help = "its name"});
+  list.add("share", &settings.share, {.help = "how much of it", .or_number = true});
+  list.add("colors", &settings.colors, {.help = "its colours"});
+  return list;
+}
+
+/// The message of the UsageError that reading `text` throws.
+std::string toml_error(std::string_view text) {
+  Settings settings;
+  Origins origins;
+  try {
+    read_toml_text(list_of(settings), text, "a.toml", origins);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string flag_error(const std::vector<std::string>& arguments) {
+  Settings settings;
+  Origins origins;
+  try {
+    read_flags(list_of(settings), arguments, origins);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST(ReadToml, SetsEveryKindOfValueAndRemembersItsPlace) {
+  Settings settings;
+  Origins origins;
+  read_toml_text(list_of(settings),
+                 "[figure]\nsides = 6\n  area = \"2KiB\"\nedge = 0\nshape = \"square\"\n"
+                 "[paint]\nfilled = false\nlabel = \"a\\tb\"\ncolors = [\"red\", \"blue\"]\n",
+                 "a.toml", origins);
+  EXPECT_EQ(settings.sides, 6);
+  EXPECT_EQ(settings.area, 2048);
+  EXPECT_EQ(settings.edge, 0.0);
+  EXPECT_EQ(settings.shape, Shape::square);
+  EXPECT_FALSE(settings.filled);
+  EXPECT_EQ(settings.label, "a\tb");
+  EXPECT_THAT(settings.colors, ElementsAre("red", "blue"));
+  EXPECT_EQ(origins.of("figure.area"), "a.toml:3:3");
+}
+
+TEST(ReadToml, TakesOneStringForAListANumberForATextAndLeavesWhatIsNotNamed) {
+  Settings settings;
+  Origins origins;
+  read_toml_text(list_of(settings), "[paint]\ncolors = \"red,blue\"\nshare = 0.25", "a.toml",
+                 origins);
+  EXPECT_THAT(settings.colors, ElementsAre("red,blue"));
+  EXPECT_EQ(settings.share, "0.25") << "a number, where one is as good";
+  EXPECT_EQ(settings.label, "none");
+  EXPECT_EQ(origins.of("paint.label"), "default");
+}
+
+TEST(ReadToml, NamesAnUnknownKeyWithItsPlaceAndTheLikelyMeaning) {
+  EXPECT_EQ(toml_error("[figure]\n\n  sidse = 3"),
+            "[figure] has no key 'sidse' (a.toml:3:3); did you mean 'sides'?");
+  EXPECT_EQ(toml_error("[figure]\ncolors = 3"),
+            "[figure] has no key 'colors' (a.toml:2:1); did you mean [paint] colors?");
+  EXPECT_EQ(toml_error("[paint]\nside_length = 3"),
+            "[paint] has no key 'side_length' (a.toml:2:1); did you mean [figure] edge?");
+  EXPECT_EQ(toml_error("[paint]\nwater = 3"),
+            "[paint] has no key 'water' (a.toml:2:1); its keys are filled, label, share, colors");
+}
+
+TEST(ReadToml, NamesAnUnknownSection) {
+  EXPECT_EQ(toml_error("[figrue]\nsides = 3"),
+            "there is no section [figrue] (a.toml:1:2); did you mean [figure]?");
+  EXPECT_EQ(toml_error("[oven]\nsides = 3"),
+            "there is no section [oven] (a.toml:1:2); the sections are [figure], [paint]");
+  EXPECT_EQ(toml_error("sides = 3"),
+            "'sides' stands outside a section (a.toml:1:1); did you mean [figure] sides?");
+  EXPECT_THAT(toml_error("[[figure]]\nsides = 3"), StartsWith("[figure] is a section (a.toml:1:"));
+}
+
+TEST(ReadToml, SaysWhichTypeItWantsAndWhatItGot) {
+  EXPECT_EQ(toml_error("[figure]\nsides = \"ten\""),
+            "[figure] sides wants an integer from 3 to 99, got the string \"ten\" (a.toml:2:1)");
+  EXPECT_THAT(toml_error("[figure]\nsides = 3.0"), HasSubstr("got 3.0 (a.toml:2:1)"));
+  EXPECT_THAT(toml_error("[figure]\nedge = true"),
+              HasSubstr("edge wants a number of at least 0 and below 1, got true"));
+  EXPECT_THAT(toml_error("[figure]\nshape = 1"), HasSubstr("wants one of round, square, got 1"));
+  EXPECT_THAT(toml_error("[figure]\narea = \"2 acres\""), HasSubstr("wants a size in bytes"));
+  EXPECT_THAT(toml_error("[paint]\nfilled = \"yes\""),
+              HasSubstr("wants true or false, got the string \"yes\""));
+  EXPECT_THAT(toml_error("[paint]\nlabel = [\"a\"]"), HasSubstr("wants a string, got a list"));
+  EXPECT_THAT(toml_error("[paint]\ncolors = [1]"), HasSubstr("something that is no string"));
+  EXPECT_THAT(toml_error("[paint.label]\na = 1"), HasSubstr("wants a string, got a table"));
+  EXPECT_THAT(toml_error("[paint]\nlabel = 2026-01-01"), HasSubstr("got a date or a time"));
+}
+
+TEST(ReadToml, RefusesWhatIsOutOfRange) {
+  EXPECT_EQ(toml_error("[figure]\nsides = 2"),
+            "[figure] sides wants an integer from 3 to 99, got 2 (a.toml:2:1)");
+  for (const char* text : {"sides = 100", "sides = 4294967300", "area = -1", "edge = 1",
+                           "edge = -0.1", "scale = nan", "scale = -inf"})
+    EXPECT_THAT(toml_error(std::string("[figure]\n") + text), HasSubstr("wants a")) << text;
+  EXPECT_EQ(toml_error("[figure]\nedge = 0.999"), "no error");
+}
+
+TEST(ReadToml, ListsTheChoicesAndGuessesTheOneThatWasMeant) {
+  EXPECT_EQ(toml_error("[figure]\nshape = \"sqare\""),
+            "[figure] shape wants one of round, square; got 'sqare' (a.toml:2:1); did you mean "
+            "'square'?");
+}
+
+TEST(ReadToml, NamesTheLineOfASyntaxError) {
+  EXPECT_THAT(toml_error("[figure]\nsides = = 3"), StartsWith("a.toml:2:9: not valid TOML: "));
+  EXPECT_THAT(toml_error("[figure]\nsides = 3\nsides = 4"), StartsWith("a.toml:3:"));
+  EXPECT_THAT(toml_error("\xff\xfe"), HasSubstr("not valid TOML"));
+}
+
+TEST(ReadToml, RefusesAMissingFileAndAFolderAndGuessesTheFile) {
+  const auto folder = std::filesystem::temp_directory_path() / "axonn_options_test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "train.toml") << "[figure]\nsides = 5\n";
+  Settings settings;
+  Origins origins;
+  const OptionList list = list_of(settings);
+  const auto error = [&](const std::string& path) -> std::string {
+    try {
+      read_toml(list, path, origins);
+    } catch (const UsageError& refused) {
+      return refused.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error(folder / "train.toml"), "no error");
+  EXPECT_EQ(settings.sides, 5);
+  EXPECT_THAT(error(folder / "trian.toml"),
+              testing::AllOf(HasSubstr("No such file"), HasSubstr("/train.toml'?")));
+  EXPECT_THAT(error(folder), HasSubstr("is a folder"));
+  EXPECT_THAT(error("/nowhere/at/all.toml"), HasSubstr("No such file"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(ReadFlags, TakesBothFormsAndBothDashesAndReturnsTheOthersInOrder) {
+  Settings settings;
+  Origins origins;
+  const std::vector<std::string> arguments = {"file.toml", "--figure.sides",    "7",
+                                              "--fast",    "--paint.label=x y", "rest"};
+  EXPECT_THAT(read_flags(list_of(settings), arguments, origins),
+              ElementsAre("file.toml", "--fast", "rest"));
+  EXPECT_EQ(settings.sides, 7);
+  EXPECT_EQ(settings.label, "x y");
+  EXPECT_EQ(origins.of("figure.sides"), "--figure.sides");
+}
+
+TEST(ReadFlags, ReplacesTheFilesListAndGrowsWhenRepeated) {
+  Settings settings;
+  settings.colors = {"from the file"};
+  Origins origins;
+  const std::vector<std::string> arguments = {"--paint.colors", "red,green", "--paint.colors=blue"};
+  read_flags(list_of(settings), arguments, origins);
+  EXPECT_THAT(settings.colors, ElementsAre("red", "green", "blue"));
+}
+
+TEST(ReadFlags, TakesABooleanAloneOrWithAValue) {
+  for (const auto& [text, want] : {std::pair{"--paint.filled", true},
+                                   {"--paint.filled=true", true},
+                                   {"--paint.filled=false", false},
+                                   {"--paint.filled=off", false},
+                                   {"--paint.filled=0", false}}) {
+    Settings settings;
+    settings.filled = !want;
+    Origins origins;
+    const std::vector<std::string> arguments = {text, "--other"};
+    read_flags(list_of(settings), arguments, origins);
+    EXPECT_EQ(settings.filled, want) << text;
+  }
+}
+
+TEST(ReadFlags, TakesNegativeNumbersAndEmptyStringsAsValues) {
+  EXPECT_THAT(flag_error({"--figure.sides", "-3"}), HasSubstr("got -3 (--figure.sides)"));
+  Settings settings;
+  Origins origins;
+  const std::vector<std::string> arguments = {"--paint.label="};
+  read_flags(list_of(settings), arguments, origins);
+  EXPECT_EQ(settings.label, "");
+}
+
+TEST(ReadFlags, NamesTheFlagThatIsWrong) {
+  EXPECT_EQ(flag_error({"--figure.sidse", "3"}),
+            "[figure] has no key 'sidse' (--figure.sidse); did you mean 'sides'?");
+  EXPECT_EQ(flag_error({"--figrue.sides=3"}),
+            "there is no section [figrue] (--figrue.sides); did you mean [figure]?");
+  EXPECT_EQ(flag_error({"--figure.sides", "ten"}),
+            "[figure] sides wants an integer from 3 to 99, got 'ten' (--figure.sides)");
+  EXPECT_THAT(flag_error({"--figure.sides"}), HasSubstr("got nothing (--figure.sides)"));
+  EXPECT_THAT(flag_error({"--figure.sides", "--fast"}), HasSubstr("got nothing"));
+  EXPECT_THAT(flag_error({"--paint.filled", "maybe"}), HasSubstr("got 'maybe'"));
+}
+
+TEST(ToToml, IsReadBackToTheSameValuesWithTheOriginBesideEach) {
+  Settings settings;
+  settings.edge = 1.0 / 3;
+  settings.label = "a \"quoted\" \\ path\n";
+  settings.colors = {"red", "b,lue"};
+  settings.shape = Shape::square;
+  Origins origins;
+  origins.set("figure.edge", "a.toml:2:1");
+  const std::string text = to_toml(list_of(settings), origins);
+  EXPECT_THAT(text, HasSubstr("sides = 4"));
+  EXPECT_THAT(text, HasSubstr("# a.toml:2:1\n"));
+  EXPECT_THAT(text, HasSubstr("# default\n"));
+
+  Settings read;
+  Origins places;
+  read_toml_text(list_of(read), text, "printed", places);
+  EXPECT_EQ(read.edge, settings.edge);
+  EXPECT_EQ(read.label, settings.label);
+  EXPECT_EQ(read.colors, settings.colors);
+  EXPECT_EQ(read.shape, settings.shape);
+}
+
+TEST(ToJson, HoldsEverySectionAndValueOnOneLine) {
+  Settings settings;
+  EXPECT_EQ(to_json(list_of(settings)),
+            R"({"figure": {"sides": 4, "area": 0, "edge": 0.5, "scale": 1.0, "shape": "round"}, )"
+            R"("paint": {"filled": true, "label": "none", "share": "", "colors": []}})");
+}
+
+TEST(HelpFor, FindsASectionAKeyWithItsSectionAndAKeyAlone) {
+  Settings settings;
+  const OptionList list = list_of(settings);
+  EXPECT_THAT(help_for(list, "paint"), HasSubstr("whether it is filled"));
+  EXPECT_THAT(help_for(list, "figure.edge"),
+              testing::AllOf(HasSubstr("length of one"), HasSubstr("--figure.edge VALUE"),
+                             HasSubstr("side_length")));
+  EXPECT_EQ(help_for(list, "edge"), help_for(list, "--figure.edge"));
+  EXPECT_THAT([&] { help_for(list, "egde"); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("did you mean [figure] edge?")));
+}
+
+TEST(OptionList, RefusesAKeyThatIsListedTwice) {
+  Settings settings;
+  OptionList list = list_of(settings);
+  EXPECT_THROW(list.add("label", &settings.label, {.help = "again"}), Error);
+  EXPECT_THROW(list.section("figure", "again"), Error);
+}

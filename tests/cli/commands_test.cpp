@@ -1,0 +1,113 @@
+#include <cstdio>
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include "axonn/base/check.h"
+#include "axonn/cli/command.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;  ///< what was printed
+  std::string refusal;   ///< the UsageError's message
+};
+
+Outcome run(const Arguments& arguments) {
+  Outcome outcome;
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  try {
+    outcome.code = run_axonn(arguments);
+  } catch (const UsageError& error) {
+    outcome.code = kAskedWrongly;
+    outcome.refusal = error.what();
+  }
+  outcome.out = testing::internal::GetCapturedStdout();
+  outcome.err = testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+}  // namespace
+
+TEST(Program, ListsEveryCommandInItsHelpAndEveryCommandHasItsOwn) {
+  const std::string help = run({}).out;
+  EXPECT_EQ(run({"--help"}).out, help);
+  for (const Command& command : commands()) {
+    EXPECT_THAT(help, HasSubstr(std::string(command.summary)));
+    const Outcome own = run({std::string(command.name), "--help"});
+    EXPECT_EQ(own.code, 0) << command.name;
+    EXPECT_THAT(own.out, HasSubstr("axonn " + std::string(command.name))) << command.name;
+    EXPECT_THAT(run({"help", std::string(command.name)}).out, HasSubstr(own.out));
+  }
+}
+
+TEST(Program, GuessesAMistypedCommand) {
+  EXPECT_EQ(run({"trian"}).refusal, "there is no command 'trian'; did you mean 'train'?");
+  EXPECT_THAT(run({"bake"}).refusal, HasSubstr("the commands are train"));
+}
+
+TEST(Program, SaysItsVersion) { EXPECT_THAT(run({"--version"}).out, HasSubstr("axonn 0.")); }
+
+TEST(Program, ExitsWithTwoWhereItWasAskedWronglyAndSaysWhyOnTheErrorStreamAlone) {
+  const auto shell = [](const std::string& arguments, const std::string& redirect) {
+    const std::string command = std::string(AXONN_PROGRAM) + ' ' + arguments + ' ' + redirect;
+    std::FILE* pipe = ::popen(command.c_str(), "r");
+    std::string text;
+    for (int c; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+    return std::pair(WEXITSTATUS(::pclose(pipe)), text);
+  };
+  EXPECT_EQ(shell("--version", "").first, 0);
+  EXPECT_EQ(shell("train no-such.toml", "2>/dev/null"), std::pair(kAskedWrongly, std::string()));
+  EXPECT_THAT(shell("train no-such.toml", "2>&1").second,
+              testing::StartsWith("error: cannot read 'no-such.toml': No such file or directory"));
+}
+
+TEST(Info, NamesTheBuildTheLibrariesAndTheDevices) {
+  EXPECT_THAT(run({"info"}).out, AllOf(HasSubstr("oneDNN"), HasSubstr("MPI"), HasSubstr("compiler"),
+                                       HasSubstr("cores for this process"), HasSubstr("cuda")));
+}
+
+TEST(Help, ExplainsKeysAndSectionsAndGuessesMistypedOnes) {
+  EXPECT_THAT(run({"help", "training.micro-batch"}).out, HasSubstr("--training.micro_batch VALUE"));
+  EXPECT_THAT(run({"help", "optimizer"}).out, HasSubstr("weight_decay"));
+  EXPECT_EQ(run({"help", "lrr"}).refusal,
+            "no key or section is called 'lrr'; did you mean [optimizer] lr?");
+}
+
+TEST(Train, ShowsEveryValueWithItsOriginWhateverTheOrderOfArguments) {
+  const std::string config = std::string(AXONN_SOURCE_DIR) + "/configs/tiny.toml";
+  for (const Arguments& arguments :
+       {Arguments{"train", config, "--print-config", "--training.steps", "7"},
+        Arguments{"train", "--training.steps=7", "--print-config", config},
+        Arguments{"train", "--training.steps=7", "--config", config, "--print-config"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("\nsteps = 7 "), HasSubstr("# --training.steps\n"),
+                                   HasSubstr("tiny.toml:"), HasSubstr("# default\n")));
+    EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));
+  }
+}
+
+TEST(Train, WarnsOfAKeyWithoutEffect) {
+  EXPECT_THAT(
+      run({"train", "--print-config", "--optimizer.kind", "sgd", "--optimizer.beta1=0.5"}).err,
+      HasSubstr("warning: optimizer.beta1 (--optimizer.beta1) has no effect"));
+}
+
+TEST(Train, ExplainsFlagsThatItDoesNotHave) {
+  EXPECT_EQ(run({"train", "--print-confg"}).refusal,
+            "axonn train has no flag '--print-confg'; did you mean '--print-config'?");
+  EXPECT_EQ(run({"train", "--steps", "5"}).refusal,
+            "axonn train has no flag '--steps'; did you mean '--training.steps'?");
+  EXPECT_EQ(run({"train", "--training.stpes=5"}).refusal,
+            "[training] has no key 'stpes' (--training.stpes); did you mean 'steps'?");
+  EXPECT_THAT(run({"train", "a.toml", "b.toml"}).refusal, HasSubstr("what to do with 'b.toml'"));
+  EXPECT_THAT(run({"train", "no-such.toml"}).refusal, HasSubstr("cannot read 'no-such.toml'"));
+}

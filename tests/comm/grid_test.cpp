@@ -1,0 +1,97 @@
+#include "axonn/comm/grid.h"
+
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/self.h"
+#include "axonn/comm/threads.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+/// The world ranks of the group of `axis` that this rank is in.
+std::vector<int> members(const Grid& grid, Axis axis) {
+  Communicator& group = grid.along(axis);
+  std::vector<int> ranks(group.size());
+  int mine = grid.world().rank();
+  group.all_gather(buffer(std::span(ranks)), buffer(std::span(&mine, 1))).wait();
+  return ranks;
+}
+
+}  // namespace
+
+TEST(Grid, MakesTheGroupsThatItsHeaderShows) {
+  run_ranks(8, [](Communicator& world) {
+    const Grid grid(world, {2, 2, 1, 2});
+    const int r = world.rank();
+    EXPECT_EQ(members(grid, Axis::x), (std::vector{r & ~1, r | 1}));
+    EXPECT_EQ(members(grid, Axis::y), (std::vector{r & ~2, r | 2}));
+    EXPECT_EQ(members(grid, Axis::z), (std::vector{r}));
+    EXPECT_EQ(members(grid, Axis::data), (std::vector{r & ~4, r | 4}));
+    for (Axis axis : kAxes) {
+      EXPECT_EQ(grid.along(axis).rank(), grid.coord(axis));
+      EXPECT_EQ(grid.along(axis).size(), grid.extent(axis));
+    }
+  });
+}
+
+TEST(Grid, OrdersEveryGroupByItsAxisOnOddExtentsToo) {
+  run_ranks(30, [](Communicator& world) {
+    const Grid grid(world, {5, 1, 3, 2});
+    for (Axis axis : kAxes) {
+      const std::vector<int> ranks = members(grid, axis);
+      for (int i = 0; i < static_cast<int>(ranks.size()); ++i) {
+        Coords want = grid.coords();
+        want.at_axis[static_cast<int>(axis)] = i;
+        EXPECT_EQ(coords_of(grid.shape(), ranks[i]), want);
+      }
+    }
+  });
+}
+
+TEST(Grid, OfOneRankNeedsNoOther) {
+  const auto self = make_self();
+  const Grid grid(*self, {});
+  for (Axis axis : kAxes) EXPECT_EQ(grid.along(axis).size(), 1);
+  EXPECT_EQ(grid.describe(), "rank 0 (x 0, y 0, z 0, data 0)");
+}
+
+TEST(Grid, DescribesARankByItsCoordinates) {
+  run_ranks(6, [](Communicator& world) {
+    const Grid grid(world, {2, 1, 3, 1});
+    if (world.rank() != 5) return;
+    EXPECT_EQ(grid.describe(), "rank 5 (x 1, y 0, z 2, data 0)");
+  });
+}
+
+TEST(Grid, RefusesAShapeThatIsNotTheNumberOfRanks) {
+  const auto self = make_self();
+  EXPECT_THAT(([&] {
+                Grid(*self, {2, 1, 2, 1});
+              }),
+              ThrowsMessage<UsageError>("grid 2,1,2,1 is for 4 ranks and there are 1"));
+  EXPECT_THAT(([&] {
+                Grid(*self, {-1, -1, 1, 1});
+              }),
+              ThrowsMessage<UsageError>(HasSubstr("below 1")));
+}
+
+TEST(ParseGrid, ReadsWhatToStringWrites) {
+  const GridShape shape{3, 1, 4, 10};
+  EXPECT_EQ(to_string(shape), "3,1,4,10");
+  EXPECT_EQ(parse_grid(to_string(shape)), shape);
+  EXPECT_EQ(parse_grid("1, 2, 3, 4"), (GridShape{1, 2, 3, 4}));
+}
+
+TEST(ParseGrid, RefusesAnythingElseAndRepeatsIt) {
+  for (const char* text : {"", "2", "2,1,2", "2,1,2,1,1", "2,1,2,1 ", "0,1,1,1", "-1,1,1,1",
+                           "a,1,1,1", "1,,1,1", "1.5,1,1,1", "99999999999,1,1,1", "1 1 1 1"})
+    EXPECT_THAT([&] { parse_grid(text); }, ThrowsMessage<UsageError>(HasSubstr(text))) << text;
+  EXPECT_THAT([] { parse_grid("65536,65536,1,1"); },
+              ThrowsMessage<UsageError>(HasSubstr("more than")));
+}

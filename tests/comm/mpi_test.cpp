@@ -1,0 +1,128 @@
+#include "axonn/comm/mpi.h"
+
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "axonn/base/clock.h"
+#include "axonn/comm/threads.h"
+
+#include "tests/comm/collectives.h"
+#include "tests/comm/launched.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+/// Starting and ending mpirun on a busy machine with few cores.
+constexpr double kPatience = 30;
+
+/// Runs the program and expects it to end badly, within `seconds`; what the ranks printed.
+std::string output_of_failure(const char* what, const char* timeout, int exit_code,
+                              double seconds = kPatience) {
+  Launched job(4, {what, timeout});
+  EXPECT_EQ(job.finish(seconds), exit_code);
+  EXPECT_EQ(count_of("error: ", job.output()), 1) << "one message, not more:\n" << job.output();
+  return job.output();
+}
+
+}  // namespace
+
+TEST(Mpi, GivesTheSameBitsAsThreads) {
+  for (int ranks : {1, 2, 3, 4, 6}) {
+    std::uint64_t want = 0;
+    run_ranks(ranks, [&](Communicator& world) {
+      const std::uint64_t hash = hash_of_sums(world);
+      if (world.rank() == 0) want = hash;
+    });
+    Launched job(ranks, {"hash"});
+    EXPECT_EQ(job.finish(2 * kPatience), 0) << job.output();
+    EXPECT_THAT(job.output(), HasSubstr("hash " + std::to_string(want))) << ranks << " ranks";
+  }
+}
+
+TEST(Mpi, DoesEveryCollectiveOnSixRanksToo) {
+  Launched job(6, {"check"});
+  EXPECT_EQ(job.finish(180), 0) << job.output();
+}
+
+TEST(Mpi, EndsTheJobWithOneMessageWhenARankThrows) {
+  EXPECT_THAT(output_of_failure("throws", "120", 1), HasSubstr("error: rank 2: lost the way"));
+}
+
+TEST(Mpi, LetsTheLowestRankSpeakWhenAllThrowAndKeepsTheExitCodeOfAUsageError) {
+  EXPECT_THAT(output_of_failure("all_throw", "120", 2), HasSubstr("error: rank 0: no such key"));
+}
+
+TEST(Mpi, EndsTheJobByAnExplicitAbort) {
+  EXPECT_THAT(output_of_failure("aborts", "120", 1), HasSubstr("error: enough of this"));
+}
+
+TEST(Mpi, EndsTheJobWhenARankIsKilled) {
+  Launched job(4, {"for_ever"});
+  ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
+  kill(job.pid_of(2), SIGKILL);
+  EXPECT_GT(job.finish(kPatience), 0);
+  EXPECT_THAT(job.output(), HasSubstr("exited on signal 9"));  // mpirun's own words
+  EXPECT_THAT(job.output(), HasSubstr("rank 2"));
+}
+
+TEST(MpiWatchdog, SaysThatAStoppedRankGaveNoAnswer) {
+  Launched job(4, {"for_ever", "1.5"});
+  ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
+  kill(job.pid_of(2), SIGSTOP);
+  EXPECT_EQ(job.finish(kPatience), 1);
+  EXPECT_EQ(count_of("error: ", job.output()), 1) << job.output();
+  EXPECT_THAT(job.output(), AllOf(HasSubstr("all_reduce (sum) of 1000 f32 'block 3 qkv' (call "),
+                                  HasSubstr("of group world) is not done after 1.5 s"),
+                                  HasSubstr("gave no answer: rank 2")));
+}
+
+TEST(MpiWatchdog, NamesWhoArrivedWhoDidNotAndWhereThatRankIs) {
+  EXPECT_THAT(output_of_failure("is_missing", "1.5", 1),
+              AllOf(HasSubstr("error: rank "),
+                    HasSubstr("all_reduce (sum) of 8 f32 'block 2 mlp' (call 1 of group world) is "
+                              "not done after 1.5 s; arrived: ranks 0, 2, 3; did not arrive: rank "
+                              "1 (rank 1 last started all_reduce 'block 1 qkv' (call 0 of group "
+                              "pair))")));
+}
+
+TEST(MpiWatchdog, NamesARankThatReturnedLongBeforeTheTimeout) {
+  const double begin = now_seconds();
+  EXPECT_THAT(output_of_failure("returns_early", "120", 1),
+              AllOf(HasSubstr("all_reduce (sum) of 8 f32 'block 2 mlp'"),
+                    HasSubstr("returned without it: rank 3")));
+  EXPECT_LT(now_seconds() - begin, 20);
+}
+
+TEST(Mpi, NamesTwoRanksWhoseCallsDoNotMatch) {
+  EXPECT_THAT(output_of_failure("differs", "120", 1),
+              AllOf(HasSubstr("all_reduce (sum) of 9000 f32 'block 4 mlp'"),
+                    HasSubstr("all_reduce (sum) of 5000 f32 'block 4 mlp'"), HasSubstr("on rank 1"),
+                    HasSubstr("does not match")));
+  EXPECT_THAT(output_of_failure("differs_in_kind", "120", 1),
+              AllOf(HasSubstr("all_reduce (sum) of 8 f32 'block 4 mlp'"),
+                    HasSubstr("barrier 'step'"), HasSubstr("does not match")));
+}
+
+TEST(UnderLauncher, KnowsLaunchersAndDoesNotTakeAShellInAnAllocationForOne) {
+  using Variables = std::map<std::string, std::string>;
+  const auto under = [](const Variables& variables) {
+    return under_launcher([&](const char* name) -> const char* {
+      const auto at = variables.find(name);
+      return at == variables.end() ? nullptr : at->second.c_str();
+    });
+  };
+  EXPECT_FALSE(under({}));
+  EXPECT_TRUE(under({{"OMPI_COMM_WORLD_SIZE", "4"}}));
+  EXPECT_TRUE(under({{"PMI_SIZE", "4"}, {"PMI_RANK", "0"}}));
+  EXPECT_TRUE(under({{"PMIX_RANK", "0"}}));
+  EXPECT_TRUE(under({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "8"}}));
+  EXPECT_FALSE(under({{"SLURM_JOB_ID", "17"}, {"SLURM_NTASKS", "8"}}));         // salloc
+  EXPECT_FALSE(under({{"SLURM_JOB_ID", "17"}, {"SLURM_PROCID", "0"}}));         // sbatch
+  EXPECT_FALSE(under({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));  // srun --pty bash
+}

@@ -1,0 +1,58 @@
+#include "axonn/comm/self.h"
+
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+#include "tests/comm/collectives.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(Self, DoesEveryCollectiveAsAGroupOfOneShould) { check_transport(*make_self()); }
+
+TEST(Self, ThrowsAbortedWithTheReasonAfterAbort) {
+  const auto self = make_self();
+  const auto part = self->split(0, "part");
+  part->abort("no more");
+  part->abort("later reasons are not kept");
+  EXPECT_THAT([&] { self->barrier(); }, ThrowsMessage<Aborted>("no more"));
+  EXPECT_THAT([&] { part->split(0, "x"); }, ThrowsMessage<Aborted>("no more"));
+}
+
+TEST(Self, RefusesArgumentsThatAreWrongAndNamesTheCall) {
+  const auto self = make_self();
+  std::vector<float> a(3), b(4);
+  std::vector<std::uint8_t> bytes(3);
+  const Buffer three = buffer(std::span<float>(a)), four = buffer(std::span<float>(b));
+  EXPECT_THAT([&] { self->all_gather(four, three, "block 2"); },
+              ThrowsMessage<Error>(HasSubstr("all_gather of 4 f32 'block 2' on group self of 1 "
+                                             "ranks: got pieces of 3 f32 and a whole of 4 f32")));
+  EXPECT_THAT([&] { self->reduce_scatter(four, three); },
+              ThrowsMessage<Error>(HasSubstr("want a whole of 4")));
+  EXPECT_THAT([&] { self->all_to_all(four, three); },
+              ThrowsMessage<Error>(HasSubstr("out has 4 f32, inp 3 f32")));
+  EXPECT_THAT([&] { self->broadcast(three, 1); },
+              ThrowsMessage<Error>(HasSubstr("(root 1) of 3 f32 on group self: its ranks are 0")));
+  EXPECT_THAT([&] { self->send(three, 0); }, ThrowsMessage<Error>(HasSubstr("to itself")));
+  EXPECT_THAT([&] { self->recv(three, 0); }, ThrowsMessage<Error>(HasSubstr("from itself")));
+  EXPECT_THAT([&] { self->all_reduce(buffer(std::span<std::uint8_t>(bytes))); },
+              ThrowsMessage<Error>(HasSubstr("u8 would overflow")));
+  EXPECT_THAT(
+      [&] {
+        self->all_reduce({nullptr, 2, DType::f32});
+      },
+      ThrowsMessage<Error>(HasSubstr("2 elements at address 0")));
+}
+
+TEST(Self, CountsCallsAndBytes) {
+  const auto self = make_self();
+  std::vector<float> a(3), b(3);
+  self->all_reduce(buffer(std::span<float>(a)));
+  self->all_gather(buffer(std::span<float>(b)), buffer(std::span<float>(a)));
+  EXPECT_EQ(self->stats().calls, 2);
+  EXPECT_EQ(self->stats().bytes, 24);
+}

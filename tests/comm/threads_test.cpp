@@ -1,0 +1,244 @@
+#include "axonn/comm/threads.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+#include "axonn/comm/grid.h"
+
+#include "tests/comm/collectives.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::ThrowsMessage;
+
+namespace {
+
+void sleep_seconds(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+Work sum(Communicator& comm, std::vector<float>& x, std::string_view label = {}) {
+  return comm.all_reduce(buffer(std::span<float>(x)), label);
+}
+
+}  // namespace
+
+TEST(Threads, DoEveryCollectiveOnGroupsOfOneToSixToTheBit) { run_ranks(6, check_transport); }
+
+TEST(Threads, DoManyCollectivesOnSeveralGroupsWhateverTheOrderOfWaitsAndTheDelays) {
+  for (int ranks : {2, 5, 8})
+    for (std::uint64_t seed : {1, 2})
+      run_ranks(ranks, [](Communicator& world) { check_many_in_flight(world, 60); },
+                {.max_delay_us = 200, .delay_seed = seed});
+}
+
+TEST(Threads, GiveTheSameBitsWhoeverDoesTheWork) {
+  std::vector<std::uint64_t> hashes;
+  for (std::uint64_t seed : {1, 2, 3})
+    run_ranks(4,
+              [&](Communicator& world) {
+                const std::uint64_t hash = hash_of_sums(world);
+                if (world.rank() == 1) hashes.push_back(hash);
+              },
+              {.max_delay_us = 100, .delay_seed = seed});
+  EXPECT_THAT(hashes, testing::Each(hashes.front()));
+}
+
+TEST(Threads, RunAs512Ranks) {
+  run_ranks(512, [](Communicator& world) {
+    const Grid grid(world, {8, 4, 8, 2});
+    std::vector<float> x(10'000, 1.f), y(3, 1.f);
+    Work all = sum(world, x);
+    for (Axis axis : kAxes) {
+      std::fill(y.begin(), y.end(), 1.f);
+      sum(grid.along(axis), y).wait();
+      EXPECT_THAT(y, testing::Each(static_cast<float>(grid.extent(axis))));
+    }
+    all.wait();
+    EXPECT_EQ(std::ranges::count(x, 512.f), 10'000);
+  });
+}
+
+TEST(Threads, FinishAWorkThatIsPolledAndNeverWaitedFor) {
+  run_ranks(3, [](Communicator& world) {
+    std::vector<float> x(100'000, 1.f);
+    Work work = sum(world, x);
+    while (!work.done()) std::this_thread::yield();
+    EXPECT_EQ(x[99'999], 3.f);
+  });
+}
+
+TEST(Threads, WaitInTheDestructorOfAWork) {
+  run_ranks(2, [](Communicator& world) {
+    std::vector<float> x(100'000, 1.f);
+    if (world.rank() == 1) sleep_seconds(0.02);
+    { const Work work = sum(world, x); }
+    EXPECT_EQ(x[50'000], 2.f);
+  });
+}
+
+TEST(Threads, RethrowTheFirstErrorWithItsTypeAndItsRank) {
+  const auto throws = [](auto error) {
+    return [error] {
+      run_ranks(4, [&](Communicator& world) {
+        if (world.rank() == 3) throw error;
+        world.barrier();
+      });
+    };
+  };
+  EXPECT_THAT(throws(UsageError("no such key")), ThrowsMessage<UsageError>("rank 3: no such key"));
+  EXPECT_THAT(throws(Error("broken", "a.cpp:1")), ThrowsMessage<Error>("rank 3: broken"));
+  EXPECT_THAT(throws(std::out_of_range("at")), ThrowsMessage<Error>("rank 3: at"));
+  EXPECT_THROW(throws(7)(), int);
+}
+
+TEST(Threads, GiveThePeersOfAThrowingRankAbortedWithItsReasonOnEveryGroup) {
+  std::atomic<int> aborted = 0;
+  const auto body = [&](Communicator& world) {
+    const auto halves = world.split(world.rank() / 2, "halves");
+    const auto alone = world.split(world.rank(), "alone");
+    if (world.rank() == 0) {
+      sleep_seconds(0.02);
+      throw Error("lost");
+    }
+    try {
+      (world.rank() == 1 ? *halves : world).barrier();
+    } catch (const Aborted& e) {
+      EXPECT_STREQ(e.what(), "rank 0: lost");
+      EXPECT_THAT([&] { alone->barrier(); }, ThrowsMessage<Aborted>("rank 0: lost"));
+      EXPECT_THAT([&] { halves->split(0, "x"); }, ThrowsMessage<Aborted>("rank 0: lost"));
+      ++aborted;
+      throw;
+    }
+  };
+  EXPECT_THAT([&] { run_ranks(4, body); }, ThrowsMessage<Error>("rank 0: lost"));
+  EXPECT_EQ(aborted, 3);
+}
+
+TEST(Threads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and TSan see it if they do
+  for (int round = 0; round < 30; ++round) {
+    const auto body = [&](Communicator& world) {
+      std::vector<float> x(200'000, 1.f), y(200'000, 1.f);
+      Work first = sum(world, x);
+      Work second = world.rank() == 2 ? Work() : sum(world, y);
+      if (world.rank() == round % 4) throw Error("lost");
+      first.wait();
+      second.wait();
+    };
+    EXPECT_THROW(run_ranks(4, body, {.max_delay_us = 50}), Error);
+  }
+}
+
+TEST(Threads, EndByAnExplicitAbortWithItsReason) {
+  const auto body = [](Communicator& world) {
+    if (world.rank() == 1) return world.abort("enough");
+    world.barrier();
+  };
+  EXPECT_THAT([&] { run_ranks(3, body); }, ThrowsMessage<Error>("enough"));
+}
+
+TEST(Threads, NameARankThatReturnsWhileOthersWaitForIt) {
+  const auto early = [](Communicator& world) {
+    std::vector<float> x(2);
+    sum(world, x, "first").wait();
+    if (world.rank() == 2) return;
+    sum(world, x, "second").wait();
+  };
+  const auto late = [](Communicator& world) {
+    std::vector<float> x(2);
+    sum(world, x, "first").wait();
+    if (world.rank() == 2) return;
+    sleep_seconds(0.05);
+    sum(world, x, "second").wait();
+  };
+  for (const auto& body : {std::function<void(Communicator&)>(early), {late}})
+    EXPECT_THAT([&] { run_ranks(3, body); },
+                ThrowsMessage<Error>(
+                    AllOf(HasSubstr("all_reduce (sum) of 2 f32 'second' (call 1 of group world)"),
+                          HasSubstr("rank 2 has returned without it, after all_reduce 'first'"))));
+}
+
+TEST(Threads, NameBothRanksWhoseCallsDoNotMatch) {
+  const auto body = [](Communicator& world) {
+    std::vector<float> x(world.rank() == 1 ? 3 : 2);
+    sum(world, x, "width").wait();
+  };
+  EXPECT_THAT([&] { run_ranks(2, body); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("all_reduce (sum) of 2 f32 'width'"), HasSubstr("on rank 0"),
+                        HasSubstr("all_reduce (sum) of 3 f32 'width'"), HasSubstr("on rank 1"),
+                        HasSubstr("call 0 of group world"))));
+  const auto kinds = [](Communicator& world) {
+    if (world.rank() == 0) return world.barrier();
+    std::vector<float> x;
+    sum(world, x).wait();
+  };
+  EXPECT_THAT([&] { run_ranks(2, kinds); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("barrier"), HasSubstr("all_reduce"))));
+}
+
+TEST(ThreadsWatchdog, NamesWhoArrivedWhoDidNotAndWhereThatRankIs) {
+  const auto body = [](Communicator& world) {
+    const auto pair = world.split(world.rank() / 2, "pair");
+    std::vector<float> x(8);
+    sum(*pair, x, "block 1 qkv").wait();
+    if (world.rank() == 1) {
+      for (int i = 0; i < 1000; ++i) {  // computes for ever, until the world ends
+        sleep_seconds(0.01);
+        std::vector<float> y(1);
+        if (i > 100) sum(world, y, "late").wait();
+      }
+    }
+    sum(world, x, "block 2 mlp").wait();
+  };
+  const double begin = now_seconds();
+  EXPECT_THAT(
+      [&] { run_ranks(4, body, {.timeout_seconds = 0.3}); },
+      ThrowsMessage<Error>(AllOf(
+          StartsWith("rank "), HasSubstr("all_reduce (sum) of 8 f32 'block 2 mlp'"),
+          HasSubstr("of group world) is not done after 0.3 s; arrived: ranks 0, 2, 3"),
+          HasSubstr("did not arrive: rank 1 (rank 1 last started all_reduce 'block 1 qkv' (call 0 "
+                    "of group pair))"))));
+  EXPECT_LT(now_seconds() - begin, 5);
+}
+
+TEST(ThreadsWatchdog, ReportsAtOnceAlsoWhileTheMissingRankStillRuns) {
+  std::atomic<bool> reported = false;
+  const auto body = [&](Communicator& world) {
+    for (int i = 0; world.rank() == 1 && !reported && i < 1000; ++i) sleep_seconds(0.01);
+    world.barrier("step");
+  };
+  const auto on_hang = [&](const std::string& report) {
+    EXPECT_THAT(report, AllOf(StartsWith("rank "), HasSubstr("barrier 'step'"),
+                              HasSubstr("did not arrive: rank 1 (rank 1 last started no coll")));
+    EXPECT_FALSE(reported.exchange(true)) << "reported twice";
+  };
+  EXPECT_THROW(run_ranks(3, body, {.timeout_seconds = 0.1, .on_hang = on_hang}), Error);
+  EXPECT_TRUE(reported);
+}
+
+TEST(Threads, CountTheTimeTheyWait) {
+  run_ranks(2, [](Communicator& world) {
+    if (world.rank() == 1) sleep_seconds(0.1);
+    world.barrier();
+    if (world.rank() == 0) {
+      EXPECT_GT(world.stats().waited_seconds, 0.05);
+    } else {
+      EXPECT_LT(world.stats().waited_seconds, 0.05);
+    }
+  });
+}
+
+TEST(Threads, RefuseToRunNoRanks) {
+  EXPECT_THAT([] { run_ranks(0, [](Communicator&) {}); },
+              ThrowsMessage<Error>(HasSubstr("at least one rank, got 0")));
+}

@@ -1,0 +1,97 @@
+#include "axonn/data/blend.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+#include "tests/data/files.h"
+
+using namespace axonn;
+using namespace axonn::test;
+using testing::HasSubstr;
+
+TEST(Blend, CountsEachSourcesEarlierDrawsAlsoAcrossPeriods) {
+  const Blend blend(std::vector{5.0, 0.01, 2.0, 3.3});
+  std::vector<std::int64_t> drawn(4);
+  for (std::int64_t n = 0; n < 3 * Blend::kPeriod + 100; ++n) {
+    const auto [source, earlier] = blend.draw(n);
+    ASSERT_EQ(earlier, drawn[source]++) << "draw " << n;
+  }
+}
+
+TEST(Blend, NoSourceIsEverMoreThanAFewDrawsFromItsShare) {
+  const std::vector<double> weights{0.5, 0.3, 0.15, 0.05};
+  const Blend blend(weights);
+  std::vector<std::int64_t> drawn(4);
+  for (std::int64_t n = 0; n < Blend::kPeriod; ++n) {
+    ++drawn[blend.draw(n).source];
+    for (int s = 0; s < 4; ++s)  // a greedy choice among S sources is off by less than S
+      ASSERT_LT(std::abs(static_cast<double>(drawn[s]) - weights[s] * static_cast<double>(n + 1)),
+                4)
+          << "source " << s << " after draw " << n;
+  }
+  for (int s = 0; s < 4; ++s) EXPECT_NEAR(blend.share(s), weights[s], 4.0 / Blend::kPeriod);
+}
+
+TEST(Blend, BeginsAsMegatronsBlendDoes) {
+  // By hand: the largest of weight * max(n, 1) - drawn, the first of equals.
+  const Blend blend(std::vector{3.0, 1.0});
+  std::vector<int> first;
+  for (int n = 0; n < 8; ++n) first.push_back(blend.draw(n).source);
+  EXPECT_THAT(first, testing::ElementsAre(0, 1, 0, 0, 0, 1, 0, 0));
+}
+
+TEST(Blend, OfOneSourceIsThatSourceInOrder) {
+  const Blend blend(std::vector{0.25});
+  for (std::int64_t n : {0L, 1L, 70'000L, 1L << 40}) EXPECT_EQ(blend.draw(n).earlier, n);
+}
+
+TEST(Blend, RefusesWeightsThatMeanNothing) {
+  for (double bad : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(Blend(std::vector{1.0, bad}), UsageError) << bad;
+  EXPECT_THROW(Blend(std::vector{1e308, 1e308}), UsageError);
+  EXPECT_THAT(
+      [] {
+        Blend(std::vector{1.0, 1e-6});
+      },
+      testing::ThrowsMessage<UsageError>(HasSubstr("too small a share")));
+}
+
+TEST(ParseBlend, TakesWeightsAndPathsInOneStringOrSeveral) {
+  for (const auto& entries :
+       {std::vector<std::string>{"0.3 a  0.7 b"}, {"0.3 a", "0.7 b"}, {"0.3", "a", "0.7", "b"}}) {
+    const BlendPaths blend = parse_blend(entries);
+    EXPECT_TRUE(blend.weighted);
+    ASSERT_EQ(blend.paths.size(), 2u);
+    EXPECT_EQ(blend.paths[0].weight, 0.3);
+    EXPECT_EQ(blend.paths[0].path, "a");
+    EXPECT_EQ(blend.paths[1].weight, 0.7);
+    EXPECT_EQ(blend.paths[1].path, "b");
+  }
+}
+
+TEST(ParseBlend, PathsWithoutWeightsAreShardsAndAnExistingPathMayHaveSpacesOrBeANumber) {
+  TempFolder folder;
+  const std::string spaced = folder.file("two words.bin", "x");
+  const BlendPaths blend = parse_blend({spaced, "b c"});
+  EXPECT_FALSE(blend.weighted);
+  ASSERT_EQ(blend.paths.size(), 3u);
+  EXPECT_EQ(blend.paths[0].path, spaced);
+  EXPECT_EQ(blend.paths[2].path, "c");
+  folder.file("two words.idx", "x");
+  EXPECT_EQ(parse_blend({folder.path("two words")}).paths.size(), 1u);
+}
+
+TEST(ParseBlend, SaysWhatIsMissing) {
+  const auto refused = [](const std::string& entry, const char* why) {
+    EXPECT_THAT([&] { parse_blend({entry}); }, testing::ThrowsMessage<UsageError>(HasSubstr(why)));
+  };
+  refused("", "data.tokens is empty");
+  refused("0.3 a 0.7", "no path behind the weight 0.7");
+  refused("0.3 a b 0.7", "wanted a weight in front of b");
+  refused("0.3 a -1 b", "-1 is not a positive number");
+  refused("0.3 a nan b", "nan is not a positive number");
+  EXPECT_NO_THROW(parse_blend({std::string(5000, 'x')})) << "longer than a file name may be";
+}

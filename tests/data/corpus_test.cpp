@@ -1,0 +1,149 @@
+#include "axonn/data/corpus.h"
+
+#include <chrono>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/data/synthetic.h"
+#include "axonn/data/token_writer.h"
+
+#include "tests/data/small_bpe.h"
+
+using namespace axonn;
+using namespace axonn::test;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+std::string text_of(const Corpus& corpus, const TokenStream& stream) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(stream.size()));
+  stream.source->read(stream.begin, tokens);
+  return corpus.tokenizer->decode(tokens);
+}
+
+std::string token_file(const TempFolder& folder, const std::string& name,
+                       const std::vector<std::int32_t>& tokens) {
+  const auto writer = make_token_writer(folder.path(name), 65'000);
+  writer->append(tokens);
+  writer->finish();
+  return folder.path(name);
+}
+
+void expect_refusal(const DataConfig& config, const CorpusOptions& options, const char* why) {
+  EXPECT_THAT([&] { open_corpus(config, options); },
+              testing::ThrowsMessage<UsageError>(HasSubstr(why)));
+}
+
+}  // namespace
+
+TEST(Corpus, ValidationIsAllOfTheLastTenthOfAText) {
+  TempFolder folder;
+  std::string text(115, 'a');
+  for (std::size_t i = 103; i < 115; ++i) text[i] = 'b';  // 115 * 0.9 = 103.5
+  const Corpus corpus = open_corpus({.text = {folder.file("t.txt", text)}}, {});
+  ASSERT_EQ(corpus.train.size(), 1u);
+  ASSERT_EQ(corpus.validation.size(), 1u);
+  EXPECT_EQ(text_of(corpus, corpus.train[0]), std::string(103, 'a'));
+  EXPECT_EQ(text_of(corpus, corpus.validation[0]), std::string(12, 'b'));
+}
+
+TEST(Corpus, ValidationMayBeNoneOrAFileOfTextOrTokens) {
+  TempFolder folder;
+  const std::string text = folder.file("t.txt", "0123456789"), other = folder.file("o.txt", "xyz");
+  for (const char* none : {"", "0", "0.0"}) {
+    const Corpus corpus = open_corpus({.text = {text}, .validation = none}, {});
+    EXPECT_EQ(corpus.train[0].size(), 10);
+    EXPECT_TRUE(corpus.validation.empty());
+  }
+  for (const std::string& file : {other, token_file(folder, "o.bin", {'x', 'y', 'z'})}) {
+    const Corpus corpus = open_corpus({.text = {text}, .validation = file}, {});
+    EXPECT_EQ(text_of(corpus, corpus.train[0]), "0123456789");
+    EXPECT_EQ(text_of(corpus, corpus.validation[0]), "xyz");
+  }
+  expect_refusal({.text = {text}, .validation = "1"}, {}, "data.validation is 1");
+  expect_refusal({.text = {text}, .validation = "-0.1"}, {}, "data.validation is -0.1");
+  expect_refusal({.text = {text}, .validation = "nan"}, {}, "data.validation is nan");
+  expect_refusal({.text = {text}, .validation = "none.txt"}, {}, "no file or folder none.txt");
+}
+
+TEST(Corpus, TokenFilesWithoutWeightsAreOneStreamAndWithWeightsABlend) {
+  TempFolder folder;
+  const auto a = token_file(folder, "s-1.bin", {1, 2}), b = token_file(folder, "s-2.bin", {3, 4});
+  const std::string pattern = folder.path("s-*.bin");
+  for (const auto& tokens : {std::vector{a, b}, std::vector{pattern}, std::vector{a + " " + b}}) {
+    const Corpus corpus = open_corpus({.tokens = tokens, .validation = ""}, {});
+    ASSERT_EQ(corpus.train.size(), 1u);
+    std::vector<std::int32_t> got(4);
+    corpus.train[0].source->read(0, got);
+    EXPECT_THAT(got, ElementsAre(1, 2, 3, 4));
+  }
+  const Corpus blend =
+      open_corpus({.tokens = {"0.25 " + a + " 0.75 " + b}, .validation = "0.5"}, {});
+  ASSERT_EQ(blend.train.size(), 2u);
+  EXPECT_EQ(blend.train[1].weight, 0.75);
+  EXPECT_EQ(blend.train[1].size(), 1);
+  ASSERT_EQ(blend.validation.size(), 2u);
+  EXPECT_EQ(blend.validation[1].begin, 1);
+}
+
+TEST(Corpus, SyntheticTextFollowsTheSeed) {
+  const Corpus corpus = open_corpus({.synthetic = 5000, .validation = ""}, {.seed = 9});
+  EXPECT_EQ(text_of(corpus, corpus.train[0]), synthetic_text(5000, 9));
+}
+
+TEST(Corpus, TextIsTokenisedOnceIntoTheCacheAndAgainWhenItChanges) {
+  TempFolder folder;
+  const std::string text = folder.file("t.txt", "hello world");
+  const std::string cache = folder.path("cache/tokens");
+  int runs = 0;
+  const CorpusOptions options{.cache_folder = cache,
+                              .report = [&](const TokenizeProgress&) { ++runs; }};
+  const auto open = [&](const std::string& tokenizer) {
+    const Corpus corpus =
+        open_corpus({.text = {text}, .tokenizer = tokenizer, .validation = ""}, options);
+    return text_of(corpus, corpus.train[0]);
+  };
+  EXPECT_EQ(open("bytes"), "hello world");
+  EXPECT_EQ(open("bytes"), "hello world");
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(open(small_bpe(folder)), "hello world<|endoftext|>");
+  EXPECT_EQ(runs, 2) << "another tokenizer needs a cache of its own";
+  std::filesystem::last_write_time(
+      text, std::filesystem::last_write_time(text) + std::chrono::seconds(1));
+  open("bytes");
+  EXPECT_EQ(runs, 3) << "a changed file must be tokenised again";
+  for (const auto& entry : std::filesystem::directory_iterator(cache))
+    std::filesystem::resize_file(entry.path(), 5);
+  EXPECT_EQ(open("bytes"), "hello world");
+  EXPECT_EQ(runs, 4) << "a damaged cache must be made again";
+}
+
+TEST(Corpus, ATokenizerThatIsNotTheTokenFilesIsNoticed) {
+  TempFolder folder;
+  const auto tokens = token_file(folder, "t.bin", {1, 2, 60'000});
+  const Corpus corpus = open_corpus({.tokens = {tokens}, .validation = ""}, {});
+  EXPECT_EQ(corpus.tokenizer, nullptr) << "bytes, the default, cannot be what made it";
+  expect_refusal({.tokens = {tokens}, .tokenizer = small_bpe(folder)}, {},
+                 "is 60000, but the tokenizer gpt2");
+  expect_refusal({.tokens = {tokens}, .validation = folder.file("v.txt", "x")}, {},
+                 "data.validation is the text");
+  EXPECT_NE(open_corpus({.tokens = {token_file(folder, "b.bin", {1, 255})}}, {}).tokenizer,
+            nullptr);
+}
+
+TEST(Corpus, RefusesWhatCannotBeLearntFrom) {
+  TempFolder folder;
+  const std::string text = folder.file("t.txt", "hello"), empty = folder.file("e.txt", "");
+  expect_refusal({}, {}, "names nothing to learn from");
+  expect_refusal({.text = {text}, .synthetic = 10}, {}, "more than one of");
+  expect_refusal({.synthetic = -1}, {}, "data.synthetic is -1");
+  expect_refusal({.text = {empty}}, {}, "e.txt is empty");
+  expect_refusal({.text = {text}, .tokenizer = ""}, {}, "data.tokenizer is empty");
+  expect_refusal({.text = {text}}, {.vocab = 255}, "has 256 tokens, but model.vocab is 255");
+  expect_refusal({.tokens = {text}}, {}, "t.txt: has 5 bytes");
+  expect_refusal({.text = {token_file(folder, "t.bin", {1})}}, {}, "is a token file, not text");
+  expect_refusal({.tokens = {folder.path("*.none")}}, {}, "no file matches");
+}

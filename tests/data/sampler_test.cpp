@@ -1,0 +1,146 @@
+#include "axonn/data/sampler.h"
+
+#include <map>
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+/// Tokens first, first + 1, ...
+TokenStream counting(std::int64_t count, std::int32_t first = 0, double weight = 1) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return {std::make_shared<MemoryTokens>("counting", std::move(tokens)), 0, count, weight};
+}
+
+std::vector<std::int32_t> sample(const Sampler& sampler, std::int64_t n, std::int64_t seq_len) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(seq_len + 1));
+  sampler.read(n, tokens);
+  return tokens;
+}
+
+}  // namespace
+
+TEST(Windows, OverlapByOneTokenSoThatEveryTokenIsATargetOnce) {
+  const Windows windows({counting(11)}, 3);
+  EXPECT_EQ(windows.count(), 3);
+  std::vector<std::int32_t> tokens(4);
+  windows.read(0, tokens);
+  EXPECT_THAT(tokens, ElementsAre(0, 1, 2, 3));
+  windows.read(2, tokens);
+  EXPECT_THAT(tokens, ElementsAre(6, 7, 8, 9));
+  EXPECT_THROW(windows.read(3, tokens), Error);
+  EXPECT_THROW(windows.read(-1, tokens), Error);
+  EXPECT_THROW(windows.read(0, std::span(tokens).first(3)), Error);
+}
+
+TEST(Windows, GoThroughSeveralStreamsAndStayInsideThem) {
+  TokenStream part = counting(20);
+  part.begin = 5;
+  part.end = 12;  // 7 tokens: 2 windows of 3
+  const Windows windows({part, counting(4, 100)}, 3);
+  EXPECT_EQ(windows.count(), 3);
+  std::vector<std::int32_t> tokens(4);
+  windows.read(1, tokens);
+  EXPECT_THAT(tokens, ElementsAre(8, 9, 10, 11));
+  windows.read(2, tokens);
+  EXPECT_THAT(tokens, ElementsAre(100, 101, 102, 103));
+}
+
+TEST(Windows, OfExactlyOneSampleIsTakenAndOneTokenLessIsRefusedWithTheNumbers) {
+  EXPECT_EQ(Windows({counting(65)}, 64).count(), 1);
+  EXPECT_THAT([] { Windows({counting(64)}, 64); },
+              testing::ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("counting has 64 tokens"), HasSubstr("seq_len 64 takes 65"))));
+  EXPECT_THROW(Windows({counting(0)}, 1), UsageError);
+  EXPECT_THROW(Windows({counting(10)}, 0), Error);
+}
+
+TEST(Sampler, WithoutShuffleFollowsTheFileAndStartsAgain) {
+  const Sampler sampler({counting(10)}, {.seq_len = 3, .seed = 1, .shuffle = false});
+  EXPECT_EQ(sampler.windows(0), 3);
+  EXPECT_THAT(sample(sampler, 0, 3), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(sample(sampler, 1, 3), ElementsAre(3, 4, 5, 6));
+  EXPECT_THAT(sample(sampler, 2, 3), ElementsAre(6, 7, 8, 9));
+  EXPECT_THAT(sample(sampler, 3, 3), ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(sampler.place(3).epoch, 1);
+  EXPECT_EQ(sampler.place(2).epoch, 0);
+  EXPECT_DOUBLE_EQ(sampler.epochs(6), 2);
+}
+
+TEST(Sampler, ShuffledHasEveryTargetOnceAnEpochAndAnotherOrderEachEpochAndSeed) {
+  const std::int64_t seq_len = 7, windows = 200;
+  const Sampler a({counting(seq_len * windows + 1)}, {.seq_len = seq_len, .seed = 1}),
+      b({counting(seq_len * windows + 1)}, {.seq_len = seq_len, .seed = 2});
+  std::map<std::int32_t, int> targets;
+  int as_in_next_epoch = 0, as_in_other_seed = 0, in_file_order = 0;
+  for (std::int64_t n = 0; n < windows; ++n) {
+    const auto tokens = sample(a, n, seq_len);
+    for (std::size_t i = 1; i < tokens.size(); ++i) {
+      ++targets[tokens[i]];
+      ASSERT_EQ(tokens[i], tokens[i - 1] + 1);
+    }
+    as_in_next_epoch += a.place(n).window == a.place(n + windows).window;
+    as_in_other_seed += a.place(n).window == b.place(n).window;
+    in_file_order += a.place(n).window == n;
+  }
+  EXPECT_EQ(std::ssize(targets), seq_len * windows);
+  for (const auto& [token, times] : targets) ASSERT_EQ(times, 1) << token;
+  // Two random orders of any length agree in one place on average; in 8 with chance 1e-5.
+  EXPECT_LT(as_in_next_epoch, 8);
+  EXPECT_LT(as_in_other_seed, 8);
+  EXPECT_LT(in_file_order, 8);
+}
+
+TEST(Sampler, IsAFunctionOfSeedAndNumberAlone) {
+  const auto make = [] {
+    return Sampler({counting(1000, 0, 2), counting(500, 5000, 1)}, {.seq_len = 9, .seed = 3});
+  };
+  const Sampler one = make(), other = make();
+  for (std::int64_t n : {900'000'000'000L, 5L, 70'000L, 5L, 0L})
+    EXPECT_EQ(sample(one, n, 9), sample(other, n, 9)) << n;
+}
+
+TEST(Sampler, OfABlendGoesThroughEachSourceByItsOwnEpochs) {
+  const Sampler sampler({counting(31, 0, 3), counting(61, 1000, 1)},
+                        {.seq_len = 3, .seed = 4, .shuffle = true});
+  std::map<int, std::vector<std::int64_t>> order;
+  for (std::int64_t n = 0; n < 4000; ++n) {
+    const auto place = sampler.place(n);
+    const auto tokens = sample(sampler, n, 3);
+    EXPECT_EQ(tokens[0] >= 1000, place.stream == 1);
+    EXPECT_EQ(place.epoch, std::ssize(order[place.stream]) / sampler.windows(place.stream));
+    order[place.stream].push_back(place.window);
+  }
+  EXPECT_NEAR(static_cast<double>(order[0].size()), 3000, 2);
+  for (auto& [stream, windows] : order) {
+    const std::int64_t count = sampler.windows(stream);
+    for (std::int64_t begin = 0; begin + count <= std::ssize(windows); begin += count) {
+      const std::set<std::int64_t> epoch(windows.begin() + begin, windows.begin() + begin + count);
+      ASSERT_EQ(std::ssize(epoch), count) << "a window twice in an epoch of stream " << stream;
+    }
+  }
+}
+
+TEST(Sampler, RefusesATokenThatTheModelDoesNotHave) {
+  const Sampler sampler({counting(10)}, {.seq_len = 3, .shuffle = false, .vocab = 8});
+  EXPECT_NO_THROW(sample(sampler, 0, 3));
+  EXPECT_THAT([&] { sample(sampler, 2, 3); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("token 8 of counting is 8")));
+}
+
+TEST(Sampler, ATooShortSourceOfABlendIsRefused) {
+  EXPECT_THROW(Sampler({counting(100), counting(3)}, {.seq_len = 3}), UsageError);
+  EXPECT_THROW(Sampler({}, {.seq_len = 3}), Error);
+  const Sampler sampler({counting(10)}, {.seq_len = 3});
+  EXPECT_THROW(sampler.place(-1), Error);
+}

@@ -1,0 +1,138 @@
+#include "axonn/data/tokenize.h"
+
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/data/show.h"
+#include "axonn/data/synthetic.h"
+#include "axonn/data/text_files.h"
+#include "axonn/data/token_file.h"
+
+#include "tests/data/small_bpe.h"
+
+using namespace axonn;
+using namespace axonn::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+std::vector<std::int32_t> all_of(const TokenFile& file) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.size()));
+  file.read(0, tokens);
+  return tokens;
+}
+
+}  // namespace
+
+TEST(TextFiles, AFolderIsItsTxtFilesInOrderOfTheirNames) {
+  TempFolder folder;
+  const auto b = folder.file("t/b.txt", "b"), a = folder.file("t/sub/a.txt", "a"),
+             c = folder.file("t/c.txt", "c"), other = folder.file("t/a.json", "{}");
+  EXPECT_THAT(text_files({folder.path("t")}), ElementsAre(b, c, a));
+  EXPECT_THAT(text_files({other, c}), ElementsAre(other, c));
+  EXPECT_THAT(text_files({folder.path("t/*.txt")}), ElementsAre(b, c));
+}
+
+TEST(TextFiles, APathThatNamesNothingIsNamed) {
+  TempFolder folder;
+  std::filesystem::create_directory(folder.path("empty"));
+  const auto refused = [](const std::string& path, const std::string& why) {
+    EXPECT_THAT([&] { text_files({path}); }, testing::ThrowsMessage<UsageError>(HasSubstr(why)));
+  };
+  refused(folder.path("none.txt"), "no file or folder " + folder.path("none.txt"));
+  refused(folder.path("*.md"), "no file matches");
+  refused(folder.path("empty"), "has no .txt files");
+  refused("", "empty path");
+  refused(std::string(5000, 'x'), "no file or folder");
+}
+
+TEST(SafeCut, PiecesEncodeAsTheWholeDoes) {
+  TempFolder folder;
+  const auto bpe = make_tokenizer(small_bpe(folder));
+  std::mt19937 engine(1);
+  const std::vector<std::string> pieces{"hello", " ", "  ", "\n", "\n\n", " world",        "'s",
+                                        "12",    "é", "!",  "\t", "\xff", "<|endoftext|>", "lll"};
+  int cuts = 0;
+  for (int trial = 0; trial < 5000; ++trial) {
+    std::string text;
+    for (int i = 0; i < 12; ++i) text += pieces[engine() % pieces.size()];
+    const std::size_t cut = safe_cut(text, engine() % (text.size() + 1));
+    cuts += cut < text.size();
+    auto tokens = bpe->encode(text.substr(0, cut));
+    const auto rest = bpe->encode(text.substr(cut));
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    ASSERT_EQ(tokens, bpe->encode(text)) << testing::PrintToString(text) << " cut at " << cut;
+  }
+  EXPECT_GT(cuts, 1000);
+}
+
+TEST(Tokenize, PutsEndOfTextBehindEachFileUnlessItIsThere) {
+  TempFolder folder;
+  const auto bpe = make_tokenizer(small_bpe(folder));
+  const std::vector<std::string> files{folder.file("a.txt", "hello"),
+                                       folder.file("b.txt", "lll<|endoftext|>"),
+                                       folder.file("c.txt", "")};
+  std::vector<std::int32_t> tokens;
+  int documents = 0;
+  const TokenSink sink{[&](std::span<const std::int32_t> piece) {
+                         tokens.insert(tokens.end(), piece.begin(), piece.end());
+                       },
+                       [&] { ++documents; }};
+  const auto result = tokenize(files, *bpe, sink);
+  EXPECT_THAT(tokens, ElementsAre(259, kSmallEnd, 257, 'l', kSmallEnd, kSmallEnd));
+  EXPECT_EQ(documents, 3);
+  EXPECT_EQ(result.tokens, 6);
+  EXPECT_EQ(result.bytes, 21);
+  EXPECT_EQ(result.total_bytes, 21);
+}
+
+TEST(TokenizeFiles, OfManyPiecesAreTheTokensOfTheWholeTextAndProgressGrows) {
+  TempFolder folder;
+  const std::string text = synthetic_text(10'000'000, 1);  // three pieces
+  const auto bpe = make_tokenizer(small_bpe(folder));
+  std::vector<std::int64_t> bytes;
+  const auto result = tokenize_files({.tokenizer = folder.path(),
+                                      .text = {folder.file("t.txt", text)},
+                                      .output = folder.path("t.bin")},
+                                     [&](const TokenizeProgress& p) { bytes.push_back(p.bytes); });
+  auto want = bpe->encode(text);
+  want.push_back(kSmallEnd);
+  EXPECT_EQ(all_of(TokenFile(folder.path("t.bin"))), want);
+  EXPECT_EQ(result.tokens, std::ssize(want));
+  ASSERT_EQ(bytes.size(), 3u);
+  EXPECT_LT(bytes[0], bytes[1]);
+  EXPECT_EQ(bytes[2], 10'000'000);
+}
+
+TEST(TokenizeFiles, RefusesBadJobsBeforeItWritesAnything) {
+  TempFolder folder;
+  const std::string text = folder.file("t.txt", "hello");
+  const auto refused = [](const TokenizeJob& job, const std::string& why) {
+    EXPECT_THAT([&] { tokenize_files(job); }, testing::ThrowsMessage<UsageError>(HasSubstr(why)));
+  };
+  refused({"bytes", {text}, text}, "is one of the text files");
+  refused({"bytes", {}, folder.path("o.bin")}, "--text");
+  refused({"bytes", {text}, ""}, "--output");
+  refused({"bytes", {folder.path("none")}, folder.path("o.bin")}, "no file or folder");
+  tokenize_files({"bytes", {text}, folder.path("o.bin")});
+  refused({"bytes", {folder.path("o.bin")}, folder.path("p.bin")}, "is a token file, not text");
+  EXPECT_EQ(folder.entries(), 2);
+}
+
+TEST(Describe, TellsWhatIsInATokenFile) {
+  TempFolder folder;
+  const auto bpe = make_tokenizer(small_bpe(folder));
+  tokenize_files({folder.path(), {folder.file("t.txt", "hello\nworld")}, folder.path("m")});
+  const TokenFile file(folder.path("m"));
+  const std::string text = describe(file, {.tokenizer = bpe.get(), .first = 3});
+  for (const char* line :
+       {"format     Megatron, u16\n", "tokens     6\n", "documents  1, 6", "smallest   10\n",
+        "largest    264\n", "first      259 10 119\n", "text       \"hello\\nw\"\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+  const auto bytes = make_tokenizer("bytes");
+  EXPECT_THAT(describe(file, {.tokenizer = bytes.get()}),
+              HasSubstr("token 259 is not one of the 256 of bytes"));
+}

@@ -1,0 +1,54 @@
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/ops/backend.h"
+
+#include "tests/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+TEST(Embedding, TakesTheRowsItHasAndGivesTheirGradientsBack) {
+  const auto backend = make_cpu_backend(1);
+  const std::int64_t T = 7, first = 10, V = 20;
+  for (DType type : {DType::f32, DType::bf16})
+    for (std::int64_t C : {1, 17, 65, 768}) {
+      const std::vector<std::int32_t> ids =
+          random_ids("ids", 3 * T, 40);  // some before, some after
+      const Matrix table = random_values("table", V, C, type),
+                   positions = random_values("positions", T, C, type),
+                   dy = random_values("dy", 3 * T, C, type);
+      const Operand out(3 * T, C, type, 3), bare(3 * T, C, type), rows(table, type, 1),
+          where(positions, type, 2), id_view(ids), d_out(dy, type, 5),
+          d_table(Matrix(V, C, 1), DType::f32, 2), d_positions(Matrix(T, C, 1), DType::f32);
+      backend->embedding(out, id_view, rows, first, where);
+      backend->embedding(bare, id_view, rows, first, {});
+      backend->embedding_backward(d_table, d_out, id_view, first);
+      backend->positions_backward(d_positions, d_out);
+
+      Matrix want(3 * T, C), want_bare(3 * T, C), want_table(V, C, 1), want_positions(T, C, 1);
+      for (std::int64_t r = 0; r < 3 * T; ++r)
+        for (std::int64_t c = 0; c < C; ++c) {
+          const std::int64_t id = ids[r] - first;
+          const bool here = id >= 0 && id < V;
+          want_bare(r, c) = here ? table(id, c) : 0;
+          want(r, c) = want_bare(r, c) + positions(r % T, c);
+          if (here) want_table(id, c) += dy(r, c);
+          want_positions(r % T, c) += dy(r, c);
+        }
+      EXPECT_TRUE(close(out, want, stored(type, 2 * rounding(DType::f32))));
+      EXPECT_TRUE(close(bare, want_bare, {}));  // a copy is exact
+      // At most 21 additions of numbers below 1 to a 1.
+      const Tolerance sums{22 * 22 * rounding(DType::f32), 0};
+      EXPECT_TRUE(close(d_table, want_table, sums));
+      EXPECT_TRUE(close(d_positions, want_positions, sums));
+    }
+}
+
+TEST(Embedding, RefusesIdsThatAreNotOneARow) {
+  const auto backend = make_cpu_backend(1);
+  const Operand out(4, 2, DType::f32), table(9, 2, DType::f32), ids(std::vector<std::int32_t>(3));
+  EXPECT_THAT(
+      [&] { backend->embedding(out, ids, table, 0, {}); },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("embedding: ids is (1,3) i32, want (1,4)")));
+}

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "axonn/tensor/tensor.h"
+
+#include "tests/support/reference.h"
+
+namespace axonn {
+
+/// A matrix in plain memory, with `gap` elements of padding after each row that no operation may
+/// touch.
+class Operand {
+ public:
+  /// All elements zero.
+  Operand(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t gap = 0);
+  /// With these values, rounded to dtype.
+  Operand(const reference::Matrix& values, DType dtype, std::int64_t gap = 0);
+  Operand(const std::vector<std::int32_t>& ids);  // NOLINT: (1, n) i32, as ids and targets are
+
+  Operand(Operand&&) = default;
+
+  operator View() const { return view_; }  // NOLINT: so that it can be handed to an operation
+  const View& view() const { return view_; }
+  reference::Matrix values() const;
+  /// All bytes, for comparing bits.
+  const std::vector<double>& memory() const { return memory_; }
+  bool gap_untouched() const;
+
+ private:
+  std::vector<double> memory_;
+  View view_;
+};
+
+/// Values in [-1, 1) that dtype can hold exactly, a function of the name and the sizes alone.
+reference::Matrix random_values(std::string_view name, std::int64_t rows, std::int64_t cols,
+                                DType dtype);
+std::vector<std::int32_t> random_ids(std::string_view name, std::int64_t count, std::int64_t bound);
+
+/// Relative error of rounding to dtype: half a unit in the last place.
+double rounding(DType dtype);
+
+/// |got - want| <= absolute + relative · |want|.
+struct Tolerance {
+  double absolute = 0, relative = 0;
+};
+
+/// The tolerance of a result that is computed in f32 with errors up to `absolute` and stored as
+/// dtype.
+inline Tolerance stored(DType dtype, double absolute) {
+  return {absolute, rounding(dtype) * 1.01 + rounding(DType::f32)};
+}
+
+/// Success, or the worst place with both values. A NaN is never close; padding must be untouched.
+testing::AssertionResult close(const Operand& got, const reference::Matrix& want,
+                               Tolerance tolerance);
+testing::AssertionResult close(const reference::Matrix& got, const reference::Matrix& want,
+                               Tolerance tolerance);
+
+/// The largest magnitude in it.
+double largest(const reference::Matrix& values);
+
+}  // namespace axonn

@@ -1,0 +1,87 @@
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/ops/backend.h"
+
+#include "tests/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+namespace {
+
+/// The vocabulary V in pieces of `each` columns, the last ones partly or wholly padding that holds
+/// numbers which would win.
+void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t each, DType type) {
+  SCOPED_TRACE(testing::Message() << '(' << R << ',' << V << ") in " << pieces << " of " << each
+                                  << ' ' << name_of(type));
+  const auto backend = make_cpu_backend(1);
+  Matrix x = random_values("x", R, V, type);
+  for (double& value : x.values) value *= 16;
+  std::vector<std::int32_t> targets = random_ids("targets", R, V);
+  if (R > 2) targets[1] = -1;
+  const Operand target_view(targets), stats(pieces * R, 3, DType::f32), loss(R, 1, DType::f32),
+      lse(R, 1, DType::f32);
+  const auto piece_of = [&](std::int64_t p) {
+    return VocabularyPiece{p * each, std::clamp<std::int64_t>(V - p * each, 0, each)};
+  };
+  std::vector<Operand> logits;
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    Matrix piece(R, each, 1000);
+    for (std::int64_t r = 0; r < R; ++r)
+      for (std::int64_t c = 0; c < piece_of(p).valid; ++c) piece(r, c) = x(r, p * each + c);
+    logits.emplace_back(piece, type, 3);
+    backend->softmax_stats(stats.view().row_range(p * R, R), logits[p], target_view, piece_of(p));
+  }
+  backend->combine_softmax(loss, lse, stats, target_view);
+  // Sums of V terms at most 1; log makes a relative error absolute, on top of a logit below 16.
+  const double error = (static_cast<double>(V) + 32) * 2 * rounding(DType::f32);
+  EXPECT_TRUE(close(loss, cross_entropy(x, targets), {error, 0}));
+
+  const Matrix d = cross_entropy_backward(x, targets);
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    backend->cross_entropy_backward(logits[p], logits[p], lse, target_view, piece_of(p), 0.25f);
+    Matrix want(R, each);
+    for (std::int64_t r = 0; r < R; ++r)
+      for (std::int64_t c = 0; c < piece_of(p).valid; ++c) want(r, c) = d(r, p * each + c) * 0.25;
+    EXPECT_TRUE(close(logits[p], want, stored(type, error)));
+  }
+}
+
+}  // namespace
+
+TEST(CrossEntropy, EqualsPlainLoopsWholeAndInPiecesWithPaddingLeftOut) {
+  for (DType type : {DType::f32, DType::bf16}) {
+    check(1, 1, 1, 1, type);
+    check(3, 17, 1, 17, type);
+    check(5, 251, 3, 84, type);
+    check(4, 251, 4, 64, type);
+    check(3, 10, 4, 5, type);  // two pieces are padding alone
+    check(2, 5003, 2, 2502, type);
+  }
+}
+
+TEST(CrossEntropy, GivesANaNLossForANaNLogit) {
+  const auto backend = make_cpu_backend(1);
+  Matrix x = random_values("x", 1, 40, DType::f32);
+  x(0, 25) = std::numeric_limits<double>::quiet_NaN();
+  const Operand logits(x, DType::f32), targets(std::vector<std::int32_t>{3}),
+      stats(1, 3, DType::f32), loss(1, 1, DType::f32), lse(1, 1, DType::f32);
+  backend->softmax_stats(stats, logits, targets, {0, 40});
+  backend->combine_softmax(loss, lse, stats, targets);
+  EXPECT_TRUE(std::isnan(loss.values()(0, 0)));
+}
+
+TEST(CrossEntropy, RefusesMoreValidColumnsThanThereAre) {
+  const auto backend = make_cpu_backend(1);
+  const Operand logits(2, 8, DType::f32), targets(std::vector<std::int32_t>(2)),
+      stats(2, 3, DType::f32);
+  EXPECT_THAT(
+      [&] {
+        backend->softmax_stats(stats, logits, targets, {0, 9});
+      },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("9 columns from 0 of logits (2,8)")));
+}

@@ -1,0 +1,133 @@
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/ops/backend.h"
+
+#include "tests/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+namespace {
+
+/// Sizes below, at and across the tiles that a step is cut into, and where decay ends in each.
+constexpr std::int64_t kSizes[][2] = {{1, 0}, {1, 1}, {17, 5}, {768, 768}, {20001, 9000}};
+
+}  // namespace
+
+TEST(AdamW, FollowsThePlainLoopOverThreeStepsAndWritesTheComputeCopy) {
+  const auto backend = make_cpu_backend(1);
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [n, decayed] : kSizes) {
+      Matrix w = random_values("w", 1, n, DType::f32), m(1, n), v(1, n);
+      const Operand master(w, DType::f32), first(1, n, DType::f32), second(1, n, DType::f32),
+          out(1, n, type), scale(Matrix(1, 1, 0.5), DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand gradient(g, DType::f32);
+        backend->adamw({.master = master,
+                        .first = first,
+                        .second = second,
+                        .gradient = gradient,
+                        .out = out,
+                        .scale = scale,
+                        .lr = 0.01f,
+                        .beta1 = 0.9f,
+                        .beta2 = 0.95f,
+                        .eps = 1e-8f,
+                        .weight_decay = 0.1f,
+                        .step = step,
+                        .decayed = decayed});
+        for (std::int64_t i = 0; i < n; ++i)
+          reference::adamw(w(0, i), m(0, i), v(0, i), 0.5 * g(0, i),
+                           {0.01f, 0.9f, 0.95f, 1e-8f, i < decayed ? 0.1f : 0.0f, step});
+      }
+      // Weights near 1 are rounded once a step, and a step of at most 0.03 has ten roundings;
+      // 1 - beta2 in f32 is off by 2^-25 / 0.05 relative, which a moment from nothing keeps.
+      const double error = 3 * (rounding(DType::f32) + 0.03 * 30 * rounding(DType::f32));
+      EXPECT_TRUE(close(master, w, {error, 0}));
+      EXPECT_TRUE(close(first, m, {8 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(second, v, {8 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+    }
+}
+
+TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
+  const auto backend = make_cpu_backend(1);
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [n, decayed] : kSizes) {
+      Matrix w = random_values("w", 1, n, DType::f32);
+      const Matrix g = random_values("g", 1, n, DType::f32);
+      const Operand master(w, DType::f32), gradient(g, DType::f32), out(1, n, type),
+          scale(Matrix(1, 1, 0.5), DType::f32);
+      backend->sgd({.master = master,
+                    .gradient = gradient,
+                    .out = out,
+                    .scale = scale,
+                    .lr = 0.1f,
+                    .weight_decay = 0.2f,
+                    .decayed = decayed});
+      for (std::int64_t i = 0; i < n; ++i)
+        w(0, i) -= 0.1f * (0.5 * g(0, i) + (i < decayed ? 0.2f : 0.0f) * w(0, i));
+      EXPECT_TRUE(close(master, w, {4 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+    }
+}
+
+TEST(Optimizers, RefuseStepZeroAndMoreDecayedElementsThanThereAre) {
+  const auto backend = make_cpu_backend(1);
+  const Operand x(1, 4, DType::f32), scale(1, 1, DType::f32);
+  AdamW args{.master = x, .first = x, .second = x, .gradient = x, .out = x, .scale = scale};
+  args.step = 0;
+  EXPECT_THAT([&] { backend->adamw(args); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("adamw: step 0, want 1 or more")));
+  args.step = 1;
+  args.decayed = 5;
+  EXPECT_THAT([&] { backend->adamw(args); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("adamw: 5 decayed elements of 4")));
+}
+
+TEST(Reductions, SumSquaresAndNonfiniteElementsAreAddedToWhatIsThere) {
+  const auto backend = make_cpu_backend(1);
+  const double inf = std::numeric_limits<double>::infinity();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
+                                    {3, 17, 4},
+                                    {1, 30000, 0},
+                                    {60, 500, 0},
+                                    {0, 5, 0}}) {
+      Matrix x = random_values("x", R, C, type);
+      const Operand inp(x, type, gap), sum(Matrix(1, 1, 3), DType::f64),
+          squares(Matrix(1, 1, 4), DType::f64);
+      if (type == DType::f32) backend->sum(sum, inp);
+      backend->squared_sum(squares, inp);
+      double want_sum = 3, want_squares = 4;
+      for (double value : x.values) {
+        want_sum += value;
+        want_squares += value * value;
+      }
+      // In double, so that only double's roundings remain: 30,000 of them on sums below 30,000.
+      EXPECT_NEAR(type == DType::f32 ? sum.values()(0, 0) : want_sum, want_sum, 1e-7);
+      EXPECT_NEAR(squares.values()(0, 0), want_squares, 1e-7);
+
+      double want_bad = 5;
+      for (std::size_t i = 0; i < x.values.size(); i += 11, ++want_bad)
+        x.values[i] = i % 3 == 0 ? inf : i % 3 == 1 ? -inf : std::nan("");
+      const Operand bad(x, type, gap), count(Matrix(1, 1, 5), DType::i64);
+      backend->count_nonfinite(count, bad);
+      EXPECT_EQ(count.values()(0, 0), want_bad);
+    }
+}
+
+TEST(Reductions, ClipFactorScalesOnlyNormsAboveTheLimit) {
+  const auto backend = make_cpu_backend(1);
+  const Operand out(1, 1, DType::f32), squared(Matrix(1, 1, 16), DType::f64);
+  const std::pair<float, double> cases[] = {{1, 0.25}, {4, 1}, {5, 1}, {0, 1}};
+  for (const auto& [max_norm, want] : cases) {
+    backend->clip_factor(out, squared, max_norm);
+    EXPECT_EQ(out.values()(0, 0), want) << max_norm;
+  }
+}

@@ -1,0 +1,154 @@
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "axonn/ops/backend.h"
+
+#include "tests/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+// Every operation gives the same bits on one thread and on two or three. Sizes are large enough
+// that the work is shared.
+
+namespace {
+
+constexpr std::int64_t kRows = 300, kCols = 768;
+
+using Outputs = std::vector<Operand>;
+
+void expect_same_bits(const std::string& name, const std::function<Outputs(Backend&)>& run) {
+  const Outputs one = run(*make_cpu_backend(1));
+  for (int threads : {2, 3}) {
+    const Outputs many = run(*make_cpu_backend(threads));
+    for (std::size_t i = 0; i < one.size(); ++i)
+      EXPECT_TRUE(one[i].memory() == many[i].memory())
+          << name << ", output " << i << ", " << threads
+          << " threads: " << close(many[i].values(), one[i].values(), {});
+  }
+}
+
+Operand input(std::string_view name, std::int64_t rows, std::int64_t cols, DType type) {
+  return Operand(random_values(name, rows, cols, type), type);
+}
+
+Outputs outputs(std::initializer_list<Operand*> list) {
+  Outputs all;
+  for (Operand* operand : list) all.push_back(std::move(*operand));
+  return all;
+}
+
+class Threads : public testing::TestWithParam<DType> {};
+
+}  // namespace
+
+TEST_P(Threads, ProductsInEveryModeHaveTheSameBits) {
+  const std::int64_t sizes[][3] = {{256, 192, 768}, {48, 64, 2048}, {17, 33, 515}, {1024, 96, 96}};
+  for (const auto& [M, N, K] : sizes)
+    for (int mode = 0; mode < 4; ++mode)
+      for (bool accumulate : {false, true})
+        expect_same_bits("matmul", [&](Backend& backend) {
+          const bool ta = mode & 1, tb = mode & 2;
+          const Operand a = input("a", ta ? K : M, ta ? M : K, GetParam()),
+                        b = input("b", tb ? N : K, tb ? K : N, GetParam());
+          Operand out(M, N, accumulate ? DType::f32 : GetParam());
+          backend.matmul({.out = out,
+                          .a = a,
+                          .b = b,
+                          .a_transposed = ta,
+                          .b_transposed = tb,
+                          .accumulate = accumulate});
+          return outputs({&out});
+        });
+}
+
+TEST_P(Threads, AttentionHasTheSameBits) {
+  for (const auto& [sequences, kv_heads] : {std::pair{4, 2}, {1, 1}})  // whole heads, and shared
+    expect_same_bits("attention", [&](Backend& backend) {
+      const std::int64_t D = 40, T = 150, R = sequences * T, k_cols = kv_heads * D;
+      const Operand q = input("q", R, 2 * k_cols, GetParam()),
+                    k = input("k", R, k_cols, GetParam()), v = input("v", R, k_cols, GetParam()),
+                    d_out = input("d_out", R, 2 * k_cols, GetParam());
+      Operand out(R, 2 * k_cols, GetParam()), stats(R, 2 * kv_heads, DType::f32),
+          d_q(R, 2 * k_cols, GetParam()), d_k(R, k_cols, GetParam()), d_v(R, k_cols, GetParam());
+      const Attention forward{.q = q,
+                              .k = k,
+                              .v = v,
+                              .out = out,
+                              .stats = stats,
+                              .positions = T,
+                              .heads = 2 * kv_heads,
+                              .head_dim = D,
+                              .group = 2,
+                              .scale = 0.15f};
+      backend.attention(forward);
+      backend.attention_backward(
+          {.forward = forward, .d_out = d_out, .d_q = d_q, .d_k = d_k, .d_v = d_v});
+      return outputs({&out, &stats, &d_q, &d_k, &d_v});
+    });
+}
+
+TEST_P(Threads, NormsAndColumnSumsHaveTheSameBits) {
+  expect_same_bits("layer_norm", [](Backend& backend) {
+    const Operand inp = input("inp", kRows, kCols, GetParam()),
+                  d_out = input("d_out", kRows, kCols, GetParam()),
+                  weight = input("weight", 1, kCols, GetParam());
+    Operand moments(kRows, 2, DType::f32), stats(kRows, 2, DType::f32),
+        out(kRows, kCols, GetParam()), sums(kRows, 2, DType::f32), d_inp(kRows, kCols, GetParam()),
+        d_weight(1, kCols, DType::f32), d_bias(1, kCols, DType::f32);
+    backend.row_moments(moments, inp);
+    backend.combine_moments(stats, moments, kCols, 1e-5f);
+    backend.layer_norm(out, inp, weight, {}, stats);
+    backend.layer_norm_sums(sums, d_out, inp, weight, stats);
+    backend.layer_norm_backward({.d_inp = d_inp,
+                                 .d_out = d_out,
+                                 .inp = inp,
+                                 .weight = weight,
+                                 .stats = stats,
+                                 .sums = sums,
+                                 .width = kCols});
+    backend.layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats);
+    return outputs({&stats, &out, &sums, &d_inp, &d_weight, &d_bias});
+  });
+}
+
+TEST_P(Threads, TheLossTheEmbeddingAndTheReductionsHaveTheSameBits) {
+  expect_same_bits("loss", [](Backend& backend) {
+    const Operand x = input("x", kRows, kCols, GetParam()), ids(random_ids("ids", kRows, 50));
+    Operand stats(kRows, 3, DType::f32), loss(kRows, 1, DType::f32), lse(kRows, 1, DType::f32),
+        d(kRows, kCols, GetParam()), d_table(50, kCols, DType::f32), squares(1, 1, DType::f64),
+        d_positions(100, kCols, DType::f32), embedded(kRows, kCols, GetParam());
+    backend.softmax_stats(stats, x, ids, {0, kCols});
+    backend.combine_softmax(loss, lse, stats, ids);
+    backend.cross_entropy_backward(d, x, lse, ids, {0, kCols}, 1);
+    backend.embedding(embedded, ids, x, 3, {});
+    backend.embedding_backward(d_table, x, ids, 0);
+    backend.positions_backward(d_positions, x);
+    backend.squared_sum(squares, x);
+    return outputs({&loss, &lse, &d, &d_table, &squares, &d_positions, &embedded});
+  });
+}
+
+TEST_P(Threads, TheOptimizerAndActivationsHaveTheSameBits) {
+  expect_same_bits("adamw", [](Backend& backend) {
+    const std::int64_t n = 100'000;
+    const Operand gradient = input("g", 1, n, DType::f32);
+    Operand master = input("w", 1, n, DType::f32), first(1, n, DType::f32),
+            second(1, n, DType::f32), out(1, n, GetParam()), activated(1, n, GetParam());
+    backend.adamw({.master = master,
+                   .first = first,
+                   .second = second,
+                   .gradient = gradient,
+                   .out = out,
+                   .scale = {},
+                   .lr = 0.1f,
+                   .weight_decay = 0.1f,
+                   .decayed = 70'001});
+    backend.gelu(activated, gradient);
+    return outputs({&master, &first, &second, &out, &activated});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Threads, testing::Values(DType::f32, DType::bf16),
+                         [](const auto& type) { return std::string(name_of(type.param)); });

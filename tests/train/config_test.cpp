@@ -1,0 +1,301 @@
+#include "axonn/train/config.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options.h"
+#include "axonn/base/options_print.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+namespace {
+
+const std::filesystem::path kRoot = AXONN_SOURCE_DIR;
+
+/// The least that validate() accepts.
+Config small_config() {
+  Config config;
+  config.model = {.layers = 2, .hidden = 96, .heads = 24};
+  config.data.synthetic = 1000;
+  config.training.steps = 10;
+  config.training.seq_len = 16;
+  config.training.global_batch = 24;
+  config.optimizer.lr = 1e-3;
+  return config;
+}
+
+/// All values as text; two configs are the same if it is.
+std::string values_of(Config config) { return print_config(std::move(config), Origins()); }
+
+/// The message with which validate() refuses the config once `change` was applied to it.
+template <typename Change>
+std::string refusal(Change change) {
+  Config config = small_config();
+  change(config);
+  try {
+    validate(config);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+/// Every word one insertion, deletion, replacement or swap away.
+std::set<std::string> single_edits(const std::string& word) {
+  const std::string letters = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+  std::set<std::string> edits;
+  for (std::size_t i = 0; i <= word.size(); ++i) {
+    const std::string head = word.substr(0, i), tail = word.substr(i);
+    for (const char letter : letters) {
+      edits.insert(head + letter + tail);
+      if (!tail.empty()) edits.insert(head + letter + tail.substr(1));
+    }
+    if (!tail.empty()) edits.insert(head + tail.substr(1));
+    if (tail.size() > 1) edits.insert(head + tail[1] + tail[0] + tail.substr(2));
+  }
+  edits.erase(word);
+  return edits;
+}
+
+}  // namespace
+
+TEST(ConfigKeys, AnySingleEditTypoOfAnyKeyIsGuessedRight) {
+  // One edit of these is one edit of the other, too: all that are as near are named.
+  const std::vector<std::set<std::string>> alike = {{"x", "y", "z"}, {"beta1", "beta2"}};
+  Config config;
+  OptionList list;
+  list_options(config, list);
+  int typos = 0;
+  for (const auto& section : list.sections())
+    for (const Option& option : section.options)
+      for (const std::string& typo : single_edits(option.name())) {
+        if (list.find(section.name, typo)) continue;  // another key, so no error to explain
+        const auto guesses = guess_key(list, section.name, typo);
+        ++typos;
+        ASSERT_THAT(guesses, Contains(option.name())) << section.name << " '" << typo << "'";
+        for (const std::string& guess : guesses) {
+          if (guess == option.name() || guess.starts_with('[')) continue;
+          const bool twins = std::ranges::any_of(alike, [&](const auto& names) {
+            return names.contains(option.name()) && names.contains(guess);
+          });
+          ASSERT_TRUE(twins) << section.name << " '" << typo << "' is guessed as " << guess;
+        }
+      }
+  EXPECT_GT(typos, 20'000);
+}
+
+TEST(ConfigKeys, AnySingleEditTypoOfAnySectionIsGuessedRight) {
+  Config config;
+  OptionList list;
+  list_options(config, list);
+  for (const auto& section : list.sections())
+    for (const std::string& typo : single_edits(section.name)) {
+      const std::string want = "; did you mean [" + section.name + "]?";
+      EXPECT_THAT([&] { refuse_section(list, typo, "a.toml:1:1"); },
+                  testing::ThrowsMessage<UsageError>(testing::EndsWith(want)));
+    }
+}
+
+TEST(ConfigKeys, WordsOfOtherProjectsLeadToOurs) {
+  Config config;
+  OptionList list;
+  list_options(config, list);
+  EXPECT_THAT(guess_key(list, "training", "learning_rate"), ElementsAre("[optimizer] lr"));
+  EXPECT_THAT(guess_key(list, "model", "n_embd"), ElementsAre("hidden"));
+  EXPECT_THAT(guess_key(list, "training", "batch_size"),
+              ElementsAre("global_batch", "micro_batch"));
+  EXPECT_THAT(guess_key(list, "training", "weight_decay"), ElementsAre("[optimizer] weight_decay"));
+}
+
+TEST(ConfigKeys, EveryKeyExplainsItself) {
+  Config config;
+  OptionList list;
+  list_options(config, list);
+  for (const auto& section : list.sections())
+    for (const Option& option : section.options) {
+      EXPECT_GT(option.info().help.size(), 8u) << option.key();
+      EXPECT_FALSE(option.info().help.ends_with('.')) << option.key();
+      EXPECT_THAT(help_for(list, option.key()), HasSubstr("--" + option.key() + " VALUE"));
+    }
+}
+
+TEST(ConfigFile, RunsTheSameAgainWhateverItsValuesAre) {
+  Config config = small_config();
+  config.optimizer.lr = 1.0 / 3;
+  config.optimizer.eps = 1e-9;
+  config.data = {.text = {"a b", "c\"d"}, .tokens = {}, .validation = "0.1"};
+  config.training.dtype = DType::bf16;
+  config.training.eval_every = 5;
+  config.lr_scheduler = {.kind = ScheduleKind::wsd, .warmup_steps = 3, .min_lr = 1e-5};
+  config.parallelism = {.x = 2, .z = 2, .reduce_dtype = DType::bf16, .chunks = 2};
+  config.parallelism.overlap_weights = false;
+  config.activation_checkpoint.mode = RecomputeMode::full;
+  config.checkpoint.resume = "auto";
+  validate(config);
+  config = resolved(config);
+
+  Config read;
+  OptionList list;
+  list_options(read, list);
+  Origins origins;
+  read_toml_text(list, config_toml(config, Origins()), "config.toml", origins);
+  EXPECT_EQ(values_of(read), values_of(config));
+  EXPECT_THAT(warnings(read, origins), IsEmpty());
+}
+
+TEST(ConfigFile, LeavesWhatHasNoEffectAsACommentSoThatItWarnsOfNothing) {
+  Config config = small_config();
+  config.model = {.path = "out/checkpoints/latest"};
+  config.optimizer.kind = OptimizerKind::sgd;
+  const std::string text = config_toml(config, Origins());
+  EXPECT_THAT(text, AllOf(HasSubstr("\n# layers = 0 "), HasSubstr("\n# beta1 = 0.9 ")));
+  Config read;
+  OptionList list;
+  list_options(read, list);
+  Origins origins;
+  read_toml_text(list, text, "config.toml", origins);
+  EXPECT_THAT(warnings(read, origins), IsEmpty());
+
+  Origins set;
+  set.set("optimizer.beta1", "--optimizer.beta1");
+  EXPECT_THAT(config_toml(config, set), HasSubstr("\nbeta1 = 0.9\n")) << "what was set stays";
+}
+
+TEST(Warnings, NameEveryKeyThatTheUserSetAndTheRunDoesNotRead) {
+  Config config;
+  OptionList list;
+  list_options(config, list);
+  Origins origins;
+  read_toml_text(list,
+                 "[optimizer]\nkind = \"sgd\"\nbeta1 = 0.9\n"
+                 "[lr_scheduler]\nkind = \"constant\"\nmin_lr = 1e-4\ndecay_steps = 5\n"
+                 "[training]\neval_every = 10\n[data]\nvalidation = 0\n"
+                 "[parallelism]\noverlap_weights = false\n",
+                 "a.toml", origins);
+  EXPECT_THAT(
+      warnings(config, origins),
+      testing::UnorderedElementsAre(
+          "optimizer.beta1 (a.toml:3:1) has no effect: optimizer.kind is sgd, plain gradient "
+          "descent",
+          HasSubstr("lr_scheduler.min_lr (a.toml:6:1) has no effect"),
+          HasSubstr("lr_scheduler.decay_steps (a.toml:7:1) has no effect"),
+          HasSubstr("training.eval_every (a.toml:9:1) has no effect: data.validation is none"),
+          HasSubstr("parallelism.overlap_weights (a.toml:13:1) has no effect: there is one rank")));
+}
+
+TEST(Validate, AcceptsTheSmallestConfigAndNamesWhatIsMissing) {
+  EXPECT_EQ(refusal([](Config&) {}), "accepted");
+  EXPECT_THAT(refusal([](Config& c) { c.model.layers = 0; }),
+              AllOf(HasSubstr("[model] layers is missing"), HasSubstr("--model.layers")));
+  EXPECT_THAT(refusal([](Config& c) { c.training.steps = 0; }),
+              HasSubstr("[training] steps is missing"));
+  EXPECT_THAT(refusal([](Config& c) { c.training.seq_len = 0; }), HasSubstr("--training.seq_len"));
+  EXPECT_THAT(refusal([](Config& c) { c.training.global_batch = 0; }), HasSubstr("global_batch"));
+  EXPECT_THAT(refusal([](Config& c) { c.optimizer.lr = 0; }), HasSubstr("[optimizer] lr"));
+  EXPECT_THAT(refusal([](Config& c) { c.data.synthetic = 0; }), HasSubstr("no data"));
+  EXPECT_EQ(refusal([](Config& c) { c.model = {.path = "checkpoint"}; }), "accepted");
+}
+
+TEST(Validate, NamesTheSizesThatWouldDo) {
+  EXPECT_THAT(refusal([](Config& c) { c.model.heads = 7; }),
+              AllOf(HasSubstr("heads = 7 does not divide hidden = 96"), HasSubstr("6 or 8 heads")));
+  EXPECT_THAT(refusal([](Config& c) { c.model.heads = 97; }), HasSubstr("take 96 heads"));
+  EXPECT_THAT(refusal([](Config& c) { c.model.kv_heads = 5; }),
+              AllOf(HasSubstr("kv_heads = 5"), HasSubstr("take 4 or 6")));
+  EXPECT_THAT(refusal([](Config& c) { c.parallelism.z = 5; }),
+              AllOf(HasSubstr("global_batch = 24 is no multiple of 5"), HasSubstr("20 or 25")));
+  EXPECT_THAT(refusal([](Config& c) {
+                c.training.micro_batch = 5;
+                c.parallelism.data = 2;
+              }),
+              AllOf(HasSubstr("no multiple of 10 = micro_batch 5"), HasSubstr("20 or 30")));
+  EXPECT_THAT(refusal([](Config& c) { c.parallelism.chunks = 5; }),
+              HasSubstr("chunks = 5 does not divide the micro-batch of 24"));
+}
+
+TEST(Validate, RefusesKeysThatContradictOneAnother) {
+  EXPECT_THAT(refusal([](Config& c) { c.data.text = {"a.txt"}; }),
+              HasSubstr("exclude one another"));
+  EXPECT_THAT(refusal([](Config& c) { c.data.validation = "1.5"; }), HasSubstr("between 0 and 1"));
+  EXPECT_EQ(refusal([](Config& c) { c.data.validation = "0"; }), "accepted");
+  EXPECT_EQ(refusal([](Config& c) { c.data.validation = "held_out.txt"; }), "accepted");
+  EXPECT_THAT(refusal([](Config& c) { c.model.positions = 8; }),
+              AllOf(HasSubstr("seq_len = 16"), HasSubstr("positions = 8")));
+  EXPECT_THAT(refusal([](Config& c) { c.lr_scheduler.warmup_steps = 11; }),
+              AllOf(HasSubstr("warmup_steps = 11"), HasSubstr("steps = 10")));
+  EXPECT_THAT(refusal([](Config& c) { c.lr_scheduler.min_lr = 1; }), HasSubstr("min_lr = 1"));
+  EXPECT_THAT(refusal([](Config& c) {
+                c.lr_scheduler = {
+                    .kind = ScheduleKind::wsd, .warmup_steps = 6, .min_lr = 0, .decay_steps = 6};
+              }),
+              HasSubstr("decay_steps = 6"));
+  EXPECT_THAT(refusal([](Config& c) { c.training.skip_outliers = 0.5; }),
+              HasSubstr("skip_outliers"));
+  EXPECT_THAT(refusal([](Config& c) { c.output.dir = ""; }), HasSubstr("[output] dir"));
+}
+
+TEST(Validate, SaysWhatThisVersionDoesNotHave) {
+  EXPECT_THAT(refusal([](Config& c) { c.model.family = ModelFamily::llama; }),
+              HasSubstr("not yet in this version"));
+  EXPECT_THAT(refusal([](Config& c) { c.parallelism.device = DeviceKind::cuda; }),
+              HasSubstr("this build has no CUDA backend"));
+  EXPECT_THAT(refusal([](Config& c) { c.parallelism.device = DeviceKind::hip; }),
+              HasSubstr("this build has no HIP backend"));
+}
+
+TEST(Validate, CountsRanksWithoutOverflow) {
+  EXPECT_THAT(refusal([](Config& c) {
+                c.parallelism = {.x = 1 << 20, .y = 1 << 20, .z = 1 << 20, .data = 1 << 20};
+              }),
+              HasSubstr("ranks"));
+}
+
+TEST(Resolved, FillsInWhatFollowsFromOtherValues) {
+  Config config = small_config();
+  config.parallelism = {.z = 2, .data = 3};
+  config.lr_scheduler.kind = ScheduleKind::wsd;
+  const Config full = resolved(config);
+  EXPECT_EQ(full.model.kv_heads, 24);
+  EXPECT_EQ(full.model.ffn, 384);
+  EXPECT_EQ(full.model.positions, 16);
+  EXPECT_EQ(full.model.vocab, 0) << "only the tokenizer knows";
+  EXPECT_EQ(full.training.micro_batch, 4);
+  EXPECT_EQ(full.lr_scheduler.decay_steps, 1);
+  EXPECT_EQ(values_of(resolved(full)), values_of(full));
+}
+
+TEST(Configs, EveryFileOfTheProjectIsValidAndWarnsOfNothing) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kRoot / "configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    SCOPED_TRACE(entry.path());
+    Config config;
+    OptionList list;
+    list_options(config, list);
+    Origins origins;
+    read_toml(list, entry.path(), origins);
+    EXPECT_THAT(warnings(config, origins), IsEmpty());
+    if (config.data.synthetic == 0) config.data.text = {"given on the command line"};
+    EXPECT_NO_THROW(validate(config));
+    ++files;
+  }
+  EXPECT_GE(files, 4);
+}
+
+TEST(ConfigReference, IsWhatTheOptionsSay) {
+  std::ifstream file(kRoot / "docs" / "configuration.md");
+  const std::string committed(std::istreambuf_iterator<char>(file), {});
+  EXPECT_TRUE(committed == config_reference())
+      << "write it anew: axonn help --markdown > docs/configuration.md";
+}
