@@ -12,6 +12,7 @@
 #include "axonn/comm/threads.h"
 #include "axonn/train/compare.h"
 #include "axonn/train/session.h"
+#include "axonn/train/stored_model.h"
 
 namespace axonn {
 
@@ -102,7 +103,7 @@ int run_check(const Arguments& arguments) {
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   const std::vector<GridShape> grids = parse_grids(grids_text);
-  const std::vector<GridTrace> all = traces(loaded->config, grids, steps);
+  const std::vector<GridTrace> all = traces(with_stored_model(loaded->config), grids, steps);
   if (all.empty()) return 0;
 
   const Tolerance tolerance = tolerance_of(loaded->config.training.dtype);

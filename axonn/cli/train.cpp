@@ -9,6 +9,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/cli/stop_signals.h"
+#include "axonn/train/stored_model.h"
 #include "axonn/train/trainer.h"
 
 namespace axonn {
@@ -47,7 +48,7 @@ int run_train(const Arguments& arguments) {
     return 0;
   }
   validate(loaded->config);
-  const Config config = resolved(loaded->config);
+  const Config config = resolved(with_stored_model(loaded->config));
   const StopSignals signals;
   TrainOptions options{.origins = &loaded->origins,
                        .terminal = &std::cout,

@@ -44,12 +44,14 @@ Work CheckedCommunicator::all_reduce(Buffer data, std::string_view label, Reduce
 Work CheckedCommunicator::all_gather(Buffer out, Buffer inp, std::string_view label) {
   Call call{Operation::all_gather, {}, out, inp, -1, std::string(label)};
   check_pieces(call, out, inp);
+  check_overlap(call, part(out, rank_ * inp.count, inp.count), inp);
   return begin(std::move(call));
 }
 
 Work CheckedCommunicator::reduce_scatter(Buffer out, Buffer inp, std::string_view label) {
   Call call{Operation::reduce_scatter, {}, out, inp, -1, std::string(label)};
   check_pieces(call, inp, out);
+  check_overlap(call, part(inp, rank_ * out.count, out.count), out);
   AXONN_CHECK(inp.dtype != DType::u8, describe(call), " on group ", name_,
               ": u8 would overflow; sum i32");
   return begin(std::move(call));
@@ -67,6 +69,7 @@ Work CheckedCommunicator::all_to_all(Buffer out, Buffer inp, std::string_view la
               describe(call), " on group ", name_, " of ", size_, " ranks: out has ", out.count,
               ' ', name_of(out.dtype), ", inp ", inp.count, ' ', name_of(inp.dtype),
               "; want the same, a multiple of ", size_);
+  check_overlap(call, out, inp);
   return begin(std::move(call));
 }
 
@@ -102,6 +105,16 @@ Work CheckedCommunicator::begin(Call call) {
 void CheckedCommunicator::check_peer(const Call& call) const {
   AXONN_CHECK(call.peer >= 0 && call.peer < size_, describe(call), " on group ", name_,
               ": its ranks are 0 to ", size_ - 1);
+}
+
+void CheckedCommunicator::check_overlap(const Call& call, const Buffer& may,
+                                        const Buffer& is) const {
+  const auto begin = [](const Buffer& b) { return reinterpret_cast<std::uintptr_t>(b.data); };
+  const auto apart = [&](const Buffer& a, const Buffer& b) {
+    return begin(a) + a.bytes() <= begin(b) || begin(b) + b.bytes() <= begin(a);
+  };
+  AXONN_CHECK(may.data == is.data || apart(call.out, call.inp), describe(call), " on group ", name_,
+              ": out and inp overlap; they may be apart, or in place as communicator.h says");
 }
 
 void CheckedCommunicator::check_pieces(const Call& call, const Buffer& whole,

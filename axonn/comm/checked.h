@@ -38,6 +38,8 @@ class CheckedCommunicator : public Communicator {
  private:
   Work begin(Call call);
   void check_peer(const Call& call) const;
+  /// out and inp must be apart unless `is` lies where it `may`.
+  void check_overlap(const Call& call, const Buffer& may, const Buffer& is) const;
   /// whole must be size() pieces of `piece`.
   void check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const;
 

@@ -48,8 +48,9 @@ struct CommStats {
 ///
 /// `label` names the caller (a layer) for the watchdog and the trace; it is copied.
 ///
-/// Errors: Error that names the operation, this rank and the group; after abort(), every pending
-/// and later call and wait throws Aborted with the reason.
+/// Errors: Error that names the operation, its label and the group: wrong arguments at once; calls
+/// of two ranks that do not match, a rank that has returned, or a collective that hangs, when it is
+/// seen. After abort(), every pending and later call and wait throws Aborted with the reason.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -73,7 +74,7 @@ class Communicator {
   /// data becomes root's data.
   virtual Work broadcast(Buffer data, int root, std::string_view label = {}) = 0;
 
-  /// Piece r of out becomes piece rank() of rank r's inp; both are (size · n).
+  /// Piece r of out becomes piece rank() of rank r's inp; both are (size · n), and may be the same.
   virtual Work all_to_all(Buffer out, Buffer inp, std::string_view label = {}) = 0;
 
   /// Point to point within the group; matched in the order of the calls.

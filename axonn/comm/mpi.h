@@ -11,7 +11,7 @@ struct MpiOptions {
   /// How long a rank waits for a collective before the watchdog names it and ends the world.
   double timeout_seconds = 600;
   /// Says why the world ended badly: called once, on one rank. Default: "error: REASON" on stderr.
-  std::function<void(const std::string& reason)> report;
+  std::function<void(const std::string& reason)> report = {};
 };
 
 /// Whether an MPI launcher (mpirun, mpiexec, srun with tasks) started this process. A shell inside

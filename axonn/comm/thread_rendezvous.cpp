@@ -1,7 +1,7 @@
+#include "axonn/comm/thread_rendezvous.h"
+
 #include <algorithm>
 #include <chrono>
-
-#include "axonn/comm/thread_group.h"
 
 namespace axonn {
 

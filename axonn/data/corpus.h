@@ -16,8 +16,8 @@ namespace axonn {
 struct Corpus {
   /// None if it is "bytes", as it is by default, and the token files hold other tokens.
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::vector<TokenStream> train;              ///< one, or one for each weight of a blend
-  std::vector<TokenStream> validation;         ///< empty if there is none
+  std::vector<TokenStream> train;       ///< one, or one for each weight of a blend
+  std::vector<TokenStream> validation;  ///< empty if there is none
 };
 
 struct CorpusOptions {

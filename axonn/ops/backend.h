@@ -49,12 +49,12 @@ struct AttentionBackward {
 
 /// A norm's view of one row piece: (R, C) of rows whose whole width is `width`.
 struct NormBackward {
-  View d_inp;     ///< (R, C)
-  View d_out;     ///< (R, C)
-  View inp;       ///< (R, C)
-  View weight;    ///< (1, C)
-  View stats;     ///< (R, 2) f32: mean, 1 / standard deviation
-  View sums;      ///< (R, 2) f32: sums over the whole row of g and g · xhat, g = d_out · weight
+  View d_inp;   ///< (R, C)
+  View d_out;   ///< (R, C)
+  View inp;     ///< (R, C)
+  View weight;  ///< (1, C)
+  View stats;   ///< (R, 2) f32: mean, 1 / standard deviation
+  View sums;    ///< (R, 2) f32: sums over the whole row of g and g · xhat, g = d_out · weight
   View residual = {};  ///< (R, C) added to d_inp, or empty
   std::int64_t width = 0;
 };
@@ -142,7 +142,7 @@ class Backend {
   /// (pieces · R, 3); rows whose target is negative count nothing (loss 0).
   virtual void combine_softmax(View loss, View lse, View stats, View targets) = 0;
   /// d_logits (R, V) T = (softmax - one hot) · scale; rows with a negative target and columns
-  /// beyond piece.valid are zero.
+  /// beyond piece.valid are zero. Types may differ; where they do not it may be in place.
   virtual void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
                                       VocabularyPiece piece, float scale) = 0;
 

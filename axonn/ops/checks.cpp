@@ -11,10 +11,9 @@ void Checker::shape(std::string_view name, const View& view, std::int64_t rows,
                     std::int64_t cols) const {
   AXONN_CHECK(view.rows == rows && view.cols == cols, operation, ": ", name, " is ", view,
               ", want (", rows, ',', cols, ')');
-  AXONN_CHECK(view.count() == 0 || (view.data && (view.rows <= 1 || view.stride >= view.cols)),
-              operation, ": ", name, ' ', view, " has ",
-              view.data ? "stride " : "no memory; stride ", view.stride,
-              "; want memory for every row");
+  AXONN_CHECK(view.count() == 0 || view.data, operation, ": ", name, ' ', view, " has no memory");
+  AXONN_CHECK(view.rows <= 1 || view.stride >= view.cols, operation, ": ", name, ' ', view,
+              " has rows that overlap, ", view.stride, " elements apart");
 }
 
 void Checker::type(std::string_view name, const View& view,

@@ -76,7 +76,7 @@ void Session::initialise() {
     group->initialise(ctx, static_cast<std::uint64_t>(config_.training.seed));
 }
 
-std::vector<StateBlock> Session::state() const {
+std::vector<StateBlock> Session::state(Load what) const {
   std::vector<StateBlock> blocks;
   const auto groups = model_->groups();
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -91,7 +91,7 @@ std::vector<StateBlock> Session::state() const {
         if (owner == &spec) entry.slices.push_back(slice);
       block.parameters.push_back(std::move(entry));
     }
-    if (optimizer_)
+    if (what == Load::everything)
       for (const auto& [kind, data] : optimizer_->state(i)) block.buffers.push_back({kind, data});
     else
       block.buffers.push_back({"master", group.master().as<float>()});
@@ -100,8 +100,9 @@ std::vector<StateBlock> Session::state() const {
   return blocks;
 }
 
-LoadCost Session::load(const CheckpointReader& reader, const CheckpointReader::Progress& progress) {
-  const LoadCost cost = reader.load(state(), progress);
+LoadCost Session::load(const CheckpointReader& reader, Load what,
+                       const CheckpointReader::Progress& progress) {
+  const LoadCost cost = reader.load(state(what), progress);
   const Context ctx = context();
   for (ParameterGroup* group : model_->groups()) group->publish_from_master(ctx);
   return cost;

@@ -28,8 +28,10 @@ class Session {
 
   /// The initial values of the seed.
   void initialise();
-  /// The state of a checkpoint; without an optimizer the parameters alone.
-  LoadCost load(const CheckpointReader& reader, const CheckpointReader::Progress& progress = {});
+  /// What a checkpoint holds: everything, or the parameters alone (the moments stay as they are).
+  enum class Load { everything, parameters };
+  LoadCost load(const CheckpointReader& reader, Load what,
+                const CheckpointReader::Progress& progress = {});
 
   /// What step `step`, counted from 0, is given: its data, and no learning rate yet.
   StepInput step_input(std::int64_t step);
@@ -41,7 +43,7 @@ class Session {
   /// Validation windows that validate() looks at; 0 without a validation split.
   std::int64_t validation_windows() const;
 
-  std::vector<StateBlock> state() const;
+  std::vector<StateBlock> state(Load what) const;
   Context context() const;
 
   const Config& config() const { return config_; }

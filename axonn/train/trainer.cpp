@@ -109,7 +109,7 @@ void Trainer::begin() {
   else if (!resume.empty() && resume != "auto")
     resume_from(resume);
   else if (!config_.model.path.empty())
-    session_.load(CheckpointReader(world_, config_.model.path));
+    session_.load(CheckpointReader(world_, config_.model.path), Session::Load::parameters);
   else
     session_.initialise();
   if (first())
@@ -119,7 +119,7 @@ void Trainer::begin() {
 void Trainer::resume_from(const std::string& path) {
   const CheckpointReader reader(world_, path);
   for (const std::string& warning : reader.warnings()) log_.warn(warning);
-  const LoadCost cost = session_.load(reader);
+  const LoadCost cost = session_.load(reader, Session::Load::everything);
   const auto state = nlohmann::json::parse(reader.text("state.json"), nullptr, false);
   if (!state.is_object() || !state.contains("steps_done"))
     refuse(reader.folder(), "/state.json does not say how many steps were done");
@@ -252,7 +252,7 @@ void Trainer::begin_checkpoint(std::int64_t steps_done) {
       {"samples_done", steps_done * config_.training.global_batch},
       {"seed", config_.training.seed},
       {"outliers", {{"loss", means.loss}, {"norm", means.norm}, {"steps", means.steps}}}};
-  const auto blocks = session_.state();
+  const auto blocks = session_.state(Session::Load::everything);
   saver_.begin(world_, steps_done, blocks,
                {{"state.json", state.dump(2) + "\n"}, {"config.toml", config_text()}});
 }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "axonn/base/check.h"
 
@@ -94,7 +95,8 @@ TEST(Log, CutsTheStepLineOfANarrowTerminalBetweenTwoFields) {
 }
 
 TEST(Log, GivesEveryLineOfTheFileItsTimeAndLevelAndAddsToAnEarlierRun) {
-  const auto path = std::filesystem::temp_directory_path() / "axonn_log_test.log";
+  const auto path =
+      std::filesystem::temp_directory_path() / ("axonn_log_test_" + std::to_string(::getpid()));
   std::filesystem::remove(path);
   Log({.file = path}).info("first run");
   Log({.file = path}).warn("second run");

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/options_print.h"
@@ -37,7 +38,7 @@ OptionList list_of(Settings& settings) {
   list.add("area", &settings.area, {.help = "how large", .unit = "bytes", .min = 0});
   list.add("edge", &settings.edge,
            {.help = "length of one", .min = 0, .below = 1, .also = "side_length"});
-  list.add("scale", &settings.scale, {.help = "how much larger"});
+  list.add("scale_by", &settings.scale, {.help = "how much larger"});
   list.add("shape", settings.shape, kShapes, {.help = "its form"});
   list.section("paint", "How it is coloured");
   list.add("filled", &settings.filled, {.help = "whether it is filled"});
@@ -141,7 +142,7 @@ TEST(ReadToml, RefusesWhatIsOutOfRange) {
   EXPECT_EQ(toml_error("[figure]\nsides = 2"),
             "[figure] sides wants an integer from 3 to 99, got 2 (a.toml:2:1)");
   for (const char* text : {"sides = 100", "sides = 4294967300", "area = -1", "edge = 1",
-                           "edge = -0.1", "scale = nan", "scale = -inf"})
+                           "edge = -0.1", "scale_by = nan", "scale_by = -inf"})
     EXPECT_THAT(toml_error(std::string("[figure]\n") + text), HasSubstr("wants a")) << text;
   EXPECT_EQ(toml_error("[figure]\nedge = 0.999"), "no error");
 }
@@ -159,7 +160,8 @@ TEST(ReadToml, NamesTheLineOfASyntaxError) {
 }
 
 TEST(ReadToml, RefusesAMissingFileAndAFolderAndGuessesTheFile) {
-  const auto folder = std::filesystem::temp_directory_path() / "axonn_options_test";
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("axonn_options_test_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "train.toml") << "[figure]\nsides = 5\n";
   Settings settings;
@@ -185,12 +187,14 @@ TEST(ReadToml, RefusesAMissingFileAndAFolderAndGuessesTheFile) {
 TEST(ReadFlags, TakesBothFormsAndBothDashesAndReturnsTheOthersInOrder) {
   Settings settings;
   Origins origins;
-  const std::vector<std::string> arguments = {"file.toml", "--figure.sides",    "7",
-                                              "--fast",    "--paint.label=x y", "rest"};
+  const std::vector<std::string> arguments = {
+      "file.toml",           "--figure.sides",    "7",   "--fast",
+      "--figure.scale-by=3", "--paint.label=x y", "rest"};
   EXPECT_THAT(read_flags(list_of(settings), arguments, origins),
               ElementsAre("file.toml", "--fast", "rest"));
   EXPECT_EQ(settings.sides, 7);
   EXPECT_EQ(settings.label, "x y");
+  EXPECT_EQ(settings.scale, 3.0);
   EXPECT_EQ(origins.of("figure.sides"), "--figure.sides");
 }
 
@@ -263,9 +267,10 @@ TEST(ToToml, IsReadBackToTheSameValuesWithTheOriginBesideEach) {
 
 TEST(ToJson, HoldsEverySectionAndValueOnOneLine) {
   Settings settings;
-  EXPECT_EQ(to_json(list_of(settings)),
-            R"({"figure": {"sides": 4, "area": 0, "edge": 0.5, "scale": 1.0, "shape": "round"}, )"
-            R"("paint": {"filled": true, "label": "none", "share": "", "colors": []}})");
+  EXPECT_EQ(
+      to_json(list_of(settings)),
+      R"({"figure": {"sides": 4, "area": 0, "edge": 0.5, "scale_by": 1.0, "shape": "round"}, )"
+      R"("paint": {"filled": true, "label": "none", "share": "", "colors": []}})");
 }
 
 TEST(HelpFor, FindsASectionAKeyWithItsSectionAndAKeyAlone) {

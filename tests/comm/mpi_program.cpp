@@ -117,6 +117,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "run this under mpirun\n");
     return 2;
   }
-  run_mpi(bodies.at(name), {.timeout_seconds = argc > 2 ? std::stod(argv[2]) : 120, .report = {}});
+  run_mpi(bodies.at(name), {.timeout_seconds = argc > 2 ? std::stod(argv[2]) : 120});
   return testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
 }

@@ -1,5 +1,6 @@
 #include "axonn/comm/self.h"
 
+#include <functional>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -46,6 +47,21 @@ TEST(Self, RefusesArgumentsThatAreWrongAndNamesTheCall) {
         self->all_reduce({nullptr, 2, DType::f32});
       },
       ThrowsMessage<Error>(HasSubstr("2 elements at address 0")));
+}
+
+TEST(Self, RefusesBuffersThatOverlapOtherwiseThanInPlace) {
+  const auto self = make_self();
+  std::vector<float> x(10);
+  const std::span<float> all(x);
+  const Buffer low = buffer(all.first(6)), high = buffer(all.last(6));
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { self->all_gather(low, high); }, [&] { self->reduce_scatter(low, high); },
+           [&] { self->all_to_all(low, high); }}) {
+    EXPECT_THAT(call,
+                ThrowsMessage<Error>(HasSubstr("of 6 f32 on group self: out and inp overlap")));
+  }
+  self->all_gather(low, low);
+  self->all_gather(buffer(all.first(5)), buffer(all.last(5)));
 }
 
 TEST(Self, CountsCallsAndBytes) {

@@ -177,6 +177,9 @@ TEST(TokenFile, AnAlteredFieldOfAMegatronIndexIsNamed) {
     EXPECT_THAT(with(18, huge), HasSubstr("sequences")) << huge;
     EXPECT_THAT(with(26, huge + 1), HasSubstr("document indices")) << huge;
   }
+  // These wrap around to the right number of bytes.
+  EXPECT_THAT(with(18, (std::uint64_t{1} << 62) + 2), HasSubstr("sequences"));
+  EXPECT_THAT(with(26, (std::uint64_t{1} << 61) + 3), HasSubstr("document indices"));
   EXPECT_THAT(with(34, std::int32_t{-1}), HasSubstr("length of -1"));
   EXPECT_THAT(with(34, std::int32_t{3}), HasSubstr("sequence 1"));
   EXPECT_THAT(with(38, std::int32_t{2147483647}), HasSubstr("m.bin"));

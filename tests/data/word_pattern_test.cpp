@@ -37,7 +37,7 @@ TEST(WordPattern, CutsContractionsNumbersSignsAndSpacesAsGpt2Does) {
 }
 
 TEST(WordPattern, TakesLettersDigitsAndSpacesOfAllScripts) {
-  EXPECT_THAT(words_of("Ünïcode 日本語 ٣½"), ElementsAre("Ünïcode", " 日本語", " ٣½"));
+  EXPECT_THAT(words_of("Äpfel 日本語 ٣½"), ElementsAre("Äpfel", " 日本語", " ٣½"));
   EXPECT_THAT(words_of("a\u3000\u2003b"), ElementsAre("a", "\u3000", "\u2003", "b"));
   EXPECT_THAT(words_of("a\u0085 b"), ElementsAre("a", "\u0085", " b"));
   EXPECT_THAT(words_of("a\u180e b"), ElementsAre("a", "\u180e", " b"));

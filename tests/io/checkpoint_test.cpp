@@ -249,6 +249,23 @@ TEST(Checkpoint, WithAnElementThatNoRankOwnsNamesParameterAndRange) {
           HasSubstr("elements (3,2) to (3,5) of weight (4,6) are in none of its files")));
 }
 
+TEST(Checkpoint, WithAHoleAmongTheOwnedElementsNamesItsRange) {
+  const TemporaryPath folder;
+  OneMatrix matrix(4, 6);
+  Slice first = OneMatrix::whole(4, 6), second = first;
+  first.end = 8;
+  second.begin = second.offset = 10;
+  matrix.block.parameters[0].slices = {second, first};
+  matrix.save(folder.path());
+  OneMatrix wanted(4, 6);
+  EXPECT_THAT(
+      [&] {
+        CheckpointReader(folder.path()).load({&wanted.block, 1});
+      },
+      ThrowsMessage<UsageError>(
+          HasSubstr("elements (1,2) to (1,3) of weight (4,6) are in none of its files")));
+}
+
 TEST(Checkpoint, WithAnElementThatTwoRanksOwnNamesParameterAndRange) {
   const TemporaryPath folder;
   OneMatrix matrix(4, 6);

@@ -64,7 +64,7 @@ TEST_P(Threads, ProductsInEveryModeHaveTheSameBits) {
 }
 
 TEST_P(Threads, AttentionHasTheSameBits) {
-  for (const auto& [sequences, kv_heads] : {std::pair{4, 2}, {1, 1}})  // whole heads, and shared
+  for (const auto& [sequences, kv_heads] : {std::pair{2, 2}, {1, 1}})  // 3 threads share heads
     expect_same_bits("attention", [&](Backend& backend) {
       const std::int64_t D = 40, T = 150, R = sequences * T, k_cols = kv_heads * D;
       const Operand q = input("q", R, 2 * k_cols, GetParam()),

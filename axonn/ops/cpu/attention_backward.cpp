@@ -231,7 +231,7 @@ void CpuBackend::attention_backward(const AttentionBackward& args) {
   const bool whole = gathered <= kGatherBytes && pairs >= 2 * threads_;
   const std::int64_t each = Workspace::count(width, forward.group * (whole ? blocks : 1));
   const std::int64_t rows = forward.q.rows, deltas = rows * forward.heads;
-  float* memory = scratch<float>(each * threads_ + deltas);
+  float* memory = scratch_.take<float>(each * threads_ + deltas);
   const Matrix<float> delta{memory + each * threads_, forward.heads};
   const std::int64_t tasks = whole ? pairs : 2 * pairs * blocks;
   with_type(forward.q.dtype, [&]<typename T>(T) {

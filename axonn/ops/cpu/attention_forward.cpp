@@ -159,7 +159,7 @@ void CpuBackend::attention(const Attention& args) {
   const std::int64_t blocks = (args.positions + kBlock - 1) / kBlock;
   const int width = round_up(static_cast<int>(args.head_dim), kLanes);
   const std::int64_t each = Workspace::count(width, args.group);
-  float* memory = scratch<float>(each * threads_);
+  float* memory = scratch_.take<float>(each * threads_);
   with_type(args.q.dtype, [&]<typename T>(T) {
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
     for (std::int64_t i = 0; i < sequences * kv_heads * blocks; ++i) {

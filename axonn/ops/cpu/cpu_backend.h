@@ -2,10 +2,10 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/products.h"
+#include "axonn/ops/cpu/scratch.h"
 
 namespace axonn::cpu {
 
@@ -55,22 +55,13 @@ class CpuBackend final : public Backend {
   void sgd(const Sgd& args) override;
 
  private:
-  /// At least `count` of T, uninitialised, until the next call. It grows to the largest request,
-  /// so a steady step allocates nothing.
-  template <typename T>
-  T* scratch(std::int64_t count) {
-    const std::size_t words = (count * sizeof(T) + sizeof(double) - 1) / sizeof(double);
-    if (scratch_.size() < words) scratch_.resize(words);
-    return reinterpret_cast<T*>(scratch_.data());
-  }
-
   template <template <typename> typename Partials, typename T>
   void reduce(const char* operation, View out, View inp);
 
   std::unique_ptr<Device> device_;
   int threads_;
   Products products_;
-  std::vector<double> scratch_;
+  Scratch scratch_;  // one operation's at a time
 };
 
 }  // namespace axonn::cpu

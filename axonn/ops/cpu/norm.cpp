@@ -119,7 +119,7 @@ void CpuBackend::layer_norm_weight_backward(View d_weight, View d_bias, View d_o
   check.type("d_weight", d_weight, {DType::f32});
   check_like(check, "d_out", d_out, inp);
   const std::int64_t blocks = tiles_of(inp.rows, rowwise::kRowBlock), C = inp.cols;
-  const Matrix<float> partial{scratch<float>(blocks * C), C};
+  const Matrix<float> partial{scratch_.take<float>(blocks * C), C};
   with_type(inp.dtype, [&]<typename T>(T) {
     const rowwise::ColumnPartials<rowwise::WeightTerm, T, T> kernel{
         partial,

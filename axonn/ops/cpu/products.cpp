@@ -12,6 +12,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/checks.h"
+#include "axonn/ops/cpu/scratch.h"
 
 namespace axonn::cpu {
 
@@ -113,12 +114,6 @@ Key key_of(const Matmul& args) {
           options};
 }
 
-/// A thread's workspace for primitives, which want cache lines.
-struct alignas(64) Line {
-  char bytes[64];
-};
-using Scratch = std::vector<Line>;
-
 /// A primitive and, for each thread, the memory objects that it is given pointers in.
 class Primitive {
  public:
@@ -138,7 +133,7 @@ class Primitive {
         args.bias.data ? dnnl::matmul::desc(a, b, bias, out) : dnnl::matmul::desc(a, b, out),
         attributes, engine);
     primitive_ = dnnl::matmul(how);
-    scratch_lines_ = (how.scratchpad_desc().get_size() + sizeof(Line) - 1) / sizeof(Line);
+    scratch_bytes_ = static_cast<std::int64_t>(how.scratchpad_desc().get_size());
     const auto memory = [&](const dnnl::memory::desc& desc) {
       return dnnl::memory(desc, engine, nullptr);
     };
@@ -151,21 +146,19 @@ class Primitive {
     }
   }
 
-  std::size_t scratch_lines() const { return scratch_lines_; }
-
-  void run(const Matmul& args, const dnnl::stream& stream, int thread, void* scratch) {
+  void run(const Matmul& args, const dnnl::stream& stream, int thread, Scratch& scratch) {
     auto& arguments = arguments_[thread];
     arguments.at(DNNL_ARG_SRC).set_data_handle(args.a.data);
     arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(args.b.data);
     arguments.at(DNNL_ARG_DST).set_data_handle(args.out.data);
-    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
+    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch.take<char>(scratch_bytes_));
     if (args.bias.data) arguments.at(DNNL_ARG_BIAS).set_data_handle(args.bias.data);
     primitive_.execute(stream, arguments);
   }
 
  private:
   dnnl::matmul primitive_;
-  std::size_t scratch_lines_ = 0;
+  std::int64_t scratch_bytes_ = 0;
   std::vector<std::unordered_map<int, dnnl::memory>> arguments_;  // by thread
 };
 
@@ -199,16 +192,13 @@ struct Products::State {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<Key, Primitive> made;
-  std::vector<Scratch> scratch;  // by thread; grows to the largest need
+  std::vector<Scratch> scratch;  // by thread
 
   Primitive& primitive(const Matmul& panel) {
     const Key key = key_of(panel);
     if (const auto found = made.find(key); found != made.end()) return found->second;
     const OneThread one;
-    Primitive& added = made.emplace(key, Primitive(panel, engine, threads)).first->second;
-    for (Scratch& each : scratch)
-      if (each.size() < added.scratch_lines()) each.resize(added.scratch_lines());
-    return added;
+    return made.emplace(key, Primitive(panel, engine, threads)).first->second;
   }
 
   void run(const Matmul& args);
@@ -230,7 +220,7 @@ void Products::State::run(const Matmul& args) {
     const int thread = omp_get_thread_num();
     try {
       primitives[i == last_row][j == last_col]->run(panel_of(args, panels, i, j), stream, thread,
-                                                    scratch[thread].data());
+                                                    scratch[thread]);
     } catch (...) {
 #pragma omp critical
       failure = std::current_exception();
@@ -258,7 +248,8 @@ void Products::run(const Matmul& args) {
     state_->run(args);
   } catch (const dnnl::error& error) {
     fail(Where::here(), "matmul: oneDNN refused out ", args.out, ", a ", args.a, ", b ", args.b,
-         ": ", error.what());
+         ": ", error.what(),
+         args.a.dtype == DType::bf16 ? "; bf16 needs a processor with AVX-512, f32 does not" : "");
   }
 }
 

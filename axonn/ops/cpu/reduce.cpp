@@ -17,7 +17,7 @@ void CpuBackend::reduce(const char* operation, View out, View inp) {
   check.shape("out", out, 1, 1);
   flatten(inp);
   const std::int64_t tiles = inp.rows * tiles_of(inp.cols, kTile);
-  Sum* partial = scratch<Sum>(tiles);
+  Sum* partial = scratch_.take<Sum>(tiles);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch_tiles(threads_, inp.rows, inp.cols, kTile, Partials<T>{partial, matrix<const T>(inp)});
   });

@@ -66,8 +66,8 @@ struct CombineSoftmax {
   }
 };
 
-/// d_logits = (exp(logits - lse) - one hot) · scale; may be in place. A row a team; bound by
-/// memory: 2 · R · V · sizeof(T) bytes.
+/// d_logits = (exp(logits - lse) - one hot) · scale; may be in place where the types are the same.
+/// A row a team; bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
 template <typename Out, typename T>
 struct CrossEntropyBackward {
   Matrix<Out> d_logits;         // (R, V)

@@ -1,0 +1,109 @@
+#include <fstream>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+#include "axonn/base/log.h"
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/data/show.h"
+#include "axonn/data/synthetic.h"
+#include "axonn/data/tokenize.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kHelp =
+    R"(axonn data COMMAND: token files and text to make them from.
+
+  tokenize   text to a token file: llm.c's format (FILE.bin), else Megatron's (PREFIX.bin, .idx)
+  show       what is in a token file
+  synthetic  readable text with facts in it, of any size
+
+axonn data COMMAND --help explains one.
+
+Examples:
+  axonn data tokenize --tokenizer bytes --text book.txt --output book.bin
+  axonn data tokenize --tokenizer gpt2/ --text corpus/ --output corpus.bin
+  axonn data show book.bin --tokenizer bytes
+  axonn data synthetic --bytes 10000000 --output facts.txt
+)";
+
+int tokenize_command(const Arguments& arguments) {
+  TokenizeJob job{.tokenizer = "bytes"};
+  CLI::App app("Turns text into a token file.", "axonn data tokenize");
+  app.add_option("--tokenizer", job.tokenizer, "bytes, or a folder with vocab.json and merges.txt")
+      ->capture_default_str();
+  app.add_option("--text", job.text, "files, or folders of *.txt")->required();
+  app.add_option("--output", job.output, "FILE.bin: llm.c's format; else a prefix: Megatron's")
+      ->required();
+  if (!parse_flags(app, arguments)) return 0;
+  const double start = now_seconds();
+  const bool redraw = stdout_is_interactive();
+  const auto line = [&](const TokenizeProgress& p) {
+    return fmt::format("tokenizing {} of {}, {} tokens, {}/s", format_bytes(p.bytes),
+                       format_bytes(p.total_bytes), format_count(p.tokens),
+                       format_bytes(static_cast<std::int64_t>(static_cast<double>(p.bytes) /
+                                                              (now_seconds() - start))));
+  };
+  const TokenizeProgress done = tokenize_files(job, [&](const TokenizeProgress& p) {
+    if (redraw) std::cout << '\r' << line(p) << std::flush;
+  });
+  std::cout << (redraw ? "\r" : "") << line(done) << '\n' << "wrote " << job.output << '\n';
+  return 0;
+}
+
+int show_command(const Arguments& arguments) {
+  std::string file, tokenizer_name;
+  ShowOptions options;
+  CLI::App app("Says what is in a token file.", "axonn data show");
+  app.add_option("FILE", file, "llm.c's FILE.bin, or the prefix of Megatron's")->required();
+  app.add_option("--tokenizer", tokenizer_name, "shows the first tokens as text too");
+  app.add_option("--first", options.first, "how many tokens to show")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  if (!parse_flags(app, arguments)) return 0;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (!tokenizer_name.empty()) tokenizer = make_tokenizer(tokenizer_name);
+  options.tokenizer = tokenizer.get();
+  std::cout << describe(TokenFile(file), options);
+  return 0;
+}
+
+int synthetic_command(const Arguments& arguments) {
+  std::int64_t bytes = 1'000'000;
+  std::uint64_t seed = 1;
+  std::string output;
+  CLI::App app("Writes readable text with facts in it.", "axonn data synthetic");
+  app.add_option("--bytes", bytes, "how much")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--seed", seed, "another seed, another world")->capture_default_str();
+  app.add_option("--output", output, "a file")->required();
+  if (!parse_flags(app, arguments)) return 0;
+  std::ofstream file(output, std::ios::binary);
+  file << synthetic_text(bytes, seed) << std::flush;
+  if (!file)
+    fail(Where::here(), "cannot write ", output, "; is the folder there, and is there room?");
+  std::cout << "wrote " << format_bytes(bytes) << " to " << output << '\n';
+  return 0;
+}
+
+}  // namespace
+
+int run_data(const Arguments& arguments) {
+  if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h") {
+    std::cout << kHelp;
+    return 0;
+  }
+  const Arguments rest(arguments.begin() + 1, arguments.end());
+  if (arguments.front() == "tokenize") return tokenize_command(rest);
+  if (arguments.front() == "show") return show_command(rest);
+  if (arguments.front() == "synthetic") return synthetic_command(rest);
+  refuse("axonn data has no command '", arguments.front(),
+         "'; the commands are tokenize, show and synthetic");
+}
+
+}  // namespace axonn
