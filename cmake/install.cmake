@@ -6,7 +6,9 @@ get_property(axonn_libraries GLOBAL PROPERTY AXONN_LIBRARIES)
 install(TARGETS ${axonn_libraries} axonn_flags axonn_all EXPORT axonn
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY axonn/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h"
+        # The program's own, and those of the mpi transport, which need mpi.h.
+        PATTERN "cli" EXCLUDE PATTERN "mpi_*.h" EXCLUDE)
 install(EXPORT axonn NAMESPACE axonn:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)
 configure_package_config_file(cmake/axonn-config.cmake.in axonn-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)

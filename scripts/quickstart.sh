@@ -10,14 +10,14 @@ axonn=build/release/bin/axonn
 
 show() {
   echo
-  echo "\$ axonn $*"
+  echo "\$ $axonn $*"
   "$axonn" "$@"
 }
 
 rm -rf "$out"  # so that every quickstart trains from the start
 show train "$config"
-show generate "$out" --prompt "The " --tokens 300
+show generate --model "$out/checkpoints" --prompt "The town of" --tokens 300
 echo
 echo "The curve of the loss is in $out/loss.svg, every step in $out/metrics.jsonl."
-echo "Next: ${axonn} help, README.md, and a text of your own:"
-echo "  ${axonn} train configs/shakespeare-bytes.toml --data.text FILE.txt"
+echo "Next: $axonn help, README.md, and a text of your own:"
+echo "  $axonn train configs/shakespeare-bytes.toml --data.text FILE.txt"

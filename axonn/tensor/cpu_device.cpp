@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -44,7 +45,11 @@ class CpuDevice : public Device {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void fill_zero(void* to, std::int64_t bytes) override {
-    if (bytes > 0) std::memset(to, 0, bytes);
+    // In pieces by all threads of the rank: gradients of a whole model are cleared every step.
+    constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+#pragma omp parallel for if (bytes > kPiece)
+    for (std::int64_t begin = 0; begin < bytes; begin += kPiece)
+      std::memset(static_cast<char*>(to) + begin, 0, std::min(kPiece, bytes - begin));
   }
   void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
     copy(host, device, bytes);

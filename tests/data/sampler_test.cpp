@@ -58,6 +58,7 @@ TEST(Windows, GoThroughSeveralStreamsAndStayInsideThem) {
 
 TEST(Windows, OfExactlyOneSampleIsTakenAndOneTokenLessIsRefusedWithTheNumbers) {
   EXPECT_EQ(Windows({counting(65)}, 64).count(), 1);
+  EXPECT_EQ(Windows({counting(128)}, 64).count(), 1);
   EXPECT_THAT([] { Windows({counting(64)}, 64); },
               testing::ThrowsMessage<UsageError>(
                   AllOf(HasSubstr("counting has 64 tokens"), HasSubstr("seq_len 64 takes 65"))));

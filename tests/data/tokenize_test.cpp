@@ -69,6 +69,14 @@ TEST(SafeCut, PiecesEncodeAsTheWholeDoes) {
   EXPECT_GT(cuts, 1000);
 }
 
+TEST(SafeCut, IsBeforeASpaceOrBehindANewlineOnlyIfItStandsAlone) {
+  EXPECT_EQ(safe_cut("ab cd", 0), 2u);
+  EXPECT_EQ(safe_cut("ab\ncd", 0), 3u);
+  for (const std::string text :
+       {"ab  cd", "ab \ncd", "ab\n\ncd", "ab\n cd", "é é", "abcd", "", "a"})
+    EXPECT_EQ(safe_cut(text, 0), text.size()) << testing::PrintToString(text);
+}
+
 TEST(Tokenize, PutsEndOfTextBehindEachFileUnlessItIsThere) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));

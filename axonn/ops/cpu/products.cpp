@@ -58,19 +58,23 @@ struct Panels {
 /// Measured on the products of GPT-2 in both types, on one core with 1 MiB of second cache: b's
 /// part of a panel should fit there when it is packed, so narrow panels over many rows; the sums
 /// over rows (a transposed) pack a as well, and do best on wide, low ones. Fewer than kPanels
-/// would leave cores without work.
+/// would leave cores without work, so rows are cut further, then columns, but not below what
+/// spreads the packing over enough arithmetic.
 Panels panels_of(const Matmul& args) {
-  constexpr std::int64_t kPanels = 8, kLeastRows = 64;
+  constexpr std::int64_t kPanels = 6, kLeastRows = 256, kLeastCols = 192;
   constexpr double kSmall = 1e6;  // multiply-adds: some ten microseconds, as waking threads takes
   const std::int64_t M = args.out.rows, N = args.out.cols;
   const std::int64_t K = args.a_transposed ? args.a.rows : args.a.cols;
   if (static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K) < kSmall)
     return {Cut::into(M, 1), Cut::into(N, 1)};
-  const Cut cols = Cut::about(N, args.a_transposed ? 768 : 384);
+  std::int64_t width = args.a_transposed ? 768 : 384;
+  Cut cols = Cut::about(N, width);
   const std::int64_t most_rows = args.a_transposed ? 256 : 1024;
   const std::int64_t for_size = (M + most_rows - 1) / most_rows,
                      for_work = std::min((kPanels + cols.parts - 1) / cols.parts, M / kLeastRows);
-  return {Cut::into(M, std::max({std::int64_t{1}, for_size, for_work})), cols};
+  const Cut rows = Cut::into(M, std::max({std::int64_t{1}, for_size, for_work}));
+  while (rows.parts * cols.parts < kPanels && width > kLeastCols) cols = Cut::about(N, width /= 2);
+  return {rows, cols};
 }
 
 /// The panel's part of a product.
