@@ -1,4 +1,5 @@
-# Finds what the project is built on. A library that is missing is an error that names its Debian package.
+# Finds what the project is built on. A library that is missing is an error that names its Debian
+# package.
 
 function(axonn_need found package)
   if(NOT ${found})

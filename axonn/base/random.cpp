@@ -29,7 +29,8 @@ Random::Random(std::uint64_t seed, std::string_view name)
 
 std::array<std::uint32_t, 4> Random::bits(std::uint64_t index) const {
   constexpr std::uint32_t kM0 = 0xd2511f53, kM1 = 0xcd9e8d57, kW0 = 0x9e3779b9, kW1 = 0xbb67ae85;
-  std::uint32_t c0 = static_cast<std::uint32_t>(index), c1 = static_cast<std::uint32_t>(index >> 32),
+  std::uint32_t c0 = static_cast<std::uint32_t>(index),
+                c1 = static_cast<std::uint32_t>(index >> 32),
                 c2 = static_cast<std::uint32_t>(stream_),
                 c3 = static_cast<std::uint32_t>(stream_ >> 32),
                 k0 = static_cast<std::uint32_t>(key_), k1 = static_cast<std::uint32_t>(key_ >> 32);

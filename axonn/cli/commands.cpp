@@ -13,6 +13,7 @@ std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"train", "trains a model, on one rank or on a grid of them", run_train},
       Command{"check", "runs the same on several grids and compares, step by step", run_check},
+      Command{"bench", "times training steps: tokens/s, flops, waits, memory", run_bench},
       Command{"generate", "writes text with a model", run_generate},
       Command{"data", "makes token files and looks into them", run_data},
       Command{"info", "says what this build and this machine have", run_info},

@@ -44,8 +44,7 @@ std::vector<float> next_logits(Session& session, std::span<const std::int32_t> t
   const Context ctx = session.context();
   std::vector<std::int32_t> ids(length, 0);
   std::ranges::copy(seen, ids.begin());
-  const Tokens input{ctx.empty(1, length, DType::i32), {}, {1, length}};
-  ctx.arena.device().copy_from_host(input.ids.view().data, ids.data(), input.ids.bytes());
+  const Tokens input = make_tokens(ctx, ids, {}, {1, length});
   const Tensor mine = session.model().next_logits(ctx, input, std::ssize(seen) - 1);
 
   Communicator& across = session.grid().along(Axis::x);

@@ -1,5 +1,8 @@
 #include "axonn/cli/launch.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "axonn/base/check.h"
 #include "axonn/comm/mpi.h"
 #include "axonn/comm/threads.h"
@@ -16,6 +19,23 @@ bool launches_mpi(const Config& config) {
       return under_launcher();
   }
   return false;
+}
+
+bool speaks_for_all() {
+  if (!under_launcher()) return true;
+  // Open MPI; MPICH; PMIx; MVAPICH; Cray PALS; Slurm.
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
+                           "PALS_RANKID", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
+  return true;
+}
+
+void end_launched(const std::exception_ptr& error) {
+  if (!under_launcher()) return;
+  try {
+    run_mpi([&](Communicator&) { std::rethrow_exception(error); });
+  } catch (const UsageError&) {  // there is no MPI: each process speaks for itself
+  }
 }
 
 void launch(const Config& config, const std::function<void(Communicator& world)>& body) {

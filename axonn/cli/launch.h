@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 
 #include "axonn/comm/communicator.h"
@@ -15,5 +16,13 @@ void launch(const Config& config, const std::function<void(Communicator& world)>
 
 /// Whether launch() would use MPI.
 bool launches_mpi(const Config& config);
+
+/// Whether this process prints what every process of a launcher would print alike: it is the
+/// launcher's first, or there is no launcher.
+bool speaks_for_all();
+
+/// Under a launcher: ends its job with this error, which one process says for all that found it, and
+/// does not return. Otherwise, and where MPI is not built in, does nothing.
+void end_launched(const std::exception_ptr& error);
 
 }  // namespace axonn

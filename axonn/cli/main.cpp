@@ -3,10 +3,12 @@
 
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
+#include "axonn/cli/launch.h"
 
 int main(int argc, char** argv) {
   const auto report = [](const std::exception& error, int code) {
     std::cout << std::flush;
+    axonn::end_launched(std::current_exception());
     std::cerr << "error: " << error.what() << std::endl;
     return code;
   };

@@ -9,6 +9,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/cli/stop_signals.h"
+#include "axonn/train/dry_run.h"
 #include "axonn/train/stored_model.h"
 #include "axonn/train/trainer.h"
 
@@ -29,6 +30,8 @@ Examples:
       the same on four ranks: the same losses
   axonn train configs/tiny.toml --training.steps 20 --print-config
       what would run, and where each value comes from
+  axonn train configs/gpt2-124m.toml --dry-run --parallelism.x 4 --rank 3
+      memory, disk and data of one of its ranks, without training
 
 Exit codes: 0 done, 1 failed, 2 asked wrongly, 75 stopped by a signal with a checkpoint saved.)";
 
@@ -37,22 +40,34 @@ Exit codes: 0 done, 1 failed, 2 asked wrongly, 75 stopped by a signal with a che
 int run_train(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or on a grid of them.", "axonn train");
   app.footer(kExamples);
-  bool print = false;
+  bool print = false, dry = false;
+  int rank = 0;
   app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
+  app.add_flag("--dry-run", dry,
+               "check everything without training: memory, disk, the first sample");
+  app.add_option("--rank", rank, "of the grid, that --dry-run looks at; none is started")
+      ->needs("--dry-run");
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
+  const bool speaks = speaks_for_all();
   for (const std::string& line : warnings(loaded->config, loaded->origins))
-    std::cerr << "warning: " << line << '\n';
+    if (speaks) std::cerr << "warning: " << line << '\n';
   if (print) {
-    std::cout << print_config(loaded->config, loaded->origins);
+    if (speaks) std::cout << print_config(loaded->config, loaded->origins);
     return 0;
   }
   validate(loaded->config);
   const Config config = resolved(with_stored_model(loaded->config));
+  if (dry) {
+    const std::string text = to_text(dry_run(config, rank), config);
+    if (speaks) std::cout << text;
+    return 0;
+  }
   const StopSignals signals;
   TrainOptions options{.origins = &loaded->origins,
                        .terminal = &std::cout,
-                       .interactive = stdout_is_interactive(),
+                       // A launcher shows ranks a terminal even where its own output is a file.
+                       .interactive = stdout_is_interactive() && !launches_mpi(config),
                        .columns = terminal_columns(),
                        .stop = &signals.received()};
   std::atomic<bool> stopped = false;  // all ranks say the same

@@ -27,4 +27,18 @@ double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {
   return 6 * multiplied + 6.0 * static_cast<double>(m.layers * m.hidden * seq_len);
 }
 
+StepFlops step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t seq_len,
+                     bool recomputes) {
+  const double tokens = static_cast<double>(sequences * seq_len), s = static_cast<double>(seq_len),
+               l = static_cast<double>(m.layers), h = static_cast<double>(m.hidden),
+               v = static_cast<double>(m.vocab);
+  StepFlops flops;
+  flops.model = tokens * model_flops_per_token(m, seq_len);
+  const double blocks_forward =
+      2 * static_cast<double>(m.layers * block_parameters(m)) + 2 * l * h * s;
+  flops.hardware = flops.model + (recomputes ? tokens * blocks_forward : 0);
+  flops.narayanan = 96 * tokens * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+  return flops;
+}
+
 }  // namespace axonn

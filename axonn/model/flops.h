@@ -14,4 +14,15 @@ std::int64_t parameter_count(const ModelConfig& model);
 /// input embeddings) and attention's causal half. Nothing recomputed is counted.
 double model_flops_per_token(const ModelConfig& model, std::int64_t seq_len);
 
+/// Flops of one step of `sequences`, by the three conventions in use. A figure says which.
+struct StepFlops {
+  double model = 0;     ///< model_flops_per_token
+  double hardware = 0;  ///< and what is recomputed: a second forward pass of the blocks
+  /// Narayanan et al., 2021, with recomputation, full attention and 96 B s l h² (...): what the
+  /// AxoNN paper reports.
+  double narayanan = 0;
+};
+StepFlops step_flops(const ModelConfig& model, std::int64_t sequences, std::int64_t seq_len,
+                     bool recomputes);
+
 }  // namespace axonn

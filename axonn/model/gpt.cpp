@@ -93,16 +93,13 @@ Var Gpt::hidden(const Context& ctx, const Tokens& tokens) {
   return x;
 }
 
-/// The final norm, and f on its output with the logits' weight at hand. Backward follows at once,
-/// so the weights stay.
+/// The final norm, and f on its output with the logits' weight at hand.
 void Gpt::head(const Context& ctx, const Var& x,
                const std::function<void(const Context&, const Var&)>& f) {
-  Context held = ctx;
-  held.hold_parameters = true;
   const auto normed = [&](const Context& inside) { f(inside, norm_(inside, x)); };
-  if (!config_.tied) return with_parameters(held, head_group_, normed);
-  with_parameters(held, embedding_group_,
-                  [&](const Context& inside) { with_parameters(inside, head_group_, normed); });
+  if (!config_.tied) return with_head(ctx, head_group_, normed);
+  with_head(ctx, embedding_group_,
+            [&](const Context& inside) { with_head(inside, head_group_, normed); });
 }
 
 void Gpt::loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) {
@@ -121,6 +118,10 @@ Tensor Gpt::next_logits(const Context& ctx, const Tokens& tokens, std::int64_t p
     out.wait();
   });
   return out;
+}
+
+std::unique_ptr<Model> make_gpt(const ModelConfig& config, const Grid& grid) {
+  return std::make_unique<Gpt>(config, grid);
 }
 
 }  // namespace axonn

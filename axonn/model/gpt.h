@@ -59,4 +59,7 @@ class Gpt : public Model {
   CrossEntropy cross_entropy_;
 };
 
+/// A ModelMaker.
+std::unique_ptr<Model> make_gpt(const ModelConfig& config, const Grid& grid);
+
 }  // namespace axonn

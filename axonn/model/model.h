@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
+#include "axonn/model/config.h"
 #include "axonn/parallel/block.h"
 #include "axonn/parallel/embedding.h"
 
@@ -26,5 +29,9 @@ class Model {
 
   virtual std::int64_t vocab() const = 0;
 };
+
+/// Makes this rank's part of a model of these sizes, which are resolved. Errors: UsageError where
+/// the grid cannot cut a size.
+using ModelMaker = std::function<std::unique_ptr<Model>(const ModelConfig&, const Grid&)>;
 
 }  // namespace axonn

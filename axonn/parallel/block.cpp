@@ -70,6 +70,13 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   });
 }
 
+void with_head(const Context& ctx, ParameterGroup& group,
+               const std::function<void(const Context&)>& f) {
+  Context held = ctx;
+  held.hold_parameters = true;
+  with_parameters(held, group, f);
+}
+
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f) {
   const Forward whole = [&group, f](const Context& inner, const Var& x) {
     Var out;

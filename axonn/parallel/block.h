@@ -18,6 +18,11 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f);
 void with_parameters(const Context& ctx, ParameterGroup& group,
                      const std::function<void(const Context&)>& f);
 
+/// The same for the end of a model, whose backward follows at once: f may add to its parameters'
+/// gradients while it runs, as CrossEntropy does, and they stay gathered until it is through.
+void with_head(const Context& ctx, ParameterGroup& group,
+               const std::function<void(const Context&)>& f);
+
 /// f(ctx, inp) with the group's parameters, recomputed in backward where ctx.recompute asks: one
 /// block of a model.
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f);

@@ -21,6 +21,19 @@ VocabularyPiece vocabulary_piece(const Grid& grid, std::int64_t vocab) {
   return {first, std::min(each, vocab - first)};
 }
 
+Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
+                   std::span<const std::int32_t> targets, Rows rows) {
+  AXONN_CHECK(std::ssize(ids) == rows.count() && (targets.empty() || targets.size() == ids.size()),
+              "make_tokens: ", ids.size(), " ids and ", targets.size(), " targets for ",
+              rows.sequences, " sequences of ", rows.positions);
+  const auto on_device = [&](std::span<const std::int32_t> host) {
+    Tensor tensor = ctx.empty(1, std::ssize(host), DType::i32);
+    ctx.arena.device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
+    return tensor;
+  };
+  return {on_device(ids), targets.empty() ? Tensor() : on_device(targets), rows};
+}
+
 Embedding::Embedding(ParameterGroup& group, Names names, Options options) : options_(options) {
   table_ = &group.add({.name = names.tokens,
                        .layout = vocabulary_layout(options.vocab, options.width),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "axonn/parallel/parameters.h"
@@ -13,6 +14,10 @@ struct Tokens {
   Tensor targets;  ///< (1, R) i32: the next token, negative where it is not to be learned; or empty
   Rows rows;
 };
+
+/// Tokens from host memory: ids (R), and targets (R) or none. Errors: the counts do not fit.
+Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
+                   std::span<const std::int32_t> targets, Rows rows);
 
 /// Token embeddings, and learned positions where there are any: the vocabulary over x, the width
 /// over y. One all-reduce of (R, width/Gy) on x: every rank adds the rows of its own tokens.

@@ -31,7 +31,8 @@ View Parameter::weight() const {
 
 View Parameter::gradient() const {
   AXONN_CHECK(!group_.gradient_.empty(), spec_.name,
-              ": gradient used outside the backward pass of ", group_.name_);
+              ": gradient used outside the backward pass of ", group_.name_,
+              "; a loss computes it in the forward pass, inside with_head()");
   return block_of(group_.gradient_.raw_view());
 }
 
@@ -63,19 +64,31 @@ Parameter& ParameterGroup::add(ParameterSpec spec) {
   return parameter;
 }
 
-void ParameterGroup::arrange() {
-  std::int64_t offset = 0;
-  for (bool decays : {true, false}) {
-    for (const auto& parameter : parameters_) {
-      if (parameter->spec_.decays != decays) continue;
-      parameter->offset_ = offset;
-      offset = round_up(offset + parameter->local_rows_ * parameter->local_cols_, kAlign);
+FlatSizes ParameterGroup::sizes() const {
+  FlatSizes sizes;
+  sizes.offsets.resize(parameters_.size());
+  std::int64_t end = 0;
+  for (const bool decays : {true, false}) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (parameters_[i]->spec_.decays != decays) continue;
+      sizes.offsets[i] = end;
+      end = round_up(end + parameters_[i]->local_rows_ * parameters_[i]->local_cols_, kAlign);
     }
-    if (decays) decayed_ = offset;
+    if (decays) sizes.decayed = end;
   }
   const std::int64_t z = grid_.extent(Axis::z), data = grid_.extent(Axis::data);
-  flat_size_ = round_up(offset, z * data * kAlign);
-  shard_size_ = flat_size_ / z;
+  sizes.flat = round_up(end, z * data * kAlign);
+  sizes.shard = sizes.flat / z;
+  sizes.piece = sizes.shard / data;
+  return sizes;
+}
+
+void ParameterGroup::arrange() {
+  const FlatSizes all = sizes();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = all.offsets[i];
+  decayed_ = all.decayed;
+  flat_size_ = all.flat;
+  shard_size_ = all.shard;
 
   const std::int64_t begin =
       grid_.coord(Axis::z) * shard_size_ + grid_.coord(Axis::data) * piece_size();

@@ -66,6 +66,15 @@ class Prefetcher {
   bool known_ = false;
 };
 
+/// Elements of a group's flat buffers on one rank; F, S and P as ParameterGroup has them.
+struct FlatSizes {
+  std::vector<std::int64_t> offsets;  ///< of each parameter's block in F, in the order of add()
+  std::int64_t decayed = 0;           ///< the first elements of F: weight decay applies to them
+  std::int64_t flat = 0;              ///< F
+  std::int64_t shard = 0;             ///< S
+  std::int64_t piece = 0;             ///< P
+};
+
 /// A block's parameters in flat buffers, one of each kind.
 ///
 ///   F  the flat block: this rank's (x, y) blocks of all parameters, each beginning on 64 bytes,
@@ -90,6 +99,10 @@ class ParameterGroup {
 
   /// Declares a parameter. Errors: UsageError if the grid cannot cut it; Error after allocate().
   Parameter& add(ParameterSpec spec);
+
+  /// How large the buffers are. Takes no memory and asks no other rank, so that a run can be
+  /// planned without its ranks: before allocate(), too.
+  FlatSizes sizes() const;
 
   /// Lays the blocks out and takes memory for the compute copy, not yet initialised.
   void allocate(const Context& ctx);

@@ -53,8 +53,8 @@ double relative(double want, double got) {
 }  // namespace
 
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                    int steps) {
-  Session session(config, world, std::move(backend), {});
+                    int steps, const ModelMaker& make_model) {
+  Session session(config, world, std::move(backend), {.make_model = make_model});
   session.initialise();
   GridTrace trace;
   trace.grid = config.parallelism.grid();

@@ -1,15 +1,17 @@
 #include "axonn/train/metrics.h"
 
+#include <cerrno>
 #include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/io/files.h"
 
 namespace axonn {
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step) : path_(path) {
   if (after_step > 0) keep_until(path, after_step);
   file_.open(path, after_step > 0 ? std::ios::app : std::ios::trunc);
   if (!file_) refuse("cannot write ", path, "; is output.dir a folder that may be written?");
@@ -17,19 +19,23 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step) {
 
 void MetricsFile::keep_until(const std::string& path, std::int64_t after_step) {
   std::string kept;
-  {
-    std::ifstream in(path);
-    for (std::string line; std::getline(in, line);) {
-      const auto entry = nlohmann::json::parse(line, nullptr, false);
-      if (!entry.is_object() || !entry.contains("step")) continue;  // a line cut by a crash
-      const std::int64_t step = entry.value("step", std::int64_t{0});
-      if (step > after_step) continue;
-      kept += line + '\n';
-      if (entry["loss"].is_number()) losses_.emplace_back(step, entry["loss"].get<double>());
-      if (entry.contains("val_loss")) validation_.emplace_back(step, entry["val_loss"]);
-    }
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const auto entry = nlohmann::json::parse(line, nullptr, false);
+    // What a crash cut, or someone else wrote.
+    if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer())
+      continue;
+    const std::int64_t step = entry["step"];
+    if (step > after_step) continue;
+    kept += line + '\n';
+    const auto add = [&](const char* key, Curve& curve) {
+      if (entry.contains(key) && entry[key].is_number())
+        curve.emplace_back(step, entry[key].get<double>());
+    };
+    add("loss", losses_);
+    add("val_loss", validation_);
   }
-  std::ofstream(path, std::ios::trunc) << kept;
+  write_file_atomically(path, kept);
 }
 
 void MetricsFile::write(const StepMetrics& m) {
@@ -45,6 +51,8 @@ void MetricsFile::write(const StepMetrics& m) {
       m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
   if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
   file_ << line << "}\n" << std::flush;
+  if (!file_)
+    fail(Where::here(), "writing step ", m.step, " to ", path_, ": ", cause_and_remedy(errno));
   if (std::isfinite(m.loss)) losses_.emplace_back(m.step, m.loss);
   if (std::isfinite(m.val_loss)) validation_.emplace_back(m.step, m.val_loss);
 }

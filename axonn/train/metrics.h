@@ -27,9 +27,11 @@ struct StepMetrics {
 class MetricsFile {
  public:
   /// Keeps what an earlier run wrote up to `after_step` and drops later steps, which will be run
-  /// again. after_step 0 starts anew. Errors: UsageError if the file cannot be written.
+  /// again. after_step 0 starts anew. Errors: UsageError if the file cannot be written, Error if
+  /// the disk is full.
   MetricsFile(const std::string& path, std::int64_t after_step);
 
+  /// Errors: Error that names the file and the cause, such as a full disk.
   void write(const StepMetrics& metrics);
 
   /// (step, value) of what was written, earlier runs included.
@@ -40,6 +42,7 @@ class MetricsFile {
  private:
   void keep_until(const std::string& path, std::int64_t after_step);
 
+  std::string path_;
   std::ofstream file_;
   Curve losses_, validation_;
 };

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "axonn/base/check.h"
-#include "axonn/model/gpt.h"
 
 namespace axonn {
 
@@ -31,7 +30,7 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
   }
   config_.model = resolved(config_.model, config_.model.vocab,
                            std::max<std::int64_t>(config_.training.seq_len, 1));
-  model_ = std::make_unique<Gpt>(config_.model, *grid_);
+  model_ = options.make_model(config_.model, *grid_);
   const Context ctx = context();
   for (ParameterGroup* group : model_->groups()) group->allocate(ctx);
   if (!options.training) return;
@@ -122,7 +121,6 @@ Tokens Session::tokens_of(
     std::int64_t count,
     const std::function<bool(std::int64_t, std::span<std::int32_t>)>& read) const {
   const std::int64_t length = config_.training.seq_len;
-  const Context ctx = context();
   std::vector<std::int32_t> window(length + 1), ids(count * length), targets(count * length);
   for (std::int64_t i = 0; i < count; ++i) {
     if (read(i, window)) {
@@ -132,13 +130,7 @@ Tokens Session::tokens_of(
       std::fill_n(targets.begin() + i * length, length, -1);
     }
   }
-  Tokens tokens{ctx.empty(1, count * length, DType::i32),
-                ctx.empty(1, count * length, DType::i32),
-                {count, length}};
-  arena_->device().copy_from_host(tokens.ids.view().data, ids.data(), tokens.ids.bytes());
-  arena_->device().copy_from_host(tokens.targets.view().data, targets.data(),
-                                  tokens.targets.bytes());
-  return tokens;
+  return make_tokens(context(), ids, targets, {count, length});
 }
 
 StepInput Session::step_input(std::int64_t step) {

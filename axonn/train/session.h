@@ -6,6 +6,7 @@
 
 #include "axonn/data/corpus.h"
 #include "axonn/io/checkpoint.h"
+#include "axonn/model/gpt.h"
 #include "axonn/train/config.h"
 #include "axonn/train/step.h"
 
@@ -18,6 +19,7 @@ class Session {
   struct Options {
     bool training = true;           ///< false: no optimizer, no data
     std::string cache_folder = {};  ///< for tokenised text; "": tokens are kept in memory
+    ModelMaker make_model = make_gpt;
   };
 
   /// Collective over world, which outlives the session. config is validated and resolved; its

@@ -41,7 +41,7 @@ class Trainer {
         world_(world),
         log_(log_options(config, world.rank(), options)),
         session_(config, world, make_cpu_backend(compute_threads(config)),
-                 {.cache_folder = config.output.dir + "/cache"}),
+                 {.cache_folder = config.output.dir + "/cache", .make_model = options.make_model}),
         config_(session_.config()),
         saver_({.folder = config.output.dir + "/checkpoints",
                 .keep = config.checkpoint.keep,
@@ -77,6 +77,8 @@ class Trainer {
   StepMetrics line_;
   std::int64_t first_step_ = 0;
   double began_ = 0, waited_ = 0, working_ = 0;
+  double seconds_since_log_ = 0;
+  std::int64_t steps_since_log_ = 0;
 };
 
 void Trainer::describe() {
@@ -215,16 +217,22 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
              .exposed_comm_ms = waited_ * 1e3,
              .memory_bytes = session_.arena().stats().peak_bytes};
     const double mean = (now_seconds() - began_) / static_cast<double>(step - first_step_);
-    if (logs)
+    seconds_since_log_ += seconds;
+    ++steps_since_log_;
+    if (logs) {
+      const double share = static_cast<double>(steps_since_log_) * seconds / seconds_since_log_;
       log_.step({.step = step,
                  .steps = config_.training.steps,
                  .loss = result.loss,
                  .grad_norm = result.grad_norm,
                  .memory_bytes = line_.memory_bytes,
-                 .tokens_per_second = per_second,
-                 .tflops = tflops,
+                 .tokens_per_second = per_second * share,  // mean of the steps since the last
+                 .tflops = tflops * share,
                  .mfu = {},
                  .seconds_left = mean * static_cast<double>(config_.training.steps - step)});
+      seconds_since_log_ = 0;
+      steps_since_log_ = 0;
+    }
   }
   if (!result.applied)
     log_.warn(fmt::format("step {} skipped: loss {:.4f}, gradient norm {:.3g} are outliers", step,

@@ -5,6 +5,7 @@
 #include <iosfwd>
 
 #include "axonn/comm/communicator.h"
+#include "axonn/model/gpt.h"
 #include "axonn/train/config.h"
 
 namespace axonn {
@@ -14,6 +15,7 @@ struct TrainOptions {
   std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere
   bool interactive = false;          ///< the step line may be redrawn in place
   int columns = 100;
+  ModelMaker make_model = make_gpt;
   const std::atomic<bool>* stop = nullptr;  ///< set by a signal: save and end after this step
 };
 

@@ -75,9 +75,7 @@ Var Neighbours::hidden(const Context& ctx, const Tokens& tokens) const {
 
 void Neighbours::loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) {
   const Var x = hidden(ctx, tokens);
-  Context held = ctx;
-  held.hold_parameters = true;  // the loss computes its gradients at once
-  with_parameters(held, head_group_, [&](const Context& inside) {
+  with_head(ctx, head_group_, [&](const Context& inside) {
     cross_entropy_(inside, norm_(inside, x), tokens.targets, scale, total);
   });
 }

@@ -1,9 +1,9 @@
 #include "axonn/base/random.h"
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <vector>
+
+#include <gmock/gmock.h>
 
 using namespace axonn;
 

@@ -1,0 +1,45 @@
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/cli/launch.h"
+#include "axonn/io/files.h"
+#include "axonn/train/benchmark.h"
+#include "axonn/train/stored_model.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExamples =
+    R"(Ten iterations, the mean of the last eight. The product peak is the best of a fixed list of products,
+timed between the iterations. Flops are given by three conventions, each named.
+
+Examples:
+  axonn bench configs/gpt2-124m.toml
+  axonn bench configs/gpt2-124m.toml --training.dtype f32 --json f32.json
+  axonn bench configs/gpt2-124m.toml --parallelism.x 2)";
+
+}  // namespace
+
+int run_bench(const Arguments& arguments) {
+  CLI::App app("Times training steps.", "axonn bench");
+  app.footer(kExamples);
+  std::string json;
+  app.add_option("--json", json, "writes the figures to this file too")->type_name("FILE");
+  const auto loaded = read_config(app, arguments);
+  if (!loaded) return 0;
+  validate(loaded->config);
+  const Config config = resolved(with_stored_model(loaded->config));
+  launch(config, [&](Communicator& world) {
+    const BenchReport report = benchmark(config, world);
+    if (world.rank() != 0) return;
+    std::cout << to_text(report);
+    if (!json.empty()) write_file_atomically(json, to_json(report));
+  });
+  return 0;
+}
+
+}  // namespace axonn

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "axonn/train/config.h"
+
+namespace axonn {
+
+/// What one rank holds, without having been started.
+struct MemoryPlan {
+  struct Part {
+    std::string name;
+    std::int64_t bytes = 0;
+    bool estimated = false;  ///< else exact: what the rank will take
+  };
+  std::vector<Part> parts;
+  std::int64_t total() const;
+};
+
+/// config is resolved, with a vocab. Takes no memory of the parts' sizes.
+/// Errors: UsageError where the grid cannot cut the model; it names what would do.
+MemoryPlan plan_memory(const Config& config, int rank);
+
+/// What `axonn train --dry-run` finds out.
+struct DryRun {
+  std::int64_t parameters = 0;        ///< of the whole model, unpadded
+  std::string place;                  ///< "rank 5 (x 1, y 0, z 1, data 0)"
+  MemoryPlan memory;                  ///< of that rank
+  std::int64_t checkpoint_bytes = 0;  ///< of one
+  std::int64_t disk_bytes = 0;        ///< that this run may need at once for all that it keeps
+  std::int64_t disk_free = 0;
+  double epochs = 0;          ///< over the whole run
+  std::string resumes_from;   ///< a checkpoint, or ""
+  std::string sample;         ///< where the first sample of the rank lies
+  std::string input, target;  ///< of that sample, as the loss sees them: text, or token numbers
+  std::vector<std::string> warnings;
+};
+
+/// Checks all that a run needs, for one rank of its grid, without training, without the other ranks
+/// and without writing (but for the cache of tokenised text, where there is one already). config is
+/// validated and resolved.
+/// Errors: UsageError, as the run itself would throw them; Error where the disk has no room for one
+/// checkpoint.
+DryRun dry_run(const Config& config, int rank);
+
+/// It as lines.
+std::string to_text(const DryRun& run, const Config& config);
+
+}  // namespace axonn
