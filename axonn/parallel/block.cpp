@@ -21,6 +21,7 @@ void look_for_nonfinite(const Context& ctx, const std::string& block, const Var&
 Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
   Context silent = ctx;
   silent.tape = nullptr;
+  silent.runs_again = ctx.tape ? !ctx.second_run : ctx.runs_again;
   Var out = f(silent, inp);
   if (!ctx.tape) return out;
   for (Chunk& chunk : out) chunk.gradient = std::make_shared<Gradient>();
@@ -32,6 +33,7 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
     Context again = ctx;
     again.tape = &inner;
     again.hold_parameters = true;
+    again.second_run = true;
     again.diagnosis = nullptr;
     const Var second = f(again, inp);
     AXONN_CHECK(second.size() == gradients.size(), "checkpoint: the second forward pass gave ",
@@ -48,6 +50,7 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   Context inside = ctx;
   inside.label = group.name();
   group.acquire(inside);
+  if (ctx.tape ? !ctx.second_run : ctx.runs_again) group.expect_reduce();
   if (!ctx.tape) {
     f(inside);
     group.release();

@@ -16,6 +16,7 @@ struct Overlap {
   bool input_gradients = true;   ///< OAR: the all-reduce of d_inp under the product of d_weight
   bool weight_gradients = true;  ///< ORS: reduce-scatters of a block under the next one's backward
   bool weights = true;           ///< OAG: the next block's all-gather under this block
+  bool data = true;              ///< a block's sum over data under the blocks before it
 };
 
 class ParameterGroup;
@@ -40,6 +41,9 @@ struct Context {
   Tape* tape = nullptr;         ///< null: nothing is recorded, as in evaluation
   std::string_view label = {};  ///< the layer at work, for the watchdog's and NaN's messages
   bool recompute = false;       ///< blocks keep only their input and run forward again in backward
+  bool runs_again = false;      ///< this pass keeps nothing and will run again, with a tape
+  bool second_run = false;      ///< this is that second run
+  bool last_micro_batch = false;  ///< of the step: gradients are complete after its backward
   /// Parameters stay gathered from forward to backward: backward follows at once.
   bool hold_parameters = false;
   Prefetcher* prefetcher = nullptr;  ///< gathers the next block's parameters early

@@ -172,6 +172,8 @@ void ParameterGroup::release() {
 
 void ParameterGroup::begin_step(const Context& ctx) {
   fresh_ = true;
+  over_data_ = false;
+  expected_ = 0;
   if (shard_gradient_.empty()) shard_gradient_ = ctx.empty(1, shard_size_, DType::f32);
   if (grid_.extent(Axis::z) == 1) {
     ctx.arena.device().fill_zero(shard_gradient_.view().data, shard_gradient_.bytes());
@@ -185,16 +187,15 @@ void ParameterGroup::begin_backward(const Context& ctx) {
 }
 
 void ParameterGroup::reduce(const Context& ctx) {
-  if (ctx.reducing && *ctx.reducing) {
-    (*ctx.reducing)->finish_reduce(ctx);
-    *ctx.reducing = nullptr;
-  }
+  AXONN_CHECK(!over_data_, name_, ": a gradient came after the sum over data had begun");
+  if (ctx.reducing && *ctx.reducing) std::exchange(*ctx.reducing, nullptr)->finish_reduce(ctx);
+  add_arriving(ctx);
+  --expected_;
   if (grid_.extent(Axis::z) == 1) {  // it is the shard, and later micro-batches add to it
     gradient_ = Tensor();
-    return;
+    return finish_reduce(ctx);
   }
   sum_shared(ctx, gradient_);
-  finish_reduce(ctx);
   const Tensor full = std::exchange(gradient_, Tensor());
   Tensor sent = full;
   if (ctx.reduce_dtype != DType::f32) {
@@ -207,15 +208,17 @@ void ParameterGroup::reduce(const Context& ctx) {
                                                   buffer_of(sent.raw_view()), name_);
   work.keep(sent.owner());
   into.set_pending(std::move(work));
-  if (!direct) arriving_ = into;
+  if (direct)
+    fresh_ = false;
+  else
+    arriving_ = into;
   if (ctx.overlap.weight_gradients && ctx.reducing)
     *ctx.reducing = this;
   else
     finish_reduce(ctx);
-  if (direct) fresh_ = false;
 }
 
-void ParameterGroup::finish_reduce(const Context& ctx) {
+void ParameterGroup::add_arriving(const Context& ctx) {
   shard_gradient_.wait();
   if (arriving_.empty()) return;
   const Tensor part = std::exchange(arriving_, Tensor());
@@ -225,8 +228,16 @@ void ParameterGroup::finish_reduce(const Context& ctx) {
     ctx.backend.add(shard_gradient_.view(), shard_gradient_.view(), part.view());
 }
 
+void ParameterGroup::finish_reduce(const Context& ctx) {
+  if (over_data_) return;
+  add_arriving(ctx);
+  if (ctx.last_micro_batch && ctx.overlap.data && expected_ == 0) reduce_over_data(ctx);
+}
+
 void ParameterGroup::reduce_over_data(const Context& ctx) {
-  finish_reduce(ctx);
+  if (over_data_) return;
+  add_arriving(ctx);
+  over_data_ = true;
   if (grid_.extent(Axis::z) == 1) sum_shared(ctx, shard_gradient_);
   const View shard = shard_gradient_.view();
   shard_gradient_.set_pending(

@@ -114,15 +114,18 @@ class ParameterGroup {
   void acquire(const Context& ctx);
   void release();
 
+  /// One more reduce() will come in this micro-batch: a group may be used in several places.
+  void expect_reduce() { ++expected_; }
   /// Zeroes the gradient: the first micro-batch of a step begins.
   void begin_step(const Context& ctx);
   /// Backward through the block is about to begin (makes room for the gradient) and has ended
   /// (sends it on its way to its shard).
   void begin_backward(const Context& ctx);
   void reduce(const Context& ctx);
-  /// Waits for reduce().
+  /// Waits for reduce(). If it was the step's last, the sum of the shard over data starts, under
+  /// the backward of other blocks where ctx.overlap.data says so.
   void finish_reduce(const Context& ctx);
-  /// Starts the sum of the shard over data; gradient() waits for it.
+  /// Starts the sum of the shard over data unless it has begun; gradient() waits for it.
   void reduce_over_data(const Context& ctx);
   /// Spreads the updated pieces of the compute copy over data.
   void publish(const Context& ctx);
@@ -149,6 +152,7 @@ class ParameterGroup {
   friend class Parameter;
   void arrange();
   void start_gather(const Context& ctx);
+  void add_arriving(const Context& ctx);
   void sum_shared(const Context& ctx, const Tensor& flat);
 
   std::string name_;
@@ -165,7 +169,9 @@ class ParameterGroup {
   Tensor shard_gradient_;  // (1, S) f32
   Tensor arriving_;        // (1, S) a later micro-batch's, under way
   int users_ = 0;
-  bool fresh_ = true;  // the shard's gradient holds nothing of this step yet
+  int expected_ = 0;        // reduces that this micro-batch's backward still has to make
+  bool over_data_ = false;  // the sum over data has begun
+  bool fresh_ = true;       // the shard's gradient holds nothing of this step yet
 };
 
 }  // namespace axonn

@@ -159,7 +159,8 @@ std::vector<WithoutEffect> keys_without_effect(const Config& config) {
        "lr_scheduler.kind is not wsd");
   when(config.parallelism.grid().ranks() == 1,
        {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
-        "parallelism.overlap_weight_gradients", "parallelism.overlap_weights"},
+        "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
+        "parallelism.overlap_data"},
        "there is one rank");
   return found;
 }

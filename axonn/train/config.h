@@ -79,6 +79,7 @@ struct ParallelismConfig {
   bool overlap_input_gradients = true;   ///< OAR
   bool overlap_weight_gradients = true;  ///< ORS
   bool overlap_weights = true;           ///< OAG
+  bool overlap_data = true;              ///< gradient sums over data under the backward pass
   double timeout_seconds = 600;          ///< what a hung collective is given
 
   GridShape grid() const { return {x, y, z, data}; }

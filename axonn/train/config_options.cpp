@@ -174,6 +174,8 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list.add("overlap_weights", &parallelism.overlap_weights,
            {.help = "whether the next block's weights are gathered while this one computes",
             .also = "overlap_param_gather"});
+  list.add("overlap_data", &parallelism.overlap_data,
+           {.help = "whether a block's gradients are summed over data while earlier ones go on"});
   list.add("timeout_seconds", &parallelism.timeout_seconds,
            {.help = "how long a collective may hang before the run is ended",
             .unit = "seconds",

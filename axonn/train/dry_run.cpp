@@ -90,16 +90,17 @@ void describe_disk(const Config& config, DryRun& run) {
         at_once, format_bytes(run.disk_bytes), config.output.dir, format_bytes(run.disk_free)));
 }
 
+/// The tokens as text in quotes, or as numbers where no tokenizer is known; cut where it is long.
 std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> tokens) {
   std::string text;
+  bool whole = true;
   for (const std::int32_t token : tokens) {
-    if (text.size() > kMostShown) return text + "...";
-    if (tokenizer)
-      text += printable(tokenizer->bytes_of(token));
-    else
-      text += fmt::format("{} ", token);
+    whole = text.size() < kMostShown;
+    if (!whole) break;
+    text += tokenizer ? printable(tokenizer->bytes_of(token)) : fmt::format("{} ", token);
   }
-  return tokenizer ? '"' + text + '"' : text;
+  if (tokenizer) text = '"' + text + '"';
+  return text + (whole ? "" : " ...");
 }
 
 void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRun& run) {

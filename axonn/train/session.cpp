@@ -63,7 +63,8 @@ Context Session::context() const {
   Context ctx{.backend = *backend_, .arena = *arena_, .grid = *grid_};
   ctx.dtype = config_.training.dtype;
   ctx.reduce_dtype = p.reduce_dtype;
-  ctx.overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights};
+  ctx.overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,
+                 p.overlap_data};
   ctx.chunks = p.chunks;
   ctx.recompute = config_.activation_checkpoint.mode == RecomputeMode::full;
   return ctx;

@@ -27,6 +27,7 @@ void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& to
   for (int micro = 0; micro < input.micro_batches; ++micro) {
     Tape tape;
     ctx.tape = &tape;
+    ctx.last_micro_batch = micro + 1 == input.micro_batches;
     if (ctx.prefetcher) ctx.prefetcher->begin_pass();
     model_.loss(ctx, input.tokens_of(micro), scale, total);
     tape.backward();

@@ -1,6 +1,7 @@
 #include "axonn/train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -32,6 +33,9 @@ LogOptions log_options(const Config& config, int rank, const TrainOptions& optio
   log.columns = options.columns;
   return log;
 }
+
+/// NaN without its sign, which says nothing.
+double plain(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 /// One rank's run of the loop.
 class Trainer {
@@ -83,9 +87,9 @@ class Trainer {
 
 void Trainer::describe() {
   const ModelConfig& m = config_.model;
-  log_.info(fmt::format("model: {} parameters, {} layers, width {}, {} heads, vocabulary {}",
-                        format_count(parameter_count(m)), m.layers, m.hidden, m.heads,
-                        format_count(m.vocab)));
+  log_.info(fmt::format("model: {} parameters, {} layer{}, width {}, {} heads, vocabulary {}",
+                        format_count(parameter_count(m)), m.layers, m.layers == 1 ? "" : "s",
+                        m.hidden, m.heads, format_count(m.vocab)));
   log_.info(fmt::format("grid: x {}, y {}, z {}, data {}: {} rank{}, {} thread{} each, {}",
                         config_.parallelism.x, config_.parallelism.y, config_.parallelism.z,
                         config_.parallelism.data, world_.size(), world_.size() == 1 ? "" : "s",
@@ -185,7 +189,7 @@ void Trainer::stop_for_nonfinite(const StepInput& input, const StepResult& resul
   const auto place = std::ranges::find(here, 1.0);
   const int rank = static_cast<int>(place - here.begin());
   const std::string what = fmt::format("step {}: the loss is {} and the gradient norm {}",
-                                       input.step + 1, result.loss, result.grad_norm);
+                                       input.step + 1, plain(result.loss), plain(result.grad_norm));
   const std::string remedy =
       "; the parameters are those of the step before. Lower optimizer.lr, clip with "
       "training.max_norm, or skip such steps with training.skip_outliers";

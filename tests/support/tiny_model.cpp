@@ -3,6 +3,7 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/threads.h"
 #include "axonn/model/gpt.h"
+#include "axonn/train/compare.h"
 #include "axonn/train/step.h"
 
 namespace axonn::testing_support {
@@ -27,19 +28,13 @@ Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, 
       targets.push_back(token(t + 1));
     }
   }
-  Tokens tokens{ctx.empty(1, each * run.positions, DType::i32),
-                ctx.empty(1, each * run.positions, DType::i32),
-                {each, run.positions}};
-  Device& device = ctx.arena.device();
-  device.copy_from_host(tokens.ids.view().data, ids.data(), tokens.ids.bytes());
-  device.copy_from_host(tokens.targets.view().data, targets.data(), tokens.targets.bytes());
-  return tokens;
+  return make_tokens(ctx, ids, targets, {each, run.positions});
 }
 
 }  // namespace
 
 TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = run.make_backend();
   Arena arena(backend->device());
   const Grid grid(world, run.grid);
   const auto model = run.make_model(grid);
@@ -69,7 +64,9 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
                            }});
     trace.losses.push_back(report.loss);
     trace.norms.push_back(report.grad_norm);
+    trace.memory.push_back(arena.stats());
   }
+  if (run.after) run.after(ctx, *model);
   return trace;
 }
 
@@ -84,19 +81,32 @@ TinyTrace run_tiny(const TinyRun& run) {
   return trace;
 }
 
-std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_heads, bool tied) {
-  return [kv_heads, tied](const Grid& grid) {
-    ModelConfig config;
-    config.layers = 2;
-    config.hidden = 96;
-    config.heads = 24;
-    config.kv_heads = kv_heads;
-    config.ffn = 384;
-    config.vocab = 251;
-    config.positions = 8;
-    config.tied = tied;
-    return std::make_unique<Gpt>(config, grid);
+std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype) {
+  const Tolerance tolerance = tolerance_of(dtype);
+  const auto trace = [](const TinyTrace& t) {
+    return GridTrace{{}, t.losses, t.norms, t.parameter_norms, {}};
   };
+  const GridComparison c = compare(trace(want), trace(got), tolerance);
+  return c.agrees ? "" : comparison_table({c}, tolerance);
+}
+
+std::function<std::unique_ptr<Model>(const Grid&)> gpt_of(const ModelConfig& config) {
+  return [config](const Grid& grid) { return std::make_unique<Gpt>(config, grid); };
+}
+
+ModelConfig tiny_config(std::int64_t kv_heads, bool tied) {
+  return {.layers = 2,
+          .hidden = 96,
+          .heads = 24,
+          .kv_heads = kv_heads,
+          .ffn = 384,
+          .vocab = 251,
+          .positions = 8,
+          .tied = tied};
+}
+
+std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_heads, bool tied) {
+  return gpt_of(tiny_config(kv_heads, tied));
 }
 
 std::vector<GridShape> grids_of(int ranks) {

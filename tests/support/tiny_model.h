@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/comm/grid.h"
+#include "axonn/model/config.h"
 #include "axonn/model/model.h"
 #include "axonn/train/gradient_norms.h"
 
@@ -26,18 +27,30 @@ struct TinyRun {
   bool repeat_batch = false;  ///< every step sees the tokens of the first
   int max_delay_us = 0;       ///< random delays in every collective
   std::function<std::unique_ptr<Model>(const Grid&)> make_model;
+  std::function<std::unique_ptr<Backend>()> make_backend = [] { return make_cpu_backend(1); };
+  /// Called on every rank after the last step.
+  std::function<void(const Context&, Model&)> after = {};
 };
 
-/// What a run computed: the same on every rank.
+/// What a run computed: the same on every rank, but for the memory.
 struct TinyTrace {
   std::vector<double> losses, norms;
-  NamedNorms parameter_norms;  ///< of the first step's gradients
+  NamedNorms parameter_norms;      ///< of the first step's gradients
+  std::vector<ArenaStats> memory;  ///< this rank's after each step
 };
+
+/// "" where `got` is as close to `want` as axonn check demands, else its table.
+std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype);
 
 /// Runs it on threads, one a rank.
 TinyTrace run_tiny(const TinyRun& run);
 /// Runs it on the ranks of world; for MPI tests.
 TinyTrace run_tiny(const TinyRun& run, Communicator& world);
+
+std::function<std::unique_ptr<Model>(const Grid&)> gpt_of(const ModelConfig& config);
+
+/// The sizes of tiny_gpt.
+ModelConfig tiny_config(std::int64_t kv_heads, bool tied);
 
 /// A GPT of width 96, 24 heads, MLP 384, 2 layers, so that no grid of up to 8 ranks is excluded.
 std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_heads, bool tied);

@@ -1,0 +1,261 @@
+// Deliberate faults that the comparison of grids must find: what it cannot see, nobody will.
+#include <atomic>
+
+#include <gmock/gmock.h>
+
+#include "axonn/comm/threads.h"
+#include "axonn/train/compare.h"
+
+#include "tests/support/faulty_backend.h"
+#include "tests/support/faulty_communicator.h"
+#include "tests/support/tiny_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+namespace {
+
+constexpr int kSteps = 5;
+constexpr int kLayers = 2;
+constexpr std::int64_t kHeadDim = 4, kKvHeads = 4, kWidth = 96;
+
+/// Bytes of synthetic text; the vocabulary is one more than bytes need, so that no even number
+/// divides it and every grid with x > 1 here has padding.
+Config config_on(const GridShape& grid) {
+  Config config;
+  config.model = {.layers = kLayers,
+                  .hidden = kWidth,
+                  .heads = kWidth / kHeadDim,
+                  .kv_heads = kKvHeads,
+                  .vocab = 257};
+  config.data.synthetic = 20'000;
+  config.training = {.steps = kSteps, .seq_len = 8, .global_batch = 24, .max_norm = 0};
+  config.optimizer.lr = 1e-3;
+  config.parallelism.x = grid.x;
+  config.parallelism.y = grid.y;
+  config.parallelism.z = grid.z;
+  config.parallelism.data = grid.data;
+  return resolved(config);
+}
+
+using MakeBackend = std::function<std::unique_ptr<Backend>(const Coords&)>;
+
+std::unique_ptr<Backend> healthy(const Coords&) { return make_cpu_backend(1); }
+
+/// What axonn check would say of the grid, with these faults against one rank without any.
+GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& backend = healthy) {
+  static const GridTrace reference = [] {
+    GridTrace one;
+    run_ranks(1, [&](Communicator& world) {
+      one = trace_run(config_on({}), world, make_cpu_backend(1), kSteps);
+    });
+    return one;
+  }();
+  GridTrace trace;
+  const bool faulty = static_cast<bool>(fault.hits);
+  std::atomic<int> hits = 0;
+  run_ranks(grid.ranks(), [&](Communicator& world) {
+    FaultyCommunicator wrapped(world, fault);
+    GridTrace mine =
+        trace_run(config_on(grid), wrapped, backend(coords_of(grid, world.rank())), kSteps);
+    hits += wrapped.hits();
+    if (world.rank() == 0) trace = std::move(mine);
+  });
+  EXPECT_EQ(hits > 0, faulty) << "the fault hit " << hits << " collectives";
+  return compare(reference, trace, tolerance_of(DType::f32));
+}
+
+CommFault none() { return {}; }
+
+std::string table_of(const GridComparison& c) {
+  return comparison_table({c}, tolerance_of(DType::f32));
+}
+
+/// Whether a call is the sum of the key-value heads' gradients of block 0: its two segments of
+/// heads, of the weight and of the bias.
+bool sums_key_values(const Collective& call, int y) {
+  return call.operation == "all_reduce" && call.group == "x" && call.label == "h.0" &&
+         call.data.count == 2 * kKvHeads * kHeadDim * (kWidth / y + 1);
+}
+
+/// Counts the calls of an operation that backward makes once for each of `each_step` things, in
+/// the reverse order of the model.
+class BackwardCount {
+ public:
+  explicit BackwardCount(int each_step) : each_step_(each_step) {}
+  /// Whether this call is the one for thing `index` of the model's order.
+  bool is(int index) { return calls_++ % each_step_ == each_step_ - 1 - index; }
+
+ private:
+  int each_step_, calls_ = 0;
+};
+
+/// Adds the gradient of the first block's first norm weight twice.
+class DoubledNorm : public FaultyBackend {
+ public:
+  using FaultyBackend::FaultyBackend;
+  void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
+                                  View stats) override {
+    FaultyBackend::layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats);
+    if (norms_.is(0)) FaultyBackend::layer_norm_weight_backward(d_weight, {}, d_out, inp, stats);
+  }
+
+ private:
+  BackwardCount norms_{2 * kLayers + 1};
+};
+
+/// Leaves the gradient of one bias out.
+class ForgottenBias : public FaultyBackend {
+ public:
+  ForgottenBias(std::unique_ptr<Backend> inner, int bias)
+      : FaultyBackend(std::move(inner)), bias_(bias) {}
+  void column_sum(View out, View inp) override {
+    if (!biases_.is(bias_)) FaultyBackend::column_sum(out, inp);
+  }
+
+ private:
+  int bias_;
+  BackwardCount biases_{4 * kLayers};
+};
+
+/// Takes the padding of the vocabulary for tokens.
+class PaddedLogits : public FaultyBackend {
+ public:
+  using FaultyBackend::FaultyBackend;
+  void softmax_stats(View out, View logits, View targets, VocabularyPiece piece) override {
+    FaultyBackend::softmax_stats(out, logits, targets, {piece.first, logits.cols});
+  }
+  void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
+                              VocabularyPiece piece, float scale) override {
+    FaultyBackend::cross_entropy_backward(d_logits, logits, lse, targets,
+                                          {piece.first, logits.cols}, scale);
+  }
+};
+
+}  // namespace
+
+TEST(FaultsOfAGrid, AreNoneInAHealthyRun) {
+  for (const GridShape& grid :
+       {GridShape{1, 1, 1, 1}, GridShape{2, 2, 1, 1}, GridShape{4, 1, 1, 1}, GridShape{2, 1, 1, 2},
+        GridShape{1, 2, 1, 2}, GridShape{6, 1, 1, 1}, GridShape{8, 1, 1, 1}}) {
+    const GridComparison c = check(grid, none());
+    EXPECT_TRUE(c.agrees) << table_of(c);
+  }
+}
+
+TEST(FaultsOfAGrid, ShowWhenALayerSumsOverTheWrongAxis) {
+  const auto sums_over_y = [](const Collective& call) {
+    return call.operation == "all_reduce" && call.group == "y" && call.label == "h.0";
+  };
+  const GridComparison c = check({2, 2, 1, 1}, {CommFault::Kind::redirect, sums_over_y, "x"});
+  EXPECT_FALSE(c.agrees) << table_of(c);
+  EXPECT_EQ(c.loss_step, 0);
+  EXPECT_THAT(c.differing_replica, Not(IsEmpty()));
+}
+
+TEST(FaultsOfAGrid, ShowWhenOneLayersSumsAreMissing) {
+  for (const char* axis : {"x", "y"}) {
+    const auto sums = [axis](const Collective& call) {
+      return call.operation == "all_reduce" && call.group == axis && call.label == "h.1";
+    };
+    const GridComparison c = check({2, 2, 1, 1}, {CommFault::Kind::drop, sums});
+    EXPECT_FALSE(c.agrees) << table_of(c);
+    EXPECT_EQ(c.loss_step, 0);
+    EXPECT_THAT(c.differing_replica, HasSubstr("along"));
+  }
+}
+
+TEST(FaultsOfAGrid, ShowInTheBlockWhoseGradientsAreNotSummedOverData) {
+  const auto gradients = [](const Collective& call) {
+    return call.operation == "reduce_scatter" && call.group == "data" && call.label == "h.1";
+  };
+  const GridComparison c = check({2, 1, 1, 2}, {CommFault::Kind::drop, gradients});
+  EXPECT_FALSE(c.agrees) << table_of(c);
+  EXPECT_NE(c.loss_step, 0) << "the first forward pass was right";
+  EXPECT_THAT(c.first_parameter, StartsWith("h.1.ln_1.weight:"));
+}
+
+TEST(FaultsOfAGrid, ShowWhenOneNormsGradientIsCountedTwiceAlthoughAdamHidesItFromTheLosses) {
+  const auto doubled = [](const Coords&) {
+    return std::make_unique<DoubledNorm>(make_cpu_backend(1));
+  };
+  for (const GridShape& grid : {GridShape{2, 2, 1, 1}, GridShape{1, 2, 1, 2}}) {
+    const GridComparison c = check(grid, none(), doubled);
+    EXPECT_FALSE(c.agrees) << table_of(c);
+    EXPECT_EQ(c.loss_step, -1) << "the losses show it: Adam's step should not depend on the scale";
+    EXPECT_THAT(c.first_parameter, StartsWith("h.0.ln_1.weight:"));
+    EXPECT_THAT(c.differing_replica, IsEmpty()) << "all ranks count it twice";
+  }
+}
+
+TEST(FaultsOfAGrid, ShowWhenOneBiasIsNotSummedOverData) {
+  const auto forgetful = [](const Coords& at) -> std::unique_ptr<Backend> {
+    if (at.at(Axis::data) == 0) return healthy(at);
+    return std::make_unique<ForgottenBias>(healthy(at), 2);
+  };
+  const GridComparison c = check({1, 2, 1, 2}, none(), forgetful);
+  EXPECT_FALSE(c.agrees) << table_of(c);
+  EXPECT_THAT(c.first_parameter, StartsWith("h.0.mlp.c_fc.bias:"));
+}
+
+TEST(FaultsOfAGrid, ShowAReplicaOfABiasThatGoesItsOwnWay) {
+  // The first of the replicas is counted, so no norm of the first step shows it.
+  const auto forgetful = [](const Coords& at) -> std::unique_ptr<Backend> {
+    if (at.at(Axis::y) == 0) return healthy(at);
+    return std::make_unique<ForgottenBias>(healthy(at), 2);
+  };
+  const GridComparison c = check({1, 2, 1, 2}, none(), forgetful);
+  EXPECT_FALSE(c.agrees) << table_of(c);
+  EXPECT_THAT(c.first_parameter, IsEmpty());
+  EXPECT_EQ(c.differing_replica, "h.0.mlp.c_fc.bias along y");
+}
+
+TEST(FaultsOfAGrid, ShowWhenPaddedLogitsAreLeftInTheSoftmax) {
+  const auto padded = [](const Coords&) {
+    return std::make_unique<PaddedLogits>(make_cpu_backend(1));
+  };
+  for (const GridShape& grid : {GridShape{2, 2, 1, 1}, GridShape{4, 1, 1, 1}}) {
+    const GridComparison c = check(grid, none(), padded);
+    EXPECT_FALSE(c.agrees) << table_of(c);
+    EXPECT_EQ(c.loss_step, 0);
+  }
+}
+
+TEST(FaultsOfAGrid, ShowWhenOnlyOneLogitOfPaddingIsLeftIn) {
+  // 251 over 2 and 4: each time the last rank has one column too many.
+  TinyRun run{.steps = 1, .make_model = tiny_gpt(4, true)};
+  const TinyTrace one = run_tiny(run);
+  for (const GridShape& grid : {GridShape{2, 1, 1, 1}, GridShape{4, 1, 1, 1}}) {
+    run.grid = grid;
+    run.make_backend = [] { return make_cpu_backend(1); };
+    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "");
+    run.make_backend = [] { return std::make_unique<PaddedLogits>(make_cpu_backend(1)); };
+    EXPECT_THAT(difference(one, run_tiny(run), run.dtype), HasSubstr("DIFFERS"));
+  }
+}
+
+TEST(FaultsOfAGrid, ShowWhenReplicasOfKeyValueHeadsAreNotSummed) {
+  // Four heads over 8 and 6 ranks: two, or one and a half, to a head.
+  for (const GridShape& grid : {GridShape{8, 1, 1, 1}, GridShape{6, 1, 1, 1}}) {
+    const auto sum = [](const Collective& call) { return sums_key_values(call, 1); };
+    const GridComparison c = check(grid, {CommFault::Kind::drop, sum});
+    EXPECT_FALSE(c.agrees) << table_of(c);
+    EXPECT_THAT(c.first_parameter, StartsWith("h.0.attn.c_attn.weight:"));
+  }
+}
+
+TEST(FaultsOfAGrid, ShowWhenOneReplicaOfAKeyValueHeadIsLeftOut) {
+  const auto third = [](const Collective& call) {
+    return sums_key_values(call, 1) && call.rank == 3;
+  };
+  const GridComparison c = check({8, 1, 1, 1}, {CommFault::Kind::mute, third});
+  EXPECT_FALSE(c.agrees) << table_of(c);
+  EXPECT_THAT(c.first_parameter, StartsWith("h.0.attn.c_attn.weight:"));
+  EXPECT_THAT(c.first_parameter,
+              AllOf(HasSubstr("its gradient's norm is"), HasSubstr("on the reference")));
+}

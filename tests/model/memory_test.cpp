@@ -1,0 +1,125 @@
+// What the arena itself counts: how much of a model a rank holds, and that a step gives back what
+// it took.
+#include <mutex>
+
+#include <gmock/gmock.h>
+
+#include "axonn/comm/threads.h"
+#include "axonn/model/flops.h"
+
+#include "tests/support/tiny_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+/// Deep, so that a block is a small part of it, with few tokens, so that parameters prevail.
+ModelConfig deep_config() {
+  ModelConfig config = tiny_config(24, true);
+  config.layers = 16;
+  config.positions = 2;
+  return config;
+}
+
+TinyRun deep_run(const GridShape& grid, DType dtype) {
+  return {.grid = grid,
+          .sequences = 8,
+          .positions = 2,
+          .steps = 3,
+          .dtype = dtype,
+          .recompute = true,
+          .make_model = gpt_of(deep_config())};
+}
+
+/// The memory of every rank after the last step.
+std::vector<ArenaStats> memory_of_ranks(const TinyRun& run) {
+  std::vector<ArenaStats> all(run.grid.ranks());
+  std::mutex mutex;
+  run_ranks(run.grid.ranks(), [&](Communicator& world) {
+    const TinyTrace trace = run_tiny(run, world);
+    const std::lock_guard lock(mutex);
+    all[world.rank()] = trace.memory.back();
+  });
+  return all;
+}
+
+/// Bytes of state a parameter: the compute copy, the gradient, two moments, and in bf16 the master.
+std::int64_t bytes_each(DType dtype) { return dtype == DType::f32 ? 16 : 2 + 4 + 4 + 8; }
+
+/// Parameters in a group's buffer begin on multiples of 32 elements, and the buffer ends on one.
+constexpr std::int64_t kAlign = 32;
+constexpr std::int64_t kMostParametersOfAGroup = 12;
+
+std::int64_t groups_of(const ModelConfig& config) { return config.layers + 2; }
+
+}  // namespace
+
+TEST(Memory, OfOneRankIsItsParametersGradientsAndMoments) {
+  const std::int64_t parameters = parameter_count(deep_config());
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const ArenaStats one = memory_of_ranks(deep_run({}, dtype)).front();
+    const std::int64_t padding = groups_of(deep_config()) * kMostParametersOfAGroup * kAlign;
+    EXPECT_GE(one.live_bytes, bytes_each(dtype) * parameters);
+    EXPECT_LE(one.live_bytes, bytes_each(dtype) * (parameters + padding));
+  }
+}
+
+TEST(Memory, OfEachOfEightRanksOverZIsAnEighth) {
+  for (const GridShape& grid : {GridShape{1, 1, 8, 1}, GridShape{1, 1, 2, 1}}) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      const std::int64_t one = memory_of_ranks(deep_run({}, dtype)).front().live_bytes;
+      // A group's buffer is padded to z · 32 elements instead of 32: less than 32 more for a rank.
+      const std::int64_t padding = groups_of(deep_config()) * kAlign * bytes_each(dtype);
+      for (const ArenaStats& rank : memory_of_ranks(deep_run(grid, dtype))) {
+        EXPECT_GE(rank.live_bytes * grid.z, one);
+        EXPECT_LE(rank.live_bytes, one / grid.z + padding);
+      }
+    }
+  }
+}
+
+TEST(Memory, IsNeverThatOfAFullModelNotEvenWithinAStep) {
+  const std::int64_t full = parameter_count(deep_config()) * bytes_of(DType::f32);
+  for (const ArenaStats& rank : memory_of_ranks(deep_run({1, 1, 8, 1}, DType::f32)))
+    EXPECT_LT(rank.peak_bytes, full) << "all of the parameters in f32, without any state";
+}
+
+TEST(Memory, IsTheSameAfterEveryStepWhateverTheGrid) {
+  for (const GridShape& grid : {GridShape{1, 1, 1, 1}, GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2},
+                                GridShape{6, 1, 1, 1}, GridShape{1, 1, 2, 2}}) {
+    for (bool recompute : {false, true}) {
+      for (DType dtype : {DType::f32, DType::bf16}) {
+        SCOPED_TRACE("grid " + to_string(grid) + (recompute ? ", recomputed" : ""));
+        const TinyTrace trace = run_tiny({.grid = grid,
+                                          .steps = 5,
+                                          .accumulation = 2,
+                                          .dtype = dtype,
+                                          .chunks = 2,
+                                          .recompute = recompute,
+                                          .make_model = tiny_gpt(4, false)});
+        for (const ArenaStats& after : trace.memory) {
+          EXPECT_EQ(after.live_bytes, trace.memory.front().live_bytes);
+          EXPECT_EQ(after.device_calls, trace.memory[1].device_calls);
+        }
+        // The second step is the first that knows which block comes next, and gathers it early.
+        EXPECT_EQ(trace.memory.back().peak_bytes, trace.memory[1].peak_bytes);
+      }
+    }
+  }
+}
+
+TEST(Memory, ComesFromTheDeviceInTheFirstTwoStepsOnly) {
+  // Activations of several of the arena's segments of 64 MiB.
+  ModelConfig config = tiny_config(24, true);
+  config.layers = 6;
+  config.positions = 64;
+  const TinyTrace trace = run_tiny({.grid = {1, 1, 2, 1},
+                                    .sequences = 48,
+                                    .positions = 64,
+                                    .steps = 4,
+                                    .make_model = gpt_of(config)});
+  EXPECT_GE(trace.memory[1].device_calls, 2) << "too small a model to say anything";
+  EXPECT_EQ(trace.memory.back().device_calls, trace.memory[1].device_calls);
+  EXPECT_EQ(trace.memory.back().reserved_bytes, trace.memory[1].reserved_bytes);
+}

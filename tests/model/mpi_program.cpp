@@ -1,0 +1,55 @@
+// Run under mpirun: the same training over MPI and, on rank 0, with ranks as threads gives the same
+// bits, and what one rank gives within the tolerance. Exits with 1 if anything was wrong.
+#include <cstdio>
+
+#include <gtest/gtest.h>
+
+#include "axonn/comm/mpi.h"
+
+#include "tests/support/tiny_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+std::vector<GridShape> grids_for(int ranks) {
+  if (ranks == 4) return {{2, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 1, 2}, {1, 1, 2, 2}, {4, 1, 1, 1}};
+  return {{2, 2, 2, 1}, {2, 1, 2, 2}, {1, 2, 2, 2}, {4, 2, 1, 1}};
+}
+
+void compare(Communicator& world) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    TinyRun run{.steps = 5,
+                .accumulation = dtype == DType::bf16 ? 3 : 1,
+                .dtype = dtype,
+                .make_model = tiny_gpt(4, true)};
+    TinyTrace one;
+    if (world.rank() == 0) one = run_tiny(run);
+    for (const GridShape& grid : grids_for(world.size())) {
+      SCOPED_TRACE("grid " + to_string(grid));
+      run.grid = grid;
+      const TinyTrace over_mpi = run_tiny(run, world);
+      if (world.rank() == 0) {
+        const TinyTrace on_threads = run_tiny(run);
+        EXPECT_EQ(over_mpi.losses, on_threads.losses);
+        EXPECT_EQ(over_mpi.norms, on_threads.norms);
+        EXPECT_EQ(over_mpi.parameter_norms, on_threads.parameter_norms);
+        EXPECT_EQ(difference(one, over_mpi, dtype), "");
+      }
+      world.barrier("compared");
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (!under_launcher()) {
+    std::fprintf(stderr, "run this under mpirun\n");
+    return 2;
+  }
+  run_mpi(compare, {.timeout_seconds = 120});
+  return testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
+}

@@ -1,0 +1,165 @@
+#include "axonn/tensor/tensor.h"
+
+#include <functional>
+#include <numeric>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+
+namespace {
+
+/// A collective that is done when it is waited for, and does something then.
+class LateState : public Work::State {
+ public:
+  explicit LateState(std::function<void()> then) : then_(std::move(then)) {}
+  void wait() override {
+    std::exchange(then_, [] {})();
+  }
+  bool done() override { return false; }
+
+ private:
+  std::function<void()> then_;
+};
+
+Work late(std::function<void()> then) { return Work(std::make_shared<LateState>(std::move(then))); }
+
+class TensorTest : public testing::Test {
+ protected:
+  /// (rows, cols) f32 with elements 0, 1, 2, ...
+  Tensor counting(std::int64_t rows, std::int64_t cols) {
+    Tensor tensor(arena_, rows, cols, DType::f32);
+    std::iota(tensor.view().as<float>(), tensor.view().as<float>() + rows * cols, 0.f);
+    return tensor;
+  }
+  std::string error_of(const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  std::unique_ptr<Device> device_ = make_cpu_device();
+  Arena arena_{*device_};
+};
+
+}  // namespace
+
+TEST_F(TensorTest, ViewWaitsForWhatIsPendingAndRawViewDoesNot) {
+  Tensor tensor(arena_, 1, 4, DType::f32);
+  int waits = 0;
+  tensor.set_pending(late([&] { ++waits; }));
+  tensor.raw_view();
+  EXPECT_EQ(waits, 0);
+  tensor.view();
+  EXPECT_EQ(waits, 1);
+  tensor.view();
+  EXPECT_EQ(waits, 1);
+}
+
+TEST_F(TensorTest, PartsAndCopiesWaitForTheSameWork) {
+  Tensor tensor(arena_, 4, 4, DType::f32);
+  const Tensor copy = tensor, rows = tensor.row_range(1, 2), flat = tensor.reshape(1, 16);
+  for (const Tensor& part : {copy, rows, flat}) {
+    int waits = 0;
+    tensor.set_pending(late([&] { ++waits; }));
+    part.view();
+    EXPECT_EQ(waits, 1);
+    tensor.view();
+    EXPECT_EQ(waits, 1) << "it was done already";
+  }
+}
+
+TEST_F(TensorTest, WaitsForAnEarlierWorkBeforeItTakesALaterOne) {
+  Tensor tensor(arena_, 1, 4, DType::f32);
+  std::vector<int> order;
+  tensor.set_pending(late([&] { order.push_back(1); }));
+  tensor.set_pending(late([&] { order.push_back(2); }));
+  EXPECT_THAT(order, testing::ElementsAre(1));
+  tensor.wait();
+  EXPECT_THAT(order, testing::ElementsAre(1, 2));
+}
+
+TEST_F(TensorTest, IsNotFreedWhileACollectiveMayWriteIt) {
+  std::int64_t live = -1;
+  {
+    Tensor tensor(arena_, 1, 16, DType::f32);
+    tensor.set_pending(late([&] { live = arena_.stats().live_bytes; }));
+  }
+  EXPECT_EQ(live, 64) << "the wait came after the release, or never";
+  EXPECT_EQ(arena_.stats().live_bytes, 0);
+}
+
+TEST_F(TensorTest, IsFreedWithItsLastCopyOrPart) {
+  Tensor part;
+  {
+    const Tensor whole = counting(4, 4);
+    EXPECT_TRUE(whole.unique());
+    part = whole.col_range(2, 2);
+    EXPECT_FALSE(whole.unique());
+  }
+  EXPECT_TRUE(part.unique());
+  EXPECT_EQ(arena_.stats().live_bytes, 64);
+  part = Tensor();
+  EXPECT_EQ(arena_.stats().live_bytes, 0);
+}
+
+TEST_F(TensorTest, PartsShareTheStorageAndKeepTheStride) {
+  const Tensor tensor = counting(4, 6);
+  const View rows = tensor.row_range(1, 2).view(), cols = tensor.col_range(2, 3).view(),
+             both = tensor.col_range(2, 3).row_range(1, 2).view();
+  EXPECT_EQ(rows.row<float>(0)[0], 6);
+  EXPECT_TRUE(rows.contiguous());
+  EXPECT_EQ(cols.row<float>(1)[0], 8);
+  EXPECT_EQ(cols.stride, 6);
+  EXPECT_FALSE(cols.contiguous());
+  EXPECT_EQ(both.row<float>(1)[2], 16);
+  EXPECT_EQ(both.count(), 6);
+  both.row<float>(1)[2] = -1;
+  EXPECT_EQ(tensor.view().as<float>()[16], -1);
+}
+
+TEST_F(TensorTest, PartsMayBeEmptyOrWholeButNotBeyondTheEdge) {
+  const Tensor tensor = counting(4, 6);
+  EXPECT_EQ(tensor.row_range(4, 0).count(), 0);
+  EXPECT_EQ(tensor.col_range(0, 6).count(), 24);
+  EXPECT_EQ(error_of([&] { tensor.row_range(2, 3); }), "rows [2,5) of (4,6) f32");
+  EXPECT_EQ(error_of([&] { tensor.col_range(-1, 2); }), "columns [-1,1) of (4,6) f32");
+  EXPECT_THAT(error_of([&] { tensor.row_range(1, -1); }), HasSubstr("rows [1,0)"));
+}
+
+TEST_F(TensorTest, ReshapeKeepsTheElementsAndRefusesAnotherCountOrAColumnRange) {
+  const Tensor tensor = counting(4, 6);
+  const View wide = tensor.reshape(2, 12).view();
+  EXPECT_EQ(wide.row<float>(1)[0], 12);
+  EXPECT_EQ(error_of([&] { tensor.reshape(5, 5); }), "reshape: (4,6) f32 to (5,5)");
+  EXPECT_EQ(error_of([&] { tensor.col_range(0, 3).reshape(3, 4); }), "reshape: (4,3) f32 to (3,4)");
+}
+
+TEST_F(TensorTest, WithoutElementsTakesNoMemory) {
+  const Tensor none;
+  EXPECT_TRUE(none.empty());
+  none.wait();
+  const Tensor no_rows(arena_, 0, 7, DType::bf16);
+  EXPECT_FALSE(no_rows.empty());
+  EXPECT_EQ(no_rows.bytes(), 0);
+  EXPECT_EQ(no_rows.view().data, nullptr);
+  EXPECT_EQ(arena_.stats().live_bytes, 0);
+}
+
+TEST_F(TensorTest, OwnerKeepsTheMemoryForAWork) {
+  std::shared_ptr<void> owner;
+  {
+    const Tensor tensor(arena_, 1, 16, DType::f32);
+    owner = tensor.owner();
+  }
+  EXPECT_EQ(arena_.stats().live_bytes, 64);
+  owner.reset();
+  EXPECT_EQ(arena_.stats().live_bytes, 0);
+}
