@@ -75,6 +75,7 @@ std::string dnnl_text() {
 
 int run_info(const Arguments& arguments) {
   CLI::App app("Says what this build and this machine have.", "axonn info");
+  app.footer("Example:\n  axonn info    what to send along with a report of a fault");
   if (!parse_flags(app, arguments)) return 0;
   const BuildInfo& build = build_info();
   line("axonn", fmt::format("{}, {} build", build.version, build.type));

@@ -8,19 +8,6 @@
 
 namespace axonn {
 
-enum class Operation : std::uint8_t {
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  broadcast,
-  all_to_all,
-  send,
-  recv,
-  barrier
-};
-
-std::string_view name_of(Operation operation);
-
 /// One rank's call of a collective, as every transport receives it; its arguments are checked.
 ///
 ///   operation       out          inp          peer

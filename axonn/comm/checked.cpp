@@ -2,31 +2,53 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/trace.h"
 
 namespace axonn {
 
 namespace {
 
-/// Adds the time that a wait takes to the group's statistics.
+/// Adds the time that a wait takes to the group's statistics, and notes the collective in a trace.
 class TimedState final : public Work::State {
  public:
-  TimedState(std::shared_ptr<Work::State> state, std::shared_ptr<CommStats> stats)
-      : state_(std::move(state)), stats_(std::move(stats)) {}
+  struct Label {
+    Operation operation;
+    std::string group, name;
+  };
+
+  TimedState(std::shared_ptr<Work::State> state, std::shared_ptr<CommStats> stats, Trace* trace,
+             Label label)
+      : state_(std::move(state)),
+        stats_(std::move(stats)),
+        trace_(trace),
+        label_(std::move(label)),
+        started_(now_seconds()) {}
 
   void wait() override {
     struct Timer {
-      CommStats& stats;
+      TimedState& of;
       double begin = now_seconds();
-      ~Timer() { stats.waited_seconds += now_seconds() - begin; }
-    } timer{*stats_};
+      ~Timer() { of.note(begin, now_seconds()); }
+    } timer{*this};
     state_->wait();
   }
 
   bool done() override { return state_->done(); }
 
  private:
+  void note(double begin, double end) {
+    stats_->waited_seconds += end - begin;
+    stats_->waited_seconds_by[static_cast<int>(label_.operation)] += end - begin;
+    if (!trace_ || !trace_->on()) return;
+    trace_->span(label_.group, label_.name, started_, end);
+    trace_->span(Trace::kCompute, "wait for " + label_.group + ' ' + label_.name, begin, end);
+  }
+
   std::shared_ptr<Work::State> state_;
   std::shared_ptr<CommStats> stats_;
+  Trace* trace_;
+  Label label_;
+  double started_;
 };
 
 }  // namespace
@@ -92,14 +114,24 @@ void CheckedCommunicator::barrier(std::string_view label) {
   begin({Operation::barrier, {}, {}, {}, -1, std::string(label)}).wait();
 }
 
+std::unique_ptr<Communicator> CheckedCommunicator::split(int color, std::string name) {
+  auto group = split_off(color, std::move(name));
+  group->set_trace(trace_);
+  return group;
+}
+
 Work CheckedCommunicator::begin(Call call) {
   for (const Buffer& buffer : {call.out, call.inp})
     AXONN_CHECK(buffer.count >= 0 && (buffer.data || buffer.count == 0), describe(call),
                 " on group ", name_, ": got ", buffer.count, " elements at address ", buffer.data);
   ++stats_->calls;
   stats_->bytes += call.bytes();
+  TimedState::Label label{call.operation, {}, {}};
+  if (trace_ && trace_->on())
+    label = {call.operation, name_, concat(name_of(call.operation), ' ', call.label)};
   auto state = start(std::move(call));
-  return state ? Work(std::make_shared<TimedState>(std::move(state), stats_)) : Work();
+  if (!state) return {};
+  return Work(std::make_shared<TimedState>(std::move(state), stats_, trace_, std::move(label)));
 }
 
 void CheckedCommunicator::check_peer(const Call& call) const {

@@ -9,7 +9,7 @@
 namespace axonn {
 
 /// What every transport has in common: the checks of a call's arguments, and the statistics. A
-/// transport implements start(), split() and abort().
+/// transport implements start(), split_off() and abort().
 class CheckedCommunicator : public Communicator {
  public:
   int rank() const final { return rank_; }
@@ -24,13 +24,19 @@ class CheckedCommunicator : public Communicator {
   Work recv(Buffer data, int from, std::string_view label) final;
   void barrier(std::string_view label) final;
 
+  std::unique_ptr<Communicator> split(int color, std::string name) final;
+
   const CommStats& stats() const final { return *stats_; }
+  void set_trace(Trace* trace) final { trace_ = trace; }
 
  protected:
   CheckedCommunicator(std::string name, int rank, int size);
 
   /// Starts a call whose arguments are right. Null if it is done already.
   virtual std::shared_ptr<Work::State> start(Call call) = 0;
+
+  /// What split() is to do.
+  virtual std::unique_ptr<Communicator> split_off(int color, std::string name) = 0;
 
   /// The name of the group, for messages.
   const std::string& name() const { return name_; }
@@ -45,6 +51,7 @@ class CheckedCommunicator : public Communicator {
 
   std::string name_;
   int rank_, size_;
+  Trace* trace_ = nullptr;
   std::shared_ptr<CommStats> stats_;  // shared with the Works, which may outlive the group
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +11,8 @@
 #include "axonn/tensor/work.h"
 
 namespace axonn {
+
+class Trace;
 
 /// `count` elements somewhere in device memory; not owned.
 struct Buffer {
@@ -29,8 +32,24 @@ Buffer buffer(std::span<T> values) {
 
 enum class ReduceOp { sum, max, min };
 
+enum class Operation : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all,
+  send,
+  recv,
+  barrier
+};
+
+inline constexpr int kOperations = 8;
+
+std::string_view name_of(Operation operation);
+
 /// How long a group's waits took: what its rank's compute could not hide.
 struct CommStats {
+  std::array<double, kOperations> waited_seconds_by{};  ///< by Operation; they add up to the next
   double waited_seconds = 0;  ///< time that this rank spent in Work::wait
   std::int64_t bytes = 0;     ///< bytes of the buffers that this rank handed in
   std::int64_t calls = 0;
@@ -92,6 +111,10 @@ class Communicator {
   virtual void abort(const std::string& reason) noexcept = 0;
 
   virtual const CommStats& stats() const = 0;
+
+  /// From now on, collectives and waits of this group, and of those split from it later, are noted
+  /// there; it must outlive them. Null: no longer.
+  virtual void set_trace(Trace* trace) = 0;
 
  protected:
   Communicator() = default;

@@ -34,7 +34,7 @@ class MpiCommunicator final : public CheckedCommunicator {
         group_(std::move(group)),
         next_(std::move(next)) {}
 
-  std::unique_ptr<Communicator> split(int color, std::string name) override {
+  std::unique_ptr<Communicator> split_off(int color, std::string name) override {
     int mine[] = {color, *next_};
     std::vector<int> all(2 * size());
     all_gather(buffer(std::span<int>(all)), buffer(std::span<int>(mine)), "split " + name).wait();

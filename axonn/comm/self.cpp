@@ -13,7 +13,7 @@ class SelfCommunicator final : public CheckedCommunicator {
   SelfCommunicator(std::string name, std::shared_ptr<AbortFlag> flag)
       : CheckedCommunicator(std::move(name), 0, 1), flag_(std::move(flag)) {}
 
-  std::unique_ptr<Communicator> split(int, std::string name) override {
+  std::unique_ptr<Communicator> split_off(int, std::string name) override {
     flag_->check();
     return make_self(std::move(name), flag_);
   }

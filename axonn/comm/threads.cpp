@@ -31,7 +31,7 @@ class ThreadsCommunicator final : public CheckedCommunicator {
       : CheckedCommunicator(group->name(), rank, static_cast<int>(group->members().size())),
         group_(std::move(group)) {}
 
-  std::unique_ptr<Communicator> split(int color, std::string name) override {
+  std::unique_ptr<Communicator> split_off(int color, std::string name) override {
     std::vector<int> colors(size());
     all_gather(buffer(std::span(colors)), buffer(std::span(&color, 1)), "split " + name).wait();
     std::vector<int> members;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "axonn/tensor/device.h"
 #include "axonn/tensor/tensor.h"
@@ -96,6 +97,9 @@ class Backend {
 
   virtual Device& device() = 0;
   virtual std::string name() const = 0;
+
+  /// Names the layer that the operations from now on belong to, for traces.
+  virtual void mark(std::string_view layer) { (void)layer; }
 
   virtual void matmul(const Matmul& args) = 0;
 

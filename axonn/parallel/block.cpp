@@ -50,6 +50,7 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   Context inside = ctx;
   inside.label = group.name();
   group.acquire(inside);
+  ctx.backend.mark(group.name());
   if (ctx.tape ? !ctx.second_run : ctx.runs_again) group.expect_reduce();
   if (!ctx.tape) {
     f(inside);

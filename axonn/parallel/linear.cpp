@@ -33,6 +33,7 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp) const {
               inp.placement.cols ? name_of(*inp.placement.cols) : "no axis", ", wanted ",
               weight_->local_cols(), " over ", name_of(in_axis_),
               "; alternate Orientation::normal and Orientation::transposed");
+  ctx.backend.mark(weight_->spec().name);
   const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0;
   Tensor value = ctx.empty(inp.value.rows(), weight_->local_rows(), ctx.dtype);
   ctx.backend.matmul({.out = value.view(),
@@ -47,6 +48,7 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp) const {
 
   ctx.tape->record([this, ctx, in = inp, gradient = out.gradient] {
     const Tensor d_out = gradient->take();
+    ctx.backend.mark(weight_->spec().name);
     if (in.gradient) {
       Tensor d_inp = ctx.like(in.value);
       ctx.backend.matmul({.out = d_inp.view(), .a = d_out.view(), .b = weight_->weight()});

@@ -18,6 +18,7 @@ Tensor CrossEntropy::logits(const Context& ctx, const View& hidden) const {
 void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tensor& targets,
                               float scale, const Tensor& total) const {
   std::int64_t first = 0;
+  ctx.backend.mark("loss");
   for (const Chunk& chunk : hidden) {
     AXONN_CHECK(chunk.placement.cols == Axis::y && chunk.value.cols() == table_.local_cols(),
                 "loss: hidden ", chunk.value.raw_view(), ", wanted ", table_.local_cols(),

@@ -28,6 +28,7 @@ Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {
   AXONN_CHECK(inp.placement.cols == kAxis && inp.value.cols() == weight_->local_rows(),
               weight_->spec().name, ": the input has ", inp.value.cols(), " columns here, wanted ",
               weight_->local_rows(), " over y");
+  ctx.backend.mark(weight_->spec().name);
   const Communicator& group = ctx.grid.along(kAxis);
   const std::int64_t rows = inp.value.rows();
   Tensor moments = ctx.empty(group.size() * rows, 2, DType::f32);
@@ -51,6 +52,7 @@ Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {
 void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
                          Gradient& out) const {
   const Tensor d_out = out.take();
+  ctx.backend.mark(weight_->spec().name);
   Tensor sums = ctx.empty(d_out.rows(), 2, DType::f32);
   ctx.backend.layer_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
                               stats.view());

@@ -217,7 +217,7 @@ void list_output(Config& config, OptionList& list) {
             .min = 1,
             .also = "log_interval log_freq"});
   list.add("trace", &output.trace,
-           {.help = "a file for the timeline of computation and communication; empty: none",
+           {.help = "a file for the timeline of steps 3 to 5, for Perfetto; empty: none",
             .also = "profile save_traces_folder"});
 }
 

@@ -22,6 +22,7 @@ void Optimizer::add_squared_norm(const Context& ctx, const View& out) const {
 void Optimizer::update(const Context& ctx, std::int64_t step, double lr, const View& scale) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     ParameterGroup& group = *groups_[i];
+    ctx.backend.mark(group.name());
     if (config_.kind == OptimizerKind::adamw)
       ctx.backend.adamw({.master = group.master(),
                          .first = first_[i].view(),

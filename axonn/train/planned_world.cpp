@@ -35,6 +35,7 @@ class PlannedWorld final : public Communicator {
 
   void abort(const std::string&) noexcept override {}
   const CommStats& stats() const override { return stats_; }
+  void set_trace(Trace*) override {}
 
  private:
   [[noreturn]] void nobody(const char* operation) const {

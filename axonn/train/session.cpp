@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "axonn/base/check.h"
+#include "axonn/io/exchange.h"
 
 namespace axonn {
 
@@ -102,7 +103,15 @@ std::vector<StateBlock> Session::state(Load what) const {
 
 LoadCost Session::load(const CheckpointReader& reader, Load what,
                        const CheckpointReader::Progress& progress) {
-  const LoadCost cost = reader.load(state(what), progress);
+  LoadCost cost;
+  const std::string fault = fault_of([&] { cost = reader.load(state(what), progress); });
+  try {
+    agree(grid_->world(), "loading " + reader.folder(), fault);
+  } catch (const Aborted&) {
+    throw;
+  } catch (const Error& error) {
+    refuse(error.what());  // the files are at fault
+  }
   const Context ctx = context();
   for (ParameterGroup* group : model_->groups()) group->publish_from_master(ctx);
   return cost;

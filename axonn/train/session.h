@@ -32,6 +32,8 @@ class Session {
   void initialise();
   /// What a checkpoint holds: everything, or the parameters alone (the moments stay as they are).
   enum class Load { everything, parameters };
+  /// Collective. Errors: UsageError, the same on all ranks, as CheckpointReader::load(); parameters
+  /// are then partly set.
   LoadCost load(const CheckpointReader& reader, Load what,
                 const CheckpointReader::Progress& progress = {});
 

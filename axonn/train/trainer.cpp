@@ -15,8 +15,10 @@
 #include "axonn/model/flops.h"
 #include "axonn/train/metrics.h"
 #include "axonn/train/outliers.h"
+#include "axonn/train/resume.h"
 #include "axonn/train/schedule.h"
 #include "axonn/train/session.h"
+#include "axonn/train/step_tracer.h"
 #include "axonn/train/stragglers.h"
 
 namespace axonn {
@@ -44,7 +46,8 @@ class Trainer {
       : options_(options),
         world_(world),
         log_(log_options(config, world.rank(), options)),
-        session_(config, world, make_cpu_backend(compute_threads(config)),
+        tracer_(config.output.trace, world),
+        session_(config, world, tracer_.wrap(make_cpu_backend(compute_threads(config))),
                  {.cache_folder = config.output.dir + "/cache", .make_model = options.make_model}),
         config_(session_.config()),
         saver_({.folder = config.output.dir + "/checkpoints",
@@ -73,6 +76,7 @@ class Trainer {
   TrainOptions options_;
   Communicator& world_;
   Log log_;
+  StepTracer tracer_;
   Session session_;
   const Config config_;
   CheckpointSaver saver_;
@@ -123,9 +127,8 @@ void Trainer::begin() {
 }
 
 void Trainer::resume_from(const std::string& path) {
-  const CheckpointReader reader(world_, path);
-  for (const std::string& warning : reader.warnings()) log_.warn(warning);
-  const LoadCost cost = session_.load(reader, Session::Load::everything);
+  const auto& [reader, cost, warnings] = resume(session_, path);
+  for (const std::string& warning : warnings) log_.warn(warning);
   const auto state = nlohmann::json::parse(reader.text("state.json"), nullptr, false);
   if (!state.is_object() || !state.contains("steps_done"))
     refuse(reader.folder(), "/state.json does not say how many steps were done");
@@ -171,7 +174,9 @@ bool Trainer::step(std::int64_t step) {
   input.stop = options_.stop && options_.stop->load();
   input.busy = saver_.pending() && !saver_.written();
   input.accept = [this](double loss, double norm) { return outliers_.accept(loss, norm); };
+  tracer_.before_step(step - first_step_);
   const StepResult result = session_.train_step(input);
+  tracer_.after_step(step - first_step_, session_.grid().describe());
   if (!result.finite) stop_for_nonfinite(input, result);
   const double seconds = now_seconds() - start;
   waited_ = session_.waited_seconds() - waited;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/grids.h"
 #include "tests/support/tiny_model.h"
 
 using namespace axonn;

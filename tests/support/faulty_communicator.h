@@ -52,6 +52,7 @@ class FaultyCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(int color, std::string name) override;
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
   const CommStats& stats() const override { return inner_.stats(); }
+  void set_trace(Trace* trace) override { inner_.set_trace(trace); }
 
   /// Collectives of this rank, in whatever group, that went wrong so far.
   int hits() const { return shared_->hits; }

@@ -109,13 +109,4 @@ std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_head
   return gpt_of(tiny_config(kv_heads, tied));
 }
 
-std::vector<GridShape> grids_of(int ranks) {
-  std::vector<GridShape> grids;
-  for (int x = 1; x <= ranks; ++x)
-    for (int y = 1; x * y <= ranks; ++y)
-      for (int z = 1; x * y * z <= ranks; ++z)
-        if (ranks % (x * y * z) == 0) grids.push_back({x, y, z, ranks / (x * y * z)});
-  return grids;
-}
-
 }  // namespace axonn::testing_support

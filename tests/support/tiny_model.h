@@ -55,7 +55,4 @@ ModelConfig tiny_config(std::int64_t kv_heads, bool tied);
 /// A GPT of width 96, 24 heads, MLP 384, 2 layers, so that no grid of up to 8 ranks is excluded.
 std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_heads, bool tied);
 
-/// Every way to write `ranks` as x · y · z · data.
-std::vector<GridShape> grids_of(int ranks);
-
 }  // namespace axonn::testing_support

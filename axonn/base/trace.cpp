@@ -1,0 +1,62 @@
+#include "axonn/base/trace.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "axonn/base/clock.h"
+
+namespace axonn {
+
+void Trace::start() {
+  origin_ = now_seconds();
+  on_ = true;
+}
+
+int Trace::row_of(std::string_view row) {
+  const auto found = std::ranges::find(rows_, row);
+  if (found != rows_.end()) return static_cast<int>(found - rows_.begin());
+  rows_.emplace_back(row);
+  return static_cast<int>(rows_.size()) - 1;
+}
+
+void Trace::span(std::string_view row, std::string name, double begin, double end) {
+  if (on_) spans_.push_back({row_of(row), std::move(name), begin - origin_, end - origin_});
+}
+
+std::string Trace::events(int rank, const std::string& process) const {
+  std::string out = fmt::format(
+      R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}}}})", rank, process);
+  for (std::size_t row = 0; row < rows_.size(); ++row)
+    out += fmt::format(
+        ",\n"
+        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
+        rank, row, rows_[row]);
+  int id = 0;
+  for (const Span& s : spans_) {
+    const double begin = s.begin * 1e6, length = (s.end - s.begin) * 1e6;  // microseconds
+    if (s.row == 0) {
+      out += fmt::format(
+          ",\n"
+          R"({{"ph":"X","name":"{}","pid":{},"tid":0,"ts":{:.1f},"dur":{:.1f}}})",
+          s.name, rank, begin, length);
+      continue;
+    }
+    // Collectives of one group overlap one another, which only asynchronous events may.
+    for (const auto& [phase, at] : {std::pair{'b', begin}, std::pair{'e', begin + length}})
+      out += fmt::format(
+          ",\n"
+          R"({{"ph":"{}","cat":"{}","name":"{}","id":"{}.{}","pid":{},"tid":{},"ts":{:.1f}}})",
+          phase, rows_[s.row], s.name, rank, id, rank, s.row, at);
+    ++id;
+  }
+  return out;
+}
+
+std::string trace_file(const std::vector<std::string>& events) {
+  std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  for (std::size_t i = 0; i < events.size(); ++i) out += (i > 0 ? ",\n" : "") + events[i];
+  return out + "\n]}\n";
+}
+
+}  // namespace axonn

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "axonn/ops/backend.h"
+
+namespace axonn {
+
+/// A Backend that passes every operation on to another, each through around(). Derive from it to
+/// time operations, or to change one of them.
+class ForwardingBackend : public Backend {
+ public:
+  explicit ForwardingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  Device& device() override { return inner_->device(); }
+  std::string name() const override { return inner_->name(); }
+
+  void matmul(const Matmul& args) override {
+    around("matmul", [&] { inner_->matmul(args); });
+  }
+  void attention(const Attention& args) override {
+    around("attention", [&] { inner_->attention(args); });
+  }
+  void attention_backward(const AttentionBackward& args) override {
+    around("attention_backward", [&] { inner_->attention_backward(args); });
+  }
+
+  void row_moments(View out, View inp) override {
+    around("row_moments", [&] { inner_->row_moments(out, inp); });
+  }
+  void combine_moments(View out, View moments, std::int64_t count, float eps) override {
+    around("combine_moments", [&] { inner_->combine_moments(out, moments, count, eps); });
+  }
+  void layer_norm(View out, View inp, View weight, View bias, View stats) override {
+    around("layer_norm", [&] { inner_->layer_norm(out, inp, weight, bias, stats); });
+  }
+  void layer_norm_sums(View out, View d_out, View inp, View weight, View stats) override {
+    around("layer_norm_sums", [&] { inner_->layer_norm_sums(out, d_out, inp, weight, stats); });
+  }
+  void layer_norm_backward(const NormBackward& args) override {
+    around("layer_norm_backward", [&] { inner_->layer_norm_backward(args); });
+  }
+  void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
+                                  View stats) override {
+    around("layer_norm_weight_backward",
+           [&] { inner_->layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats); });
+  }
+
+  void gelu(View out, View inp) override {
+    around("gelu", [&] { inner_->gelu(out, inp); });
+  }
+  void gelu_backward(View d_inp, View d_out, View inp) override {
+    around("gelu_backward", [&] { inner_->gelu_backward(d_inp, d_out, inp); });
+  }
+  void add(View out, View a, View b) override {
+    around("add", [&] { inner_->add(out, a, b); });
+  }
+  void cast(View out, View inp) override {
+    around("cast", [&] { inner_->cast(out, inp); });
+  }
+  void column_sum(View out, View inp) override {
+    around("column_sum", [&] { inner_->column_sum(out, inp); });
+  }
+
+  void embedding(View out, View ids, View table, std::int64_t first, View positions) override {
+    around("embedding", [&] { inner_->embedding(out, ids, table, first, positions); });
+  }
+  void embedding_backward(View d_table, View d_out, View ids, std::int64_t first) override {
+    around("embedding_backward", [&] { inner_->embedding_backward(d_table, d_out, ids, first); });
+  }
+  void positions_backward(View d_positions, View d_out) override {
+    around("positions_backward", [&] { inner_->positions_backward(d_positions, d_out); });
+  }
+
+  void softmax_stats(View out, View logits, View targets, VocabularyPiece piece) override {
+    around("softmax_stats", [&] { inner_->softmax_stats(out, logits, targets, piece); });
+  }
+  void combine_softmax(View loss, View lse, View stats, View targets) override {
+    around("combine_softmax", [&] { inner_->combine_softmax(loss, lse, stats, targets); });
+  }
+  void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
+                              VocabularyPiece piece, float scale) override {
+    around("cross_entropy_backward",
+           [&] { inner_->cross_entropy_backward(d_logits, logits, lse, targets, piece, scale); });
+  }
+
+  void sum(View out, View inp) override {
+    around("sum", [&] { inner_->sum(out, inp); });
+  }
+  void squared_sum(View out, View inp) override {
+    around("squared_sum", [&] { inner_->squared_sum(out, inp); });
+  }
+  void clip_factor(View out, View squared_norm, float max_norm) override {
+    around("clip_factor", [&] { inner_->clip_factor(out, squared_norm, max_norm); });
+  }
+  void count_nonfinite(View out, View inp) override {
+    around("count_nonfinite", [&] { inner_->count_nonfinite(out, inp); });
+  }
+
+  void adamw(const AdamW& args) override {
+    around("adamw", [&] { inner_->adamw(args); });
+  }
+  void sgd(const Sgd& args) override {
+    around("sgd", [&] { inner_->sgd(args); });
+  }
+
+  void mark(std::string_view layer) override { inner_->mark(layer); }
+
+ protected:
+  /// Runs one operation, which is named as its function.
+  virtual void around(std::string_view operation, const std::function<void()>& run) {
+    (void)operation;
+    run();
+  }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+};
+
+}  // namespace axonn

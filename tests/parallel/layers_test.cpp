@@ -1,0 +1,147 @@
+// Every layer by itself on every grid against the same layer on one rank, gradients included.
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads.h"
+#include "axonn/parallel/attention.h"
+#include "axonn/parallel/linear.h"
+#include "axonn/parallel/loss.h"
+#include "axonn/parallel/norm.h"
+#include "axonn/parallel/pointwise.h"
+
+#include "tests/parallel/piece.h"
+#include "tests/support/grids.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+/// The longest sum of these layers: a weight's gradient over 72 rows, a product over 96 columns,
+/// one after the other.
+constexpr std::int64_t kTerms = 72 + 96;
+
+void compare_on_all_grids(PieceRun run) {
+  const PieceResult one = run_piece(run);
+  ASSERT_GE(one.size(), 2);
+  for (int ranks : {2, 3, 4, 6, 8}) {
+    for (const GridShape& grid : grids_of(ranks)) {
+      SCOPED_TRACE("grid " + to_string(grid));
+      run.grid = grid;
+      EXPECT_EQ(difference(one, run_piece(run), kTerms), "");
+    }
+  }
+}
+
+/// A layer and what turns it into a piece.
+template <typename Layer>
+std::function<Piece(ParameterGroup&)> alone(typename Layer::Options options) {
+  return [options](ParameterGroup& group) -> Piece {
+    const auto layer = std::make_shared<Layer>(group, "layer", options);
+    return [layer](const Context& ctx, const PieceInput& in) { return (*layer)(ctx, in.x); };
+  };
+}
+
+Piece mlp(ParameterGroup& group) {
+  const auto up = std::make_shared<Linear>(group, "up", Linear::Options{.in = 24, .out = 96});
+  const auto down = std::make_shared<Linear>(
+      group, "down", Linear::Options{.in = 96, .out = 24, .orientation = Orientation::transposed});
+  return [up, down](const Context& ctx, const PieceInput& in) {
+    return add(ctx, in.x, (*down)(ctx, gelu(ctx, (*up)(ctx, in.x))));
+  };
+}
+
+std::function<Piece(ParameterGroup&)> attention_of(std::int64_t kv_heads) {
+  return [kv_heads](ParameterGroup& group) -> Piece {
+    const Heads heads{24, kv_heads, 2};
+    const auto qkv = std::make_shared<Linear>(
+        group, "qkv",
+        Linear::Options{
+            .in = 24, .out = heads.qkv_width(), .init_std = 0.5, .segments = heads.qkv_segments()});
+    const auto project = std::make_shared<Linear>(
+        group, "project",
+        Linear::Options{.in = 48, .out = 24, .orientation = Orientation::transposed});
+    return [=](const Context& ctx, const PieceInput& in) {
+      return (*project)(ctx, attention(ctx, (*qkv)(ctx, in.x), heads));
+    };
+  };
+}
+
+std::function<Piece(ParameterGroup&)> embedding_of(std::int64_t vocab) {
+  return [vocab](ParameterGroup& group) -> Piece {
+    const auto layer = std::make_shared<Embedding>(
+        group, Embedding::Names{"wte", "wpe"},
+        Embedding::Options{.vocab = vocab, .width = 24, .positions = 5});
+    return [layer](const Context& ctx, const PieceInput& in) { return (*layer)(ctx, in.tokens); };
+  };
+}
+
+/// With fewer rows at once than a rank has, by no divisor of them.
+std::function<Piece(ParameterGroup&)> loss_of(std::int64_t vocab) {
+  return [vocab](ParameterGroup& group) -> Piece {
+    const Parameter& table =
+        group.add({.name = "table", .layout = vocabulary_layout(vocab, 24), .init_std = 0.5});
+    const auto loss = std::make_shared<CrossEntropy>(
+        table, CrossEntropy::Options{.vocab = vocab, .rows_at_once = 7});
+    return [loss](const Context& ctx, const PieceInput& in) {
+      (*loss)(ctx, in.x, in.tokens.targets, 0.01f, in.total);
+      return Var{};
+    };
+  };
+}
+
+}  // namespace
+
+TEST(Layers, LinearIsTheSameOnEveryGrid) {
+  compare_on_all_grids({.make = alone<Linear>({.in = 24, .out = 48})});
+  compare_on_all_grids({.make = alone<Linear>({.in = 24, .out = 48, .bias = false})});
+}
+
+TEST(Layers, TwoLinearsThatAlternateAreTheSameOnEveryGrid) {
+  compare_on_all_grids({.make = mlp});
+  compare_on_all_grids({.chunks = 2, .make = mlp});
+}
+
+TEST(Layers, LayerNormIsTheSameOnEveryGrid) {
+  compare_on_all_grids({.make = alone<LayerNorm>({.width = 24})});
+  compare_on_all_grids({.make = alone<LayerNorm>({.width = 24, .bias = false})});
+}
+
+TEST(Layers, AttentionIsTheSameOnEveryGridWithHeadsOfItsOwnAndShared) {
+  for (std::int64_t kv_heads : {24, 4, 1}) compare_on_all_grids({.make = attention_of(kv_heads)});
+}
+
+TEST(Layers, EmbeddingIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
+  for (std::int64_t vocab : {11, 5})
+    compare_on_all_grids({.vocab = vocab, .make = embedding_of(vocab)});
+}
+
+TEST(Layers, LossIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
+  for (std::int64_t vocab : {11, 5})
+    compare_on_all_grids({.vocab = vocab, .make = loss_of(vocab), .loss_follows = true});
+}
+
+TEST(Layers, LinearRefusesAnInputOverTheWrongAxis) {
+  try {
+    run_piece({.make = [](ParameterGroup& group) -> Piece {
+      const auto layer = std::make_shared<Linear>(
+          group, "down",
+          Linear::Options{.in = 24, .out = 48, .orientation = Orientation::transposed});
+      return [layer](const Context& ctx, const PieceInput& in) { return (*layer)(ctx, in.x); };
+    }});
+    FAIL() << "an input over y for a layer that wants it over x";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "rank 0: down.weight: the input has 24 columns over y, wanted 24 over x; "
+                 "alternate Orientation::normal and Orientation::transposed");
+  }
+}
+
+TEST(Layers, EmbeddingRefusesSequencesLongerThanItsPositions) {
+  try {
+    run_piece({.sequences = 1, .positions = 6, .make = embedding_of(11)});
+    FAIL() << "6 tokens for 5 positions";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "rank 0: embedding: sequences of 6 tokens, but wpe has 5 positions");
+  }
+}

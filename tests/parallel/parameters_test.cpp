@@ -1,0 +1,167 @@
+#include "axonn/parallel/parameters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads.h"
+#include "axonn/parallel/attention.h"
+#include "axonn/parallel/embedding.h"
+#include "axonn/parallel/linear.h"
+#include "axonn/parallel/norm.h"
+
+#include "tests/support/grids.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+/// A group with every kind of parameter: cut both ways, in segments, padded, vectors.
+void declare(ParameterGroup& group) {
+  const Heads heads{24, 4, 4};
+  const LayerNorm norm(group, "norm", {.width = 96});
+  const Linear up(group, "up",
+                  {.in = 96, .out = heads.qkv_width(), .segments = heads.qkv_segments()});
+  const Linear down(group, "down", {.in = 96, .out = 48, .orientation = Orientation::transposed});
+  const Embedding embedding(group, {"wte", "wpe"}, {.vocab = 251, .width = 96, .positions = 7});
+}
+
+using Values = std::map<std::string, std::vector<float>>;
+
+struct Held {
+  Values values;  ///< of every parameter, by global index
+  std::map<std::string, std::vector<int>> owners;
+  std::int64_t owned = 0;  ///< sum of the ranks' owned ranges
+};
+
+/// What the ranks of a grid hold together after initialise().
+Held initialised(const GridShape& shape, DType dtype) {
+  Held held;
+  std::mutex mutex;
+  run_ranks(shape.ranks(), [&](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, shape);
+    const Context ctx{.backend = *backend, .arena = arena, .grid = grid, .dtype = dtype};
+    ParameterGroup group("all", grid);
+    declare(group);
+    group.allocate(ctx);
+    group.initialise(ctx, 5);
+    const std::lock_guard lock(mutex);
+    for (const auto& [begin, end] : group.owned_ranges()) held.owned += end - begin;
+    for (const auto& [spec, slice] : group.piece_slices()) {
+      auto& values = held.values[spec->name];
+      auto& owners = held.owners[spec->name];
+      values.resize(spec->layout.count(), std::nanf(""));
+      owners.resize(spec->layout.count());
+      for (std::int64_t i = 0; i < slice.count(); ++i) {
+        const std::int64_t e = slice.begin + i,
+                           index = (slice.row + e / slice.cols) * spec->layout.cols + slice.col +
+                                   e % slice.cols;
+        const float value = group.master().as<float>()[slice.offset + i];
+        EXPECT_TRUE(std::isnan(values[index]) || values[index] == value) << spec->name;
+        values[index] = value;
+        owners[index] += slice.owned;
+      }
+    }
+  });
+  return held;
+}
+
+}  // namespace
+
+TEST(ParameterGroup, StartsWithTheSameValuesOnEveryGridAndOwnsEachOnce) {
+  const Held one = initialised({}, DType::f32);
+  std::int64_t count = 0;
+  for (const auto& [name, values] : one.values) count += static_cast<std::int64_t>(values.size());
+  EXPECT_EQ(one.owned, count);
+  for (int ranks : {2, 3, 4, 6, 8}) {
+    for (const GridShape& shape : grids_of(ranks)) {
+      SCOPED_TRACE("grid " + to_string(shape));
+      const Held held = initialised(shape, DType::f32);
+      EXPECT_EQ(held.values, one.values);
+      EXPECT_EQ(held.owned, count);
+      for (const auto& [name, owners] : held.owners) EXPECT_THAT(owners, testing::Each(1)) << name;
+    }
+  }
+}
+
+TEST(ParameterGroup, StartsFromTheSameMasterCopiesInBothTypes) {
+  EXPECT_EQ(initialised({2, 1, 2, 1}, DType::bf16).values, initialised({}, DType::f32).values);
+}
+
+TEST(ParameterGroup, StartsWithTheMeanAndDeviationThatWereAsked) {
+  const Held one = initialised({}, DType::f32);
+  EXPECT_THAT(one.values.at("norm.weight"), testing::Each(1));
+  EXPECT_THAT(one.values.at("up.bias"), testing::Each(0));
+  const auto& table = one.values.at("wte");
+  double squares = 0;
+  for (float value : table) squares += value * value;
+  const auto n = static_cast<double>(table.size());
+  // The mean square of n normal numbers of variance v has a standard deviation of v · sqrt(2 / n).
+  EXPECT_NEAR(squares / n, 0.0004, 5 * 0.0004 * std::sqrt(2 / n));
+}
+
+TEST(ParameterGroup, GathersWholeBlocksOverZWithDecayedParametersFirst) {
+  const GridShape shape{1, 1, 2, 2};
+  run_ranks(4, [&](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, shape);
+    const Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    ParameterGroup group("all", grid);
+    declare(group);
+    group.allocate(ctx);
+    group.initialise(ctx, 5);
+    group.acquire(ctx);
+    std::int64_t decayed_end = 0, others_begin = 1 << 30;
+    for (const auto& parameter : group.parameters()) {
+      const View block = parameter->weight();
+      EXPECT_EQ(block.count(), parameter->spec().layout.count());
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data) % 64, 0);
+      if (parameter->spec().decays)
+        decayed_end = std::max(decayed_end, parameter->offset() + block.count());
+      else
+        others_begin = std::min(others_begin, parameter->offset());
+    }
+    EXPECT_LE(decayed_end, others_begin);
+    group.release();
+  });
+}
+
+TEST(ParameterGroup, RefusesUseOutOfOrder) {
+  run_ranks(1, [](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, {});
+    const Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    ParameterGroup group("block", grid);
+    const Parameter& weight = group.add({.name = "w", .layout = {.rows = 3}});
+    EXPECT_THROW(group.initialise(ctx, 1), Error);
+    group.allocate(ctx);
+    EXPECT_THROW(group.allocate(ctx), Error);
+    EXPECT_THROW(group.add({.name = "late", .layout = {.rows = 3}}), Error);
+    EXPECT_THROW(weight.weight(), Error);
+    EXPECT_THROW(weight.gradient(), Error);
+  });
+}
+
+TEST(ParameterGroup, RefusesWhatTheGridCannotCutAndNamesTheParameter) {
+  try {
+    run_ranks(5, [](Communicator& world) {
+      const Grid grid(world, {1, 5, 1, 1});
+      ParameterGroup group("block", grid);
+      const LayerNorm norm(group, "h.0.ln_1", {.width = 96});
+    });
+    FAIL() << "96 columns over 5 ranks";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(),
+                testing::EndsWith("h.0.ln_1.weight: 96 rows cannot be cut over y = 5; y must be "
+                                  "one of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96"));
+  }
+}

@@ -1,0 +1,209 @@
+#include "tests/parallel/piece.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
+#include "axonn/comm/threads.h"
+
+namespace axonn::testing_support {
+
+namespace {
+
+/// What the ranks hand in, of which some is the same.
+class Collector {
+ public:
+  /// block becomes rows [row, ...), columns [col, ...) of the matrix (rows, cols) of that name.
+  void put(const std::string& name, std::pair<std::int64_t, std::int64_t> size,
+           std::pair<std::int64_t, std::int64_t> at, const View& block) {
+    const std::lock_guard lock(mutex_);
+    Gathered& whole = result_[name];
+    if (whole.values.empty())
+      whole = {size.first, size.second,
+               std::vector<float>(size.first * size.second, std::nanf(""))};
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      for (std::int64_t c = 0; c < block.cols; ++c) {
+        float& to = whole.values.at((at.first + r) * whole.cols + at.second + c);
+        const float value =
+            block.dtype == DType::f32 ? block.row<float>(r)[c] : get(block.row<bf16>(r)[c]);
+        AXONN_CHECK(std::isnan(to) || to == value, name, " (", at.first + r, ',', at.second + c,
+                    ") is ", to, " on one rank and ", value, " on another");
+        to = value;
+      }
+    }
+  }
+  const PieceResult& result() const { return result_; }
+
+ private:
+  std::mutex mutex_;
+  PieceResult result_;
+};
+
+/// One rank of a run.
+class PieceRank {
+ public:
+  PieceRank(const PieceRun& run, Communicator& world, Collector& collector)
+      : run_(run), collector_(collector), grid_(world, run.grid), group_("piece", grid_) {
+    each_ = run.sequences / (run.grid.z * run.grid.data);
+    first_row_ =
+        (grid_.coord(Axis::data) * run.grid.z + grid_.coord(Axis::z)) * each_ * run.positions;
+  }
+
+  void go() {
+    const Piece piece = run_.make(group_);
+    Context ctx{.backend = *backend_, .arena = arena_, .grid = grid_, .dtype = run_.dtype};
+    ctx.chunks = run_.chunks;
+    ctx.hold_parameters = run_.loss_follows;
+    group_.allocate(ctx);
+    group_.initialise(ctx, 1);
+    group_.begin_step(ctx);
+    Tape tape;
+    ctx.tape = &tape;
+    PieceInput input{input_of(ctx), tokens_of(ctx), ctx.zeros(1, 1, DType::f64)};
+    Var out;
+    with_parameters(ctx, group_, [&](const Context& inside) { out = piece(inside, input); });
+    keep_out(ctx, out);
+    tape.backward();
+    keep_gradients(ctx, input);
+    keep_total(input.total);
+  }
+
+ private:
+  std::int64_t all_rows() const { return run_.sequences * run_.positions; }
+
+  /// (rows, cols) of a matrix of random numbers whose columns are `all`, cut over axis.
+  Tensor random(const Context& ctx, const char* name, std::int64_t first, std::int64_t rows,
+                std::pair<std::int64_t, Axis> cut) {
+    const auto [all, axis] = cut;
+    const std::int64_t cols = all / grid_.extent(axis), col = grid_.coord(axis) * cols;
+    Tensor tensor = ctx.empty(rows, cols, ctx.dtype);
+    const Random numbers(7, name);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < cols; ++c) {
+        const auto x = static_cast<float>(numbers.normal((first_row_ + first + r) * all + col + c));
+        if (ctx.dtype == DType::f32)
+          put(tensor.view().row<float>(r)[c], x);
+        else
+          put(tensor.view().row<bf16>(r)[c], x);
+      }
+    }
+    return tensor;
+  }
+
+  Var input_of(const Context& ctx) {
+    Var x;
+    for (int c = 0; c < run_.chunks; ++c) {
+      const std::int64_t begin = c * each_ / run_.chunks, end = (c + 1) * each_ / run_.chunks;
+      const Rows rows{end - begin, run_.positions};
+      const Placement placement{{Axis::z, Axis::data}, Axis::y, {}};
+      x.push_back({random(ctx, "x", begin * run_.positions, rows.count(), {run_.width, Axis::y}),
+                   placement, rows, std::make_shared<Gradient>()});
+    }
+    return x;
+  }
+
+  /// Every fifth target does not count.
+  Tokens tokens_of(const Context& ctx) {
+    const std::int64_t rows = each_ * run_.positions;
+    Tokens tokens{
+        ctx.empty(1, rows, DType::i32), ctx.empty(1, rows, DType::i32), {each_, run_.positions}};
+    const Random numbers(7, "tokens");
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t row = first_row_ + r;
+      const auto token = [&](std::int64_t i) {
+        return static_cast<std::int32_t>(numbers.below(i, run_.vocab));
+      };
+      tokens.ids.view().as<std::int32_t>()[r] = token(2 * row);
+      tokens.targets.view().as<std::int32_t>()[r] = row % 5 == 0 ? -1 : token(2 * row + 1);
+    }
+    return tokens;
+  }
+
+  /// Collects out and gives it its gradient: the fixed weights of the loss.
+  void keep_out(const Context& ctx, const Var& out) {
+    std::int64_t first = 0;
+    for (const Chunk& chunk : out) {
+      const Axis axis = chunk.placement.cols.value();
+      const std::int64_t width = chunk.value.cols() * grid_.extent(axis);
+      keep_rows("out", chunk.value.view(), first, axis);
+      chunk.gradient->add(ctx, random(ctx, "weights", first, chunk.value.rows(), {width, axis}));
+      first += chunk.value.rows();
+    }
+  }
+
+  void keep_rows(const std::string& name, const View& rows, std::int64_t first, Axis axis) {
+    collector_.put(name, {all_rows(), rows.cols * grid_.extent(axis)},
+                   {first_row_ + first, rows.cols * grid_.coord(axis)}, rows);
+  }
+
+  void keep_gradients(const Context& ctx, const PieceInput& input) {
+    std::int64_t first = 0;
+    for (const Chunk& chunk : input.x) {
+      const Tensor d_inp = chunk.gradient->take_if_any();
+      if (!d_inp.empty()) keep_rows("d_inp", d_inp.view(), first, Axis::y);
+      first += chunk.value.rows();
+    }
+    group_.reduce_over_data(ctx);
+    const float* gradient = group_.gradient().as<float>();
+    for (const auto& [spec, slice] : group_.piece_slices()) {
+      for (std::int64_t i = 0; i < slice.count(); ++i) {
+        const std::int64_t e = slice.begin + i;
+        const View one{const_cast<float*>(gradient + slice.offset + i), DType::f32, 1, 1, 1};
+        collector_.put(spec->name, {spec->layout.rows, spec->layout.cols},
+                       {slice.row + e / slice.cols, slice.col + e % slice.cols}, one);
+      }
+    }
+  }
+
+  /// A row for each part of the rows, summed by the caller.
+  void keep_total(const Tensor& total) {
+    auto sum = static_cast<float>(*total.view().as<double>());
+    const std::int64_t parts = run_.grid.z * run_.grid.data;
+    collector_.put("total", {parts, 1}, {first_row_ / (each_ * run_.positions), 0},
+                   {&sum, DType::f32, 1, 1, 1});
+  }
+
+  const PieceRun& run_;
+  Collector& collector_;
+  std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
+  Arena arena_{backend_->device()};
+  Grid grid_;
+  ParameterGroup group_;
+  std::int64_t each_ = 0, first_row_ = 0;
+};
+
+}  // namespace
+
+PieceResult run_piece(const PieceRun& run) {
+  Collector collector;
+  run_ranks(run.grid.ranks(), [&](Communicator& world) { PieceRank(run, world, collector).go(); });
+  PieceResult result = collector.result();
+  Gathered& total = result["total"];
+  float sum = 0;
+  for (float part : total.values) sum += part;
+  total = {1, 1, {sum}};
+  return result;
+}
+
+std::string difference(const PieceResult& want, const PieceResult& got, std::int64_t terms) {
+  if (want.size() != got.size()) return concat(want.size(), " results and ", got.size());
+  for (const auto& [name, a] : want) {
+    const Gathered& b = got.at(name);
+    if (a.rows != b.rows || a.cols != b.cols) return name + " has another size";
+    float largest = 0;
+    for (float value : a.values) largest = std::max(largest, std::abs(value));
+    const float tolerance =
+        static_cast<float>(terms) * std::numeric_limits<float>::epsilon() * largest;
+    for (std::size_t i = 0; i < a.values.size(); ++i)
+      if (!(std::abs(a.values[i] - b.values[i]) <= tolerance))
+        return concat(name, " (", static_cast<std::int64_t>(i) / a.cols, ',',
+                      static_cast<std::int64_t>(i) % a.cols, "): ", a.values[i], " and ",
+                      b.values[i], ", tolerance ", tolerance);
+  }
+  return {};
+}
+
+}  // namespace axonn::testing_support
