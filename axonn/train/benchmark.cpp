@@ -10,7 +10,6 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
 #include "axonn/train/schedule.h"
-#include "axonn/train/session.h"
 
 namespace axonn {
 
@@ -62,6 +61,22 @@ void reduce(Communicator& world, std::vector<double>& values, ReduceOp op) {
   world.all_reduce(buffer(std::span(values)), "bench", op).wait();
 }
 
+/// Seconds a step, mean over the ranks, between two counts; without what took nothing, and without
+/// the barriers, which stand between the steps.
+NamedSeconds mean_waits(Communicator& world, const NamedSeconds& before,
+                        const NamedSeconds& after) {
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < after.size(); ++i)
+    seconds.push_back(after[i].second - before[i].second);
+  reduce(world, seconds, ReduceOp::sum);
+  NamedSeconds waits;
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (seconds[i] > 0 && !after[i].first.ends_with("barrier"))
+      waits.emplace_back(after[i].first,
+                         seconds[i] / world.size() / (kBenchIterations - kBenchWarmup));
+  return waits;
+}
+
 }  // namespace
 
 BenchReport benchmark(const Config& config, Communicator& world) {
@@ -71,7 +86,9 @@ BenchReport benchmark(const Config& config, Communicator& world) {
   BenchReport report{.grid = config.parallelism.grid()};
   std::vector<double> seconds, waited;
   std::int64_t memory = 0;
+  NamedSeconds kinds_before;
   for (int i = 0; i < kBenchIterations; ++i) {
+    if (i == kBenchWarmup) kinds_before = session.waited_by_kind();
     session.arena().reset_peak();
     world.barrier("bench");
     const double start = now_seconds(), waited_before = session.waited_seconds();
@@ -89,6 +106,7 @@ BenchReport benchmark(const Config& config, Communicator& world) {
   reduce(world, peaks, ReduceOp::sum);
   reduce(world, seconds, ReduceOp::max);
   reduce(world, waited, ReduceOp::sum);
+  report.exposed_by = mean_waits(world, kinds_before, session.waited_by_kind());
   std::vector<double> memories{static_cast<double>(memory)};
   reduce(world, memories, ReduceOp::max);
 
@@ -124,11 +142,15 @@ std::string to_text(const BenchReport& r) {
       rate(r.flops.model), r.percent_of_product_peak(), r.product_peak * 1e-12,
       rate(r.flops.hardware), rate(r.flops.narayanan), r.compute_s() * 1e3, r.exposed_comm_s * 1e3,
       100 * r.exposed_comm_s / r.step_s, format_bytes(r.memory_bytes));
+  for (const auto& [kind, seconds] : r.exposed_by)
+    text += fmt::format("    {:<22}{:.1f} ms\n", kind, seconds * 1e3);
   return text;
 }
 
 std::string to_json(const BenchReport& r) {
   const auto rate = [&](double flops) { return flops / r.step_s * 1e-12; };
+  nlohmann::ordered_json exposed = nlohmann::ordered_json::object();
+  for (const auto& [kind, seconds] : r.exposed_by) exposed[kind] = seconds;
   const nlohmann::ordered_json json = {
       {"grid", {{"x", r.grid.x}, {"y", r.grid.y}, {"z", r.grid.z}, {"data", r.grid.data}}},
       {"step_s", r.step_s},
@@ -141,6 +163,7 @@ std::string to_json(const BenchReport& r) {
       {"percent_of_product_peak", r.percent_of_product_peak()},
       {"product_peak_tflops", r.product_peak * 1e-12},
       {"exposed_comm_s", r.exposed_comm_s},
+      {"exposed_comm_s_by", exposed},
       {"compute_s", r.compute_s()},
       {"memory_bytes", r.memory_bytes},
       {"loss", r.loss}};

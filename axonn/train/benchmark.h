@@ -6,6 +6,7 @@
 #include "axonn/comm/communicator.h"
 #include "axonn/model/flops.h"
 #include "axonn/train/config.h"
+#include "axonn/train/session.h"
 
 namespace axonn {
 
@@ -16,6 +17,7 @@ struct BenchReport {
   double step_s = 0;                ///< mean of the last eight
   double spread_s = 0;              ///< largest minus smallest of those
   double exposed_comm_s = 0;        ///< of step_s, that the mean rank waited for collectives
+  NamedSeconds exposed_by;          ///< the same by axis and kind, without those that took nothing
   double tokens_per_s = 0;
   StepFlops flops;  ///< of a step, all ranks
   /// Flop/s of the best product of a fixed list, its median over the run, all ranks at once.

@@ -185,6 +185,18 @@ double Session::validate() {
   return step_->evaluate(context(), input);
 }
 
+NamedSeconds Session::waited_by_kind() const {
+  NamedSeconds all;
+  const auto add = [&](std::string_view group, const CommStats& stats) {
+    for (int i = 0; i < kOperations; ++i)
+      all.emplace_back(concat(group, ' ', name_of(static_cast<Operation>(i))),
+                       stats.waited_seconds_by[i]);
+  };
+  for (Axis axis : kAxes) add(name_of(axis), grid_->along(axis).stats());
+  add("world", grid_->world().stats());
+  return all;
+}
+
 double Session::waited_seconds() const {
   double seconds = grid_->world().stats().waited_seconds;
   for (Axis axis : kAxes) seconds += grid_->along(axis).stats().waited_seconds;

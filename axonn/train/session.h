@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "axonn/data/corpus.h"
@@ -11,6 +12,8 @@
 #include "axonn/train/step.h"
 
 namespace axonn {
+
+using NamedSeconds = std::vector<std::pair<std::string, double>>;
 
 /// One rank of a run, put together from its config: grid, memory, model, optimizer, data. What the
 /// commands train, check and generate share.
@@ -59,8 +62,10 @@ class Session {
   const Sampler& sampler() const { return *sampler_; }
   /// Targets of one step, over all ranks.
   std::int64_t tokens_per_step() const;
-  /// Seconds that this rank has waited for collectives so far.
+  /// Seconds that this rank's compute has waited for collectives so far: in all, and by axis and
+  /// kind ("z all_gather"), in an order that is the same on every rank.
   double waited_seconds() const;
+  NamedSeconds waited_by_kind() const;
 
  private:
   void open_data(const std::string& cache_folder);
