@@ -38,13 +38,19 @@ std::string polyline(const Frame& frame, const MetricsFile::Curve& curve, const 
   return fmt::format("<polyline fill=\"none\" {} points=\"{}\"/>\n", style, points);
 }
 
-/// Exponential moving average over about a fiftieth of the run.
+/// The mean of an exponential moving average forwards and one backwards, each over about a
+/// hundredth of the run, so that the curve neither lags nor leads.
 MetricsFile::Curve smoothed(const MetricsFile::Curve& curve) {
-  const double keep = std::exp(-1.0 / std::max(1.0, static_cast<double>(curve.size()) / 50));
-  MetricsFile::Curve out = curve;
-  for (std::size_t i = 1; i < out.size(); ++i)
-    out[i].second = keep * out[i - 1].second + (1 - keep) * curve[i].second;
-  return out;
+  const double keep = std::exp(-1.0 / std::max(1.0, static_cast<double>(curve.size()) / 100));
+  MetricsFile::Curve forward = curve, backward = curve;
+  for (std::size_t i = 1; i < curve.size(); ++i) {
+    const std::size_t j = curve.size() - 1 - i;
+    forward[i].second = keep * forward[i - 1].second + (1 - keep) * curve[i].second;
+    backward[j].second = keep * backward[j + 1].second + (1 - keep) * curve[j].second;
+  }
+  for (std::size_t i = 0; i < curve.size(); ++i)
+    forward[i].second = (forward[i].second + backward[i].second) / 2;
+  return forward;
 }
 
 std::string axes(const Frame& frame) {
