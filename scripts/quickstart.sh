@@ -16,7 +16,7 @@ show() {
 
 rm -rf "$out"  # so that every quickstart trains from the start
 show train "$config"
-show generate --model "$out/checkpoints" --prompt "The town of" --tokens 300
+show generate --model "$out/checkpoints" --prompt "The town of" --tokens 300 --temperature 0.5
 echo
 echo "The curve of the loss is in $out/loss.svg, every step in $out/metrics.jsonl."
 echo "Next: $axonn help, README.md, and a text of your own:"
