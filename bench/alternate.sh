@@ -14,7 +14,9 @@ figure() {
   bash -c "$1" 2>/dev/null | tr -d ',' |
     sed -nE 's/.*[^0-9.]([0-9.]+) tokens\/s.*/\1/p; s/.*tokens\/s +([0-9.]+).*/\1/p' | tail -n 1
 }
-median() { sort -n | awk '{v[NR] = $1} END {print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'; }
+median() {
+  sort -n | awk '{v[NR] = $1} END {print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'
+}
 
 of_a="" of_b=""
 for ((i = 1; i <= runs; i++)); do
@@ -25,4 +27,5 @@ for ((i = 1; i <= runs; i++)); do
 done
 ma=$(printf %s "$of_a" | median)
 mb=$(printf %s "$of_b" | median)
-awk -v a="$ma" -v b="$mb" 'BEGIN {printf "median: A %.0f, B %.0f tokens/s, A / B = %.2f\n", a, b, a / b}'
+awk -v a="$ma" -v b="$mb" \
+  'BEGIN {printf "median: A %.0f, B %.0f tokens/s, A / B = %.2f\n", a, b, a / b}'

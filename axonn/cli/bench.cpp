@@ -14,8 +14,8 @@ namespace axonn {
 namespace {
 
 constexpr const char* kExamples =
-    R"(Ten iterations, the mean of the last eight. The product peak is the best of a fixed list of products,
-timed between the iterations. Flops are given by three conventions, each named.
+    R"(Ten iterations, the mean of the last eight. The product peak is the best of a fixed list of
+products, timed between the iterations. Flops are given by three conventions, each named.
 
 Examples:
   axonn bench configs/gpt2-124m.toml

@@ -21,8 +21,8 @@ bool launches_mpi(const Config& config);
 /// launcher's first, or there is no launcher.
 bool speaks_for_all();
 
-/// Under a launcher: ends its job with this error, which one process says for all that found it, and
-/// does not return. Otherwise, and where MPI is not built in, does nothing.
+/// Under a launcher: ends its job with this error, which one process says for all that found it,
+/// and does not return. Otherwise, and where MPI is not built in, does nothing.
 void end_launched(const std::exception_ptr& error);
 
 }  // namespace axonn

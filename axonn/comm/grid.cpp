@@ -51,7 +51,7 @@ Grid::Grid(Communicator& world, GridShape shape) : world_(world), shape_(shape) 
     if (shape.extent(axis) < 1) refuse("grid ", to_string(shape), " has an extent below 1");
   if (shape.ranks() != world.size())
     refuse("grid ", to_string(shape), " is for ", shape.ranks(), " ranks and there are ",
-           world.size());
+           world.size(), "; start that many, or change [parallelism] x, y, z and data");
   coords_ = coords_of(shape, world.rank());
   int stride = 1;
   for (Axis axis : kAxes) {

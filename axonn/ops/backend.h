@@ -67,6 +67,16 @@ struct VocabularyPiece {
   std::int64_t valid = 0;
 };
 
+/// The gradient of a piece of the logits.
+struct LogitsBackward {
+  View d_logits;  ///< (R, V) T
+  View logits;    ///< (R, V) T, its type may differ
+  View lse;       ///< (R, 1) f32: log of the sum of exponentials over all pieces
+  View targets;   ///< (1, R) i32
+  VocabularyPiece piece;
+  float scale = 1;
+};
+
 /// One step of AdamW (Loshchilov and Hutter, 2019) on a flat piece of parameters.
 struct AdamW {
   View master;         ///< (1, n) f32
@@ -147,8 +157,7 @@ class Backend {
   virtual void combine_softmax(View loss, View lse, View stats, View targets) = 0;
   /// d_logits (R, V) T = (softmax - one hot) · scale; rows with a negative target and columns
   /// beyond piece.valid are zero. Types may differ; where they do not it may be in place.
-  virtual void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
-                                      VocabularyPiece piece, float scale) = 0;
+  virtual void cross_entropy_backward(const LogitsBackward& args) = 0;
 
   /// out (1, 1) f64 += sum of inp (R, C) f32.
   virtual void sum(View out, View inp) = 0;

@@ -81,10 +81,8 @@ class ForwardingBackend : public Backend {
   void combine_softmax(View loss, View lse, View stats, View targets) override {
     around("combine_softmax", [&] { inner_->combine_softmax(loss, lse, stats, targets); });
   }
-  void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
-                              VocabularyPiece piece, float scale) override {
-    around("cross_entropy_backward",
-           [&] { inner_->cross_entropy_backward(d_logits, logits, lse, targets, piece, scale); });
+  void cross_entropy_backward(const LogitsBackward& args) override {
+    around("cross_entropy_backward", [&] { inner_->cross_entropy_backward(args); });
   }
 
   void sum(View out, View inp) override {

@@ -58,8 +58,12 @@ void CrossEntropy::rows(const Context& ctx, const View& hidden, const View& targ
   if (!d_hidden.data) return;
 
   Tensor d_logits = ctx.empty(n, scores.cols(), ctx.dtype);
-  ctx.backend.cross_entropy_backward(d_logits.view(), scores.view(), lse.view(), targets, piece,
-                                     scale);
+  ctx.backend.cross_entropy_backward({.d_logits = d_logits.view(),
+                                      .logits = scores.view(),
+                                      .lse = lse.view(),
+                                      .targets = targets,
+                                      .piece = piece,
+                                      .scale = scale});
   ctx.backend.matmul({.out = d_hidden, .a = d_logits.view(), .b = table_.weight(), .bias = {}});
   ctx.backend.matmul({.out = table_.gradient(),
                       .a = d_logits.view(),

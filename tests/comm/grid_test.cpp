@@ -74,7 +74,8 @@ TEST(Grid, RefusesAShapeThatIsNotTheNumberOfRanks) {
   EXPECT_THAT(([&] {
                 Grid(*self, {2, 1, 2, 1});
               }),
-              ThrowsMessage<UsageError>("grid 2,1,2,1 is for 4 ranks and there are 1"));
+              ThrowsMessage<UsageError>("grid 2,1,2,1 is for 4 ranks and there are 1; start that "
+                                        "many, or change [parallelism] x, y, z and data"));
   EXPECT_THAT(([&] {
                 Grid(*self, {-1, -1, 1, 1});
               }),

@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads.h"
+#include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/compare.h"
 
-#include "tests/support/faulty_backend.h"
 #include "tests/support/faulty_communicator.h"
 #include "tests/support/tiny_model.h"
 
@@ -96,13 +96,14 @@ class BackwardCount {
 };
 
 /// Adds the gradient of the first block's first norm weight twice.
-class DoubledNorm : public FaultyBackend {
+class DoubledNorm : public ForwardingBackend {
  public:
-  using FaultyBackend::FaultyBackend;
+  using ForwardingBackend::ForwardingBackend;
   void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
                                   View stats) override {
-    FaultyBackend::layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats);
-    if (norms_.is(0)) FaultyBackend::layer_norm_weight_backward(d_weight, {}, d_out, inp, stats);
+    ForwardingBackend::layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats);
+    if (norms_.is(0))
+      ForwardingBackend::layer_norm_weight_backward(d_weight, {}, d_out, inp, stats);
   }
 
  private:
@@ -110,12 +111,12 @@ class DoubledNorm : public FaultyBackend {
 };
 
 /// Leaves the gradient of one bias out.
-class ForgottenBias : public FaultyBackend {
+class ForgottenBias : public ForwardingBackend {
  public:
   ForgottenBias(std::unique_ptr<Backend> inner, int bias)
-      : FaultyBackend(std::move(inner)), bias_(bias) {}
+      : ForwardingBackend(std::move(inner)), bias_(bias) {}
   void column_sum(View out, View inp) override {
-    if (!biases_.is(bias_)) FaultyBackend::column_sum(out, inp);
+    if (!biases_.is(bias_)) ForwardingBackend::column_sum(out, inp);
   }
 
  private:
@@ -124,16 +125,16 @@ class ForgottenBias : public FaultyBackend {
 };
 
 /// Takes the padding of the vocabulary for tokens.
-class PaddedLogits : public FaultyBackend {
+class PaddedLogits : public ForwardingBackend {
  public:
-  using FaultyBackend::FaultyBackend;
+  using ForwardingBackend::ForwardingBackend;
   void softmax_stats(View out, View logits, View targets, VocabularyPiece piece) override {
-    FaultyBackend::softmax_stats(out, logits, targets, {piece.first, logits.cols});
+    ForwardingBackend::softmax_stats(out, logits, targets, {piece.first, logits.cols});
   }
-  void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
-                              VocabularyPiece piece, float scale) override {
-    FaultyBackend::cross_entropy_backward(d_logits, logits, lse, targets,
-                                          {piece.first, logits.cols}, scale);
+  void cross_entropy_backward(const LogitsBackward& args) override {
+    LogitsBackward wrong = args;
+    wrong.piece.valid = args.logits.cols;
+    ForwardingBackend::cross_entropy_backward(wrong);
   }
 };
 

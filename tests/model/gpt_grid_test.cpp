@@ -87,7 +87,7 @@ TEST(GptOnGrids, OverlapAndRecomputationChangeNoBit) {
   for (const GridShape& shape : {GridShape{}, GridShape{2, 2, 2, 1}, GridShape{1, 2, 2, 2}}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       const TinyRun run{.grid = shape,
-                        .steps = 3,
+                        .steps = 2,
                         .accumulation = 2,
                         .dtype = dtype,
                         .make_model = tiny_gpt(4, true)};

@@ -47,7 +47,7 @@ void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t eac
     const DType other = type == DType::f32 ? DType::bf16 : DType::f32;
     const Operand converted(R, each, other, 1);
     for (const Operand* d_logits : {&converted, &std::as_const(logits[p])})  // in place at last
-      backend->cross_entropy_backward(*d_logits, logits[p], lse, target_view, piece_of(p), 0.25f);
+      backend->cross_entropy_backward({*d_logits, logits[p], lse, target_view, piece_of(p), 0.25f});
     Matrix want(R, each);
     for (std::int64_t r = 0; r < R; ++r)
       for (std::int64_t c = 0; c < piece_of(p).valid; ++c) want(r, c) = d(r, p * each + c) * 0.25;

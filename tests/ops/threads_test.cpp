@@ -121,7 +121,7 @@ TEST_P(Threads, TheLossTheEmbeddingAndTheReductionsHaveTheSameBits) {
         d_positions(100, kCols, DType::f32), embedded(kRows, kCols, GetParam());
     backend.softmax_stats(stats, x, ids, {0, kCols});
     backend.combine_softmax(loss, lse, stats, ids);
-    backend.cross_entropy_backward(d, x, lse, ids, {0, kCols}, 1);
+    backend.cross_entropy_backward({d, x, lse, ids, {0, kCols}, 1});
     backend.embedding(embedded, ids, x, 3, {});
     backend.embedding_backward(d_table, x, ids, 0);
     backend.positions_backward(d_positions, x);

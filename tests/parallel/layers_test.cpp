@@ -1,4 +1,6 @@
 // Every layer by itself on every grid against the same layer on one rank, gradients included.
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
@@ -30,6 +32,29 @@ void compare_on_all_grids(PieceRun run) {
       run.grid = grid;
       EXPECT_EQ(difference(one, run_piece(run), kTerms), "");
     }
+  }
+}
+
+/// On one rank: the gradients are those of finite differences, along one direction a parameter.
+void compare_with_finite_differences(PieceRun run, double loss_scale = 1) {
+  const PieceResult here = run_piece(run);
+  for (const auto& [name, gradient] : here) {
+    if (name == "out" || name == "d_inp" || name == "total") continue;
+    double want = 0, size = 0;
+    for (std::size_t i = 0; i < gradient.values.size(); ++i) {
+      want += gradient.values[i] * direction(name, static_cast<std::int64_t>(i));
+      size += std::abs(gradient.values[i]);
+    }
+    // The step's error is its square, relative; f32 rounds losses of about 50 to 1e-6 and better.
+    constexpr double kStep = 1e-2;
+    const auto loss_at = [&](double shift) {
+      run.shifted = name;
+      run.shift = shift;
+      return loss_scale * loss_of(run_piece(run));
+    };
+    const double got = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    EXPECT_NEAR(got, want, 3e-3 * size) << name;
+    EXPECT_GT(size, 0) << name << " has no gradient";
   }
 }
 
@@ -77,14 +102,15 @@ std::function<Piece(ParameterGroup&)> embedding_of(std::int64_t vocab) {
 }
 
 /// With fewer rows at once than a rank has, by no divisor of them.
-std::function<Piece(ParameterGroup&)> loss_of(std::int64_t vocab) {
+constexpr float kLossScale = 0.01f;
+std::function<Piece(ParameterGroup&)> cross_entropy_of(std::int64_t vocab) {
   return [vocab](ParameterGroup& group) -> Piece {
     const Parameter& table =
         group.add({.name = "table", .layout = vocabulary_layout(vocab, 24), .init_std = 0.5});
     const auto loss = std::make_shared<CrossEntropy>(
         table, CrossEntropy::Options{.vocab = vocab, .rows_at_once = 7});
     return [loss](const Context& ctx, const PieceInput& in) {
-      (*loss)(ctx, in.x, in.tokens.targets, 0.01f, in.total);
+      (*loss)(ctx, in.x, in.tokens.targets, kLossScale, in.total);
       return Var{};
     };
   };
@@ -118,7 +144,16 @@ TEST(Layers, EmbeddingIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
 
 TEST(Layers, LossIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
   for (std::int64_t vocab : {11, 5})
-    compare_on_all_grids({.vocab = vocab, .make = loss_of(vocab), .loss_follows = true});
+    compare_on_all_grids({.vocab = vocab, .make = cross_entropy_of(vocab), .loss_follows = true});
+}
+
+TEST(Layers, GradientsOnOneRankAreThoseOfFiniteDifferences) {
+  compare_with_finite_differences({.make = alone<Linear>({.in = 24, .out = 48})});
+  compare_with_finite_differences({.make = mlp});
+  compare_with_finite_differences({.make = alone<LayerNorm>({.width = 24})});
+  compare_with_finite_differences({.make = attention_of(4)});
+  compare_with_finite_differences({.make = embedding_of(11)});
+  compare_with_finite_differences({.make = cross_entropy_of(11), .loss_follows = true}, kLossScale);
 }
 
 TEST(Layers, LinearRefusesAnInputOverTheWrongAxis) {

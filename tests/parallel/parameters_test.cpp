@@ -53,7 +53,13 @@ Held initialised(const GridShape& shape, DType dtype) {
     group.allocate(ctx);
     group.initialise(ctx, 5);
     const std::lock_guard lock(mutex);
-    for (const auto& [begin, end] : group.owned_ranges()) held.owned += end - begin;
+    std::int64_t last = -1;
+    for (const auto& [begin, end] : group.owned_ranges()) {
+      EXPECT_GT(begin, last) << "ranges that touch are one";
+      EXPECT_GT(end, begin);
+      held.owned += end - begin;
+      last = end;
+    }
     for (const auto& [spec, slice] : group.piece_slices()) {
       auto& values = held.values[spec->name];
       auto& owners = held.owners[spec->name];
@@ -131,6 +137,35 @@ TEST(ParameterGroup, GathersWholeBlocksOverZWithDecayedParametersFirst) {
     }
     EXPECT_LE(decayed_end, others_begin);
     group.release();
+  });
+}
+
+TEST(ParameterGroup, IsGatheredAnewWhenAPrefetchedCopyIsOutOfDate) {
+  run_ranks(2, [](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, {1, 1, 2, 1});
+    Prefetcher prefetcher;
+    Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    ctx.prefetcher = &prefetcher;
+    ParameterGroup first("first", grid), second("second", grid);
+    first.add({.name = "a", .layout = {.rows = 100}});
+    const Parameter& b = second.add({.name = "b", .layout = {.rows = 100}, .init_mean = 1});
+    for (ParameterGroup* group : {&first, &second}) {
+      group->allocate(ctx);
+      group->initialise(ctx, 1);
+    }
+    for (bool known : {false, true}) {
+      prefetcher.begin_pass();
+      first.acquire(ctx);  // the second time, this gathers `second` as well
+      first.release();
+      std::fill_n(second.master().as<float>(), second.piece_size(), known ? 3.f : 2.f);
+      second.publish_from_master(ctx);
+      second.acquire(ctx);
+      const float* values = b.weight().as<float>();
+      EXPECT_THAT(std::vector<float>(values, values + 100), testing::Each(known ? 3.f : 2.f));
+      second.release();
+    }
   });
 }
 

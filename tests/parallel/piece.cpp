@@ -13,6 +13,9 @@ namespace axonn::testing_support {
 
 namespace {
 
+constexpr std::uint64_t kSeed = 7;
+constexpr const char* kWeights = "weights";  // of the loss that a piece without one is given
+
 /// What the ranks hand in, of which some is the same.
 class Collector {
  public:
@@ -59,6 +62,7 @@ class PieceRank {
     ctx.hold_parameters = run_.loss_follows;
     group_.allocate(ctx);
     group_.initialise(ctx, 1);
+    shift(ctx);
     group_.begin_step(ctx);
     Tape tape;
     ctx.tape = &tape;
@@ -74,13 +78,28 @@ class PieceRank {
  private:
   std::int64_t all_rows() const { return run_.sequences * run_.positions; }
 
+  void shift(const Context& ctx) {
+    float* master = group_.master().as<float>();
+    for (const auto& [spec, slice] : group_.piece_slices()) {
+      const Random noise(3, spec->name);
+      const double far = spec->name == run_.shifted ? run_.shift : 0;
+      for (std::int64_t i = 0; i < slice.count(); ++i) {
+        const std::int64_t e = slice.begin + i, row = slice.row + e / slice.cols,
+                           index = row * spec->layout.cols + slice.col + e % slice.cols;
+        master[slice.offset + i] +=
+            static_cast<float>(0.3 * noise.normal(index) + far * direction(spec->name, index));
+      }
+    }
+    group_.publish_from_master(ctx);
+  }
+
   /// (rows, cols) of a matrix of random numbers whose columns are `all`, cut over axis.
   Tensor random(const Context& ctx, const char* name, std::int64_t first, std::int64_t rows,
                 std::pair<std::int64_t, Axis> cut) {
     const auto [all, axis] = cut;
     const std::int64_t cols = all / grid_.extent(axis), col = grid_.coord(axis) * cols;
     Tensor tensor = ctx.empty(rows, cols, ctx.dtype);
-    const Random numbers(7, name);
+    const Random numbers(kSeed, name);
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t c = 0; c < cols; ++c) {
         const auto x = static_cast<float>(numbers.normal((first_row_ + first + r) * all + col + c));
@@ -110,7 +129,7 @@ class PieceRank {
     const std::int64_t rows = each_ * run_.positions;
     Tokens tokens{
         ctx.empty(1, rows, DType::i32), ctx.empty(1, rows, DType::i32), {each_, run_.positions}};
-    const Random numbers(7, "tokens");
+    const Random numbers(kSeed, "tokens");
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t row = first_row_ + r;
       const auto token = [&](std::int64_t i) {
@@ -129,7 +148,7 @@ class PieceRank {
       const Axis axis = chunk.placement.cols.value();
       const std::int64_t width = chunk.value.cols() * grid_.extent(axis);
       keep_rows("out", chunk.value.view(), first, axis);
-      chunk.gradient->add(ctx, random(ctx, "weights", first, chunk.value.rows(), {width, axis}));
+      chunk.gradient->add(ctx, random(ctx, kWeights, first, chunk.value.rows(), {width, axis}));
       first += chunk.value.rows();
     }
   }
@@ -186,6 +205,19 @@ PieceResult run_piece(const PieceRun& run) {
   for (float part : total.values) sum += part;
   total = {1, 1, {sum}};
   return result;
+}
+
+double direction(const std::string& parameter, std::int64_t index) {
+  return Random(4, parameter).normal(index);
+}
+
+double loss_of(const PieceResult& result) {
+  if (!result.contains("out")) return result.at("total").values.front();
+  const Random weights(kSeed, kWeights);
+  const auto& out = result.at("out").values;
+  double sum = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * weights.normal(i);
+  return sum;
 }
 
 std::string difference(const PieceResult& want, const PieceResult& got, std::int64_t terms) {

@@ -30,6 +30,10 @@ struct PieceRun {
   int chunks = 1;
   /// Declares the layers' parameters; called once a rank.
   std::function<Piece(ParameterGroup&)> make;
+  /// Parameters do not start at their initial values, which are zero and one for some, but random
+  /// ones (0.3 normal) are added; and to one of them `shift` times its direction().
+  std::string shifted = {};
+  double shift = 0;
   bool loss_follows = false;  ///< backward begins within the piece: it has the loss
 };
 
@@ -45,6 +49,12 @@ using PieceResult = std::map<std::string, Gathered>;
 
 /// Forward and backward of one micro-batch, on threads.
 PieceResult run_piece(const PieceRun& run);
+
+/// The direction in which a shift moves element `index` of the parameter.
+double direction(const std::string& parameter, std::int64_t index);
+
+/// The loss: of a piece that has none, the sum of its result times fixed weights.
+double loss_of(const PieceResult& result);
 
 /// "" or the first place where they differ by more than the tolerance: `terms` is the length of the
 /// longest sum, which another order changes by at most terms · eps of its summands' magnitudes.

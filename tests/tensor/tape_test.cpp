@@ -29,6 +29,13 @@ TEST(Tape, FreesWhatAStepKeptAsSoonAsItRan) {
   EXPECT_FALSE(seen.expired());
   tape.backward();
   EXPECT_TRUE(gone) << "the later step's tensor was still there when the earlier step ran";
+
+  kept = std::make_shared<int>(1);
+  const std::weak_ptr<int> last = kept;
+  tape.record([kept] {});
+  kept.reset();
+  tape.backward();
+  EXPECT_TRUE(last.expired()) << "nothing is kept beyond backward";
 }
 
 TEST(Tape, RunsAStepRecordedByAStepNext) {

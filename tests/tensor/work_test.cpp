@@ -71,9 +71,10 @@ TEST(Work, KeepsABufferUntilItIsDone) {
   const std::weak_ptr<int> seen = buffer;
   Work work(std::make_shared<CountedState>());
   work.keep(std::move(buffer));
-  Work moved = std::move(work);
+  Work moved = std::move(work), assigned;
+  assigned = std::move(moved);
   EXPECT_FALSE(seen.expired());
-  moved.wait();
+  assigned.wait();
   EXPECT_TRUE(seen.expired());
 }
 

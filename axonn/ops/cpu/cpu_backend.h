@@ -43,8 +43,7 @@ class CpuBackend final : public Backend {
 
   void softmax_stats(View out, View logits, View targets, VocabularyPiece piece) override;
   void combine_softmax(View loss, View lse, View stats, View targets) override;
-  void cross_entropy_backward(View d_logits, View logits, View lse, View targets,
-                              VocabularyPiece piece, float scale) override;
+  void cross_entropy_backward(const LogitsBackward& args) override;
 
   void sum(View out, View inp) override;
   void squared_sum(View out, View inp) override;

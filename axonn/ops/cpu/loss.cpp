@@ -52,8 +52,8 @@ void CpuBackend::combine_softmax(View loss, View lse, View stats, View targets) 
                               targets.as<const std::int32_t>(), loss.rows, pieces});
 }
 
-void CpuBackend::cross_entropy_backward(View d_logits, View logits, View lse, View targets,
-                                        VocabularyPiece piece, float scale) {
+void CpuBackend::cross_entropy_backward(const LogitsBackward& args) {
+  const auto& [d_logits, logits, lse, targets, piece, scale] = args;
   const Checker check{"cross_entropy_backward"};
   check_logits(check, logits, targets, piece);
   check.compute_type("d_logits", d_logits);

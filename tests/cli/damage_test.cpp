@@ -1,0 +1,170 @@
+// Damaged checkpoints and full disks: a clear message, and what was good stays good.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "axonn/cli/command.h"
+
+#include "tests/cli/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run with the checkpoints step-3 and step-6.
+class Damage : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(run_program(run_.train({"--checkpoint.every", "3"})).code, 0); }
+
+  std::string step(int step) const {
+    return run_.out() + "/checkpoints/step-" + std::to_string(step);
+  }
+
+  /// resume = "auto" passes over step-6 and does its steps again.
+  void expect_fall_back() const {
+    const auto older = test::slurp(step(3) + "/rank-00000.safetensors");
+    const Finished finished = run_program(run_.train({"--checkpoint.resume", "auto"}));
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    EXPECT_THAT(finished.out + finished.err, ContainsRegex("warning: .*step-6"));
+    EXPECT_THAT(finished.out, HasSubstr("resumed from " + step(3)));
+    EXPECT_EQ(test::slurp(step(3) + "/rank-00000.safetensors"), older);
+    EXPECT_EQ(run_.metrics().size(), 6u);
+  }
+
+  const SmallRun run_;
+};
+
+/// A file system in memory; unmounted with this object.
+class SmallDisk {
+ public:
+  SmallDisk(std::string path, const std::string& size) : path_(std::move(path)) {
+    fs::create_directories(path_);
+    mounted_ = ::mount("tmpfs", path_.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  bool mounted() const { return mounted_; }
+
+ private:
+  std::string path_;
+  bool mounted_ = false;
+};
+
+constexpr const char* kNoMount = "only root, where mounting is allowed, can make a small disk";
+
+}  // namespace
+
+TEST_F(Damage, ATruncatedCheckpointIsRefusedByPathAndPassedOverByAuto) {
+  for (const char* file : {"/rank-00000.safetensors", "/index.json", "/state.json"}) {
+    fs::resize_file(step(6) + file, fs::file_size(step(6) + file) / 2);
+    const auto before = run_.checkpoints();
+    const Finished finished = run_program(run_.train({"--checkpoint.resume", step(6)}));
+    EXPECT_EQ(finished.code, kAskedWrongly);
+    EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(step(6)))) << file;
+    EXPECT_EQ(run_.checkpoints(), before);
+    expect_fall_back();  // writes a new step-6 for the next round
+  }
+}
+
+TEST_F(Damage, AnAlteredCheckpointIsRefusedByPathAndPassedOverByAuto) {
+  const std::string file = step(6) + "/rank-00000.safetensors";
+  test::flip(file, fs::file_size(file) - 100, 1);
+  const auto before = run_.checkpoints();
+  const Finished finished = run_program(run_.train({"--checkpoint.resume", step(6)}));
+  EXPECT_EQ(finished.code, kAskedWrongly);
+  EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(file)));
+  EXPECT_EQ(run_.checkpoints(), before);
+  expect_fall_back();
+}
+
+TEST_F(Damage, AutoRefusesWhereNoCheckpointIsGoodAndNamesTheNewest) {
+  for (const int which : {3, 6}) {
+    const std::string file = step(which) + "/rank-00000.safetensors";
+    test::flip(file, fs::file_size(file) - 100, 1);
+  }
+  const auto before = run_.checkpoints();
+  const Finished finished =
+      run_program(run_.train({"--checkpoint.resume", "auto", "--parallelism.x", "2"}));
+  EXPECT_EQ(finished.code, kAskedWrongly);
+  EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(step(6))));
+  EXPECT_EQ(run_.checkpoints(), before);
+}
+
+TEST_F(Damage, AnAlteredCheckpointIsRefusedUnderMpirunByOneRank) {
+  if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
+  const std::string file = step(6) + "/rank-00000.safetensors";
+  test::flip(file, fs::file_size(file) - 100, 1);
+  const Finished finished = run_program(
+      run_.train({"--checkpoint.resume", step(6), "--parallelism.x", "2"}), {.ranks = 2});
+  EXPECT_EQ(finished.code, kAskedWrongly);
+  EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(file)));
+}
+
+TEST_F(Damage, ACheckpointOfAnotherModelIsRefusedWithTheParameters) {
+  const auto before = run_.checkpoints();
+  const Finished finished =
+      run_program(run_.train({"--checkpoint.resume", step(6), "--model.ffn", "32"}));
+  EXPECT_EQ(finished.code, kAskedWrongly);
+  EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr("is not a checkpoint of this model")));
+  EXPECT_THAT(finished.err, HasSubstr("h.0.mlp.c_fc.weight"));
+  EXPECT_EQ(run_.checkpoints(), before);
+}
+
+TEST_F(Damage, AFullDiskAtACheckpointIsNamedAndTheEarlierOneStays) {
+  const std::string folder = run_.out() + "-disk";
+  const SmallDisk disk(folder, "300k");  // one checkpoint of 92 KiB, and half of another
+  if (!disk.mounted()) GTEST_SKIP() << kNoMount;
+  const std::vector<std::string> arguments = {"--output.dir", folder, "--checkpoint.every", "1"};
+  ASSERT_EQ(run_program(run_.train({"--output.dir", folder, "--training.steps", "2"})).code, 0);
+  const std::string good = test::slurp(folder + "/checkpoints/step-2/rank-00000.safetensors");
+  test::spill(folder + "/filler", std::string(100 << 10, 'x'));
+  const Finished finished =
+      run_program(run_.train({"--output.dir", folder, "--checkpoint.every", "1",
+                              "--checkpoint.resume", "auto", "--parallelism.x", "2"}));
+  EXPECT_EQ(finished.code, kFailed) << finished.out;
+  EXPECT_THAT(finished.errors(),
+              ElementsAre(AllOf(HasSubstr("step-3"), HasSubstr("free space there"))));
+  EXPECT_EQ(test::slurp(folder + "/checkpoints/step-2/rank-00000.safetensors"), good);
+  EXPECT_EQ(test::slurp(folder + "/checkpoints/latest"), "step-2\n");
+  EXPECT_THAT(test::names_in(folder + "/checkpoints"), ElementsAre("latest", "step-2"));
+}
+
+TEST_F(Damage, ADiskThatIsFullOfMetricsIsNamed) {
+  const std::string folder = run_.out() + "-disk";
+  const SmallDisk disk(folder, "64k");
+  if (!disk.mounted()) GTEST_SKIP() << kNoMount;
+  const Finished finished =
+      run_program(run_.train({"--output.dir", folder, "--training.steps", "100000"}));
+  EXPECT_EQ(finished.code, kFailed) << finished.out;
+  EXPECT_THAT(finished.errors(),
+              ElementsAre(AllOf(HasSubstr("metrics.jsonl"), HasSubstr("No space left on device"))));
+}
+
+TEST_F(Damage, NanStopsTheRunAndLeavesTheCheckpoints) {
+  const auto before = run_.checkpoints();
+  for (const int ranks : {0, 2}) {
+    if (ranks > 0 && !no_mpirun().empty()) continue;
+    const Finished finished =
+        run_program(run_.train({"--checkpoint.resume", "auto", "--training.steps", "9",
+                                "--optimizer.lr", "1e38", "--parallelism.z", "2"}),
+                    {.ranks = ranks});
+    EXPECT_EQ(finished.code, kFailed) << finished.err;
+    EXPECT_THAT(finished.errors(),
+                ElementsAre(ContainsRegex("step 8: the loss is .* it arose first in [a-z.0_]+ "
+                                          "\\((forward|backward)\\) on rank [01] \\(x 0")));
+    EXPECT_EQ(run_.checkpoints(), before);
+  }
+}

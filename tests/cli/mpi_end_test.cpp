@@ -1,0 +1,83 @@
+// What ends badly under mpirun: each gives a message and an exit code that is not 0, in time.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "axonn/cli/command.h"
+
+#include "tests/cli/runs.h"
+#include "tests/cli/token_bytes.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+namespace {
+
+const std::vector<std::string> kEndlessOnTwo = {"--training.steps",
+                                                "100000000",
+                                                "--parallelism.x",
+                                                "2",
+                                                "--checkpoint.every",
+                                                "0",
+                                                "--parallelism.timeout_seconds",
+                                                "5",
+                                                "--checkpoint.resume",
+                                                "auto"};
+
+/// A run that goes on from a good checkpoint, on two ranks, until something happens to it.
+class MpiEnd : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
+    ASSERT_EQ(run_program(run_.train()).code, 0);
+    good_ = run_.checkpoints();
+  }
+  void TearDown() override { EXPECT_EQ(run_.checkpoints(), good_); }
+
+  const SmallRun run_;
+  std::map<std::string, std::string> good_;
+};
+
+}  // namespace
+
+TEST_F(MpiEnd, AKilledRankEndsTheOthersAndMpirunNamesTheSignal) {
+  Program program(run_.train(kEndlessOnTwo), {.ranks = 2});
+  ASSERT_TRUE(program.prints("  loss: "));
+  ::kill(program.pid_of_rank(1), SIGKILL);
+  const Finished finished = program.finish();
+  EXPECT_EQ(finished.code, 128 + SIGKILL) << finished.err;
+  EXPECT_THAT(finished.err, HasSubstr("rank 1"));
+  EXPECT_THAT(finished.err, HasSubstr("signal 9"));
+  EXPECT_LT(finished.seconds, 30);
+}
+
+TEST_F(MpiEnd, AStoppedRankIsNamedByTheWatchdogAfterTheTimeout) {
+  Program program(run_.train(kEndlessOnTwo), {.ranks = 2});
+  ASSERT_TRUE(program.prints("  loss: "));
+  const pid_t stopped = program.pid_of_rank(1);
+  ::kill(stopped, SIGSTOP);
+  const Finished finished = program.finish();
+  EXPECT_EQ(finished.code, kFailed) << finished.err;
+  EXPECT_THAT(finished.errors(),
+              ElementsAre(AllOf(HasSubstr("rank 0"), HasSubstr("1"), HasSubstr("gave no answer"))));
+  EXPECT_LT(finished.seconds, 30);
+}
+
+TEST_F(MpiEnd, ARankThatThrowsAloneIsNamedAndEndsTheOthers) {
+  // Token 59 is in sequence 8 of step 1, which z 1 reads, and rank 1 alone is there.
+  std::vector<std::uint16_t> tokens(12 * 8 + 1, 97);
+  tokens[59] = 999;
+  test::spill(run_ / "tokens.bin", token_file_bytes(tokens));
+  const Finished finished =
+      run_program(run_.train({"--data.synthetic", "0", "--data.tokens", run_ / "tokens.bin",
+                              "--data.shuffle", "false", "--data.validation", "0",
+                              "--parallelism.z", "2", "--training.global_batch", "12"}),
+                  {.ranks = 2});
+  EXPECT_EQ(finished.code, kAskedWrongly) << finished.err;
+  EXPECT_THAT(finished.errors(),
+              ElementsAre(MatchesRegex("error: rank 1: token 59 of .*tokens.bin is 999, .*")));
+  EXPECT_LT(finished.seconds, 30);
+}

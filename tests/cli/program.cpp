@@ -1,0 +1,145 @@
+#include "tests/cli/program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <sstream>
+#include <string_view>
+#include <thread>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+
+#include "tests/io/temporary_path.h"
+
+namespace axonn::testing_support {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void sleep_a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+
+std::vector<std::string> command_line(const std::vector<std::string>& arguments, int ranks) {
+  std::vector<std::string> words;
+  if (ranks > 0)
+    words = {AXONN_MPIRUN,
+             "--allow-run-as-root",
+             "--oversubscribe",
+             "--bind-to",
+             "none",
+             "--mca",
+             "mpi_yield_when_idle",
+             "1",
+             "-np",
+             std::to_string(ranks)};
+  words.push_back(AXONN_PROGRAM);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+int open_new(const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  AXONN_CHECK(file >= 0, "cannot make ", path);
+  return file;
+}
+
+}  // namespace
+
+std::string no_mpirun() {
+  return std::string_view(AXONN_MPIRUN).empty() ? "built without MPI" : "";
+}
+
+std::vector<std::string> Finished::errors() const {
+  std::vector<std::string> found;
+  std::istringstream lines(err);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("error:")) found.push_back(line);
+  return found;
+}
+
+Program::Program(const std::vector<std::string>& arguments, const ProgramOptions& options)
+    : folder_(testing::TempDir() + "axonn-program-XXXXXX"), begin_(now_seconds()) {
+  AXONN_CHECK(::mkdtemp(folder_.data()) != nullptr, "cannot make ", folder_);
+  std::vector<std::string> words = command_line(arguments, options.ranks);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const int out = open_new(folder_ + "/out"), err = open_new(folder_ + "/err");
+  child_ = ::fork();
+  AXONN_CHECK(child_ >= 0, "fork failed");
+  if (child_ == 0) {
+    ::setpgid(0, 0);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(err, STDERR_FILENO);
+    for (const auto& [name, value] : options.environment) ::setenv(name.c_str(), value.c_str(), 1);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  ::close(out);
+  ::close(err);
+}
+
+Program::~Program() {
+  if (child_ > 0) {
+    ::kill(-child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+bool Program::prints(const std::string& text, double seconds) {
+  for (const double end = now_seconds() + seconds; now_seconds() < end; sleep_a_little())
+    if (test::slurp(folder_ + "/out").find(text) != std::string::npos) return true;
+  return false;
+}
+
+pid_t Program::pid_of_rank(int rank) const {
+  const std::string mark = '\0' + concat("OMPI_COMM_WORLD_RANK=", rank) + '\0';
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    const pid_t pid = std::stoi(name);
+    std::istringstream stat(test::slurp("/proc/" + name + "/stat"));
+    std::string id, program, state;
+    pid_t parent = 0;
+    stat >> id >> program >> state >> parent;
+    if (parent == child_ && test::slurp("/proc/" + name + "/environ").find(mark) != mark.npos)
+      return pid;
+  }
+  fail(Where::here(), "rank ", rank, " does not run");
+}
+
+Finished Program::finish(double seconds) {
+  Finished result;
+  int status = 0;
+  const double end = now_seconds() + seconds;
+  while (::waitpid(child_, &status, WNOHANG) == 0) {
+    if (now_seconds() > end) {
+      ::kill(-child_, SIGKILL);
+      ::waitpid(child_, &status, 0);
+      status = -1;
+      break;
+    }
+    sleep_a_little();
+  }
+  child_ = -1;
+  if (status != -1) result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.out = test::slurp(folder_ + "/out");
+  result.err = test::slurp(folder_ + "/err");
+  result.seconds = now_seconds() - begin_;
+  return result;
+}
+
+Finished run_program(const std::vector<std::string>& arguments, const ProgramOptions& options) {
+  return Program(arguments, options).finish();
+}
+
+}  // namespace axonn::testing_support

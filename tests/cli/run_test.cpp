@@ -1,0 +1,184 @@
+// The commands as a user types them, on a small model.
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/cli/command.h"
+
+#include "tests/cli/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+/// What a run computed, step by step: not how long it took.
+std::vector<std::pair<double, double>> losses_and_norms(const std::vector<std::string>& metrics) {
+  std::vector<std::pair<double, double>> values;
+  for (const std::string& line : metrics) {
+    const auto entry = nlohmann::json::parse(line);
+    values.emplace_back(entry.at("loss"), entry.at("grad_norm"));
+  }
+  return values;
+}
+
+Finished succeed(const Arguments& arguments, const ProgramOptions& options = {}) {
+  const Finished finished = run_program(arguments, options);
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  return finished;
+}
+
+Finished refuse(const Arguments& arguments) {
+  const Finished finished = run_program(arguments);
+  EXPECT_EQ(finished.code, kAskedWrongly) << finished.out;
+  EXPECT_EQ(finished.errors().size(), 1u) << finished.err;
+  return finished;
+}
+
+}  // namespace
+
+TEST(TrainCommand, TheResolvedConfigRunsTheSameAgainToTheBit) {
+  const SmallRun run;
+  succeed(run.train({"--parallelism.x", "2", "--training.seed", "5"}));
+  const auto first = losses_and_norms(run.metrics());
+  const std::string weights = test::slurp(run.out() + "/checkpoints/step-6/rank-00001.safetensors");
+  const std::string config = run / "again.toml";
+  std::filesystem::copy_file(run.out() + "/config.toml", config);
+  std::filesystem::remove_all(run.out());
+  const Finished again = succeed({"train", config});
+  EXPECT_THAT(again.err, IsEmpty());
+  EXPECT_EQ(losses_and_norms(run.metrics()), first);
+  EXPECT_EQ(test::slurp(run.out() + "/checkpoints/step-6/rank-00001.safetensors"), weights);
+  EXPECT_FALSE(weights.empty());
+}
+
+TEST(TrainCommand, MpiGivesTheBitsOfThreads) {
+  if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
+  const SmallRun run;
+  succeed(run.train({"--parallelism.z", "2"}));
+  const auto threads = losses_and_norms(run.metrics());
+  succeed(run.train({"--parallelism.z", "2"}), {.ranks = 2});
+  EXPECT_EQ(losses_and_norms(run.metrics()), threads);
+}
+
+TEST(TrainCommand, ThePrintedConfigIsReadBackTheSame) {
+  const SmallRun run;
+  const std::string printed = succeed(run.train({"--print-config", "--optimizer.lr", "0.1"})).out;
+  test::spill(run / "printed.toml", printed);
+  const std::string again = succeed({"train", run / "printed.toml", "--print-config"}).out;
+  const auto without_origins = [](std::string text) {
+    for (std::size_t at; (at = text.find('#')) != text.npos;)
+      text.erase(at, text.find('\n', at) - at);
+    std::erase(text, ' ');
+    return text;
+  };
+  EXPECT_EQ(without_origins(again), without_origins(printed));
+  EXPECT_THAT(printed, HasSubstr("# --optimizer.lr"));
+  EXPECT_FALSE(std::filesystem::exists(run.out()));
+}
+
+TEST(TrainCommand, ADryRunShowsMemoryDiskAndASampleAndWritesNothing) {
+  const SmallRun run;
+  const Finished finished = succeed(run.train(
+      {"--dry-run", "--rank", "1023", "--parallelism.x", "4", "--parallelism.y", "2",
+       "--parallelism.z", "16", "--parallelism.data", "8", "--training.global_batch", "128"}));
+  EXPECT_THAT(finished.out,
+              AllOf(HasSubstr("1,024 ranks; this is rank 1023 (x 3, y 1, z 15, data 7)"),
+                    HasSubstr("parameters, in f32"), HasSubstr("moments, in f32"),
+                    HasSubstr("activations (estimate)"), HasSubstr(" a checkpoint"),
+                    HasSubstr("input   \""), HasSubstr("target  \"")));
+  EXPECT_FALSE(std::filesystem::exists(run.out()));
+  EXPECT_THAT(refuse(run.train({"--dry-run", "--rank", "1"})).err,
+              HasSubstr("--rank 1 is not on grid 1,1,1,1: ranks are 0 to 0"));
+  EXPECT_THAT(refuse(run.train({"--rank", "0"})).err, HasSubstr("--dry-run"));
+}
+
+TEST(CheckCommand, ComparesGridsInATable) {
+  const SmallRun run;
+  const Finished finished =
+      succeed({"check", run.config(), "--grids", "1,1,1,1 2,2,1,1 1,1,2,2", "--steps", "3"});
+  EXPECT_THAT(finished.out,
+              AllOf(HasSubstr("2,2,1,1"), HasSubstr("1,1,2,2"), HasSubstr("all grids agree")));
+  EXPECT_THAT(refuse({"check", run.config(), "--grids", "1,1,1 2,2,1,1"}).err,
+              HasSubstr("a grid is four positive integers x,y,z,data, such as 2,1,2,1"));
+  EXPECT_THAT(refuse({"check", run.config(), "--grids", "1,1,1,1"}).err,
+              HasSubstr("at least two grids"));
+  EXPECT_THAT(refuse({"check", run.config(), "--grids", "1,1,1,1 3,1,1,1"}).err,
+              HasSubstr("x must be one of 1, 2, 4"));
+}
+
+TEST(GenerateCommand, WritesTheSameTextOnEveryGridWhateverIsSampled) {
+  const SmallRun run;
+  succeed(run.train({"--training.steps", "60"}));
+  const std::string checkpoints = run.out() + "/checkpoints";
+  for (const char* temperature : {"0", "0.8"}) {
+    std::string expected;
+    for (const char* grid : {"1,1,1,1", "2,1,1,1", "2,2,1,1", "1,1,2,2", "4,1,2,1"}) {
+      const Finished finished =
+          succeed({"generate", "--model", checkpoints, "--prompt", "The town of", "--tokens", "30",
+                   "--temperature", temperature, "--grid", grid});
+      EXPECT_THAT(finished.out, StartsWith("The town of"));
+      EXPECT_GT(finished.out.size(), 40u);
+      if (expected.empty()) expected = finished.out;
+      EXPECT_EQ(finished.out, expected) << grid;
+    }
+  }
+  EXPECT_THAT(refuse({"generate", "--model", run / "none"}).err, HasSubstr(run / "none"));
+  EXPECT_THAT(refuse({"generate", "--model", checkpoints, "--grid", "3,1,1,1"}).err,
+              HasSubstr("x must be one of 1, 2, 4"));
+  EXPECT_THAT(refuse({"generate", "--model", checkpoints, "--prompt", ""}).err,
+              HasSubstr("--prompt is empty"));
+}
+
+TEST(DataCommand, TokenizesAndShowsWhatItWrote) {
+  const SmallRun run;
+  test::spill(run / "book.txt", "Call me Ishmael.\n");
+  succeed({"data", "tokenize", "--tokenizer", "bytes", "--text", run / "book.txt", "--output",
+           run / "book.bin"});
+  const Finished shown = succeed({"data", "show", run / "book.bin", "--tokenizer", "bytes"});
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("tokens     17"), HasSubstr("67 97 108 108 32 109"),
+                               HasSubstr("\"Call me Ishmael.\\n\"")));
+  EXPECT_THAT(refuse({"data", "show", run / "none.bin"}).err, HasSubstr("none.bin"));
+  EXPECT_THAT(refuse({"data", "show", run / "book.txt"}).err, HasSubstr("book.txt"));
+  EXPECT_THAT(
+      refuse({"data", "tokenize", "--text", run / "none.txt", "--output", run / "o.bin"}).err,
+      HasSubstr("none.txt"));
+  EXPECT_THAT(refuse({"data", "tokenize", "--text", run / "book.txt"}).err, HasSubstr("--output"));
+  EXPECT_THAT(refuse({"data", "shove"}).err, HasSubstr("tokenize, show and synthetic"));
+}
+
+TEST(Help, EveryCommandGivesExamples) {
+  for (const Command& command : commands())
+    EXPECT_THAT(succeed({std::string(command.name), "--help"}).out,
+                AllOf(HasSubstr("Example"), HasSubstr("axonn " + std::string(command.name))));
+  EXPECT_THAT(succeed({"help", "optimizer.lr"}).out, HasSubstr("--optimizer.lr"));
+  EXPECT_THAT(refuse({"trian"}).err, HasSubstr("did you mean 'train'?"));
+}
+
+TEST(Output, HasNoControlCodesWhereItIsNoTerminalOrNoColorIsSet) {
+  const SmallRun run;
+  for (const ProgramOptions& options :
+       {ProgramOptions{}, ProgramOptions{.environment = {{"NO_COLOR", "1"}}}})
+    for (const Arguments& arguments :
+         {run.train(), run.train({"--dry-run"}), run.train({"--print-config"}), Arguments{"info"},
+          Arguments{"help"}, Arguments{"train", "--help"},
+          Arguments{"check", run.config(), "--steps", "2", "--grids", "1,1,1,1 1,1,2,1"},
+          Arguments{"data", "synthetic", "--bytes", "100000", "--output", run / "text.txt"},
+          Arguments{"data", "tokenize", "--text", run / "text.txt", "--output", run / "text.bin"},
+          Arguments{"generate", "--model", run.out() + "/checkpoints", "--temperature", "0"}}) {
+      const Finished finished = succeed(arguments, options);
+      for (const char code : {'\x1b', '\r', '\b', '\a'}) {
+        EXPECT_EQ(finished.out.find(code), std::string::npos) << arguments.front();
+        EXPECT_EQ(finished.err.find(code), std::string::npos) << arguments.front();
+      }
+    }
+}

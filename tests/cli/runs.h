@@ -1,0 +1,33 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/io/temporary_path.h"
+
+namespace axonn::testing_support {
+
+/// A folder with the config of a run that takes a tenth of a second, and its output.
+class SmallRun {
+ public:
+  SmallRun();
+
+  std::string config() const { return folder_ / "run.toml"; }
+  std::string out() const { return folder_ / "out"; }
+  std::string operator/(const std::string& name) const { return folder_ / name; }
+
+  /// axonn train CONFIG with more arguments, which win.
+  std::vector<std::string> train(const std::vector<std::string>& more = {}) const;
+
+  /// name and contents of every file of the checkpoints.
+  std::map<std::string, std::string> checkpoints() const;
+  /// The steps of metrics.jsonl, a line each.
+  std::vector<std::string> metrics() const;
+
+ private:
+  test::TemporaryPath folder_;
+};
+
+}  // namespace axonn::testing_support

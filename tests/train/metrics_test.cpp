@@ -1,0 +1,98 @@
+#include "axonn/train/metrics.h"
+
+#include <algorithm>
+#include <stack>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+#include "tests/io/temporary_path.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::Pair;
+
+namespace {
+
+StepMetrics step(std::int64_t number, double loss) { return {.step = number, .loss = loss}; }
+
+/// What is wrong with the tags of a text of elements, attributes and character data; "" if nothing.
+std::string tag_fault(const std::string& text) {
+  std::stack<std::string> open;
+  for (std::size_t at = 0; (at = text.find('<', at)) != text.npos;) {
+    const std::size_t end = text.find('>', at);
+    if (end == text.npos) return "a tag does not end";
+    const std::string tag = text.substr(at + 1, end - at - 1);
+    if (std::ranges::count(tag, '"') % 2 != 0) return "quotes do not match in <" + tag + '>';
+    const std::string name = tag.substr(0, tag.find_first_of(" \n/", 1));
+    if (tag.starts_with('/')) {
+      if (open.empty() || '/' + open.top() != tag) return "</" + tag + "> closes nothing";
+      open.pop();
+    } else if (!tag.ends_with('/')) {
+      open.push(name);
+    }
+    at = end;
+  }
+  return open.empty() ? "" : '<' + open.top() + "> is not closed";
+}
+
+}  // namespace
+
+TEST(Metrics, AResumedFileKeepsEarlierStepsOnceAndDropsThoseThatRunAgain) {
+  test::TemporaryPath folder;
+  const std::string path = folder / "metrics.jsonl";
+  {
+    MetricsFile file(path, 0);
+    for (int i = 1; i <= 5; ++i) file.write(step(i, i));
+  }
+  test::spill(path, test::slurp(path) + "{\"step\": 6, \"lo");  // a crash in the middle of a line
+  MetricsFile file(path, 3);
+  EXPECT_THAT(file.losses(), testing::ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3)));
+  file.write(step(4, 40));
+  const std::string text = test::slurp(path);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 4);
+  EXPECT_THAT(text, HasSubstr("\"step\": 4, \"loss\": 40"));
+  EXPECT_THAT(text, Not(HasSubstr("\"step\": 5")));
+}
+
+TEST(Metrics, WhatIsNoNumberIsNull) {
+  test::TemporaryPath folder;
+  MetricsFile file(folder / "metrics.jsonl", 0);
+  file.write(step(1, StepMetrics::kNone));
+  EXPECT_THAT(test::slurp(folder / "metrics.jsonl"), HasSubstr("\"loss\": null"));
+}
+
+TEST(Metrics, AFileThatCannotBeWrittenIsNamedWithTheCause) {
+  test::TemporaryPath folder;
+  try {
+    MetricsFile file(folder / "none/metrics.jsonl", 0);
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("none/metrics.jsonl"));
+  }
+  MetricsFile full("/dev/full", 0);
+  try {
+    full.write(step(7, 1));
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("writing step 7 to /dev/full: No space left on device"));
+  }
+}
+
+TEST(LossSvg, IsWellFormedForNoStepOneStepAndMany) {
+  MetricsFile::Curve none, one{{1, 5.0}}, many, validation{{10, 4.5}};
+  for (int i = 1; i <= 5000; ++i) many.emplace_back(i, 5.0 / i);
+  for (const auto& losses : {none, one, many})
+    for (const auto& checked : {none, validation}) {
+      const std::string svg = loss_svg("a < b & c", losses, checked);
+      EXPECT_EQ(tag_fault(svg), "");
+      EXPECT_THAT(svg, HasSubstr("a &lt; b &amp; c"));
+      EXPECT_THAT(svg, Not(HasSubstr("nan")));
+      EXPECT_THAT(svg, Not(HasSubstr("inf")));
+      EXPECT_EQ(svg.find("training loss") != svg.npos, !losses.empty());
+      EXPECT_LT(svg.size(), 200'000u);
+    }
+}

@@ -1,0 +1,110 @@
+#include "axonn/train/session.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "axonn/comm/threads.h"
+
+#include "tests/io/temporary_path.h"
+#include "tests/train/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::MatchesRegex;
+
+namespace {
+
+void with_session(const Config& given, const std::function<void(Session&)>& body) {
+  validate(given);
+  const Config config = resolved(given);
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    Session session(config, world, make_cpu_backend(1), {});
+    session.initialise();
+    body(session);
+  });
+}
+
+struct Validation {
+  double loss = 0;
+  std::int64_t windows = 0;
+};
+
+Validation validation_of(const Config& config) {
+  Validation result;
+  with_session(config, [&](Session& session) {
+    const Validation mine{session.validate(), session.validation_windows()};
+    if (session.grid().world().rank() == 0) result = mine;
+  });
+  return result;
+}
+
+std::vector<float> copy_of(const View& view) {
+  const float* data = view.as<float>();
+  return {data, data + view.count()};
+}
+
+}  // namespace
+
+TEST(Session, ValidationCountsEveryWindowOnceHoweverTheyAreCut) {
+  Config config = tiny_config("unused");
+  config.data.synthetic = 2960;  // its last tenth, 296 tokens, is 36 windows of 8 targets, and 7
+  config.training.global_batch = 7 * 12;
+  config.training.micro_batch = 1;
+  const Validation one_by_one = validation_of(config);
+  EXPECT_EQ(one_by_one.windows, 36);
+  for (const int micro : {5, 7, 12, 84})
+    for (const GridShape grid : {GridShape{}, GridShape{.z = 7}, GridShape{2, 1, 2, 2}}) {
+      Config cut = on_grid(config, grid);
+      cut.training.micro_batch = micro;
+      cut.training.global_batch = std::int64_t{micro} * grid.z * grid.data;
+      // The sum of 288 losses in another order.
+      EXPECT_NEAR(validation_of(cut).loss / one_by_one.loss, 1, 1e-6)
+          << to_string(grid) << " micro-batch " << micro;
+    }
+}
+
+TEST(Session, ValidationLooksAtNoMoreBatchesThanAsked) {
+  Config config = tiny_config("unused");
+  config.training.eval_batches = 2;
+  EXPECT_EQ(validation_of(config).windows, 24);
+  config.training.eval_batches = 1'000'000;
+  EXPECT_EQ(validation_of(config).windows, 249);  // of 2,000 tokens
+}
+
+TEST(Session, AStepWithANanChangesNoParameterAndNamesTheBlockItArosIn) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{.z = 2, .data = 2}})
+    with_session(on_grid(tiny_config("unused"), grid), [&](Session& session) {
+      ParameterGroup& second = *session.model().groups()[2];
+      EXPECT_EQ(second.name(), "h.1");
+      second.master().as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      second.publish_from_master(session.context());
+      std::vector<std::vector<float>> before;
+      for (const ParameterGroup* group : session.model().groups())
+        before.push_back(copy_of(group->master()));
+
+      StepInput input = session.step_input(0);
+      input.lr = 1;
+      const StepResult result = session.train_step(input);
+      EXPECT_FALSE(result.finite);
+      EXPECT_FALSE(result.applied);
+      EXPECT_EQ(session.diagnose(input), "h.1 (forward)");
+      for (std::size_t i = 0; i < before.size(); ++i)
+        for (std::size_t e = 0; e < before[i].size(); ++e) {
+          const float now = session.model().groups()[i]->master().as<float>()[e];
+          EXPECT_TRUE(now == before[i][e] || std::isnan(before[i][e]));
+        }
+    });
+}
+
+TEST(Session, ARankThatMeetsATokenAboveTheVocabularyEndsThemAllWithItsName) {
+  test::TemporaryPath folder;
+  std::vector<std::int32_t> tokens(13 * 8 + 1, 97);
+  tokens[8 * 7 + 3] = 300;  // in sequence 8 of step 1, which z 1 reads
+  write_token_file(folder / "tokens.bin", tokens);
+  Config config = on_grid(tiny_config(folder / "out"), {.x = 2, .z = 2});
+  config.data = {.tokens = {folder / "tokens.bin"}, .validation = "0", .shuffle = false};
+  EXPECT_THAT(failure_of(config), MatchesRegex("rank [23]: token 59 of .*/tokens.bin is 300, but "
+                                               "the model's vocabulary has 256 tokens; .*"));
+}

@@ -1,0 +1,223 @@
+#include "axonn/train/trainer.h"
+
+#include <atomic>
+#include <filesystem>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+#include "tests/io/temporary_path.h"
+#include "tests/train/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::ContainsRegex;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Lt;
+using testing::Not;
+using testing::UnorderedElementsAre;
+
+namespace {
+
+// As the issue asks between grids in f32: sums in another order, over ten steps.
+constexpr double kGrids = 1e-5;
+
+std::string checkpoint(const Config& config, int step) {
+  return config.output.dir + "/checkpoints/step-" + std::to_string(step);
+}
+
+/// Lines from step `first` on.
+std::vector<nlohmann::json> from(const std::vector<nlohmann::json>& lines, std::int64_t first) {
+  std::vector<nlohmann::json> rest;
+  for (const auto& line : lines)
+    if (line.at("step") >= first) rest.push_back(line);
+  return rest;
+}
+
+}  // namespace
+
+TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossWhereItWasEvaluated) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder.path());
+  config.training.eval_every = 5;
+  train_on_threads(config);
+  const auto lines = metrics_of(config);
+  ASSERT_EQ(lines.size(), 10u);
+  for (const auto& line : lines) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : line.items())
+      if (key != "val_loss") keys.push_back(key);
+    EXPECT_THAT(keys, UnorderedElementsAre("step", "loss", "grad_norm", "lr", "tokens", "step_ms",
+                                           "tokens_per_s", "model_tflops", "mfu", "exposed_comm_ms",
+                                           "memory_bytes"));
+    EXPECT_EQ(line.contains("val_loss"), line.at("step") == 5 || line.at("step") == 10);
+  }
+  EXPECT_THAT(column(lines, "step"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_EQ(lines[9].at("tokens"), 10 * 12 * 8);
+  EXPECT_EQ(lines[0].at("lr"), 0.005);
+  EXPECT_LT(lines[9].at("loss"), lines[0].at("loss"));
+  EXPECT_THAT(test::slurp(config.output.dir + "/loss.svg"),
+              testing::AllOf(testing::StartsWith("<svg"), HasSubstr("</svg>")));
+}
+
+TEST(Trainer, TheSameRunTwiceGivesTheSameBits) {
+  test::TemporaryPath folder;
+  Config first = on_grid(tiny_config(folder / "a"), {.x = 2, .z = 2}), second = first;
+  second.output.dir = folder / "b";
+  train_on_threads(first);
+  train_on_threads(second);
+  EXPECT_EQ(column(metrics_of(first), "loss"), column(metrics_of(second), "loss"));
+  EXPECT_EQ(column(metrics_of(first), "grad_norm"), column(metrics_of(second), "grad_norm"));
+  for (const char* kind : {"master", "exp_avg", "exp_avg_sq"})
+    EXPECT_EQ(weights_of(checkpoint(first, 10), kind), weights_of(checkpoint(second, 10), kind));
+}
+
+TEST(Trainer, AResumedRunGoesOnToTheBitOnTheSameGrid) {
+  test::TemporaryPath folder;
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 3}})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Config straight = on_grid(tiny_config(folder / to_string(grid)), grid);
+      straight.output.dir += name_of(dtype);
+      straight.training.dtype = dtype;
+      train_on_threads(straight);
+      Config resumed = straight;
+      resumed.output.dir += "-resumed";
+      resumed.checkpoint.resume = checkpoint(straight, 5);
+      train_on_threads(resumed);
+      const auto expected = from(metrics_of(straight), 6), got = metrics_of(resumed);
+      EXPECT_EQ(column(got, "step"), column(expected, "step")) << to_string(grid);
+      EXPECT_EQ(column(got, "loss"), column(expected, "loss")) << to_string(grid);
+      EXPECT_EQ(column(got, "lr"), column(expected, "lr")) << to_string(grid);
+      EXPECT_EQ(weights_of(checkpoint(resumed, 10)), weights_of(checkpoint(straight, 10)));
+    }
+}
+
+TEST(Trainer, AResumedRunGoesOnAlikeOnAnotherGrid) {
+  test::TemporaryPath folder;
+  const Config straight = on_grid(tiny_config(folder / "straight"), {.x = 2, .y = 2});
+  train_on_threads(straight);
+  for (const GridShape grid : {GridShape{}, GridShape{.z = 3}, GridShape{3, 1, 1, 2}}) {
+    Config resumed = on_grid(straight, grid);
+    resumed.output.dir = folder / to_string(grid);
+    resumed.checkpoint.resume = checkpoint(straight, 5);
+    train_on_threads(resumed);
+    EXPECT_THAT(largest_difference(column(metrics_of(resumed), "loss"),
+                                   column(from(metrics_of(straight), 6), "loss")),
+                Lt(kGrids))
+        << to_string(grid);
+  }
+}
+
+TEST(Trainer, StopsAfterAStepWhenAskedAndGoesOnWithoutRepeatingIt) {
+  test::TemporaryPath folder;
+  const Config straight = on_grid(tiny_config(folder / "straight"), {.x = 2});
+  train_on_threads(straight);
+  Config stopped = straight;
+  stopped.output.dir = folder / "stopped";
+  stopped.checkpoint.resume = "auto";
+  const std::atomic<bool> stop = true;
+  EXPECT_EQ(train_on_threads(stopped, {.stop = &stop}), TrainEnd::stopped);
+  EXPECT_EQ(metrics_of(stopped).size(), 1u);
+  EXPECT_TRUE(std::filesystem::exists(checkpoint(stopped, 1)));
+  EXPECT_EQ(train_on_threads(stopped), TrainEnd::finished);
+  EXPECT_EQ(column(metrics_of(stopped), "loss"), column(metrics_of(straight), "loss"));
+  EXPECT_EQ(column(metrics_of(stopped), "step"), column(metrics_of(straight), "step"));
+}
+
+TEST(Trainer, ARunThatIsDoneResumesToNothing) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder.path());
+  config.checkpoint.resume = "auto";
+  train_on_threads(config);
+  const auto lines = column(metrics_of(config), "loss");
+  EXPECT_EQ(train_on_threads(config), TrainEnd::finished);
+  EXPECT_EQ(column(metrics_of(config), "loss"), lines);
+}
+
+TEST(Trainer, FallsBackToTheOlderCheckpointWithAWarningAndRunsItsStepsAgainOnce) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder.path());
+  config.checkpoint.resume = "auto";
+  train_on_threads(config);
+  const auto losses = column(metrics_of(config), "loss");
+  std::filesystem::resize_file(checkpoint(config, 10) + "/index.json", 100);
+  train_on_threads(config);
+  EXPECT_EQ(column(metrics_of(config), "loss"), losses);
+  const std::string log = test::slurp(config.output.dir + "/logs/rank-0.log");
+  EXPECT_THAT(log, ContainsRegex("warning .*step-10"));
+  EXPECT_THAT(log, ContainsRegex("resumed from .*step-5"));
+}
+
+TEST(Trainer, KeepsTheNewestCheckpoints) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder.path());
+  config.checkpoint.every = 2;
+  config.checkpoint.keep = 3;
+  train_on_threads(config);
+  EXPECT_THAT(test::names_in(config.output.dir + "/checkpoints"),
+              ElementsAre("latest", "step-10", "step-6", "step-8"));
+}
+
+TEST(Trainer, SavingInTheBackgroundOrNotGivesTheSameCheckpoint) {
+  test::TemporaryPath folder;
+  Config background = tiny_config(folder / "a"), at_once = tiny_config(folder / "b");
+  background.checkpoint.every = 1;
+  at_once.checkpoint.async = false;
+  train_on_threads(background);
+  train_on_threads(at_once);
+  for (const int step : {5, 10})
+    EXPECT_EQ(weights_of(checkpoint(background, step)), weights_of(checkpoint(at_once, step)));
+}
+
+TEST(Trainer, TheMicroBatchDoesNotChangeTheLosses) {
+  test::TemporaryPath folder;
+  const Config whole = on_grid(tiny_config(folder / "12"), {.x = 2});
+  train_on_threads(whole);
+  for (const int micro : {1, 4}) {
+    Config accumulated = whole;
+    accumulated.output.dir = folder / std::to_string(micro);
+    accumulated.training.micro_batch = micro;
+    train_on_threads(accumulated);
+    EXPECT_THAT(largest_difference(column(metrics_of(accumulated), "loss"),
+                                   column(metrics_of(whole), "loss")),
+                Lt(kGrids))
+        << micro;
+  }
+}
+
+TEST(Trainer, NanStopsTheRunWithTheStepTheRankAndTheBlock) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  config.optimizer.lr = 1e38;  // step 1 makes weights whose products are infinite
+  config.lr_scheduler.warmup_steps = 0;
+  config.checkpoint.every = 1;
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
+    const std::string failure = failure_of(on_grid(config, grid));
+    EXPECT_THAT(failure,
+                ContainsRegex("step 2: the loss is (nan|inf) and the gradient norm (nan|inf)"));
+    EXPECT_THAT(failure, ContainsRegex("it arose first in (embedding|h\\.0|h\\.1|ln_f|loss) "
+                                       "\\((forward|backward)\\) on rank [0-3] \\(x "));
+    EXPECT_THAT(failure, HasSubstr("Lower optimizer.lr"));
+  }
+}
+
+TEST(Trainer, SaysNothingWithoutATerminalAndNoControlCodesOnOne) {
+  test::TemporaryPath folder;
+  std::ostringstream terminal;
+  train_on_threads(tiny_config(folder.path()), {.terminal = &terminal});
+  EXPECT_THAT(terminal.str(), HasSubstr("step: 10  loss: "));
+  EXPECT_THAT(terminal.str(), HasSubstr("saved " + folder.path()));
+  for (const char code : {'\x1b', '\r', '\b'})
+    EXPECT_EQ(terminal.str().find(code), std::string::npos);
+}
+
+TEST(Trainer, EveryRankHasALogFile) {
+  test::TemporaryPath folder;
+  train_on_threads(on_grid(tiny_config(folder.path()), {.x = 2, .data = 3}));
+  EXPECT_THAT(test::names_in(folder / "logs"),
+              ElementsAre("rank-0.log", "rank-1.log", "rank-2.log", "rank-3.log", "rank-4.log",
+                          "rank-5.log"));
+}
