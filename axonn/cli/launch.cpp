@@ -1,13 +1,25 @@
 #include "axonn/cli/launch.h"
 
 #include <cstdlib>
+#include <iostream>
 #include <string_view>
 
 #include "axonn/base/check.h"
+#include "axonn/cli/command.h"
 #include "axonn/comm/mpi.h"
 #include "axonn/comm/threads.h"
 
 namespace axonn {
+
+namespace {
+
+/// A thread that hangs cannot be ended without its process.
+[[noreturn]] void end_hung_process(const std::string& reason) {
+  std::cerr << "error: " << reason << std::endl;
+  std::_Exit(kFailed);
+}
+
+}  // namespace
 
 bool launches_mpi(const Config& config) {
   switch (config.parallelism.transport) {
@@ -43,7 +55,8 @@ void launch(const Config& config, const std::function<void(Communicator& world)>
   if (launches_mpi(config))
     run_mpi(body, {.timeout_seconds = timeout, .report = {}});
   else
-    run_ranks(config.parallelism.grid().ranks(), body, {.timeout_seconds = timeout});
+    run_ranks(config.parallelism.grid().ranks(), body,
+              {.timeout_seconds = timeout, .on_hang = end_hung_process});
 }
 
 }  // namespace axonn

@@ -63,8 +63,12 @@ std::shared_ptr<const TokenSource> make_synthetic(std::int64_t bytes, const Toke
 
 /// Whether the first tokens of all streams are the tokenizer's. The first 64 Ki show another
 /// tokenizer's file for what it is; to read all would take long.
-void fit_tokenizer(Corpus& corpus) {
+void fit_tokenizer(Corpus& corpus, std::int64_t model_vocab) {
   const std::int64_t vocab = corpus.tokenizer->vocab_size();
+  if (corpus.tokenizer->name() == "bytes" && model_vocab > 0 && model_vocab < vocab) {
+    corpus.tokenizer = nullptr;  // nobody named it, and the file has fewer tokens
+    return;
+  }
   std::vector<std::int32_t> first;
   for (const TokenStream& stream : corpus.train) {
     first.resize(static_cast<std::size_t>(std::min<std::int64_t>(stream.size(), 1 << 16)));
@@ -129,7 +133,7 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   corpus.tokenizer = make_tokenizer(config.tokenizer);
   if (!config.tokens.empty()) {
     corpus.train = open_tokens(config.tokens);
-    fit_tokenizer(corpus);
+    fit_tokenizer(corpus, options.vocab);
   } else if (!config.text.empty()) {
     corpus.train = {whole(open_text(config.text, *corpus.tokenizer, options))};
   } else {

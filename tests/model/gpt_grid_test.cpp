@@ -28,17 +28,17 @@ TEST(GptOnGrids, TiedModelHasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
   compare_grids({.make_model = tiny_gpt(24, true)}, {2, 3, 4, 6, 8});
 }
 
-TEST(GptOnGrids, FourKeyValueHeadsAndUntiedLogitsHaveTheLossesOfOneRank) {
+TEST(GptOnGrids, FourKeyValueHeadsAndUntiedLogitsHaveTheLossesOfOneRankOnEveryGrid) {
   compare_grids({.make_model = tiny_gpt(4, false)}, {2, 3, 4, 6, 8});
 }
 
-TEST(GptOnGrids, GradientDescentHasTheLossesOfOneRank) {
+TEST(GptOnGrids, GradientDescentHasTheLossesOfOneRankOnEveryGrid) {
   // Adam hides a gradient's scale, plain descent does not.
   compare_grids({.optimizer = OptimizerKind::sgd, .lr = 0.1, .make_model = tiny_gpt(4, true)},
                 {4, 6, 8});
 }
 
-TEST(GptOnGrids, Bfloat16StaysWithinOnePercentOfOneRank) {
+TEST(GptOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnEveryGrid) {
   compare_grids({.dtype = DType::bf16, .make_model = tiny_gpt(4, true)}, {4, 6, 8});
 }
 
