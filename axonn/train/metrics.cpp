@@ -49,6 +49,10 @@ void MetricsFile::write(const StepMetrics& m) {
       R"("memory_bytes": {})",
       m.step, number(m.loss), number(m.grad_norm), number(m.lr), m.tokens, m.step_ms,
       m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
+  std::string kinds;
+  for (const auto& [kind, ms] : m.exposed_by)
+    kinds += fmt::format(R"({}"{}": {:.3f})", kinds.empty() ? "" : ", ", kind, ms);
+  if (!kinds.empty()) line += fmt::format(R"(, "exposed_comm_ms_by": {{{}}})", kinds);
   if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
   file_ << line << "}\n" << std::flush;
   if (!file_)

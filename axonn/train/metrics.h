@@ -16,9 +16,11 @@ struct StepMetrics {
   double loss = 0, grad_norm = 0, lr = 0;
   std::int64_t tokens = 0;  ///< seen so far, over all ranks
   double step_ms = 0, tokens_per_s = 0;
-  double model_tflops = 0;        ///< of all ranks, by the causal-half convention
-  double mfu = kNone;             ///< share of the peak, if one is known
-  double exposed_comm_ms = 0;     ///< that this rank's compute waited for collectives
+  double model_tflops = 0;     ///< of all ranks, by the causal-half convention
+  double mfu = kNone;          ///< share of the peak, if one is known
+  double exposed_comm_ms = 0;  ///< that rank 0's compute waited for collectives
+  /// The same by axis and kind, in ms: ("z all_gather", 1.2), without what took nothing.
+  std::vector<std::pair<std::string, double>> exposed_by = {};
   std::int64_t memory_bytes = 0;  ///< rank 0's peak
   double val_loss = kNone;        ///< where it was evaluated
 };

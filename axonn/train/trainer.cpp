@@ -85,6 +85,7 @@ class Trainer {
   StepMetrics line_;
   std::int64_t first_step_ = 0;
   double began_ = 0, waited_ = 0, working_ = 0;
+  NamedSeconds waited_by_;  // of the last step, in ms
   double seconds_since_log_ = 0;
   std::int64_t steps_since_log_ = 0;
 };
@@ -169,6 +170,7 @@ TrainEnd Trainer::run() {
 /// Does a step; returns whether to go on.
 bool Trainer::step(std::int64_t step) {
   const double start = now_seconds(), waited = session_.waited_seconds();
+  const NamedSeconds kinds = session_.waited_by_kind();
   StepInput input = session_.step_input(step);
   input.lr = learning_rate(config_, step);
   input.stop = options_.stop && options_.stop->load();
@@ -180,6 +182,10 @@ bool Trainer::step(std::int64_t step) {
   if (!result.finite) stop_for_nonfinite(input, result);
   const double seconds = now_seconds() - start;
   waited_ = session_.waited_seconds() - waited;
+  waited_by_ = session_.waited_by_kind();
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    waited_by_[i].second = (waited_by_[i].second - kinds[i].second) * 1e3;
+  std::erase_if(waited_by_, [](const auto& kind) { return kind.second <= 0; });
   working_ = seconds - waited_;
   report(step + 1, result, input.lr, seconds);
   if (saver_.pending() && !result.busy) finish_checkpoint();
@@ -224,6 +230,7 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
              .tokens_per_s = per_second,
              .model_tflops = tflops,
              .exposed_comm_ms = waited_ * 1e3,
+             .exposed_by = waited_by_,
              .memory_bytes = session_.arena().stats().peak_bytes};
     const double mean = (now_seconds() - began_) / static_cast<double>(step - first_step_);
     seconds_since_log_ += seconds;

@@ -63,6 +63,23 @@ TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossWhereItWasEvaluated) {
               testing::AllOf(testing::StartsWith("<svg"), HasSubstr("</svg>")));
 }
 
+TEST(Trainer, SaysWhatWasWaitedForByAxisAndKindAndTheyAddUp) {
+  test::TemporaryPath folder;
+  const Config config = on_grid(tiny_config(folder.path()), {.x = 2, .z = 2});
+  train_on_threads(config);
+  for (const auto& line : metrics_of(config)) {
+    ASSERT_TRUE(line.contains("exposed_comm_ms_by"));
+    double sum = 0;
+    for (const auto& [kind, ms] : line.at("exposed_comm_ms_by").items()) {
+      EXPECT_THAT(kind,
+                  testing::MatchesRegex("(x|z|world) (all_reduce|all_gather|reduce_scatter)"));
+      sum += ms.get<double>();
+    }
+    // Each figure is rounded to a thousandth.
+    EXPECT_NEAR(sum, line.at("exposed_comm_ms").get<double>(), 0.02);
+  }
+}
+
 TEST(Trainer, TheSameRunTwiceGivesTheSameBits) {
   test::TemporaryPath folder;
   Config first = on_grid(tiny_config(folder / "a"), {.x = 2, .z = 2}), second = first;
