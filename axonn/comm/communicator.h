@@ -50,8 +50,8 @@ std::string_view name_of(Operation operation);
 /// How long a group's waits took: what its rank's compute could not hide.
 struct CommStats {
   std::array<double, kOperations> waited_seconds_by{};  ///< by Operation; they add up to the next
-  double waited_seconds = 0;  ///< time that this rank spent in Work::wait
-  std::int64_t bytes = 0;     ///< bytes of the buffers that this rank handed in
+  double waited_seconds = 0;                            ///< time that this rank spent in Work::wait
+  std::int64_t bytes = 0;  ///< bytes of the buffers that this rank handed in
   std::int64_t calls = 0;
 };
 
