@@ -40,10 +40,7 @@ std::vector<GridShape> parse_grids(const std::string& text) {
 
 /// The config as it runs on this grid: deterministic, the batch cut as the grid asks.
 Config config_on(Config config, const GridShape& grid) {
-  config.parallelism.x = grid.x;
-  config.parallelism.y = grid.y;
-  config.parallelism.z = grid.z;
-  config.parallelism.data = grid.data;
+  config.parallelism.set_grid(grid);
   config.training.micro_batch = 0;
   config.training.deterministic = true;
   validate(config);

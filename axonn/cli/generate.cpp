@@ -107,10 +107,7 @@ int run_generate(const Arguments& arguments) {
   for (const std::string& warning : reader.warnings()) std::cerr << "warning: " << warning << '\n';
   Config config = stored_config(reader);
   const GridShape grid = parse_grid(request.grid);
-  config.parallelism.x = grid.x;
-  config.parallelism.y = grid.y;
-  config.parallelism.z = grid.z;
-  config.parallelism.data = grid.data;
+  config.parallelism.set_grid(grid);
   launch(config, [&](Communicator& world) { generate(config, reader, world, request); });
   return 0;
 }

@@ -83,6 +83,12 @@ struct ParallelismConfig {
   double timeout_seconds = 600;          ///< what a hung collective is given
 
   GridShape grid() const { return {x, y, z, data}; }
+  void set_grid(const GridShape& shape) {
+    x = shape.x;
+    y = shape.y;
+    z = shape.z;
+    data = shape.data;
+  }
   bool operator==(const ParallelismConfig&) const = default;
 };
 

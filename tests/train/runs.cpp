@@ -30,10 +30,7 @@ Config tiny_config(const std::string& folder) {
 }
 
 Config on_grid(Config config, const GridShape& grid) {
-  config.parallelism.x = grid.x;
-  config.parallelism.y = grid.y;
-  config.parallelism.z = grid.z;
-  config.parallelism.data = grid.data;
+  config.parallelism.set_grid(grid);
   return config;
 }
 
