@@ -133,8 +133,12 @@ class ParameterGroup {
   /// The same after the master copy was set: initial values, a checkpoint.
   void publish_from_master(const Context& ctx);
 
-  /// (1, P) views of this rank's piece.
-  View master() const { return master_.view(); }
+  /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which a
+  /// prefetch that nobody used may still be reading: master() waits for that.
+  View master() const {
+    gathered_.wait();
+    return master_.view();
+  }
   View piece_of_compute() const;
   View gradient() const;
   std::int64_t piece_size() const { return shard_size_ / grid_.extent(Axis::data); }
