@@ -11,6 +11,13 @@ std::string_view name_of(Axis axis) {
   return kNames[static_cast<int>(axis)];
 }
 
+std::string names_of(AxisSet axes) {
+  std::string names;
+  for (Axis axis : kAxes)
+    if (axes.has(axis)) names += (names.empty() ? "" : " and ") + std::string(name_of(axis));
+  return names.empty() ? "no axis" : names;
+}
+
 std::string to_string(const GridShape& shape) {
   return concat(shape.x, ',', shape.y, ',', shape.z, ',', shape.data);
 }

@@ -41,6 +41,9 @@ class AxisSet {
   unsigned bits_ = 0;
 };
 
+/// "no axis", "y", "x and y".
+std::string names_of(AxisSet axes);
+
 /// Extents of the axes, or one rank's coordinates on them.
 struct GridShape {
   int x = 1, y = 1, z = 1, data = 1;

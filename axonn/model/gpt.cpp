@@ -29,7 +29,7 @@ GptBlock::GptBlock(const ModelConfig& config, const Grid& grid, const std::strin
             .out = heads_.qkv_width(),
             .bias = config.bias,
             .init_std = config.init_std,
-            .segments = heads_.qkv_segments()}),
+            .heads = heads_}),
       project_(parameters_, name + ".attn.c_proj",
                {.in = config.hidden,
                 .out = config.hidden,
@@ -114,7 +114,8 @@ Tensor Gpt::next_logits(const Context& ctx, const Tokens& tokens, std::int64_t p
               " tokens, without a tape; got ", tokens.rows.sequences, " sequences");
   Tensor out;
   head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
-    out = cross_entropy_.logits(inside, x.front().value.view().row_range(position, 1));
+    const Tensor rows = whole_rows(inside, x.front(), Axis::x);
+    out = cross_entropy_.logits(inside, rows.view().row_range(position, 1));
     out.wait();
   });
   return out;

@@ -12,8 +12,12 @@ namespace {
 struct LocalHeads {
   std::int64_t heads, room, dim, group, first_query;
 
-  LocalHeads(const Context& ctx, const Heads& all) : dim(all.head_dim) {
-    const int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
+  LocalHeads(const Context& ctx, const Heads& all, AxisSet over) : dim(all.head_dim) {
+    int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
+    if (over.has(Axis::y)) {
+      ways *= ctx.grid.extent(Axis::y);
+      at = at * ctx.grid.extent(Axis::y) + ctx.grid.coord(Axis::y);
+    }
     heads = all.heads / ways;
     group = all.heads / all.kv_heads;
     room = shared_room(all.kv_heads, all.heads, ways);
@@ -50,11 +54,25 @@ std::vector<Segment> Heads::qkv_segments() const {
   return {q, kv, kv};
 }
 
+Runs Heads::qkv_runs(const Grid& grid) const {
+  const int ways = grid.extent(Axis::x);
+  const std::int64_t q = heads / ways * head_dim,
+                     kv = shared_room(kv_heads, heads, ways) * head_dim;
+  return {q, kv, kv};
+}
+
+Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
+  const int x = ctx.grid.extent(Axis::x), y = ctx.grid.extent(Axis::y);
+  if (!ctx.sequence_parallel || y == 1) return Cut::same;
+  if (kv_heads % (x * y) == 0) return Cut::columns;
+  return row_cut(ctx, rows.sequences, Axis::y);
+}
+
 Var attention(const Context& ctx, const Var& qkv, const Heads& heads) {
-  const LocalHeads at(ctx, heads);
   Var outs;
   for (const Chunk& in : qkv) {
-    AXONN_CHECK(in.placement.cols == Axis::x && in.value.cols() == at.width(), "attention: qkv ",
+    const LocalHeads at(ctx, heads, in.placement.cols);
+    AXONN_CHECK(in.placement.cols.has(Axis::x) && in.value.cols() == at.width(), "attention: qkv ",
                 in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
                 " query and 2 x ", at.room, " key-value heads of ", at.dim);
     Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);

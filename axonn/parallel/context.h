@@ -37,6 +37,8 @@ struct Context {
   DType dtype = DType::f32;         ///< of activations and of the parameters' compute copies
   DType reduce_dtype = DType::f32;  ///< in which weight gradients travel
   Overlap overlap = {};
+  /// Between products, rows are cut over the axis (x or y) on which values would be the same.
+  bool sequence_parallel = true;
   int chunks = 1;               ///< pieces of a micro-batch's rows that overlap one another
   Tape* tape = nullptr;         ///< null: nothing is recorded, as in evaluation
   std::string_view label = {};  ///< the layer at work, for the watchdog's and NaN's messages

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/exchange.h"
 
 namespace axonn {
 
@@ -68,13 +69,15 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     const bool adds_positions = positions_ && ctx.grid.coord(Axis::x) == 0;  // once in the sum
     ctx.backend.embedding(value.view(), ids.view(), table_->weight(), first,
                           adds_positions ? learned(positions_->weight()) : View{});
-    Placement placement{{Axis::z, Axis::data}, Axis::y, Axis::x};
-    settle(ctx, value, placement);
+    const Cut cut = row_cut(ctx, rows.count(), Axis::x);
+    sum_over(ctx, value, Axis::x, cut, {});
+    Placement placement{{Axis::z, Axis::data}, Axis::y};
+    if (cut == Cut::rows) placement.rows = placement.rows | Axis::x;
     outs.push_back(make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}},
                               value, placement));
     if (!ctx.tape) continue;
-    ctx.tape->record([this, ctx, ids, first, learned, gradient = outs.back().gradient] {
-      const Tensor d_out = gradient->take();
+    ctx.tape->record([this, ctx, ids, first, learned, cut, gradient = outs.back().gradient] {
+      const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
       ctx.backend.embedding_backward(table_->gradient(), d_out.view(), ids.view(), first);
       if (positions_) ctx.backend.positions_backward(learned(positions_->gradient()), d_out.view());
     });

@@ -20,7 +20,8 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                    std::span<const std::int32_t> targets, Rows rows);
 
 /// Token embeddings, and learned positions where there are any: the vocabulary over x, the width
-/// over y. One all-reduce of (R, width/Gy) on x: every rank adds the rows of its own tokens.
+/// over y. One sum of (R, width/Gy) over x, as every rank adds the rows of its own tokens: a
+/// reduce-scatter that leaves rows cut over x (backward: an all-gather), or an all-reduce.
 class Embedding {
  public:
   struct Options {

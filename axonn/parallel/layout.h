@@ -58,6 +58,9 @@ struct Layout {
   std::optional<Axis> row_axis;
   std::optional<Axis> col_axis;
   std::vector<Segment> segments;  ///< sum to rows; none means one even segment of unit 1
+  /// Of the axes on which it is the same: on these each rank's gradient is a summand, as of a
+  /// norm's weight where rows are cut.
+  AxisSet partial = {};
 
   std::int64_t count() const { return rows * cols; }
   std::int64_t local_rows(const GridShape& shape) const;

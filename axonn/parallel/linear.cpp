@@ -6,65 +6,104 @@ namespace axonn {
 
 Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
     : in_axis_(options.orientation == Orientation::normal ? Axis::y : Axis::x),
-      out_axis_(options.orientation == Orientation::normal ? Axis::x : Axis::y) {
-  const Layout layout{.rows = options.out,
-                      .cols = options.in,
-                      .row_axis = out_axis_,
-                      .col_axis = in_axis_,
-                      .segments = options.segments};
+      out_axis_(options.orientation == Orientation::normal ? Axis::x : Axis::y),
+      heads_(options.heads) {
+  const Layout layout{
+      .rows = options.out,
+      .cols = options.in,
+      .row_axis = out_axis_,
+      .col_axis = in_axis_,
+      .segments = heads_ ? heads_->qkv_segments() : std::vector<Segment>{},
+  };
   weight_ = &group.add(
       {.name = name + ".weight", .layout = layout, .init_std = options.init_std, .decays = true});
   if (!options.bias) return;
   Layout vector = layout;
   vector.cols = 1;
   vector.col_axis.reset();
+  vector.partial = in_axis_;
   bias_ = &group.add({.name = name + ".bias", .layout = vector});
 }
 
 Var Linear::operator()(const Context& ctx, const Var& inp) const {
+  std::vector<Gather> gathers;  // of all chunks: those of later ones run under the earlier products
+  for (const Chunk& chunk : inp) gathers.push_back(gather(ctx, chunk));
   Var out;
-  for (const Chunk& chunk : inp) out.push_back(forward(ctx, chunk));
+  for (std::size_t i = 0; i < inp.size(); ++i)
+    out.push_back(forward(ctx, inp[i], gathers[i].whole(ctx, {weight_->local_cols()})));
   return out;
 }
 
-Chunk Linear::forward(const Context& ctx, const Chunk& inp) const {
-  AXONN_CHECK(inp.placement.cols == in_axis_ && inp.value.cols() == weight_->local_cols(),
+Gather Linear::gather(const Context& ctx, const Chunk& inp) const {
+  return {ctx, inp.value, out_axis_, cut_over(inp.placement, out_axis_)};
+}
+
+Runs Linear::out_runs(const Context& ctx) const {
+  return heads_ ? heads_->qkv_runs(ctx.grid) : Runs{weight_->local_rows()};
+}
+
+Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole) const {
+  AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight_->local_cols(),
               weight_->spec().name, ": the input has ", inp.value.cols(), " columns over ",
-              inp.placement.cols ? name_of(*inp.placement.cols) : "no axis", ", wanted ",
-              weight_->local_cols(), " over ", name_of(in_axis_),
-              "; alternate Orientation::normal and Orientation::transposed");
+              names_of(inp.placement.cols), ", wanted ", weight_->local_cols(), " over ",
+              name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
   ctx.backend.mark(weight_->spec().name);
   const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0;
-  Tensor value = ctx.empty(inp.value.rows(), weight_->local_rows(), ctx.dtype);
+  Tensor value = ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype);
   ctx.backend.matmul({.out = value.view(),
-                      .a = inp.value.view(),
+                      .a = whole.view(),
                       .b = weight_->weight(),
                       .b_transposed = true,
                       .bias = adds_bias ? bias_->weight() : View{}});
-  Placement placement{inp.placement.rows, out_axis_, in_axis_};
-  settle(ctx, value, placement);
+  const Cut cut = heads_ ? heads_->cut_over_y(ctx, inp.rows) : row_cut(ctx, whole.rows(), in_axis_);
+  sum_over(ctx, value, in_axis_, cut, out_runs(ctx));
+  Placement placement{inp.placement.rows.without(out_axis_), out_axis_};
+  if (cut == Cut::rows) placement.rows = placement.rows | in_axis_;
+  if (cut == Cut::columns) placement.cols = placement.cols | in_axis_;
   Chunk out = make_chunk(ctx, inp, value, placement);
-  if (!ctx.tape) return out;
-
-  ctx.tape->record([this, ctx, in = inp, gradient = out.gradient] {
-    const Tensor d_out = gradient->take();
-    ctx.backend.mark(weight_->spec().name);
-    if (in.gradient) {
-      Tensor d_inp = ctx.like(in.value);
-      ctx.backend.matmul({.out = d_inp.view(), .a = d_out.view(), .b = weight_->weight()});
-      Placement placement_in{in.placement.rows, in_axis_, out_axis_};
-      settle(ctx, d_inp, placement_in);
-      if (!ctx.overlap.input_gradients) d_inp.wait();
-      in.gradient->add(ctx, std::move(d_inp));
-    }
-    ctx.backend.matmul({.out = weight_->gradient(),
-                        .a = d_out.view(),
-                        .b = in.value.view(),
-                        .a_transposed = true,
-                        .accumulate = true});
-    if (bias_) ctx.backend.column_sum(bias_->gradient(), d_out.view());
-  });
+  if (ctx.tape)
+    ctx.tape->record([this, ctx, inp, placement, gradient = out.gradient] {
+      backward(ctx, inp, placement, gradient->take());
+    });
   return out;
+}
+
+void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out,
+                      const Tensor& d_piece) const {
+  ctx.backend.mark(weight_->spec().name);
+  const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
+  const Gather inp_gather = gather(ctx, inp);  // again: only the piece was kept
+  if (bias_) bias_backward(ctx, cut_over(out, in_axis_), d_piece);
+  const Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
+  if (inp.gradient) {
+    Tensor d_inp = ctx.empty(d_out.rows(), weight_->local_cols(), ctx.dtype);
+    ctx.backend.matmul({.out = d_inp.view(), .a = d_out.view(), .b = weight_->weight()});
+    sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->local_cols()});
+    if (!ctx.overlap.input_gradients) d_inp.wait();
+    inp.gradient->add(ctx, std::move(d_inp));
+  }
+  ctx.backend.matmul({.out = weight_->gradient(),
+                      .a = d_out.view(),
+                      .b = inp_gather.whole(ctx, {weight_->local_cols()}).view(),
+                      .a_transposed = true,
+                      .accumulate = true});
+}
+
+/// Adds this rank's summand: of its rows, or of its columns; of all of it on the first rank.
+void Linear::bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const {
+  const int ways = ctx.grid.extent(in_axis_), at = ctx.grid.coord(in_axis_);
+  if (cut != Cut::columns) {
+    if (cut == Cut::rows || at == 0) ctx.backend.column_sum(bias_->gradient(), d_piece.view());
+    return;
+  }
+  std::int64_t from = 0, to = 0;
+  for (std::int64_t run : out_runs(ctx)) {
+    const std::int64_t n = run / ways;
+    ctx.backend.column_sum(bias_->gradient().col_range(to + at * n, n),
+                           d_piece.view().col_range(from, n));
+    from += n;
+    to += run;
+  }
 }
 
 }  // namespace axonn

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
-#include <vector>
 
+#include "axonn/parallel/attention.h"
+#include "axonn/parallel/exchange.h"
 #include "axonn/parallel/parameters.h"
-#include "axonn/parallel/var.h"
 
 namespace axonn {
 
@@ -17,14 +18,25 @@ enum class Orientation {
 
 /// out = inp · weightᵀ + bias on the 3D grid: the one tensor-parallel product of the library.
 ///
-///   global           dims      this rank holds                  same on
-///   inp, d_inp       (R, in)   (R/Gd/Gz, in/Gi)                 output axis
-///   weight, d_weight (out, in) a Gz-th of (out/Go, in/Gi), flat  -
-///   out, d_out       (R, out)  (R/Gd/Gz, out/Go)                input axis
+///   global           dims      this rank holds                   and, cut further or the same,
+///   over inp, d_inp       (R, in)   (R/Gd/Gz, in/Gi)                  the output axis weight,
+///   d_weight (out, in) a Gz-th of (out/Go, in/Gi), flat  - out, d_out       (R, out)  (R/Gd/Gz,
+///   out/Go)                 the input axis
 ///
 /// Gi and Go are the extents of the input's and the output's axis. Communication, elements a rank:
-/// all-reduce of out on the input axis, R·out/(Gd·Gz·Go); all-reduce of d_inp on the output axis,
-/// R·in/(Gd·Gz·Gi), under the product of d_weight. Its group moves the weight.
+///
+///   with            inp, d_inp on the output axis, R·in/(Gd·Gz·Gi)    out, d_out on the input
+///   axis,
+///                                                                     R·out/(Gd·Gz·Go)
+///   forward, same   -                                                 all-reduce of out
+///   forward, cut    all-gather of inp                                 reduce-scatter of out
+///   backward, same  all-reduce of d_inp under the product of d_weight -
+///   backward, cut   all-gather of inp again under that of d_inp;      all-gather of d_out under
+///   the
+///                   reduce-scatter of d_inp as above                  bias's gradient
+///
+/// The input is taken as it comes; the output is cut where ctx.sequence_parallel asks and the rows
+/// (or the heads) divide. Its group moves the weight.
 ///
 /// The bias is added once: by the first rank of the input axis, before the sum.
 ///
@@ -36,7 +48,8 @@ class Linear {
     Orientation orientation = Orientation::normal;
     bool bias = true;
     double init_std = 0.02;
-    std::vector<Segment> segments = {};  ///< of the output features; none means one even segment
+    /// The output is query, key and value features of these heads, for attention.
+    std::optional<Heads> heads = {};
   };
 
   /// Declares name.weight (out, in) and name.bias (out).
@@ -46,9 +59,15 @@ class Linear {
   Var operator()(const Context& ctx, const Var& inp) const;
 
  private:
-  Chunk forward(const Context& ctx, const Chunk& inp) const;
+  Gather gather(const Context& ctx, const Chunk& inp) const;
+  Runs out_runs(const Context& ctx) const;
+  Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole) const;
+  void backward(const Context& ctx, const Chunk& inp, const Placement& out,
+                const Tensor& d_piece) const;
+  void bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const;
 
   Axis in_axis_, out_axis_;
+  std::optional<Heads> heads_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "axonn/parallel/embedding.h"
+#include "axonn/parallel/exchange.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/var.h"
 
@@ -9,8 +10,11 @@ namespace axonn {
 /// Softmax cross-entropy of the logits hidden · tableᵀ, the vocabulary over x, without ever holding
 /// the logits of all rows: product, reduction, loss and gradient go row chunk by row chunk.
 ///
-/// Communication a chunk of r rows: logits (r, V/Gx) f32 all-reduced on y; three f32 a row
-/// all-gathered on x; d_hidden (r, C/Gy) all-reduced on x. Padded columns take no part.
+/// Communication a chunk of r rows: logits (r, V/Gx) f32 summed over y; three f32 a row
+/// all-gathered on x; d_hidden (r, C/Gy) summed over x. Sums are all-reduces, or, with
+/// ctx.sequence_parallel, reduce-scatters of rows: then hidden is all-gathered on x before, and
+/// d_logits on y, in T, after each rank of y has done its part of the softmax. Padded columns take
+/// no part.
 class CrossEntropy {
  public:
   struct Options {
@@ -22,13 +26,14 @@ class CrossEntropy {
   /// `table` is (vocab, C) with vocabulary_layout: the embedding's own, or an output layer's.
   CrossEntropy(const Parameter& table, Options options) : table_(table), options_(options) {}
 
-  /// Adds this rank's sum of losses to total (1, 1) f64, and with a tape records the gradient of
-  /// scale · that sum. Every rank of x and y adds the same.
+  /// Adds this rank's part of the sum of losses to total (1, 1) f64, which over all ranks adds up
+  /// to the whole, and with a tape records the gradient of scale · that sum.
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
                   const Tensor& total) const;
 
-  /// (R, V/Gx) f32 of the given rows of a chunk, summed over y. For generation.
-  Tensor logits(const Context& ctx, const View& hidden) const;
+  /// (R, V/Gx) f32 of some rows (R, C/Gy) of hidden, summed over y; cut may leave each rank of y
+  /// with a run of them.
+  Tensor logits(const Context& ctx, const View& hidden, Cut cut = Cut::same) const;
 
   const Parameter& table() const { return table_; }
 

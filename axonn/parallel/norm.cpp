@@ -12,8 +12,7 @@ constexpr Axis kAxis = Axis::y;  // over which the residual stream's width lies
 
 LayerNorm::LayerNorm(ParameterGroup& group, const std::string& name, Options options)
     : options_(options) {
-  const Layout layout{
-      .rows = options.width, .cols = 1, .row_axis = kAxis, .col_axis = {}, .segments = {}};
+  const Layout layout{.rows = options.width, .cols = 1, .row_axis = kAxis, .partial = Axis::x};
   weight_ = &group.add({.name = name + ".weight", .layout = layout, .init_mean = 1});
   if (options.bias) bias_ = &group.add({.name = name + ".bias", .layout = layout});
 }
@@ -25,7 +24,7 @@ Var LayerNorm::operator()(const Context& ctx, const Var& inp) const {
 }
 
 Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {
-  AXONN_CHECK(inp.placement.cols == kAxis && inp.value.cols() == weight_->local_rows(),
+  AXONN_CHECK(inp.placement.cols == AxisSet(kAxis) && inp.value.cols() == weight_->local_rows(),
               weight_->spec().name, ": the input has ", inp.value.cols(), " columns here, wanted ",
               weight_->local_rows(), " over y");
   ctx.backend.mark(weight_->spec().name);
@@ -58,8 +57,9 @@ void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& sta
                               stats.view());
   sums.set_pending(
       ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
-  ctx.backend.layer_norm_weight_backward(weight_->gradient(), bias_ ? bias_->gradient() : View{},
-                                         d_out.view(), inp.value.view(), stats.view());
+  if (inp.placement.rows.has(Axis::x) || ctx.grid.coord(Axis::x) == 0)  // each row once
+    ctx.backend.layer_norm_weight_backward(weight_->gradient(), bias_ ? bias_->gradient() : View{},
+                                           d_out.view(), inp.value.view(), stats.view());
   const Tensor residual = inp.gradient->take_if_any();  // what came around the block
   Tensor d_inp = ctx.like(inp.value);
   ctx.backend.layer_norm_backward({.d_inp = d_inp.view(),

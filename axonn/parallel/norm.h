@@ -8,7 +8,8 @@
 namespace axonn {
 
 /// out = (inp - mean) / sqrt(variance + eps) · weight + bias over each row of `width` columns that
-/// lie over y; weight and bias are cut alike.
+/// lie over y; weight and bias are cut alike. Where rows are cut over x, their gradients are
+/// partial on it.
 ///
 /// Communication on y, f32 a row: forward (mean, sum of squared deviations) of each piece in one
 /// all-gather, combined by Chan's formula; backward two sums in one all-reduce.

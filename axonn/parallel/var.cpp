@@ -27,14 +27,4 @@ Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement 
           ctx.tape ? std::make_shared<Gradient>() : nullptr};
 }
 
-void settle(const Context& ctx, Tensor& value, Placement& placement) {
-  for (Axis axis : kAxes) {
-    if (!placement.partial.has(axis)) continue;
-    const View elements = value.view();
-    value.set_pending(ctx.grid.along(axis).all_reduce(
-        {elements.data, elements.count(), elements.dtype}, ctx.label));
-  }
-  placement.partial = {};
-}
-
 }  // namespace axonn

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,16 +8,16 @@
 
 namespace axonn {
 
-/// How a value lies on the grid: its rows are cut over `rows`, its columns over `cols`; on
-/// `partial` each rank has a summand; on every other axis it is the same.
+/// How a value lies on the grid: its rows are cut over `rows`, its columns over `cols`; on every
+/// other axis it is the same. Cut over x and y, columns are heads: x's part is cut again over y.
 struct Placement {
   AxisSet rows;
-  std::optional<Axis> cols;
-  AxisSet partial;
+  AxisSet cols;
   bool operator==(const Placement&) const = default;
 };
 
-/// What rows mean: `sequences` one after another, of `positions` tokens each.
+/// What the rows of a (z, data) coordinate mean: `sequences` one after another, of `positions`
+/// tokens each. Where they are cut over x or y as well, a rank holds a run of them.
 struct Rows {
   std::int64_t sequences = 0, positions = 0;
   std::int64_t count() const { return sequences * positions; }
@@ -53,9 +52,5 @@ using Var = std::vector<Chunk>;
 
 /// The chunk that an operation returns: same rows, gradient if its input or a parameter needs one.
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement);
-
-/// Starts what turns partial values into their sum on every rank of those axes. The tensor carries
-/// the Work; who reads it waits.
-void settle(const Context& ctx, Tensor& value, Placement& placement);
 
 }  // namespace axonn

@@ -157,6 +157,8 @@ std::vector<WithoutEffect> keys_without_effect(const Config& config) {
        "lr_scheduler.kind is constant");
   when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
        "lr_scheduler.kind is not wsd");
+  when(config.parallelism.x == 1 && config.parallelism.y == 1, {"parallelism.sequence_parallel"},
+       "parallelism.x and parallelism.y are 1");
   when(config.parallelism.grid().ranks() == 1,
        {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
         "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",

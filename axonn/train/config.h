@@ -75,6 +75,7 @@ struct ParallelismConfig {
   DeviceKind device = DeviceKind::automatic;
   TransportKind transport = TransportKind::automatic;
   DType reduce_dtype = DType::f32;       ///< what weight gradients travel in
+  bool sequence_parallel = true;         ///< rows cut over x and y between products
   int chunks = 1;                        ///< pieces of a micro-batch whose sums overlap
   bool overlap_input_gradients = true;   ///< OAR
   bool overlap_weight_gradients = true;  ///< ORS

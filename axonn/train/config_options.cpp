@@ -161,6 +161,10 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .also = "backend distributed_backend"});
   list.add("reduce_dtype", parallelism.reduce_dtype, kComputeTypes,
            {.help = "type in which weight gradients travel", .also = "mixed_precision_reduce"});
+  list.add("sequence_parallel", &parallelism.sequence_parallel,
+           {.help = "whether rows (of attention: heads or sequences) are cut over x and y between "
+                    "products: nothing is computed or kept twice",
+            .also = "sp sequence_parallelism context_parallel"});
   list.add("chunks", &parallelism.chunks,
            {.help = "pieces of a micro-batch: one computes while another's sums travel; divides "
                     "the micro-batch",

@@ -66,6 +66,7 @@ Context Session::context() const {
   ctx.reduce_dtype = p.reduce_dtype;
   ctx.overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,
                  p.overlap_data};
+  ctx.sequence_parallel = p.sequence_parallel;
   ctx.chunks = p.chunks;
   ctx.recompute = config_.activation_checkpoint.mode == RecomputeMode::full;
   return ctx;

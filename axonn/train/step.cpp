@@ -3,12 +3,11 @@
 #include <array>
 #include <cmath>
 
+#include "axonn/parallel/gradients.h"
+
 namespace axonn {
 
 namespace {
-
-/// Ranks of one (z, data) coordinate have the same loss: the first of them counts it.
-bool counts_loss(const Grid& grid) { return grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0; }
 
 template <typename T>
 T value_of(const Context& ctx, const Tensor& tensor) {
@@ -34,7 +33,7 @@ void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& to
   }
   ctx.tape = nullptr;
   ctx.reducing = nullptr;
-  for (ParameterGroup* group : optimizer_.groups()) group->reduce_over_data(ctx);
+  finish_gradients(ctx, optimizer_.groups());
 }
 
 StepResult TrainStep::run(Context ctx, const StepInput& input) {
@@ -43,7 +42,6 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   Tensor sums = ctx.zeros(1, 4, DType::f64);
   gradients(ctx, input, sums.col_range(0, 1));
   optimizer_.add_squared_norm(ctx, sums.view().col_range(1, 1));
-  if (!counts_loss(ctx.grid)) ctx.arena.device().fill_zero(sums.view().data, sizeof(double));
   const std::array<double, 2> flags{input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
   ctx.arena.device().copy_from_host(sums.view().col_range(2, 2).data, flags.data(), sizeof flags);
   sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "step"));
@@ -86,7 +84,6 @@ double TrainStep::evaluate(Context ctx, const StepInput& input) {
     evaluation_.begin_pass();
     model_.loss(ctx, input.tokens_of(micro), 1, total);
   }
-  if (!counts_loss(ctx.grid)) ctx.arena.device().fill_zero(total.view().data, sizeof(double));
   total.set_pending(ctx.grid.world().all_reduce(buffer_of(total.raw_view()), "evaluation"));
   return value_of<double>(ctx, total) / static_cast<double>(input.tokens);
 }

@@ -15,7 +15,6 @@ using namespace axonn::testing_support;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing::StartsWith;
 
 namespace {
@@ -26,7 +25,7 @@ constexpr std::int64_t kHeadDim = 4, kKvHeads = 4, kWidth = 96;
 
 /// Bytes of synthetic text; the vocabulary is one more than bytes need, so that no even number
 /// divides it and every grid with x > 1 here has padding.
-Config config_on(const GridShape& grid) {
+Config config_on(const GridShape& grid, bool sequence_parallel = true) {
   Config config;
   config.model = {.layers = kLayers,
                   .hidden = kWidth,
@@ -36,10 +35,8 @@ Config config_on(const GridShape& grid) {
   config.data.synthetic = 20'000;
   config.training = {.steps = kSteps, .seq_len = 8, .global_batch = 24, .max_norm = 0};
   config.optimizer.lr = 1e-3;
-  config.parallelism.x = grid.x;
-  config.parallelism.y = grid.y;
-  config.parallelism.z = grid.z;
-  config.parallelism.data = grid.data;
+  config.parallelism.set_grid(grid);
+  config.parallelism.sequence_parallel = sequence_parallel;
   return resolved(config);
 }
 
@@ -48,7 +45,8 @@ using MakeBackend = std::function<std::unique_ptr<Backend>(const Coords&)>;
 std::unique_ptr<Backend> healthy(const Coords&) { return make_cpu_backend(1); }
 
 /// What axonn check would say of the grid, with these faults against one rank without any.
-GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& backend = healthy) {
+GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& backend = healthy,
+                     bool sequence_parallel = true) {
   static const GridTrace reference = [] {
     GridTrace one;
     run_ranks(1, [&](Communicator& world) {
@@ -61,8 +59,8 @@ GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& 
   std::atomic<int> hits = 0;
   run_ranks(grid.ranks(), [&](Communicator& world) {
     FaultyCommunicator wrapped(world, fault);
-    GridTrace mine =
-        trace_run(config_on(grid), wrapped, backend(coords_of(grid, world.rank())), kSteps);
+    GridTrace mine = trace_run(config_on(grid, sequence_parallel), wrapped,
+                               backend(coords_of(grid, world.rank())), kSteps);
     hits += wrapped.hits();
     if (world.rank() == 0) trace = std::move(mine);
   });
@@ -124,6 +122,13 @@ class ForgottenBias : public ForwardingBackend {
   BackwardCount biases_{4 * kLayers};
 };
 
+/// Leaves the gradient of the learned positions out.
+class ForgottenPositions : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  void positions_backward(View, View) override {}
+};
+
 /// Takes the padding of the vocabulary for tokens.
 class PaddedLogits : public ForwardingBackend {
  public:
@@ -150,25 +155,38 @@ TEST(FaultsOfAGrid, AreNoneInAHealthyRun) {
 }
 
 TEST(FaultsOfAGrid, ShowWhenALayerSumsOverTheWrongAxis) {
-  const auto sums_over_y = [](const Collective& call) {
-    return call.operation == "all_reduce" && call.group == "y" && call.label == "h.0";
-  };
-  const GridComparison c = check({2, 2, 1, 1}, {CommFault::Kind::redirect, sums_over_y, "x"});
-  EXPECT_FALSE(c.agrees) << table_of(c);
-  EXPECT_EQ(c.loss_step, 0);
-  EXPECT_THAT(c.differing_replica, Not(IsEmpty()));
+  for (bool cut : {false, true}) {
+    const auto sums_over_y = [cut](const Collective& call) {
+      return call.operation == (cut ? "reduce_scatter" : "all_reduce") && call.group == "y" &&
+             call.label == "h.0";
+    };
+    const GridComparison c =
+        check({2, 2, 1, 1}, {CommFault::Kind::redirect, sums_over_y, "x"}, healthy, cut);
+    EXPECT_FALSE(c.agrees) << table_of(c);
+    EXPECT_EQ(c.loss_step, 0);
+  }
 }
 
 TEST(FaultsOfAGrid, ShowWhenOneLayersSumsAreMissing) {
-  for (const char* axis : {"x", "y"}) {
-    const auto sums = [axis](const Collective& call) {
-      return call.operation == "all_reduce" && call.group == axis && call.label == "h.1";
-    };
-    const GridComparison c = check({2, 2, 1, 1}, {CommFault::Kind::drop, sums});
-    EXPECT_FALSE(c.agrees) << table_of(c);
-    EXPECT_EQ(c.loss_step, 0);
-    EXPECT_THAT(c.differing_replica, HasSubstr("along"));
+  for (bool cut : {false, true}) {
+    for (const char* axis : {"x", "y"}) {
+      const auto sums = [axis, cut](const Collective& call) {
+        return call.operation == (cut ? "reduce_scatter" : "all_reduce") && call.group == axis &&
+               call.label == "h.1";
+      };
+      const GridComparison c = check({2, 2, 1, 1}, {CommFault::Kind::drop, sums}, healthy, cut);
+      EXPECT_FALSE(c.agrees) << table_of(c);
+      EXPECT_EQ(c.loss_step, 0);
+    }
   }
+}
+
+TEST(FaultsOfAGrid, ShowWhenPartialGradientsAreNotSummed) {
+  const auto partial = [](const Collective& call) { return call.label == "partial gradients"; };
+  const GridComparison c = check({2, 1, 1, 1}, {CommFault::Kind::drop, partial});
+  EXPECT_FALSE(c.agrees) << table_of(c);
+  EXPECT_THAT(c.first_parameter, StartsWith("h.0.ln_1.weight:"));
+  EXPECT_THAT(c.differing_replica, HasSubstr("along x"));
 }
 
 TEST(FaultsOfAGrid, ShowInTheBlockWhoseGradientsAreNotSummedOverData) {
@@ -199,21 +217,21 @@ TEST(FaultsOfAGrid, ShowWhenOneBiasIsNotSummedOverData) {
     if (at.at(Axis::data) == 0) return healthy(at);
     return std::make_unique<ForgottenBias>(healthy(at), 2);
   };
-  const GridComparison c = check({1, 2, 1, 2}, none(), forgetful);
+  const GridComparison c = check({2, 1, 1, 2}, none(), forgetful);
   EXPECT_FALSE(c.agrees) << table_of(c);
   EXPECT_THAT(c.first_parameter, StartsWith("h.0.mlp.c_fc.bias:"));
 }
 
-TEST(FaultsOfAGrid, ShowAReplicaOfABiasThatGoesItsOwnWay) {
+TEST(FaultsOfAGrid, ShowAReplicaOfAParameterThatGoesItsOwnWay) {
   // The first of the replicas is counted, so no norm of the first step shows it.
   const auto forgetful = [](const Coords& at) -> std::unique_ptr<Backend> {
-    if (at.at(Axis::y) == 0) return healthy(at);
-    return std::make_unique<ForgottenBias>(healthy(at), 2);
+    if (at.at(Axis::x) == 0) return healthy(at);
+    return std::make_unique<ForgottenPositions>(healthy(at));
   };
-  const GridComparison c = check({1, 2, 1, 2}, none(), forgetful);
+  const GridComparison c = check({2, 1, 1, 2}, none(), forgetful);
   EXPECT_FALSE(c.agrees) << table_of(c);
   EXPECT_THAT(c.first_parameter, IsEmpty());
-  EXPECT_EQ(c.differing_replica, "h.0.mlp.c_fc.bias along y");
+  EXPECT_EQ(c.differing_replica, "wpe.weight along x");
 }
 
 TEST(FaultsOfAGrid, ShowWhenPaddedLogitsAreLeftInTheSoftmax) {

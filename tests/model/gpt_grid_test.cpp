@@ -42,17 +42,20 @@ TEST(GptOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnEveryGrid) {
   compare_grids({.dtype = DType::bf16, .make_model = tiny_gpt(4, true)}, {4, 6, 8});
 }
 
-TEST(GptOnGrids, LossesDoNotDependOnAccumulationOrChunks) {
+TEST(GptOnGrids, LossesDoNotDependOnAccumulationChunksOrCutRows) {
   TinyRun run{.make_model = tiny_gpt(4, true)};
   const TinyTrace one = run_tiny(run);
   for (const GridShape& shape : {GridShape{}, GridShape{2, 2, 2, 1}, GridShape{3, 1, 2, 1}}) {
     for (int accumulation : {1, 3}) {
       for (int chunks : {1, 2}) {
-        SCOPED_TRACE("grid " + to_string(shape));
-        run.grid = shape;
-        run.accumulation = accumulation;
-        run.chunks = chunks;
-        EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "");
+        for (bool cut : {true, false}) {
+          SCOPED_TRACE("grid " + to_string(shape));
+          run.grid = shape;
+          run.accumulation = accumulation;
+          run.chunks = chunks;
+          run.sequence_parallel = cut;
+          EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "");
+        }
       }
     }
   }

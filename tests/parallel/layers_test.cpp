@@ -30,7 +30,10 @@ void compare_on_all_grids(PieceRun run) {
     for (const GridShape& grid : grids_of(ranks)) {
       SCOPED_TRACE("grid " + to_string(grid));
       run.grid = grid;
-      EXPECT_EQ(difference(one, run_piece(run), kTerms), "");
+      for (bool cut : {true, false}) {
+        run.sequence_parallel = cut;
+        EXPECT_EQ(difference(one, run_piece(run), kTerms), "") << (cut ? "rows cut" : "same rows");
+      }
     }
   }
 }
@@ -81,8 +84,7 @@ std::function<Piece(ParameterGroup&)> attention_of(std::int64_t kv_heads) {
     const Heads heads{24, kv_heads, 2};
     const auto qkv = std::make_shared<Linear>(
         group, "qkv",
-        Linear::Options{
-            .in = 24, .out = heads.qkv_width(), .init_std = 0.5, .segments = heads.qkv_segments()});
+        Linear::Options{.in = 24, .out = heads.qkv_width(), .init_std = 0.5, .heads = heads});
     const auto project = std::make_shared<Linear>(
         group, "project",
         Linear::Options{.in = 48, .out = 24, .orientation = Orientation::transposed});

@@ -25,8 +25,7 @@ namespace {
 void declare(ParameterGroup& group) {
   const Heads heads{24, 4, 4};
   const LayerNorm norm(group, "norm", {.width = 96});
-  const Linear up(group, "up",
-                  {.in = 96, .out = heads.qkv_width(), .segments = heads.qkv_segments()});
+  const Linear up(group, "up", {.in = 96, .out = heads.qkv_width(), .heads = heads});
   const Linear down(group, "down", {.in = 96, .out = 48, .orientation = Orientation::transposed});
   const Embedding embedding(group, {"wte", "wpe"}, {.vocab = 251, .width = 96, .positions = 7});
 }

@@ -1,6 +1,7 @@
 #include "tests/parallel/piece.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -8,6 +9,8 @@
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/threads.h"
+#include "axonn/parallel/exchange.h"
+#include "axonn/parallel/gradients.h"
 
 namespace axonn::testing_support {
 
@@ -59,6 +62,7 @@ class PieceRank {
     const Piece piece = run_.make(group_);
     Context ctx{.backend = *backend_, .arena = arena_, .grid = grid_, .dtype = run_.dtype};
     ctx.chunks = run_.chunks;
+    ctx.sequence_parallel = run_.sequence_parallel;
     ctx.hold_parameters = run_.loss_follows;
     group_.allocate(ctx);
     group_.initialise(ctx, 1);
@@ -93,16 +97,30 @@ class PieceRank {
     group_.publish_from_master(ctx);
   }
 
-  /// (rows, cols) of a matrix of random numbers whose columns are `all`, cut over axis.
-  Tensor random(const Context& ctx, const char* name, std::int64_t first, std::int64_t rows,
-                std::pair<std::int64_t, Axis> cut) {
-    const auto [all, axis] = cut;
-    const std::int64_t cols = all / grid_.extent(axis), col = grid_.coord(axis) * cols;
-    Tensor tensor = ctx.empty(rows, cols, ctx.dtype);
+  /// What of a global matrix a rank holds of a chunk that begins `first` rows after its own.
+  struct Part {
+    std::int64_t row, rows, col, cols, all_cols;
+  };
+  Part part_of(const Placement& placement, std::int64_t first, std::int64_t rows,
+               std::int64_t cols) const {
+    std::int64_t row = first_row_ + first, ways = 1, at = 0;
+    for (Axis axis : {Axis::x, Axis::y}) {
+      if (placement.rows.has(axis)) row += grid_.coord(axis) * rows;
+      if (!placement.cols.has(axis)) continue;
+      ways *= grid_.extent(axis);
+      at = at * grid_.extent(axis) + grid_.coord(axis);
+    }
+    return {row, rows, at * cols, cols, ways * cols};
+  }
+
+  /// That part of a matrix of random numbers.
+  static Tensor random(const Context& ctx, const char* name, const Part& part) {
+    Tensor tensor = ctx.empty(part.rows, part.cols, ctx.dtype);
     const Random numbers(kSeed, name);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < cols; ++c) {
-        const auto x = static_cast<float>(numbers.normal((first_row_ + first + r) * all + col + c));
+    for (std::int64_t r = 0; r < part.rows; ++r) {
+      for (std::int64_t c = 0; c < part.cols; ++c) {
+        const auto x =
+            static_cast<float>(numbers.normal((part.row + r) * part.all_cols + part.col + c));
         if (ctx.dtype == DType::f32)
           put(tensor.view().row<float>(r)[c], x);
         else
@@ -117,9 +135,15 @@ class PieceRank {
     for (int c = 0; c < run_.chunks; ++c) {
       const std::int64_t begin = c * each_ / run_.chunks, end = (c + 1) * each_ / run_.chunks;
       const Rows rows{end - begin, run_.positions};
-      const Placement placement{{Axis::z, Axis::data}, Axis::y, {}};
-      x.push_back({random(ctx, "x", begin * run_.positions, rows.count(), {run_.width, Axis::y}),
-                   placement, rows, std::make_shared<Gradient>()});
+      Placement placement{{Axis::z, Axis::data}, Axis::y};
+      std::int64_t here = rows.count();
+      if (row_cut(ctx, here, Axis::x) == Cut::rows) {
+        placement.rows = placement.rows | Axis::x;
+        here /= grid_.extent(Axis::x);
+      }
+      const Part part =
+          part_of(placement, begin * run_.positions, here, run_.width / grid_.extent(Axis::y));
+      x.push_back({random(ctx, "x", part), placement, rows, std::make_shared<Gradient>()});
     }
     return x;
   }
@@ -145,27 +169,27 @@ class PieceRank {
   void keep_out(const Context& ctx, const Var& out) {
     std::int64_t first = 0;
     for (const Chunk& chunk : out) {
-      const Axis axis = chunk.placement.cols.value();
-      const std::int64_t width = chunk.value.cols() * grid_.extent(axis);
-      keep_rows("out", chunk.value.view(), first, axis);
-      chunk.gradient->add(ctx, random(ctx, kWeights, first, chunk.value.rows(), {width, axis}));
-      first += chunk.value.rows();
+      const Part part = part_of(chunk.placement, first, chunk.value.rows(), chunk.value.cols());
+      keep_part("out", chunk.value.view(), part);
+      chunk.gradient->add(ctx, random(ctx, kWeights, part));
+      first += chunk.rows.count();
     }
   }
 
-  void keep_rows(const std::string& name, const View& rows, std::int64_t first, Axis axis) {
-    collector_.put(name, {all_rows(), rows.cols * grid_.extent(axis)},
-                   {first_row_ + first, rows.cols * grid_.coord(axis)}, rows);
+  void keep_part(const std::string& name, const View& view, const Part& part) {
+    collector_.put(name, {all_rows(), part.all_cols}, {part.row, part.col}, view);
   }
 
   void keep_gradients(const Context& ctx, const PieceInput& input) {
     std::int64_t first = 0;
     for (const Chunk& chunk : input.x) {
       const Tensor d_inp = chunk.gradient->take_if_any();
-      if (!d_inp.empty()) keep_rows("d_inp", d_inp.view(), first, Axis::y);
-      first += chunk.value.rows();
+      if (!d_inp.empty())
+        keep_part("d_inp", d_inp.view(),
+                  part_of(chunk.placement, first, d_inp.rows(), d_inp.cols()));
+      first += chunk.rows.count();
     }
-    group_.reduce_over_data(ctx);
+    finish_gradients(ctx, std::array{&group_});
     const float* gradient = group_.gradient().as<float>();
     for (const auto& [spec, slice] : group_.piece_slices()) {
       for (std::int64_t i = 0; i < slice.count(); ++i) {
@@ -177,11 +201,10 @@ class PieceRank {
     }
   }
 
-  /// A row for each part of the rows, summed by the caller.
+  /// A row for each rank, summed by the caller.
   void keep_total(const Tensor& total) {
     auto sum = static_cast<float>(*total.view().as<double>());
-    const std::int64_t parts = run_.grid.z * run_.grid.data;
-    collector_.put("total", {parts, 1}, {first_row_ / (each_ * run_.positions), 0},
+    collector_.put("total", {grid_.world().size(), 1}, {grid_.world().rank(), 0},
                    {&sum, DType::f32, 1, 1, 1});
   }
 

@@ -28,6 +28,7 @@ struct PieceRun {
   std::int64_t sequences = 24, positions = 3, width = 24, vocab = 11;
   DType dtype = DType::f32;
   int chunks = 1;
+  bool sequence_parallel = true;
   /// Declares the layers' parameters; called once a rank.
   std::function<Piece(ParameterGroup&)> make;
   /// Parameters do not start at their initial values, which are zero and one for some, but random

@@ -54,6 +54,7 @@ TEST(WorkedExample, IsWhatLinearComputesOnEveryRank) {
     const int x = grid.coord(Axis::x), y = grid.coord(Axis::y), z = grid.coord(Axis::z);
     Tape tape;
     Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    ctx.sequence_parallel = false;
     ParameterGroup group("example", grid);
     const Linear linear(group, "example", {.in = 4, .out = 4, .bias = false});
     group.allocate(ctx);
@@ -63,7 +64,7 @@ TEST(WorkedExample, IsWhatLinearComputesOnEveryRank) {
     ctx.tape = &tape;
     const auto d_inp = std::make_shared<Gradient>();
     const Var inp{{.value = block_of(ctx, kInp, z, y),
-                   .placement = {{Axis::z, Axis::data}, Axis::y, {}},
+                   .placement = {{Axis::z, Axis::data}, Axis::y},
                    .rows = {.sequences = 1, .positions = 2},
                    .gradient = d_inp}};
     Var out;

@@ -51,6 +51,8 @@ Work FaultyCommunicator::all_gather(Buffer out, Buffer inp, std::string_view lab
 }
 
 Work FaultyCommunicator::reduce_scatter(Buffer out, Buffer inp, std::string_view label) {
+  // What a rank is left with where the sum is dropped: its own summand.
+  std::memmove(out.data, static_cast<const char*>(inp.data) + rank() * out.bytes(), out.bytes());
   return run("reduce_scatter", label, out,
              [&](Communicator& group) { return group.reduce_scatter(out, inp, label); });
 }

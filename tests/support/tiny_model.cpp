@@ -41,6 +41,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   Context ctx{.backend = *backend, .arena = arena, .grid = grid, .dtype = run.dtype};
   ctx.overlap = run.overlap;
   ctx.chunks = run.chunks;
+  ctx.sequence_parallel = run.sequence_parallel;
   ctx.recompute = run.recompute;
   for (ParameterGroup* group : model->groups()) {
     group->allocate(ctx);

@@ -22,6 +22,7 @@ struct TinyRun {
   double lr = 1e-3;
   Overlap overlap = {};
   int chunks = 1;
+  bool sequence_parallel = true;
   bool recompute = false;
   std::uint64_t seed = 1;
   bool repeat_batch = false;  ///< every step sees the tokens of the first

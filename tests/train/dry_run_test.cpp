@@ -85,6 +85,7 @@ TEST(DryRun, EstimatesTheActivationsOfAStepWithinAThird) {
   Config config = tiny_config("unused");
   config.model = {.layers = 6, .hidden = 96, .heads = 12, .vocab = 256};
   config.training.seq_len = 64;
+  config.parallelism.sequence_parallel = false;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1}})
     for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
       Config here = on_grid(config, grid);
