@@ -34,6 +34,7 @@ class Gather {
  public:
   Gather(const Context& ctx, const Tensor& piece, Axis axis, Cut cut);
 
+  void wait() const { gathered_.wait(); }
   /// All of it; may still be pending. `runs` are of its columns.
   Tensor whole(const Context& ctx, const Runs& runs) const;
 

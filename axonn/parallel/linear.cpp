@@ -7,7 +7,8 @@ namespace axonn {
 Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
     : in_axis_(options.orientation == Orientation::normal ? Axis::y : Axis::x),
       out_axis_(options.orientation == Orientation::normal ? Axis::x : Axis::y),
-      heads_(options.heads) {
+      heads_(options.heads),
+      again_(name + " (input again)") {
   const Layout layout{
       .rows = options.out,
       .cols = options.in,
@@ -72,7 +73,10 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
                       const Tensor& d_piece) const {
   ctx.backend.mark(weight_->spec().name);
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
-  const Gather inp_gather = gather(ctx, inp);  // again: only the piece was kept
+  Context again = ctx;  // only the piece of the input was kept
+  again.label = again_;
+  const Gather inp_gather = gather(again, inp);
+  if (!ctx.overlap.input_gradients) inp_gather.wait();
   if (bias_) bias_backward(ctx, cut_over(out, in_axis_), d_piece);
   const Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
   if (inp.gradient) {

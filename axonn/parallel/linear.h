@@ -68,6 +68,7 @@ class Linear {
 
   Axis in_axis_, out_axis_;
   std::optional<Heads> heads_;
+  std::string again_;  // what traces call the second gather of the input
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
 };
