@@ -18,7 +18,8 @@ class TracingBackend final : public ForwardingBackend {
   }
 
  protected:
-  void around(std::string_view operation, const std::function<void()>& run) override {
+  void around(std::string_view operation, const std::function<void()>& run,
+              std::initializer_list<View>) override {
     if (!trace_.on()) return run();
     const double begin = now_seconds();
     run();

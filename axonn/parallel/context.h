@@ -53,15 +53,17 @@ struct Context {
   /// The group whose gradients are on their way: at most one block's are, which bounds memory.
   ParameterGroup** reducing = nullptr;
 
-  Tensor empty(std::int64_t rows, std::int64_t cols, DType type) const {
-    return {arena, rows, cols, type};
+  Tensor empty(std::int64_t rows, std::int64_t cols, DType type,
+               MemoryUse use = MemoryUse::activations) const {
+    return {arena, rows, cols, type, use};
   }
-  /// A tensor of the size and type of another.
+  /// A tensor of the size, type and use of another.
   Tensor like(const Tensor& other) const {
-    return empty(other.rows(), other.cols(), other.dtype());
+    return empty(other.rows(), other.cols(), other.dtype(), other.use());
   }
-  Tensor zeros(std::int64_t rows, std::int64_t cols, DType type) const {
-    Tensor tensor = empty(rows, cols, type);
+  Tensor zeros(std::int64_t rows, std::int64_t cols, DType type,
+               MemoryUse use = MemoryUse::activations) const {
+    Tensor tensor = empty(rows, cols, type, use);
     arena.device().fill_zero(tensor.raw_view().data, tensor.bytes());
     return tensor;
   }

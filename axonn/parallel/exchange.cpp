@@ -55,11 +55,11 @@ void sum_over(const Context& ctx, Tensor& value, Axis axis, Cut cut, const Runs&
   Tensor parts = value;
   if (cut == Cut::columns) {
     check_runs(runs, value.cols(), ways);
-    parts = ctx.empty(ways * value.rows(), value.cols() / ways, value.dtype());
+    parts = ctx.empty(ways * value.rows(), value.cols() / ways, value.dtype(), value.use());
     for_each_part(value.view(), parts.view(), runs,
                   [&](const View& whole, const View& piece) { ctx.backend.cast(piece, whole); });
   }
-  Tensor mine = ctx.empty(parts.rows() / ways, parts.cols(), value.dtype());
+  Tensor mine = ctx.empty(parts.rows() / ways, parts.cols(), value.dtype(), value.use());
   Work work = group.reduce_scatter(buffer_of(mine.raw_view()), buffer_of(parts.view()), ctx.label);
   work.keep(parts.owner());
   mine.set_pending(std::move(work));
@@ -69,7 +69,7 @@ void sum_over(const Context& ctx, Tensor& value, Axis axis, Cut cut, const Runs&
 Gather::Gather(const Context& ctx, const Tensor& piece, Axis axis, Cut cut)
     : ways_(ctx.grid.extent(axis)), cut_(ways_ == 1 ? Cut::same : cut), gathered_(piece) {
   if (cut_ == Cut::same) return;
-  gathered_ = ctx.empty(ways_ * piece.rows(), piece.cols(), piece.dtype());
+  gathered_ = ctx.empty(ways_ * piece.rows(), piece.cols(), piece.dtype(), piece.use());
   Work work = ctx.grid.along(axis).all_gather(buffer_of(gathered_.raw_view()),
                                               buffer_of(piece.view()), ctx.label);
   work.keep(piece.owner());
@@ -79,7 +79,8 @@ Gather::Gather(const Context& ctx, const Tensor& piece, Axis axis, Cut cut)
 Tensor Gather::whole(const Context& ctx, const Runs& runs) const {
   if (cut_ != Cut::columns) return gathered_;
   check_runs(runs, gathered_.cols() * ways_, ways_);
-  Tensor out = ctx.empty(gathered_.rows() / ways_, gathered_.cols() * ways_, gathered_.dtype());
+  Tensor out = ctx.empty(gathered_.rows() / ways_, gathered_.cols() * ways_, gathered_.dtype(),
+                         gathered_.use());
   for_each_part(out.view(), gathered_.view(), runs,
                 [&](const View& whole, const View& piece) { ctx.backend.cast(whole, piece); });
   return out;

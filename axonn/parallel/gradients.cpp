@@ -16,7 +16,7 @@ void sum_partial(const Context& ctx, std::span<ParameterGroup* const> groups, Ax
     }
   }
   if (runs.empty()) return;
-  const Tensor sums = ctx.empty(1, count, DType::f32);
+  const Tensor sums = ctx.empty(1, count, DType::f32, MemoryUse::block_gradients);
   const auto each = [&](const auto& copy) {
     std::int64_t at = 0;
     for (const View& run : runs) {

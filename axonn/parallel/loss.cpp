@@ -7,7 +7,7 @@
 namespace axonn {
 
 Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
-  Tensor out = ctx.empty(hidden.rows, table_.local_rows(), DType::f32);
+  Tensor out = ctx.empty(hidden.rows, table_.local_rows(), DType::f32, MemoryUse::logits);
   ctx.backend.matmul(
       {.out = out.view(), .a = hidden, .b = table_.weight(), .b_transposed = true, .bias = {}});
   sum_over(ctx, out, Axis::y, cut, {});
@@ -61,7 +61,7 @@ void CrossEntropy::rows(const Context& ctx, const View& hidden, const View& targ
   if (across.rank() == 0 && first_on_y) ctx.backend.sum(total.view(), loss.view());
   if (!d_hidden.data) return;
 
-  Tensor d_piece = ctx.empty(n, scores.cols(), ctx.dtype);
+  Tensor d_piece = ctx.empty(n, scores.cols(), ctx.dtype, MemoryUse::logits);
   ctx.backend.cross_entropy_backward({.d_logits = d_piece.view(),
                                       .logits = scores.view(),
                                       .lse = lse.view(),

@@ -111,11 +111,11 @@ void ParameterGroup::arrange() {
 void ParameterGroup::allocate(const Context& ctx) {
   AXONN_CHECK(compute_.empty(), name_, ": allocated twice");
   arrange();
-  compute_ = ctx.zeros(1, shard_size_, ctx.dtype);
+  compute_ = ctx.zeros(1, shard_size_, ctx.dtype, MemoryUse::parameters);
   if (ctx.dtype == DType::f32)
     master_ = compute_.col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
   else
-    master_ = ctx.zeros(1, piece_size(), DType::f32);
+    master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
 }
 
 void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
@@ -150,7 +150,7 @@ void ParameterGroup::start_gather(const Context& ctx) {
     gathered_ = compute_;
     return;
   }
-  gathered_ = ctx.empty(1, flat_size_, ctx.dtype);
+  gathered_ = ctx.empty(1, flat_size_, ctx.dtype, MemoryUse::gathered);
   gathered_.set_pending(grid_.along(Axis::z).all_gather(buffer_of(gathered_.raw_view()),
                                                         buffer_of(compute_.view()), name_));
 }
@@ -174,7 +174,8 @@ void ParameterGroup::begin_step(const Context& ctx) {
   fresh_ = true;
   over_data_ = false;
   expected_ = 0;
-  if (shard_gradient_.empty()) shard_gradient_ = ctx.empty(1, shard_size_, DType::f32);
+  if (shard_gradient_.empty())
+    shard_gradient_ = ctx.empty(1, shard_size_, DType::f32, MemoryUse::gradients);
   if (grid_.extent(Axis::z) == 1) {
     ctx.arena.device().fill_zero(shard_gradient_.view().data, shard_gradient_.bytes());
     fresh_ = false;
@@ -183,7 +184,9 @@ void ParameterGroup::begin_step(const Context& ctx) {
 
 void ParameterGroup::begin_backward(const Context& ctx) {
   if (!gradient_.empty()) return;
-  gradient_ = grid_.extent(Axis::z) == 1 ? shard_gradient_ : ctx.zeros(1, flat_size_, DType::f32);
+  gradient_ = grid_.extent(Axis::z) == 1
+                  ? shard_gradient_
+                  : ctx.zeros(1, flat_size_, DType::f32, MemoryUse::block_gradients);
 }
 
 void ParameterGroup::reduce(const Context& ctx) {
@@ -199,11 +202,12 @@ void ParameterGroup::reduce(const Context& ctx) {
   const Tensor full = std::exchange(gradient_, Tensor());
   Tensor sent = full;
   if (ctx.reduce_dtype != DType::f32) {
-    sent = ctx.empty(1, flat_size_, ctx.reduce_dtype);
+    sent = ctx.empty(1, flat_size_, ctx.reduce_dtype, MemoryUse::block_gradients);
     ctx.backend.cast(sent.view(), full.view());
   }
   const bool direct = fresh_ && ctx.reduce_dtype == DType::f32;
-  Tensor into = direct ? shard_gradient_ : ctx.empty(1, shard_size_, ctx.reduce_dtype);
+  Tensor into = direct ? shard_gradient_
+                       : ctx.empty(1, shard_size_, ctx.reduce_dtype, MemoryUse::block_gradients);
   Work work = grid_.along(Axis::z).reduce_scatter(buffer_of(into.view()),
                                                   buffer_of(sent.raw_view()), name_);
   work.keep(sent.owner());
@@ -295,7 +299,7 @@ void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
     }
   }
   if (parts.empty()) return;
-  Tensor all = ctx.zeros(1, size, DType::f32);
+  Tensor all = ctx.zeros(1, size, DType::f32, MemoryUse::block_gradients);
   float* sums = all.view().as<float>();
   float* mine = flat.view().as<float>();
   for (const Part& p : parts)

@@ -1,6 +1,7 @@
 #include "axonn/tensor/arena.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "axonn/base/check.h"
 
@@ -15,11 +16,19 @@ std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to 
 
 }  // namespace
 
+std::string_view name_of(MemoryUse use) {
+  constexpr std::string_view kNames[] = {"parameters",      "optimizer",       "gradients",
+                                         "gathered blocks", "block gradients", "logits",
+                                         "activations"};
+  static_assert(std::size(kNames) == kMemoryUses);
+  return kNames[static_cast<int>(use)];
+}
+
 Arena::~Arena() {
   for (const auto& [memory, bytes] : segments_) device_.release(memory, bytes);
 }
 
-void* Arena::allocate(std::int64_t bytes) {
+void* Arena::allocate(std::int64_t bytes, MemoryUse use) {
   AXONN_CHECK(bytes >= 0, "arena: asked for ", bytes, " bytes");
   if (bytes == 0) return nullptr;
   const std::int64_t size = round_up(bytes, kAlignment);
@@ -31,15 +40,14 @@ void* Arena::allocate(std::int64_t bytes) {
   const auto [block_bytes, begin] = *fit;
   remove_free(free_.find(begin));
   if (block_bytes > size) add_free(begin + size, block_bytes - size);
-  stats_.live_bytes += size;
-  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
+  count(size, use);
   return reinterpret_cast<void*>(begin);
 }
 
-void Arena::release(void* memory, std::int64_t bytes) noexcept {
+void Arena::release(void* memory, std::int64_t bytes, MemoryUse use) noexcept {
   if (!memory) return;
   std::int64_t size = round_up(bytes, kAlignment);
-  stats_.live_bytes -= size;
+  count(-size, use);
   Address begin = reinterpret_cast<Address>(memory);
   auto next = free_.lower_bound(begin);
   if (next != free_.end() && next->first == begin + size &&
@@ -57,6 +65,17 @@ void Arena::release(void* memory, std::int64_t bytes) noexcept {
     }
   }
   add_free(begin, size);
+}
+
+void Arena::reset_peak() {
+  stats_.peak_bytes = stats_.live_bytes;
+  stats_.peak_by = stats_.live_by;
+}
+
+void Arena::count(std::int64_t bytes, MemoryUse use) noexcept {
+  stats_.live_bytes += bytes;
+  stats_.live_by[static_cast<int>(use)] += bytes;
+  if (stats_.live_bytes > stats_.peak_bytes) reset_peak();
 }
 
 void Arena::add_segment(std::int64_t bytes) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,10 +12,31 @@
 
 namespace axonn {
 
+/// What a piece of a rank's memory is for.
+enum class MemoryUse : std::uint8_t {
+  parameters,       ///< the compute copy's shards
+  optimizer,        ///< master weights, and moments
+  gradients,        ///< their shards
+  gathered,         ///< whole blocks, gathered over z
+  block_gradients,  ///< a whole block's, on their way to the shards
+  logits,
+  activations,  ///< and everything else
+};
+
+inline constexpr int kMemoryUses = 7;
+
+/// "block gradients".
+std::string_view name_of(MemoryUse use);
+
+/// Bytes by MemoryUse.
+using MemoryParts = std::array<std::int64_t, kMemoryUses>;
+
 /// What an arena holds, in bytes, and how often it went to the system.
 struct ArenaStats {
   std::int64_t live_bytes = 0;      ///< handed out now
   std::int64_t peak_bytes = 0;      ///< the most ever handed out at once
+  MemoryParts live_by{};            ///< these add up to live_bytes
+  MemoryParts peak_by{};            ///< and these to peak_bytes: what was held when it was reached
   std::int64_t reserved_bytes = 0;  ///< taken from the device
   std::int64_t device_calls = 0;    ///< allocations asked of the device
 };
@@ -33,16 +56,19 @@ class Arena {
   ~Arena();
 
   /// Uninitialised memory. Zero bytes give nullptr. Errors: Error if the device has no more.
-  void* allocate(std::int64_t bytes);
-  void release(void* memory, std::int64_t bytes) noexcept;
+  void* allocate(std::int64_t bytes, MemoryUse use = MemoryUse::activations);
+  /// bytes and use are those that it was allocated with.
+  void release(void* memory, std::int64_t bytes, MemoryUse use = MemoryUse::activations) noexcept;
 
   Device& device() const { return device_; }
   const ArenaStats& stats() const { return stats_; }
-  void reset_peak() { stats_.peak_bytes = stats_.live_bytes; }
+  /// From now on the peak is that of what comes.
+  void reset_peak();
 
  private:
   using Address = std::uintptr_t;
 
+  void count(std::int64_t bytes, MemoryUse use) noexcept;
   void add_segment(std::int64_t bytes);
   void add_free(Address begin, std::int64_t bytes);
   void remove_free(std::map<Address, std::int64_t>::iterator block);

@@ -30,20 +30,27 @@ struct Tensor::Storage {
   Arena& arena;
   void* memory;
   std::int64_t bytes;
+  MemoryUse use;
   Work pending;
 
-  Storage(Arena& from, std::int64_t size) : arena(from), memory(from.allocate(size)), bytes(size) {}
+  Storage(Arena& from, std::int64_t size, MemoryUse what)
+      : arena(from), memory(from.allocate(size, what)), bytes(size), use(what) {}
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   ~Storage() {
     pending = Work();  // waits: nobody may write memory that was given back
-    arena.release(memory, bytes);
+    arena.release(memory, bytes, use);
   }
 };
 
-Tensor::Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype)
-    : storage_(std::make_shared<Storage>(arena, rows * cols * bytes_of(dtype))),
+Tensor::Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype, MemoryUse use)
+    : storage_(std::make_shared<Storage>(arena, rows * cols * bytes_of(dtype), use)),
       view_{storage_->memory, dtype, rows, cols, cols} {}
+
+MemoryUse Tensor::use() const {
+  AXONN_CHECK(storage_, "use: of an empty tensor");
+  return storage_->use;
+}
 
 View Tensor::view() const {
   wait();

@@ -48,7 +48,8 @@ class Tensor {
  public:
   Tensor() = default;
   /// Uninitialised (rows, cols).
-  Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype);
+  Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype,
+         MemoryUse use = MemoryUse::activations);
 
   bool empty() const { return !storage_; }
   std::int64_t rows() const { return view_.rows; }
@@ -56,6 +57,8 @@ class Tensor {
   std::int64_t count() const { return view_.count(); }
   std::int64_t bytes() const { return count() * bytes_of(view_.dtype); }
   DType dtype() const { return view_.dtype; }
+  /// What its memory is for. Errors: none is held.
+  MemoryUse use() const;
 
   /// The elements, once whatever still writes them is done.
   View view() const;

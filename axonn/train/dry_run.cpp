@@ -7,13 +7,14 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/comm/dry_world.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/utf8.h"
 #include "axonn/io/checkpoint.h"
 #include "axonn/io/files.h"
 #include "axonn/model/flops.h"
 #include "axonn/model/gpt.h"
-#include "axonn/train/planned_world.h"
+#include "axonn/train/dry_step.h"
 
 namespace axonn {
 
@@ -24,32 +25,6 @@ constexpr std::size_t kMostShown = 160;  // of a sample: two lines of a terminal
 
 std::int64_t optimizer_copies(const Config& config) {
   return config.optimizer.kind == OptimizerKind::adamw ? 3 : 1;  // master, and two moments
-}
-
-/// Activations that backward keeps, as parallel/ records them: of each block its input, both norms'
-/// outputs, the sum between, query, key and value, attention's output, and both sides of GELU.
-std::int64_t activation_bytes(const Config& config) {
-  const ModelConfig& m = config.model;
-  const ParallelismConfig& p = config.parallelism;
-  const std::int64_t rows = config.training.micro_batch * config.training.seq_len;
-  const std::int64_t type = bytes_of(config.training.dtype);
-  const std::int64_t width = m.hidden / p.y, across = m.hidden / p.x, ffn = m.ffn / p.x;
-  const std::int64_t qkv = (m.hidden + 2 * m.kv_heads * m.head_width()) / p.x;
-  const std::int64_t block = rows * (4 * width + qkv + across + 2 * ffn) * type;
-  const std::int64_t backward = rows * (2 * width + 2 * ffn) * type;
-  constexpr std::int64_t kLogitRows = 256;  // at once: parallel/loss.h
-  const std::int64_t logits = std::min(rows, kLogitRows) * (m.vocab / p.x + 1) * (kF32 + type);
-  const bool recompute = config.activation_checkpoint.mode == RecomputeMode::full;
-  const std::int64_t kept = recompute ? m.layers * rows * width * type + block : m.layers * block;
-  return kept + rows * 3 * width * type + std::max(backward, logits);
-}
-
-/// The two neighbours among the groups that are largest together.
-std::int64_t largest_pair(const std::vector<FlatSizes>& groups) {
-  std::int64_t most = 0;
-  for (std::size_t i = 0; i < groups.size(); ++i)
-    most = std::max(most, groups[i].flat + (i > 0 ? groups[i - 1].flat : 0));
-  return most;
 }
 
 void describe_resume(const Config& config, Model& model, DryRun& run) {
@@ -127,60 +102,24 @@ void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRu
 
 }  // namespace
 
-std::int64_t MemoryPlan::total() const {
-  std::int64_t sum = 0;
-  for (const Part& part : parts) sum += part.bytes;
-  return sum;
-}
-
-MemoryPlan plan_memory(const Config& config, int rank) {
-  const auto world = make_planned_world(config.parallelism.grid(), rank);
-  const Grid grid(*world, config.parallelism.grid());
-  Gpt model(config.model, grid);
-  std::vector<FlatSizes> groups;
-  std::int64_t shards = 0, pieces = 0;
-  for (const ParameterGroup* group : model.groups()) {
-    groups.push_back(group->sizes());
-    shards += groups.back().shard;
-    pieces += groups.back().piece;
-  }
-  const std::int64_t type = bytes_of(config.training.dtype);
-  MemoryPlan plan;
-  const auto add = [&](std::string name, std::int64_t bytes, bool estimated = false) {
-    if (bytes > 0) plan.parts.push_back({std::move(name), bytes, estimated});
-  };
-  add(fmt::format("parameters, in {}", name_of(config.training.dtype)), shards * type);
-  add("gradients, in f32", shards * kF32);
-  if (config.training.dtype != DType::f32) add("master weights, in f32", pieces * kF32);
-  add("moments, in f32", (optimizer_copies(config) - 1) * pieces * kF32);
-  if (config.parallelism.z > 1) {
-    add("blocks gathered over z", largest_pair(groups) * type, true);
-    add("their gradients", largest_pair(groups) * kF32, true);
-  }
-  add("activations", activation_bytes(config), true);
-  if (config.checkpoint.async)
-    add("copy for a checkpoint that is being written", optimizer_copies(config) * pieces * kF32,
-        true);
-  return plan;
-}
-
 DryRun dry_run(const Config& given, int rank) {
-  Config config = given;
+  Config config = with_vocab(given);
   const GridShape shape = config.parallelism.grid();
   if (rank < 0 || rank >= shape.ranks())
     refuse("--rank ", rank, " is not on grid ", to_string(shape), ": ranks are 0 to ",
            shape.ranks() - 1);
-  if (config.model.vocab == 0)
-    config.model.vocab = make_tokenizer(config.data.tokenizer)->vocab_size();
   config.model = resolved(config.model, config.model.vocab, config.training.seq_len);
 
   DryRun run;
   run.parameters = parameter_count(config.model);
-  run.memory = plan_memory(config, rank);  // before the data, which may take longer to look at
-  const auto world = make_planned_world(shape, rank);
+  run.memory = dry_step(config, rank).memory;  // before the data, which may take longer to look at
+  const auto world = make_dry_world(shape, rank);
   const Grid grid(*world, shape);
   run.place = grid.describe();
   Gpt model(config.model, grid);
+  if (config.checkpoint.async)
+    for (const ParameterGroup* group : model.groups())
+      run.snapshot_bytes += optimizer_copies(config) * kF32 * group->sizes().piece;
   describe_resume(config, model, run);
   describe_disk(config, run);
   const std::string cache = config.output.dir + "/cache";
@@ -203,10 +142,15 @@ std::string to_text(const DryRun& run, const Config& config) {
       format_count(run.parameters), p.x, p.y, p.z, p.data, format_count(p.grid().ranks()),
       run.place, config.training.global_batch, config.training.seq_len, config.training.micro_batch,
       format_count(config.training.steps), run.epochs);
-  text += fmt::format("memory    {} on this rank\n", format_bytes(run.memory.total()));
-  for (const MemoryPlan::Part& part : run.memory.parts)
-    text += fmt::format("  {:>12}  {}{}\n", format_bytes(part.bytes), part.name,
-                        part.estimated ? " (estimate)" : "");
+  text += fmt::format("memory    {} on this rank at the peak of a step: exact\n",
+                      format_bytes(run.memory.peak_bytes));
+  for (int i = 0; i < kMemoryUses; ++i)
+    if (run.memory.peak_by[i] > 0)
+      text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
+                          name_of(static_cast<MemoryUse>(i)));
+  if (run.snapshot_bytes > 0)
+    text += fmt::format("  {:>12}  beside it while a checkpoint is written\n",
+                        format_bytes(run.snapshot_bytes));
   text += fmt::format("disk      {} a checkpoint, {} for those kept; {} free at {}\n",
                       format_bytes(run.checkpoint_bytes), format_bytes(run.disk_bytes),
                       format_bytes(run.disk_free), config.output.dir);

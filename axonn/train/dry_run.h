@@ -4,30 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "axonn/tensor/arena.h"
 #include "axonn/train/config.h"
 
 namespace axonn {
-
-/// What one rank holds, without having been started.
-struct MemoryPlan {
-  struct Part {
-    std::string name;
-    std::int64_t bytes = 0;
-    bool estimated = false;  ///< else exact: what the rank will take
-  };
-  std::vector<Part> parts;
-  std::int64_t total() const;
-};
-
-/// config is resolved, with a vocab. Takes no memory of the parts' sizes.
-/// Errors: UsageError where the grid cannot cut the model; it names what would do.
-MemoryPlan plan_memory(const Config& config, int rank);
 
 /// What `axonn train --dry-run` finds out.
 struct DryRun {
   std::int64_t parameters = 0;        ///< of the whole model, unpadded
   std::string place;                  ///< "rank 5 (x 1, y 0, z 1, data 0)"
-  MemoryPlan memory;                  ///< of that rank
+  ArenaStats memory;                  ///< of that rank: see DryStep
+  std::int64_t snapshot_bytes = 0;    ///< beside it while it writes a checkpoint
   std::int64_t checkpoint_bytes = 0;  ///< of one
   std::int64_t disk_bytes = 0;        ///< that this run may need at once for all that it keeps
   std::int64_t disk_free = 0;

@@ -8,8 +8,8 @@ Optimizer::Optimizer(std::vector<ParameterGroup*> groups, const OptimizerConfig&
 void Optimizer::allocate(const Context& ctx) {
   if (config_.kind != OptimizerKind::adamw) return;
   for (const ParameterGroup* group : groups_) {
-    first_.push_back(ctx.zeros(1, group->piece_size(), DType::f32));
-    second_.push_back(ctx.zeros(1, group->piece_size(), DType::f32));
+    first_.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
+    second_.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
   }
 }
 

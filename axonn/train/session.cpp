@@ -20,9 +20,9 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
       backend_(std::move(backend)),
       arena_(std::make_unique<Arena>(backend_->device())),
       grid_(std::make_unique<Grid>(world, config.parallelism.grid())) {
-  if (options.training)
+  if (options.training && options.data)
     open_data(options.cache_folder);
-  else if (!config_.data.tokenizer.empty())
+  else if (!config_.data.tokenizer.empty() && (options.data || config_.model.vocab == 0))
     corpus_.tokenizer = make_tokenizer(config_.data.tokenizer);
   if (config_.model.vocab == 0) {
     if (!corpus_.tokenizer)

@@ -21,6 +21,7 @@ class Session {
  public:
   struct Options {
     bool training = true;           ///< false: no optimizer, no data
+    bool data = true;               ///< false: the caller gives step_input() its tokens
     std::string cache_folder = {};  ///< for tokenised text; "": tokens are kept in memory
     ModelMaker make_model = make_gpt;
   };

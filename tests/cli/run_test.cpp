@@ -93,9 +93,9 @@ TEST(TrainCommand, ADryRunShowsMemoryDiskAndASampleAndWritesNothing) {
        "--parallelism.z", "16", "--parallelism.data", "8", "--training.global_batch", "128"}));
   EXPECT_THAT(finished.out,
               AllOf(HasSubstr("1,024 ranks; this is rank 1023 (x 3, y 1, z 15, data 7)"),
-                    HasSubstr("parameters, in f32"), HasSubstr("moments, in f32"),
-                    HasSubstr("activations (estimate)"), HasSubstr(" a checkpoint"),
-                    HasSubstr("input   \""), HasSubstr("target  \"")));
+                    HasSubstr("at the peak of a step: exact"), HasSubstr("  parameters\n"),
+                    HasSubstr("  optimizer\n"), HasSubstr("  activations\n"),
+                    HasSubstr(" a checkpoint"), HasSubstr("input   \""), HasSubstr("target  \"")));
   EXPECT_FALSE(std::filesystem::exists(run.out()));
   EXPECT_THAT(refuse(run.train({"--dry-run", "--rank", "1"})).err,
               HasSubstr("--rank 1 is not on grid 1,1,1,1: ranks are 0 to 0"));

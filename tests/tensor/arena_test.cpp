@@ -204,3 +204,23 @@ TEST(CpuDevice, SaysHowMuchWasAskedWhenThereIsNoMemory) {
     EXPECT_THAT(error.what(), HasSubstr("out of memory: 1152921504606846976 bytes"));
   }
 }
+
+TEST_F(ArenaTest, CountsWhatMemoryIsForAndWhatItWasForAtThePeak) {
+  const auto live = [&](MemoryUse use) { return arena_.stats().live_by[static_cast<int>(use)]; };
+  const auto peak = [&](MemoryUse use) { return arena_.stats().peak_by[static_cast<int>(use)]; };
+  void* weights = arena_.allocate(640, MemoryUse::parameters);
+  void* logits = arena_.allocate(100, MemoryUse::logits);
+  arena_.release(logits, 100, MemoryUse::logits);
+  void* small = arena_.allocate(64);
+  EXPECT_EQ(live(MemoryUse::parameters), 640);
+  EXPECT_EQ(live(MemoryUse::logits), 0);
+  EXPECT_EQ(live(MemoryUse::activations), 64);
+  EXPECT_EQ(peak(MemoryUse::logits), 128) << "as it was when the most was held";
+  EXPECT_EQ(peak(MemoryUse::activations), 0);
+  arena_.reset_peak();
+  EXPECT_EQ(peak(MemoryUse::logits), 0);
+  EXPECT_EQ(peak(MemoryUse::activations), 64);
+  arena_.release(weights, 640, MemoryUse::parameters);
+  arena_.release(small, 64);
+  EXPECT_EQ(arena_.stats().live_bytes, 0);
+}

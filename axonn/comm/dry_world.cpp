@@ -1,0 +1,77 @@
+#include "axonn/comm/dry_world.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/checked.h"
+
+namespace axonn {
+
+namespace {
+
+/// A collective that is done, and notes that it was waited for.
+class DryState final : public Work::State {
+ public:
+  DryState(Schedule* schedule, std::size_t started) : schedule_(schedule), started_(started) {}
+  void wait() override {
+    if (schedule_) schedule_->events.emplace_back(Schedule::Wait{started_});
+  }
+  bool done() override { return true; }
+
+ private:
+  Schedule* schedule_;
+  std::size_t started_;
+};
+
+class DryWorld final : public CheckedCommunicator {
+ public:
+  struct Place {
+    GridShape shape;
+    int world_rank;
+  };
+
+  DryWorld(std::string name, int rank, int size, Place place, Schedule* schedule)
+      : CheckedCommunicator(std::move(name), rank, size), place_(place), schedule_(schedule) {}
+
+  void abort(const std::string&) noexcept override {}
+
+ protected:
+  std::shared_ptr<Work::State> start(Call call) override {
+    if (size() == 1) return nullptr;  // as a group of one is elsewhere
+    std::size_t started = 0;
+    if (schedule_) {
+      started = schedule_->events.size();
+      schedule_->events.emplace_back(
+          Schedule::Start{.group = name(),
+                          .ranks = size(),
+                          .operation = std::string(name_of(call.operation)),
+                          .label = call.label,
+                          .bytes = call.bytes()});
+    }
+    return std::make_shared<DryState>(schedule_, started);
+  }
+
+  std::unique_ptr<Communicator> split_off(int, std::string name) override {
+    const auto axis = std::ranges::find(kAxes, name, [](Axis a) { return name_of(a); });
+    AXONN_CHECK(axis != kAxes.end(), "split: a dry world has groups along the axes alone, not ",
+                name);
+    const Coords at = coords_of(place_.shape, place_.world_rank);
+    return std::make_unique<DryWorld>(std::move(name), at.at(*axis), place_.shape.extent(*axis),
+                                      place_, schedule_);
+  }
+
+ private:
+  Place place_;
+  Schedule* schedule_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_dry_world(const GridShape& shape, int rank, Schedule* schedule) {
+  AXONN_CHECK(rank >= 0 && rank < shape.ranks(), "rank ", rank, " of grid ", to_string(shape),
+              ": ranks are 0 to ", shape.ranks() - 1);
+  return std::make_unique<DryWorld>("world", rank, shape.ranks(), DryWorld::Place{shape, rank},
+                                    schedule);
+}
+
+}  // namespace axonn

@@ -1,0 +1,66 @@
+#include "axonn/ops/dry_backend.h"
+
+#include "axonn/ops/forwarding_backend.h"
+#include "axonn/tensor/dry_device.h"
+
+namespace axonn {
+
+namespace {
+
+/// Flops of Q·Kᵀ and of P·V over the causal half.
+double attention_flops(const Attention& args) {
+  return 2.0 * static_cast<double>(args.q.rows * args.positions * args.heads * args.head_dim);
+}
+
+/// Forwards to nobody, so that it need not know the operations.
+class DryBackend final : public ForwardingBackend {
+ public:
+  explicit DryBackend(Schedule* schedule)
+      : ForwardingBackend(nullptr), device_(make_dry_device(schedule)), schedule_(schedule) {}
+
+  Device& device() override { return *device_; }
+  std::string name() const override { return "dry"; }
+  void mark(std::string_view layer) override { layer_ = layer; }
+
+  void matmul(const Matmul& args) override {
+    const std::int64_t inner = args.a_transposed ? args.a.rows : args.a.cols;
+    next_.flops = 2.0 * static_cast<double>(args.out.count() * inner);
+    next_.a_transposed = args.a_transposed;
+    next_.b_transposed = args.b_transposed;
+    ForwardingBackend::matmul(args);
+  }
+  void attention(const Attention& args) override {
+    next_.flops = attention_flops(args);
+    ForwardingBackend::attention(args);
+  }
+  void attention_backward(const AttentionBackward& args) override {
+    next_.flops = 2.5 * attention_flops(args.forward);  // five products instead of two
+    ForwardingBackend::attention_backward(args);
+  }
+
+ protected:
+  void around(std::string_view operation, const std::function<void()>&,
+              std::initializer_list<View> operands) override {
+    Schedule::Compute now = std::exchange(next_, {});
+    if (!schedule_) return;
+    now.operation = operation;
+    now.layer = layer_;
+    for (const View& view : operands)
+      if (view.data) now.operands.push_back({view.rows, view.cols, view.dtype});
+    schedule_->events.emplace_back(std::move(now));
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  Schedule* schedule_;
+  std::string layer_;
+  Schedule::Compute next_;  // what is known of an operation besides its operands
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_dry_backend(Schedule* schedule) {
+  return std::make_unique<DryBackend>(schedule);
+}
+
+}  // namespace axonn
