@@ -1,12 +1,19 @@
 #include <iostream>
+#include <thread>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include "axonn/base/check.h"
+#include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/io/files.h"
+#include "axonn/model/flops.h"
 #include "axonn/train/benchmark.h"
+#include "axonn/train/dry_step.h"
+#include "axonn/train/scaling.h"
 #include "axonn/train/stored_model.h"
 
 namespace axonn {
@@ -15,30 +22,143 @@ namespace {
 
 constexpr const char* kExamples =
     R"(Ten iterations, the mean of the last eight. The product peak is the best of a fixed list of
-products, timed between the iterations. Flops are given by three conventions, each named.
+products, timed between the iterations. Flops are given by three conventions, each named. Memory
+is what the rank's arena held at its peak, beside what a dry run of the same step says.
+
+--scaling measures several grids, one after the other, and draws tokens/s over ranks. weak: the
+batch grows with the ranks, and the config's is that of the first grid; strong: it stays. Efficiency
+is tokens/s a core over the first grid's. Ranks that are threads of one process share its cores;
+under mpirun grids of up to as many ranks as it started run, each on the first of them.
 
 Examples:
   axonn bench configs/gpt2-124m.toml
   axonn bench configs/gpt2-124m.toml --training.dtype f32 --json f32.json
-  axonn bench configs/gpt2-124m.toml --parallelism.x 2)";
+  axonn bench configs/gpt2-124m.toml --parallelism.x 2
+  axonn bench configs/tiny.toml --scaling strong --grids "1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1"
+  axonn bench configs/tiny.toml --scaling weak --ranks 1,2,4 --grow z --svg weak.svg)";
+
+struct Flags {
+  std::string json, svg = "scaling.svg", scaling, grids, grow = "data";
+  std::vector<int> ranks;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--json", flags.json, "writes the figures to this file too")->type_name("FILE");
+  auto* scaling = app.add_option("--scaling", flags.scaling, "measures several grids, and draws");
+  scaling->check(
+      CLI::IsMember(std::vector<std::string>(kScalingKinds.begin(), kScalingKinds.end())));
+  auto* grids = app.add_option("--grids", flags.grids, "grids x,y,z,data, separated by spaces");
+  auto* ranks = app.add_option("--ranks", flags.ranks,
+                               "numbers of ranks: the config's grid, grown along one axis");
+  ranks->delimiter(',')->excludes(grids);
+  app.add_option("--grow", flags.grow, "the axis that --ranks grows")
+      ->check(CLI::IsMember({"x", "y", "z", "data"}))
+      ->capture_default_str()
+      ->needs(ranks);
+  auto* svg = app.add_option("--svg", flags.svg, "where the curve is drawn");
+  svg->type_name("FILE")->capture_default_str();
+  for (CLI::Option* option : {grids, ranks, svg}) option->needs(scaling);
+}
+
+void measure(const Config& config, const Flags& flags) {
+  launch(config, [&](Communicator& world) {
+    const BenchReport report = benchmark(config, world);
+    if (world.rank() != 0) return;
+    std::cout << to_text(report);
+    if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
+  });
+}
+
+/// Calls each() with the report of each config, on one thread of one process.
+void measure_on_threads(const std::vector<Config>& configs,
+                        const std::function<void(const BenchReport&)>& each) {
+  for (const Config& config : configs)
+    launch(config, [&](Communicator& world) {
+      const BenchReport report = benchmark(config, world);
+      if (world.rank() == 0) each(report);
+    });
+}
+
+/// The same under a launcher: each grid on the first of its ranks, while the others wait.
+void measure_under_launcher(const std::vector<Config>& configs,
+                            const std::function<void(const BenchReport&)>& each) {
+  launch(configs.front(), [&](Communicator& world) {
+    std::vector<Config> fit;
+    std::string too_large;
+    for (const Config& config : configs) {
+      const GridShape grid = config.parallelism.grid();
+      if (grid.ranks() <= world.size())
+        fit.push_back(config);
+      else
+        too_large += fmt::format("{}{} of {} ranks", too_large.empty() ? "" : ", ", to_string(grid),
+                                 grid.ranks());
+    }
+    if (fit.empty())
+      refuse("the launcher started ", world.size(), " ranks, too few for any grid: ", too_large,
+             "; start more, or name smaller grids");
+    if (!too_large.empty() && world.rank() == 0)
+      std::cerr << fmt::format("warning: the launcher started {} ranks; left out: {}\n",
+                               world.size(), too_large);
+    for (const Config& config : fit) {
+      const bool works = world.rank() < config.parallelism.grid().ranks();
+      const auto group = world.split(works ? 0 : 1, "bench");
+      if (works) {
+        const BenchReport report = benchmark(config, *group);
+        if (world.rank() == 0) each(report);
+      }
+      world.barrier("bench: the next grid");
+    }
+  });
+}
+
+std::string title_of(const Config& config) {
+  return fmt::format("{} parameters, {}, sequences of {}",
+                     format_count(parameter_count(with_vocab(config).model)),
+                     name_of(config.training.dtype), config.training.seq_len);
+}
+
+void measure_scaling(const Config& base, const Flags& flags) {
+  const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
+  Axis grows = Axis::data;
+  for (const Axis axis : kAxes)
+    if (name_of(axis) == flags.grow) grows = axis;
+  const std::vector<GridShape> grids =
+      flags.ranks.empty() ? parse_grids(flags.grids)
+                          : grids_of_ranks(base.parallelism.grid(), flags.ranks, grows);
+  const std::vector<Config> configs = scaling_configs(base, grids, kind);
+  const bool mpi = launches_mpi(base);
+  const int cores = mpi ? 0 : static_cast<int>(std::thread::hardware_concurrency());
+
+  std::vector<BenchReport> reports;
+  const auto each = [&](const BenchReport& report) {
+    if (reports.empty()) std::cout << scaling_header();
+    reports.push_back(report);
+    std::cout << scaling_row(scaling_points(reports, cores).back()) << std::flush;
+  };
+  mpi ? measure_under_launcher(configs, each) : measure_on_threads(configs, each);
+  if (reports.empty()) return;  // a rank that only took part
+  const std::vector<ScalingPoint> points = scaling_points(reports, cores);
+  if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in all\n";
+  write_file_atomically(flags.svg, scaling_svg(kind, title_of(configs.front()), points));
+  std::cout << "curve: " << flags.svg << '\n';
+  if (!flags.json.empty()) write_file_atomically(flags.json, scaling_json(kind, points));
+}
 
 }  // namespace
 
 int run_bench(const Arguments& arguments) {
   CLI::App app("Times training steps.", "axonn bench");
   app.footer(kExamples);
-  std::string json;
-  app.add_option("--json", json, "writes the figures to this file too")->type_name("FILE");
+  Flags flags;
+  add_flags(app, flags);
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
+  if (!flags.scaling.empty()) {
+    measure_scaling(with_stored_model(loaded->config), flags);
+    return 0;
+  }
   validate(loaded->config);
-  const Config config = resolved(with_stored_model(loaded->config));
-  launch(config, [&](Communicator& world) {
-    const BenchReport report = benchmark(config, world);
-    if (world.rank() != 0) return;
-    std::cout << to_text(report);
-    if (!json.empty()) write_file_atomically(json, to_json(report));
-  });
+  measure(resolved(with_stored_model(loaded->config)), flags);
   return 0;
 }
 

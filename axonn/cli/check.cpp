@@ -2,7 +2,6 @@
 
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include <CLI/CLI.hpp>
 
@@ -29,10 +28,8 @@ Examples:
 
 Exit codes: 0 all agree, 1 some differ, 2 asked wrongly.)";
 
-std::vector<GridShape> parse_grids(const std::string& text) {
-  std::vector<GridShape> grids;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) grids.push_back(parse_grid(word));
+std::vector<GridShape> grids_to_compare(const std::string& text) {
+  std::vector<GridShape> grids = parse_grids(text);
   if (grids.size() < 2)
     refuse("--grids wants at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", text, "'");
   return grids;
@@ -99,7 +96,7 @@ int run_check(const Arguments& arguments) {
       ->check(CLI::PositiveNumber);
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
-  const std::vector<GridShape> grids = parse_grids(grids_text);
+  const std::vector<GridShape> grids = grids_to_compare(grids_text);
   const std::vector<GridTrace> all = traces(with_stored_model(loaded->config), grids, steps);
   if (all.empty()) return 0;
 

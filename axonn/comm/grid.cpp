@@ -1,6 +1,7 @@
 #include "axonn/comm/grid.h"
 
 #include <charconv>
+#include <sstream>
 
 #include "axonn/base/check.h"
 
@@ -42,6 +43,13 @@ GridShape parse_grid(std::string_view text) {
   for (int extent : extents)
     if ((ranks *= extent) > limit) refuse("grid '", text, "' has more than ", limit, " ranks");
   return {extents[0], extents[1], extents[2], extents[3]};
+}
+
+std::vector<GridShape> parse_grids(const std::string& text) {
+  std::vector<GridShape> grids;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) grids.push_back(parse_grid(word));
+  return grids;
 }
 
 Coords coords_of(const GridShape& shape, int rank) {

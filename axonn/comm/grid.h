@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "axonn/comm/communicator.h"
 
@@ -57,6 +58,8 @@ struct GridShape {
 std::string to_string(const GridShape& shape);
 /// Errors: UsageError unless the text is four positive integers separated by commas.
 GridShape parse_grid(std::string_view text);
+/// Several, separated by spaces: "1,1,1,1 2,1,1,1".
+std::vector<GridShape> parse_grids(const std::string& text);
 
 /// Coordinates on the axes: 0 <= at(axis) < extent(axis).
 struct Coords {

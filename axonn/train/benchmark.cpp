@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
+#include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/base/log.h"
+#include "axonn/train/dry_step.h"
 #include "axonn/train/schedule.h"
 
 namespace axonn {
@@ -77,19 +76,67 @@ NamedSeconds mean_waits(Communicator& world, const NamedSeconds& before,
   return waits;
 }
 
+/// What is known before anything is measured.
+BenchReport described(const Session& session) {
+  const Config& config = session.config();
+  const int ranks = config.parallelism.grid().ranks();
+  BenchReport report;
+  report.grid = config.parallelism.grid();
+  report.threads = compute_threads(config);
+  report.global_batch = config.training.global_batch;
+  report.flops = step_flops(config.model, config.training.global_batch, config.training.seq_len,
+                            config.activation_checkpoint.mode == RecomputeMode::full);
+  report.advertised_peak = config.parallelism.peak_tflops * 1e12 * ranks;
+  return report;
+}
+
+/// Each rank's measured peak against its own prediction; what the fullest rank held. Collective.
+BenchMemory compare_memory(Session& session) {
+  Communicator& world = session.grid().world();
+  const ArenaStats& stats = session.arena().stats();
+  BenchMemory memory{.measured_bytes = stats.peak_bytes,
+                     .predicted_bytes = dry_step(session.config(), world.rank()).memory.peak_bytes,
+                     .parts = stats.peak_by};
+  std::vector<std::int64_t> peaks(world.size());
+  world.all_gather(buffer(std::span(peaks)), buffer(std::span(&memory.measured_bytes, 1)), "bench")
+      .wait();
+  memory.largest_difference = std::abs(memory.measured_bytes - memory.predicted_bytes);
+  world.all_reduce(buffer(std::span(&memory.largest_difference, 1)), "bench", ReduceOp::max).wait();
+  const int fullest = static_cast<int>(std::ranges::max_element(peaks) - peaks.begin());
+  world.broadcast(buffer(std::span(&memory.measured_bytes, 1)), fullest, "bench").wait();
+  world.broadcast(buffer(std::span(&memory.predicted_bytes, 1)), fullest, "bench").wait();
+  world.broadcast(buffer(std::span<std::int64_t>(memory.parts)), fullest, "bench").wait();
+  return memory;
+}
+
 }  // namespace
+
+Spread spread_of(std::vector<double> values) {
+  AXONN_CHECK(!values.empty(), "spread_of: no values");
+  std::ranges::sort(values);
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const std::size_t middle = values.size() / 2;
+  return {.min = values.front(),
+          .median = (values[middle] + values[(values.size() - 1) / 2]) / 2,
+          .max = values.back(),
+          .deviation = count > 1 ? std::sqrt(squares / (count - 1)) : 0};
+}
 
 BenchReport benchmark(const Config& config, Communicator& world) {
   Session session(config, world, make_cpu_backend(compute_threads(config)), {});
   session.initialise();
-  auto products = fixed_products(session.context());
-  BenchReport report{.grid = config.parallelism.grid()};
+  Context ctx = session.context();
+  Arena beside(ctx.backend.device());  // what is timed beside the step is none of its memory
+  auto products = fixed_products(
+      {.backend = ctx.backend, .arena = beside, .grid = ctx.grid, .dtype = ctx.dtype});
   std::vector<double> seconds, waited;
-  std::int64_t memory = 0;
   NamedSeconds kinds_before;
+  BenchReport report = described(session);
   for (int i = 0; i < kBenchIterations; ++i) {
     if (i == kBenchWarmup) kinds_before = session.waited_by_kind();
-    session.arena().reset_peak();
     world.barrier("bench");
     const double start = now_seconds(), waited_before = session.waited_seconds();
     StepInput input = session.step_input(i);
@@ -97,77 +144,25 @@ BenchReport benchmark(const Config& config, Communicator& world) {
     report.loss = session.train_step(input).loss;
     seconds.push_back(now_seconds() - start);
     waited.push_back(session.waited_seconds() - waited_before);
-    memory = std::max(memory, session.arena().stats().peak_bytes);
     world.barrier("bench");
     for (TimedProduct& product : products) product.run();
   }
+  const NamedSeconds kinds_after = session.waited_by_kind();
   std::vector<double> peaks;
   for (TimedProduct& product : products) peaks.push_back(product.median_rate());
   reduce(world, peaks, ReduceOp::sum);
   reduce(world, seconds, ReduceOp::max);
   reduce(world, waited, ReduceOp::sum);
-  report.exposed_by = mean_waits(world, kinds_before, session.waited_by_kind());
-  std::vector<double> memories{static_cast<double>(memory)};
-  reduce(world, memories, ReduceOp::max);
+  report.exposed_by = mean_waits(world, kinds_before, kinds_after);
+  report.memory = compare_memory(session);
 
   report.step_s_each = seconds;
   report.step_s = mean_of_last(seconds);
-  const auto [least, most] =
-      std::ranges::minmax_element(seconds.begin() + kBenchWarmup, seconds.end());
-  report.spread_s = *most - *least;
+  report.spread = spread_of({seconds.begin() + kBenchWarmup, seconds.end()});
   report.exposed_comm_s = mean_of_last(waited) / world.size();
   report.tokens_per_s = static_cast<double>(session.tokens_per_step()) / report.step_s;
-  report.flops =
-      step_flops(session.config().model, config.training.global_batch, config.training.seq_len,
-                 config.activation_checkpoint.mode == RecomputeMode::full);
   report.product_peak = std::ranges::max(peaks);
-  report.memory_bytes = static_cast<std::int64_t>(memories.front());
   return report;
-}
-
-std::string to_text(const BenchReport& r) {
-  const auto rate = [&](double flops) { return flops / r.step_s * 1e-12; };
-  std::string text = fmt::format(
-      "grid {}: {:.1f} ms a step (mean of the last {} of {}, spread {:.1f} ms)\n"
-      "  tokens/s          {}\n"
-      "  model             {:.3f} Tflop/s, {:.1f} % of the product peak, {:.3f} Tflop/s (6N + "
-      "6LCT)\n"
-      "  hardware          {:.3f} Tflop/s (and what is recomputed)\n"
-      "  Narayanan         {:.3f} Tflop/s (the paper's formula, recomputation always counted)\n"
-      "  compute           {:.1f} ms\n"
-      "  exposed comm.     {:.1f} ms, {:.1f} % of the step\n"
-      "  memory            {} on the fullest rank\n",
-      to_string(r.grid), r.step_s * 1e3, kBenchIterations - kBenchWarmup, kBenchIterations,
-      r.spread_s * 1e3, format_count(static_cast<std::int64_t>(r.tokens_per_s)),
-      rate(r.flops.model), r.percent_of_product_peak(), r.product_peak * 1e-12,
-      rate(r.flops.hardware), rate(r.flops.narayanan), r.compute_s() * 1e3, r.exposed_comm_s * 1e3,
-      100 * r.exposed_comm_s / r.step_s, format_bytes(r.memory_bytes));
-  for (const auto& [kind, seconds] : r.exposed_by)
-    text += fmt::format("    {:<22}{:.1f} ms\n", kind, seconds * 1e3);
-  return text;
-}
-
-std::string to_json(const BenchReport& r) {
-  const auto rate = [&](double flops) { return flops / r.step_s * 1e-12; };
-  nlohmann::ordered_json exposed = nlohmann::ordered_json::object();
-  for (const auto& [kind, seconds] : r.exposed_by) exposed[kind] = seconds;
-  const nlohmann::ordered_json json = {
-      {"grid", {{"x", r.grid.x}, {"y", r.grid.y}, {"z", r.grid.z}, {"data", r.grid.data}}},
-      {"step_s", r.step_s},
-      {"step_s_each", r.step_s_each},
-      {"tokens_per_s", r.tokens_per_s},
-      {"model_tflops", rate(r.flops.model)},
-      {"hardware_tflops", rate(r.flops.hardware)},
-      {"narayanan_tflops", rate(r.flops.narayanan)},
-      {"percent_of_peak", nullptr},  // no peak is advertised for this processor
-      {"percent_of_product_peak", r.percent_of_product_peak()},
-      {"product_peak_tflops", r.product_peak * 1e-12},
-      {"exposed_comm_s", r.exposed_comm_s},
-      {"exposed_comm_s_by", exposed},
-      {"compute_s", r.compute_s()},
-      {"memory_bytes", r.memory_bytes},
-      {"loss", r.loss}};
-  return json.dump(2) + "\n";
 }
 
 }  // namespace axonn

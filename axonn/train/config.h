@@ -73,6 +73,7 @@ struct ScheduleConfig {
 struct ParallelismConfig {
   int x = 1, y = 1, z = 1, data = 1;
   DeviceKind device = DeviceKind::automatic;
+  double peak_tflops = 0;  ///< advertised, of one rank's device; 0: not known
   TransportKind transport = TransportKind::automatic;
   DType reduce_dtype = DType::f32;       ///< what weight gradients travel in
   bool sequence_parallel = true;         ///< rows cut over x and y between products

@@ -156,6 +156,12 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .max = kMostRanks,
             .also = "data_parallel_replicate_degree dp ddp"});
   list.add("device", parallelism.device, kDeviceKinds, {.help = "what computes"});
+  list.add("peak_tflops", &parallelism.peak_tflops,
+           {.help = "what the data sheet says one rank's device can do in the compute type, for "
+                    "percent of peak; 0: not known",
+            .unit = "Tflop/s",
+            .min = 0,
+            .also = "peak_flops gpu_peak_flops"});
   list.add("transport", parallelism.transport, kTransportKinds,
            {.help = "how ranks talk; auto: mpi under a launcher, otherwise threads of one process",
             .also = "backend distributed_backend"});

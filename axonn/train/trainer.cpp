@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -221,6 +222,7 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
     const double per_second = static_cast<double>(session_.tokens_per_step()) / seconds;
     const double tflops =
         per_second * model_flops_per_token(config_.model, config_.training.seq_len) * 1e-12;
+    const double peak = config_.parallelism.peak_tflops * world_.size();
     line_ = {.step = step,
              .loss = result.loss,
              .grad_norm = result.grad_norm,
@@ -229,6 +231,7 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
              .step_ms = seconds * 1e3,
              .tokens_per_s = per_second,
              .model_tflops = tflops,
+             .mfu = peak > 0 ? tflops / peak : StepMetrics::kNone,
              .exposed_comm_ms = waited_ * 1e3,
              .exposed_by = waited_by_,
              .memory_bytes = session_.arena().stats().peak_bytes};
@@ -244,7 +247,7 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
                  .memory_bytes = line_.memory_bytes,
                  .tokens_per_second = per_second * share,  // mean of the steps since the last
                  .tflops = tflops * share,
-                 .mfu = {},
+                 .mfu = peak > 0 ? std::optional(tflops * share / peak) : std::nullopt,
                  .seconds_left = mean * static_cast<double>(config_.training.steps - step)});
       seconds_since_log_ = 0;
       steps_since_log_ = 0;

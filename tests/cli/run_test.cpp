@@ -116,6 +116,51 @@ TEST(CheckCommand, ComparesGridsInATable) {
               HasSubstr("x must be one of 1, 2, 4"));
 }
 
+TEST(BenchCommand, MeasuresAGridAndWritesTheFigures) {
+  const SmallRun run;
+  const Finished finished = succeed({"bench", run.config(), "--json", run / "bench.json",
+                                     "--parallelism.z", "2", "--parallelism.peak_tflops", "1"});
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("tokens/s"), HasSubstr("% of the product peak"),
+                                  HasSubstr("% of the advertised peak, 2.000 Tflop/s"),
+                                  HasSubstr("exact on every rank"), HasSubstr("gathered blocks")));
+  const auto json = nlohmann::json::parse(test::slurp(run / "bench.json"));
+  EXPECT_EQ(json["step_s_each"].size(), 10u);
+  EXPECT_EQ(json["memory"]["measured_bytes"], json["memory"]["predicted_bytes"]);
+}
+
+TEST(BenchCommand, ScalingMeasuresEachGridAndDrawsTheCurve) {
+  const SmallRun run;
+  const Finished finished =
+      succeed({"bench", run.config(), "--scaling", "weak", "--ranks", "1,2", "--grow", "z", "--svg",
+               run / "weak.svg", "--json", run / "weak.json"});
+  EXPECT_THAT(finished.out,
+              AllOf(StartsWith("x,y,z,data "), HasSubstr("\n1,1,1,1 "), HasSubstr("\n1,1,2,1 "),
+                    HasSubstr("curve: " + (run / "weak.svg"))));
+  EXPECT_THAT(test::slurp(run / "weak.svg"), HasSubstr("weak scaling: "));
+  EXPECT_EQ(nlohmann::json::parse(test::slurp(run / "weak.json"))["points"].size(), 2u);
+  EXPECT_THAT(refuse({"bench", run.config(), "--grids", "1,1,1,1"}).err, HasSubstr("--scaling"));
+  EXPECT_THAT(
+      refuse({"bench", run.config(), "--scaling", "strong", "--grids", "1,1,1,1 3,1,1,1"}).err,
+      AllOf(HasSubstr("grid 3,1,1,1"), HasSubstr("x must be one of 1, 2, 4")));
+}
+
+TEST(BenchCommand, ScalingUnderALauncherRunsTheGridsThatFitAndNamesTheOthers) {
+  if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
+  const SmallRun run;
+  const Finished finished = succeed({"bench", run.config(), "--scaling", "strong", "--grids",
+                                     "1,1,1,1 2,1,1,1 2,2,1,1", "--svg", run / "strong.svg"},
+                                    {.ranks = 2});
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("\n1,1,1,1 "), HasSubstr("\n2,1,1,1 ")));
+  EXPECT_THAT(finished.out, testing::Not(HasSubstr("2,2,1,1")));
+  EXPECT_THAT(finished.err,
+              HasSubstr("warning: the launcher started 2 ranks; left out: 2,2,1,1 of 4 ranks"));
+  const Finished none = run_program({"bench", run.config(), "--scaling", "strong", "--grids",
+                                     "2,2,1,1", "--svg", run / "none.svg"},
+                                    {.ranks = 2});
+  EXPECT_EQ(none.code, kAskedWrongly);
+  EXPECT_THAT(none.errors(), ElementsAre(HasSubstr("too few for any grid: 2,2,1,1 of 4 ranks")));
+}
+
 TEST(GenerateCommand, WritesTheSameTextOnEveryGridWhateverIsSampled) {
   const SmallRun run;
   succeed(run.train({"--training.steps", "60"}));

@@ -45,7 +45,8 @@ std::string describe(const Config& config) {
   return "grid " + to_string(p.grid()) + ", " + std::string(name_of(config.training.dtype)) +
          (config.activation_checkpoint.mode == RecomputeMode::full ? ", recomputed" : "") +
          ", micro-batches of " + std::to_string(config.training.micro_batch) + ", chunks " +
-         std::to_string(p.chunks) + (p.overlap_weights ? "" : ", no overlap");
+         std::to_string(p.chunks) + (p.overlap_weights ? "" : ", no overlap") +
+         (p.sequence_parallel ? "" : ", rows not cut");
 }
 
 /// The peak of every rank, and what it is made of, to the byte.
@@ -114,6 +115,7 @@ TEST(DryStep, PeakIsThatOfARealRunInChunksWithMicroBatchesAndWithoutOverlap) {
           config.training.micro_batch = micro;
           config.training.global_batch = 24;
           config.parallelism.chunks = chunks;
+          config.parallelism.sequence_parallel = micro == 6;
           config.parallelism.overlap_weights = config.parallelism.overlap_weight_gradients =
               config.parallelism.overlap_input_gradients = config.parallelism.overlap_data =
                   overlap;

@@ -1,15 +1,16 @@
 #include "axonn/train/metrics.h"
 
 #include <algorithm>
-#include <stack>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
 
 #include "tests/io/temporary_path.h"
+#include "tests/train/svg.h"
 
 using namespace axonn;
+using namespace axonn::testing_support;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -18,26 +19,6 @@ using testing::Pair;
 namespace {
 
 StepMetrics step(std::int64_t number, double loss) { return {.step = number, .loss = loss}; }
-
-/// What is wrong with the tags of a text of elements, attributes and character data; "" if nothing.
-std::string tag_fault(const std::string& text) {
-  std::stack<std::string> open;
-  for (std::size_t at = 0; (at = text.find('<', at)) != text.npos;) {
-    const std::size_t end = text.find('>', at);
-    if (end == text.npos) return "a tag does not end";
-    const std::string tag = text.substr(at + 1, end - at - 1);
-    if (std::ranges::count(tag, '"') % 2 != 0) return "quotes do not match in <" + tag + '>';
-    const std::string name = tag.substr(0, tag.find_first_of(" \n/", 1));
-    if (tag.starts_with('/')) {
-      if (open.empty() || '/' + open.top() != tag) return "</" + tag + "> closes nothing";
-      open.pop();
-    } else if (!tag.ends_with('/')) {
-      open.push(name);
-    }
-    at = end;
-  }
-  return open.empty() ? "" : '<' + open.top() + "> is not closed";
-}
 
 }  // namespace
 
