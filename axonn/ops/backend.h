@@ -37,6 +37,7 @@ struct Attention {
   std::int64_t head_dim = 0;   ///< D
   std::int64_t group = 1;      ///< query heads that share a key-value head
   std::int64_t first_query = 0;  ///< what query head 0 is within its group
+  std::int64_t window = 0;       ///< keys that a query sees, its own the last of them; 0: all
   float scale = 1;               ///< of the scores, usually 1 / sqrt(D)
 };
 
@@ -58,6 +59,31 @@ struct NormBackward {
   View sums;    ///< (R, 2) f32: sums over the whole row of g and g · xhat, g = d_out · weight
   View residual = {};  ///< (R, C) added to d_inp, or empty
   std::int64_t width = 0;
+};
+
+/// RMSNorm of every head by itself, one weight for all: (R, h·D), h heads of D columns.
+struct HeadNorm {
+  View out;     ///< (R, h·D)
+  View inp;     ///< (R, h·D)
+  View weight;  ///< (1, D)
+  View rstd;    ///< (R, h) f32: 1 / sqrt(mean of a head's squares + eps), kept for backward
+  float eps = 1e-5f;
+};
+
+/// The gradients of HeadNorm; forward.out is not read.
+struct HeadNormBackward {
+  HeadNorm forward;
+  View d_out;     ///< (R, h·D)
+  View d_inp;     ///< (R, h·D)
+  View d_weight;  ///< (1, D) f32, added to
+};
+
+/// Rotary positions, the halves of a head paired; row r is position r % T.
+struct RotaryEmbedding {
+  View out;              ///< (R, h·D), may be inp
+  View inp;              ///< (R, h·D)
+  View table;            ///< (T, D) f32: cosines, then sines, of a position's D/2 angles
+  bool inverse = false;  ///< turns back: what the gradient goes through
 };
 
 /// The pieces of a vocabulary: this rank has columns [first, first + valid) of the logits, and
@@ -129,6 +155,23 @@ class Backend {
   /// d_weight (1, C) += sum over rows of d_out · xhat; d_bias (1, C) += sum of d_out, or empty.
   virtual void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
                                           View stats) = 0;
+
+  /// RMSNorm is LayerNorm about zero: with the moments of row_squares and the sums of rms_norm_sums
+  /// in place of row_moments' and layer_norm_sums', all other operations are the same.
+  /// out (R, 2) f32 = 0 and the sum of squares of each row of inp (R, C) T.
+  virtual void row_squares(View out, View inp) = 0;
+  /// out (R, 2) f32 = 0 and this piece's sum of g · xhat.
+  virtual void rms_norm_sums(View out, View d_out, View inp, View weight, View stats) = 0;
+
+  virtual void head_norm(const HeadNorm& args) = 0;
+  virtual void head_norm_backward(const HeadNormBackward& args) = 0;
+
+  virtual void rotary_embedding(const RotaryEmbedding& args) = 0;
+
+  /// out (R, F) T = silu(gate) · up, inp (R, 2F) = gate, then up, of each row.
+  virtual void swiglu(View out, View inp) = 0;
+  /// d_inp (R, 2F), which may be inp.
+  virtual void swiglu_backward(View d_inp, View d_out, View inp) = 0;
 
   /// Tanh form of GELU (Hendrycks and Gimpel, 2016), as GPT-2 uses. (R, C) T.
   virtual void gelu(View out, View inp) = 0;

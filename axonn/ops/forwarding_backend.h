@@ -58,6 +58,32 @@ class ForwardingBackend : public Backend {
            {d_weight, d_bias, d_out, inp, stats});
   }
 
+  void row_squares(View out, View inp) override {
+    around("row_squares", [&] { inner_->row_squares(out, inp); }, {out, inp});
+  }
+  void rms_norm_sums(View out, View d_out, View inp, View weight, View stats) override {
+    around("rms_norm_sums", [&] { inner_->rms_norm_sums(out, d_out, inp, weight, stats); },
+           {out, d_out, inp, weight, stats});
+  }
+  void head_norm(const HeadNorm& args) override {
+    around("head_norm", [&] { inner_->head_norm(args); }, {args.out, args.inp, args.weight});
+  }
+  void head_norm_backward(const HeadNormBackward& args) override {
+    around("head_norm_backward", [&] { inner_->head_norm_backward(args); },
+           {args.d_inp, args.d_out, args.forward.inp, args.forward.weight, args.d_weight});
+  }
+  void rotary_embedding(const RotaryEmbedding& args) override {
+    around("rotary_embedding", [&] { inner_->rotary_embedding(args); },
+           {args.out, args.inp, args.table});
+  }
+  void swiglu(View out, View inp) override {
+    around("swiglu", [&] { inner_->swiglu(out, inp); }, {out, inp});
+  }
+  void swiglu_backward(View d_inp, View d_out, View inp) override {
+    around("swiglu_backward", [&] { inner_->swiglu_backward(d_inp, d_out, inp); },
+           {d_inp, d_out, inp});
+  }
+
   void gelu(View out, View inp) override {
     around("gelu", [&] { inner_->gelu(out, inp); }, {out, inp});
   }

@@ -49,6 +49,7 @@ struct Outcome {
                             .head_dim = c.shape.head_dim,
                             .group = c.shape.group,
                             .first_query = c.shape.first_query,
+                            .window = c.shape.window,
                             .scale = static_cast<float>(c.shape.scale)};
     backend.attention(forward);
     backend.attention_backward({.forward = forward,
@@ -113,6 +114,25 @@ TEST(Attention, EqualsPlainLoopsForwardAndBackwardForAnyHeadsGroupsAndLengths) {
     check(*backend, {2, {130, 6, 2, 40, 3, 0, 0.15}, type});
     check(*backend, {1, {200, 1, 1, 80, 1, 0, 0.1}, type});
   }
+}
+
+TEST(Attention, WithAWindowSeesItsKeysAloneOnBothSidesOfABlockAndBeyondTheSequence) {
+  const auto backend = make_cpu_backend(1);
+  for (DType type : {DType::f32, DType::bf16})
+    for (std::int64_t window : {1, 2, 63, 64, 65, 66, 100, 128, 129, 199, 200, 1000})
+      check(*backend, {1, {200, 4, 2, 8, 2, 0, 0.3, window}, type});
+  for (std::int64_t window : {1, 5, 17, 40}) {
+    check(*backend, {3, {17, 2, 1, 16, 2, 0, 0.3, window}, DType::f32});
+    check(*backend, {2, {33, 3, 2, 8, 4, 3, 0.3, window}, DType::f32});
+  }
+}
+
+TEST(Attention, WithAWindowOfTheWholeSequenceHasTheBitsOfNone) {
+  const auto backend = make_cpu_backend(1);
+  const Outcome none({2, {130, 4, 2, 24, 2, 0, 0.3}, DType::f32}, *backend),
+      whole({2, {130, 4, 2, 24, 2, 0, 0.3, 130}, DType::f32}, *backend);
+  EXPECT_TRUE(none.out.memory() == whole.out.memory());
+  EXPECT_TRUE(none.d_qkv.memory() == whole.d_qkv.memory());
 }
 
 TEST(Attention, ReadsTheRightKeyValueHeadWhereARankBeginsInsideAGroup) {

@@ -36,14 +36,40 @@ TEST(Reference, LayerNormGradientsAreFiniteDifferences) {
       close(d.d_bias, finite_differences(b, [&](auto& m) { return loss(x, w, m); }), kTolerance));
 }
 
+TEST(Reference, RmsNormGradientsAreFiniteDifferences) {
+  const Matrix x = random_values("x", 3, 7, DType::f32), w = random_values("w", 1, 7, DType::f32),
+               dy = random_values("dy", 3, 7, DType::f32);
+  const auto d = rms_norm_backward(dy, x, w, 1e-2);
+  const auto loss = [&](const Matrix& x1, const Matrix& w1) {
+    return weighted(rms_norm(x1, w1, 1e-2), dy);
+  };
+  EXPECT_TRUE(
+      close(d.d_inp, finite_differences(x, [&](auto& m) { return loss(m, w); }), kTolerance));
+  EXPECT_TRUE(
+      close(d.d_weight, finite_differences(w, [&](auto& m) { return loss(x, m); }), kTolerance));
+}
+
+TEST(Reference, RotaryAndSwigluGradientsAreFiniteDifferences) {
+  const Matrix x = random_values("x", 6, 8, DType::f32), dy = random_values("dy", 6, 8, DType::f32),
+               d_half = random_values("d_half", 6, 4, DType::f32);
+  const std::vector<double> frequencies{1, 0.3};
+  EXPECT_TRUE(
+      close(rotary(dy, 3, frequencies, -1),
+            finite_differences(x, [&](auto& m) { return weighted(rotary(m, 3, frequencies), dy); }),
+            kTolerance));
+  EXPECT_TRUE(close(swiglu_backward(d_half, x),
+                    finite_differences(x, [&](auto& m) { return weighted(swiglu(m), d_half); }),
+                    kTolerance));
+}
+
 TEST(Reference, GeluSlopeIsAFiniteDifference) {
   for (double x = -5; x < 5; x += 0.37)
     EXPECT_NEAR(reference::gelu_slope(x),
                 (reference::gelu(x + 1e-5) - reference::gelu(x - 1e-5)) / 2e-5, 1e-9);
 }
 
-TEST(Reference, AttentionGradientsAreFiniteDifferencesWithGroupsAndAFirstQuery) {
-  const reference::AttentionShape shape{4, 3, 2, 3, 2, 1, 0.7};
+TEST(Reference, AttentionGradientsAreFiniteDifferencesWithGroupsAFirstQueryAndAWindow) {
+  const reference::AttentionShape shape{4, 3, 2, 3, 2, 1, 0.7, 3};
   const Matrix q = random_values("q", 8, 9, DType::f32), k = random_values("k", 8, 6, DType::f32),
                v = random_values("v", 8, 6, DType::f32), dy = random_values("dy", 8, 9, DType::f32);
   const auto d = attention_backward(dy, q, k, v, shape);

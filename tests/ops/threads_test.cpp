@@ -113,6 +113,33 @@ TEST_P(Threads, NormsAndColumnSumsHaveTheSameBits) {
   });
 }
 
+TEST_P(Threads, OperationsOfLlamaHaveTheSameBits) {
+  expect_same_bits("llama", [](Backend& backend) {
+    const Operand inp = input("inp", kRows, kCols, GetParam()),
+                  d_out = input("d_out", kRows, kCols, GetParam()),
+                  weight = input("weight", 1, kCols, GetParam()),
+                  head_weight = input("head_weight", 1, 64, GetParam()),
+                  table = input("table", 150, 64, DType::f32),
+                  d_half = input("d_half", kRows, kCols / 2, GetParam());
+    Operand squares(kRows, 2, DType::f32), sums(kRows, 2, DType::f32),
+        heads(kRows, kCols, GetParam()), rstd(kRows, kCols / 64, DType::f32),
+        d_heads(kRows, kCols, GetParam()), d_weight(1, 64, DType::f32),
+        turned(kRows, kCols, GetParam()), activated(kRows, kCols / 2, GetParam()),
+        d_activated(kRows, kCols, GetParam());
+    backend.row_squares(squares, inp);
+    backend.rms_norm_sums(sums, d_out, inp, weight, squares);
+    const HeadNorm norm{.out = heads, .inp = inp, .weight = head_weight, .rstd = rstd};
+    backend.head_norm(norm);
+    backend.head_norm_backward(
+        {.forward = norm, .d_out = d_out, .d_inp = d_heads, .d_weight = d_weight});
+    backend.rotary_embedding({.out = turned, .inp = inp, .table = table});
+    backend.swiglu(activated, inp);
+    backend.swiglu_backward(d_activated, d_half, inp);
+    return outputs(
+        {&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated, &d_activated});
+  });
+}
+
 TEST_P(Threads, TheLossTheEmbeddingAndTheReductionsHaveTheSameBits) {
   expect_same_bits("loss", [](Backend& backend) {
     const Operand x = input("x", kRows, kCols, GetParam()), ids(random_ids("ids", kRows, 50));

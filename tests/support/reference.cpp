@@ -1,6 +1,7 @@
 #include "tests/support/reference.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace axonn::reference {
 
@@ -66,6 +67,69 @@ LayerNormGradients layer_norm_backward(const Matrix& d_out, const Matrix& inp, c
   return d;
 }
 
+Matrix rms_norm(const Matrix& inp, const Matrix& weight, double eps) {
+  Matrix out(inp.rows, inp.cols);
+  for (std::int64_t r = 0; r < inp.rows; ++r) {
+    double square = 0;
+    for (std::int64_t c = 0; c < inp.cols; ++c) square += inp(r, c) * inp(r, c) / inp.cols;
+    for (std::int64_t c = 0; c < inp.cols; ++c)
+      out(r, c) = inp(r, c) / std::sqrt(square + eps) * weight(0, c);
+  }
+  return out;
+}
+
+RmsNormGradients rms_norm_backward(const Matrix& d_out, const Matrix& inp, const Matrix& weight,
+                                   double eps) {
+  const std::int64_t C = inp.cols;
+  RmsNormGradients d{Matrix(inp.rows, C), Matrix(1, C)};
+  for (std::int64_t r = 0; r < inp.rows; ++r) {
+    double square = 0, mean = 0;
+    for (std::int64_t c = 0; c < C; ++c) square += inp(r, c) * inp(r, c) / C;
+    const double rstd = 1 / std::sqrt(square + eps);
+    for (std::int64_t c = 0; c < C; ++c) {
+      mean += d_out(r, c) * weight(0, c) * inp(r, c) * rstd / C;
+      d.d_weight(0, c) += d_out(r, c) * inp(r, c) * rstd;
+    }
+    for (std::int64_t c = 0; c < C; ++c)
+      d.d_inp(r, c) = rstd * (d_out(r, c) * weight(0, c) - inp(r, c) * rstd * mean);
+  }
+  return d;
+}
+
+Matrix rotary(const Matrix& inp, std::int64_t positions, const std::vector<double>& frequencies,
+              double direction) {
+  Matrix out(inp.rows, inp.cols);
+  const auto half = static_cast<std::int64_t>(frequencies.size());
+  for (std::int64_t r = 0; r < inp.rows; ++r)
+    for (std::int64_t head = 0; head < inp.cols; head += 2 * half)
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = direction * static_cast<double>(r % positions) * frequencies[i];
+        const double a = inp(r, head + i), b = inp(r, head + half + i);
+        out(r, head + i) = a * std::cos(angle) - b * std::sin(angle);
+        out(r, head + half + i) = b * std::cos(angle) + a * std::sin(angle);
+      }
+  return out;
+}
+
+Matrix swiglu(const Matrix& inp) {
+  Matrix out(inp.rows, inp.cols / 2);
+  for (std::int64_t r = 0; r < out.rows; ++r)
+    for (std::int64_t c = 0; c < out.cols; ++c)
+      out(r, c) = inp(r, c) / (1 + std::exp(-inp(r, c))) * inp(r, out.cols + c);
+  return out;
+}
+
+Matrix swiglu_backward(const Matrix& d_out, const Matrix& inp) {
+  Matrix d(inp.rows, inp.cols);
+  for (std::int64_t r = 0; r < d_out.rows; ++r)
+    for (std::int64_t c = 0; c < d_out.cols; ++c) {
+      const double gate = inp(r, c), up = inp(r, d_out.cols + c), s = 1 / (1 + std::exp(-gate));
+      d(r, c) = d_out(r, c) * up * (s + gate * s * (1 - s));
+      d(r, d_out.cols + c) = d_out(r, c) * gate * s;
+    }
+  return d;
+}
+
 double gelu(double x) {
   const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
   return x / 2 * (1 + std::tanh(u));
@@ -99,6 +163,8 @@ Softmax softmax(const Matrix& q, const Matrix& k, const AttentionShape& shape, s
   for (std::int64_t t = first; t <= row; ++t)
     for (std::int64_t d = 0; d < shape.head_dim; ++d)
       result.p[t - first] += shape.scale * q(row, q_column + d) * k(t, k_column + d);
+  for (std::int64_t t = first; t <= row; ++t)
+    if (!shape.sees(row, t)) result.p[t - first] = -std::numeric_limits<double>::infinity();
   const double most = *std::ranges::max_element(result.p);
   double sum = 0;
   for (double& p : result.p) sum += p = std::exp(p - most);

@@ -35,6 +35,25 @@ struct LayerNormGradients {
 LayerNormGradients layer_norm_backward(const Matrix& d_out, const Matrix& inp, const Matrix& weight,
                                        double eps);
 
+/// out = inp / sqrt(mean of inp² + eps) · weight, over each row.
+Matrix rms_norm(const Matrix& inp, const Matrix& weight, double eps);
+
+struct RmsNormGradients {
+  Matrix d_inp;     // (R, C)
+  Matrix d_weight;  // (1, C)
+};
+RmsNormGradients rms_norm_backward(const Matrix& d_out, const Matrix& inp, const Matrix& weight,
+                                   double eps);
+
+/// Turns the pairs (i, i + D/2) of each head of D columns by the angles (r % T) · frequency[i];
+/// `direction` -1 turns back.
+Matrix rotary(const Matrix& inp, std::int64_t positions, const std::vector<double>& frequencies,
+              double direction = 1);
+
+/// silu(gate) · up, a row of inp being its gate, then its up.
+Matrix swiglu(const Matrix& inp);
+Matrix swiglu_backward(const Matrix& d_out, const Matrix& inp);
+
 /// x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 · x³))).
 double gelu(double x);
 double gelu_slope(double x);
@@ -43,13 +62,19 @@ struct AttentionShape {
   std::int64_t positions, heads, kv_heads, head_dim;
   std::int64_t group = 1, first_query = 0;  // query head j uses kv head (first_query + j) / group
   double scale = 1;
+  std::int64_t window = 0;  // keys that a query sees, its own the last of them; 0: all before it
+
+  /// Whether the query at row `query` sees the key at row `key` before it in its sequence.
+  bool sees(std::int64_t query, std::int64_t key) const {
+    return window == 0 || query - key < window;
+  }
 };
 
 struct AttentionResult {
   Matrix out;  // (B·T, heads·D)
   Matrix lse;  // (B·T, heads) log of the sum of exp of the scaled scores
 };
-/// Position t sees positions 0 to t of its own sequence.
+/// Position t sees positions 0 to t of its own sequence, or the last `window` of them.
 AttentionResult attention(const Matrix& q, const Matrix& k, const Matrix& v,
                           const AttentionShape& shape);
 

@@ -59,6 +59,7 @@ class HeadBackward {
         first_row_(sequence * args.forward.positions),
         kv_column_(kv_head * args.forward.head_dim),
         blocks_(static_cast<int>((args.forward.positions + kBlock - 1) / kBlock)),
+        back_(blocks_back(args.forward)),
         D_(static_cast<int>(args.forward.head_dim)),
         width_(round_up(D_, kLanes)) {}
 
@@ -70,7 +71,7 @@ class HeadBackward {
       load_keys(j);
       clear_key_gradients();
       for (int h = 0; h < head_blocks; h += blocks_)
-        for (int i = j; i < blocks_; ++i) {
+        for (int i = j; i <= last_queries(j); ++i) {
           scores(h / blocks_, i, j);
           add_key_gradients(i, j);
           add_query_gradient(i, j, work_.d_q + std::int64_t{h + i} * kBlock * width_);
@@ -87,7 +88,7 @@ class HeadBackward {
     load_keys(j);
     clear_key_gradients();
     for (int g = 0; g < heads_.end - heads_.begin; ++g)
-      for (int i = j; i < blocks_; ++i) {
+      for (int i = j; i <= last_queries(j); ++i) {
         scores(g, i, j);
         add_key_gradients(i, j);
       }
@@ -98,7 +99,7 @@ class HeadBackward {
   void queries(int i) {
     const int group = static_cast<int>(heads_.end - heads_.begin);
     std::fill_n(work_.d_q, group * kBlock * width_, 0.0f);
-    for (int j = 0; j <= i; ++j) {
+    for (int j = std::max(0, i - back_); j <= i; ++j) {
       load_keys(j);
       for (int g = 0; g < group; ++g) {
         scores(g, i, j);
@@ -110,6 +111,8 @@ class HeadBackward {
   }
 
  private:
+  /// The last block of queries that see a key of block j.
+  int last_queries(int j) const { return std::min(blocks_ - 1, j + back_); }
   int rows_of(int block) const {
     return static_cast<int>(
         std::min<std::int64_t>(kBlock, forward_.positions - std::int64_t{block} * kBlock));
@@ -152,23 +155,26 @@ class HeadBackward {
       block_matmul(work_.ds + row * kBlock, kBlock, {work_.d_out + row * width_, width_, 1},
                    work_.vt, kBlock, size, false);
       for (int r = row; r < row + count; ++r)
-        score_gradients(r, block.row + r, heads_.begin + g, seen, diagonal);
+        score_gradients(r, block.row + r, heads_.begin + g, seen, (i - j) * kBlock);
     });
   }
 
-  /// Row r of p and ds, the first `seen` keys, from its scores and d_out · vᵀ.
-  void score_gradients(int r, std::int64_t row, std::int64_t head, int seen, bool diagonal) {
+  /// Row r of p and ds, the first `seen` keys, from its scores and d_out · vᵀ. `distance` is from
+  /// the first key to the first query.
+  void score_gradients(int r, std::int64_t row, std::int64_t head, int seen, int distance) {
     const Team team;
     const float scale = forward_.scale, lse = forward_.stats.row<float>(row)[head],
                 delta = delta_.row(row)[head];
     float *p = work_.p + r * kBlock, *ds = work_.ds + r * kBlock;
-    if (diagonal)
+    if (distance == 0)
       team.map_indexed(
           p, seen,
           [=](int key, float s) { return key > r ? 0 : rowwise::exponential(s * scale - lse); }, p);
     else
       team.map(
           p, kBlock, [=](float s) { return rowwise::exponential(s * scale - lse); }, p);
+    if (forward_.window > 0)
+      std::fill_n(p, std::clamp<std::int64_t>(distance + r + 1 - forward_.window, 0, seen), 0.0f);
     team.map(
         ds, seen, [=](float x, float y) { return scale * y * (x - delta); }, ds, p);
   }
@@ -199,7 +205,7 @@ class HeadBackward {
   Workspace work_;
   HeadRange heads_;
   std::int64_t first_row_, kv_column_;
-  int blocks_, D_, width_;
+  int blocks_, back_, D_, width_;
 };
 
 /// delta (B·T, h) = sum over a head's columns of d_out · out.

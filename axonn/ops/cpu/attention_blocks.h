@@ -28,6 +28,12 @@ inline HeadRange heads_of(const Attention& args, std::int64_t kv_head) {
           std::clamp<std::int64_t>(begin + args.group, 0, args.heads)};
 }
 
+/// How many blocks of keys before its own a block of queries may see something of.
+inline int blocks_back(const Attention& args) {
+  const std::int64_t seen = args.window > 0 ? args.window : args.positions;
+  return static_cast<int>((seen + kBlock - 2) / kBlock);  // the first query sees back seen - 1
+}
+
 /// Where a block of a head lies: rows [row, row + rows), columns [column, column + dim).
 struct Block {
   std::int64_t row, column;

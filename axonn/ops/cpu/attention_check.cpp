@@ -13,6 +13,7 @@ void check_attention(const char* operation, const Attention& args) {
                   args.first_query < args.group,
               operation, ": ", args.heads, " heads of ", D, ", groups of ", args.group,
               ", the first begins at ", args.first_query);
+  AXONN_CHECK(args.window >= 0, operation, ": a window of ", args.window, " keys");
   AXONN_CHECK(args.k.cols % D == 0 &&
                   (args.first_query + args.heads + args.group - 1) / args.group <= args.k.cols / D,
               operation, ": k is ", args.k, ", too narrow for ", args.heads, " heads of ", D,

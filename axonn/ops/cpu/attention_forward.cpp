@@ -95,6 +95,20 @@ void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool 
   }
 }
 
+/// The score of a key that its query does not see: far below any real one, but not infinite, so
+/// that a query which sees no key of a block yet has a maximum; what it then adds up is multiplied
+/// by exp(kHidden - m) = 0 at the first key that it does see.
+constexpr float kHidden = -1e30f;
+
+/// Hides from every query the keys that lie `window` or more before it. `distance` is from the
+/// block's first key to the first query.
+void hide_beyond(float* s, int keys, std::int64_t distance, std::int64_t window) {
+  for (int key = 0; key < keys; ++key) {
+    const auto first = std::clamp<std::int64_t>(key - distance + window, 0, kBlock);
+    std::fill(s + key * kBlock + first, s + (key + 1) * kBlock, kHidden);
+  }
+}
+
 /// o (queries, width) = o · rescale + pᵀ · v.
 void add_values(float* o, const float* p, const float* v, const float* rescale, int width,
                 int queries, int keys, bool diagonal) {
@@ -126,7 +140,8 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
   std::fill_n(work.l, group * kBlock, 0.0f);
   std::fill_n(work.m, group * kBlock, -std::numeric_limits<float>::infinity());
 
-  for (int first_key = 0; first_key <= first_query; first_key += kBlock) {
+  const int first_block = std::max(0, task.query_block - blocks_back(args));
+  for (int first_key = first_block * kBlock; first_key <= first_query; first_key += kBlock) {
     const int keys = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_key));
     const Block block{first_row + first_key, task.kv_head * D, keys, D};
     pack<T>(work.k, width, args.k, block);
@@ -134,6 +149,7 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
     const bool diagonal = first_key == first_query;
     for (int g = 0; g < group; ++g) {
       scores(work.s, work.k, work.qt + g * head_size, width, keys, D, diagonal);
+      if (args.window > 0) hide_beyond(work.s, keys, first_query - first_key, args.window);
       softmax_block(work.s, work.m + g * kBlock, work.l + g * kBlock, work.rescale, keys, diagonal);
       add_values(work.o + g * head_size, work.s, work.v, work.rescale, width, rows, keys, diagonal);
     }

@@ -31,6 +31,17 @@ class CpuBackend final : public Backend {
   void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
                                   View stats) override;
 
+  void row_squares(View out, View inp) override;
+  void rms_norm_sums(View out, View d_out, View inp, View weight, View stats) override;
+
+  void head_norm(const HeadNorm& args) override;
+  void head_norm_backward(const HeadNormBackward& args) override;
+
+  void rotary_embedding(const RotaryEmbedding& args) override;
+
+  void swiglu(View out, View inp) override;
+  void swiglu_backward(View d_inp, View d_out, View inp) override;
+
   void gelu(View out, View inp) override;
   void gelu_backward(View d_inp, View d_out, View inp) override;
   void add(View out, View a, View b) override;

@@ -53,6 +53,17 @@ struct Team {
     for (int i = 0; i < count; ++i) put(out[i], f(get(in[i])...));
   }
 
+  /// The body returns a Pair; either may be written over what it is made from.
+  template <typename Out, typename F, typename... In>
+  void map_pair(Out* first, Out* second, int count, F f, const In*... in) const {
+#pragma omp simd
+    for (int i = 0; i < count; ++i) {
+      const rowwise::Pair pair = f(get(in[i])...);
+      put(first[i], pair.first);
+      put(second[i], pair.second);
+    }
+  }
+
   /// The body takes the index first.
   template <typename Out, typename F, typename... In>
   void map_indexed(Out* out, int count, F f, const In*... in) const {

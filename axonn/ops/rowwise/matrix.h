@@ -20,6 +20,11 @@ Matrix<T> matrix(const View& view) {
   return {static_cast<T*>(view.data), view.stride};
 }
 
+/// What a body returns for two results at once.
+struct Pair {
+  float first, second;
+};
+
 /// Columns [begin, begin + count) of a row: what a team does at a time where elements do not depend
 /// on each other.
 struct Tile {

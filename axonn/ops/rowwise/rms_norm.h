@@ -1,0 +1,131 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "axonn/ops/rowwise/columns.h"
+#include "axonn/ops/rowwise/matrix.h"
+
+namespace axonn::rowwise {
+
+// out = xhat · weight, xhat = inp · rstd, rstd = 1 / sqrt(mean of inp² + eps): LayerNorm about zero
+// instead of the mean, so that its kernels (layer_norm.h) serve, given the mean 0 and, in backward,
+// the sum 0 of g. What differs is here: the statistics, and the norm of every head by itself.
+//
+// Bound by memory, as LayerNorm. Source: Zhang and Sennrich, "Root Mean Square Layer
+// Normalization", 2019.
+
+/// out[row] = 0 and the sum of squares: the moments of RowMoments, about zero.
+template <typename T>
+struct RowSquares {
+  Matrix<float> out;    // (R, 2)
+  Matrix<const T> inp;  // (R, C)
+  int C;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    const float squares = team.sum(
+        C, [](float v) { return v * v; }, inp.row(row));
+    team.once([&] {
+      out.row(row)[0] = 0;
+      out.row(row)[1] = squares;
+    });
+  }
+};
+
+/// out[row] = 0 and the sum over this piece of g · xhat, g = d_out · weight.
+template <typename T, typename W>
+struct RmsNormSums {
+  Matrix<float> out;           // (R, 2)
+  Matrix<const T> d_out, inp;  // (R, C)
+  const W* weight;             // (C)
+  Matrix<const float> stats;   // (R, 2) 0, rstd
+  int C;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    const float g_x = team.sum(
+        C, [](float d, float w, float x) { return d * w * x; }, d_out.row(row), weight,
+        inp.row(row));
+    team.once([&] {
+      out.row(row)[0] = 0;
+      out.row(row)[1] = g_x * stats.row(row)[1];
+    });
+  }
+};
+
+/// The norm over each head's D columns, with one weight (D) for all of them.
+template <typename T, typename W>
+struct HeadNormForward {
+  Matrix<T> out;        // (R, h · D)
+  Matrix<const T> inp;  // (R, h · D)
+  const W* weight;      // (D)
+  Matrix<float> rstd;   // (R, h)
+  int heads, D;
+  float eps;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    for (int h = 0; h < heads; ++h) {
+      const T* x = inp.row(row) + h * D;
+      const float squares = team.sum(
+          D, [](float v) { return v * v; }, x);
+      const float scale = 1 / std::sqrt(squares / static_cast<float>(D) + eps);
+      team.map(
+          out.row(row) + h * D, D, [=](float v, float w) { return v * scale * w; }, x, weight);
+      team.once([&] { rstd.row(row)[h] = scale; });
+    }
+  }
+};
+
+/// d_inp = rstd · (g - xhat · mean(g · xhat)), head by head.
+template <typename T, typename W>
+struct HeadNormBackward {
+  Matrix<T> d_inp;             // (R, h · D)
+  Matrix<const T> d_out, inp;  // (R, h · D)
+  const W* weight;             // (D)
+  Matrix<const float> rstd;    // (R, h)
+  int heads, D;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    for (int h = 0; h < heads; ++h) {
+      const T *x = inp.row(row) + h * D, *dy = d_out.row(row) + h * D;
+      const float scale = rstd.row(row)[h];
+      const float g_x = team.sum(
+          D, [](float d, float w, float v) { return d * w * v; }, dy, weight, x);
+      const float factor = scale * scale * g_x / static_cast<float>(D);
+      team.map(
+          d_inp.row(row) + h * D, D,
+          [=](float d, float w, float v) { return scale * (d * w - v * factor); }, dy, weight, x);
+    }
+  }
+};
+
+/// partial[block] = the sums of d_out · xhat over the heads of the block's rows, in their order; a
+/// block of kRowBlock rows a team, as in columns.h.
+template <typename T>
+struct HeadNormWeightPartials {
+  Matrix<float> partial;       // (blocks, D)
+  Matrix<const T> d_out, inp;  // (R, h · D)
+  Matrix<const float> rstd;    // (R, h)
+  std::int64_t R;
+  int heads, D;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t block) const {
+    const std::int64_t begin = block * kRowBlock, end = std::min(begin + kRowBlock, R);
+    float* sums = partial.row(block);
+    team.map(sums, D, [] { return 0.0f; });
+    for (std::int64_t row = begin; row < end; ++row)
+      for (int h = 0; h < heads; ++h) {
+        const float scale = rstd.row(row)[h];
+        team.map(
+            sums, D, [=](float sum, float d, float v) { return sum + d * (v * scale); }, sums,
+            d_out.row(row) + h * D, inp.row(row) + h * D);
+      }
+  }
+};
+
+}  // namespace axonn::rowwise

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/ops/rowwise/matrix.h"
+
+namespace axonn::rowwise {
+
+/// Turns the pairs (x[i], x[i + D/2]) of every head by the angles of the row's position:
+///
+///   out[i] = x[i] · cos - x[i + D/2] · sin        out[i + D/2] = x[i + D/2] · cos + x[i] · sin
+///
+/// and by the opposite angles where `sign` is -1, which is what a gradient goes through. A row a
+/// team. Bound by memory: 2 · R · h · D · sizeof(T) bytes; a row's angles serve all its heads.
+/// Source: Su et al., "RoFormer", 2021, with the halves paired, as Hugging Face does.
+template <typename T>
+struct RotaryEmbedding {
+  Matrix<T> out;              // (R, h · D), may be inp
+  Matrix<const T> inp;        // (R, h · D)
+  Matrix<const float> table;  // (T, D): cosines, then sines, of a position
+  std::int64_t positions;     // T
+  int heads, D;
+  float sign;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    const int half = D / 2;
+    const float* cosine = table.row(row % positions);
+    for (int h = 0; h < heads; ++h) {
+      const T* x = inp.row(row) + h * D;
+      T* y = out.row(row) + h * D;
+      team.map_pair(
+          y, y + half, half,
+          [s = sign](float a, float b, float cos, float sin) {
+            return Pair{a * cos - b * (s * sin), b * cos + a * (s * sin)};
+          },
+          x, x + half, cosine, cosine + half);
+    }
+  }
+};
+
+}  // namespace axonn::rowwise

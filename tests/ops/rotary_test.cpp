@@ -1,0 +1,51 @@
+#include <array>
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/ops/backend.h"
+
+#include "tests/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+TEST(RotaryEmbedding, TurnsHalvesByThePositionInTheSequenceAndBackAgain) {
+  const auto backend = make_cpu_backend(1);
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [sequences, T, h, D] :
+         {std::array<std::int64_t, 4>{1, 1, 1, 2}, {2, 5, 3, 6}, {3, 70, 4, 64}, {1, 3, 2, 34}}) {
+      const std::int64_t R = sequences * T;
+      SCOPED_TRACE(testing::Message() << R << " rows of " << h << " heads of " << D);
+      std::vector<double> frequencies;
+      Matrix table(T, D);
+      for (std::int64_t i = 0; i < D / 2; ++i) {
+        frequencies.push_back(std::pow(100.0, -2.0 * static_cast<double>(i) / double(D)));
+        for (std::int64_t t = 0; t < T; ++t) {
+          table(t, i) = std::cos(static_cast<double>(t) * frequencies[i]);
+          table(t, D / 2 + i) = std::sin(static_cast<double>(t) * frequencies[i]);
+        }
+      }
+      const Operand inp(random_values("inp", R, h * D, type), type, 3),
+          angles(table, DType::f32, 2), out(R, h * D, type, 1), back(R, h * D, type);
+      backend->rotary_embedding({.out = out, .inp = inp, .table = angles});
+      backend->rotary_embedding({.out = back, .inp = inp, .table = angles, .inverse = true});
+      // Cosine, sine, two products and a sum: five roundings of numbers up to 1.
+      const Tolerance tolerance = stored(type, 5 * rounding(DType::f32));
+      EXPECT_TRUE(close(out, reference::rotary(inp.values(), T, frequencies), tolerance));
+      EXPECT_TRUE(close(back, reference::rotary(inp.values(), T, frequencies, -1), tolerance));
+      backend->rotary_embedding({.out = inp, .inp = inp, .table = angles});
+      EXPECT_TRUE(close(inp, out.values(), {})) << "in place";
+    }
+}
+
+TEST(RotaryEmbedding, RefusesPartsOfSequencesAndOfHeads) {
+  const auto backend = make_cpu_backend(1);
+  const Operand a(4, 6, DType::f32), long_table(3, 6, DType::f32), odd(4, 3, DType::f32);
+  EXPECT_THAT([&] { backend->rotary_embedding({.out = a, .inp = a, .table = long_table}); },
+              testing::ThrowsMessage<Error>(
+                  testing::HasSubstr("inp (4,6) f32 is no whole sequences of 3 positions")));
+  EXPECT_THAT([&] { backend->rotary_embedding({.out = a, .inp = a, .table = odd}); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("must be even")));
+}

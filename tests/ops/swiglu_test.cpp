@@ -1,0 +1,39 @@
+#include <array>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/ops/backend.h"
+
+#include "tests/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+TEST(Swiglu, AndItsGradientEqualPlainLoopsAlsoInPlace) {
+  const auto backend = make_cpu_backend(1);
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, F] : {std::array<std::int64_t, 2>{1, 1}, {3, 17}, {2, 9000}, {40, 688}}) {
+      SCOPED_TRACE(testing::Message() << '(' << R << ',' << F << ") " << name_of(type));
+      Matrix x = random_values("x", R, 2 * F, type);
+      for (double& value : x.values) value *= 8;
+      const Operand inp(x, type, 3), d_out(random_values("dy", R, F, type), type, 1),
+          out(R, F, type, 2), d_inp(R, 2 * F, type, 4);
+      backend->swiglu(out, inp);
+      backend->swiglu_backward(d_inp, d_out, inp);
+      // The sigmoid is within 3e-7, and a handful of roundings follow, on results below 64.
+      const Tolerance tolerance = stored(type, 64 * 1e-6);
+      EXPECT_TRUE(close(out, reference::swiglu(x), tolerance));
+      EXPECT_TRUE(close(d_inp, swiglu_backward(d_out.values(), x), tolerance));
+      backend->swiglu_backward(inp, d_out, inp);
+      EXPECT_TRUE(close(inp, d_inp.values(), {})) << "in place";
+    }
+}
+
+TEST(Swiglu, RefusesAnOddNumberOfColumns) {
+  const auto backend = make_cpu_backend(1);
+  const Operand out(4, 2, DType::f32), odd(4, 3, DType::f32);
+  EXPECT_THAT([&] { backend->swiglu(out, odd); },
+              testing::ThrowsMessage<Error>(
+                  testing::HasSubstr("swiglu: inp is (4,3) f32, want as many gates as ups")));
+}
