@@ -3,7 +3,6 @@
 #include <string>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options.h"
 
 namespace axonn {
 
@@ -24,82 +23,50 @@ void need(std::int64_t value, const char* key) {
            ", or name a checkpoint with --model.path");
 }
 
+/// SwiGLU has three matrices where GELU has two: two thirds of 4 hidden, in multiples of 256, make
+/// as many parameters, as in Llama.
+std::int64_t default_ffn(const ModelConfig& model) {
+  if (model.family == ModelFamily::gpt) return 4 * model.hidden;
+  constexpr std::int64_t kMultiple = 256;
+  return (8 * model.hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+void validate_rope(const ModelConfig& model) {
+  const std::int64_t width = model.head_width();
+  if (width % 2 != 0)
+    refuse("[model] head_dim = ", width, " is odd, and rotary positions turn pairs; take ",
+           width + 1);
+  if (model.rope_scaling == RopeScalingKind::none) return;
+  if (model.rope_low_freq_factor >= model.rope_high_freq_factor)
+    refuse("[model] rope_low_freq_factor = ", model.rope_low_freq_factor,
+           " is not below rope_high_freq_factor = ", model.rope_high_freq_factor,
+           "; Llama 3.1 has 1 and 4");
+}
+
 }  // namespace
 
 ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions) {
   if (model.kv_heads == 0) model.kv_heads = model.heads;
-  if (model.ffn == 0) model.ffn = 4 * model.hidden;
+  if (model.head_dim == 0 && model.heads > 0) model.head_dim = model.hidden / model.heads;
+  if (model.ffn == 0) model.ffn = default_ffn(model);
   if (model.vocab == 0) model.vocab = vocab;
   if (model.positions == 0) model.positions = positions;
   return model;
 }
 
 void validate(const ModelConfig& model) {
-  if (model.family == ModelFamily::llama)
-    refuse("[model] family = \"llama\" is not yet in this version; the family it has is gpt");
   if (!model.path.empty()) return;
   need(model.layers, "layers");
   need(model.hidden, "hidden");
   need(model.heads, "heads");
-  if (model.hidden % model.heads != 0)
+  if (model.head_dim == 0 && model.hidden % model.heads != 0)
     refuse("[model] heads = ", model.heads, " does not divide hidden = ", model.hidden, "; take ",
            divisors_near(model.hidden, model.heads), " heads, or a hidden of ",
-           model.hidden / model.heads * model.heads + model.heads);
+           model.hidden / model.heads * model.heads + model.heads, ", or set head_dim");
   if (model.kv_heads > 0 && model.heads % model.kv_heads != 0)
     refuse("[model] kv_heads = ", model.kv_heads, " does not divide heads = ", model.heads,
            "; take ", divisors_near(model.heads, model.kv_heads), ", or 0 for as many as heads");
-}
-
-void list_options(ModelConfig& model, OptionList& list) {
-  list.section("model", "The sizes of the model, or the checkpoint it is read from");
-  list.add("family", model.family, kModelFamilies, {.help = "kind of model; llama is yet to come"});
-  list.add("layers", &model.layers,
-           {.help = "transformer blocks",
-            .min = 1,
-            .required = true,
-            .also = "n_layer n_layers num_layers num_hidden_layers depth"});
-  list.add("hidden", &model.hidden,
-           {.help = "width of the residual stream",
-            .min = 1,
-            .required = true,
-            .also = "n_embd dim d_model hidden_size width channels"});
-  list.add("heads", &model.heads,
-           {.help = "attention heads; divides hidden",
-            .min = 1,
-            .required = true,
-            .also = "n_head n_heads num_heads num_attention_heads"});
-  list.add("kv_heads", &model.kv_heads,
-           {.help = "key-value heads; divides heads; 0: as many as heads",
-            .min = 0,
-            .also = "n_kv_heads num_key_value_heads num_query_groups"});
-  list.add("ffn", &model.ffn,
-           {.help = "width inside the MLP; 0: 4 times hidden",
-            .min = 0,
-            .also = "ffn_hidden_size intermediate_size n_inner mlp"});
-  list.add("vocab", &model.vocab,
-           {.help = "size of the vocabulary, before padding; 0: the tokenizer's",
-            .min = 0,
-            .also = "vocab_size padded_vocab_size"});
-  list.add("positions", &model.positions,
-           {.help = "longest sequence the model can learn; 0: training.seq_len",
-            .min = 0,
-            .also = "max_position_embeddings n_positions n_ctx"});
-  list.add("tied", &model.tied,
-           {.help = "whether logits use the embedding's weight",
-            .also = "tie_word_embeddings untie_embeddings_and_output_weights"});
-  list.add("bias", &model.bias,
-           {.help = "whether linear layers and norms have biases", .also = "add_bias_linear"});
-  list.add("norm_eps", &model.norm_eps,
-           {.help = "added to the variance in norms",
-            .above = 0,
-            .also = "layer_norm_epsilon rms_norm_eps layernorm_epsilon"});
-  list.add("init_std", &model.init_std,
-           {.help = "standard deviation of the initial weights",
-            .min = 0,
-            .also = "initializer_range init_method_std"});
-  list.add("path", &model.path,
-           {.help = "a checkpoint to take sizes and weights from; empty: a new model",
-            .also = "init_from load model_name"});
+  if (model.family == ModelFamily::llama) validate_rope(model);
 }
 
 }  // namespace axonn

@@ -13,26 +13,39 @@ enum class ModelFamily { gpt, llama };
 
 inline constexpr std::array<std::string_view, 2> kModelFamilies = {"gpt", "llama"};
 
+enum class RopeScalingKind { none, llama3 };
+
+inline constexpr std::array<std::string_view, 2> kRopeScalingKinds = {"none", "llama3"};
+
 /// The section [model]: the sizes of a model, or the place it is read from. Plain data.
 ///
 /// A 0 says "follow from the others": resolved() fills it in. What has no default (layers, hidden,
-/// heads) is 0 until the user sets it.
+/// heads) is 0 until the user sets it. A family reads what it has: bias is GPT's, what is below
+/// init_std is Llama's.
 struct ModelConfig {
   ModelFamily family = ModelFamily::gpt;
   std::int64_t layers = 0;     ///< L
   std::int64_t hidden = 0;     ///< C, the model width
   std::int64_t heads = 0;      ///< H
   std::int64_t kv_heads = 0;   ///< key-value heads; 0: heads
-  std::int64_t ffn = 0;        ///< F, the MLP width; 0: 4 hidden
+  std::int64_t head_dim = 0;   ///< D; 0: hidden / heads
+  std::int64_t ffn = 0;        ///< F, the MLP width; 0: 4 hidden, or 8/3 hidden in Llama
   std::int64_t vocab = 0;      ///< V, unpadded; 0: the tokenizer's
-  std::int64_t positions = 0;  ///< rows of the position embedding; 0: training.seq_len
+  std::int64_t positions = 0;  ///< the longest sequence; 0: training.seq_len
   bool tied = true;            ///< the logits' weight is the embedding's
   bool bias = true;            ///< biases in linear layers and norms
   double norm_eps = 1e-5;
-  double init_std = 0.02;  ///< of the initial weights; projections into the residual: / sqrt(2 L)
-  std::string path = {};   ///< a checkpoint to read instead of the sizes above
+  double init_std = 0.02;   ///< of the initial weights; projections into the residual: / sqrt(2 L)
+  bool qkv_bias = false;    ///< biases of queries, keys and values (Qwen2)
+  bool qk_norm = false;     ///< RMSNorm of every query and key head (Qwen3)
+  std::int64_t window = 0;  ///< positions that attention sees, the own one among them; 0: all
+  double rope_theta = 10000;  ///< base of the rotary frequencies
+  RopeScalingKind rope_scaling = RopeScalingKind::none;
+  double rope_factor = 8, rope_low_freq_factor = 1, rope_high_freq_factor = 4;  ///< of llama3
+  std::int64_t rope_original_positions = 8192;                                  ///< of llama3
+  std::string path = {};  ///< a checkpoint to read instead of the sizes above
 
-  std::int64_t head_width() const { return hidden / heads; }  ///< D
+  std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }  ///< D
   bool operator==(const ModelConfig&) const = default;
 };
 

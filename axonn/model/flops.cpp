@@ -4,27 +4,38 @@ namespace axonn {
 
 namespace {
 
-/// One block: QKV, projection, two MLP products, and with bias those and the norms' vectors.
+bool is_llama(const ModelConfig& m) { return m.family == ModelFamily::llama; }
+
+/// Columns of attention's output.
+std::int64_t attention_width(const ModelConfig& m) { return m.heads * m.head_width(); }
+
+/// One block: QKV, projection, the MLP's two products or three, biases and norms.
 std::int64_t block_parameters(const ModelConfig& m) {
   const std::int64_t qkv = (m.heads + 2 * m.kv_heads) * m.head_width();
-  const std::int64_t weights = qkv * m.hidden + m.hidden * m.hidden + 2 * m.hidden * m.ffn;
+  const std::int64_t weights =
+      (qkv + attention_width(m)) * m.hidden + (is_llama(m) ? 3 : 2) * m.hidden * m.ffn;
+  if (is_llama(m))
+    return weights + (m.qkv_bias ? qkv : 0) + (m.qk_norm ? 2 * m.head_width() : 0) + 2 * m.hidden;
   const std::int64_t vectors = m.bias ? qkv + m.hidden + m.ffn + m.hidden : 0;
   return weights + vectors + (m.bias ? 4 : 2) * m.hidden;
 }
 
-std::int64_t final_norm(const ModelConfig& m) { return (m.bias ? 2 : 1) * m.hidden; }
+std::int64_t final_norm(const ModelConfig& m) {
+  return (m.bias && !is_llama(m) ? 2 : 1) * m.hidden;
+}
 
 }  // namespace
 
 std::int64_t parameter_count(const ModelConfig& m) {
-  const std::int64_t tables = (m.tied ? 1 : 2) * m.vocab * m.hidden + m.positions * m.hidden;
-  return m.layers * block_parameters(m) + tables + final_norm(m);
+  const std::int64_t tables = (m.tied ? 1 : 2) * m.vocab * m.hidden,
+                     positions = is_llama(m) ? 0 : m.positions * m.hidden;
+  return m.layers * block_parameters(m) + tables + positions + final_norm(m);
 }
 
 double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {
   const double multiplied =
       static_cast<double>(m.layers * block_parameters(m) + final_norm(m) + m.vocab * m.hidden);
-  return 6 * multiplied + 6.0 * static_cast<double>(m.layers * m.hidden * seq_len);
+  return 6 * multiplied + 6.0 * static_cast<double>(m.layers * attention_width(m) * seq_len);
 }
 
 StepFlops step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t seq_len,
@@ -34,8 +45,8 @@ StepFlops step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t 
                v = static_cast<double>(m.vocab);
   StepFlops flops;
   flops.model = tokens * model_flops_per_token(m, seq_len);
-  const double blocks_forward =
-      2 * static_cast<double>(m.layers * block_parameters(m)) + 2 * l * h * s;
+  const double blocks_forward = 2 * static_cast<double>(m.layers * block_parameters(m)) +
+                                2 * l * static_cast<double>(attention_width(m)) * s;
   flops.hardware = flops.model + (recomputes ? tokens * blocks_forward : 0);
   flops.narayanan = 96 * tokens * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
   return flops;

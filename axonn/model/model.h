@@ -34,4 +34,7 @@ class Model {
 /// the grid cannot cut a size.
 using ModelMaker = std::function<std::unique_ptr<Model>(const ModelConfig&, const Grid&)>;
 
+/// The ModelMaker of this library's families.
+std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid);
+
 }  // namespace axonn

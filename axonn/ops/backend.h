@@ -75,7 +75,7 @@ struct HeadNormBackward {
   HeadNorm forward;
   View d_out;     ///< (R, h·D)
   View d_inp;     ///< (R, h·D)
-  View d_weight;  ///< (1, D) f32, added to
+  View d_weight;  ///< (1, D) f32, added to; or empty
 };
 
 /// Rotary positions, the halves of a head paired; row r is position r % T.

@@ -8,27 +8,6 @@ namespace axonn {
 
 namespace {
 
-/// The heads here, and the views of them in one fused (R, (h + 2k)·D) tensor.
-struct LocalHeads {
-  std::int64_t heads, room, dim, group, first_query;
-
-  LocalHeads(const Context& ctx, const Heads& all, AxisSet over) : dim(all.head_dim) {
-    int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
-    if (over.has(Axis::y)) {
-      ways *= ctx.grid.extent(Axis::y);
-      at = at * ctx.grid.extent(Axis::y) + ctx.grid.coord(Axis::y);
-    }
-    heads = all.heads / ways;
-    group = all.heads / all.kv_heads;
-    room = shared_room(all.kv_heads, all.heads, ways);
-    first_query = at * heads - shared_units(all.kv_heads, all.heads, ways, at).first * group;
-  }
-  std::int64_t width() const { return (heads + 2 * room) * dim; }
-  View q(const View& qkv) const { return qkv.col_range(0, heads * dim); }
-  View k(const View& qkv) const { return qkv.col_range(heads * dim, room * dim); }
-  View v(const View& qkv) const { return qkv.col_range((heads + room) * dim, room * dim); }
-};
-
 Attention forward_args(const LocalHeads& at, const Chunk& qkv, const Tensor& out,
                        const Tensor& stats) {
   const View all = qkv.value.view();
@@ -42,10 +21,24 @@ Attention forward_args(const LocalHeads& at, const Chunk& qkv, const Tensor& out
           .head_dim = at.dim,
           .group = at.group,
           .first_query = at.first_query,
+          .window = at.window,
           .scale = 1 / std::sqrt(static_cast<float>(at.dim))};
 }
 
 }  // namespace
+
+LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
+    : dim(all.head_dim), window(all.window) {
+  int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
+  if (over.has(Axis::y)) {
+    ways *= ctx.grid.extent(Axis::y);
+    at = at * ctx.grid.extent(Axis::y) + ctx.grid.coord(Axis::y);
+  }
+  heads = all.heads / ways;
+  group = all.heads / all.kv_heads;
+  room = shared_room(all.kv_heads, all.heads, ways);
+  first_query = at * heads - shared_units(all.kv_heads, all.heads, ways, at).first * group;
+}
 
 std::vector<Segment> Heads::qkv_segments() const {
   const Segment q{.rows = heads * head_dim, .unit = head_dim};

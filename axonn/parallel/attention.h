@@ -10,9 +10,12 @@ struct Heads {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  ///< divides heads; as many for plain multi-head attention
   std::int64_t head_dim = 0;
+  std::int64_t window = 0;  ///< keys that a query sees, its own the last of them; 0: all
 
   /// Output features of the fused QKV product.
   std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+  /// Columns of the attention's output.
+  std::int64_t out_width() const { return heads * head_dim; }
   /// How they are cut over x: query heads evenly, key-value heads with who reads them.
   std::vector<Segment> qkv_segments() const;
   /// The widths of q, k and v of one x coordinate.
@@ -20,6 +23,21 @@ struct Heads {
   /// What shares attention among the ranks of y: heads where key-value heads divide over x · y,
   /// else whole sequences where they do, else nothing.
   Cut cut_over_y(const Context& ctx, const Rows& rows) const;
+};
+
+/// The heads on this rank, and the views of them in one fused (R, (h + 2k)·D) tensor: queries,
+/// keys, values. k is the most key-value heads that any rank reads.
+struct LocalHeads {
+  std::int64_t heads, room, dim, group, first_query, window;
+
+  /// `over` is what their columns lie over: x, or x and y.
+  LocalHeads(const Context& ctx, const Heads& all, AxisSet over);
+
+  std::int64_t width() const { return (heads + 2 * room) * dim; }
+  View q(const View& qkv) const { return qkv.col_range(0, heads * dim); }
+  View k(const View& qkv) const { return qkv.col_range(heads * dim, room * dim); }
+  View qk(const View& qkv) const { return qkv.col_range(0, (heads + room) * dim); }
+  View v(const View& qkv) const { return qkv.col_range((heads + room) * dim, room * dim); }
 };
 
 /// Causal softmax attention within each sequence. Heads lie over x, and those of one x coordinate,

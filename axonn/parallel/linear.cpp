@@ -4,6 +4,33 @@
 
 namespace axonn {
 
+namespace {
+
+/// Declares spec.name + kind; where parts are named, one for each segment, joined.
+const Parameter& declare(ParameterGroup& group, ParameterSpec spec, const std::string& kind,
+                         const std::vector<std::string>& parts) {
+  if (parts.empty()) {
+    spec.name += kind;
+    return group.add(std::move(spec));
+  }
+  AXONN_CHECK(parts.size() == spec.layout.segments.size(), spec.name, ": ", parts.size(),
+              " parts for ", spec.layout.segments.size(), " segments");
+  std::vector<ParameterSpec> all;
+  std::string names;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Segment& segment = spec.layout.segments[i];
+    ParameterSpec part = spec;
+    part.name = spec.name + '.' + parts[i] + kind;
+    part.layout.rows = segment.rows;
+    part.layout.segments = {segment};
+    all.push_back(std::move(part));
+    names += (i > 0 ? "|" : "") + parts[i];
+  }
+  return group.add_joined(spec.name + '.' + names + kind, std::move(all));
+}
+
+}  // namespace
+
 Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
     : in_axis_(options.orientation == Orientation::normal ? Axis::y : Axis::x),
       out_axis_(options.orientation == Orientation::normal ? Axis::x : Axis::y),
@@ -14,16 +41,17 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
       .cols = options.in,
       .row_axis = out_axis_,
       .col_axis = in_axis_,
-      .segments = heads_ ? heads_->qkv_segments() : std::vector<Segment>{},
+      .segments = heads_ ? heads_->qkv_segments() : options.segments,
   };
-  weight_ = &group.add(
-      {.name = name + ".weight", .layout = layout, .init_std = options.init_std, .decays = true});
+  weight_ = &declare(group,
+                     {.name = name, .layout = layout, .init_std = options.init_std, .decays = true},
+                     ".weight", options.parts);
   if (!options.bias) return;
   Layout vector = layout;
   vector.cols = 1;
   vector.col_axis.reset();
   vector.partial = in_axis_;
-  bias_ = &group.add({.name = name + ".bias", .layout = vector});
+  bias_ = &declare(group, {.name = name, .layout = vector}, ".bias", options.parts);
 }
 
 Var Linear::operator()(const Context& ctx, const Var& inp) const {

@@ -50,9 +50,13 @@ class Linear {
     double init_std = 0.02;
     /// The output is query, key and value features of these heads, for attention.
     std::optional<Heads> heads = {};
+    std::vector<Segment> segments = {};  ///< else of the output features; none: one even segment
+    /// Where set, a parameter of its own for every segment, name.PART.weight and name.PART.bias,
+    /// which lie one after another: one product for all.
+    std::vector<std::string> parts = {};
   };
 
-  /// Declares name.weight (out, in) and name.bias (out).
+  /// Declares name.weight (out, in) and name.bias (out), or those of its parts.
   Linear(ParameterGroup& group, const std::string& name, Options options);
 
   /// Errors: inp's columns do not lie over this layer's input axis.

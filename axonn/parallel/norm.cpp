@@ -32,7 +32,10 @@ Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {
   const std::int64_t rows = inp.value.rows();
   Tensor moments = ctx.empty(group.size() * rows, 2, DType::f32);
   const View mine = moments.view().row_range(group.rank() * rows, rows);
-  ctx.backend.row_moments(mine, inp.value.view());
+  if (options_.about_zero)
+    ctx.backend.row_squares(mine, inp.value.view());
+  else
+    ctx.backend.row_moments(mine, inp.value.view());
   moments.set_pending(ctx.grid.along(kAxis).all_gather(buffer_of(moments.raw_view()),
                                                        buffer_of(mine), weight_->spec().name));
   Tensor stats = ctx.empty(rows, 2, DType::f32);
@@ -53,8 +56,12 @@ void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& sta
   const Tensor d_out = out.take();
   ctx.backend.mark(weight_->spec().name);
   Tensor sums = ctx.empty(d_out.rows(), 2, DType::f32);
-  ctx.backend.layer_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
+  if (options_.about_zero)
+    ctx.backend.rms_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
                               stats.view());
+  else
+    ctx.backend.layer_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
+                                stats.view());
   sums.set_pending(
       ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
   if (inp.placement.rows.has(Axis::x) || ctx.grid.coord(Axis::x) == 0)  // each row once

@@ -22,6 +22,7 @@ class LayerNorm {
     std::int64_t width = 0;
     bool bias = true;
     float eps = 1e-5f;
+    bool about_zero = false;  ///< RmsNorm: zero is taken for the mean
   };
 
   /// Declares name.weight (width) and name.bias (width).
@@ -36,6 +37,24 @@ class LayerNorm {
   Options options_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
+};
+
+/// out = inp / sqrt(mean of inp² + eps) · weight over each row: LayerNorm about zero, without bias.
+/// It lies on the grid and communicates as LayerNorm does.
+///
+/// Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+class RmsNorm : public LayerNorm {
+ public:
+  struct Options {
+    std::int64_t width = 0;
+    float eps = 1e-5f;
+  };
+
+  /// Declares name.weight (width).
+  RmsNorm(ParameterGroup& group, const std::string& name, Options options)
+      : LayerNorm(group, name,
+                  {.width = options.width, .bias = false, .eps = options.eps, .about_zero = true}) {
+  }
 };
 
 }  // namespace axonn

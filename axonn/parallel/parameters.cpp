@@ -64,6 +64,36 @@ Parameter& ParameterGroup::add(ParameterSpec spec) {
   return parameter;
 }
 
+const Parameter& ParameterGroup::add_joined(std::string name, std::vector<ParameterSpec> parts) {
+  AXONN_CHECK(!parts.empty(), name, ": no parameters to join");
+  ParameterSpec all = parts.front();
+  all.name = std::move(name);
+  all.layout.rows = 0;
+  all.layout.segments.clear();
+  const Parameter* first = nullptr;
+  std::int64_t rows = 0;
+  for (ParameterSpec& part : parts) {
+    AXONN_CHECK(part.decays == all.decays && part.layout.cols == all.layout.cols &&
+                    part.layout.row_axis == all.layout.row_axis &&
+                    part.layout.col_axis == all.layout.col_axis &&
+                    part.layout.partial == all.layout.partial,
+                part.name, ": does not lie as the other parts of ", all.name, " do");
+    all.layout.rows += part.layout.rows;
+    std::vector<Segment> segments = part.layout.segments;
+    if (segments.empty()) segments = {{.rows = part.layout.rows}};
+    std::ranges::copy(segments, std::back_inserter(all.layout.segments));
+    Parameter& added = add(std::move(part));
+    added.follows_ = first != nullptr;
+    if (!first) first = &added;
+    rows += added.local_rows_;
+  }
+  auto whole = std::make_unique<Parameter>(*this, std::move(all));
+  whole->local_rows_ = rows;
+  whole->local_cols_ = first->local_cols_;
+  joined_.push_back({std::move(whole), first});
+  return *joined_.back().whole;
+}
+
 FlatSizes ParameterGroup::sizes() const {
   FlatSizes sizes;
   sizes.offsets.resize(parameters_.size());
@@ -71,9 +101,11 @@ FlatSizes ParameterGroup::sizes() const {
   for (const bool decays : {true, false}) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i]->spec_.decays != decays) continue;
+      if (!parameters_[i]->follows_) end = round_up(end, kAlign);
       sizes.offsets[i] = end;
-      end = round_up(end + parameters_[i]->local_rows_ * parameters_[i]->local_cols_, kAlign);
+      end += parameters_[i]->local_rows_ * parameters_[i]->local_cols_;
     }
+    end = round_up(end, kAlign);
     if (decays) sizes.decayed = end;
   }
   const std::int64_t z = grid_.extent(Axis::z), data = grid_.extent(Axis::data);
@@ -86,6 +118,7 @@ FlatSizes ParameterGroup::sizes() const {
 void ParameterGroup::arrange() {
   const FlatSizes all = sizes();
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = all.offsets[i];
+  for (const Joined& joined : joined_) joined.whole->offset_ = joined.first->offset_;
   decayed_ = all.decayed;
   flat_size_ = all.flat;
   shard_size_ = all.shard;

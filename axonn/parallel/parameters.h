@@ -36,6 +36,8 @@ class Parameter {
   View gradient() const;
   /// Where the block begins in the group's flat buffer.
   std::int64_t offset() const { return offset_; }
+  /// Whether it begins where the parameter declared before it ends.
+  bool follows() const { return follows_; }
 
  private:
   friend class ParameterGroup;
@@ -44,6 +46,7 @@ class Parameter {
   ParameterGroup& group_;
   ParameterSpec spec_;
   std::int64_t local_rows_ = 0, local_cols_ = 0, offset_ = 0;
+  bool follows_ = false;
 };
 
 /// A slice of a named parameter.
@@ -77,8 +80,8 @@ struct FlatSizes {
 
 /// A block's parameters in flat buffers, one of each kind.
 ///
-///   F  the flat block: this rank's (x, y) blocks of all parameters, each beginning on 64 bytes,
-///      those that decay first, padded to Gz · Gd · 64 bytes
+///   F  the flat block: this rank's (x, y) blocks of all parameters, each beginning on 64 bytes
+///      (joined ones without a gap), those that decay first, padded to Gz · Gd · 64 bytes
 ///   S  = F / Gz: the shard that this z coordinate keeps     (compute type, and gradient in f32)
 ///   P  = S / Gd: the piece that this data coordinate updates        (master copy and moments, f32)
 ///
@@ -99,6 +102,11 @@ class ParameterGroup {
 
   /// Declares a parameter. Errors: UsageError if the grid cannot cut it; Error after allocate().
   Parameter& add(ParameterSpec spec);
+
+  /// Declares parameters, alike but for name and rows, whose blocks lie one after another, and
+  /// returns them as one of all their rows, which messages call `name`: for a product over all of
+  /// them (QKV; gate and up). What goes through parameters() sees the parts alone.
+  const Parameter& add_joined(std::string name, std::vector<ParameterSpec> parts);
 
   /// How large the buffers are. Takes no memory and asks no other rank, so that a run can be
   /// planned without its ranks: before allocate(), too.
@@ -162,6 +170,11 @@ class ParameterGroup {
   std::string name_;
   const Grid& grid_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
+  struct Joined {
+    std::unique_ptr<Parameter> whole;
+    const Parameter* first;
+  };
+  std::vector<Joined> joined_;
   std::int64_t flat_size_ = 0, shard_size_ = 0, decayed_ = 0;
   std::vector<NamedSlice> piece_slices_;
   std::vector<std::pair<std::int64_t, std::int64_t>> owned_ranges_;

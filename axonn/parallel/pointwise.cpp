@@ -21,6 +21,24 @@ Var gelu(const Context& ctx, const Var& inp) {
   return outs;
 }
 
+Var swiglu(const Context& ctx, const Var& inp) {
+  Var outs;
+  for (const Chunk& in : inp) {
+    Tensor value = ctx.empty(in.value.rows(), in.value.cols() / 2, ctx.dtype);
+    ctx.backend.swiglu(value.view(), in.value.view());
+    outs.push_back(make_chunk(ctx, in, value, in.placement));
+    if (!ctx.tape) continue;
+    ctx.tape->record([ctx, in, gradient = outs.back().gradient] {
+      const Tensor d_out = gradient->take();
+      const View gate_up = in.value.view();
+      Tensor d_inp = in.value.unique() ? in.value : ctx.like(in.value);
+      ctx.backend.swiglu_backward(d_inp.view(), d_out.view(), gate_up);
+      in.gradient->add(ctx, std::move(d_inp));
+    });
+  }
+  return outs;
+}
+
 Var add(const Context& ctx, const Var& a, const Var& b) {
   AXONN_CHECK(a.size() == b.size(), "add: ", a.size(), " and ", b.size(), " chunks");
   Var outs;

@@ -7,6 +7,10 @@ namespace axonn {
 /// GELU, element by element; keeps its input. No communication.
 Var gelu(const Context& ctx, const Var& inp);
 
+/// silu(gate) · up of inp (R, 2F), each rank's gate columns followed by its up columns, as a Linear
+/// of two segments gives them. Keeps its input, whose memory its gradient takes. No communication.
+Var swiglu(const Context& ctx, const Var& inp);
+
 /// a + b, as in a residual connection. No communication. Errors: they do not lie alike.
 Var add(const Context& ctx, const Var& a, const Var& b);
 

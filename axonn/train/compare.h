@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/model/gpt.h"
+#include "axonn/model/model.h"
 #include "axonn/ops/backend.h"
 #include "axonn/train/config.h"
 #include "axonn/train/gradient_norms.h"
@@ -22,7 +22,7 @@ struct GridTrace {
 
 /// Runs the first `steps` steps of config on its grid, which fits world. Collective.
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                    int steps, const ModelMaker& make_model = make_gpt);
+                    int steps, const ModelMaker& make_model = axonn::make_model);
 
 /// How far two grids may differ, relative. Sums are made in another order on another grid; the
 /// figures are derived in docs/correctness.md.

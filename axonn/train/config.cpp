@@ -142,10 +142,40 @@ std::vector<WithoutEffect> keys_without_effect(const Config& config) {
       for (const char* key : keys) found.push_back({key, reason});
   };
   when(!config.model.path.empty(),
-       {"model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads",
-        "model.ffn", "model.vocab", "model.positions", "model.tied", "model.bias", "model.norm_eps",
-        "model.init_std"},
+       {"model.family",
+        "model.layers",
+        "model.hidden",
+        "model.heads",
+        "model.kv_heads",
+        "model.head_dim",
+        "model.ffn",
+        "model.vocab",
+        "model.positions",
+        "model.tied",
+        "model.bias",
+        "model.norm_eps",
+        "model.init_std",
+        "model.qkv_bias",
+        "model.qk_norm",
+        "model.window",
+        "model.rope_theta",
+        "model.rope_scaling",
+        "model.rope_factor",
+        "model.rope_low_freq_factor",
+        "model.rope_high_freq_factor",
+        "model.rope_original_positions"},
        "the checkpoint at model.path has its own sizes");
+  const bool own = config.model.path.empty(), llama = config.model.family == ModelFamily::llama;
+  when(own && llama, {"model.bias"}, "model.family is llama, which has qkv_bias alone");
+  when(own && !llama,
+       {"model.qkv_bias", "model.qk_norm", "model.window", "model.rope_theta", "model.rope_scaling",
+        "model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
+        "model.rope_original_positions"},
+       "model.family is gpt");
+  when(own && llama && config.model.rope_scaling == RopeScalingKind::none,
+       {"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
+        "model.rope_original_positions"},
+       "model.rope_scaling is none");
   const bool no_validation = !has_validation(config.data);
   when(no_validation, {"training.eval_every"}, "data.validation is none");
   when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},

@@ -13,7 +13,7 @@
 #include "axonn/io/checkpoint.h"
 #include "axonn/io/files.h"
 #include "axonn/model/flops.h"
-#include "axonn/model/gpt.h"
+#include "axonn/model/model.h"
 #include "axonn/train/dry_step.h"
 
 namespace axonn {
@@ -116,11 +116,11 @@ DryRun dry_run(const Config& given, int rank) {
   const auto world = make_dry_world(shape, rank);
   const Grid grid(*world, shape);
   run.place = grid.describe();
-  Gpt model(config.model, grid);
+  const auto model = make_model(config.model, grid);
   if (config.checkpoint.async)
-    for (const ParameterGroup* group : model.groups())
+    for (const ParameterGroup* group : model->groups())
       run.snapshot_bytes += optimizer_copies(config) * kF32 * group->sizes().piece;
-  describe_resume(config, model, run);
+  describe_resume(config, *model, run);
   describe_disk(config, run);
   const std::string cache = config.output.dir + "/cache";
   const Corpus corpus =

@@ -9,7 +9,7 @@ namespace axonn {
 
 struct DryStepOptions {
   bool schedule = false;  ///< note what the step does
-  ModelMaker make_model = make_gpt;
+  ModelMaker make_model = axonn::make_model;
 };
 
 /// What one rank's steps take and do.

@@ -7,7 +7,7 @@
 
 #include "axonn/data/corpus.h"
 #include "axonn/io/checkpoint.h"
-#include "axonn/model/gpt.h"
+#include "axonn/model/model.h"
 #include "axonn/train/config.h"
 #include "axonn/train/step.h"
 
@@ -23,7 +23,7 @@ class Session {
     bool training = true;           ///< false: no optimizer, no data
     bool data = true;               ///< false: the caller gives step_input() its tokens
     std::string cache_folder = {};  ///< for tokenised text; "": tokens are kept in memory
-    ModelMaker make_model = make_gpt;
+    ModelMaker make_model = axonn::make_model;
   };
 
   /// Collective over world, which outlives the session. config is validated and resolved; its

@@ -5,7 +5,7 @@
 #include <iosfwd>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/model/gpt.h"
+#include "axonn/model/model.h"
 #include "axonn/train/config.h"
 
 namespace axonn {
@@ -15,7 +15,7 @@ struct TrainOptions {
   std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere
   bool interactive = false;          ///< the step line may be redrawn in place
   int columns = 100;
-  ModelMaker make_model = make_gpt;
+  ModelMaker make_model = axonn::make_model;
   const std::atomic<bool>* stop = nullptr;  ///< set by a signal: save and end after this step
 };
 

@@ -10,6 +10,8 @@
 #include "axonn/parallel/loss.h"
 #include "axonn/parallel/norm.h"
 #include "axonn/parallel/pointwise.h"
+#include "axonn/parallel/qk_norm.h"
+#include "axonn/parallel/rope.h"
 
 #include "tests/parallel/piece.h"
 #include "tests/support/grids.h"
@@ -94,6 +96,65 @@ std::function<Piece(ParameterGroup&)> attention_of(std::int64_t kv_heads) {
   };
 }
 
+/// As in Llama: gate and up are parameters of their own and one product.
+Piece gated_mlp(ParameterGroup& group) {
+  const auto gate_up = std::make_shared<Linear>(
+      group, "mlp",
+      Linear::Options{
+          .in = 24, .out = 96, .segments = {{.rows = 48}, {.rows = 48}}, .parts = {"gate", "up"}});
+  const auto down = std::make_shared<Linear>(
+      group, "down", Linear::Options{.in = 48, .out = 24, .orientation = Orientation::transposed});
+  return [=](const Context& ctx, const PieceInput& in) {
+    return add(ctx, in.x, (*down)(ctx, swiglu(ctx, (*gate_up)(ctx, in.x))));
+  };
+}
+
+struct LlamaAttention {
+  std::int64_t kv_heads = 24, window = 0;
+  bool qk_norm = false;
+};
+
+/// As in Llama and its kin: q, k and v are parameters of their own, positions are rotary.
+std::function<Piece(ParameterGroup&)> llama_attention(LlamaAttention options) {
+  return [options](ParameterGroup& group) -> Piece {
+    const Heads heads{24, options.kv_heads, 4, options.window};
+    const auto qkv =
+        std::make_shared<Linear>(group, "attn",
+                                 Linear::Options{.in = 24,
+                                                 .out = heads.qkv_width(),
+                                                 .init_std = 0.5,
+                                                 .heads = heads,
+                                                 .parts = {"q_proj", "k_proj", "v_proj"}});
+    const auto norm = std::make_shared<QkNorm>(group, "attn", heads, 1e-2f);
+    const auto rope = std::make_shared<Rope>(rope_frequencies(4, 10, {}));
+    const auto project = std::make_shared<Linear>(
+        group, "attn.o_proj",
+        Linear::Options{.in = 96, .out = 24, .orientation = Orientation::transposed});
+    return [=](const Context& ctx, const PieceInput& in) {
+      rope->prepare(ctx, in.tokens.rows.positions);
+      Var x = (*qkv)(ctx, in.x);
+      if (options.qk_norm) x = (*norm)(ctx, x);
+      return (*project)(ctx, attention(ctx, (*rope)(ctx, std::move(x), heads), heads));
+    };
+  };
+}
+
+/// Turns what the caller still needs, so that it cannot be done in place, forward or backward.
+Piece turned_and_kept(ParameterGroup& group) {
+  const Heads heads{24, 4, 2};
+  const auto qkv = std::make_shared<Linear>(
+      group, "qkv", Linear::Options{.in = 24, .out = heads.qkv_width(), .heads = heads});
+  const auto rope = std::make_shared<Rope>(rope_frequencies(2, 10, {}));
+  const auto project = std::make_shared<Linear>(
+      group, "project",
+      Linear::Options{.in = 48, .out = 24, .orientation = Orientation::transposed});
+  return [=](const Context& ctx, const PieceInput& in) {
+    rope->prepare(ctx, in.tokens.rows.positions);
+    const Var x = (*qkv)(ctx, in.x), both = add(ctx, (*rope)(ctx, x, heads), x);
+    return (*project)(ctx, attention(ctx, both, heads));
+  };
+}
+
 std::function<Piece(ParameterGroup&)> embedding_of(std::int64_t vocab) {
   return [vocab](ParameterGroup& group) -> Piece {
     const auto layer = std::make_shared<Embedding>(
@@ -139,6 +200,31 @@ TEST(Layers, AttentionIsTheSameOnEveryGridWithHeadsOfItsOwnAndShared) {
   for (std::int64_t kv_heads : {24, 4, 1}) compare_on_all_grids({.make = attention_of(kv_heads)});
 }
 
+TEST(Layers, RmsNormIsTheSameOnEveryGrid) {
+  compare_on_all_grids({.make = alone<RmsNorm>({.width = 24})});
+  compare_on_all_grids({.chunks = 2, .make = alone<RmsNorm>({.width = 24})});
+}
+
+TEST(Layers, AGatedMlpOfJoinedParametersIsTheSameOnEveryGrid) {
+  compare_on_all_grids({.make = gated_mlp});
+  compare_on_all_grids({.chunks = 2, .make = gated_mlp});
+}
+
+TEST(Layers, AttentionWithRotaryPositionsIsTheSameOnEveryGridWithNormsAndAWindow) {
+  for (std::int64_t kv_heads : {24, 4, 1}) {
+    compare_on_all_grids({.make = llama_attention({.kv_heads = kv_heads})});
+    compare_on_all_grids(
+        {.make = llama_attention({.kv_heads = kv_heads, .window = 2, .qk_norm = true})});
+  }
+}
+
+TEST(Layers, RotaryPositionsLeaveAloneWhatTheCallerKeeps) {
+  const PieceResult one = run_piece({.make = turned_and_kept});
+  for (const GridShape& grid : {GridShape{2, 1, 1, 1}, GridShape{2, 2, 2, 1}})
+    EXPECT_EQ(difference(one, run_piece({.grid = grid, .make = turned_and_kept}), kTerms), "");
+  compare_with_finite_differences({.make = turned_and_kept});
+}
+
 TEST(Layers, EmbeddingIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
   for (std::int64_t vocab : {11, 5})
     compare_on_all_grids({.vocab = vocab, .make = embedding_of(vocab)});
@@ -154,6 +240,10 @@ TEST(Layers, GradientsOnOneRankAreThoseOfFiniteDifferences) {
   compare_with_finite_differences({.make = mlp});
   compare_with_finite_differences({.make = alone<LayerNorm>({.width = 24})});
   compare_with_finite_differences({.make = attention_of(4)});
+  compare_with_finite_differences({.make = alone<RmsNorm>({.width = 24})});
+  compare_with_finite_differences({.make = gated_mlp});
+  compare_with_finite_differences(
+      {.make = llama_attention({.kv_heads = 4, .window = 2, .qk_norm = true})});
   compare_with_finite_differences({.make = embedding_of(11)});
   compare_with_finite_differences({.make = cross_entropy_of(11), .loss_follows = true}, kLossScale);
 }

@@ -86,25 +86,28 @@ void CpuBackend::head_norm(const HeadNorm& args) {
 void CpuBackend::head_norm_backward(const HeadNormBackward& args) {
   const Checker check{"head_norm_backward"};
   const HeadNorm& forward = args.forward;
-  const int heads = check_head_norm(check, forward);
+  const int heads = check_head_norm(check, forward), D = width(forward.weight);
   const View& inp = forward.inp;
   check_like(check, "d_out", args.d_out, inp);
   check_like(check, "d_inp", args.d_inp, inp);
-  const int D = width(forward.weight);
+  const auto rstd = matrix<const float>(forward.rstd);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    with_type(forward.weight.dtype, [&]<typename W>(W) {
+      launch_rows(threads_, inp.rows, inp.cols,
+                  rowwise::HeadNormBackward<T, W>{matrix<T>(args.d_inp),
+                                                  matrix<const T>(args.d_out), matrix<const T>(inp),
+                                                  forward.weight.as<const W>(), rstd, heads, D});
+    });
+  });
+  if (!args.d_weight.data) return;
   check.type("d_weight", args.d_weight, {DType::f32});
   check.shape("d_weight", args.d_weight, 1, D);
   const std::int64_t blocks = tiles_of(inp.rows, rowwise::kRowBlock);
   const Matrix<float> partial{scratch_.take<float>(blocks * D), D};
-  const auto rstd = matrix<const float>(forward.rstd);
   with_type(inp.dtype, [&]<typename T>(T) {
-    const auto d_out = matrix<const T>(args.d_out), x = matrix<const T>(inp);
     launch_rows(threads_, blocks, inp.cols * rowwise::kRowBlock,
-                rowwise::HeadNormWeightPartials<T>{partial, d_out, x, rstd, inp.rows, heads, D});
-    with_type(forward.weight.dtype, [&]<typename W>(W) {
-      launch_rows(threads_, inp.rows, inp.cols,
-                  rowwise::HeadNormBackward<T, W>{matrix<T>(args.d_inp), d_out, x,
-                                                  forward.weight.as<const W>(), rstd, heads, D});
-    });
+                rowwise::HeadNormWeightPartials<T>{partial, matrix<const T>(args.d_out),
+                                                   matrix<const T>(inp), rstd, inp.rows, heads, D});
   });
   launch_tiles(
       threads_, 1, D, rowwise::kColumnTile,

@@ -1,0 +1,109 @@
+#include "axonn/base/options.h"
+#include "axonn/model/config.h"
+
+namespace axonn {
+
+namespace {
+
+void list_llama_options(ModelConfig& model, OptionList& list) {
+  list.add("qkv_bias", &model.qkv_bias,
+           {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
+            .also = "attention_bias add_qkv_bias use_qkv_bias"});
+  list.add("qk_norm", &model.qk_norm,
+           {.help = "whether each query and key head is normed, as in Qwen3 (llama)",
+            .also = "qk_layernorm use_qk_norm q_norm k_norm"});
+  list.add("window", &model.window,
+           {.help = "positions that attention sees, its own among them, as in Mistral; 0: all "
+                    "(llama)",
+            .min = 0,
+            .also = "sliding_window window_size"});
+  list.add("rope_theta", &model.rope_theta,
+           {.help = "base of the rotary frequencies (llama)",
+            .above = 0,
+            .also = "rotary_base rope_base"});
+  list.add("rope_scaling", model.rope_scaling, kRopeScalingKinds,
+           {.help = "llama3: frequencies changed for longer sequences, as in Llama 3.1 (llama)",
+            .also = "rope_type rope_parameters use_rope_scaling"});
+  list.add("rope_factor", &model.rope_factor,
+           {.help = "low frequencies are divided by it (rope_scaling llama3)",
+            .above = 0,
+            .also = "factor rope_scaling_factor"});
+  list.add("rope_low_freq_factor", &model.rope_low_freq_factor,
+           {.help = "fewer turns than this in rope_original_positions: divided (rope_scaling "
+                    "llama3)",
+            .above = 0,
+            .also = "low_freq_factor"});
+  list.add("rope_high_freq_factor", &model.rope_high_freq_factor,
+           {.help = "more turns than this in rope_original_positions: unchanged (rope_scaling "
+                    "llama3)",
+            .above = 0,
+            .also = "high_freq_factor"});
+  list.add("rope_original_positions", &model.rope_original_positions,
+           {.help = "the longest sequence before the change (rope_scaling llama3)",
+            .min = 1,
+            .also = "original_max_position_embeddings"});
+}
+
+}  // namespace
+
+void list_options(ModelConfig& model, OptionList& list) {
+  list.section("model", "The sizes of the model, or the checkpoint it is read from");
+  list.add("family", model.family, kModelFamilies,
+           {.help = "kind of model: gpt is GPT-2's, llama that of Llama, Mistral and Qwen",
+            .also = "model_type name"});
+  list.add("layers", &model.layers,
+           {.help = "transformer blocks",
+            .min = 1,
+            .required = true,
+            .also = "n_layer n_layers num_layers num_hidden_layers depth"});
+  list.add("hidden", &model.hidden,
+           {.help = "width of the residual stream",
+            .min = 1,
+            .required = true,
+            .also = "n_embd dim d_model hidden_size width channels"});
+  list.add("heads", &model.heads,
+           {.help = "attention heads; divides hidden, unless head_dim is set",
+            .min = 1,
+            .required = true,
+            .also = "n_head n_heads num_heads num_attention_heads"});
+  list.add("kv_heads", &model.kv_heads,
+           {.help = "key-value heads; divides heads; 0: as many as heads",
+            .min = 0,
+            .also = "n_kv_heads num_key_value_heads num_query_groups"});
+  list.add("head_dim", &model.head_dim,
+           {.help = "width of a head; 0: hidden over heads",
+            .min = 0,
+            .also = "kv_channels head_size d_head"});
+  list.add("ffn", &model.ffn,
+           {.help = "width inside the MLP; 0: 4 times hidden, in llama 8/3 up to a multiple of 256",
+            .min = 0,
+            .also = "ffn_hidden_size intermediate_size n_inner mlp"});
+  list.add("vocab", &model.vocab,
+           {.help = "size of the vocabulary, before padding; 0: the tokenizer's",
+            .min = 0,
+            .also = "vocab_size padded_vocab_size"});
+  list.add("positions", &model.positions,
+           {.help = "longest sequence the model can learn; 0: training.seq_len",
+            .min = 0,
+            .also = "max_position_embeddings n_positions n_ctx"});
+  list.add("tied", &model.tied,
+           {.help = "whether logits use the embedding's weight",
+            .also = "tie_word_embeddings untie_embeddings_and_output_weights"});
+  list.add(
+      "bias", &model.bias,
+      {.help = "whether linear layers and norms have biases (gpt)", .also = "add_bias_linear"});
+  list.add("norm_eps", &model.norm_eps,
+           {.help = "added to the variance in norms",
+            .above = 0,
+            .also = "layer_norm_epsilon rms_norm_eps layernorm_epsilon"});
+  list.add("init_std", &model.init_std,
+           {.help = "standard deviation of the initial weights",
+            .min = 0,
+            .also = "initializer_range init_method_std"});
+  list_llama_options(model, list);
+  list.add("path", &model.path,
+           {.help = "a checkpoint to take sizes and weights from; empty: a new model",
+            .also = "init_from load model_name"});
+}
+
+}  // namespace axonn

@@ -1,0 +1,85 @@
+#include "axonn/model/decoder.h"
+
+#include <cmath>
+
+#include "axonn/base/check.h"
+#include "axonn/model/gpt.h"
+#include "axonn/model/llama.h"
+
+namespace axonn {
+
+double residual_init_std(const ModelConfig& config) {
+  return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
+    : config_(config),
+      embedding_group_("embedding", grid),
+      embedding_(embedding_group_, ends.embedding,
+                 {.vocab = config.vocab,
+                  .width = config.hidden,
+                  .positions = ends.embedding.positions.empty() ? 0 : config.positions,
+                  .init_std = config.init_std}),
+      head_group_(ends.norm, grid),
+      norm_(head_group_, ends.norm, ends.norm_options),
+      output_(config.tied
+                  ? embedding_.table()
+                  : head_group_.add({.name = "lm_head.weight",
+                                     .layout = vocabulary_layout(config.vocab, config.hidden),
+                                     .init_std = config.init_std,
+                                     .decays = true})),
+      cross_entropy_(output_, {.vocab = config.vocab}) {}
+
+std::vector<ParameterGroup*> Decoder::groups() {
+  std::vector<ParameterGroup*> all{&embedding_group_};
+  for (const auto& block : blocks_) all.push_back(&block->parameters());
+  all.push_back(&head_group_);
+  return all;
+}
+
+Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
+  prepare(ctx, tokens.rows);
+  Var x;
+  with_parameters(ctx, embedding_group_,
+                  [&](const Context& inside) { x = embedding_(inside, tokens); });
+  for (const auto& block : blocks_)
+    x = run_block(
+        ctx, block->parameters(), x,
+        [&block = *block](const Context& inside, const Var& in) { return block(inside, in); });
+  return x;
+}
+
+/// The last norm, and f on its output with the logits' weight at hand.
+void Decoder::head(const Context& ctx, const Var& x,
+                   const std::function<void(const Context&, const Var&)>& f) {
+  const auto normed = [&](const Context& inside) { f(inside, norm_(inside, x)); };
+  if (!config_.tied) return with_head(ctx, head_group_, normed);
+  with_head(ctx, embedding_group_,
+            [&](const Context& inside) { with_head(inside, head_group_, normed); });
+}
+
+void Decoder::loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) {
+  head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
+    cross_entropy_(inside, x, tokens.targets, scale, total);
+  });
+}
+
+Tensor Decoder::next_logits(const Context& ctx, const Tokens& tokens, std::int64_t position) {
+  AXONN_CHECK(!ctx.tape && tokens.rows.sequences == 1 && position < tokens.rows.positions,
+              "next_logits: position ", position, " of one sequence of ", tokens.rows.positions,
+              " tokens, without a tape; got ", tokens.rows.sequences, " sequences");
+  Tensor out;
+  head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
+    const Tensor rows = whole_rows(inside, x.front(), Axis::x);
+    out = cross_entropy_.logits(inside, rows.view().row_range(position, 1));
+    out.wait();
+  });
+  return out;
+}
+
+std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid) {
+  if (config.family == ModelFamily::llama) return std::make_unique<Llama>(config, grid);
+  return std::make_unique<Gpt>(config, grid);
+}
+
+}  // namespace axonn

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "axonn/model/config.h"
+#include "axonn/model/decoder.h"
+#include "axonn/parallel/attention.h"
+#include "axonn/parallel/linear.h"
+#include "axonn/parallel/norm.h"
+#include "axonn/parallel/pointwise.h"
+#include "axonn/parallel/qk_norm.h"
+#include "axonn/parallel/rope.h"
+
+namespace axonn {
+
+/// One transformer block: x + attention(norm(x)), then x + MLP(norm(x)).
+class LlamaBlock : public DecoderBlock {
+ public:
+  /// `rope` is the model's.
+  LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
+             const Rope& rope);
+
+  Var operator()(const Context& ctx, Var x) const override;
+  ParameterGroup& parameters() override { return parameters_; }
+
+ private:
+  ParameterGroup parameters_;
+  Heads heads_;
+  const Rope& rope_;
+  RmsNorm norm1_;
+  Linear qkv_;
+  std::optional<QkNorm> qk_norm_;
+  Linear project_;
+  RmsNorm norm2_;
+  Linear gate_up_, down_;
+};
+
+/// Llama and those built alike: rotary positions, pre-RMSNorm, SwiGLU, no biases; by options biases
+/// of queries, keys and values (Qwen2), normed query and key heads (Qwen3), a window (Mistral) and
+/// frequencies for longer sequences (Llama 3.1). Parameters have the names that Hugging Face's
+/// models of these families share.
+/// Sources: Touvron et al., "Llama 2", 2023; Grattafiori et al., "The Llama 3 herd of models",
+/// 2024; Jiang et al., "Mistral 7B", 2023; the technical reports of Qwen2 and Qwen3.
+class Llama : public Decoder {
+ public:
+  /// config is resolved: no size is 0. Errors: UsageError where the grid cannot cut a size.
+  Llama(const ModelConfig& config, const Grid& grid);
+
+ private:
+  void prepare(const Context& ctx, const Rows& rows) override;
+
+  Rope rope_;
+};
+
+}  // namespace axonn
