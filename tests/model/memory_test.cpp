@@ -29,7 +29,7 @@ TinyRun deep_run(const GridShape& grid, DType dtype) {
           .steps = 3,
           .dtype = dtype,
           .recompute = true,
-          .make_model = gpt_of(deep_config())};
+          .make_model = model_of(deep_config())};
 }
 
 /// The memory of every rank after the last step.
@@ -118,7 +118,7 @@ TEST(Memory, ComesFromTheDeviceInTheFirstTwoStepsOnly) {
                                     .sequences = 48,
                                     .positions = 64,
                                     .steps = 4,
-                                    .make_model = gpt_of(config)});
+                                    .make_model = model_of(config)});
   EXPECT_GE(trace.memory[1].device_calls, 2) << "too small a model to say anything";
   EXPECT_EQ(trace.memory.back().device_calls, trace.memory[1].device_calls);
   EXPECT_EQ(trace.memory.back().reserved_bytes, trace.memory[1].reserved_bytes);

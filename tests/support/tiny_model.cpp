@@ -2,9 +2,10 @@
 
 #include "axonn/base/random.h"
 #include "axonn/comm/threads.h"
-#include "axonn/model/gpt.h"
 #include "axonn/train/compare.h"
 #include "axonn/train/step.h"
+
+#include "tests/support/grids.h"
 
 namespace axonn::testing_support {
 
@@ -91,8 +92,33 @@ std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype)
   return c.agrees ? "" : comparison_table({c}, tolerance);
 }
 
-std::function<std::unique_ptr<Model>(const Grid&)> gpt_of(const ModelConfig& config) {
-  return [config](const Grid& grid) { return std::make_unique<Gpt>(config, grid); };
+std::string difference_on_grids(TinyRun run, const std::vector<int>& ranks) {
+  run.grid = {};
+  const TinyTrace one = run_tiny(run);
+  for (int n : ranks)
+    for (const GridShape& shape : grids_of(n)) {
+      run.grid = shape;
+      const std::string text = difference(one, run_tiny(run), run.dtype);
+      if (!text.empty()) return "grid " + to_string(shape) + ":\n" + text;
+    }
+  return {};
+}
+
+std::function<std::unique_ptr<Model>(const Grid&)> model_of(const ModelConfig& config) {
+  return [config](const Grid& grid) { return make_model(config, grid); };
+}
+
+ModelConfig tiny_llama() {
+  return {.family = ModelFamily::llama,
+          .layers = 2,
+          .hidden = 96,
+          .heads = 24,
+          .kv_heads = 4,
+          .head_dim = 4,
+          .ffn = 192,
+          .vocab = 251,
+          .positions = 8,
+          .tied = false};
 }
 
 ModelConfig tiny_config(std::int64_t kv_heads, bool tied) {
@@ -107,7 +133,7 @@ ModelConfig tiny_config(std::int64_t kv_heads, bool tied) {
 }
 
 std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_heads, bool tied) {
-  return gpt_of(tiny_config(kv_heads, tied));
+  return model_of(tiny_config(kv_heads, tied));
 }
 
 }  // namespace axonn::testing_support

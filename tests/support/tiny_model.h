@@ -48,12 +48,20 @@ TinyTrace run_tiny(const TinyRun& run);
 /// Runs it on the ranks of world; for MPI tests.
 TinyTrace run_tiny(const TinyRun& run, Communicator& world);
 
-std::function<std::unique_ptr<Model>(const Grid&)> gpt_of(const ModelConfig& config);
+/// "" where the run has the losses and gradients of one rank on every grid of so many ranks, else
+/// the first grid's table.
+std::string difference_on_grids(TinyRun run, const std::vector<int>& ranks);
+
+std::function<std::unique_ptr<Model>(const Grid&)> model_of(const ModelConfig& config);
 
 /// The sizes of tiny_gpt.
 ModelConfig tiny_config(std::int64_t kv_heads, bool tied);
 
 /// A GPT of width 96, 24 heads, MLP 384, 2 layers, so that no grid of up to 8 ranks is excluded.
 std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_heads, bool tied);
+
+/// A Llama of the same sizes, MLP 192, with key-value heads of their own for every sixth query
+/// head.
+ModelConfig tiny_llama();
 
 }  // namespace axonn::testing_support

@@ -1,0 +1,128 @@
+#include "axonn/model/config.h"
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/self.h"
+#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
+
+#include "tests/support/tiny_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+ModelConfig llama31_8b() {
+  return {.family = ModelFamily::llama,
+          .layers = 32,
+          .hidden = 4096,
+          .heads = 32,
+          .kv_heads = 8,
+          .ffn = 14336,
+          .vocab = 128256,
+          .tied = false};
+}
+
+ModelConfig with(void (*change)(ModelConfig&)) {
+  ModelConfig config = tiny_llama();
+  change(config);
+  return config;
+}
+
+/// Parameters of the model itself, by its layouts.
+std::int64_t counted(const ModelConfig& config) {
+  const auto world = make_self();
+  const Grid grid(*world, {});
+  std::int64_t count = 0;
+  const auto model = make_model(config, grid);
+  for (const ParameterGroup* group : model->groups())
+    for (const auto& parameter : group->parameters()) count += parameter->spec().layout.count();
+  return count;
+}
+
+}  // namespace
+
+TEST(ModelConfig, ParameterCountsAreThePublishedOnes) {
+  EXPECT_EQ(parameter_count(resolved(llama31_8b(), 0, 8192)), 8'030'261'248);
+  ModelConfig qwen3_06b{.family = ModelFamily::llama,
+                        .layers = 28,
+                        .hidden = 1024,
+                        .heads = 16,
+                        .kv_heads = 8,
+                        .head_dim = 128,
+                        .ffn = 3072,
+                        .vocab = 151936,
+                        .tied = true,
+                        .qk_norm = true};
+  EXPECT_EQ(parameter_count(resolved(qwen3_06b, 0, 8192)), 596'049'920);
+  ModelConfig qwen2_05b{.family = ModelFamily::llama,
+                        .layers = 24,
+                        .hidden = 896,
+                        .heads = 14,
+                        .kv_heads = 2,
+                        .ffn = 4864,
+                        .vocab = 151936,
+                        .tied = true,
+                        .qkv_bias = true};
+  EXPECT_EQ(parameter_count(resolved(qwen2_05b, 0, 8192)), 494'032'768);
+}
+
+TEST(ModelConfig, ParameterCountIsWhatTheModelDeclares) {
+  for (const ModelConfig& config :
+       {tiny_llama(), with([](ModelConfig& c) { c.qkv_bias = true; }),
+        with([](ModelConfig& c) { c.qk_norm = c.tied = true; }),
+        with([](ModelConfig& c) { c.head_dim = 10; }), tiny_config(4, true), tiny_config(4, false)})
+    EXPECT_EQ(parameter_count(config), counted(config));
+}
+
+TEST(ModelConfig, FlopsOfATokenLeaveTheEmbeddingOutAndCountAttentionsWidth) {
+  const ModelConfig config = resolved(llama31_8b(), 0, 8192);
+  const double multiplied = 8'030'261'248.0 - 128256.0 * 4096;
+  EXPECT_EQ(model_flops_per_token(config, 8192), 6 * multiplied + 6.0 * 32 * 4096 * 8192);
+  ModelConfig narrow = config;
+  narrow.head_dim = 64;
+  EXPECT_EQ(model_flops_per_token(narrow, 8192) - model_flops_per_token(narrow, 0),
+            6.0 * 32 * 2048 * 8192);
+}
+
+TEST(ModelConfig, DefaultsFollowTheFamily) {
+  ModelConfig config = llama31_8b();
+  config.ffn = config.kv_heads = 0;
+  EXPECT_EQ(resolved(config, 0, 8192).ffn, 11008) << "as in Llama 7B";
+  EXPECT_EQ(resolved(config, 0, 8192).kv_heads, 32);
+  EXPECT_EQ(resolved(config, 0, 8192).head_dim, 128);
+  config.family = ModelFamily::gpt;
+  EXPECT_EQ(resolved(config, 0, 8192).ffn, 4 * 4096);
+}
+
+TEST(ModelConfig, RefusesWhatRotaryPositionsCannotTurn) {
+  EXPECT_THAT([] { validate(with([](ModelConfig& c) { c.head_dim = 5; })); },
+              ThrowsMessage<UsageError>(HasSubstr("[model] head_dim = 5 is odd")));
+  EXPECT_THAT(
+      [] {
+        validate(with([](ModelConfig& c) {
+          c.rope_scaling = RopeScalingKind::llama3;
+          c.rope_low_freq_factor = 4;
+        }));
+      },
+      ThrowsMessage<UsageError>(HasSubstr("is not below rope_high_freq_factor = 4")));
+  EXPECT_THAT(
+      [] {
+        validate(with([](ModelConfig& c) {
+          c.head_dim = 0;
+          c.heads = 36;
+        }));
+      },
+      ThrowsMessage<UsageError>(HasSubstr("or set head_dim")));
+}
+
+TEST(ModelConfig, ADeclaredWidthOfHeadsNeedNotDivideTheModels) {
+  EXPECT_NO_THROW(validate(with([](ModelConfig& c) {
+    c.heads = 20;
+    c.head_dim = 6;
+  })));
+}

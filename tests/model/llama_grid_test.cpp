@@ -1,0 +1,97 @@
+#include <gmock/gmock.h>
+
+#include "tests/support/tiny_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+ModelConfig llama31() {
+  ModelConfig config = tiny_llama();
+  config.rope_theta = 100;
+  config.rope_scaling = RopeScalingKind::llama3;
+  config.rope_original_positions = 4;
+  return config;
+}
+
+ModelConfig mistral() {
+  ModelConfig config = tiny_llama();
+  config.window = 3;
+  config.head_dim = 6;  // not hidden / heads, as in Mistral Nemo
+  return config;
+}
+
+ModelConfig qwen2() {
+  ModelConfig config = tiny_llama();
+  config.qkv_bias = true;
+  config.kv_heads = 1;
+  return config;
+}
+
+ModelConfig qwen3() {
+  ModelConfig config = tiny_llama();
+  config.qk_norm = true;
+  config.tied = true;
+  return config;
+}
+
+std::string difference_on_all_grids(const ModelConfig& config) {
+  return difference_on_grids({.make_model = model_of(config)}, {2, 3, 4, 6, 8});
+}
+
+}  // namespace
+
+TEST(LlamaOnGrids, Llama31HasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
+  EXPECT_EQ(difference_on_all_grids(llama31()), "");
+}
+
+TEST(LlamaOnGrids, MistralHasTheLossesOfOneRankOnEveryGrid) {
+  EXPECT_EQ(difference_on_all_grids(mistral()), "");
+}
+
+TEST(LlamaOnGrids, Qwen2WithOneKeyValueHeadHasTheLossesOfOneRankOnEveryGrid) {
+  EXPECT_EQ(difference_on_all_grids(qwen2()), "");
+}
+
+TEST(LlamaOnGrids, Qwen3HasTheLossesOfOneRankOnEveryGrid) {
+  EXPECT_EQ(difference_on_all_grids(qwen3()), "");
+}
+
+TEST(LlamaOnGrids, GradientDescentHasTheLossesOfOneRankOnEveryGrid) {
+  EXPECT_EQ(
+      difference_on_grids(
+          {.optimizer = OptimizerKind::sgd, .lr = 0.1, .make_model = model_of(qwen3())}, {4, 6, 8}),
+      "");
+}
+
+TEST(LlamaOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnEveryGrid) {
+  EXPECT_EQ(difference_on_grids({.dtype = DType::bf16, .make_model = model_of(llama31())}, {4, 8}),
+            "");
+}
+
+TEST(LlamaOnGrids, ChunksRecomputationAndAccumulationKeepTheLosses) {
+  TinyRun run{.make_model = model_of(qwen3())};
+  const TinyTrace one = run_tiny(run);
+  for (const GridShape& shape : {GridShape{}, GridShape{2, 2, 2, 1}, GridShape{3, 1, 2, 1}}) {
+    run.grid = shape;
+    run.chunks = 2;
+    run.accumulation = 2;
+    run.recompute = false;
+    const TinyTrace kept = run_tiny(run);
+    EXPECT_EQ(difference(one, kept, run.dtype), "");
+    run.recompute = true;
+    const TinyTrace again = run_tiny(run);
+    EXPECT_EQ(kept.losses, again.losses) << "to the bit";
+    EXPECT_EQ(kept.norms, again.norms);
+  }
+}
+
+TEST(LlamaOnGrids, MemoryIsTheSameAfterEveryStep) {
+  const TinyTrace trace = run_tiny(
+      {.grid = {2, 1, 2, 1}, .steps = 5, .accumulation = 2, .make_model = model_of(qwen3())});
+  for (const ArenaStats& after : trace.memory) {
+    EXPECT_EQ(after.live_bytes, trace.memory.front().live_bytes);
+    EXPECT_EQ(after.device_calls, trace.memory[1].device_calls);
+  }
+}
