@@ -138,6 +138,21 @@ TEST(DryStep, PeakIsThatOfARealRunOfLongTextWhereActivationsAndLogitsPrevail) {
   EXPECT_GT(at(parts, MemoryUse::activations), at(parts, MemoryUse::parameters));
 }
 
+TEST(DryStep, PeakIsThatOfARealRunOfALlama) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{4, 1, 2, 1}})
+    for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+      Config config = on_grid(tiny(), grid);
+      config.model.family = ModelFamily::llama;
+      config.model.kv_heads = 2;
+      config.model.tied = false;
+      config.training.dtype = DType::bf16;
+      config.activation_checkpoint.mode = mode;
+      expect_predicted(config);
+      for (const auto& op : only<Schedule::Compute>(schedule_of(config)))
+        EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation;
+    }
+}
+
 TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Config config = tiny();
