@@ -1,100 +1,122 @@
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include <omp.h>
 
-#include "axonn/ops/backend.h"
+#include "axonn/base/clock.h"
+#include "axonn/ops/matmul_tuner.h"
 
-// The products of a GPT-2 124M step (1,024 rows) in each mode and type: gigaflops a second, the
-// best and the median of some repetitions. Usage: ops_matmul [THREADS] [REPETITIONS].
+// The products of a step, by layer, mode and type: gigaflops a second by default and as the tuner
+// would have it, beside the bound, which is named: "products", the best rate of a few products
+// without transposes, each in its fastest way; or "memory", each operand
+// moved once at the rate of a large copy.
+//
+// Usage: bench_ops_matmul [gpt2|llama] [THREADS]
+//   gpt2   GPT-2 124M, 1,024 rows    llama  width 2,048, MLP 5,504, 4,096 rows
 
 namespace {
 
 using namespace axonn;
 
-struct Shape {
+/// A linear layer: rows, outputs, inputs.
+struct Layer {
   const char* name;
-  std::int64_t M, N, K;
+  std::int64_t rows, out, in;
 };
 
-struct Mode {
-  const char* name;
-  bool a_transposed, b_transposed, gradient;  // gradient: out is f32 and added to
-};
-
-constexpr Shape kShapes[] = {{"qkv", 1024, 2304, 768},
-                             {"project", 1024, 768, 768},
-                             {"up", 1024, 3072, 768},
-                             {"down", 1024, 768, 3072},
-                             {"logits", 256, 50304, 768}};
+constexpr Layer kGpt2[] = {{"qkv", 1024, 2304, 768},
+                           {"project", 1024, 768, 768},
+                           {"up", 1024, 3072, 768},
+                           {"down", 1024, 768, 3072},
+                           {"logits", 256, 50304, 768}};
+constexpr Layer kLlama[] = {{"qkv", 4096, 4096, 2048},
+                            {"project", 4096, 2048, 2048},
+                            {"gate, up", 4096, 11008, 2048},
+                            {"down", 4096, 2048, 5504},
+                            {"logits", 256, 32000, 2048}};
 
 /// Forward (NT), the input's gradient (NN) and the weight's (TN), each with its own extents.
-constexpr Mode kModes[] = {
-    {"NT", false, true, false}, {"NN", false, false, false}, {"TN", true, false, true}};
-
-/// What a mode makes of a layer with M rows, N outputs and K inputs.
-Shape extents(const Shape& s, const Mode& mode) {
-  if (mode.gradient) return {s.name, s.N, s.K, s.M};
-  if (!mode.b_transposed) return {s.name, s.M, s.K, s.N};
-  return s;
+std::vector<MatmulShape> products_of(const Layer& l, DType type) {
+  return {
+      {.M = l.rows, .N = l.out, .K = l.in, .b_transposed = true, .type = type, .out_type = type},
+      {.M = l.rows, .N = l.in, .K = l.out, .type = type, .out_type = type},
+      {.M = l.out, .N = l.in, .K = l.rows, .a_transposed = true, .accumulate = true, .type = type}};
 }
 
-class Memory {
- public:
-  View view(std::int64_t rows, std::int64_t cols, DType dtype) {
-    values_.emplace_back(rows * cols, 0.5f);
-    float* data = values_.back().data();
-    if (dtype == DType::bf16)
-      for (std::int64_t i = 0; i < rows * cols; ++i) put(reinterpret_cast<bf16*>(data)[i], 0.5f);
-    return {data, dtype, rows, cols, cols};
-  }
-
- private:
-  std::vector<std::vector<float>> values_;
+struct Bound {
+  double seconds;
+  const char* name;
 };
 
-struct Rate {
-  double best, median;  // flops a second
+/// What this machine can do at most, measured here.
+struct Machine {
+  double flops, bytes;  // a second
+
+  Bound bound(const MatmulShape& s) const {
+    const double moved =
+        static_cast<double>((s.M * s.K + s.K * s.N) * bytes_of(s.type) +
+                            s.M * s.N * bytes_of(s.out_type) * (s.accumulate ? 2 : 1));
+    const double compute = s.flops() / flops, memory = moved / bytes;
+    return memory > compute ? Bound{memory, "memory"} : Bound{compute, "products"};
+  }
 };
 
-Rate measure(Backend& backend, const Shape& s, const Mode& mode, DType type, int repetitions) {
-  Memory memory;
-  const Matmul product{
-      .out = memory.view(s.M, s.N, mode.gradient ? DType::f32 : type),
-      .a = mode.a_transposed ? memory.view(s.K, s.M, type) : memory.view(s.M, s.K, type),
-      .b = mode.b_transposed ? memory.view(s.N, s.K, type) : memory.view(s.K, s.N, type),
-      .a_transposed = mode.a_transposed,
-      .b_transposed = mode.b_transposed,
-      .accumulate = mode.gradient};
-  backend.matmul(product);
-  std::vector<double> seconds(repetitions);
-  for (double& each : seconds) {
-    const auto begin = std::chrono::steady_clock::now();
-    backend.matmul(product);
-    each = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+double copy_rate(int threads) {
+  const std::int64_t bytes = std::int64_t{128} << 20;
+  std::vector<char> from(bytes, 1), to(bytes);
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const double start = now_seconds();
+#pragma omp parallel for num_threads(threads)
+    for (std::int64_t part = 0; part < 128; ++part)
+      std::memcpy(to.data() + (part << 20), from.data() + (part << 20), 1 << 20);
+    best = std::max(best, 2.0 * static_cast<double>(bytes) / (now_seconds() - start));
   }
-  std::ranges::sort(seconds);
-  const double flops = 2.0 * static_cast<double>(s.M * s.N * s.K);
-  return {flops / seconds.front(), flops / seconds[seconds.size() / 2]};
+  return best;
+}
+
+/// The best rate of products that are as easy as they get.
+double easy_rate(Backend& backend, DType type) {
+  double best = 0;
+  for (const auto& [M, N, K] : {std::array{1024, 768, 768}, std::array{1024, 3072, 768},
+                                std::array{1024, 768, 3072}, std::array{2048, 2048, 2048}}) {
+    const MatmulShape s{.M = M, .N = N, .K = K, .type = type, .out_type = type};
+    best = std::max(best, s.flops() / tune_matmul(backend, s).seconds);
+  }
+  return best;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::atoi(argv[1]) : omp_get_num_procs();
-  const int repetitions = argc > 2 ? std::atoi(argv[2]) : 15;
+  const bool llama = argc > 1 && std::string(argv[1]) == "llama";
+  const int threads = argc > 2 ? std::atoi(argv[2]) : omp_get_num_procs();
   const auto backend = make_cpu_backend(threads);
-  std::printf("%d threads, gigaflops a second: best, median of %d\n", threads, repetitions);
-  for (DType type : {DType::f32, DType::bf16})
-    for (const Mode& mode : kModes)
-      for (const Shape& shape : kShapes) {
-        const Shape s = extents(shape, mode);
-        const Rate rate = measure(*backend, s, mode, type, repetitions);
-        std::printf("%-5s %s %-8s (%5lld,%5lld,%5lld) %7.0f %7.0f\n", name_of(type).data(),
-                    mode.name, s.name, static_cast<long long>(s.M), static_cast<long long>(s.N),
-                    static_cast<long long>(s.K), rate.best / 1e9, rate.median / 1e9);
+  const double copied = copy_rate(threads);
+  std::printf("%s\ngigaflops a second, and percent of the bound\n",
+              backend->matmul_device().c_str());
+  for (DType type : {DType::f32, DType::bf16}) {
+    const Machine machine{easy_rate(*backend, type), copied};
+    std::printf(
+        "\n%s: products %.0f Gflop/s, copies %.1f GB/s\n%-9s %-4s %-16s %16s %16s  %-9s %s\n",
+        name_of(type).data(), machine.flops / 1e9, copied / 1e9, "layer", "mode", "M x N x K",
+        "default", "tuned", "bound", "way");
+    for (const Layer& layer : llama ? kLlama : kGpt2)
+      for (const MatmulShape& s : products_of(layer, type)) {
+        const TunedMatmul t = tune_matmul(*backend, s);
+        const Bound bound = machine.bound(s);
+        const std::string extents =
+            std::to_string(s.M) + 'x' + std::to_string(s.N) + 'x' + std::to_string(s.K);
+        std::printf("%-9s %-4s %-16s %8.0f %5.0f %% %8.0f %5.0f %%  %-9s %s\n", layer.name,
+                    mode_of(s).c_str(), extents.c_str(), s.flops() / t.default_seconds / 1e9,
+                    100 * bound.seconds / t.default_seconds, s.flops() / t.seconds / 1e9,
+                    100 * bound.seconds / t.seconds, bound.name, t.way.c_str());
+        std::fflush(stdout);
       }
+  }
 }

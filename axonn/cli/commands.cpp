@@ -14,6 +14,8 @@ std::span<const Command> commands() {
       Command{"train", "trains a model, on one rank or on a grid of them", run_train},
       Command{"check", "runs the same on several grids and compares, step by step", run_check},
       Command{"bench", "times training steps: tokens/s, flops, waits, memory", run_bench},
+      Command{"tune", "times the products of a step in several ways and keeps the fastest",
+              run_tune},
       Command{"generate", "writes text with a model", run_generate},
       Command{"data", "makes token files and looks into them", run_data},
       Command{"info", "says what this build and this machine have", run_info},

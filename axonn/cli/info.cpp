@@ -1,4 +1,3 @@
-#include <fstream>
 #include <iostream>
 #include <string>
 
@@ -7,11 +6,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <oneapi/dnnl/dnnl.h>
-#include <sched.h>
 #include <toml++/toml.h>
 #include <unistd.h>
 
 #include "axonn/base/log.h"
+#include "axonn/base/machine.h"
 #include "axonn/cli/build_info.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
@@ -23,23 +22,6 @@ namespace {
 
 void line(std::string_view what, const std::string& value) {
   std::cout << fmt::format("{:<12} {}\n", what, value);
-}
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string text; std::getline(file, text);)
-    if (text.starts_with("model name"))
-      if (const auto colon = text.find(": "); colon != std::string::npos)
-        return text.substr(colon + 2);
-  return "unknown processor";
-}
-
-/// Cores that this process may use, which a launcher may have limited.
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 /// What oneDNN's products may use, the best level of this machine.
@@ -91,7 +73,7 @@ int run_info(const Arguments& arguments) {
                            NLOHMANN_JSON_VERSION_PATCH));
   std::cout << '\n';
   line("cpu", processor_name());
-  line("", fmt::format("{} cores for this process, {} online", usable_cores(),
+  line("", fmt::format("{} cores for this process, {} online", usable_cores().size(),
                        ::sysconf(_SC_NPROCESSORS_ONLN)));
   line("", "products use " + simd_level());
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);

@@ -147,6 +147,7 @@ class CheckpointReader {
   bool has_kind(std::string_view kind) const;
   /// Errors: UsageError if the checkpoint has no such text.
   const std::string& text(const std::string& name) const;
+  bool has_text(const std::string& name) const;
   /// One line for each newer checkpoint that was damaged and passed over.
   const std::vector<std::string>& warnings() const;
 

@@ -162,6 +162,10 @@ bool CheckpointReader::has_kind(std::string_view kind) const {
   return std::ranges::find(kinds(), kind) != kinds().end();
 }
 
+bool CheckpointReader::has_text(const std::string& name) const {
+  return impl_->texts.contains(name);
+}
+
 const std::string& CheckpointReader::text(const std::string& name) const {
   const auto found = impl_->texts.find(name);
   if (found == impl_->texts.end()) refuse(impl_->folder, " has no ", name);

@@ -4,7 +4,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "axonn/ops/matmul_shape.h"
 #include "axonn/tensor/device.h"
 #include "axonn/tensor/tensor.h"
 
@@ -138,6 +140,14 @@ class Backend {
   virtual void mark(std::string_view layer) { (void)layer; }
 
   virtual void matmul(const Matmul& args) = 0;
+  /// The ways in which this backend can compute such a product, by name, its default first. They
+  /// differ in time and in the order of rounding, not in what they need of the caller.
+  virtual std::vector<std::string> matmul_ways(const MatmulShape& shape) const = 0;
+  /// Products of this shape are computed in that way from now on. False if there is no such way;
+  /// then nothing changes.
+  virtual bool set_matmul_way(const MatmulShape& shape, std::string_view way) = 0;
+  /// What the fastest way depends on besides the shape: device, threads, library and its version.
+  virtual std::string matmul_device() const = 0;
 
   virtual void attention(const Attention& args) = 0;
   virtual void attention_backward(const AttentionBackward& args) = 0;

@@ -29,6 +29,10 @@ class DryBackend final : public ForwardingBackend {
     next_.b_transposed = args.b_transposed;
     ForwardingBackend::matmul(args);
   }
+  std::vector<std::string> matmul_ways(const MatmulShape&) const override { return {name()}; }
+  bool set_matmul_way(const MatmulShape&, std::string_view way) override { return way == name(); }
+  std::string matmul_device() const override { return name(); }
+
   void attention(const Attention& args) override {
     next_.flops = attention_flops(args);
     ForwardingBackend::attention(args);

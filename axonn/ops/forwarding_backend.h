@@ -3,8 +3,10 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "axonn/ops/backend.h"
 
@@ -14,7 +16,10 @@ namespace axonn {
 /// time operations, or to change one of them.
 class ForwardingBackend : public Backend {
  public:
-  explicit ForwardingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  explicit ForwardingBackend(std::unique_ptr<Backend> inner)
+      : owned_(std::move(inner)), inner_(owned_.get()) {}
+  /// Stands before a backend for a while, which must outlive it.
+  explicit ForwardingBackend(Backend& inner) : inner_(&inner) {}
 
   Device& device() override { return inner_->device(); }
   std::string name() const override { return inner_->name(); }
@@ -22,6 +27,14 @@ class ForwardingBackend : public Backend {
   void matmul(const Matmul& args) override {
     around("matmul", [&] { inner_->matmul(args); }, {args.out, args.a, args.b, args.bias});
   }
+  std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
+    return inner_->matmul_ways(shape);
+  }
+  bool set_matmul_way(const MatmulShape& shape, std::string_view way) override {
+    return inner_->set_matmul_way(shape, way);
+  }
+  std::string matmul_device() const override { return inner_->matmul_device(); }
+
   void attention(const Attention& args) override {
     around("attention", [&] { inner_->attention(args); },
            {args.out, args.q, args.k, args.v, args.stats});
@@ -160,7 +173,8 @@ class ForwardingBackend : public Backend {
   }
 
  private:
-  std::unique_ptr<Backend> inner_;
+  std::unique_ptr<Backend> owned_;
+  Backend* inner_;
 };
 
 }  // namespace axonn

@@ -9,6 +9,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/train/dry_step.h"
 #include "axonn/train/schedule.h"
+#include "axonn/train/tune.h"
 
 namespace axonn {
 
@@ -128,6 +129,7 @@ Spread spread_of(std::vector<double> values) {
 BenchReport benchmark(const Config& config, Communicator& world) {
   Session session(config, world, make_cpu_backend(compute_threads(config)), {});
   session.initialise();
+  if (config.training.tune) tune(session, {.cache = matmul_cache_path(config.training.tune_cache)});
   Context ctx = session.context();
   Arena beside(ctx.backend.device());  // what is timed beside the step is none of its memory
   auto products = fixed_products(

@@ -180,6 +180,7 @@ std::vector<WithoutEffect> keys_without_effect(const Config& config) {
   when(no_validation, {"training.eval_every"}, "data.validation is none");
   when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},
        "nothing is evaluated");
+  when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
   when(config.optimizer.kind == OptimizerKind::sgd,
        {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
        "optimizer.kind is sgd, plain gradient descent");

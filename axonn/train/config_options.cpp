@@ -93,6 +93,17 @@ void list_training(TrainingConfig& training, OptionList& list) {
             .also = "omp_num_threads num_threads"});
 }
 
+/// More of [training].
+void list_tuning(TrainingConfig& training, OptionList& list) {
+  list.add("tune", &training.tune,
+           {.help = "whether each product is timed in several ways before the first step, and the "
+                    "fastest kept",
+            .also = "autotune kernel_tuning"});
+  list.add("tune_cache", &training.tune_cache,
+           {.help = "file that keeps what tuning found; empty: axonn/products.json in "
+                    "$XDG_CACHE_HOME or ~/.cache"});
+}
+
 void list_optimizer(Config& config, OptionList& list) {
   OptimizerConfig& optimizer = config.optimizer;
   list.section("optimizer", "How weights follow gradients");
@@ -237,6 +248,7 @@ void list_options(Config& config, OptionList& list) {
   list_options(config.model, list);
   list_data(config.data, list);
   list_training(config.training, list);
+  list_tuning(config.training, list);
   list_optimizer(config, list);
   list_parallelism(config.parallelism, list);
   list_output(config, list);

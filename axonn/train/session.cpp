@@ -59,9 +59,9 @@ void Session::open_data(const std::string& cache_folder) {
                                             config_.model.vocab);
 }
 
-Context Session::context() const {
+Context Session::context_on(Backend& backend) const {
   const ParallelismConfig& p = config_.parallelism;
-  Context ctx{.backend = *backend_, .arena = *arena_, .grid = *grid_};
+  Context ctx{.backend = backend, .arena = *arena_, .grid = *grid_};
   ctx.dtype = config_.training.dtype;
   ctx.reduce_dtype = p.reduce_dtype;
   ctx.overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,

@@ -46,15 +46,20 @@ class Session {
   StepResult train_step(const StepInput& input) { return step_->run(context(), input); }
   /// Where NaN first arose in that step on this rank.
   std::string diagnose(const StepInput& input) { return step_->diagnose(context(), input); }
+  /// Forward and backward of that step's first micro-batch on a backend that stands for this one's.
+  void rehearse(const StepInput& input, Backend& backend) {
+    step_->rehearse(context_on(backend), input);
+  }
   /// Mean loss over the validation split (training.eval_batches global batches of it, 0: all).
   double validate();
   /// Validation windows that validate() looks at; 0 without a validation split.
   std::int64_t validation_windows() const;
 
   std::vector<StateBlock> state(Load what) const;
-  Context context() const;
+  Context context() const { return context_on(*backend_); }
 
   const Config& config() const { return config_; }
+  Backend& backend() { return *backend_; }
   const Grid& grid() const { return *grid_; }
   Arena& arena() { return *arena_; }
   Model& model() { return *model_; }
@@ -69,6 +74,7 @@ class Session {
   NamedSeconds waited_by_kind() const;
 
  private:
+  Context context_on(Backend& backend) const;
   void open_data(const std::string& cache_folder);
   /// The tokens of `count` windows, each (seq_len + 1), as read(i, window) gives them; a read that
   /// returns false leaves targets that do not count.

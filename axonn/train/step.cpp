@@ -61,6 +61,13 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   return report;
 }
 
+void TrainStep::rehearse(Context ctx, const StepInput& input) {
+  StepInput one = input;
+  one.micro_batches = 1;
+  gradients(ctx, one, ctx.zeros(1, 1, DType::f64));
+  for (const ParameterGroup* group : optimizer_.groups()) group->gradient();  // waits for the sums
+}
+
 std::string TrainStep::diagnose(Context ctx, const StepInput& input) {
   Diagnosis diagnosis;
   ctx.diagnosis = &diagnosis;

@@ -40,6 +40,10 @@ class TrainStep {
 
   StepResult run(Context ctx, const StepInput& input);
 
+  /// Forward and backward of one micro-batch, for what the backend learns from it: no parameter
+  /// changes.
+  void rehearse(Context ctx, const StepInput& input);
+
   /// The block in which NaN or infinity first arises on this rank, forward before backward; "" if
   /// nowhere here. Runs the step again without updating anything.
   std::string diagnose(Context ctx, const StepInput& input);

@@ -21,6 +21,7 @@
 #include "axonn/train/session.h"
 #include "axonn/train/step_tracer.h"
 #include "axonn/train/stragglers.h"
+#include "axonn/train/tune.h"
 
 namespace axonn {
 
@@ -36,6 +37,8 @@ LogOptions log_options(const Config& config, int rank, const TrainOptions& optio
   log.columns = options.columns;
   return log;
 }
+
+constexpr const char* kProductsFile = "products.json";  // in output.dir and in checkpoints
 
 /// NaN without its sign, which says nothing.
 double plain(double value) { return std::isnan(value) ? std::abs(value) : value; }
@@ -66,6 +69,7 @@ class Trainer {
   void describe();
   void begin();
   void resume_from(const std::string& path);
+  void tune_products();
   bool step(std::int64_t step);
   void stop_for_nonfinite(const StepInput& input, const StepResult& result);
   void report(std::int64_t step, const StepResult& result, double lr, double seconds);
@@ -82,6 +86,7 @@ class Trainer {
   const Config config_;
   CheckpointSaver saver_;
   OutlierFilter outliers_;
+  MatmulChoices products_;  // empty unless training.tune
   std::unique_ptr<MetricsFile> metrics_;
   StepMetrics line_;
   std::int64_t first_step_ = 0;
@@ -124,8 +129,17 @@ void Trainer::begin() {
     session_.load(CheckpointReader(world_, config_.model.path), Session::Load::parameters);
   else
     session_.initialise();
+  if (config_.training.tune) tune_products();
   if (first())
     metrics_ = std::make_unique<MetricsFile>(config_.output.dir + "/metrics.jsonl", first_step_);
+}
+
+/// A run that is resumed goes on with the products it had.
+void Trainer::tune_products() {
+  products_ = tune(session_, {.cache = matmul_cache_path(config_.training.tune_cache),
+                              .earlier = products_,
+                              .report = [this](const std::string& line) { log_.info(line); }});
+  if (first()) write_file_atomically(config_.output.dir + "/" + kProductsFile, to_json(products_));
 }
 
 void Trainer::resume_from(const std::string& path) {
@@ -139,6 +153,9 @@ void Trainer::resume_from(const std::string& path) {
   outliers_ = OutlierFilter(
       config_.training.skip_outliers,
       {means.value("loss", 0.0), means.value("norm", 0.0), means.value("steps", 0.0)});
+  if (config_.training.tune && reader.has_text(kProductsFile))
+    products_ =
+        parse_matmul_choices(reader.text(kProductsFile), reader.folder() + "/" + kProductsFile);
   log_.info(fmt::format("resumed from {} (written by {} ranks): {} read in {}; next is step {}",
                         reader.folder(), reader.writers(), format_bytes(cost.bytes),
                         format_duration(cost.seconds), first_step_ + 1));
@@ -280,8 +297,9 @@ void Trainer::begin_checkpoint(std::int64_t steps_done) {
       {"seed", config_.training.seed},
       {"outliers", {{"loss", means.loss}, {"norm", means.norm}, {"steps", means.steps}}}};
   const auto blocks = session_.state(Session::Load::everything);
-  saver_.begin(world_, steps_done, blocks,
-               {{"state.json", state.dump(2) + "\n"}, {"config.toml", config_text()}});
+  StateTexts texts{{"state.json", state.dump(2) + "\n"}, {"config.toml", config_text()}};
+  if (!products_.products.empty()) texts.emplace(kProductsFile, to_json(products_));
+  saver_.begin(world_, steps_done, blocks, texts);
 }
 
 void Trainer::finish_checkpoint() {

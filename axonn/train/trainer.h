@@ -25,7 +25,8 @@ enum class TrainEnd {
 };
 
 /// Trains as config says: validated and resolved, its grid fits world. Writes output.dir:
-/// config.toml, metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log.
+/// config.toml, metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log; with training.tune also
+/// products.json.
 ///
 /// Errors: UsageError for bad data or a bad checkpoint; Error where loss or gradient becomes NaN or
 /// infinite, naming the step, the rank and the block in which it arose.

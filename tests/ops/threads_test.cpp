@@ -63,6 +63,29 @@ TEST_P(Threads, ProductsInEveryModeHaveTheSameBits) {
         });
 }
 
+TEST_P(Threads, ProductsInEveryWayHaveTheSameBits) {
+  for (int mode = 0; mode < 4; ++mode) {
+    const MatmulShape shape{.M = 290,
+                            .N = 600,
+                            .K = 131,
+                            .a_transposed = (mode & 1) != 0,
+                            .b_transposed = (mode & 2) != 0,
+                            .type = GetParam(),
+                            .out_type = GetParam()};
+    for (const std::string& way : make_cpu_backend(1)->matmul_ways(shape))
+      expect_same_bits(to_string(shape) + " as " + way, [&](Backend& backend) {
+        const std::int64_t M = shape.M, N = shape.N, K = shape.K;
+        const bool ta = shape.a_transposed, tb = shape.b_transposed;
+        const Operand a = input("a", ta ? K : M, ta ? M : K, GetParam()),
+                      b = input("b", tb ? N : K, tb ? K : N, GetParam());
+        Operand out(M, N, GetParam());
+        EXPECT_TRUE(backend.set_matmul_way(shape, way));
+        backend.matmul({.out = out, .a = a, .b = b, .a_transposed = ta, .b_transposed = tb});
+        return outputs({&out});
+      });
+  }
+}
+
 TEST_P(Threads, AttentionHasTheSameBits) {
   for (const auto& [sequences, kv_heads] : {std::pair{2, 2}, {1, 1}})  // 3 threads share heads
     expect_same_bits("attention", [&](Backend& backend) {

@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/machine.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 
 namespace axonn {
@@ -14,6 +15,19 @@ CpuBackend::CpuBackend(int threads)
 }
 
 void CpuBackend::matmul(const Matmul& args) { products_.run(args); }
+
+std::vector<std::string> CpuBackend::matmul_ways(const MatmulShape& shape) const {
+  return Products::ways(shape);
+}
+
+bool CpuBackend::set_matmul_way(const MatmulShape& shape, std::string_view way) {
+  return products_.set_way(shape, way);
+}
+
+std::string CpuBackend::matmul_device() const {
+  return concat(processor_name(), ", ", threads_, threads_ == 1 ? " thread, " : " threads, ",
+                Products::library());
+}
 
 }  // namespace cpu
 

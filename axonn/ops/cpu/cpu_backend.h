@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/products.h"
@@ -19,6 +21,9 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
 
   void matmul(const Matmul& args) override;
+  std::vector<std::string> matmul_ways(const MatmulShape& shape) const override;
+  bool set_matmul_way(const MatmulShape& shape, std::string_view way) override;
+  std::string matmul_device() const override;
 
   void attention(const Attention& args) override;
   void attention_backward(const AttentionBackward& args) override;

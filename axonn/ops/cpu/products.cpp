@@ -1,9 +1,9 @@
 #include "axonn/ops/cpu/products.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -12,6 +12,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/checks.h"
+#include "axonn/ops/cpu/product_plan.h"
 #include "axonn/ops/cpu/scratch.h"
 
 namespace axonn::cpu {
@@ -33,54 +34,10 @@ void check(const Matmul& args) {
   checker.shape("bias", args.bias, 1, N);
 }
 
-/// One extent cut into `parts` of `size`, the last one shorter.
-struct Cut {
-  std::int64_t extent, size, parts;
-
-  /// About `wanted` each, in multiples of 32, which divide into the vectors of every kernel.
-  static Cut about(std::int64_t extent, std::int64_t wanted) {
-    return into(extent, std::max<std::int64_t>(1, (extent + wanted / 2) / wanted));
-  }
-  static Cut into(std::int64_t extent, std::int64_t parts) {
-    const std::int64_t size = ((extent + parts - 1) / parts + 31) / 32 * 32;
-    return {extent, size, (extent + size - 1) / size};
-  }
-  std::int64_t begin(std::int64_t part) const { return part * size; }
-  std::int64_t count(std::int64_t part) const { return std::min(size, extent - part * size); }
-};
-
-struct Panels {
-  Cut rows, cols;
-
-  std::int64_t count() const { return rows.parts * cols.parts; }
-};
-
-/// Measured on the products of GPT-2 in both types, on one core with 1 MiB of second cache: b's
-/// part of a panel should fit there when it is packed, so narrow panels over many rows; the sums
-/// over rows (a transposed) pack a as well, and do best on wide, low ones. Fewer than kPanels
-/// would leave cores without work, so rows are cut further, then columns, but not below what
-/// spreads the packing over enough arithmetic.
-Panels panels_of(const Matmul& args) {
-  constexpr std::int64_t kPanels = 6, kLeastRows = 256, kLeastCols = 192;
-  constexpr double kSmall = 1e6;  // multiply-adds: some ten microseconds, as waking threads takes
-  const std::int64_t M = args.out.rows, N = args.out.cols;
-  const std::int64_t K = args.a_transposed ? args.a.rows : args.a.cols;
-  if (static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K) < kSmall)
-    return {Cut::into(M, 1), Cut::into(N, 1)};
-  std::int64_t width = args.a_transposed ? 768 : 384;
-  Cut cols = Cut::about(N, width);
-  const std::int64_t most_rows = args.a_transposed ? 256 : 1024;
-  const std::int64_t for_size = (M + most_rows - 1) / most_rows,
-                     for_work = std::min((kPanels + cols.parts - 1) / cols.parts, M / kLeastRows);
-  const Cut rows = Cut::into(M, std::max({std::int64_t{1}, for_size, for_work}));
-  while (rows.parts * cols.parts < kPanels && width > kLeastCols) cols = Cut::about(N, width /= 2);
-  return {rows, cols};
-}
-
 /// The panel's part of a product.
-Matmul panel_of(const Matmul& args, const Panels& panels, std::int64_t i, std::int64_t j) {
-  const std::int64_t row = panels.rows.begin(i), rows = panels.rows.count(i);
-  const std::int64_t col = panels.cols.begin(j), cols = panels.cols.count(j);
+Matmul panel_of(const Matmul& args, const ProductPlan& plan, std::int64_t i, std::int64_t j) {
+  const std::int64_t row = plan.rows.begin(i), rows = plan.rows.count(i);
+  const std::int64_t col = plan.cols.begin(j), cols = plan.cols.count(j);
   Matmul part = args;
   part.out = args.out.row_range(row, rows).col_range(col, cols);
   part.a = args.a_transposed ? args.a.col_range(row, rows) : args.a.row_range(row, rows);
@@ -101,27 +58,68 @@ dnnl::memory::desc desc_of(const View& view, bool transposed = false) {
 
 /// Everything a primitive depends on.
 struct Key {
-  std::int64_t M, N, K;
+  MatmulShape shape;
   std::int64_t out_stride, a_stride, b_stride;
-  int options;  // types and flags, a bit each
+  bool pack_a, pack_b;
 
   auto operator<=>(const Key&) const = default;
 };
 
-Key key_of(const Matmul& args) {
-  const int options = (args.a_transposed ? 1 : 0) | (args.b_transposed ? 2 : 0) |
-                      (args.bias.data ? 4 : 0) | (args.accumulate ? 8 : 0) |
-                      (args.a.dtype == DType::bf16 ? 16 : 0) |
-                      (args.out.dtype == DType::bf16 ? 32 : 0);
-  return {args.out.rows,   args.out.cols, args.a_transposed ? args.a.rows : args.a.cols,
-          args.out.stride, args.a.stride, args.b.stride,
-          options};
+using Arguments = std::unordered_map<int, dnnl::memory>;
+
+/// One thread's memory: the library's own, and an operand's part of a panel as it was packed last.
+struct ThreadMemory {
+  struct Packed {
+    Scratch memory;
+    const void* part = nullptr;    ///< which part of the operand
+    const void* layout = nullptr;  ///< for which packing
+
+    void forget() { part = layout = nullptr; }
+  };
+  Scratch scratch;
+  Packed a, b;
+};
+
+/// Copies an operand's part of a panel into the layout that a primitive wants.
+class Packing {
+ public:
+  Packing(const dnnl::memory::desc& from, const dnnl::memory::desc& to, const dnnl::engine& engine,
+          int threads)
+      : reorder_(dnnl::reorder::primitive_desc(engine, from, engine, to)),
+        bytes_(static_cast<std::int64_t>(to.get_size())) {
+    for (int i = 0; i < threads; ++i)
+      arguments_.push_back({{DNNL_ARG_FROM, dnnl::memory(from, engine, nullptr)},
+                            {DNNL_ARG_TO, dnnl::memory(to, engine, nullptr)}});
+  }
+
+  /// The packed part, made anew only if this thread's last was another.
+  void* pack(void* part, const dnnl::stream& stream, int thread, ThreadMemory::Packed& packed) {
+    void* to = packed.memory.take<char>(bytes_);
+    if (packed.part == part && packed.layout == this) return to;
+    packed.forget();
+    auto& arguments = arguments_[thread];
+    arguments.at(DNNL_ARG_FROM).set_data_handle(part);
+    arguments.at(DNNL_ARG_TO).set_data_handle(to);
+    reorder_.execute(stream, arguments);
+    packed.part = part;
+    packed.layout = this;
+    return to;
+  }
+
+ private:
+  dnnl::reorder reorder_;
+  std::int64_t bytes_;
+  std::vector<Arguments> arguments_;  // by thread
+};
+
+dnnl::memory::desc any_layout(const dnnl::memory::desc& plain) {
+  return {plain.dims(), plain.data_type(), dnnl::memory::format_tag::any};
 }
 
 /// A primitive and, for each thread, the memory objects that it is given pointers in.
 class Primitive {
  public:
-  Primitive(const Matmul& args, const dnnl::engine& engine, int threads) {
+  Primitive(const Matmul& args, const ProductPlan& plan, const dnnl::engine& engine, int threads) {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (args.accumulate) {
@@ -129,8 +127,10 @@ class Primitive {
       sum.append_sum();
       attributes.set_post_ops(sum);
     }
-    const auto a = desc_of(args.a, args.a_transposed), b = desc_of(args.b, args.b_transposed),
-               out = desc_of(args.out);
+    const auto plain_a = desc_of(args.a, args.a_transposed),
+               plain_b = desc_of(args.b, args.b_transposed), out = desc_of(args.out);
+    const auto a = plan.pack_a ? any_layout(plain_a) : plain_a,
+               b = plan.pack_b ? any_layout(plain_b) : plain_b;
     const dnnl::memory::desc bias({1, args.out.cols}, type_of(args.a.dtype),
                                   dnnl::memory::format_tag::ab);
     const dnnl::matmul::primitive_desc how(
@@ -138,24 +138,28 @@ class Primitive {
         attributes, engine);
     primitive_ = dnnl::matmul(how);
     scratch_bytes_ = static_cast<std::int64_t>(how.scratchpad_desc().get_size());
+    if (plan.pack_a) pack_a_.emplace(plain_a, how.src_desc(), engine, threads);
+    if (plan.pack_b) pack_b_.emplace(plain_b, how.weights_desc(), engine, threads);
     const auto memory = [&](const dnnl::memory::desc& desc) {
       return dnnl::memory(desc, engine, nullptr);
     };
     for (int i = 0; i < threads; ++i) {
-      arguments_.push_back({{DNNL_ARG_SRC, memory(a)},
-                            {DNNL_ARG_WEIGHTS, memory(b)},
+      arguments_.push_back({{DNNL_ARG_SRC, memory(how.src_desc())},
+                            {DNNL_ARG_WEIGHTS, memory(how.weights_desc())},
                             {DNNL_ARG_DST, memory(out)},
                             {DNNL_ARG_SCRATCHPAD, memory(how.scratchpad_desc())}});
       if (args.bias.data) arguments_.back().emplace(DNNL_ARG_BIAS, memory(bias));
     }
   }
 
-  void run(const Matmul& args, const dnnl::stream& stream, int thread, Scratch& scratch) {
+  void run(const Matmul& args, const dnnl::stream& stream, int thread, ThreadMemory& own) {
+    void* a = pack_a_ ? pack_a_->pack(args.a.data, stream, thread, own.a) : args.a.data;
+    void* b = pack_b_ ? pack_b_->pack(args.b.data, stream, thread, own.b) : args.b.data;
     auto& arguments = arguments_[thread];
-    arguments.at(DNNL_ARG_SRC).set_data_handle(args.a.data);
-    arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(args.b.data);
+    arguments.at(DNNL_ARG_SRC).set_data_handle(a);
+    arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(b);
     arguments.at(DNNL_ARG_DST).set_data_handle(args.out.data);
-    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch.take<char>(scratch_bytes_));
+    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(own.scratch.take<char>(scratch_bytes_));
     if (args.bias.data) arguments.at(DNNL_ARG_BIAS).set_data_handle(args.bias.data);
     primitive_.execute(stream, arguments);
   }
@@ -163,7 +167,8 @@ class Primitive {
  private:
   dnnl::matmul primitive_;
   std::int64_t scratch_bytes_ = 0;
-  std::vector<std::unordered_map<int, dnnl::memory>> arguments_;  // by thread
+  std::optional<Packing> pack_a_, pack_b_;
+  std::vector<Arguments> arguments_;  // by thread
 };
 
 /// oneDNN plans a primitive for as many threads as OpenMP would use when it is made.
@@ -195,36 +200,55 @@ struct Products::State {
   int threads;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
+  std::map<MatmulShape, ProductPlan> chosen;
   std::map<Key, Primitive> made;
-  std::vector<Scratch> scratch;  // by thread
+  std::vector<ThreadMemory> memory;  // by thread
 
-  Primitive& primitive(const Matmul& panel) {
-    const Key key = key_of(panel);
+  ProductPlan plan_of(const MatmulShape& shape) const {
+    const auto found = chosen.find(shape);
+    return found == chosen.end() ? default_plan(shape) : found->second;
+  }
+
+  Primitive& primitive(const Matmul& panel, const ProductPlan& plan) {
+    const Key key{shape_of(panel), panel.out.stride, panel.a.stride,
+                  panel.b.stride,  plan.pack_a,      plan.pack_b};
     if (const auto found = made.find(key); found != made.end()) return found->second;
     const OneThread one;
-    return made.emplace(key, Primitive(panel, engine, threads)).first->second;
+    return made.try_emplace(key, panel, plan, engine, threads).first->second;
   }
 
   void run(const Matmul& args);
 };
 
 void Products::State::run(const Matmul& args) {
-  const Panels panels = panels_of(args);
-  const std::int64_t last_row = panels.rows.parts - 1, last_col = panels.cols.parts - 1;
+  const ProductPlan plan = plan_of(shape_of(args));
+  const std::int64_t last_row = plan.rows.parts - 1, last_col = plan.cols.parts - 1;
   Primitive* primitives[2][2] = {};  // of a panel that is last in neither, one or both ways
   for (int i : {0, 1})
     for (int j : {0, 1})
-      primitives[i][j] = &primitive(panel_of(args, panels, i ? last_row : 0, j ? last_col : 0));
+      primitives[i][j] = &primitive(panel_of(args, plan, i ? last_row : 0, j ? last_col : 0), plan);
+  for (ThreadMemory& own : memory) {
+    own.a.forget();
+    own.b.forget();
+  }
 
+  // Panels that share a packed part follow one another, and a thread takes several of them.
+  const bool rows_first = !plan.pack_a;
+  const std::int64_t run_length = rows_first ? plan.rows.parts : plan.cols.parts;
+  const int used = static_cast<int>(std::min<std::int64_t>(threads, plan.panels()));
+  const int chunk =
+      plan.pack_a || plan.pack_b
+          ? static_cast<int>(std::clamp<std::int64_t>(plan.panels() / (2 * used), 1, run_length))
+          : 1;
   std::exception_ptr failure;  // an exception must not leave the parallel region
-  const int used = static_cast<int>(std::min<std::int64_t>(threads, panels.count()));
-#pragma omp parallel for num_threads(used) schedule(dynamic)
-  for (std::int64_t task = 0; task < panels.count(); ++task) {
-    const std::int64_t i = task % panels.rows.parts, j = task / panels.rows.parts;
+#pragma omp parallel for num_threads(used) schedule(dynamic, chunk)
+  for (std::int64_t task = 0; task < plan.panels(); ++task) {
+    const std::int64_t outer = task / run_length, inner = task % run_length;
+    const std::int64_t i = rows_first ? inner : outer, j = rows_first ? outer : inner;
     const int thread = omp_get_thread_num();
     try {
-      primitives[i == last_row][j == last_col]->run(panel_of(args, panels, i, j), stream, thread,
-                                                    scratch[thread]);
+      primitives[i == last_row][j == last_col]->run(panel_of(args, plan, i, j), stream, thread,
+                                                    memory[thread]);
     } catch (...) {
 #pragma omp critical
       failure = std::current_exception();
@@ -234,8 +258,9 @@ void Products::State::run(const Matmul& args) {
 }
 
 Products::Products(int threads)
-    : state_(std::make_unique<State>(State{.threads = threads, .made = {}, .scratch = {}})) {
-  state_->scratch.resize(threads);
+    : state_(std::make_unique<State>(
+          State{.threads = threads, .chosen = {}, .made = {}, .memory = {}})) {
+  state_->memory.resize(threads);
 }
 
 Products::~Products() = default;
@@ -255,6 +280,23 @@ void Products::run(const Matmul& args) {
          ": ", error.what(),
          args.a.dtype == DType::bf16 ? "; bf16 needs a processor with AVX-512, f32 does not" : "");
   }
+}
+
+std::string Products::library() {
+  const dnnl_version_t* version = dnnl_version();
+  return concat("oneDNN ", version->major, '.', version->minor, '.', version->patch);
+}
+
+std::vector<std::string> Products::ways(const MatmulShape& shape) {
+  std::vector<std::string> names;
+  for (const ProductPlan& plan : plans_of(shape)) names.push_back(to_string(plan));
+  return names;
+}
+
+bool Products::set_way(const MatmulShape& shape, std::string_view way) {
+  const auto plan = parse_plan(shape, way);
+  if (plan) state_->chosen.insert_or_assign(shape, *plan);
+  return plan.has_value();
 }
 
 }  // namespace axonn::cpu

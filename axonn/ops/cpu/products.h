@@ -1,6 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "axonn/ops/backend.h"
 
@@ -9,7 +12,7 @@ namespace axonn::cpu {
 /// Matrix products by oneDNN, cut into panels of the result. A panel is one single-threaded
 /// primitive over all of K, and panels depend on the extents alone: so the bits of a result do not
 /// depend on the number of threads (oneDNN's own threading cuts K by it), and the operand that a
-/// primitive packs stays in cache.
+/// primitive packs stays in cache. product_plan.h says which panels.
 ///
 /// A primitive is made the first time its shape, strides, types and options are seen, and kept;
 /// after that a product allocates no buffers.
@@ -22,6 +25,12 @@ class Products {
 
   /// Errors: shapes or types that Matmul's description does not allow.
   void run(const Matmul& args);
+
+  /// "oneDNN 2.6.3".
+  static std::string library();
+  /// As Backend::matmul_ways() and Backend::set_matmul_way().
+  static std::vector<std::string> ways(const MatmulShape& shape);
+  bool set_way(const MatmulShape& shape, std::string_view way);
 
  private:
   struct State;

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace axonn {
+
+/// As the system names it: "AMD EPYC 9654 96-Core Processor".
+std::string processor_name();
+
+/// The cores that the calling thread may run on, which a launcher may have limited; ascending.
+std::vector<int> usable_cores();
+
+}  // namespace axonn

@@ -1,0 +1,56 @@
+#include "axonn/train/tune.h"
+
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/cli/launch.h"
+#include "axonn/io/files.h"
+#include "axonn/train/stored_model.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExamples =
+    R"(Every product of a step, forward, input gradient and weight gradient, is timed in each way
+that the device knows; another than the default is taken only if it is clearly faster. What was
+found is kept in training.tune_cache, by device, threads, library, type and shape; a run with
+training.tune = true takes it from there, and times what is not yet there.
+
+Examples:
+  axonn tune configs/gpt2-124m.toml
+  axonn tune configs/gpt2-124m.toml --training.dtype f32 --json f32.json
+  axonn tune configs/gpt2-124m.toml --parallelism.x 2
+  axonn train configs/gpt2-124m.toml --training.tune)";
+
+}  // namespace
+
+int run_tune(const Arguments& arguments) {
+  CLI::App app("Times the products of a step in several ways and keeps the fastest.", "axonn tune");
+  app.footer(kExamples);
+  std::string json;
+  app.add_option("--json", json, "writes what was chosen to this file too")->type_name("FILE");
+  const auto loaded = read_config(app, arguments);
+  if (!loaded) return 0;
+  validate(loaded->config);
+  const Config config = resolved(with_stored_model(loaded->config));
+  const std::string cache = matmul_cache_path(config.training.tune_cache);
+  launch(config, [&](Communicator& world) {
+    Session session(config, world, make_cpu_backend(compute_threads(config)), {});
+    session.initialise();
+    const MatmulChoices choices =
+        tune(session, {.cache = cache, .again = true, .report = [](const std::string& line) {
+                         std::cerr << line << '\n';
+                       }});
+    if (world.rank() != 0) return;
+    std::cout << to_text(choices);
+    if (!cache.empty()) std::cout << "kept in " << cache << '\n';
+    if (!json.empty()) write_file_atomically(json, to_json(choices));
+  });
+  return 0;
+}
+
+}  // namespace axonn

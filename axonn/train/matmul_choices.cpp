@@ -1,0 +1,162 @@
+#include "axonn/train/matmul_choices.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/io/exchange.h"
+#include "axonn/io/files.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+Json json_of(const MatmulChoices& choices) {
+  Json products = Json::array();
+  for (const TunedMatmul& p : choices.products)
+    products.push_back({{"product", to_string(p.shape)},
+                        {"way", p.way},
+                        {"seconds", p.seconds},
+                        {"default_way", p.default_way},
+                        {"default_seconds", p.default_seconds},
+                        {"gain", p.gain()},
+                        {"calls", p.calls}});
+  return {{"device", choices.device}, {"products", products}};
+}
+
+MatmulChoices choices_of(const Json& json) {
+  MatmulChoices choices{.device = json.at("device"), .products = {}};
+  for (const Json& entry : json.at("products")) {
+    const std::string text = entry.at("product");
+    const auto shape = parse_matmul_shape(text);
+    if (!shape) refuse("'", text, "' is no product");
+    choices.products.push_back({.shape = *shape,
+                                .way = entry.at("way"),
+                                .default_way = entry.at("default_way"),
+                                .seconds = entry.at("seconds"),
+                                .default_seconds = entry.at("default_seconds"),
+                                .calls = entry.at("calls")});
+  }
+  return choices;
+}
+
+/// Calls f with the parsed text. Errors: UsageError that names the file.
+template <typename F>
+auto with_json(std::string_view text, const std::string& name, F f) {
+  try {
+    return f(Json::parse(text));
+  } catch (const std::exception& error) {
+    refuse(name, " does not hold choices of products: ", error.what());
+  }
+}
+
+}  // namespace
+
+const TunedMatmul* MatmulChoices::find(const MatmulShape& shape) const {
+  const auto found = std::ranges::find(products, shape, &TunedMatmul::shape);
+  return found == products.end() ? nullptr : &*found;
+}
+
+double MatmulChoices::seconds() const {
+  double sum = 0;
+  for (const TunedMatmul& p : products) sum += p.calls * p.seconds;
+  return sum;
+}
+
+double MatmulChoices::default_seconds() const {
+  double sum = 0;
+  for (const TunedMatmul& p : products) sum += p.calls * p.default_seconds;
+  return sum;
+}
+
+std::string to_json(const MatmulChoices& choices) { return json_of(choices).dump(2) + "\n"; }
+
+MatmulChoices parse_matmul_choices(std::string_view json, const std::string& name) {
+  return with_json(json, name, choices_of);
+}
+
+std::string to_text(const MatmulChoices& choices) {
+  const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
+  std::string text =
+      fmt::format("{}\n\n{:<34}{:>6}  {:<18}{:>9}  {:<18}{:>9}{:>7}\n", choices.device, "product",
+                  "calls", "default", "ms", "chosen", "ms", "gain");
+  for (const TunedMatmul& p : choices.products)
+    text += fmt::format("{:<34}{:>6}  {:<18}{:>9}  {:<18}{:>9}{:>7.2f}\n", to_string(p.shape),
+                        p.calls, p.default_way, ms(p.default_seconds),
+                        p.way == p.default_way ? "the same" : p.way, ms(p.seconds), p.gain());
+  const double before = choices.default_seconds(), after = choices.seconds();
+  if (after > 0)
+    text += fmt::format(
+        "\nall of a micro-batch: {} ms by default, {} ms as chosen: {:.3f} times as fast\n",
+        ms(before), ms(after), before / after);
+  return text;
+}
+
+MatmulCache::MatmulCache(std::string path) : path_(std::move(path)) { devices_ = read(); }
+
+std::map<std::string, MatmulChoices> MatmulCache::read() {
+  std::map<std::string, MatmulChoices> devices;
+  if (path_.empty() || !fs::exists(fs::status(path_))) return devices;
+  const std::string fault = fault_of([&] {
+    with_json(read_text(path_), path_, [&](const Json& json) {
+      for (const Json& entry : json.at("devices")) {
+        MatmulChoices choices = choices_of(entry);
+        devices.insert_or_assign(choices.device, std::move(choices));
+      }
+      return 0;
+    });
+  });
+  if (fault.empty()) return devices;
+  warning_ = "what was tuned before is ignored, and written anew: " + fault;
+  return {};
+}
+
+std::optional<TunedMatmul> MatmulCache::find(const std::string& device,
+                                             const MatmulShape& shape) const {
+  const auto found = devices_.find(device);
+  if (found == devices_.end()) return std::nullopt;
+  const TunedMatmul* product = found->second.find(shape);
+  return product ? std::optional(*product) : std::nullopt;
+}
+
+void MatmulCache::keep(const MatmulChoices& choices) {
+  if (path_.empty()) return;
+  devices_ = read();  // what others wrote meanwhile
+  MatmulChoices& here = devices_[choices.device];
+  here.device = choices.device;
+  for (const TunedMatmul& product : choices.products) {
+    std::erase_if(here.products,
+                  [&](const TunedMatmul& old) { return old.shape == product.shape; });
+    here.products.push_back(product);
+  }
+  Json all = Json::array();
+  for (const auto& [device, known] : devices_) all.push_back(json_of(known));
+  const std::string fault = fault_of([&] {
+    const fs::path folder = fs::path(path_).parent_path();
+    if (!folder.empty()) make_folders(folder);
+    write_file_atomically(path_, Json{{"devices", all}}.dump(1) + "\n");
+  });
+  if (!fault.empty()) warning_ = "what was tuned is not kept: " + fault;
+}
+
+std::string matmul_cache_path(const std::string& configured) {
+  if (!configured.empty()) return configured;
+  const auto value = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::string(text ? text : "");
+  };
+  if (const std::string cache = value("XDG_CACHE_HOME"); !cache.empty())
+    return cache + "/axonn/products.json";
+  if (const std::string home = value("HOME"); !home.empty())
+    return home + "/.cache/axonn/products.json";
+  return {};
+}
+
+}  // namespace axonn

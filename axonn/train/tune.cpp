@@ -1,0 +1,81 @@
+#include "axonn/train/tune.h"
+
+#include "axonn/base/check.h"
+#include "axonn/io/exchange.h"
+#include "axonn/ops/recording_backend.h"
+
+namespace axonn {
+
+namespace {
+
+/// Rank 0's choices that need no timing: those of an earlier run, of whatever machine, as the run
+/// shall go on alike; else the cache's, of this one. Ways that this backend does not know do not
+/// count.
+MatmulChoices known_choices(const RecordingBackend& step, Backend& backend,
+                            const MatmulCache& cache, const TuneOptions& options) {
+  MatmulChoices known{.device = backend.matmul_device(), .products = {}};
+  for (const auto& [shape, calls] : step.products()) {
+    std::optional<TunedMatmul> found;
+    if (const TunedMatmul* earlier = options.earlier.find(shape))
+      found = *earlier;
+    else if (!options.again)
+      found = cache.find(known.device, shape);
+    if (!found || !backend.set_matmul_way(shape, found->way)) continue;
+    found->calls = calls;
+    known.products.push_back(*found);
+  }
+  return known;
+}
+
+MatmulChoices broadcast(Communicator& world, const MatmulChoices& choices) {
+  const auto texts = broadcast_texts(world, {to_json(choices)});
+  return parse_matmul_choices(texts.front(), "rank 0");
+}
+
+}  // namespace
+
+MatmulChoices tune(Session& session, const TuneOptions& options) {
+  Communicator& world = session.grid().world();
+  Backend& backend = session.backend();
+  const bool first = world.rank() == 0;
+  const auto report = [&](const std::string& line) {
+    if (first && options.report && !line.empty()) options.report(line);
+  };
+  RecordingBackend step(backend);
+  session.rehearse(session.step_input(0), step);
+
+  MatmulCache cache(first ? options.cache : "");
+  report(cache.warning());
+  MatmulChoices choices =
+      broadcast(world, first ? known_choices(step, backend, cache, options) : MatmulChoices{});
+  const std::size_t known = choices.products.size();
+  // Rank 0's list: a shape that it does not have is computed by default, everywhere.
+  MatmulChoices wanted{.device = choices.device, .products = {}}, timed = wanted;
+  for (const auto& [shape, calls] : step.products())
+    if (!choices.find(shape))
+      wanted.products.push_back({.shape = shape, .way = {}, .default_way = {}, .calls = calls});
+  wanted = broadcast(world, wanted);
+  for (std::size_t i = 0; i < wanted.products.size(); ++i) {
+    const MatmulShape& shape = wanted.products[i].shape;
+    report(
+        concat("timing product ", i + 1, " of ", wanted.products.size(), ": ", to_string(shape)));
+    world.barrier("tune");
+    TunedMatmul tuned = tune_matmul(backend, shape);
+    tuned.calls = wanted.products[i].calls;
+    timed.products.push_back(tuned);
+  }
+  timed = broadcast(world, timed);
+  choices.products.insert(choices.products.end(), timed.products.begin(), timed.products.end());
+  for (const TunedMatmul& product : choices.products)
+    AXONN_CHECK(backend.set_matmul_way(product.shape, product.way), "rank ", world.rank(),
+                " cannot compute ", to_string(product.shape), " as '", product.way,
+                "', as rank 0 chose; all ranks must run the same build");
+  if (first && !timed.products.empty()) {
+    cache.keep(timed);
+    report(cache.warning());
+  }
+  report(concat("products: ", timed.products.size(), " timed, ", known, " known from before"));
+  return choices;
+}
+
+}  // namespace axonn
