@@ -16,6 +16,7 @@ using namespace axonn::testing_support;
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Le;
 using testing::Lt;
 using testing::Not;
 using testing::UnorderedElementsAre;
@@ -125,6 +126,26 @@ TEST(Trainer, AResumedRunGoesOnAlikeOnAnotherGrid) {
                                    column(from(metrics_of(straight), 6), "loss")),
                 Lt(kGrids))
         << to_string(grid);
+  }
+}
+
+TEST(Trainer, ALlamaGoesOnAlikeOnAnotherGridAndToTheBitOnItsOwn) {
+  test::TemporaryPath folder;
+  Config straight = on_grid(tiny_config(folder / "straight"), {.x = 2, .y = 2});
+  straight.model.family = ModelFamily::llama;
+  straight.model.kv_heads = 3;
+  straight.model.ffn = 48;
+  straight.model.tied = false;
+  straight.model.qkv_bias = straight.model.qk_norm = true;
+  train_on_threads(straight);
+  const auto rest = column(from(metrics_of(straight), 6), "loss");
+  for (const GridShape grid : {GridShape{2, 2, 1, 1}, GridShape{}, GridShape{3, 1, 1, 2}}) {
+    Config resumed = on_grid(straight, grid);
+    resumed.output.dir = folder / to_string(grid);
+    resumed.checkpoint.resume = checkpoint(straight, 5);
+    train_on_threads(resumed);
+    const auto losses = column(metrics_of(resumed), "loss");
+    EXPECT_THAT(largest_difference(losses, rest), Le(grid.y == 2 ? 0 : kGrids)) << to_string(grid);
   }
 }
 
