@@ -23,9 +23,9 @@ double seconds(const std::function<void()>& run) {
 /// Giga instructions a second of `step` on independent registers, all threads together.
 template <typename Step>
 double rate(int threads, Step step) {
-  constexpr int kChains = 16, kTurns = 300'000;
+  constexpr int kChains = 16, kTurns = 50'000;
   float sink = 0;
-  const double best = best_of(30, [&] {
+  const double best = best_of(300, [&] {
 #pragma omp parallel num_threads(threads) reduction(+ : sink)
     {
       Lanes x[kChains];
