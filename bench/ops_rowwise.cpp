@@ -1,189 +1,323 @@
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <omp.h>
 
 #include "axonn/ops/backend.h"
 
-// What is bound by memory, with the sizes of GPT-2 124M at 1,024 rows: gigabytes a second that the
-// arguments' bytes, moved once, make of the best time; and attention, which is bound by arithmetic,
-// in gigaflops. "copy" is the bound: a cast from f32 to f32 of 256 MiB.
-// Usage: ops_rowwise [THREADS] [REPETITIONS].
+#include "bench/measure.h"
+
+// How near is each row-wise operation to what bounds it? For each operation, type, row length and
+// size (in the second caches and in memory): the time, the bytes of its arguments moved once a
+// second, and the share that the lower of two bounds is of that:
+//
+//   stream  the same bytes through the same number of read and written streams, with ordinary
+//           stores, in a loop that computes next to nothing, timed in turn with the operation
+//   vector  the operation's vector instructions (on 16 floats; loads and stores not counted) at the
+//           rate at which this machine retires fused multiply-adds, and its divisions and roots at
+//           theirs. Counted from the kernels' source: turning bf16 into f32 takes 2, back 8 (the
+//           rounding to even in integers), exponential() 17.
+//
+// Usage: bench_ops_rowwise [THREADS] [NAME: operations whose name holds it] [ROW LENGTH].
 
 namespace {
 
 using namespace axonn;
+using bench::Memory;
+using bench::Streams;
+using bench::VectorWork;
 
-constexpr std::int64_t kRows = 1024, kWidth = 768, kMlp = 3072, kVocabulary = 50304, kHeads = 12,
-                       kPositions = 256;
+constexpr std::int64_t kVocabulary = 50304, kInCache = 1 << 20, kInMemory = 96 << 20;
+constexpr int kExp = 17;
 
-class Memory {
+/// One operation, ready to run on arguments of some size.
+struct Case {
+  std::string name;
+  std::int64_t elements, bytes;  ///< of the work, and what its arguments move
+  Streams streams;
+  VectorWork work;  ///< of 16 elements
+  std::function<void()> run;
+};
+
+/// Makes the cases of one type whose arguments take about `bytes`.
+class Cases {
  public:
-  View view(std::int64_t rows, std::int64_t cols, DType dtype) {
-    values_.emplace_back(rows * cols * bytes_of(dtype) / 4 + 1, 0.5f);
-    float* data = values_.back().data();
-    if (dtype == DType::bf16)
-      for (std::int64_t i = 0; i < rows * cols; ++i) put(reinterpret_cast<bf16*>(data)[i], 0.5f);
-    if (dtype == DType::i32)
-      for (std::int64_t i = 0; i < rows * cols; ++i)
-        reinterpret_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(i * 7919 % 50257);
-    return {data, dtype, rows, cols, cols};
-  }
+  Cases(Backend& backend, Memory& memory, DType type, std::int64_t bytes)
+      : backend_(backend),
+        memory_(memory),
+        type_(type),
+        bytes_(bytes),
+        b_(bytes_of(type)),
+        get_(type == DType::bf16 ? 2 : 0),
+        put_(type == DType::bf16 ? 8 : 0) {}
+
+  std::vector<std::function<Case(std::int64_t)>> by_row();
+  std::vector<std::function<Case()>> flat();
 
  private:
-  std::vector<std::vector<float>> values_;
+  std::int64_t rows(std::int64_t C, std::int64_t row_bytes) const {
+    return std::max<std::int64_t>(bytes_ / (C * row_bytes), 4);
+  }
+  View f32(std::int64_t R, std::int64_t C) { return memory_.view(R, C, DType::f32); }
+  View typed(std::int64_t R, std::int64_t C) { return memory_.view(R, C, type_); }
+
+  Case norm(std::int64_t C, const std::string& which);
+  Case sums(std::int64_t C, const std::string& which);
+  Case embedding(std::int64_t C, bool backward);
+  Case loss(bool backward);
+  Case elementwise(const std::string& which);
+  Case optimizer(bool adam);
+  Case squares();
+
+  Backend& backend_;
+  Memory& memory_;
+  DType type_;
+  std::int64_t bytes_, b_;
+  double get_, put_;
 };
 
-struct Bench {
-  int repetitions;
-
-  double seconds(const std::function<void()>& run) const {
-    run();
-    double best = 1e9;
-    for (int i = 0; i < repetitions; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      run();
-      const std::chrono::duration<double> each = std::chrono::steady_clock::now() - begin;
-      best = std::min(best, each.count());
-    }
-    return best;
-  }
-
-  /// `work` bytes or flops in giga a second.
-  void print(const char* name, DType type, double work, const char* unit,
-             const std::function<void()>& run) const {
-    const double best = seconds(run);
-    std::printf("%-4s %-26s %8.0f us %7.1f %s\n", name_of(type).data(), name, best * 1e6,
-                work / best / 1e9, unit);
-  }
-};
-
-void copy(Backend& backend, const Bench& bench) {
-  Memory memory;
-  const std::int64_t count = 32 << 20;
-  const View from = memory.view(1, count, DType::f32), to = memory.view(1, count, DType::f32);
-  bench.print("copy", DType::f32, 8.0 * count, "GB/s", [&] { backend.cast(to, from); });
-}
-
-void rows(Backend& backend, const Bench& bench, DType type) {
-  Memory memory;
-  const double b = static_cast<double>(bytes_of(type)), narrow = b * kRows * kWidth,
-               wide = b * kRows * kMlp;
-  const View x = memory.view(kRows, kWidth, type), y = memory.view(kRows, kWidth, type),
-             dx = memory.view(kRows, kWidth, type), w = memory.view(1, kWidth, type),
-             stats = memory.view(kRows, 2, DType::f32), dw = memory.view(1, kWidth, DType::f32),
-             db = memory.view(1, kWidth, DType::f32), h = memory.view(kRows, kMlp, type),
-             g = memory.view(kRows, kMlp, type), dh = memory.view(kRows, kMlp, type),
-             dm = memory.view(1, kMlp, DType::f32), ids = memory.view(1, kRows, DType::i32),
-             table = memory.view(kVocabulary, kWidth, type),
-             d_table = memory.view(kVocabulary, kWidth, DType::f32),
-             positions = memory.view(kPositions, kWidth, type);
-  bench.print("row_moments", type, narrow, "GB/s", [&] { backend.row_moments(stats, x); });
-  bench.print("layer_norm", type, 2 * narrow, "GB/s",
-              [&] { backend.layer_norm(y, x, w, w, stats); });
-  bench.print("layer_norm_sums", type, 2 * narrow, "GB/s",
-              [&] { backend.layer_norm_sums(stats, y, x, w, stats); });
-  const NormBackward backward{.d_inp = dx,
-                              .d_out = y,
-                              .inp = x,
-                              .weight = w,
-                              .stats = stats,
-                              .sums = stats,
-                              .residual = y,
-                              .width = kWidth};
-  bench.print("layer_norm_backward", type, 4 * narrow, "GB/s",
-              [&] { backend.layer_norm_backward(backward); });
-  bench.print("layer_norm_weight_backward", type, 3 * narrow, "GB/s",
-              [&] { backend.layer_norm_weight_backward(dw, db, y, x, stats); });
-  bench.print("gelu", type, 2 * wide, "GB/s", [&] { backend.gelu(g, h); });
-  bench.print("gelu_backward", type, 3 * wide, "GB/s", [&] { backend.gelu_backward(dh, g, h); });
-  bench.print("add", type, 3 * narrow, "GB/s", [&] { backend.add(dx, x, y); });
-  bench.print("column_sum", type, wide, "GB/s", [&] { backend.column_sum(dm, h); });
-  bench.print("embedding", type, 3 * narrow, "GB/s",
-              [&] { backend.embedding(y, ids, table, 0, positions); });
-  bench.print("embedding_backward", type, narrow * (1 + 8 / b), "GB/s",
-              [&] { backend.embedding_backward(d_table, x, ids, 0); });
-  bench.print("squared_sum", type, b * kVocabulary * kWidth, "GB/s", [&] {
-    double total = 0;
-    backend.squared_sum({&total, DType::f64, 1, 1, 1}, table);
-  });
-}
-
-void loss(Backend& backend, const Bench& bench, DType type) {
-  Memory memory;
-  constexpr std::int64_t kChunk = 256;
-  const View logits = memory.view(kChunk, kVocabulary, type),
-             targets = memory.view(1, kChunk, DType::i32),
-             stats = memory.view(kChunk, 3, DType::f32), lse = memory.view(kChunk, 1, DType::f32);
-  const double bytes = static_cast<double>(bytes_of(type)) * kChunk * kVocabulary;
-  bench.print("softmax_stats", type, bytes, "GB/s", [&] {
-    backend.softmax_stats(stats, logits, targets, {0, 50257});
-  });
-  bench.print("cross_entropy_backward", type, 2 * bytes, "GB/s", [&] {
-    backend.cross_entropy_backward(logits, logits, lse, targets, {0, 50257}, 1e-3f);
-  });
-}
-
-void optimizer(Backend& backend, const Bench& bench, DType type) {
-  Memory memory;
-  const std::int64_t n = 16 << 20;
-  const View one = memory.view(1, 1, DType::f32);
-  AdamW args{.master = memory.view(1, n, DType::f32),
-             .first = memory.view(1, n, DType::f32),
-             .second = memory.view(1, n, DType::f32),
-             .gradient = memory.view(1, n, DType::f32),
-             .out = memory.view(1, n, type),
-             .scale = one};
-  args.lr = 1e-3f;
-  args.decayed = n;
-  bench.print("adamw", type, static_cast<double>((28 + bytes_of(type)) * n), "GB/s",
-              [&] { backend.adamw(args); });
-}
-
-void attention(Backend& backend, const Bench& bench, DType type, std::int64_t positions) {
-  Memory memory;
-  const std::int64_t D = kWidth / kHeads;
-  const View qkv = memory.view(kRows, 3 * kWidth, type),
-             d_qkv = memory.view(kRows, 3 * kWidth, type), out = memory.view(kRows, kWidth, type),
-             stats = memory.view(kRows, kHeads, DType::f32);
-  const auto part = [](const View& all, int i) { return all.col_range(i * kWidth, kWidth); };
-  const Attention forward{.q = part(qkv, 0),
-                          .k = part(qkv, 1),
-                          .v = part(qkv, 2),
-                          .out = out,
+Case Cases::norm(std::int64_t C, const std::string& which) {
+  const int arrays = which == "row_moments"           ? 1
+                     : which == "add_moments"         ? 3
+                     : which == "layer_norm_backward" ? 4
+                                                      : 2;
+  const std::int64_t R = rows(C, arrays * b_), n = R * C;
+  const View x = typed(R, C), y = typed(arrays > 1 ? R : 1, C), w = typed(1, C), stats = f32(R, 2),
+             out = f32(R, 2);
+  Backend& to = backend_;
+  if (which == "row_moments")
+    return {which, n, b_ * n, {1, 0, 0}, {2 * get_ + 3}, [=, &to] { to.row_moments(out, x); }};
+  if (which == "layer_norm")
+    return {which, n, 2 * b_ * n, {1, 0, 1}, {3 * get_ + 3 + put_}, [=, &to] {
+              to.layer_norm(y, x, w, w, stats);
+            }};
+  if (which == "layer_norm_sums")
+    return {which,          n,
+            2 * b_ * n,     {2, 0, 0},
+            {3 * get_ + 5}, [=, &to] {
+              to.layer_norm_sums(out, y, x, w, stats); }};
+  const View dx = typed(R, C), residual = typed(R, C);
+  if (which == "add_moments")
+    return {which, n, 3 * b_ * n, {2, 0, 1}, {3 * get_ + 4 + put_}, [=, &to] {
+              to.add_moments(dx, out, x, y);
+            }};
+  const NormBackward args{.d_inp = dx,
+                          .d_out = y,
+                          .inp = x,
+                          .weight = w,
                           .stats = stats,
-                          .positions = positions,
-                          .heads = kHeads,
-                          .head_dim = D,
-                          .scale = 0.125f};
-  const AttentionBackward backward{.forward = forward,
-                                   .d_out = out,
-                                   .d_q = part(d_qkv, 0),
-                                   .d_k = part(d_qkv, 1),
-                                   .d_v = part(d_qkv, 2)};
-  const double flops = 2.0 * kRows * static_cast<double>(positions) * kWidth;  // causal half
-  std::printf("%lld positions:\n", static_cast<long long>(positions));
-  bench.print("attention", type, flops, "Gflop/s", [&] { backend.attention(forward); });
-  bench.print("attention_backward", type, 2.5 * flops, "Gflop/s",
-              [&] { backend.attention_backward(backward); });
+                          .sums = out,
+                          .residual = residual,
+                          .width = C};
+  return {which,
+          n,
+          4 * b_ * n,
+          {3, 0, 1},
+          {4 * get_ + 6 + put_},
+          [=, &to] {
+            to.layer_norm_backward(args); }};
+}
+
+Case Cases::sums(std::int64_t C, const std::string& which) {
+  const bool weights = which != "column_sum";
+  const std::int64_t R = rows(C, (weights ? 2 : 1) * b_), n = R * C;
+  const View x = typed(R, C), out = f32(1, C), bias = f32(1, C);
+  Backend& to = backend_;
+  if (!weights)
+    return {which, n, b_ * n, {1, 0, 0}, {get_ + 1}, [=, &to] { to.column_sum(out, x); }};
+  const View d_out = typed(R, C), stats = f32(R, 2);
+  return {which,          n,
+          2 * b_ * n,     {2, 0, 0},
+          {2 * get_ + 4}, [=, &to] {
+            to.layer_norm_weight_backward(out, bias, d_out, x, stats); }};
+}
+
+Case Cases::embedding(std::int64_t C, bool backward) {
+  const std::int64_t R = rows(C, backward ? b_ + 8 : 3 * b_), n = R * C, T = std::min(R, R / 4 + 1),
+                     V = 2 * R;
+  const View ids = memory_.ids(R, V), x = typed(R, C);
+  Backend& to = backend_;
+  if (backward)
+    return {"embedding_backward",
+            n,
+            (b_ + 8) * n,
+            {1, 1, 0},
+            {get_ + 1},
+            [=, &to, table = f32(V, C)] { to.embedding_backward(table, x, ids, 0); }};
+  return {"embedding",
+          n,
+          3 * b_ * n,
+          {2, 0, 1},
+          {2 * get_ + 1 + put_},
+          [=, &to, table = typed(V, C), positions = typed(T, C)] {
+            to.embedding(x, ids, table, 0, positions);
+          }};
+}
+
+Case Cases::loss(bool backward) {
+  const std::int64_t R = rows(kVocabulary, (backward ? 2 : 1) * b_), n = R * kVocabulary;
+  const View logits = typed(R, kVocabulary), targets = memory_.ids(R, kVocabulary),
+             stats = f32(R, 3), lse = f32(R, 1);
+  Backend& to = backend_;
+  if (!backward)
+    return {"softmax_stats", n, b_ * n, {1, 0, 0}, {2 * get_ + 1 + kExp + 2}, [=, &to] {
+              to.softmax_stats(stats, logits, targets, {0, kVocabulary - 47});
+            }};
+  return {"cross_entropy_backward",
+          n,
+          2 * b_ * n,
+          {1, 0, 1},
+          {get_ + 5 + kExp + put_},
+          [=, &to, out = typed(R, kVocabulary)] {
+            to.cross_entropy_backward({out, logits, lse, targets, {0, kVocabulary - 47}, 1e-3f});
+          }};
+}
+
+Case Cases::elementwise(const std::string& which) {
+  const int arrays = which == "add" || which == "gelu_backward" ? 3 : 2;
+  const std::int64_t n = rows(1024, arrays * b_) * 1024;
+  const View a = typed(1, n), out = typed(1, n);
+  Backend& to = backend_;
+  if (which == "gelu")
+    return {which,
+            n,
+            2 * b_ * n,
+            {1, 0, 1},
+            {get_ + 6 + kExp + put_, 1},
+            [=, &to] { to.gelu(out, a); }};
+  if (which == "cast")  // to the other type
+    return {which,
+            n,
+            6 * n,
+            {1, 0, 1},
+            {get_ > 0 ? get_ : 8.0},
+            [=, &to, other = memory_.view(1, n, get_ > 0 ? DType::f32 : DType::bf16)] {
+              to.cast(other, a);
+            }};
+  const View b = typed(1, n);
+  if (which == "add")
+    return {
+        which, n, 3 * b_ * n, {2, 0, 1}, {2 * get_ + 1 + put_}, [=, &to] { to.add(out, a, b); }};
+  return {which, n, 3 * b_ * n, {2, 0, 1}, {2 * get_ + 11 + kExp + put_, 1}, [=, &to] {
+            to.gelu_backward(out, b, a);
+          }};
+}
+
+Case Cases::optimizer(bool adam) {
+  // The compute copy of an f32 model is the master copy itself.
+  const bool copy = type_ == DType::bf16;
+  const std::int64_t each = (adam ? 28 : 12) + (copy ? 2 : 0), n = rows(1024, each) * 1024;
+  const View master = f32(1, n), gradient = f32(1, n), one = f32(1, 1),
+             out = copy ? typed(1, n) : master;
+  Backend& to = backend_;
+  if (!adam)
+    return {"sgd", n, each * n, {1, 1, copy ? 1 : 0}, {2 + put_}, [=, &to] {
+              to.sgd({.master = master,
+                      .gradient = gradient,
+                      .out = out,
+                      .scale = one,
+                      .lr = 1e-3f,
+                      .decayed = n});
+            }};
+  const AdamW args{.master = master,
+                   .first = f32(1, n),
+                   .second = f32(1, n),
+                   .gradient = gradient,
+                   .out = out,
+                   .scale = one,
+                   .lr = 1e-3f,
+                   .decayed = n};
+  return {
+      "adamw", n, each * n, {1, 3, copy ? 1 : 0}, {13 + put_, 1, 1}, [=, &to] { to.adamw(args); }};
+}
+
+Case Cases::squares() {
+  const std::int64_t n = rows(1024, b_) * 1024;
+  const View x = typed(1, n), total = memory_.view(1, 1, DType::f64);
+  // In double, of which a register holds 8: two conversions and two multiply-adds for 16 elements.
+  return {"squared_sum", n,          b_ * n,
+          {1, 0, 0},     {get_ + 4}, [=, &to = backend_] { to.squared_sum(total, x); }};
+}
+
+std::vector<std::function<Case(std::int64_t)>> Cases::by_row() {
+  std::vector<std::function<Case(std::int64_t)>> all;
+  for (const char* name :
+       {"row_moments", "add_moments", "layer_norm", "layer_norm_sums", "layer_norm_backward"})
+    all.emplace_back([this, name](std::int64_t C) { return norm(C, name); });
+  for (const char* name : {"layer_norm_weight_backward", "column_sum"})
+    all.emplace_back([this, name](std::int64_t C) { return sums(C, name); });
+  for (bool backward : {false, true})
+    all.emplace_back([this, backward](std::int64_t C) { return embedding(C, backward); });
+  return all;
+}
+
+std::vector<std::function<Case()>> Cases::flat() {
+  std::vector<std::function<Case()>> all;
+  for (const char* name : {"gelu", "gelu_backward", "add", "cast"})
+    all.emplace_back([this, name] { return elementwise(name); });
+  for (bool backward : {false, true}) all.emplace_back([this, backward] { return loss(backward); });
+  for (bool adam : {true, false}) all.emplace_back([this, adam] { return optimizer(adam); });
+  all.emplace_back([this] { return squares(); });
+  return all;
+}
+
+/// Prints one line and returns the share reached.
+double measure(const Case& c, Memory& memory, int threads, const bench::VectorRates& rates,
+               const std::string& what) {
+  const auto stream = bench::stream(memory, threads, c.streams, c.bytes);
+  const int repetitions = c.bytes > 16 << 20 ? 7 : 300;
+  const auto [time, streaming] = bench::best_of(repetitions, c.run, stream);
+  const double registers = static_cast<double>(c.elements) / 16 / 1e9;
+  const double vector =
+      registers * std::max(c.work.simple / rates.fma,
+                           c.work.divisions / rates.divide + c.work.roots / rates.root);
+  const double share = std::max(streaming, vector) / time;
+  std::printf(
+      "%-27s %s %10.1f us %6.1f GB/s  stream %6.1f GB/s %4.0f %%  vector %4.0f %%  %s %4.0f %%\n",
+      c.name.c_str(), what.c_str(), time * 1e6, static_cast<double>(c.bytes) / time / 1e9,
+      static_cast<double>(c.bytes) / streaming / 1e9, 100 * streaming / time, 100 * vector / time,
+      share < 0.85 ? "BELOW" : "near ", 100 * share);
+  return share;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : omp_get_num_procs();
-  const Bench bench{argc > 2 ? std::atoi(argv[2]) : 20};
+  const std::string wanted = argc > 2 ? argv[2] : "";
+  const std::int64_t only = argc > 3 ? std::atoll(argv[3]) : 0;
   const auto backend = make_cpu_backend(threads);
-  std::printf("%d threads\n", threads);
-  copy(*backend, bench);
-  for (DType type : {DType::f32, DType::bf16}) {
-    rows(*backend, bench, type);
-    loss(*backend, bench, type);
-    optimizer(*backend, bench, type);
-    for (std::int64_t positions : {256, 1024}) attention(*backend, bench, type, positions);
-  }
+  const auto rates = bench::vector_rates(threads);
+  std::printf(
+      "%d threads; instructions on 16 floats, in giga a second: multiply-add %.2f, "
+      "division %.2f, root %.2f\n",
+      threads, rates.fma, rates.divide, rates.root);
+  Memory memory;
+  int count = 0, near = 0;
+  const auto run = [&](const Case& c, const std::string& what) {
+    if (c.name.find(wanted) != std::string::npos) {
+      near += measure(c, memory, threads, rates, what) >= 0.85;
+      ++count;
+    }
+    memory.clear();
+  };
+  for (std::int64_t bytes : {kInCache, kInMemory})
+    for (DType type : {DType::f32, DType::bf16}) {
+      Cases cases(*backend, memory, type, bytes);
+      const std::string kind = std::string(bytes == kInCache ? "cache  " : "memory ") +
+                               std::string(name_of(type)) + (type == DType::f32 ? "  " : " ");
+      for (const auto& make : cases.by_row())
+        for (std::int64_t C : {768, 1600, 2048, 4096, 8192, 16384})
+          if (only == 0 || only == C) {
+            char length[16];
+            std::snprintf(length, sizeof length, "%5d", static_cast<int>(C));
+            run(make(C), kind + length);
+          }
+      for (const auto& make : cases.flat()) run(make(), kind + "     ");
+    }
+  std::printf("%d of %d reach 85 %%\n", near, count);
 }

@@ -154,6 +154,9 @@ class Backend {
 
   /// out (R, 2) f32 = mean and sum of squared deviations of each row of inp (R, C) T.
   virtual void row_moments(View out, View inp) = 0;
+  /// out (R, C) T = a + b, and moments (R, 2) f32 as row_moments has them of out, in one pass: what
+  /// a norm behind a residual sum needs. The bits are those of add, then row_moments.
+  virtual void add_moments(View out, View moments, View a, View b) = 0;
   /// out (R, 2) f32 = mean and 1 / sqrt(variance + eps) from the `pieces` stacked moments
   /// (pieces · R, 2), each over `count` elements, by Chan's formula in the order of the pieces.
   virtual void combine_moments(View out, View moments, std::int64_t count, float eps) = 0;

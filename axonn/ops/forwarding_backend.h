@@ -48,6 +48,9 @@ class ForwardingBackend : public Backend {
   void row_moments(View out, View inp) override {
     around("row_moments", [&] { inner_->row_moments(out, inp); }, {out, inp});
   }
+  void add_moments(View out, View moments, View a, View b) override {
+    around("add_moments", [&] { inner_->add_moments(out, moments, a, b); });
+  }
   void combine_moments(View out, View moments, std::int64_t count, float eps) override {
     around("combine_moments", [&] { inner_->combine_moments(out, moments, count, eps); },
            {out, moments});

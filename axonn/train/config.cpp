@@ -134,68 +134,67 @@ Config resolved(Config config) {
   return config;
 }
 
-std::vector<WithoutEffect> keys_without_effect(const Config& config) {
-  std::vector<WithoutEffect> found;
-  const auto when = [&](bool condition, std::initializer_list<const char*> keys,
-                        const char* reason) {
+namespace {
+
+/// Collects keys under conditions.
+class Collected {
+ public:
+  void when(bool condition, std::initializer_list<const char*> keys, const char* reason) {
     if (condition)
-      for (const char* key : keys) found.push_back({key, reason});
-  };
-  when(!config.model.path.empty(),
-       {"model.family",
-        "model.layers",
-        "model.hidden",
-        "model.heads",
-        "model.kv_heads",
-        "model.head_dim",
-        "model.ffn",
-        "model.vocab",
-        "model.positions",
-        "model.tied",
-        "model.bias",
-        "model.norm_eps",
-        "model.init_std",
-        "model.qkv_bias",
-        "model.qk_norm",
-        "model.window",
-        "model.rope_theta",
-        "model.rope_scaling",
-        "model.rope_factor",
-        "model.rope_low_freq_factor",
-        "model.rope_high_freq_factor",
-        "model.rope_original_positions"},
-       "the checkpoint at model.path has its own sizes");
-  const bool own = config.model.path.empty(), llama = config.model.family == ModelFamily::llama;
-  when(own && llama, {"model.bias"}, "model.family is llama, which has qkv_bias alone");
-  when(own && !llama,
-       {"model.qkv_bias", "model.qk_norm", "model.window", "model.rope_theta", "model.rope_scaling",
-        "model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
-        "model.rope_original_positions"},
-       "model.family is gpt");
-  when(own && llama && config.model.rope_scaling == RopeScalingKind::none,
-       {"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
-        "model.rope_original_positions"},
-       "model.rope_scaling is none");
+      for (const char* key : keys) found_.push_back({key, reason});
+  }
+  std::vector<WithoutEffect> take() { return std::move(found_); }
+
+ private:
+  std::vector<WithoutEffect> found_;
+};
+
+void collect_of_model(const ModelConfig& model, Collected& keys) {
+  const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
+  keys.when(!own,
+            {"model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads",
+             "model.head_dim", "model.ffn", "model.vocab", "model.positions", "model.tied",
+             "model.bias", "model.norm_eps", "model.init_std"},
+            "the checkpoint at model.path has its own sizes");
+  keys.when(own && llama, {"model.bias"}, "model.family is llama, which has qkv_bias alone");
+  keys.when(
+      !own || !llama,
+      {"model.qkv_bias", "model.qk_norm", "model.window", "model.rope_theta", "model.rope_scaling"},
+      own ? "model.family is gpt" : "the checkpoint at model.path has its own sizes");
+  const bool scaled = model.rope_scaling != RopeScalingKind::none;
+  keys.when(!own || !llama || !scaled,
+            {"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
+             "model.rope_original_positions"},
+            !own    ? "the checkpoint at model.path has its own sizes"
+            : llama ? "model.rope_scaling is none"
+                    : "model.family is gpt");
+}
+
+}  // namespace
+
+std::vector<WithoutEffect> keys_without_effect(const Config& config) {
+  Collected keys;
+  collect_of_model(config.model, keys);
   const bool no_validation = !has_validation(config.data);
-  when(no_validation, {"training.eval_every"}, "data.validation is none");
-  when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},
-       "nothing is evaluated");
-  when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
-  when(config.optimizer.kind == OptimizerKind::sgd,
-       {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
-       "optimizer.kind is sgd, plain gradient descent");
-  when(config.lr_scheduler.kind == ScheduleKind::constant, {"lr_scheduler.min_lr"},
-       "lr_scheduler.kind is constant");
-  when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
-       "lr_scheduler.kind is not wsd");
-  when(config.parallelism.x == 1 && config.parallelism.y == 1, {"parallelism.sequence_parallel"},
-       "parallelism.x and parallelism.y are 1");
-  when(config.parallelism.grid().ranks() == 1,
-       {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
-        "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
-        "parallelism.overlap_data"},
-       "there is one rank");
-  return found;
+  keys.when(no_validation, {"training.eval_every"}, "data.validation is none");
+  keys.when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},
+            "nothing is evaluated");
+  keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
+  keys.when(config.optimizer.kind == OptimizerKind::sgd,
+            {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+            "optimizer.kind is sgd, plain gradient descent");
+  keys.when(config.lr_scheduler.kind == ScheduleKind::constant, {"lr_scheduler.min_lr"},
+            "lr_scheduler.kind is constant");
+  keys.when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
+            "lr_scheduler.kind is not wsd");
+  keys.when(config.parallelism.x == 1 && config.parallelism.y == 1,
+            {"parallelism.sequence_parallel"}, "parallelism.x and parallelism.y are 1");
+  keys.when(config.parallelism.grid().ranks() == 1,
+            {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
+             "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
+             "parallelism.overlap_data"},
+            "there is one rank");
+  return keys.take();
 }
 
 std::vector<std::string> warnings(const Config& config, const Origins& origins) {

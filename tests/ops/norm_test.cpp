@@ -98,6 +98,44 @@ TEST(LayerNorm, EqualsPlainLoopsForwardAndBackwardWholeAndInPieces) {
   }
 }
 
+TEST(AddMoments, EqualsTheSumAndItsMomentsAndHasTheBitsOfBothOperationsAlone) {
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 63}, {5, 200}, {130, 768}}) {
+      SCOPED_TRACE(testing::Message() << '(' << R << ',' << C << ") " << name_of(type));
+      const Matrix x = random_values("x", R, C, type), y = random_values("y", R, C, type);
+      const Operand a(x, type, 3), b(y, type), out(R, C, type, 1), moments(R, 2, DType::f32),
+          sum(R, C, type, 1), apart(R, 2, DType::f32);
+      for (int threads : {1, 2, 3}) {
+        const auto backend = make_cpu_backend(threads);
+        backend->add_moments(out, moments, a, b);
+        backend->add(sum, a, b);
+        backend->row_moments(apart, sum);
+        EXPECT_TRUE(out.memory() == sum.memory());
+        EXPECT_TRUE(moments.memory() == apart.memory());
+      }
+      Matrix want = x, stats(R, 2);
+      for (std::size_t i = 0; i < want.values.size(); ++i) want.values[i] += y.values[i];
+      EXPECT_TRUE(close(out, want, stored(type, 0)));
+      want = out.values();  // the moments are those of the sum as it is stored
+      for (std::int64_t r = 0; r < R; ++r) {
+        for (std::int64_t c = 0; c < C; ++c) stats(r, 0) += want(r, c) / static_cast<double>(C);
+        for (std::int64_t c = 0; c < C; ++c)
+          stats(r, 1) += (want(r, c) - stats(r, 0)) * (want(r, c) - stats(r, 0));
+      }
+      // C terms below 2 in the mean, below 16 in the squares, each with a rounding or a few.
+      const double terms = static_cast<double>(C + 4);
+      EXPECT_TRUE(close(moments, stats, {64 * terms * rounding(DType::f32), 1e-6}));
+    }
+}
+
+TEST(AddMoments, RefusesSummandsOfAnotherShape) {
+  const auto backend = make_cpu_backend(1);
+  const Operand a(4, 8, DType::f32), b(4, 7, DType::f32), moments(4, 2, DType::f32);
+  EXPECT_THAT([&] { backend->add_moments(a, moments, a, b); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("add_moments: b is (4,7)")));
+}
+
 TEST(LayerNorm, WithoutBiasAndResidualLeavesThemOut) {
   const auto backend = make_cpu_backend(1);
   const Outcome full(*backend, 3, 17, DType::f32, 1);

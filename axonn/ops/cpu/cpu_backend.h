@@ -29,6 +29,7 @@ class CpuBackend final : public Backend {
   void attention_backward(const AttentionBackward& args) override;
 
   void row_moments(View out, View inp) override;
+  void add_moments(View out, View moments, View a, View b) override;
   void combine_moments(View out, View moments, std::int64_t count, float eps) override;
   void layer_norm(View out, View inp, View weight, View bias, View stats) override;
   void layer_norm_sums(View out, View d_out, View inp, View weight, View stats) override;

@@ -1,5 +1,7 @@
 #include "axonn/ops/rowwise/embedding.h"
 
+#include <algorithm>
+
 #include "axonn/base/check.h"
 #include "axonn/ops/checks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
@@ -9,9 +11,13 @@ namespace axonn::cpu {
 
 namespace {
 
-/// Columns of a tile of the backward: four cache lines of f32, so that threads share none and a
-/// width of 768 makes work for twelve.
-constexpr int kColumns = 64;
+/// Columns of a tile of the backward are whole cache lines of f32, so that threads share none, and
+/// as many as leave each thread a tile: each column is a sum of its own, so no bit depends on it.
+int columns_a_tile(std::int64_t cols, int threads) {
+  constexpr std::int64_t kLine = 16;
+  return static_cast<int>(tiles_of(tiles_of(std::max<std::int64_t>(cols, 1), threads), kLine) *
+                          kLine);
+}
 
 void check_ids(const Checker& check, const View& ids, std::int64_t rows) {
   check.type("ids", ids, {DType::i32});
@@ -41,6 +47,7 @@ void CpuBackend::embedding(View out, View ids, View table, std::int64_t first, V
         .first = first,
         .V = table.rows,
         .positions_count = positions.rows,
+        .R = out.rows,
         .C = static_cast<int>(out.cols),
     };
     launch_rows(threads_, out.rows, out.cols, kernel);
@@ -64,7 +71,7 @@ void CpuBackend::embedding_backward(View d_table, View d_out, View ids, std::int
         .R = d_out.rows,
     };
     const int threads = d_out.count() < kParallelElements ? 1 : threads_;
-    launch_tiles(threads, 1, d_out.cols, kColumns, kernel);
+    launch_tiles(threads, 1, d_out.cols, columns_a_tile(d_out.cols, threads), kernel);
   });
 }
 

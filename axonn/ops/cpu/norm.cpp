@@ -43,6 +43,23 @@ void CpuBackend::row_moments(View out, View inp) {
   });
 }
 
+void CpuBackend::add_moments(View out, View moments, View a, View b) {
+  const Checker check{"add_moments"};
+  check.compute_type("out", out);
+  check.shape("out", out, out.rows, out.cols);
+  check_like(check, "a", a, out);
+  check_like(check, "b", b, out);
+  check.type("moments", moments, {DType::f32});
+  check.shape("moments", moments, out.rows, 2);
+  AXONN_CHECK(out.cols > 0 || out.rows == 0, "add_moments: out is ", out,
+              "; a row of nothing has no mean");
+  with_type(out.dtype, [&]<typename T>(T) {
+    launch_rows(threads_, out.rows, out.cols,
+                rowwise::AddMoments<T>{matrix<T>(out), matrix<float>(moments), matrix<const T>(a),
+                                       matrix<const T>(b), width(out)});
+  });
+}
+
 void CpuBackend::combine_moments(View out, View moments, std::int64_t count, float eps) {
   const Checker check{"combine_moments"};
   check.type("moments", moments, {DType::f32});
@@ -118,20 +135,27 @@ void CpuBackend::layer_norm_weight_backward(View d_weight, View d_bias, View d_o
   check_norm(check, inp, d_weight, stats);
   check.type("d_weight", d_weight, {DType::f32});
   check_like(check, "d_out", d_out, inp);
+  if (d_bias.data) check_like(check, "d_bias", d_bias, d_weight);
   const std::int64_t blocks = tiles_of(inp.rows, rowwise::kRowBlock), C = inp.cols;
-  const Matrix<float> partial{scratch_.take<float>(blocks * C), C};
+  float* memory = scratch_.take<float>(2 * blocks * C);
+  const Matrix<float> a{memory, C}, b{memory + blocks * C, C};
   with_type(inp.dtype, [&]<typename T>(T) {
-    const rowwise::ColumnPartials<rowwise::WeightTerm, T, T> kernel{
-        partial,
-        inp.rows,
-        {matrix<const float>(stats)},
-        {matrix<const T>(d_out), matrix<const T>(inp)}};
-    launch_tiles(threads_, blocks, C, rowwise::kColumnTile, kernel);
+    const rowwise::WeightTerm term{matrix<const float>(stats)};
+    const std::tuple both{matrix<const T>(d_out), matrix<const T>(inp)};
+    if (d_bias.data)
+      launch_tiles(threads_, blocks, C, rowwise::kColumnTile,
+                   rowwise::ColumnPartialsTwo<rowwise::WeightAndBiasTerms, T, T>{
+                       a, b, inp.rows, {term}, both});
+    else
+      launch_tiles(threads_, blocks, C, rowwise::kColumnTile,
+                   rowwise::ColumnPartials<rowwise::WeightTerm, T, T>{a, inp.rows, term, both});
   });
-  launch_tiles(
-      threads_, 1, C, rowwise::kColumnTile,
-      rowwise::AddRows<float>{d_weight.as<float>(), {partial.data, partial.stride}, blocks});
-  if (d_bias.data) column_sum(d_bias, d_out);
+  const auto add = [&](const View& to, const Matrix<float>& partial) {
+    launch_tiles(threads_, 1, C, rowwise::kColumnTile,
+                 rowwise::AddRows<float>{to.as<float>(), {partial.data, partial.stride}, blocks});
+  };
+  add(d_weight, a);
+  if (d_bias.data) add(d_bias, b);
 }
 
 }  // namespace axonn::cpu

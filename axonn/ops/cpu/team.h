@@ -1,98 +1,232 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
+#include "axonn/ops/cpu/block_matmul.h"
+#include "axonn/ops/cpu/strips.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::cpu {
 
-/// A team of one thread: its members are the lanes of a vector register. Bodies take values, and
-/// get() and put() turn elements into floats and back, which is what lets g++ vectorise them.
+/// A team of one thread: its members are the lanes of a vector register. Bodies take values, as
+/// floats; strips.h turns elements into floats and back, a strip at a time.
 struct Team {
   template <typename F, typename... In>
   float sum(int count, F f, const In*... in) const {
-    float total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int i = 0; i < count; ++i) total += f(get(in[i])...);
-    return total;
+    float sums[kStrip] = {};
+    for_strips_of(
+        count,
+        [&](int, auto n, auto... x) {
+#pragma omp simd
+          for (int i = 0; i < n; ++i) sums[i] += f(x[i]...);
+        },
+        in...);
+    return fold(sums);
+  }
+
+  /// Two sums in one pass: the body returns both terms.
+  template <typename F, typename... In>
+  rowwise::Pair sum_two(int count, F f, const In*... in) const {
+    float a[kStrip] = {}, b[kStrip] = {};
+    for_strips_of(
+        count,
+        [&](int, auto n, auto... x) {
+#pragma omp simd
+          for (int i = 0; i < n; ++i) {
+            const rowwise::Pair terms = f(x[i]...);
+            a[i] += terms.first;
+            b[i] += terms.second;
+          }
+        },
+        in...);
+    return {fold(a), fold(b)};
   }
 
   /// For sums over more than a row, where a float's 24 bits would not do.
   template <typename F, typename... In>
   double sum_double(int count, F f, const In*... in) const {
-    double total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int i = 0; i < count; ++i) total += f(static_cast<double>(get(in[i]))...);
-    return total;
+    double sums[kStrip] = {};
+    for_strips_of(
+        count,
+        [&](int, auto n, auto... x) {
+#pragma omp simd
+          for (int i = 0; i < n; ++i) sums[i] += f(static_cast<double>(x[i])...);
+        },
+        in...);
+    return fold(sums);
   }
 
   template <typename F, typename... In>
   int count_if(int count, F f, const In*... in) const {
     int total = 0;
+    for_strips_of(
+        count,
+        [&](int, auto n, auto... x) {
 #pragma omp simd reduction(+ : total)
-    for (int i = 0; i < count; ++i) total += f(get(in[i])...) ? 1 : 0;
+          for (int i = 0; i < n; ++i) total += f(x[i]...) ? 1 : 0;
+        },
+        in...);
     return total;
   }
 
   /// -infinity if there is none. NaN elements are passed over.
   template <typename In>
   float max(int count, const In* in) const {
-    float most = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : most)
-    for (int i = 0; i < count; ++i) {
-      const float value = get(in[i]);
-      most = value > most ? value : most;
+    float most[kStrip];
+    for (float& each : most) each = -std::numeric_limits<float>::infinity();
+    for_strips_of(
+        count,
+        [&](int, auto n, const float* x) {
+#pragma omp simd
+          for (int i = 0; i < n; ++i) most[i] = x[i] > most[i] ? x[i] : most[i];
+        },
+        in);
+    for (int half = kStrip / 2; half > 0; half /= 2) {
+#pragma omp simd
+      for (int i = 0; i < half; ++i) most[i] = most[i + half] > most[i] ? most[i + half] : most[i];
     }
-    return most;
+    return most[0];
+  }
+
+  /// Rows that are read soon: `count` elements from p are fetched into the caches.
+  template <typename T>
+  void prefetch(const T* p, int count) const {
+    constexpr int kLine = 64 / sizeof(T);
+    for (int i = 0; i < count; i += kLine) __builtin_prefetch(p + i);
   }
 
   template <typename Out, typename F, typename... In>
   void map(Out* out, int count, F f, const In*... in) const {
+    for_strips_of(
+        count,
+        [&](int begin, auto n, auto... x) {
+          detail::Target<Out> target;
+          float* y = target.floats(out + begin);
 #pragma omp simd
-    for (int i = 0; i < count; ++i) put(out[i], f(get(in[i])...));
+          for (int i = 0; i < n; ++i) y[i] = f(x[i]...);
+          target.store(out + begin, n);
+        },
+        in...);
   }
 
   /// The body returns a Pair; either may be written over what it is made from.
   template <typename Out, typename F, typename... In>
   void map_pair(Out* first, Out* second, int count, F f, const In*... in) const {
+    for_strips_of(
+        count,
+        [&](int begin, auto n, auto... x) {
+          detail::Target<Out> a, b;
+          float *y = a.floats(first + begin), *z = b.floats(second + begin);
 #pragma omp simd
-    for (int i = 0; i < count; ++i) {
-      const rowwise::Pair pair = f(get(in[i])...);
-      put(first[i], pair.first);
-      put(second[i], pair.second);
-    }
+          for (int i = 0; i < n; ++i) {
+            const rowwise::Pair pair = f(x[i]...);
+            y[i] = pair.first;
+            z[i] = pair.second;
+          }
+          a.store(first + begin, n);
+          b.store(second + begin, n);
+        },
+        in...);
   }
 
   /// The body takes the index first.
   template <typename Out, typename F, typename... In>
   void map_indexed(Out* out, int count, F f, const In*... in) const {
+    for_strips_of(
+        count,
+        [&](int begin, auto n, auto... x) {
+          detail::Target<Out> target;
+          float* y = target.floats(out + begin);
 #pragma omp simd
-    for (int i = 0; i < count; ++i) put(out[i], f(i, get(in[i])...));
+          for (int i = 0; i < n; ++i) y[i] = f(begin + i, x[i]...);
+          target.store(out + begin, n);
+        },
+        in...);
   }
 
   /// Updates a, b and c in one pass and writes out: the body takes the three by reference and the
   /// values of `in`, and returns what out becomes.
   template <typename Out, typename F, typename... In>
   void update(Out* out, float* a, float* b, float* c, int count, F f, const In*... in) const {
+    for_strips_of(
+        count,
+        [&](int begin, auto n, auto... x) {
+          detail::Target<Out> target;
+          float* y = target.floats(out + begin);
+          float *pa = a + begin, *pb = b + begin, *pc = c + begin;
 #pragma omp simd
-    for (int i = 0; i < count; ++i) {
-      float x = a[i], y = b[i], z = c[i];
-      put(out[i], f(x, y, z, get(in[i])...));
-      a[i] = x;
-      b[i] = y;
-      c[i] = z;
-    }
+          for (int i = 0; i < n; ++i) {
+            float u = pa[i], v = pb[i], w = pc[i];
+            y[i] = f(u, v, w, x[i]...);
+            pa[i] = u;
+            pb[i] = v;
+            pc[i] = w;
+          }
+          target.store(out + begin, n);
+        },
+        in...);
   }
 
-  /// out[c] = sum over rows [begin, end), in order, of f(row, in.row(row)[c]...), c below count.
+  /// out[c] = sum over rows [begin, end), in order, of f(row)(in.row(row)[c]...), c below count.
   template <typename F, typename... In>
   void column_sums(float* out, int count, std::int64_t begin, std::int64_t end, F f,
                    rowwise::Matrix<In>... in) const {
     map(out, count, [] { return 0.0f; });
-    for (std::int64_t r = begin; r < end; ++r)
+    std::int64_t r = begin;
+    for (; r + 4 <= end; r += 4)  // a sum is loaded and stored once for four rows
+      for_strips_of(
+          count,
+          [=, f0 = f(r), f1 = f(r + 1), f2 = f(r + 2), f3 = f(r + 3)](int at, auto n, auto... x) {
+            const float* const rows[] = {x...};
+            float* y = out + at;
+#pragma omp simd
+            for (int i = 0; i < n; ++i) {
+              float sum = y[i] + at_row<0, sizeof...(In)>(f0, rows, i);
+              sum += at_row<1, sizeof...(In)>(f1, rows, i);
+              sum += at_row<2, sizeof...(In)>(f2, rows, i);
+              y[i] = sum + at_row<3, sizeof...(In)>(f3, rows, i);
+            }
+          },
+          in.row(r)..., in.row(r + 1)..., in.row(r + 2)..., in.row(r + 3)...);
+    for (; r < end; ++r)
       map(
-          out, count, [=](float sum, auto... x) { return sum + f(r, x...); }, out, in.row(r)...);
+          out, count, [term = f(r)](float sum, auto... x) { return sum + term(x...); }, out,
+          in.row(r)...);
+  }
+
+  /// Two sums a column in one pass: f(row) returns both terms.
+  template <typename F, typename... In>
+  void column_sums_two(float* a, float* b, int count, std::int64_t begin, std::int64_t end, F f,
+                       rowwise::Matrix<In>... in) const {
+    map(a, count, [] { return 0.0f; });
+    map(b, count, [] { return 0.0f; });
+    std::int64_t r = begin;
+    for (; r + 2 <= end; r += 2)
+      for_strips_of(
+          count,
+          [=, f0 = f(r), f1 = f(r + 1)](int at, auto n, auto... x) {
+            const float* const rows[] = {x...};
+            float *y = a + at, *z = b + at;
+#pragma omp simd
+            for (int i = 0; i < n; ++i) {
+              const rowwise::Pair first = at_row<0, sizeof...(In)>(f0, rows, i),
+                                  second = at_row<1, sizeof...(In)>(f1, rows, i);
+              y[i] = y[i] + first.first + second.first;
+              z[i] = z[i] + first.second + second.second;
+            }
+          },
+          in.row(r)..., in.row(r + 1)...);
+    for (; r < end; ++r) {
+      map(
+          a, count, [term = f(r)](float sum, auto... x) { return sum + term(x...).first; }, a,
+          in.row(r)...);
+      map(
+          b, count, [term = f(r)](float sum, auto... x) { return sum + term(x...).second; }, b,
+          in.row(r)...);
+    }
   }
 
   /// Calls f(i) for every i below count.
@@ -104,6 +238,37 @@ struct Team {
   template <typename F>
   void once(F f) const {
     f();
+  }
+
+ private:
+  /// f of element i of the `Inputs` rows that belong to row `Row`.
+  template <std::size_t Row, std::size_t Inputs, typename F>
+  static auto at_row(F f, const float* const* rows, int i) {
+    return [&]<std::size_t... k>(std::index_sequence<k...>) {
+      return f(rows[Row * Inputs + k][i]...);
+    }
+    (std::make_index_sequence<Inputs>{});
+  }
+
+  /// The sum of all, halves on halves; the last ones within a register.
+  static float fold(float (&sums)[kStrip]) {
+    using Index = std::int32_t __attribute__((vector_size(64)));
+    const auto lanes = [&](int i) {
+      return *reinterpret_cast<const Lanes*>(sums + std::ptrdiff_t{i} * kLanes);
+    };
+    Lanes x = (lanes(0) + lanes(2)) + (lanes(1) + lanes(3));
+    x += __builtin_shuffle(x, Index{8, 9, 10, 11, 12, 13, 14, 15});
+    x += __builtin_shuffle(x, Index{4, 5, 6, 7});
+    x += __builtin_shuffle(x, Index{2, 3});
+    return x[0] + x[1];
+  }
+
+  static double fold(double (&sums)[kStrip]) {
+    for (int half = kStrip / 2; half > 0; half /= 2) {
+#pragma omp simd
+      for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+    }
+    return sums[0];
   }
 };
 

@@ -16,10 +16,11 @@ namespace axonn::rowwise {
 
 /// Enough rows that partial sums are few, few enough that a thousand rows make work for eight.
 constexpr std::int64_t kRowBlock = 128;
-/// Columns of a tile: its running sums stay in the first cache beside the rows that stream by.
-constexpr int kColumnTile = 512;
+/// Columns of a tile: its running sums stay in the first cache beside the rows that stream by, and
+/// rows are long enough for the hardware to fetch ahead.
+constexpr int kColumnTile = 2048;
 
-/// partial[block] = sums of term over the block's rows.
+/// partial[block] = sums over the block's rows of term(row)(inp...).
 template <typename Term, typename... In>
 struct ColumnPartials {
   Matrix<float> partial;  // (blocks, C)
@@ -34,6 +35,27 @@ struct ColumnPartials {
         [&](auto... in) {
           team.column_sums(partial.row(tile.row) + tile.begin, tile.count, begin, end, term,
                            decltype(in){in.data + tile.begin, in.stride}...);
+        },
+        inp);
+  }
+};
+
+/// The same for two sums a column: term(row)(inp...) returns both.
+template <typename Term, typename... In>
+struct ColumnPartialsTwo {
+  Matrix<float> a, b;  // (blocks, C) each
+  std::int64_t R;
+  Term term;
+  std::tuple<Matrix<const In>...> inp;  // (R, C) each
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    const std::int64_t begin = tile.row * kRowBlock, end = std::min(begin + kRowBlock, R);
+    std::apply(
+        [&](auto... in) {
+          team.column_sums_two(a.row(tile.row) + tile.begin, b.row(tile.row) + tile.begin,
+                               tile.count, begin, end, term,
+                               decltype(in){in.data + tile.begin, in.stride}...);
         },
         inp);
   }

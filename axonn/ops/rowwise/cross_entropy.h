@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "axonn/ops/rowwise/math.h"
 #include "axonn/ops/rowwise/matrix.h"
@@ -24,9 +25,18 @@ struct SoftmaxStats {
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const T* x = logits.row(row);
-    const float most = team.max(valid, x);
-    const float total = team.sum(
-        valid, [=](float v) { return exponential(v - most); }, x);
+    constexpr int kPart = 4096;
+    float most = -std::numeric_limits<float>::infinity(), total = 0;
+    for (int begin = 0; begin < valid; begin += kPart) {
+      const int count = valid - begin < kPart ? valid - begin : kPart;
+      const float part = team.max(count, x + begin);
+      if (part > most) {
+        total *= exponential(most - part);
+        most = part;
+      }
+      total += team.sum(
+          count, [=](float v) { return exponential(v - most); }, x + begin);
+    }
     team.once([&] {
       const std::int64_t target = targets[row] - first;
       const bool here = targets[row] >= 0 && target >= 0 && target < valid;

@@ -11,20 +11,20 @@ namespace axonn::rowwise {
 /// x · sigmoid(2u), which is the same and loses no digits where tanh(u) is near -1.
 /// Source: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
 struct Gelu {
-  static constexpr float kTwoU = 1.595769122f;  // 2 · sqrt(2 / pi)
-  static constexpr float kCubic = 0.044715f;
+  static constexpr float kLinear = 1.595769122f;  // 2u = x · (kLinear + kCubic · x²)
+  static constexpr float kCubic = 0.044715f * kLinear;
 
   AXONN_DEVICE float operator()(float x) const {
-    return x * sigmoid(kTwoU * (x + kCubic * x * x * x));
+    return x * sigmoid(x * (kLinear + kCubic * (x * x)));
   }
 };
 
 /// d_inp = d_out · (s + x · s · (1 - s) · d(2u)/dx), s = sigmoid(2u).
 struct GeluGradient {
   AXONN_DEVICE float operator()(float d_out, float x) const {
-    const float s = sigmoid(Gelu::kTwoU * (x + Gelu::kCubic * x * x * x));
-    const float slope = Gelu::kTwoU * (1 + 3 * Gelu::kCubic * x * x);
-    return d_out * (s + x * s * (1 - s) * slope);
+    const float square = x * x, s = sigmoid(x * (Gelu::kLinear + Gelu::kCubic * square));
+    const float slope = Gelu::kLinear + 3 * Gelu::kCubic * square;
+    return d_out * (s + (x * s) * slope * (1 - s));
   }
 };
 

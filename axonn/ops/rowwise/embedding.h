@@ -6,6 +6,10 @@
 
 namespace axonn::rowwise {
 
+/// Rows of a table lie anywhere, so no hardware fetches them ahead: a team asks for the row that is
+/// needed this many rows later.
+constexpr std::int64_t kAhead = 4;
+
 /// out[row] = table[ids[row] - first], zero where that is no row of the table, + positions[row %
 /// T]. Bound by memory: (2 or 3) · R · C · sizeof(T) bytes.
 template <typename T>
@@ -15,12 +19,17 @@ struct EmbeddingForward {
   Matrix<const T> table;      // (V, C)
   Matrix<const T> positions;  // (positions_count, C) or absent
   std::int64_t first, V, positions_count;
+  std::int64_t R;
   int C;
 
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const std::int64_t id = ids[row] - first;
     const bool here = id >= 0 && id < V;
+    if (row + kAhead < R) {
+      const std::int64_t next = ids[row + kAhead] - first;
+      if (next >= 0 && next < V) team.prefetch(table.row(next), C);
+    }
     T* y = out.row(row);
     if (positions.data) {
       const T* position = positions.row(row % positions_count);
@@ -52,6 +61,10 @@ struct EmbeddingBackward {
   AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
     for (std::int64_t r = 0; r < R; ++r) {
       const std::int64_t id = ids[r] - first;
+      if (r + kAhead < R) {
+        const std::int64_t next = ids[r + kAhead] - first;
+        if (next >= 0 && next < V) team.prefetch(d_table.row(next) + tile.begin, tile.count);
+      }
       if (id < 0 || id >= V) continue;
       float* y = d_table.row(id) + tile.begin;
       team.map(

@@ -36,6 +36,23 @@ struct RowMoments {
   }
 };
 
+/// out[row] = a[row] + b[row] and its moments, as out holds them; the sum is read again from cache.
+/// Bound by memory: 3 · R · C · sizeof(T) bytes.
+template <typename T>
+struct AddMoments {
+  Matrix<T> out;          // (R, C)
+  Matrix<float> moments;  // (R, 2)
+  Matrix<const T> a, b;   // (R, C)
+  int C;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+    team.map(
+        out.row(row), C, [](float x, float y) { return x + y; }, a.row(row), b.row(row));
+    RowMoments<T>{moments, {out.data, out.stride}, C}(team, row);
+  }
+};
+
 /// out[row] = mean and rstd over all pieces, each of `count` elements: the moments of a and b are
 /// together M2a + M2b + (mean_b - mean_a)² · na · nb / (na + nb).
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
@@ -99,13 +116,16 @@ struct LayerNormSums {
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
     const T *dy = d_out.row(row), *x = inp.row(row);
-    const float g = team.sum(
-        C, [](float d, float w) { return d * w; }, dy, weight);
-    const float g_xhat = team.sum(
-        C, [=](float d, float w, float v) { return d * w * ((v - mean) * rstd); }, dy, weight, x);
+    const Pair total = team.sum_two(
+        C,
+        [=](float d, float w, float v) {
+          const float g = d * w;
+          return Pair{g, g * ((v - mean) * rstd)};
+        },
+        dy, weight, x);
     team.once([&] {
-      out.row(row)[0] = g;
-      out.row(row)[1] = g_xhat;
+      out.row(row)[0] = total.first;
+      out.row(row)[1] = total.second;
     });
   }
 };
@@ -142,8 +162,19 @@ struct LayerNormBackward {
 struct WeightTerm {
   Matrix<const float> stats;  // (R, 2)
 
-  AXONN_DEVICE float operator()(std::int64_t row, float d, float x) const {
-    return d * ((x - stats.row(row)[0]) * stats.row(row)[1]);
+  AXONN_DEVICE auto operator()(std::int64_t row) const {
+    return [mean = stats.row(row)[0], rstd = stats.row(row)[1]](float d, float x) {
+      return d * ((x - mean) * rstd);
+    };
+  }
+};
+
+/// What a column adds up for d_weight and d_bias: d_out · xhat and d_out.
+struct WeightAndBiasTerms {
+  WeightTerm weight;
+
+  AXONN_DEVICE auto operator()(std::int64_t row) const {
+    return [term = weight(row)](float d, float x) { return Pair{term(d, x), d}; };
   }
 };
 

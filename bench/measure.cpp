@@ -1,0 +1,168 @@
+#include "bench/measure.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include "axonn/base/check.h"
+#include "axonn/ops/cpu/block_matmul.h"
+
+namespace axonn::bench {
+
+namespace {
+
+using cpu::Lanes;
+
+double seconds(const std::function<void()>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Giga instructions a second of `step` on independent registers, all threads together.
+template <typename Step>
+double rate(int threads, Step step) {
+  constexpr int kChains = 16, kTurns = 50'000;
+  float sink = 0;
+  const double best = best_of(300, [&] {
+#pragma omp parallel num_threads(threads) reduction(+ : sink)
+    {
+      Lanes x[kChains];
+      for (int i = 0; i < kChains; ++i) x[i] = Lanes{} + (1.0f + static_cast<float>(i));
+      for (int turn = 0; turn < kTurns; ++turn)
+#pragma GCC unroll 16
+        for (int i = 0; i < kChains; ++i) x[i] = step(x[i]);
+      for (const Lanes& chain : x) sink += chain[0];
+    }
+  });
+  AXONN_CHECK(!std::isnan(sink), "a rate was measured on NaN");
+  return 1e-9 * kChains * kTurns * threads / best;
+}
+
+Lanes root(Lanes x) {
+  for (int i = 0; i < cpu::kLanes; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+}
+
+template <int Reads, int Updates, int Writes>
+void move(const float* const* read, float* const* update, float* const* write, std::int64_t count) {
+  std::array<const float*, Reads + 1> r{};
+  std::array<float*, Updates + 1> u{};
+  std::array<float*, Writes + 1> w{};
+  std::copy_n(read, Reads, r.begin());
+  std::copy_n(update, Updates, u.begin());
+  std::copy_n(write, Writes, w.begin());
+  const auto lanes = [](auto* p) { return reinterpret_cast<Lanes*>(const_cast<float*>(p)); };
+  Lanes sums[4] = {};
+  for (std::int64_t i = 0; i < count; i += 4 * cpu::kLanes) {
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      const std::int64_t at = i + v * cpu::kLanes;
+      Lanes x = Writes + Updates ? Lanes{} : sums[v];
+#pragma GCC unroll 8
+      for (int s = 0; s < Reads; ++s) x += *lanes(r[s] + at);
+#pragma GCC unroll 8
+      for (int s = 0; s < Updates; ++s) *lanes(u[s] + at) = x += *lanes(u[s] + at);
+#pragma GCC unroll 8
+      for (int s = 0; s < Writes; ++s) *lanes(w[s] + at) = x;
+      sums[v] = x;
+    }
+  }
+  asm volatile("" : : "x"(sums[0] + sums[1] + sums[2] + sums[3]));
+}
+
+using Move = void (*)(const float* const*, float* const*, float* const*, std::int64_t);
+
+Move move_of(Streams s) {
+  const struct {
+    Streams streams;
+    Move move;
+  } kMoves[] = {
+      {{1, 0, 0}, move<1, 0, 0>}, {{2, 0, 0}, move<2, 0, 0>}, {{0, 0, 1}, move<0, 0, 1>},
+      {{1, 0, 1}, move<1, 0, 1>}, {{2, 0, 1}, move<2, 0, 1>}, {{3, 0, 1}, move<3, 0, 1>},
+      {{0, 1, 0}, move<0, 1, 0>}, {{1, 1, 0}, move<1, 1, 0>}, {{1, 1, 1}, move<1, 1, 1>},
+      {{1, 3, 0}, move<1, 3, 0>}, {{1, 3, 1}, move<1, 3, 1>},
+  };
+  for (const auto& known : kMoves)
+    if (known.streams.read == s.read && known.streams.update == s.update &&
+        known.streams.write == s.write)
+      return known.move;
+  throw Error("no stream of " + std::to_string(s.read) + " reads, " + std::to_string(s.update) +
+              " updates and " + std::to_string(s.write) + " writes");
+}
+
+}  // namespace
+
+View Memory::view(std::int64_t rows, std::int64_t cols, DType dtype) {
+  const std::size_t floats = static_cast<std::size_t>(rows * cols * bytes_of(dtype) / 4 + 1);
+  if (used_ == values_.size()) values_.emplace_back();
+  std::vector<float>& values = values_[used_++];
+  if (values.size() < floats + 16) values = std::vector<float>(floats + 16);
+  auto* data = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(values.data()) + 63) &
+                                        ~std::uintptr_t{63});
+  const auto value = [](std::int64_t i) { return static_cast<float>(i % 251 + 1) / 256; };
+  if (dtype == DType::bf16) {
+    for (std::int64_t i = 0; i < rows * cols; ++i) put(reinterpret_cast<bf16*>(data)[i], value(i));
+  } else {
+    for (std::size_t i = 0; i < floats; ++i) data[i] = value(static_cast<std::int64_t>(i));
+  }
+  return {data, dtype, rows, cols, cols};
+}
+
+View Memory::ids(std::int64_t count, std::int64_t bound) {
+  const View ids = view(1, count, DType::i32);
+  for (std::int64_t i = 0; i < count; ++i)
+    ids.as<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % bound);
+  return ids;
+}
+
+VectorRates vector_rates(int threads) {
+  const Lanes half = Lanes{} + 0.5f, one = Lanes{} + 1.0f;
+  return {.fma = rate(threads, [=](Lanes x) { return x * half + one; }),
+          .divide = rate(threads, [=](Lanes x) { return one / x; }),
+          .root = rate(threads, root)};
+}
+
+Pair best_of(int repetitions, const std::function<void()>& first,
+             const std::function<void()>& second) {
+  Pair best{1e9, 1e9};
+  for (int i = 0; i <= repetitions; ++i) {
+    const Pair each{seconds(first), seconds(second)};
+    if (i > 0) best = {std::min(best.first, each.first), std::min(best.second, each.second)};
+  }
+  return best;
+}
+
+double best_of(int repetitions, const std::function<void()>& run) {
+  return best_of(repetitions, run, [] {}).first;
+}
+
+std::function<void()> stream(Memory& memory, int threads, Streams streams, std::int64_t bytes) {
+  const int moves = streams.read + 2 * streams.update + streams.write;
+  constexpr std::int64_t kPart = 1024;  // floats; a thread's share is whole parts
+  const std::int64_t parts = std::max<std::int64_t>(bytes / moves / 4 / kPart, 1);
+  const auto take = [&](int count) {
+    std::vector<float*> list;
+    for (int i = 0; i < count; ++i)
+      list.push_back(memory.view(1, parts * kPart, DType::f32).as<float>());
+    return list;
+  };
+  const Move move = move_of(streams);
+  return
+      [=, read = take(streams.read), update = take(streams.update), write = take(streams.write)] {
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int t = 0; t < threads; ++t) {
+          const std::int64_t begin = parts * t / threads * kPart,
+                             end = parts * (t + 1) / threads * kPart;
+          std::vector<const float*> r;
+          std::vector<float*> u, w;
+          for (const float* p : read) r.push_back(p + begin);
+          for (float* p : update) u.push_back(p + begin);
+          for (float* p : write) w.push_back(p + begin);
+          move(r.data(), u.data(), w.data(), end - begin);
+        }
+      };
+}
+
+}  // namespace axonn::bench

@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include <omp.h>
+
+#include "axonn/ops/backend.h"
+
+#include "bench/measure.h"
+
+// How near is causal attention to the rate of large products? Forward counts 2 · B · h · T² · D
+// flops (two products, the causal half), backward 2.5 times as many (five products); what a kernel
+// computes beyond that, above the diagonal or a second time, does not count. The peak is the best
+// rate of a product of 1,024³ in the same type, timed in turn with the attention.
+// Usage: bench_ops_attention [THREADS].
+
+namespace {
+
+using namespace axonn;
+using bench::Memory;
+
+struct Shape {
+  std::int64_t sequences, positions, heads, kv_heads, head_dim;
+};
+
+constexpr std::int64_t kProduct = 1024;
+
+void measure(Backend& backend, DType type, const Shape& s) {
+  Memory memory;
+  const std::int64_t rows = s.sequences * s.positions, q_cols = s.heads * s.head_dim,
+                     k_cols = s.kv_heads * s.head_dim;
+  const View qkv = memory.view(rows, q_cols + 2 * k_cols, type),
+             d_qkv = memory.view(rows, q_cols + 2 * k_cols, type);
+  const auto part = [&](const View& all, int i) {
+    return i == 0 ? all.col_range(0, q_cols) : all.col_range(q_cols + (i - 1) * k_cols, k_cols);
+  };
+  const Attention forward{.q = part(qkv, 0),
+                          .k = part(qkv, 1),
+                          .v = part(qkv, 2),
+                          .out = memory.view(rows, q_cols, type),
+                          .stats = memory.view(rows, s.heads, DType::f32),
+                          .positions = s.positions,
+                          .heads = s.heads,
+                          .head_dim = s.head_dim,
+                          .group = s.heads / s.kv_heads,
+                          .scale = 0.125f};
+  const AttentionBackward backward{.forward = forward,
+                                   .d_out = memory.view(rows, q_cols, type),
+                                   .d_q = part(d_qkv, 0),
+                                   .d_k = part(d_qkv, 1),
+                                   .d_v = part(d_qkv, 2)};
+  const Matmul product{.out = memory.view(kProduct, kProduct, type),
+                       .a = memory.view(kProduct, kProduct, type),
+                       .b = memory.view(kProduct, kProduct, type)};
+  const double n = static_cast<double>(s.positions);
+  const double flops = 2 * n * n * static_cast<double>(s.sequences * q_cols);
+  const auto multiply = [&] { backend.matmul(product); };
+  const auto a = bench::best_of(
+      5, [&] { backend.attention(forward); }, multiply);
+  const auto b = bench::best_of(
+      5, [&] { backend.attention_backward(backward); }, multiply);
+  const double peak = 2e-9 * kProduct * kProduct * kProduct / std::min(a.second, b.second);
+  std::printf(
+      "%-4s %5lld x %3lld, %2lld heads over %2lld of %3lld: forward %7.0f us %5.0f Gflop/s "
+      "%3.0f %%, backward %7.0f us %5.0f Gflop/s %3.0f %% of %4.0f\n",
+      name_of(type).data(), static_cast<long long>(s.positions),
+      static_cast<long long>(s.sequences), static_cast<long long>(s.heads),
+      static_cast<long long>(s.kv_heads), static_cast<long long>(s.head_dim), 1e6 * a.first,
+      1e-9 * flops / a.first, 1e-7 * flops / a.first / peak, 1e6 * b.first,
+      2.5e-9 * flops / b.first, 2.5e-7 * flops / b.first / peak, peak);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : omp_get_num_procs();
+  const auto backend = make_cpu_backend(threads);
+  std::printf("%d threads\n", threads);
+  for (DType type : {DType::f32, DType::bf16}) {
+    for (std::int64_t D : {64, 80, 96, 128})
+      for (std::int64_t T : {64, 256, 1024, 4096})
+        measure(*backend, type, {4096 / T, T, 768 / D, 768 / D, D});
+    measure(*backend, type, {4, 256, 12, 12, 64});   // a layer of GPT-2 124M
+    measure(*backend, type, {4, 1024, 16, 8, 128});  // of a Llama-like model, width 2,048
+  }
+}
