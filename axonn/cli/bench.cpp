@@ -7,6 +7,7 @@
 #include "axonn/cli/launch.h"
 #include "axonn/io/files.h"
 #include "axonn/train/benchmark.h"
+#include "axonn/train/overlap_benchmark.h"
 #include "axonn/train/stored_model.h"
 
 namespace axonn {
@@ -20,7 +21,8 @@ products, timed between the iterations. Flops are given by three conventions, ea
 Examples:
   axonn bench configs/gpt2-124m.toml
   axonn bench configs/gpt2-124m.toml --training.dtype f32 --json f32.json
-  axonn bench configs/gpt2-124m.toml --parallelism.x 2)";
+  axonn bench configs/gpt2-124m.toml --parallelism.x 2
+  axonn bench configs/gpt2-124m.toml --parallelism.z 2 --overlap)";
 
 }  // namespace
 
@@ -29,15 +31,23 @@ int run_bench(const Arguments& arguments) {
   app.footer(kExamples);
   std::string json;
   app.add_option("--json", json, "writes the figures to this file too")->type_name("FILE");
+  bool overlap = false;
+  app.add_flag("--overlap", overlap,
+               "instead: what overlap hides, phase by phase, beside the same steps without it");
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   validate(loaded->config);
   const Config config = resolved(with_stored_model(loaded->config));
-  launch(config, [&](Communicator& world) {
-    const BenchReport report = benchmark(config, world);
+  const auto show = [&](Communicator& world, const auto& report) {
     if (world.rank() != 0) return;
     std::cout << to_text(report);
     if (!json.empty()) write_file_atomically(json, to_json(report));
+  };
+  launch(config, [&](Communicator& world) {
+    if (overlap)
+      show(world, overlap_benchmark(config, world));
+    else
+      show(world, benchmark(config, world));
   });
   return 0;
 }
