@@ -26,16 +26,17 @@ function(axonn_library folder)
   set_property(GLOBAL APPEND PROPERTY AXONN_LIBRARIES axonn_${folder})
 endfunction()
 
-# axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s]): one
-# test program; with RANKS it runs as that many MPI processes. LABELS defaults to unit.
+# axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s]
+#            [ARGUMENTS ...]): one test program, run with these arguments; with RANKS it runs as that
+# many MPI processes. LABELS defaults to unit.
 function(axonn_test name)
-  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "SOURCES;LINK;LABELS;ARGUMENTS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} axonn_test_main GTest::gmock)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   # GoogleTest's headers are most of a test's time to compile, and hardly any of its time to run.
   target_compile_options(${name} PRIVATE $<IF:$<CONFIG:Release>,-O1,-O0>)
-  set(command $<TARGET_FILE:${name}>)
+  set(command $<TARGET_FILE:${name}> ${ARG_ARGUMENTS})
   set(labels ${ARG_LABELS})
   if(NOT labels)
     set(labels unit)

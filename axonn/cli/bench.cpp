@@ -13,6 +13,7 @@
 #include "axonn/model/flops.h"
 #include "axonn/train/benchmark.h"
 #include "axonn/train/dry_step.h"
+#include "axonn/train/overlap_benchmark.h"
 #include "axonn/train/scaling.h"
 #include "axonn/train/stored_model.h"
 
@@ -35,11 +36,13 @@ Examples:
   axonn bench configs/gpt2-124m.toml --training.dtype f32 --json f32.json
   axonn bench configs/gpt2-124m.toml --parallelism.x 2
   axonn bench configs/tiny.toml --scaling strong --grids "1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1"
-  axonn bench configs/tiny.toml --scaling weak --ranks 1,2,4 --grow z --svg weak.svg)";
+  axonn bench configs/tiny.toml --scaling weak --ranks 1,2,4 --grow z --svg weak.svg
+  axonn bench configs/gpt2-124m.toml --parallelism.z 2 --overlap)";
 
 struct Flags {
   std::string json, svg = "scaling.svg", scaling, grids, grow = "data";
   std::vector<int> ranks;
+  bool overlap = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -58,14 +61,22 @@ void add_flags(CLI::App& app, Flags& flags) {
   auto* svg = app.add_option("--svg", flags.svg, "where the curve is drawn");
   svg->type_name("FILE")->capture_default_str();
   for (CLI::Option* option : {grids, ranks, svg}) option->needs(scaling);
+  app.add_flag("--overlap", flags.overlap,
+               "instead: what overlap hides, phase by phase, beside the same steps without it")
+      ->excludes(scaling);
 }
 
 void measure(const Config& config, const Flags& flags) {
-  launch(config, [&](Communicator& world) {
-    const BenchReport report = benchmark(config, world);
+  const auto show = [&](Communicator& world, const auto& report) {
     if (world.rank() != 0) return;
     std::cout << to_text(report);
     if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
+  };
+  launch(config, [&](Communicator& world) {
+    if (flags.overlap)
+      show(world, overlap_benchmark(config, world));
+    else
+      show(world, benchmark(config, world));
   });
 }
 

@@ -112,6 +112,10 @@ class Communicator {
 
   virtual const CommStats& stats() const = 0;
 
+  /// Processor time that the transport's own thread of this rank has taken so far, for all groups;
+  /// 0 where it has none.
+  virtual double progress_seconds() const { return 0; }
+
   /// From now on, collectives and waits of this group, and of those split from it later, are noted
   /// there; it must outlive them. Null: no longer.
   virtual void set_trace(Trace* trace) = 0;

@@ -54,6 +54,7 @@ class MpiCommunicator final : public CheckedCommunicator {
   }
 
   void abort(const std::string& reason) noexcept override { engine_.abort(reason, 1); }
+  double progress_seconds() const override { return engine_.processor_seconds(); }
 
  protected:
   std::shared_ptr<Work::State> start(Call call) override {

@@ -12,6 +12,8 @@ struct MpiOptions {
   double timeout_seconds = 600;
   /// Says why the world ended badly: called once, on one rank. Default: "error: REASON" on stderr.
   std::function<void(const std::string& reason)> report = {};
+  /// For tests: every start and every finish of a collective is late by a random time up to this.
+  int max_delay_us = 0;
 };
 
 /// Whether an MPI launcher (mpirun, mpiexec, srun with tasks) started this process. A shell inside

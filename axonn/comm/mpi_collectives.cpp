@@ -10,12 +10,13 @@ namespace axonn {
 
 namespace {
 
-/// Staging of one segment: large against a message's latency, small against the caches and memory.
-constexpr std::int64_t kSegmentBytes = 4 << 20;
+/// Staging of one segment, at most, and its largest message: large against a message's latency, so
+/// small that most sums are of several segments, one of which is always on its way.
+constexpr std::int64_t kSegmentBytes = 4 << 20, kSegmentMessage = 256 << 10;
 /// Below this many elements a segment's messages cost more to start than to send.
 constexpr std::int64_t kMinSegment = 4096;
-/// One to sum, one under way, one to keep the network busy meanwhile.
-constexpr std::size_t kSegmentsInFlight = 3;
+/// One to sum, and the rest to keep the network busy until the next poll.
+constexpr std::size_t kSegmentsInFlight = 4;
 
 void copy(Buffer to, Buffer from) {
   if (to.data != from.data && to.count > 0) std::memcpy(to.data, from.data, to.bytes());
@@ -89,8 +90,8 @@ SegmentedReduce::SegmentedReduce(MpiContext& context, const MpiGroup& group, con
     : MpiAlgorithm(context, group, call, sequence),
       gathers_(call.operation == Operation::all_reduce) {
   part_ = (call.inp.count + size() - 1) / size();
-  const std::int64_t fits = kSegmentBytes / (size() * bytes_of(call.dtype()));
-  step_ = std::max(fits, kMinSegment);
+  const std::int64_t message = std::min(kSegmentBytes / size(), kSegmentMessage);
+  step_ = std::max(message / bytes_of(call.dtype()), kMinSegment);
   segments_ = (part_ + step_ - 1) / step_;
 }
 

@@ -3,8 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "axonn/base/clock.h"
+#include "axonn/base/random.h"
 
 namespace axonn {
 
@@ -25,6 +32,27 @@ constexpr double kGraceSeconds = 0.5;
 constexpr double kPatienceSeconds = 10;
 
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
+
+/// Linux's struct sched_attr in its first form; the C library has neither it nor its calls.
+struct SchedulerAttributes {
+  std::uint32_t size, policy;
+  std::uint64_t flags;
+  std::int32_t nice;
+  std::uint32_t priority;
+  std::uint64_t runtime, deadline, period;  // ns
+};
+
+/// Has the scheduler wake this thread at once where computing threads keep all cores busy. Linux
+/// since 6.12 lets a thread ask for shorter turns, without privileges; before 6.6 it wakes sleepers
+/// at once anyway. Between those, and where this fails, a poll may be some milliseconds late.
+void ask_for_short_turns() {
+  constexpr std::uint64_t kTurn = 100'000;  // ns
+  SchedulerAttributes attributes{};
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
+  if (attributes.policy != SCHED_OTHER) return;
+  attributes.runtime = kTurn;
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
 
 }  // namespace
 
@@ -90,6 +118,14 @@ bool MpiEngine::done(const MpiTask& task) {
   return task.finished || quiet_;
 }
 
+double MpiEngine::processor_seconds() {
+  clockid_t clock{};
+  timespec time{};
+  if (pthread_getcpuclockid(thread_.native_handle(), &clock) != 0) return 0;
+  if (clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 void MpiEngine::watch(Lock& lock, const MpiTask& task, double waited_seconds) {
   using Standing = PeerReport::Standing;
   auto probe = std::make_shared<MpiProbe>();
@@ -138,6 +174,7 @@ void MpiEngine::await_end() {
 }
 
 void MpiEngine::run() {
+  ask_for_short_turns();
   try {
     initialise();
     loop();
@@ -154,6 +191,7 @@ void MpiEngine::run() {
 }
 
 void MpiEngine::initialise() {
+  prepare_mpi();
   int provided = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &context_.comm), "MPI_Comm_dup");
@@ -223,6 +261,7 @@ bool MpiEngine::take_requests(double sleep_seconds) {
 // Starts a task, unless too many of its group are in flight: tags would be used twice.
 void MpiEngine::admit(const std::shared_ptr<MpiTask>& task) {
   const auto begin = [&] {
+    delay();
     task->algorithm = MpiAlgorithm::create(context_, *task->group, task->call, task->sequence);
     task->algorithm->begin();
     active_.push_back(task);
@@ -254,6 +293,7 @@ bool MpiEngine::advance_tasks() {
     admit_waiting(line);
   }
   if (!finished.empty()) {
+    delay();
     const Lock lock(mutex_);
     for (const auto& task : finished) task->finished = true;
     for_callers_.notify_all();
@@ -268,6 +308,13 @@ void MpiEngine::admit_waiting(Line& line) {
     admit(task);
     line.waiting.pop_front();
   }
+}
+
+void MpiEngine::delay() {
+  if (options_.max_delay_us <= 0) return;
+  const Random random(rank_, "delay");  // each rank is late in its own way
+  const std::uint64_t us = random.below(delays_++, options_.max_delay_us + 1);
+  std::this_thread::sleep_for(std::chrono::microseconds(us));
 }
 
 void MpiEngine::end_world() {

@@ -56,6 +56,9 @@ class MpiEngine {
   void wait(MpiTask& task);
   bool done(const MpiTask& task);
 
+  /// Processor time of the progress thread.
+  double processor_seconds();
+
   /// This rank's body is over.
   void note_returned();
   /// Ends the world; the job's exit code will be `code`.
@@ -78,6 +81,7 @@ class MpiEngine {
   bool advance_tasks();
   void admit(const std::shared_ptr<MpiTask>& task);
   void admit_waiting(Line& line);
+  void delay();
   void end_world();
   void release_waiters();
   /// Asks the task's group where it is; throws nothing, and aborts if that shows an error.
@@ -100,6 +104,7 @@ class MpiEngine {
   std::optional<MpiControl> control_;
   std::list<std::shared_ptr<MpiTask>> active_;
   std::map<int, Line> lines_;
+  std::uint64_t delays_ = 0;
   int lowest_that_failed_ = -1;  // among the other ranks; -1: none
 
   std::thread thread_;

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 namespace axonn {
 
 namespace {
 
-/// MPI counts in int, and some networks stop at 2^30 bytes.
-constexpr std::int64_t kMaxMessage = 1 << 29;
+/// A message's largest part: below what MPI's int can count, and so small that over TCP it goes
+/// without a handshake (see prepare_mpi()); networks with rendezvous by hardware reach their rate
+/// with it.
+constexpr std::int64_t kMaxMessage = 512 << 10;
+/// What a part and Open MPI's own header fit into.
+constexpr const char* kEagerLimit = "1048576";
 
 std::string words(int status) {
   char text[MPI_MAX_ERROR_STRING];
@@ -18,6 +23,12 @@ std::string words(int status) {
 }
 
 }  // namespace
+
+void prepare_mpi() {
+  for (const char* name : {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                           "OMPI_MCA_btl_tcp_max_send_size"})
+    setenv(name, kEagerLimit, 0);
+}
 
 void check_mpi(int status, const char* call) {
   AXONN_CHECK(status == MPI_SUCCESS, call, " failed: ", words(status));

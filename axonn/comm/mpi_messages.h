@@ -10,6 +10,12 @@
 
 namespace axonn {
 
+/// Before MPI is initialised: has Open MPI send whole parts over TCP without asking the receiver
+/// first, unless the user says otherwise (OMPI_MCA_btl_tcp_eager_limit and its like). The answer
+/// would wait behind what the receiver sends at the same time, so that two ranks that exchange
+/// would send one after the other: half the link's rate. Other networks are not touched.
+void prepare_mpi();
+
 /// Throws Error with MPI's own words unless the call succeeded.
 void check_mpi(int status, const char* call);
 

@@ -9,6 +9,10 @@ namespace axonn {
 
 namespace {
 
+void enter(const StepInput& input, Phase phase) {
+  if (input.on_phase) input.on_phase(phase);
+}
+
 template <typename T>
 T value_of(const Context& ctx, const Tensor& tensor) {
   T value{};
@@ -19,16 +23,19 @@ T value_of(const Context& ctx, const Tensor& tensor) {
 }  // namespace
 
 void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& total) {
+  enter(input, Phase::forward);
   ParameterGroup* reducing = nullptr;
   ctx.reducing = &reducing;
   for (ParameterGroup* group : optimizer_.groups()) group->begin_step(ctx);
   const float scale = static_cast<float>(1.0 / static_cast<double>(input.tokens));
   for (int micro = 0; micro < input.micro_batches; ++micro) {
+    if (micro > 0) enter(input, Phase::forward);
     Tape tape;
     ctx.tape = &tape;
     ctx.last_micro_batch = micro + 1 == input.micro_batches;
     if (ctx.prefetcher) ctx.prefetcher->begin_pass();
     model_.loss(ctx, input.tokens_of(micro), scale, total);
+    enter(input, Phase::backward);
     tape.backward();
   }
   ctx.tape = nullptr;
@@ -42,6 +49,7 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   Tensor sums = ctx.zeros(1, 4, DType::f64);
   gradients(ctx, input, sums.col_range(0, 1));
   optimizer_.add_squared_norm(ctx, sums.view().col_range(1, 1));
+  enter(input, Phase::optimizer);
   const std::array<double, 2> flags{input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
   ctx.arena.device().copy_from_host(sums.view().col_range(2, 2).data, flags.data(), sizeof flags);
   sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "step"));

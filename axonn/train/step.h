@@ -9,6 +9,9 @@
 
 namespace axonn {
 
+/// What a step is at. The optimizer's phase begins when all gradients have arrived.
+enum class Phase { forward, backward, optimizer };
+
 /// What one step is given: the same on every rank, but for the tokens and the flags.
 struct StepInput {
   std::int64_t step = 0;    ///< counted from 0
@@ -21,6 +24,8 @@ struct StepInput {
   bool busy = false;  ///< this rank still writes a checkpoint
   /// Whether a finite step shall be applied; the same answer on every rank. Empty: always.
   std::function<bool(double loss, double norm)> accept = {};
+  /// Called when a phase begins; with several micro-batches forward and backward take turns.
+  std::function<void(Phase)> on_phase = {};
 };
 
 struct StepResult {

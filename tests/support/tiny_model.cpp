@@ -1,5 +1,8 @@
 #include "tests/support/tiny_model.h"
 
+#include <bit>
+#include <span>
+
 #include "axonn/base/random.h"
 #include "axonn/comm/threads.h"
 #include "axonn/train/compare.h"
@@ -30,6 +33,17 @@ Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, 
     }
   }
   return make_tokens(ctx, ids, targets, {each, run.positions});
+}
+
+/// FNV-1a of the bits of this rank's piece of the weights.
+std::int64_t hash_of_weights(Model& model) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (ParameterGroup* group : model.groups()) {
+    const View master = group->master();
+    for (const float value : std::span(master.as<float>(), master.cols))
+      hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 1099511628211u;
+  }
+  return std::bit_cast<std::int64_t>(hash);
 }
 
 }  // namespace
@@ -68,6 +82,9 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
     trace.norms.push_back(report.grad_norm);
     trace.memory.push_back(arena.stats());
   }
+  std::int64_t mine = hash_of_weights(*model);
+  trace.weights.resize(world.size());
+  world.all_gather(buffer(std::span(trace.weights)), buffer(std::span(&mine, 1))).wait();
   if (run.after) run.after(ctx, *model);
   return trace;
 }
@@ -81,6 +98,12 @@ TinyTrace run_tiny(const TinyRun& run) {
             },
             {.max_delay_us = run.max_delay_us});
   return trace;
+}
+
+TinyRun with_switches(TinyRun run, int bits) {
+  run.overlap = {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+  run.recompute = (bits & 16) != 0;
+  return run;
 }
 
 std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype) {

@@ -36,12 +36,16 @@ struct TinyRun {
 /// What a run computed: the same on every rank, but for the memory.
 struct TinyTrace {
   std::vector<double> losses, norms;
-  NamedNorms parameter_norms;      ///< of the first step's gradients
-  std::vector<ArenaStats> memory;  ///< this rank's after each step
+  NamedNorms parameter_norms;         ///< of the first step's gradients
+  std::vector<std::int64_t> weights;  ///< a hash of each rank's piece of the final weights
+  std::vector<ArenaStats> memory;     ///< this rank's after each step
 };
 
 /// "" where `got` is as close to `want` as axonn check demands, else its table.
 std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype);
+
+/// The run with the switches of these bits: 1, 2, 4 and 8 are what overlaps, 16 is recomputation.
+TinyRun with_switches(TinyRun run, int bits);
 
 /// Runs it on threads, one a rank.
 TinyTrace run_tiny(const TinyRun& run);

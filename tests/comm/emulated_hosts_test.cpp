@@ -1,0 +1,73 @@
+// The transport between hosts: TCP over links of limited rate, as scripts/emulated-hosts makes
+// them.
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads.h"
+
+#include "tests/comm/collectives.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+
+namespace {
+
+struct Result {
+  int exit_code;
+  std::string output;
+};
+
+Result hosts(const std::string& words) {
+  const std::string command = concat("timeout 120 ", AXONN_TEST_HOSTS, ' ', words, " 2>&1");
+  FILE* pipe = popen(command.c_str(), "r");
+  AXONN_CHECK(pipe, command, " did not start");
+  Result result;
+  std::array<char, 4096> text;
+  while (const std::size_t n = fread(text.data(), 1, text.size(), pipe))
+    result.output.append(text.data(), n);
+  result.exit_code = WEXITSTATUS(pclose(pipe));
+  return result;
+}
+
+/// Three hosts, one rank each, where the machine lets us have them.
+class EmulatedHosts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (hosts("able").exit_code != 0)
+      GTEST_SKIP() << "this machine does not let us make network namespaces";
+    const Result up = hosts("up 3 1gbit");
+    up_ = up.exit_code == 0;
+    if (up.output.find("are up already") != std::string::npos)
+      GTEST_SKIP() << "somebody else uses the emulated hosts";
+    ASSERT_TRUE(up_) << up.output;
+  }
+  void TearDown() override {
+    if (up_) hosts("down");
+  }
+
+ private:
+  bool up_ = false;
+};
+
+}  // namespace
+
+TEST_F(EmulatedHosts, RanksOnDifferentHostsDoEveryCollective) {
+  const Result run = hosts(concat("run 1 ", AXONN_TEST_PROGRAM, " check"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+}
+
+TEST_F(EmulatedHosts, RanksOnDifferentHostsGetTheBitsOfThreads) {
+  std::uint64_t want = 0;
+  run_ranks(3, [&](Communicator& world) {
+    const std::uint64_t hash = hash_of_sums(world);
+    if (world.rank() == 0) want = hash;
+  });
+  const Result run = hosts(concat("run 1 ", AXONN_TEST_PROGRAM, " hash"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("hash " + std::to_string(want)));
+}
