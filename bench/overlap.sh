@@ -17,7 +17,8 @@ trap 'hosts down; rm -rf "$figures"' EXIT
 for config in bench/overlap/*.toml; do
   name=$(basename "$config" .toml)
   echo "$name"
-  hosts run 1 "$axonn" bench "$config" --overlap --json "$figures/$name.json" --output.dir "$figures"
+  hosts run 1 "$axonn" bench "$config" --overlap --json "$figures/$name.json" \
+    --output.dir "$figures"
 done
 
 echo

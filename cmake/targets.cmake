@@ -27,8 +27,8 @@ function(axonn_library folder)
 endfunction()
 
 # axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s]
-#            [ARGUMENTS ...]): one test program, run with these arguments; with RANKS it runs as that
-# many MPI processes. LABELS defaults to unit.
+#            [ARGUMENTS ...]): one test program, run with these arguments; with RANKS it runs as
+# that many MPI processes. LABELS defaults to unit.
 function(axonn_test name)
   cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "SOURCES;LINK;LABELS;ARGUMENTS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
