@@ -169,10 +169,10 @@ class Backend {
   virtual void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
                                           View stats) = 0;
 
-  /// RMSNorm is LayerNorm about zero: with the moments of row_squares and the sums of rms_norm_sums
-  /// in place of row_moments' and layer_norm_sums', all other operations are the same.
-  /// out (R, 2) f32 = 0 and the sum of squares of each row of inp (R, C) T.
-  virtual void row_squares(View out, View inp) = 0;
+  /// RMSNorm is LayerNorm about zero: with moments about zero, and the sums of rms_norm_sums in
+  /// place of layer_norm_sums', all other operations are the same.
+  /// out (R, 2) f32 = 0 and the sum of squares, from the moments (R, 2) of `count` elements.
+  virtual void moments_about_zero(View out, View moments, std::int64_t count) = 0;
   /// out (R, 2) f32 = 0 and this piece's sum of g · xhat.
   virtual void rms_norm_sums(View out, View d_out, View inp, View weight, View stats) = 0;
 

@@ -49,7 +49,7 @@ class ForwardingBackend : public Backend {
     around("row_moments", [&] { inner_->row_moments(out, inp); }, {out, inp});
   }
   void add_moments(View out, View moments, View a, View b) override {
-    around("add_moments", [&] { inner_->add_moments(out, moments, a, b); });
+    around("add_moments", [&] { inner_->add_moments(out, moments, a, b); }, {out, moments, a, b});
   }
   void combine_moments(View out, View moments, std::int64_t count, float eps) override {
     around("combine_moments", [&] { inner_->combine_moments(out, moments, count, eps); },
@@ -74,8 +74,9 @@ class ForwardingBackend : public Backend {
            {d_weight, d_bias, d_out, inp, stats});
   }
 
-  void row_squares(View out, View inp) override {
-    around("row_squares", [&] { inner_->row_squares(out, inp); }, {out, inp});
+  void moments_about_zero(View out, View moments, std::int64_t count) override {
+    around("moments_about_zero", [&] { inner_->moments_about_zero(out, moments, count); },
+           {out, moments});
   }
   void rms_norm_sums(View out, View d_out, View inp, View weight, View stats) override {
     around("rms_norm_sums", [&] { inner_->rms_norm_sums(out, d_out, inp, weight, stats); },

@@ -32,10 +32,11 @@ Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {
   const std::int64_t rows = inp.value.rows();
   Tensor moments = ctx.empty(group.size() * rows, 2, DType::f32);
   const View mine = moments.view().row_range(group.rank() * rows, rows);
-  if (options_.about_zero)
-    ctx.backend.row_squares(mine, inp.value.view());
-  else
+  if (inp.moments.empty())
     ctx.backend.row_moments(mine, inp.value.view());
+  else
+    ctx.backend.cast(mine, inp.moments.view());
+  if (options_.about_zero) ctx.backend.moments_about_zero(mine, mine, inp.value.cols());
   moments.set_pending(ctx.grid.along(kAxis).all_gather(buffer_of(moments.raw_view()),
                                                        buffer_of(mine), weight_->spec().name));
   Tensor stats = ctx.empty(rows, 2, DType::f32);

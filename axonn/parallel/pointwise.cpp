@@ -47,9 +47,10 @@ Var add(const Context& ctx, const Var& a, const Var& b) {
                     a[i].value.rows() == b[i].value.rows(),
                 "add: ", a[i].value.raw_view(), " and ", b[i].value.raw_view(),
                 " do not lie alike on the grid");
-    Tensor value = ctx.like(a[i].value);
-    ctx.backend.add(value.view(), a[i].value.view(), b[i].value.view());
+    Tensor value = ctx.like(a[i].value), moments = ctx.empty(value.rows(), 2, DType::f32);
+    ctx.backend.add_moments(value.view(), moments.view(), a[i].value.view(), b[i].value.view());
     outs.push_back(make_chunk(ctx, a[i], value, a[i].placement));
+    outs.back().moments = moments;
     if (!ctx.tape) continue;
     ctx.tape->record(
         [ctx, to_a = a[i].gradient, to_b = b[i].gradient, gradient = outs.back().gradient] {

@@ -11,7 +11,8 @@ Var gelu(const Context& ctx, const Var& inp);
 /// of two segments gives them. Keeps its input, whose memory its gradient takes. No communication.
 Var swiglu(const Context& ctx, const Var& inp);
 
-/// a + b, as in a residual connection. No communication. Errors: they do not lie alike.
+/// a + b, as in a residual connection, and in the same pass the moments of its rows, for the norm
+/// that comes next. No communication. Errors: they do not lie alike.
 Var add(const Context& ctx, const Var& a, const Var& b);
 
 }  // namespace axonn

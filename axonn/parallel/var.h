@@ -43,6 +43,9 @@ struct Chunk {
   Placement placement;
   Rows rows;
   std::shared_ptr<Gradient> gradient;
+  /// (R, 2) f32: mean and sum of squared deviations of each row of the value here, where a residual
+  /// sum made them for the norm that comes next; or empty.
+  Tensor moments = {};
 };
 
 /// A value of a model: activations, in one or several chunks of their rows. Operations run chunk

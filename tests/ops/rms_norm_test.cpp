@@ -29,8 +29,11 @@ void check_rms_norm(Backend& backend, std::int64_t R, std::int64_t C, DType type
   const auto part = [&](const Operand& all, std::int64_t p) {
     return all.view().col_range(p * each, each);
   };
-  for (std::int64_t p = 0; p < pieces; ++p)
-    backend.row_squares(moments.view().row_range(p * R, R), part(inp, p));
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    const View here = moments.view().row_range(p * R, R);
+    backend.row_moments(here, part(inp, p));
+    backend.moments_about_zero(here, here, each);
+  }
   backend.combine_moments(stats, moments, each, static_cast<float>(kEps));
   Matrix total(R, 2);
   for (std::int64_t p = 0; p < pieces; ++p) {

@@ -149,7 +149,8 @@ TEST_P(Threads, OperationsOfLlamaHaveTheSameBits) {
         d_heads(kRows, kCols, GetParam()), d_weight(1, 64, DType::f32),
         turned(kRows, kCols, GetParam()), activated(kRows, kCols / 2, GetParam()),
         d_activated(kRows, kCols, GetParam());
-    backend.row_squares(squares, inp);
+    backend.row_moments(squares, inp);
+    backend.moments_about_zero(squares, squares, kCols);
     backend.rms_norm_sums(sums, d_out, inp, weight, squares);
     const HeadNorm norm{.out = heads, .inp = inp, .weight = head_weight, .rstd = rstd};
     backend.head_norm(norm);

@@ -37,7 +37,7 @@ class CpuBackend final : public Backend {
   void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
                                   View stats) override;
 
-  void row_squares(View out, View inp) override;
+  void moments_about_zero(View out, View moments, std::int64_t count) override;
   void rms_norm_sums(View out, View d_out, View inp, View weight, View stats) override;
 
   void head_norm(const HeadNorm& args) override;

@@ -38,15 +38,15 @@ int check_head_norm(const Checker& check, const HeadNorm& args) {
 
 }  // namespace
 
-void CpuBackend::row_squares(View out, View inp) {
-  const Checker check{"row_squares"};
-  check_values(check, "inp", inp);
-  check.type("out", out, {DType::f32});
-  check.shape("out", out, inp.rows, 2);
-  with_type(inp.dtype, [&]<typename T>(T) {
-    launch_rows(threads_, inp.rows, inp.cols,
-                rowwise::RowSquares<T>{matrix<float>(out), matrix<const T>(inp), width(inp)});
-  });
+void CpuBackend::moments_about_zero(View out, View moments, std::int64_t count) {
+  const Checker check{"moments_about_zero"};
+  for (const auto& [name, view] : {std::pair{"out", out}, {"moments", moments}}) {
+    check.type(name, view, {DType::f32});
+    check.shape(name, view, out.rows, 2);
+  }
+  launch_tiles(threads_, 1, out.rows, kTile,
+               rowwise::MomentsAboutZero{matrix<float>(out), matrix<const float>(moments),
+                                         static_cast<float>(count)});
 }
 
 void CpuBackend::rms_norm_sums(View out, View d_out, View inp, View weight, View stats) {

@@ -16,20 +16,18 @@ namespace axonn::rowwise {
 // Bound by memory, as LayerNorm. Source: Zhang and Sennrich, "Root Mean Square Layer
 // Normalization", 2019.
 
-/// out[row] = 0 and the sum of squares: the moments of RowMoments, about zero.
-template <typename T>
-struct RowSquares {
-  Matrix<float> out;    // (R, 2)
-  Matrix<const T> inp;  // (R, C)
-  int C;
+/// out[row] = 0 and the sum of squares, from mean and sum of squared deviations of count elements.
+struct MomentsAboutZero {
+  Matrix<float> out;            // (R, 2)
+  Matrix<const float> moments;  // (R, 2)
+  float count;
 
   template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
-    const float squares = team.sum(
-        C, [](float v) { return v * v; }, inp.row(row));
-    team.once([&] {
-      out.row(row)[0] = 0;
-      out.row(row)[1] = squares;
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    team.each(tile.count, [&](int i) {
+      const float mean = moments.row(tile.begin + i)[0], m2 = moments.row(tile.begin + i)[1];
+      out.row(tile.begin + i)[0] = 0;
+      out.row(tile.begin + i)[1] = m2 + count * mean * mean;
     });
   }
 };
