@@ -96,6 +96,14 @@ std::function<Piece(ParameterGroup&)> attention_of(std::int64_t kv_heads) {
   };
 }
 
+/// A norm of what has parameters before it, whose gradients go through the norm's input.
+template <typename Norm>
+Piece norm_after_mlp(ParameterGroup& group) {
+  const Piece before = mlp(group);
+  const auto norm = std::make_shared<Norm>(group, "norm", typename Norm::Options{.width = 24});
+  return [=](const Context& ctx, const PieceInput& in) { return (*norm)(ctx, before(ctx, in)); };
+}
+
 /// As in Llama: gate and up are parameters of their own and one product.
 Piece gated_mlp(ParameterGroup& group) {
   const auto gate_up = std::make_shared<Linear>(
@@ -240,7 +248,8 @@ TEST(Layers, GradientsOnOneRankAreThoseOfFiniteDifferences) {
   compare_with_finite_differences({.make = mlp});
   compare_with_finite_differences({.make = alone<LayerNorm>({.width = 24})});
   compare_with_finite_differences({.make = attention_of(4)});
-  compare_with_finite_differences({.make = alone<RmsNorm>({.width = 24})});
+  compare_with_finite_differences({.make = norm_after_mlp<LayerNorm>});
+  compare_with_finite_differences({.make = norm_after_mlp<RmsNorm>});
   compare_with_finite_differences({.make = gated_mlp});
   compare_with_finite_differences(
       {.make = llama_attention({.kv_heads = 4, .window = 2, .qk_norm = true})});
