@@ -16,7 +16,8 @@ struct Overlap {
   bool input_gradients = true;   ///< OAR: the all-reduce of d_inp under the product of d_weight
   bool weight_gradients = true;  ///< ORS: reduce-scatters of a block under the next one's backward
   bool weights = true;           ///< OAG: the next block's all-gather under this block
-  bool data = true;              ///< a block's sum over data under the blocks before it
+  bool data = true;  ///< a block's sum over data under the blocks before it in backward, and the
+                     ///< gather of its new weights under those before it in the next forward
 };
 
 class ParameterGroup;

@@ -284,11 +284,12 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
               buffer_of(shard), name_));
 }
 
-void ParameterGroup::publish(const Context&) {
+void ParameterGroup::publish(const Context& ctx) {
   if (users_ == 0) gathered_ = Tensor();  // a prefetch that nobody used would be stale from here on
   const View shard = compute_.view();
   compute_.set_pending(
       grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));
+  if (!ctx.overlap.data) compute_.wait();
 }
 
 View ParameterGroup::piece_of_compute() const {
