@@ -70,8 +70,7 @@ Tensor Decoder::next_logits(const Context& ctx, const Tokens& tokens, std::int64
               " tokens, without a tape; got ", tokens.rows.sequences, " sequences");
   Tensor out;
   head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
-    const Tensor rows = whole_rows(inside, x.front(), Axis::x);
-    out = cross_entropy_.logits(inside, rows.view().row_range(position, 1));
+    out = cross_entropy_.logits_of_row(inside, x, position);
     out.wait();
   });
   return out;

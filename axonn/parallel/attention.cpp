@@ -61,9 +61,8 @@ Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
   return row_cut(ctx, rows.sequences, Axis::y);
 }
 
-Var attention(const Context& ctx, const Var& qkv, const Heads& heads) {
-  Var outs;
-  for (const Chunk& in : qkv) {
+Var attention(const Context& context, const Var& qkv, const Heads& heads) {
+  return each_later(context, qkv, [heads](const Context& ctx, const Chunk& in) {
     const LocalHeads at(ctx, heads, in.placement.cols);
     AXONN_CHECK(in.placement.cols.has(Axis::x) && in.value.cols() == at.width(), "attention: qkv ",
                 in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
@@ -71,9 +70,9 @@ Var attention(const Context& ctx, const Var& qkv, const Heads& heads) {
     Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);
     Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
     ctx.backend.attention(forward_args(at, in, value, stats));
-    outs.push_back(make_chunk(ctx, in, value, in.placement));
-    if (!ctx.tape) continue;
-    ctx.tape->record([ctx, at, in, value, stats, gradient = outs.back().gradient] {
+    Chunk out = make_chunk(ctx, in, value, in.placement);
+    if (!ctx.tape) return out;
+    ctx.tape->record([ctx, at, in, value, stats, gradient = out.gradient] {
       const Tensor d_out = gradient->take();
       Tensor d_qkv = ctx.like(in.value);
       const View d = d_qkv.view();
@@ -84,8 +83,8 @@ Var attention(const Context& ctx, const Var& qkv, const Heads& heads) {
                                       .d_v = at.v(d)});
       in.gradient->add(ctx, std::move(d_qkv));
     });
-  }
-  return outs;
+    return out;
+  });
 }
 
 }  // namespace axonn

@@ -22,11 +22,15 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
   Context silent = ctx;
   silent.tape = nullptr;
   silent.runs_again = ctx.tape ? !ctx.second_run : ctx.runs_again;
-  Var out = f(silent, inp);
-  if (!ctx.tape) return out;
-  for (Chunk& chunk : out) chunk.gradient = std::make_shared<Gradient>();
+  const Var silently = f(silent, inp);
+  if (!ctx.tape) return silently;
+  Var out;
   std::vector<std::shared_ptr<Gradient>> gradients;
-  for (const Chunk& chunk : out) gradients.push_back(chunk.gradient);
+  for (Chunk chunk : silently) {
+    chunk.gradient = std::make_shared<Gradient>();
+    gradients.push_back(chunk.gradient);
+    out.push_back(std::move(chunk));
+  }
 
   ctx.tape->record([ctx, inp, gradients, f] {
     Tape inner;
@@ -35,6 +39,7 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
     again.hold_parameters = true;
     again.second_run = true;
     again.diagnosis = nullptr;
+    again.before_release = nullptr;  // backward has the parameters at hand
     const Var second = f(again, inp);
     AXONN_CHECK(second.size() == gradients.size(), "checkpoint: the second forward pass gave ",
                 second.size(), " chunks, the first ", gradients.size());
@@ -46,7 +51,13 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
 }
 
 void with_parameters(const Context& ctx, ParameterGroup& group,
-                     const std::function<void(const Context&)>& f) {
+                     const std::function<void(const Context&)>& body) {
+  const auto f = [&body](Context inside) {
+    std::vector<std::function<void()>> before_release;
+    inside.before_release = &before_release;
+    body(inside);
+    for (const auto& make : before_release) make();
+  };
   Context inside = ctx;
   inside.label = group.name();
   group.acquire(inside);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "axonn/comm/grid.h"
 #include "axonn/ops/backend.h"
@@ -49,6 +51,8 @@ struct Context {
   bool last_micro_batch = false;  ///< of the step: gradients are complete after its backward
   /// Parameters stay gathered from forward to backward: backward follows at once.
   bool hold_parameters = false;
+  /// What has to be done while the parameters of the block at work are at hand.
+  std::vector<std::function<void()>>* before_release = nullptr;
   Prefetcher* prefetcher = nullptr;  ///< gathers the next block's parameters early
   Diagnosis* diagnosis = nullptr;    ///< where set, every block's output is looked at (slow)
   /// The group whose gradients are on their way: at most one block's are, which bounds memory.

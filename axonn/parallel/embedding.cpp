@@ -76,11 +76,13 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     outs.push_back(make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}},
                               value, placement));
     if (!ctx.tape) continue;
-    ctx.tape->record([this, ctx, ids, first, learned, cut, gradient = outs.back().gradient] {
-      const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
-      ctx.backend.embedding_backward(table_->gradient(), d_out.view(), ids.view(), first);
-      if (positions_) ctx.backend.positions_backward(learned(positions_->gradient()), d_out.view());
-    });
+    ctx.tape->record(
+        [this, ctx, ids, first, learned, cut, gradient = outs[outs.size() - 1].gradient] {
+          const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
+          ctx.backend.embedding_backward(table_->gradient(), d_out.view(), ids.view(), first);
+          if (positions_)
+            ctx.backend.positions_backward(learned(positions_->gradient()), d_out.view());
+        });
   }
   return outs;
 }

@@ -1,5 +1,7 @@
 #include "axonn/parallel/linear.h"
 
+#include <algorithm>
+
 #include "axonn/base/check.h"
 
 namespace axonn {
@@ -55,11 +57,15 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
 }
 
 Var Linear::operator()(const Context& ctx, const Var& inp) const {
-  std::vector<Gather> gathers;  // of all chunks: those of later ones run under the earlier products
-  for (const Chunk& chunk : inp) gathers.push_back(gather(ctx, chunk));
+  // Where inputs are gathered, the next chunk's gather starts before this one's product.
+  const bool ahead = ctx.sequence_parallel && ctx.grid.extent(out_axis_) > 1;
+  std::vector<Gather> gathers;
   Var out;
-  for (std::size_t i = 0; i < inp.size(); ++i)
+  for (std::size_t i = 0; i < inp.size(); ++i) {
+    while (gathers.size() < std::min(inp.size(), i + (ahead ? 2 : 1)))
+      gathers.push_back(gather(ctx, inp[gathers.size()]));
     out.push_back(forward(ctx, inp[i], gathers[i].whole(ctx, {weight_->local_cols()})));
+  }
   return out;
 }
 

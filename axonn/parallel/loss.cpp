@@ -14,6 +14,12 @@ Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) con
   return out;
 }
 
+Tensor CrossEntropy::logits_of_row(const Context& ctx, const Var& hidden, std::int64_t row) const {
+  AXONN_CHECK(hidden.size() == 1, "logits_of_row: ", hidden.size(), " chunks, wanted one");
+  const Tensor whole = whole_rows(ctx, hidden.front(), Axis::x);
+  return logits(ctx, whole.view().row_range(row, 1));
+}
+
 void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tensor& targets,
                               float scale, const Tensor& total) const {
   std::int64_t first = 0;

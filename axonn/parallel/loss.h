@@ -35,6 +35,9 @@ class CrossEntropy {
   /// with a run of them.
   Tensor logits(const Context& ctx, const View& hidden, Cut cut = Cut::same) const;
 
+  /// (1, V/Gx) f32 of one row of a value of one chunk.
+  Tensor logits_of_row(const Context& ctx, const Var& hidden, std::int64_t row) const;
+
   const Parameter& table() const { return table_; }
 
  private:

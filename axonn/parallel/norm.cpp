@@ -18,9 +18,9 @@ LayerNorm::LayerNorm(ParameterGroup& group, const std::string& name, Options opt
 }
 
 Var LayerNorm::operator()(const Context& ctx, const Var& inp) const {
-  Var out;
-  for (const Chunk& chunk : inp) out.push_back(forward(ctx, chunk));
-  return out;
+  return each_later(
+      ctx, inp, [this](const Context& here, const Chunk& chunk) { return forward(here, chunk); },
+      true);
 }
 
 Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {

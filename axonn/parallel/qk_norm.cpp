@@ -25,26 +25,26 @@ QkNorm::Norms QkNorm::norms(const LocalHeads& at, const View& out, const View& i
                 .eps = eps_}};
 }
 
-Var QkNorm::operator()(const Context& ctx, const Var& qkv) const {
-  Var outs;
-  for (const Chunk& in : qkv) {
+Var QkNorm::operator()(const Context& context, const Var& qkv) const {
+  const auto forward = [this](const Context& ctx, const Chunk& in) {
     const LocalHeads at(ctx, heads_, in.placement.cols);
     AXONN_CHECK(in.value.cols() == at.width(), q_weight_->spec().name, ": qkv ",
                 in.value.raw_view(), ", wanted ", at.width(), " columns");
     ctx.backend.mark(q_weight_->spec().name);
     Tensor value = ctx.like(in.value);
     Tensor rstd = ctx.empty(in.value.rows(), at.heads + at.room, DType::f32);
-    const Norms forward = norms(at, value.view(), in.value.view(), rstd.view());
-    ctx.backend.head_norm(forward.q);
-    ctx.backend.head_norm(forward.k);
+    const Norms both = norms(at, value.view(), in.value.view(), rstd.view());
+    ctx.backend.head_norm(both.q);
+    ctx.backend.head_norm(both.k);
     ctx.backend.cast(at.v(value.view()), at.v(in.value.view()));
-    outs.push_back(make_chunk(ctx, in, value, in.placement));
+    Chunk out = make_chunk(ctx, in, value, in.placement);
     if (ctx.tape)
-      ctx.tape->record([this, ctx, at, in, rstd, gradient = outs.back().gradient] {
+      ctx.tape->record([this, ctx, at, in, rstd, gradient = out.gradient] {
         in.gradient->add(ctx, backward(ctx, at, gradient->take(), in, rstd));
       });
-  }
-  return outs;
+    return out;
+  };
+  return each_later(context, qkv, forward, true);
 }
 
 Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& d_out,

@@ -52,9 +52,8 @@ void Rope::turn(const Context& ctx, const View& out, const View& inp, bool inver
       {.out = out, .inp = inp, .table = table_.view(), .inverse = inverse});
 }
 
-Var Rope::operator()(const Context& ctx, Var qkv, const Heads& heads) const {
-  Var outs;
-  for (Chunk& in : qkv) {
+Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
+  return each_later(context, std::move(qkv), [this, heads](const Context& ctx, Chunk in) {
     const LocalHeads at(ctx, heads, in.placement.cols);
     AXONN_CHECK(in.value.cols() == at.width() && in.rows.positions == table_.rows() &&
                     heads.head_dim == table_.cols(),
@@ -67,9 +66,9 @@ Var Rope::operator()(const Context& ctx, Var qkv, const Heads& heads) const {
       ctx.backend.cast(at.v(value.view()), at.v(inp));
     }
     turn(ctx, at.qk(value.view()), at.qk(inp), false);
-    outs.push_back(make_chunk(ctx, in, value, in.placement));
-    if (!ctx.tape) continue;
-    ctx.tape->record([this, ctx, at, to = in.gradient, gradient = outs.back().gradient] {
+    Chunk out = make_chunk(ctx, in, value, in.placement);
+    if (!ctx.tape) return out;
+    ctx.tape->record([this, ctx, at, to = in.gradient, gradient = out.gradient] {
       Tensor d = gradient->take();
       const View d_out = d.view();
       if (!d.unique()) {
@@ -79,8 +78,8 @@ Var Rope::operator()(const Context& ctx, Var qkv, const Heads& heads) const {
       turn(ctx, at.qk(d.view()), at.qk(d_out), true);
       to->add(ctx, std::move(d));
     });
-  }
-  return outs;
+    return out;
+  });
 }
 
 }  // namespace axonn

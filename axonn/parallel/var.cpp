@@ -22,6 +22,26 @@ Tensor Gradient::take() {
   return std::exchange(sum_, Tensor());
 }
 
+Var Var::part(std::size_t i) const {
+  Var one;
+  one.slots_.push_back(slots_.at(i));
+  return one;
+}
+
+std::function<void()> Var::maker() const {
+  std::vector<std::weak_ptr<Slot>> slots(slots_.begin(), slots_.end());
+  return [slots] {
+    for (const auto& slot : slots)
+      if (const auto wanted = slot.lock()) wanted->get();
+  };
+}
+
+Chunk Var::take() {
+  AXONN_CHECK(size() == 1, "Var::take: ", size(), " chunks, wanted one");
+  Chunk& chunk = slots_.front()->get();
+  return slots_.front().use_count() == 1 ? std::move(chunk) : chunk;
+}
+
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement) {
   return {std::move(value), placement, from.rows,
           ctx.tape ? std::make_shared<Gradient>() : nullptr};

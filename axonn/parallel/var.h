@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -48,10 +50,90 @@ struct Chunk {
   Tensor moments = {};
 };
 
-/// A value of a model: activations, in one or several chunks of their rows. Operations run chunk
-/// by chunk, so one chunk's collective is under way while the next one computes; model code does
-/// not see it.
-using Var = std::vector<Chunk>;
+/// A value of a model: activations, in one or several chunks of their rows, so that one chunk's
+/// collective is under way while the next one computes; model code does not see it.
+///
+/// A chunk may be made only when somebody first looks at it, which is done for what needs no other
+/// chunk: so between two products, each chunk goes from the sum behind the first to the second
+/// while the next chunk's sum is under way. Copies share their chunks.
+class Var {
+ public:
+  using Make = std::function<Chunk()>;
+
+  Var() = default;
+  Var(std::initializer_list<Chunk> chunks) {
+    for (const Chunk& chunk : chunks) push_back(chunk);
+  }
+
+  void push_back(Chunk chunk) { slots_.push_back(std::make_shared<Slot>(std::move(chunk))); }
+  /// A chunk to be made by `make`, which is called at most once.
+  void push_back_later(Make make) { slots_.push_back(std::make_shared<Slot>(std::move(make))); }
+
+  std::size_t size() const { return slots_.size(); }
+  const Chunk& operator[](std::size_t i) const { return slots_[i]->get(); }
+  const Chunk& front() const { return slots_.front()->get(); }
+
+  /// Chunk i alone, not looked at.
+  Var part(std::size_t i) const;
+  /// Makes the chunks that are still wanted by somebody, and not made, when it is called: for
+  /// operations that read parameters, at the end of their block.
+  std::function<void()> maker() const;
+  /// Moves the only chunk out where nobody else shares it, else copies it.
+  Chunk take();
+
+  class Iterator {
+   public:
+    Iterator(const Var& var, std::size_t i) : var_(&var), i_(i) {}
+    const Chunk& operator*() const { return (*var_)[i_]; }
+    Iterator& operator++() {
+      ++i_;
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return i_ == other.i_; }
+
+   private:
+    const Var* var_;
+    std::size_t i_;
+  };
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, size()}; }
+
+ private:
+  class Slot {
+   public:
+    explicit Slot(Chunk chunk) : chunk_(std::move(chunk)) {}
+    explicit Slot(Make make) : make_(std::move(make)) {}
+    Chunk& get() {
+      if (make_) chunk_ = std::exchange(make_, nullptr)();
+      return chunk_;
+    }
+
+   private:
+    Chunk chunk_;
+    Make make_;
+  };
+  std::vector<std::shared_ptr<Slot>> slots_;
+};
+
+/// f(ctx, chunk) of each chunk of inp, when somebody first looks at it. Backward runs as if each
+/// had been made at once. `reads_parameters` of the block that it is in.
+template <typename F>
+Var each_later(const Context& ctx, Var inp, F f, bool reads_parameters = false) {
+  Var outs;
+  std::vector<Var> parts;
+  for (std::size_t i = 0; i < inp.size(); ++i) parts.push_back(inp.part(i));
+  inp = {};  // from here on each chunk is its part's alone, if the caller gave it away
+  for (Var& part : parts) {
+    const std::shared_ptr<Tape> tape = ctx.tape ? ctx.tape->branch() : nullptr;
+    outs.push_back_later([ctx, tape, part = std::move(part), f]() mutable {
+      Context here = ctx;
+      here.tape = tape.get();
+      return f(here, part.take());
+    });
+  }
+  if (reads_parameters && ctx.before_release) ctx.before_release->push_back(outs.maker());
+  return outs;
+}
 
 /// The chunk that an operation returns: same rows, gradient if its input or a parameter needs one.
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,13 @@ namespace axonn {
 class Tape {
  public:
   void record(std::function<void()> step) { steps_.push_back(std::move(step)); }
+
+  /// A place in this tape for steps that are recorded later: backward runs them when it gets there.
+  std::shared_ptr<Tape> branch() {
+    auto later = std::make_shared<Tape>();
+    record([later] { later->backward(); });
+    return later;
+  }
 
   void backward() {
     while (!steps_.empty()) {

@@ -84,8 +84,7 @@ Tensor Neighbours::next_logits(const Context& ctx, const Tokens& tokens, std::in
   const Var x = hidden(ctx, tokens);
   Tensor out;
   with_parameters(ctx, head_group_, [&](const Context& inside) {
-    const View row = norm_(inside, x).front().value.view().row_range(position, 1);
-    out = cross_entropy_.logits(inside, row);
+    out = cross_entropy_.logits_of_row(inside, norm_(inside, x), position);
     out.wait();
   });
   return out;
