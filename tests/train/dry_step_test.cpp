@@ -153,6 +153,31 @@ TEST(DryStep, PeakIsThatOfARealRunOfALlama) {
     }
 }
 
+TEST(DryStep, InTwoChunksEverySumOfABlockHasAProductBetweenItsStartAndItsWait) {
+  Config config = on_grid(tiny(), {2, 1, 1, 1});
+  config.parallelism.sequence_parallel = false;
+  config.parallelism.chunks = 2;
+  const Schedule schedule = schedule_of(config);
+  std::map<std::size_t, int> products;  // by the sum's start: those since then
+  int sums = 0;
+  for (std::size_t i = 0; i < schedule.events.size(); ++i) {
+    if (const auto* op = std::get_if<Schedule::Compute>(&schedule.events[i])) {
+      if (op->operation == "matmul")
+        for (auto& [start, count] : products) ++count;
+    } else if (const auto* start = std::get_if<Schedule::Start>(&schedule.events[i])) {
+      if (start->operation == "all_reduce" && start->label.starts_with("h.")) products[i] = 0;
+    } else if (const auto wait =
+                   products.find(std::get<Schedule::Wait>(schedule.events[i]).started);
+               wait != products.end()) {
+      EXPECT_GT(wait->second, 0) << "sum " << sums << ", event " << i;
+      ++sums;
+      products.erase(wait);
+    }
+  }
+  // Of each block and chunk: two forward, two backward.
+  EXPECT_GE(sums, 2 * 4 * config.model.layers);
+}
+
 TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Config config = tiny();
