@@ -2,7 +2,8 @@
 # What overlap hides on four emulated hosts: for each config of bench/overlap, a step with overlap
 # beside the longer of compute and communication, forward and backward, measured without.
 #
-#   bench/overlap.sh AXONN [RATE]        AXONN: the program; RATE of every link (default 200mbit)
+#   bench/overlap.sh AXONN [RATE [CONFIG]]    AXONN: the program; RATE of every link (default
+#                                             200mbit); one CONFIG, such as z, or all
 #
 # Needs what scripts/emulated-hosts needs, and jq. Prints a table, and each report before it.
 set -euo pipefail
@@ -13,8 +14,12 @@ figures=$(mktemp -d)
 hosts() { scripts/emulated-hosts "$@"; }
 hosts up 4 "$rate"
 trap 'hosts down; rm -rf "$figures"' EXIT
+# Each host has its share of the cores, so that ranks compute as fast while the others wait as they
+# do while the others compute; a tenth is left for the links.
+hosts cores "$(awk -v cores="$(nproc)" 'BEGIN { print cores >= 4 ? 1 : 0.9 * cores / 4 }')"
 
-for config in bench/overlap/*.toml; do
+only=${3:-*}
+for config in bench/overlap/$only.toml; do
   name=$(basename "$config" .toml)
   echo "$name"
   hosts run 1 "$axonn" bench "$config" --overlap --json "$figures/$name.json" \
@@ -25,7 +30,7 @@ echo
 echo "4 hosts, links of $rate; ms: Tf Tb compute and Cf Cb communication of forward and backward"
 printf '%-8s %7s %7s %7s %7s %7s %7s %7s %6s %9s\n' \
   heavy Tf Cf Tb Cb optim. ideal step ratio progress
-for config in bench/overlap/*.toml; do
+for config in bench/overlap/$only.toml; do
   name=$(basename "$config" .toml)
   # shellcheck disable=SC2046
   printf '%-8s %7.0f %7.0f %7.0f %7.0f %7.0f %7.0f %7.0f %6.2f %8.1f%%\n' "$name" $(jq -r '
