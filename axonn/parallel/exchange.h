@@ -44,7 +44,7 @@ class Gather {
   Tensor gathered_;  // columns: the pieces one after another
 };
 
-/// The rows of a chunk that are cut over `axis`, whole, and its placement then.
+/// All rows of a chunk whose rows may be cut over `axis`; may still be pending.
 Tensor whole_rows(const Context& ctx, const Chunk& chunk, Axis axis);
 
 }  // namespace axonn

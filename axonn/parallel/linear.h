@@ -18,22 +18,21 @@ enum class Orientation {
 
 /// out = inp · weightᵀ + bias on the 3D grid: the one tensor-parallel product of the library.
 ///
-///   global           dims      this rank holds                   and, cut further or the same,
-///   over inp, d_inp       (R, in)   (R/Gd/Gz, in/Gi)                  the output axis weight,
-///   d_weight (out, in) a Gz-th of (out/Go, in/Gi), flat  - out, d_out       (R, out)  (R/Gd/Gz,
-///   out/Go)                 the input axis
+///   global           dims      this rank holds                    along
+///   inp, d_inp       (R, in)   (R/Gd/Gz, in/Gi)                   the output axis
+///   weight, d_weight (out, in) a Gz-th of (out/Go, in/Gi), flat   -
+///   out, d_out       (R, out)  (R/Gd/Gz, out/Go)                  the input axis
 ///
-/// Gi and Go are the extents of the input's and the output's axis. Communication, elements a rank:
+/// Gi and Go are the extents of the input's and the output's axis. `along` is the axis on which a
+/// value is the same, or cut further. Its communication is along that axis, of these elements:
 ///
-///   with            inp, d_inp on the output axis, R·in/(Gd·Gz·Gi)    out, d_out on the input
-///   axis,
-///                                                                     R·out/(Gd·Gz·Go)
-///   forward, same   -                                                 all-reduce of out
-///   forward, cut    all-gather of inp                                 reduce-scatter of out
-///   backward, same  all-reduce of d_inp under the product of d_weight -
-///   backward, cut   all-gather of inp again under that of d_inp;      all-gather of d_out under
-///   the
-///                   reduce-scatter of d_inp as above                  bias's gradient
+///   inp, d_inp: R·in/(Gd·Gz·Gi)     forward              backward
+///     same                          -                    all-reduce of d_inp, under d_weight
+///     cut                           all-gather of inp    all-gather of inp again, under d_inp;
+///                                                        reduce-scatter of d_inp, under d_weight
+///   out, d_out: R·out/(Gd·Gz·Go)
+///     same                          all-reduce of out    -
+///     cut                           reduce-scatter       all-gather of d_out
 ///
 /// The input is taken as it comes; the output is cut where ctx.sequence_parallel asks and the rows
 /// (or the heads) divide. Its group moves the weight.
