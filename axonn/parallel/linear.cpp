@@ -1,6 +1,7 @@
 #include "axonn/parallel/linear.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "axonn/base/check.h"
 
@@ -59,12 +60,14 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
 Var Linear::operator()(const Context& ctx, const Var& inp) const {
   // Where inputs are gathered, the next chunk's gather starts before this one's product.
   const bool ahead = ctx.sequence_parallel && ctx.grid.extent(out_axis_) > 1;
-  std::vector<Gather> gathers;
+  std::deque<Gather> gathers;  // of chunk i, and of the next one
+  std::size_t started = 0;
   Var out;
   for (std::size_t i = 0; i < inp.size(); ++i) {
-    while (gathers.size() < std::min(inp.size(), i + (ahead ? 2 : 1)))
-      gathers.push_back(gather(ctx, inp[gathers.size()]));
-    out.push_back(forward(ctx, inp[i], gathers[i].whole(ctx, {weight_->local_cols()})));
+    while (started < std::min(inp.size(), i + (ahead ? 2 : 1)))
+      gathers.push_back(gather(ctx, inp[started++]));
+    out.push_back(forward(ctx, inp[i], gathers.front().whole(ctx, {weight_->local_cols()})));
+    gathers.pop_front();
   }
   return out;
 }

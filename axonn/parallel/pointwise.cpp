@@ -62,14 +62,10 @@ Chunk add_chunks(const Context& ctx, const Chunk& a, const Chunk& b) {
 Var add(const Context& context, const Var& a, const Var& b) {
   AXONN_CHECK(a.size() == b.size(), "add: ", a.size(), " and ", b.size(), " chunks");
   Var outs;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const std::shared_ptr<Tape> tape = context.tape ? context.tape->branch() : nullptr;
-    outs.push_back_later([context, tape, a = a.part(i), b = b.part(i)] {
-      Context ctx = context;
-      ctx.tape = tape.get();
+  for (std::size_t i = 0; i < a.size(); ++i)
+    outs.push_back_later(later(context, [a = a.part(i), b = b.part(i)](const Context& ctx) {
       return add_chunks(ctx, a.front(), b.front());
-    });
-  }
+    }));
   return outs;
 }
 

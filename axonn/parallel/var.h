@@ -115,22 +115,29 @@ class Var {
   std::vector<std::shared_ptr<Slot>> slots_;
 };
 
-/// f(ctx, chunk) of each chunk of inp, when somebody first looks at it. Backward runs as if each
-/// had been made at once. `reads_parameters` of the block that it is in.
+/// f(ctx) to be called when somebody first looks at the chunk that it makes. What it records takes
+/// its place on the tape now, so that backward does not depend on when that is.
+template <typename F>
+Var::Make later(const Context& ctx, F f) {
+  const std::shared_ptr<Tape> tape = ctx.tape ? ctx.tape->branch() : nullptr;
+  return [ctx, tape, f = std::move(f)]() mutable {
+    Context here = ctx;
+    here.tape = tape.get();
+    return f(here);
+  };
+}
+
+/// f(ctx, chunk) of each chunk of inp, later. `reads_parameters` of the block that it is in.
 template <typename F>
 Var each_later(const Context& ctx, Var inp, F f, bool reads_parameters = false) {
   Var outs;
   std::vector<Var> parts;
   for (std::size_t i = 0; i < inp.size(); ++i) parts.push_back(inp.part(i));
   inp = {};  // from here on each chunk is its part's alone, if the caller gave it away
-  for (Var& part : parts) {
-    const std::shared_ptr<Tape> tape = ctx.tape ? ctx.tape->branch() : nullptr;
-    outs.push_back_later([ctx, tape, part = std::move(part), f]() mutable {
-      Context here = ctx;
-      here.tape = tape.get();
+  for (Var& part : parts)
+    outs.push_back_later(later(ctx, [part = std::move(part), f](const Context& here) mutable {
       return f(here, part.take());
-    });
-  }
+    }));
   if (reads_parameters && ctx.before_release) ctx.before_release->push_back(outs.maker());
   return outs;
 }
