@@ -12,6 +12,7 @@ namespace axonn {
 /// What `axonn train --dry-run` finds out.
 struct DryRun {
   std::int64_t parameters = 0;        ///< of the whole model, unpadded
+  std::int64_t trained = 0;           ///< those of them, or of adapters, that are trained
   std::string place;                  ///< "rank 5 (x 1, y 0, z 1, data 0)"
   ArenaStats memory;                  ///< of that rank: see DryStep
   std::int64_t snapshot_bytes = 0;    ///< beside it while it writes a checkpoint
