@@ -17,8 +17,7 @@ using reference::Weights;
 
 namespace {
 
-constexpr std::int64_t kPositions = OneRankModel::kPositions,
-                       kSequences = OneRankModel::kSequences;
+constexpr std::int64_t kPositions = OneRankModel::kPositions, kSequences = OneRankModel::kSequences;
 
 class RandomLlama : public OneRankModel {
  public:
