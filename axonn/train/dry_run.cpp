@@ -56,10 +56,11 @@ void describe_disk(const Config& config, DryRun& run) {
   run.disk_bytes = run.checkpoint_bytes * at_once;
   run.disk_free = free_bytes(config.output.dir);
   if (run.disk_free < run.checkpoint_bytes)
-    fail(Where::here(), "a checkpoint takes ", format_bytes(run.checkpoint_bytes), " and ",
-         config.output.dir, " has room for ", format_bytes(run.disk_free),
-         "; free space there, or set output.dir to another disk");
-  if (run.disk_free < run.disk_bytes)
+    run.fault = fmt::format(
+        "a checkpoint takes {} and {} has room for {}; free space there, or set output.dir to "
+        "another disk",
+        format_bytes(run.checkpoint_bytes), config.output.dir, format_bytes(run.disk_free));
+  else if (run.disk_free < run.disk_bytes)
     run.warnings.push_back(fmt::format(
         "{} checkpoints at once take {} and {} has room for {}; keep fewer (checkpoint.keep)",
         at_once, format_bytes(run.disk_bytes), config.output.dir, format_bytes(run.disk_free)));
@@ -120,6 +121,7 @@ DryRun dry_run(const Config& given, int rank) {
   if (config.checkpoint.async)
     for (const ParameterGroup* group : trained_groups(*model))
       run.snapshot_bytes += optimizer_copies(config) * kF32 * group->sizes().piece;
+  for (const ParameterGroup* group : model->groups()) run.share += group->sizes().piece;
   for (const ParameterGroup* group : trained_groups(*model))
     for (const auto& parameter : group->parameters())
       run.trained += parameter->spec().layout.count();
@@ -158,6 +160,9 @@ std::string to_text(const DryRun& run, const Config& config) {
   if (run.snapshot_bytes > 0)
     text += fmt::format("  {:>12}  beside it while a checkpoint is written\n",
                         format_bytes(run.snapshot_bytes));
+  constexpr std::int64_t kStored = 2;  // bytes of a parameter in bf16
+  text += fmt::format("weights   {} of {} are this rank's to read where a model has them in bf16\n",
+                      format_bytes(run.share * kStored), format_bytes(run.parameters * kStored));
   text += fmt::format("disk      {} a checkpoint, {} for those kept; {} free at {}\n",
                       format_bytes(run.checkpoint_bytes), format_bytes(run.disk_bytes),
                       format_bytes(run.disk_free), config.output.dir);
@@ -166,7 +171,8 @@ std::string to_text(const DryRun& run, const Config& config) {
   text +=
       fmt::format("sample    {}\n  input   {}\n  target  {}\n", run.sample, run.input, run.target);
   for (const std::string& warning : run.warnings) text += "warning: " + warning + '\n';
-  return text + "All is well: the same command without --dry-run trains.\n";
+  return run.fault.empty() ? text + "All is well: the same command without --dry-run trains.\n"
+                           : text;
 }
 
 }  // namespace axonn
