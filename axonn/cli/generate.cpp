@@ -58,6 +58,7 @@ std::vector<float> next_logits(Session& session, std::span<const std::int32_t> t
 void generate(const Config& config, const CheckpointReader& reader, Communicator& world,
               const Request& request) {
   Session session(config, world, make_cpu_backend(compute_threads(config)), {.training = false});
+  session.initialise_frozen();
   session.load(reader, Session::Load::parameters);
   const Tokenizer& tokenizer = *session.corpus().tokenizer;
   StreamDecoder decoder(tokenizer);

@@ -59,8 +59,9 @@ int run_train(const Arguments& arguments) {
   validate(loaded->config);
   const Config config = resolved(with_stored_model(loaded->config));
   if (dry) {
-    const std::string text = to_text(dry_run(config, rank), config);
-    if (speaks) std::cout << text;
+    const DryRun found = dry_run(config, rank);
+    if (speaks) std::cout << to_text(found, config);
+    if (!found.fault.empty()) fail(Where::here(), found.fault);
     return 0;
   }
   const StopSignals signals;

@@ -55,6 +55,8 @@ ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positio
 }
 
 void validate(const ModelConfig& model) {
+  if (model.lora.dropout >= 1)
+    refuse("[lora] dropout = ", model.lora.dropout, " is not below 1; usual are 0 to 0.1");
   if (!model.path.empty()) return;
   need(model.layers, "layers");
   need(model.hidden, "hidden");

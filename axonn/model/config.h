@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace axonn {
 
@@ -16,6 +17,16 @@ inline constexpr std::array<std::string_view, 2> kModelFamilies = {"gpt", "llama
 enum class RopeScalingKind { none, llama3 };
 
 inline constexpr std::array<std::string_view, 2> kRopeScalingKinds = {"none", "llama3"};
+
+/// The section [lora]: small adapters that are trained instead of the model (parallel/adapter.h).
+struct LoraConfig {
+  std::int64_t rank = 0;  ///< r; 0: no adapters, the model itself is trained
+  double alpha = 16;      ///< an adapter's output is multiplied by alpha / rank
+  double dropout = 0;     ///< probability that an adapter does not see an element of its input
+  std::vector<std::string> targets = {};  ///< layers by the last part of their names; none: all
+
+  bool operator==(const LoraConfig&) const = default;
+};
 
 /// The section [model]: the sizes of a model, or the place it is read from. Plain data.
 ///
@@ -44,6 +55,7 @@ struct ModelConfig {
   double rope_factor = 8, rope_low_freq_factor = 1, rope_high_freq_factor = 4;  ///< of llama3
   std::int64_t rope_original_positions = 8192;                                  ///< of llama3
   std::string path = {};  ///< a checkpoint to read instead of the sizes above
+  LoraConfig lora = {};   ///< a section of its own
 
   std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }  ///< D
   bool operator==(const ModelConfig&) const = default;
@@ -57,7 +69,7 @@ ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positio
 /// one another. What a grid can cut is checked by the layers.
 void validate(const ModelConfig& model);
 
-/// The one list of the section's keys; parsing, help, printing and docs follow from it.
+/// The one list of the keys of [model] and [lora]; parsing, help, printing and docs follow from it.
 void list_options(ModelConfig& model, OptionList& list);
 
 }  // namespace axonn

@@ -44,6 +44,26 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
             .also = "original_max_position_embeddings"});
 }
 
+void list_lora_options(LoraConfig& lora, OptionList& list) {
+  list.section("lora", "Adapters that are trained instead of the model");
+  list.add("rank", &lora.rank,
+           {.help = "rank of the adapters; 0: none, the model itself is trained",
+            .min = 0,
+            .also = "r lora_rank lora_r lora_dim"});
+  list.add("alpha", &lora.alpha,
+           {.help = "what adapters add is multiplied by alpha / rank",
+            .above = 0,
+            .also = "lora_alpha scaling"});
+  list.add("dropout", &lora.dropout,
+           {.help = "probability that an adapter does not see an element of its input",
+            .min = 0,
+            .also = "lora_dropout"});
+  list.add("targets", &lora.targets,
+           {.help = "layers that get adapters, by the last part of their names, such as q_proj; "
+                    "none: all layers of the blocks",
+            .also = "target_modules lora_target_modules modules"});
+}
+
 }  // namespace
 
 void list_options(ModelConfig& model, OptionList& list) {
@@ -104,6 +124,7 @@ void list_options(ModelConfig& model, OptionList& list) {
   list.add("path", &model.path,
            {.help = "a checkpoint to take sizes and weights from; empty: a new model",
             .also = "init_from load model_name"});
+  list_lora_options(model.lora, list);
 }
 
 }  // namespace axonn

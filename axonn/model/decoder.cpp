@@ -12,6 +12,13 @@ double residual_init_std(const ModelConfig& config) {
   return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
+Adapters::Options adapter_options(const ModelConfig& config) {
+  return {.rank = config.lora.rank,
+          .alpha = config.lora.alpha,
+          .dropout = config.lora.dropout,
+          .targets = config.lora.targets};
+}
+
 Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
     : config_(config),
       embedding_group_("embedding", grid),
@@ -28,11 +35,18 @@ Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
                                      .layout = vocabulary_layout(config.vocab, config.hidden),
                                      .init_std = config.init_std,
                                      .decays = true})),
-      cross_entropy_(output_, {.vocab = config.vocab}) {}
+      cross_entropy_(output_, {.vocab = config.vocab}) {
+  if (config.lora.rank == 0) return;
+  embedding_group_.freeze();
+  head_group_.freeze();
+}
 
 std::vector<ParameterGroup*> Decoder::groups() {
   std::vector<ParameterGroup*> all{&embedding_group_};
-  for (const auto& block : blocks_) all.push_back(&block->parameters());
+  for (const auto& block : blocks_) {
+    all.push_back(&block->parameters());
+    if (block->adapters()) all.push_back(block->adapters());
+  }
   all.push_back(&head_group_);
   return all;
 }
@@ -43,9 +57,14 @@ Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   with_parameters(ctx, embedding_group_,
                   [&](const Context& inside) { x = embedding_(inside, tokens); });
   for (const auto& block : blocks_)
-    x = run_block(
-        ctx, block->parameters(), x,
-        [&block = *block](const Context& inside, const Var& in) { return block(inside, in); });
+    x = run_block(ctx, block->parameters(), x,
+                  [&block = *block](const Context& inside, const Var& in) {
+                    if (!block.adapters()) return block(inside, in);
+                    Var out;
+                    with_parameters(inside, *block.adapters(),
+                                    [&](const Context& both) { out = block(both, in); });
+                    return out;
+                  });
   return x;
 }
 
@@ -74,6 +93,12 @@ Tensor Decoder::next_logits(const Context& ctx, const Tokens& tokens, std::int64
     out.wait();
   });
   return out;
+}
+
+std::vector<ParameterGroup*> trained_groups(Model& model) {
+  std::vector<ParameterGroup*> groups = model.groups();
+  std::erase_if(groups, [](const ParameterGroup* group) { return group->frozen(); });
+  return groups;
 }
 
 std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid) {

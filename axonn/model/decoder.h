@@ -6,6 +6,7 @@
 
 #include "axonn/model/config.h"
 #include "axonn/model/model.h"
+#include "axonn/parallel/adapter.h"
 #include "axonn/parallel/loss.h"
 #include "axonn/parallel/norm.h"
 
@@ -17,6 +18,8 @@ class DecoderBlock {
   virtual ~DecoderBlock() = default;
   virtual Var operator()(const Context& ctx, Var x) const = 0;
   virtual ParameterGroup& parameters() = 0;
+  /// Null where it has none.
+  virtual ParameterGroup* adapters() = 0;
 };
 
 /// What all families here have in common: an embedding, blocks one after another, a last norm, and
@@ -61,6 +64,9 @@ class Decoder : public Model {
   const Parameter& output_;  // the embedding's table where tied
   CrossEntropy cross_entropy_;
 };
+
+/// What config.lora says of the adapters of a block.
+Adapters::Options adapter_options(const ModelConfig& config);
 
 /// The standard deviation of initial weights that project into the residual stream: smaller with
 /// depth, as in GPT-2, so that its variance does not grow with it.

@@ -35,7 +35,8 @@ std::int64_t parameter_count(const ModelConfig& m) {
 double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {
   const double multiplied =
       static_cast<double>(m.layers * block_parameters(m) + final_norm(m) + m.vocab * m.hidden);
-  return 6 * multiplied + 6.0 * static_cast<double>(m.layers * attention_width(m) * seq_len);
+  const double products = m.lora.rank > 0 ? 4 : 6;  // frozen weights have no gradient
+  return products * multiplied + 6.0 * static_cast<double>(m.layers * attention_width(m) * seq_len);
 }
 
 StepFlops step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t seq_len,

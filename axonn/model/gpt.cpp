@@ -12,6 +12,7 @@ LayerNorm::Options norm_options(const ModelConfig& config) {
 
 GptBlock::GptBlock(const ModelConfig& config, const Grid& grid, const std::string& name)
     : parameters_(name, grid),
+      adapters_(name, grid, adapter_options(config)),
       heads_{config.heads, config.kv_heads, config.head_width()},
       norm1_(parameters_, name + ".ln_1", norm_options(config)),
       qkv_(parameters_, name + ".attn.c_attn",
@@ -19,25 +20,32 @@ GptBlock::GptBlock(const ModelConfig& config, const Grid& grid, const std::strin
             .out = heads_.qkv_width(),
             .bias = config.bias,
             .init_std = config.init_std,
-            .heads = heads_}),
+            .heads = heads_,
+            .adapters = &adapters_}),
       project_(parameters_, name + ".attn.c_proj",
                {.in = heads_.out_width(),
                 .out = config.hidden,
                 .orientation = Orientation::transposed,
                 .bias = config.bias,
-                .init_std = residual_init_std(config)}),
+                .init_std = residual_init_std(config),
+                .adapters = &adapters_}),
       norm2_(parameters_, name + ".ln_2", norm_options(config)),
       up_(parameters_, name + ".mlp.c_fc",
           {.in = config.hidden,
            .out = config.ffn,
            .bias = config.bias,
-           .init_std = config.init_std}),
+           .init_std = config.init_std,
+           .adapters = &adapters_}),
       down_(parameters_, name + ".mlp.c_proj",
             {.in = config.ffn,
              .out = config.hidden,
              .orientation = Orientation::transposed,
              .bias = config.bias,
-             .init_std = residual_init_std(config)}) {}
+             .init_std = residual_init_std(config),
+             .adapters = &adapters_}) {
+  if (adapters_.group()) parameters_.freeze();
+  adapters_.check_targets();
+}
 
 Var GptBlock::operator()(const Context& ctx, Var x) const {
   x = add(ctx, x, project_(ctx, attention(ctx, qkv_(ctx, norm1_(ctx, x)), heads_)));

@@ -18,9 +18,11 @@ class GptBlock : public DecoderBlock {
 
   Var operator()(const Context& ctx, Var x) const override;
   ParameterGroup& parameters() override { return parameters_; }
+  ParameterGroup* adapters() override { return adapters_.group(); }
 
  private:
   ParameterGroup parameters_;
+  Adapters adapters_;
   Heads heads_;
   LayerNorm norm1_;
   Linear qkv_, project_;

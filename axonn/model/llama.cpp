@@ -23,6 +23,7 @@ std::vector<double> frequencies(const ModelConfig& config) {
 LlamaBlock::LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
                        const Rope& rope)
     : parameters_(name, grid),
+      adapters_(name, grid, adapter_options(config)),
       heads_{config.heads, config.kv_heads, config.head_width(), config.window},
       rope_(rope),
       norm1_(parameters_, name + ".input_layernorm", norm_options(config)),
@@ -32,13 +33,15 @@ LlamaBlock::LlamaBlock(const ModelConfig& config, const Grid& grid, const std::s
             .bias = config.qkv_bias,
             .init_std = config.init_std,
             .heads = heads_,
-            .parts = {"q_proj", "k_proj", "v_proj"}}),
+            .parts = {"q_proj", "k_proj", "v_proj"},
+            .adapters = &adapters_}),
       project_(parameters_, name + ".self_attn.o_proj",
                {.in = heads_.out_width(),
                 .out = config.hidden,
                 .orientation = Orientation::transposed,
                 .bias = false,
-                .init_std = residual_init_std(config)}),
+                .init_std = residual_init_std(config),
+                .adapters = &adapters_}),
       norm2_(parameters_, name + ".post_attention_layernorm", norm_options(config)),
       gate_up_(parameters_, name + ".mlp",
                {.in = config.hidden,
@@ -46,15 +49,19 @@ LlamaBlock::LlamaBlock(const ModelConfig& config, const Grid& grid, const std::s
                 .bias = false,
                 .init_std = config.init_std,
                 .segments = {{.rows = config.ffn}, {.rows = config.ffn}},
-                .parts = {"gate_proj", "up_proj"}}),
+                .parts = {"gate_proj", "up_proj"},
+                .adapters = &adapters_}),
       down_(parameters_, name + ".mlp.down_proj",
             {.in = config.ffn,
              .out = config.hidden,
              .orientation = Orientation::transposed,
              .bias = false,
-             .init_std = residual_init_std(config)}) {
+             .init_std = residual_init_std(config),
+             .adapters = &adapters_}) {
   if (config.qk_norm)
     qk_norm_.emplace(parameters_, name + ".self_attn", heads_, static_cast<float>(config.norm_eps));
+  if (adapters_.group()) parameters_.freeze();
+  adapters_.check_targets();
 }
 
 Var LlamaBlock::operator()(const Context& ctx, Var x) const {

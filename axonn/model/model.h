@@ -30,6 +30,9 @@ class Model {
   virtual std::int64_t vocab() const = 0;
 };
 
+/// Those of its groups that are trained: all, unless it has adapters.
+std::vector<ParameterGroup*> trained_groups(Model& model);
+
 /// Makes this rank's part of a model of these sizes, which are resolved. Errors: UsageError where
 /// the grid cannot cut a size.
 using ModelMaker = std::function<std::unique_ptr<Model>(const ModelConfig&, const Grid&)>;

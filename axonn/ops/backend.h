@@ -88,6 +88,18 @@ struct RotaryEmbedding {
   bool inverse = false;  ///< turns back: what the gradient goes through
 };
 
+/// Elements of a piece of a value, each kept or set to 0. Which are kept depends on the key and on
+/// the element's place in the whole value alone.
+struct Dropout {
+  View out;                    ///< (R, C) T, may be inp
+  View inp;                    ///< (R, C) T
+  float scale = 1;             ///< kept elements are multiplied by scale / (1 - probability)
+  float probability = 0;       ///< of an element to be set to 0
+  std::uint64_t key = 0;       ///< another key, another choice
+  std::int64_t first_row = 0;  ///< the place of element (0, 0)
+  std::int64_t first_col = 0;
+};
+
 /// The pieces of a vocabulary: this rank has columns [first, first + valid) of the logits, and
 /// what follows up to the view's width is padding.
 struct VocabularyPiece {
@@ -194,6 +206,7 @@ class Backend {
   virtual void add(View out, View a, View b) = 0;
   /// out = inp, (R, C), between any of f32 and bf16.
   virtual void cast(View out, View inp) = 0;
+  virtual void dropout(const Dropout& args) = 0;
   /// out (1, C) f32 += sum over rows of inp (R, C) T.
   virtual void column_sum(View out, View inp) = 0;
 

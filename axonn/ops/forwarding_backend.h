@@ -101,6 +101,9 @@ class ForwardingBackend : public Backend {
            {d_inp, d_out, inp});
   }
 
+  void dropout(const Dropout& args) override {
+    around("dropout", [&] { inner_->dropout(args); }, {args.out, args.inp});
+  }
   void gelu(View out, View inp) override {
     around("gelu", [&] { inner_->gelu(out, inp); }, {out, inp});
   }

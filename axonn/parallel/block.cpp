@@ -62,26 +62,27 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   inside.label = group.name();
   group.acquire(inside);
   ctx.backend.mark(group.name());
-  if (ctx.tape ? !ctx.second_run : ctx.runs_again) group.expect_reduce();
+  const bool learns = !group.frozen();
+  if (learns && (ctx.tape ? !ctx.second_run : ctx.runs_again)) group.expect_reduce();
   if (!ctx.tape) {
     f(inside);
     group.release();
     return;
   }
-  ctx.tape->record([inside, &group] {
-    group.reduce(inside);
+  ctx.tape->record([inside, learns, &group] {
+    if (learns) group.reduce(inside);
     group.release();
   });
   if (ctx.hold_parameters) {
-    group.begin_backward(inside);
+    if (learns) group.begin_backward(inside);
     f(inside);
     return;
   }
   f(inside);
   group.release();
-  ctx.tape->record([inside, &group] {
+  ctx.tape->record([inside, learns, &group] {
     group.acquire(inside);
-    group.begin_backward(inside);
+    if (learns) group.begin_backward(inside);
   });
 }
 

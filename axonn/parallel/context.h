@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -53,6 +54,7 @@ struct Context {
   bool hold_parameters = false;
   /// What has to be done while the parameters of the block at work are at hand.
   std::vector<std::function<void()>>* before_release = nullptr;
+  std::uint64_t seed = 0;            ///< of what is drawn while training, such as dropout
   Prefetcher* prefetcher = nullptr;  ///< gathers the next block's parameters early
   Diagnosis* diagnosis = nullptr;    ///< where set, every block's output is looked at (slow)
   /// The group whose gradients are on their way: at most one block's are, which bounds memory.

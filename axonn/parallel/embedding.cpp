@@ -63,7 +63,7 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
   for (std::int64_t c = 0; c < chunks; ++c) {
     const std::int64_t begin = c * tokens.rows.sequences / chunks,
                        end = (c + 1) * tokens.rows.sequences / chunks;
-    const Rows rows{end - begin, length};
+    const Rows rows{end - begin, length, tokens.rows.first + begin * length};
     const Tensor ids = tokens.ids.col_range(begin * length, rows.count());
     Tensor value = ctx.empty(rows.count(), table_->local_cols(), ctx.dtype);
     const bool adds_positions = positions_ && ctx.grid.coord(Axis::x) == 0;  // once in the sum
@@ -75,7 +75,7 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     if (cut == Cut::rows) placement.rows = placement.rows | Axis::x;
     outs.push_back(make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}},
                               value, placement));
-    if (!ctx.tape) continue;
+    if (!ctx.tape || table_->frozen()) continue;
     ctx.tape->record(
         [this, ctx, ids, first, learned, cut, gradient = outs[outs.size() - 1].gradient] {
           const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});

@@ -49,12 +49,30 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
   weight_ = &declare(group,
                      {.name = name, .layout = layout, .init_std = options.init_std, .decays = true},
                      ".weight", options.parts);
+  if (options.adapters) adapt(*options.adapters, name, layout, options.parts);
   if (!options.bias) return;
   Layout vector = layout;
   vector.cols = 1;
   vector.col_axis.reset();
   vector.partial = in_axis_;
   bias_ = &declare(group, {.name = name, .layout = vector}, ".bias", options.parts);
+}
+
+void Linear::adapt(Adapters& adapters, const std::string& name, const Layout& layout,
+                   const std::vector<std::string>& parts) {
+  if (parts.empty()) {
+    if (adapters.wants(name)) adapters_.push_back(adapters.make(name, layout, 0));
+    return;
+  }
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Layout part = layout;
+    part.segments = {layout.segments[i]};
+    part.rows = part.segments.front().rows;
+    const std::string module = name + '.' + parts[i];
+    if (adapters.wants(module)) adapters_.push_back(adapters.make(module, part, row));
+    row += part.local_rows(adapters.shape());
+  }
 }
 
 Var Linear::operator()(const Context& ctx, const Var& inp) const {
@@ -93,6 +111,7 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole)
                       .b = weight_->weight(),
                       .b_transposed = true,
                       .bias = adds_bias ? bias_->weight() : View{}});
+  for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, inp.rows);
   const Cut cut = heads_ ? heads_->cut_over_y(ctx, inp.rows) : row_cut(ctx, whole.rows(), in_axis_);
   sum_over(ctx, value, in_axis_, cut, out_runs(ctx));
   Placement placement{inp.placement.rows.without(out_axis_), out_axis_};
@@ -110,22 +129,33 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
                       const Tensor& d_piece) const {
   ctx.backend.mark(weight_->spec().name);
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
+  const bool learns = !weight_->frozen() || !adapters_.empty();
   Context again = ctx;  // only the piece of the input was kept
   again.label = again_;
-  const Gather inp_gather = gather(again, inp);
-  if (!ctx.overlap.input_gradients) inp_gather.wait();
-  if (bias_) bias_backward(ctx, cut_over(out, in_axis_), d_piece);
+  std::optional<Gather> inp_gather;
+  if (learns) inp_gather = gather(again, inp);
+  if (learns && !ctx.overlap.input_gradients) inp_gather->wait();
+  if (bias_ && !bias_->frozen()) bias_backward(ctx, cut_over(out, in_axis_), d_piece);
   const Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
+  Tensor d_inp;
   if (inp.gradient) {
-    Tensor d_inp = ctx.empty(d_out.rows(), weight_->local_cols(), ctx.dtype);
+    d_inp = ctx.empty(d_out.rows(), weight_->local_cols(), ctx.dtype);
     ctx.backend.matmul({.out = d_inp.view(), .a = d_out.view(), .b = weight_->weight()});
+  }
+  if (!adapters_.empty()) {  // they add to d_inp before its sum
+    const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
+    for (const Adapter& adapter : adapters_)
+      adapter.backward(ctx, d_inp.empty() ? View{} : d_inp.view(), d_out, whole, inp.rows);
+  }
+  if (inp.gradient) {
     sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->local_cols()});
     if (!ctx.overlap.input_gradients) d_inp.wait();
     inp.gradient->add(ctx, std::move(d_inp));
   }
+  if (weight_->frozen()) return;
   ctx.backend.matmul({.out = weight_->gradient(),
                       .a = d_out.view(),
-                      .b = inp_gather.whole(ctx, {weight_->local_cols()}).view(),
+                      .b = inp_gather->whole(ctx, {weight_->local_cols()}).view(),
                       .a_transposed = true,
                       .accumulate = true});
 }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "axonn/parallel/adapter.h"
 #include "axonn/parallel/attention.h"
 #include "axonn/parallel/exchange.h"
 #include "axonn/parallel/parameters.h"
@@ -39,6 +40,8 @@ enum class Orientation {
 ///
 /// The bias is added once: by the first rank of the input axis, before the sum.
 ///
+/// A frozen weight has no gradient; the layer, or each of its parts, may have an adapter.
+///
 /// Source: Singh et al., 2025, arXiv:2502.08145; after Agarwal et al., 1995.
 class Linear {
  public:
@@ -53,6 +56,7 @@ class Linear {
     /// Where set, a parameter of its own for every segment, name.PART.weight and name.PART.bias,
     /// which lie one after another: one product for all.
     std::vector<std::string> parts = {};
+    Adapters* adapters = nullptr;  ///< those of the block; null: none
   };
 
   /// Declares name.weight (out, in) and name.bias (out), or those of its parts.
@@ -64,6 +68,8 @@ class Linear {
  private:
   Gather gather(const Context& ctx, const Chunk& inp) const;
   Runs out_runs(const Context& ctx) const;
+  void adapt(Adapters& adapters, const std::string& name, const Layout& layout,
+             const std::vector<std::string>& parts);
   Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole) const;
   void backward(const Context& ctx, const Chunk& inp, const Placement& out,
                 const Tensor& d_piece) const;
@@ -74,6 +80,7 @@ class Linear {
   std::string again_;  // what traces call the second gather of the input
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
+  std::vector<Adapter> adapters_;
 };
 
 }  // namespace axonn

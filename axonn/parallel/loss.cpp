@@ -76,6 +76,7 @@ void CrossEntropy::rows(const Context& ctx, const View& hidden, const View& targ
                                       .scale = scale});
   const Tensor d_logits = Gather(ctx, d_piece, Axis::y, cut).whole(ctx, {});
   ctx.backend.matmul({.out = d_hidden, .a = d_logits.view(), .b = table_.weight(), .bias = {}});
+  if (table_.frozen()) return;
   ctx.backend.matmul({.out = table_.gradient(),
                       .a = d_logits.view(),
                       .b = hidden,

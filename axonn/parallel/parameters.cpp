@@ -36,6 +36,8 @@ View Parameter::gradient() const {
   return block_of(group_.gradient_.raw_view());
 }
 
+bool Parameter::frozen() const { return group_.frozen(); }
+
 void Prefetcher::begin_pass() {
   known_ = !order_.empty();
   position_ = 0;
@@ -53,6 +55,11 @@ ParameterGroup* Prefetcher::after(ParameterGroup& group) {
 
 ParameterGroup::ParameterGroup(std::string name, const Grid& grid)
     : name_(std::move(name)), grid_(grid) {}
+
+void ParameterGroup::freeze() {
+  AXONN_CHECK(compute_.empty(), name_, ": frozen after allocate()");
+  frozen_ = true;
+}
 
 Parameter& ParameterGroup::add(ParameterSpec spec) {
   AXONN_CHECK(compute_.empty(), name_, ": parameter ", spec.name, " declared after allocate()");
@@ -147,7 +154,7 @@ void ParameterGroup::allocate(const Context& ctx) {
   compute_ = ctx.zeros(1, shard_size_, ctx.dtype, MemoryUse::parameters);
   if (ctx.dtype == DType::f32)
     master_ = compute_.col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
-  else
+  else if (!frozen_)
     master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
 }
 
@@ -167,13 +174,21 @@ void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
       out[i] = static_cast<float>(std == 0 ? mean : mean + std * random.normal(index));
     }
   }
+  stage_master(ctx);
   const View master_view = master();
   ctx.arena.device().copy_from_host(master_view.data, host.data(), piece_size() * 4);
   publish_from_master(ctx);
 }
 
+void ParameterGroup::stage_master(const Context& ctx) {
+  if (master_.empty()) master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
+}
+
 void ParameterGroup::publish_from_master(const Context& ctx) {
-  if (ctx.dtype != DType::f32) ctx.backend.cast(piece_of_compute(), master());
+  if (ctx.dtype != DType::f32) {
+    ctx.backend.cast(piece_of_compute(), master());
+    if (frozen_) master_ = Tensor();
+  }
   publish(ctx);
 }
 

@@ -38,6 +38,8 @@ class Parameter {
   std::int64_t offset() const { return offset_; }
   /// Whether it begins where the parameter declared before it ends.
   bool follows() const { return follows_; }
+  /// Whether it has no gradient: see ParameterGroup::freeze().
+  bool frozen() const;
 
  private:
   friend class ParameterGroup;
@@ -90,6 +92,8 @@ struct FlatSizes {
 ///   gradient     S, f32   F, f32; its sum over z is added to the shard
 ///   master       P, f32   (is part of the compute copy where that is f32)
 ///
+/// A frozen group has its compute copy alone.
+///
 /// Communication: acquire() all-gathers F over z; reduce() reduce-scatters F over z; once a step
 /// reduce_over_data() reduce-scatters S over data and publish() all-gathers it.
 class ParameterGroup {
@@ -99,6 +103,11 @@ class ParameterGroup {
   ParameterGroup& operator=(const ParameterGroup&) = delete;
 
   const std::string& name() const { return name_; }
+
+  /// Its parameters stay as they are: no gradient, no master copy, nothing for the optimizer.
+  /// Errors: Error after allocate().
+  void freeze();
+  bool frozen() const { return frozen_; }
 
   /// Declares a parameter. Errors: UsageError if the grid cannot cut it; Error after allocate().
   Parameter& add(ParameterSpec spec);
@@ -138,11 +147,14 @@ class ParameterGroup {
   /// Spreads the updated pieces of the compute copy over data.
   void publish(const Context& ctx);
 
+  /// Gives a frozen group a master copy to set; publish_from_master() takes it away again.
+  void stage_master(const Context& ctx);
   /// The same after the master copy was set: initial values, a checkpoint.
   void publish_from_master(const Context& ctx);
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which a
-  /// prefetch that nobody used may still be reading: master() waits for that.
+  /// prefetch that nobody used may still be reading: master() waits for that. A frozen group has
+  /// none in bf16, unless it is staged.
   View master() const {
     gathered_.wait();
     return master_.view();
@@ -169,6 +181,7 @@ class ParameterGroup {
 
   std::string name_;
   const Grid& grid_;
+  bool frozen_ = false;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   struct Joined {
     std::unique_ptr<Parameter> whole;

@@ -54,7 +54,8 @@ Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& 
   const View d = d_out.view(), to = d_qkv.view();
   const Norms forward = norms(at, to, qkv.value.view(), rstd.view());
   const AxisSet cut = qkv.placement.rows | qkv.placement.cols;
-  const bool counts = cut.has(Axis::y) || ctx.grid.coord(Axis::y) == 0;  // each head's row once
+  const bool counts = !q_weight_->frozen() &&
+                      (cut.has(Axis::y) || ctx.grid.coord(Axis::y) == 0);  // each head's row once
   const auto gradient = [&](const Parameter* weight) {
     return counts ? weight->gradient() : View{};
   };

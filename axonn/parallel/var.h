@@ -22,6 +22,7 @@ struct Placement {
 /// tokens each. Where they are cut over x or y as well, a rank holds a run of them.
 struct Rows {
   std::int64_t sequences = 0, positions = 0;
+  std::int64_t first = 0;  ///< the number of the first row among all rows of the training
   std::int64_t count() const { return sequences * positions; }
 };
 

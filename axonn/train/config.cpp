@@ -168,6 +168,8 @@ void collect_of_model(const ModelConfig& model, Collected& keys) {
             !own    ? "the checkpoint at model.path has its own sizes"
             : llama ? "model.rope_scaling is none"
                     : "model.family is gpt");
+  keys.when(model.lora.rank == 0, {"lora.alpha", "lora.dropout", "lora.targets"},
+            "lora.rank is 0: the model itself is trained");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void describe_resume(const Config& config, Model& model, DryRun& run) {
   const CheckpointReader reader(automatic ? own : config.checkpoint.resume);
   run.resumes_from = reader.folder();
   std::ranges::copy(reader.warnings(), std::back_inserter(run.warnings));
-  for (const ParameterGroup* group : model.groups())
+  for (const ParameterGroup* group : trained_groups(model))
     for (const auto& parameter : group->parameters()) {
       const auto& [name, layout, mean, std, decays] = parameter->spec();
       const auto& stored = reader.parameters();
@@ -52,14 +52,15 @@ void describe_disk(const Config& config, DryRun& run) {
   const std::int64_t saves = every > 0 ? (steps + every - 1) / every : 1;
   // A new one is whole before the oldest is removed.
   const std::int64_t at_once = keep > 0 ? std::min(saves, keep + 1) : saves;
-  run.checkpoint_bytes = run.parameters * kF32 * optimizer_copies(config);
+  run.checkpoint_bytes = run.trained * kF32 * optimizer_copies(config);
   run.disk_bytes = run.checkpoint_bytes * at_once;
   run.disk_free = free_bytes(config.output.dir);
   if (run.disk_free < run.checkpoint_bytes)
-    fail(Where::here(), "a checkpoint takes ", format_bytes(run.checkpoint_bytes), " and ",
-         config.output.dir, " has room for ", format_bytes(run.disk_free),
-         "; free space there, or set output.dir to another disk");
-  if (run.disk_free < run.disk_bytes)
+    run.fault = fmt::format(
+        "a checkpoint takes {} and {} has room for {}; free space there, or set output.dir to "
+        "another disk",
+        format_bytes(run.checkpoint_bytes), config.output.dir, format_bytes(run.disk_free));
+  else if (run.disk_free < run.disk_bytes)
     run.warnings.push_back(fmt::format(
         "{} checkpoints at once take {} and {} has room for {}; keep fewer (checkpoint.keep)",
         at_once, format_bytes(run.disk_bytes), config.output.dir, format_bytes(run.disk_free)));
@@ -118,8 +119,12 @@ DryRun dry_run(const Config& given, int rank) {
   run.place = grid.describe();
   const auto model = make_model(config.model, grid);
   if (config.checkpoint.async)
-    for (const ParameterGroup* group : model->groups())
+    for (const ParameterGroup* group : trained_groups(*model))
       run.snapshot_bytes += optimizer_copies(config) * kF32 * group->sizes().piece;
+  for (const ParameterGroup* group : model->groups()) run.share += group->sizes().piece;
+  for (const ParameterGroup* group : trained_groups(*model))
+    for (const auto& parameter : group->parameters())
+      run.trained += parameter->spec().layout.count();
   describe_resume(config, *model, run);
   describe_disk(config, run);
   const std::string cache = config.output.dir + "/cache";
@@ -135,12 +140,16 @@ DryRun dry_run(const Config& given, int rank) {
 std::string to_text(const DryRun& run, const Config& config) {
   const ParallelismConfig& p = config.parallelism;
   std::string text = fmt::format(
-      "model     {} parameters\n"
+      "model     {} parameters{}\n"
       "grid      x {}, y {}, z {}, data {}: {} ranks; this is {}\n"
       "step      {} sequences of {} tokens, {} at a time on each (z, data); {} steps are {:.2f} "
       "epochs\n",
-      format_count(run.parameters), p.x, p.y, p.z, p.data, format_count(p.grid().ranks()),
-      run.place, config.training.global_batch, config.training.seq_len, config.training.micro_batch,
+      format_count(run.parameters),
+      config.model.lora.rank > 0
+          ? fmt::format(", frozen; {} in adapters are trained", format_count(run.trained))
+          : "",
+      p.x, p.y, p.z, p.data, format_count(p.grid().ranks()), run.place,
+      config.training.global_batch, config.training.seq_len, config.training.micro_batch,
       format_count(config.training.steps), run.epochs);
   text += fmt::format("memory    {} on this rank at the peak of a step: exact\n",
                       format_bytes(run.memory.peak_bytes));
@@ -151,6 +160,9 @@ std::string to_text(const DryRun& run, const Config& config) {
   if (run.snapshot_bytes > 0)
     text += fmt::format("  {:>12}  beside it while a checkpoint is written\n",
                         format_bytes(run.snapshot_bytes));
+  constexpr std::int64_t kStored = 2;  // bytes of a parameter in bf16
+  text += fmt::format("weights   {} of {} are this rank's to read where a model has them in bf16\n",
+                      format_bytes(run.share * kStored), format_bytes(run.parameters * kStored));
   text += fmt::format("disk      {} a checkpoint, {} for those kept; {} free at {}\n",
                       format_bytes(run.checkpoint_bytes), format_bytes(run.disk_bytes),
                       format_bytes(run.disk_free), config.output.dir);
@@ -159,7 +171,8 @@ std::string to_text(const DryRun& run, const Config& config) {
   text +=
       fmt::format("sample    {}\n  input   {}\n  target  {}\n", run.sample, run.input, run.target);
   for (const std::string& warning : run.warnings) text += "warning: " + warning + '\n';
-  return text + "All is well: the same command without --dry-run trains.\n";
+  return run.fault.empty() ? text + "All is well: the same command without --dry-run trains.\n"
+                           : text;
 }
 
 }  // namespace axonn

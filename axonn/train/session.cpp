@@ -35,7 +35,7 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
   const Context ctx = context();
   for (ParameterGroup* group : model_->groups()) group->allocate(ctx);
   if (!options.training) return;
-  optimizer_ = std::make_unique<Optimizer>(model_->groups(), config_.optimizer);
+  optimizer_ = std::make_unique<Optimizer>(trained_groups(*model_), config_.optimizer);
   optimizer_->allocate(ctx);
   step_ = std::make_unique<TrainStep>(*model_, *optimizer_);
 }
@@ -68,44 +68,90 @@ Context Session::context_on(Backend& backend) const {
                  p.overlap_data};
   ctx.sequence_parallel = p.sequence_parallel;
   ctx.chunks = p.chunks;
+  ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
   ctx.recompute = config_.activation_checkpoint.mode == RecomputeMode::full;
   return ctx;
 }
 
-void Session::initialise() {
+namespace {
+
+/// What of a group's parameters this rank holds, without buffers.
+StateBlock block_of(const ParameterGroup& group) {
+  StateBlock block{
+      .name = group.name(), .count = group.piece_size(), .parameters = {}, .buffers = {}};
+  for (const auto& parameter : group.parameters()) {
+    const ParameterSpec& spec = parameter->spec();
+    StateParameter entry{
+        .name = spec.name, .rows = spec.layout.rows, .cols = spec.layout.cols, .slices = {}};
+    for (const auto& [owner, slice] : group.piece_slices())
+      if (owner == &spec) entry.slices.push_back(slice);
+    block.parameters.push_back(std::move(entry));
+  }
+  return block;
+}
+
+}  // namespace
+
+void Session::initialise(const std::vector<ParameterGroup*>& groups) {
   const Context ctx = context();
-  for (ParameterGroup* group : model_->groups())
+  for (ParameterGroup* group : groups)
     group->initialise(ctx, static_cast<std::uint64_t>(config_.training.seed));
+}
+
+/// What a model without adapters has: where there are adapters, what is frozen.
+void Session::load_base(const std::vector<ParameterGroup*>& groups) {
+  const Context ctx = context();
+  std::vector<StateBlock> blocks;
+  for (ParameterGroup* group : groups) {
+    if (group->frozen()) group->stage_master(ctx);
+    blocks.push_back(block_of(*group));
+    blocks.back().buffers.push_back({"master", group->master().as<float>()});
+  }
+  load(CheckpointReader(grid_->world(), config_.model.path), groups, blocks, {});
+}
+
+void Session::initialise() {
+  const bool adapters = config_.model.lora.rank > 0;
+  if (adapters) initialise_frozen();
+  if (adapters || config_.model.path.empty())
+    initialise(trained_groups(*model_));
+  else
+    load_base(model_->groups());
+}
+
+void Session::initialise_frozen() {
+  std::vector<ParameterGroup*> groups = model_->groups();
+  std::erase_if(groups, [](const ParameterGroup* group) { return !group->frozen(); });
+  if (groups.empty()) return;
+  if (config_.model.path.empty())
+    initialise(groups);
+  else
+    load_base(groups);
 }
 
 std::vector<StateBlock> Session::state(Load what) const {
   std::vector<StateBlock> blocks;
-  const auto groups = model_->groups();
+  const auto groups = trained_groups(*model_);
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const ParameterGroup& group = *groups[i];
-    StateBlock block{
-        .name = group.name(), .count = group.piece_size(), .parameters = {}, .buffers = {}};
-    for (const auto& parameter : group.parameters()) {
-      const ParameterSpec& spec = parameter->spec();
-      StateParameter entry{
-          .name = spec.name, .rows = spec.layout.rows, .cols = spec.layout.cols, .slices = {}};
-      for (const auto& [owner, slice] : group.piece_slices())
-        if (owner == &spec) entry.slices.push_back(slice);
-      block.parameters.push_back(std::move(entry));
-    }
+    StateBlock& block = blocks.emplace_back(block_of(*groups[i]));
     if (what == Load::everything)
       for (const auto& [kind, data] : optimizer_->state(i)) block.buffers.push_back({kind, data});
     else
-      block.buffers.push_back({"master", group.master().as<float>()});
-    blocks.push_back(std::move(block));
+      block.buffers.push_back({"master", groups[i]->master().as<float>()});
   }
   return blocks;
 }
 
 LoadCost Session::load(const CheckpointReader& reader, Load what,
                        const CheckpointReader::Progress& progress) {
+  return load(reader, trained_groups(*model_), state(what), progress);
+}
+
+LoadCost Session::load(const CheckpointReader& reader, const std::vector<ParameterGroup*>& groups,
+                       const std::vector<StateBlock>& state,
+                       const CheckpointReader::Progress& progress) {
   LoadCost cost;
-  const std::string fault = fault_of([&] { cost = reader.load(state(what), progress); });
+  const std::string fault = fault_of([&] { cost = reader.load(state, progress); });
   try {
     agree(grid_->world(), "loading " + reader.folder(), fault);
   } catch (const Aborted&) {
@@ -114,7 +160,7 @@ LoadCost Session::load(const CheckpointReader& reader, Load what,
     refuse(error.what());  // the files are at fault
   }
   const Context ctx = context();
-  for (ParameterGroup* group : model_->groups()) group->publish_from_master(ctx);
+  for (ParameterGroup* group : groups) group->publish_from_master(ctx);
   return cost;
 }
 
@@ -129,19 +175,19 @@ std::int64_t Session::tokens_per_step() const {
 }
 
 Tokens Session::tokens_of(
-    std::int64_t count,
+    std::int64_t count, std::int64_t first,
     const std::function<bool(std::int64_t, std::span<std::int32_t>)>& read) const {
   const std::int64_t length = config_.training.seq_len;
   std::vector<std::int32_t> window(length + 1), ids(count * length), targets(count * length);
   for (std::int64_t i = 0; i < count; ++i) {
-    if (read(i, window)) {
+    if (read(first + i, window)) {
       std::copy_n(window.begin(), length, ids.begin() + i * length);
       std::copy_n(window.begin() + 1, length, targets.begin() + i * length);
     } else {
       std::fill_n(targets.begin() + i * length, length, -1);
     }
   }
-  return make_tokens(context(), ids, targets, {count, length});
+  return make_tokens(context(), ids, targets, {count, length, first * length});
 }
 
 StepInput Session::step_input(std::int64_t step) {
@@ -155,8 +201,8 @@ StepInput Session::step_input(std::int64_t step) {
   input.tokens_of = [this, step, micro_batches, &t](int micro) {
     const std::int64_t first =
         step * t.global_batch + (place() * micro_batches + micro) * t.micro_batch;
-    return tokens_of(t.micro_batch, [&](std::int64_t i, std::span<std::int32_t> window) {
-      sampler_->read(first + i, window);
+    return tokens_of(t.micro_batch, first, [&](std::int64_t n, std::span<std::int32_t> window) {
+      sampler_->read(n, window);
       return true;
     });
   };
@@ -177,9 +223,9 @@ double Session::validate() {
   input.tokens = windows * config_.training.seq_len;
   input.tokens_of = [&](int micro) {
     const std::int64_t first = micro * round + place() * each;
-    return tokens_of(each, [&](std::int64_t i, std::span<std::int32_t> window) {
-      if (first + i >= windows) return false;
-      validation_->read(first + i, window);
+    return tokens_of(each, first, [&](std::int64_t n, std::span<std::int32_t> window) {
+      if (n >= windows) return false;
+      validation_->read(n, window);
       return true;
     });
   };

@@ -32,9 +32,13 @@ class Session {
   Session(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
           Options options);
 
-  /// The initial values of the seed.
+  /// What training starts from: the parameters at model.path, or the initial values of the seed.
+  /// Adapters have initial values. Collective. Errors: as load().
   void initialise();
-  /// What a checkpoint holds: everything, or the parameters alone (the moments stay as they are).
+  /// The same of what is frozen alone: what a run needs besides its checkpoint. Collective.
+  void initialise_frozen();
+  /// What a checkpoint holds of what is trained: everything, or the parameters alone (the moments
+  /// stay as they are).
   enum class Load { everything, parameters };
   /// Collective. Errors: UsageError, the same on all ranks, as CheckpointReader::load(); parameters
   /// are then partly set.
@@ -75,10 +79,14 @@ class Session {
 
  private:
   Context context_on(Backend& backend) const;
+  void load_base(const std::vector<ParameterGroup*>& groups);
+  void initialise(const std::vector<ParameterGroup*>& groups);
+  LoadCost load(const CheckpointReader& reader, const std::vector<ParameterGroup*>& groups,
+                const std::vector<StateBlock>& state, const CheckpointReader::Progress& progress);
   void open_data(const std::string& cache_folder);
-  /// The tokens of `count` windows, each (seq_len + 1), as read(i, window) gives them; a read that
-  /// returns false leaves targets that do not count.
-  Tokens tokens_of(std::int64_t count,
+  /// The tokens of windows `first` to first + count, each (seq_len + 1), as read(n, window) gives
+  /// them; a read that returns false leaves targets that do not count.
+  Tokens tokens_of(std::int64_t count, std::int64_t first,
                    const std::function<bool(std::int64_t, std::span<std::int32_t>)>& read) const;
   /// This rank's place among the (z, data) coordinates, which have different tokens.
   std::int64_t place() const;

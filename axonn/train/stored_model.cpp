@@ -1,5 +1,6 @@
 #include "axonn/train/stored_model.h"
 
+#include "axonn/base/check.h"
 #include "axonn/base/options.h"
 
 namespace axonn {
@@ -16,8 +17,13 @@ Config stored_config(const CheckpointReader& reader) {
 Config with_stored_model(Config config) {
   if (config.model.path.empty()) return config;
   const std::string path = config.model.path;
+  const LoraConfig lora = config.model.lora;
   config.model = stored_config(CheckpointReader(path)).model;
+  if (config.model.lora.rank > 0)
+    refuse("[model] path = '", path, "' holds adapters alone, of the model at '", config.model.path,
+           "'; name that one");
   config.model.path = path;
+  config.model.lora = lora;
   return config;
 }
 

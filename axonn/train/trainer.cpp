@@ -98,9 +98,11 @@ class Trainer {
 
 void Trainer::describe() {
   const ModelConfig& m = config_.model;
-  log_.info(fmt::format("model: {} parameters, {} layer{}, width {}, {} heads, vocabulary {}",
-                        format_count(parameter_count(m)), m.layers, m.layers == 1 ? "" : "s",
-                        m.hidden, m.heads, format_count(m.vocab)));
+  log_.info(fmt::format(
+      "model: {} parameters, {} layer{}, width {}, {} heads, vocabulary {}{}",
+      format_count(parameter_count(m)), m.layers, m.layers == 1 ? "" : "s", m.hidden, m.heads,
+      format_count(m.vocab),
+      m.lora.rank > 0 ? fmt::format("; frozen, with adapters of rank {}", m.lora.rank) : ""));
   log_.info(fmt::format("grid: x {}, y {}, z {}, data {}: {} rank{}, {} thread{} each, {}",
                         config_.parallelism.x, config_.parallelism.y, config_.parallelism.z,
                         config_.parallelism.data, world_.size(), world_.size() == 1 ? "" : "s",
@@ -121,14 +123,13 @@ void Trainer::begin() {
   const std::string own = config_.output.dir + "/checkpoints";
   double found = first() && resume == "auto" && has_checkpoint(own) ? 1 : 0;
   world_.broadcast({&found, 1, DType::f64}, 0, "resume").wait();
-  if (found > 0)
-    resume_from(own);
-  else if (!resume.empty() && resume != "auto")
-    resume_from(resume);
-  else if (!config_.model.path.empty())
-    session_.load(CheckpointReader(world_, config_.model.path), Session::Load::parameters);
-  else
+  const std::string from = resume == "auto" ? (found > 0 ? own : "") : resume;
+  if (from.empty()) {
     session_.initialise();
+  } else {
+    session_.initialise_frozen();
+    resume_from(from);
+  }
   if (config_.training.tune) tune_products();
   if (first())
     metrics_ = std::make_unique<MetricsFile>(config_.output.dir + "/metrics.jsonl", first_step_);

@@ -7,104 +7,30 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/random.h"
-#include "axonn/comm/self.h"
-#include "axonn/model/llama.h"
+
+#include "tests/support/one_rank_model.h"
 
 using namespace axonn;
+using namespace axonn::testing_support;
 using reference::Matrix;
 using reference::Weights;
 
 namespace {
 
-constexpr std::int64_t kSequences = 3, kPositions = 9;
+constexpr std::int64_t kPositions = OneRankModel::kPositions, kSequences = OneRankModel::kSequences;
 
-/// A Llama on one rank whose weights, norms and biases included, are random and large enough to
-/// matter.
-class RandomLlama {
+class RandomLlama : public OneRankModel {
  public:
-  explicit RandomLlama(const ModelConfig& config)
-      : config_(resolved(config, config.vocab, kPositions)), model_(config_, grid_) {
-    const Random numbers(3, "tokens");
-    for (std::int64_t i = 0; i < kSequences * kPositions; ++i) {
-      ids_.push_back(static_cast<std::int32_t>(numbers.below(2 * i, config_.vocab)));
-      targets_.push_back(static_cast<std::int32_t>(numbers.below(2 * i + 1, config_.vocab)));
-    }
-    for (ParameterGroup* group : model_.groups()) {
-      group->allocate(ctx_);
-      group->initialise(ctx_, 1);
-      float* master = group->master().as<float>();
-      for (const auto& [spec, slice] : group->piece_slices()) {
-        const Random noise(5, spec->name);
-        Matrix& kept = weights_[spec->name];
-        const bool vector = spec->layout.cols == 1;
-        if (kept.values.empty())
-          kept =
-              vector ? Matrix(1, spec->layout.rows) : Matrix(spec->layout.rows, spec->layout.cols);
-        for (std::int64_t i = 0; i < slice.count(); ++i) {
-          const std::int64_t index = slice.row * slice.cols + slice.begin + i;
-          float& value = master[slice.offset + i];
-          value += static_cast<float>(0.2 * noise.normal(index));
-          kept.values[index] = value;
-        }
-      }
-      group->publish_from_master(ctx_);
-    }
-  }
-
-  const ModelConfig& config() const { return config_; }
-  const Weights& weights() const { return weights_; }
-
-  /// Logits of the last position of sequence s.
-  std::vector<float> logits(std::int64_t s) {
-    const std::span<const std::int32_t> ids(ids_.data() + s * kPositions, kPositions);
-    const Tensor out =
-        model_.next_logits(ctx_, make_tokens(ctx_, ids, {}, {1, kPositions}), kPositions - 1);
-    const float* data = out.view().as<float>();
-    return {data, data + config_.vocab};
-  }
-
-  /// The sum of the losses, and every parameter's gradient.
-  std::pair<double, Weights> backward() {
-    for (ParameterGroup* group : model_.groups()) group->begin_step(ctx_);
-    Tape tape;
-    Context ctx = ctx_;
-    ctx.tape = &tape;
-    ctx.last_micro_batch = true;
-    const Tensor total = ctx.zeros(1, 1, DType::f64);
-    const Tokens tokens = make_tokens(ctx, ids_, targets_, {kSequences, kPositions});
-    model_.loss(ctx, tokens, 1, total);
-    tape.backward();
-    Weights gradients = weights_;
-    for (ParameterGroup* group : model_.groups()) {
-      group->reduce_over_data(ctx_);
-      const float* gradient = group->gradient().as<float>();
-      for (const auto& [spec, slice] : group->piece_slices())
-        for (std::int64_t i = 0; i < slice.count(); ++i)
-          gradients[spec->name].values[slice.row * slice.cols + slice.begin + i] =
-              gradient[slice.offset + i];
-    }
-    return {*total.view().as<double>(), gradients};
-  }
+  using OneRankModel::OneRankModel;
 
   Matrix reference_logits(const Weights& weights) const {
-    return llama_logits(config_, weights, ids_, kPositions);
+    return llama_logits(config(), weights, ids(), kPositions);
   }
   double reference_loss(const Weights& weights) const {
     double sum = 0;
-    for (double loss : cross_entropy(reference_logits(weights), targets_).values) sum += loss;
+    for (double loss : cross_entropy(reference_logits(weights), targets()).values) sum += loss;
     return sum;
   }
-
- private:
-  ModelConfig config_;
-  std::unique_ptr<Communicator> world_ = make_self();
-  Grid grid_{*world_, {}};
-  std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
-  Arena arena_{backend_->device()};
-  Context ctx_{.backend = *backend_, .arena = arena_, .grid = grid_};
-  Llama model_;
-  std::vector<std::int32_t> ids_, targets_;
-  Weights weights_;
 };
 
 ModelConfig small() {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "axonn/model/config.h"
@@ -9,9 +7,6 @@
 #include "tests/support/reference.h"
 
 namespace axonn::reference {
-
-/// Every parameter by its Hugging Face name, (out, in), vectors (1, n).
-using Weights = std::map<std::string, Matrix>;
 
 /// The logits (B·T, V) of a Llama, Mistral or Qwen for sequences of `positions` tokens, straight
 /// from the published definitions, one sequence and head at a time.

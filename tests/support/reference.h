@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 /// Every operation as plain loops in double: what the tests compare with, and what the reader reads
@@ -21,6 +23,9 @@ struct Matrix {
   double& operator()(std::int64_t r, std::int64_t c) { return values[r * cols + c]; }
   double operator()(std::int64_t r, std::int64_t c) const { return values[r * cols + c]; }
 };
+
+/// Parameters, or their gradients, by Hugging Face name: (out, in), vectors (1, n).
+using Weights = std::map<std::string, Matrix>;
 
 Matrix transpose(const Matrix& a);                // (C, R)
 Matrix matmul(const Matrix& a, const Matrix& b);  // (M, K) · (K, N)

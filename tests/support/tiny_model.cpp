@@ -32,13 +32,13 @@ Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, 
       targets.push_back(token(t + 1));
     }
   }
-  return make_tokens(ctx, ids, targets, {each, run.positions});
+  return make_tokens(ctx, ids, targets, {each, run.positions, first * run.positions});
 }
 
 /// FNV-1a of the bits of this rank's piece of the weights.
 std::int64_t hash_of_weights(Model& model) {
   std::uint64_t hash = 14695981039346656037u;
-  for (ParameterGroup* group : model.groups()) {
+  for (ParameterGroup* group : trained_groups(model)) {
     const View master = group->master();
     for (const float value : std::span(master.as<float>(), master.cols))
       hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 1099511628211u;
@@ -62,7 +62,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
     group->allocate(ctx);
     group->initialise(ctx, run.seed);
   }
-  Optimizer optimizer(model->groups(), {.kind = run.optimizer, .lr = run.lr});
+  Optimizer optimizer(trained_groups(*model), {.kind = run.optimizer, .lr = run.lr});
   optimizer.allocate(ctx);
   TrainStep step(*model, optimizer);
   TinyTrace trace;

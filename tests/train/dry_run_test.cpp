@@ -25,6 +25,22 @@ Config gpt2_124m() {
   return config;
 }
 
+Config llama_405b() {
+  Config config = gpt2_124m();
+  config.model = {.family = ModelFamily::llama,
+                  .layers = 126,
+                  .hidden = 16384,
+                  .heads = 128,
+                  .kv_heads = 8,
+                  .ffn = 53248,
+                  .vocab = 128256,
+                  .tied = false};
+  config.training.dtype = DType::bf16;
+  config.training.global_batch = 128;
+  config.activation_checkpoint.mode = RecomputeMode::full;
+  return config;
+}
+
 }  // namespace
 
 TEST(DryRun, AnyRankOfThirtyTwoThousandTakesLessThanASecond) {
@@ -38,6 +54,28 @@ TEST(DryRun, AnyRankOfThirtyTwoThousandTakesLessThanASecond) {
     EXPECT_THAT(run.place, StartsWith("rank " + std::to_string(rank) + " (x "));
     EXPECT_THAT(to_text(run, config), HasSubstr("on this rank at the peak of a step: exact\n"));
   }
+}
+
+TEST(DryRun, OfAModelForWhichThisDiskIsTooSmallShowsItsMemoryAllTheSame) {
+  const Config config = resolved(on_grid(llama_405b(), {8, 1, 16, 1}));
+  const DryRun run = dry_run(config, 77);
+  const std::int64_t parameters = 405'853'388'800;
+  EXPECT_EQ(run.parameters, parameters);
+  EXPECT_NEAR(static_cast<double>(run.share), parameters / 128.0, 0.01 * parameters / 128);
+  EXPECT_GT(run.memory.peak_bytes, parameters / 128 * (2 + 4 + 4 + 8));
+  EXPECT_THAT(run.fault, HasSubstr("a checkpoint takes 4.43TiB"));
+}
+
+TEST(DryRun, WithAdaptersNeedsRoomForTheAdaptersAlone) {
+  Config config = on_grid(llama_405b(), {8, 1, 16, 1});
+  config.model.lora.rank = 1;
+  const DryRun run = dry_run(resolved(config), 77);
+  EXPECT_EQ(run.checkpoint_bytes, run.trained * 12);
+  // A row and a column each of q, k, v and o, gate, up and down.
+  const std::int64_t c = 16384, kv = 1024, ffn = 53248;
+  EXPECT_EQ(run.trained, 126 * ((c + c) + 2 * (c + kv) + (c + c) + 3 * (c + ffn)));
+  EXPECT_LT(run.memory.peak_bytes, 10'000'000'000);
+  EXPECT_EQ(run.fault, "");
 }
 
 TEST(DryRun, ShowsTheFirstSampleOfTheRankAndItsTargetsShiftedByOne) {

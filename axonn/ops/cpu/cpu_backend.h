@@ -48,6 +48,7 @@ class CpuBackend final : public Backend {
   void swiglu(View out, View inp) override;
   void swiglu_backward(View d_inp, View d_out, View inp) override;
 
+  void dropout(const Dropout& args) override;
   void gelu(View out, View inp) override;
   void gelu_backward(View d_inp, View d_out, View inp) override;
   void add(View out, View a, View b) override;

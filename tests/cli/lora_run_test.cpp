@@ -1,0 +1,70 @@
+// Adapters as a user trains and uses them.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/cli/command.h"
+
+#include "tests/cli/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+class LoraCommand : public testing::Test {
+ protected:
+  LoraCommand() { run(base_.train()); }
+
+  static std::string run(const std::vector<std::string>& arguments) {
+    const Finished finished = run_program(arguments);
+    EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+    return finished.out;
+  }
+
+  std::vector<std::string> adapt(const std::string& to, std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments{"train",          tuned_.config(),
+                                       "--model.path",   base_.out() + "/checkpoints",
+                                       "--output.dir",   tuned_ / to,
+                                       "--lora.rank",    "4",
+                                       "--lora.dropout", "0.1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  static std::string text(const std::string& folder, const std::string& grid) {
+    return run({"generate", "--model", folder + "/checkpoints", "--tokens", "20", "--prompt", "To",
+                "--temperature", "0.7", "--grid", grid});
+  }
+
+  SmallRun base_, tuned_;
+};
+
+}  // namespace
+
+TEST_F(LoraCommand, AdaptersResumeOnAnotherGridAndWriteTheSameTextOnEveryGrid) {
+  run(adapt("once", {"--training.steps", "12"}));
+  run(adapt("twice", {"--training.steps", "12", "--checkpoint.every", "6"}));
+  // Ended half way: what is left of the run of twelve steps is its checkpoint after six.
+  const std::string half = tuned_ / "twice" + "/checkpoints/step-6";
+  run(adapt("resumed", {"--training.steps", "12", "--checkpoint.resume", half, "--parallelism.x",
+                        "2", "--parallelism.z", "2"}));
+  const std::string once = text(tuned_ / "once", "1,1,1,1");
+  EXPECT_EQ(text(tuned_ / "once", "2,2,1,1"), once);
+  EXPECT_EQ(text(tuned_ / "resumed", "1,1,1,1"), once);
+  EXPECT_NE(text(base_.out(), "1,1,1,1"), once) << "the base writes something else";
+}
+
+TEST_F(LoraCommand, ADryRunSaysWhatIsTrainedAndACheckpointHoldsNoMore) {
+  const std::string out = run(adapt("dry", {"--dry-run"}));
+  EXPECT_THAT(out, HasSubstr("frozen; "));
+  EXPECT_THAT(out, HasSubstr(" in adapters are trained"));
+}
+
+TEST_F(LoraCommand, AdaptersAreNoModelToStartFrom) {
+  run(adapt("first", {"--training.steps", "2"}));
+  const Finished refused =
+      run_program({"train", tuned_.config(), "--model.path", tuned_ / "first" + "/checkpoints"});
+  EXPECT_EQ(refused.code, kAskedWrongly);
+  EXPECT_THAT(refused.err, HasSubstr("holds adapters alone, of the model at"));
+}

@@ -1,0 +1,203 @@
+// Adapters against the model that they amount to, and on grids against one rank.
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+#include "tests/support/one_rank_model.h"
+#include "tests/support/tiny_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using reference::Matrix;
+using reference::Weights;
+
+namespace {
+
+ModelConfig small(ModelFamily family) {
+  return {.family = family,
+          .layers = 2,
+          .hidden = 24,
+          .heads = 6,
+          .kv_heads = 2,
+          .ffn = 40,
+          .vocab = 31,
+          .tied = family == ModelFamily::gpt,
+          .norm_eps = 1e-3};
+}
+
+ModelConfig with_adapters(ModelConfig config, double dropout = 0) {
+  config.lora = {.rank = 3, .alpha = 6, .dropout = dropout};
+  return config;
+}
+
+constexpr double kScale = 6.0 / 3;  // alpha / rank
+
+/// "h.0.attn.c_attn" of "h.0.attn.c_attn.lora_A.weight", or "".
+std::string module_of(const std::string& name, const std::string& kind) {
+  const std::size_t at = name.find(".lora_" + kind + ".weight");
+  return at == std::string::npos ? "" : name.substr(0, at);
+}
+
+Matrix scaled(Matrix m, double factor) {
+  for (double& value : m.values) value *= factor;
+  return m;
+}
+
+/// The weights of the model without adapters that computes the same.
+Weights merged(const Weights& weights) {
+  Weights all;
+  for (const auto& [name, values] : weights)
+    if (name.find(".lora_") == std::string::npos) all[name] = values;
+  for (const auto& [name, a] : weights) {
+    const std::string module = module_of(name, "A");
+    if (module.empty()) continue;
+    const Matrix change = scaled(matmul(weights.at(module + ".lora_B.weight"), a), kScale);
+    Matrix& weight = all.at(module + ".weight");
+    for (std::size_t i = 0; i < change.values.size(); ++i) weight.values[i] += change.values[i];
+  }
+  return all;
+}
+
+/// The largest difference over the largest magnitude.
+double relative_difference(const Matrix& got, const Matrix& want) {
+  double difference = 0, most = 0;
+  for (std::size_t i = 0; i < want.values.size(); ++i) {
+    difference = std::max(difference, std::abs(got.values[i] - want.values[i]));
+    most = std::max(most, std::abs(want.values[i]));
+  }
+  return difference / most;
+}
+
+class Lora : public testing::TestWithParam<ModelFamily> {};
+
+}  // namespace
+
+TEST_P(Lora, ComputesWhatTheMergedWeightsCompute) {
+  OneRankModel adapted(with_adapters(small(GetParam()))), whole(small(GetParam()));
+  whole.set(merged(adapted.weights()));
+  for (std::int64_t s = 0; s < OneRankModel::kSequences; ++s) {
+    const auto got = adapted.logits(s), want = whole.logits(s);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4) << i;
+  }
+}
+
+// With W = W0 + s B A: d_A = s Bᵀ d_W and d_B = s d_W Aᵀ.
+TEST_P(Lora, GradientsAreThoseOfTheMergedWeightsThroughTheOtherFactor) {
+  OneRankModel adapted(with_adapters(small(GetParam()))), whole(small(GetParam()));
+  const Weights& weights = adapted.weights();
+  whole.set(merged(weights));
+  const auto [loss, got] = adapted.backward();
+  const auto [want_loss, d_whole] = whole.backward();
+  EXPECT_NEAR(loss, want_loss, 1e-4 * want_loss);
+  int seen = 0;
+  for (const auto& [name, a] : weights) {
+    const std::string module = module_of(name, "A");
+    if (module.empty()) continue;
+    const std::string b_name = module + ".lora_B.weight";
+    const Matrix& b = weights.at(b_name);
+    const Matrix& d_weight = d_whole.at(module + ".weight");
+    const Matrix d_a = scaled(matmul(transpose(b), d_weight), kScale),
+                 d_b = scaled(matmul(d_weight, transpose(a)), kScale);
+    EXPECT_LT(relative_difference(got.at(name), d_a), 1e-4) << name;
+    EXPECT_LT(relative_difference(got.at(b_name), d_b), 1e-4) << b_name;
+    ++seen;
+  }
+  EXPECT_EQ(seen, GetParam() == ModelFamily::gpt ? 8 : 14) << "two blocks of four or seven layers";
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Lora, testing::Values(ModelFamily::gpt, ModelFamily::llama));
+
+TEST(Lora, AdaptsTheLayersThatAreNamedAndNoOthers) {
+  ModelConfig config = with_adapters(small(ModelFamily::llama));
+  config.lora.targets = {"q_proj", "down_proj"};
+  const OneRankModel model(config);
+  std::vector<std::string> names;
+  for (const auto& [name, values] : model.weights())
+    if (!module_of(name, "A").empty()) names.push_back(module_of(name, "A"));
+  EXPECT_THAT(names, testing::ElementsAre(
+                         "model.layers.0.mlp.down_proj", "model.layers.0.self_attn.q_proj",
+                         "model.layers.1.mlp.down_proj", "model.layers.1.self_attn.q_proj"));
+}
+
+TEST(Lora, RefusesTargetsThatTheModelHasNot) {
+  ModelConfig config = with_adapters(small(ModelFamily::llama));
+  config.lora.targets = {"c_attn"};
+  EXPECT_THAT([&] { OneRankModel model(config); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::AllOf(testing::HasSubstr("[lora] targets: there is no layer 'c_attn'"),
+                                 testing::HasSubstr("q_proj"))));
+}
+
+TEST(LoraOnGrids, TheLossesAreThoseOfOneRankOnEveryGrid) {
+  for (const ModelConfig& config : {tiny_llama(), tiny_config(4, true)})
+    EXPECT_EQ(difference_on_grids({.lr = 1e-2, .make_model = model_of(with_adapters(config))},
+                                  {2, 3, 4, 6, 8}),
+              "");
+}
+
+TEST(LoraOnGrids, WithDropoutTheLossesAreThoseOfOneRankOnEveryGrid) {
+  EXPECT_EQ(difference_on_grids(
+                {.lr = 1e-2, .make_model = model_of(with_adapters(tiny_llama(), 0.3))}, {4, 8}),
+            "");
+}
+
+TEST(LoraOnGrids, DropoutChunksRecomputationAndAccumulationKeepTheLosses) {
+  TinyRun run{.lr = 1e-2, .make_model = model_of(with_adapters(tiny_llama(), 0.3))};
+  const TinyTrace one = run_tiny(run);
+  run.grid = {2, 2, 2, 1};
+  run.chunks = run.accumulation = 2;
+  for (const bool recompute : {false, true}) {
+    run.recompute = recompute;
+    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << "recompute " << recompute;
+  }
+}
+
+TEST(LoraOnGrids, DropoutChangesTheLosses) {
+  const TinyTrace without =
+      run_tiny({.lr = 1e-2, .make_model = model_of(with_adapters(tiny_llama()))});
+  const TinyTrace with =
+      run_tiny({.lr = 1e-2, .make_model = model_of(with_adapters(tiny_llama(), 0.3))});
+  EXPECT_NE(without.losses, with.losses);
+}
+
+TEST(LoraOnGrids, TrainingLearnsAndLeavesTheFrozenWeightsAsTheyWereToTheBit) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const TinyTrace trace =
+        run_tiny({.grid = {2, 2, 2, 1},
+                  .steps = 20,
+                  .dtype = dtype,
+                  .lr = 1e-2,
+                  .repeat_batch = true,
+                  .make_model = model_of(with_adapters(tiny_llama())),
+                  .after = [](const Context& ctx, Model& model) {
+                    for (ParameterGroup* group : model.groups()) {
+                      if (!group->frozen()) continue;
+                      const auto bits = [&] {
+                        const auto* bytes =
+                            static_cast<const char*>(group->piece_of_compute().data);
+                        return std::string(bytes, group->piece_size() * bytes_of(ctx.dtype));
+                      };
+                      const std::string now = bits();
+                      group->initialise(ctx, TinyRun{}.seed);
+                      EXPECT_EQ(now, bits()) << group->name();
+                    }
+                  }});
+    EXPECT_LT(trace.losses.back(), 0.9 * trace.losses.front());
+  }
+}
+
+TEST(LoraOnGrids, FrozenWeightsTakeTwoBytesEachInBfloat16) {
+  TinyRun run{.steps = 2,
+              .dtype = DType::bf16,
+              .make_model = model_of(with_adapters(tiny_config(4, true)))};
+  std::int64_t frozen = 0, trained = 0;
+  run.after = [&](const Context&, Model& model) {
+    for (ParameterGroup* group : model.groups())
+      (group->frozen() ? frozen : trained) += group->piece_size();
+  };
+  const ArenaStats memory = run_tiny(run).memory.back();
+  // The trained ones: copy, gradient, master and two moments.
+  EXPECT_EQ(memory.live_bytes, 2 * frozen + (2 + 4 + 4 + 8) * trained);
+}

@@ -1,0 +1,93 @@
+#include "tests/support/one_rank_model.h"
+
+#include "axonn/base/random.h"
+
+namespace axonn::testing_support {
+
+using reference::Matrix;
+using reference::Weights;
+
+namespace {
+
+/// Calls f(matrix, index of an element in it, index in the group's piece) for all of a group.
+template <typename F>
+void for_each_element(const ParameterGroup& group, Weights& weights, const F& f) {
+  for (const auto& [spec, slice] : group.piece_slices())
+    for (std::int64_t i = 0; i < slice.count(); ++i)
+      f(weights[spec->name], slice.row * slice.cols + slice.begin + i, slice.offset + i);
+}
+
+}  // namespace
+
+OneRankModel::OneRankModel(const ModelConfig& config)
+    : config_(resolved(config, config.vocab, kPositions)), model_(make_model(config_, grid_)) {
+  const Random numbers(3, "tokens");
+  for (std::int64_t i = 0; i < kSequences * kPositions; ++i) {
+    ids_.push_back(static_cast<std::int32_t>(numbers.below(2 * i, config_.vocab)));
+    targets_.push_back(static_cast<std::int32_t>(numbers.below(2 * i + 1, config_.vocab)));
+  }
+  Weights noisy;
+  for (ParameterGroup* group : model_->groups()) {
+    group->allocate(ctx_);
+    group->initialise(ctx_, 1);
+    const float* master = group->master().as<float>();
+    for (const auto& parameter : group->parameters()) {
+      const Layout& layout = parameter->spec().layout;
+      weights_[parameter->spec().name] =
+          layout.cols == 1 ? Matrix(1, layout.rows) : Matrix(layout.rows, layout.cols);
+    }
+    for_each_element(*group, weights_, [&](Matrix& kept, std::int64_t index, std::int64_t at) {
+      kept.values[index] = master[at];
+    });
+  }
+  for (const auto& [name, matrix] : weights_) {
+    const Random noise(5, name);
+    Matrix& values = noisy[name] = matrix;
+    for (std::size_t i = 0; i < values.values.size(); ++i)
+      values.values[i] = static_cast<float>(values.values[i] + 0.2 * noise.normal(i));
+  }
+  set(noisy);
+}
+
+void OneRankModel::set(const Weights& weights) {
+  for (const auto& [name, values] : weights) weights_.at(name) = values;
+  for (ParameterGroup* group : model_->groups()) {
+    float* master = group->master().as<float>();
+    for_each_element(*group, weights_, [&](Matrix& kept, std::int64_t index, std::int64_t at) {
+      master[at] = static_cast<float>(kept.values[index]);
+    });
+    group->publish_from_master(ctx_);
+  }
+}
+
+std::vector<float> OneRankModel::logits(std::int64_t s) {
+  const std::span<const std::int32_t> ids(ids_.data() + s * kPositions, kPositions);
+  const Tensor out =
+      model_->next_logits(ctx_, make_tokens(ctx_, ids, {}, {1, kPositions}), kPositions - 1);
+  const float* data = out.view().as<float>();
+  return {data, data + config_.vocab};
+}
+
+std::pair<double, Weights> OneRankModel::backward() {
+  const auto groups = trained_groups(*model_);
+  for (ParameterGroup* group : groups) group->begin_step(ctx_);
+  Tape tape;
+  Context ctx = ctx_;
+  ctx.tape = &tape;
+  ctx.last_micro_batch = true;
+  const Tensor total = ctx.zeros(1, 1, DType::f64);
+  const Tokens tokens = make_tokens(ctx, ids_, targets_, {kSequences, kPositions});
+  model_->loss(ctx, tokens, 1, total);
+  tape.backward();
+  Weights gradients = weights_;
+  for (ParameterGroup* group : groups) {
+    group->reduce_over_data(ctx_);
+    const float* gradient = group->gradient().as<float>();
+    for_each_element(*group, gradients, [&](Matrix& kept, std::int64_t index, std::int64_t at) {
+      kept.values[index] = gradient[at];
+    });
+  }
+  return {*total.view().as<double>(), gradients};
+}
+
+}  // namespace axonn::testing_support
