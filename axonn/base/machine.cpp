@@ -31,4 +31,14 @@ std::vector<int> usable_cores() {
   return cores;
 }
 
+bool bind_this_thread(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) {
+    if (core < 0 || core >= CPU_SETSIZE) return false;
+    CPU_SET(core, &set);
+  }
+  return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
 }  // namespace axonn

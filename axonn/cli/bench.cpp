@@ -1,11 +1,11 @@
 #include <iostream>
-#include <thread>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/base/machine.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
@@ -138,7 +138,7 @@ void measure_scaling(const Config& base, const Flags& flags) {
                           : grids_of_ranks(base.parallelism.grid(), flags.ranks, grows);
   const std::vector<Config> configs = scaling_configs(base, grids, kind);
   const bool mpi = launches_mpi(base);
-  const int cores = mpi ? 0 : static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = mpi ? 0 : static_cast<int>(usable_cores().size());
 
   std::vector<BenchReport> reports;
   const auto each = [&](const BenchReport& report) {

@@ -10,6 +10,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/model/sampling.h"
+#include "axonn/train/own_cores.h"
 #include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"
 
@@ -57,7 +58,8 @@ std::vector<float> next_logits(Session& session, std::span<const std::int32_t> t
 
 void generate(const Config& config, const CheckpointReader& reader, Communicator& world,
               const Request& request) {
-  Session session(config, world, make_cpu_backend(compute_threads(config)), {.training = false});
+  const OwnCores cores(config, world);
+  Session session(config, world, make_cpu_backend(cores.threads()), {.training = false});
   session.initialise_frozen();
   session.load(reader, Session::Load::parameters);
   const Tokenizer& tokenizer = *session.corpus().tokenizer;

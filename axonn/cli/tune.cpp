@@ -8,6 +8,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/io/files.h"
+#include "axonn/train/own_cores.h"
 #include "axonn/train/stored_model.h"
 
 namespace axonn {
@@ -39,7 +40,8 @@ int run_tune(const Arguments& arguments) {
   const Config config = resolved(with_stored_model(loaded->config));
   const std::string cache = matmul_cache_path(config.training.tune_cache);
   launch(config, [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(compute_threads(config)), {});
+    const OwnCores cores(config, world);
+    Session session(config, world, make_cpu_backend(cores.threads()), {});
     session.initialise();
     const MatmulChoices choices =
         tune(session, {.cache = cache, .again = true, .report = [](const std::string& line) {

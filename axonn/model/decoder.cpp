@@ -54,8 +54,9 @@ std::vector<ParameterGroup*> Decoder::groups() {
 Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   prepare(ctx, tokens.rows);
   Var x;
-  with_parameters(ctx, embedding_group_,
-                  [&](const Context& inside) { x = embedding_(inside, tokens); });
+  with_parameters(
+      ctx, embedding_group_, [&](const Context& inside) { x = embedding_(inside, tokens); },
+      ReadIn::forward);
   for (const auto& block : blocks_)
     x = run_block(ctx, block->parameters(), x,
                   [&block = *block](const Context& inside, const Var& in) {

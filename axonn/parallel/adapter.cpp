@@ -72,20 +72,22 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
                        const Tensor& inp, const Rows& rows) const {
   const Tensor seen = dropped(ctx, inp, rows);
   const View d_part = part_of(d_out.view());
-  ctx.backend.matmul({.out = b_->gradient(),
+  const auto [d_b, add_to_b] = b_->gradient_of_all();
+  ctx.backend.matmul({.out = d_b,
                       .a = d_part,
                       .b = inner(ctx, seen).view(),
                       .a_transposed = true,
-                      .accumulate = true});
+                      .accumulate = add_to_b});
   Tensor d_inner = ctx.empty(d_part.rows, options_.rank, ctx.dtype);
   ctx.backend.matmul({.out = d_inner.view(), .a = d_part, .b = b_->weight()});
   ctx.backend.dropout(
       {.out = d_inner.view(), .inp = d_inner.view(), .scale = static_cast<float>(options_.scale)});
-  ctx.backend.matmul({.out = a_->gradient(),
+  const auto [d_a, add_to_a] = a_->gradient_of_all();
+  ctx.backend.matmul({.out = d_a,
                       .a = d_inner.view(),
                       .b = seen.view(),
                       .a_transposed = true,
-                      .accumulate = true});
+                      .accumulate = add_to_a});
   if (!d_inp.data) return;
   if (options_.dropout == 0) {
     ctx.backend.matmul({.out = d_inp, .a = d_inner.view(), .b = a_->weight(), .accumulate = true});

@@ -51,7 +51,7 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
 }
 
 void with_parameters(const Context& ctx, ParameterGroup& group,
-                     const std::function<void(const Context&)>& body) {
+                     const std::function<void(const Context&)>& body, ReadIn read_in) {
   const auto f = [&body](Context inside) {
     std::vector<std::function<void()>> before_release;
     inside.before_release = &before_release;
@@ -69,9 +69,10 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
     group.release();
     return;
   }
-  ctx.tape->record([inside, learns, &group] {
+  const bool again = ctx.hold_parameters || read_in == ReadIn::both_passes;
+  ctx.tape->record([inside, &group, learns, again] {
     if (learns) group.reduce(inside);
-    group.release();
+    if (again) group.release();
   });
   if (ctx.hold_parameters) {
     if (learns) group.begin_backward(inside);
@@ -80,8 +81,8 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   }
   f(inside);
   group.release();
-  ctx.tape->record([inside, learns, &group] {
-    group.acquire(inside);
+  ctx.tape->record([inside, &group, learns, again] {
+    if (again) group.acquire(inside);
     if (learns) group.begin_backward(inside);
   });
 }

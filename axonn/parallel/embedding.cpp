@@ -79,9 +79,9 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     ctx.tape->record(
         [this, ctx, ids, first, learned, cut, gradient = outs[outs.size() - 1].gradient] {
           const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
-          ctx.backend.embedding_backward(table_->gradient(), d_out.view(), ids.view(), first);
+          ctx.backend.embedding_backward(table_->gradient(ctx), d_out.view(), ids.view(), first);
           if (positions_)
-            ctx.backend.positions_backward(learned(positions_->gradient()), d_out.view());
+            ctx.backend.positions_backward(learned(positions_->gradient(ctx)), d_out.view());
         });
   }
   return outs;

@@ -153,24 +153,26 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
     inp.gradient->add(ctx, std::move(d_inp));
   }
   if (weight_->frozen()) return;
-  ctx.backend.matmul({.out = weight_->gradient(),
+  const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
+  const auto [d_weight, accumulate] = weight_->gradient_of_all();
+  ctx.backend.matmul({.out = d_weight,
                       .a = d_out.view(),
-                      .b = inp_gather->whole(ctx, {weight_->local_cols()}).view(),
+                      .b = whole.view(),
                       .a_transposed = true,
-                      .accumulate = true});
+                      .accumulate = accumulate});
 }
 
 /// Adds this rank's summand: of its rows, or of its columns; of all of it on the first rank.
 void Linear::bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const {
   const int ways = ctx.grid.extent(in_axis_), at = ctx.grid.coord(in_axis_);
   if (cut != Cut::columns) {
-    if (cut == Cut::rows || at == 0) ctx.backend.column_sum(bias_->gradient(), d_piece.view());
+    if (cut == Cut::rows || at == 0) ctx.backend.column_sum(bias_->gradient(ctx), d_piece.view());
     return;
   }
   std::int64_t from = 0, to = 0;
   for (std::int64_t run : out_runs(ctx)) {
     const std::int64_t n = run / ways;
-    ctx.backend.column_sum(bias_->gradient().col_range(to + at * n, n),
+    ctx.backend.column_sum(bias_->gradient(ctx).col_range(to + at * n, n),
                            d_piece.view().col_range(from, n));
     from += n;
     to += run;

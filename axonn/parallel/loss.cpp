@@ -77,12 +77,13 @@ void CrossEntropy::rows(const Context& ctx, const View& hidden, const View& targ
   const Tensor d_logits = Gather(ctx, d_piece, Axis::y, cut).whole(ctx, {});
   ctx.backend.matmul({.out = d_hidden, .a = d_logits.view(), .b = table_.weight(), .bias = {}});
   if (table_.frozen()) return;
-  ctx.backend.matmul({.out = table_.gradient(),
+  const auto [d_table, accumulate] = table_.gradient_of_all();
+  ctx.backend.matmul({.out = d_table,
                       .a = d_logits.view(),
                       .b = hidden,
                       .a_transposed = true,
                       .bias = {},
-                      .accumulate = true});
+                      .accumulate = accumulate});
 }
 
 }  // namespace axonn

@@ -67,8 +67,9 @@ void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& sta
       ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
   const bool once = inp.placement.rows.has(Axis::x) || ctx.grid.coord(Axis::x) == 0;  // each row
   if (once && !weight_->frozen())
-    ctx.backend.layer_norm_weight_backward(weight_->gradient(), bias_ ? bias_->gradient() : View{},
-                                           d_out.view(), inp.value.view(), stats.view());
+    ctx.backend.layer_norm_weight_backward(weight_->gradient(ctx),
+                                           bias_ ? bias_->gradient(ctx) : View{}, d_out.view(),
+                                           inp.value.view(), stats.view());
   const Tensor residual = inp.gradient->take_if_any();  // what came around the block
   Tensor d_inp = ctx.like(inp.value);
   ctx.backend.layer_norm_backward({.d_inp = d_inp.view(),

@@ -29,7 +29,7 @@ View Parameter::weight() const {
   return block_of(group_.gathered_.view());
 }
 
-View Parameter::gradient() const {
+View Parameter::gradient_block() const {
   AXONN_CHECK(!group_.gradient_.empty(), spec_.name,
               ": gradient used outside the backward pass of ", group_.name_,
               "; a loss computes it in the forward pass, inside with_head()");
@@ -37,6 +37,17 @@ View Parameter::gradient() const {
 }
 
 bool Parameter::frozen() const { return group_.frozen(); }
+
+View Parameter::gradient(const Context& ctx) const {
+  const View block = gradient_block();
+  if (!std::exchange(added_to_, true))
+    ctx.arena.device().fill_zero(block.data, size() * bytes_of(block.dtype));
+  return block;
+}
+
+Parameter::Sum Parameter::gradient_of_all() const {
+  return {gradient_block(), std::exchange(added_to_, true)};
+}
 
 void Prefetcher::begin_pass() {
   known_ = !order_.empty();
@@ -129,6 +140,7 @@ void ParameterGroup::arrange() {
   decayed_ = all.decayed;
   flat_size_ = all.flat;
   shard_size_ = all.shard;
+  find_gaps();
 
   const std::int64_t begin =
       grid_.coord(Axis::z) * shard_size_ + grid_.coord(Axis::data) * piece_size();
@@ -146,6 +158,25 @@ void ParameterGroup::arrange() {
     else
       owned_ranges_.emplace_back(slice.offset, slice.offset + slice.count());
   }
+}
+
+void ParameterGroup::find_gaps() {
+  std::vector<const Parameter*> parts;
+  for (const auto& parameter : parameters_) parts.push_back(parameter.get());
+  for (const Joined& joined : joined_) {
+    operands_.push_back(joined.whole.get());
+    const auto begin = std::ranges::find(parts, joined.first);
+    parts.erase(begin, std::find_if_not(begin + 1, parts.end(),
+                                        [](const Parameter* part) { return part->follows_; }));
+  }
+  std::ranges::copy(parts, std::back_inserter(operands_));
+  std::ranges::sort(operands_, {}, &Parameter::offset_);
+  std::int64_t end = 0;
+  for (const Parameter* operand : operands_) {
+    if (end < operand->offset_) gaps_.emplace_back(end, operand->offset_);
+    end = operand->offset_ + operand->size();
+  }
+  if (end < flat_size_) gaps_.emplace_back(end, flat_size_);
 }
 
 void ParameterGroup::allocate(const Context& ctx) {
@@ -222,26 +253,35 @@ void ParameterGroup::begin_step(const Context& ctx) {
   fresh_ = true;
   over_data_ = false;
   expected_ = 0;
-  if (shard_gradient_.empty())
-    shard_gradient_ = ctx.empty(1, shard_size_, DType::f32, MemoryUse::gradients);
-  if (grid_.extent(Axis::z) == 1) {
-    ctx.arena.device().fill_zero(shard_gradient_.view().data, shard_gradient_.bytes());
-    fresh_ = false;
-  }
+  if (shard_gradient_.empty())  // the gaps of a whole block stay zero from here on
+    shard_gradient_ = ctx.zeros(1, shard_size_, DType::f32, MemoryUse::gradients);
+  for (const Parameter* operand : operands_) operand->added_to_ = false;
 }
 
 void ParameterGroup::begin_backward(const Context& ctx) {
   if (!gradient_.empty()) return;
-  gradient_ = grid_.extent(Axis::z) == 1
-                  ? shard_gradient_
-                  : ctx.zeros(1, flat_size_, DType::f32, MemoryUse::block_gradients);
+  if (grid_.extent(Axis::z) == 1) {
+    gradient_ = shard_gradient_;
+    return;
+  }
+  gradient_ = ctx.empty(1, flat_size_, DType::f32, MemoryUse::block_gradients);
+  float* flat = gradient_.view().as<float>();
+  for (const auto& [begin, end] : gaps_)
+    ctx.arena.device().fill_zero(flat + begin, (end - begin) * bytes_of(DType::f32));
+  for (const Parameter* operand : operands_) operand->added_to_ = false;
+}
+
+/// Zeroes the gradients that nothing was added to, as a bias's on all ranks but one.
+void ParameterGroup::clear_unused(const Context& ctx) {
+  for (const Parameter* operand : operands_) operand->gradient(ctx);
 }
 
 void ParameterGroup::reduce(const Context& ctx) {
   AXONN_CHECK(!over_data_, name_, ": a gradient came after the sum over data had begun");
   if (ctx.reducing && *ctx.reducing) std::exchange(*ctx.reducing, nullptr)->finish_reduce(ctx);
   add_arriving(ctx);
-  --expected_;
+  if (--expected_ > 0) return;  // backward comes here again: one sum for all
+  clear_unused(ctx);
   if (grid_.extent(Axis::z) == 1) {  // it is the shard, and later micro-batches add to it
     gradient_ = Tensor();
     return finish_reduce(ctx);

@@ -32,8 +32,15 @@ class Parameter {
 
   /// (local_rows, local_cols) in the compute type; vectors as (1, n). The group must be acquired.
   View weight() const;
-  /// The same, f32: what operations add this micro-batch's gradient to.
-  View gradient() const;
+  /// The same, f32: what operations add this micro-batch's gradient to. Cleared before the first.
+  View gradient(const Context& ctx) const;
+  /// For an operation that makes a summand of every element: whether there is anything to add it
+  /// to. The first need neither clear nor read what it overwrites.
+  struct Sum {
+    View out;
+    bool accumulate;
+  };
+  Sum gradient_of_all() const;
   /// Where the block begins in the group's flat buffer.
   std::int64_t offset() const { return offset_; }
   /// Whether it begins where the parameter declared before it ends.
@@ -44,11 +51,14 @@ class Parameter {
  private:
   friend class ParameterGroup;
   View block_of(const View& flat) const;
+  View gradient_block() const;
+  std::int64_t size() const { return local_rows_ * local_cols_; }
 
   ParameterGroup& group_;
   ParameterSpec spec_;
   std::int64_t local_rows_ = 0, local_cols_ = 0, offset_ = 0;
   bool follows_ = false;
+  mutable bool added_to_ = false;  // the group's buffer holds something of the gradient
 };
 
 /// A slice of a named parameter.
@@ -133,10 +143,10 @@ class ParameterGroup {
 
   /// One more reduce() will come in this micro-batch: a group may be used in several places.
   void expect_reduce() { ++expected_; }
-  /// Zeroes the gradient: the first micro-batch of a step begins.
+  /// The first micro-batch of a step begins: whatever the gradient holds is of the last one.
   void begin_step(const Context& ctx);
   /// Backward through the block is about to begin (makes room for the gradient) and has ended
-  /// (sends it on its way to its shard).
+  /// (sends it on its way to its shard, once it has ended wherever the group is used).
   void begin_backward(const Context& ctx);
   void reduce(const Context& ctx);
   /// Waits for reduce(). If it was the step's last, the sum of the shard over data starts, under
@@ -175,7 +185,9 @@ class ParameterGroup {
  private:
   friend class Parameter;
   void arrange();
+  void find_gaps();
   void start_gather(const Context& ctx);
+  void clear_unused(const Context& ctx);
   void add_arriving(const Context& ctx);
   void sum_shared(const Context& ctx, const Tensor& flat);
 
@@ -189,6 +201,8 @@ class ParameterGroup {
   };
   std::vector<Joined> joined_;
   std::int64_t flat_size_ = 0, shard_size_ = 0, decayed_ = 0;
+  std::vector<const Parameter*> operands_;  // what operations see: joined ones as one
+  std::vector<std::pair<std::int64_t, std::int64_t>> gaps_;  // [begin, end) of F between them
   std::vector<NamedSlice> piece_slices_;
   std::vector<std::pair<std::int64_t, std::int64_t>> owned_ranges_;
 

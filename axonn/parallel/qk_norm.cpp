@@ -57,7 +57,7 @@ Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& 
   const bool counts = !q_weight_->frozen() &&
                       (cut.has(Axis::y) || ctx.grid.coord(Axis::y) == 0);  // each head's row once
   const auto gradient = [&](const Parameter* weight) {
-    return counts ? weight->gradient() : View{};
+    return counts ? weight->gradient(ctx) : View{};
   };
   ctx.backend.head_norm_backward(
       {.forward = forward.q, .d_out = at.q(d), .d_inp = at.q(to), .d_weight = gradient(q_weight_)});

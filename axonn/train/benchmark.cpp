@@ -8,6 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/train/dry_step.h"
+#include "axonn/train/own_cores.h"
 #include "axonn/train/schedule.h"
 #include "axonn/train/tune.h"
 
@@ -78,12 +79,12 @@ NamedSeconds mean_waits(Communicator& world, const NamedSeconds& before,
 }
 
 /// What is known before anything is measured.
-BenchReport described(const Session& session) {
+BenchReport described(const Session& session, int threads) {
   const Config& config = session.config();
   const int ranks = config.parallelism.grid().ranks();
   BenchReport report;
   report.grid = config.parallelism.grid();
-  report.threads = compute_threads(config);
+  report.threads = threads;
   report.global_batch = config.training.global_batch;
   report.flops = step_flops(config.model, config.training.global_batch, config.training.seq_len,
                             config.activation_checkpoint.mode == RecomputeMode::full);
@@ -127,7 +128,8 @@ Spread spread_of(std::vector<double> values) {
 }
 
 BenchReport benchmark(const Config& config, Communicator& world) {
-  Session session(config, world, make_cpu_backend(compute_threads(config)), {});
+  const OwnCores cores(config, world);
+  Session session(config, world, make_cpu_backend(cores.threads()), {});
   session.initialise();
   if (config.training.tune) tune(session, {.cache = matmul_cache_path(config.training.tune_cache)});
   Context ctx = session.context();
@@ -136,7 +138,7 @@ BenchReport benchmark(const Config& config, Communicator& world) {
       {.backend = ctx.backend, .arena = beside, .grid = ctx.grid, .dtype = ctx.dtype});
   std::vector<double> seconds, waited;
   NamedSeconds kinds_before;
-  BenchReport report = described(session);
+  BenchReport report = described(session, cores.threads());
   for (int i = 0; i < kBenchIterations; ++i) {
     if (i == kBenchWarmup) kinds_before = session.waited_by_kind();
     world.barrier("bench");

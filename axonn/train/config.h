@@ -45,6 +45,7 @@ struct TrainingConfig {
   double skip_outliers =
       0;  ///< skip a step whose loss or norm is above this times the mean; 0: off
   std::int64_t threads = 0;     ///< compute threads of one rank; 0: cores / ranks
+  bool bind_cores = true;       ///< ranks that share a machine compute on cores of their own
   bool tune = false;            ///< time the products before the first step and keep the fastest
   std::string tune_cache = {};  ///< file of what was tuned; "": the user's cache
 

@@ -91,6 +91,10 @@ void list_training(TrainingConfig& training, OptionList& list) {
             .min = 0,
             .max = 4096,
             .also = "omp_num_threads num_threads"});
+  list.add("bind_cores", &training.bind_cores,
+           {.help = "whether ranks that share a machine's cores compute on some of their own each; "
+                    "what a launcher or OMP_PROC_BIND binds stays as it is",
+            .also = "cpu_bind numa_bind pin_threads"});
 }
 
 /// More of [training].

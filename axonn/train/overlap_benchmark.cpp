@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/clock.h"
+#include "axonn/train/own_cores.h"
 #include "axonn/train/schedule.h"
 
 namespace axonn {
@@ -73,7 +74,8 @@ class PhaseClock {
 };
 
 StepCost measure(const Config& config, Communicator& world) {
-  Session session(config, world, make_cpu_backend(compute_threads(config)), {});
+  const OwnCores cores(config, world);
+  Session session(config, world, make_cpu_backend(cores.threads()), {});
   session.initialise();
   PhaseClock clock(session);
   double begin = 0, progress = 0;

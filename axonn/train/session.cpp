@@ -1,18 +1,11 @@
 #include "axonn/train/session.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "axonn/base/check.h"
 #include "axonn/io/exchange.h"
 
 namespace axonn {
-
-int compute_threads(const Config& config) {
-  if (config.training.threads > 0) return static_cast<int>(config.training.threads);
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::max(1, cores / config.parallelism.grid().ranks());
-}
 
 Session::Session(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
                  Options options)

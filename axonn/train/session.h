@@ -50,7 +50,7 @@ class Session {
   StepResult train_step(const StepInput& input) { return step_->run(context(), input); }
   /// Where NaN first arose in that step on this rank.
   std::string diagnose(const StepInput& input) { return step_->diagnose(context(), input); }
-  /// Forward and backward of that step's first micro-batch on a backend that stands for this one's.
+  /// As TrainStep::rehearse(), on a backend that stands for this one's.
   void rehearse(const StepInput& input, Backend& backend) {
     step_->rehearse(context_on(backend), input);
   }
@@ -103,9 +103,5 @@ class Session {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<TrainStep> step_;
 };
-
-/// The compute threads of one rank: config.training.threads, or this machine's cores over the
-/// ranks that share it.
-int compute_threads(const Config& config);
 
 }  // namespace axonn

@@ -1,5 +1,6 @@
 #include "axonn/train/step.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -70,9 +71,9 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
 }
 
 void TrainStep::rehearse(Context ctx, const StepInput& input) {
-  StepInput one = input;
-  one.micro_batches = 1;
-  gradients(ctx, one, ctx.zeros(1, 1, DType::f64));
+  StepInput some = input;
+  some.micro_batches = std::min(2, input.micro_batches);
+  gradients(ctx, some, ctx.zeros(1, 1, DType::f64));
   for (const ParameterGroup* group : optimizer_.groups()) group->gradient();  // waits for the sums
 }
 

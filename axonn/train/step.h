@@ -45,8 +45,8 @@ class TrainStep {
 
   StepResult run(Context ctx, const StepInput& input);
 
-  /// Forward and backward of one micro-batch, for what the backend learns from it: no parameter
-  /// changes.
+  /// Forward and backward of the first micro-batch, whose products write gradients, and of the
+  /// second, whose add to them, for what the backend learns from it: no parameter changes.
   void rehearse(Context ctx, const StepInput& input);
 
   /// The block in which NaN or infinity first arises on this rank, forward before backward; "" if

@@ -16,6 +16,7 @@
 #include "axonn/model/flops.h"
 #include "axonn/train/metrics.h"
 #include "axonn/train/outliers.h"
+#include "axonn/train/own_cores.h"
 #include "axonn/train/resume.h"
 #include "axonn/train/schedule.h"
 #include "axonn/train/session.h"
@@ -51,7 +52,8 @@ class Trainer {
         world_(world),
         log_(log_options(config, world.rank(), options)),
         tracer_(config.output.trace, world),
-        session_(config, world, tracer_.wrap(make_cpu_backend(compute_threads(config))),
+        cores_(config, world),
+        session_(config, world, tracer_.wrap(make_cpu_backend(cores_.threads())),
                  {.cache_folder = config.output.dir + "/cache", .make_model = options.make_model}),
         config_(session_.config()),
         saver_({.folder = config.output.dir + "/checkpoints",
@@ -82,6 +84,7 @@ class Trainer {
   Communicator& world_;
   Log log_;
   StepTracer tracer_;
+  OwnCores cores_;
   Session session_;
   const Config config_;
   CheckpointSaver saver_;
@@ -106,7 +109,7 @@ void Trainer::describe() {
   log_.info(fmt::format("grid: x {}, y {}, z {}, data {}: {} rank{}, {} thread{} each, {}",
                         config_.parallelism.x, config_.parallelism.y, config_.parallelism.z,
                         config_.parallelism.data, world_.size(), world_.size() == 1 ? "" : "s",
-                        compute_threads(config_), compute_threads(config_) == 1 ? "" : "s",
+                        cores_.threads(), cores_.threads() == 1 ? "" : "s",
                         name_of(config_.training.dtype)));
   log_.info(fmt::format(
       "step: {} sequences of {} tokens, {} at a time; about {:.2f} epochs in all",

@@ -236,7 +236,7 @@ TEST(ParameterGroup, RefusesUseOutOfOrder) {
     EXPECT_THROW(group.allocate(ctx), Error);
     EXPECT_THROW(group.add({.name = "late", .layout = {.rows = 3}}), Error);
     EXPECT_THROW(weight.weight(), Error);
-    EXPECT_THROW(weight.gradient(), Error);
+    EXPECT_THROW(weight.gradient(ctx), Error);
   });
 }
 

@@ -6,12 +6,15 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads.h"
+#include "axonn/ops/recording_backend.h"
 
 #include "tests/io/temporary_path.h"
 #include "tests/train/runs.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
+using testing::Contains;
+using testing::Key;
 using testing::MatchesRegex;
 
 namespace {
@@ -96,6 +99,34 @@ TEST(Session, AStepWithANanChangesNoParameterAndNamesTheBlockItArosIn) {
           EXPECT_TRUE(now == before[i][e] || std::isnan(before[i][e]));
         }
     });
+}
+
+TEST(Session, OverZATiedEmbeddingIsGatheredForEachForwardUseAndSummedOnce) {
+  for (const int micro_batches : {1, 3}) {
+    Config config = on_grid(tiny_config("unused"), {.z = 2});
+    config.training.global_batch = 12;
+    config.training.micro_batch = 6 / micro_batches;
+    with_session(config, [&](Session& session) {
+      EXPECT_TRUE(session.config().model.tied);
+      const auto calls = [&] { return session.grid().along(Axis::z).stats().calls; };
+      const std::int64_t before = calls();
+      session.train_step(session.step_input(0));
+      const std::int64_t blocks = session.config().model.layers;
+      // Gathers: the embedding twice, a block in both passes, the last norm once. Sums: one each.
+      EXPECT_EQ(calls() - before, micro_batches * (2 + 2 * blocks + 1 + blocks + 2));
+    });
+  }
+}
+
+TEST(Session, NoStepAfterTheSecondHasAProductOfANewShape) {
+  const Config config = tiny_config("unused");
+  with_session(config, [&](Session& session) {
+    RecordingBackend first(session.backend()), later(session.backend());
+    for (int step = 0; step < 2; ++step) session.rehearse(session.step_input(step), first);
+    for (int step = 2; step < 5; ++step) session.rehearse(session.step_input(step), later);
+    for (const auto& [shape, calls] : later.products())
+      EXPECT_THAT(first.products(), Contains(Key(shape))) << to_string(shape);
+  });
 }
 
 TEST(Session, ARankThatMeetsATokenAboveTheVocabularyEndsThemAllWithItsName) {

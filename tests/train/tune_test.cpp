@@ -81,15 +81,27 @@ TEST(Tune, FindsEveryProductOfAStepInForwardAndBothGradients) {
                                                {"f32 NT 192x48x192 + bias", 2},
                                                {"f32 NT 192x256x48", 1},
                                                {"f32 NN 192x48x256", 1},
-                                               {"f32 TN 256x48x192 +=", 1},
+                                               {"f32 TN 256x48x192", 1},
                                                {"f32 NN 192x192x48", 2},
-                                               {"f32 TN 48x192x192 +=", 2},
+                                               {"f32 TN 48x192x192", 2},
                                                {"f32 NN 192x48x192", 2},
-                                               {"f32 TN 192x48x192 +=", 2},
+                                               {"f32 TN 192x48x192", 2},
                                                {"f32 NN 192x48x48", 2},
-                                               {"f32 TN 48x48x192 +=", 2},
+                                               {"f32 TN 48x48x192", 2},
                                                {"f32 NN 192x48x144", 2},
-                                               {"f32 TN 144x48x192 +=", 2}}));
+                                               {"f32 TN 144x48x192", 2}}));
+}
+
+TEST(Tune, FindsTheProductsThatAddToGradientsWhereThereAreSeveralMicroBatches) {
+  test::TemporaryPath folder;
+  Config config = small_config(folder.path());
+  config.training.micro_batch = 4;
+  std::map<std::string, int> calls;
+  for (const TunedMatmul& product : tune_on_threads(config, {}).choices.front().products)
+    calls[to_string(product.shape)] = product.calls;
+  EXPECT_EQ(calls["f32 TN 256x48x64"], 1);
+  EXPECT_EQ(calls["f32 TN 256x48x64 +="], 1);
+  EXPECT_EQ(calls["f32 NT 64x256x48"], 2);
 }
 
 TEST(Tune, ChoosesTheSameOnAllRanksOfEveryGrid) {
