@@ -88,28 +88,28 @@ std::int64_t count_of(const std::string& flag, const std::string& text) {
   return std::llround(*number * factor);
 }
 
-/// The arguments with `--model FILE.toml` as what it is: the config.
-Arguments with_config_file(Arguments arguments) {
+/// The arguments with `--model X` as the key or the flag that it is short for.
+Arguments spelled_out(const Arguments& arguments) {
+  const auto key_of = [](const std::string& model) {
+    if (model.ends_with(".toml")) return "--config";
+    return std::filesystem::exists(model) ? "--model.path" : "--model.name";
+  };
+  constexpr std::string_view kFlag = "--model", kFlagIs = "--model=";
+  Arguments out;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--model" && i + 1 < arguments.size() &&
-        arguments[i + 1].ends_with(".toml"))
-      arguments[i] = "--config";
-    if (arguments[i].starts_with("--model=") && arguments[i].ends_with(".toml"))
-      arguments[i].replace(0, std::string("--model").size(), "--config");
+    std::string model;
+    if (arguments[i] == kFlag && i + 1 < arguments.size())
+      model = arguments[++i];
+    else if (arguments[i].starts_with(kFlagIs))
+      model = arguments[i].substr(kFlagIs.size());
+    if (model.empty()) {
+      out.push_back(arguments[i]);
+    } else {
+      out.emplace_back(key_of(model));
+      out.push_back(std::move(model));
+    }
   }
-  return arguments;
-}
-
-/// The sizes of the model that --model names, under what the flags say of it.
-void set_model(Config& config, const std::string& name, const Arguments& arguments) {
-  if (name.empty()) return;
-  if (!std::filesystem::exists(name)) refuse("--model ", name, " is no file or folder");
-  config.model = {.path = name};
-  config = with_stored_model(config);
-  OptionList list;
-  list_options(config, list);
-  Origins again;
-  read_flags(list, arguments, again);
+  return out;
 }
 
 void set_batch(Config& config, const Flags& flags) {
@@ -139,6 +139,13 @@ Config complete(Config config, const Origins& origins) {
   config.training.micro_batch = 0;
   validate(config);
   return with_vocab(resolved(config));
+}
+
+std::string label_of(const LoadedConfig& loaded) {
+  const ModelConfig& model = loaded.config.model;
+  for (const std::string& label : {model.path, model.name, loaded.file})
+    if (!label.empty()) return label;
+  return std::string(kModelFamilies[static_cast<int>(model.family)]);
 }
 
 SearchOptions options_of(const Config& config, const Origins& origins, const Flags& flags) {
@@ -204,20 +211,16 @@ int run_plan(const Arguments& given) {
   app.footer(kExamples);
   Flags flags;
   add_flags(app, flags);
-  const Arguments arguments = with_config_file(given);
-  const auto loaded = read_config(app, arguments);
+  const auto loaded = read_config(app, spelled_out(given));
   if (!loaded) return 0;
-  Config config = loaded->config;
-  set_model(config, flags.model, arguments);
-  config = with_stored_model(config);
+  Config config = with_stored_model(loaded->config);
   set_batch(config, flags);
   const std::vector<int> devices = devices_of(flags, config);
-  PlanReport asked{.model = flags.model.empty() ? loaded->file : flags.model,
+  PlanReport asked{.model = label_of(*loaded),
                    .config = complete(config, loaded->origins),
                    .machine = read_machine(flags.machine),
                    .options = options_of(config, loaded->origins, flags),
                    .result = {}};
-  if (asked.model.empty()) asked.model = "the model";
   if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
   const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
   if (devices.size() < 2 && !flags.svg.empty())
