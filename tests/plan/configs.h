@@ -29,7 +29,7 @@ inline Config small_gpt() {
 
 /// Of five blocks, so that three and four are not all of them; every grid of 8 ranks can cut it.
 inline Config tiny_gpt_config() {
-  return config_of({.layers = 5, .hidden = 64, .heads = 8, .vocab = 256}, 32, 16);
+  return config_of({.layers = 5, .hidden = 64, .heads = 8, .vocab = 256}, 16, 8);
 }
 
 inline Config tiny_llama_config() {
@@ -41,7 +41,7 @@ inline Config tiny_llama_config() {
                     .ffn = 192,
                     .vocab = 256,
                     .tied = false},
-                   32, 16);
+                   16, 8);
 }
 
 }  // namespace axonn::testing_support

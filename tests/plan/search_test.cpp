@@ -50,15 +50,25 @@ std::vector<Plan> search_all(const Config& config, const Machine& machine, int d
   return plans;
 }
 
+/// Small enough to try everything.
+Config few_blocks() {
+  Config config = small_gpt();
+  config.model.layers = 8;
+  config.training.seq_len = 256;
+  config.training.global_batch = 16;
+  return config;
+}
+
 void expect_same_as_searching_all(const Config& config, const Machine& machine, int devices) {
   const auto all = search_all(config, machine, devices);
   ASSERT_THAT(all, Not(IsEmpty()));
   const auto plans = search(config, machine, {.devices = devices, .top = 3}).plans;
   ASSERT_THAT(plans, SizeIs(std::min<std::size_t>(3, all.size())));
-  // Among equals to within what three and four blocks say of twelve, any may be chosen.
-  constexpr double kClose = 1.01;
+  // Of plans that are as near to one another as what three and four blocks say of eight is wrong
+  // by, any may be chosen; the first is known well, since others would have to be much better.
+  constexpr double kFirst = 1.01, kOthers = 1.05;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    EXPECT_LE(plans[i].time.step_s, kClose * all[i].time.step_s)
+    EXPECT_LE(plans[i].time.step_s, (i == 0 ? kFirst : kOthers) * all[i].time.step_s)
         << i << ": " << to_string(plans[i].grid) << " instead of " << to_string(all[i].grid);
     EXPECT_LE(static_cast<double>(plans[i].memory_bytes), machine.memory_bytes);
   }
@@ -69,16 +79,16 @@ void expect_same_as_searching_all(const Config& config, const Machine& machine, 
 TEST(Search, FindsWhatSearchingThroughAllFinds) {
   for (const int devices : {1, 8, 12}) {
     SCOPED_TRACE(devices);
-    Config config = small_gpt();
-    config.training.global_batch = 48;
+    Config config = few_blocks();
+    config.training.global_batch = 12 * (devices == 8 ? 2 : 1);
     expect_same_as_searching_all(config, round_machine(), devices);
   }
 }
 
 TEST(Search, FindsWhatSearchingThroughAllFindsWhereMemoryIsShort) {
   Machine machine = round_machine();
-  const Config config = small_gpt();
-  for (const double memory : {0.6e9, 1.2e9, 2.5e9}) {
+  const Config config = few_blocks();
+  for (const double memory : {0.35e9, 0.5e9, 0.8e9}) {
     SCOPED_TRACE(memory);
     machine.memory_bytes = memory;
     expect_same_as_searching_all(config, machine, 8);
@@ -88,11 +98,11 @@ TEST(Search, FindsWhatSearchingThroughAllFindsWhereMemoryIsShort) {
 TEST(Search, FindsWhatSearchingThroughAllFindsWhereLatencyOrLinksRule) {
   Machine machine = round_machine();
   machine.node_latency_s = 1e-3;
-  expect_same_as_searching_all(small_gpt(), machine, 8);
+  expect_same_as_searching_all(few_blocks(), machine, 8);
   machine.node_latency_s = 0;
   machine.node_bytes_per_s = 1e9;
   machine.overlap_slowdown = 0.2;
-  expect_same_as_searching_all(small_gpt(), machine, 8);
+  expect_same_as_searching_all(few_blocks(), machine, 8);
 }
 
 TEST(Search, TheOptimisticTimeIsNoLongerThanTheTrueOne) {
