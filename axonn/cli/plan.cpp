@@ -41,7 +41,8 @@ Examples:
       a machine of one's own)";
 
 struct Flags {
-  std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong", json, svg;
+  std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong",
+                                                    cost = "simulated", json, svg;
   std::vector<int> devices;
   std::int64_t seq_len = 0;
   int top = 5;
@@ -59,6 +60,11 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--strategy", flags.strategy,
                  "fsdp: z alone; hsdp: z and data; megatron: x in a node, z and data; 4d: all")
       ->check(CLI::IsMember(strategies))
+      ->capture_default_str();
+  const std::vector<std::string> costs(kCostModels.begin(), kCostModels.end());
+  app.add_option("--cost", flags.cost,
+                 "what ranks: a simulated step, or the AxoNN paper's communication model")
+      ->check(CLI::IsMember(costs))
       ->capture_default_str();
   app.add_option("--top", flags.top, "how many plans")
       ->check(CLI::Range(1, 1000))
@@ -150,6 +156,8 @@ std::string label_of(const LoadedConfig& loaded) {
 
 SearchOptions options_of(const Config& config, const Origins& origins, const Flags& flags) {
   SearchOptions options{.top = flags.top};
+  if (flags.cost == kCostModels[static_cast<int>(CostModel::paper)])
+    options.cost = CostModel::paper;
   for (std::size_t i = 0; i < kStrategies.size(); ++i)
     if (kStrategies[i] == flags.strategy) options.strategy = static_cast<Strategy>(i);
   const auto kept = [&](const char* key, auto value, auto free) {

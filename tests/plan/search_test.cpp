@@ -7,6 +7,7 @@
 #include "axonn/base/check.h"
 #include "axonn/plan/bound.h"
 #include "axonn/plan/estimate.h"
+#include "axonn/plan/paper_model.h"
 #include "axonn/train/dry_step.h"
 
 #include "tests/plan/configs.h"
@@ -148,6 +149,19 @@ TEST(Search, KeepsWhatIsFixed) {
   for (const Plan& plan :
        search(small_gpt(), round_machine(), {.devices = 8, .strategy = Strategy::hsdp}).plans)
     EXPECT_TRUE(allows(Strategy::hsdp, plan.grid, 4)) << to_string(plan.grid);
+}
+
+TEST(Search, ByThePapersModelGridsComeInItsOrder) {
+  const Config config = few_blocks();
+  std::vector<GridShape> grids;
+  for (const GridShape& grid : grids_of(8))
+    if (config.model.heads % grid.x == 0 && config.model.heads % grid.y == 0) grids.push_back(grid);
+  const auto ranking = paper_ranking(grids, config.model, {.tokens = 16 * 256}, round_machine());
+  const auto plans =
+      search(config, round_machine(), {.devices = 8, .cost = CostModel::paper, .top = 4}).plans;
+  ASSERT_THAT(plans, SizeIs(4));
+  for (std::size_t i = 0; i < plans.size(); ++i)
+    EXPECT_EQ(plans[i].time.step_s, ranking[i].seconds.total()) << to_string(plans[i].grid);
 }
 
 TEST(Search, WhereNothingFitsItSaysWhatTakesTheLeastAndHowManyDevicesWouldDo) {
