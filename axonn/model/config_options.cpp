@@ -58,16 +58,20 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
             .also = "original_max_position_embeddings"});
 }
 
-}  // namespace
-
-void list_options(ModelConfig& model, OptionList& list) {
-  list.section("model", "The sizes of the model, or the checkpoint it is read from");
+void list_kind(ModelConfig& model, OptionList& list) {
   list.add("name", name_choice(model),
            {.help = "a published model: its sizes are the defaults of the keys below",
             .also = "model_name preset flavor"});
   list.add("family", model.family, kModelFamilies,
            {.help = "kind of model: gpt is GPT-2's, llama that of Llama, Mistral and Qwen",
             .also = "model_type"});
+}
+
+}  // namespace
+
+void list_options(ModelConfig& model, OptionList& list) {
+  list.section("model", "The sizes of the model, or the checkpoint it is read from");
+  list_kind(model, list);
   list.add("layers", &model.layers,
            {.help = "transformer blocks",
             .min = 1,
