@@ -18,6 +18,10 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// several: the sum over data has less backward to hide under. Seen: below 1 %.
 constexpr double kSlack = 1.03;
 
+/// So many plans more than asked for are kept until their whole depth is known: estimate_time() may
+/// order close ones wrongly.
+constexpr int kSpare = 3;
+
 constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
 
 /// A grid that can cut the model and fits, if barely.
@@ -34,6 +38,8 @@ class Search {
   SearchResult run();
 
  private:
+  bool wanted(const GridShape& grid) const;
+  bool wanted(RecomputeMode mode) const { return options_.recompute.value_or(mode) == mode; }
   std::vector<std::int64_t> micro_batches(const GridShape& grid) const;
   Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const;
   bool fits(std::int64_t bytes) const {
@@ -46,7 +52,8 @@ class Search {
                std::optional<Plan>& best) const;
   double last_s() const;
   void insert(Plan plan);
-  void confirm_memory();
+  void confirm();
+  std::string uncut_batch(const GridShape& grid) const;
   [[noreturn]] void refuse_all(const std::string& reason) const;
 
   const Config& config_;
@@ -56,6 +63,13 @@ class Search {
   SearchResult result_;
 };
 
+bool Search::wanted(const GridShape& grid) const {
+  for (const Axis axis : kAxes)
+    if (const int fixed = options_.fixed.extent(axis); fixed > 0 && fixed != grid.extent(axis))
+      return false;
+  return allows(options_.strategy, grid, machine_.devices_per_node);
+}
+
 /// The sizes of a micro-batch on this grid, small ones first; none if it cannot cut the batch.
 std::vector<std::int64_t> Search::micro_batches(const GridShape& grid) const {
   const std::int64_t places = std::int64_t{grid.z} * grid.data,
@@ -64,7 +78,9 @@ std::vector<std::int64_t> Search::micro_batches(const GridShape& grid) const {
   if (batch % places != 0) return sizes;
   const std::int64_t local = batch / places;
   for (std::int64_t size = 1; size <= local; ++size)
-    if (local % size == 0 && size % config_.parallelism.chunks == 0) sizes.push_back(size);
+    if (local % size == 0 && size % config_.parallelism.chunks == 0 &&
+        (options_.micro_batch == 0 || options_.micro_batch == size))
+      sizes.push_back(size);
   return sizes;
 }
 
@@ -76,13 +92,11 @@ Config Search::on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode
 void Search::screen() {
   std::string reason;
   for (const GridShape& grid : grids_of(options_.devices)) {
-    if (!allows(options_.strategy, grid, machine_.devices_per_node)) continue;
+    if (!wanted(grid)) continue;
     ++result_.grids;
     const auto micros = micro_batches(grid);
     if (micros.empty()) {
-      if (reason.empty())
-        reason = concat("a batch of ", config_.training.global_batch, " sequences in chunks of ",
-                        config_.parallelism.chunks, " cannot be cut ", grid.z * grid.data, " ways");
+      if (reason.empty()) reason = uncut_batch(grid);
       continue;
     }
     try {
@@ -100,15 +114,14 @@ void Search::screen(const GridShape& grid, const std::vector<std::int64_t>& micr
       .grid = grid, .micro_batch = micros.front(), .recompute = RecomputeMode::full, .time = {}};
   least.memory_bytes = state_bytes(planned(config_, least));
   ++result_.cut;
-  if (fits(least.memory_bytes)) {
-    for (const RecomputeMode mode : kModes) {
-      const Optimistic one = optimistic(on(grid, micros.front(), mode), machine_);
-      least.memory_bytes = one.memory_bytes;
-      if (!fits(one.memory_bytes)) continue;
-      candidates_.push_back({grid, one.seconds});
-      ++result_.fit;
-      return;
-    }
+  for (const RecomputeMode mode : kModes) {
+    if (!wanted(mode) || !fits(least.memory_bytes)) continue;
+    const Optimistic one = optimistic(on(grid, micros.front(), mode), machine_);
+    least.memory_bytes = one.memory_bytes;
+    if (!fits(one.memory_bytes)) continue;
+    candidates_.push_back({grid, one.seconds});
+    ++result_.fit;
+    return;
   }
   if (!result_.smallest || least.memory_bytes < result_.smallest->memory_bytes)
     result_.smallest = least;
@@ -120,6 +133,7 @@ std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s,
                                     std::int64_t margin) const {
   std::optional<Plan> best;
   for (const RecomputeMode mode : kModes) {
+    if (!wanted(mode)) continue;
     const double beat = best ? std::min(limit_s, best->time.step_s) : limit_s;
     const Config config = on(grid, micro_batches(grid).front(), mode);
     if (optimistic(config, machine_).seconds <= kSlack * beat) best_in(mode, grid, margin, best);
@@ -151,7 +165,8 @@ void Search::best_in(RecomputeMode mode, const GridShape& grid, std::int64_t mar
 
 /// What a plan must beat.
 double Search::last_s() const {
-  return std::ssize(result_.plans) < options_.top ? kNever : result_.plans.back().time.step_s;
+  return std::ssize(result_.plans) < options_.top + kSpare ? kNever
+                                                           : result_.plans.back().time.step_s;
 }
 
 void Search::insert(Plan plan) {
@@ -159,25 +174,28 @@ void Search::insert(Plan plan) {
   const auto at = std::ranges::upper_bound(plans, plan.time.step_s, {},
                                            [](const Plan& one) { return one.time.step_s; });
   plans.insert(at, std::move(plan));
-  if (std::ssize(plans) > options_.top) plans.pop_back();
+  if (std::ssize(plans) > options_.top + kSpare) plans.pop_back();
 }
 
-/// Has the plans' memory to the byte. One that turns out too large gives way to the next best of
-/// its grid.
-void Search::confirm_memory() {
-  for (std::size_t i = 0; i < result_.plans.size();) {
-    Plan& plan = result_.plans[i];
-    const std::int64_t exact = exact_memory(planned(config_, plan));
-    const std::int64_t margin = exact - plan.memory_bytes;
-    plan.memory_bytes = exact;
+/// Has the plans' memory to the byte, and their time of all blocks. One that turns out too large
+/// gives way to the next best of its grid.
+void Search::confirm() {
+  auto& plans = result_.plans;
+  for (std::size_t i = 0; i < plans.size();) {
+    const std::int64_t exact = exact_memory(planned(config_, plans[i]));
+    const std::int64_t margin = exact - plans[i].memory_bytes;
+    plans[i].memory_bytes = exact;
     if (fits(exact)) {
       ++i;
       continue;
     }
-    const GridShape grid = plan.grid;
-    result_.plans.erase(result_.plans.begin() + static_cast<std::ptrdiff_t>(i));
-    if (auto other = best_of(grid, kNever, margin)) insert(std::move(*other));
+    const GridShape grid = plans[i].grid;
+    plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(i));
+    if (auto other = best_of(grid, kNever, margin)) plans.push_back(std::move(*other));
   }
+  for (Plan& plan : plans) plan.time = estimate_whole_depth(planned(config_, plan), machine_);
+  std::ranges::stable_sort(plans, {}, [](const Plan& plan) { return plan.time.step_s; });
+  if (std::ssize(plans) > options_.top) plans.erase(plans.begin() + options_.top, plans.end());
 }
 
 SearchResult Search::run() {
@@ -187,14 +205,25 @@ SearchResult Search::run() {
     ++result_.simulated;
     if (auto plan = best_of(candidate.grid, last_s(), 0)) insert(std::move(*plan));
   }
-  confirm_memory();
+  confirm();
   if (!result_.plans.empty()) result_.smallest.reset();
   return std::move(result_);
 }
 
+std::string Search::uncut_batch(const GridShape& grid) const {
+  const std::int64_t micro = options_.micro_batch;
+  return concat("grid ", to_string(grid), " cannot cut the batch of ",
+                config_.training.global_batch, " sequences over z and data, ", grid.z * grid.data,
+                " ways", micro > 0 ? concat(", into micro-batches of ", micro) : "",
+                config_.parallelism.chunks > 1
+                    ? concat(", into ", config_.parallelism.chunks, " chunks each")
+                    : "");
+}
+
 void Search::refuse_all(const std::string& reason) const {
   refuse("none of the ", result_.grids, " grids of ", options_.devices, " devices that strategy ",
-         kStrategies[static_cast<int>(options_.strategy)], " allows can run this model and batch",
+         kStrategies[static_cast<int>(options_.strategy)],
+         " and the settings allow can cut this model and batch",
          reason.empty() ? "" : "; for example: ", reason);
 }
 

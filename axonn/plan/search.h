@@ -23,11 +23,14 @@ struct Plan {
 struct SearchOptions {
   int devices = 1;
   Strategy strategy = Strategy::grid_4d;
-  int top = 5;  ///< plans, each of another grid
+  int top = 5;                                         ///< plans, each of another grid
+  std::int64_t micro_batch = 0;                        ///< 0: free
+  std::optional<RecomputeMode> recompute = {};         ///< none: free
+  GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0};  ///< extents; 0: free
 };
 
 struct SearchResult {
-  std::vector<Plan> plans;       ///< fastest first; memory is exact, seconds are estimate_time()'s
+  std::vector<Plan> plans;       ///< fastest first; memory is exact, seconds are estimate_whole_depth()'s
   int grids = 0;                 ///< that the strategy allows
   int cut = 0;                   ///< of those, that can cut model and batch
   int fit = 0;                   ///< of those, that fit into memory in some way
@@ -40,7 +43,7 @@ struct SearchResult {
 ///
 /// A grid's optimistic time is that of a step in one micro-batch that is never recomputed unless it
 /// must be, whatever memory says. Grids are looked at closely in that order, until the optimistic
-/// time is beyond the last plan's.
+/// time is beyond the last plan's. The best are then gone through in their whole depth.
 ///
 /// config is validated and resolved and has a vocab; its grid, micro_batch and recomputation do not
 /// matter. Errors: UsageError where no grid can cut the model and the batch, and where the machine
