@@ -30,9 +30,9 @@ Flops are the model's own (convention model) unless they name another.
 Examples:
   axonn plan configs/gpt2-124m.toml --machine dgx-h100 --devices 8
       a config's model and batch
-  axonn plan --model configs/gpt2-124m.toml --machine frontier --devices 64
-             --batch-tokens 524288 --seq-len 1024 --tokens 300B
-      another batch; days and device hours of a training
+  axonn plan --model gpt-80b --machine frontier --devices 8192
+             --batch-tokens 16777216 --seq-len 2048 --tokens 2T
+      a model by name; days and device hours of a training
   axonn plan configs/gpt2-124m.toml --machine frontier --devices 8 --strategy fsdp
       the best of what z alone can do
   axonn plan configs/gpt2-124m.toml --machine alps --devices 4,8,16,32 --scaling weak
@@ -149,7 +149,7 @@ Config complete(Config config, const Origins& origins) {
 
 std::string label_of(const LoadedConfig& loaded) {
   const ModelConfig& model = loaded.config.model;
-  for (const std::string& label : {model.path, loaded.file})
+  for (const std::string& label : {model.path, model.name, loaded.file})
     if (!label.empty()) return label;
   return std::string(kModelFamilies[static_cast<int>(model.family)]);
 }

@@ -78,10 +78,10 @@ void expect_same_as_searching_all(const Config& config, const Machine& machine, 
 }  // namespace
 
 TEST(Search, FindsWhatSearchingThroughAllFinds) {
-  for (const int devices : {1, 8, 12}) {
+  for (const int devices : {8, 12}) {
     SCOPED_TRACE(devices);
     Config config = few_blocks();
-    config.training.global_batch = 12 * (devices == 8 ? 2 : 1);
+    config.training.global_batch = devices == 8 ? 16 : 12;
     expect_same_as_searching_all(config, round_machine(), devices);
   }
 }
