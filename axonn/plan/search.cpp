@@ -16,8 +16,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// The optimistic time may be above the true one by what a single micro-batch overlaps worse than
-/// several: the sum over data has less backward to hide under. Seen: below 1 %.
-constexpr double kSlack = 1.03;
+/// several: its sum over data has all of the backward pass to wait for. Seen on small models: 5 %.
+constexpr double kSlack = 1.08;
 
 /// So many plans more than asked for are kept until their whole depth is known: estimate_time() may
 /// order close ones wrongly.
