@@ -112,9 +112,14 @@ void Option::set_choice(const Choice& choice, const std::string& name,
   const auto found = std::ranges::find(choice.names, name);
   if (found != choice.names.end())
     return choice.set(static_cast<int>(found - choice.names.begin()));
-  const std::vector<std::string> names(choice.names.begin(), choice.names.end());
+  const std::vector<std::string> names(choice.names.begin(), choice.names.end()),
+      guesses = nearest(name, names);
+  constexpr std::size_t kReadable = 12;  // a longer list hides the guess at its end
+  if (names.size() > kReadable && !guesses.empty())
+    refuse('[', section_, "] ", name_, " has no choice '", name, "' (", place, ')',
+           did_you_mean(guesses));
   refuse('[', section_, "] ", name_, " wants ", wants(), "; got '", name, "' (", place, ')',
-         did_you_mean(nearest(name, names)));
+         did_you_mean(guesses));
 }
 
 void Option::set(const Value& value, const std::string& place) const {
@@ -198,7 +203,7 @@ void Option::append_text(const std::string& text) const {
 
 void OptionList::section(std::string_view name, std::string_view help) {
   AXONN_CHECK(!find(name), "the section [", name, "] is listed twice");
-  sections_.push_back({std::string(name), std::string(help), {}});
+  sections_.push_back({std::string(name), std::string(help), {}, {}});
 }
 
 void OptionList::add(std::string_view name, Option::Target target, OptionInfo info) {
@@ -206,6 +211,11 @@ void OptionList::add(std::string_view name, Option::Target target, OptionInfo in
   Section& last = sections_.back();
   AXONN_CHECK(!find(last.name, name), "the option ", last.name, '.', name, " is listed twice");
   last.options.emplace_back(last.name, name, std::move(target), info);
+}
+
+void OptionList::repeated(std::string_view name, std::string_view help, ListEntry entry) {
+  section(name, help);
+  sections_.back().entry = std::move(entry);
 }
 
 const OptionList::Section* OptionList::find(std::string_view section) const {
