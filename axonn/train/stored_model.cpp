@@ -1,9 +1,20 @@
 #include "axonn/train/stored_model.h"
 
+#include <filesystem>
+
 #include "axonn/base/check.h"
 #include "axonn/base/options.h"
+#include "axonn/model/hugging_face.h"
 
 namespace axonn {
+
+namespace {
+
+bool is_hugging_face(const std::string& path) {
+  return path.ends_with(".json") || std::filesystem::exists(path + "/config.json");
+}
+
+}  // namespace
 
 Config stored_config(const CheckpointReader& reader) {
   Config config;
@@ -18,7 +29,8 @@ Config with_stored_model(Config config) {
   if (config.model.path.empty()) return config;
   const std::string path = config.model.path;
   const LoraConfig lora = config.model.lora;
-  config.model = stored_config(CheckpointReader(path)).model;
+  config.model = is_hugging_face(path) ? read_hugging_face_config(path)
+                                       : stored_config(CheckpointReader(path)).model;
   if (config.model.lora.rank > 0)
     refuse("[model] path = '", path, "' holds adapters alone, of the model at '", config.model.path,
            "'; name that one");
