@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/comm/communicator.h"
+#include "axonn/train/config.h"
+
+namespace axonn {
+
+struct MeasureOptions {
+  int warmup = 2;  ///< steps that are run first: the second knows which block comes next
+  int steps = 3;
+};
+
+/// What a few steps of a plan took here.
+struct MeasuredSteps {
+  double step_s = 0;              ///< median, of the slowest rank
+  std::int64_t memory_bytes = 0;  ///< the arena's peak on the fullest rank
+};
+
+/// Runs steps of config, which is validated and resolved and has a vocab, on tokens that mean
+/// nothing, so that no data need be there. Collective.
+/// Errors: UsageError where the grid cannot cut the model.
+MeasuredSteps measure_steps(const Config& config, Communicator& world,
+                            const MeasureOptions& options = {});
+
+}  // namespace axonn
