@@ -198,7 +198,7 @@ void Option::append_text(const std::string& text) const {
 
 void OptionList::section(std::string_view name, std::string_view help) {
   AXONN_CHECK(!find(name), "the section [", name, "] is listed twice");
-  sections_.push_back({std::string(name), std::string(help), {}});
+  sections_.push_back({std::string(name), std::string(help), {}, {}});
 }
 
 void OptionList::add(std::string_view name, Option::Target target, OptionInfo info) {
@@ -206,6 +206,11 @@ void OptionList::add(std::string_view name, Option::Target target, OptionInfo in
   Section& last = sections_.back();
   AXONN_CHECK(!find(last.name, name), "the option ", last.name, '.', name, " is listed twice");
   last.options.emplace_back(last.name, name, std::move(target), info);
+}
+
+void OptionList::repeated(std::string_view name, std::string_view help, ListEntry entry) {
+  section(name, help);
+  sections_.back().entry = std::move(entry);
 }
 
 const OptionList::Section* OptionList::find(std::string_view section) const {

@@ -87,10 +87,14 @@ class Option {
 /// that it was made from, which must outlive it.
 class OptionList {
  public:
+  /// Makes room for one entry and lists its keys, in a section of the entry's name.
+  using ListEntry = std::function<void(OptionList&)>;
+
   struct Section {
     std::string name;
     std::string help;
     std::vector<Option> options;
+    ListEntry entry = {};  ///< of a section that is repeated, which has no options of its own
   };
 
   /// The options added next belong to this section.
@@ -107,6 +111,10 @@ class OptionList {
                [&value](int i) { value = static_cast<Enum>(i); }},
         info);
   }
+
+  /// A section that a file may have any number of times, each written as [[name]]. It has no flags,
+  /// and is left out where values are printed.
+  void repeated(std::string_view name, std::string_view help, ListEntry entry);
 
   const std::vector<Section>& sections() const { return sections_; }
 

@@ -29,6 +29,7 @@ std::string meaning_of(const Option& option) {
 std::string to_toml(const OptionList& list, const std::function<TomlNote(const Option&)>& note) {
   std::string text;
   for (const auto& section : list.sections()) {
+    if (section.entry) continue;
     text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section.name);
     std::vector<std::pair<std::string, TomlNote>> lines;
     std::size_t width = 0;

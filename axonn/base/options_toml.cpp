@@ -39,6 +39,33 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
   option.refuse_value(node.is_table() ? "a table" : "a date or a time", place);
 }
 
+/// The keys of one table, which is the section's.
+void read_keys(const OptionList& list, std::string_view section, const toml::table& keys,
+               const std::string& file, Origins& origins) {
+  for (const auto& [key, value] : keys) {
+    const std::string at = place_of(file, key.source());
+    const Option* option = list.find(section, key.str());
+    if (!option) refuse_key(list, section, key.str(), at);
+    set_from(*option, value, at);
+    origins.set(option->key(), at);
+  }
+}
+
+/// The tables of [[section]]; what one of them sets has no origin of its own.
+void read_entries(const OptionList::Section& section, const toml::node& node,
+                  const std::string& file) {
+  const toml::array* entries = node.as_array();
+  if (!entries || !entries->is_homogeneous<toml::table>())
+    refuse("[", section.name, "] may stand in a file many times (", place_of(file, node.source()),
+           "); write each as [[", section.name, "]], with its keys below");
+  for (const toml::node& keys : *entries) {
+    OptionList list;
+    section.entry(list);
+    Origins unused;
+    read_keys(list, section.name, *keys.as_table(), file, unused);
+  }
+}
+
 /// The TOML files beside `path`, written as it is.
 std::vector<std::string> neighbours(const std::filesystem::path& path) {
   std::vector<std::string> files;
@@ -75,9 +102,14 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
   }
   for (const auto& [section, node] : root) {
     const std::string place = place_of(name, section.source());
+    const auto* known = list.find(section.str());
+    if (known && known->entry) {
+      read_entries(*known, node, name);
+      continue;
+    }
     const toml::table* keys = node.as_table();
     if (!keys) {
-      if (list.find(section.str()))
+      if (known)
         refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),
                "], with its keys below");
       const auto guesses = guess_key(list, "", section.str());
@@ -85,14 +117,8 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
           "'", section.str(), "' stands outside a section (", place, ')',
           guesses.empty() ? "; keys stand below a line such as [training]" : did_you_mean(guesses));
     }
-    if (!list.find(section.str())) refuse_section(list, section.str(), place);
-    for (const auto& [key, value] : *keys) {
-      const std::string at = place_of(name, key.source());
-      const Option* option = list.find(section.str(), key.str());
-      if (!option) refuse_key(list, section.str(), key.str(), at);
-      set_from(*option, value, at);
-      origins.set(option->key(), at);
-    }
+    if (!known) refuse_section(list, section.str(), place);
+    read_keys(list, section.str(), *keys, name, origins);
   }
 }
 

@@ -10,9 +10,6 @@ namespace axonn {
 
 namespace {
 
-// The first of a step's micro-batches, one between, and the last: all others are like the second.
-constexpr int kMostMicroBatches = 3;
-
 /// The micro-batch's tokens, all of them token 0.
 Tokens dry_tokens(const Context& ctx, const TrainingConfig& training) {
   const std::vector<std::int32_t> zeros(training.micro_batch * training.seq_len);
@@ -37,7 +34,7 @@ DryStep dry_step(const Config& config, int rank, const DryStepOptions& options) 
   Session session(config, *world, make_dry_backend(schedule),
                   {.data = false, .make_model = options.make_model});
   StepInput input = session.step_input(0);
-  input.micro_batches = std::min(input.micro_batches, kMostMicroBatches);
+  input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
   input.tokens_of = [&](int) { return dry_tokens(session.context(), config.training); };
   for (int step = 0; step < 2; ++step) {
     result.schedule.events.clear();

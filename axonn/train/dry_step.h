@@ -9,6 +9,9 @@ namespace axonn {
 
 struct DryStepOptions {
   bool schedule = false;  ///< note what the step does
+  /// Of a step of more micro-batches, this many are run: the first, one between, and the last. All
+  /// others are like the second.
+  int most_micro_batches = 3;
   ModelMaker make_model = axonn::make_model;
 };
 

@@ -153,6 +153,23 @@ TEST(ReadToml, ListsTheChoicesAndGuessesTheOneThatWasMeant) {
             "'square'?");
 }
 
+TEST(ReadToml, ReadsEachEntryOfARepeatedSectionIntoItsOwnValues) {
+  std::vector<Settings> figures;
+  OptionList list;
+  list.repeated("figure", "What is drawn", [&](OptionList& entry) {
+    figures.emplace_back();
+    entry = list_of(figures.back());
+  });
+  Origins origins;
+  read_toml_text(list, "[[figure]]\nsides = 3\n[[figure]]\narea = 7\n", "a.toml", origins);
+  ASSERT_EQ(figures.size(), 2u);
+  EXPECT_EQ(figures[0].sides, 3);
+  EXPECT_EQ(figures[1].sides, 4);
+  EXPECT_EQ(figures[1].area, 7);
+  EXPECT_THAT([&] { read_toml_text(list, "[figure]\nsides = 3\n", "a.toml", origins); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("write each as [[figure]]")));
+}
+
 TEST(ReadToml, NamesTheLineOfASyntaxError) {
   EXPECT_THAT(toml_error("[figure]\nsides = = 3"), StartsWith("a.toml:2:9: not valid TOML: "));
   EXPECT_THAT(toml_error("[figure]\nsides = 3\nsides = 4"), StartsWith("a.toml:3:"));

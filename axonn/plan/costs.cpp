@@ -1,0 +1,137 @@
+#include "axonn/plan/costs.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+double real(std::int64_t value) { return static_cast<double>(value); }
+
+/// What an operation that is bound by memory reads and writes.
+double moved_bytes(const Schedule::Compute& op) {
+  // A table is not read whole: as many of its rows as there are rows beside it.
+  if (op.operation == "embedding") return real(2 * op.operands.front().bytes());
+  if (op.operation == "embedding_backward") {
+    const Schedule::Matrix& d_out = op.operands.at(1);
+    return real(d_out.bytes() + 2 * d_out.rows * d_out.cols * bytes_of(DType::f32));
+  }
+  if (op.operation == "copy") return real(2 * op.bytes());  // noted once: read and written
+  return real(op.bytes());
+}
+
+}  // namespace
+
+MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid)
+    : machine_(machine), grid_(grid) {
+  AXONN_CHECK(machine.memory_bytes_per_s > 0 && machine.devices_per_node > 0,
+              "machine ", machine.name, " has no memory_bytes_per_s or no devices_per_node");
+}
+
+double MachineCosts::compute_s(const Schedule::Compute& op) const {
+  if (op.operation == "matmul") return product_s(op);
+  if (op.operation == "attention" || op.operation == "attention_backward")
+    return machine_.launch_s + op.flops / machine_.attention_flops_per_s;
+  return machine_.launch_s + memory_s(op);
+}
+
+double MachineCosts::product_s(const Schedule::Compute& op) const {
+  const Schedule::Matrix &out = op.operands.at(0), &a = op.operands.at(1);
+  const double m = real(out.rows), n = real(out.cols), k = op.flops / (2 * m * n);
+  const ProductRate& rate = a.dtype == DType::bf16 ? machine_.bf16 : machine_.f32;
+  const double arithmetic = op.flops / rate.flops_per_s * (1 + rate.half_m / m) *
+                            (1 + rate.half_n / n) * (1 + rate.half_k / k);
+  return machine_.launch_s + std::max(arithmetic, real(op.bytes()) / machine_.memory_bytes_per_s);
+}
+
+double MachineCosts::memory_s(const Schedule::Compute& op) const {
+  const auto own = machine_.rowwise_bytes_per_s.find(op.operation);
+  const bool known = own != machine_.rowwise_bytes_per_s.end();
+  return moved_bytes(op) / (known ? own->second : machine_.memory_bytes_per_s);
+}
+
+MachineCosts::Group MachineCosts::group_of(std::string_view name, int ranks) const {
+  Group group{.inner = 1, .size = ranks};
+  for (const Axis axis : kAxes) {
+    if (name == name_of(axis)) return group;
+    group.inner *= grid_.extent(axis);
+  }
+  return {.inner = 1, .size = ranks};  // the world
+}
+
+/// Nodes are filled one after another: a group's ranks lie in one if the blocks of inner · size
+/// ranks do not straddle two.
+bool MachineCosts::leaves_node(const Group& group) const {
+  const int node = machine_.devices_per_node, block = group.inner * group.size;
+  return block > node || (grid_.ranks() > node && node % block != 0);
+}
+
+const GroupRate* MachineCosts::measured(const Group& group, std::string_view operation) const {
+  const GroupRate* found = nullptr;
+  for (const GroupRate& rate : machine_.groups) {
+    if (rate.inner != group.inner || rate.size != group.size) continue;
+    if (rate.operation == operation) return &rate;
+    if (rate.operation.empty()) found = &rate;
+  }
+  return found;
+}
+
+MachineCosts::Link MachineCosts::inside_node(const Group& group, std::string_view operation) const {
+  if (const GroupRate* rate = measured(group, operation))
+    return {rate->latency_s, rate->bytes_per_s};
+  return {machine_.device_latency_s, machine_.device_bytes_per_s};
+}
+
+MachineCosts::Link MachineCosts::link_of(const Group& group, std::string_view operation) const {
+  if (!leaves_node(group)) return inside_node(group, operation);
+  if (const GroupRate* rate = measured(group, operation))
+    return {rate->latency_s, rate->bytes_per_s};
+  const int node = machine_.devices_per_node, at_once = std::min(node, group.inner);
+  Link link{machine_.node_latency_s, machine_.node_bytes_per_s / at_once};
+  if (group.inner < node) {  // several members in each node: the ring goes through it, too
+    const Group inside{.inner = group.inner, .size = node / group.inner};
+    const double rate = inside_node(inside, operation).bytes_per_s;
+    if (rate > 0) link.bytes_per_s = std::min(link.bytes_per_s, rate);
+  }
+  return link;
+}
+
+CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
+  const Group group = group_of(start.group, start.ranks);
+  const Link link = link_of(group, start.operation);
+  const double g = group.size, bytes = real(start.bytes);
+  const double depth = std::bit_width(static_cast<unsigned>(group.size - 1));  // ceil(log2 g)
+  const bool sum = start.operation == "all_reduce", one = start.operation == "broadcast";
+  const double ways = sum ? 2 : 1;
+  const CollectiveCost ring{.latency_s = ways * (g - 1) * link.latency_s,
+                            .link_s = ways * (g - 1) / g * bytes / link.bytes_per_s,
+                            .leaves_node = leaves_node(group)};
+  if (!sum && !one) return ring;
+  const CollectiveCost tree{.latency_s = ways * depth * link.latency_s,
+                            .link_s = ways * bytes / link.bytes_per_s,
+                            .leaves_node = ring.leaves_node};
+  return tree.latency_s + tree.link_s < ring.latency_s + ring.link_s ? tree : ring;
+}
+
+void check_rates(const Machine& machine, DType dtype) {
+  const auto need = [&](bool there, const std::string& what) {
+    if (!there)
+      refuse("machine ", machine.name, " has no ", what,
+             ", so no plan can be made for it; give the figure in its file");
+  };
+  need(machine.devices_per_node > 0, "devices_per_node");
+  need(machine.memory_bytes > 0, "memory_bytes");
+  need(machine.memory_bytes_per_s > 0, "memory_bytes_per_s");
+  need((dtype == DType::bf16 ? machine.bf16 : machine.f32).flops_per_s > 0,
+       concat("rate of products in ", name_of(dtype)));
+  need(machine.f32.flops_per_s > 0 || dtype == DType::bf16, "rate of products in f32");
+  need(machine.attention_flops_per_s > 0, "attention_flops_per_s");
+  need(machine.node_bytes_per_s > 0, "node_bytes_per_s, the links between nodes");
+  need(machine.device_bytes_per_s > 0 || machine.devices_per_node == 1,
+       "device_bytes_per_s, the links between devices of a node");
+}
+
+}  // namespace axonn

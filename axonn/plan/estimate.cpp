@@ -1,0 +1,97 @@
+#include "axonn/plan/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "axonn/plan/costs.h"
+#include "axonn/train/dry_step.h"
+
+namespace axonn {
+
+namespace {
+
+/// From here on, one block more makes the same difference. The first and the last block have
+/// neighbours of another kind, and with three there is one that has none.
+constexpr std::int64_t kLeastBlocks = 3;
+
+using Figures = std::map<std::string, double>;
+
+double extend(double a, double b, double weight) { return a + weight * (b - a); }
+
+Figures extend(const Figures& a, const Figures& b, double weight) {
+  Figures out;
+  for (const auto& [name, value] : a) {
+    const auto other = b.find(name);
+    out[name] = extend(value, other == b.end() ? 0 : other->second, weight);
+  }
+  for (const auto& [name, value] : b)
+    if (!a.contains(name)) out[name] = extend(0, value, weight);
+  return out;
+}
+
+int micro_batches(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  return static_cast<int>(config.training.global_batch /
+                          (config.training.micro_batch * p.z * p.data));
+}
+
+Config with_blocks(Config config, std::int64_t blocks) {
+  config.model.layers = blocks;
+  return config;
+}
+
+Config with_micro_batches(Config config, int count) {
+  const ParallelismConfig& p = config.parallelism;
+  config.training.global_batch = config.training.micro_batch * p.z * p.data * count;
+  return config;
+}
+
+StepTime simulated(const Config& config, const Machine& machine) {
+  const DryStep dry =
+      dry_step(config, 0, {.schedule = true, .most_micro_batches = micro_batches(config)});
+  return simulate(dry.schedule, MachineCosts(machine, config.parallelism.grid()));
+}
+
+/// Of config's depth, extended over its micro-batches.
+StepTime over_micro_batches(const Config& config, const Machine& machine) {
+  const int count = micro_batches(config);
+  if (count <= 3) return simulated(config, machine);
+  return extended(simulated(with_micro_batches(config, 2), machine),
+                  simulated(with_micro_batches(config, 3), machine), count - 2);
+}
+
+std::int64_t peak(const Config& config) { return dry_step(config, 0).memory.peak_bytes; }
+
+}  // namespace
+
+StepTime extended(const StepTime& a, const StepTime& b, double weight) {
+  return {.step_s = extend(a.step_s, b.step_s, weight),
+          .compute_s = extend(a.compute_s, b.compute_s, weight),
+          .compute_by = extend(a.compute_by, b.compute_by, weight),
+          .exposed_by = extend(a.exposed_by, b.exposed_by, weight),
+          .comm_by = extend(a.comm_by, b.comm_by, weight)};
+}
+
+StepTime estimate_time(const Config& config, const Machine& machine) {
+  const std::int64_t blocks = config.model.layers;
+  if (blocks <= kLeastBlocks + 1) return over_micro_batches(config, machine);
+  return extended(over_micro_batches(with_blocks(config, kLeastBlocks), machine),
+                  over_micro_batches(with_blocks(config, kLeastBlocks + 1), machine),
+                  static_cast<double>(blocks - kLeastBlocks));
+}
+
+StepTime simulate_whole_step(const Config& config, const Machine& machine) {
+  return simulated(config, machine);
+}
+
+std::int64_t estimate_memory(const Config& config) {
+  const std::int64_t blocks = config.model.layers;
+  if (blocks <= kLeastBlocks + 1) return peak(config);
+  const std::int64_t three = peak(with_blocks(config, kLeastBlocks)),
+                     four = peak(with_blocks(config, kLeastBlocks + 1));
+  return three + (blocks - kLeastBlocks) * (four - three);
+}
+
+std::int64_t exact_memory(const Config& config) { return peak(config); }
+
+}  // namespace axonn

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace axonn {
+
+/// A file of machines/, as it was when the program was built.
+struct MachineFile {
+  std::string_view name;  ///< without .toml
+  std::string_view text;
+};
+
+/// All of them, by name.
+std::span<const MachineFile> machine_files();
+
+}  // namespace axonn

@@ -1,0 +1,212 @@
+// One rank's step as a machine would run it: the compute stream in the order of the program, beside
+// it a stream for each communicator's kind of collective. Between two changes of what runs, all
+// rates are constant, so time goes from change to change.
+#include "axonn/plan/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <limits>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::array<const char*, 4> kKinds = {"products", "attention", "row-wise", "optimizer"};
+
+int kind_of(const std::string& operation) {
+  if (operation == "matmul") return 0;
+  if (operation.starts_with("attention")) return 1;
+  const bool updates = operation == "adamw" || operation == "sgd" || operation == "squared_sum" ||
+                       operation == "clip_factor";
+  return updates ? 3 : 2;
+}
+
+class Player {
+ public:
+  Player(const Schedule& schedule, const Costs& costs)
+      : schedule_(schedule), costs_(costs), slowed_(1 + costs.overlap_slowdown()) {}
+
+  StepTime play();
+
+ private:
+  struct Collective {
+    double latency = 0, link = 0;  // seconds that are left, of the link's as if it were alone
+    bool leaves_node = false, through = false;
+    std::size_t stream = 0;
+  };
+  /// The collectives of one group and operation: the front one is under way.
+  struct Stream {
+    const std::string* group;
+    const std::string* operation;
+    std::deque<std::size_t> queue = {};  // of collectives_
+    double exposed = 0, busy = 0;
+  };
+
+  std::size_t stream_of(const Schedule::Start& start);
+  void start(std::size_t event, const Schedule::Start& start);
+  void compute(const Schedule::Compute& operation);
+  void wait(std::size_t collective);
+  bool busy() const { return under_way_ > 0; }
+  double share() const { return sharing_ > 1 ? sharing_ : 1; }
+  double left(const Collective& one) const {
+    return one.latency > 0 ? one.latency : one.link * (one.leaves_node ? share() : 1);
+  }
+  double next_change() const;
+  void advance(double seconds);
+  void begin_front(Stream& stream);
+  void settle(Stream& stream);
+
+  const Schedule& schedule_;
+  const Costs& costs_;
+  const double slowed_;
+  std::vector<Collective> collectives_;
+  std::vector<std::size_t> collective_of_;  // by event
+  std::vector<Stream> streams_;
+  int under_way_ = 0;  // streams that are not empty
+  int sharing_ = 0;    // of those, fronts whose bytes are on the node's links
+  double now_ = 0;
+  std::array<double, kKinds.size()> computed_{};
+};
+
+std::size_t Player::stream_of(const Schedule::Start& start) {
+  for (std::size_t i = 0; i < streams_.size(); ++i)
+    if (*streams_[i].group == start.group && *streams_[i].operation == start.operation) return i;
+  streams_.push_back({.group = &start.group, .operation = &start.operation});
+  return streams_.size() - 1;
+}
+
+void Player::start(std::size_t event, const Schedule::Start& start) {
+  const CollectiveCost cost = costs_.collective(start);
+  const std::size_t at = stream_of(start), index = collectives_.size();
+  collectives_.push_back({.latency = cost.latency_s,
+                          .link = cost.link_s,
+                          .leaves_node = cost.leaves_node,
+                          .stream = at});
+  collective_of_[event] = index;
+  Stream& stream = streams_[at];
+  stream.queue.push_back(index);
+  if (stream.queue.size() > 1) return;
+  ++under_way_;
+  begin_front(stream);
+  settle(stream);
+}
+
+void Player::begin_front(Stream& stream) {
+  const Collective& one = collectives_[stream.queue.front()];
+  sharing_ += one.leaves_node && one.latency <= 0;
+}
+
+/// Takes from the stream what is through, and begins what comes next.
+void Player::settle(Stream& stream) {
+  while (!stream.queue.empty()) {
+    Collective& front = collectives_[stream.queue.front()];
+    if (front.latency > 0 || front.link > 0) return;
+    front.through = true;
+    sharing_ -= front.leaves_node;
+    stream.queue.pop_front();
+    if (stream.queue.empty())
+      --under_way_;
+    else
+      begin_front(stream);
+  }
+}
+
+double Player::next_change() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Stream& stream : streams_)
+    if (!stream.queue.empty()) least = std::min(least, left(collectives_[stream.queue.front()]));
+  return least;
+}
+
+void Player::advance(double seconds) {
+  now_ += seconds;
+  const double shared = share();
+  // What differs by rounding alone ends together.
+  const double rounding = 1e-12 * std::max(seconds, 1e-9);
+  for (Stream& stream : streams_) {
+    if (stream.queue.empty()) continue;
+    stream.busy += seconds;
+    Collective& front = collectives_[stream.queue.front()];
+    if (front.latency > 0) {
+      front.latency -= seconds;
+      if (front.latency > rounding) continue;
+      front.latency = 0;
+      sharing_ += front.leaves_node;
+    } else {
+      front.link -= seconds / (front.leaves_node ? shared : 1);
+      if (front.link <= rounding) front.link = 0;
+    }
+  }
+  for (Stream& stream : streams_) settle(stream);
+}
+
+void Player::compute(const Schedule::Compute& operation) {
+  const double begin = now_;
+  double work = costs_.compute_s(operation);
+  while (work > 0) {
+    const double slow = busy() ? slowed_ : 1, change = next_change();
+    if (work * slow <= change) {
+      const double last = work * slow;
+      work = 0;
+      advance(last);
+    } else {
+      work -= change / slow;
+      advance(change);
+    }
+  }
+  computed_[kind_of(operation.operation)] += now_ - begin;
+}
+
+void Player::wait(std::size_t collective) {
+  const double begin = now_;
+  while (!collectives_[collective].through) advance(next_change());
+  streams_[collectives_[collective].stream].exposed += now_ - begin;
+}
+
+StepTime Player::play() {
+  collective_of_.resize(schedule_.events.size());
+  for (std::size_t i = 0; i < schedule_.events.size(); ++i) {
+    const Schedule::Event& event = schedule_.events[i];
+    if (const auto* operation = std::get_if<Schedule::Compute>(&event))
+      compute(*operation);
+    else if (const auto* started = std::get_if<Schedule::Start>(&event))
+      start(i, *started);
+    else
+      wait(collective_of_[std::get<Schedule::Wait>(event).started]);
+  }
+  for (std::size_t i = 0; i < collectives_.size(); ++i) wait(i);
+
+  StepTime time{.step_s = now_};
+  for (std::size_t i = 0; i < kKinds.size(); ++i) {
+    time.compute_s += computed_[i];
+    time.compute_by[kKinds[i]] = computed_[i];
+  }
+  for (const Stream& stream : streams_) {
+    const std::string name = *stream.group + ' ' + *stream.operation;
+    time.exposed_by[name] = stream.exposed;
+    time.comm_by[name] = stream.busy;
+  }
+  return time;
+}
+
+}  // namespace
+
+double StepTime::exposed_s() const {
+  double sum = 0;
+  for (const auto& [name, seconds] : exposed_by) sum += seconds;
+  return sum;
+}
+
+StepTime simulate(const Schedule& schedule, const Costs& costs) {
+  for (const Schedule::Event& event : schedule.events)
+    if (const auto* wait = std::get_if<Schedule::Wait>(&event))
+      AXONN_CHECK(wait->started < schedule.events.size() &&
+                      std::holds_alternative<Schedule::Start>(schedule.events[wait->started]),
+                  "simulate: a wait for event ", wait->started, ", which starts nothing");
+  return Player(schedule, costs).play();
+}
+
+}  // namespace axonn
