@@ -1,14 +1,26 @@
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "axonn/base/check.h"
 #include "axonn/base/options.h"
 #include "axonn/comm/mpi.h"
+#include "axonn/plan/estimate.h"
+#include "axonn/plan/grids.h"
 #include "axonn/plan/measure.h"
+#include "axonn/train/benchmark.h"
 #include "axonn/train/dry_step.h"
+
+// Whether the grids that a plan ranks first are those that are fastest: every grid measured, and
+// estimated for a machine file, side by side. bench/plan_ranking.sh runs it on emulated hosts.
+//
+//   mpirun -np N bench_plan_ranking measure CONFIG PART PARTS    grids, seconds and bytes, a line
+//                                       each, of every PARTS-th grid of N ranks from PART on
+//   bench_plan_ranking compare CONFIG MACHINE FILE...    FILE: what measure wrote, of any rounds
 
 namespace {
 
@@ -29,39 +41,108 @@ Config on(Config config, const GridShape& grid) {
   return resolved(config);
 }
 
-/// Every way to write `ranks` as a product of four.
-std::vector<GridShape> grids_of(int ranks) {
-  std::vector<GridShape> grids;
-  for (int x = 1; x <= ranks; ++x)
-    for (int y = 1; x * y <= ranks; ++y)
-      for (int z = 1; x * y * z <= ranks; ++z)
-        if (ranks % (x * y * z) == 0) grids.push_back({x, y, z, ranks / (x * y * z)});
-  return grids;
-}
-
-/// Every `parts`-th of them from `part` on, so that a round is measured in pieces.
 void measure(const std::string& file, std::size_t part, std::size_t parts) {
   const Config config = read(file);
   run_mpi([&](Communicator& world) {
     const auto grids = grids_of(world.size());
     for (std::size_t i = part; i < grids.size(); i += parts) {
       const MeasuredSteps steps =
-          measure_steps(on(config, grids[i]), world, {.warmup = 1, .steps = 3});
-      if (world.rank() == 0)
-        std::printf("%s %.6f %ld\n", to_string(grids[i]).c_str(), steps.step_s,
-                    static_cast<long>(steps.memory_bytes));
+          measure_steps(on(config, grids[i]), world, {.steps = 5, .seconds = 1.5});
+      if (world.rank() != 0) continue;
+      std::printf("%s %.6f %ld\n", to_string(grids[i]).c_str(), steps.step_s,
+                  static_cast<long>(steps.memory_bytes));
       std::fflush(stdout);
     }
   });
 }
 
+struct Grid {
+  std::string shape;
+  double measured_s = 0, predicted_s = 0;  // measured: the median of its rounds
+  StepTime predicted;
+  long measured_bytes = 0, predicted_bytes = 0;
+  int measured_place = 0, predicted_place = 0;  // from 1
+};
+
+std::vector<Grid> read_grids(const std::string& file, const std::string& machine_file,
+                             const std::vector<std::string>& rounds) {
+  std::map<std::string, std::vector<double>> seconds;
+  std::map<std::string, long> bytes;
+  for (const std::string& round : rounds) {
+    std::ifstream lines(round);
+    std::string shape;
+    double taken = 0;
+    long held = 0;
+    while (lines >> shape >> taken >> held) {
+      seconds[shape].push_back(taken);
+      bytes[shape] = held;
+    }
+  }
+  const Config config = read(file);
+  const Machine machine = read_machine(machine_file);
+  std::vector<Grid> grids;
+  for (const auto& [shape, taken] : seconds) {
+    const Config here = on(config, parse_grid(shape));
+    const StepTime step = estimate_time(here, machine);
+    grids.push_back({.shape = shape,
+                     .measured_s = spread_of(taken).median,
+                     .predicted_s = step.step_s,
+                     .predicted = step,
+                     .measured_bytes = bytes[shape],
+                     .predicted_bytes = exact_memory(here)});
+  }
+  std::ranges::sort(grids, {}, &Grid::predicted_s);
+  for (std::size_t i = 0; i < grids.size(); ++i) grids[i].predicted_place = static_cast<int>(i) + 1;
+  std::ranges::sort(grids, {}, &Grid::measured_s);
+  for (std::size_t i = 0; i < grids.size(); ++i) grids[i].measured_place = static_cast<int>(i) + 1;
+  return grids;
+}
+
+/// Prints the table, by what was measured, and returns whether the plan's first choice and its best
+/// five are what issue and documentation promise.
+bool compare(const std::vector<Grid>& grids) {
+  std::printf("%-9s %5s %11s %5s %12s %10s %10s %7s\n", "x,y,z,data", "place", "measured ms", "plan",
+              "predicted ms", "computing", "waiting", "ratio");
+  double apart = 0;
+  for (const Grid& grid : grids) {
+    std::printf("%-10s %5d %11.0f %5d %12.0f %10.0f %10.0f %7.2f\n", grid.shape.c_str(),
+                grid.measured_place, 1e3 * grid.measured_s, grid.predicted_place,
+                1e3 * grid.predicted_s, 1e3 * grid.predicted.compute_s,
+                1e3 * grid.predicted.exposed_s(), grid.predicted_s / grid.measured_s);
+    apart = std::max(apart, std::abs(1.0 * grid.predicted_bytes / grid.measured_bytes - 1));
+  }
+  constexpr int kBest = 5, kAmong = 6, kEnough = 4;
+  const double fastest = grids.front().measured_s,
+               sixth = grids[std::min<std::size_t>(kAmong, grids.size()) - 1].measured_s;
+  const Grid& first = *std::ranges::find(grids, 1, &Grid::predicted_place);
+  const auto good = std::ranges::count_if(grids, [&](const Grid& grid) {
+    return grid.predicted_place <= kBest && grid.measured_s <= 1.05 * sixth;
+  });
+  std::printf("the plan's first, %s, takes %.1f %% longer than the fastest\n", first.shape.c_str(),
+              100 * (first.measured_s / fastest - 1));
+  std::printf("of its best %d, %d are among the %d fastest, or within 5 %% of the sixth\n", kBest,
+              static_cast<int>(good), kAmong);
+  std::printf("memory: predicted and measured differ by %.2f %% at most\n", 100 * apart);
+  return first.measured_s <= 1.1 * fastest && good >= kEnough;
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.size() == 4 && words[0] == "measure") {
+    measure(words[1], std::stoul(words[2]), std::stoul(words[3]));
+    return 0;
+  }
+  if (words.size() >= 4 && words[0] == "compare")
+    return compare(read_grids(words[1], words[2], {words.begin() + 3, words.end()})) ? 0 : 1;
+  refuse("usage: bench_plan_ranking measure CONFIG PART PARTS, or compare CONFIG MACHINE FILE...");
+}
+
 }  // namespace
 
-int main(int argc, char** argv) try {
-  if (argc != 4) throw UsageError("CONFIG PART PARTS");
-  measure(argv[1], std::stoul(argv[2]), std::stoul(argv[3]));
-  return 0;
-} catch (const std::exception& error) {
-  std::cerr << "error: " << error.what() << '\n';
-  return 2;
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << '\n';
+    return 2;
+  }
 }

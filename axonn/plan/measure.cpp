@@ -1,11 +1,11 @@
 #include "axonn/plan/measure.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/plan/probe_tokens.h"
+#include "axonn/train/benchmark.h"
 #include "axonn/train/session.h"
 
 namespace axonn {
@@ -19,20 +19,22 @@ MeasuredSteps measure_steps(const Config& config, Communicator& world,
   StepInput input = session.step_input(0);
   input.lr = config.optimizer.lr;
   input.tokens_of = [&](int) { return any_tokens(session.context(), config); };
-  std::vector<double> seconds;
+  std::vector<double> timed;
+  double spent = 0;  // the same on every rank
   for (int i = 0; i < options.warmup + options.steps; ++i) {
+    if (!timed.empty() && spent > options.seconds) break;
     input.step = i;
     world.barrier("measure");
     const double start = now_seconds();
     session.train_step(input);
-    seconds.push_back(now_seconds() - start);
+    double seconds = now_seconds() - start;
+    world.all_reduce(buffer(std::span(&seconds, 1)), "measure", ReduceOp::max).wait();
+    spent += seconds;
+    if (i >= options.warmup) timed.push_back(seconds);
   }
-  world.all_reduce(buffer(std::span(seconds)), "measure", ReduceOp::max).wait();
   MeasuredSteps measured{.memory_bytes = session.arena().stats().peak_bytes};
   world.all_reduce(buffer(std::span(&measured.memory_bytes, 1)), "measure", ReduceOp::max).wait();
-  seconds.erase(seconds.begin(), seconds.begin() + options.warmup);
-  std::ranges::sort(seconds);
-  measured.step_s = (seconds[seconds.size() / 2] + seconds[(seconds.size() - 1) / 2]) / 2;
+  measured.step_s = spread_of(timed).median;
   return measured;
 }
 

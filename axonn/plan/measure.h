@@ -8,8 +8,9 @@
 namespace axonn {
 
 struct MeasureOptions {
-  int warmup = 2;  ///< steps that are run first: the second knows which block comes next
-  int steps = 3;
+  int warmup = 1;    ///< steps that are run first: after one it is known which block comes next
+  int steps = 3;     ///< that are timed, at most
+  double seconds = 60;  ///< after which no other step is begun, once one was timed
 };
 
 /// What a few steps of a plan took here.

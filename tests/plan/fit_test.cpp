@@ -124,6 +124,12 @@ TEST(Fit, AGroupsLatencyAndRateAreThoseThatItsTimesWereMadeFromAlsoWhereATreeWas
   }
 }
 
+TEST(Fit, WhereNoiseMadeLargeMessagesFasterTheRateIsWhatTheLargestHad) {
+  const std::vector<TimedCollective> times = {{"all_gather", 2, 1000, 3e-3},
+                                              {"all_gather", 2, 100'000, 2e-3}};
+  EXPECT_THAT(fit_group_rate(times).bytes_per_s, about(50'000 / 2e-3, 1e-9));
+}
+
 TEST(Fit, NothingMeasuredIsAnError) {
   EXPECT_THROW(fit_product_rate({}), Error);
   EXPECT_THROW(fit_product_rate(std::vector<TimedProduct>{{1, 1, 1, 0}}), Error);
