@@ -26,8 +26,8 @@ double moved_bytes(const Schedule::Compute& op) {
 
 MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid)
     : machine_(machine), grid_(grid) {
-  AXONN_CHECK(machine.memory_bytes_per_s > 0 && machine.devices_per_node > 0,
-              "machine ", machine.name, " has no memory_bytes_per_s or no devices_per_node");
+  AXONN_CHECK(machine.memory_bytes_per_s > 0 && machine.devices_per_node > 0, "machine ",
+              machine.name, " has no memory_bytes_per_s or no devices_per_node");
 }
 
 double MachineCosts::compute_s(const Schedule::Compute& op) const {

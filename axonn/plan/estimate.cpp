@@ -4,15 +4,12 @@
 #include <cmath>
 
 #include "axonn/plan/costs.h"
+#include "axonn/plan/depth.h"
 #include "axonn/train/dry_step.h"
 
 namespace axonn {
 
 namespace {
-
-/// From here on, one block more makes the same difference. The first and the last block have
-/// neighbours of another kind, and with three there is one that has none.
-constexpr std::int64_t kLeastBlocks = 3;
 
 using Figures = std::map<std::string, double>;
 
@@ -35,11 +32,6 @@ int micro_batches(const Config& config) {
                           (config.training.micro_batch * p.z * p.data));
 }
 
-Config with_blocks(Config config, std::int64_t blocks) {
-  config.model.layers = blocks;
-  return config;
-}
-
 Config with_micro_batches(Config config, int count) {
   const ParallelismConfig& p = config.parallelism;
   config.training.global_batch = config.training.micro_batch * p.z * p.data * count;
@@ -60,6 +52,11 @@ StepTime over_micro_batches(const Config& config, const Machine& machine) {
                   simulated(with_micro_batches(config, 3), machine), count - 2);
 }
 
+/// Counted in whole numbers.
+std::int64_t extended_bytes(std::int64_t a, std::int64_t b, double weight) {
+  return a + std::llround(weight) * (b - a);
+}
+
 std::int64_t peak(const Config& config) { return dry_step(config, 0).memory.peak_bytes; }
 
 }  // namespace
@@ -73,11 +70,8 @@ StepTime extended(const StepTime& a, const StepTime& b, double weight) {
 }
 
 StepTime estimate_time(const Config& config, const Machine& machine) {
-  const std::int64_t blocks = config.model.layers;
-  if (blocks <= kLeastBlocks + 1) return over_micro_batches(config, machine);
-  return extended(over_micro_batches(with_blocks(config, kLeastBlocks), machine),
-                  over_micro_batches(with_blocks(config, kLeastBlocks + 1), machine),
-                  static_cast<double>(blocks - kLeastBlocks));
+  return over_depth(
+      config, [&](const Config& some) { return over_micro_batches(some, machine); }, extended);
 }
 
 StepTime simulate_whole_step(const Config& config, const Machine& machine) {
@@ -85,11 +79,7 @@ StepTime simulate_whole_step(const Config& config, const Machine& machine) {
 }
 
 std::int64_t estimate_memory(const Config& config) {
-  const std::int64_t blocks = config.model.layers;
-  if (blocks <= kLeastBlocks + 1) return peak(config);
-  const std::int64_t three = peak(with_blocks(config, kLeastBlocks)),
-                     four = peak(with_blocks(config, kLeastBlocks + 1));
-  return three + (blocks - kLeastBlocks) * (four - three);
+  return over_depth(config, peak, extended_bytes);
 }
 
 std::int64_t exact_memory(const Config& config) { return peak(config); }

@@ -45,6 +45,8 @@ class Player {
     double exposed = 0, busy = 0;
   };
 
+  void step(bool first);
+  void count_from_here();
   std::size_t stream_of(const Schedule::Start& start);
   void start(std::size_t event, const Schedule::Start& start);
   void compute(const Schedule::Compute& operation);
@@ -63,7 +65,7 @@ class Player {
   const Costs& costs_;
   const double slowed_;
   std::vector<Collective> collectives_;
-  std::vector<std::size_t> collective_of_;  // by event
+  std::vector<std::size_t> collective_of_;  // by event: that which it started last
   std::vector<Stream> streams_;
   int under_way_ = 0;  // streams that are not empty
   int sharing_ = 0;    // of those, fronts whose bytes are on the node's links
@@ -166,18 +168,44 @@ void Player::wait(std::size_t collective) {
   streams_[collectives_[collective].stream].exposed += now_ - begin;
 }
 
-StepTime Player::play() {
-  collective_of_.resize(schedule_.events.size());
+/// All events once. What the step before has left is there to be waited for unless this is the
+/// first.
+void Player::step(bool first) {
+  std::vector<bool> waited(schedule_.events.size(), false);
   for (std::size_t i = 0; i < schedule_.events.size(); ++i) {
     const Schedule::Event& event = schedule_.events[i];
-    if (const auto* operation = std::get_if<Schedule::Compute>(&event))
+    if (const auto* operation = std::get_if<Schedule::Compute>(&event)) {
       compute(*operation);
-    else if (const auto* started = std::get_if<Schedule::Start>(&event))
+    } else if (const auto* started = std::get_if<Schedule::Start>(&event)) {
       start(i, *started);
-    else
-      wait(collective_of_[std::get<Schedule::Wait>(event).started]);
+    } else {
+      const std::size_t of = std::get<Schedule::Wait>(event).started;
+      if (of < i || !first) wait(collective_of_[of]);
+      waited[of] = true;
+    }
   }
-  for (std::size_t i = 0; i < collectives_.size(); ++i) wait(i);
+  for (std::size_t i = 0; i < schedule_.events.size(); ++i)
+    if (!waited[i] && std::holds_alternative<Schedule::Start>(schedule_.events[i]))
+      wait(collective_of_[i]);
+}
+
+void Player::count_from_here() {
+  now_ = 0;
+  computed_ = {};
+  for (Stream& stream : streams_) stream.exposed = stream.busy = 0;
+}
+
+StepTime Player::play() {
+  collective_of_.resize(schedule_.events.size());
+  bool leaves_some = false;
+  for (std::size_t i = 0; i < schedule_.events.size(); ++i)
+    if (const auto* wait = std::get_if<Schedule::Wait>(&schedule_.events[i]))
+      leaves_some = leaves_some || wait->started > i;
+  step(true);
+  if (leaves_some) {
+    count_from_here();
+    step(false);
+  }
 
   StepTime time{.step_s = now_};
   for (std::size_t i = 0; i < kKinds.size(); ++i) {

@@ -37,8 +37,9 @@ struct StepTime {
 };
 
 /// Plays the schedule: the compute stream in order; each collective on the stream of its group
-/// and operation, in order; waits. A collective that is not waited for must still be through when
-/// the step ends.
+/// and operation, in order; waits. It is played twice where a step leaves something to the next,
+/// and the second counts. A collective that nobody waits for must be through when the step ends.
+/// Errors: Error for a wait for what is no start.
 StepTime simulate(const Schedule& schedule, const Costs& costs);
 
 }  // namespace axonn

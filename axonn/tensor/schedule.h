@@ -46,7 +46,9 @@ struct Schedule {
 
   /// The compute stream waits for a collective.
   struct Wait {
-    std::size_t started = 0;  ///< its Start among the events
+    /// Its Start among the events. One that comes later stands for that of the step before: updated
+    /// weights travel under the next step's forward pass.
+    std::size_t started = 0;
   };
 
   using Event = std::variant<Compute, Start, Wait>;

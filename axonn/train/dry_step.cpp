@@ -16,6 +16,24 @@ Tokens dry_tokens(const Context& ctx, const TrainingConfig& training) {
   return make_tokens(ctx, zeros, zeros, {training.micro_batch, training.seq_len});
 }
 
+/// Leaves the second of two steps, the first of which has `first` events. Both end alike, so what
+/// the first has left under way has its like as far from the second's end.
+void keep_second(Schedule& schedule, std::size_t first) {
+  const std::size_t second = schedule.events.size() - first;
+  for (std::size_t i = first; i < schedule.events.size(); ++i) {
+    auto* const wait = std::get_if<Schedule::Wait>(&schedule.events[i]);
+    if (!wait) continue;
+    const bool before = wait->started < first;
+    const std::size_t like = before ? wait->started + second : wait->started;
+    AXONN_CHECK(
+        like >= first && schedule.events[like].index() == schedule.events[wait->started].index(),
+        "dry_step: two steps end differently, event ", wait->started, " of ", first);
+    wait->started = like - first;
+  }
+  schedule.events.erase(schedule.events.begin(),
+                        schedule.events.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
 }  // namespace
 
 Config with_vocab(Config config) {
@@ -28,19 +46,20 @@ DryStep dry_step(const Config& config, int rank, const DryStepOptions& options) 
   AXONN_CHECK(config.model.vocab > 0 && config.training.micro_batch > 0,
               "dry_step: the config is not resolved; its vocab is ", config.model.vocab,
               " and its micro_batch ", config.training.micro_batch);
-  DryStep result;
-  Schedule* const schedule = options.schedule ? &result.schedule : nullptr;
-  const auto world = make_dry_world(config.parallelism.grid(), rank, schedule);
-  Session session(config, *world, make_dry_backend(schedule),
+  Schedule schedule;
+  Schedule* const noted = options.schedule ? &schedule : nullptr;
+  const auto world = make_dry_world(config.parallelism.grid(), rank, noted);
+  Session session(config, *world, make_dry_backend(noted),
                   {.data = false, .make_model = options.make_model});
   StepInput input = session.step_input(0);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
   input.tokens_of = [&](int) { return dry_tokens(session.context(), config.training); };
-  for (int step = 0; step < 2; ++step) {
-    result.schedule.events.clear();
-    session.train_step(input);
-  }
-  result.memory = session.arena().stats();
+  session.train_step(input);
+  const std::size_t first = schedule.events.size();
+  session.train_step(input);
+  DryStep result{.memory = session.arena().stats(), .schedule = std::move(schedule)};
+  schedule = {};  // the session's end, too, waits for what is under way
+  keep_second(result.schedule, first);
   return result;
 }
 

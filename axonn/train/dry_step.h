@@ -20,8 +20,9 @@ struct DryStep {
   /// After two steps, the peak over both: to the byte that of the rank's arena in a run, since
   /// memory is asked for by the same code in the same order.
   ArenaStats memory;
-  /// Of the second step, the first in which it is known which block comes next; a step of more
-  /// than three micro-batches has the second of three as often as need be.
+  /// Of the second step, the first in which it is known which block comes next, and to which the
+  /// step before has left something; a step of more than three micro-batches has the second of
+  /// three as often as need be.
   Schedule schedule;
 };
 

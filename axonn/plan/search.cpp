@@ -1,0 +1,232 @@
+#include "axonn/plan/search.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "axonn/base/check.h"
+#include "axonn/plan/bound.h"
+#include "axonn/plan/costs.h"
+#include "axonn/plan/estimate.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// The optimistic time may be above the true one by what a single micro-batch overlaps worse than
+/// several: the sum over data has less backward to hide under. Seen: below 1 %.
+constexpr double kSlack = 1.03;
+
+constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
+
+/// A grid that can cut the model and fits, if barely.
+struct Candidate {
+  GridShape grid;
+  double optimistic_s = kNever;  ///< of the modes that fit
+};
+
+class Search {
+ public:
+  Search(const Config& config, const Machine& machine, const SearchOptions& options)
+      : config_(config), machine_(machine), options_(options) {}
+
+  SearchResult run();
+
+ private:
+  std::vector<std::int64_t> micro_batches(const GridShape& grid) const;
+  Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const;
+  bool fits(std::int64_t bytes) const {
+    return static_cast<double>(bytes) <= machine_.memory_bytes;
+  }
+  void screen();
+  void screen(const GridShape& grid, const std::vector<std::int64_t>& micros);
+  std::optional<Plan> best_of(const GridShape& grid, double limit_s, std::int64_t margin) const;
+  void best_in(RecomputeMode mode, const GridShape& grid, std::int64_t margin,
+               std::optional<Plan>& best) const;
+  double last_s() const;
+  void insert(Plan plan);
+  void confirm_memory();
+  [[noreturn]] void refuse_all(const std::string& reason) const;
+
+  const Config& config_;
+  const Machine& machine_;
+  const SearchOptions options_;
+  std::vector<Candidate> candidates_;
+  SearchResult result_;
+};
+
+/// The sizes of a micro-batch on this grid, small ones first; none if it cannot cut the batch.
+std::vector<std::int64_t> Search::micro_batches(const GridShape& grid) const {
+  const std::int64_t places = std::int64_t{grid.z} * grid.data,
+                     batch = config_.training.global_batch;
+  std::vector<std::int64_t> sizes;
+  if (batch % places != 0) return sizes;
+  const std::int64_t local = batch / places;
+  for (std::int64_t size = 1; size <= local; ++size)
+    if (local % size == 0 && size % config_.parallelism.chunks == 0) sizes.push_back(size);
+  return sizes;
+}
+
+Config Search::on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
+  return planned(config_,
+                 {.grid = grid, .micro_batch = micro_batch, .recompute = mode, .time = {}});
+}
+
+void Search::screen() {
+  std::string reason;
+  for (const GridShape& grid : grids_of(options_.devices)) {
+    if (!allows(options_.strategy, grid, machine_.devices_per_node)) continue;
+    ++result_.grids;
+    const auto micros = micro_batches(grid);
+    if (micros.empty()) {
+      if (reason.empty())
+        reason = concat("a batch of ", config_.training.global_batch, " sequences in chunks of ",
+                        config_.parallelism.chunks, " cannot be cut ", grid.z * grid.data, " ways");
+      continue;
+    }
+    try {
+      screen(grid, micros);
+    } catch (const UsageError& error) {  // what the layers cannot cut, they refuse
+      reason = error.what();
+    }
+  }
+  if (result_.cut == 0) refuse_all(reason);
+  std::ranges::stable_sort(candidates_, {}, &Candidate::optimistic_s);
+}
+
+void Search::screen(const GridShape& grid, const std::vector<std::int64_t>& micros) {
+  Plan least{
+      .grid = grid, .micro_batch = micros.front(), .recompute = RecomputeMode::full, .time = {}};
+  least.memory_bytes = state_bytes(planned(config_, least));
+  ++result_.cut;
+  if (fits(least.memory_bytes)) {
+    for (const RecomputeMode mode : kModes) {
+      const Optimistic one = optimistic(on(grid, micros.front(), mode), machine_);
+      least.memory_bytes = one.memory_bytes;
+      if (!fits(one.memory_bytes)) continue;
+      candidates_.push_back({grid, one.seconds});
+      ++result_.fit;
+      return;
+    }
+  }
+  if (!result_.smallest || least.memory_bytes < result_.smallest->memory_bytes)
+    result_.smallest = least;
+}
+
+/// The fastest way to run on this grid that takes less than limit_s, if there is one. margin: bytes
+/// by which estimate_memory() is taken to be too low.
+std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s,
+                                    std::int64_t margin) const {
+  std::optional<Plan> best;
+  for (const RecomputeMode mode : kModes) {
+    const double beat = best ? std::min(limit_s, best->time.step_s) : limit_s;
+    const Config config = on(grid, micro_batches(grid).front(), mode);
+    if (optimistic(config, machine_).seconds <= kSlack * beat) best_in(mode, grid, margin, best);
+  }
+  return best;
+}
+
+/// From the largest micro-batch that fits downwards, until a smaller one is slower.
+void Search::best_in(RecomputeMode mode, const GridShape& grid, std::int64_t margin,
+                     std::optional<Plan>& best) const {
+  const auto sizes = micro_batches(grid);
+  const auto room = [&](std::int64_t size) {
+    return fits(estimate_memory(on(grid, size, mode)) + margin);
+  };
+  auto end = std::ranges::partition_point(sizes, room);
+  double before = kNever;
+  while (end != sizes.begin()) {
+    const std::int64_t size = *--end;
+    const Config config = on(grid, size, mode);
+    Plan plan{.grid = grid, .micro_batch = size, .recompute = mode, .time = {}};
+    plan.time = estimate_time(config, machine_);
+    if (plan.time.step_s > before) return;
+    before = plan.time.step_s;
+    if (best && best->time.step_s <= before) continue;
+    plan.memory_bytes = estimate_memory(config) + margin;
+    best = plan;
+  }
+}
+
+/// What a plan must beat.
+double Search::last_s() const {
+  return std::ssize(result_.plans) < options_.top ? kNever : result_.plans.back().time.step_s;
+}
+
+void Search::insert(Plan plan) {
+  auto& plans = result_.plans;
+  const auto at = std::ranges::upper_bound(plans, plan.time.step_s, {},
+                                           [](const Plan& one) { return one.time.step_s; });
+  plans.insert(at, std::move(plan));
+  if (std::ssize(plans) > options_.top) plans.pop_back();
+}
+
+/// Has the plans' memory to the byte. One that turns out too large gives way to the next best of
+/// its grid.
+void Search::confirm_memory() {
+  for (std::size_t i = 0; i < result_.plans.size();) {
+    Plan& plan = result_.plans[i];
+    const std::int64_t exact = exact_memory(planned(config_, plan));
+    const std::int64_t margin = exact - plan.memory_bytes;
+    plan.memory_bytes = exact;
+    if (fits(exact)) {
+      ++i;
+      continue;
+    }
+    const GridShape grid = plan.grid;
+    result_.plans.erase(result_.plans.begin() + static_cast<std::ptrdiff_t>(i));
+    if (auto other = best_of(grid, kNever, margin)) insert(std::move(*other));
+  }
+}
+
+SearchResult Search::run() {
+  screen();
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.optimistic_s > kSlack * last_s()) break;
+    ++result_.simulated;
+    if (auto plan = best_of(candidate.grid, last_s(), 0)) insert(std::move(*plan));
+  }
+  confirm_memory();
+  if (!result_.plans.empty()) result_.smallest.reset();
+  return std::move(result_);
+}
+
+void Search::refuse_all(const std::string& reason) const {
+  refuse("none of the ", result_.grids, " grids of ", options_.devices, " devices that strategy ",
+         kStrategies[static_cast<int>(options_.strategy)], " allows can run this model and batch",
+         reason.empty() ? "" : "; for example: ", reason);
+}
+
+}  // namespace
+
+SearchResult search(const Config& config, const Machine& machine, const SearchOptions& options) {
+  AXONN_CHECK(config.model.vocab > 0, "search: the config is not resolved: it has no vocab");
+  if (options.devices < 1) refuse("a plan for ", options.devices, " devices; give at least 1");
+  AXONN_CHECK(options.top > 0, "search for the best ", options.top);
+  check_rates(machine, config.training.dtype);
+  return Search(config, machine, options).run();
+}
+
+Config planned(Config config, const Plan& plan) {
+  config.parallelism.set_grid(plan.grid);
+  config.training.micro_batch = plan.micro_batch;
+  config.activation_checkpoint.mode = plan.recompute;
+  return config;
+}
+
+int devices_that_fit(const Config& config, const Machine& machine, SearchOptions options,
+                     int most) {
+  for (std::int64_t devices = std::int64_t{2} * options.devices; devices <= most; devices *= 2) {
+    options.devices = static_cast<int>(devices);
+    options.top = 1;
+    try {
+      if (!search(config, machine, options).plans.empty()) return options.devices;
+    } catch (const UsageError&) {  // no grid of so many can cut it
+      return 0;
+    }
+  }
+  return 0;
+}
+
+}  // namespace axonn
