@@ -18,8 +18,8 @@
 // Whether the grids that a plan ranks first are those that are fastest: every grid measured, and
 // estimated for a machine file, side by side. bench/plan_ranking.sh runs it on emulated hosts.
 //
-//   mpirun -np N bench_plan_ranking measure CONFIG PART PARTS    grids, seconds and bytes, a line
-//                                       each, of every PARTS-th grid of N ranks from PART on
+//   mpirun -np N bench_plan_ranking measure CONFIG PART PARTS    a line for each: seconds, of them
+//                                       waiting, and bytes; of every PARTS-th grid of N ranks from PART on
 //   bench_plan_ranking compare CONFIG MACHINE FILE...    FILE: what measure wrote, of any rounds
 
 namespace {
@@ -49,8 +49,10 @@ void measure(const std::string& file, std::size_t part, std::size_t parts) {
       const MeasuredSteps steps =
           measure_steps(on(config, grids[i]), world, {.steps = 5, .seconds = 1.5});
       if (world.rank() != 0) continue;
-      std::printf("%s %.6f %ld\n", to_string(grids[i]).c_str(), steps.step_s,
+      std::printf("%s %.6f %.6f %ld\n", to_string(grids[i]).c_str(), steps.step_s, steps.waited_s,
                   static_cast<long>(steps.memory_bytes));
+      for (const auto& [kind, seconds] : steps.waited_by)
+        std::fprintf(stderr, "%s  %s %.6f\n", to_string(grids[i]).c_str(), kind.c_str(), seconds);
       std::fflush(stdout);
     }
   });
@@ -58,7 +60,7 @@ void measure(const std::string& file, std::size_t part, std::size_t parts) {
 
 struct Grid {
   std::string shape;
-  double measured_s = 0, predicted_s = 0;  // measured: the median of its rounds
+  double measured_s = 0, waited_s = 0, predicted_s = 0;  // measured: medians of the rounds
   StepTime predicted;
   long measured_bytes = 0, predicted_bytes = 0;
   int measured_place = 0, predicted_place = 0;  // from 1
@@ -66,15 +68,16 @@ struct Grid {
 
 std::vector<Grid> read_grids(const std::string& file, const std::string& machine_file,
                              const std::vector<std::string>& rounds) {
-  std::map<std::string, std::vector<double>> seconds;
+  std::map<std::string, std::vector<double>> seconds, waits;
   std::map<std::string, long> bytes;
   for (const std::string& round : rounds) {
     std::ifstream lines(round);
     std::string shape;
-    double taken = 0;
+    double taken = 0, waited = 0;
     long held = 0;
-    while (lines >> shape >> taken >> held) {
+    while (lines >> shape >> taken >> waited >> held) {
       seconds[shape].push_back(taken);
+      waits[shape].push_back(waited);
       bytes[shape] = held;
     }
   }
@@ -86,6 +89,7 @@ std::vector<Grid> read_grids(const std::string& file, const std::string& machine
     const StepTime step = estimate_time(here, machine);
     grids.push_back({.shape = shape,
                      .measured_s = spread_of(taken).median,
+                     .waited_s = spread_of(waits[shape]).median,
                      .predicted_s = step.step_s,
                      .predicted = step,
                      .measured_bytes = bytes[shape],
@@ -101,14 +105,15 @@ std::vector<Grid> read_grids(const std::string& file, const std::string& machine
 /// Prints the table, by what was measured, and returns whether the plan's first choice and its best
 /// five are what issue and documentation promise.
 bool compare(const std::vector<Grid>& grids) {
-  std::printf("%-9s %5s %11s %5s %12s %10s %10s %7s\n", "x,y,z,data", "place", "measured ms", "plan",
-              "predicted ms", "computing", "waiting", "ratio");
+  std::printf("%-10s %28s %28s\n", "", "measured ms", "planned ms");
+  std::printf("%-10s %6s %6s %7s %7s %7s %6s %7s %7s %7s\n", "grid", "place", "step", "working",
+              "waiting", "", "place", "step", "working", "waiting");
   double apart = 0;
   for (const Grid& grid : grids) {
-    std::printf("%-10s %5d %11.0f %5d %12.0f %10.0f %10.0f %7.2f\n", grid.shape.c_str(),
-                grid.measured_place, 1e3 * grid.measured_s, grid.predicted_place,
-                1e3 * grid.predicted_s, 1e3 * grid.predicted.compute_s,
-                1e3 * grid.predicted.exposed_s(), grid.predicted_s / grid.measured_s);
+    std::printf("%-10s %6d %6.0f %7.0f %7.0f %14d %7.0f %7.0f %7.0f\n", grid.shape.c_str(),
+                grid.measured_place, 1e3 * grid.measured_s, 1e3 * (grid.measured_s - grid.waited_s),
+                1e3 * grid.waited_s, grid.predicted_place, 1e3 * grid.predicted_s,
+                1e3 * grid.predicted.compute_s, 1e3 * grid.predicted.exposed_s());
     apart = std::max(apart, std::abs(1.0 * grid.predicted_bytes / grid.measured_bytes - 1));
   }
   constexpr int kBest = 5, kAmong = 6, kEnough = 4;

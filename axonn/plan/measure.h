@@ -3,19 +3,20 @@
 #include <cstdint>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/train/config.h"
+#include "axonn/train/session.h"
 
 namespace axonn {
 
 struct MeasureOptions {
-  int warmup = 1;    ///< steps that are run first: after one it is known which block comes next
-  int steps = 3;     ///< that are timed, at most
+  int steps = 3;        ///< that are timed, at most; one is run before them
   double seconds = 60;  ///< after which no other step is begun, once one was timed
 };
 
 /// What a few steps of a plan took here.
 struct MeasuredSteps {
   double step_s = 0;              ///< median, of the slowest rank
+  double waited_s = 0;            ///< of a step, that the mean rank waited for collectives
+  NamedSeconds waited_by;         ///< the same by axis and kind ("z all_gather")
   std::int64_t memory_bytes = 0;  ///< the arena's peak on the fullest rank
 };
 
