@@ -31,6 +31,7 @@ int run_axonn(const Arguments& arguments);
 int run_train(const Arguments& arguments);
 int run_check(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
+int run_plan(const Arguments& arguments);
 int run_probe(const Arguments& arguments);
 int run_tune(const Arguments& arguments);
 int run_generate(const Arguments& arguments);

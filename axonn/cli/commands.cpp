@@ -14,6 +14,7 @@ std::span<const Command> commands() {
       Command{"train", "trains a model, on one rank or on a grid of them", run_train},
       Command{"check", "runs the same on several grids and compares, step by step", run_check},
       Command{"bench", "times training steps: tokens/s, flops, waits, memory", run_bench},
+      Command{"plan", "says which grid is fastest on a machine, how fast, and what fits", run_plan},
       Command{"probe", "measures this machine into a file, for plans", run_probe},
       Command{"tune", "times the products of a step in several ways and keeps the fastest",
               run_tune},

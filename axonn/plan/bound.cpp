@@ -37,6 +37,7 @@ class ScaledCosts final : public Costs {
     return cost;
   }
   double overlap_slowdown() const override { return costs_.overlap_slowdown(); }
+  double collective_slowdown() const override { return costs_.collective_slowdown(); }
 
  private:
   static bool of_parameters(const std::string& operation) {

@@ -47,9 +47,10 @@ double MachineCosts::product_s(const Schedule::Compute& op) const {
 }
 
 double MachineCosts::memory_s(const Schedule::Compute& op) const {
-  const auto own = machine_.rowwise_bytes_per_s.find(op.operation);
-  const bool known = own != machine_.rowwise_bytes_per_s.end();
-  return moved_bytes(op) / (known ? own->second : machine_.memory_bytes_per_s);
+  const auto& rates = machine_.rowwise_bytes_per_s;
+  auto own = rates.find(op.operation);
+  if (own == rates.end()) own = rates.find("other");
+  return moved_bytes(op) / (own != rates.end() ? own->second : machine_.memory_bytes_per_s);
 }
 
 MachineCosts::Group MachineCosts::group_of(std::string_view name, int ranks) const {

@@ -19,6 +19,7 @@ class MachineCosts final : public Costs {
   double compute_s(const Schedule::Compute& operation) const override;
   CollectiveCost collective(const Schedule::Start& start) const override;
   double overlap_slowdown() const override { return machine_.overlap_slowdown; }
+  double collective_slowdown() const override { return machine_.collective_slowdown; }
 
  private:
   /// A group of the grid: `size` members, `inner` ranks from one to the next.

@@ -38,12 +38,14 @@ struct Machine {
   ProductRate bf16, f32;
   double attention_flops_per_s = 0;  ///< of the causal half, as Schedule counts
   double memory_bytes_per_s = 0;
-  std::map<std::string, double> rowwise_bytes_per_s;  ///< by Backend's name; others: memory's
-  double launch_s = 0;                                ///< of any operation
-  double overlap_slowdown = 0;    ///< computing takes 1 + this as long while a collective runs
-  double node_bytes_per_s = 0;    ///< of all a node's links together, one direction
-  double node_latency_s = 0;      ///< of one hop between nodes
-  double device_bytes_per_s = 0;  ///< between devices of a node, where no group has a rate
+  std::map<std::string, double>
+      rowwise_bytes_per_s;         ///< by Backend's name, or "other"; else memory's
+  double launch_s = 0;             ///< of any operation
+  double overlap_slowdown = 0;     ///< computing takes 1 + this as long while a collective runs
+  double collective_slowdown = 0;  ///< and a collective, while the device computes
+  double node_bytes_per_s = 0;     ///< of all a node's links together, one direction
+  double node_latency_s = 0;       ///< of one hop between nodes
+  double device_bytes_per_s = 0;   ///< between devices of a node, where no group has a rate
   double device_latency_s = 0;
   std::vector<GroupRate> groups;
 

@@ -8,41 +8,43 @@ namespace axonn {
 namespace {
 
 /// The operations of Backend and Device that memory bounds.
-constexpr std::array<std::string_view, 35> kRowwiseOperations = {"row_moments",
-                                                                 "add_moments",
-                                                                 "combine_moments",
-                                                                 "moments_about_zero",
-                                                                 "layer_norm",
-                                                                 "layer_norm_sums",
-                                                                 "layer_norm_backward",
-                                                                 "layer_norm_weight_backward",
-                                                                 "rms_norm_sums",
-                                                                 "head_norm",
-                                                                 "head_norm_backward",
-                                                                 "rotary_embedding",
-                                                                 "swiglu",
-                                                                 "swiglu_backward",
-                                                                 "gelu",
-                                                                 "gelu_backward",
-                                                                 "add",
-                                                                 "cast",
-                                                                 "column_sum",
-                                                                 "embedding",
-                                                                 "embedding_backward",
-                                                                 "positions_backward",
-                                                                 "softmax_stats",
-                                                                 "combine_softmax",
-                                                                 "cross_entropy_backward",
-                                                                 "sum",
-                                                                 "squared_sum",
-                                                                 "clip_factor",
-                                                                 "count_nonfinite",
-                                                                 "adamw",
-                                                                 "sgd",
-                                                                 "copy",
-                                                                 "fill_zero",
-                                                                 "copy_to_host",
-                                                                 "copy_from_host"};
+constexpr std::array<std::string_view, 36> kRowwiseOperations = {
+    "other",  // those without a rate of their own
+    "row_moments",
+    "add_moments",
+    "combine_moments",
+    "moments_about_zero",
+    "layer_norm",
+    "layer_norm_sums",
+    "layer_norm_backward",
+    "layer_norm_weight_backward",
+    "rms_norm_sums",
+    "head_norm",
+    "head_norm_backward",
+    "rotary_embedding",
+    "swiglu",
+    "swiglu_backward",
+    "gelu",
+    "gelu_backward",
+    "add",
+    "cast",
+    "column_sum",
+    "embedding",
+    "embedding_backward",
+    "positions_backward",
+    "softmax_stats",
+    "combine_softmax",
+    "cross_entropy_backward",
+    "sum",
+    "squared_sum",
+    "clip_factor",
+    "count_nonfinite",
+    "adamw",
+    "sgd",
+    "copy",
+    "fill_zero",
+    "copy_to_host",
+    "copy_from_host"};
 
 constexpr std::array<std::string_view, 4> kGroupOperations = {"", "all_gather", "reduce_scatter",
                                                               "all_reduce"};
@@ -94,6 +96,8 @@ void list_options(Machine& machine, OptionList& list) {
            {.help = "what any operation takes at least", .unit = "s", .min = 0});
   list.add("overlap_slowdown", &machine.overlap_slowdown,
            {.help = "computing takes 1 + this as long while a collective runs", .min = 0});
+  list.add("collective_slowdown", &machine.collective_slowdown,
+           {.help = "a collective takes 1 + this as long while the device computes", .min = 0});
   list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16");
   list_products(machine.f32, list, "products_f32", "Matrix products in f32");
   list_links(machine, list);

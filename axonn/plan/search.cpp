@@ -34,6 +34,8 @@ class Search {
   SearchResult run();
 
  private:
+  bool wanted(const GridShape& grid) const;
+  bool wanted(RecomputeMode mode) const { return options_.recompute.value_or(mode) == mode; }
   std::vector<std::int64_t> micro_batches(const GridShape& grid) const;
   Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const;
   bool fits(std::int64_t bytes) const {
@@ -47,6 +49,7 @@ class Search {
   double last_s() const;
   void insert(Plan plan);
   void confirm_memory();
+  std::string uncut_batch(const GridShape& grid) const;
   [[noreturn]] void refuse_all(const std::string& reason) const;
 
   const Config& config_;
@@ -56,6 +59,13 @@ class Search {
   SearchResult result_;
 };
 
+bool Search::wanted(const GridShape& grid) const {
+  for (const Axis axis : kAxes)
+    if (const int fixed = options_.fixed.extent(axis); fixed > 0 && fixed != grid.extent(axis))
+      return false;
+  return allows(options_.strategy, grid, machine_.devices_per_node);
+}
+
 /// The sizes of a micro-batch on this grid, small ones first; none if it cannot cut the batch.
 std::vector<std::int64_t> Search::micro_batches(const GridShape& grid) const {
   const std::int64_t places = std::int64_t{grid.z} * grid.data,
@@ -64,7 +74,9 @@ std::vector<std::int64_t> Search::micro_batches(const GridShape& grid) const {
   if (batch % places != 0) return sizes;
   const std::int64_t local = batch / places;
   for (std::int64_t size = 1; size <= local; ++size)
-    if (local % size == 0 && size % config_.parallelism.chunks == 0) sizes.push_back(size);
+    if (local % size == 0 && size % config_.parallelism.chunks == 0 &&
+        (options_.micro_batch == 0 || options_.micro_batch == size))
+      sizes.push_back(size);
   return sizes;
 }
 
@@ -76,13 +88,11 @@ Config Search::on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode
 void Search::screen() {
   std::string reason;
   for (const GridShape& grid : grids_of(options_.devices)) {
-    if (!allows(options_.strategy, grid, machine_.devices_per_node)) continue;
+    if (!wanted(grid)) continue;
     ++result_.grids;
     const auto micros = micro_batches(grid);
     if (micros.empty()) {
-      if (reason.empty())
-        reason = concat("a batch of ", config_.training.global_batch, " sequences in chunks of ",
-                        config_.parallelism.chunks, " cannot be cut ", grid.z * grid.data, " ways");
+      if (reason.empty()) reason = uncut_batch(grid);
       continue;
     }
     try {
@@ -100,15 +110,14 @@ void Search::screen(const GridShape& grid, const std::vector<std::int64_t>& micr
       .grid = grid, .micro_batch = micros.front(), .recompute = RecomputeMode::full, .time = {}};
   least.memory_bytes = state_bytes(planned(config_, least));
   ++result_.cut;
-  if (fits(least.memory_bytes)) {
-    for (const RecomputeMode mode : kModes) {
-      const Optimistic one = optimistic(on(grid, micros.front(), mode), machine_);
-      least.memory_bytes = one.memory_bytes;
-      if (!fits(one.memory_bytes)) continue;
-      candidates_.push_back({grid, one.seconds});
-      ++result_.fit;
-      return;
-    }
+  for (const RecomputeMode mode : kModes) {
+    if (!wanted(mode) || !fits(least.memory_bytes)) continue;
+    const Optimistic one = optimistic(on(grid, micros.front(), mode), machine_);
+    least.memory_bytes = one.memory_bytes;
+    if (!fits(one.memory_bytes)) continue;
+    candidates_.push_back({grid, one.seconds});
+    ++result_.fit;
+    return;
   }
   if (!result_.smallest || least.memory_bytes < result_.smallest->memory_bytes)
     result_.smallest = least;
@@ -120,6 +129,7 @@ std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s,
                                     std::int64_t margin) const {
   std::optional<Plan> best;
   for (const RecomputeMode mode : kModes) {
+    if (!wanted(mode)) continue;
     const double beat = best ? std::min(limit_s, best->time.step_s) : limit_s;
     const Config config = on(grid, micro_batches(grid).front(), mode);
     if (optimistic(config, machine_).seconds <= kSlack * beat) best_in(mode, grid, margin, best);
@@ -192,9 +202,20 @@ SearchResult Search::run() {
   return std::move(result_);
 }
 
+std::string Search::uncut_batch(const GridShape& grid) const {
+  const std::int64_t micro = options_.micro_batch;
+  return concat("grid ", to_string(grid), " cannot cut the batch of ",
+                config_.training.global_batch, " sequences over z and data, ", grid.z * grid.data,
+                " ways", micro > 0 ? concat(", into micro-batches of ", micro) : "",
+                config_.parallelism.chunks > 1
+                    ? concat(", into ", config_.parallelism.chunks, " chunks each")
+                    : "");
+}
+
 void Search::refuse_all(const std::string& reason) const {
   refuse("none of the ", result_.grids, " grids of ", options_.devices, " devices that strategy ",
-         kStrategies[static_cast<int>(options_.strategy)], " allows can run this model and batch",
+         kStrategies[static_cast<int>(options_.strategy)],
+         " and the settings allow can cut this model and batch",
          reason.empty() ? "" : "; for example: ", reason);
 }
 

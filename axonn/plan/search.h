@@ -23,7 +23,10 @@ struct Plan {
 struct SearchOptions {
   int devices = 1;
   Strategy strategy = Strategy::grid_4d;
-  int top = 5;  ///< plans, each of another grid
+  int top = 5;                                         ///< plans, each of another grid
+  std::int64_t micro_batch = 0;                        ///< 0: free
+  std::optional<RecomputeMode> recompute = {};         ///< none: free
+  GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0};  ///< extents; 0: free
 };
 
 struct SearchResult {

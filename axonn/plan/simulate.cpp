@@ -27,7 +27,10 @@ int kind_of(const std::string& operation) {
 class Player {
  public:
   Player(const Schedule& schedule, const Costs& costs)
-      : schedule_(schedule), costs_(costs), slowed_(1 + costs.overlap_slowdown()) {}
+      : schedule_(schedule),
+        costs_(costs),
+        slowed_(1 + costs.overlap_slowdown()),
+        collective_slowed_(1 + costs.collective_slowdown()) {}
 
   StepTime play();
 
@@ -53,8 +56,11 @@ class Player {
   void wait(std::size_t collective);
   bool busy() const { return under_way_ > 0; }
   double share() const { return sharing_ > 1 ? sharing_ : 1; }
+  double link_slow(const Collective& one) const {
+    return (one.leaves_node ? share() : 1) * (computing_ ? collective_slowed_ : 1);
+  }
   double left(const Collective& one) const {
-    return one.latency > 0 ? one.latency : one.link * (one.leaves_node ? share() : 1);
+    return one.latency > 0 ? one.latency : one.link * link_slow(one);
   }
   double next_change() const;
   void advance(double seconds);
@@ -63,12 +69,13 @@ class Player {
 
   const Schedule& schedule_;
   const Costs& costs_;
-  const double slowed_;
+  const double slowed_, collective_slowed_;
   std::vector<Collective> collectives_;
   std::vector<std::size_t> collective_of_;  // by event: that which it started last
   std::vector<Stream> streams_;
   int under_way_ = 0;  // streams that are not empty
   int sharing_ = 0;    // of those, fronts whose bytes are on the node's links
+  bool computing_ = false;
   double now_ = 0;
   std::array<double, kKinds.size()> computed_{};
 };
@@ -125,7 +132,7 @@ double Player::next_change() const {
 
 void Player::advance(double seconds) {
   now_ += seconds;
-  const double shared = share();
+  const double shared = share(), computing = computing_ ? collective_slowed_ : 1;
   // What differs by rounding alone ends together.
   const double rounding = 1e-12 * std::max(seconds, 1e-9);
   for (Stream& stream : streams_) {
@@ -138,7 +145,7 @@ void Player::advance(double seconds) {
       front.latency = 0;
       sharing_ += front.leaves_node;
     } else {
-      front.link -= seconds / (front.leaves_node ? shared : 1);
+      front.link -= seconds / ((front.leaves_node ? shared : 1) * computing);
       if (front.link <= rounding) front.link = 0;
     }
   }
@@ -148,6 +155,7 @@ void Player::advance(double seconds) {
 void Player::compute(const Schedule::Compute& operation) {
   const double begin = now_;
   double work = costs_.compute_s(operation);
+  computing_ = true;
   while (work > 0) {
     const double slow = busy() ? slowed_ : 1, change = next_change();
     if (work * slow <= change) {
@@ -159,6 +167,7 @@ void Player::compute(const Schedule::Compute& operation) {
       advance(change);
     }
   }
+  computing_ = false;
   computed_[kind_of(operation.operation)] += now_ - begin;
 }
 

@@ -23,6 +23,7 @@ class Costs {
   virtual double compute_s(const Schedule::Compute& operation) const = 0;
   virtual CollectiveCost collective(const Schedule::Start& start) const = 0;
   virtual double overlap_slowdown() const = 0;
+  virtual double collective_slowdown() const { return 0; }
 };
 
 /// Where a step's time goes. step_s is compute_s plus all of exposed_s.

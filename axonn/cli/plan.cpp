@@ -1,0 +1,232 @@
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options_text.h"
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/cli/launch.h"
+#include "axonn/io/files.h"
+#include "axonn/plan/report.h"
+#include "axonn/train/dry_step.h"
+#include "axonn/train/stored_model.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExamples =
+    R"(Nothing is run: a step of each grid is simulated on the machine's figures, in seconds. Every grid
+of the devices is looked at, with the micro-batch and the recomputation that make it fastest among
+those that fit into memory. Settings such as parallelism.chunks are taken from the file or from
+flags; an axis, training.micro_batch or activation_checkpoint.mode that is given as a flag is kept.
+The compute type is bf16 unless training.dtype says otherwise.
+
+Flops are the model's own (convention model) unless they name another.
+
+Examples:
+  axonn plan configs/gpt2-124m.toml --machine dgx-h100 --devices 8
+      a config's model and batch
+  axonn plan --model configs/gpt2-124m.toml --machine frontier --devices 64
+             --batch-tokens 524288 --seq-len 1024 --tokens 300B
+      another batch; days and device hours of a training
+  axonn plan configs/gpt2-124m.toml --machine frontier --devices 8 --strategy fsdp
+      the best of what z alone can do
+  axonn plan configs/gpt2-124m.toml --machine alps --devices 4,8,16,32 --scaling weak
+      the best plan of each number, as a table and a curve
+  axonn plan configs/tiny.toml --machine mine.toml --devices 8 --json plan.json
+      a machine of one's own)";
+
+struct Flags {
+  std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong", json, svg;
+  std::vector<int> devices;
+  std::int64_t seq_len = 0;
+  int top = 5;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--model", flags.model, "a model's name, a config.toml, or a checkpoint's folder");
+  app.add_option("--machine", flags.machine, "a machine's name or file")->required();
+  app.add_option("--devices", flags.devices, "how many; several, with commas, for scaling")
+      ->delimiter(',');
+  app.add_option("--batch-tokens", flags.batch_tokens, "tokens of a step, instead of global_batch")
+      ->type_name("N");
+  app.add_option("--seq-len", flags.seq_len, "instead of training.seq_len")->type_name("N");
+  const std::vector<std::string> strategies(kStrategies.begin(), kStrategies.end());
+  app.add_option("--strategy", flags.strategy,
+                 "fsdp: z alone; hsdp: z and data; megatron: x in a node, z and data; 4d: all")
+      ->check(CLI::IsMember(strategies))
+      ->capture_default_str();
+  app.add_option("--top", flags.top, "how many plans")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--tokens", flags.tokens, "of a whole training: days and device hours")
+      ->type_name("N|15T");
+  const std::vector<std::string> kinds(kScalingKinds.begin(), kScalingKinds.end());
+  app.add_option("--scaling", flags.scaling,
+                 "of several --devices: strong, one batch; weak, it grows with the devices")
+      ->check(CLI::IsMember(kinds))
+      ->capture_default_str();
+  app.add_option("--json", flags.json, "writes the plans to this file too")->type_name("FILE");
+  app.add_option("--svg", flags.svg, "draws the scaling of several --devices")->type_name("FILE");
+}
+
+/// "1500", "4M", "15T" (B is a billion too): nothing if it is no such number.
+std::int64_t count_of(const std::string& flag, const std::string& text) {
+  constexpr std::string_view kSuffixes = "KMBT";
+  const auto suffix = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
+  double factor = 1;
+  if (suffix != std::string_view::npos)
+    for (std::size_t i = 0; i <= suffix; ++i) factor *= 1000;
+  const auto number = parse_real(text.substr(0, text.size() - (factor > 1)));
+  constexpr double kMost = 1e18;
+  if (!number || !(*number > 0) || *number * factor > kMost || *number * factor < 1)
+    refuse("--", flag, " ", text, " is no number of tokens; give one such as 4194304, 300B or 15T");
+  return std::llround(*number * factor);
+}
+
+/// The arguments with `--model X` as the key or the flag that it is short for.
+Arguments spelled_out(const Arguments& arguments) {
+  const auto key_of = [](const std::string& model) {
+    if (model.ends_with(".toml")) return "--config";
+    return std::filesystem::exists(model) ? "--model.path" : "--model.name";
+  };
+  constexpr std::string_view kFlag = "--model", kFlagIs = "--model=";
+  Arguments out;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string model;
+    if (arguments[i] == kFlag && i + 1 < arguments.size())
+      model = arguments[++i];
+    else if (arguments[i].starts_with(kFlagIs))
+      model = arguments[i].substr(kFlagIs.size());
+    if (model.empty()) {
+      out.push_back(arguments[i]);
+    } else {
+      out.emplace_back(key_of(model));
+      out.push_back(std::move(model));
+    }
+  }
+  return out;
+}
+
+void set_batch(Config& config, const Flags& flags) {
+  if (flags.seq_len < 0) refuse("--seq-len ", flags.seq_len, " is no length of a sequence");
+  if (flags.seq_len > 0) config.training.seq_len = flags.seq_len;
+  if (flags.batch_tokens.empty()) return;
+  const std::int64_t tokens = count_of("batch-tokens", flags.batch_tokens),
+                     length = config.training.seq_len;
+  if (length <= 0) refuse("--batch-tokens needs the length of a sequence: give --seq-len");
+  if (tokens % length != 0)
+    refuse("--batch-tokens ", tokens, " is no multiple of the ", length,
+           " tokens of a sequence; take ", std::max(tokens / length, std::int64_t{1}) * length,
+           " or ", (tokens / length + 1) * length);
+  config.training.global_batch = tokens / length;
+}
+
+/// A config as for a run, with what does not matter to a plan filled in.
+Config complete(Config config, const Origins& origins) {
+  if (!origins.is_set("training.dtype")) config.training.dtype = DType::bf16;
+  const DataConfig& data = config.data;
+  if (data.text.empty() && data.tokens.empty() && data.synthetic == 0) config.data.synthetic = 1;
+  if (config.training.steps == 0) config.training.steps = 1;
+  if (config.optimizer.lr <= 0) config.optimizer.lr = 1;
+  config.lr_scheduler = {};
+  config.parallelism.set_grid({});
+  config.parallelism.device = DeviceKind::automatic;
+  config.training.micro_batch = 0;
+  validate(config);
+  return with_vocab(resolved(config));
+}
+
+std::string label_of(const LoadedConfig& loaded) {
+  const ModelConfig& model = loaded.config.model;
+  for (const std::string& label : {model.path, model.name, loaded.file})
+    if (!label.empty()) return label;
+  return std::string(kModelFamilies[static_cast<int>(model.family)]);
+}
+
+SearchOptions options_of(const Config& config, const Origins& origins, const Flags& flags) {
+  SearchOptions options{.top = flags.top};
+  for (std::size_t i = 0; i < kStrategies.size(); ++i)
+    if (kStrategies[i] == flags.strategy) options.strategy = static_cast<Strategy>(i);
+  const auto kept = [&](const char* key, auto value, auto free) {
+    return origins.from_flag(key) ? value : free;
+  };
+  options.micro_batch = kept("training.micro_batch", config.training.micro_batch, std::int64_t{0});
+  const ParallelismConfig& p = config.parallelism;
+  options.fixed = {kept("parallelism.x", p.x, 0), kept("parallelism.y", p.y, 0),
+                   kept("parallelism.z", p.z, 0), kept("parallelism.data", p.data, 0)};
+  if (origins.from_flag("activation_checkpoint.mode"))
+    options.recompute = config.activation_checkpoint.mode;
+  return options;
+}
+
+std::vector<int> devices_of(const Flags& flags, const Config& config) {
+  if (flags.devices.empty()) {
+    if (config.parallelism.grid().ranks() == 1) refuse("plan for how many devices? Give --devices");
+    return {config.parallelism.grid().ranks()};
+  }
+  for (const int devices : flags.devices)
+    if (devices < 1) refuse("--devices ", devices, ": give at least 1");
+  return flags.devices;
+}
+
+std::vector<PlanReport> plans_for(const PlanReport& asked, const std::vector<int>& devices,
+                                  ScalingKind kind) {
+  std::vector<PlanReport> reports;
+  for (const int count : devices) {
+    PlanReport one = asked;
+    one.options.devices = count;
+    std::int64_t& batch = one.config.training.global_batch;
+    if (kind == ScalingKind::weak) {
+      if (batch * count % devices.front() != 0)
+        refuse("weak scaling from ", devices.front(), " to ", count, " devices makes of ", batch,
+               " sequences no whole number; take a multiple of ", devices.front());
+      batch = batch * count / devices.front();
+    }
+    reports.push_back(make_plans(std::move(one)));
+  }
+  return reports;
+}
+
+void show(const std::vector<PlanReport>& reports, ScalingKind kind, const Flags& flags) {
+  const bool several = reports.size() > 1;
+  std::cout << (several ? scaling_text(kind, reports) : to_text(reports.front()));
+  if (!flags.json.empty())
+    write_file_atomically(flags.json,
+                          several ? scaling_json(kind, reports) : to_json(reports.front()));
+  if (flags.svg.empty()) return;
+  write_file_atomically(flags.svg, scaling_svg(kind, reports));
+  std::cout << "curve: " << flags.svg << '\n';
+}
+
+}  // namespace
+
+int run_plan(const Arguments& given) {
+  CLI::App app("Ranks the grids of a machine's devices for a model, without running it.",
+               "axonn plan");
+  app.footer(kExamples);
+  Flags flags;
+  add_flags(app, flags);
+  const auto loaded = read_config(app, spelled_out(given));
+  if (!loaded) return 0;
+  Config config = with_stored_model(loaded->config);
+  set_batch(config, flags);
+  const std::vector<int> devices = devices_of(flags, config);
+  PlanReport asked{.model = label_of(*loaded),
+                   .config = complete(config, loaded->origins),
+                   .machine = read_machine(flags.machine),
+                   .options = options_of(config, loaded->origins, flags),
+                   .result = {}};
+  if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
+  const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
+  if (devices.size() < 2 && !flags.svg.empty())
+    refuse("--svg draws the scaling of several --devices; give more than one number");
+  show(plans_for(asked, devices, kind), kind, flags);
+  return 0;
+}
+
+}  // namespace axonn

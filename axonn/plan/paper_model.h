@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "axonn/comm/grid.h"
+#include "axonn/model/config.h"
+#include "axonn/plan/machine.h"
+
+namespace axonn {
+
+/// The communication model of Singh et al., "Democratizing AI: Open-source Scalable LLM Training on
+/// GPU-based Supercomputers", 2024 (arXiv 2502.08145), section V: ring collectives of large
+/// messages, no latency, no compute, nothing hidden. It ranks grids; it does not predict a step.
+///
+/// A layer O = I·W, I (m, k), W (k, n), on the grid Gx, Gy, Gz, Gd, with m the rows that one
+/// data-parallel group sees; seconds are elements · 2 bytes / bandwidth of the group:
+///
+///   all-gather of W over z          (Gz−1) · k·n / (Gx·Gy·Gz)
+///   reduce-scatter of dW over z     (Gz−1)/Gz · k·n / (Gx·Gy)
+///   all-reduce of O over y          2 · (Gy−1)/Gy · m·n / (Gz·Gx)
+///   all-reduce of dI over x         2 · (Gx−1)/Gx · m·k / (Gz·Gy)
+///   all-reduce of dW over data      2 · (Gd−1)/Gd · k·n / (Gx·Gy·Gz)
+///
+/// In transposed layers (attention's projection, the MLP's last) x and y change places. The sum
+/// runs over the products of all blocks; embedding and logits are left out.
+struct PaperSeconds {
+  double gather_z = 0, scatter_z = 0, reduce_y = 0, reduce_x = 0, reduce_data = 0;
+
+  double total() const { return gather_z + scatter_z + reduce_y + reduce_x + reduce_data; }
+};
+
+struct PaperBatch {
+  std::int64_t tokens = 0;  ///< of a step, over all devices
+  bool recompute = false;   ///< all-gathers and forward all-reduces happen twice
+};
+
+/// Bytes a second of a group along `axis`. With p the product of the extents before it and g its
+/// own, in the order x, y, z, data: inside a node the machine's rate for (p, g), or for any group
+/// where it has none; across nodes the node's links shared by the min(devices of a node, p) groups
+/// that leave it at once.
+double paper_bandwidth(const Machine& machine, const GridShape& grid, Axis axis);
+
+/// One step of a resolved model.
+PaperSeconds paper_seconds(const ModelConfig& model, const PaperBatch& batch,
+                           const Machine& machine, const GridShape& grid);
+
+struct PaperRanked {
+  GridShape grid;
+  PaperSeconds seconds;
+};
+
+/// The grids, fastest first; equal ones stay in their order.
+std::vector<PaperRanked> paper_ranking(const std::vector<GridShape>& grids,
+                                       const ModelConfig& model, const PaperBatch& batch,
+                                       const Machine& machine);
+
+}  // namespace axonn

@@ -1,0 +1,157 @@
+#include "axonn/plan/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "axonn/base/clock.h"
+#include "axonn/base/log.h"
+#include "axonn/model/flops.h"
+#include "axonn/plan/estimate.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr double kDay = 86400, kHour = 3600;
+
+std::string_view name_of(RecomputeMode mode) { return kRecomputeModes[static_cast<int>(mode)]; }
+
+std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes * 1e-9); }
+
+std::string question(const PlanReport& r) {
+  const Machine& m = r.machine;
+  std::string text = fmt::format(
+      "model     {}: {} parameters, {}\n"
+      "machine   {}: {} devices ({}), {} a node, {} each\n"
+      "step      {} sequences of {} tokens, {} tokens\n"
+      "search    strategy {}: {} grids, {} can cut model and batch, {} fit; {:.2f} s\n",
+      r.model, format_count(parameter_count(r.config.model)), name_of(r.config.training.dtype),
+      m.name, format_count(r.options.devices), m.device, m.devices_per_node,
+      gigabytes(m.memory_bytes), format_count(r.config.training.global_batch),
+      format_count(r.config.training.seq_len), format_count(r.batch_tokens()),
+      kStrategies[static_cast<int>(r.options.strategy)], r.result.grids, r.result.cut, r.result.fit,
+      r.search_s);
+  return text;
+}
+
+std::string table(const PlanReport& r) {
+  std::string text =
+      fmt::format("\n{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", "",
+                  "x,y,z,data", "micro", "recompute", "step s", "compute", "exposed", "memory",
+                  "Pflop/s", "% peak", "behind the first");
+  for (std::size_t i = 0; i < r.result.plans.size(); ++i) {
+    const Plan& p = r.result.plans[i];
+    const PlanFlops flops = flops_of(r, p);
+    text += fmt::format(
+        "{:>2}  {:<16} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.3f} {:>9} {:>9.2f} {:>6}  {}\n", i + 1,
+        to_string(p.grid), p.micro_batch, name_of(p.recompute), p.time.step_s, p.time.compute_s,
+        p.time.exposed_s(), gigabytes(static_cast<double>(p.memory_bytes)), flops.model * 1e-15,
+        flops.percent_of_peak > 0 ? fmt::format("{:.1f}", flops.percent_of_peak) : "-",
+        i == 0 ? "" : why_behind(r.result.plans.front(), p));
+  }
+  return text +
+         "Pflop/s and % of the advertised bf16 peak count the model's own flops (convention "
+         "model); "
+         "memory is a rank's arena.\n";
+}
+
+/// Parts of a step, the largest first, each with its share of it.
+std::string parts(const std::map<std::string, double>& of, const std::string& prefix,
+                  double step_s) {
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [name, seconds] : of) sorted.emplace_back(seconds, name);
+  std::ranges::sort(sorted, std::greater{});
+  std::string text;
+  constexpr double kWorthALine = 0.0005;  // of the step: what would be shown as 0.0 %
+  for (const auto& [seconds, name] : sorted)
+    if (seconds >= kWorthALine * step_s)
+      text += fmt::format("  {:>9.3f} s {:>5.1f} %  {}{}\n", seconds, 100 * seconds / step_s,
+                          prefix, name);
+  return text;
+}
+
+std::string explanation(const PlanReport& r) {
+  const Plan& best = r.result.plans.front();
+  const PlanFlops flops = flops_of(r, best);
+  const StepTime& time = best.time;
+  const std::int64_t micros =
+      r.config.training.global_batch / (best.micro_batch * best.grid.z * best.grid.data);
+  std::string text = fmt::format(
+      "\nWhere the first one's time goes ({} micro-batch{} of {} sequence{} on each of {} "
+      "places):\n",
+      micros, micros == 1 ? "" : "es", best.micro_batch, best.micro_batch == 1 ? "" : "s",
+      best.grid.z * best.grid.data);
+  text += parts(time.compute_by, "", time.step_s);
+  text += parts(time.exposed_by, "exposed ", time.step_s);
+  text += fmt::format("Pflop/s: {:.2f} model, {:.2f} hardware, {:.2f} Narayanan (the AxoNN paper's",
+                      flops.model * 1e-15, flops.hardware * 1e-15, flops.narayanan * 1e-15);
+  if (flops.narayanan_percent_of_peak > 0)
+    text += fmt::format(": {:.1f} % of the advertised peak", flops.narayanan_percent_of_peak);
+  text += ")\n";
+  for (const Saving& saving : r.savings)
+    text += fmt::format("  {:>+9.3f} s {:>5.1f} %  {} parallelism.{}\n", -saving.seconds,
+                        -100 * saving.seconds / time.step_s, saving.set ? "by" : "with",
+                        saving.setting);
+  if (r.tokens > 0) {
+    const double seconds =
+        static_cast<double>(r.tokens) / static_cast<double>(r.batch_tokens()) * time.step_s;
+    text += fmt::format("{} tokens: {:.1f} days, {} device hours\n", format_count(r.tokens),
+                        seconds / kDay,
+                        format_count(std::llround(seconds / kHour * r.options.devices)));
+  }
+  return text;
+}
+
+/// Nothing fits: what would.
+std::string remedy(const PlanReport& r) {
+  std::string text = fmt::format("\nDoes not fit on {} devices", format_count(r.options.devices));
+  if (const auto& least = r.result.smallest)
+    text += fmt::format(
+        ": grid {} needs the least, {} a rank with micro-batches of {} and full recomputation, and "
+        "a device has {}",
+        to_string(least->grid), gigabytes(static_cast<double>(least->memory_bytes)),
+        least->micro_batch, gigabytes(r.machine.memory_bytes));
+  text += ".\n";
+  if (r.devices_that_fit > 0)
+    text += fmt::format("It fits on {} devices.\n", format_count(r.devices_that_fit));
+  else
+    text += "No larger number of devices that was tried fits with this batch either.\n";
+  return text;
+}
+
+}  // namespace
+
+PlanReport make_plans(PlanReport asked) {
+  const double begin = now_seconds();
+  asked.result = search(asked.config, asked.machine, asked.options);
+  asked.search_s = now_seconds() - begin;
+  if (asked.result.plans.empty())
+    asked.devices_that_fit = devices_that_fit(asked.config, asked.machine, asked.options);
+  else
+    asked.savings = savings(asked.config, asked.machine, asked.result.plans.front());
+  return asked;
+}
+
+PlanFlops flops_of(const PlanReport& r, const Plan& plan) {
+  const StepFlops step =
+      step_flops(r.config.model, r.config.training.global_batch, r.config.training.seq_len,
+                 plan.recompute == RecomputeMode::full);
+  const double seconds = plan.time.step_s, devices = r.options.devices;
+  const double peak =
+      r.config.training.dtype == DType::bf16 ? r.machine.advertised_flops_per_s * devices : 0;
+  PlanFlops flops{step.model / seconds, step.hardware / seconds, step.narayanan / seconds};
+  if (peak > 0) {
+    flops.percent_of_peak = 100 * flops.model / peak;
+    flops.narayanan_percent_of_peak = 100 * flops.narayanan / peak;
+  }
+  return flops;
+}
+
+std::string to_text(const PlanReport& report) {
+  if (report.result.plans.empty()) return question(report) + remedy(report);
+  return question(report) + table(report) + explanation(report);
+}
+
+}  // namespace axonn

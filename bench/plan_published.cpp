@@ -1,0 +1,60 @@
+// plan_published FILE.svg: the planner's predictions beside what the authors of arXiv 2502.08145
+// measured, as the table and the picture of docs/planning.md.
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+#include "axonn/train/chart.h"
+
+#include "tests/plan/published.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+constexpr double kLow = 4, kHigh = 40;  // seconds: all runs lie between
+constexpr double kEdge = 1.12;          // of the axes beyond them
+
+Chart::Line line(double factor, const char* color, bool dashed, const char* name) {
+  return {.points = {{kLow, kLow * factor}, {kHigh, kHigh * factor}},
+          .color = color,
+          .width = dashed ? 1.0 : 1.5,
+          .dashed = dashed,
+          .name = name};
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 2) {
+    std::cerr << "usage: plan_published FILE.svg\n";
+    return 2;
+  }
+  const Chart::Axis seconds = {.low = kLow,
+                               .high = kHigh * kEdge,
+                               .logarithmic = true,
+                               .marks = {4, 5, 7, 10, 15, 20, 30, 40}};
+  Chart chart{
+      .title = "A step of 2^24 tokens: predicted against published",
+      .x = seconds,
+      .y = seconds,
+      .lines = {line(1, "#888888", false, "equal"), line(1.1, "#888888", true, "10 % more or less"),
+                line(1 / 1.1, "#888888", true, "")}};
+  chart.x.title = "published, s";
+  chart.y.title = "predicted, s";
+  const auto add = [&](const char* name, const std::vector<PublishedRun>& runs, const char* color,
+                       bool named) {
+    if (*name) chart.lines.push_back({.color = color, .name = name});
+    for (const Predicted& one : predict(runs)) {
+      std::cout << table_row(one) << '\n';
+      chart.points.push_back({one.run.seconds, one.time.step_s, color,
+                              named ? one.run.machine + ' ' + one.run.model : ""});
+    }
+  };
+  add("weak scaling", weak_scaling(), "#1f77b4", true);
+  add("overlap", overlap_steps(), "#d62728", false);
+  add("gains", gains_5b(), "#2ca02c", false);
+  add("", gains_80b(), "#2ca02c", false);
+  std::ofstream(arguments[1]) << to_svg(chart);
+}
