@@ -41,8 +41,10 @@ std::optional<Choice> earlier_choice(const Config& config, int ranks) {
 }
 
 Choice best_choice(const Config& config, const Machine& machine, int ranks, const Report& report) {
-  const SearchResult found =
-      search(with_vocab(config), machine, {.devices = ranks, .strategy = Strategy::grid_4d});
+  SearchOptions options{.devices = ranks};
+  if (config.activation_checkpoint.mode != RecomputeMode::none)
+    options.recompute = config.activation_checkpoint.mode;
+  const SearchResult found = search(with_vocab(config), machine, options);
   if (found.plans.empty())
     refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
            format_bytes(static_cast<std::int64_t>(machine.memory_bytes)), " of a device",
@@ -91,7 +93,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       all.parallelism.data = world.size();
       machine = probe(world, {.threads = compute_threads(all), .quick = true});
     }
-    if (first && world.size() == 1) choice = Choice{{}, config.training.micro_batch, {}};
+    if (first && world.size() == 1) choice = Choice{{}, config.training.micro_batch, config.activation_checkpoint.mode};
     if (first && !choice) choice = best_choice(config, machine, world.size(), report);
   } else if (first) {
     report(fmt::format("grid: {}, as the run that this one resumes", to_string(choice->grid)));
@@ -99,7 +101,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
   const Choice chosen = broadcast(world, choice.value_or(Choice{}));
   config.parallelism.set_grid(chosen.grid);
   config.training.micro_batch = chosen.micro_batch;
-  if (chosen.recompute == RecomputeMode::full) config.activation_checkpoint.mode = chosen.recompute;
+  config.activation_checkpoint.mode = chosen.recompute;
   validate(config);
   return resolved(config);
 }

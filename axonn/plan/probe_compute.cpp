@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,7 +13,7 @@ namespace {
 
 /// Ranks that share a core take turns of some milliseconds: over fewer than a few turns a mean
 /// says who had the core and not how fast it is.
-constexpr double kWindow = 0.03, kQuickWindow = 0.002;
+constexpr double kWindow = 0.02, kQuickWindow = 0.002;
 
 double window_of(const ProbeContext& ctx) { return ctx.options.quick ? kQuickWindow : kWindow; }
 

@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <cmath>
-#include <map>
-#include <numeric>
-#include <utility>
+#include <array>
 #include <vector>
 
 #include <fmt/format.h>
@@ -115,7 +112,7 @@ std::vector<GroupRate> probe_group(const ProbeContext& ctx, const GroupShape& sh
   const auto group =
       ctx.world.split(rank / block * shape.inner + rank % shape.inner, "probe");
   Buffers buffers(ctx.backend, sizes.back() + 4096);
-  const double window = ctx.options.quick ? 0.01 : 0.3;
+  const double window = ctx.options.quick ? 0.01 : 0.2;
   std::vector<GroupRate> rates;
   std::string line = fmt::format("  {:>3} apart {:>4} members", shape.inner, shape.size);
   for (const Operation operation : kCollectives) {
@@ -163,28 +160,40 @@ void set_links(Machine& machine) {
   machine.device_latency_s = median(device_latencies);
 }
 
-/// How much longer work takes while all ranks sum a large buffer.
-double probe_slowdown(const ProbeContext& ctx, std::int64_t bytes, Between& work) {
+/// How much longer work takes while a collective of all ranks runs, and the collective while they
+/// work: the mean of the three.
+struct Slowdowns {
+  double of_work = 0, of_collective = 0;
+};
+
+Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& work) {
+  constexpr double kMost = 10;  // a collective that hardly moves is as good as not overlapped
   Buffers buffers(ctx.backend, bytes + 4096);
-  const double window = ctx.options.quick ? 0.02 : 0.5;
-  const double sum = seconds_of_all(ctx.world, window, [&] {
-    buffers.start(ctx.world, Operation::all_reduce, bytes).wait();
-  });
-  const double alone = seconds_of_all(ctx.world, window, [&] { work(); });
-  // As much work as the sum is sure to outlast.
-  const int pieces = std::max(1, static_cast<int>(0.5 * sum / alone));
-  double under = 0;
-  int rounds = 0;
-  seconds_of_all(ctx.world, 2 * window, [&] {
-    Work pending = buffers.start(ctx.world, Operation::all_reduce, bytes);
-    const double start = now_seconds();
-    for (int i = 0; i < pieces; ++i) work();
-    under += (now_seconds() - start) / pieces;
-    ++rounds;
-    pending.wait();
-  });
-  under = mean_over_ranks(ctx.world, {under / rounds}).front();
-  return std::max(0.0, under / alone - 1);
+  const double window = ctx.options.quick ? 0.02 : 0.4;
+  Slowdowns mean;
+  for (const Operation operation : kCollectives) {
+    const double through = seconds_of_all(
+        ctx.world, window, [&] { buffers.start(ctx.world, operation, bytes).wait(); });
+    const double alone = seconds_of_all(ctx.world, window, [&] { work(); });
+    // So little work that the collective is sure to outlast it.
+    const int pieces = std::max(1, static_cast<int>(0.2 * through / alone));
+    double worked = 0;
+    int rounds = 0;
+    const double both = seconds_of_all(ctx.world, 2 * window, [&] {
+      Work pending = buffers.start(ctx.world, operation, bytes);
+      const double start = now_seconds();
+      for (int i = 0; i < pieces; ++i) work();
+      worked += now_seconds() - start;
+      ++rounds;
+      pending.wait();
+    });
+    const double under = mean_over_ranks(ctx.world, {worked / rounds}).front();
+    // What was left of the collective when the work was done ran alone.
+    const double done = std::max(through - (both - under), under / (1 + kMost));
+    mean.of_work += std::max(0.0, under / (pieces * alone) - 1) / kCollectives.size();
+    mean.of_collective += std::max(0.0, under / done - 1) / kCollectives.size();
+  }
+  return mean;
 }
 
 }  // namespace
@@ -192,15 +201,18 @@ double probe_slowdown(const ProbeContext& ctx, std::int64_t bytes, Between& work
 void probe_links(const ProbeContext& ctx, Machine& machine) {
   const std::vector<std::int64_t> sizes =
       ctx.options.quick ? std::vector<std::int64_t>{4 << 10, 256 << 10}
-                        : std::vector<std::int64_t>{4 << 10, 128 << 10, 1 << 20, 4 << 20};
+                        : std::vector<std::int64_t>{8 << 10, 256 << 10, 4 << 20};
   Between work(ctx);
   ctx.report("groups, all of a shape at once");
   for (const GroupShape& shape : group_shapes(ctx.world.size()))
     for (GroupRate& rate : probe_group(ctx, shape, sizes, work)) machine.groups.push_back(rate);
   set_links(machine);
-  machine.overlap_slowdown = probe_slowdown(ctx, sizes.back(), work);
-  ctx.report(fmt::format("computing takes {:.0f} % longer while a collective runs",
-                         100 * machine.overlap_slowdown));
+  const Slowdowns slowdowns = probe_slowdowns(ctx, sizes.back(), work);
+  machine.overlap_slowdown = slowdowns.of_work;
+  machine.collective_slowdown = slowdowns.of_collective;
+  ctx.report(fmt::format(
+      "computing takes {:.0f} % longer while a collective runs, and a collective {:.0f} %",
+      100 * slowdowns.of_work, 100 * slowdowns.of_collective));
 }
 
 }  // namespace axonn
