@@ -143,7 +143,7 @@ Config complete(Config config, const Origins& origins) {
 
 std::string label_of(const LoadedConfig& loaded) {
   const ModelConfig& model = loaded.config.model;
-  for (const std::string& label : {model.path, model.name, loaded.file})
+  for (const std::string& label : {model.path, loaded.file})
     if (!label.empty()) return label;
   return std::string(kModelFamilies[static_cast<int>(model.family)]);
 }

@@ -62,16 +62,23 @@ std::int64_t peak(const Config& config) { return dry_step(config, 0).memory.peak
 }  // namespace
 
 StepTime extended(const StepTime& a, const StepTime& b, double weight) {
-  return {.step_s = extend(a.step_s, b.step_s, weight),
-          .compute_s = extend(a.compute_s, b.compute_s, weight),
-          .compute_by = extend(a.compute_by, b.compute_by, weight),
-          .exposed_by = extend(a.exposed_by, b.exposed_by, weight),
-          .comm_by = extend(a.comm_by, b.comm_by, weight)};
+  StepTime time{.compute_s = extend(a.compute_s, b.compute_s, weight),
+                .compute_by = extend(a.compute_by, b.compute_by, weight),
+                .exposed_by = extend(a.exposed_by, b.exposed_by, weight),
+                .comm_by = extend(a.comm_by, b.comm_by, weight)};
+  // What ever more compute hides is hidden one day, and stays so.
+  for (auto& [name, seconds] : time.exposed_by) seconds = std::max(seconds, 0.0);
+  time.step_s = time.compute_s + time.exposed_s();
+  return time;
 }
 
 StepTime estimate_time(const Config& config, const Machine& machine) {
   return over_depth(
       config, [&](const Config& some) { return over_micro_batches(some, machine); }, extended);
+}
+
+StepTime estimate_whole_depth(const Config& config, const Machine& machine) {
+  return over_micro_batches(config, machine);
 }
 
 StepTime simulate_whole_step(const Config& config, const Machine& machine) {

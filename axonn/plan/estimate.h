@@ -19,7 +19,11 @@ namespace axonn {
 /// Errors: UsageError where the grid cannot cut the model.
 StepTime estimate_time(const Config& config, const Machine& machine);
 
-/// The same without extending it: all blocks, all micro-batches.
+/// The same with all blocks, and three micro-batches at most: tens of milliseconds. It differs from
+/// estimate_time() where something is hidden better and better with each block, until it is hidden.
+StepTime estimate_whole_depth(const Config& config, const Machine& machine);
+
+/// The same without extending anything: all blocks, all micro-batches.
 StepTime simulate_whole_step(const Config& config, const Machine& machine);
 
 /// Peak of the arena of config's rank 0, extended in the same way. The peak is the largest of
@@ -30,7 +34,7 @@ std::int64_t estimate_memory(const Config& config);
 /// The peak, to the byte, from a dry step of all blocks.
 std::int64_t exact_memory(const Config& config);
 
-/// a + weight · (b - a), each figure for itself.
+/// a + weight · (b - a), each figure for itself, but that nothing is exposed for less than no time.
 StepTime extended(const StepTime& a, const StepTime& b, double weight);
 
 }  // namespace axonn

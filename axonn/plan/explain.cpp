@@ -34,7 +34,7 @@ std::vector<Saving> savings(const Config& config, const Machine& machine, const 
   const Config base = planned(config, plan);
   std::vector<Saving> found;
   const auto add = [&](const std::string& name, const Config& other, bool set) {
-    const double seconds = estimate_time(other, machine).step_s - plan.time.step_s;
+    const double seconds = estimate_whole_depth(other, machine).step_s - plan.time.step_s;
     found.push_back({name, set ? seconds : -seconds, set});
   };
   const auto without = [&](const char* name, bool applies, bool ParallelismConfig::*flag) {

@@ -18,6 +18,10 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// several: the sum over data has less backward to hide under. Seen: below 1 %.
 constexpr double kSlack = 1.03;
 
+/// So many plans more than asked for are kept until their whole depth is known: estimate_time() may
+/// order close ones wrongly.
+constexpr int kSpare = 3;
+
 constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
 
 /// A grid that can cut the model and fits, if barely.
@@ -48,7 +52,7 @@ class Search {
                std::optional<Plan>& best) const;
   double last_s() const;
   void insert(Plan plan);
-  void confirm_memory();
+  void confirm();
   std::string uncut_batch(const GridShape& grid) const;
   [[noreturn]] void refuse_all(const std::string& reason) const;
 
@@ -161,7 +165,8 @@ void Search::best_in(RecomputeMode mode, const GridShape& grid, std::int64_t mar
 
 /// What a plan must beat.
 double Search::last_s() const {
-  return std::ssize(result_.plans) < options_.top ? kNever : result_.plans.back().time.step_s;
+  return std::ssize(result_.plans) < options_.top + kSpare ? kNever
+                                                           : result_.plans.back().time.step_s;
 }
 
 void Search::insert(Plan plan) {
@@ -169,25 +174,28 @@ void Search::insert(Plan plan) {
   const auto at = std::ranges::upper_bound(plans, plan.time.step_s, {},
                                            [](const Plan& one) { return one.time.step_s; });
   plans.insert(at, std::move(plan));
-  if (std::ssize(plans) > options_.top) plans.pop_back();
+  if (std::ssize(plans) > options_.top + kSpare) plans.pop_back();
 }
 
-/// Has the plans' memory to the byte. One that turns out too large gives way to the next best of
-/// its grid.
-void Search::confirm_memory() {
-  for (std::size_t i = 0; i < result_.plans.size();) {
-    Plan& plan = result_.plans[i];
-    const std::int64_t exact = exact_memory(planned(config_, plan));
-    const std::int64_t margin = exact - plan.memory_bytes;
-    plan.memory_bytes = exact;
+/// Has the plans' memory to the byte, and their time of all blocks. One that turns out too large
+/// gives way to the next best of its grid.
+void Search::confirm() {
+  auto& plans = result_.plans;
+  for (std::size_t i = 0; i < plans.size();) {
+    const std::int64_t exact = exact_memory(planned(config_, plans[i]));
+    const std::int64_t margin = exact - plans[i].memory_bytes;
+    plans[i].memory_bytes = exact;
     if (fits(exact)) {
       ++i;
       continue;
     }
-    const GridShape grid = plan.grid;
-    result_.plans.erase(result_.plans.begin() + static_cast<std::ptrdiff_t>(i));
-    if (auto other = best_of(grid, kNever, margin)) insert(std::move(*other));
+    const GridShape grid = plans[i].grid;
+    plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(i));
+    if (auto other = best_of(grid, kNever, margin)) plans.push_back(std::move(*other));
   }
+  for (Plan& plan : plans) plan.time = estimate_whole_depth(planned(config_, plan), machine_);
+  std::ranges::stable_sort(plans, {}, [](const Plan& plan) { return plan.time.step_s; });
+  if (std::ssize(plans) > options_.top) plans.erase(plans.begin() + options_.top, plans.end());
 }
 
 SearchResult Search::run() {
@@ -197,7 +205,7 @@ SearchResult Search::run() {
     ++result_.simulated;
     if (auto plan = best_of(candidate.grid, last_s(), 0)) insert(std::move(*plan));
   }
-  confirm_memory();
+  confirm();
   if (!result_.plans.empty()) result_.smallest.reset();
   return std::move(result_);
 }

@@ -30,7 +30,7 @@ struct SearchOptions {
 };
 
 struct SearchResult {
-  std::vector<Plan> plans;       ///< fastest first; memory is exact, seconds are estimate_time()'s
+  std::vector<Plan> plans;       ///< fastest first; memory is exact, seconds are estimate_whole_depth()'s
   int grids = 0;                 ///< that the strategy allows
   int cut = 0;                   ///< of those, that can cut model and batch
   int fit = 0;                   ///< of those, that fit into memory in some way
@@ -43,7 +43,7 @@ struct SearchResult {
 ///
 /// A grid's optimistic time is that of a step in one micro-batch that is never recomputed unless it
 /// must be, whatever memory says. Grids are looked at closely in that order, until the optimistic
-/// time is beyond the last plan's.
+/// time is beyond the last plan's. The best are then gone through in their whole depth.
 ///
 /// config is validated and resolved and has a vocab; its grid, micro_batch and recomputation do not
 /// matter. Errors: UsageError where no grid can cut the model and the batch, and where the machine

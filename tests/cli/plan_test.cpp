@@ -1,0 +1,101 @@
+// axonn plan, as a user types it.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/cli/command.h"
+
+#include "tests/cli/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Matcher;
+using testing::StartsWith;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+const std::string kGpt2 = AXONN_SOURCE_DIR "/configs/gpt2-124m.toml";
+
+Arguments plan(const Arguments& more) {
+  Arguments all = {"plan", kGpt2, "--machine", "frontier"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+Finished succeed(const Arguments& arguments) {
+  const Finished finished = run_program(arguments);
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  EXPECT_THAT(finished.err, IsEmpty());
+  return finished;
+}
+
+void expect_refused(const Arguments& arguments, const Matcher<std::string>& message) {
+  const Finished finished = run_program(arguments);
+  EXPECT_EQ(finished.code, kAskedWrongly) << finished.out << finished.err;
+  EXPECT_THAT(finished.errors(), ElementsAre(message)) << finished.err;
+}
+
+}  // namespace
+
+TEST(PlanCommand, WritesItsPlansAsJsonAndPrintsThem) {
+  const SmallRun run;
+  const std::string file = run / "plan.json";
+  const Finished finished =
+      succeed(plan({"--devices", "8", "--batch-tokens", "524288", "--seq-len", "1024", "--tokens",
+                    "300B", "--top", "2", "--json", file}));
+  const auto json = nlohmann::json::parse(test::slurp(file));
+  ASSERT_EQ(json.at("plans").size(), 2u);
+  EXPECT_EQ(json.at("dtype"), "bf16");
+  EXPECT_EQ(json.at("batch_tokens"), 524288);
+  EXPECT_EQ(json.at("seq_len"), 1024);
+  EXPECT_THAT(finished.out,
+              AllOf(HasSubstr("Frontier: 8 devices"), HasSubstr("512 sequences of 1,024 tokens"),
+                    HasSubstr("300,000,000,000 tokens: ")));
+}
+
+TEST(PlanCommand, TheConfigMayBeNamedAsTheModel) {
+  const Arguments as_model = {"plan", "--model", kGpt2, "--machine", "frontier", "--devices", "4"};
+  const auto table = [](const std::string& out) { return out.substr(out.find("x,y,z,data")); };
+  EXPECT_EQ(table(succeed(as_model).out), table(succeed(plan({"--devices", "4"})).out));
+}
+
+TEST(PlanCommand, AFlagForAnAxisKeepsIt) {
+  const SmallRun run;
+  const std::string file = run / "plan.json";
+  succeed(plan({"--devices", "4", "--parallelism.x", "2", "--json", file}));
+  for (const auto& one : nlohmann::json::parse(test::slurp(file)).at("plans"))
+    EXPECT_EQ(one.at("grid").at("x"), 2);
+}
+
+TEST(PlanCommand, SeveralNumbersOfDevicesGiveATableAndACurve) {
+  const SmallRun run;
+  const std::string json = run / "plan.json", svg = run / "plan.svg";
+  const Finished finished =
+      succeed(plan({"--devices", "1,2,4", "--scaling", "weak", "--json", json, "--svg", svg}));
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("weak scaling"), HasSubstr("curve: " + svg)));
+  const auto points = nlohmann::json::parse(test::slurp(json)).at("points");
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[2].at("batch_tokens").get<int>(), 4 * points[0].at("batch_tokens").get<int>());
+  EXPECT_THAT(test::slurp(svg), StartsWith("<svg"));
+}
+
+TEST(PlanCommand, NonsenseIsRefusedInOneLine) {
+  expect_refused(plan({"--devices", "0"}), HasSubstr("--devices 0"));
+  expect_refused(plan({}), HasSubstr("--devices"));
+  expect_refused(plan({"--devices", "8", "--batch-tokens", "1000", "--seq-len", "256"}),
+                 AllOf(HasSubstr("no multiple"), HasSubstr("768 or 1024")));
+  expect_refused(plan({"--devices", "8", "--batch-tokens", "many"}), HasSubstr("many"));
+  expect_refused(plan({"--devices", "8", "--strategy", "5d"}), HasSubstr("5d"));
+  expect_refused(plan({"--devices", "7"}), HasSubstr("none of the 4 grids of 7 devices"));
+  expect_refused(plan({"--devices", "8", "--svg", "a.svg"}), HasSubstr("--svg"));
+  expect_refused({"plan", kGpt2, "--machine", "frontire", "--devices", "8"}, HasSubstr("frontier"));
+  const SmallRun run;
+  test::spill(run / "bare.toml", "[machine]\nname = \"Bare\"\ndevices_per_node = 4\n");
+  expect_refused({"plan", kGpt2, "--machine", run / "bare.toml", "--devices", "8"},
+                 HasSubstr("bare.toml"));
+}

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "axonn/train/config.h"
+
+namespace axonn::testing_support {
+
+/// What a plan and a run need besides sizes.
+inline Config config_of(const ModelConfig& model, std::int64_t seq_len, std::int64_t batch) {
+  Config config;
+  config.model = model;
+  config.data.synthetic = 20000;
+  config.training.steps = 2;
+  config.training.seq_len = seq_len;
+  config.training.global_batch = batch;
+  config.training.micro_batch = 1;
+  config.training.threads = 1;
+  config.optimizer.lr = 1e-3;
+  return resolved(config);
+}
+
+/// A GPT of 85 million parameters in blocks, on a batch that each of 8 places has 4 sequences of.
+inline Config small_gpt() {
+  Config config =
+      config_of({.layers = 12, .hidden = 768, .heads = 12, .vocab = 32000, .tied = false}, 512, 32);
+  config.training.dtype = DType::bf16;
+  config.training.micro_batch = 2;
+  return config;
+}
+
+/// Of five blocks, so that three and four are not all of them; every grid of 8 ranks can cut it.
+inline Config tiny_gpt_config() {
+  return config_of({.layers = 5, .hidden = 64, .heads = 8, .vocab = 256}, 16, 8);
+}
+
+inline Config tiny_llama_config() {
+  return config_of({.family = ModelFamily::llama,
+                    .layers = 6,
+                    .hidden = 64,
+                    .heads = 8,
+                    .kv_heads = 4,
+                    .ffn = 192,
+                    .vocab = 256,
+                    .tied = false},
+                   16, 8);
+}
+
+}  // namespace axonn::testing_support

@@ -1,0 +1,153 @@
+#include "axonn/plan/costs.h"
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+#include "tests/plan/machines.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+/// A product of these sizes in bf16.
+Schedule::Compute product(std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr DType kType = DType::bf16;
+  return {.operation = "matmul",
+          .layer = {},
+          .operands = {{m, n, kType}, {m, k, kType}, {k, n, kType}},
+          .flops = 2.0 * static_cast<double>(m * n * k)};
+}
+
+Schedule::Start collective(const std::string& group, int ranks, const std::string& operation,
+                           std::int64_t bytes) {
+  return {.group = group, .ranks = ranks, .operation = operation, .label = {}, .bytes = bytes};
+}
+
+double seconds(const Machine& machine, const GridShape& grid, const Schedule::Start& start) {
+  const CollectiveCost cost = MachineCosts(machine, grid).collective(start);
+  return cost.latency_s + cost.link_s;
+}
+
+/// Relative; a handful of roundings.
+void expect_equal(double got, double want) { EXPECT_NEAR(got, want, 1e-12 * want); }
+
+}  // namespace
+
+TEST(Costs, AProductSlowsByEachOfItsSizesAndIsHalfAsFastAtTheHalfSize) {
+  Machine machine = round_machine();
+  machine.launch_s = 1e-6;
+  const double full = 2e12 / 1e14;
+  expect_equal(MachineCosts(machine, {}).compute_s(product(10000, 10000, 10000)), 1e-6 + full);
+  machine.bf16.half_n = 10000;
+  expect_equal(MachineCosts(machine, {}).compute_s(product(10000, 10000, 10000)), 1e-6 + 2 * full);
+  machine.bf16.half_k = 5000;
+  expect_equal(MachineCosts(machine, {}).compute_s(product(10000, 10000, 10000)), 1e-6 + 3 * full);
+  machine.bf16.half_m = 20000;
+  expect_equal(MachineCosts(machine, {}).compute_s(product(10000, 10000, 10000)), 1e-6 + 9 * full);
+}
+
+TEST(Costs, AThinProductTakesWhatItsOperandsTakeThroughMemory) {
+  const double bytes = 2.0 * (8 * 10000 + 8 * 10000 + 1e8);
+  expect_equal(MachineCosts(round_machine(), {}).compute_s(product(8, 10000, 10000)), bytes / 1e12);
+}
+
+TEST(Costs, RowwiseWorkTakesItsBytesAtItsOwnRateOrAtMemorys) {
+  Machine machine = round_machine();
+  const Schedule::Compute gelu{.operation = "gelu",
+                               .layer = {},
+                               .operands = {{1000, 1000, DType::f32}, {1000, 1000, DType::f32}}};
+  expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 1e12);
+  machine.rowwise_bytes_per_s["gelu"] = 1e11;
+  expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 1e11);
+}
+
+TEST(Costs, AnEmbeddingReadsAsManyRowsOfItsTableAsItHasTokens) {
+  const Schedule::Compute embedding{
+      .operation = "embedding",
+      .layer = {},
+      .operands = {{100, 50, DType::bf16}, {1, 100, DType::i32}, {100000, 50, DType::bf16}}};
+  expect_equal(MachineCosts(round_machine(), {}).compute_s(embedding), 2 * 100 * 50 * 2 / 1e12);
+}
+
+TEST(Costs, ARingInsideANodeTakesLatencyForEachHopAndItsShareOfTheBytes) {
+  const GridShape grid{.x = 4};
+  expect_equal(seconds(round_machine(), grid, collective("x", 4, "all_gather", 1000000)),
+               3e-6 + 0.75e6 / 1e11);
+  expect_equal(seconds(round_machine(), grid, collective("x", 4, "reduce_scatter", 1000000)),
+               3e-6 + 0.75e6 / 1e11);
+  expect_equal(seconds(round_machine(), grid, collective("x", 4, "all_reduce", 1000000)),
+               2 * (3e-6 + 0.75e6 / 1e11));
+}
+
+TEST(Costs, AcrossNodesAsManyGroupsShareTheLinksAsLeaveANode) {
+  // x 2, z 8: two groups along z leave each node; each has a half of the links.
+  const Machine machine = round_machine();
+  expect_equal(seconds(machine, {.x = 2, .z = 8}, collective("z", 8, "all_gather", 8000000)),
+               7e-5 + 7e6 / 2e10);
+  // x 4: one from each device.
+  expect_equal(seconds(machine, {.x = 4, .z = 8}, collective("z", 8, "all_gather", 8000000)),
+               7e-5 + 7e6 / 1e10);
+  expect_equal(seconds(machine, {.x = 8, .z = 8}, collective("z", 8, "all_gather", 8000000)),
+               7e-5 + 7e6 / 1e10);
+  // One ring alone has all links, but goes through the node as well.
+  expect_equal(seconds(machine, {.z = 8}, collective("z", 8, "all_gather", 8000000)),
+               7e-5 + 7e6 / 4e10);
+  Machine slow_inside = machine;
+  slow_inside.groups = {{.inner = 1, .size = 4, .bytes_per_s = 2e10}};
+  expect_equal(seconds(slow_inside, {.z = 8}, collective("z", 8, "all_gather", 8000000)),
+               7e-5 + 7e6 / 2e10);
+}
+
+TEST(Costs, AGroupLeavesTheNodeWhereItStraddlesTwo) {
+  const auto leaves = [](const GridShape& grid, const char* group, int ranks) {
+    return MachineCosts(round_machine(), grid)
+        .collective(collective(group, ranks, "all_gather", 1000))
+        .leaves_node;
+  };
+  EXPECT_FALSE(leaves({.x = 2, .y = 2, .z = 4}, "x", 2));
+  EXPECT_FALSE(leaves({.x = 2, .y = 2, .z = 4}, "y", 2));
+  EXPECT_TRUE(leaves({.x = 2, .y = 2, .z = 4}, "z", 4));
+  EXPECT_TRUE(leaves({.x = 2, .y = 2, .z = 4}, "world", 16));
+  EXPECT_TRUE(leaves({.x = 3, .y = 4}, "x", 3)) << "ranks 3, 4 and 5";
+  EXPECT_FALSE(leaves({.x = 3}, "x", 3));
+}
+
+TEST(Costs, AProbedGroupGoesBeforeTheRule) {
+  Machine machine = round_machine();
+  machine.groups = {{.inner = 2, .size = 8, .latency_s = 2e-5, .bytes_per_s = 1e9},
+                    {.operation = "all_gather", .inner = 2, .size = 8, .bytes_per_s = 2e9}};
+  const GridShape grid{.x = 2, .z = 8};
+  expect_equal(seconds(machine, grid, collective("z", 8, "all_gather", 8000000)), 7e6 / 2e9);
+  expect_equal(seconds(machine, grid, collective("z", 8, "reduce_scatter", 8000000)),
+               7 * 2e-5 + 7e6 / 1e9);
+}
+
+TEST(Costs, ASmallSumOfManyRanksTakesATree) {
+  const GridShape grid{.data = 1000};
+  // 10 levels, twice; a ring would take 2 · 999 hops.
+  expect_equal(seconds(round_machine(), grid, collective("data", 1000, "all_reduce", 40)),
+               20e-5 + 2 * 40 / 4e10);
+  const double ring = 2 * 999e-5 + 2 * 0.999 * 4e10 / 4e10;
+  EXPECT_LT(seconds(round_machine(), grid, collective("data", 1000, "all_reduce", 40000000000)),
+            ring * (1 + 1e-12));
+}
+
+TEST(Costs, AMachineWithoutARateIsRefusedByName) {
+  const auto expect_refused = [](auto change, const char* what) {
+    Machine machine = round_machine();
+    change(machine);
+    EXPECT_THAT([&] { check_rates(machine, DType::bf16); },
+                ThrowsMessage<UsageError>(HasSubstr(what)));
+  };
+  EXPECT_NO_THROW(check_rates(round_machine(), DType::bf16));
+  expect_refused([](Machine& m) { m.node_bytes_per_s = 0; }, "node_bytes_per_s");
+  expect_refused([](Machine& m) { m.memory_bytes = 0; }, "memory_bytes");
+  expect_refused([](Machine& m) { m.bf16 = {}; }, "products in bf16");
+  expect_refused([](Machine& m) { m.devices_per_node = 0; }, "devices_per_node");
+  expect_refused([](Machine& m) { m.device_bytes_per_s = 0; }, "device_bytes_per_s");
+  expect_refused([](Machine& m) { m.attention_flops_per_s = 0; }, "attention_flops_per_s");
+}

@@ -1,0 +1,135 @@
+#include "axonn/plan/report.h"
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/model/flops.h"
+#include "axonn/plan/estimate.h"
+
+#include "tests/plan/configs.h"
+#include "tests/plan/machines.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::AllOf;
+using testing::Contains;
+using testing::Field;
+using testing::Gt;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+namespace {
+
+PlanReport report_on(int devices, double memory_bytes = 1e12) {
+  PlanReport asked{.model = "small",
+                   .config = small_gpt(),
+                   .machine = round_machine(),
+                   .options = {.devices = devices},
+                   .result = {},
+                   .tokens = 1000000000};
+  asked.machine.memory_bytes = memory_bytes;
+  return make_plans(asked);
+}
+
+}  // namespace
+
+TEST(PlanReport, JsonHasThePlansBestFirstWithAllThatTheCommandPromises) {
+  const PlanReport report = report_on(8);
+  const auto json = nlohmann::json::parse(to_json(report));
+  ASSERT_EQ(json.at("plans").size(), 5u);
+  double before = 0;
+  for (const auto& plan : json.at("plans")) {
+    const auto& grid = plan.at("grid");
+    EXPECT_EQ(grid.at("x").get<int>() * grid.at("y").get<int>() * grid.at("z").get<int>() *
+                  grid.at("data").get<int>(),
+              8);
+    const double seconds = plan.at("predicted_s");
+    EXPECT_GE(seconds, before);
+    before = seconds;
+    EXPECT_NEAR(plan.at("compute_s").get<double>() + plan.at("exposed_comm_s").get<double>(),
+                seconds, 1e-9 * seconds);
+    EXPECT_GT(plan.at("memory_bytes").get<std::int64_t>(), 0);
+    EXPECT_GT(plan.at("micro_batch").get<int>(), 0);
+    EXPECT_THAT(plan.at("activation_checkpoint").get<std::string>(),
+                testing::AnyOf("none", "full"));
+    // Model flops over the time, over 8 devices of 2e14.
+    const double flops = 32 * 512 * model_flops_per_token(report.config.model, 512);
+    EXPECT_NEAR(plan.at("pflops").get<double>(), flops / seconds * 1e-15,
+                1e-9 * flops / seconds * 1e-15);
+    EXPECT_NEAR(plan.at("percent_of_peak").get<double>(), 100 * flops / seconds / 1.6e15, 1e-6);
+    EXPECT_NEAR(plan.at("days").get<double>(), 1e9 / (32 * 512) * seconds / 86400, 1e-6);
+  }
+  EXPECT_EQ(json.at("flops_convention"), "model");
+}
+
+TEST(PlanReport, WithoutAnAdvertisedPeakThereIsNoPercentOfIt) {
+  PlanReport report = report_on(1);
+  report.machine.advertised_flops_per_s = 0;
+  EXPECT_TRUE(
+      nlohmann::json::parse(to_json(report)).at("plans").at(0).at("percent_of_peak").is_null());
+  report = report_on(1);
+  report.config.training.dtype = DType::f32;  // the peak is bf16's
+  EXPECT_EQ(flops_of(report, report.result.plans.front()).percent_of_peak, 0);
+}
+
+TEST(PlanReport, TextHasEachPlanWhereTheTimeGoesAndTheFlopConvention) {
+  const PlanReport report = report_on(8);
+  const std::string text = to_text(report);
+  for (const Plan& plan : report.result.plans) EXPECT_THAT(text, HasSubstr(to_string(plan.grid)));
+  EXPECT_THAT(text, AllOf(HasSubstr("products"), HasSubstr("convention model"),
+                          HasSubstr("Narayanan"), HasSubstr("days"), HasSubstr("small: ")));
+}
+
+TEST(PlanReport, WhatDoesNotFitSaysWhatWould) {
+  const PlanReport report = report_on(2, 0.6e9);
+  ASSERT_TRUE(report.result.plans.empty());
+  ASSERT_GT(report.devices_that_fit, 2);
+  EXPECT_THAT(to_text(report),
+              AllOf(HasSubstr("Does not fit on 2 devices: grid "), HasSubstr("0.6 GB"),
+                    HasSubstr("It fits on " + std::to_string(report.devices_that_fit))));
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_TRUE(json.at("plans").empty());
+  EXPECT_EQ(json.at("devices_that_fit"), report.devices_that_fit);
+}
+
+TEST(PlanReport, WhyAPlanIsBehindNamesTheLargestPartOfTheDifference) {
+  Plan best, other;
+  best.time = {.step_s = 10, .compute_s = 10, .compute_by = {{"products", 10}}};
+  other.time = {.step_s = 11,
+                .compute_s = 10.1,
+                .compute_by = {{"products", 10.1}},
+                .exposed_by = {{"z reduce_scatter", 0.9}}};
+  EXPECT_EQ(why_behind(best, other), "+10.0 %: 0.9 s more of exposed z reduce_scatter");
+  other.time = {.step_s = 13, .compute_s = 13, .compute_by = {{"products", 13}}};
+  other.recompute = RecomputeMode::full;
+  EXPECT_EQ(why_behind(best, other), "+30.0 %: 3 s more of products (recomputed)");
+}
+
+TEST(PlanReport, OverlapSavesTimeWhereThereIsSomethingToHide) {
+  Config config = small_gpt();
+  const Plan plan{
+      .grid = {.z = 8},
+      .micro_batch = 4,
+      .time = estimate_whole_depth(
+          planned(config, {.grid = {.z = 8}, .micro_batch = 4, .time = {}}), round_machine())};
+  const auto saved = savings(config, round_machine(), plan);
+  EXPECT_THAT(saved, Contains(AllOf(Field(&Saving::setting, "overlap_weights"),
+                                    Field(&Saving::seconds, Gt(0)))));
+  EXPECT_THAT(saved, Not(Contains(Field(&Saving::setting, "overlap_data")))) << "data is 1";
+  EXPECT_THAT(saved, Not(Contains(Field(&Saving::setting, "chunks = 2")))) << "x and y are 1";
+}
+
+TEST(PlanReport, ScalingHasALineAndAPointForEachNumberThatFits) {
+  const std::vector<PlanReport> reports = {report_on(4, 1.2e9), report_on(8, 1.2e9),
+                                           report_on(1, 1.2e9)};
+  const std::string text = scaling_text(ScalingKind::strong, reports);
+  EXPECT_THAT(text, AllOf(HasSubstr("100.0 %"), HasSubstr("does not fit")));
+  const auto json = nlohmann::json::parse(scaling_json(ScalingKind::strong, reports));
+  EXPECT_EQ(json.at("scaling"), "strong");
+  ASSERT_EQ(json.at("points").size(), 3u);
+  EXPECT_EQ(json.at("points").at(1).at("devices"), 8);
+  const std::string svg = scaling_svg(ScalingKind::strong, reports);
+  EXPECT_THAT(svg,
+              AllOf(StartsWith("<svg"), HasSubstr(to_string(reports[1].result.plans[0].grid))));
+}

@@ -1,0 +1,168 @@
+#include "axonn/plan/simulate.h"
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+using namespace axonn;
+using testing::DoubleNear;
+using testing::HasSubstr;
+using testing::Pair;
+using testing::ThrowsMessage;
+using testing::UnorderedElementsAre;
+
+namespace {
+
+/// Compute takes its flops in seconds, a collective its bytes; those of z and data leave the node.
+struct Fixed final : Costs {
+  double latency_s = 0, slowdown = 0, of_collectives = 0;
+
+  double compute_s(const Schedule::Compute& op) const override { return op.flops; }
+  CollectiveCost collective(const Schedule::Start& start) const override {
+    return {.latency_s = latency_s,
+            .link_s = static_cast<double>(start.bytes),
+            .leaves_node = start.group == "z" || start.group == "data"};
+  }
+  double overlap_slowdown() const override { return slowdown; }
+  double collective_slowdown() const override { return of_collectives; }
+};
+
+/// A program, a line an event.
+class Program {
+ public:
+  Program& compute(double seconds, const char* operation = "matmul") {
+    schedule_.events.emplace_back(
+        Schedule::Compute{.operation = operation, .layer = {}, .operands = {}, .flops = seconds});
+    return *this;
+  }
+  Program& start(const char* group, const char* operation, std::int64_t seconds) {
+    schedule_.events.emplace_back(Schedule::Start{
+        .group = group, .ranks = 2, .operation = operation, .label = {}, .bytes = seconds});
+    return *this;
+  }
+  /// For what event `started` starts.
+  Program& wait(std::size_t started) {
+    schedule_.events.emplace_back(Schedule::Wait{started});
+    return *this;
+  }
+  StepTime play(const Costs& costs = Fixed()) const { return simulate(schedule_, costs); }
+
+ private:
+  Schedule schedule_;
+};
+
+/// Sums of a few round numbers.
+constexpr double kRounding = 1e-9;
+auto near(double value) { return DoubleNear(value, kRounding); }
+
+}  // namespace
+
+TEST(Simulate, OfACollectiveOnlyWhatNoComputeHidesIsExposed) {
+  const StepTime time = Program().start("z", "all_gather", 5).compute(3).wait(0).compute(1).play();
+  EXPECT_THAT(time.step_s, near(6));
+  EXPECT_THAT(time.compute_s, near(4));
+  EXPECT_THAT(time.exposed_by, UnorderedElementsAre(Pair("z all_gather", near(2))));
+  EXPECT_THAT(time.comm_by, UnorderedElementsAre(Pair("z all_gather", near(5))));
+}
+
+TEST(Simulate, AWaitThatComesLateCostsNothing) {
+  const StepTime time = Program().start("z", "all_gather", 2).compute(3).wait(0).play();
+  EXPECT_THAT(time.step_s, near(3));
+  EXPECT_THAT(time.exposed_s(), near(0));
+}
+
+TEST(Simulate, CollectivesOfOneGroupAndOperationGoOneAfterAnother) {
+  const StepTime time =
+      Program().start("x", "all_gather", 2).start("x", "all_gather", 3).wait(1).wait(0).play();
+  EXPECT_THAT(time.step_s, near(5));
+}
+
+TEST(Simulate, CollectivesInsideANodeAndOfOtherOperationsRunAtTheSameTime) {
+  EXPECT_THAT(Program()
+                  .start("x", "all_gather", 2)
+                  .start("y", "all_gather", 3)
+                  .wait(0)
+                  .wait(1)
+                  .play()
+                  .step_s,
+              near(3));
+  EXPECT_THAT(Program()
+                  .start("x", "all_gather", 2)
+                  .start("x", "reduce_scatter", 3)
+                  .wait(0)
+                  .wait(1)
+                  .play()
+                  .step_s,
+              near(3));
+}
+
+TEST(Simulate, ThoseThatLeaveTheNodeShareItsLinksWhileBothAreUnderWay) {
+  // Two of 2 and 6 seconds: halves until the first is through after 4, then 4 of the other's left.
+  const StepTime time =
+      Program().start("z", "all_gather", 2).start("data", "all_gather", 6).wait(0).wait(1).play();
+  EXPECT_THAT(time.exposed_by, UnorderedElementsAre(Pair("z all_gather", near(4)),
+                                                    Pair("data all_gather", near(4))));
+  EXPECT_THAT(time.step_s, near(8));
+  EXPECT_THAT(time.comm_by.at("data all_gather"), near(8));
+}
+
+TEST(Simulate, LatencyTakesNoneOfTheLinks) {
+  Fixed costs;
+  costs.latency_s = 2;
+  // z's bytes go from 3 to 5, data's from 5 on: never both.
+  const StepTime time = Program()
+                            .start("z", "all_gather", 2)
+                            .compute(2)
+                            .start("data", "all_gather", 1)
+                            .wait(0)
+                            .wait(2)
+                            .play(costs);
+  EXPECT_THAT(time.step_s, near(5));
+}
+
+TEST(Simulate, ComputeIsSlowerWhileACollectiveIsUnderWayAndNotAfter) {
+  Fixed costs;
+  costs.slowdown = 0.5;
+  // In 3 seconds beside it 2 are computed; then the other 2.
+  const StepTime time = Program().start("x", "all_gather", 3).compute(4).wait(0).play(costs);
+  EXPECT_THAT(time.compute_s, near(5));
+  EXPECT_THAT(time.exposed_s(), near(0));
+}
+
+TEST(Simulate, WhatAStepLeavesUnderWayHidesUnderTheNext) {
+  // Weights travel for 5 from the step's end; the next one needs them after 3.
+  const StepTime time =
+      Program().compute(3).wait(3).compute(4).start("data", "all_gather", 5).play();
+  EXPECT_THAT(time.step_s, near(9));
+  EXPECT_THAT(time.exposed_by, UnorderedElementsAre(Pair("data all_gather", near(2))));
+  EXPECT_THAT(time.compute_s, near(7));
+}
+
+TEST(Simulate, WhatNobodyWaitsForIsThroughWhenTheStepEnds) {
+  const StepTime time = Program().start("z", "reduce_scatter", 5).compute(1).play();
+  EXPECT_THAT(time.step_s, near(5));
+  EXPECT_THAT(time.exposed_s(), near(4));
+}
+
+TEST(Simulate, ComputeIsBookedByKindAndWithWhatIsExposedAddsUpToTheStep) {
+  const StepTime time = Program()
+                            .compute(1, "matmul")
+                            .compute(2, "attention")
+                            .compute(3, "attention_backward")
+                            .start("y", "all_reduce", 4)
+                            .compute(0.5, "gelu")
+                            .wait(3)
+                            .compute(5, "adamw")
+                            .compute(6, "squared_sum")
+                            .play();
+  EXPECT_THAT(time.compute_by,
+              UnorderedElementsAre(Pair("products", near(1)), Pair("attention", near(5)),
+                                   Pair("row-wise", near(0.5)), Pair("optimizer", near(11))));
+  EXPECT_THAT(time.compute_s + time.exposed_s(), near(time.step_s));
+}
+
+TEST(Simulate, AWaitForWhatStartsNothingIsAnError) {
+  EXPECT_THAT([] { Program().compute(1).wait(0).play(); },
+              ThrowsMessage<Error>(HasSubstr("event 0, which starts nothing")));
+  EXPECT_THAT([] { Program().wait(7).play(); }, ThrowsMessage<Error>(HasSubstr("event 7")));
+}
