@@ -112,9 +112,14 @@ void Option::set_choice(const Choice& choice, const std::string& name,
   const auto found = std::ranges::find(choice.names, name);
   if (found != choice.names.end())
     return choice.set(static_cast<int>(found - choice.names.begin()));
-  const std::vector<std::string> names(choice.names.begin(), choice.names.end());
+  const std::vector<std::string> names(choice.names.begin(), choice.names.end()),
+      guesses = nearest(name, names);
+  constexpr std::size_t kReadable = 12;  // a longer list hides the guess at its end
+  if (names.size() > kReadable && !guesses.empty())
+    refuse('[', section_, "] ", name_, " has no choice '", name, "' (", place, ')',
+           did_you_mean(guesses));
   refuse('[', section_, "] ", name_, " wants ", wants(), "; got '", name, "' (", place, ')',
-         did_you_mean(nearest(name, names)));
+         did_you_mean(guesses));
 }
 
 void Option::set(const Value& value, const std::string& place) const {

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/options_suggest.h"
+#include "axonn/model/known_models.h"
 
 namespace axonn {
 
@@ -55,6 +56,14 @@ bool parse(CLI::App& app, Arguments arguments, const OptionList* list) {
   refuse_argument(app, flag == others.end() ? others.front() : *flag, list);
 }
 
+/// The sizes that stem from model.name, which differ from those of `usual`, get it as their origin.
+void note_named(const OptionList& list, const OptionList& usual, Origins& origins) {
+  for (const Option& option : list.find("model")->options)
+    if (!origins.is_set(option.key()) &&
+        option.default_text() != usual.find("model", option.name())->default_text())
+      origins.set(option.key(), "model.name");
+}
+
 }  // namespace
 
 bool parse_flags(CLI::App& app, const Arguments& arguments) {
@@ -73,10 +82,19 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   const Arguments own = read_flags(scratch_list, arguments, scratch_origins);
   if (!parse(app, own, &scratch_list)) return std::nullopt;
 
-  OptionList list;
-  list_options(loaded.config, list);
-  if (!loaded.file.empty()) read_toml(list, loaded.file, loaded.origins);
-  read_flags(list, arguments, loaded.origins);
+  const auto read = [&] {
+    OptionList list;
+    list_options(loaded.config, list);
+    if (!loaded.file.empty()) read_toml(list, loaded.file, loaded.origins);
+    read_flags(list, arguments, loaded.origins);
+    return list;
+  };
+  read();
+  if (const std::string name = loaded.config.model.name; !name.empty()) {
+    loaded.config = {.model = known_model(name)};  // defaults: what is set beside the name wins
+    const OptionList list = read();
+    if (loaded.config.model.path.empty()) note_named(list, scratch_list, loaded.origins);
+  }
   return loaded;
 }
 

@@ -1,9 +1,23 @@
+#include <algorithm>
+
 #include "axonn/base/options.h"
 #include "axonn/model/config.h"
+#include "axonn/model/known_models.h"
 
 namespace axonn {
 
 namespace {
+
+/// Choice 0 is "none", the empty name.
+Choice name_choice(ModelConfig& model) {
+  const auto names = model_name_choices();
+  return {names,
+          [&model, names] {
+            const auto found = std::ranges::find(names, model.name);
+            return found == names.end() ? 0 : static_cast<int>(found - names.begin());
+          },
+          [&model, names](int i) { model.name = i == 0 ? "" : names[i]; }};
+}
 
 void list_llama_options(ModelConfig& model, OptionList& list) {
   list.add("qkv_bias", &model.qkv_bias,
@@ -44,13 +58,20 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
             .also = "original_max_position_embeddings"});
 }
 
+void list_kind(ModelConfig& model, OptionList& list) {
+  list.add("name", name_choice(model),
+           {.help = "a published model: its sizes are the defaults of the keys below",
+            .also = "model_name preset flavor"});
+  list.add("family", model.family, kModelFamilies,
+           {.help = "kind of model: gpt is GPT-2's, llama that of Llama, Mistral and Qwen",
+            .also = "model_type"});
+}
+
 }  // namespace
 
 void list_options(ModelConfig& model, OptionList& list) {
   list.section("model", "The sizes of the model, or the checkpoint it is read from");
-  list.add("family", model.family, kModelFamilies,
-           {.help = "kind of model: gpt is GPT-2's, llama that of Llama, Mistral and Qwen",
-            .also = "model_type name"});
+  list_kind(model, list);
   list.add("layers", &model.layers,
            {.help = "transformer blocks",
             .min = 1,
@@ -103,7 +124,7 @@ void list_options(ModelConfig& model, OptionList& list) {
   list_llama_options(model, list);
   list.add("path", &model.path,
            {.help = "a checkpoint to take sizes and weights from; empty: a new model",
-            .also = "init_from load model_name"});
+            .also = "init_from load"});
 }
 
 }  // namespace axonn

@@ -177,9 +177,9 @@ class Collected {
 void collect_of_model(const ModelConfig& model, Collected& keys) {
   const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
   keys.when(!own,
-            {"model.family", "model.layers", "model.hidden", "model.heads", "model.kv_heads",
-             "model.head_dim", "model.ffn", "model.vocab", "model.positions", "model.tied",
-             "model.bias", "model.norm_eps", "model.init_std"},
+            {"model.name", "model.family", "model.layers", "model.hidden", "model.heads",
+             "model.kv_heads", "model.head_dim", "model.ffn", "model.vocab", "model.positions",
+             "model.tied", "model.bias", "model.norm_eps", "model.init_std"},
             "the checkpoint at model.path has its own sizes");
   keys.when(own && llama, {"model.bias"}, "model.family is llama, which has qkv_bias alone");
   keys.when(

@@ -95,6 +95,18 @@ TEST(Train, ShowsEveryValueWithItsOriginWhateverTheOrderOfArguments) {
   }
 }
 
+TEST(Train, TakesTheSizesOfAModelByNameAndWhatIsSetBesideItWins) {
+  const Outcome outcome =
+      run({"train", "--model.layers", "2", "--model.name", "llama-3.1-8b", "--print-config"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, AllOf(testing::ContainsRegex("\nlayers = 2 +# --model.layers\n"),
+                                 testing::ContainsRegex("\nffn = 14336 +# model.name\n"),
+                                 testing::ContainsRegex("\nbias = true +# default\n")));
+  EXPECT_EQ(run({"train", "--model.name", "lama-3.1-8b"}).refusal,
+            "[model] name has no choice 'lama-3.1-8b' (--model.name); did you mean "
+            "'llama-3.1-8b'?");
+}
+
 TEST(Train, WarnsOfAKeyWithoutEffect) {
   EXPECT_THAT(
       run({"train", "--print-config", "--optimizer.kind", "sgd", "--optimizer.beta1=0.5"}).err,

@@ -1,0 +1,274 @@
+#include "axonn/model/hugging_face.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options_suggest.h"
+
+namespace axonn {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostBytes = 1 << 20;  // of a file of some thousand
+constexpr int kDeepest = 16;                 // of nested objects; published files have 3
+// With sizes below these, no count of parameters leaves an int64.
+constexpr std::int64_t kMostLayers = 10'000, kMostColumns = 1 << 22, kMostRows = 1 << 30;
+constexpr std::array<std::string_view, 5> kTypes = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+
+/// Reads keys of one object. A key that is null is a key that is not there.
+class Reader {
+ public:
+  Reader(const Json& object, std::string place) : object_(object), place_(std::move(place)) {}
+
+  /// The first of the spellings that is there.
+  const Json* find(std::initializer_list<const char*> spellings) const {
+    for (const char* key : spellings)
+      if (const auto found = object_.find(key); found != object_.end() && !found->is_null()) {
+        name_ = key;
+        return &*found;
+      }
+    name_ = *spellings.begin();
+    return nullptr;
+  }
+
+  std::optional<std::int64_t> integer(std::initializer_list<const char*> spellings,
+                                      std::int64_t most) const {
+    const Json* value = find(spellings);
+    if (!value) return std::nullopt;
+    const bool whole = value->is_number_integer() &&
+                       (!value->is_number_unsigned() || value->get<std::uint64_t>() <= kUnsigned);
+    if (!whole || value->get<std::int64_t>() < 1 || value->get<std::int64_t>() > most)
+      bad(*value, concat("an integer from 1 to ", most));
+    return value->get<std::int64_t>();
+  }
+
+  std::int64_t needed(std::initializer_list<const char*> spellings, std::int64_t most) const {
+    const auto value = integer(spellings, most);
+    if (!value) refuse(place_, ": ", name_, " is missing");
+    return *value;
+  }
+
+  double real(std::initializer_list<const char*> spellings, double otherwise) const {
+    const Json* value = find(spellings);
+    if (!value) return otherwise;
+    if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0)
+      bad(*value, "a number above 0");
+    return value->get<double>();
+  }
+
+  bool flag(const char* key, bool otherwise) const {
+    const Json* value = find({key});
+    if (!value) return otherwise;
+    if (!value->is_boolean()) bad(*value, "true or false");
+    return value->get<bool>();
+  }
+
+  std::string text(std::initializer_list<const char*> spellings, const char* otherwise) const {
+    const Json* value = find(spellings);
+    if (!value) return otherwise;
+    if (!value->is_string()) bad(*value, "a string");
+    return value->get<std::string>();
+  }
+
+  std::optional<Reader> object(const char* key) const {
+    const Json* value = find({key});
+    if (!value) return std::nullopt;
+    if (!value->is_object()) bad(*value, "an object");
+    return Reader(*value, concat(place_, ": ", key));
+  }
+
+  bool has_objects() const {
+    return std::ranges::any_of(object_, [](const Json& value) { return value.is_object(); });
+  }
+
+ private:
+  static constexpr std::uint64_t kUnsigned = std::uint64_t{1} << 62;
+
+  [[noreturn]] void bad(const Json& value, const std::string& wanted) const {
+    constexpr std::size_t kShown = 40;
+    std::string got = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+    if (got.size() > kShown) got = got.substr(0, kShown) + "...";
+    refuse(place_, ": ", name_, " wants ", wanted, ", got ", got);
+  }
+
+  const Json& object_;
+  std::string place_;
+  mutable std::string name_;  // of the key that was looked at last, for messages
+};
+
+/// What a model here cannot be, found on the way.
+using Unsupported = std::vector<std::string>;
+
+/// rope_scaling, or in newer files rope_parameters, which has rope_theta as well.
+void read_rope(const Reader& file, ModelConfig& model, Unsupported& unsupported) {
+  model.rope_theta = file.real({"rope_theta"}, 10000);
+  if (file.real({"partial_rotary_factor"}, 1) != 1)
+    unsupported.push_back("partial_rotary_factor other than 1");
+  const bool newer = file.find({"rope_parameters"});
+  const std::optional<Reader> rope = file.object(newer ? "rope_parameters" : "rope_scaling");
+  if (!rope) return;
+  if (rope->has_objects()) {
+    unsupported.push_back("rope_parameters of several kinds of layers");
+    return;
+  }
+  model.rope_theta = rope->real({"rope_theta"}, model.rope_theta);
+  if (rope->real({"partial_rotary_factor"}, 1) != 1)
+    unsupported.push_back("partial_rotary_factor other than 1");
+  const std::string kind = rope->text({"rope_type", "type"}, "default");
+  if (kind == "default") return;
+  if (kind != "llama3") {
+    unsupported.push_back("rope scaling '" + kind + "'");
+    return;
+  }
+  model.rope_scaling = RopeScalingKind::llama3;
+  model.rope_factor = rope->real({"factor"}, 8);
+  model.rope_low_freq_factor = rope->real({"low_freq_factor"}, 1);
+  model.rope_high_freq_factor = rope->real({"high_freq_factor"}, 4);
+  model.rope_original_positions =
+      rope->integer({"original_max_position_embeddings"}, kMostRows).value_or(8192);
+}
+
+/// Whether the layers see a window: of Mistral's all do, of Qwen's those from max_window_layers on,
+/// and newer files list each layer's kind.
+std::int64_t read_window(const Reader& file, const std::string& type, const ModelConfig& model,
+                         Unsupported& unsupported) {
+  const std::int64_t window = file.integer({"sliding_window"}, kMostRows).value_or(0);
+  if (const Json* kinds = file.find({"layer_types"}); kinds && kinds->is_array()) {
+    const auto sliding = std::ranges::count(*kinds, Json("sliding_attention"));
+    const auto full = std::ranges::count(*kinds, Json("full_attention"));
+    if (static_cast<std::size_t>(sliding + full) != kinds->size())
+      unsupported.push_back("layer_types other than full_attention and sliding_attention");
+    else if (sliding > 0 && full > 0)
+      unsupported.push_back("layer_types that differ");
+    return sliding > 0 ? window : 0;
+  }
+  if (type == "mistral") return window;
+  if (type == "llama" || !file.flag("use_sliding_window", false)) return 0;
+  const Json* first = file.find({"max_window_layers"});
+  const bool known = first && first->is_number_unsigned();
+  const std::uint64_t from = known ? first->get<std::uint64_t>() : model.layers;
+  if (from > 0 && from < static_cast<std::uint64_t>(model.layers))
+    unsupported.push_back("use_sliding_window in some layers only (max_window_layers)");
+  return from == 0 ? window : 0;
+}
+
+ModelConfig read_gpt2(const Reader& file, Unsupported& unsupported) {
+  ModelConfig model;
+  model.layers = file.needed({"n_layer", "num_hidden_layers"}, kMostLayers);
+  model.hidden = file.needed({"n_embd", "hidden_size"}, kMostColumns);
+  model.heads = file.needed({"n_head", "num_attention_heads"}, kMostColumns);
+  model.ffn = file.integer({"n_inner"}, kMostColumns).value_or(4 * model.hidden);
+  model.vocab = file.needed({"vocab_size"}, kMostRows);
+  model.positions = file.needed({"n_positions", "max_position_embeddings", "n_ctx"}, kMostRows);
+  model.tied = file.flag("tie_word_embeddings", true);
+  model.norm_eps = file.real({"layer_norm_epsilon"}, 1e-5);
+  model.init_std = file.real({"initializer_range"}, 0.02);
+  const std::string activation = file.text({"activation_function"}, "gelu_new");
+  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
+    unsupported.push_back("activation_function '" + activation + "'");
+  if (!file.flag("scale_attn_weights", true)) unsupported.push_back("scale_attn_weights false");
+  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"})
+    if (file.flag(key, false)) unsupported.emplace_back(key);
+  return model;
+}
+
+ModelConfig read_llama(const Reader& file, const std::string& type, Unsupported& unsupported) {
+  ModelConfig model;
+  model.family = ModelFamily::llama;
+  model.layers = file.needed({"num_hidden_layers"}, kMostLayers);
+  model.hidden = file.needed({"hidden_size"}, kMostColumns);
+  model.heads = file.needed({"num_attention_heads"}, kMostColumns);
+  model.kv_heads = file.integer({"num_key_value_heads"}, kMostColumns).value_or(model.heads);
+  // Qwen3's heads are 128 wide unless the file says otherwise.
+  model.head_dim = file.integer({"head_dim"}, kMostColumns).value_or(type == "qwen3" ? 128 : 0);
+  model.ffn = file.needed({"intermediate_size"}, kMostColumns);
+  model.vocab = file.needed({"vocab_size"}, kMostRows);
+  model.positions = file.needed({"max_position_embeddings"}, kMostRows);
+  model.tied = file.flag("tie_word_embeddings", false);
+  model.norm_eps = file.real({"rms_norm_eps"}, 1e-6);
+  model.init_std = file.real({"initializer_range"}, 0.02);
+  model.qkv_bias = type == "qwen2";
+  model.qk_norm = type == "qwen3";
+  model.window = read_window(file, type, model, unsupported);
+  read_rope(file, model, unsupported);
+  const std::string activation = file.text({"hidden_act"}, "silu");
+  if (activation != "silu") unsupported.push_back("hidden_act '" + activation + "'");
+  // Those of Llama and Qwen3 stand at the projection too.
+  for (const char* key : {"attention_bias", "mlp_bias"})
+    if (file.flag(key, false)) unsupported.emplace_back(key);
+  return model;
+}
+
+/// Errors: UsageError for what is no JSON object, and for one that is nested without end.
+Json parse(std::string_view text, const std::string& place) {
+  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepest) refuse(place, ": objects are nested more than ", kDeepest, " deep");
+    return true;
+  };
+  if (text.size() > kMostBytes)
+    refuse(place, ": more than ", kMostBytes, " bytes; is it the config.json of a model?");
+  Json json;
+  try {
+    json = Json::parse(text, shallow);
+  } catch (const Json::exception& error) {
+    refuse(place, ": not valid JSON: ", error.what());
+  }
+  if (!json.is_object()) refuse(place, ": not a JSON object");
+  return json;
+}
+
+void check_whole(const ModelConfig& model, const std::string& place) {
+  if (model.heads * model.head_width() > kMostColumns)
+    refuse(place, ": ", model.heads, " heads of ", model.head_width(), " are too wide");
+  try {
+    validate(model);
+  } catch (const UsageError& error) {
+    refuse(place, ": ", error.what());
+  }
+}
+
+}  // namespace
+
+ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place) {
+  const Json json = parse(text, place);
+  const Reader file(json, place);
+  const std::string type = file.text({"model_type"}, "");
+  if (type.empty()) refuse(place, ": model_type is missing; is it the config.json of a model?");
+  if (std::ranges::find(kTypes, type) == kTypes.end())
+    refuse(place, ": model_type is '", type, "'; known are ",
+           join(std::vector<std::string>(kTypes.begin(), kTypes.end())));
+  Unsupported unsupported;
+  ModelConfig model =
+      type == "gpt2" ? read_gpt2(file, unsupported) : read_llama(file, type, unsupported);
+  if (file.find({"quantization_config"})) unsupported.push_back("quantization_config");
+  if (!unsupported.empty()) refuse(place, " has what models here do not: ", join(unsupported));
+  check_whole(model, place);
+  return model;
+}
+
+ModelConfig read_hugging_face_config(const std::string& path) {
+  const bool folder = std::filesystem::is_directory(path);
+  const std::string file = folder ? (std::filesystem::path(path) / "config.json").string() : path;
+  std::ifstream in(file, std::ios::binary);
+  if (!in) refuse("cannot read '", file, "': ", std::strerror(errno));
+  std::string text(kMostBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (in.bad()) refuse("cannot read '", file, "': ", std::strerror(errno));
+  return parse_hugging_face_config(text, file);
+}
+
+}  // namespace axonn

@@ -1,0 +1,202 @@
+#include "axonn/model/hugging_face.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+#include "axonn/model/known_models.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+ModelConfig parse(const std::string& text) {
+  return parse_hugging_face_config(text, "config.json");
+}
+
+/// The message of the UsageError.
+std::string error_of(const std::string& text) {
+  try {
+    parse(text);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// A model known by name, without the name, resolved.
+ModelConfig known(const char* name) {
+  ModelConfig model = resolved(known_model(name), 0, 0);
+  model.name.clear();
+  return model;
+}
+
+/// A Llama-like file of these sizes with more keys: `"x": 1, "y": 2`.
+std::string llama_file(const std::string& more, const std::string& type = "llama") {
+  return R"({"model_type": ")" + type + R"(", "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100,
+    "max_position_embeddings": 512)" +
+         (more.empty() ? "" : ", ") + more + "}";
+}
+
+const std::string kLlama31 = R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+  "bos_token_id": 128000, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+  "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": false,
+  "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+  "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "vocab_size": 128256, )";
+
+}  // namespace
+
+TEST(HuggingFaceConfig, ReadsLlamaInTheOlderAndTheNewerSpellingsOfItsFrequencies) {
+  const std::string fields = R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192)";
+  const ModelConfig want = known("llama-3.1-8b");
+  EXPECT_EQ(resolved(parse(kLlama31 + R"("rope_theta": 500000.0,
+    "rope_scaling": {)" + fields +
+                           R"(, "rope_type": "llama3"}})"),
+                     0, 0),
+            want);
+  EXPECT_EQ(resolved(parse(kLlama31 + R"("rope_theta": 500000.0,
+    "rope_scaling": {)" + fields +
+                           R"(, "type": "llama3"}})"),
+                     0, 0),
+            want);
+  EXPECT_EQ(resolved(parse(kLlama31 + R"("rope_parameters": {"rope_theta": 500000.0, )" + fields +
+                           R"(, "rope_type": "llama3"}})"),
+                     0, 0),
+            want);
+  EXPECT_EQ(resolved(parse(kLlama31 + R"("rope_theta": 500000.0, "rope_scaling": null})"), 0, 0)
+                .rope_scaling,
+            RopeScalingKind::none);
+}
+
+TEST(HuggingFaceConfig, ReadsGpt2WhoseNamesAreItsOwn) {
+  const ModelConfig model = parse(R"({"activation_function": "gelu_new", "model_type": "gpt2",
+    "architectures": ["GPT2LMHeadModel"], "layer_norm_epsilon": 1e-05, "n_ctx": 1024,
+    "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "n_inner": null,
+    "vocab_size": 50257})");
+  EXPECT_EQ(resolved(model, 0, 0), known("gpt2-124m"));
+}
+
+TEST(HuggingFaceConfig, ReadsMistralWithItsWindow) {
+  const std::string sizes = R"({"model_type": "mistral", "hidden_size": 4096,
+    "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, )";
+  EXPECT_EQ(resolved(parse(sizes + R"("sliding_window": 4096, "rope_theta": 10000.0,
+    "vocab_size": 32000})"),
+                     0, 0),
+            known("mistral-7b-v0.1"));
+  EXPECT_EQ(resolved(parse(sizes + R"("sliding_window": null, "rope_theta": 1000000.0,
+    "vocab_size": 32768})"),
+                     0, 0),
+            known("mistral-7b-v0.3"));
+}
+
+TEST(HuggingFaceConfig, ReadsQwenWithItsBiasesAndNorms) {
+  EXPECT_EQ(resolved(parse(R"({"model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28,
+    "intermediate_size": 18944, "max_position_embeddings": 131072, "max_window_layers": 28,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0, "sliding_window": 131072, "tie_word_embeddings": false,
+    "use_sliding_window": false, "vocab_size": 152064})"),
+                     0, 0),
+            known("qwen2.5-7b"));
+  EXPECT_EQ(resolved(parse(R"({"model_type": "qwen3", "attention_bias": false, "head_dim": 128,
+    "hidden_size": 2560, "intermediate_size": 9728, "max_position_embeddings": 40960,
+    "max_window_layers": 36, "num_attention_heads": 32, "num_hidden_layers": 36,
+    "num_key_value_heads": 8, "rms_norm_eps": 0.000001, "rope_scaling": null,
+    "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true,
+    "use_sliding_window": false, "vocab_size": 151936})"),
+                     0, 0),
+            known("qwen3-4b"));
+}
+
+TEST(HuggingFaceConfig, TakesAWindowForAllLayersOrNone) {
+  const auto window = [](const std::string& more, const char* type) {
+    return parse(llama_file(more, type)).window;
+  };
+  EXPECT_EQ(window(R"("sliding_window": 32)", "mistral"), 32);
+  EXPECT_EQ(window(R"("sliding_window": 32)", "llama"), 0);
+  EXPECT_EQ(window(R"("sliding_window": 32)", "qwen2"), 0);
+  EXPECT_EQ(window(R"("sliding_window": 32, "use_sliding_window": true,
+    "max_window_layers": 0)",
+                   "qwen2"),
+            32);
+  EXPECT_EQ(window(R"("sliding_window": 32, "use_sliding_window": true,
+    "max_window_layers": 4)",
+                   "qwen2"),
+            0);
+  EXPECT_THAT(error_of(llama_file(R"("sliding_window": 32, "use_sliding_window": true,
+    "max_window_layers": 2)",
+                                  "qwen2")),
+              HasSubstr("in some layers only (max_window_layers)"));
+  EXPECT_EQ(window(R"("sliding_window": 32, "layer_types": ["full_attention"])", "mistral"), 0);
+  EXPECT_THAT(error_of(llama_file(R"("sliding_window": 32,
+    "layer_types": ["full_attention", "sliding_attention"])",
+                                  "qwen3")),
+              HasSubstr("layer_types that differ"));
+}
+
+TEST(HuggingFaceConfig, ListsEverythingThatModelsHereDoNotHave) {
+  EXPECT_THAT(
+      error_of(llama_file(R"("rope_scaling": {"type": "yarn", "factor": 4.0},
+    "mlp_bias": true, "attention_bias": true, "hidden_act": "gelu",
+    "quantization_config": {"bits": 4}, "partial_rotary_factor": 0.5)")),
+      AllOf(HasSubstr("config.json has what models here do not:"), HasSubstr("rope scaling 'yarn'"),
+            HasSubstr("mlp_bias"), HasSubstr("attention_bias"), HasSubstr("hidden_act 'gelu'"),
+            HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
+  EXPECT_THAT(error_of(llama_file("", "mixtral")),
+              HasSubstr("model_type is 'mixtral'; known are gpt2, llama, mistral, qwen2, qwen3"));
+  EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
+              HasSubstr("rope_parameters of several kinds of layers"));
+  EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
+    "n_positions": 64, "vocab_size": 10, "activation_function": "relu",
+    "scale_attn_weights": false})"),
+              AllOf(HasSubstr("'relu'"), HasSubstr("scale_attn_weights")));
+}
+
+TEST(HuggingFaceConfig, NamesTheKeyThatIsMissingOrWrong) {
+  EXPECT_THAT(error_of(R"({"model_type": "llama"})"), HasSubstr("num_hidden_layers is missing"));
+  EXPECT_THAT(error_of(R"({"hidden_size": 64})"), HasSubstr("model_type is missing"));
+  EXPECT_THAT(error_of(llama_file(R"("num_key_value_heads": "four")")),
+              HasSubstr("num_key_value_heads wants an integer from 1 to"));
+  EXPECT_THAT(error_of(llama_file(R"("head_dim": -16)")), HasSubstr("head_dim wants"));
+  EXPECT_THAT(error_of(llama_file(R"("head_dim": 18446744073709551615)")),
+              HasSubstr("head_dim wants"));
+  EXPECT_THAT(error_of(llama_file(R"("head_dim": 16.5)")), HasSubstr("got 16.5"));
+  EXPECT_THAT(error_of(llama_file(R"("rms_norm_eps": 0)")), HasSubstr("a number above 0, got 0"));
+  EXPECT_THAT(error_of(llama_file(R"("rope_scaling": "llama3")")), HasSubstr("wants an object"));
+  EXPECT_THAT(error_of(llama_file(R"("tie_word_embeddings": 1)")), HasSubstr("true or false"));
+  EXPECT_THAT(error_of(llama_file(R"("num_key_value_heads": 3)")),
+              HasSubstr("kv_heads = 3 does not divide heads = 4"));
+  EXPECT_THAT(error_of(llama_file(R"("head_dim": 4000000)")), HasSubstr("are too wide"));
+}
+
+TEST(HuggingFaceConfig, SurvivesWhatIsNoConfig) {
+  EXPECT_THAT(error_of(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of("[1, 2]"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(error_of("{\"a\": "), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of("{\"a\": \"\xff\"}"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of(std::string(100'000, '[')), HasSubstr("nested more than"));
+  std::string deep;
+  for (int i = 0; i < 10'000; ++i) deep += "{\"a\":";
+  EXPECT_THAT(error_of(deep), HasSubstr("nested more than"));
+  EXPECT_THAT(error_of(std::string(2 << 20, ' ')), HasSubstr("more than 1048576 bytes"));
+}
+
+TEST(HuggingFaceConfig, IsFoundInItsFolder) {
+  const std::filesystem::path folder =
+      testing::TempDir() + "hugging_face_test_" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << llama_file("");
+  EXPECT_EQ(read_hugging_face_config(folder).hidden, 64);
+  EXPECT_EQ(read_hugging_face_config(folder / "config.json").layers, 4);
+  std::filesystem::remove_all(folder);
+  EXPECT_THAT([&] { read_hugging_face_config(folder); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("cannot read")));
+}
