@@ -19,7 +19,8 @@
 // estimated for a machine file, side by side. bench/plan_ranking.sh runs it on emulated hosts.
 //
 //   mpirun -np N bench_plan_ranking measure CONFIG PART PARTS    a line for each: seconds, of them
-//                                       waiting, and bytes; of every PARTS-th grid of N ranks from PART on
+//                                       waiting, and bytes; of every PARTS-th grid of N ranks from
+//                                       PART on
 //   bench_plan_ranking compare CONFIG MACHINE FILE...    FILE: what measure wrote, of any rounds
 
 namespace {

@@ -31,8 +31,8 @@ std::optional<Choice> earlier_choice(const Config& config, int ranks) {
   const std::string own = config.output.dir + "/checkpoints", &resume = config.checkpoint.resume;
   if (resume.empty() || (resume == "auto" && !has_checkpoint(own))) return std::nullopt;
   const Config earlier = stored_config(CheckpointReader(resume == "auto" ? own : resume));
-  const std::int64_t each = earlier.training.micro_batch * earlier.parallelism.z *
-                            earlier.parallelism.data;
+  const std::int64_t each =
+      earlier.training.micro_batch * earlier.parallelism.z * earlier.parallelism.data;
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
       config.training.global_batch % each != 0)
     return std::nullopt;
@@ -63,9 +63,9 @@ Choice best_choice(const Config& config, const Machine& machine, int ranks, cons
 
 /// What rank 0 chose, on all ranks.
 Choice broadcast(Communicator& world, const Choice& mine) {
-  std::array<std::int64_t, 6> numbers = {mine.grid.x,    mine.grid.y,      mine.grid.z,
-                                         mine.grid.data, mine.micro_batch,
-                                         mine.recompute == RecomputeMode::full ? 1 : 0};
+  std::array<std::int64_t, 6> numbers = {
+      mine.grid.x,    mine.grid.y,      mine.grid.z,
+      mine.grid.data, mine.micro_batch, mine.recompute == RecomputeMode::full ? 1 : 0};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
   return {.grid = {extent(0), extent(1), extent(2), extent(3)},
@@ -93,7 +93,8 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       all.parallelism.data = world.size();
       machine = probe(world, {.threads = compute_threads(all), .quick = true});
     }
-    if (first && world.size() == 1) choice = Choice{{}, config.training.micro_batch, config.activation_checkpoint.mode};
+    if (first && world.size() == 1)
+      choice = Choice{{}, config.training.micro_batch, config.activation_checkpoint.mode};
     if (first && !choice) choice = best_choice(config, machine, world.size(), report);
   } else if (first) {
     report(fmt::format("grid: {}, as the run that this one resumes", to_string(choice->grid)));

@@ -94,8 +94,8 @@ ProductRate fit_product_rate(std::span<const TimedProduct> products) {
     factors = least_squares(terms);
     if (factors.first > 0) half[mine] = factors.second / factors.first;
   }
-  return {.flops_per_s = 1 / factors.first, .half_m = half[0], .half_n = half[1],
-          .half_k = half[2]};
+  return {
+      .flops_per_s = 1 / factors.first, .half_m = half[0], .half_n = half[1], .half_k = half[2]};
 }
 
 RowsRate fit_rows_rate(std::span<const TimedRows> times) {
@@ -147,9 +147,8 @@ GroupRate fit_group_rate(std::span<const TimedCollective> times) {
     const auto largest = std::ranges::max_element(times, {}, &TimedCollective::bytes);
     factors.second = largest->seconds / ways_of(*largest).front().bytes;
   }
-  return {.size = times.front().size,
-          .latency_s = factors.first,
-          .bytes_per_s = 1 / factors.second};
+  return {
+      .size = times.front().size, .latency_s = factors.first, .bytes_per_s = 1 / factors.second};
 }
 
 }  // namespace axonn

@@ -76,9 +76,9 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
   machine.devices_per_node =
       options.devices_per_node > 0 ? options.devices_per_node : ranks_of_host(world);
   const int nodes = world.size() / machine.devices_per_node;
-  machine.source = fmt::format("probed {} with {} ranks on {} node{}, {} thread{} each", today(),
-                               world.size(), nodes, nodes == 1 ? "" : "s", options.threads,
-                               options.threads == 1 ? "" : "s");
+  machine.source =
+      fmt::format("probed {} with {} ranks on {} node{}, {} thread{} each", today(), world.size(),
+                  nodes, nodes == 1 ? "" : "s", options.threads, options.threads == 1 ? "" : "s");
   double memory = available_memory() / machine.devices_per_node;
   world.all_reduce(buffer(std::span(&memory, 1)), "probe", ReduceOp::min).wait();
   machine.memory_bytes = memory;

@@ -52,16 +52,16 @@ ProductRate probe_products(const ProbeContext& ctx, DType dtype, double launch_s
                                .a_transposed = first,
                                .b_transposed = second};
           products.push_back({m, n, k, 0});
-          seconds.push_back(seconds_of_one(ctx.backend, window_of(ctx),
-                                           [&] { ctx.backend.matmul(product); }));
+          seconds.push_back(
+              seconds_of_one(ctx.backend, window_of(ctx), [&] { ctx.backend.matmul(product); }));
         }
   seconds = mean_over_ranks(ctx.world, seconds);
   for (std::size_t i = 0; i < products.size(); ++i)
     products[i].seconds = std::max(seconds[i] - launch_s, seconds[i] / 2);
   const ProductRate rate = fit_product_rate(products);
-  ctx.report(fmt::format("products {:<5} {:9.1f} Gflop/s, half of it at m {:.0f}, n {:.0f}, k {:.0f}",
-                         name_of(dtype), rate.flops_per_s * 1e-9, rate.half_m, rate.half_n,
-                         rate.half_k));
+  ctx.report(
+      fmt::format("products {:<5} {:9.1f} Gflop/s, half of it at m {:.0f}, n {:.0f}, k {:.0f}",
+                  name_of(dtype), rate.flops_per_s * 1e-9, rate.half_m, rate.half_n, rate.half_k));
   return rate;
 }
 
@@ -104,18 +104,16 @@ void probe_memory(const ProbeContext& ctx, Machine& machine) {
     const auto part = [&](const Tensor& tensor) {
       return tensor.view().col_range(0, static_cast<std::int64_t>(count));
     };
-    seconds.push_back(seconds_of_one(ctx.backend, window_of(ctx), [&] {
-      ctx.backend.add(part(out), part(a), part(b));
-    }));
+    seconds.push_back(seconds_of_one(ctx.backend, window_of(ctx),
+                                     [&] { ctx.backend.add(part(out), part(a), part(b)); }));
   }
   seconds = mean_over_ranks(ctx.world, seconds);
   std::vector<TimedRows> small;  // what caches hold: there the launch shows
   for (std::size_t i = 0; i + 1 < counts.size() && i < 3; ++i)
     small.push_back({3 * 4 * counts[i], seconds[i]});
   machine.launch_s = fit_rows_rate(small).launch_s;
-  machine.memory_bytes_per_s =
-      fit_rows_rate(std::vector<TimedRows>{{3 * 4 * counts.back(), seconds.back()}},
-                    machine.launch_s);
+  machine.memory_bytes_per_s = fit_rows_rate(
+      std::vector<TimedRows>{{3 * 4 * counts.back(), seconds.back()}}, machine.launch_s);
   ctx.report(fmt::format("memory         {:9.2f} GB/s; an operation takes {:.2f} us at least",
                          machine.memory_bytes_per_s * 1e-9, machine.launch_s * 1e6));
 }

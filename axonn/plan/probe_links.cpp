@@ -109,8 +109,7 @@ double seconds_of_all(Communicator& world, double seconds, const std::function<v
 std::vector<GroupRate> probe_group(const ProbeContext& ctx, const GroupShape& shape,
                                    const std::vector<std::int64_t>& sizes, Between& work) {
   const int rank = ctx.world.rank(), block = shape.inner * shape.size;
-  const auto group =
-      ctx.world.split(rank / block * shape.inner + rank % shape.inner, "probe");
+  const auto group = ctx.world.split(rank / block * shape.inner + rank % shape.inner, "probe");
   Buffers buffers(ctx.backend, sizes.back() + 4096);
   const double window = ctx.options.quick ? 0.01 : 0.2;
   std::vector<GroupRate> rates;
@@ -133,8 +132,8 @@ std::vector<GroupRate> probe_group(const ProbeContext& ctx, const GroupShape& sh
     rate.operation = name_of(operation);
     rate.inner = shape.inner;
     rates.push_back(rate);
-    line += fmt::format("  {} {:.3f} GB/s + {:.0f} us", name_of(operation),
-                        rate.bytes_per_s * 1e-9, rate.latency_s * 1e6);
+    line += fmt::format("  {} {:.3f} GB/s + {:.0f} us", name_of(operation), rate.bytes_per_s * 1e-9,
+                        rate.latency_s * 1e6);
   }
   ctx.report(line);
   return rates;

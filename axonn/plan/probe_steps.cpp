@@ -22,7 +22,10 @@ namespace {
 /// of a core.
 Config small_model(ModelFamily family, DType dtype, bool quick) {
   Config config;
-  config.model = {.family = family, .layers = 2, .hidden = quick ? 64 : 256, .heads = 4,
+  config.model = {.family = family,
+                  .layers = 2,
+                  .hidden = quick ? 64 : 256,
+                  .heads = 4,
                   .vocab = quick ? 256 : 1024};
   config.model.kv_heads = family == ModelFamily::llama ? 2 : 0;
   config.model.qk_norm = family == ModelFamily::llama;

@@ -33,7 +33,8 @@ std::vector<MeasuredSteps> measured(const Config& config, const MeasureOptions& 
 }  // namespace
 
 TEST(Measure, AllRanksGetTheSameStepAndThePeakIsThatOfAPlanToTheByte) {
-  for (const GridShape grid : {GridShape{1, 1, 1, 1}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}}) {
+  for (const GridShape grid :
+       {GridShape{1, 1, 1, 1}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}}) {
     SCOPED_TRACE(to_string(grid));
     const Config config = small(grid);
     const auto steps = measured(config, {.steps = 2});
