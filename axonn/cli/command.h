@@ -32,6 +32,7 @@ int run_train(const Arguments& arguments);
 int run_check(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
+int run_probe(const Arguments& arguments);
 int run_tune(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_data(const Arguments& arguments);

@@ -15,6 +15,7 @@ std::span<const Command> commands() {
       Command{"check", "runs the same on several grids and compares, step by step", run_check},
       Command{"bench", "times training steps: tokens/s, flops, waits, memory", run_bench},
       Command{"plan", "says which grid is fastest on a machine, how fast, and what fits", run_plan},
+      Command{"probe", "measures this machine into a file, for plans", run_probe},
       Command{"tune", "times the products of a step in several ways and keeps the fastest",
               run_tune},
       Command{"generate", "writes text with a model", run_generate},

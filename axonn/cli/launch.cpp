@@ -51,6 +51,9 @@ void end_launched(const std::exception_ptr& error) {
 }
 
 void launch(const Config& config, const std::function<void(Communicator& world)>& body) {
+  if (config.parallelism.automatic())
+    refuse("[parallelism] grid = \"auto\" is for axonn train; name one here, such as the first of ",
+           "axonn plan");
   const double timeout = config.parallelism.timeout_seconds;
   if (launches_mpi(config))
     run_mpi(body, {.timeout_seconds = timeout, .report = {}});

@@ -9,6 +9,7 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
+#include "axonn/cli/plan_measure.h"
 #include "axonn/io/files.h"
 #include "axonn/plan/report.h"
 #include "axonn/train/dry_step.h"
@@ -38,14 +39,16 @@ Examples:
   axonn plan configs/gpt2-124m.toml --machine alps --devices 4,8,16,32 --scaling weak
       the best plan of each number, as a table and a curve
   axonn plan configs/tiny.toml --machine mine.toml --devices 8 --json plan.json
-      a machine of one's own)";
+      a machine of one's own, as axonn probe writes it
+  axonn plan configs/tiny.toml --machine mine.toml --devices 2 --measure 3
+      the best three, run here: what was planned beside what it takes)";
 
 struct Flags {
   std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong",
                                                     cost = "simulated", json, svg;
   std::vector<int> devices;
   std::int64_t seq_len = 0;
-  int top = 5;
+  int top = 5, measure = 0;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -69,6 +72,9 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--top", flags.top, "how many plans")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_option("--measure", flags.measure, "runs a few steps of the best K here, and compares")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("K");
   app.add_option("--tokens", flags.tokens, "of a whole training: days and device hours")
       ->type_name("N|15T");
   const std::vector<std::string> kinds(kScalingKinds.begin(), kScalingKinds.end());
@@ -141,6 +147,7 @@ Config complete(Config config, const Origins& origins) {
   if (config.optimizer.lr <= 0) config.optimizer.lr = 1;
   config.lr_scheduler = {};
   config.parallelism.set_grid({});
+  config.parallelism.named_grid.clear();
   config.parallelism.device = DeviceKind::automatic;
   config.training.micro_batch = 0;
   validate(config);
@@ -233,7 +240,12 @@ int run_plan(const Arguments& given) {
   const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
   if (devices.size() < 2 && !flags.svg.empty())
     refuse("--svg draws the scaling of several --devices; give more than one number");
-  show(plans_for(asked, devices, kind), kind, flags);
+  if (flags.measure > 0 && devices.size() > 1)
+    refuse("--measure runs the plans of one number of devices; give one");
+  asked.options.top = std::max(flags.top, flags.measure);
+  const std::vector<PlanReport> reports = plans_for(asked, devices, kind);
+  if (speaks_for_all()) show(reports, kind, flags);
+  if (flags.measure > 0) measure_plans(reports.front(), flags.measure);
   return 0;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <iostream>
 
@@ -5,10 +6,12 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/base/machine.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/cli/stop_signals.h"
+#include "axonn/plan/auto_grid.h"
 #include "axonn/train/dry_run.h"
 #include "axonn/train/stored_model.h"
 #include "axonn/train/trainer.h"
@@ -28,12 +31,26 @@ Examples:
       a text of your own
   axonn train configs/tiny.toml --parallelism.x 2 --parallelism.y 2
       the same on four ranks: the same losses
+  axonn train configs/tiny.toml --parallelism.grid auto
+      on as many ranks as there are cores, on the grid that a plan says is the fastest
   axonn train configs/tiny.toml --training.steps 20 --print-config
       what would run, and where each value comes from
   axonn train configs/gpt2-124m.toml --dry-run --parallelism.x 4 --rank 3
       memory, disk and data of one of its ranks, without training
 
 Exit codes: 0 done, 1 failed, 2 asked wrongly, 75 stopped by a signal with a checkpoint saved.)";
+
+void say(const std::string& line) { std::cerr << line << '\n'; }
+
+/// A config that starts as many ranks as an automatic grid has where no launcher says: one for as
+/// many cores as it has threads.
+Config on_all_cores(Config config) {
+  const int threads = std::max(1, static_cast<int>(config.training.threads)),
+            cores = static_cast<int>(usable_cores().size());
+  config.parallelism.named_grid.clear();
+  config.parallelism.data = std::max(1, cores / threads);
+  return config;
+}
 
 }  // namespace
 
@@ -59,11 +76,15 @@ int run_train(const Arguments& arguments) {
   validate(loaded->config);
   const Config config = resolved(with_stored_model(loaded->config));
   if (dry) {
+    if (config.parallelism.automatic())
+      refuse("[parallelism] grid = \"auto\" with --dry-run: nothing is measured or chosen then; ",
+             "name the grid, such as the first of axonn plan");
     const DryRun found = dry_run(config, rank);
     if (speaks) std::cout << to_text(found, config);
     if (!found.fault.empty()) fail(Where::here(), found.fault);
     return 0;
   }
+  const bool automatic = config.parallelism.automatic();
   const StopSignals signals;
   TrainOptions options{.origins = &loaded->origins,
                        .terminal = &std::cout,
@@ -72,8 +93,9 @@ int run_train(const Arguments& arguments) {
                        .columns = terminal_columns(),
                        .stop = &signals.received()};
   std::atomic<bool> stopped = false;  // all ranks say the same
-  launch(config, [&](Communicator& world) {
-    if (train(config, world, options) == TrainEnd::stopped) stopped = true;
+  launch(automatic ? on_all_cores(config) : config, [&](Communicator& world) {
+    const Config chosen = automatic ? with_chosen_grid(config, world, say) : config;
+    if (train(chosen, world, options) == TrainEnd::stopped) stopped = true;
   });
   return stopped ? kStoppedEarly : 0;
 }

@@ -11,7 +11,8 @@ namespace {
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
-/// What an operation that is bound by memory reads and writes.
+}  // namespace
+
 double moved_bytes(const Schedule::Compute& op) {
   // A table is not read whole: as many of its rows as there are rows beside it.
   if (op.operation == "embedding") return real(2 * op.operands.front().bytes());
@@ -22,8 +23,6 @@ double moved_bytes(const Schedule::Compute& op) {
   if (op.operation == "copy") return real(2 * op.bytes());  // noted once: read and written
   return real(op.bytes());
 }
-
-}  // namespace
 
 MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid)
     : machine_(machine), grid_(grid) {

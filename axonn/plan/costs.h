@@ -42,6 +42,9 @@ class MachineCosts final : public Costs {
   const GridShape grid_;
 };
 
+/// What an operation that is bound by memory reads and writes: what its rate is of.
+double moved_bytes(const Schedule::Compute& operation);
+
 /// Errors: UsageError that names what is missing, where no plan of a run in this type can be made
 /// for the machine.
 void check_rates(const Machine& machine, DType dtype);

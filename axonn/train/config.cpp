@@ -109,9 +109,33 @@ void validate_parallelism(const ParallelismConfig& parallelism) {
   }
 }
 
+/// The config with x, y, z and data of the grid that was named, if one was.
+Config with_named_grid(Config config) {
+  ParallelismConfig& parallelism = config.parallelism;
+  if (parallelism.named_grid.empty() || parallelism.automatic()) return config;
+  parallelism.set_grid(parse_grid(parallelism.named_grid));
+  parallelism.named_grid.clear();
+  return config;
+}
+
+void validate_grid(const Config& config) {
+  const ParallelismConfig& parallelism = config.parallelism;
+  const std::string& name = parallelism.named_grid;
+  if (name.empty()) return;
+  const GridShape keys = parallelism.grid();
+  if (keys != GridShape{} && (parallelism.automatic() || keys != parse_grid(name)))
+    refuse("[parallelism] grid = \"", name, "\" contradicts x ", keys.x, ", y ", keys.y, ", z ",
+           keys.z, ", data ", keys.data, "; leave out the one or the others");
+  if (parallelism.automatic() && config.training.micro_batch > 0)
+    refuse("[training] micro_batch = ", config.training.micro_batch,
+           ": a plan chooses it with the grid; leave it out, or name a grid instead of auto");
+}
+
 }  // namespace
 
-void validate(const Config& config) {
+void validate(const Config& given) {
+  validate_grid(given);
+  const Config config = with_named_grid(given);
   validate(config.model);
   validate_data(config.data);
   validate_training(config);
@@ -122,7 +146,8 @@ void validate(const Config& config) {
     refuse("[output] dir is empty; name the folder that the run may write to, such as \"out\"");
 }
 
-Config resolved(Config config) {
+Config resolved(Config given) {
+  Config config = with_named_grid(std::move(given));
   config.model = resolved(config.model, 0, config.training.seq_len);
   if (config.training.micro_batch == 0)
     config.training.micro_batch =
@@ -174,7 +199,9 @@ void collect_of_model(const ModelConfig& model, Collected& keys) {
 
 }  // namespace
 
-std::vector<WithoutEffect> keys_without_effect(const Config& config) {
+std::vector<WithoutEffect> keys_without_effect(const Config& given) {
+  const Config config = with_named_grid(given);
+  const ParallelismConfig& parallelism = config.parallelism;
   Collected keys;
   collect_of_model(config.model, keys);
   const bool no_validation = !has_validation(config.data);
@@ -189,9 +216,10 @@ std::vector<WithoutEffect> keys_without_effect(const Config& config) {
             "lr_scheduler.kind is constant");
   keys.when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
             "lr_scheduler.kind is not wsd");
-  keys.when(config.parallelism.x == 1 && config.parallelism.y == 1,
+  keys.when(!parallelism.automatic(), {"parallelism.machine"}, "parallelism.grid is not auto");
+  keys.when(!parallelism.automatic() && parallelism.x == 1 && parallelism.y == 1,
             {"parallelism.sequence_parallel"}, "parallelism.x and parallelism.y are 1");
-  keys.when(config.parallelism.grid().ranks() == 1,
+  keys.when(!parallelism.automatic() && parallelism.grid().ranks() == 1,
             {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
              "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
              "parallelism.overlap_data"},

@@ -75,6 +75,8 @@ struct ScheduleConfig {
 /// [parallelism]
 struct ParallelismConfig {
   int x = 1, y = 1, z = 1, data = 1;
+  std::string named_grid = {};  ///< "x,y,z,data" instead of those four, or "auto"; key: grid
+  std::string machine = {};     ///< of an automatic grid: name or file; "": probed
   DeviceKind device = DeviceKind::automatic;
   double peak_tflops = 0;  ///< advertised, of one rank's device; 0: not known
   TransportKind transport = TransportKind::automatic;
@@ -87,7 +89,9 @@ struct ParallelismConfig {
   bool overlap_data = true;              ///< gradient sums over data under the backward pass
   double timeout_seconds = 600;          ///< what a hung collective is given
 
+  /// Of a resolved config, whose grid is not automatic.
   GridShape grid() const { return {x, y, z, data}; }
+  bool automatic() const { return named_grid == "auto"; }
   void set_grid(const GridShape& shape) {
     x = shape.x;
     y = shape.y;
@@ -145,7 +149,7 @@ void list_options(Config& config, OptionList& list);
 void validate(const Config& config);
 
 /// The config with every "0: follows from others" filled in (kv_heads, ffn, positions,
-/// micro_batch, decay_steps); vocab stays as it is, since only the tokenizer knows. Call it after
+/// micro_batch, decay_steps), and a grid that was named as x, y, z and data; vocab stays as it is, since only the tokenizer knows. Call it after
 /// validate(); it keeps a run the same.
 Config resolved(Config config);
 

@@ -170,6 +170,14 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .min = 1,
             .max = kMostRanks,
             .also = "data_parallel_replicate_degree dp ddp"});
+  list.add("grid", &parallelism.named_grid,
+           {.help = "x,y,z,data in one, instead of the four keys; auto: train takes the grid of all "
+                    "ranks that a plan ranks first, with its micro-batch and recomputation, and "
+                    "keeps to it when it resumes",
+            .also = "mesh device_mesh"});
+  list.add("machine", &parallelism.machine,
+           {.help = "what an automatic grid is planned for: a machine's name or file, as axonn plan "
+                    "takes it; empty: the ranks measure what they run on first, for some seconds"});
   list.add("device", parallelism.device, kDeviceKinds, {.help = "what computes"});
   list.add("peak_tflops", &parallelism.peak_tflops,
            {.help = "what the data sheet says one rank's device can do in the compute type, for "

@@ -259,6 +259,29 @@ TEST(Validate, CountsRanksWithoutOverflow) {
               HasSubstr("ranks"));
 }
 
+TEST(NamedGrid, IsTheFourKeysInOneAndContradictsOthers) {
+  Config config = small_config();
+  config.parallelism.named_grid = "2,1,3,1";
+  EXPECT_EQ(resolved(config).parallelism.grid(), (GridShape{2, 1, 3, 1}));
+  EXPECT_EQ(resolved(config).parallelism.named_grid, "");
+  EXPECT_EQ(resolved(config).training.micro_batch, 8);
+  const auto of_grid = [](const char* name, GridShape keys, std::int64_t micro_batch = 0) {
+    return refusal([&](Config& c) {
+      c.parallelism.set_grid(keys);
+      c.parallelism.named_grid = name;
+      c.training.micro_batch = micro_batch;
+    });
+  };
+  EXPECT_EQ(of_grid("2,1,3,1", {}), "accepted");
+  EXPECT_EQ(of_grid("2,1,3,1", {2, 1, 3, 1}), "accepted");
+  EXPECT_EQ(of_grid("auto", {}), "accepted");
+  EXPECT_THAT(of_grid("2,1,3,1", {1, 1, 3, 1}), HasSubstr("contradicts x 1, y 1, z 3"));
+  EXPECT_THAT(of_grid("auto", {2, 1, 1, 1}), HasSubstr("contradicts x 2"));
+  EXPECT_THAT(of_grid("auto", {}, 4), HasSubstr("micro_batch = 4"));
+  EXPECT_THAT(of_grid("1,1,5,1", {}), HasSubstr("no multiple of 5"));
+  EXPECT_NE(of_grid("best", {}), "accepted");
+}
+
 TEST(Resolved, FillsInWhatFollowsFromOtherValues) {
   Config config = small_config();
   config.parallelism = {.z = 2, .data = 3};

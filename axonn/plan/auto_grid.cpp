@@ -1,0 +1,110 @@
+#include "axonn/plan/auto_grid.h"
+
+#include <array>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/log.h"
+#include "axonn/plan/probe.h"
+#include "axonn/plan/search.h"
+#include "axonn/train/dry_step.h"
+#include "axonn/train/session.h"
+#include "axonn/train/stored_model.h"
+
+namespace axonn {
+
+namespace {
+
+using Report = std::function<void(const std::string& line)>;
+
+/// What a grid is chosen with.
+struct Choice {
+  GridShape grid;
+  std::int64_t micro_batch = 1;
+  RecomputeMode recompute = RecomputeMode::none;
+};
+
+/// Of the run that this one goes on from.
+std::optional<Choice> earlier_choice(const Config& config, int ranks) {
+  const std::string own = config.output.dir + "/checkpoints", &resume = config.checkpoint.resume;
+  if (resume.empty() || (resume == "auto" && !has_checkpoint(own))) return std::nullopt;
+  const Config earlier = stored_config(CheckpointReader(resume == "auto" ? own : resume));
+  const std::int64_t each =
+      earlier.training.micro_batch * earlier.parallelism.z * earlier.parallelism.data;
+  if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
+      config.training.global_batch % each != 0)
+    return std::nullopt;
+  return Choice{earlier.parallelism.grid(), earlier.training.micro_batch,
+                earlier.activation_checkpoint.mode};
+}
+
+Choice best_choice(const Config& config, const Machine& machine, int ranks, const Report& report) {
+  SearchOptions options{.devices = ranks};
+  if (config.activation_checkpoint.mode != RecomputeMode::none)
+    options.recompute = config.activation_checkpoint.mode;
+  const SearchResult found = search(with_vocab(config), machine, options);
+  if (found.plans.empty())
+    refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
+           format_bytes(static_cast<std::int64_t>(machine.memory_bytes)), " of a device",
+           found.smallest ? concat("; the smallest, ", to_string(found.smallest->grid), ", takes ",
+                                   format_bytes(found.smallest->memory_bytes))
+                          : std::string());
+  const Plan& best = found.plans.front();
+  report(fmt::format("grid: {} of {} that cut the model; a step is planned to take {:.3g} s and {}",
+                     to_string(best.grid), found.cut, best.time.step_s,
+                     format_bytes(best.memory_bytes)));
+  if (found.plans.size() > 1)
+    report(fmt::format("grid: the next, {}, {:.3g} s", to_string(found.plans[1].grid),
+                       found.plans[1].time.step_s));
+  return {best.grid, best.micro_batch, best.recompute};
+}
+
+/// What rank 0 chose, on all ranks.
+Choice broadcast(Communicator& world, const Choice& mine) {
+  std::array<std::int64_t, 6> numbers = {
+      mine.grid.x,    mine.grid.y,      mine.grid.z,
+      mine.grid.data, mine.micro_batch, mine.recompute == RecomputeMode::full ? 1 : 0};
+  world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
+  const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
+  return {.grid = {extent(0), extent(1), extent(2), extent(3)},
+          .micro_batch = numbers[4],
+          .recompute = numbers[5] == 1 ? RecomputeMode::full : RecomputeMode::none};
+}
+
+}  // namespace
+
+Config with_chosen_grid(Config config, Communicator& world, const Report& report) {
+  AXONN_CHECK(config.parallelism.automatic(), "with_chosen_grid: the grid is ",
+              to_string(config.parallelism.grid()));
+  config.parallelism.named_grid.clear();
+  const bool first = world.rank() == 0;
+  std::optional<Choice> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
+  std::int64_t known = choice ? 1 : 0;
+  world.broadcast(buffer(std::span(&known, 1)), 0, "grid").wait();
+  if (known == 0) {
+    Machine machine;
+    if (!config.parallelism.machine.empty()) {
+      if (first) machine = read_machine(config.parallelism.machine);
+    } else if (world.size() > 1) {
+      if (first) report("grid: measuring what it will run on");
+      Config all = config;
+      all.parallelism.data = world.size();
+      machine = probe(world, {.threads = compute_threads(all), .quick = true});
+    }
+    if (first && world.size() == 1)
+      choice = Choice{{}, config.training.micro_batch, config.activation_checkpoint.mode};
+    if (first && !choice) choice = best_choice(config, machine, world.size(), report);
+  } else if (first) {
+    report(fmt::format("grid: {}, as the run that this one resumes", to_string(choice->grid)));
+  }
+  const Choice chosen = broadcast(world, choice.value_or(Choice{}));
+  config.parallelism.set_grid(chosen.grid);
+  config.training.micro_batch = chosen.micro_batch;
+  config.activation_checkpoint.mode = chosen.recompute;
+  validate(config);
+  return resolved(config);
+}
+
+}  // namespace axonn

@@ -1,0 +1,104 @@
+#include "axonn/plan/auto_grid.h"
+
+#include <filesystem>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads.h"
+#include "axonn/plan/search.h"
+#include "axonn/train/trainer.h"
+
+using namespace axonn;
+using testing::Contains;
+using testing::HasSubstr;
+
+namespace {
+
+Config small(const std::string& folder) {
+  Config config;
+  config.model = {.layers = 2, .hidden = 64, .heads = 8, .vocab = 256};
+  config.data.synthetic = 20'000;
+  config.training = {.steps = 2, .seq_len = 16, .global_batch = 8};
+  config.training.threads = 1;
+  config.optimizer.lr = 1e-3;
+  config.parallelism.machine = "perlmutter";
+  config.training.dtype = DType::bf16;
+  config.output.dir = folder;
+  return config;
+}
+
+struct Chosen {
+  std::vector<Config> configs;  // of each rank
+  std::vector<std::string> lines;
+};
+
+Chosen choose(Config config, int ranks) {
+  config.parallelism.named_grid = "auto";
+  validate(config);
+  Chosen chosen{.configs = std::vector<Config>(ranks)};
+  run_ranks(ranks, [&](Communicator& world) {
+    chosen.configs[world.rank()] = with_chosen_grid(
+        resolved(config), world, [&](const std::string& line) { chosen.lines.push_back(line); });
+  });
+  return chosen;
+}
+
+std::string folder_of(const char* name) {
+  const std::string folder = testing::TempDir() + "/auto_grid_" + name;
+  std::filesystem::remove_all(folder);
+  return folder;
+}
+
+}  // namespace
+
+TEST(AutoGrid, AllRanksGetThePlanThatTheSearchRanksFirst) {
+  const Config config = small(folder_of("first"));
+  const Chosen chosen = choose(config, 8);
+  const Plan best =
+      search(resolved(config), read_machine("perlmutter"), {.devices = 8}).plans.front();
+  for (const Config& one : chosen.configs) {
+    EXPECT_EQ(one.parallelism.grid(), best.grid);
+    EXPECT_EQ(one.training.micro_batch, best.micro_batch);
+    EXPECT_EQ(one.parallelism.named_grid, "");
+  }
+  EXPECT_THAT(chosen.lines, Contains(HasSubstr(to_string(best.grid))));
+}
+
+TEST(AutoGrid, WithoutAMachineTheRanksMeasureTheirOwn) {
+  Config config = small(folder_of("probe"));
+  config.parallelism.machine = "";
+  const Chosen chosen = choose(config, 2);
+  EXPECT_EQ(chosen.configs.front().parallelism.grid().ranks(), 2);
+  EXPECT_EQ(chosen.configs[0].parallelism, chosen.configs[1].parallelism);
+}
+
+TEST(AutoGrid, ARunThatResumesKeepsTheGridOfTheRunBeforeUnlessThereAreOtherRanks) {
+  Config config = small(folder_of("resume"));
+  const GridShape odd{1, 1, 2, 2};
+  Config before = config;
+  before.parallelism.set_grid(odd);
+  before.training.micro_batch = 1;
+  before.activation_checkpoint.mode = RecomputeMode::full;
+  run_ranks(4, [&](Communicator& world) { train(resolved(before), world, {}); });
+
+  config.checkpoint.resume = "auto";
+  const Chosen same = choose(config, 4);
+  EXPECT_EQ(same.configs.front().parallelism.grid(), odd);
+  EXPECT_EQ(same.configs.front().training.micro_batch, 1);
+  EXPECT_EQ(same.configs.front().activation_checkpoint.mode, RecomputeMode::full);
+  EXPECT_THAT(same.lines, testing::ElementsAre(HasSubstr("resumes")));
+  EXPECT_EQ(choose(config, 2).configs.front().parallelism.grid().ranks(), 2);
+}
+
+TEST(AutoGrid, AModelThatFitsOnNoGridIsRefusedWithWhatItTakes) {
+  Config config = small(folder_of("large"));
+  config.model = {.layers = 64, .hidden = 32768, .heads = 64, .vocab = 256};
+  try {
+    choose(config, 2);
+    FAIL() << "it was not refused";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no grid of 2 ranks fits"));
+  }
+}

@@ -1,0 +1,87 @@
+#include "axonn/plan/probe.h"
+
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads.h"
+#include "axonn/plan/costs.h"
+#include "axonn/plan/estimate.h"
+
+using namespace axonn;
+using testing::Contains;
+using testing::Each;
+using testing::Gt;
+using testing::HasSubstr;
+using testing::Key;
+using testing::Pair;
+using testing::SizeIs;
+
+namespace {
+
+/// What every rank of a quick probe on threads got.
+std::vector<Machine> probed(int ranks, ProbeOptions options = {}) {
+  options.quick = true;
+  std::vector<Machine> machines(ranks);
+  run_ranks(ranks, [&](Communicator& world) { machines[world.rank()] = probe(world, options); });
+  return machines;
+}
+
+}  // namespace
+
+TEST(Probe, AllRanksGetAMachineThatItsFileGivesBackAndThatAPlanCanBeMadeFor) {
+  std::vector<std::string> lines;
+  const auto machines = probed(4, {.name = "here", .devices_per_node = 2, .report = [&](auto line) {
+                                     lines.push_back(line);  // on rank 0 alone
+                                   }});
+  EXPECT_THAT(machines, Each(machines.front()));
+  const Machine& machine = machines.front();
+  EXPECT_EQ(machine.name, "here");
+  EXPECT_EQ(machine.devices_per_node, 2);
+  EXPECT_THAT(machine.source, HasSubstr("4 ranks on 2 nodes"));
+  EXPECT_THAT(lines, Contains(HasSubstr("products bf16")));
+
+  const std::string file = testing::TempDir() + "/probed.toml";
+  std::ofstream(file) << to_toml(machine);
+  EXPECT_EQ(read_machine(file), machine);
+
+  EXPECT_NO_THROW(check_rates(machine, DType::f32));
+  EXPECT_NO_THROW(check_rates(machine, DType::bf16));
+  Config config;
+  config.model = {.layers = 4, .hidden = 64, .heads = 4, .vocab = 256};
+  config.training = {.steps = 1, .seq_len = 16, .global_batch = 4, .micro_batch = 1};
+  config.training.threads = 1;
+  config.parallelism.set_grid({2, 1, 2, 1});
+  EXPECT_GT(estimate_time(resolved(config), machine).step_s, 0);
+}
+
+TEST(Probe, EveryGroupShapeOfTheRanksGridsAndEveryRowWiseOperationOfAStepHasARate) {
+  const Machine machine = probed(4).front();
+  std::vector<std::tuple<std::string, int, int>> groups;
+  for (const GroupRate& group : machine.groups) {
+    groups.emplace_back(group.operation, group.inner, group.size);
+    EXPECT_GT(group.bytes_per_s, 0);
+    EXPECT_GE(group.latency_s, 0);
+  }
+  std::vector<std::tuple<std::string, int, int>> wanted;
+  for (const char* operation : {"all_gather", "reduce_scatter", "all_reduce"})
+    for (const auto& [inner, size] : {std::pair{1, 2}, std::pair{1, 4}, std::pair{2, 2}})
+      wanted.emplace_back(operation, inner, size);
+  EXPECT_THAT(groups, testing::UnorderedElementsAreArray(wanted));
+
+  for (const char* operation :
+       {"layer_norm", "layer_norm_backward", "gelu", "gelu_backward", "add_moments", "embedding",
+        "rms_norm_sums", "rotary_embedding", "swiglu", "softmax_stats", "cross_entropy_backward",
+        "adamw", "cast", "squared_sum"})
+    EXPECT_THAT(machine.rowwise_bytes_per_s, Contains(Pair(operation, Gt(0)))) << operation;
+  EXPECT_THAT(machine.rowwise_bytes_per_s, testing::Not(Contains(Key("matmul"))));
+}
+
+TEST(Probe, OneRankAndNodesThatAreNotEvenAreRefused) {
+  EXPECT_THROW(probed(1), UsageError);
+  EXPECT_THROW(probed(3, {.devices_per_node = 2}), UsageError);
+}
