@@ -191,24 +191,46 @@ void ParameterGroup::allocate(const Context& ctx) {
 
 void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
   AXONN_CHECK(!compute_.empty(), name_, ": initialise() before allocate()");
-  std::vector<float> host(piece_size());
+  constexpr std::int64_t kAtOnce = 1 << 20;  // elements in host memory
+  std::vector<float> host;
   for (const auto& [spec, slice] : piece_slices_) {
     const Random random(seed, spec->name);
-    const std::int64_t count = slice.count(), width = spec->layout.cols;
+    const std::int64_t width = spec->layout.cols;
     const double mean = spec->init_mean, std = spec->init_std;
-    float* out = host.data() + slice.offset;
     const Slice at = slice;
+    for (std::int64_t first = at.begin; first < at.end; first += kAtOnce) {
+      host.resize(std::min(kAtOnce, at.end - first));
+      float* out = host.data();
 #pragma omp parallel for
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t e = at.begin + i;
-      const std::int64_t index = (at.row + e / at.cols) * width + at.col + e % at.cols;
-      out[i] = static_cast<float>(std == 0 ? mean : mean + std * random.normal(index));
+      for (std::int64_t e = first; e < first + std::ssize(host); ++e) {
+        const std::int64_t index = (at.row + e / at.cols) * width + at.col + e % at.cols;
+        out[e - first] = static_cast<float>(std == 0 ? mean : mean + std * random.normal(index));
+      }
+      set_values(ctx, at.offset + first - at.begin, host);
     }
   }
-  stage_master(ctx);
-  const View master_view = master();
-  ctx.arena.device().copy_from_host(master_view.data, host.data(), piece_size() * 4);
-  publish_from_master(ctx);
+  publish_values(ctx);
+}
+
+void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
+                                std::span<const float> values) {
+  Device& device = ctx.arena.device();
+  if (!master_.empty()) {
+    const View to = master().col_range(offset, std::ssize(values));
+    return device.copy_from_host(to.data, values.data(), std::ssize(values) * 4);
+  }
+  gathered_.wait();  // a prefetch that nobody used may still be reading
+  std::vector<bf16> rounded(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) put(rounded[i], values[i]);
+  const View to = piece_of_compute().col_range(offset, std::ssize(values));
+  device.copy_from_host(to.data, rounded.data(), std::ssize(values) * 2);
+}
+
+void ParameterGroup::publish_values(const Context& ctx) {
+  if (master_.empty())
+    publish(ctx);
+  else
+    publish_from_master(ctx);
 }
 
 void ParameterGroup::stage_master(const Context& ctx) {

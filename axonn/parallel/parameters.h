@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -157,6 +158,10 @@ class ParameterGroup {
   /// Spreads the updated pieces of the compute copy over data.
   void publish(const Context& ctx);
 
+  /// Sets elements of this rank's piece from `offset` on: of the master copy, or of the compute
+  /// copy of a frozen group. publish_values(), once all are set, makes them known.
+  void set_values(const Context& ctx, std::int64_t offset, std::span<const float> values);
+  void publish_values(const Context& ctx);
   /// Gives a frozen group a master copy to set; publish_from_master() takes it away again.
   void stage_master(const Context& ctx);
   /// The same after the master copy was set: initial values, a checkpoint.

@@ -4,6 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/io/exchange.h"
+#include "axonn/train/pretrained.h"
 
 namespace axonn {
 
@@ -94,13 +95,18 @@ void Session::initialise(const std::vector<ParameterGroup*>& groups) {
 /// What a model without adapters has: where there are adapters, what is frozen.
 void Session::load_base(const std::vector<ParameterGroup*>& groups) {
   const Context ctx = context();
+  const std::string& path = config_.model.path;
+  if (has_safetensors(path)) {
+    load_pretrained(ctx, config_.model, groups, SafetensorsFolder(path));
+    return;
+  }
   std::vector<StateBlock> blocks;
   for (ParameterGroup* group : groups) {
     if (group->frozen()) group->stage_master(ctx);
     blocks.push_back(block_of(*group));
     blocks.back().buffers.push_back({"master", group->master().as<float>()});
   }
-  load(CheckpointReader(grid_->world(), config_.model.path), groups, blocks, {});
+  load(CheckpointReader(grid_->world(), path), groups, blocks, {});
 }
 
 void Session::initialise() {

@@ -1,0 +1,120 @@
+#include "axonn/io/safetensors_folder.h"
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kOneFile = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr std::int64_t kMostIndexBytes = 100'000'000;  // as for a file's own header
+
+/// Tensor -> file, as the index has it. It is read event by event, so that a strange text costs no
+/// more than its own length.
+class IndexReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::map<std::string, std::string> files;
+  std::string fault;
+
+  bool null() override { return scalar(); }
+  bool boolean(bool) override { return scalar(); }
+  bool number_integer(std::int64_t) override { return scalar(); }
+  bool number_unsigned(std::uint64_t) override { return scalar(); }
+  bool number_float(double, const std::string&) override { return scalar(); }
+  bool binary(nlohmann::json::binary_t&) override { return scalar(); }
+  bool string(std::string& value) override {
+    if (in_map()) files[key_] = value;
+    return true;
+  }
+  bool start_object(std::size_t) override { return in_map() ? scalar() : enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t) override { return in_map() ? scalar() : enter(); }
+  bool end_array() override { return leave(); }
+  bool key(std::string& key) override {
+    if (in_map() && files.contains(key)) fault = concat("the tensor \"", key, "\" comes twice");
+    if (depth_ == 1) section_ = key;
+    key_ = key;
+    return fault.empty();
+  }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    fault = concat("it is no JSON from byte ", position, " on");
+    return false;
+  }
+
+ private:
+  bool in_map() const { return depth_ == 2 && section_ == "weight_map"; }
+  bool enter() {
+    ++depth_;
+    return true;
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+  bool scalar() {
+    if (in_map()) fault = concat("weight_map has no file's name for \"", key_, '"');
+    return fault.empty();
+  }
+
+  int depth_ = 0;
+  std::string section_, key_;
+};
+
+}  // namespace
+
+SafetensorsFolder::SafetensorsFolder(std::string path) : path_(std::move(path)) {
+  if (!std::filesystem::is_directory(path_)) refuse(path_, " is no folder");
+  if (std::filesystem::exists(path_ + '/' + kIndex)) {
+    open_shards(path_ + '/' + kIndex);
+    return;
+  }
+  if (!std::filesystem::exists(path_ + '/' + kOneFile))
+    refuse(path_, " has neither ", kOneFile, " nor ", kIndex,
+           "; save the model as safetensors (weights in .bin files are not read)");
+  files_.push_back(std::make_unique<SafetensorsFile>(path_ + '/' + kOneFile));
+  for (const SafetensorsEntry& entry : files_.front()->header().entries)
+    tensors_[entry.name] = {files_.front().get(), &entry};
+}
+
+void SafetensorsFolder::open_shards(const std::string& index) {
+  IndexReader reader;
+  const std::string text = read_text(index, kMostIndexBytes);
+  const bool whole = text.find('\0') == text.npos && nlohmann::json::sax_parse(text, &reader);
+  if (!whole) refuse(index, ": ", reader.fault.empty() ? "a zero byte in it" : reader.fault);
+  if (reader.files.empty()) refuse(index, " has no weight_map, or an empty one");
+  std::map<std::string, const SafetensorsFile*> opened;
+  for (const auto& [tensor, name] : reader.files) {
+    if (name.find('/') != name.npos || name.empty())
+      refuse(index, ": \"", name, "\", said to hold ", tensor, ", is no name of a file");
+    const SafetensorsFile*& file = opened[name];
+    if (!file) {
+      files_.push_back(std::make_unique<SafetensorsFile>(path_ + '/' + name));
+      file = files_.back().get();
+    }
+    const SafetensorsEntry* entry = file->header().find(tensor);
+    if (!entry) refuse(index, " says that ", name, " holds ", tensor, ", and it does not");
+    tensors_[tensor] = {file, entry};
+  }
+}
+
+SafetensorsFolder::Tensor SafetensorsFolder::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? Tensor{} : found->second;
+}
+
+std::int64_t SafetensorsFolder::bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& [name, tensor] : tensors_) sum += tensor.entry->bytes();
+  return sum;
+}
+
+bool has_safetensors(const std::string& folder) {
+  return std::filesystem::exists(folder + '/' + kIndex) ||
+         std::filesystem::exists(folder + '/' + kOneFile);
+}
+
+}  // namespace axonn

@@ -1,0 +1,32 @@
+#include "axonn/model/stored_names.h"
+
+#include <algorithm>
+#include <array>
+
+namespace axonn {
+
+namespace {
+
+bool ends_with_one_of(std::string_view name, std::initializer_list<std::string_view> endings) {
+  return std::ranges::any_of(endings, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+}  // namespace
+
+StoredName stored_name(ModelFamily family, const std::string& parameter) {
+  if (family == ModelFamily::gpt)
+    return {.names = {parameter, "transformer." + parameter},
+            .transposed =
+                ends_with_one_of(parameter, {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"})};
+  constexpr std::string_view kPrefix = "model.";  // absent where the model was saved without a head
+  StoredName stored{.names = {parameter}};
+  if (parameter.starts_with(kPrefix)) stored.names.push_back(parameter.substr(kPrefix.size()));
+  return stored;
+}
+
+bool is_buffer(const ModelConfig& config, std::string_view tensor) {
+  return (config.tied && tensor == "lm_head.weight") ||
+         ends_with_one_of(tensor, {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"});
+}
+
+}  // namespace axonn
