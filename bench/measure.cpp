@@ -15,8 +15,6 @@ namespace {
 
 using cpu::Lanes;
 using Words = std::uint32_t __attribute__((vector_size(64)));
-using HalfLanes = float __attribute__((vector_size(32)));
-using Doubles = double __attribute__((vector_size(64)));
 
 double seconds(const std::function<void()>& run) {
   const auto begin = std::chrono::steady_clock::now();
@@ -127,21 +125,17 @@ View Memory::ids(std::int64_t count, std::int64_t bound) {
 }
 
 double VectorWork::seconds(double registers, const VectorRates& rates) const {
-  const double all = multiplies + others + converts + divisions + roots;
+  const double all = multiplies + others + divisions + roots;
   const double busiest =
-      std::max({multiplies / rates.multiply, converts / rates.convert,
-                divisions / rates.divide + roots / rates.root, all / rates.issue});
+      std::max({multiplies / rates.multiply, divisions / rates.divide + roots / rates.root,
+                all / rates.issue});
   return 1e-9 * registers * busiest;
 }
 
 VectorRates vector_rates(int threads) {
   const Lanes half = Lanes{} + 0.5f, one = Lanes{} + 1.0f;
-  const auto there_and_back = [](Doubles x) {
-    return __builtin_convertvector(__builtin_convertvector(x, HalfLanes), Doubles);
-  };
   return {.multiply = rate(threads, [=](Lanes x) { return x * half + one; }),
           .issue = rate<Words>(threads, [](Words x) { return x + 3; }),
-          .convert = 2 * rate<Doubles>(threads, there_and_back),
           .divide = rate(threads, [=](Lanes x) { return one / x; }),
           .root = rate(threads, root)};
 }

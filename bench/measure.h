@@ -28,11 +28,10 @@ struct Streams {
 };
 
 /// The rates of vector instructions of `threads` threads together, in giga a second: what a
-/// register of 16 floats (or 8 doubles) takes where nothing waits for anything.
+/// register of 16 floats takes where nothing waits for anything.
 struct VectorRates {
   double multiply = 0;  ///< fused multiply-adds
   double issue = 0;     ///< additions of integers, which any unit does
-  double convert = 0;   ///< floats to doubles, or back
   double divide = 0, root = 0;
 };
 VectorRates vector_rates(int threads);
@@ -40,12 +39,11 @@ VectorRates vector_rates(int threads);
 /// Vector instructions that an operation needs for each 16 elements, loads and stores not counted.
 struct VectorWork {
   double multiplies = 0;  ///< products, fused with a sum or not
-  double others = 0;      ///< sums, maxima, comparisons, shifts, widening of halves
-  double converts = 0;    ///< to doubles or to bf16, which units for conversions do
+  double others = 0;      ///< sums, maxima, comparisons, shifts, conversions
   int divisions = 0, roots = 0;
 
-  /// Least seconds for `registers` of 16 elements: the busiest of the units for products, for
-  /// conversions and for divisions, or what all units together can begin.
+  /// Least seconds for `registers` of 16 elements: the busier of the units for products and for
+  /// divisions, or what all units together can begin.
   double seconds(double registers, const VectorRates& rates) const;
 };
 

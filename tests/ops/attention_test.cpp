@@ -81,8 +81,8 @@ void check(Backend& backend, const Case& c) {
   // f32 rounding for each.
   const double terms = static_cast<double>(s.head_dim + s.positions * s.group + 16);
   const double error = 2 * terms * rounding(DType::f32);
-  // In bf16 p is rounded before it is multiplied, each by at most this of itself; a query's p sum to
-  // 1, and no value is above 1.
+  // In bf16 p is rounded before it is multiplied, each by at most this of itself; a query's p sum
+  // to 1, and no value is above 1.
   const double p_error = c.type == DType::f32 ? 0 : rounding(c.type);
   EXPECT_TRUE(close(run.out, want.out, stored(c.type, error + p_error)));
   EXPECT_TRUE(close(run.stats, want.lse, stored(DType::f32, error * (1 + largest(want.lse)))));
