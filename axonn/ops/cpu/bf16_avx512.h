@@ -8,7 +8,7 @@
 
 // bf16 in registers of AVX-512 with its conversions and dot products; the build takes this file or
 // bf16_portable.h for axonn/ops/cpu/bf16.h. Rounding here makes zero of what is too small for a
-// normal number, as oneDNN's products do on such machines.
+// normal number.
 
 namespace axonn::cpu {
 
