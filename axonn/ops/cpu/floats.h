@@ -13,7 +13,7 @@ class Floats {
   static constexpr int kBytes = __BIGGEST_ALIGNMENT__;
   static constexpr int kEach = kBytes / 4, kCount = 4 * kEach;
   using Register = float __attribute__((vector_size(kBytes), may_alias));
-  using Integers = std::int32_t __attribute__((vector_size(kBytes), may_alias));
+  using Integers = std::uint32_t __attribute__((vector_size(kBytes), may_alias));
   using Unaligned = float __attribute__((vector_size(kBytes), aligned(4), may_alias));
 
   Floats() : Floats(0.0f) {}
