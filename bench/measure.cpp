@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <type_traits>
 
 #include "axonn/base/check.h"
 #include "axonn/ops/cpu/block_matmul.h"
@@ -13,6 +14,7 @@ namespace axonn::bench {
 namespace {
 
 using cpu::Lanes;
+using Words = std::uint32_t __attribute__((vector_size(64)));
 
 double seconds(const std::function<void()>& run) {
   const auto begin = std::chrono::steady_clock::now();
@@ -21,19 +23,22 @@ double seconds(const std::function<void()>& run) {
 }
 
 /// Giga instructions a second of `step` on independent registers, all threads together.
-template <typename Step>
+template <typename Register = Lanes, typename Step>
 double rate(int threads, Step step) {
+  using Element = std::remove_reference_t<decltype(Register{}[0])>;
   constexpr int kChains = 16, kTurns = 50'000;
-  float sink = 0;
+  double sink = 0;
   const double best = best_of(300, [&] {
 #pragma omp parallel num_threads(threads) reduction(+ : sink)
     {
-      Lanes x[kChains];
-      for (int i = 0; i < kChains; ++i) x[i] = Lanes{} + (1.0f + static_cast<float>(i));
+      Register x[kChains];
+#pragma GCC unroll 16
+      for (int i = 0; i < kChains; ++i) x[i] = Register{} + static_cast<Element>(1 + i);
       for (int turn = 0; turn < kTurns; ++turn)
 #pragma GCC unroll 16
         for (int i = 0; i < kChains; ++i) x[i] = step(x[i]);
-      for (const Lanes& chain : x) sink += chain[0];
+#pragma GCC unroll 16
+      for (int i = 0; i < kChains; ++i) sink += static_cast<double>(x[i][0]);
     }
   });
   AXONN_CHECK(!std::isnan(sink), "a rate was measured on NaN");
@@ -46,7 +51,8 @@ Lanes root(Lanes x) {
 }
 
 template <int Reads, int Updates, int Writes>
-void move(const float* const* read, float* const* update, float* const* write, std::int64_t count) {
+void move(const float* const* read, float* const* update, float* const* write, std::int64_t begin,
+          std::int64_t end) {
   std::array<const float*, Reads + 1> r{};
   std::array<float*, Updates + 1> u{};
   std::array<float*, Writes + 1> w{};
@@ -55,7 +61,7 @@ void move(const float* const* read, float* const* update, float* const* write, s
   std::copy_n(write, Writes, w.begin());
   const auto lanes = [](auto* p) { return reinterpret_cast<Lanes*>(const_cast<float*>(p)); };
   Lanes sums[4] = {};
-  for (std::int64_t i = 0; i < count; i += 4 * cpu::kLanes) {
+  for (std::int64_t i = begin; i < end; i += 4 * cpu::kLanes) {
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
       const std::int64_t at = i + v * cpu::kLanes;
@@ -72,7 +78,8 @@ void move(const float* const* read, float* const* update, float* const* write, s
   asm volatile("" : : "x"(sums[0] + sums[1] + sums[2] + sums[3]));
 }
 
-using Move = void (*)(const float* const*, float* const*, float* const*, std::int64_t);
+using Move = void (*)(const float* const*, float* const*, float* const*, std::int64_t,
+                      std::int64_t);
 
 Move move_of(Streams s) {
   const struct {
@@ -117,19 +124,34 @@ View Memory::ids(std::int64_t count, std::int64_t bound) {
   return ids;
 }
 
+double VectorWork::seconds(double registers, const VectorRates& rates) const {
+  const double all = multiplies + others + divisions + roots;
+  const double busiest =
+      std::max({multiplies / rates.multiply, divisions / rates.divide + roots / rates.root,
+                all / rates.issue});
+  return 1e-9 * registers * busiest;
+}
+
 VectorRates vector_rates(int threads) {
   const Lanes half = Lanes{} + 0.5f, one = Lanes{} + 1.0f;
-  return {.fma = rate(threads, [=](Lanes x) { return x * half + one; }),
+  return {.multiply = rate(threads, [=](Lanes x) { return x * half + one; }),
+          .issue = rate<Words>(threads, [](Words x) { return x + 3; }),
           .divide = rate(threads, [=](Lanes x) { return one / x; }),
           .root = rate(threads, root)};
 }
 
 Pair best_of(int repetitions, const std::function<void()>& first,
-             const std::function<void()>& second) {
+             const std::function<void()>& second, int burst) {
   Pair best{1e9, 1e9};
-  for (int i = 0; i <= repetitions; ++i) {
-    const Pair each{seconds(first), seconds(second)};
-    if (i > 0) best = {std::min(best.first, each.first), std::min(best.second, each.second)};
+  const auto time = [&](const std::function<void()>& run, double& least) {
+    if (burst > 1) run();
+    for (int i = burst > 1; i < burst; ++i) least = std::min(least, seconds(run));
+  };
+  first();
+  second();
+  for (int i = 0; i < repetitions; ++i) {
+    time(first, best.first);
+    time(second, best.second);
   }
   return best;
 }
@@ -155,12 +177,7 @@ std::function<void()> stream(Memory& memory, int threads, Streams streams, std::
         for (int t = 0; t < threads; ++t) {
           const std::int64_t begin = parts * t / threads * kPart,
                              end = parts * (t + 1) / threads * kPart;
-          std::vector<const float*> r;
-          std::vector<float*> u, w;
-          for (const float* p : read) r.push_back(p + begin);
-          for (float* p : update) u.push_back(p + begin);
-          for (float* p : write) w.push_back(p + begin);
-          move(r.data(), u.data(), w.data(), end - begin);
+          move(read.data(), update.data(), write.data(), begin, end);
         }
       };
 }

@@ -27,26 +27,33 @@ struct Streams {
   int read = 0, update = 0, write = 0;
 };
 
-/// The rates of vector instructions of `threads` threads together, each on kLanes floats, in giga a
-/// second: fused multiply-adds, divisions, square roots.
+/// The rates of vector instructions of `threads` threads together, in giga a second: what a
+/// register of 16 floats takes where nothing waits for anything.
 struct VectorRates {
-  double fma = 0, divide = 0, root = 0;
+  double multiply = 0;  ///< fused multiply-adds
+  double issue = 0;     ///< additions of integers, which any unit does
+  double divide = 0, root = 0;
 };
 VectorRates vector_rates(int threads);
 
-/// Vector instructions on 16 lanes that an operation needs for each 16 elements, loads and stores
-/// not counted.
+/// Vector instructions that an operation needs for each 16 elements, loads and stores not counted.
 struct VectorWork {
-  double simple = 0;  ///< at the rate of fused multiply-adds
+  double multiplies = 0;  ///< products, fused with a sum or not
+  double others = 0;      ///< sums, maxima, comparisons, shifts, conversions
   int divisions = 0, roots = 0;
+
+  /// Least seconds for `registers` of 16 elements: the busier of the units for products and for
+  /// divisions, or what all units together can begin.
+  double seconds(double registers, const VectorRates& rates) const;
 };
 
-/// The best seconds of two functions that are called in turn, after one call of each.
+/// The best seconds of two functions, called in turn `burst` times each, so that each finds in
+/// cache what it left there; the first call of a burst does not count where there are more.
 struct Pair {
   double first, second;
 };
 Pair best_of(int repetitions, const std::function<void()>& first,
-             const std::function<void()>& second);
+             const std::function<void()>& second, int burst = 1);
 double best_of(int repetitions, const std::function<void()>& run);
 
 /// Moves `bytes` in as many streams of f32 as `streams` has (each of the same length, an update

@@ -35,10 +35,10 @@ TEST(Exponential, IsWithinTwoTenMillionthsFromMinus87To88ZeroBelowAndKeepsNaN) {
     worst = std::max(worst, std::abs(rowwise::exponential(x) - want) / want);
   }
   EXPECT_LE(worst, 2e-7);
-  EXPECT_EQ(rowwise::exponential(0), 1);
+  EXPECT_EQ(rowwise::exponential(0.0f), 1);
   EXPECT_EQ(rowwise::exponential(-87.7f), 0);
   EXPECT_EQ(rowwise::exponential(-std::numeric_limits<float>::infinity()), 0);
-  EXPECT_GT(rowwise::exponential(1000), 1e38f);
+  EXPECT_GT(rowwise::exponential(1000.0f), 1e38f);
   EXPECT_TRUE(std::isnan(rowwise::exponential(std::numeric_limits<float>::quiet_NaN())));
 }
 

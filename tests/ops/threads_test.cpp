@@ -136,6 +136,19 @@ TEST_P(Threads, NormsAndColumnSumsHaveTheSameBits) {
   });
 }
 
+TEST_P(Threads, SumsDownColumnsHaveTheSameBitsWhetherColumnsOrRowsAreSharedOut) {
+  for (std::int64_t cols : {300, 700})  // enough for one thread's columns, for two, not for three
+    expect_same_bits("column_sum", [cols](Backend& backend) {
+      const Operand inp = input("inp", kRows, cols, GetParam()),
+                    d_out = input("d_out", kRows, cols, GetParam()),
+                    stats = input("stats", kRows, 2, DType::f32);
+      Operand sums(1, cols, DType::f32), d_weight(1, cols, DType::f32), d_bias(1, cols, DType::f32);
+      backend.column_sum(sums, inp);
+      backend.layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats);
+      return outputs({&sums, &d_weight, &d_bias});
+    });
+}
+
 TEST_P(Threads, OperationsOfLlamaHaveTheSameBits) {
   expect_same_bits("llama", [](Backend& backend) {
     const Operand inp = input("inp", kRows, kCols, GetParam()),

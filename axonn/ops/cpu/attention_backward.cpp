@@ -2,7 +2,7 @@
 
 #include <omp.h>
 
-#include "axonn/ops/cpu/attention_blocks.h"
+#include "axonn/ops/cpu/attention_operands.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/rowwise/math.h"
@@ -29,18 +29,19 @@ constexpr std::int64_t kGatherBytes = 2 << 20;
 /// One thread's memory for a task.
 struct Workspace {
   float *q, *d_out, *k, *kt, *vt, *d_k, *d_v;  // (kBlock, width) each
-  float *p, *ds;                               // (kBlock, kBlock)
+  float *q_down, *d_out_down, *k_down;         // the same
+  float *p, *ds, *p_down, *ds_down, *ds_row;   // (kBlock, kBlock)
   float* d_q;                                  // (query blocks gathered · kBlock, width)
 
   static std::int64_t count(int width, std::int64_t gathered) {
-    return kBlock * (7 * width + 2 * kBlock + gathered * width);
+    return kBlock * (10 * width + 5 * kBlock + gathered * width);
   }
 
   Workspace(float* memory, int width) {
     const auto take = [&](std::int64_t count) { return std::exchange(memory, memory + count); };
-    for (float** block : {&q, &d_out, &k, &kt, &vt, &d_k, &d_v}) *block = take(kBlock * width);
-    p = take(kBlock * kBlock);
-    ds = take(kBlock * kBlock);
+    for (float** block : {&q, &d_out, &k, &kt, &vt, &d_k, &d_v, &q_down, &d_out_down, &k_down})
+      *block = take(kBlock * width);
+    for (float** block : {&p, &ds, &p_down, &ds_down, &ds_row}) *block = take(kBlock * kBlock);
     d_q = memory;
   }
 };
@@ -61,7 +62,7 @@ class HeadBackward {
         blocks_(static_cast<int>((args.forward.positions + kBlock - 1) / kBlock)),
         back_(blocks_back(args.forward)),
         D_(static_cast<int>(args.forward.head_dim)),
-        width_(round_up(D_, kLanes)) {}
+        width_(round_up(D_, 2 * kLanes)) {}
 
   /// Everything.
   void all() {
@@ -125,10 +126,11 @@ class HeadBackward {
   }
 
   void load_keys(int j) {
-    pack<T>(work_.k, width_, forward_.v, key_block(j));
-    transpose(work_.vt, work_.k, width_, D_);
-    pack<T>(work_.k, width_, forward_.k, key_block(j));
-    transpose(work_.kt, work_.k, width_, D_);
+    Ops::pack(work_.k, width_, forward_.v, key_block(j));
+    transpose(work_.vt, work_.k, width_ / Ops::kPack, words(D_));
+    Ops::pack(work_.k, width_, forward_.k, key_block(j));
+    transpose(work_.kt, work_.k, width_ / Ops::kPack, words(D_));
+    keys_ = Ops::down(work_.k_down, work_.k, width_);
   }
 
   void clear_key_gradients() {
@@ -145,15 +147,18 @@ class HeadBackward {
   void scores(int g, int i, int j) {
     const Block block = query_block(g, i);
     const bool diagonal = i == j;
-    pack<T>(work_.q, width_, forward_.q, block);
-    pack<T>(work_.d_out, width_, args_.d_out, block);
+    const int row_words = width_ / Ops::kPack;
+    Ops::pack(work_.q, width_, forward_.q, block);
+    Ops::pack(work_.d_out, width_, args_.d_out, block);
     for_strips(diagonal, block.rows, [&](int row, int count) {
       const int seen = diagonal ? row + kLanes : kBlock;
-      const Extents size{count, seen, D_};
-      block_matmul(work_.p + row * kBlock, kBlock, {work_.q + row * width_, width_, 1}, work_.kt,
-                   kBlock, size, false);
-      block_matmul(work_.ds + row * kBlock, kBlock, {work_.d_out + row * width_, width_, 1},
-                   work_.vt, kBlock, size, false);
+      const Extents size{count, seen, words(D_)};
+      block_matmul<Product>(work_.p + row * kBlock, kBlock,
+                            {work_.q + row * row_words, row_words, 1}, work_.kt, kBlock, size,
+                            false);
+      block_matmul<Product>(work_.ds + row * kBlock, kBlock,
+                            {work_.d_out + row * row_words, row_words, 1}, work_.vt, kBlock, size,
+                            false);
       for (int r = row; r < row + count; ++r)
         score_gradients(r, block.row + r, heads_.begin + g, seen, (i - j) * kBlock);
     });
@@ -169,10 +174,13 @@ class HeadBackward {
     if (distance == 0)
       team.map_indexed(
           p, seen,
-          [=](int key, float s) { return key > r ? 0 : rowwise::exponential(s * scale - lse); }, p);
+          [=, row = static_cast<float>(r)](auto key, auto s) {
+            return select_less(row, key, 0.0f, rowwise::exponential(s * scale - lse));
+          },
+          p);
     else
       team.map(
-          p, kBlock, [=](float s) { return rowwise::exponential(s * scale - lse); }, p);
+          p, kBlock, [=](auto s) { return rowwise::exponential(s * scale - lse); }, p);
     if (forward_.window > 0)
       std::fill_n(p, std::clamp<std::int64_t>(distance + r + 1 - forward_.window, 0, seen), 0.0f);
     team.map(
@@ -180,24 +188,35 @@ class HeadBackward {
   }
 
   void add_key_gradients(int i, int j) {
+    const float *q = Ops::down(work_.q_down, work_.q, width_),
+                *d_out = Ops::down(work_.d_out_down, work_.d_out, width_),
+                *p = Ops::down_of(work_.p_down, work_.p, rows_of(i)),
+                *ds = Ops::down_of(work_.ds_down, work_.ds, rows_of(i));
     for_strips(i == j, rows_of(j), [&](int key, int count) {
       const int first = i == j ? key : 0;  // the first query that sees a key of the strip
-      const Extents size{count, width_, rows_of(i) - first};
-      const int corner = first * kBlock + key;
-      block_matmul(work_.d_v + key * width_, width_, {work_.p + corner, 1, kBlock},
-                   work_.d_out + first * width_, width_, size, true);
-      block_matmul(work_.d_k + key * width_, width_, {work_.ds + corner, 1, kBlock},
-                   work_.q + first * width_, width_, size, true);
+      const Extents size{count, width_, words(rows_of(i) - first)};
+      const int above = first / Ops::kPack, corner = above * kBlock + key;
+      block_matmul<Product>(work_.d_v + key * width_, width_, {p + corner, 1, kBlock},
+                            d_out + above * width_, width_, size, true);
+      block_matmul<Product>(work_.d_k + key * width_, width_, {ds + corner, 1, kBlock},
+                            q + above * width_, width_, size, true);
     });
   }
 
   void add_query_gradient(int i, int j, float* d_q) {
+    constexpr int kRow = kBlock / Ops::kPack;
+    const float* ds = Ops::across_of(work_.ds_row, work_.ds, rows_of(i), rows_of(j));
     for_strips(i == j, rows_of(i), [&](int row, int count) {
       const int seen = i == j ? row + count : rows_of(j);
-      block_matmul(d_q + row * width_, width_, {work_.ds + row * kBlock, kBlock, 1}, work_.k,
-                   width_, {count, width_, seen}, true);
+      block_matmul<Product>(d_q + row * width_, width_, {ds + row * kRow, kRow, 1}, keys_, width_,
+                            {count, width_, words(seen)}, true);
     });
   }
+
+  using Ops = Operands<T>;
+  using Product = typename Ops::Product;
+
+  static int words(int elements) { return (elements + Ops::kPack - 1) / Ops::kPack; }
 
   const AttentionBackward& args_;
   const Attention& forward_;
@@ -206,6 +225,7 @@ class HeadBackward {
   HeadRange heads_;
   std::int64_t first_row_, kv_column_;
   int blocks_, back_, D_, width_;
+  const float* keys_ = nullptr;  // k of the block loaded, down
 };
 
 /// delta (B·T, h) = sum over a head's columns of d_out · out.
@@ -232,7 +252,7 @@ void CpuBackend::attention_backward(const AttentionBackward& args) {
   const std::int64_t sequences = forward.k.rows / forward.positions;
   const std::int64_t kv_heads = forward.k.cols / forward.head_dim, pairs = sequences * kv_heads;
   const std::int64_t blocks = (forward.positions + kBlock - 1) / kBlock;
-  const int width = round_up(static_cast<int>(forward.head_dim), kLanes);
+  const int width = round_up(static_cast<int>(forward.head_dim), 2 * kLanes);
   const std::int64_t gathered = forward.group * blocks * kBlock * width * std::int64_t{4};
   const bool whole = gathered <= kGatherBytes && pairs >= 2 * threads_;
   const std::int64_t each = Workspace::count(width, forward.group * (whole ? blocks : 1));

@@ -40,24 +40,27 @@ struct Block {
   int rows, dim;
 };
 
-/// to (kBlock, width) = the block times `factor`, rows and columns beyond it zero.
+/// Rows lie pages apart, where no hardware fetches ahead.
 template <typename T>
-void pack(float* to, int width, const View& from, Block block, float factor = 1) {
-  constexpr int kLine = 64 / sizeof(T);
+void prefetch_rows(const View& from, Block block) {
+  for (int r = 0; r < block.rows; ++r)
+    Team{}.prefetch(from.row<const T>(block.row + r) + block.column, block.dim);
+}
+
+/// to (kBlock, width) = the block, rows and columns beyond it zero.
+template <typename T>
+void pack(float* to, int width, const View& from, Block block) {
   const Team team;
-  for (int r = 0; r < block.rows; ++r)  // rows lie pages apart, where no hardware fetches ahead
-    for (int c = 0; c < block.dim; c += kLine)
-      __builtin_prefetch(from.row<const T>(block.row + r) + block.column + c);
+  prefetch_rows<T>(from, block);
   for (int r = 0; r < kBlock; ++r, to += width) {
     const int filled = r < block.rows ? block.dim : 0;
     team.map(
-        to, filled, [=](float x) { return x * factor; },
-        from.row<const T>(block.row + r) + block.column);
+        to, filled, [](float x) { return x; }, from.row<const T>(block.row + r) + block.column);
     team.map(to + filled, width - filled, [] { return 0.0f; });
   }
 }
 
-/// to (dim, kBlock) = the transpose of a packed block.
+/// to (dim, kBlock) = the transpose of a packed block, whose rows are `width` words.
 inline void transpose(float* to, const float* packed, int width, int dim) {
   for (int begin = 0; begin < kBlock; begin += kLanes)  // a cache line of `to` at a time
     for (int d = 0; d < dim; ++d)

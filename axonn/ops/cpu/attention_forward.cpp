@@ -4,7 +4,7 @@
 
 #include <omp.h>
 
-#include "axonn/ops/cpu/attention_blocks.h"
+#include "axonn/ops/cpu/attention_operands.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/rowwise/math.h"
@@ -33,11 +33,12 @@ struct Task {
 
 /// One thread's memory for a task.
 struct Workspace {
-  float *qt, *o, *m, *l;       // a head each: (D, kBlock), (kBlock, width), (kBlock) twice
-  float *k, *v, *s, *rescale;  // (kBlock, width) twice, (kBlock, kBlock), (kBlock)
+  float *qt, *o, *m, *l;        // a head each: (D, kBlock), (kBlock, width), (kBlock) twice
+  float *k, *v, *v_down;        // (kBlock, width) each
+  float *s, *p_down, *rescale;  // (kBlock, kBlock) twice, (kBlock)
 
   static std::int64_t count(int width, std::int64_t group) {
-    return kBlock * (group * (2 * width + 2) + 2 * width + kBlock + 1);
+    return kBlock * (group * (2 * width + 2) + 3 * width + 2 * kBlock + 1);
   }
 
   Workspace(float* memory, int width, std::int64_t group) {
@@ -48,17 +49,26 @@ struct Workspace {
     l = take(group * kBlock);
     k = take(kBlock * width);
     v = take(kBlock * width);
+    v_down = take(kBlock * width);
     s = take(kBlock * kBlock);
+    p_down = take(kBlock * kBlock);
     rescale = take(kBlock);
   }
 };
 
-/// s (keys, queries) = k · qᵀ; on the diagonal only where a strip of keys meets queries at or after
-/// it.
-void scores(float* s, const float* k, const float* qt, int width, int keys, int D, bool diagonal) {
-  for_strips(diagonal, keys, [&](int key, int count) {
-    block_matmul(s + key * kBlock + key, kBlock, {k + key * width, width, 1}, qt + key, kBlock,
-                 {count, kBlock - key, D}, false);
+/// s (keys, queries) = scale · k · qᵀ, k and qᵀ of `dim` words; on the diagonal only where a strip
+/// of keys meets queries at or after it.
+template <typename Product>
+void scores(float* s, Left k, const float* qt, float scale, Extents size, bool diagonal) {
+  for_strips(diagonal, size.m, [&](int key, int count) {
+    const int seen = kBlock - key;
+    block_matmul<Product>(s + key * kBlock + key, kBlock, {k.data + key * k.row, k.row, k.col},
+                          qt + key, kBlock, {count, seen, size.k}, false);
+    for (int r = key; r < key + count; ++r) {
+      float* row = s + r * kBlock + key;
+      Team{}.map(
+          row, seen, [=](float x) { return x * scale; }, row);
+    }
   });
 }
 
@@ -73,22 +83,24 @@ void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool 
     if (diagonal)
       team.map_indexed(
           row, kLanes,
-          [=](int i, float x) {
-            return begin + i < key ? -std::numeric_limits<float>::infinity() : x;
+          [=](float i, float x) {
+            return static_cast<float>(begin) + i < static_cast<float>(key)
+                       ? -std::numeric_limits<float>::infinity()
+                       : x;
           },
           row);
     team.map(
         m + begin, kBlock - begin, [](float a, float b) { return b > a ? b : a; }, m + begin, row);
   }
   team.map(
-      rescale, kBlock, [](float a, float b) { return rowwise::exponential(a - b); }, rescale, m);
+      rescale, kBlock, [](auto a, auto b) { return rowwise::exponential(a - b); }, rescale, m);
   team.map(
       l, kBlock, [](float a, float b) { return a * b; }, l, rescale);
   for (int key = 0; key < keys; ++key) {
     const int begin = diagonal ? key / kLanes * kLanes : 0, count = kBlock - begin;
     float* row = s + key * kBlock + begin;
     team.map(
-        row, count, [](float x, float most) { return rowwise::exponential(x - most); }, row,
+        row, count, [](auto x, auto most) { return rowwise::exponential(x - most); }, row,
         m + begin);
     team.map(
         l + begin, count, [](float a, float b) { return a + b; }, l + begin, row);
@@ -109,22 +121,27 @@ void hide_beyond(float* s, int keys, std::int64_t distance, std::int64_t window)
   }
 }
 
-/// o (queries, width) = o · rescale + pᵀ · v.
-void add_values(float* o, const float* p, const float* v, const float* rescale, int width,
-                int queries, int keys, bool diagonal) {
+/// o (queries, width) = o · rescale + pᵀ · v, p and v down.
+template <typename Ops>
+void add_values(float* o, const float* p, const float* v, const float* rescale, Extents size,
+                bool diagonal) {
+  const auto [queries, width, keys] = size;
   for (int r = 0; r < queries; ++r)
     Team{}.map(
         o + r * width, width, [factor = rescale[r]](float x) { return x * factor; }, o + r * width);
   for_strips(diagonal, queries, [&](int query, int count) {
     const int seen = diagonal ? std::min(keys, query + count) : keys;
-    block_matmul(o + query * width, width, {p + query, 1, kBlock}, v, width, {count, width, seen},
-                 true);
+    const Extents words{count, width, (seen + Ops::kPack - 1) / Ops::kPack};
+    block_matmul<typename Ops::Product>(o + query * width, width, {p + query, 1, kBlock}, v, width,
+                                        words, true);
   });
 }
 
 template <typename T>
 void forward_task(const Attention& args, Task task, const Workspace& work) {
-  const int D = static_cast<int>(args.head_dim), width = round_up(D, kLanes);
+  using Ops = Operands<T>;
+  const int D = static_cast<int>(args.head_dim), width = round_up(D, 2 * kLanes);
+  const int words = (D + Ops::kPack - 1) / Ops::kPack, row_words = width / Ops::kPack;
   const std::int64_t first_row = task.sequence * args.positions;
   const int first_query = task.query_block * kBlock;
   const int rows = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_query));
@@ -132,9 +149,8 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
   const int group = static_cast<int>(heads.end - heads.begin), head_size = kBlock * width;
 
   for (int g = 0; g < group; ++g) {
-    pack<T>(work.k, width, args.q, {first_row + first_query, (heads.begin + g) * D, rows, D},
-            args.scale);
-    transpose(work.qt + g * head_size, work.k, width, D);
+    Ops::pack(work.k, width, args.q, {first_row + first_query, (heads.begin + g) * D, rows, D});
+    transpose(work.qt + g * head_size, work.k, row_words, words);
   }
   std::fill_n(work.o, group * head_size, 0.0f);
   std::fill_n(work.l, group * kBlock, 0.0f);
@@ -144,14 +160,17 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
   for (int first_key = first_block * kBlock; first_key <= first_query; first_key += kBlock) {
     const int keys = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_key));
     const Block block{first_row + first_key, task.kv_head * D, keys, D};
-    pack<T>(work.k, width, args.k, block);
-    pack<T>(work.v, width, args.v, block);
+    Ops::pack(work.k, width, args.k, block);
+    Ops::pack(work.v, width, args.v, block);
+    const float* v = Ops::down(work.v_down, work.v, width);
     const bool diagonal = first_key == first_query;
     for (int g = 0; g < group; ++g) {
-      scores(work.s, work.k, work.qt + g * head_size, width, keys, D, diagonal);
+      scores<typename Ops::Product>(work.s, {work.k, row_words, 1}, work.qt + g * head_size,
+                                    args.scale, {keys, kBlock, words}, diagonal);
       if (args.window > 0) hide_beyond(work.s, keys, first_query - first_key, args.window);
       softmax_block(work.s, work.m + g * kBlock, work.l + g * kBlock, work.rescale, keys, diagonal);
-      add_values(work.o + g * head_size, work.s, work.v, work.rescale, width, rows, keys, diagonal);
+      add_values<Ops>(work.o + g * head_size, Ops::down_of(work.p_down, work.s, keys), v,
+                      work.rescale, {rows, width, keys}, diagonal);
     }
   }
 
@@ -173,7 +192,7 @@ void CpuBackend::attention(const Attention& args) {
   const std::int64_t sequences = args.q.rows / args.positions,
                      kv_heads = args.k.cols / args.head_dim;
   const std::int64_t blocks = (args.positions + kBlock - 1) / kBlock;
-  const int width = round_up(static_cast<int>(args.head_dim), kLanes);
+  const int width = round_up(static_cast<int>(args.head_dim), 2 * kLanes);
   const std::int64_t each = Workspace::count(width, args.group);
   float* memory = scratch_.take<float>(each * threads_);
   with_type(args.q.dtype, [&]<typename T>(T) {

@@ -18,10 +18,15 @@ struct Left {
   int row, col;
 };
 
+/// What a step of k adds to sums: a product of floats.
+struct FloatProduct {
+  static void add(Lanes& sum, float left, const Lanes& right) { sum += left * right; }
+};
+
 namespace detail {
 
 /// out (Rows, Vectors · 16) (+)= a (Rows, k) · b (k, Vectors · 16), the sums in registers.
-template <int Rows, int Vectors>
+template <typename Product, int Rows, int Vectors>
 inline void register_tile(float* out, int out_row, Left a, const float* b, int b_row, int k,
                           bool accumulate) {
   Lanes sums[Rows][Vectors];
@@ -40,7 +45,7 @@ inline void register_tile(float* out, int out_row, Left a, const float* b, int b
     for (int i = 0; i < Rows; ++i) {
       const float left = a.data[i * a.row + p * a.col];
 #pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[i][v] += left * right[v];
+      for (int v = 0; v < Vectors; ++v) Product::add(sums[i][v], left, right[v]);
     }
   }
 #pragma GCC unroll 8
@@ -51,13 +56,14 @@ inline void register_tile(float* out, int out_row, Left a, const float* b, int b
 }
 
 /// All rows of a strip of columns: six at a time (24 of 32 registers hold sums), then the rest.
-template <int Vectors>
+template <typename Product, int Vectors>
 inline void strip(float* out, int out_row, Left a, const float* b, int b_row, int m, int k,
                   bool accumulate) {
   using Tile = void (*)(float*, int, Left, const float*, int, int, bool);
-  constexpr Tile kTiles[] = {register_tile<1, Vectors>, register_tile<2, Vectors>,
-                             register_tile<3, Vectors>, register_tile<4, Vectors>,
-                             register_tile<5, Vectors>, register_tile<6, Vectors>};
+  constexpr Tile kTiles[] = {
+      register_tile<Product, 1, Vectors>, register_tile<Product, 2, Vectors>,
+      register_tile<Product, 3, Vectors>, register_tile<Product, 4, Vectors>,
+      register_tile<Product, 5, Vectors>, register_tile<Product, 6, Vectors>};
   for (int i = 0; i < m; i += 6) {
     const Left rows{a.data + i * a.row, a.row, a.col};
     kTiles[std::min(m - i, 6) - 1](out + i * out_row, out_row, rows, b, b_row, k, accumulate);
@@ -73,14 +79,18 @@ struct Extents {
 
 /// out (m, n) (+)= a (m, k) · b (k, n) for operands in the first caches. Each element is one sum in
 /// the order of k, so it does not depend on how blocks are cut.
+/// Elements of a and b are words, of which Product may make more than one float; k counts words.
 /// Bound by arithmetic: a fused multiply-add on 16 lanes per 6 broadcasts and 4 loads of 24.
-inline void block_matmul(float* out, int out_row, Left a, const float* b, int b_row, Extents size,
-                         bool accumulate) {
+template <typename Product = FloatProduct>
+void block_matmul(float* out, int out_row, Left a, const float* b, int b_row, Extents size,
+                  bool accumulate) {
   int column = 0;
   for (; column + 4 * kLanes <= size.n; column += 4 * kLanes)
-    detail::strip<4>(out + column, out_row, a, b + column, b_row, size.m, size.k, accumulate);
+    detail::strip<Product, 4>(out + column, out_row, a, b + column, b_row, size.m, size.k,
+                              accumulate);
   for (; column < size.n; column += kLanes)
-    detail::strip<1>(out + column, out_row, a, b + column, b_row, size.m, size.k, accumulate);
+    detail::strip<Product, 1>(out + column, out_row, a, b + column, b_row, size.m, size.k,
+                              accumulate);
 }
 
 }  // namespace axonn::cpu

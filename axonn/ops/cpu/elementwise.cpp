@@ -22,7 +22,7 @@ void unary(int threads, View out, View inp) {
   flatten(out, inp);
   with_type(out.dtype, [&]<typename Out>(Out) {
     with_type(inp.dtype, [&]<typename In>(In) {
-      launch_tiles(threads, out.rows, out.cols, kTile,
+      launch_tiles(threads, out.rows, out.cols, even_tile(threads, out.cols),
                    rowwise::Unary<F, Out, In>{matrix<Out>(out), matrix<const In>(inp)});
     });
   });
@@ -34,7 +34,7 @@ void binary(int threads, View out, View a, View b) {
   with_type(out.dtype, [&]<typename Out>(Out) {
     with_type(a.dtype, [&]<typename A>(A) {
       with_type(b.dtype, [&]<typename B>(B) {
-        launch_tiles(threads, out.rows, out.cols, kTile,
+        launch_tiles(threads, out.rows, out.cols, even_tile(threads, out.cols),
                      rowwise::Binary<F, Out, A, B>{matrix<Out>(out), matrix<const A>(a),
                                                    matrix<const B>(b)});
       });
@@ -76,12 +76,11 @@ void CpuBackend::column_sum(View out, View inp) {
   const Matrix<float> partial{scratch_.take<float>(blocks * C), C};
   const auto term = [](std::int64_t) { return [](float x) { return x; }; };
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch_tiles(threads_, blocks, C, rowwise::kColumnTile,
-                 rowwise::ColumnPartials<decltype(term), T>{
-                     partial, inp.rows, term, {matrix<const T>(inp)}});
+    launch_columns(
+        threads_, inp.rows, C,
+        rowwise::ColumnPartials<decltype(term), T>{partial, inp.rows, term, {matrix<const T>(inp)}},
+        rowwise::AddRow<float>{out.as<float>(), {partial.data, partial.stride}});
   });
-  launch_tiles(threads_, 1, C, rowwise::kColumnTile,
-               rowwise::AddRows<float>{out.as<float>(), {partial.data, partial.stride}, blocks});
 }
 
 }  // namespace axonn::cpu

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "axonn/ops/cpu/team.h"
+#include "axonn/ops/rowwise/columns.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::cpu {
@@ -29,18 +30,66 @@ void launch_rows(int threads, std::int64_t rows, std::int64_t cols, const Kernel
 
 inline std::int64_t tiles_of(std::int64_t cols, int width) { return (cols + width - 1) / width; }
 
-/// Runs kernel(Team, Tile) for every `width` columns of every row.
+/// Runs kernel(Team, Tile) for every `width` columns of every row, on as many threads.
 template <typename Kernel>
-void launch_tiles(int threads, std::int64_t rows, std::int64_t cols, int width,
-                  const Kernel& kernel) {
+void run_tiles(int threads, std::int64_t rows, std::int64_t cols, int width, const Kernel& kernel) {
   const std::int64_t across = tiles_of(cols, width), tiles = rows * across;
-  const int used = rows * cols < kParallelElements ? 1 : threads;
-#pragma omp parallel for num_threads(used) schedule(static)
+#pragma omp parallel for num_threads(tiles == 1 ? 1 : threads) schedule(static)
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t begin = i % across * width;
     const int count = static_cast<int>(std::min<std::int64_t>(width, cols - begin));
     kernel(Team{}, Tile{i / across, begin, count, i});
   }
+}
+
+/// The same, on threads that pay.
+template <typename Kernel>
+void launch_tiles(int threads, std::int64_t rows, std::int64_t cols, int width,
+                  const Kernel& kernel) {
+  run_tiles(rows * cols < kParallelElements ? 1 : threads, rows, cols, width, kernel);
+}
+
+/// Columns of a tile of one long row whose elements do not depend on each other: at most kTile,
+/// whole cache lines, and as many tiles as come out even over the threads.
+inline int even_tile(int threads, std::int64_t cols) {
+  const std::int64_t rounds = tiles_of(tiles_of(std::max<std::int64_t>(cols, 1), kTile), threads);
+  const std::int64_t each =
+      tiles_of(std::max<std::int64_t>(cols, 1), static_cast<int>(rounds * threads));
+  return static_cast<int>(tiles_of(each, kStrip) * kStrip);
+}
+
+/// kernel(team, tile) for every row of partial sums, in their order.
+template <typename Kernel>
+void over_blocks(std::int64_t blocks, Tile tile, const Kernel& kernel) {
+  for (tile.row = 0; tile.row < blocks; ++tile.row) kernel(Team{}, tile);
+}
+
+/// Adds the rows of partial sums, (blocks, C), to the result: add(team, tile) does one.
+template <typename Add>
+void launch_add(int threads, std::int64_t blocks, std::int64_t C, const Add& add) {
+  launch_tiles(threads, 1, C, rowwise::kColumnTile,
+               [&](const Team&, Tile tile) { over_blocks(blocks, tile, add); });
+}
+
+/// Sums down the columns of (R, C), as rowwise/columns.h has them: partials(team, tile) puts the
+/// sums of a row block into its row of partial memory, add(team, tile) adds that row to the result.
+/// Where there is little to do, each thread has columns of its own and one launch does; else row
+/// blocks are shared out first. The sums and their order are the same.
+template <typename Partials, typename Add>
+void launch_columns(int threads, std::int64_t R, std::int64_t C, const Partials& partials,
+                    const Add& add) {
+  constexpr std::int64_t kLittle = 1 << 20, kNarrowest = 256;
+  const std::int64_t blocks = tiles_of(R, rowwise::kRowBlock);
+  const int used = R * C < kParallelElements ? 1 : threads;
+  if (R * C <= kLittle && C >= used * kNarrowest) {
+    run_tiles(used, 1, C, even_tile(used, C), [&](const Team&, Tile tile) {
+      over_blocks(blocks, tile, partials);
+      over_blocks(blocks, tile, add);
+    });
+    return;
+  }
+  run_tiles(used, blocks, C, rowwise::kColumnTile, partials);
+  launch_add(threads, blocks, C, add);
 }
 
 /// Calls f with a value of the view's element type, f32 or bf16, which the caller has checked.

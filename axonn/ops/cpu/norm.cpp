@@ -142,20 +142,21 @@ void CpuBackend::layer_norm_weight_backward(View d_weight, View d_bias, View d_o
   with_type(inp.dtype, [&]<typename T>(T) {
     const rowwise::WeightTerm term{matrix<const float>(stats)};
     const std::tuple both{matrix<const T>(d_out), matrix<const T>(inp)};
+    const rowwise::AddRow<float> weight{d_weight.as<float>(), {a.data, a.stride}},
+        bias{d_bias.as<float>(), {b.data, b.stride}};
     if (d_bias.data)
-      launch_tiles(threads_, blocks, C, rowwise::kColumnTile,
-                   rowwise::ColumnPartialsTwo<rowwise::WeightAndBiasTerms, T, T>{
-                       a, b, inp.rows, {term}, both});
+      launch_columns(threads_, inp.rows, C,
+                     rowwise::ColumnPartialsTwo<rowwise::WeightAndBiasTerms, T, T>{
+                         a, b, inp.rows, {term}, both},
+                     [&](const Team& team, Tile tile) {
+                       weight(team, tile);
+                       bias(team, tile);
+                     });
     else
-      launch_tiles(threads_, blocks, C, rowwise::kColumnTile,
-                   rowwise::ColumnPartials<rowwise::WeightTerm, T, T>{a, inp.rows, term, both});
+      launch_columns(threads_, inp.rows, C,
+                     rowwise::ColumnPartials<rowwise::WeightTerm, T, T>{a, inp.rows, term, both},
+                     weight);
   });
-  const auto add = [&](const View& to, const Matrix<float>& partial) {
-    launch_tiles(threads_, 1, C, rowwise::kColumnTile,
-                 rowwise::AddRows<float>{to.as<float>(), {partial.data, partial.stride}, blocks});
-  };
-  add(d_weight, a);
-  if (d_bias.data) add(d_bias, b);
 }
 
 }  // namespace axonn::cpu

@@ -54,7 +54,7 @@ void CpuBackend::adamw(const AdamW& args) {
         .correction2 = static_cast<float>(1 / (1 - std::pow(double{args.beta2}, step))),
         .decayed = args.decayed,
     };
-    launch_tiles(threads_, 1, args.master.cols, kTile, kernel);
+    launch_tiles(threads_, 1, args.master.cols, even_tile(threads_, args.master.cols), kernel);
   });
 }
 
@@ -70,7 +70,7 @@ void CpuBackend::sgd(const Sgd& args) {
         .weight_decay = args.weight_decay,
         .decayed = args.decayed,
     };
-    launch_tiles(threads_, 1, args.master.cols, kTile, kernel);
+    launch_tiles(threads_, 1, args.master.cols, even_tile(threads_, args.master.cols), kernel);
   });
 }
 

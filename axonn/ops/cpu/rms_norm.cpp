@@ -109,9 +109,8 @@ void CpuBackend::head_norm_backward(const HeadNormBackward& args) {
                 rowwise::HeadNormWeightPartials<T>{partial, matrix<const T>(args.d_out),
                                                    matrix<const T>(inp), rstd, inp.rows, heads, D});
   });
-  launch_tiles(
-      threads_, 1, D, rowwise::kColumnTile,
-      rowwise::AddRows<float>{args.d_weight.as<float>(), {partial.data, partial.stride}, blocks});
+  launch_add(threads_, blocks, D,
+             rowwise::AddRow<float>{args.d_weight.as<float>(), {partial.data, partial.stride}});
 }
 
 }  // namespace axonn::cpu

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
 #include <type_traits>
 
-#include "axonn/tensor/dtype.h"
+#include "axonn/ops/cpu/bf16.h"
 
 namespace axonn::cpu {
 
@@ -13,13 +13,6 @@ namespace axonn::cpu {
 constexpr int kStrip = 64;
 
 namespace detail {
-
-// A register of halves and the two of words that it becomes, which is what g++ has one instruction
-// each for.
-constexpr int kWide = 32;
-using Words = std::uint32_t __attribute__((vector_size(4 * kWide), aligned(4), may_alias));
-using Register = std::uint32_t __attribute__((vector_size(2 * kWide), aligned(4), may_alias));
-using Halves = std::uint16_t __attribute__((vector_size(2 * kWide), aligned(2), may_alias));
 
 /// Where a strip of T is as floats: itself, or a copy. g++ turns a loop over bf16 and floats into
 /// many shuffles of halves of registers; with the types in loops of their own it does not.
@@ -36,13 +29,18 @@ struct Source<bf16> {
     if (count < kStrip) {
       for (int i = 0; i < count; ++i) copy[i] = get(p[i]);
     } else {
-#pragma GCC unroll 2
-      for (int i = 0; i < kStrip; i += kWide)
-        *reinterpret_cast<Words*>(copy + i) =
-            __builtin_convertvector(*reinterpret_cast<const Halves*>(p + i), Words) << 16;
+#pragma GCC unroll 4
+      for (int i = 0; i < kStrip; i += 16) widen_16(copy + i, p + i);
     }
     return copy;
   }
+};
+
+/// A part of a strip, and zeros behind it.
+struct Padded {
+  alignas(64) float values[kStrip] = {};
+
+  Padded(const float* x, int count) { std::copy_n(x, count, values); }
 };
 
 /// Where a strip is written as floats, until store() makes it T.
@@ -58,21 +56,17 @@ struct Target<bf16> {
 
   float* floats(bf16*) { return copy; }
   void store(bf16* p, int count) {
-    if (count < kStrip) {
-      for (int i = 0; i < count; ++i) put(p[i], copy[i]);
-      return;
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < kStrip; i += kWide / 2) {  // put(), on 16 at once
-      const Register bits = *reinterpret_cast<const Register*>(copy + i);
-      const Register rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-      *reinterpret_cast<Register*>(copy + i) =
-          (bits << 1) > 0xff000000u ? (bits >> 16) | 0x40 : rounded;
-    }
+    if (count == kStrip) return round(p);
+    alignas(64) bf16 rounded[kStrip];  // by the same instructions, so that no bit depends on place
+    std::fill(copy + count, copy + kStrip, 0.0f);
+    round(rounded);
+    std::copy_n(rounded, count, p);
+  }
+
+ private:
+  void round(bf16* p) const {
 #pragma GCC unroll 2
-    for (int i = 0; i < kStrip; i += kWide)
-      *reinterpret_cast<Halves*>(p + i) =
-          __builtin_convertvector(*reinterpret_cast<const Words*>(copy + i), Halves);
+    for (int i = 0; i < kStrip; i += 32) narrow_32(p + i, copy + i);
   }
 };
 

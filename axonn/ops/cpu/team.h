@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
-#include "axonn/ops/cpu/block_matmul.h"
+#include "axonn/ops/cpu/floats.h"
+#include "axonn/ops/cpu/moments.h"
 #include "axonn/ops/cpu/strips.h"
 #include "axonn/ops/rowwise/matrix.h"
 
@@ -18,13 +21,8 @@ struct Team {
   float sum(int count, F f, const In*... in) const {
     float sums[kStrip] = {};
     for_strips_of(
-        count,
-        [&](int, auto n, auto... x) {
-#pragma omp simd
-          for (int i = 0; i < n; ++i) sums[i] += f(x[i]...);
-        },
-        in...);
-    return fold(sums);
+        count, [&](int, auto n, auto... x) { add(sums, n, f, x...); }, in...);
+    return detail::fold(sums);
   }
 
   /// Two sums in one pass: the body returns both terms.
@@ -42,7 +40,37 @@ struct Team {
           }
         },
         in...);
-    return {fold(a), fold(b)};
+    return {detail::fold(a), detail::fold(b)};
+  }
+
+  /// Mean, and sum of squared deviations from it, in one pass.
+  template <typename In>
+  rowwise::Pair moments(int count, const In* in) const {
+    const int head = std::min(count, kStrip);
+    detail::Moments moments(in, head);
+    for_strips_of(
+        count - head, [&](int, auto n, const float* x) { moments.add(x, n); }, in + head);
+    return moments.total(count);
+  }
+
+  /// map(), and the moments of out as it holds them. A strip is read again before it leaves the
+  /// first cache.
+  template <typename Out, typename F, typename... In>
+  rowwise::Pair map_moments(Out* out, int count, F f, const In*... in) const {
+    const int head = std::min(count, kStrip);
+    map(out, head, f, in...);
+    detail::Moments moments(out, head);
+    for_strips_of(
+        count - head,
+        [&](int begin, auto n, auto... x) {
+          detail::Target<Out> target;
+          Out* y = out + head + begin;
+          apply(target.floats(y), n, f, x...);
+          target.store(y, n);
+          moments.add(detail::Source<Out>().load(y, n), n);
+        },
+        (in + head)...);
+    return moments.total(count);
   }
 
   /// For sums over more than a row, where a float's 24 bits would not do.
@@ -104,9 +132,7 @@ struct Team {
         count,
         [&](int begin, auto n, auto... x) {
           detail::Target<Out> target;
-          float* y = target.floats(out + begin);
-#pragma omp simd
-          for (int i = 0; i < n; ++i) y[i] = f(x[i]...);
+          apply(target.floats(out + begin), n, f, x...);
           target.store(out + begin, n);
         },
         in...);
@@ -132,16 +158,17 @@ struct Team {
         in...);
   }
 
-  /// The body takes the index first.
+  /// The body takes the index first, as a float: indices are below 2^24.
   template <typename Out, typename F, typename... In>
   void map_indexed(Out* out, int count, F f, const In*... in) const {
     for_strips_of(
         count,
         [&](int begin, auto n, auto... x) {
           detail::Target<Out> target;
-          float* y = target.floats(out + begin);
+          float index[kStrip];
 #pragma omp simd
-          for (int i = 0; i < n; ++i) y[i] = f(begin + i, x[i]...);
+          for (int i = 0; i < kStrip; ++i) index[i] = static_cast<float>(begin + i);
+          apply(target.floats(out + begin), n, f, index, x...);
           target.store(out + begin, n);
         },
         in...);
@@ -204,21 +231,23 @@ struct Team {
     map(a, count, [] { return 0.0f; });
     map(b, count, [] { return 0.0f; });
     std::int64_t r = begin;
-    for (; r + 2 <= end; r += 2)
+    for (; r + 4 <= end; r += 4)
       for_strips_of(
           count,
-          [=, f0 = f(r), f1 = f(r + 1)](int at, auto n, auto... x) {
+          [=, f0 = f(r), f1 = f(r + 1), f2 = f(r + 2), f3 = f(r + 3)](int at, auto n, auto... x) {
             const float* const rows[] = {x...};
             float *y = a + at, *z = b + at;
 #pragma omp simd
             for (int i = 0; i < n; ++i) {
-              const rowwise::Pair first = at_row<0, sizeof...(In)>(f0, rows, i),
-                                  second = at_row<1, sizeof...(In)>(f1, rows, i);
-              y[i] = y[i] + first.first + second.first;
-              z[i] = z[i] + first.second + second.second;
+              const rowwise::Pair t0 = at_row<0, sizeof...(In)>(f0, rows, i),
+                                  t1 = at_row<1, sizeof...(In)>(f1, rows, i),
+                                  t2 = at_row<2, sizeof...(In)>(f2, rows, i),
+                                  t3 = at_row<3, sizeof...(In)>(f3, rows, i);
+              y[i] = y[i] + t0.first + t1.first + t2.first + t3.first;
+              z[i] = z[i] + t0.second + t1.second + t2.second + t3.second;
             }
           },
-          in.row(r)..., in.row(r + 1)...);
+          in.row(r)..., in.row(r + 1)..., in.row(r + 2)..., in.row(r + 3)...);
     for (; r < end; ++r) {
       map(
           a, count, [term = f(r)](float sum, auto... x) { return sum + term(x...).first; }, a,
@@ -241,6 +270,51 @@ struct Team {
   }
 
  private:
+  /// y[i] = f(x[i]...), i below n, side by side where the body takes that.
+  template <typename N, typename F, typename... X>
+  [[gnu::always_inline]] static void apply(float* y, N n, F f, const X*... x) {
+    if constexpr (!kWide<F, X...>) {
+#pragma omp simd
+      for (int i = 0; i < n; ++i) y[i] = f(x[i]...);
+    } else if (n == kStrip) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kStrip; i += Floats::kCount) f(Floats::load(x + i)...).store(y + i);
+    } else {
+      apply_padded(y, n, f, detail::Padded(x, n)...);
+    }
+  }
+
+  /// The same of a part of a strip.
+  template <typename F, typename... X>
+  [[gnu::noinline]] static void apply_padded(float* y, int n, F f, const X&... x) {
+    float results[kStrip];
+    for (int i = 0; i < n; i += Floats::kCount) f(Floats::load(x.values + i)...).store(results + i);
+    std::copy_n(results, n, y);
+  }
+
+  /// sums[i] += f(x[i]...), i below n.
+  template <typename N, typename F, typename... X>
+  [[gnu::always_inline]] static void add(float* sums, N n, F f, const X*... x) {
+    if constexpr (!kWide<F, X...>) {
+#pragma omp simd
+      for (int i = 0; i < n; ++i) sums[i] += f(x[i]...);
+    } else if (n == kStrip) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kStrip; i += Floats::kCount)
+        (Floats::load(sums + i) + f(Floats::load(x + i)...)).store(sums + i);
+    } else {
+      float terms[kStrip];
+      apply_padded(terms, n, f, detail::Padded(x, n)...);
+      for (int i = 0; i < n; ++i) sums[i] += terms[i];
+    }
+  }
+
+  template <typename>
+  using Wide = Floats;
+  /// Whether the body takes Floats.
+  template <typename F, typename... X>
+  static constexpr bool kWide = sizeof...(X) > 0 && std::is_invocable_v<F, Wide<X>...>;
+
   /// f of element i of the `Inputs` rows that belong to row `Row`.
   template <std::size_t Row, std::size_t Inputs, typename F>
   static auto at_row(F f, const float* const* rows, int i) {
@@ -248,19 +322,6 @@ struct Team {
       return f(rows[Row * Inputs + k][i]...);
     }
     (std::make_index_sequence<Inputs>{});
-  }
-
-  /// The sum of all, halves on halves; the last ones within a register.
-  static float fold(float (&sums)[kStrip]) {
-    using Index = std::int32_t __attribute__((vector_size(64)));
-    const auto lanes = [&](int i) {
-      return *reinterpret_cast<const Lanes*>(sums + std::ptrdiff_t{i} * kLanes);
-    };
-    Lanes x = (lanes(0) + lanes(2)) + (lanes(1) + lanes(3));
-    x += __builtin_shuffle(x, Index{8, 9, 10, 11, 12, 13, 14, 15});
-    x += __builtin_shuffle(x, Index{4, 5, 6, 7});
-    x += __builtin_shuffle(x, Index{2, 3});
-    return x[0] + x[1];
   }
 
   static double fold(double (&sums)[kStrip]) {

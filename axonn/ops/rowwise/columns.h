@@ -61,19 +61,17 @@ struct ColumnPartialsTwo {
   }
 };
 
-/// out += the rows of inp, in their order.
+/// out += a row of inp.
 template <typename T>
-struct AddRows {
+struct AddRow {
   float* out;           // (C)
   Matrix<const T> inp;  // (R, C)
-  std::int64_t R;
 
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
     float* y = out + tile.begin;
-    for (std::int64_t r = 0; r < R; ++r)
-      team.map(
-          y, tile.count, [](float a, float b) { return a + b; }, y, inp.row(r) + tile.begin);
+    team.map(
+        y, tile.count, [](float a, float b) { return a + b; }, y, inp.row(tile.row) + tile.begin);
   }
 };
 

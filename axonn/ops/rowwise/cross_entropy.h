@@ -35,7 +35,7 @@ struct SoftmaxStats {
         most = part;
       }
       total += team.sum(
-          count, [=](float v) { return exponential(v - most); }, x + begin);
+          count, [=](auto v) { return exponential(v - most); }, x + begin);
     }
     team.once([&] {
       const std::int64_t target = targets[row] - first;
@@ -93,12 +93,13 @@ struct CrossEntropyBackward {
     const bool counts = targets[row] >= 0;
     const int filled = counts ? valid : 0;
     const std::int64_t local = targets[row] - first;
-    const int target = counts && local >= 0 && local < valid ? static_cast<int>(local) : -1;
+    const bool here = counts && local >= 0 && local < valid;
+    const float target = here ? static_cast<float>(local) : -1.0f;
     const float log_sum = lse.row(row)[0], factor = scale;
     team.map_indexed(
         d_logits.row(row), filled,
-        [=](int i, float x) {
-          return (exponential(x - log_sum) - (i == target ? 1.0f : 0.0f)) * factor;
+        [=](auto i, auto x) {
+          return (exponential(x - log_sum) - select_equal(i, target, 1.0f, 0.0f)) * factor;
         },
         logits.row(row));
     team.map(d_logits.row(row) + filled, V - filled, [] { return 0.0f; });

@@ -14,17 +14,19 @@ struct Gelu {
   static constexpr float kLinear = 1.595769122f;  // 2u = x · (kLinear + kCubic · x²)
   static constexpr float kCubic = 0.044715f * kLinear;
 
-  AXONN_DEVICE float operator()(float x) const {
+  template <typename V>
+  AXONN_DEVICE V operator()(V x) const {
     return x * sigmoid(x * (kLinear + kCubic * (x * x)));
   }
 };
 
 /// d_inp = d_out · (s + x · s · (1 - s) · d(2u)/dx), s = sigmoid(2u).
 struct GeluGradient {
-  AXONN_DEVICE float operator()(float d_out, float x) const {
-    const float square = x * x, s = sigmoid(x * (Gelu::kLinear + Gelu::kCubic * square));
-    const float slope = Gelu::kLinear + 3 * Gelu::kCubic * square;
-    return d_out * (s + (x * s) * slope * (1 - s));
+  template <typename V>
+  AXONN_DEVICE V operator()(V d_out, V x) const {
+    const V square = x * x, s = sigmoid(x * (Gelu::kLinear + Gelu::kCubic * square));
+    const V slope = Gelu::kLinear + 3 * Gelu::kCubic * square;
+    return d_out * (s + (x * s) * slope * (1.0f - s));
   }
 };
 

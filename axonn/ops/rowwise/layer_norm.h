@@ -14,7 +14,7 @@ namespace axonn::rowwise {
 // sizeof(T) bytes. Sums are float whatever T is.
 // Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
 
-/// out[row] = mean and sum of squared deviations (in two passes; the second finds inp in cache).
+/// out[row] = mean and sum of squared deviations.
 template <typename T>
 struct RowMoments {
   Matrix<float> out;    // (R, 2)
@@ -23,20 +23,15 @@ struct RowMoments {
 
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
-    const T* x = inp.row(row);
-    const float mean = team.sum(
-                           C, [](float v) { return v; }, x) /
-                       C;
-    const float m2 = team.sum(
-        C, [=](float v) { return (v - mean) * (v - mean); }, x);
+    const Pair moments = team.moments(C, inp.row(row));
     team.once([&] {
-      out.row(row)[0] = mean;
-      out.row(row)[1] = m2;
+      out.row(row)[0] = moments.first;
+      out.row(row)[1] = moments.second;
     });
   }
 };
 
-/// out[row] = a[row] + b[row] and its moments, as out holds them; the sum is read again from cache.
+/// out[row] = a[row] + b[row] and its moments, as out holds them.
 /// Bound by memory: 3 · R · C · sizeof(T) bytes.
 template <typename T>
 struct AddMoments {
@@ -47,9 +42,12 @@ struct AddMoments {
 
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
-    team.map(
+    const Pair both = team.map_moments(
         out.row(row), C, [](float x, float y) { return x + y; }, a.row(row), b.row(row));
-    RowMoments<T>{moments, {out.data, out.stride}, C}(team, row);
+    team.once([&] {
+      moments.row(row)[0] = both.first;
+      moments.row(row)[1] = both.second;
+    });
   }
 };
 
@@ -120,12 +118,12 @@ struct LayerNormSums {
         C,
         [=](float d, float w, float v) {
           const float g = d * w;
-          return Pair{g, g * ((v - mean) * rstd)};
+          return Pair{g, g * (v - mean)};
         },
         dy, weight, x);
     team.once([&] {
       out.row(row)[0] = total.first;
-      out.row(row)[1] = total.second;
+      out.row(row)[1] = total.second * rstd;
     });
   }
 };
@@ -144,9 +142,9 @@ struct LayerNormBackward {
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
-    const float g = sums.row(row)[0] / width, g_xhat = sums.row(row)[1] / width;
+    const float g = sums.row(row)[0] / width, slope = rstd * sums.row(row)[1] / width;
     const auto gradient = [=](float d, float x, float w) {
-      return rstd * (d * w - g - (x - mean) * rstd * g_xhat);
+      return rstd * (d * w - ((x - mean) * slope + g));
     };
     if (residual.data)
       team.map(

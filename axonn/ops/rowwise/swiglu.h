@@ -24,7 +24,7 @@ struct SwigluForward {
     const T* gate = inp.row(tile.row) + tile.begin;
     team.map(
         out.row(tile.row) + tile.begin, tile.count,
-        [](float g, float u) { return g * sigmoid(g) * u; }, gate, gate + F);
+        [](auto g, auto u) { return g * sigmoid(g) * u; }, gate, gate + F);
   }
 };
 
