@@ -20,7 +20,7 @@ namespace axonn {
 namespace {
 
 constexpr const char* kExamples =
-    R"(Nothing is run: a step of each grid is simulated on the machine's figures, in seconds. Every grid
+    R"(Nothing is run: a step of each grid is simulated on the machine's figures. Every grid
 of the devices is looked at, with the micro-batch and the recomputation that make it fastest among
 those that fit into memory. Settings such as parallelism.chunks are taken from the file or from
 flags; an axis, training.micro_batch or activation_checkpoint.mode that is given as a flag is kept.

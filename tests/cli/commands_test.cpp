@@ -131,8 +131,8 @@ TEST(Plan, TakesAHuggingFaceFolderOrItsConfigAsTheModel) {
   const std::filesystem::path folder =
       testing::TempDir() + "commands_test_" + std::to_string(getpid());
   std::filesystem::create_directories(folder);
-  std::ofstream(folder / "config.json")
-      << R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "vocab_size": 1000,
+  std::ofstream(folder / "config.json") << R"({"model_type": "llama", "hidden_size": 256,
+             "intermediate_size": 512, "vocab_size": 1000,
              "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 512})";
   // 2 · (4 · 256² + 3 · 256 · 512 + 2 · 256) + 2 · 1000 · 256 + 256
   for (const std::filesystem::path& model : {folder, folder / "config.json"})
