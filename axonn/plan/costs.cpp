@@ -116,7 +116,7 @@ CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
   return tree.latency_s + tree.link_s < ring.latency_s + ring.link_s ? tree : ring;
 }
 
-void check_rates(const Machine& machine, DType dtype) {
+void check_rates(const Machine& machine, DType dtype, int devices) {
   const auto need = [&](bool there, const std::string& what) {
     if (!there)
       refuse("machine ", machine.name, " has no ", what,
@@ -129,7 +129,8 @@ void check_rates(const Machine& machine, DType dtype) {
        concat("rate of products in ", name_of(dtype)));
   need(machine.f32.flops_per_s > 0 || dtype == DType::bf16, "rate of products in f32");
   need(machine.attention_flops_per_s > 0, "attention_flops_per_s");
-  need(machine.node_bytes_per_s > 0, "node_bytes_per_s, the links between nodes");
+  need(machine.node_bytes_per_s > 0 || devices <= machine.devices_per_node,
+       "node_bytes_per_s, the links between nodes");
   need(machine.device_bytes_per_s > 0 || machine.devices_per_node == 1,
        "device_bytes_per_s, the links between devices of a node");
 }

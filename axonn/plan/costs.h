@@ -46,7 +46,7 @@ class MachineCosts final : public Costs {
 double moved_bytes(const Schedule::Compute& operation);
 
 /// Errors: UsageError that names what is missing, where no plan of a run in this type can be made
-/// for the machine.
-void check_rates(const Machine& machine, DType dtype);
+/// for so many of the machine's devices.
+void check_rates(const Machine& machine, DType dtype, int devices);
 
 }  // namespace axonn

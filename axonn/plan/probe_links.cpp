@@ -14,6 +14,8 @@ namespace axonn {
 
 namespace {
 
+constexpr int kLeastRounds = 8;  // of what is timed, however long one takes
+
 constexpr std::array kCollectives = {Operation::all_gather, Operation::reduce_scatter,
                                      Operation::all_reduce};
 
@@ -103,7 +105,7 @@ double seconds_of_all(Communicator& world, double seconds, const std::function<v
     return mean_over_ranks(world, {now_seconds() - start}).front() / count;
   };
   const double once = time(1);
-  return time(std::clamp(static_cast<int>(seconds / once), 3, 50));
+  return time(std::clamp(static_cast<int>(seconds / once), kLeastRounds, 50));
 }
 
 std::vector<GroupRate> probe_group(const ProbeContext& ctx, const GroupShape& shape,

@@ -257,7 +257,7 @@ SearchResult search(const Config& config, const Machine& machine, const SearchOp
   AXONN_CHECK(config.model.vocab > 0, "search: the config is not resolved: it has no vocab");
   if (options.devices < 1) refuse("a plan for ", options.devices, " devices; give at least 1");
   AXONN_CHECK(options.top > 0, "search for the best ", options.top);
-  check_rates(machine, config.training.dtype);
+  check_rates(machine, config.training.dtype, options.devices);
   return Search(config, machine, options).run();
 }
 

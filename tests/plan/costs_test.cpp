@@ -140,11 +140,14 @@ TEST(Costs, AMachineWithoutARateIsRefusedByName) {
   const auto expect_refused = [](auto change, const char* what) {
     Machine machine = round_machine();
     change(machine);
-    EXPECT_THAT([&] { check_rates(machine, DType::bf16); },
+    EXPECT_THAT([&] { check_rates(machine, DType::bf16, 64); },
                 ThrowsMessage<UsageError>(HasSubstr(what)));
   };
-  EXPECT_NO_THROW(check_rates(round_machine(), DType::bf16));
+  EXPECT_NO_THROW(check_rates(round_machine(), DType::bf16, 64));
   expect_refused([](Machine& m) { m.node_bytes_per_s = 0; }, "node_bytes_per_s");
+  Machine one_node = round_machine();
+  one_node.node_bytes_per_s = 0;
+  EXPECT_NO_THROW(check_rates(one_node, DType::bf16, one_node.devices_per_node));
   expect_refused([](Machine& m) { m.memory_bytes = 0; }, "memory_bytes");
   expect_refused([](Machine& m) { m.bf16 = {}; }, "products in bf16");
   expect_refused([](Machine& m) { m.devices_per_node = 0; }, "devices_per_node");

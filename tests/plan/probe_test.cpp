@@ -49,8 +49,8 @@ TEST(Probe, AllRanksGetAMachineThatItsFileGivesBackAndThatAPlanCanBeMadeFor) {
   std::ofstream(file) << to_toml(machine);
   EXPECT_EQ(read_machine(file), machine);
 
-  EXPECT_NO_THROW(check_rates(machine, DType::f32));
-  EXPECT_NO_THROW(check_rates(machine, DType::bf16));
+  EXPECT_NO_THROW(check_rates(machine, DType::f32, 4));
+  EXPECT_NO_THROW(check_rates(machine, DType::bf16, 4));
   Config config;
   config.model = {.layers = 4, .hidden = 64, .heads = 4, .vocab = 256};
   config.training = {.steps = 1, .seq_len = 16, .global_batch = 4, .micro_batch = 1};
