@@ -1,4 +1,5 @@
 #include "axonn/plan/probe.h"
+#include "axonn/train/own_cores.h"
 
 #include <algorithm>
 #include <iostream>
@@ -62,13 +63,15 @@ int run_probe(const Arguments& arguments) {
   if (!parse_flags(app, arguments)) return 0;
   const int cores = static_cast<int>(usable_cores().size());
   Config config;
+  config.training.threads = flags.threads;
   config.parallelism.data = flags.ranks > 0 ? flags.ranks : std::max(cores, 2);
   if (launches_mpi(config) && flags.ranks > 0)
     refuse("--ranks ", flags.ranks, ": the launcher says how many ranks there are");
   flags.probe.report = [](const std::string& line) { std::cout << line << std::endl; };
   launch(config, [&](Communicator& world) {
     ProbeOptions options = flags.probe;
-    options.threads = flags.threads > 0 ? flags.threads : std::max(1, cores / world.size());
+    const OwnCores own(config, world);
+    options.threads = own.threads();
     const Machine machine = probe(world, options);
     if (world.rank() != 0) return;
     write_file_atomically(flags.output, to_toml(machine));

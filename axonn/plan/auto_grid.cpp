@@ -10,6 +10,7 @@
 #include "axonn/plan/probe.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/dry_step.h"
+#include "axonn/train/own_cores.h"
 #include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"
 
@@ -91,7 +92,8 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       if (first) report("grid: measuring what it will run on");
       Config all = config;
       all.parallelism.data = world.size();
-      machine = probe(world, {.threads = compute_threads(all), .quick = true});
+      const OwnCores cores(all, world);
+      machine = probe(world, {.threads = cores.threads(), .quick = true});
     }
     if (first && world.size() == 1)
       choice = Choice{{}, config.training.micro_batch, config.activation_checkpoint.mode};

@@ -7,6 +7,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/plan/probe_tokens.h"
 #include "axonn/train/benchmark.h"
+#include "axonn/train/own_cores.h"
 
 namespace axonn {
 
@@ -27,7 +28,8 @@ NamedSeconds mean_of(Communicator& world, NamedSeconds sums, std::size_t steps) 
 MeasuredSteps measure_steps(const Config& config, Communicator& world,
                             const MeasureOptions& options) {
   AXONN_CHECK(options.steps > 0, "measure_steps: ", options.steps, " steps; one at least is timed");
-  Session session(config, world, make_cpu_backend(compute_threads(config)), {.data = false});
+  const OwnCores cores(config, world);
+  Session session(config, world, make_cpu_backend(cores.threads()), {.data = false});
   session.initialise();
   StepInput input = session.step_input(0);
   input.lr = config.optimizer.lr;

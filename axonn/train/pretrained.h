@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "axonn/io/checkpoint.h"
 #include "axonn/io/safetensors_folder.h"
 #include "axonn/model/model.h"
 
