@@ -14,9 +14,7 @@ figures=$(mktemp -d)
 hosts() { scripts/emulated-hosts "$@"; }
 hosts up 4 "$rate"
 trap 'hosts down; rm -rf "$figures"' EXIT
-# Each host has its share of the cores, so that ranks compute as fast while the others wait as they
-# do while the others compute; a tenth is left for the links.
-hosts cores "$(awk -v cores="$(nproc)" 'BEGIN { print (cores >= 4 ? 1 : 0.9 * cores / 4) }')"
+hosts cores
 
 only=${3:-*}
 for config in bench/overlap/$only.toml; do

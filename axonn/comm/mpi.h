@@ -27,8 +27,8 @@ bool under_launcher(const std::function<const char*(const char* name)>& variable
 /// returned. Once a process: MPI is initialised before body and finalised after it.
 ///
 /// One progress thread a rank makes all MPI calls; it serves every group, makes the sums, and
-/// sleeps between polls (20 us doubling to 1 ms while something is in flight), so that computing
-/// threads keep their cores. The world and its groups are used by one thread.
+/// sleeps between polls (20 us to 1 ms while something is in flight), so that computing threads
+/// keep their cores. The world and its groups are used by one thread.
 ///
 /// Does not return when a rank's body throws: the others' waits and calls throw Aborted, the lowest
 /// rank that failed reports "rank R: MESSAGE", and the job ends by MPI_Abort with exit code 2 for a

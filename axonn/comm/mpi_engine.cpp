@@ -177,6 +177,7 @@ void MpiEngine::run() {
   ask_for_short_turns();
   try {
     initialise();
+    pthread_setname_np(pthread_self(), "axonn-progress");
     loop();
   } catch (const std::exception& error) {
     flag_->set(concat("rank ", rank_, ": ", error.what()));
@@ -222,16 +223,19 @@ void MpiEngine::initialise() {
 }
 
 void MpiEngine::loop() {
-  double sleep = 0;
+  // Sleeps halve when something has moved and double when nothing has: so they come to about the
+  // time between two messages, whether that is a microsecond or several milliseconds. The first one
+  // after a pause is the shortest, as what starts then may be small.
+  double sleep = kIdleSleep;
   while (take_requests(sleep) && !*flag_) {
     const bool moved = advance_tasks();
     const bool heard = control_->poll();
     if (active_.empty() && !control_->busy())
       sleep = kIdleSleep;
-    else if (moved || heard)
+    else if (sleep == kIdleSleep)
       sleep = kShortestSleep;
     else
-      sleep = std::clamp(2 * sleep, kShortestSleep, kLongestSleep);
+      sleep = std::clamp(moved || heard ? sleep / 2 : 2 * sleep, kShortestSleep, kLongestSleep);
   }
 }
 
