@@ -20,7 +20,7 @@ namespace axonn {
 namespace {
 
 constexpr const char* kExamples =
-    R"(Nothing is run: a step of each grid is simulated on the machine's figures, in seconds. Every grid
+    R"(Nothing is run: a step of each grid is simulated on the machine's figures. Every grid
 of the devices is looked at, with the micro-batch and the recomputation that make it fastest among
 those that fit into memory. Settings such as parallelism.chunks are taken from the file or from
 flags; an axis, training.micro_batch or activation_checkpoint.mode that is given as a flag is kept.
@@ -31,9 +31,9 @@ Flops are the model's own (convention model) unless they name another.
 Examples:
   axonn plan configs/gpt2-124m.toml --machine dgx-h100 --devices 8
       a config's model and batch
-  axonn plan --model configs/gpt2-124m.toml --machine frontier --devices 64
-             --batch-tokens 524288 --seq-len 1024 --tokens 300B
-      another batch; days and device hours of a training
+  axonn plan --model gpt-80b --machine frontier --devices 8192
+             --batch-tokens 16777216 --seq-len 2048 --tokens 2T
+      a model by name; days and device hours of a training
   axonn plan configs/gpt2-124m.toml --machine frontier --devices 8 --strategy fsdp
       the best of what z alone can do
   axonn plan configs/gpt2-124m.toml --machine alps --devices 4,8,16,32 --scaling weak
@@ -44,7 +44,8 @@ Examples:
       the best three, run here: what was planned beside what it takes)";
 
 struct Flags {
-  std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong", json, svg;
+  std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong",
+                                                    cost = "simulated", json, svg;
   std::vector<int> devices;
   std::int64_t seq_len = 0;
   int top = 5, measure = 0;
@@ -62,6 +63,11 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--strategy", flags.strategy,
                  "fsdp: z alone; hsdp: z and data; megatron: x in a node, z and data; 4d: all")
       ->check(CLI::IsMember(strategies))
+      ->capture_default_str();
+  const std::vector<std::string> costs(kCostModels.begin(), kCostModels.end());
+  app.add_option("--cost", flags.cost,
+                 "what ranks: a simulated step, or the AxoNN paper's communication model")
+      ->check(CLI::IsMember(costs))
       ->capture_default_str();
   app.add_option("--top", flags.top, "how many plans")
       ->check(CLI::Range(1, 1000))
@@ -150,13 +156,15 @@ Config complete(Config config, const Origins& origins) {
 
 std::string label_of(const LoadedConfig& loaded) {
   const ModelConfig& model = loaded.config.model;
-  for (const std::string& label : {model.path, loaded.file})
+  for (const std::string& label : {model.path, model.name, loaded.file})
     if (!label.empty()) return label;
   return std::string(kModelFamilies[static_cast<int>(model.family)]);
 }
 
 SearchOptions options_of(const Config& config, const Origins& origins, const Flags& flags) {
   SearchOptions options{.top = flags.top};
+  if (flags.cost == kCostModels[static_cast<int>(CostModel::paper)])
+    options.cost = CostModel::paper;
   for (std::size_t i = 0; i < kStrategies.size(); ++i)
     if (kStrategies[i] == flags.strategy) options.strategy = static_cast<Strategy>(i);
   const auto kept = [&](const char* key, auto value, auto free) {

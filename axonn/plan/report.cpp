@@ -51,6 +51,10 @@ std::string table(const PlanReport& r) {
         flops.percent_of_peak > 0 ? fmt::format("{:.1f}", flops.percent_of_peak) : "-",
         i == 0 ? "" : why_behind(r.result.plans.front(), p));
   }
+  if (r.options.cost == CostModel::paper)
+    text +=
+        "Seconds are the paper's model's, of communication alone: they rank grids, and are no "
+        "prediction of a step; Pflop/s and % mean nothing here.\n";
   return text +
          "Pflop/s and % of the advertised bf16 peak count the model's own flops (convention "
          "model); "
@@ -129,7 +133,7 @@ PlanReport make_plans(PlanReport asked) {
   asked.search_s = now_seconds() - begin;
   if (asked.result.plans.empty())
     asked.devices_that_fit = devices_that_fit(asked.config, asked.machine, asked.options);
-  else
+  else if (asked.options.cost == CostModel::simulated)
     asked.savings = savings(asked.config, asked.machine, asked.result.plans.front());
   return asked;
 }

@@ -55,6 +55,7 @@ Json all_of(const PlanReport& r) {
                {"machine", r.machine.name},
                {"devices", r.options.devices},
                {"strategy", kStrategies[static_cast<int>(r.options.strategy)]},
+               {"cost", kCostModels[static_cast<int>(r.options.cost)]},
                {"dtype", name_of(r.config.training.dtype)},
                {"batch_tokens", r.batch_tokens()},
                {"seq_len", r.config.training.seq_len},

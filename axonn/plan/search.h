@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "axonn/plan/grids.h"
@@ -20,9 +22,18 @@ struct Plan {
   std::int64_t memory_bytes = 0;  ///< peak of a rank's arena
 };
 
+/// What grids are ranked by.
+enum class CostModel {
+  simulated,  ///< a step, played on the machine's figures
+  paper,  ///< the paper's seconds of communication alone (paper_model.h): no compute, no overlap
+};
+
+inline constexpr std::array<std::string_view, 2> kCostModels = {"simulated", "paper"};
+
 struct SearchOptions {
   int devices = 1;
   Strategy strategy = Strategy::grid_4d;
+  CostModel cost = CostModel::simulated;
   int top = 5;                                         ///< plans, each of another grid
   std::int64_t micro_batch = 0;                        ///< 0: free
   std::optional<RecomputeMode> recompute = {};         ///< none: free
@@ -30,11 +41,12 @@ struct SearchOptions {
 };
 
 struct SearchResult {
-  std::vector<Plan> plans;       ///< fastest first; memory is exact, seconds are estimate_whole_depth()'s
-  int grids = 0;                 ///< that the strategy allows
-  int cut = 0;                   ///< of those, that can cut model and batch
-  int fit = 0;                   ///< of those, that fit into memory in some way
-  int simulated = 0;             ///< of those, that were looked at closely
+  std::vector<Plan>
+      plans;          ///< fastest first; memory is exact, seconds are estimate_whole_depth()'s
+  int grids = 0;      ///< that the strategy allows
+  int cut = 0;        ///< of those, that can cut model and batch
+  int fit = 0;        ///< of those, that fit into memory in some way
+  int simulated = 0;  ///< of those, that were looked at closely
   std::optional<Plan> smallest;  ///< where none fits: what takes the least memory; no times
 };
 

@@ -1,8 +1,19 @@
 #include "axonn/train/stored_model.h"
 
+#include <filesystem>
+
 #include "axonn/base/options.h"
+#include "axonn/model/hugging_face.h"
 
 namespace axonn {
+
+namespace {
+
+bool is_hugging_face(const std::string& path) {
+  return path.ends_with(".json") || std::filesystem::exists(path + "/config.json");
+}
+
+}  // namespace
 
 Config stored_config(const CheckpointReader& reader) {
   Config config;
@@ -16,7 +27,8 @@ Config stored_config(const CheckpointReader& reader) {
 Config with_stored_model(Config config) {
   if (config.model.path.empty()) return config;
   const std::string path = config.model.path;
-  config.model = stored_config(CheckpointReader(path)).model;
+  config.model = is_hugging_face(path) ? read_hugging_face_config(path)
+                                       : stored_config(CheckpointReader(path)).model;
   config.model.path = path;
   return config;
 }

@@ -1,7 +1,10 @@
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
@@ -122,4 +125,20 @@ TEST(Train, ExplainsFlagsThatItDoesNotHave) {
             "[training] has no key 'stpes' (--training.stpes); did you mean 'steps'?");
   EXPECT_THAT(run({"train", "a.toml", "b.toml"}).refusal, HasSubstr("what to do with 'b.toml'"));
   EXPECT_THAT(run({"train", "no-such.toml"}).refusal, HasSubstr("cannot read 'no-such.toml'"));
+}
+
+TEST(Plan, TakesAHuggingFaceFolderOrItsConfigAsTheModel) {
+  const std::filesystem::path folder =
+      testing::TempDir() + "commands_test_" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"model_type": "llama", "hidden_size": 256,
+             "intermediate_size": 512, "vocab_size": 1000,
+             "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 512})";
+  // 2 · (4 · 256² + 3 · 256 · 512 + 2 · 256) + 2 · 1000 · 256 + 256
+  for (const std::filesystem::path& model : {folder, folder / "config.json"})
+    EXPECT_THAT(run({"plan", "--model", model, "--machine", "alps", "--devices", "2",
+                     "--batch-tokens", "4096", "--seq-len", "512"})
+                    .out,
+                HasSubstr("1,824,000 parameters"));
+  std::filesystem::remove_all(folder);
 }

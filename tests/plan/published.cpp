@@ -55,7 +55,7 @@ Machine machine_of(const PublishedRun& run) {
 }
 
 Predicted predict_on(const PublishedRun& run, const GridShape& grid) {
-  return {run, grid, estimate_time(published_config(run, grid), machine_of(run))};
+  return {run, grid, simulate_whole_step(published_config(run, grid), machine_of(run))};
 }
 
 GridShape chosen_grid(PublishedRun run) {

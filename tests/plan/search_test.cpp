@@ -7,6 +7,7 @@
 #include "axonn/base/check.h"
 #include "axonn/plan/bound.h"
 #include "axonn/plan/estimate.h"
+#include "axonn/plan/paper_model.h"
 #include "axonn/train/dry_step.h"
 
 #include "tests/plan/configs.h"
@@ -77,10 +78,10 @@ void expect_same_as_searching_all(const Config& config, const Machine& machine, 
 }  // namespace
 
 TEST(Search, FindsWhatSearchingThroughAllFinds) {
-  for (const int devices : {1, 8, 12}) {
+  for (const int devices : {8, 12}) {
     SCOPED_TRACE(devices);
     Config config = few_blocks();
-    config.training.global_batch = 12 * (devices == 8 ? 2 : 1);
+    config.training.global_batch = devices == 8 ? 16 : 12;
     expect_same_as_searching_all(config, round_machine(), devices);
   }
 }
@@ -106,7 +107,7 @@ TEST(Search, FindsWhatSearchingThroughAllFindsWhereLatencyOrLinksRule) {
 }
 
 TEST(Search, TheOptimisticTimeIsNoLongerThanTheTrueOne) {
-  constexpr double kSlack = 1.03;  // search.cpp's
+  constexpr double kSlack = 1.08;  // search.cpp's
   for (const GridShape& grid : grids_of(8))
     for (const std::int64_t micro : {1, 2, 4})
       for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
@@ -131,7 +132,9 @@ TEST(Search, StateIsWhatARankHoldsBetweenSteps) {
         config.parallelism.set_grid(grid);
         config.training.dtype = dtype;
         config.optimizer.kind = kind;
-        EXPECT_EQ(state_bytes(config), dry_step(config, 0).memory.live_bytes) << to_string(grid);
+        const std::int64_t rotary = config.training.seq_len * config.model.head_width() * 4;
+        EXPECT_EQ(state_bytes(config) + rotary, dry_step(config, 0).memory.live_bytes)
+            << to_string(grid);
       }
 }
 
@@ -148,6 +151,19 @@ TEST(Search, KeepsWhatIsFixed) {
   for (const Plan& plan :
        search(small_gpt(), round_machine(), {.devices = 8, .strategy = Strategy::hsdp}).plans)
     EXPECT_TRUE(allows(Strategy::hsdp, plan.grid, 4)) << to_string(plan.grid);
+}
+
+TEST(Search, ByThePapersModelGridsComeInItsOrder) {
+  const Config config = few_blocks();
+  std::vector<GridShape> grids;
+  for (const GridShape& grid : grids_of(8))
+    if (config.model.heads % grid.x == 0 && config.model.heads % grid.y == 0) grids.push_back(grid);
+  const auto ranking = paper_ranking(grids, config.model, {.tokens = 16 * 256}, round_machine());
+  const auto plans =
+      search(config, round_machine(), {.devices = 8, .cost = CostModel::paper, .top = 4}).plans;
+  ASSERT_THAT(plans, SizeIs(4));
+  for (std::size_t i = 0; i < plans.size(); ++i)
+    EXPECT_EQ(plans[i].time.step_s, ranking[i].seconds.total()) << to_string(plans[i].grid);
 }
 
 TEST(Search, WhereNothingFitsItSaysWhatTakesTheLeastAndHowManyDevicesWouldDo) {
