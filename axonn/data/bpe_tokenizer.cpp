@@ -48,6 +48,7 @@ class BpeTokenizer : public Tokenizer {
     if (vocab_.words == BpeWords::pattern)
       pattern_ = std::make_unique<WordPattern>(vocab_.pattern, vocab_.name);
     marks_in_front_ = vocab_.characters.contains(std::string(kMark)) && marks_only_in_front(vocab_);
+    newlines_apart_ = marks_in_front_ && never_merged("\n");
     specials_.resize(vocab_.tokens.size());
     for (const AddedToken& token : vocab_.added_tokens) {
       specials_[token.id] = token.special;
@@ -168,7 +169,26 @@ class BpeTokenizer : public Tokenizer {
       if (!marks_in_front_) return text.size();
       while (text.substr(at).starts_with(kMark)) at += kMark.size();
     }
-    return std::min(text.find(kMark, std::max<std::size_t>(at, 1)), text.size());
+    const bool newlines = newlines_apart_;
+    if (newlines && text[0] == '\n') return 1;
+    const auto ends = [&](std::size_t i) {
+      return (newlines && text[i] == '\n') ||
+             (text[i] == kMark[0] && text.substr(i).starts_with(kMark));
+    };
+    at = std::max<std::size_t>(at, 1);
+    while (at < text.size() && !ends(at)) ++at;
+    return at;
+  }
+
+  /// Whether a character has one token, and no merge takes or makes it.
+  bool never_merged(std::string_view character) const {
+    std::vector<std::int32_t> tokens;
+    words_.append(character, tokens);
+    return tokens.size() == 1 && tokens[0] != vocab_.unknown &&
+           std::ranges::none_of(vocab_.merges, [&](const BpeMerge& merge) {
+             return merge.left == tokens[0] || merge.right == tokens[0] ||
+                    merge.result == tokens[0];
+           });
   }
 
   /// The first bytes of text.
@@ -220,7 +240,7 @@ class BpeTokenizer : public Tokenizer {
   BpeMerger merger_;
   WordTokens words_;
   std::unique_ptr<WordPattern> pattern_;
-  bool marks_in_front_ = false;
+  bool marks_in_front_ = false, newlines_apart_ = false;
   std::optional<CutAt> cuts_;
   std::vector<bool> specials_;
   std::unordered_map<std::string, std::int32_t> ids_;

@@ -15,8 +15,8 @@ namespace axonn {
 /// gives them back.
 ///
 /// Where a text is one word (Llama 2) and no merge makes a token with the sign of a space behind
-/// another character, none crosses the front of a run of such signs, so the text is cut there: the
-/// tokens are the same, and words can be remembered.
+/// another character, none crosses the front of a run of such signs, so the text is cut there, and
+/// at newlines if no merge has them: the tokens are the same, and words can be remembered.
 std::shared_ptr<const Tokenizer> make_bpe_tokenizer(BpeVocab vocab);
 
 }  // namespace axonn

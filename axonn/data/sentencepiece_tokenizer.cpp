@@ -52,6 +52,7 @@ class SentencePieceTokenizer : public Tokenizer {
     const auto probe = ask("a");
     puts_space_ = !probe.empty() && model_.IdToPiece(probe[0]).starts_with(kMark);
     stranger_ = ask(kStranger);
+    newlines_apart_ = cuts_ && newline_is_a_byte() && spaced_text(ask("a  a")).ends_with("a  a");
     find_ends(read_tokenizer_config(std::filesystem::path(path).parent_path().string()));
     fingerprint_ = hash_text(concat("sentencepiece ", hash_text(file.text()), ' ',
                                     begin_.value_or(-1), ' ', end_.value_or(-1)));
@@ -111,6 +112,22 @@ class SentencePieceTokenizer : public Tokenizer {
     }
   }
 
+  std::string spaced_text(const std::vector<int>& tokens) const {
+    std::string text;
+    for (int token : tokens) text += tokens_[token];
+    return text;
+  }
+
+  /// Whether a newline is a byte's piece behind any other, so that nothing joins it.
+  bool newline_is_a_byte() const {
+    const int newline = byte_tokens_['\n'];
+    const auto has_newline = [](const std::string& token) {
+      return token.find('\n') != token.npos;
+    };
+    return newline != model_.unk_id() && std::ranges::count_if(tokens_, has_newline) == 1 &&
+           std::ranges::count(ask("a\na"), newline) == 1;
+  }
+
   void find_ends(const TokenizerConfig& config) {
     const auto id_of = [&](const std::string& content, int otherwise) {
       if (content.empty())
@@ -156,8 +173,12 @@ class SentencePieceTokenizer : public Tokenizer {
     while (!text.empty()) {
       const std::size_t valid = valid_utf8_prefix(text);
       for (std::string_view rest = text.substr(0, valid); !rest.empty();) {
-        const std::size_t bytes = cuts_ ? safe_cut(rest, 0, CutAt::space) : rest.size();
-        append_word(cache, rest, bytes, continues, tokens);
+        const std::size_t bytes = first_word(rest);
+        if (newlines_apart_ && continues && rest[0] == '\n') {
+          tokens.push_back(byte_tokens_['\n']);
+        } else {
+          append_word(cache, rest, bytes, continues, tokens);
+        }
         continues = true;
         rest.remove_prefix(bytes);
       }
@@ -169,12 +190,24 @@ class SentencePieceTokenizer : public Tokenizer {
     }
   }
 
+  std::size_t first_word(std::string_view text) const {
+    if (!cuts_) return text.size();
+    if (!newlines_apart_) return safe_cut(text, 0, CutAt::space);
+    if (text[0] == '\n') return 1;
+    const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
+    for (std::size_t i = 1; i < text.size(); ++i) {
+      if (text[i] == '\n') return i;
+      if (text[i] == ' ' && visible(i - 1) && i + 1 < text.size() && visible(i + 1)) return i;
+    }
+    return text.size();
+  }
+
   /// The first bytes of text. A word that begins with a space, behind other text, is what the
   /// library makes of it without the space at the front of a text.
   void append_word(WordCache& cache, std::string_view text, std::size_t bytes, bool continues,
                    std::vector<std::int32_t>& tokens) const {
     const bool space = continues && text[0] == ' ' && bytes > 1 && text[1] > ' ';
-    const WordCache::Key key = space ? WordCache::key_of(text, bytes) : WordCache::Key{};
+    const WordCache::Key key = continues ? WordCache::key_of(text, bytes) : WordCache::Key{};
     if (key.bytes > 0) {
       const auto known = cache.find(key);
       if (!known.empty()) {
@@ -205,7 +238,8 @@ class SentencePieceTokenizer : public Tokenizer {
   AddedTokenFinder added_;
   std::vector<int> stranger_;
   bool puts_space_ = false;
-  bool cuts_ = true;  ///< whether words are encoded apart
+  bool cuts_ = true;             ///< whether words are encoded apart
+  bool newlines_apart_ = false;  ///< and newlines, where the model keeps them and all spaces
   std::optional<std::int32_t> begin_, end_;
   std::uint64_t fingerprint_ = 0;
   mutable std::mutex mutex_;

@@ -34,8 +34,9 @@ constexpr const char* kLlama2 =
     "--remove_extra_whitespaces=false --split_digits=true --allow_whitespace_only_pieces=true";
 
 std::string random_text(std::mt19937& engine) {
-  const std::vector<std::string> pieces{" the", " city", "of", "  ", " ",   "\n", "12 7",
-                                        "é",    "日本",  ".",  ",",  " a,", "\t", " x"};
+  const std::vector<std::string> pieces{" the", " city", "of",      "  ",  " ", "\n",
+                                        "12 7", "é",     "日本",    ".",   ",", " a,",
+                                        "\t",   " x",    "the\nof", "\n\n"};
   std::string text;
   for (auto n = engine() % 20; n > 0; --n) text += pieces[engine() % pieces.size()];
   return text;

@@ -274,7 +274,7 @@ TEST(TokenizerJson, VeryLongWordsOfEveryKindTakeNoQuadraticTime) {
   for (const std::string& json : {llama3_json(), qwen_json(), llama2_json()}) {
     const auto tokenizer = tokenizer_of(json);
     for (const std::string unit :
-         {"l", " ", "7", ".", "\n", "\u2003", "\xff", "é", "<|", "e\u0301"}) {
+         {"l", " ", "7", ".", "\n", "a\n", "\u2003", "\xff", "é", "<|", "e\u0301"}) {
       std::string text;
       while (text.size() < 300'000) text += unit;
       const std::string back = tokenizer->decode(tokenizer->encode("a" + text + "b"));
