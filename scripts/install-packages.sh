@@ -9,7 +9,7 @@ packages=(
   libopenmpi-dev openmpi-bin                           # the mpi transport
   libtomlplusplus-dev libcli11-dev                     # configuration files, flags
   nlohmann-json3-dev libfmt-dev                        # JSON, text
-  libpcre2-dev                                         # the pattern of GPT-2's words
+  libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
   libgtest-dev libgmock-dev clang-format               # tests
 )

@@ -36,7 +36,7 @@ Examples:
 int tokenize_command(const Arguments& arguments) {
   TokenizeJob job{.tokenizer = "bytes"};
   CLI::App app("Turns text into a token file.", "axonn data tokenize");
-  app.add_option("--tokenizer", job.tokenizer, "bytes, or a folder with vocab.json and merges.txt")
+  app.add_option("--tokenizer", job.tokenizer, "bytes, or a folder or file of a tokenizer")
       ->capture_default_str();
   app.add_option("--text", job.text, "files, or folders of *.txt")->required();
   app.add_option("--output", job.output, "FILE.bin: llm.c's format; else a prefix: Megatron's")
@@ -50,9 +50,10 @@ int tokenize_command(const Arguments& arguments) {
                        format_bytes(static_cast<std::int64_t>(static_cast<double>(p.bytes) /
                                                               (now_seconds() - start))));
   };
-  const TokenizeProgress done = tokenize_files(job, [&](const TokenizeProgress& p) {
+  const auto report = [&](const TokenizeProgress& p) {
     if (redraw) std::cout << '\r' << line(p) << std::flush;
-  });
+  };
+  const TokenizeProgress done = tokenize_files(job, {.report = report});
   std::cout << (redraw ? "\r" : "") << line(done) << '\n' << "wrote " << job.output << '\n';
   return 0;
 }

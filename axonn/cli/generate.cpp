@@ -63,9 +63,9 @@ void generate(const Config& config, const CheckpointReader& reader, Communicator
   session.initialise_frozen();
   session.load(reader, Session::Load::parameters);
   const Tokenizer& tokenizer = *session.corpus().tokenizer;
-  StreamDecoder decoder(tokenizer);
+  StreamDecoder decoder(tokenizer, {.skip_special = true, .continues = true});
   const bool speaks = world.rank() == 0;
-  std::vector<std::int32_t> tokens = tokenizer.encode(request.prompt);
+  std::vector<std::int32_t> tokens = tokenizer.encode_prompt(request.prompt);
   if (tokens.empty()) refuse("--prompt is empty: give at least one character to go on from");
   if (speaks) std::cout << request.prompt << std::flush;
   const Random random(request.seed, "generate");

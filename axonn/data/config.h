@@ -15,8 +15,8 @@ struct DataConfig {
   std::vector<std::string> tokens = {};
   /// Bytes of generated text (synthetic.h).
   std::int64_t synthetic = 0;
-  /// "bytes", or a folder with vocab.json and merges.txt. With token files it only serves to show
-  /// text, and to read a validation text; it has to be the one that they were made with.
+  /// "bytes", or a tokenizer's folder or file (make_tokenizer()). With token files it only serves
+  /// to show text, and to read a validation text; it has to be the one that they were made with.
   std::string tokenizer = "bytes";
   /// A fraction, such as 0.1: all of the last 10 % of each source, which training then does not
   /// see. Or a text or token file. Empty or 0: none.

@@ -59,11 +59,12 @@ std::vector<std::string> text_files(const std::vector<std::string>& paths) {
   return files;
 }
 
-std::size_t safe_cut(std::string_view text, std::size_t wanted) {
+std::size_t safe_cut(std::string_view text, std::size_t wanted, CutAt at) {
   const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
   for (std::size_t i = std::max<std::size_t>(wanted, 2); i + 1 < text.size(); ++i) {
     if (text[i] == ' ' && visible(i - 1) && visible(i + 1)) return i;
-    if (text[i - 1] == '\n' && visible(i - 2) && visible(i)) return i;
+    if (at == CutAt::space_or_newline && text[i - 1] == '\n' && visible(i - 2) && visible(i))
+      return i;
   }
   return text.size();
 }

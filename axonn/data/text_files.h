@@ -16,9 +16,12 @@ std::vector<std::string> text_files(const std::vector<std::string>& paths);
 /// Errors: UsageError if the pattern matches nothing.
 std::vector<std::string> expand_pattern(const std::string& path);
 
-/// Where text may be cut, at or behind `wanted`, so that the pieces encode to the same tokens as
-/// the whole: between two visible ASCII characters with one space or newline between them, the
-/// space with what follows it and the newline with what it ends. text.size() if there is no place.
-std::size_t safe_cut(std::string_view text, std::size_t wanted);
+enum class CutAt { space, space_or_newline };
+
+/// Where text may be cut, at or behind `wanted`, so that most tokenizers give the pieces the tokens
+/// of the whole (Tokenizer::cut() knows): between two visible ASCII characters with one space or
+/// newline between them, the space with what follows it and the newline with what it ends.
+/// text.size() if there is no place.
+std::size_t safe_cut(std::string_view text, std::size_t wanted, CutAt at = CutAt::space_or_newline);
 
 }  // namespace axonn

@@ -47,7 +47,7 @@ std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::str
                          all.insert(all.end(), tokens.begin(), tokens.end());
                        },
                        [] {}};
-  tokenize(files, tokenizer, sink, report);
+  tokenize(files, tokenizer, sink, {.report = report});
   return std::make_shared<MemoryTokens>(name_of(files), std::move(all));
 }
 
@@ -70,7 +70,7 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
   const auto writer = make_token_writer(prefix, tokenizer.vocab_size());
   const TokenSink sink{[&](std::span<const std::int32_t> tokens) { writer->append(tokens); },
                        [&] { writer->end_document(); }};
-  tokenize(files, tokenizer, sink, report);
+  tokenize(files, tokenizer, sink, {.report = report});
   writer->finish();
   return std::make_shared<TokenFile>(prefix);
 }

@@ -1,7 +1,13 @@
 #include "axonn/data/tokenize.h"
 
+#include <algorithm>
+#include <atomic>
+#include <exception>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 #include "axonn/base/check.h"
 #include "axonn/data/mapped_file.h"
@@ -21,39 +27,109 @@ void refuse_token_files(const std::vector<std::string>& files) {
       refuse(file, " is a token file, not text; give it as data.tokens");
 }
 
+/// A piece of a file's text and, once encoded, its tokens.
+struct Piece {
+  std::shared_ptr<const MappedFile> file;
+  std::string_view text;
+  bool first, last;  ///< of its file
+  std::vector<std::int32_t> tokens = {};
+};
+
+/// Cuts files into pieces, one after the other.
+class Pieces {
+ public:
+  Pieces(const std::vector<std::string>& files, const Tokenizer& tokenizer)
+      : files_(files), tokenizer_(tokenizer) {}
+
+  /// The next ones, of `bytes` together; empty behind the last.
+  std::vector<Piece> next(std::size_t bytes) {
+    std::vector<Piece> pieces;
+    for (std::size_t taken = 0; taken < bytes && pieces.size() < kMostPieces;) {
+      if (!file_) {
+        if (at_ == files_.size()) break;
+        file_ = std::make_shared<const MappedFile>(files_[at_++]);
+        rest_ = file_->text();
+        first_ = true;
+      }
+      const std::string_view text = rest_.substr(0, tokenizer_.cut(rest_, kPieceBytes));
+      rest_.remove_prefix(text.size());
+      pieces.push_back({.file = file_, .text = text, .first = first_, .last = rest_.empty()});
+      first_ = false;
+      if (rest_.empty()) file_.reset();
+      taken += text.size();
+    }
+    return pieces;
+  }
+
+ private:
+  static constexpr std::size_t kMostPieces = 512;  // of small files: each is open
+
+  const std::vector<std::string>& files_;
+  const Tokenizer& tokenizer_;
+  std::size_t at_ = 0;
+  std::shared_ptr<const MappedFile> file_;
+  std::string_view rest_;
+  bool first_ = false;
+};
+
+void encode(Piece& piece, const Tokenizer& tokenizer) {
+  tokenizer.encode_into(piece.text, piece.tokens, {.continues = !piece.first});
+  if (const auto begin = tokenizer.begin_of_text();
+      piece.first && begin && (piece.tokens.empty() || piece.tokens.front() != begin))
+    piece.tokens.insert(piece.tokens.begin(), *begin);
+  if (const auto end = tokenizer.end_of_text();
+      piece.last && end && (piece.tokens.empty() || piece.tokens.back() != end))
+    piece.tokens.push_back(*end);
+}
+
+/// Encodes all pieces with several threads; each takes the next that none has taken.
+void encode(std::vector<Piece>& pieces, const Tokenizer& tokenizer, int threads) {
+  std::atomic<std::size_t> next = 0;
+  std::exception_ptr error;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      for (std::size_t i = next++; i < pieces.size(); i = next++) encode(pieces[i], tokenizer);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      error = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    const int most = static_cast<int>(std::min<std::size_t>(threads, pieces.size()));
+    for (int i = 1; i < most; ++i) helpers.emplace_back(work);
+    work();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
 }  // namespace
 
 TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer& tokenizer,
-                          const TokenSink& sink, const TokenizeReport& report) {
+                          const TokenSink& sink, const TokenizeOptions& options) {
   refuse_token_files(files);
   TokenizeProgress progress{};
   for (const std::string& path : files)
     progress.total_bytes += static_cast<std::int64_t>(MappedFile(path).text().size());
-  std::vector<std::int32_t> tokens;
-  for (const std::string& path : files) {
-    const MappedFile file(path);
-    std::optional<std::int32_t> last;
-    for (std::string_view rest = file.text(); !rest.empty();) {
-      const std::string_view piece = rest.substr(0, safe_cut(rest, kPieceBytes));
-      tokens.clear();
-      tokenizer.encode_into(piece, tokens);
-      sink.append(tokens);
-      last = tokens.back();
-      rest.remove_prefix(piece.size());
-      progress.bytes += static_cast<std::int64_t>(piece.size());
-      progress.tokens += std::ssize(tokens);
-      if (report) report(progress);
+  const int threads =
+      options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  Pieces source(files, tokenizer);
+  while (true) {
+    std::vector<Piece> pieces = source.next(threads * kPieceBytes);
+    if (pieces.empty()) return progress;
+    encode(pieces, tokenizer, threads);
+    for (const Piece& piece : pieces) {
+      sink.append(piece.tokens);
+      if (piece.last) sink.end_document();
+      progress.bytes += static_cast<std::int64_t>(piece.text.size());
+      progress.tokens += std::ssize(piece.tokens);
+      if (options.report) options.report(progress);
     }
-    if (const auto end = tokenizer.end_of_text(); end && last != end) {
-      sink.append({&*end, 1});
-      ++progress.tokens;
-    }
-    sink.end_document();
   }
-  return progress;
 }
 
-TokenizeProgress tokenize_files(const TokenizeJob& job, const TokenizeReport& report) {
+TokenizeProgress tokenize_files(const TokenizeJob& job, const TokenizeOptions& options) {
   if (job.text.empty()) refuse("data tokenize needs --text FILE or a folder");
   if (job.output.empty()) refuse("data tokenize needs --output FILE.bin");
   const auto tokenizer = make_tokenizer(job.tokenizer);
@@ -64,7 +140,7 @@ TokenizeProgress tokenize_files(const TokenizeJob& job, const TokenizeReport& re
   const auto writer = make_token_writer(job.output, tokenizer->vocab_size());
   const TokenSink sink{[&](std::span<const std::int32_t> tokens) { writer->append(tokens); },
                        [&] { writer->end_document(); }};
-  const TokenizeProgress result = tokenize(files, *tokenizer, sink, report);
+  const TokenizeProgress result = tokenize(files, *tokenizer, sink, options);
   writer->finish();
   return result;
 }

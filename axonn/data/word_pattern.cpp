@@ -5,19 +5,12 @@
 #include <pcre2.h>
 
 #include "axonn/base/check.h"
+#include "axonn/data/split_pattern.h"
+#include "axonn/data/utf8.h"
 
 namespace axonn {
 
 namespace {
-
-// White_Space is written out: PCRE2's own \s takes U+180E for a space and, without UCP, no other
-// sign beyond ASCII.
-std::string pattern_text() {
-  const std::string space =
-      R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-  return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\p{L}\\p{N}" + space + "]+|[" + space +
-         "]+(?![^" + space + "])|[" + space + "]+";
-}
 
 std::string message_of(int code) {
   char text[256];
@@ -49,14 +42,21 @@ struct WordPattern::Matcher::State {
   }
 };
 
-WordPattern::WordPattern() : code_(std::make_unique<Code>()) {
-  const std::string text = pattern_text();
+WordPattern::WordPattern(std::string_view pattern, const std::string& where)
+    : code_(std::make_unique<Code>()) {
+  const std::string text = to_pcre2(pattern, where);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_->code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    PCRE2_UTF | PCRE2_ANCHORED | PCRE2_NO_UTF_CHECK, &error, &offset, nullptr);
-  AXONN_CHECK(code_->code, "PCRE2 refuses the word pattern at ", offset, ": ", message_of(error));
+  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                              PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  if (!code_->code)
+    refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
+           "' cannot be compiled: ", message_of(error));
+  std::uint32_t matches_empty = 0;
+  pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
+  if (matches_empty != 0)
+    refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
+           "' matches the empty string, so it cuts nowhere in particular");
   // Where the JIT is not allowed (a hardened kernel) the same pattern is interpreted.
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);
 }
@@ -84,8 +84,10 @@ std::size_t WordPattern::Matcher::first_word(std::string_view text) {
   const auto match = state_->jit ? pcre2_jit_match : pcre2_match;
   const int found = match(state_->code, subject, text.size(), 0,
                           state_->jit ? 0 : PCRE2_NO_UTF_CHECK, state_->data, state_->context);
+  if (found == PCRE2_ERROR_NOMATCH) return text.size();
   AXONN_CHECK(found > 0, "PCRE2: no word found: ", message_of(found));
-  return pcre2_get_ovector_pointer(state_->data)[1];
+  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(state_->data);
+  return range[0] > 0 ? range[0] : range[1];
 }
 
 }  // namespace axonn

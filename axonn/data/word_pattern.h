@@ -2,18 +2,17 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace axonn {
 
-/// Cuts text into words as GPT-2 does before it merges: a word is an English contraction's ending
-/// ('s 't 're 've 'm 'll 'd), or letters, digits, or other signs, each with one space before them
-/// if there is one, or white space. Letters and digits are Unicode's L and N; white space is its
-/// White_Space.
-/// Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
+/// Cuts text into words by a pattern: each match is a word, and so is what lies between two.
 class WordPattern {
  public:
-  WordPattern();
+  /// The pattern is in Oniguruma's syntax (split_pattern.h); `where` names it in messages.
+  /// Errors: UsageError if it cannot be read, or matches the empty string.
+  WordPattern(std::string_view pattern, const std::string& where);
   ~WordPattern();
   WordPattern(const WordPattern&) = delete;
   WordPattern& operator=(const WordPattern&) = delete;

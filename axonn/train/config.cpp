@@ -25,8 +25,8 @@ void validate_data(const DataConfig& data) {
   if (sources > 1) refuse("[data] text, tokens and synthetic exclude one another; set one of them");
   if (data.tokenizer.empty())
     refuse(
-        "[data] tokenizer is empty; set it to \"bytes\" or to a folder with vocab.json and "
-        "merges.txt");
+        "[data] tokenizer is empty; set it to \"bytes\" or to a folder with tokenizer.json, with "
+        "vocab.json and merges.txt, or with tokenizer.model");
   const auto fraction = parse_real(data.validation);
   if (fraction && !(*fraction >= 0 && *fraction < 1))
     refuse("[data] validation = ", toml_string(data.validation),

@@ -26,7 +26,8 @@ void list_data(DataConfig& data, OptionList& list) {
             .min = 0,
             .also = "mock_data"});
   list.add("tokenizer", &data.tokenizer,
-           {.help = "\"bytes\", or a folder with vocab.json and merges.txt",
+           {.help = "\"bytes\", or a folder with tokenizer.json, vocab.json and merges.txt, or "
+                    "tokenizer.model, or one such file",
             .also = "tokenizer_path tokenizer_type"});
   list.add(
       "validation", &data.validation,

@@ -102,10 +102,11 @@ TEST(TokenizeFiles, OfManyPiecesAreTheTokensOfTheWholeTextAndProgressGrows) {
   const std::string text = synthetic_text(10'000'000, 1);  // three pieces
   const auto bpe = make_tokenizer(small_bpe(folder));
   std::vector<std::int64_t> bytes;
-  const auto result = tokenize_files({.tokenizer = folder.path(),
-                                      .text = {folder.file("t.txt", text)},
-                                      .output = folder.path("t.bin")},
-                                     [&](const TokenizeProgress& p) { bytes.push_back(p.bytes); });
+  const auto result =
+      tokenize_files({.tokenizer = folder.path(),
+                      .text = {folder.file("t.txt", text)},
+                      .output = folder.path("t.bin")},
+                     {.report = [&](const TokenizeProgress& p) { bytes.push_back(p.bytes); }});
   auto want = bpe->encode(text);
   want.push_back(kSmallEnd);
   EXPECT_EQ(all_of(TokenFile(folder.path("t.bin"))), want);

@@ -5,13 +5,15 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/data/bpe_vocab.h"
+
 using namespace axonn;
 using testing::ElementsAre;
 
 namespace {
 
 std::vector<std::string> words_of(std::string_view text) {
-  const WordPattern pattern;
+  const WordPattern pattern(kGpt2Pattern, "GPT-2's");
   WordPattern::Matcher matcher(pattern);
   std::vector<std::string> words;
   while (!text.empty()) {
