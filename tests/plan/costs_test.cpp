@@ -61,6 +61,8 @@ TEST(Costs, RowwiseWorkTakesItsBytesAtItsOwnRateOrAtMemorys) {
                                .layer = {},
                                .operands = {{1000, 1000, DType::f32}, {1000, 1000, DType::f32}}};
   expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 1e12);
+  machine.rowwise_bytes_per_s["other"] = 2e11;
+  expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 2e11);
   machine.rowwise_bytes_per_s["gelu"] = 1e11;
   expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 1e11);
 }
