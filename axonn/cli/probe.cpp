@@ -18,9 +18,9 @@ namespace axonn {
 namespace {
 
 constexpr const char* kExamples =
-    R"(Products over shapes and types, attention, every row-wise operation of a step, memory, and each
-collective over sizes for every group shape that grids of these ranks have: all ranks at once, as
-in a run. About a minute and a half, or some seconds with --quick, whose figures are rougher.
+    R"(Products over shapes and types, attention, every row-wise operation of a step, memory, and
+each collective over sizes for every group shape that grids of these ranks have: all ranks at once,
+as in a run. About a minute and a half, or some seconds with --quick, whose figures are rougher.
 
 Under mpirun or srun the ranks are the launcher's; else they are threads of this process, which
 share its memory and say nothing of a network.

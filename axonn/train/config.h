@@ -149,8 +149,8 @@ void list_options(Config& config, OptionList& list);
 void validate(const Config& config);
 
 /// The config with every "0: follows from others" filled in (kv_heads, ffn, positions,
-/// micro_batch, decay_steps), and a grid that was named as x, y, z and data; vocab stays as it is, since only the tokenizer knows. Call it after
-/// validate(); it keeps a run the same.
+/// micro_batch, decay_steps), and a grid that was named as x, y, z and data; vocab stays as it is,
+/// since only the tokenizer knows. Call it after validate(); it keeps a run the same.
 Config resolved(Config config);
 
 /// A key that this run does not read, and why.

@@ -152,7 +152,7 @@ void list_optimizer(Config& config, OptionList& list) {
             .also = "lr_decay_iters lr_wsd_decay_iters"});
 }
 
-void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
+void list_grid(ParallelismConfig& parallelism, OptionList& list) {
   list.section("parallelism", "The grid of ranks; their number is x times y times z times data");
   list.add("x", &parallelism.x,
            {.help = "ranks that share heads, MLP width and vocabulary",
@@ -172,13 +172,18 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .max = kMostRanks,
             .also = "data_parallel_replicate_degree dp ddp"});
   list.add("grid", &parallelism.named_grid,
-           {.help = "x,y,z,data in one, instead of the four keys; auto: train takes the grid of all "
-                    "ranks that a plan ranks first, with its micro-batch and recomputation, and "
-                    "keeps to it when it resumes",
+           {.help = "x,y,z,data in one, instead of the four keys; auto: train takes the grid of "
+                    "all ranks that a plan ranks first, with its micro-batch and recomputation, "
+                    "and keeps to it when it resumes",
             .also = "mesh device_mesh"});
   list.add("machine", &parallelism.machine,
-           {.help = "what an automatic grid is planned for: a machine's name or file, as axonn plan "
-                    "takes it; empty: the ranks measure what they run on first, for some seconds"});
+           {.help = "what an automatic grid is planned for: a machine's name or file, as axonn "
+                    "plan takes it; empty: the ranks measure what they run on first, for some "
+                    "seconds"});
+}
+
+void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
+  list_grid(parallelism, list);
   list.add("device", parallelism.device, kDeviceKinds, {.help = "what computes"});
   list.add("peak_tflops", &parallelism.peak_tflops,
            {.help = "what the data sheet says one rank's device can do in the compute type, for "
