@@ -29,9 +29,7 @@ on_hosts() {
   shift
   [[ ! -s $file ]] || return 0
   hosts up 4 "${RATE:-1gbit}"
-  # Each host has its share of the cores, so that ranks compute as fast while the others wait as
-  # they do while the others compute.
-  hosts cores "$(awk -v cores="$(nproc)" 'BEGIN { print (cores >= 4 ? 1 : 0.9 * cores / 4) }')"
+  hosts cores  # each an even part, so that ranks compute as fast while the others wait as not
   hosts run 2 "$@" >"$file.part" || { hosts down; return 1; }
   hosts down
   mv "$file.part" "$file"

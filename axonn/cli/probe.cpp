@@ -1,5 +1,4 @@
 #include "axonn/plan/probe.h"
-#include "axonn/train/own_cores.h"
 
 #include <algorithm>
 #include <iostream>
@@ -12,6 +11,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/io/files.h"
+#include "axonn/train/own_cores.h"
 
 namespace axonn {
 

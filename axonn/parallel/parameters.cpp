@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/base/random.h"
 
 namespace axonn {
 
@@ -187,62 +186,6 @@ void ParameterGroup::allocate(const Context& ctx) {
     master_ = compute_.col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
   else if (!frozen_)
     master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
-}
-
-void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
-  AXONN_CHECK(!compute_.empty(), name_, ": initialise() before allocate()");
-  constexpr std::int64_t kAtOnce = 1 << 20;  // elements in host memory
-  std::vector<float> host;
-  for (const auto& [spec, slice] : piece_slices_) {
-    const Random random(seed, spec->name);
-    const std::int64_t width = spec->layout.cols;
-    const double mean = spec->init_mean, std = spec->init_std;
-    const Slice at = slice;
-    for (std::int64_t first = at.begin; first < at.end; first += kAtOnce) {
-      host.resize(std::min(kAtOnce, at.end - first));
-      float* out = host.data();
-#pragma omp parallel for
-      for (std::int64_t e = first; e < first + std::ssize(host); ++e) {
-        const std::int64_t index = (at.row + e / at.cols) * width + at.col + e % at.cols;
-        out[e - first] = static_cast<float>(std == 0 ? mean : mean + std * random.normal(index));
-      }
-      set_values(ctx, at.offset + first - at.begin, host);
-    }
-  }
-  publish_values(ctx);
-}
-
-void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
-                                std::span<const float> values) {
-  Device& device = ctx.arena.device();
-  if (!master_.empty()) {
-    const View to = master().col_range(offset, std::ssize(values));
-    return device.copy_from_host(to.data, values.data(), std::ssize(values) * 4);
-  }
-  gathered_.wait();  // a prefetch that nobody used may still be reading
-  std::vector<bf16> rounded(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) put(rounded[i], values[i]);
-  const View to = piece_of_compute().col_range(offset, std::ssize(values));
-  device.copy_from_host(to.data, rounded.data(), std::ssize(values) * 2);
-}
-
-void ParameterGroup::publish_values(const Context& ctx) {
-  if (master_.empty())
-    publish(ctx);
-  else
-    publish_from_master(ctx);
-}
-
-void ParameterGroup::stage_master(const Context& ctx) {
-  if (master_.empty()) master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
-}
-
-void ParameterGroup::publish_from_master(const Context& ctx) {
-  if (ctx.dtype != DType::f32) {
-    ctx.backend.cast(piece_of_compute(), master());
-    if (frozen_) master_ = Tensor();
-  }
-  publish(ctx);
 }
 
 void ParameterGroup::start_gather(const Context& ctx) {

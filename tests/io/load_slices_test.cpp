@@ -166,8 +166,9 @@ TEST(SafetensorsFolder, ReadsShardsThroughTheIndexAndRefusesWhatDoesNotFit) {
     spill(path / "model.safetensors.index.json", text);
     return SafetensorsFolder(path.path());
   };
-  const SafetensorsFolder good = with_index(
-      R"({"metadata":{"total_size":16},"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
+  const SafetensorsFolder good =
+      with_index(R"({"metadata":{"total_size":16},)"
+                 R"("weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
   EXPECT_EQ(good.tensors().size(), 2);
   EXPECT_EQ(good.bytes(), 16);
   EXPECT_EQ(good.find("b").file->path(), path / "two.safetensors");

@@ -143,8 +143,8 @@ TEST(Pretrained, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
     for (const FolderOptions& options :
          {FolderOptions{}, FolderOptions{.type = StoredType::f16, .shards = true},
           FolderOptions{.type = StoredType::f32,
-                        .prefix = gpt ? "transformer." : "",
-                        .and_also = gpt ? "h.0.attn.bias" : "model.rotary_emb.inv_freq"}}) {
+          .prefix = gpt ? "transformer." : "",
+          .and_also = gpt ? "h.0.attn.bias" : "model.rotary_emb.inv_freq"}}) {
       const TemporaryPath folder;
       write_model(folder, small(family), options);
       for (const GridShape& shape : {GridShape{1, 1, 1, 1}, GridShape{2, 2, 2, 1},
