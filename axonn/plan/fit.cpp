@@ -98,22 +98,11 @@ ProductRate fit_product_rate(std::span<const TimedProduct> products) {
       .flops_per_s = 1 / factors.first, .half_m = half[0], .half_n = half[1], .half_k = half[2]};
 }
 
-RowsRate fit_rows_rate(std::span<const TimedRows> times) {
-  AXONN_CHECK(!times.empty(), "fit_rows_rate: no times");
-  std::vector<Term> terms;
-  for (const TimedRows& t : times) {
-    AXONN_CHECK(t.seconds > 0, "fit_rows_rate: ", t.bytes, " bytes took ", t.seconds, " s");
-    terms.push_back({1, t.bytes, t.seconds});
-  }
-  const Factors factors = least_squares(terms);
-  AXONN_CHECK(factors.second > 0, "fit_rows_rate: more bytes took no longer");
-  return {.launch_s = factors.first, .bytes_per_s = 1 / factors.second};
-}
-
 double fit_rows_rate(std::span<const TimedRows> times, double launch_s) {
   AXONN_CHECK(!times.empty(), "fit_rows_rate: no times");
   double bytes = 0, seconds = 0;
   for (const TimedRows& t : times) {
+    AXONN_CHECK(t.seconds > 0, "fit_rows_rate: ", t.bytes, " bytes took ", t.seconds, " s");
     bytes += t.bytes;
     // A launch, too, varies; half of what was measured is work at least.
     seconds += std::max(t.seconds - launch_s, t.seconds / 2);

@@ -24,16 +24,8 @@ struct TimedRows {
   double seconds = 0;
 };
 
-/// What every operation costs beside its work, and how many bytes a second it moves:
-/// seconds = launch_s + bytes / bytes_per_s. Neither is negative.
-struct RowsRate {
-  double launch_s = 0, bytes_per_s = 0;
-};
-
-/// Errors: Error without times, or with one that is not positive.
-RowsRate fit_rows_rate(std::span<const TimedRows> times);
-
-/// The rate where the launch is known already.
+/// Bytes a second: seconds = launch_s + bytes / rate. Errors: Error without times, or with one that
+/// is not positive.
 double fit_rows_rate(std::span<const TimedRows> times, double launch_s);
 
 struct TimedCollective {

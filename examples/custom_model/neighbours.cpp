@@ -11,7 +11,7 @@ namespace {
 
 /// The tokens `by` positions earlier in each sequence; 0 before its start.
 Tokens earlier(const Context& ctx, const Tokens& tokens, std::int64_t by) {
-  const auto [sequences, length] = tokens.rows;
+  const std::int64_t sequences = tokens.rows.sequences, length = tokens.rows.positions;
   Tokens out{ctx.zeros(1, tokens.rows.count(), DType::i32), {}, tokens.rows};
   const auto* from = tokens.ids.view().as<std::int32_t>();
   auto* to = out.ids.view().as<std::int32_t>();
