@@ -1,6 +1,7 @@
 #include <atomic>
 #include <bit>
 #include <iostream>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 
@@ -56,12 +57,17 @@ std::vector<float> next_logits(Session& session, std::span<const std::int32_t> t
   return all;
 }
 
-void generate(const Config& config, const CheckpointReader& reader, Communicator& world,
+/// The model is the reader's, or, where there is none, that of config.model.path.
+void generate(const Config& config, const CheckpointReader* reader, Communicator& world,
               const Request& request) {
   const OwnCores cores(config, world);
   Session session(config, world, make_cpu_backend(cores.threads()), {.training = false});
-  session.initialise_frozen();
-  session.load(reader, Session::Load::parameters);
+  if (reader) {
+    session.initialise_frozen();
+    session.load(*reader, Session::Load::parameters);
+  } else {
+    session.initialise();
+  }
   const Tokenizer& tokenizer = *session.corpus().tokenizer;
   StreamDecoder decoder(tokenizer, {.skip_special = true, .continues = true});
   const bool speaks = world.rank() == 0;
@@ -85,7 +91,8 @@ int run_generate(const Arguments& arguments) {
   Request request;
   CLI::App app("Writes text with a model.", "axonn generate");
   app.footer(kExamples);
-  app.add_option("--model", request.model, "a checkpoint, or the folder of several: the newest")
+  app.add_option("--model", request.model,
+                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
       ->required()
       ->type_name("DIR");
   app.add_option("--prompt", request.prompt, "what to go on from");
@@ -106,12 +113,21 @@ int run_generate(const Arguments& arguments) {
   app.add_option("--grid", request.grid, "x,y,z,data")->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
 
-  const CheckpointReader reader(request.model);
-  for (const std::string& warning : reader.warnings()) std::cerr << "warning: " << warning << '\n';
-  Config config = stored_config(reader);
-  const GridShape grid = parse_grid(request.grid);
-  config.parallelism.set_grid(grid);
-  launch(config, [&](Communicator& world) { generate(config, reader, world, request); });
+  std::optional<CheckpointReader> reader;
+  Config config;
+  if (is_hugging_face(request.model)) {
+    config.model.path = request.model;
+    config = with_stored_model(config);
+  } else {
+    reader.emplace(request.model);
+    for (const std::string& warning : reader->warnings())
+      std::cerr << "warning: " << warning << '\n';
+    config = stored_config(*reader);
+  }
+  config.parallelism.set_grid(parse_grid(request.grid));
+  launch(config, [&](Communicator& world) {
+    generate(config, reader ? &*reader : nullptr, world, request);
+  });
   return 0;
 }
 

@@ -55,7 +55,7 @@ struct ModelConfig {
   double rope_factor = 8, rope_low_freq_factor = 1, rope_high_freq_factor = 4;  ///< of llama3
   std::int64_t rope_original_positions = 8192;                                  ///< of llama3
   std::string name = {};  ///< a published model, whose sizes are the defaults of those above
-  std::string path = {};  ///< a checkpoint to read instead of the sizes above
+  std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
   LoraConfig lora = {};   ///< a section of its own
 
   std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }  ///< D

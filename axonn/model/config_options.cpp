@@ -142,9 +142,11 @@ void list_options(ModelConfig& model, OptionList& list) {
             .min = 0,
             .also = "initializer_range init_method_std"});
   list_llama_options(model, list);
-  list.add("path", &model.path,
-           {.help = "a checkpoint to take sizes and weights from; empty: a new model",
-            .also = "init_from load"});
+  list.add(
+      "path", &model.path,
+      {.help = "a checkpoint or a Hugging Face folder to take sizes and weights from; empty: a new "
+               "model",
+       .also = "init_from load"});
   list_lora_options(model.lora, list);
 }
 

@@ -71,7 +71,9 @@ std::string why_behind(const Plan& best, const Plan& other) {
   constexpr std::size_t kMost = 2;
   for (std::size_t i = 0; i < std::min(kMost, parts.size()); ++i) {
     if (parts[i].first <= 0 || parts[i].first < kWorthSaying * parts.front().first) break;
-    text += fmt::format("{} {:.3g} s more of {}", i == 0 ? ":" : ",", parts[i].first,
+    const bool small = best.time.step_s < 1;
+    text += fmt::format("{} {:.3g} {} more of {}", i == 0 ? ":" : ",",
+                        parts[i].first * (small ? 1e3 : 1), small ? "ms" : "s",
                         named(parts[i].second, best, other));
   }
   return text;

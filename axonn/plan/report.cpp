@@ -18,6 +18,16 @@ constexpr double kDay = 86400, kHour = 3600;
 
 std::string_view name_of(RecomputeMode mode) { return kRecomputeModes[static_cast<int>(mode)]; }
 
+/// What a report's times are in: seconds, or milliseconds where a step takes less than one.
+struct TimeUnit {
+  double each;  // of them in a second
+  const char* name;
+};
+
+TimeUnit unit_of(const PlanReport& r) {
+  return r.result.plans.front().time.step_s < 1 ? TimeUnit{1e3, "ms"} : TimeUnit{1, "s"};
+}
+
 std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes * 1e-9); }
 
 std::string question(const PlanReport& r) {
@@ -37,17 +47,19 @@ std::string question(const PlanReport& r) {
 }
 
 std::string table(const PlanReport& r) {
+  const TimeUnit unit = unit_of(r);
   std::string text =
       fmt::format("\n{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", "",
-                  "x,y,z,data", "micro", "recompute", "step s", "compute", "exposed", "memory",
-                  "Pflop/s", "% peak", "behind the first");
+                  "x,y,z,data", "micro", "recompute", fmt::format("step {}", unit.name), "compute",
+                  "exposed", "memory", "Pflop/s", "% peak", "behind the first");
   for (std::size_t i = 0; i < r.result.plans.size(); ++i) {
     const Plan& p = r.result.plans[i];
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
         "{:>2}  {:<16} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.3f} {:>9} {:>9.2f} {:>6}  {}\n", i + 1,
-        to_string(p.grid), p.micro_batch, name_of(p.recompute), p.time.step_s, p.time.compute_s,
-        p.time.exposed_s(), gigabytes(static_cast<double>(p.memory_bytes)), flops.model * 1e-15,
+        to_string(p.grid), p.micro_batch, name_of(p.recompute), p.time.step_s * unit.each,
+        p.time.compute_s * unit.each, p.time.exposed_s() * unit.each,
+        gigabytes(static_cast<double>(p.memory_bytes)), flops.model * 1e-15,
         flops.percent_of_peak > 0 ? fmt::format("{:.1f}", flops.percent_of_peak) : "-",
         i == 0 ? "" : why_behind(r.result.plans.front(), p));
   }
@@ -62,8 +74,8 @@ std::string table(const PlanReport& r) {
 }
 
 /// Parts of a step, the largest first, each with its share of it.
-std::string parts(const std::map<std::string, double>& of, const std::string& prefix,
-                  double step_s) {
+std::string parts(const std::map<std::string, double>& of, const std::string& prefix, double step_s,
+                  const TimeUnit& unit) {
   std::vector<std::pair<double, std::string>> sorted;
   for (const auto& [name, seconds] : of) sorted.emplace_back(seconds, name);
   std::ranges::sort(sorted, std::greater{});
@@ -71,8 +83,8 @@ std::string parts(const std::map<std::string, double>& of, const std::string& pr
   constexpr double kWorthALine = 0.0005;  // of the step: what would be shown as 0.0 %
   for (const auto& [seconds, name] : sorted)
     if (seconds >= kWorthALine * step_s)
-      text += fmt::format("  {:>9.3f} s {:>5.1f} %  {}{}\n", seconds, 100 * seconds / step_s,
-                          prefix, name);
+      text += fmt::format("  {:>9.3f} {} {:>5.1f} %  {}{}\n", seconds * unit.each, unit.name,
+                          100 * seconds / step_s, prefix, name);
   return text;
 }
 
@@ -80,6 +92,7 @@ std::string explanation(const PlanReport& r) {
   const Plan& best = r.result.plans.front();
   const PlanFlops flops = flops_of(r, best);
   const StepTime& time = best.time;
+  const TimeUnit unit = unit_of(r);
   const std::int64_t micros =
       r.config.training.global_batch / (best.micro_batch * best.grid.z * best.grid.data);
   std::string text = fmt::format(
@@ -87,17 +100,18 @@ std::string explanation(const PlanReport& r) {
       "places):\n",
       micros, micros == 1 ? "" : "es", best.micro_batch, best.micro_batch == 1 ? "" : "s",
       best.grid.z * best.grid.data);
-  text += parts(time.compute_by, "", time.step_s);
-  text += parts(time.exposed_by, "exposed ", time.step_s);
+  text += parts(time.compute_by, "", time.step_s, unit);
+  text += parts(time.exposed_by, "exposed ", time.step_s, unit);
   text += fmt::format("Pflop/s: {:.2f} model, {:.2f} hardware, {:.2f} Narayanan (the AxoNN paper's",
                       flops.model * 1e-15, flops.hardware * 1e-15, flops.narayanan * 1e-15);
   if (flops.narayanan_percent_of_peak > 0)
     text += fmt::format(": {:.1f} % of the advertised peak", flops.narayanan_percent_of_peak);
   text += ")\n";
+  if (!r.savings.empty()) text += "What overlap saves of it, and what a setting would change:\n";
   for (const Saving& saving : r.savings)
-    text += fmt::format("  {:>+9.3f} s {:>5.1f} %  {} parallelism.{}\n", -saving.seconds,
-                        -100 * saving.seconds / time.step_s, saving.set ? "by" : "with",
-                        saving.setting);
+    text += fmt::format("  {:>+9.3f} {} {:>5.1f} %  {} parallelism.{}\n",
+                        -saving.seconds * unit.each, unit.name, -100 * saving.seconds / time.step_s,
+                        saving.set ? "by" : "with", saving.setting);
   if (r.tokens > 0) {
     const double seconds =
         static_cast<double>(r.tokens) / static_cast<double>(r.batch_tokens()) * time.step_s;

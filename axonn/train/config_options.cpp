@@ -27,7 +27,8 @@ void list_data(DataConfig& data, OptionList& list) {
             .also = "mock_data"});
   list.add("tokenizer", &data.tokenizer,
            {.help = "\"bytes\", or a folder with tokenizer.json, vocab.json and merges.txt, or "
-                    "tokenizer.model, or one such file",
+                    "tokenizer.model, or one such file; \"bytes\" gives way to that of a "
+                    "folder at model.path",
             .also = "tokenizer_path tokenizer_type"});
   list.add(
       "validation", &data.validation,

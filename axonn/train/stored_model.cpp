@@ -1,5 +1,7 @@
 #include "axonn/train/stored_model.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "axonn/base/check.h"
@@ -10,11 +12,17 @@ namespace axonn {
 
 namespace {
 
-bool is_hugging_face(const std::string& path) {
-  return path.ends_with(".json") || std::filesystem::exists(path + "/config.json");
+bool has_tokenizer(const std::string& folder) {
+  return std::ranges::any_of(
+      std::array{"tokenizer.json", "vocab.json", "tokenizer.model"},
+      [&](const char* file) { return std::filesystem::exists(folder + '/' + file); });
 }
 
 }  // namespace
+
+bool is_hugging_face(const std::string& path) {
+  return path.ends_with(".json") || std::filesystem::exists(path + "/config.json");
+}
 
 Config stored_config(const CheckpointReader& reader) {
   Config config;
@@ -36,6 +44,7 @@ Config with_stored_model(Config config) {
            "'; name that one");
   config.model.path = path;
   config.model.lora = lora;
+  if (config.data.tokenizer == "bytes" && has_tokenizer(path)) config.data.tokenizer = path;
   return config;
 }
 

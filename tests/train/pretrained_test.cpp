@@ -11,6 +11,7 @@
 #include "axonn/comm/threads.h"
 #include "axonn/io/stored_values.h"
 #include "axonn/model/stored_names.h"
+#include "axonn/train/stored_model.h"
 
 #include "tests/io/temporary_path.h"
 
@@ -179,4 +180,25 @@ TEST(Pretrained, AFolderThatDoesNotFitIsRefusedWithEveryMisfit) {
     EXPECT_THAT(error.what(),
                 HasSubstr("model.layers.0.mlp.gate_proj.weight is (96, 48), wanted (192, 48)"));
   }
+}
+
+TEST(Pretrained, AFoldersSizesAndTokenizerAreTheRunsUnlessAnotherTokenizerIsNamed) {
+  const TemporaryPath folder;
+  spill(folder / "config.json",
+        R"({"model_type": "llama", "hidden_size": 48, "intermediate_size": 96, "vocab_size": 101,
+            "num_hidden_layers": 2, "num_attention_heads": 12, "num_key_value_heads": 4,
+            "max_position_embeddings": 8, "rms_norm_eps": 1e-6, "tie_word_embeddings": false})");
+  Config config;
+  config.model.path = folder.path();
+  config.model.lora.rank = 3;
+  EXPECT_EQ(with_stored_model(config).data.tokenizer, "bytes") << "the folder has none";
+  spill(folder / "tokenizer.json", "{}");
+  const Config found = with_stored_model(config);
+  EXPECT_EQ(found.data.tokenizer, folder.path());
+  EXPECT_EQ(found.model.path, folder.path());
+  EXPECT_EQ(found.model.ffn, 96);
+  EXPECT_EQ(found.model.kv_heads, 4);
+  EXPECT_EQ(found.model.lora.rank, 3) << "what is trained is the run's matter";
+  config.data.tokenizer = "another";
+  EXPECT_EQ(with_stored_model(config).data.tokenizer, "another");
 }
