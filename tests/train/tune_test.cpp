@@ -97,7 +97,8 @@ TEST(Tune, FindsTheProductsThatAddToGradientsWhereThereAreSeveralMicroBatches) {
   Config config = small_config(folder.path());
   config.training.micro_batch = 4;
   std::map<std::string, int> calls;
-  for (const TunedMatmul& product : tune_on_threads(config, {}).choices.front().products)
+  const Tuned tuned = tune_on_threads(config, {});
+  for (const TunedMatmul& product : tuned.choices.front().products)
     calls[to_string(product.shape)] = product.calls;
   EXPECT_EQ(calls["f32 TN 256x48x64"], 1);
   EXPECT_EQ(calls["f32 TN 256x48x64 +="], 1);
