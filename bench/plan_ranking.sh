@@ -14,10 +14,10 @@
 set -euo pipefail
 build=$(realpath "${1:?which build folder}") figures=${2:-}
 cd "$(dirname "$0")/.."
-if [[ -z $figures ]]; then
-  figures=$(mktemp -d)
-  trap 'rm -rf "$figures"' EXIT
-fi
+temporary=
+[[ -n $figures ]] || temporary=$(mktemp -d)
+figures=${figures:-$temporary}
+trap 'scripts/emulated-hosts down; rm -rf "$temporary"' EXIT
 mkdir -p "$figures"
 figures=$(realpath "$figures")
 

@@ -1,5 +1,6 @@
 #include "axonn/plan/measure.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -37,20 +38,28 @@ MeasuredSteps measure_steps(const Config& config, Communicator& world,
   session.train_step(input);  // from the second on it is known which block comes next
   NamedSeconds waits = session.waited_by_kind();
   for (auto& [kind, seconds] : waits) seconds = 0;
+  world.barrier("measure");
+  double start = now_seconds();
+  session.train_step(input);
+  double first = now_seconds() - start;
+  world.all_reduce(buffer(std::span(&first, 1)), "measure", ReduceOp::max).wait();
+  const int count = std::clamp(static_cast<int>(options.seconds / first), 1, options.steps);
+  session.settle();
+  const NamedSeconds before = session.waited_by_kind();
   std::vector<double> timed;
-  for (double spent = 0; std::ssize(timed) < options.steps && spent <= options.seconds;) {
+  world.barrier("measure");
+  start = now_seconds();
+  for (int i = 0; i < count; ++i) {  // at once, as in a training
     ++input.step;
-    world.barrier("measure");
-    const NamedSeconds before = session.waited_by_kind();
-    const double start = now_seconds();
     session.train_step(input);
-    timed.push_back(now_seconds() - start);
-    const NamedSeconds after = session.waited_by_kind();
-    for (std::size_t i = 0; i < waits.size(); ++i)
-      waits[i].second += after[i].second - before[i].second;
-    world.all_reduce(buffer(std::span(&timed.back(), 1)), "measure", ReduceOp::max).wait();
-    spent += timed.back();
+    if (i + 1 == count) session.settle();
+    const double end = now_seconds();
+    timed.push_back(end - std::exchange(start, end));
   }
+  const NamedSeconds after = session.waited_by_kind();
+  for (std::size_t i = 0; i < waits.size(); ++i)
+    waits[i].second = after[i].second - before[i].second;
+  world.all_reduce(buffer(std::span<double>(timed)), "measure", ReduceOp::max).wait();
   MeasuredSteps measured{.step_s = spread_of(timed).median,
                          .waited_by = mean_of(world, std::move(waits), timed.size()),
                          .memory_bytes = session.arena().stats().peak_bytes};

@@ -8,8 +8,8 @@
 namespace axonn {
 
 struct MeasureOptions {
-  int steps = 3;        ///< that are timed, at most; one is run before them
-  double seconds = 60;  ///< after which no other step is begun, once one was timed
+  int steps = 3;        ///< that are timed, one after another, at most; two are run before them
+  double seconds = 60;  ///< that they are to take at most, unless one alone takes longer
 };
 
 /// What a few steps of a plan took here.

@@ -163,6 +163,10 @@ LoadCost Session::load(const CheckpointReader& reader, const std::vector<Paramet
   return cost;
 }
 
+void Session::settle() const {
+  for (const ParameterGroup* group : model_->groups()) group->piece_of_compute();
+}
+
 std::int64_t Session::place() const {
   return grid_->coord(Axis::data) * grid_->extent(Axis::z) + grid_->coord(Axis::z);
 }

@@ -48,6 +48,8 @@ class Session {
   /// What step `step`, counted from 0, is given: its data, and no learning rate yet.
   StepInput step_input(std::int64_t step);
   StepResult train_step(const StepInput& input) { return step_->run(context(), input); }
+  /// Waits for what the last step left under way for the next one: its weights' way over data.
+  void settle() const;
   /// Where NaN first arose in that step on this rank.
   std::string diagnose(const StepInput& input) { return step_->diagnose(context(), input); }
   /// As TrainStep::rehearse(), on a backend that stands for this one's.
