@@ -69,7 +69,8 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
   std::int64_t bytes = 0;
   for (const ParameterGroup* group : model->groups()) {
     const FlatSizes sizes = group->sizes();
-    bytes += sizes.shard * shard + sizes.piece * (master + moments);
+    bytes += group->frozen() ? sizes.shard * bytes_of(type)
+                             : sizes.shard * shard + sizes.piece * (master + moments);
   }
   return bytes;
 }

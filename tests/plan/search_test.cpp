@@ -133,8 +133,11 @@ TEST(Search, StateIsWhatARankHoldsBetweenSteps) {
         config.training.dtype = dtype;
         config.optimizer.kind = kind;
         const std::int64_t rotary = config.training.seq_len * config.model.head_width() * 4;
-        EXPECT_EQ(state_bytes(config) + rotary, dry_step(config, 0).memory.live_bytes)
-            << to_string(grid);
+        for (const std::int64_t rank : {0, 3}) {
+          config.model.lora.rank = rank;
+          EXPECT_EQ(state_bytes(config) + rotary, dry_step(config, 0).memory.live_bytes)
+              << to_string(grid) << ", adapters of rank " << rank;
+        }
       }
 }
 
