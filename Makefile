@@ -1,6 +1,6 @@
 # What to type. The work is done by CMake (CMakePresets.json) and scripts/.
 
-.PHONY: help packages quickstart test build debug format tidy docs clean
+.PHONY: help packages quickstart test build debug gpu-check gpu-bundle format tidy docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -8,6 +8,8 @@ help:
 	@echo "make test        install what is missing, build and run all tests (under 15 minutes)"
 	@echo "make build       build/release/bin/axonn"
 	@echo "make debug       the same in build/debug, for the edit loop"
+	@echo "make gpu-check   builds for the card here, tests and times it (under 10 minutes)"
+	@echo "make gpu-bundle  packs the programs for a machine that has a card and little else"
 	@echo "make format      format all sources"
 	@echo "make tidy        look for likely faults with clang-tidy (Debian package clang-tidy)"
 	@echo "make docs        write docs/configuration.md from the program's own table of keys"
@@ -27,6 +29,12 @@ build: packages
 
 debug: packages
 	@scripts/build.sh debug
+
+gpu-check:
+	@scripts/gpu-check.sh
+
+gpu-bundle:
+	@scripts/gpu-bundle.sh
 
 format:
 	@scripts/format.sh

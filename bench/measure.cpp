@@ -16,17 +16,21 @@ namespace {
 using cpu::Lanes;
 using Words = std::uint32_t __attribute__((vector_size(64)));
 
+constexpr std::int64_t kMemory = std::int64_t{4} << 30;  // touched where it is used
+
 double seconds(const std::function<void()>& run) {
   const auto begin = std::chrono::steady_clock::now();
   run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Giga instructions a second of `step` on independent registers, all threads together.
+constexpr int kChains = 16;
+
+/// Giga instructions a second of `step` on kChains independent registers, all threads together.
 template <typename Register = Lanes, typename Step>
 double rate(int threads, Step step) {
   using Element = std::remove_reference_t<decltype(Register{}[0])>;
-  constexpr int kChains = 16, kTurns = 50'000;
+  constexpr int kTurns = 50'000;
   double sink = 0;
   const double best = best_of(300, [&] {
 #pragma omp parallel num_threads(threads) reduction(+ : sink)
@@ -36,7 +40,12 @@ double rate(int threads, Step step) {
       for (int i = 0; i < kChains; ++i) x[i] = Register{} + static_cast<Element>(1 + i);
       for (int turn = 0; turn < kTurns; ++turn)
 #pragma GCC unroll 16
-        for (int i = 0; i < kChains; ++i) x[i] = step(x[i]);
+        for (int i = 0; i < kChains; ++i) {
+          if constexpr (std::is_invocable_v<Step, Register, int>)
+            x[i] = step(x[i], i);
+          else
+            x[i] = step(x[i]);
+        }
 #pragma GCC unroll 16
       for (int i = 0; i < kChains; ++i) sink += static_cast<double>(x[i][0]);
     }
@@ -101,18 +110,20 @@ Move move_of(Streams s) {
 
 }  // namespace
 
+Memory::Memory() : begin_(static_cast<std::byte*>(device_->allocate(kMemory))) {}
+Memory::~Memory() { device_->release(begin_, kMemory); }
+
 View Memory::view(std::int64_t rows, std::int64_t cols, DType dtype) {
-  const std::size_t floats = static_cast<std::size_t>(rows * cols * bytes_of(dtype) / 4 + 1);
-  if (used_ == values_.size()) values_.emplace_back();
-  std::vector<float>& values = values_[used_++];
-  if (values.size() < floats + 16) values = std::vector<float>(floats + 16);
-  auto* data = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(values.data()) + 63) &
-                                        ~std::uintptr_t{63});
+  constexpr std::int64_t kLine = 64;
+  const std::int64_t bytes = (rows * cols * bytes_of(dtype) + kLine - 1) / kLine * kLine;
+  AXONN_CHECK(used_ + bytes <= kMemory, "arguments of more than ", kMemory, " bytes");
+  auto* data = reinterpret_cast<float*>(begin_ + used_);
+  used_ += bytes;
   const auto value = [](std::int64_t i) { return static_cast<float>(i % 251 + 1) / 256; };
   if (dtype == DType::bf16) {
     for (std::int64_t i = 0; i < rows * cols; ++i) put(reinterpret_cast<bf16*>(data)[i], value(i));
   } else {
-    for (std::size_t i = 0; i < floats; ++i) data[i] = value(static_cast<std::int64_t>(i));
+    for (std::int64_t i = 0; i < bytes / 4; ++i) data[i] = value(i);
   }
   return {data, dtype, rows, cols, cols};
 }
@@ -125,19 +136,30 @@ View Memory::ids(std::int64_t count, std::int64_t bound) {
 }
 
 double VectorWork::seconds(double registers, const VectorRates& rates) const {
-  const double all = multiplies + others + divisions + roots;
+  const double all = multiplies + sums + others + divisions + roots;
   const double busiest =
-      std::max({multiplies / rates.multiply, divisions / rates.divide + roots / rates.root,
-                all / rates.issue});
+      std::max({(multiplies + divisions * rates.beside) / rates.multiply, sums / rates.add,
+                divisions / rates.divide + roots / rates.root, all / rates.issue});
   return 1e-9 * registers * busiest;
 }
 
 VectorRates vector_rates(int threads) {
   const Lanes half = Lanes{} + 0.5f, one = Lanes{} + 1.0f;
-  return {.multiply = rate(threads, [=](Lanes x) { return x * half + one; }),
-          .issue = rate<Words>(threads, [](Words x) { return x + 3; }),
-          .divide = rate(threads, [=](Lanes x) { return one / x; }),
-          .root = rate(threads, root)};
+  VectorRates rates{.multiply = rate(threads, [=](Lanes x) { return x * half + one; }),
+                    .add = rate(threads, [=](Lanes x) { return x + half; }),
+                    .issue = rate<Words>(threads, [](Words x) { return x + 3; }),
+                    .divide = rate(threads, [=](Lanes x) { return one / x; }),
+                    .root = rate(threads, root)};
+  constexpr int kDividing = kChains / 2, kProducts = 8;  // products of each other register
+  const double mixed = rate(threads, [=](Lanes x, int i) {
+    if (i % 2 == 0) return one / x;
+#pragma GCC unroll 8
+    for (int k = 0; k < kProducts; ++k) x = x * half + one;
+    return x;
+  });
+  const double slots = kChains * rates.multiply / mixed;  // of a turn through all registers
+  rates.beside = std::max((slots - (kChains - kDividing) * kProducts) / kDividing, 0.0);
+  return rates;
 }
 
 Pair best_of(int repetitions, const std::function<void()>& first,

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <vector>
+#include <memory>
 
+#include "axonn/tensor/device.h"
 #include "axonn/tensor/tensor.h"
 
 namespace axonn::bench {
@@ -12,14 +14,17 @@ namespace axonn::bench {
 /// threads that will use it. Views given out lie until the next clear().
 class Memory {
  public:
+  Memory();
+  ~Memory();
   View view(std::int64_t rows, std::int64_t cols, DType dtype);
   /// (1, count) i32, spread over [0, bound).
   View ids(std::int64_t count, std::int64_t bound);
   void clear() { used_ = 0; }
 
  private:
-  std::vector<std::vector<float>> values_;
-  std::size_t used_ = 0;
+  std::unique_ptr<Device> device_ = make_cpu_device();  // whose pages are huge, as an arena's are
+  std::byte* begin_;
+  std::int64_t used_ = 0;
 };
 
 /// What an operation moves through memory: arrays that it reads, reads and writes, and writes.
@@ -31,19 +36,22 @@ struct Streams {
 /// register of 16 floats takes where nothing waits for anything.
 struct VectorRates {
   double multiply = 0;  ///< fused multiply-adds
+  double add = 0;       ///< sums of floats; maxima, shifts and roundings take the same units
   double issue = 0;     ///< additions of integers, which any unit does
   double divide = 0, root = 0;
+  double beside = 0;  ///< multiply-adds that could have begun where a division does
 };
 VectorRates vector_rates(int threads);
 
 /// Vector instructions that an operation needs for each 16 elements, loads and stores not counted.
 struct VectorWork {
   double multiplies = 0;  ///< products, fused with a sum or not
-  double others = 0;      ///< sums, maxima, comparisons, shifts, conversions
+  double sums = 0;        ///< sums not fused with a product, maxima, roundings, conversions
+  double others = 0;      ///< what any unit does: widening bf16
   int divisions = 0, roots = 0;
 
-  /// Least seconds for `registers` of 16 elements: the busier of the units for products and for
-  /// divisions, or what all units together can begin.
+  /// Least seconds for `registers` of 16 elements: the busiest of the units for products, for sums
+  /// and for divisions and roots, or what all units together can begin.
   double seconds(double registers, const VectorRates& rates) const;
 };
 

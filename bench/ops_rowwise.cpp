@@ -2,6 +2,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iomanip>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,15 +24,17 @@
 //           so that both find there what they left.
 //   vector  the operation's vector instructions (on 16 floats; loads and stores not counted) on
 //           this machine's units, all threads busy: products at the rate of fused multiply-adds,
-//           divisions and roots at theirs, and all of them together at the rate at which
-//           instructions begin; the slowest of these counts. The counts are those of the
-//           kernels' formulas: turning bf16 into f32 takes 2 (the zeros, the shift), back a half
-//           (an instruction rounds 32), exponential() 9 products and 5 others.
+//           sums, maxima and roundings at that of sums, divisions and roots at theirs, and all of
+//           them together at the rate at which instructions begin; the slowest of these counts. A
+//           division also takes the place of products: of how many is measured in a loop of both.
+//           The counts are those of the kernels' formulas: turning bf16 into f32 takes 1 (words are
+//           interleaved with zeros), back a half (an instruction rounds 32), exponential() 8
+//           products and 3 others, GELU's 5 and 5.
 //
 // Both are limits that no kernel passes, unless its loads hit caches where the stream's do not.
 // Rows come out even over the threads, so that none waits for another's last row.
 //
-// Usage: bench_ops_rowwise [THREADS] [NAME: operations whose name holds it] [ROW LENGTH].
+// Usage: bench_ops_rowwise [THREADS] [WORDS of a case's line, as in: cache bf16 768 layer_norm].
 
 namespace {
 
@@ -39,7 +44,7 @@ using bench::Streams;
 using bench::VectorWork;
 
 constexpr std::int64_t kVocabulary = 50304, kInCache = 1 << 20, kInMemory = 96 << 20;
-constexpr int kExpMultiplies = 9, kExpOthers = 5;
+constexpr int kExpMultiplies = 8, kExpSums = 3;
 
 /// One operation, ready to run on arguments of some size.
 struct Case {
@@ -48,6 +53,13 @@ struct Case {
   Streams streams;
   VectorWork work;  ///< of 16 elements
   std::function<void()> run;
+};
+
+/// How to make a case; it takes memory where it is made.
+struct Named {
+  std::string name;
+  std::int64_t length;  ///< of a row, 0 where there is one
+  std::function<Case()> make;
 };
 
 /// Makes the cases of one type whose arguments take about `bytes`.
@@ -60,11 +72,10 @@ class Cases {
         bytes_(bytes),
         threads_(threads),
         b_(bytes_of(type)),
-        get_(type == DType::bf16 ? 2 : 0),
+        get_(type == DType::bf16 ? 1 : 0),
         put_(type == DType::bf16 ? 0.5 : 0) {}
 
-  std::vector<std::function<Case(std::int64_t)>> by_row();
-  std::vector<std::function<Case()>> flat();
+  std::vector<Named> all();
 
  private:
   std::int64_t rows(std::int64_t C, std::int64_t row_bytes) const {
@@ -98,18 +109,18 @@ Case Cases::norm(std::int64_t C, const std::string& which) {
              out = f32(R, 2);
   Backend& to = backend_;
   if (which == "row_moments")
-    return {which, n, b_ * n, {1, 0, 0}, {1, get_ + 2}, [=, &to] { to.row_moments(out, x); }};
+    return {which, n, b_ * n, {1, 0, 0}, {1, 2, get_}, [=, &to] { to.row_moments(out, x); }};
   if (which == "layer_norm")
-    return {which, n, 2 * b_ * n, {1, 0, 1}, {2, 3 * get_ + 1 + put_}, [=, &to] {
+    return {which, n, 2 * b_ * n, {1, 0, 1}, {2, 1 + put_, 3 * get_}, [=, &to] {
               to.layer_norm(y, x, w, w, stats);
             }};
   if (which == "layer_norm_sums")
-    return {which, n, 2 * b_ * n, {2, 0, 0}, {2, 3 * get_ + 2}, [=, &to] {
+    return {which, n, 2 * b_ * n, {2, 0, 0}, {2, 2, 3 * get_}, [=, &to] {
               to.layer_norm_sums(out, y, x, w, stats);
             }};
   const View dx = typed(R, C), residual = typed(R, C);
   if (which == "add_moments")
-    return {which, n, 3 * b_ * n, {2, 0, 1}, {1, 3 * get_ + 3 + put_}, [=, &to] {
+    return {which, n, 3 * b_ * n, {2, 0, 1}, {1, 3 + put_, 3 * get_}, [=, &to] {
               to.add_moments(dx, out, x, y);
             }};
   const NormBackward args{.d_inp = dx,
@@ -120,7 +131,7 @@ Case Cases::norm(std::int64_t C, const std::string& which) {
                           .sums = out,
                           .residual = residual,
                           .width = C};
-  return {which, n, 4 * b_ * n, {3, 0, 1}, {3, 4 * get_ + 1 + put_}, [=, &to] {
+  return {which, n, 4 * b_ * n, {3, 0, 1}, {3, 1 + put_, 4 * get_}, [=, &to] {
             to.layer_norm_backward(args);
           }};
 }
@@ -131,9 +142,9 @@ Case Cases::sums(std::int64_t C, const std::string& which) {
   const View x = typed(R, C), out = f32(1, C), bias = f32(1, C);
   Backend& to = backend_;
   if (!weights)
-    return {which, n, b_ * n, {1, 0, 0}, {0, get_ + 1}, [=, &to] { to.column_sum(out, x); }};
+    return {which, n, b_ * n, {1, 0, 0}, {0, 1, get_}, [=, &to] { to.column_sum(out, x); }};
   const View d_out = typed(R, C), stats = f32(R, 2);
-  return {which, n, 2 * b_ * n, {2, 0, 0}, {2, 2 * get_ + 2}, [=, &to] {
+  return {which, n, 2 * b_ * n, {2, 0, 0}, {2, 2, 2 * get_}, [=, &to] {
             to.layer_norm_weight_backward(out, bias, d_out, x, stats);
           }};
 }
@@ -148,15 +159,15 @@ Case Cases::embedding(std::int64_t C, bool backward) {
             n,
             (b_ + 8) * n,
             {1, 1, 0},
-            {0, get_ + 1},
+            {0, 1, get_},
             [=, &to, table = f32(V, C)] { to.embedding_backward(table, x, ids, 0); }};
   return {"embedding",
           n,
           3 * b_ * n,
           {2, 0, 1},
-          {0, 2 * get_ + 1 + put_},
+          {0, 1 + put_, 2 * get_},
           [=, &to, table = typed(V, C), positions = typed(T, C)] {
-            to.embedding(x, ids, table, 0, positions);
+            to.embedding({.out = x, .ids = ids, .table = table, .learned = positions});
           }};
 }
 
@@ -166,19 +177,14 @@ Case Cases::loss(bool backward) {
              stats = f32(R, 3), lse = f32(R, 1);
   Backend& to = backend_;
   if (!backward)
-    return {"softmax_stats",
-            n,
-            b_ * n,
-            {1, 0, 0},
-            {kExpMultiplies, 2 * get_ + 3 + kExpOthers},
-            [=, &to] {
+    return {"softmax_stats", n, b_ * n, {1, 0, 0}, {kExpMultiplies, 3 + kExpSums, get_}, [=, &to] {
               to.softmax_stats(stats, logits, targets, {0, kVocabulary - 47});
             }};
   return {"cross_entropy_backward",
           n,
           2 * b_ * n,
           {1, 0, 1},
-          {1 + kExpMultiplies, get_ + 4 + kExpOthers + put_},
+          {1 + kExpMultiplies, 1 + kExpSums + put_, get_},
           [=, &to, out = typed(R, kVocabulary)] {
             to.cross_entropy_backward({out, logits, lse, targets, {0, kVocabulary - 47}, 1e-3f});
           }};
@@ -190,31 +196,23 @@ Case Cases::elementwise(const std::string& which) {
   const View a = typed(1, n), out = typed(1, n);
   Backend& to = backend_;
   if (which == "gelu")
-    return {which,
-            n,
-            2 * b_ * n,
-            {1, 0, 1},
-            {4 + kExpMultiplies, get_ + 1 + kExpOthers + put_, 1},
-            [=, &to] { to.gelu(out, a); }};
+    return {which, n, 2 * b_ * n, {1, 0, 1}, {8, 6 + put_, get_, 1}, [=, &to] { to.gelu(out, a); }};
   if (which == "cast")  // to the other type
     return {which,
             n,
             6 * n,
             {1, 0, 1},
-            {0, get_ > 0 ? get_ : 0.5},
+            {0, get_ > 0 ? 0 : 0.5, get_},
             [=, &to, other = memory_.view(1, n, get_ > 0 ? DType::f32 : DType::bf16)] {
               to.cast(other, a);
             }};
   const View b = typed(1, n);
   if (which == "add")
     return {
-        which, n, 3 * b_ * n, {2, 0, 1}, {0, 2 * get_ + 1 + put_}, [=, &to] { to.add(out, a, b); }};
-  return {which,
-          n,
-          3 * b_ * n,
-          {2, 0, 1},
-          {8 + kExpMultiplies, 2 * get_ + 2 + kExpOthers + put_, 1},
-          [=, &to] { to.gelu_backward(out, b, a); }};
+        which, n, 3 * b_ * n, {2, 0, 1}, {0, 1 + put_, 2 * get_}, [=, &to] { to.add(out, a, b); }};
+  return {which, n, 3 * b_ * n, {2, 0, 1}, {13, 7 + put_, 2 * get_, 1}, [=, &to] {
+            to.gelu_backward(out, b, a);
+          }};
 }
 
 Case Cases::optimizer(bool adam) {
@@ -225,7 +223,7 @@ Case Cases::optimizer(bool adam) {
              out = copy ? typed(1, n) : master;
   Backend& to = backend_;
   if (!adam)
-    return {"sgd", n, each * n, {1, 1, copy ? 1 : 0}, {2, 1 + put_}, [=, &to] {
+    return {"sgd", n, each * n, {1, 1, copy ? 1 : 0}, {2, 1 + put_, 0}, [=, &to] {
               to.sgd({.master = master,
                       .gradient = gradient,
                       .out = out,
@@ -245,7 +243,7 @@ Case Cases::optimizer(bool adam) {
           n,
           each * n,
           {1, 3, copy ? 1 : 0},
-          {9, 2 + put_, 1, 1},
+          {9, 2 + put_, 0, 1, 1},
           [=, &to] { to.adamw(args); }};
 }
 
@@ -255,44 +253,59 @@ Case Cases::squares() {
   // In double, of which a register holds 8: two conversions and two multiply-adds for 16 elements.
   return {"squared_sum", n,
           b_ * n,        {1, 0, 0},
-          {2, get_ + 2}, [=, &to = backend_] { to.squared_sum(total, x); }};
+          {2, 2, get_},  [=, &to = backend_] { to.squared_sum(total, x); }};
 }
 
-std::vector<std::function<Case(std::int64_t)>> Cases::by_row() {
-  std::vector<std::function<Case(std::int64_t)>> all;
+std::vector<Named> Cases::all() {
+  std::vector<Named> list;
+  const auto by_row = [&](const std::string& name, const auto& make) {
+    for (std::int64_t C : {768, 1600, 2048, 4096, 8192, 16384})
+      list.push_back({name, C, [=] { return make(C); }});
+  };
   for (const char* name :
        {"row_moments", "add_moments", "layer_norm", "layer_norm_sums", "layer_norm_backward"})
-    all.emplace_back([this, name](std::int64_t C) { return norm(C, name); });
+    by_row(name, [=, this](std::int64_t C) { return norm(C, name); });
   for (const char* name : {"layer_norm_weight_backward", "column_sum"})
-    all.emplace_back([this, name](std::int64_t C) { return sums(C, name); });
-  for (bool backward : {false, true})
-    all.emplace_back([this, backward](std::int64_t C) { return embedding(C, backward); });
-  return all;
+    by_row(name, [=, this](std::int64_t C) { return sums(C, name); });
+  by_row("embedding", [this](std::int64_t C) { return embedding(C, false); });
+  by_row("embedding_backward", [this](std::int64_t C) { return embedding(C, true); });
+  for (const char* name : {"gelu", "gelu_backward", "add", "cast"})
+    list.push_back({name, 0, [=, this] { return elementwise(name); }});
+  list.push_back({"softmax_stats", 0, [this] { return loss(false); }});
+  list.push_back({"cross_entropy_backward", 0, [this] { return loss(true); }});
+  list.push_back({"adamw", 0, [this] { return optimizer(true); }});
+  list.push_back({"sgd", 0, [this] { return optimizer(false); }});
+  list.push_back({"squared_sum", 0, [this] { return squares(); }});
+  return list;
 }
 
-std::vector<std::function<Case()>> Cases::flat() {
-  std::vector<std::function<Case()>> all;
-  for (const char* name : {"gelu", "gelu_backward", "add", "cast"})
-    all.emplace_back([this, name] { return elementwise(name); });
-  for (bool backward : {false, true}) all.emplace_back([this, backward] { return loss(backward); });
-  for (bool adam : {true, false}) all.emplace_back([this, adam] { return optimizer(adam); });
-  all.emplace_back([this] { return squares(); });
-  return all;
+std::string label(const std::string& name, bool cached, DType type, std::int64_t length) {
+  std::ostringstream out;
+  out << std::left << std::setw(27) << name << std::setw(7) << (cached ? "cache" : "memory")
+      << std::setw(5) << name_of(type) << std::right << std::setw(6)
+      << (length > 0 ? std::to_string(length) : "");
+  return out.str();
+}
+
+/// Whether one of the label's words is `word`.
+bool holds(const std::string& label, const std::string& word) {
+  std::istringstream words(label);
+  return std::find(std::istream_iterator<std::string>(words), {}, word) !=
+         std::istream_iterator<std::string>();
 }
 
 /// Prints one line and returns the share reached.
-double measure(const Case& c, Memory& memory, int threads, const bench::VectorRates& rates,
-               const std::string& what) {
+double measure(const Case& c, const std::string& what, Memory& memory, int threads,
+               const bench::VectorRates& rates) {
   const auto stream = bench::stream(memory, threads, c.streams, c.bytes);
   const bool cached = c.bytes <= 16 << 20;
   const auto [time, streaming] = bench::best_of(cached ? 40 : 7, c.run, stream, cached ? 10 : 1);
   const double vector = c.work.seconds(static_cast<double>(c.elements) / 16, rates);
   const double share = std::max(streaming, vector) / time;
-  std::printf(
-      "%-27s %s %10.1f us %6.1f GB/s  stream %6.1f GB/s %4.0f %%  vector %4.0f %%  %s %4.0f %%\n",
-      c.name.c_str(), what.c_str(), time * 1e6, static_cast<double>(c.bytes) / time / 1e9,
-      static_cast<double>(c.bytes) / streaming / 1e9, 100 * streaming / time, 100 * vector / time,
-      share < 0.85 ? "BELOW" : "near ", 100 * share);
+  std::printf("%s %10.1f us %6.1f GB/s  stream %6.1f GB/s %4.0f %%  vector %4.0f %%  %s %4.0f %%\n",
+              what.c_str(), time * 1e6, static_cast<double>(c.bytes) / time / 1e9,
+              static_cast<double>(c.bytes) / streaming / 1e9, 100 * streaming / time,
+              100 * vector / time, share < 0.85 ? "BELOW" : "near ", 100 * share);
   return share;
 }
 
@@ -300,36 +313,26 @@ double measure(const Case& c, Memory& memory, int threads, const bench::VectorRa
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : omp_get_num_procs();
-  const std::string wanted = argc > 2 ? argv[2] : "";
-  const std::int64_t only = argc > 3 ? std::atoll(argv[3]) : 0;
+  const std::vector<std::string> wanted(argv + std::min(argc, 2), argv + argc);
   const auto backend = make_cpu_backend(threads);
   const auto rates = bench::vector_rates(threads);
   std::printf(
-      "%d threads; instructions on 16 floats, in giga a second: any %.2f, multiply-add %.2f, "
-      "division %.2f, root %.2f\n",
-      threads, rates.issue, rates.multiply, rates.divide, rates.root);
+      "%d threads; instructions on 16 floats, in giga a second: any %.2f, multiply-add %.2f, sum "
+      "%.2f, division %.2f (in place of %.1f multiply-adds), root %.2f\n",
+      threads, rates.issue, rates.multiply, rates.add, rates.divide, rates.beside, rates.root);
   Memory memory;
   int count = 0, near = 0;
-  const auto run = [&](const Case& c, const std::string& what) {
-    if (c.name.find(wanted) != std::string::npos) {
-      near += measure(c, memory, threads, rates, what) >= 0.85;
-      ++count;
-    }
-    memory.clear();
-  };
   for (std::int64_t bytes : {kInCache, kInMemory})
     for (DType type : {DType::f32, DType::bf16}) {
       Cases cases(*backend, memory, type, bytes, threads);
-      const std::string kind = std::string(bytes == kInCache ? "cache  " : "memory ") +
-                               std::string(name_of(type)) + (type == DType::f32 ? "  " : " ");
-      for (const auto& make : cases.by_row())
-        for (std::int64_t C : {768, 1600, 2048, 4096, 8192, 16384})
-          if (only == 0 || only == C) {
-            char length[16];
-            std::snprintf(length, sizeof length, "%5d", static_cast<int>(C));
-            run(make(C), kind + length);
-          }
-      for (const auto& make : cases.flat()) run(make(), kind + "     ");
+      for (const auto& [name, length, make] : cases.all()) {
+        const std::string what = label(name, bytes == kInCache, type, length);
+        if (!std::ranges::all_of(wanted, [&](const auto& word) { return holds(what, word); }))
+          continue;
+        near += measure(make(), what, memory, threads, rates) >= 0.85;
+        ++count;
+        memory.clear();
+      }
     }
   std::printf("%d of %d reach 85 %%\n", near, count);
 }

@@ -39,7 +39,7 @@ on_hosts "$figures/probe.txt" "$build/bin/axonn" probe --threads 1 --name "4 emu
   --output "$figures/machine.toml"
 cat "$figures/probe.txt"
 
-readonly parts=2  # of a round: none takes a minute
+readonly parts=4  # of a round: none takes a minute
 for ((round = 1; round <= ${ROUNDS:-3}; round++)); do
   for ((part = 0; part < parts; part++)); do
     for config in bench/plan_ranking/*.toml; do

@@ -3,7 +3,8 @@
 add_library(axonn_flags INTERFACE)
 # Errors of arithmetic are found by looking at values, so no operation needs errno or traps; NaN
 # and infinity keep their meaning (-ffast-math is never used).
-target_compile_options(axonn_flags INTERFACE -fno-math-errno -fno-trapping-math)
+target_compile_options(axonn_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno> $<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math>)
 target_include_directories(axonn_flags INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
 target_compile_features(axonn_flags INTERFACE cxx_std_20)

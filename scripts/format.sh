@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mapfile -d '' sources < <(
-  find axonn bench examples tests \( -name '*.h' -o -name '*.cpp' \) -not -path '*/build/*' -print0)
+  find axonn bench examples tests \( -name '*.h' -o -name '*.cpp' -o -name '*.cu*' \) \
+    -not -path '*/build/*' -print0)
 case ${1:-} in
   --check) clang-format --dry-run --Werror "${sources[@]}" ;;
   '') clang-format -i "${sources[@]}" ;;

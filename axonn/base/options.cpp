@@ -15,6 +15,8 @@ template <typename... Fs>
 struct Overload : Fs... {
   using Fs::operator()...;
 };
+template <typename... Fs>
+Overload(Fs...) -> Overload<Fs...>;  // clang 14 does not deduce it
 
 template <typename Number>
 constexpr bool is_integer = std::is_same_v<Number, int> || std::is_same_v<Number, std::int64_t>;

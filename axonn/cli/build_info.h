@@ -10,7 +10,8 @@ struct BuildInfo {
   std::string_view type;      ///< "Release"
   std::string_view compiler;  ///< "GNU 12.2.0"
   std::string_view flags;
-  std::string_view march;  ///< what the CPU kernels are compiled for
+  std::string_view march;      ///< what the CPU kernels are compiled for
+  std::string_view cuda_arch;  ///< what the cards' kernels are compiled for; "" without CUDA
 };
 
 const BuildInfo& build_info();

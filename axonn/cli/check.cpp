@@ -10,6 +10,7 @@
 #include "axonn/cli/launch.h"
 #include "axonn/comm/threads.h"
 #include "axonn/train/compare.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"
@@ -47,7 +48,7 @@ Config config_on(Config config, const GridShape& grid) {
 
 GridTrace trace_here(const Config& config, Communicator& world, int steps) {
   const OwnCores cores(config, world);
-  return trace_run(config, world, make_cpu_backend(cores.threads()), steps);
+  return trace_run(config, world, make_backend(config, world, cores.threads()), steps);
 }
 
 GridTrace trace_on_threads(const Config& config, int steps) {

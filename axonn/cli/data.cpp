@@ -9,6 +9,7 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/data/corpus.h"
 #include "axonn/data/show.h"
 #include "axonn/data/synthetic.h"
 #include "axonn/data/tokenize.h"
@@ -21,7 +22,7 @@ constexpr const char* kHelp =
     R"(axonn data COMMAND: token files and text to make them from.
 
   tokenize   text to a token file: llm.c's format (FILE.bin), else Megatron's (PREFIX.bin, .idx)
-  show       what is in a token file
+  show       what is in a token file, or what training makes of a JSONL file
   synthetic  readable text with facts in it, of any size
 
 axonn data COMMAND --help explains one.
@@ -30,7 +31,9 @@ Examples:
   axonn data tokenize --tokenizer bytes --text book.txt --output book.bin
   axonn data tokenize --tokenizer gpt2/ --text corpus/ --output corpus.bin
   axonn data show book.bin --tokenizer bytes
+  axonn data show chats.jsonl --tokenizer llama/ --seq-len 4096
   axonn data synthetic --bytes 10000000 --output facts.txt
+  axonn data synthetic --conversations 2000 --output chats.jsonl
 )";
 
 int tokenize_command(const Arguments& arguments) {
@@ -58,16 +61,41 @@ int tokenize_command(const Arguments& arguments) {
   return 0;
 }
 
+/// What training makes of a JSONL file.
+std::string show_examples(const DataConfig& data, std::int64_t seq_len, std::int64_t sequence) {
+  const Corpus corpus = open_corpus(data, {});
+  const PackedDocuments packed(corpus.train_documents, seq_len, 0);
+  return describe(packed, seq_len, {.tokenizer = corpus.tokenizer.get(), .sequence = sequence});
+}
+
 int show_command(const Arguments& arguments) {
   std::string file, tokenizer_name;
+  DataConfig examples{.validation = ""};
+  std::int64_t seq_len = 1024, sequence = 0;
   ShowOptions options;
-  CLI::App app("Says what is in a token file.", "axonn data show");
-  app.add_option("FILE", file, "llm.c's FILE.bin, or the prefix of Megatron's")->required();
-  app.add_option("--tokenizer", tokenizer_name, "shows the first tokens as text too");
+  CLI::App app("Says what is in a token file, or what training makes of a JSONL file.",
+               "axonn data show");
+  app.add_option("FILE", file, "llm.c's FILE.bin, the prefix of Megatron's, or FILE.jsonl")
+      ->required();
+  app.add_option("--tokenizer", tokenizer_name,
+                 "shows the first tokens as text too; for JSONL the model's, or bytes");
   app.add_option("--first", options.first, "how many tokens to show")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--chat-template", examples.chat_template, "of JSONL, as data.chat_template")
+      ->capture_default_str();
+  app.add_option("--seq-len", seq_len, "of JSONL: how long sequences are")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--sequence", sequence, "of JSONL: which sequence is shown")
+      ->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
+  if (file.ends_with(".jsonl")) {
+    examples.jsonl = {file};
+    if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
+    std::cout << show_examples(examples, seq_len, sequence);
+    return 0;
+  }
   std::shared_ptr<const Tokenizer> tokenizer;
   if (!tokenizer_name.empty()) tokenizer = make_tokenizer(tokenizer_name);
   options.tokenizer = tokenizer.get();
@@ -76,19 +104,24 @@ int show_command(const Arguments& arguments) {
 }
 
 int synthetic_command(const Arguments& arguments) {
-  std::int64_t bytes = 1'000'000;
+  std::int64_t bytes = 1'000'000, conversations = 0;
   std::uint64_t seed = 1;
   std::string output;
   CLI::App app("Writes readable text with facts in it.", "axonn data synthetic");
   app.add_option("--bytes", bytes, "how much")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--conversations", conversations,
+                 "instead: so many questions and answers about the same world, as JSONL")
+      ->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "another seed, another world")->capture_default_str();
   app.add_option("--output", output, "a file")->required();
   if (!parse_flags(app, arguments)) return 0;
   std::ofstream file(output, std::ios::binary);
-  file << synthetic_text(bytes, seed) << std::flush;
+  const std::string text = conversations > 0 ? synthetic_conversations(conversations, seed)
+                                             : synthetic_text(bytes, seed);
+  file << text << std::flush;
   if (!file)
     fail(Where::here(), "cannot write ", output, "; is the folder there, and is there room?");
-  std::cout << "wrote " << format_bytes(bytes) << " to " << output << '\n';
+  std::cout << "wrote " << format_bytes(std::ssize(text)) << " to " << output << '\n';
   return 0;
 }
 

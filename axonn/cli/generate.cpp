@@ -1,23 +1,30 @@
-#include <atomic>
-#include <bit>
+#include <fstream>
 #include <iostream>
-#include <optional>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/random.h"
+#include "axonn/base/log.h"
+#include "axonn/cli/chat.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
-#include "axonn/model/sampling.h"
+#include "axonn/cli/prompts.h"
+#include "axonn/data/chat_template.h"
+#include "axonn/io/exchange.h"
+#include "axonn/train/devices.h"
+#include "axonn/train/generator.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"
 
 namespace axonn {
 
 namespace {
+
+/// Other ranks wait for what rank 0 reads.
+constexpr double kWhileSomebodyTypes = 1e8;
 
 constexpr const char* kExamples =
     R"(Examples:
@@ -25,64 +32,220 @@ constexpr const char* kExamples =
   axonn generate --model out/quickstart/checkpoints --tokens 500 --temperature 0
       always the most likely token
   axonn generate --model out/quickstart/checkpoints --grid 2,1,2,1
-      on four ranks: the same text)";
+      on four ranks: the same text
+  axonn generate --model Llama-3.2-1B --dtype bf16 --prompts questions.jsonl --json answers.json
+      many prompts at once
+  axonn generate --model Qwen3-0.6B --dtype bf16 --chat
+      a conversation
+  cat letter.txt | axonn generate --model Llama-3.2-1B --prompt - --stop "Yours"
+      goes on from a file, up to a word)";
 
 struct Request {
-  std::string model, prompt = "\n", grid = "1,1,1,1";
-  std::int64_t tokens = 200;
-  std::uint64_t seed = 1;
-  Sampling sampling{.temperature = 0.8};
+  std::string model, adapter, prompts_file, json, grid = "1,1,1,1", dtype;
+  std::vector<std::string> prompts;
+  GenerationOptions wanted{.sampling = {.temperature = 0.8}, .slides = true};
+  Generator::Options generator;
+  bool stop_when_full = false, gather_weights = false, stats = false;
+  bool chat = false;
+  std::string chat_template = "auto", system;
 };
 
-/// The logits (V) of the token after `tokens`, whole on every rank.
-std::vector<float> next_logits(Session& session, std::span<const std::int32_t> tokens) {
-  const std::int64_t most = session.config().model.positions;
-  const std::span<const std::int32_t> seen =
-      tokens.last(std::min<std::size_t>(tokens.size(), most));
-  // Rounded up to a power of two, so that products meet few shapes; what is behind the last token
-  // has no effect on it.
-  const std::int64_t length =
-      std::min<std::int64_t>(most, std::bit_ceil(std::max<std::size_t>(seen.size(), 16)));
-  const Context ctx = session.context();
-  std::vector<std::int32_t> ids(length, 0);
-  std::ranges::copy(seen, ids.begin());
-  const Tokens input = make_tokens(ctx, ids, {}, {1, length});
-  const Tensor mine = session.model().next_logits(ctx, input, std::ssize(seen) - 1);
-
-  Communicator& across = session.grid().along(Axis::x);
-  std::vector<float> here(mine.cols()), all(mine.cols() * across.size());
-  ctx.arena.device().copy_to_host(here.data(), mine.view().data, mine.bytes());
-  across.all_gather(buffer(std::span(all)), buffer(std::span(here)), "logits").wait();
-  all.resize(session.model().vocab());
-  return all;
+std::string rate_line(const GenerationStats& stats) {
+  const auto rate = [](std::int64_t tokens, double seconds) {
+    return concat(format_count(tokens), " tokens in ", format_duration(seconds), ", ",
+                  format_count(std::llround(static_cast<double>(tokens) / std::max(seconds, 1e-9))),
+                  " tokens/s");
+  };
+  return concat("read ", rate(stats.prompt_tokens, stats.prompt_seconds), "; then ",
+                rate(stats.tokens, stats.seconds));
 }
 
-/// The model is the reader's, or, where there is none, that of config.model.path.
-void generate(const Config& config, const CheckpointReader* reader, Communicator& world,
-              const Request& request) {
-  const OwnCores cores(config, world);
-  Session session(config, world, make_cpu_backend(cores.threads()), {.training = false});
-  if (reader) {
-    session.initialise_frozen();
-    session.load(*reader, Session::Load::parameters);
-  } else {
-    session.initialise();
+void write_json(const std::string& file, const std::vector<std::string>& prompts,
+                const std::vector<Generation>& results, const GenerationStats& stats) {
+  nlohmann::ordered_json all;
+  for (std::size_t i = 0; i < prompts.size(); ++i)
+    all["generations"].push_back({{"prompt", prompts[i]},
+                                  {"text", results[i].text},
+                                  {"tokens", results[i].tokens},
+                                  {"finish_reason", name_of(results[i].reason)}});
+  all["tokens"] = stats.tokens;
+  all["seconds"] = stats.seconds;
+  all["prompt_tokens"] = stats.prompt_tokens;
+  all["prompt_seconds"] = stats.prompt_seconds;
+  std::ofstream out(file);
+  // A model may write bytes that are no UTF-8, and JSON cannot have them.
+  out << all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  if (!out.flush()) refuse("--json: cannot write ", file);
+}
+
+/// Says what no text shows.
+void say_what_happened(const std::vector<Generation>& results, std::int64_t context) {
+  const auto count = [&](auto has) { return std::ranges::count_if(results, has); };
+  const auto full =
+      count([](const Generation& one) { return one.reason == FinishReason::context; });
+  const auto slid = count([](const Generation& one) { return one.slid; });
+  if (full > 0)
+    std::cerr << "note: " << full << " of " << results.size() << " ended because the context of "
+              << context << " tokens was full\n";
+  if (slid > 0)
+    std::cerr << "note: " << slid << " of " << results.size() << " filled the context of "
+              << context << " tokens, and went on from the last half of it\n";
+}
+
+/// What the command's own rank does with texts: one prompt's is shown as it comes, those of several
+/// prompts one after another, each as soon as it and all before it are there.
+class Output {
+ public:
+  explicit Output(const std::vector<std::string>& prompts)
+      : prompts_(prompts), texts_(prompts.size()) {
+    if (prompts.size() == 1) std::cout << prompts.front() << std::flush;
   }
+
+  void add(std::size_t prompt, std::string_view text) {
+    if (prompts_.size() == 1)
+      std::cout << text << std::flush;
+    else
+      texts_[prompt] += text;
+  }
+  void finish() {
+    if (prompts_.size() == 1) std::cout << std::endl;
+    for (std::size_t i = 0; i < prompts_.size() && prompts_.size() > 1; ++i)
+      std::cout << "--- " << i + 1 << " of " << prompts_.size() << '\n'
+                << prompts_[i] << texts_[i] << std::endl;
+  }
+
+ private:
+  const std::vector<std::string>& prompts_;
+  std::vector<std::string> texts_;
+};
+
+/// Room for the longest of what is asked for, no more, as a slot takes memory for all of it.
+std::int64_t context_for(const std::vector<std::vector<std::int32_t>>& prompts,
+                         std::int64_t max_tokens, std::int64_t positions) {
+  std::size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
+  return std::min(positions, static_cast<std::int64_t>(longest) + max_tokens);
+}
+
+void write_texts(Session& session, Request request) {
+  Communicator& world = session.grid().world();
   const Tokenizer& tokenizer = *session.corpus().tokenizer;
-  StreamDecoder decoder(tokenizer, {.skip_special = true, .continues = true});
-  const bool speaks = world.rank() == 0;
-  std::vector<std::int32_t> tokens = tokenizer.encode_prompt(request.prompt);
-  if (tokens.empty()) refuse("--prompt is empty: give at least one character to go on from");
-  if (speaks) std::cout << request.prompt << std::flush;
-  const Random random(request.seed, "generate");
-  for (std::int64_t i = 0; i < request.tokens; ++i) {
-    const std::vector<float> logits = next_logits(session, tokens);
-    const std::int32_t token = sample(logits, request.sampling, random.uniform(i));
-    if (token == tokenizer.end_of_text() || token >= tokenizer.vocab_size()) break;
-    tokens.push_back(token);
-    if (speaks) std::cout << decoder.push(token) << std::flush;
+  const std::vector<std::string> texts = broadcast_texts(world, request.prompts);
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const std::string& text : texts) {
+    prompts.push_back(tokenizer.encode_prompt(text));
+    if (prompts.back().empty())
+      refuse("--prompt is empty: give at least one character to go on from");
   }
-  if (speaks) std::cout << decoder.finish() << std::endl;
+  if (request.generator.context == 0)
+    request.generator.context =
+        context_for(prompts, request.wanted.max_tokens, session.config().model.positions);
+  Generator generator(session, request.generator);
+  if (world.rank() != 0) {
+    generator.generate(prompts, request.wanted);
+    return;
+  }
+  Output output(texts);
+  const std::vector<Generation> results = generator.generate(
+      prompts, request.wanted,
+      [&](std::size_t prompt, std::string_view text) { output.add(prompt, text); });
+  output.finish();
+  say_what_happened(results, generator.context());
+  if (request.stats || isatty(STDERR_FILENO) != 0)
+    std::cerr << rate_line(generator.stats()) << '\n';
+  if (!request.json.empty()) write_json(request.json, texts, results, generator.stats());
+}
+
+void converse(Session& session, Request request) {
+  constexpr std::int64_t kContext = 4096;
+  if (request.generator.context == 0)
+    request.generator.context = std::min(kContext, session.config().model.positions);
+  request.wanted.slides = false;
+  Generator generator(session, request.generator);
+  chat(session, generator,
+       {.format = request.chat_template,
+        .tokenizer = session.config().data.tokenizer,
+        .system = request.system,
+        .wanted = request.wanted});
+}
+
+void generate(const StoredModel& model, Communicator& world, Request request) {
+  const OwnCores cores(model.config, world);
+  Session session(model.config, world, make_backend(model.config, world, cores.threads()),
+                  {.training = false});
+  load_parameters(session, model);
+  if (!session.corpus().tokenizer)
+    refuse("the model comes with no tokenizer, which text needs: it was trained on token files");
+  if (const auto end = session.corpus().tokenizer->end_of_text())
+    request.wanted.stop_tokens.push_back(*end);
+  if (request.chat)
+    converse(session, std::move(request));
+  else
+    write_texts(session, std::move(request));
+}
+
+void add_sampling_flags(CLI::App& app, Sampling& sampling) {
+  app.add_option("--temperature", sampling.temperature, "0: the most likely token always")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--top-k", sampling.top_k, "only the k most likely tokens; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--top-p", sampling.top_p,
+                 "only the most likely tokens that together have this probability")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-6, 1.0));
+  app.add_option("--repetition-penalty", sampling.repetition_penalty,
+                 "divides the logits of tokens that were there before; 1: none")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-3, 1e3));
+}
+
+void add_flags(CLI::App& app, Request& request) {
+  app.add_option("--model", request.model,
+                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("--adapter", request.adapter,
+                 "adapters of that model: a folder in PEFT's form, or a checkpoint of adapters")
+      ->type_name("DIR");
+  app.add_option("--prompt", request.prompts,
+                 "what to go on from; may be given several times; -: the standard input")
+      ->allow_extra_args(false);
+  app.add_option("--prompts", request.prompts_file,
+                 "a prompt a line, or, of a .jsonl, objects with \"prompt\" or \"text\"")
+      ->type_name("FILE");
+  app.add_option("--tokens", request.wanted.max_tokens, "how many to write")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  add_sampling_flags(app, request.wanted.sampling);
+  app.add_option("--stop", request.wanted.stop_strings,
+                 "ends before this text; may be given several times")
+      ->allow_extra_args(false);
+  app.add_option("--seed", request.wanted.seed, "another seed, another text")
+      ->capture_default_str();
+  app.add_option("--grid", request.grid, "x,y,z,data")->capture_default_str();
+  app.add_option("--dtype", request.dtype, "f32 or bf16; as the model was trained, f32 for folders")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--batch", request.generator.batch,
+                 "prompts at once, of each rank of z and data; 0: what fits in 1 GiB, at most 64")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--context", request.generator.context,
+                 "most tokens that a text sees, its prompt among them; 0: what the model can")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--stop-when-full", request.stop_when_full,
+               "ends where the context is full; else goes on from the last half of it");
+  app.add_flag("--gather-weights", request.gather_weights,
+               "gathers weights over z for every token, instead of once: slow, but takes 1/z of "
+               "their memory");
+  app.add_flag("--stats", request.stats, "tokens a second, also where stderr is no terminal");
+  const auto chatting =
+      app.add_flag("--chat", request.chat, "a conversation: reads a line, answers, and so on");
+  app.add_option("--chat-template", request.chat_template,
+                 concat("auto (the model's own), ", kChatTemplates))
+      ->needs(chatting);
+  app.add_option("--system", request.system, "what the system says first")->needs(chatting);
+  app.add_option("--json", request.json, "writes texts, tokens and times")->type_name("FILE");
 }
 
 }  // namespace
@@ -91,43 +254,23 @@ int run_generate(const Arguments& arguments) {
   Request request;
   CLI::App app("Writes text with a model.", "axonn generate");
   app.footer(kExamples);
-  app.add_option("--model", request.model,
-                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
-      ->required()
-      ->type_name("DIR");
-  app.add_option("--prompt", request.prompt, "what to go on from");
-  app.add_option("--tokens", request.tokens, "how many to write")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--temperature", request.sampling.temperature, "0: the most likely token always")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--top-k", request.sampling.top_k, "only the k most likely tokens; 0: all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--top-p", request.sampling.top_p,
-                 "only the most likely tokens that together have this probability")
-      ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1.0));
-  app.add_option("--seed", request.seed, "another seed, another text")->capture_default_str();
-  app.add_option("--grid", request.grid, "x,y,z,data")->capture_default_str();
+  add_flags(app, request);
   if (!parse_flags(app, arguments)) return 0;
+  if (request.prompts.empty() && request.prompts_file.empty()) request.prompts = {"\n"};
+  request.prompts = read_prompts(request.prompts, request.prompts_file);
+  request.wanted.slides = !request.stop_when_full;
+  request.generator.hold_weights = !request.gather_weights;
 
-  std::optional<CheckpointReader> reader;
-  Config config;
-  if (is_hugging_face(request.model)) {
-    config.model.path = request.model;
-    config = with_stored_model(config);
-  } else {
-    reader.emplace(request.model);
-    for (const std::string& warning : reader->warnings())
+  StoredModel model = open_stored_model(request.model, request.adapter);
+  if (model.reader)
+    for (const std::string& warning : model.reader->warnings())
       std::cerr << "warning: " << warning << '\n';
-    config = stored_config(*reader);
-  }
+  Config& config = model.config;
+  if (!request.dtype.empty())
+    config.training.dtype = request.dtype == "bf16" ? DType::bf16 : DType::f32;
   config.parallelism.set_grid(parse_grid(request.grid));
-  launch(config, [&](Communicator& world) {
-    generate(config, reader ? &*reader : nullptr, world, request);
-  });
+  if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
+  launch(config, [&](Communicator& world) { generate(model, world, request); });
   return 0;
 }
 

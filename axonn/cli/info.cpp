@@ -15,6 +15,9 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/mpi_version.h"
+#include "axonn/comm/nccl.h"
+#include "axonn/ops/cuda_backend.h"
+#include "axonn/tensor/cuda_device.h"
 
 namespace axonn {
 
@@ -53,6 +56,23 @@ std::string dnnl_text() {
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
+/// The toolkit and its libraries, or that there are none.
+std::string cuda_build(const CudaStatus& cuda, const BuildInfo& build) {
+  if (cuda.built_with.empty()) return "none (built without CUDA)";
+  return fmt::format("{}, {}, NCCL {}, kernels for {}", cuda.built_with, cuda_product_library(),
+                     nccl_version(), build.cuda_arch);
+}
+
+void print_cards(const CudaStatus& cuda) {
+  if (!cuda.driver.empty()) line("cuda", "the driver runs CUDA up to " + cuda.driver);
+  if (!cuda.trouble.empty()) line("cuda", "no card: " + cuda.trouble);
+  for (const CudaCard& card : cuda.cards)
+    line("cuda", fmt::format("card {}: {}, compute capability {}.{}, {} multiprocessors, {} of "
+                             "memory",
+                             card.index, card.name, card.major, card.minor, card.multiprocessors,
+                             format_bytes(card.memory_bytes)));
+}
+
 }  // namespace
 
 int run_info(const Arguments& arguments) {
@@ -65,6 +85,8 @@ int run_info(const Arguments& arguments) {
   line("flags", std::string(build.flags));
   line("oneDNN", dnnl_text());
   line("MPI", mpi_version());
+  const CudaStatus cuda = cuda_status();
+  line("CUDA", cuda_build(cuda, build));
   line("CLI11", CLI11_VERSION);
   line("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
   line("fmt",
@@ -79,7 +101,7 @@ int run_info(const Arguments& arguments) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),
                        format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page)));
-  line("cuda", "none: this version computes on CPUs; a CUDA backend is to come");
+  print_cards(cuda);
   line("hip", "none: this version computes on CPUs; a HIP backend is to come");
   return 0;
 }

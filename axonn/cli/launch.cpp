@@ -27,6 +27,7 @@ bool launches_mpi(const Config& config) {
       return true;
     case TransportKind::threads:
       return false;
+    case TransportKind::nccl:
     case TransportKind::automatic:
       return under_launcher();
   }

@@ -24,7 +24,8 @@ constexpr const char* kExamples =
 of the devices is looked at, with the micro-batch and the recomputation that make it fastest among
 those that fit into memory. Settings such as parallelism.chunks are taken from the file or from
 flags; an axis, training.micro_batch or activation_checkpoint.mode that is given as a flag is kept.
-The compute type is bf16 unless training.dtype says otherwise.
+The compute type is bf16 unless training.dtype says otherwise; a model by its name has sequences of
+2,048 tokens and steps of 4 Mi tokens unless told otherwise.
 
 Flops are the model's own (convention model) unless they name another.
 
@@ -124,13 +125,23 @@ Arguments spelled_out(const Arguments& arguments) {
   return out;
 }
 
+/// What neither file nor flags say is as usual: sequences of 2,048 tokens, or all that the model
+/// has positions for, and 4 Mi tokens a step.
 void set_batch(Config& config, const Flags& flags) {
+  constexpr std::int64_t kUsualLength = 2048, kUsualBatch = std::int64_t{4} << 20;
   if (flags.seq_len < 0) refuse("--seq-len ", flags.seq_len, " is no length of a sequence");
-  if (flags.seq_len > 0) config.training.seq_len = flags.seq_len;
-  if (flags.batch_tokens.empty()) return;
-  const std::int64_t tokens = count_of("batch-tokens", flags.batch_tokens),
-                     length = config.training.seq_len;
-  if (length <= 0) refuse("--batch-tokens needs the length of a sequence: give --seq-len");
+  std::int64_t& length = config.training.seq_len;
+  if (flags.seq_len > 0) length = flags.seq_len;
+  if (length == 0) {
+    const std::int64_t most = config.model.positions;
+    length = most > 0 ? std::min(most, kUsualLength) : kUsualLength;
+  }
+  if (flags.batch_tokens.empty()) {
+    if (config.training.global_batch == 0)
+      config.training.global_batch = std::max<std::int64_t>(kUsualBatch / length, 1);
+    return;
+  }
+  const std::int64_t tokens = count_of("batch-tokens", flags.batch_tokens);
   if (tokens % length != 0)
     refuse("--batch-tokens ", tokens, " is no multiple of the ", length,
            " tokens of a sequence; take ", std::max(tokens / length, std::int64_t{1}) * length,
@@ -142,7 +153,8 @@ void set_batch(Config& config, const Flags& flags) {
 Config complete(Config config, const Origins& origins) {
   if (!origins.is_set("training.dtype")) config.training.dtype = DType::bf16;
   const DataConfig& data = config.data;
-  if (data.text.empty() && data.tokens.empty() && data.synthetic == 0) config.data.synthetic = 1;
+  if (data.text.empty() && data.tokens.empty() && data.jsonl.empty() && data.synthetic == 0)
+    config.data.synthetic = 1;
   if (config.training.steps == 0) config.training.steps = 1;
   if (config.optimizer.lr <= 0) config.optimizer.lr = 1;
   config.lr_scheduler = {};

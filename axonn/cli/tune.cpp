@@ -8,6 +8,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/io/files.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/stored_model.h"
 
@@ -41,7 +42,7 @@ int run_tune(const Arguments& arguments) {
   const std::string cache = matmul_cache_path(config.training.tune_cache);
   launch(config, [&](Communicator& world) {
     const OwnCores cores(config, world);
-    Session session(config, world, make_cpu_backend(cores.threads()), {});
+    Session session(config, world, make_backend(config, world, cores.threads()), {});
     session.initialise();
     const MatmulChoices choices =
         tune(session, {.cache = cache, .again = true, .report = [](const std::string& line) {

@@ -31,6 +31,13 @@ constexpr double kGraceSeconds = 0.5;
 /// When a rank that waits to be killed ends the job itself.
 constexpr double kPatienceSeconds = 10;
 
+/// A collective of more bytes is large, and of a group so many of these are under way at a time:
+/// one to keep the link busy while another sums, or waits for its last messages.
+constexpr std::int64_t kLarge = 64 << 10;
+constexpr int kLargeAtOnce = 2;
+
+bool is_large(const Call& call) { return std::max(call.inp.bytes(), call.out.bytes()) > kLarge; }
+
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
 
 /// Linux's struct sched_attr in its first form; the C library has neither it nor its calls.
@@ -58,7 +65,8 @@ void ask_for_short_turns() {
 
 MpiEngine::MpiEngine(const MpiOptions& options)
     : options_(options),
-      flag_(std::make_shared<AbortFlag>([this] { for_progress_.notify_all(); })) {
+      flag_(std::make_shared<AbortFlag>([this] { for_progress_.notify_all(); })),
+      admission_(kSlots, kLargeAtOnce) {
   thread_ = std::thread([this] { run(); });
   Lock lock(mutex_);
   for_callers_.wait(lock, [&] { return initialised_; });
@@ -251,34 +259,35 @@ bool MpiEngine::take_requests(double sleep_seconds) {
     requests.swap(requests_);
     probes.swap(probes_);
     if (returned_) control_->note_returned();
-    if (stopping_ && requests.empty() && active_.empty()) return false;
+    if (stopping_ && requests.empty() && waiting_.empty() && active_.empty()) return false;
   }
   for (const auto& task : requests) {
     control_->note(task->channel,
                    {task->call.operation, task->call.label, task->group->name, task->sequence});
-    admit(task);
+    waiting_.push_back(task);
   }
+  begin_waiting();
   for (const auto& probe : probes) control_->ask(probe);
   return true;
 }
 
-// Starts a task, unless too many of its group are in flight: tags would be used twice.
-void MpiEngine::admit(const std::shared_ptr<MpiTask>& task) {
-  const auto begin = [&] {
-    delay();
-    task->algorithm = MpiAlgorithm::create(context_, *task->group, task->call, task->sequence);
-    task->algorithm->begin();
-    active_.push_back(task);
-  };
-  if (task->channel.from >= 0) return begin();
-  Line& line = lines_[task->group->id];
-  bool& taken = line.taken[task->sequence % kSlots];
-  if (taken || (!line.waiting.empty() && line.waiting.front() != task)) {
-    if (line.waiting.empty() || line.waiting.front() != task) line.waiting.push_back(task);
-    return;
-  }
-  taken = true;
-  begin();
+void MpiEngine::begin_waiting() {
+  if (waiting_.empty()) return;
+  admission_.begin_pass();
+  std::erase_if(waiting_, [&](const std::shared_ptr<MpiTask>& task) {
+    const bool pair = task->channel.from >= 0;  // has no slot, and no turn
+    if (!pair && !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
+      return false;
+    begin(task);
+    return true;
+  });
+}
+
+void MpiEngine::begin(const std::shared_ptr<MpiTask>& task) {
+  delay();
+  task->algorithm = MpiAlgorithm::create(context_, *task->group, task->call, task->sequence);
+  task->algorithm->begin();
+  active_.push_back(task);
 }
 
 bool MpiEngine::advance_tasks() {
@@ -292,26 +301,16 @@ bool MpiEngine::advance_tasks() {
   });
   for (const auto& task : finished) {
     if (task->channel.from >= 0) continue;
-    Line& line = lines_[task->group->id];
-    line.taken[task->sequence % kSlots] = false;
-    admit_waiting(line);
+    admission_.ended(task->group->id, task->sequence, is_large(task->call));
   }
   if (!finished.empty()) {
+    begin_waiting();
     delay();
     const Lock lock(mutex_);
     for (const auto& task : finished) task->finished = true;
     for_callers_.notify_all();
   }
   return !finished.empty() || context_.completions != before;
-}
-
-void MpiEngine::admit_waiting(Line& line) {
-  while (!line.waiting.empty()) {
-    const std::shared_ptr<MpiTask> task = line.waiting.front();
-    if (line.taken[task->sequence % kSlots]) return;
-    admit(task);
-    line.waiting.pop_front();
-  }
 }
 
 void MpiEngine::delay() {

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <array>
 #include <condition_variable>
-#include <deque>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +10,7 @@
 #include <vector>
 
 #include "axonn/comm/abort_flag.h"
+#include "axonn/comm/admission.h"
 #include "axonn/comm/mpi.h"
 #include "axonn/comm/mpi_algorithms.h"
 #include "axonn/comm/mpi_control.h"
@@ -68,19 +66,14 @@ class MpiEngine {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  /// What the progress thread keeps for a group: which slots of tags are taken, and who waits.
-  struct Line {
-    std::array<bool, kSlots> taken{};
-    std::deque<std::shared_ptr<MpiTask>> waiting;
-  };
 
   void run();
   void initialise();
   void loop();
   bool take_requests(double sleep_seconds);
   bool advance_tasks();
-  void admit(const std::shared_ptr<MpiTask>& task);
-  void admit_waiting(Line& line);
+  void begin_waiting();
+  void begin(const std::shared_ptr<MpiTask>& task);
   void delay();
   void end_world();
   void release_waiters();
@@ -102,8 +95,8 @@ class MpiEngine {
   MpiContext context_;
   MPI_Comm control_comm_ = MPI_COMM_NULL;
   std::optional<MpiControl> control_;
-  std::list<std::shared_ptr<MpiTask>> active_;
-  std::map<int, Line> lines_;
+  std::list<std::shared_ptr<MpiTask>> waiting_, active_;  // in the order of their calls
+  Admission admission_;
   std::uint64_t delays_ = 0;
   int lowest_that_failed_ = -1;  // among the other ranks; -1: none
 

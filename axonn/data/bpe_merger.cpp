@@ -81,7 +81,10 @@ std::size_t BpeMerger::merge_long(std::span<std::int32_t> tokens, Scratch& scrat
   AXONN_CHECK(tokens.size() <= std::numeric_limits<std::int32_t>::max(), "BPE: a word has ",
               tokens.size(), " bytes; at most 2^31 - 1 are possible");
   const auto count = static_cast<std::int32_t>(tokens.size());
-  auto& [ranks, next, previous, queue] = scratch;
+  // Not a structured binding: clang 14 cannot capture those.
+  std::vector<std::uint32_t>& ranks = scratch.ranks;
+  std::vector<std::int32_t>&next = scratch.next, &previous = scratch.previous;
+  std::vector<std::uint64_t>& queue = scratch.queue;
   ranks.assign(tokens.size(), kNoRank);
   next.resize(tokens.size());
   previous.resize(tokens.size());

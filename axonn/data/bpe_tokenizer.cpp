@@ -83,7 +83,11 @@ class BpeTokenizer : public Tokenizer {
   }
 
   std::size_t cut(std::string_view text, std::size_t wanted) const override {
-    return cuts_ ? safe_cut(text, wanted, *cuts_) : text.size();
+    std::size_t at = cuts_ ? safe_cut(text, wanted, *cuts_) : text.size();
+    // What stands behind an added token may get a space, which what follows text does not.
+    while (at < text.size() && ends_in_added_token(text.substr(0, at)))
+      at = safe_cut(text, at + 1, *cuts_);
+    return at;
   }
 
  private:
@@ -108,6 +112,12 @@ class BpeTokenizer : public Tokenizer {
 
   std::string_view bytes_of_valid(std::int32_t token) const override {
     return vocab_.tokens[token];
+  }
+
+  bool ends_in_added_token(std::string_view text) const {
+    return std::ranges::any_of(vocab_.added_tokens, [&](const AddedToken& token) {
+      return text.ends_with(token.content);
+    });
   }
 
   std::unique_ptr<Worker> take_worker() const {

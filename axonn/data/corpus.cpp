@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/data/blend.h"
+#include "axonn/data/jsonl_documents.h"
 #include "axonn/data/synthetic.h"
 #include "axonn/data/text_files.h"
 #include "axonn/data/token_cache.h"
@@ -84,6 +85,16 @@ void fit_tokenizer(Corpus& corpus, std::int64_t model_vocab) {
   }
 }
 
+DocumentRange open_examples(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
+                            const CorpusOptions& options) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths)
+    for (const std::string& file : expand_pattern(path)) files.push_back(file);
+  auto documents = encode_examples(files, encoder, options.cache_folder, options.report);
+  const std::int64_t count = documents->count();
+  return {std::move(documents), 0, count};
+}
+
 /// The fraction that data.validation is, if it is a number.
 std::optional<double> fraction_in(const std::string& text) {
   double fraction = 0;
@@ -108,15 +119,35 @@ void split_off(Corpus& corpus, double fraction) {
 }
 
 void check_choice(const DataConfig& config) {
-  const int given = !config.text.empty() + !config.tokens.empty() + (config.synthetic != 0);
+  const int given = !config.text.empty() + !config.tokens.empty() + !config.jsonl.empty() +
+                    (config.synthetic != 0);
   if (given == 0)
-    refuse("[data] names nothing to learn from; give one of data.text, data.tokens and ",
-           "data.synthetic");
+    refuse("[data] names nothing to learn from; give one of data.text, data.tokens, data.jsonl ",
+           "and data.synthetic");
   if (given > 1)
-    refuse("[data] names more than one of data.text, data.tokens and data.synthetic; give one, ",
-           "or make token files with 'axonn data tokenize' and blend them in data.tokens");
+    refuse("[data] names more than one of data.text, data.tokens, data.jsonl and data.synthetic; ",
+           "give one, or make token files with 'axonn data tokenize' and blend them in ",
+           "data.tokens");
   if (config.synthetic < 0)
     refuse("data.synthetic is ", config.synthetic, "; it is a size in bytes");
+}
+
+/// Opens data.jsonl, and data.validation, which is a part of it or a file as well.
+void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
+  std::optional<ChatTemplate> chat;
+  if (kind_of_examples(expand_pattern(config.jsonl.front()).front()) == Example::Kind::messages)
+    chat.emplace(corpus.tokenizer, find_chat_format(config.chat_template, config.tokenizer));
+  const ExampleEncoder encoder(corpus.tokenizer, std::move(chat));
+  DocumentRange& train = corpus.train_documents = open_examples(config.jsonl, encoder, options);
+  if (config.validation.empty()) return;
+  const auto fraction = fraction_in(config.validation);
+  if (!fraction) {
+    corpus.validation_documents = open_examples({config.validation}, encoder, options);
+    return;
+  }
+  corpus.validation_documents = train;
+  const auto kept = std::floor(static_cast<double>(train.end) * (1 - *fraction));
+  train.end = corpus.validation_documents.begin = static_cast<std::int64_t>(kept);
 }
 
 void check_vocab(const Tokenizer& tokenizer, std::int64_t vocab) {
@@ -131,6 +162,11 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   check_choice(config);
   Corpus corpus;
   corpus.tokenizer = make_tokenizer(config.tokenizer);
+  if (!config.jsonl.empty()) {
+    check_vocab(*corpus.tokenizer, options.vocab);
+    open_jsonl(config, options, corpus);
+    return corpus;
+  }
   if (!config.tokens.empty()) {
     corpus.train = open_tokens(config.tokens);
     fit_tokenizer(corpus, options.vocab);
@@ -155,6 +191,23 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
     corpus.validation = {whole(open_text({config.validation}, *corpus.tokenizer, options))};
   }
   return corpus;
+}
+
+std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
+                                                    const SamplerOptions& options) {
+  if (corpus.train_documents.documents)
+    return std::make_unique<Repeated>(
+        std::make_unique<PackedDocuments>(corpus.train_documents, options.seq_len, options.vocab),
+        options.seed, options.shuffle);
+  return std::make_unique<Sampler>(corpus.train, options);
+}
+
+std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
+                                                      std::int64_t vocab) {
+  if (!corpus.validation_documents.empty())
+    return std::make_unique<PackedDocuments>(corpus.validation_documents, seq_len, vocab);
+  if (corpus.validation.empty()) return nullptr;
+  return std::make_unique<Windows>(corpus.validation, seq_len, vocab);
 }
 
 }  // namespace axonn

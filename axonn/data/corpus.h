@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/data/config.h"
+#include "axonn/data/packing.h"
 #include "axonn/data/sampler.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/data/tokenizer.h"
@@ -18,7 +19,17 @@ struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<TokenStream> train;       ///< one, or one for each weight of a blend
   std::vector<TokenStream> validation;  ///< empty if there is none
+  /// Where data.jsonl is what there is, these in place of the streams.
+  DocumentRange train_documents = {}, validation_documents = {};
 };
+
+/// What training reads: sample n is a function of corpus, options and n alone.
+/// Errors: UsageError if a source is too short, or holds nothing to learn.
+std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
+                                                    const SamplerOptions& options);
+/// What is evaluated, in order; null if there is none. Errors: as above.
+std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
+                                                      std::int64_t vocab);
 
 struct CorpusOptions {
   /// Text is tokenised once into a token file here, and mapped from then on, by this process and

@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "axonn/base/random.h"
 #include "axonn/data/blend.h"
+#include "axonn/data/sequences.h"
 #include "axonn/data/token_source.h"
 
 namespace axonn {
@@ -24,19 +27,25 @@ struct TokenStream {
 /// first seq_len, targets the last seq_len. Every token but a stream's first is a target once;
 /// what is left at a stream's end, fewer than seq_len targets, is dropped. Used as it is for
 /// validation, and by Sampler for training.
-class Windows {
+class Windows : public Sequences {
  public:
   /// vocab > 0: every token that is read must be below it.
   /// Errors: UsageError if a stream is shorter than one window.
   Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab = 0);
 
   std::int64_t seq_len() const { return seq_len_; }
-  std::int64_t count() const { return ends_.back(); }
+  std::int64_t count() const override { return ends_.back(); }
 
   /// tokens (seq_len + 1) becomes window n, stream after stream.
   void read(std::int64_t n, std::span<std::int32_t> tokens) const;
+  void read(std::int64_t n, Sequence& to) const override;
+  Size size(std::int64_t) const override { return {seq_len_, seq_len_}; }
+  std::string where(std::int64_t n) const override;
 
  private:
+  /// The stream of window n, and its first token there.
+  std::pair<const TokenStream*, std::int64_t> find(std::int64_t n) const;
+
   std::vector<TokenStream> streams_;
   std::int64_t seq_len_, vocab_;
   std::vector<std::int64_t> ends_;  // of each stream's windows
@@ -53,7 +62,7 @@ struct SamplerOptions {
 /// resumed run and every grid see the same. n counts all samples of all ranks: n = step *
 /// global_batch + place in the batch. The stream comes from the Blend of the weights; within a
 /// stream every window comes once an epoch, in an order that the seed and the epoch fix.
-class Sampler {
+class Sampler : public Sequences {
  public:
   /// Errors: UsageError if a stream is shorter than seq_len + 1 tokens or a weight is unusable.
   Sampler(std::vector<TokenStream> streams, const SamplerOptions& options);
@@ -70,16 +79,19 @@ class Sampler {
   Place read(std::int64_t n, std::span<std::int32_t> tokens) const;
 
   /// Windows of one epoch of a stream.
-  std::int64_t windows(std::int32_t stream) const { return windows_[stream].count(); }
+  std::int64_t windows(std::int32_t stream) const { return windows_[stream]->count(); }
 
-  /// How often the average token has been seen after n samples.
-  double epochs(std::int64_t n) const;
+  /// Samples after which the average token has been seen once.
+  std::int64_t count() const override;
+  void read(std::int64_t n, Sequence& to) const override;
+  Size size(std::int64_t) const override { return {options_.seq_len, options_.seq_len}; }
+  std::string where(std::int64_t n) const override;
 
  private:
   SamplerOptions options_;
   Blend blend_;
-  std::vector<Windows> windows_;  // one a stream
-  std::vector<Random> orders_;    // one a stream: the keys of its epochs
+  std::vector<std::unique_ptr<const Windows>> windows_;  // one a stream
+  std::vector<Random> orders_;                           // one a stream: the keys of its epochs
 };
 
 }  // namespace axonn

@@ -49,6 +49,8 @@ class SentencePieceTokenizer : public Tokenizer {
       refuse(path, ": SentencePiece cannot read this model (", printable(status.ToString()),
              "); is the file whole?");
     read_pieces();
+    // Without tokens of bytes, characters that it does not know are one with their neighbours.
+    cuts_ = cuts_ && byte_tokens_[0] != model_.unk_id();
     const auto probe = ask("a");
     puts_space_ = !probe.empty() && model_.IdToPiece(probe[0]).starts_with(kMark);
     stranger_ = ask(kStranger);
@@ -77,14 +79,31 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   std::size_t cut(std::string_view text, std::size_t wanted) const override {
-    return cuts_ ? safe_cut(text, wanted, CutAt::space) : text.size();
+    std::size_t at = cuts_ ? safe_cut(text, wanted, CutAt::space) : text.size();
+    // What stands behind an added token gets a space, which what follows text does not, and the
+    // space before one may be dropped as the end of a text.
+    while (at < text.size() && beside_added_token(text, at))
+      at = safe_cut(text, at + 1, CutAt::space);
+    return at;
   }
 
  private:
+  /// Whether one stands before, or behind, the space at this place.
+  bool beside_added_token(std::string_view text, std::size_t at) const {
+    for (int i = 0; i < model_.GetPieceSize(); ++i)
+      if (const std::string_view piece = model_.IdToPiece(i);
+          model_.IsControl(i) && !piece.empty() &&
+          (text.substr(0, at).ends_with(piece) || text.substr(at + 1).starts_with(piece)))
+        return true;
+    return false;
+  }
+
   std::vector<int> ask(std::string_view text) const {
     std::vector<int> tokens;
     const auto status = model_.Encode(text, &tokens);
-    AXONN_CHECK(status.ok(), "SentencePiece: ", status.ToString());
+    if (!status.ok())
+      refuse(path_,
+             ": SentencePiece cannot encode with this model: ", printable(status.ToString()));
     return tokens;
   }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "axonn/data/packing.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/tokenizer.h"
 
@@ -16,5 +17,15 @@ struct ShowOptions {
 /// What is in a token file, a fact a line: format, type, tokens, documents, smallest and largest
 /// token, the first tokens. Reads the whole file once.
 std::string describe(const TokenFile& file, const ShowOptions& options = {});
+
+struct ShowExamples {
+  const Tokenizer* tokenizer = nullptr;
+  std::int64_t sequence = 0;  ///< the one that is shown
+};
+
+/// What is in packed documents, a fact a line, and one sequence, a document a line; what is learned
+/// stands between « and ».
+std::string describe(const PackedDocuments& packed, std::int64_t seq_len,
+                     const ShowExamples& options);
 
 }  // namespace axonn

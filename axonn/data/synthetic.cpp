@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "axonn/base/check.h"
 #include "axonn/data/synthetic_words.h"
 
@@ -40,6 +42,9 @@ class Writer {
     }
     end_paragraph();
   }
+
+  /// What was written so far.
+  std::string take() { return std::exchange(text_, {}); }
 
   /// Different sentences of one kind, in an order of their own.
   void several(Words kind, std::uint64_t count) {
@@ -198,7 +203,9 @@ void day(Writer& writer) {
 }  // namespace
 
 SyntheticText::SyntheticText(std::uint64_t seed)
-    : world_(seed), choices_(seed, "synthetic/document") {}
+    : world_(seed),
+      choices_(seed, "synthetic/document"),
+      conversations_(seed, "synthetic/conversation") {}
 
 std::string SyntheticText::document(std::int64_t index) const {
   AXONN_CHECK(index >= 0, "synthetic text: document ", index, " was asked for");
@@ -207,6 +214,32 @@ std::string SyntheticText::document(std::int64_t index) const {
   constexpr void (*kKinds[])(Writer&) = {life, life, town, meeting, letter, questions, day};
   kKinds[writer.below(std::size(kKinds))](writer);
   return writer.finish();
+}
+
+std::string SyntheticText::conversation(std::int64_t index) const {
+  AXONN_CHECK(index >= 0, "synthetic text: conversation ", index, " was asked for");
+  Writer writer(world_, conversations_, index);
+  const std::uint64_t key = writer.below(~std::uint64_t{0}), count = 1 + writer.below(4);
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  const auto say = [&](const char* role, std::string_view words) {
+    writer.add(words);
+    messages.push_back({{"role", role}, {"content", writer.take()}});
+  };
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::string_view both = kQuestions[permute(i, kQuestions.size(), key)];
+    const std::size_t bar = both.find('|');
+    say("user", both.substr(0, bar));
+    say("assistant", both.substr(bar + 1));
+  }
+  return nlohmann::ordered_json{{"messages", messages}}.dump();
+}
+
+std::string synthetic_conversations(std::int64_t count, std::uint64_t seed) {
+  AXONN_CHECK(count >= 0, "synthetic_conversations: ", count, " were asked for");
+  const SyntheticText all(seed);
+  std::string lines;
+  for (std::int64_t index = 0; index < count; ++index) lines += all.conversation(index) + '\n';
+  return lines;
 }
 
 std::string synthetic_text(std::int64_t bytes, std::uint64_t seed) {

@@ -18,12 +18,18 @@ class SyntheticText {
   /// Paragraphs with an empty line after each and a line "* * *" at the end: 0.2 to 1.5 KB.
   std::string document(std::int64_t index) const;
 
+  /// One to four questions about somebody, and their answers, as a line of JSONL with "messages".
+  std::string conversation(std::int64_t index) const;
+
  private:
   synthetic::World world_;
-  Random choices_;
+  Random choices_, conversations_;
 };
 
 /// The first `bytes` bytes of documents 0, 1, ... one after the other.
 std::string synthetic_text(std::int64_t bytes, std::uint64_t seed);
+
+/// Conversations 0 to count - 1 about the same world, a line each.
+std::string synthetic_conversations(std::int64_t count, std::uint64_t seed);
 
 }  // namespace axonn

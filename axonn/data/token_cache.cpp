@@ -20,9 +20,16 @@ namespace {
 // Part of every cache's name: to be raised when tokenize() makes other tokens of the same text.
 constexpr int kVersion = 1;
 
-std::string key_of(const std::vector<std::string>& files, const Tokenizer& tokenizer) {
+std::string name_of(const std::vector<std::string>& files) {
+  if (files.size() == 1) return files.front();
+  return concat(files.front(), " and ", files.size() - 1, " more");
+}
+
+}  // namespace
+
+std::string cache_key(const std::vector<std::string>& files, const std::string& how) {
   std::error_code error;  // of a file that is not there; opening it says so better
-  std::string key = concat(kVersion, ' ', tokenizer.fingerprint());
+  std::string key = how;
   for (const std::string& file : files)
     key +=
         concat('\n', fs::weakly_canonical(file, error).string(), '\n', fs::file_size(file, error),
@@ -32,12 +39,11 @@ std::string key_of(const std::vector<std::string>& files, const Tokenizer& token
   return hex.str();
 }
 
-std::string name_of(const std::vector<std::string>& files) {
-  if (files.size() == 1) return files.front();
-  return concat(files.front(), " and ", files.size() - 1, " more");
+void make_cache_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) refuse("cannot make the folder ", folder, " for tokens: ", error.message());
 }
-
-}  // namespace
 
 std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::string>& files,
                                                       const Tokenizer& tokenizer,
@@ -55,16 +61,16 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
                                                    const Tokenizer& tokenizer,
                                                    const std::string& folder,
                                                    const TokenizeReport& report) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) refuse("cannot make the folder ", folder, " for tokens: ", error.message());
+  make_cache_folder(folder);
   // Megatron's format, because it has no limit on the tokens.
-  const std::string prefix = folder + "/tokens-" + key_of(files, tokenizer);
+  const std::string prefix =
+      folder + "/tokens-" + cache_key(files, concat(kVersion, ' ', tokenizer.fingerprint()));
   if (path_exists(prefix + ".idx")) {
     try {
       return std::make_shared<TokenFile>(prefix);
     } catch (const UsageError&) {
-      fs::remove(prefix + ".idx", error);  // damaged: it is made again below
+      std::error_code ignored;
+      fs::remove(prefix + ".idx", ignored);  // damaged: it is made again below
     }
   }
   const auto writer = make_token_writer(prefix, tokenizer.vocab_size());

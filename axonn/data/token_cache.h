@@ -9,6 +9,13 @@
 
 namespace axonn {
 
+/// Of what is made of files in a way that `how` says: a hash of it and of each file's path, size
+/// and time of change.
+std::string cache_key(const std::vector<std::string>& files, const std::string& how);
+
+/// Errors: UsageError.
+void make_cache_folder(const std::string& folder);
+
 /// The tokens of text files, in memory.
 std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::string>& files,
                                                       const Tokenizer& tokenizer,

@@ -72,24 +72,25 @@ class Pieces {
   bool first_ = false;
 };
 
-void encode(Piece& piece, const Tokenizer& tokenizer) {
+void encode(Piece& piece, const Tokenizer& tokenizer, bool ends) {
   tokenizer.encode_into(piece.text, piece.tokens, {.continues = !piece.first});
   if (const auto begin = tokenizer.begin_of_text();
       piece.first && begin && (piece.tokens.empty() || piece.tokens.front() != begin))
     piece.tokens.insert(piece.tokens.begin(), *begin);
   if (const auto end = tokenizer.end_of_text();
-      piece.last && end && (piece.tokens.empty() || piece.tokens.back() != end))
+      ends && piece.last && end && (piece.tokens.empty() || piece.tokens.back() != end))
     piece.tokens.push_back(*end);
 }
 
 /// Encodes all pieces with several threads; each takes the next that none has taken.
-void encode(std::vector<Piece>& pieces, const Tokenizer& tokenizer, int threads) {
+void encode(std::vector<Piece>& pieces, const Tokenizer& tokenizer, bool ends, int threads) {
   std::atomic<std::size_t> next = 0;
   std::exception_ptr error;
   std::mutex mutex;
   const auto work = [&] {
     try {
-      for (std::size_t i = next++; i < pieces.size(); i = next++) encode(pieces[i], tokenizer);
+      for (std::size_t i = next++; i < pieces.size(); i = next++)
+        encode(pieces[i], tokenizer, ends);
     } catch (...) {
       const std::lock_guard lock(mutex);
       error = std::current_exception();
@@ -118,7 +119,7 @@ TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer
   while (true) {
     std::vector<Piece> pieces = source.next(threads * kPieceBytes);
     if (pieces.empty()) return progress;
-    encode(pieces, tokenizer, threads);
+    encode(pieces, tokenizer, options.ends, threads);
     for (const Piece& piece : pieces) {
       sink.append(piece.tokens);
       if (piece.last) sink.end_document();

@@ -25,15 +25,16 @@ struct TokenSink {
 };
 
 struct TokenizeOptions {
-  int threads = 0;  ///< 0: one for each core that the process may use
+  int threads = 0;   ///< 0: one for each core that the process may use
+  bool ends = true;  ///< whether an end of text is put behind each file
   TokenizeReport report = {};
 };
 
 /// Encodes files, each one document. Before each comes the tokenizer's beginning of text and behind
-/// it its end of text, if it has one and the file does not have it there itself. Pieces of the
-/// files are encoded at once by several threads; the sink sees them in order, on the caller's.
-/// Memory: about 20 MB a thread, whatever the size of the files (unless megabytes of text have no
-/// place where the tokenizer can cut).
+/// it, if asked, its end of text, if it has one and the file does not have it there itself. Pieces
+/// of the files are encoded at once by several threads; the sink sees them in order, on the
+/// caller's. Memory: about 20 MB a thread, whatever the size of the files (unless megabytes of text
+/// have no place where the tokenizer can cut).
 TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                           const TokenSink& sink, const TokenizeOptions& options = {});
 

@@ -85,7 +85,8 @@ std::size_t WordPattern::Matcher::first_word(std::string_view text) {
   const int found = match(state_->code, subject, text.size(), 0,
                           state_->jit ? 0 : PCRE2_NO_UTF_CHECK, state_->data, state_->context);
   if (found == PCRE2_ERROR_NOMATCH) return text.size();
-  AXONN_CHECK(found > 0, "PCRE2: no word found: ", message_of(found));
+  if (found <= 0)
+    refuse("the tokenizer's pattern finds no word in a text, for PCRE2: ", message_of(found));
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(state_->data);
   return range[0] > 0 ? range[0] : range[1];
 }

@@ -11,6 +11,7 @@
 
 #include "axonn/comm/communicator.h"
 #include "axonn/parallel/layout.h"
+#include "axonn/tensor/device.h"
 
 /// Checkpoints: written on one grid of ranks, read on any other.
 ///
@@ -32,7 +33,7 @@ struct StateParameter {
   std::vector<Slice> slices;  ///< offsets count from the start of each buffer of the block
 };
 
-/// One flat buffer of a block, in host memory; not owned.
+/// One flat buffer of a block; not owned.
 struct StateBuffer {
   std::string kind;       ///< "master", "exp_avg", "exp_avg_sq"
   float* data = nullptr;  ///< (StateBlock::count)
@@ -46,6 +47,7 @@ struct StateBlock {
   std::int64_t count = 0;  ///< elements of each buffer
   std::vector<StateParameter> parameters;
   std::vector<StateBuffer> buffers;
+  Device* device = nullptr;  ///< whose memory the buffers are in; null: the host's
 };
 
 /// Further files of a checkpoint: name and contents ("state.json", "config.toml").
@@ -118,6 +120,8 @@ struct CheckpointParameter {
   bool operator==(const CheckpointParameter&) const = default;
 };
 
+struct CheckpointIndex;
+
 struct LoadCost {
   std::int64_t bytes = 0;  ///< that this rank read
   double seconds = 0;
@@ -143,6 +147,8 @@ class CheckpointReader {
   std::int64_t step() const;
   int writers() const;  ///< ranks that wrote it
   const std::vector<CheckpointParameter>& parameters() const;
+  /// What lies where (checkpoint_index.h).
+  const CheckpointIndex& index() const;
   const std::vector<std::string>& kinds() const;
   bool has_kind(std::string_view kind) const;
   /// Errors: UsageError if the checkpoint has no such text.

@@ -10,14 +10,6 @@ namespace axonn {
 
 namespace {
 
-/// A stored slice and where its elements lie.
-struct Source {
-  const StoredSlice* slice = nullptr;
-  const StoredBlock* block = nullptr;
-  std::int64_t file = 0;
-  std::int64_t first = 0;  // elements of the block's slices before it
-};
-
 /// Elements common to a wanted and a stored slice, counted within each one's rectangle.
 struct Overlap {
   std::int64_t wanted = 0, stored = 0, count = 0;
@@ -105,52 +97,50 @@ class Faults {
 
 using Places = std::unordered_map<std::string, std::int64_t>;
 
-/// Name -> place of the checkpoint's parameters, once they are those of the blocks.
-Places match_parameters(const CheckpointIndex& index, std::span<const StateBlock> blocks,
-                        const std::string& folder) {
+/// Name -> place of the checkpoint's parameters.
+Places places_of(const CheckpointIndex& index) {
   Places places;
   for (const CheckpointParameter& stored : index.parameters)
     places.emplace(stored.name, static_cast<std::int64_t>(places.size()));
-  Faults faults;
+  return places;
+}
+
+/// Adds what is not the same in the checkpoint and in a model with these parameters.
+void compare(const CheckpointIndex& index, std::span<const CheckpointParameter> model,
+             Faults& faults) {
+  const Places places = places_of(index);
   std::unordered_set<std::string> known;
-  for (const StateBlock& block : blocks) {
-    for (const StateBuffer& buffer : block.buffers)
-      if (std::ranges::find(index.kinds, buffer.kind) == index.kinds.end())
-        faults.add("it has no ", buffer.kind, " (asked for by ", block.name, ')');
-    for (const StateParameter& wanted : block.parameters) {
-      known.insert(wanted.name);
-      const auto found = places.find(wanted.name);
-      if (found == places.end()) {
-        faults.add("it has no ", wanted.name, " (", wanted.rows, ',', wanted.cols, ')');
-        continue;
-      }
-      const auto& stored = index.parameters[static_cast<std::size_t>(found->second)];
-      if (stored.rows != wanted.rows || stored.cols != wanted.cols)
-        faults.add(wanted.name, " is (", stored.rows, ',', stored.cols, ") there and (",
-                   wanted.rows, ',', wanted.cols, ") here");
+  for (const CheckpointParameter& wanted : model) {
+    known.insert(wanted.name);
+    const auto found = places.find(wanted.name);
+    if (found == places.end()) {
+      faults.add("it has no ", wanted.name, " (", wanted.rows, ',', wanted.cols, ')');
+      continue;
     }
+    const auto& stored = index.parameters[static_cast<std::size_t>(found->second)];
+    if (stored.rows != wanted.rows || stored.cols != wanted.cols)
+      faults.add(wanted.name, " is (", stored.rows, ',', stored.cols, ") there and (", wanted.rows,
+                 ',', wanted.cols, ") here");
   }
   for (const CheckpointParameter& stored : index.parameters)
     if (!known.contains(stored.name))
       faults.add("it has ", stored.name, " (", stored.rows, ',', stored.cols,
                  "), which is not known here");
-  faults.refuse_if_any(folder);
-  return places;
 }
 
-/// By parameter, what is stored of it.
-std::vector<std::vector<Source>> sources_of(const CheckpointIndex& index) {
-  std::vector<std::vector<Source>> sources(index.parameters.size());
-  for (std::size_t file = 0; file < index.files.size(); ++file)
-    for (const StoredBlock& block : index.files[file].blocks) {
-      std::int64_t first = 0;
-      for (const StoredSlice& slice : block.slices) {
-        sources[static_cast<std::size_t>(slice.parameter)].push_back(
-            {&slice, &block, static_cast<std::int64_t>(file), first});
-        first += slice.count();
-      }
-    }
-  return sources;
+void check_fit(const CheckpointIndex& index, std::span<const StateBlock> blocks,
+               const std::string& folder) {
+  Faults faults;
+  std::vector<CheckpointParameter> model;
+  for (const StateBlock& block : blocks) {
+    for (const StateBuffer& buffer : block.buffers)
+      if (std::ranges::find(index.kinds, buffer.kind) == index.kinds.end())
+        faults.add("it has no ", buffer.kind, " (asked for by ", block.name, ')');
+    for (const StateParameter& wanted : block.parameters)
+      model.push_back({wanted.name, wanted.rows, wanted.cols});
+  }
+  compare(index, model, faults);
+  faults.refuse_if_any(folder);
 }
 
 void check_parameter(const StateBlock& block, const StateParameter& p) {
@@ -173,6 +163,13 @@ void check_parameter(const StateBlock& block, const StateParameter& p) {
 
 }  // namespace
 
+void check_parameters(const CheckpointIndex& index, std::span<const CheckpointParameter> model,
+                      const std::string& folder) {
+  Faults faults;
+  compare(index, model, faults);
+  faults.refuse_if_any(folder);
+}
+
 void check_blocks(std::span<const StateBlock> blocks) {
   std::unordered_set<std::string> names, parameters;
   for (const StateBlock& block : blocks) {
@@ -192,39 +189,59 @@ void check_blocks(std::span<const StateBlock> blocks) {
   }
 }
 
+ReadPlanner::ReadPlanner(const CheckpointIndex& index, std::string folder)
+    : index_(index), folder_(std::move(folder)), sources_(index.parameters.size()) {
+  for (std::size_t file = 0; file < index.files.size(); ++file)
+    for (const StoredBlock& block : index.files[file].blocks) {
+      std::int64_t first = 0;
+      for (const StoredSlice& slice : block.slices) {
+        sources_[static_cast<std::size_t>(slice.parameter)].push_back(
+            {&slice, &block, static_cast<std::int64_t>(file), first});
+        first += slice.count();
+      }
+    }
+}
+
+void ReadPlanner::add(std::int64_t parameter, const Slice& wanted, const StateBlock& block,
+                      std::vector<ReadRun>& runs) const {
+  const auto& stored = sources_[static_cast<std::size_t>(parameter)];
+  const auto& named = index_.parameters[static_cast<std::size_t>(parameter)];
+  std::vector<Overlap> overlaps;
+  for (std::size_t i = 0; i < stored.size(); ++i) intersect(wanted, *stored[i].slice, i, overlaps);
+  check_cover(wanted, overlaps, named, folder_);
+  for (const Overlap& overlap : overlaps) {
+    const Source& source = stored[overlap.source];
+    const std::int64_t element = source.first + overlap.stored - source.slice->begin;
+    for (const StateBuffer& buffer : block.buffers) {
+      const auto offset = source.block->offsets.find(buffer.kind);
+      if (offset == source.block->offsets.end())
+        refuse(folder_, " has no ", buffer.kind, " of ", named.name);
+      runs.push_back({.file = source.file,
+                      .offset = offset->second + element * std::int64_t{sizeof(float)},
+                      .count = overlap.count,
+                      .to = buffer.data + wanted.offset + overlap.wanted - wanted.begin,
+                      .device = block.device,
+                      .parameter = parameter});
+    }
+  }
+}
+
+void sort_runs(std::vector<ReadRun>& runs) {
+  std::ranges::sort(runs, {}, [](const ReadRun& run) { return std::pair(run.file, run.offset); });
+}
+
 std::vector<ReadRun> plan_reads(const CheckpointIndex& index, std::span<const StateBlock> blocks,
                                 const std::string& folder) {
   check_blocks(blocks);
-  const Places places = match_parameters(index, blocks, folder);
-  const auto sources = sources_of(index);
+  check_fit(index, blocks, folder);
+  const Places places = places_of(index);
+  const ReadPlanner planner(index, folder);
   std::vector<ReadRun> runs;
-  std::vector<Overlap> overlaps;
   for (const StateBlock& block : blocks)
-    for (const StateParameter& parameter : block.parameters) {
-      const std::int64_t place = places.at(parameter.name);
-      const auto& stored = sources[static_cast<std::size_t>(place)];
-      for (const Slice& wanted : parameter.slices) {
-        overlaps.clear();
-        for (std::size_t i = 0; i < stored.size(); ++i)
-          intersect(wanted, *stored[i].slice, i, overlaps);
-        check_cover(wanted, overlaps, index.parameters[static_cast<std::size_t>(place)], folder);
-        for (const Overlap& overlap : overlaps) {
-          const Source& source = stored[overlap.source];
-          const std::int64_t element = source.first + overlap.stored - source.slice->begin;
-          for (const StateBuffer& buffer : block.buffers) {
-            const auto offset = source.block->offsets.find(buffer.kind);
-            if (offset == source.block->offsets.end())
-              refuse(folder, " has no ", buffer.kind, " of ", parameter.name);
-            runs.push_back({.file = source.file,
-                            .offset = offset->second + element * std::int64_t{sizeof(float)},
-                            .count = overlap.count,
-                            .to = buffer.data + wanted.offset + overlap.wanted - wanted.begin,
-                            .parameter = place});
-          }
-        }
-      }
-    }
-  std::ranges::sort(runs, {}, [](const ReadRun& run) { return std::pair(run.file, run.offset); });
+    for (const StateParameter& parameter : block.parameters)
+      for (const Slice& wanted : parameter.slices)
+        planner.add(places.at(parameter.name), wanted, block, runs);
+  sort_runs(runs);
   return runs;
 }
 

@@ -14,6 +14,7 @@
 #include "axonn/io/exchange.h"
 #include "axonn/io/files.h"
 #include "axonn/io/hash.h"
+#include "axonn/io/piece_reader.h"
 
 namespace axonn {
 
@@ -152,6 +153,7 @@ CheckpointReader::~CheckpointReader() = default;
 const std::string& CheckpointReader::folder() const { return impl_->folder; }
 std::int64_t CheckpointReader::step() const { return impl_->index.step; }
 int CheckpointReader::writers() const { return static_cast<int>(impl_->index.ranks); }
+const CheckpointIndex& CheckpointReader::index() const { return impl_->index; }
 const std::vector<std::string>& CheckpointReader::kinds() const { return impl_->index.kinds; }
 const std::vector<std::string>& CheckpointReader::warnings() const { return impl_->warnings; }
 const std::vector<CheckpointParameter>& CheckpointReader::parameters() const {
@@ -171,69 +173,6 @@ const std::string& CheckpointReader::text(const std::string& name) const {
   if (found == impl_->texts.end()) refuse(impl_->folder, " has no ", name);
   return found->second;
 }
-
-namespace {
-
-/// Reads a checkpoint's files piece by piece and hands out verified bytes. It keeps one piece:
-/// requests come in the order of the files and of their bytes.
-class PieceReader {
- public:
-  PieceReader(const CheckpointIndex& index, const std::string& folder)
-      : index_(index), folder_(folder), piece_(static_cast<std::size_t>(kPieceBytes)) {}
-
-  void copy(const ReadRun& run) {
-    auto* to = reinterpret_cast<std::byte*>(run.to);
-    std::int64_t at = run.offset, left = run.count * std::int64_t{sizeof(float)};
-    while (left > 0) {
-      fetch(run, at / kPieceBytes);
-      const std::int64_t within = at % kPieceBytes, n = std::min(left, piece_bytes_ - within);
-      std::memcpy(to, piece_.data() + within, static_cast<std::size_t>(n));
-      to += n;
-      at += n;
-      left -= n;
-    }
-  }
-
-  std::int64_t bytes_read() const { return bytes_read_; }
-
- private:
-  void open(std::int64_t file) {
-    if (file == file_at_) return;
-    const StoredFile& stored = index_.files[static_cast<std::size_t>(file)];
-    file_.emplace(concat(folder_, '/', stored.name));
-    file_at_ = file;
-    piece_at_ = -1;
-    if (file_->bytes() != stored.bytes)
-      refuse(file_->path(), " has ", file_->bytes(), " bytes instead of ", stored.bytes,
-             ": it is cut short or altered");
-  }
-
-  void fetch(const ReadRun& run, std::int64_t piece) {
-    open(run.file);
-    if (piece == piece_at_) return;
-    piece_at_ = -1;
-    const StoredFile& stored = index_.files[static_cast<std::size_t>(run.file)];
-    const std::int64_t begin = piece * kPieceBytes;
-    piece_bytes_ = std::min(kPieceBytes, stored.bytes - begin);
-    const std::span bytes(piece_.data(), static_cast<std::size_t>(piece_bytes_));
-    file_->read(begin, bytes);
-    bytes_read_ += piece_bytes_;
-    if (xxh3(bytes) != stored.checksums[static_cast<std::size_t>(piece)])
-      refuse(file_->path(), " is altered: bytes ", begin, " to ", begin + piece_bytes_,
-             " do not have their checksum; ",
-             index_.parameters[static_cast<std::size_t>(run.parameter)].name,
-             " lies there; take an older checkpoint");
-    piece_at_ = piece;
-  }
-
-  const CheckpointIndex& index_;
-  const std::string& folder_;
-  std::vector<std::byte> piece_;
-  std::int64_t piece_bytes_ = 0, piece_at_ = -1, file_at_ = -1, bytes_read_ = 0;
-  std::optional<InputFile> file_;
-};
-
-}  // namespace
 
 LoadCost CheckpointReader::load(std::span<const StateBlock> blocks,
                                 const Progress& progress) const {

@@ -48,6 +48,13 @@ StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
   return out;
 }
 
+/// Copies values of the block's memory to the host's; returns their end.
+float* copy_values(const StateBlock& block, const float* from, std::int64_t count, float* to) {
+  if (!block.device) return std::copy_n(from, count, to);
+  block.device->copy_to_host(to, from, count * bytes_of(DType::f32));
+  return to + count;
+}
+
 /// Copies what the rank owns of every buffer, one kind of a block after the other.
 void copy_owned(std::span<const StateBlock> blocks, std::vector<float>& data) {
   float* to = data.data();
@@ -55,7 +62,7 @@ void copy_owned(std::span<const StateBlock> blocks, std::vector<float>& data) {
     for (const StateBuffer& buffer : block.buffers)
       for (const StateParameter& parameter : block.parameters)
         for (const Slice& s : parameter.slices)
-          if (s.owned) to = std::copy_n(buffer.data + s.offset, s.count(), to);
+          if (s.owned) to = copy_values(block, buffer.data + s.offset, s.count(), to);
 }
 
 void take_snapshot(Snapshot& snapshot, std::span<const StateBlock> blocks, int rank) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -24,14 +25,16 @@ struct WantedSlices {
   Communicator* across = nullptr;
 };
 
-/// Calls take(i, offset, values) for all elements that are wanted of wanted[i]: `values` go from
-/// element `offset` on in the buffer that its slices speak of. Holds a few MiB at a time.
+/// Takes elements of wanted[i] as they are stored, in the type of its entry: `stored` goes from
+/// element `offset` on in the buffer that its slices speak of.
+using TakeStored =
+    std::function<void(std::size_t i, std::int64_t offset, std::span<const std::byte> stored)>;
+
+/// Calls take for all elements that are wanted, some that fit a cache at a time. Holds a few MiB.
 ///
 /// Bytes of whole rows are read once, by one of the ranks that share them, but for the rows at both
 /// ends of a slice. Collective over each `across`. Errors: UsageError as SafetensorsFile::read().
-LoadCost load_slices(std::span<const WantedSlices> wanted,
-                     const std::function<void(std::size_t i, std::int64_t offset,
-                                              std::span<const float> values)>& take,
+LoadCost load_slices(std::span<const WantedSlices> wanted, const TakeStored& take,
                      const CheckpointReader::Progress& progress = {});
 
 }  // namespace axonn

@@ -1,6 +1,8 @@
 #include "axonn/io/safetensors_folder.h"
 
 #include <filesystem>
+#include <string_view>
+#include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
@@ -8,8 +10,8 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kOneFile = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
+std::string one_file(const std::string& stem) { return stem + ".safetensors"; }
+std::string index_of(const std::string& stem) { return stem + ".safetensors.index.json"; }
 constexpr std::int64_t kMostIndexBytes = 100'000'000;  // as for a file's own header
 
 /// Tensor -> file, as the index has it. It is read event by event, so that a strange text costs no
@@ -66,16 +68,18 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-SafetensorsFolder::SafetensorsFolder(std::string path) : path_(std::move(path)) {
+SafetensorsFolder::SafetensorsFolder(std::string path, const std::string& stem)
+    : path_(std::move(path)) {
   if (!std::filesystem::is_directory(path_)) refuse(path_, " is no folder");
-  if (std::filesystem::exists(path_ + '/' + kIndex)) {
-    open_shards(path_ + '/' + kIndex);
+  const std::string file = path_ + '/' + one_file(stem), index = path_ + '/' + index_of(stem);
+  if (std::filesystem::exists(index)) {
+    open_shards(index);
     return;
   }
-  if (!std::filesystem::exists(path_ + '/' + kOneFile))
-    refuse(path_, " has neither ", kOneFile, " nor ", kIndex,
-           "; save the model as safetensors (weights in .bin files are not read)");
-  files_.push_back(std::make_unique<SafetensorsFile>(path_ + '/' + kOneFile));
+  if (!std::filesystem::exists(file))
+    refuse(path_, " has neither ", one_file(stem), " nor ", index_of(stem),
+           "; save it as safetensors (weights in .bin files are not read)");
+  files_.push_back(std::make_unique<SafetensorsFile>(file));
   for (const SafetensorsEntry& entry : files_.front()->header().entries)
     tensors_[entry.name] = {files_.front().get(), &entry};
 }
@@ -86,18 +90,25 @@ void SafetensorsFolder::open_shards(const std::string& index) {
   const bool whole = text.find('\0') == text.npos && nlohmann::json::sax_parse(text, &reader);
   if (!whole) refuse(index, ": ", reader.fault.empty() ? "a zero byte in it" : reader.fault);
   if (reader.files.empty()) refuse(index, " has no weight_map, or an empty one");
-  std::map<std::string, const SafetensorsFile*> opened;
+  struct Shard {
+    const SafetensorsFile* file = nullptr;
+    std::unordered_map<std::string_view, const SafetensorsEntry*> entries = {};
+  };
+  std::map<std::string, Shard> opened;
   for (const auto& [tensor, name] : reader.files) {
     if (name.find('/') != name.npos || name.empty())
       refuse(index, ": \"", name, "\", said to hold ", tensor, ", is no name of a file");
-    const SafetensorsFile*& file = opened[name];
-    if (!file) {
+    Shard& shard = opened[name];
+    if (!shard.file) {
       files_.push_back(std::make_unique<SafetensorsFile>(path_ + '/' + name));
-      file = files_.back().get();
+      shard.file = files_.back().get();
+      for (const SafetensorsEntry& entry : shard.file->header().entries)
+        shard.entries.emplace(entry.name, &entry);
     }
-    const SafetensorsEntry* entry = file->header().find(tensor);
-    if (!entry) refuse(index, " says that ", name, " holds ", tensor, ", and it does not");
-    tensors_[tensor] = {file, entry};
+    const auto entry = shard.entries.find(tensor);
+    if (entry == shard.entries.end())
+      refuse(index, " says that ", name, " holds ", tensor, ", and it does not");
+    tensors_[tensor] = {shard.file, entry->second};
   }
 }
 
@@ -112,9 +123,9 @@ std::int64_t SafetensorsFolder::bytes() const {
   return sum;
 }
 
-bool has_safetensors(const std::string& folder) {
-  return std::filesystem::exists(folder + '/' + kIndex) ||
-         std::filesystem::exists(folder + '/' + kOneFile);
+bool has_safetensors(const std::string& folder, const std::string& stem) {
+  return std::filesystem::exists(folder + '/' + index_of(stem)) ||
+         std::filesystem::exists(folder + '/' + one_file(stem));
 }
 
 }  // namespace axonn

@@ -10,7 +10,8 @@
 namespace axonn {
 
 /// The tensors of a Hugging Face folder: those of model.safetensors, or of the shards that
-/// model.safetensors.index.json names. Reads headers alone.
+/// model.safetensors.index.json names; or those of other files that are named so ("adapter_model").
+/// Reads headers alone.
 class SafetensorsFolder {
  public:
   /// A tensor, and the file that holds it.
@@ -21,7 +22,7 @@ class SafetensorsFolder {
 
   /// Errors: UsageError that names the file: there are no tensors, a shard is missing or not good,
   /// or the index speaks of tensors that its shards do not have.
-  explicit SafetensorsFolder(std::string path);
+  explicit SafetensorsFolder(std::string path, const std::string& stem = "model");
 
   const std::string& path() const { return path_; }
   /// By name; a tensor that is not there has no entry.
@@ -39,6 +40,6 @@ class SafetensorsFolder {
 };
 
 /// Whether a folder holds tensors in this form.
-bool has_safetensors(const std::string& folder);
+bool has_safetensors(const std::string& folder, const std::string& stem = "model");
 
 }  // namespace axonn

@@ -24,6 +24,7 @@ struct LoraConfig {
   double alpha = 16;      ///< an adapter's output is multiplied by alpha / rank
   double dropout = 0;     ///< probability that an adapter does not see an element of its input
   std::vector<std::string> targets = {};  ///< layers by the last part of their names; none: all
+  std::string path = {};  ///< adapters to start from, which have their own rank, alpha, targets
 
   bool operator==(const LoraConfig&) const = default;
 };

@@ -76,6 +76,11 @@ void list_lora_options(LoraConfig& lora, OptionList& list) {
            {.help = "layers that get adapters, by the last part of their names, such as q_proj; "
                     "none: all layers of the blocks",
             .also = "target_modules lora_target_modules modules"});
+  list.add(
+      "path", &lora.path,
+      {.help = "adapters to start from, in PEFT's form or a checkpoint of adapters: rank, alpha "
+               "and targets are theirs; empty: new ones",
+       .also = "adapter adapter_path peft_model_id"});
 }
 
 void list_kind(ModelConfig& model, OptionList& list) {

@@ -84,13 +84,20 @@ void Decoder::loss(const Context& ctx, const Tokens& tokens, float scale, const 
   });
 }
 
-Tensor Decoder::next_logits(const Context& ctx, const Tokens& tokens, std::int64_t position) {
-  AXONN_CHECK(!ctx.tape && tokens.rows.sequences == 1 && position < tokens.rows.positions,
-              "next_logits: position ", position, " of one sequence of ", tokens.rows.positions,
-              " tokens, without a tape; got ", tokens.rows.sequences, " sequences");
+Tensor Decoder::target_losses(const Context& ctx, const Tokens& tokens) {
   Tensor out;
   head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
-    out = cross_entropy_.logits_of_row(inside, x, position);
+    out = cross_entropy_.each(inside, x, tokens.targets);
+  });
+  return out;
+}
+
+Tensor Decoder::next_logits(const Context& ctx, const Tokens& tokens,
+                            std::span<const std::int64_t> rows) {
+  AXONN_CHECK(!ctx.tape, "next_logits: with a tape");
+  Tensor out;
+  head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
+    out = cross_entropy_.logits_of_rows(inside, x, rows);
     out.wait();
   });
   return out;

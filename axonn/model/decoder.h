@@ -28,7 +28,9 @@ class Decoder : public Model {
  public:
   std::vector<ParameterGroup*> groups() override;
   void loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) override;
-  Tensor next_logits(const Context& ctx, const Tokens& tokens, std::int64_t position) override;
+  Tensor target_losses(const Context& ctx, const Tokens& tokens) override;
+  Tensor next_logits(const Context& ctx, const Tokens& tokens,
+                     std::span<const std::int64_t> rows) override;
   std::int64_t vocab() const override { return config_.vocab; }
 
  protected:

@@ -240,6 +240,16 @@ void check_whole(const ModelConfig& model, const std::string& place) {
   }
 }
 
+std::string read_file(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) refuse("cannot read '", file, "': ", std::strerror(errno));
+  std::string text(kMostBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (in.bad()) refuse("cannot read '", file, "': ", std::strerror(errno));
+  return text;
+}
+
 }  // namespace
 
 ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place) {
@@ -260,15 +270,46 @@ ModelConfig parse_hugging_face_config(std::string_view text, const std::string& 
 }
 
 ModelConfig read_hugging_face_config(const std::string& path) {
-  const bool folder = std::filesystem::is_directory(path);
-  const std::string file = folder ? (std::filesystem::path(path) / "config.json").string() : path;
-  std::ifstream in(file, std::ios::binary);
-  if (!in) refuse("cannot read '", file, "': ", std::strerror(errno));
-  std::string text(kMostBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (in.bad()) refuse("cannot read '", file, "': ", std::strerror(errno));
-  return parse_hugging_face_config(text, file);
+  const std::string file = std::filesystem::is_directory(path) ? path + "/config.json" : path;
+  return parse_hugging_face_config(read_file(file), file);
+}
+
+StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place) {
+  const Json json = parse(text, place);
+  const Reader file(json, place);
+  const std::string type = file.text({"peft_type"}, "");
+  if (type != "LORA")
+    refuse(place, ": peft_type is '", type, "'; adapters that can be read are of type LORA");
+  Unsupported unsupported;
+  for (const char* key : {"use_dora", "lora_bias", "use_qalora"})
+    if (file.flag(key, false)) unsupported.emplace_back(key);
+  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication",
+                          "trainable_token_indices", "target_parameters"})
+    if (const Json* value = file.find({key}); value && !value->empty())
+      unsupported.emplace_back(key);
+  // These change the weights of the base as well, which then is not the one that is named.
+  if (const Json* start = file.find({"init_lora_weights"}); start && start->is_string())
+    for (const char* kind : {"pissa", "olora", "corda", "loftq"})
+      if (start->get<std::string>().starts_with(kind))
+        unsupported.push_back("init_lora_weights '" + start->get<std::string>() + "'");
+  if (const std::string bias = file.text({"bias"}, "none"); bias != "none")
+    unsupported.push_back("bias '" + bias + "'");
+  if (!unsupported.empty()) refuse(place, " has what adapters here do not: ", join(unsupported));
+  StoredAdapterConfig found{.base = file.text({"base_model_name_or_path"}, "")};
+  found.lora.rank = file.needed({"r"}, kMostColumns);
+  found.lora.alpha = file.real({"lora_alpha"}, 8);
+  if (file.flag("use_rslora", false))  // alpha / sqrt(r)
+    found.lora.alpha *= std::sqrt(static_cast<double>(found.lora.rank));
+  const Json* dropout = file.find({"lora_dropout"});
+  if (dropout && !(dropout->is_number() && *dropout >= 0 && *dropout < 1))
+    refuse(place, ": lora_dropout wants a number from 0 to below 1");
+  found.lora.dropout = dropout ? dropout->get<double>() : 0;
+  return found;
+}
+
+StoredAdapterConfig read_adapter_config(const std::string& folder) {
+  const std::string file = folder + "/adapter_config.json";
+  return parse_adapter_config(read_file(file), file);
 }
 
 }  // namespace axonn

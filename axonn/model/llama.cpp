@@ -84,6 +84,8 @@ Llama::Llama(const ModelConfig& config, const Grid& grid)
     add(std::make_unique<LlamaBlock>(config, grid, "model.layers." + std::to_string(i), rope_));
 }
 
-void Llama::prepare(const Context& ctx, const Rows& rows) { rope_.prepare(ctx, rows.positions); }
+void Llama::prepare(const Context& ctx, const Rows& rows) {
+  rope_.prepare(ctx, rows.most_positions());
+}
 
 }  // namespace axonn

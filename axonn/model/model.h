@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "axonn/model/config.h"
@@ -24,8 +25,15 @@ class Model {
   /// the gradient of scale · that sum.
   virtual void loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) = 0;
 
-  /// Logits (sequences, V/Gx) f32 of the token that follows position `position` of each sequence.
-  virtual Tensor next_logits(const Context& ctx, const Tokens& tokens, std::int64_t position) = 0;
+  /// (R, 2) f32 of each of this rank's targets, which ranks that differ in x or y alone share: its
+  /// loss in nats, and 1 where no token is likelier, else 0; both 0 where it is negative. Without a
+  /// tape.
+  virtual Tensor target_losses(const Context& ctx, const Tokens& tokens) = 0;
+
+  /// Logits (n, V/Gx) f32 of the tokens that follow n of the rows. Without a tape. With ctx.cache
+  /// the rows' sequences may have begun in earlier passes.
+  virtual Tensor next_logits(const Context& ctx, const Tokens& tokens,
+                             std::span<const std::int64_t> rows) = 0;
 
   virtual std::int64_t vocab() const = 0;
 };

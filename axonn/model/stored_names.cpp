@@ -24,6 +24,22 @@ StoredName stored_name(ModelFamily family, const std::string& parameter) {
   return stored;
 }
 
+StoredName stored_adapter_name(ModelFamily family, const std::string& parameter) {
+  StoredName stored = stored_name(family, parameter);
+  stored.transposed = false;  // of a Conv1D, too: A is (r, in), B is (out, r)
+  // Modules are named as in the model with its head, which has GPT-2's prefix.
+  if (family == ModelFamily::gpt) std::ranges::reverse(stored.names);
+  for (std::string& name : stored.names) name = "base_model.model." + name;
+  return stored;
+}
+
+std::string adapted_layer(std::string_view parameter) {
+  const std::size_t end = std::min(parameter.find(".lora_A."), parameter.find(".lora_B."));
+  if (end == parameter.npos) return {};
+  const std::string_view module = parameter.substr(0, end);
+  return std::string(module.substr(module.rfind('.') + 1));
+}
+
 bool is_buffer(const ModelConfig& config, std::string_view tensor) {
   return (config.tied && tensor == "lm_head.weight") ||
          ends_with_one_of(tensor, {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"});

@@ -41,6 +41,9 @@ struct Attention {
   std::int64_t first_query = 0;  ///< what query head 0 is within its group
   std::int64_t window = 0;       ///< keys that a query sees, its own the last of them; 0: all
   float scale = 1;               ///< of the scores, usually 1 / sqrt(D)
+  /// (1, B·T) i32: the first row of its sequence, 0 to its own, that each row sees: where its
+  /// document begins. Empty: 0.
+  View starts = {};
 };
 
 /// The gradients of Attention; d_q, d_k and d_v are overwritten.
@@ -49,6 +52,36 @@ struct AttentionBackward {
   View d_out;     ///< (B·T, h·D)
   View d_q;       ///< (B·T, h·D)
   View d_k, d_v;  ///< (B·T, k·D)
+};
+
+/// Puts the keys, or the values, of new tokens to those that are kept of their sequences. A slot
+/// has room for `entries` positions of one sequence, a head's one after another: position p lies at
+/// entry p % entries. Row r is position positions[r] of slot slots[r]; none where that is negative.
+struct KeepHeads {
+  View kept;       ///< (slots · k · entries, D)
+  View inp;        ///< (R, k·D)
+  View slots;      ///< (1, R) i32
+  View positions;  ///< (1, R) i32
+  std::int64_t entries = 0;
+};
+
+/// Attention of new tokens to the keys and values kept of their sequences, their own among them:
+/// row r sees its own position and those before it, which must all be there. Rows of no slot become
+/// zero.
+struct CachedAttention {
+  View q;                     ///< (R, h·D)
+  View keys, values;          ///< (slots · k · entries, D)
+  View out;                   ///< (R, h·D)
+  View slots, positions;      ///< (1, R) i32, as in KeepHeads
+  std::int64_t entries = 0;   ///< of a slot
+  std::int64_t longest = 0;   ///< every position is less than this
+  std::int64_t heads = 0;     ///< h, query heads here
+  std::int64_t kv_heads = 0;  ///< k
+  std::int64_t head_dim = 0;  ///< D; the rest as in Attention
+  std::int64_t group = 1;
+  std::int64_t first_query = 0;
+  std::int64_t window = 0;
+  float scale = 1;
 };
 
 /// A norm's view of one row piece: (R, C) of rows whose whole width is `width`.
@@ -80,12 +113,23 @@ struct HeadNormBackward {
   View d_weight;  ///< (1, D) f32, added to; or empty
 };
 
-/// Rotary positions, the halves of a head paired; row r is position r % T.
+/// Rotary positions, the halves of a head paired.
 struct RotaryEmbedding {
   View out;              ///< (R, h·D), may be inp
   View inp;              ///< (R, h·D)
   View table;            ///< (T, D) f32: cosines, then sines, of a position's D/2 angles
   bool inverse = false;  ///< turns back: what the gradient goes through
+  View positions = {};   ///< (1, R) i32, below T; or empty: row r is position r % T
+};
+
+/// Rows of a table, and of learned positions where there are any.
+struct TokenEmbedding {
+  View out;    ///< (R, C) T
+  View ids;    ///< (1, R) i32
+  View table;  ///< (V, C) T: ids [first, first + V); others count as a row of zeros
+  std::int64_t first = 0;
+  View learned = {};    ///< (P, C) T, added; or empty
+  View positions = {};  ///< (1, R) i32, below P; or empty: row r is position r % P
 };
 
 /// Elements of a piece of a value, each kept or set to 0. Which are kept depends on the key and on
@@ -163,6 +207,8 @@ class Backend {
 
   virtual void attention(const Attention& args) = 0;
   virtual void attention_backward(const AttentionBackward& args) = 0;
+  virtual void keep_heads(const KeepHeads& args) = 0;
+  virtual void cached_attention(const CachedAttention& args) = 0;
 
   /// out (R, 2) f32 = mean and sum of squared deviations of each row of inp (R, C) T.
   virtual void row_moments(View out, View inp) = 0;
@@ -210,12 +256,11 @@ class Backend {
   /// out (1, C) f32 += sum over rows of inp (R, C) T.
   virtual void column_sum(View out, View inp) = 0;
 
-  /// out (R, C) T = table row ids[r] - first where that is a row of the table, else zero; plus
-  /// positions row r % T where positions (T, C) is not empty. ids (1, R) i32, table (V, C) T.
-  virtual void embedding(View out, View ids, View table, std::int64_t first, View positions) = 0;
+  virtual void embedding(const TokenEmbedding& args) = 0;
   /// d_table (V, C) f32 += d_out rows, in the order of the rows.
   virtual void embedding_backward(View d_table, View d_out, View ids, std::int64_t first) = 0;
-  /// d_positions (T, C) f32 += sum over sequences of d_out (B·T, C).
+  /// d_positions (T, C) f32 += sum over sequences of d_out (B·T, C). Where rows have positions of
+  /// their own, they are the ids of an embedding_backward.
   virtual void positions_backward(View d_positions, View d_out) = 0;
 
   /// out (R, 3) f32 = maximum, sum of exp(x - maximum), and the target's logit or 0 if it is not
@@ -224,6 +269,9 @@ class Backend {
   /// loss (R, 1) f32 = log-sum-exp minus target logit, and lse (R, 1) f32, from the stacked pieces
   /// (pieces · R, 3); rows whose target is negative count nothing (loss 0).
   virtual void combine_softmax(View loss, View lse, View stats, View targets) = 0;
+  /// out (R, 1) f32 = 1 where no logit of any piece is larger than the target's, else 0, from stats
+  /// as above; 0 where the target is negative.
+  virtual void greedy_targets(View out, View stats, View targets) = 0;
   /// d_logits (R, V) T = (softmax - one hot) · scale; rows with a negative target and columns
   /// beyond piece.valid are zero. Types may differ; where they do not it may be in place.
   virtual void cross_entropy_backward(const LogitsBackward& args) = 0;

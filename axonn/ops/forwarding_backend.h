@@ -45,6 +45,15 @@ class ForwardingBackend : public Backend {
             args.forward.v, args.forward.out, args.forward.stats});
   }
 
+  void keep_heads(const KeepHeads& args) override {
+    around("keep_heads", [&] { inner_->keep_heads(args); },
+           {args.kept, args.inp, args.slots, args.positions});
+  }
+  void cached_attention(const CachedAttention& args) override {
+    around("cached_attention", [&] { inner_->cached_attention(args); },
+           {args.out, args.q, args.keys, args.values, args.slots, args.positions});
+  }
+
   void row_moments(View out, View inp) override {
     around("row_moments", [&] { inner_->row_moments(out, inp); }, {out, inp});
   }
@@ -120,9 +129,9 @@ class ForwardingBackend : public Backend {
     around("column_sum", [&] { inner_->column_sum(out, inp); }, {out, inp});
   }
 
-  void embedding(View out, View ids, View table, std::int64_t first, View positions) override {
-    around("embedding", [&] { inner_->embedding(out, ids, table, first, positions); },
-           {out, ids, table, positions});
+  void embedding(const TokenEmbedding& args) override {
+    around("embedding", [&] { inner_->embedding(args); },
+           {args.out, args.ids, args.table, args.learned});
   }
   void embedding_backward(View d_table, View d_out, View ids, std::int64_t first) override {
     around("embedding_backward", [&] { inner_->embedding_backward(d_table, d_out, ids, first); },
@@ -140,6 +149,10 @@ class ForwardingBackend : public Backend {
   void combine_softmax(View loss, View lse, View stats, View targets) override {
     around("combine_softmax", [&] { inner_->combine_softmax(loss, lse, stats, targets); },
            {loss, lse, stats, targets});
+  }
+  void greedy_targets(View out, View stats, View targets) override {
+    around("greedy_targets", [&] { inner_->greedy_targets(out, stats, targets); },
+           {out, stats, targets});
   }
   void cross_entropy_backward(const LogitsBackward& args) override {
     around("cross_entropy_backward", [&] { inner_->cross_entropy_backward(args); },

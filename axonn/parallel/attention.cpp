@@ -1,15 +1,14 @@
 #include "axonn/parallel/attention.h"
 
-#include <cmath>
-
 #include "axonn/base/check.h"
+#include "axonn/parallel/key_value_cache.h"
 
 namespace axonn {
 
 namespace {
 
-Attention forward_args(const LocalHeads& at, const Chunk& qkv, const Tensor& out,
-                       const Tensor& stats) {
+Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
+                       const Tensor& out, const Tensor& stats) {
   const View all = qkv.value.view();
   return {.q = at.q(all),
           .k = at.k(all),
@@ -22,7 +21,8 @@ Attention forward_args(const LocalHeads& at, const Chunk& qkv, const Tensor& out
           .group = at.group,
           .first_query = at.first_query,
           .window = at.window,
-          .scale = 1 / std::sqrt(static_cast<float>(at.dim))};
+          .scale = at.scale(),
+          .starts = of_rows_here(ctx, qkv, qkv.rows.start)};
 }
 
 }  // namespace
@@ -56,8 +56,10 @@ Runs Heads::qkv_runs(const Grid& grid) const {
 
 Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
   const int x = ctx.grid.extent(Axis::x), y = ctx.grid.extent(Axis::y);
+  const bool even = kv_heads % (x * y) == 0;
+  if (ctx.cache) return even && y > 1 ? Cut::columns : Cut::same;
   if (!ctx.sequence_parallel || y == 1) return Cut::same;
-  if (kv_heads % (x * y) == 0) return Cut::columns;
+  if (even) return Cut::columns;
   return row_cut(ctx, rows.sequences, Axis::y);
 }
 
@@ -68,15 +70,17 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads) {
                 in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
                 " query and 2 x ", at.room, " key-value heads of ", at.dim);
     Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);
+    if (ctx.cache && ctx.cache->attend(ctx, at, in, value.view()))
+      return make_chunk(ctx, in, value, in.placement);
     Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
-    ctx.backend.attention(forward_args(at, in, value, stats));
+    ctx.backend.attention(forward_args(ctx, at, in, value, stats));
     Chunk out = make_chunk(ctx, in, value, in.placement);
     if (!ctx.tape) return out;
     ctx.tape->record([ctx, at, in, value, stats, gradient = out.gradient] {
       const Tensor d_out = gradient->take();
       Tensor d_qkv = ctx.like(in.value);
       const View d = d_qkv.view();
-      ctx.backend.attention_backward({.forward = forward_args(at, in, value, stats),
+      ctx.backend.attention_backward({.forward = forward_args(ctx, at, in, value, stats),
                                       .d_out = d_out.view(),
                                       .d_q = at.q(d),
                                       .d_k = at.k(d),

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "axonn/parallel/exchange.h"
 #include "axonn/parallel/layout.h"
 
@@ -21,7 +23,8 @@ struct Heads {
   /// The widths of q, k and v of one x coordinate.
   Runs qkv_runs(const Grid& grid) const;
   /// What shares attention among the ranks of y: heads where key-value heads divide over x · y,
-  /// else whole sequences where they do, else nothing.
+  /// else whole sequences where they do, else nothing. What is kept for generation is cut by heads
+  /// or not at all, so that each sequence stays where it is.
   Cut cut_over_y(const Context& ctx, const Rows& rows) const;
 };
 
@@ -34,15 +37,17 @@ struct LocalHeads {
   LocalHeads(const Context& ctx, const Heads& all, AxisSet over);
 
   std::int64_t width() const { return (heads + 2 * room) * dim; }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(dim)); }  ///< of scores
   View q(const View& qkv) const { return qkv.col_range(0, heads * dim); }
   View k(const View& qkv) const { return qkv.col_range(heads * dim, room * dim); }
   View qk(const View& qkv) const { return qkv.col_range(0, (heads + room) * dim); }
   View v(const View& qkv) const { return qkv.col_range((heads + room) * dim, room * dim); }
 };
 
-/// Causal softmax attention within each sequence. Heads lie over x, and those of one x coordinate,
-/// or its sequences, over y (Heads::cut_over_y), so there is no communication: a key-value head
-/// that query heads of several ranks of x read is there on each of them.
+/// Causal softmax attention within each sequence, from the rows' `start` on. Heads lie over x, and
+/// those of one x coordinate, or its sequences, over y (Heads::cut_over_y), so there is no
+/// communication: a key-value head that query heads of several ranks of x read is there on each of
+/// them. With Context::cache, rows see what it has kept of their sequences as well.
 ///
 ///   qkv  (R, (h + 2k)·D)  this rank's query, key and value heads    out  (R, h·D)
 Var attention(const Context& ctx, const Var& qkv, const Heads& heads);

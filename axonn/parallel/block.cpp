@@ -52,9 +52,9 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
 
 void with_parameters(const Context& ctx, ParameterGroup& group,
                      const std::function<void(const Context&)>& body, ReadIn read_in) {
-  const auto f = [&body](Context inside) {
+  const auto f = [&body, &group](Context inside) {
     std::vector<std::function<void()>> before_release;
-    inside.before_release = &before_release;
+    inside.before_release = group.stays() ? nullptr : &before_release;
     body(inside);
     for (const auto& make : before_release) make();
   };
@@ -70,7 +70,9 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
     return;
   }
   const bool again = ctx.hold_parameters || read_in == ReadIn::both_passes;
-  ctx.tape->record([inside, &group, learns, again] {
+  // A group that stays at hand need not have all chunks of one block wait for those of another.
+  Tape& end = group.stays() ? ctx.tape->last_lane() : *ctx.tape;
+  end.record([inside, &group, learns, again] {
     if (learns) group.reduce(inside);
     if (again) group.release();
   });
@@ -81,7 +83,8 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   }
   f(inside);
   group.release();
-  ctx.tape->record([inside, &group, learns, again] {
+  Tape& begin = group.stays() ? ctx.tape->first_lane() : *ctx.tape;
+  begin.record([inside, &group, learns, again] {
     if (again) group.acquire(inside);
     if (learns) group.begin_backward(inside);
   });

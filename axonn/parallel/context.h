@@ -16,13 +16,15 @@ namespace axonn {
 /// Which collectives run under later work; one that does not is waited for where it starts. No
 /// choice changes a bit of any result.
 struct Overlap {
-  bool input_gradients = true;   ///< OAR: the all-reduce of d_inp under the product of d_weight
+  bool input_gradients = true;   ///< OAR: the all-reduce of d_inp under the product of d_weight;
+                                 ///< and the loss's collectives under other rows of it
   bool weight_gradients = true;  ///< ORS: reduce-scatters of a block under the next one's backward
   bool weights = true;           ///< OAG: the next block's all-gather under this block
   bool data = true;  ///< a block's sum over data under the blocks before it in backward, and the
                      ///< gather of its new weights under those before it in the next forward
 };
 
+class KeyValueCache;
 class ParameterGroup;
 class Prefetcher;
 
@@ -57,6 +59,8 @@ struct Context {
   std::uint64_t seed = 0;            ///< of what is drawn while training, such as dropout
   Prefetcher* prefetcher = nullptr;  ///< gathers the next block's parameters early
   Diagnosis* diagnosis = nullptr;    ///< where set, every block's output is looked at (slow)
+  /// Where set, attention keeps keys and values there, and sees those of earlier passes.
+  KeyValueCache* cache = nullptr;
   /// The group whose gradients are on their way: at most one block's are, which bounds memory.
   ParameterGroup** reducing = nullptr;
 

@@ -15,9 +15,17 @@ struct Tokens {
   Rows rows;
 };
 
-/// Tokens from host memory: ids (R), and targets (R) or none. Errors: the counts do not fit.
+/// Of sequences that are not one document from its beginning each: what Rows has, in host memory.
+struct RowPlaces {
+  std::span<const std::int32_t> positions = {};  ///< (R) or none
+  std::span<const std::int32_t> starts = {};     ///< (R) or none
+  std::int64_t reach = 0;
+};
+
+/// Tokens from host memory: ids (R), and targets (R) or none. Errors: the counts do not fit; a
+/// position is not below the reach; a start is not 0 to the row itself.
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
-                   std::span<const std::int32_t> targets, Rows rows);
+                   std::span<const std::int32_t> targets, Rows rows, const RowPlaces& places = {});
 
 /// Token embeddings, and learned positions where there are any: the vocabulary over x, the width
 /// over y. One sum of (R, width/Gy) over x, as every rank adds the rows of its own tokens: a
@@ -35,7 +43,7 @@ class Embedding {
 
   Embedding(ParameterGroup& group, Names names, Options options);
 
-  /// Errors: sequences longer than `positions`.
+  /// Errors: positions beyond Options::positions.
   Var operator()(const Context& ctx, const Tokens& tokens) const;
 
   /// The token table, for tied logits.

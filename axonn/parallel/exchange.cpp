@@ -86,6 +86,15 @@ Tensor Gather::whole(const Context& ctx, const Runs& runs) const {
   return out;
 }
 
+View of_rows_here(const Context& ctx, const Chunk& chunk, const Tensor& of_all) {
+  if (of_all.empty()) return {};
+  const std::int64_t here = chunk.value.rows();
+  for (Axis axis : {Axis::x, Axis::y})
+    if (chunk.placement.rows.has(axis))
+      return of_all.view().col_range(ctx.grid.coord(axis) * here, here);
+  return of_all.view();
+}
+
 Tensor whole_rows(const Context& ctx, const Chunk& chunk, Axis axis) {
   AXONN_CHECK(cut_over(chunk.placement, axis) != Cut::columns, "rows are not cut over ",
               name_of(axis));

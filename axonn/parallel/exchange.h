@@ -44,6 +44,9 @@ class Gather {
   Tensor gathered_;  // columns: the pieces one after another
 };
 
+/// What of (1, R) numbers of all rows of a chunk belongs to those here; empty where there are none.
+View of_rows_here(const Context& ctx, const Chunk& chunk, const Tensor& of_all);
+
 /// All rows of a chunk whose rows may be cut over `axis`; may still be pending.
 Tensor whole_rows(const Context& ctx, const Chunk& chunk, Axis axis);
 

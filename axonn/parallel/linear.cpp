@@ -1,8 +1,5 @@
 #include "axonn/parallel/linear.h"
 
-#include <algorithm>
-#include <deque>
-
 #include "axonn/base/check.h"
 
 namespace axonn {
@@ -76,18 +73,17 @@ void Linear::adapt(Adapters& adapters, const std::string& name, const Layout& la
 }
 
 Var Linear::operator()(const Context& ctx, const Var& inp) const {
-  // Where inputs are gathered, the next chunk's gather starts before this one's product.
-  const bool ahead = ctx.sequence_parallel && ctx.grid.extent(out_axis_) > 1;
-  std::deque<Gather> gathers;  // of chunk i, and of the next one
-  std::size_t started = 0;
-  Var out;
-  for (std::size_t i = 0; i < inp.size(); ++i) {
-    while (started < std::min(inp.size(), i + (ahead ? 2 : 1)))
-      gathers.push_back(gather(ctx, inp[started++]));
-    out.push_back(forward(ctx, inp[i], gathers.front().whole(ctx, {weight_->local_cols()})));
-    gathers.pop_front();
-  }
-  return out;
+  const int in = ctx.grid.extent(in_axis_), out = ctx.grid.extent(out_axis_);
+  const Var outs = each_later_in_two(
+      ctx, inp, ctx.sequence_parallel && out > 1,
+      [this](const Context& here, const Chunk& chunk) { return gather(here, chunk); },
+      [this](const Context& here, const Chunk& chunk, const Gather& gathered) {
+        return forward(here, chunk, gathered.whole(here, {weight_->local_cols()}));
+      });
+  // Sums start as soon as they can. A product that has none, between layers that do, is left to the
+  // next one of these: each chunk goes from one's sum to the other's at once.
+  if (in > 1 || out == 1) outs.make();
+  return outs;
 }
 
 Gather Linear::gather(const Context& ctx, const Chunk& inp) const {
@@ -118,10 +114,11 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole)
   if (cut == Cut::rows) placement.rows = placement.rows | in_axis_;
   if (cut == Cut::columns) placement.cols = placement.cols | in_axis_;
   Chunk out = make_chunk(ctx, inp, value, placement);
-  if (ctx.tape)
-    ctx.tape->record([this, ctx, inp, placement, gradient = out.gradient] {
-      backward(ctx, inp, placement, gradient->take());
-    });
+  if (!ctx.tape) return out;
+  if (ctx.grid.extent(out_axis_) > 1) ctx.tape->pause();  // the sum of d_inp is under way
+  ctx.tape->record([this, ctx, inp, placement, gradient = out.gradient] {
+    backward(ctx, inp, placement, gradient->take());
+  });
   return out;
 }
 

@@ -18,12 +18,16 @@ LayerNorm::LayerNorm(ParameterGroup& group, const std::string& name, Options opt
 }
 
 Var LayerNorm::operator()(const Context& ctx, const Var& inp) const {
-  return each_later(
-      ctx, inp, [this](const Context& here, const Chunk& chunk) { return forward(here, chunk); },
-      true);
+  // Of two chunks neither can be early: it has to wait for the sum that is under way.
+  return each_later_in_two(
+      ctx, inp, ctx.grid.extent(kAxis) > 1 && inp.size() > 2,
+      [this](const Context& here, const Chunk& chunk) { return gather_moments(here, chunk); },
+      [this](const Context& here, const Chunk& chunk, const Tensor& moments) {
+        return forward(here, chunk, moments);
+      });
 }
 
-Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {
+Tensor LayerNorm::gather_moments(const Context& ctx, const Chunk& inp) const {
   AXONN_CHECK(inp.placement.cols == AxisSet(kAxis) && inp.value.cols() == weight_->local_rows(),
               weight_->spec().name, ": the input has ", inp.value.cols(), " columns here, wanted ",
               weight_->local_rows(), " over y");
@@ -39,22 +43,30 @@ Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp) const {
   if (options_.about_zero) ctx.backend.moments_about_zero(mine, mine, inp.value.cols());
   moments.set_pending(ctx.grid.along(kAxis).all_gather(buffer_of(moments.raw_view()),
                                                        buffer_of(mine), weight_->spec().name));
-  Tensor stats = ctx.empty(rows, 2, DType::f32);
+  return moments;
+}
+
+Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments) const {
+  ctx.backend.mark(weight_->spec().name);
+  Tensor stats = ctx.empty(inp.value.rows(), 2, DType::f32);
   ctx.backend.combine_moments(stats.view(), moments.view(), inp.value.cols(), options_.eps);
 
   Tensor value = ctx.like(inp.value);
   ctx.backend.layer_norm(value.view(), inp.value.view(), weight_->weight(),
                          bias_ ? bias_->weight() : View{}, stats.view());
   Chunk out = make_chunk(ctx, inp, value, inp.placement);
-  if (ctx.tape)
-    ctx.tape->record(
-        [this, ctx, inp, stats, gradient = out.gradient] { backward(ctx, inp, stats, *gradient); });
+  if (!ctx.tape) return out;
+  const auto sums = std::make_shared<Sums>();
+  ctx.tape->record([this, ctx, inp, stats, sums] { backward(ctx, inp, stats, *sums); });
+  if (ctx.grid.extent(kAxis) > 1) ctx.tape->pause();
+  ctx.tape->record([this, ctx, inp, stats, sums, gradient = out.gradient] {
+    *sums = start_backward(ctx, inp, stats, gradient->take());
+  });
   return out;
 }
 
-void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
-                         Gradient& out) const {
-  const Tensor d_out = out.take();
+LayerNorm::Sums LayerNorm::start_backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
+                                          Tensor d_out) const {
   ctx.backend.mark(weight_->spec().name);
   Tensor sums = ctx.empty(d_out.rows(), 2, DType::f32);
   if (options_.about_zero)
@@ -70,14 +82,19 @@ void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& sta
     ctx.backend.layer_norm_weight_backward(weight_->gradient(ctx),
                                            bias_ ? bias_->gradient(ctx) : View{}, d_out.view(),
                                            inp.value.view(), stats.view());
+  return {std::move(d_out), std::move(sums)};
+}
+
+void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
+                         const Sums& sums) const {
   const Tensor residual = inp.gradient->take_if_any();  // what came around the block
   Tensor d_inp = ctx.like(inp.value);
   ctx.backend.layer_norm_backward({.d_inp = d_inp.view(),
-                                   .d_out = d_out.view(),
+                                   .d_out = sums.d_out.view(),
                                    .inp = inp.value.view(),
                                    .weight = weight_->weight(),
                                    .stats = stats.view(),
-                                   .sums = sums.view(),
+                                   .sums = sums.sums.view(),
                                    .residual = residual.empty() ? View{} : residual.view(),
                                    .width = options_.width});
   inp.gradient->add(ctx, std::move(d_inp));

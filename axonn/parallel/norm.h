@@ -31,8 +31,14 @@ class LayerNorm {
   Var operator()(const Context& ctx, const Var& inp) const;
 
  private:
-  Chunk forward(const Context& ctx, const Chunk& inp) const;
-  void backward(const Context& ctx, const Chunk& inp, const Tensor& stats, Gradient& out) const;
+  struct Sums {
+    Tensor d_out, sums;
+  };
+  Tensor gather_moments(const Context& ctx, const Chunk& inp) const;
+  Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& moments) const;
+  Sums start_backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
+                      Tensor d_out) const;
+  void backward(const Context& ctx, const Chunk& inp, const Tensor& stats, const Sums& sums) const;
 
   Options options_;
   const Parameter* weight_;

@@ -33,34 +33,25 @@ void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
 
 void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
                                 std::span<const float> values) {
-  Device& device = ctx.arena.device();
   if (!master_.empty()) {
     const View to = master().col_range(offset, std::ssize(values));
-    return device.copy_from_host(to.data, values.data(), std::ssize(values) * 4);
+    return ctx.arena.device().copy_from_host(to.data, values.data(), std::ssize(values) * 4);
   }
-  gathered_.wait();  // a prefetch that nobody used may still be reading
   std::vector<bf16> rounded(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) put(rounded[i], values[i]);
+  set_values(ctx, offset, rounded);
+}
+
+void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
+                                std::span<const bf16> values) {
+  AXONN_CHECK(takes_bf16(), name_, ": bf16 values for a master copy");
+  gathered_.wait();  // a prefetch that nobody used may still be reading
   const View to = piece_of_compute().col_range(offset, std::ssize(values));
-  device.copy_from_host(to.data, rounded.data(), std::ssize(values) * 2);
+  ctx.arena.device().copy_from_host(to.data, values.data(), std::ssize(values) * 2);
 }
 
 void ParameterGroup::publish_values(const Context& ctx) {
-  if (master_.empty())
-    publish(ctx);
-  else
-    publish_from_master(ctx);
-}
-
-void ParameterGroup::stage_master(const Context& ctx) {
-  if (master_.empty()) master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
-}
-
-void ParameterGroup::publish_from_master(const Context& ctx) {
-  if (ctx.dtype != DType::f32) {
-    ctx.backend.cast(piece_of_compute(), master());
-    if (frozen_) master_ = Tensor();
-  }
+  if (!master_.empty() && ctx.dtype != DType::f32) ctx.backend.cast(piece_of_compute(), master());
   publish(ctx);
 }
 

@@ -17,7 +17,7 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / t
 
 View Parameter::block_of(const View& flat) const {
   View block = flat.col_range(offset_, local_rows_ * local_cols_);
-  const bool vector = spec_.layout.cols == 1;
+  const bool vector = spec_.layout.cols == 1 && !spec_.decays;  // an adapter of rank 1 is a matrix
   block.rows = vector ? 1 : local_rows_;
   block.cols = block.stride = vector ? local_rows_ : local_cols_;
   return block;
@@ -211,7 +211,7 @@ void ParameterGroup::acquire(const Context& ctx) {
 }
 
 void ParameterGroup::release() {
-  if (--users_ == 0) gathered_ = Tensor();
+  if (--users_ == 0 && !stays()) gathered_ = Tensor();
 }
 
 void ParameterGroup::begin_step(const Context& ctx) {

@@ -141,6 +141,8 @@ class ParameterGroup {
   /// release(). ctx.prefetcher has the next group's gather started as well.
   void acquire(const Context& ctx);
   void release();
+  /// Whether its parameters are at hand after release(), too: there is nothing to gather.
+  bool stays() const { return grid_.extent(Axis::z) == 1; }
 
   /// One more reduce() will come in this micro-batch: a group may be used in several places.
   void expect_reduce() { ++expected_; }
@@ -161,15 +163,14 @@ class ParameterGroup {
   /// Sets elements of this rank's piece from `offset` on: of the master copy, or of the compute
   /// copy of a frozen group. publish_values(), once all are set, makes them known.
   void set_values(const Context& ctx, std::int64_t offset, std::span<const float> values);
+  /// The same where there is no master copy and nothing to round.
+  void set_values(const Context& ctx, std::int64_t offset, std::span<const bf16> values);
+  bool takes_bf16() const { return master_.empty(); }
   void publish_values(const Context& ctx);
-  /// Gives a frozen group a master copy to set; publish_from_master() takes it away again.
-  void stage_master(const Context& ctx);
-  /// The same after the master copy was set: initial values, a checkpoint.
-  void publish_from_master(const Context& ctx);
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which a
   /// prefetch that nobody used may still be reading: master() waits for that. A frozen group has
-  /// none in bf16, unless it is staged.
+  /// none in bf16.
   View master() const {
     gathered_.wait();
     return master_.view();

@@ -63,7 +63,7 @@ Var add(const Context& context, const Var& a, const Var& b) {
   AXONN_CHECK(a.size() == b.size(), "add: ", a.size(), " and ", b.size(), " chunks");
   Var outs;
   for (std::size_t i = 0; i < a.size(); ++i)
-    outs.push_back_later(later(context, [a = a.part(i), b = b.part(i)](const Context& ctx) {
+    outs.push_back_later(later(context, i, [a = a.part(i), b = b.part(i)](const Context& ctx) {
       return add_chunks(ctx, a.front(), b.front());
     }));
   return outs;

@@ -47,35 +47,39 @@ void Rope::prepare(const Context& ctx, std::int64_t positions) {
   ctx.arena.device().copy_from_host(table_.view().data, host.data(), table_.bytes());
 }
 
-void Rope::turn(const Context& ctx, const View& out, const View& inp, bool inverse) const {
+void Rope::turn(const Context& ctx, const View& out, const View& inp, bool inverse,
+                const View& positions) const {
   ctx.backend.rotary_embedding(
-      {.out = out, .inp = inp, .table = table_.view(), .inverse = inverse});
+      {.out = out, .inp = inp, .table = table_.view(), .inverse = inverse, .positions = positions});
 }
 
 Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
   return each_later(context, std::move(qkv), [this, heads](const Context& ctx, Chunk in) {
     const LocalHeads at(ctx, heads, in.placement.cols);
-    AXONN_CHECK(in.value.cols() == at.width() && in.rows.positions == table_.rows() &&
+    AXONN_CHECK(in.value.cols() == at.width() && in.rows.most_positions() == table_.rows() &&
                     heads.head_dim == table_.cols(),
-                "rope: qkv ", in.value.raw_view(), " in sequences of ", in.rows.positions,
-                ", wanted ", at.width(), " columns and, as prepared, ", table_.raw_view());
+                "rope: qkv ", in.value.raw_view(), " of ", in.rows.most_positions(),
+                " positions, wanted ", at.width(), " columns and, as prepared, ",
+                table_.raw_view());
+    const View positions = of_rows_here(ctx, in, in.rows.position);
     Tensor value = std::move(in.value);
     const View inp = value.view();
     if (!value.unique()) {
       value = ctx.like(value);
       ctx.backend.cast(at.v(value.view()), at.v(inp));
     }
-    turn(ctx, at.qk(value.view()), at.qk(inp), false);
+    turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
     Chunk out = make_chunk(ctx, in, value, in.placement);
     if (!ctx.tape) return out;
-    ctx.tape->record([this, ctx, at, to = in.gradient, gradient = out.gradient] {
+    ctx.tape->record([this, ctx, at, positions, kept = in.rows.position, to = in.gradient,
+                      gradient = out.gradient] {
       Tensor d = gradient->take();
       const View d_out = d.view();
       if (!d.unique()) {
         d = ctx.like(d);
         ctx.backend.cast(at.v(d.view()), at.v(d_out));
       }
-      turn(ctx, at.qk(d.view()), at.qk(d_out), true);
+      turn(ctx, at.qk(d.view()), at.qk(d_out), true, positions);
       to->add(ctx, std::move(d));
     });
     return out;

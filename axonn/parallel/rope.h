@@ -34,16 +34,17 @@ class Rope {
   /// Turns heads of 2 · frequencies.size() columns.
   explicit Rope(std::vector<double> frequencies) : frequencies_(std::move(frequencies)) {}
 
-  /// Makes the table for sequences of this length, unless it is the one at hand. To be called
-  /// before a pass, on every rank by itself.
+  /// Makes the table of so many positions, unless it is the one at hand. To be called before a
+  /// pass, on every rank by itself.
   void prepare(const Context& ctx, std::int64_t positions);
 
   /// qkv (R, (h + 2k)·D), as attention() takes it, with its queries and keys turned: in place where
-  /// the caller gave it away. Errors: prepare() was for other sequences.
+  /// the caller gave it away. Errors: prepare() was for other rows.
   Var operator()(const Context& ctx, Var qkv, const Heads& heads) const;
 
  private:
-  void turn(const Context& ctx, const View& out, const View& inp, bool inverse) const;
+  void turn(const Context& ctx, const View& out, const View& inp, bool inverse,
+            const View& positions) const;
 
   std::vector<double> frequencies_;
   Tensor table_;  // (T, D) f32: cosines, then sines

@@ -4,6 +4,13 @@
 
 namespace axonn {
 
+Rows Rows::part(std::int64_t begin, std::int64_t end) const {
+  const auto piece = [&](const Tensor& all) {
+    return all.empty() ? all : all.col_range(begin * positions, (end - begin) * positions);
+  };
+  return {end - begin, positions, first + begin * positions, piece(position), piece(start), reach};
+}
+
 void Gradient::add(const Context& ctx, Tensor d) {
   if (sum_.empty()) {
     sum_ = std::move(d);

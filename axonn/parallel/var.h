@@ -3,6 +3,8 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,17 @@ struct Placement {
 struct Rows {
   std::int64_t sequences = 0, positions = 0;
   std::int64_t first = 0;  ///< the number of the first row among all rows of the training
+
+  /// Where a sequence holds several documents, or a part of one. All of the rows', also where a
+  /// rank holds a run of them: (1, R) i32 each, or empty.
+  Tensor position = {};    ///< each row's position; empty: row r has r % positions
+  Tensor start = {};       ///< the first row of its sequence that each row sees; empty: 0
+  std::int64_t reach = 0;  ///< all positions are below it; 0: `positions`
+
   std::int64_t count() const { return sequences * positions; }
+  std::int64_t most_positions() const { return reach > 0 ? reach : positions; }
+  /// Sequences [begin, end) of them.
+  Rows part(std::int64_t begin, std::int64_t end) const;
 };
 
 /// Where the gradient of a value is summed until its own backward step takes it.
@@ -74,6 +86,10 @@ class Var {
   const Chunk& operator[](std::size_t i) const { return slots_[i]->get(); }
   const Chunk& front() const { return slots_.front()->get(); }
 
+  /// Makes all chunks that are not made yet.
+  void make() const {
+    for (const auto& slot : slots_) slot->get();
+  }
   /// Chunk i alone, not looked at.
   Var part(std::size_t i) const;
   /// Makes the chunks that are still wanted by somebody, and not made, when it is called: for
@@ -116,11 +132,12 @@ class Var {
   std::vector<std::shared_ptr<Slot>> slots_;
 };
 
-/// f(ctx) to be called when somebody first looks at the chunk that it makes. What it records takes
-/// its place on the tape now, so that backward does not depend on when that is.
+/// f(ctx) to be called when somebody first looks at chunk i, which it makes. What it records takes
+/// its place on the tape now, so that backward does not depend on when that is, and on a lane of
+/// the chunk's own, so that there, too, chunks take turns.
 template <typename F>
-Var::Make later(const Context& ctx, F f) {
-  const std::shared_ptr<Tape> tape = ctx.tape ? ctx.tape->branch() : nullptr;
+Var::Make later(const Context& ctx, std::size_t i, F f) {
+  const std::shared_ptr<Tape> tape = ctx.tape ? ctx.tape->lane(i).branch() : nullptr;
   return [ctx, tape, f = std::move(f)]() mutable {
     Context here = ctx;
     here.tape = tape.get();
@@ -135,11 +152,40 @@ Var each_later(const Context& ctx, Var inp, F f, bool reads_parameters = false) 
   std::vector<Var> parts;
   for (std::size_t i = 0; i < inp.size(); ++i) parts.push_back(inp.part(i));
   inp = {};  // from here on each chunk is its part's alone, if the caller gave it away
-  for (Var& part : parts)
-    outs.push_back_later(later(ctx, [part = std::move(part), f](const Context& here) mutable {
-      return f(here, part.take());
-    }));
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    outs.push_back_later(
+        later(ctx, i, [part = std::move(parts[i]), f](const Context& here) mutable {
+          return f(here, part.take());
+        }));
   if (reads_parameters && ctx.before_release) ctx.before_release->push_back(outs.maker());
+  return outs;
+}
+
+/// finish(ctx, chunk, start(ctx, chunk)) of each chunk of inp, later, where start begins a
+/// collective. `ahead`: a chunk is started before the one before it is finished, so that its
+/// collective is under way meanwhile. finish reads parameters of the block that it is in.
+template <typename Start, typename Finish>
+Var each_later_in_two(const Context& ctx, const Var& inp, bool ahead, Start start, Finish finish) {
+  using Started = std::invoke_result_t<Start, const Context&, const Chunk&>;
+  struct Part {
+    Var inp;
+    std::optional<Started> started;
+  };
+  std::vector<std::shared_ptr<Part>> parts;
+  for (std::size_t i = 0; i < inp.size(); ++i)
+    parts.push_back(std::make_shared<Part>(Part{inp.part(i), {}}));
+  Var outs;
+  for (std::size_t i = 0; i < inp.size(); ++i) {
+    const auto next = ahead && i + 1 < inp.size() ? parts[i + 1] : nullptr;
+    outs.push_back_later(later(ctx, i, [part = parts[i], next, start, finish](const Context& here) {
+      for (Part* wanted : {part.get(), next.get()})
+        if (wanted && wanted->inp.size() > 0 && !wanted->started)
+          wanted->started = start(here, wanted->inp.front());
+      const Var of = std::exchange(part->inp, Var());  // finished
+      return finish(here, of.front(), *std::exchange(part->started, std::nullopt));
+    }));
+  }
+  if (ctx.before_release) ctx.before_release->push_back(outs.maker());
   return outs;
 }
 

@@ -8,6 +8,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/plan/probe_tokens.h"
 #include "axonn/train/benchmark.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 
 namespace axonn {
@@ -30,7 +31,7 @@ MeasuredSteps measure_steps(const Config& config, Communicator& world,
                             const MeasureOptions& options) {
   AXONN_CHECK(options.steps > 0, "measure_steps: ", options.steps, " steps; one at least is timed");
   const OwnCores cores(config, world);
-  Session session(config, world, make_cpu_backend(cores.threads()), {.data = false});
+  Session session(config, world, make_backend(config, world, cores.threads()), {.data = false});
   session.initialise();
   StepInput input = session.step_input(0);
   input.lr = config.optimizer.lr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
 
 #include "axonn/base/check.h"
 #include "axonn/plan/bound.h"
@@ -165,17 +166,17 @@ std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s,
   return best;
 }
 
-/// From the largest micro-batch that fits downwards, until a smaller one is slower.
+/// From the largest micro-batch that fits downwards, until a smaller one is slower. A smaller one
+/// need not take less: there are more of them, whose gradients are added up.
 void Search::best_in(RecomputeMode mode, const GridShape& grid, std::int64_t margin,
                      std::optional<Plan>& best) const {
   const auto sizes = micro_batches(grid);
   const auto room = [&](std::int64_t size) {
     return fits(estimate_memory(on(grid, size, mode)) + margin);
   };
-  auto end = std::ranges::partition_point(sizes, room);
   double before = kNever;
-  while (end != sizes.begin()) {
-    const std::int64_t size = *--end;
+  for (const std::int64_t size : std::views::reverse(sizes)) {
+    if (!room(size)) continue;
     const Config config = on(grid, size, mode);
     Plan plan{.grid = grid, .micro_batch = size, .recompute = mode, .time = {}};
     plan.time = time_of(config, false);

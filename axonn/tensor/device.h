@@ -23,12 +23,14 @@ class Stream {
   virtual void synchronize() = 0;             ///< the host waits; never called inside a step
 };
 
-/// One rank's device: raw memory, copies and streams.
+/// One rank's device: raw memory, copies and streams. Used by its rank's thread alone.
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual std::string name() const = 0;
+  /// The same for all devices that share one card, in every process; "" where memory is the host's.
+  virtual std::string uuid() const { return {}; }
 
   /// Memory for the arena, aligned to 4096 bytes. Errors: Error with the bytes asked for.
   virtual void* allocate(std::int64_t bytes) = 0;
@@ -40,8 +42,17 @@ class Device {
 
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void fill_zero(void* to, std::int64_t bytes) = 0;
+  /// Returns when `host` holds the values: the host waits for the stream.
   virtual void copy_to_host(void* host, const void* device, std::int64_t bytes) = 0;
+  /// Returns when `host` may be overwritten; the copy takes its turn on the stream.
   virtual void copy_from_host(void* device, const void* host, std::int64_t bytes) = 0;
+
+  /// Whether the address is of memory that the host cannot read: what a collective that is handed
+  /// it must leave to the device.
+  virtual bool holds(const void* memory) const {
+    (void)memory;
+    return false;
+  }
 };
 
 /// The processor: memory from the operating system, streams that are always done.

@@ -7,6 +7,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/random.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/dry_step.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/schedule.h"
@@ -16,19 +18,38 @@ namespace axonn {
 
 namespace {
 
+/// Random values in [-1, 1): chips may be faster on zeros.
+Tensor random_matrix(const Context& ctx, std::int64_t rows, std::int64_t cols) {
+  constexpr std::int64_t kPattern = 65521;  // repeated; a prime, so that no two rows are the same
+  const Random random(1, "bench");
+  Tensor pattern = ctx.empty(1, kPattern, DType::f32), all = ctx.empty(1, rows * cols, ctx.dtype);
+  std::vector<float> host(kPattern);
+  for (std::int64_t i = 0; i < kPattern; ++i)
+    host[i] = static_cast<float>(2 * random.uniform(i) - 1);
+  ctx.arena.device().copy_from_host(pattern.view().data, host.data(), pattern.bytes());
+  for (std::int64_t i = 0; i < all.cols(); i += kPattern) {
+    const std::int64_t n = std::min(kPattern, all.cols() - i);
+    ctx.backend.cast(all.view().col_range(i, n), pattern.view().col_range(0, n));
+  }
+  return all.reshape(rows, cols);
+}
+
 /// One product, timed: out (m, n) = a (m, k) · b (n, k)ᵀ.
 class TimedProduct {
  public:
   TimedProduct(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k)
       : ctx_(ctx),
         out_(ctx.empty(m, n, ctx.dtype)),
-        a_(ctx.zeros(m, k, ctx.dtype)),
-        b_(ctx.zeros(n, k, ctx.dtype)),
+        a_(random_matrix(ctx, m, k)),
+        b_(random_matrix(ctx, n, k)),
         flops_(2.0 * static_cast<double>(m * n * k)) {}
 
   void run() {
+    Stream& stream = ctx_.backend.device().compute();
+    stream.synchronize();
     const double start = now_seconds();
     ctx_.backend.matmul({.out = out_.view(), .a = a_.view(), .b = b_.view(), .b_transposed = true});
+    stream.synchronize();
     rates_.push_back(flops_ / (now_seconds() - start));
   }
 
@@ -44,12 +65,14 @@ class TimedProduct {
   std::vector<double> rates_;
 };
 
-/// Shapes of common layers, and one that is as easy as products get.
+/// Shapes of common layers, and one that is as easy as products get: a card's is larger.
 std::vector<TimedProduct> fixed_products(const Context& ctx) {
   std::vector<TimedProduct> products;
   for (const auto& [m, n, k] : {std::array{1024, 2304, 768}, std::array{1024, 768, 3072},
                                 std::array{1024, 3072, 768}, std::array{2048, 2048, 2048}})
     products.emplace_back(ctx, m, n, k);
+  constexpr std::int64_t kLarge = 8192;
+  if (!ctx.backend.device().uuid().empty()) products.emplace_back(ctx, kLarge, kLarge, kLarge);
   return products;
 }
 
@@ -133,7 +156,7 @@ Spread spread_of(std::vector<double> values) {
 
 BenchReport benchmark(const Config& config, Communicator& world) {
   const OwnCores cores(config, world);
-  Session session(config, world, make_cpu_backend(cores.threads()), {});
+  Session session(config, world, make_backend(config, world, cores.threads()), {});
   session.initialise();
   if (config.training.tune) tune(session, {.cache = matmul_cache_path(config.training.tune_cache)});
   Context ctx = session.context();

@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/options_print.h"
 #include "axonn/base/options_text.h"
+#include "axonn/tensor/cuda_device.h"
 
 namespace axonn {
 
@@ -17,12 +18,14 @@ void need(bool set, const char* section, const char* key) {
 }
 
 void validate_data(const DataConfig& data) {
-  const int sources = !data.text.empty() + !data.tokens.empty() + (data.synthetic > 0);
+  const int sources =
+      !data.text.empty() + !data.tokens.empty() + !data.jsonl.empty() + (data.synthetic > 0);
   if (sources == 0)
     refuse(
-        "no data: set one of [data] text, tokens and synthetic, such as --data.text FILE or "
+        "no data: set one of [data] text, tokens, jsonl and synthetic, such as --data.text FILE or "
         "--data.synthetic 1MB");
-  if (sources > 1) refuse("[data] text, tokens and synthetic exclude one another; set one of them");
+  if (sources > 1)
+    refuse("[data] text, tokens, jsonl and synthetic exclude one another; set one of them");
   if (data.tokenizer.empty())
     refuse(
         "[data] tokenizer is empty; set it to \"bytes\" or to a folder with tokenizer.json, with "
@@ -92,9 +95,8 @@ void validate_batch(const Config& config) {
 
 void validate_parallelism(const ParallelismConfig& parallelism) {
   if (parallelism.device == DeviceKind::cuda)
-    refuse(
-        "[parallelism] device = \"cuda\": this build has no CUDA backend; take cpu or auto "
-        "(axonn info says what this build has)");
+    if (const std::string trouble = cuda_status().trouble; !trouble.empty())
+      refuse("[parallelism] device = \"cuda\": ", trouble, " (axonn info says what there is)");
   if (parallelism.device == DeviceKind::hip)
     refuse(
         "[parallelism] device = \"hip\": this build has no HIP backend; take cpu or auto "
@@ -193,8 +195,12 @@ void collect_of_model(const ModelConfig& model, Collected& keys) {
             !own    ? "the checkpoint at model.path has its own sizes"
             : llama ? "model.rope_scaling is none"
                     : "model.family is gpt");
-  keys.when(model.lora.rank == 0, {"lora.alpha", "lora.dropout", "lora.targets"},
-            "lora.rank is 0: the model itself is trained");
+  if (model.lora.path.empty())
+    keys.when(model.lora.rank == 0, {"lora.alpha", "lora.dropout", "lora.targets"},
+              "lora.rank is 0: the model itself is trained");
+  else
+    keys.when(true, {"lora.rank", "lora.alpha", "lora.targets"},
+              "the adapters at lora.path have their own");
 }
 
 }  // namespace
@@ -204,6 +210,7 @@ std::vector<WithoutEffect> keys_without_effect(const Config& given) {
   const ParallelismConfig& parallelism = config.parallelism;
   Collected keys;
   collect_of_model(config.model, keys);
+  keys.when(config.data.jsonl.empty(), {"data.chat_template"}, "data.jsonl is not set");
   const bool no_validation = !has_validation(config.data);
   keys.when(no_validation, {"training.eval_every"}, "data.validation is none");
   keys.when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},

@@ -19,7 +19,7 @@ class Origins;
 enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, wsd };
 enum class DeviceKind { automatic, cpu, cuda, hip };
-enum class TransportKind { automatic, threads, mpi };
+enum class TransportKind { automatic, threads, mpi, nccl };
 enum class RecomputeMode { none, full };
 
 inline constexpr std::array<std::string_view, 2> kComputeTypes = {"f32", "bf16"};
@@ -27,7 +27,8 @@ inline constexpr std::array<std::string_view, 2> kOptimizerKinds = {"adamw", "sg
 inline constexpr std::array<std::string_view, 4> kScheduleKinds = {"constant", "linear", "cosine",
                                                                    "wsd"};
 inline constexpr std::array<std::string_view, 4> kDeviceKinds = {"auto", "cpu", "cuda", "hip"};
-inline constexpr std::array<std::string_view, 3> kTransportKinds = {"auto", "threads", "mpi"};
+inline constexpr std::array<std::string_view, 4> kTransportKinds = {"auto", "threads", "mpi",
+                                                                    "nccl"};
 inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "full"};
 
 /// [training]. What has no default (steps, seq_len, global_batch) is 0 until the user sets it.

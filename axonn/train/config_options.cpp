@@ -11,7 +11,8 @@ namespace {
 constexpr double kMostRanks = 1 << 20;
 
 void list_data(DataConfig& data, OptionList& list) {
-  list.section("data", "Where tokens come from: exactly one of text, tokens and synthetic is set");
+  list.section("data",
+               "Where tokens come from: exactly one of text, tokens, jsonl and synthetic is set");
   list.add("text", &data.text,
            {.help = "text files, folders (every .txt below) or patterns such as *.txt",
             .also = "dataset data_path input train_file"});
@@ -20,6 +21,14 @@ void list_data(DataConfig& data, OptionList& list) {
       {.help = "token files (llm.c's .bin, Megatron's prefixes), or a weighted blend \"w1 path1 w2 "
                "path2\"",
        .also = "token_file train_bin"});
+  list.add("jsonl", &data.jsonl,
+           {.help = "files for fine-tuning, an example a line: text, or prompt and completion, or "
+                    "messages; several are packed in a sequence, answers alone are learned",
+            .also = "conversations sft_file chat_data train_jsonl"});
+  list.add("chat_template", &data.chat_template,
+           {.help = "of messages: chatml, llama3, llama3.1, llama2, or auto: that of the "
+                    "tokenizer's folder; chatml for \"bytes\"",
+            .also = "template"});
   list.add("synthetic", &data.synthetic,
            {.help = "size of generated text with facts in it; 0: none",
             .unit = "bytes",
@@ -185,7 +194,8 @@ void list_grid(ParallelismConfig& parallelism, OptionList& list) {
 
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list_grid(parallelism, list);
-  list.add("device", parallelism.device, kDeviceKinds, {.help = "what computes"});
+  list.add("device", parallelism.device, kDeviceKinds,
+           {.help = "what computes; auto: the processor, until cuda has been seen on a card"});
   list.add("peak_tflops", &parallelism.peak_tflops,
            {.help = "what the data sheet says one rank's device can do in the compute type, for "
                     "percent of peak; 0: not known",
@@ -193,7 +203,9 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .min = 0,
             .also = "peak_flops gpu_peak_flops"});
   list.add("transport", parallelism.transport, kTransportKinds,
-           {.help = "how ranks talk; auto: mpi under a launcher, otherwise threads of one process",
+           {.help = "how ranks talk; auto: mpi under a launcher, otherwise threads of one process, "
+                    "and nccl for what lies on cards, where every rank has its own; threads and "
+                    "mpi carry that through the host's memory",
             .also = "backend distributed_backend"});
   list.add("reduce_dtype", parallelism.reduce_dtype, kComputeTypes,
            {.help = "type in which weight gradients travel", .also = "mixed_precision_reduce"});
@@ -207,7 +219,8 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .min = 1,
             .max = 1024});
   list.add("overlap_input_gradients", &parallelism.overlap_input_gradients,
-           {.help = "whether input gradients are summed while weight gradients are computed"});
+           {.help = "whether input gradients are summed while weight gradients are computed, and "
+                    "rows of the loss while other rows are"});
   list.add("overlap_weight_gradients", &parallelism.overlap_weight_gradients,
            {.help = "whether weight gradients are summed while earlier layers go on",
             .also = "overlap_grad_reduce"});

@@ -67,13 +67,17 @@ void describe_disk(const Config& config, DryRun& run) {
 }
 
 /// The tokens as text in quotes, or as numbers where no tokenizer is known; cut where it is long.
+/// Targets that do not count are dots.
 std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> tokens) {
   std::string text;
   bool whole = true;
   for (const std::int32_t token : tokens) {
     whole = text.size() < kMostShown;
     if (!whole) break;
-    text += tokenizer ? printable(tokenizer->bytes_of(token)) : fmt::format("{} ", token);
+    if (token >= 0)
+      text += tokenizer ? printable(tokenizer->bytes_of(token)) : fmt::format("{} ", token);
+    else if (!text.ends_with("..."))
+      text += "...";
   }
   if (tokenizer) text = '"' + text + '"';
   return text + (whole ? "" : " ...");
@@ -81,24 +85,23 @@ std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> toke
 
 void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRun& run) {
   const TrainingConfig& training = config.training;
-  const Sampler sampler(corpus.train, {.seq_len = training.seq_len,
-                                       .seed = static_cast<std::uint64_t>(training.seed),
-                                       .shuffle = config.data.shuffle,
-                                       .vocab = config.model.vocab});
-  if (!corpus.validation.empty()) Windows(corpus.validation, training.seq_len, config.model.vocab);
+  const auto sequences =
+      training_sequences(corpus, {.seq_len = training.seq_len,
+                                  .seed = static_cast<std::uint64_t>(training.seed),
+                                  .shuffle = config.data.shuffle,
+                                  .vocab = config.model.vocab});
+  validation_sequences(corpus, training.seq_len, config.model.vocab);
   const GridShape grid = config.parallelism.grid();
   const Coords at = coords_of(grid, rank);
   const std::int64_t place = at.at(Axis::data) * grid.z + at.at(Axis::z),
                      n = place * (training.global_batch / (grid.z * grid.data));
-  std::vector<std::int32_t> window(training.seq_len + 1);
-  const Sampler::Place where = sampler.read(n, window);
-  const TokenStream& stream = corpus.train[where.stream];
-  run.sample = fmt::format("sequence {} of step 1: {}", n + 1,
-                           stream.source->where(stream.begin + where.window * training.seq_len));
-  const std::span<const std::int32_t> all = window;
-  run.input = shown(corpus.tokenizer.get(), all.first(training.seq_len));
-  run.target = shown(corpus.tokenizer.get(), all.last(training.seq_len));
-  run.epochs = sampler.epochs(training.steps * training.global_batch);
+  Sequence sample;
+  sequences->read(n, sample);
+  run.sample = fmt::format("sequence {} of step 1: {}", n + 1, sequences->where(n));
+  run.input = shown(corpus.tokenizer.get(), sample.ids);
+  run.target = shown(corpus.tokenizer.get(), sample.targets);
+  run.epochs = static_cast<double>(training.steps * training.global_batch) /
+               static_cast<double>(sequences->count());
 }
 
 }  // namespace

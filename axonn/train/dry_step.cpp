@@ -10,10 +10,13 @@ namespace axonn {
 
 namespace {
 
-/// The micro-batch's tokens, all of them token 0.
-Tokens dry_tokens(const Context& ctx, const TrainingConfig& training) {
+/// The micro-batch's tokens, all of them token 0; with places of their own where they are packed.
+Tokens dry_tokens(const Context& ctx, const Config& config) {
+  const TrainingConfig& training = config.training;
   const std::vector<std::int32_t> zeros(training.micro_batch * training.seq_len);
-  return make_tokens(ctx, zeros, zeros, {training.micro_batch, training.seq_len});
+  RowPlaces places;
+  if (!config.data.jsonl.empty()) places = {.positions = zeros, .starts = zeros};
+  return make_tokens(ctx, zeros, zeros, {training.micro_batch, training.seq_len}, places);
 }
 
 /// Leaves the second of two steps, the first of which has `first` events. Both end alike, so what
@@ -53,7 +56,7 @@ DryStep dry_step(const Config& config, int rank, const DryStepOptions& options) 
                   {.data = false, .make_model = options.make_model});
   StepInput input = session.step_input(0);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
-  input.tokens_of = [&](int) { return dry_tokens(session.context(), config.training); };
+  input.tokens_of = [&](int) { return dry_tokens(session.context(), config); };
   session.train_step(input);
   const std::size_t first = schedule.events.size();
   session.train_step(input);

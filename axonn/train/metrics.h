@@ -14,7 +14,7 @@ struct StepMetrics {
 
   std::int64_t step = 0;  ///< counted from 1
   double loss = 0, grad_norm = 0, lr = 0;
-  std::int64_t tokens = 0;  ///< seen so far, over all ranks
+  std::int64_t tokens = 0;  ///< seen so far, over all ranks, without padding
   double step_ms = 0, tokens_per_s = 0;
   double model_tflops = 0;     ///< of all ranks, by the causal-half convention
   double mfu = kNone;          ///< share of the peak, if one is known

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/clock.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/schedule.h"
 
@@ -75,7 +76,7 @@ class PhaseClock {
 
 StepCost measure(const Config& config, Communicator& world) {
   const OwnCores cores(config, world);
-  Session session(config, world, make_cpu_backend(cores.threads()), {});
+  Session session(config, world, make_backend(config, world, cores.threads()), {});
   session.initialise();
   PhaseClock clock(session);
   double begin = 0, progress = 0;

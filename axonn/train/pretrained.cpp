@@ -1,106 +1,75 @@
 #include "axonn/train/pretrained.h"
 
-#include <set>
+#include <algorithm>
 
-#include "axonn/base/check.h"
-#include "axonn/io/load_slices.h"
+#include "axonn/base/clock.h"
+#include "axonn/io/parameter_source.h"
 #include "axonn/io/stored_values.h"
-#include "axonn/model/stored_names.h"
 
 namespace axonn {
 
-namespace {
-
-constexpr std::size_t kMostShown = 12;  // of faults
-
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (std::int64_t extent : shape) text += concat(text.empty() ? "" : ", ", extent);
-  return '(' + text + ')';
-}
-
-/// Finds the tensor of each parameter, and what of a folder belongs to none.
-class Matcher {
- public:
-  Matcher(const SafetensorsFolder& folder, const ModelConfig& config)
-      : folder_(folder), config_(config) {}
-
-  WantedSlices wanted(const ParameterSpec& spec) {
-    const StoredName stored = stored_name(config_.family, spec.name);
-    const Layout& layout = spec.layout;
-    WantedSlices wanted{.transposed = stored.transposed, .rows = layout.rows, .cols = layout.cols};
-    for (const std::string& name : stored.names) {
-      const SafetensorsFolder::Tensor tensor = folder_.find(name);
-      if (!tensor.entry) continue;
-      known_.insert(name);
-      check(*tensor.entry, layout, stored.transposed);
-      wanted.tensor = tensor;
-      return wanted;
-    }
-    faults_.push_back(concat("there is no ", spec.name));
-    return wanted;
-  }
-
-  void refuse_faults() {
-    for (const auto& [name, tensor] : folder_.tensors())
-      if (!known_.contains(name) && !is_buffer(config_, name))
-        faults_.push_back(concat(name, ' ', text_of(tensor.entry->shape), " is not known"));
-    if (faults_.empty()) return;
-    std::string text;
-    for (std::size_t i = 0; i < std::min(faults_.size(), kMostShown); ++i)
-      text += "\n  " + faults_[i];
-    if (faults_.size() > kMostShown)
-      text += concat("\n  and ", faults_.size() - kMostShown, " more");
-    refuse(folder_.path(), " does not hold the model that its config.json describes:", text);
-  }
-
- private:
-  void check(const SafetensorsEntry& entry, const Layout& layout, bool transposed) {
-    std::vector<std::int64_t> shape{layout.rows};
-    if (layout.cols != 1) shape.push_back(layout.cols);
-    if (transposed) std::swap(shape[0], shape[1]);
-    if (entry.shape != shape)
-      faults_.push_back(
-          concat(entry.name, " is ", text_of(entry.shape), ", wanted ", text_of(shape)));
-    if (!is_float(entry.type))
-      faults_.push_back(concat(entry.name, " is ", name_of(entry.type),
-                               ", which is not read; F32, BF16 and F16 are"));
-  }
-
-  const SafetensorsFolder& folder_;
-  const ModelConfig& config_;
-  std::set<std::string, std::less<>> known_;
-  std::vector<std::string> faults_;
-};
-
-}  // namespace
-
-LoadCost load_pretrained(const Context& ctx, const ModelConfig& config,
-                         const std::vector<ParameterGroup*>& groups,
-                         const SafetensorsFolder& folder,
+LoadCost load_pretrained(const Context& ctx, const std::vector<ParameterGroup*>& groups,
+                         const SafetensorsFolder& folder, const TensorNames& names,
                          const CheckpointReader::Progress& progress) {
-  Matcher matcher(folder, config);
-  std::vector<WantedSlices> wanted;
+  std::vector<const ParameterSpec*> specs;
   std::vector<ParameterGroup*> group_of;
   for (ParameterGroup* group : groups)
     for (const auto& parameter : group->parameters()) {
-      const ParameterSpec& spec = parameter->spec();
-      WantedSlices one = matcher.wanted(spec);
-      if (spec.layout.col_axis) one.across = &ctx.grid.along(*spec.layout.col_axis);
-      for (const auto& [owner, slice] : group->piece_slices())
-        if (owner == &spec) one.slices.push_back(slice);
-      wanted.push_back(std::move(one));
+      specs.push_back(&parameter->spec());
       group_of.push_back(group);
     }
-  matcher.refuse_faults();
+  std::vector<WantedSlices> wanted = find_tensors(folder, specs, names);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const ParameterSpec* spec = specs[i];
+    if (spec->layout.col_axis) wanted[i].across = &ctx.grid.along(*spec->layout.col_axis);
+    for (const auto& [owner, slice] : group_of[i]->piece_slices())
+      if (owner == spec) wanted[i].slices.push_back(slice);
+  }
+  std::vector<float> values;
   const LoadCost cost = load_slices(
       wanted,
-      [&](std::size_t i, std::int64_t offset, std::span<const float> values) {
+      [&](std::size_t i, std::int64_t offset, std::span<const std::byte> stored) {
+        const StoredType type = wanted[i].tensor.entry->type;
+        const std::size_t count = stored.size() / bytes_of(type);
+        if (type == StoredType::bf16 && group_of[i]->takes_bf16())
+          return group_of[i]->set_values(ctx, offset,
+                                         {reinterpret_cast<const bf16*>(stored.data()), count});
+        values.resize(count);
+        to_floats(type, stored, values);
         group_of[i]->set_values(ctx, offset, values);
       },
       progress);
   for (ParameterGroup* group : groups) group->publish_values(ctx);
   return cost;
+}
+
+LoadCost load_parameters(const Context& ctx, const std::vector<ParameterGroup*>& groups,
+                         const CheckpointReader& reader,
+                         const CheckpointReader::Progress& progress) {
+  constexpr std::int64_t kAtOnce = 2 << 20;  // elements: 8 MiB
+  const double began = now_seconds();
+  std::vector<CheckpointParameter> model;
+  std::int64_t total = 0, done = 0;
+  for (const ParameterGroup* group : groups) {
+    for (const auto& parameter : group->parameters()) {
+      const ParameterSpec& spec = parameter->spec();
+      model.push_back({spec.name, spec.layout.rows, spec.layout.cols});
+    }
+    for (const auto& [spec, slice] : group->piece_slices()) total += slice.count() * 4;
+  }
+  CheckpointSource source(reader, model);
+  std::vector<float> values;
+  for (ParameterGroup* group : groups)
+    for (const auto& [spec, slice] : group->piece_slices())
+      for (Slice part = slice; part.begin < slice.end; part.begin = part.end) {
+        part.end = std::min(slice.end, part.begin + kAtOnce);
+        values.resize(part.count());
+        source.read(spec->name, part, values);
+        group->set_values(ctx, slice.offset + part.begin - slice.begin, values);
+        done += part.count() * 4;
+        if (progress) progress(done, total);
+      }
+  return {.bytes = source.bytes_read(), .seconds = now_seconds() - began};
 }
 
 }  // namespace axonn

@@ -4,7 +4,9 @@
 
 #include "axonn/base/check.h"
 #include "axonn/io/exchange.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/pretrained.h"
+#include "axonn/train/stored_model.h"
 
 namespace axonn {
 
@@ -13,7 +15,9 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
     : config_(config),
       backend_(std::move(backend)),
       arena_(std::make_unique<Arena>(backend_->device())),
-      grid_(std::make_unique<Grid>(world, config.parallelism.grid())) {
+      device_world_(make_device_world(config.parallelism.transport, world, backend_->device())),
+      grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
+                                   config.parallelism.grid())) {
   if (options.training && options.data)
     open_data(options.cache_folder);
   else if (!config_.data.tokenizer.empty() && (options.data || config_.model.vocab == 0))
@@ -26,10 +30,14 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
   config_.model = resolved(config_.model, config_.model.vocab,
                            std::max<std::int64_t>(config_.training.seq_len, 1));
   model_ = options.make_model(config_.model, *grid_);
+  trained_ = trained_groups(*model_);
   const Context ctx = context();
-  for (ParameterGroup* group : model_->groups()) group->allocate(ctx);
+  for (ParameterGroup* group : model_->groups()) {
+    if (!options.training) group->freeze();
+    group->allocate(ctx);
+  }
   if (!options.training) return;
-  optimizer_ = std::make_unique<Optimizer>(trained_groups(*model_), config_.optimizer);
+  optimizer_ = std::make_unique<Optimizer>(trained_, config_.optimizer);
   optimizer_->allocate(ctx);
   step_ = std::make_unique<TrainStep>(*model_, *optimizer_);
 }
@@ -43,14 +51,12 @@ void Session::open_data(const std::string& cache_folder) {
   if (grid_->world().rank() == 0) corpus_ = open_corpus(config_.data, options);
   grid_->world().barrier("open data");
   if (grid_->world().rank() != 0) corpus_ = open_corpus(config_.data, options);
-  sampler_ = std::make_unique<Sampler>(
-      corpus_.train, SamplerOptions{.seq_len = config_.training.seq_len,
-                                    .seed = static_cast<std::uint64_t>(config_.training.seed),
-                                    .shuffle = config_.data.shuffle,
-                                    .vocab = config_.model.vocab});
-  if (!corpus_.validation.empty())
-    validation_ = std::make_unique<Windows>(corpus_.validation, config_.training.seq_len,
-                                            config_.model.vocab);
+  training_ =
+      training_sequences(corpus_, {.seq_len = config_.training.seq_len,
+                                   .seed = static_cast<std::uint64_t>(config_.training.seed),
+                                   .shuffle = config_.data.shuffle,
+                                   .vocab = config_.model.vocab});
+  validation_ = validation_sequences(corpus_, config_.training.seq_len, config_.model.vocab);
 }
 
 Context Session::context_on(Backend& backend) const {
@@ -70,9 +76,12 @@ Context Session::context_on(Backend& backend) const {
 namespace {
 
 /// What of a group's parameters this rank holds, without buffers.
-StateBlock block_of(const ParameterGroup& group) {
-  StateBlock block{
-      .name = group.name(), .count = group.piece_size(), .parameters = {}, .buffers = {}};
+StateBlock block_of(const ParameterGroup& group, Device& device) {
+  StateBlock block{.name = group.name(),
+                   .count = group.piece_size(),
+                   .parameters = {},
+                   .buffers = {},
+                   .device = &device};
   for (const auto& parameter : group.parameters()) {
     const ParameterSpec& spec = parameter->spec();
     StateParameter entry{
@@ -92,65 +101,78 @@ void Session::initialise(const std::vector<ParameterGroup*>& groups) {
     group->initialise(ctx, static_cast<std::uint64_t>(config_.training.seed));
 }
 
-/// What a model without adapters has: where there are adapters, what is frozen.
-void Session::load_base(const std::vector<ParameterGroup*>& groups) {
-  const Context ctx = context();
+/// What a model without adapters has: where there are adapters, what they are of.
+LoadCost Session::load_base(const std::vector<ParameterGroup*>& groups) {
   const std::string& path = config_.model.path;
-  if (has_safetensors(path)) {
-    load_pretrained(ctx, config_.model, groups, SafetensorsFolder(path));
-    return;
-  }
-  std::vector<StateBlock> blocks;
-  for (ParameterGroup* group : groups) {
-    if (group->frozen()) group->stage_master(ctx);
-    blocks.push_back(block_of(*group));
-    blocks.back().buffers.push_back({"master", group->master().as<float>()});
-  }
-  load(CheckpointReader(grid_->world(), path), groups, blocks, {});
+  if (has_safetensors(path))
+    return load_pretrained(context(), groups, SafetensorsFolder(path), base_names(config_.model));
+  return load_values(CheckpointReader(grid_->world(), path), groups, {});
 }
 
-void Session::initialise() {
+LoadCost Session::load_adapters() {
+  const std::string& path = config_.model.lora.path;
+  if (is_adapter_folder(path))
+    return load_pretrained(context(), trained_, SafetensorsFolder(path, "adapter_model"),
+                           adapter_names(config_.model));
+  return load_values(CheckpointReader(grid_->world(), path), trained_, {});
+}
+
+LoadCost Session::initialise() {
   const bool adapters = config_.model.lora.rank > 0;
-  if (adapters) initialise_frozen();
-  if (adapters || config_.model.path.empty())
-    initialise(trained_groups(*model_));
-  else
-    load_base(model_->groups());
+  if (!adapters && !config_.model.path.empty()) return load_base(trained_);
+  LoadCost cost = initialise_frozen();
+  if (config_.model.lora.path.empty()) {
+    initialise(trained_);
+    return cost;
+  }
+  const LoadCost more = load_adapters();
+  return {.bytes = cost.bytes + more.bytes, .seconds = cost.seconds + more.seconds};
 }
 
-void Session::initialise_frozen() {
+LoadCost Session::initialise_frozen() {
   std::vector<ParameterGroup*> groups = model_->groups();
-  std::erase_if(groups, [](const ParameterGroup* group) { return !group->frozen(); });
-  if (groups.empty()) return;
-  if (config_.model.path.empty())
-    initialise(groups);
-  else
-    load_base(groups);
+  std::erase_if(groups, [this](ParameterGroup* group) {
+    return std::ranges::find(trained_, group) != trained_.end();
+  });
+  if (groups.empty()) return {};
+  if (!config_.model.path.empty()) return load_base(groups);
+  initialise(groups);
+  return {};
 }
 
 std::vector<StateBlock> Session::state(Load what) const {
   std::vector<StateBlock> blocks;
-  const auto groups = trained_groups(*model_);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    StateBlock& block = blocks.emplace_back(block_of(*groups[i]));
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    StateBlock& block = blocks.emplace_back(block_of(*trained_[i], backend_->device()));
     if (what == Load::everything)
       for (const auto& [kind, data] : optimizer_->state(i)) block.buffers.push_back({kind, data});
     else
-      block.buffers.push_back({"master", groups[i]->master().as<float>()});
+      block.buffers.push_back({"master", trained_[i]->master().as<float>()});
   }
   return blocks;
 }
 
 LoadCost Session::load(const CheckpointReader& reader, Load what,
                        const CheckpointReader::Progress& progress) {
-  return load(reader, trained_groups(*model_), state(what), progress);
+  if (what == Load::parameters) return load_values(reader, trained_, progress);
+  LoadCost cost;
+  agree_on_loading(reader, [&] { cost = reader.load(state(what), progress); });
+  for (ParameterGroup* group : trained_) group->publish_values(context());
+  return cost;
 }
 
-LoadCost Session::load(const CheckpointReader& reader, const std::vector<ParameterGroup*>& groups,
-                       const std::vector<StateBlock>& state,
-                       const CheckpointReader::Progress& progress) {
+LoadCost Session::load_values(const CheckpointReader& reader,
+                              const std::vector<ParameterGroup*>& groups,
+                              const CheckpointReader::Progress& progress) {
   LoadCost cost;
-  const std::string fault = fault_of([&] { cost = reader.load(state, progress); });
+  agree_on_loading(reader, [&] { cost = load_parameters(context(), groups, reader, progress); });
+  for (ParameterGroup* group : groups) group->publish_values(context());
+  return cost;
+}
+
+/// Damage that one rank meets is an error of all, which name it.
+void Session::agree_on_loading(const CheckpointReader& reader, const std::function<void()>& load) {
+  const std::string fault = fault_of(load);
   try {
     agree(grid_->world(), "loading " + reader.folder(), fault);
   } catch (const Aborted&) {
@@ -158,13 +180,11 @@ LoadCost Session::load(const CheckpointReader& reader, const std::vector<Paramet
   } catch (const Error& error) {
     refuse(error.what());  // the files are at fault
   }
-  const Context ctx = context();
-  for (ParameterGroup* group : groups) group->publish_from_master(ctx);
-  return cost;
 }
 
 void Session::settle() const {
   for (const ParameterGroup* group : model_->groups()) group->piece_of_compute();
+  backend_->device().compute().synchronize();
 }
 
 std::int64_t Session::place() const {
@@ -177,20 +197,35 @@ std::int64_t Session::tokens_per_step() const {
   return config_.training.global_batch * config_.training.seq_len;
 }
 
-Tokens Session::tokens_of(
-    std::int64_t count, std::int64_t first,
-    const std::function<bool(std::int64_t, std::span<std::int32_t>)>& read) const {
-  const std::int64_t length = config_.training.seq_len;
-  std::vector<std::int32_t> window(length + 1), ids(count * length), targets(count * length);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (read(first + i, window)) {
-      std::copy_n(window.begin(), length, ids.begin() + i * length);
-      std::copy_n(window.begin() + 1, length, targets.begin() + i * length);
-    } else {
-      std::fill_n(targets.begin() + i * length, length, -1);
-    }
+Sequences::Size Session::step_size(std::int64_t step) const {
+  const std::int64_t batch = config_.training.global_batch;
+  if (!training_) return {tokens_per_step(), tokens_per_step()};
+  Sequences::Size sum{};
+  for (std::int64_t n = step * batch; n < (step + 1) * batch; ++n) {
+    const auto [targets, inputs] = training_->size(n);
+    sum.targets += targets;
+    sum.inputs += inputs;
   }
-  return make_tokens(context(), ids, targets, {count, length, first * length});
+  return sum;
+}
+
+Tokens Session::tokens_of(const Sequences& from, std::int64_t first, std::int64_t count,
+                          std::int64_t end) const {
+  const std::int64_t length = config_.training.seq_len;
+  Sequence one, all;
+  for (std::int64_t n = first; n < first + count; ++n) {
+    from.read(std::min(n, end - 1), one);
+    if (n >= end) one.targets.assign(length, -1);
+    const auto append = [](std::vector<std::int32_t>& to, const std::vector<std::int32_t>& piece) {
+      to.insert(to.end(), piece.begin(), piece.end());
+    };
+    append(all.ids, one.ids);
+    append(all.targets, one.targets);
+    append(all.positions, one.positions);
+    append(all.starts, one.starts);
+  }
+  return make_tokens(context(), all.ids, all.targets, {count, length, first * length},
+                     {.positions = all.positions, .starts = all.starts});
 }
 
 StepInput Session::step_input(std::int64_t step) {
@@ -199,15 +234,12 @@ StepInput Session::step_input(std::int64_t step) {
   StepInput input;
   input.step = step;
   input.micro_batches = static_cast<int>(micro_batches);
-  input.tokens = tokens_per_step();
+  input.tokens = step_size(step).targets;
   input.max_norm = t.max_norm;
   input.tokens_of = [this, step, micro_batches, &t](int micro) {
     const std::int64_t first =
         step * t.global_batch + (place() * micro_batches + micro) * t.micro_batch;
-    return tokens_of(t.micro_batch, first, [&](std::int64_t n, std::span<std::int32_t> window) {
-      sampler_->read(n, window);
-      return true;
-    });
+    return tokens_of(*training_, first, t.micro_batch, first + t.micro_batch);
   };
   return input;
 }
@@ -223,14 +255,9 @@ double Session::validate() {
                      round = each * places();
   StepInput input;
   input.micro_batches = static_cast<int>((windows + round - 1) / round);
-  input.tokens = windows * config_.training.seq_len;
+  for (std::int64_t n = 0; n < windows; ++n) input.tokens += validation_->size(n).targets;
   input.tokens_of = [&](int micro) {
-    const std::int64_t first = micro * round + place() * each;
-    return tokens_of(each, first, [&](std::int64_t n, std::span<std::int32_t> window) {
-      if (n >= windows) return false;
-      validation_->read(n, window);
-      return true;
-    });
+    return tokens_of(*validation_, micro * round + place() * each, each, windows);
   };
   return step_->evaluate(context(), input);
 }

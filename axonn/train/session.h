@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,7 +21,7 @@ using NamedSeconds = std::vector<std::pair<std::string, double>>;
 class Session {
  public:
   struct Options {
-    bool training = true;           ///< false: no optimizer, no data
+    bool training = true;           ///< false: no optimizer, no data, no master copies
     bool data = true;               ///< false: the caller gives step_input() its tokens
     std::string cache_folder = {};  ///< for tokenised text; "": tokens are kept in memory
     ModelMaker make_model = axonn::make_model;
@@ -33,10 +34,12 @@ class Session {
           Options options);
 
   /// What training starts from: the parameters at model.path, or the initial values of the seed.
-  /// Adapters have initial values. Collective. Errors: as load().
-  void initialise();
-  /// The same of what is frozen alone: what a run needs besides its checkpoint. Collective.
-  void initialise_frozen();
+  /// Adapters are those at lora.path, or have initial values. Returns what reading them cost this
+  /// rank. Collective. Errors: as load().
+  LoadCost initialise();
+  /// The same of the model that adapters are of alone: what a run needs besides its checkpoint.
+  /// Collective.
+  LoadCost initialise_frozen();
   /// What a checkpoint holds of what is trained: everything, or the parameters alone (the moments
   /// stay as they are).
   enum class Load { everything, parameters };
@@ -48,7 +51,8 @@ class Session {
   /// What step `step`, counted from 0, is given: its data, and no learning rate yet.
   StepInput step_input(std::int64_t step);
   StepResult train_step(const StepInput& input) { return step_->run(context(), input); }
-  /// Waits for what the last step left under way for the next one: its weights' way over data.
+  /// Waits for what the last step left under way: the device's work, and its weights' way over
+  /// data.
   void settle() const;
   /// Where NaN first arose in that step on this rank.
   std::string diagnose(const StepInput& input) { return step_->diagnose(context(), input); }
@@ -58,7 +62,7 @@ class Session {
   }
   /// Mean loss over the validation split (training.eval_batches global batches of it, 0: all).
   double validate();
-  /// Validation windows that validate() looks at; 0 without a validation split.
+  /// Validation sequences that validate() looks at; 0 without a validation split.
   std::int64_t validation_windows() const;
 
   std::vector<StateBlock> state(Load what) const;
@@ -71,9 +75,12 @@ class Session {
   Model& model() { return *model_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Corpus& corpus() const { return corpus_; }
-  const Sampler& sampler() const { return *sampler_; }
-  /// Targets of one step, over all ranks.
+  /// What is trained on. Only where there is data.
+  const Sequences& sequences() const { return *training_; }
+  /// Rows of one step, over all ranks: inputs, padding included.
   std::int64_t tokens_per_step() const;
+  /// Inputs of step `step` that are no padding, over all ranks, and targets that count.
+  Sequences::Size step_size(std::int64_t step) const;
   /// Seconds that this rank's compute has waited for collectives so far: in all, and by axis and
   /// kind ("z all_gather"), in an order that is the same on every rank.
   double waited_seconds() const;
@@ -81,15 +88,16 @@ class Session {
 
  private:
   Context context_on(Backend& backend) const;
-  void load_base(const std::vector<ParameterGroup*>& groups);
+  LoadCost load_base(const std::vector<ParameterGroup*>& groups);
   void initialise(const std::vector<ParameterGroup*>& groups);
-  LoadCost load(const CheckpointReader& reader, const std::vector<ParameterGroup*>& groups,
-                const std::vector<StateBlock>& state, const CheckpointReader::Progress& progress);
+  LoadCost load_adapters();
+  LoadCost load_values(const CheckpointReader& reader, const std::vector<ParameterGroup*>& groups,
+                       const CheckpointReader::Progress& progress);
+  void agree_on_loading(const CheckpointReader& reader, const std::function<void()>& load);
   void open_data(const std::string& cache_folder);
-  /// The tokens of windows `first` to first + count, each (seq_len + 1), as read(n, window) gives
-  /// them; a read that returns false leaves targets that do not count.
-  Tokens tokens_of(std::int64_t count, std::int64_t first,
-                   const std::function<bool(std::int64_t, std::span<std::int32_t>)>& read) const;
+  /// The tokens of sequences `first` to first + count; from `end` on none of their targets counts.
+  Tokens tokens_of(const Sequences& from, std::int64_t first, std::int64_t count,
+                   std::int64_t end) const;
   /// This rank's place among the (z, data) coordinates, which have different tokens.
   std::int64_t place() const;
   std::int64_t places() const;
@@ -97,11 +105,12 @@ class Session {
   Config config_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Communicator> device_world_;  // null where the world carries the memory itself
   std::unique_ptr<Grid> grid_;
   Corpus corpus_;
-  std::unique_ptr<Sampler> sampler_;
-  std::unique_ptr<Windows> validation_;
+  std::unique_ptr<const Sequences> training_, validation_;
   std::unique_ptr<Model> model_;
+  std::vector<ParameterGroup*> trained_;  // what training such a model trains
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<TrainStep> step_;
 };

@@ -6,11 +6,12 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/options.h"
+#include "axonn/base/options_print.h"
+#include "axonn/io/safetensors_folder.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/model/stored_names.h"
 
 namespace axonn {
-
-namespace {
 
 bool has_tokenizer(const std::string& folder) {
   return std::ranges::any_of(
@@ -18,7 +19,9 @@ bool has_tokenizer(const std::string& folder) {
       [&](const char* file) { return std::filesystem::exists(folder + '/' + file); });
 }
 
-}  // namespace
+bool is_adapter_folder(const std::string& path) {
+  return std::filesystem::exists(path + "/adapter_config.json");
+}
 
 bool is_hugging_face(const std::string& path) {
   return path.ends_with(".json") || std::filesystem::exists(path + "/config.json");
@@ -33,19 +36,102 @@ Config stored_config(const CheckpointReader& reader) {
   return config;
 }
 
+LoraConfig stored_lora(const std::string& path) {
+  LoraConfig lora;
+  if (is_adapter_folder(path)) {
+    lora = read_adapter_config(path).lora;
+    const SafetensorsFolder folder(path, "adapter_model");
+    for (const auto& [name, tensor] : folder.tensors())
+      if (const std::string layer = adapted_layer(name);
+          !layer.empty() && std::ranges::find(lora.targets, layer) == lora.targets.end())
+        lora.targets.push_back(layer);
+    if (lora.targets.empty()) refuse(path, " has no tensors of adapters");
+  } else {
+    lora = stored_config(CheckpointReader(path)).model.lora;
+    if (lora.rank == 0) refuse("[lora] path = '", path, "' holds a model, and no adapters");
+  }
+  lora.path = path;
+  return lora;
+}
+
+std::string stored_config_text(Config config, const Origins& origins) {
+  config.model.lora.path.clear();  // the adapters are the checkpoint's own from here on
+  if (config.model.path.empty()) return config_toml(config, origins);
+  Origins all = origins;
+  Config scratch;
+  OptionList list;
+  list_options(scratch, list);
+  for (const Option& option : list.find("model")->options)
+    if (!all.is_set(option.key())) all.set(option.key(), "model.path");
+  return config_toml(config, all);
+}
+
+std::string stored_config_text(const ModelConfig& model, const std::string& tokenizer) {
+  Config config;
+  config.model = model;
+  config.data.tokenizer = tokenizer;
+  OptionList list;
+  list_options(config, list);
+  return "# The sizes of a model that was converted.\n\n" + to_toml(list, [](const Option& option) {
+           const bool told = option.section() == "model" || option.key() == "data.tokenizer";
+           return TomlNote{.comment = {}, .disabled = !told};
+         });
+}
+
 Config with_stored_model(Config config) {
+  if (!config.model.lora.path.empty()) {
+    const double dropout = config.model.lora.dropout;
+    config.model.lora = stored_lora(config.model.lora.path);
+    config.model.lora.dropout = dropout;
+  }
   if (config.model.path.empty()) return config;
   const std::string path = config.model.path;
   const LoraConfig lora = config.model.lora;
-  config.model = is_hugging_face(path) ? read_hugging_face_config(path)
-                                       : stored_config(CheckpointReader(path)).model;
+  std::string tokenizer = has_tokenizer(path) ? path : "bytes";
+  if (is_hugging_face(path)) {
+    config.model = read_hugging_face_config(path);
+  } else {
+    const Config stored = stored_config(CheckpointReader(path));
+    config.model = stored.model;
+    if (!stored.data.tokenizer.empty()) tokenizer = stored.data.tokenizer;
+  }
   if (config.model.lora.rank > 0)
     refuse("[model] path = '", path, "' holds adapters alone, of the model at '", config.model.path,
            "'; name that one");
   config.model.path = path;
   config.model.lora = lora;
-  if (config.data.tokenizer == "bytes" && has_tokenizer(path)) config.data.tokenizer = path;
+  if (config.data.tokenizer == "bytes") config.data.tokenizer = tokenizer;
   return config;
+}
+
+StoredModel open_stored_model(const std::string& path, const std::string& adapter) {
+  StoredModel model;
+  if (is_hugging_face(path)) {
+    model.config.model.path = path;
+    model.config = with_stored_model(model.config);
+  } else {
+    model.reader.emplace(path);
+    model.config = stored_config(*model.reader);
+    // What the machine had that it was trained on says nothing of this one.
+    model.config.parallelism.device = DeviceKind::automatic;
+    model.config.parallelism.transport = TransportKind::automatic;
+  }
+  if (adapter.empty()) return model;
+  if (model.config.model.lora.rank > 0)
+    refuse("--adapter: ", path, " holds adapters itself; name the model that they are of");
+  model.config.model.path = path;
+  model.config.model.lora = stored_lora(adapter);
+  model.reader.reset();
+  return model;
+}
+
+void load_parameters(Session& session, const StoredModel& model) {
+  if (!model.reader) {
+    session.initialise();
+    return;
+  }
+  session.initialise_frozen();
+  session.load(*model.reader, Session::Load::parameters);
 }
 
 }  // namespace axonn

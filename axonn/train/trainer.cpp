@@ -14,6 +14,7 @@
 #include "axonn/base/options.h"
 #include "axonn/io/files.h"
 #include "axonn/model/flops.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/metrics.h"
 #include "axonn/train/outliers.h"
 #include "axonn/train/own_cores.h"
@@ -21,6 +22,7 @@
 #include "axonn/train/schedule.h"
 #include "axonn/train/session.h"
 #include "axonn/train/step_tracer.h"
+#include "axonn/train/stored_model.h"
 #include "axonn/train/stragglers.h"
 #include "axonn/train/tune.h"
 
@@ -53,7 +55,7 @@ class Trainer {
         log_(log_options(config, world.rank(), options)),
         tracer_(config.output.trace, world),
         cores_(config, world),
-        session_(config, world, tracer_.wrap(make_cpu_backend(cores_.threads())),
+        session_(config, world, tracer_.wrap(make_backend(config, world, cores_.threads())),
                  {.cache_folder = config.output.dir + "/cache", .make_model = options.make_model}),
         config_(session_.config()),
         saver_({.folder = config.output.dir + "/checkpoints",
@@ -67,9 +69,13 @@ class Trainer {
   std::string config_text() const {
     return config_toml(config_, options_.origins ? *options_.origins : Origins());
   }
+  std::string stored_text() const {
+    return stored_config_text(config_, options_.origins ? *options_.origins : Origins());
+  }
   bool first() const { return world_.rank() == 0; }
   void describe();
   void begin();
+  void tell_loaded(const LoadCost& cost);
   void resume_from(const std::string& path);
   void tune_products();
   bool step(std::int64_t step);
@@ -92,7 +98,7 @@ class Trainer {
   MatmulChoices products_;  // empty unless training.tune
   std::unique_ptr<MetricsFile> metrics_;
   StepMetrics line_;
-  std::int64_t first_step_ = 0;
+  std::int64_t first_step_ = 0, tokens_seen_ = 0;
   double began_ = 0, waited_ = 0, working_ = 0;
   NamedSeconds waited_by_;  // of the last step, in ms
   double seconds_since_log_ = 0;
@@ -106,15 +112,19 @@ void Trainer::describe() {
       format_count(parameter_count(m)), m.layers, m.layers == 1 ? "" : "s", m.hidden, m.heads,
       format_count(m.vocab),
       m.lora.rank > 0 ? fmt::format("; frozen, with adapters of rank {}", m.lora.rank) : ""));
-  log_.info(fmt::format("grid: x {}, y {}, z {}, data {}: {} rank{}, {} thread{} each, {}",
+  const Device& device = session_.backend().device();
+  const std::string each = device.uuid().empty() ? fmt::format("{} thread{}", cores_.threads(),
+                                                               cores_.threads() == 1 ? "" : "s")
+                                                 : device.name();
+  log_.info(fmt::format("grid: x {}, y {}, z {}, data {}: {} rank{}, {} each, {}",
                         config_.parallelism.x, config_.parallelism.y, config_.parallelism.z,
                         config_.parallelism.data, world_.size(), world_.size() == 1 ? "" : "s",
-                        cores_.threads(), cores_.threads() == 1 ? "" : "s",
-                        name_of(config_.training.dtype)));
+                        each, name_of(config_.training.dtype)));
   log_.info(fmt::format(
       "step: {} sequences of {} tokens, {} at a time; about {:.2f} epochs in all",
       config_.training.global_batch, config_.training.seq_len, config_.training.micro_batch,
-      session_.sampler().epochs(config_.training.steps * config_.training.global_batch)));
+      static_cast<double>(config_.training.steps * config_.training.global_batch) /
+          static_cast<double>(session_.sequences().count())));
 }
 
 void Trainer::begin() {
@@ -128,14 +138,20 @@ void Trainer::begin() {
   world_.broadcast({&found, 1, DType::f64}, 0, "resume").wait();
   const std::string from = resume == "auto" ? (found > 0 ? own : "") : resume;
   if (from.empty()) {
-    session_.initialise();
+    tell_loaded(session_.initialise());
   } else {
-    session_.initialise_frozen();
+    tell_loaded(session_.initialise_frozen());
     resume_from(from);
   }
   if (config_.training.tune) tune_products();
   if (first())
     metrics_ = std::make_unique<MetricsFile>(config_.output.dir + "/metrics.jsonl", first_step_);
+}
+
+void Trainer::tell_loaded(const LoadCost& cost) {
+  if (cost.bytes > 0)
+    log_.info(fmt::format("model from {}: {} read by this rank in {}", config_.model.path,
+                          format_bytes(cost.bytes), format_duration(cost.seconds)));
 }
 
 /// A run that is resumed goes on with the products it had.
@@ -153,6 +169,7 @@ void Trainer::resume_from(const std::string& path) {
   if (!state.is_object() || !state.contains("steps_done"))
     refuse(reader.folder(), "/state.json does not say how many steps were done");
   first_step_ = state["steps_done"];
+  tokens_seen_ = state.value("tokens_seen", first_step_ * session_.tokens_per_step());
   const auto means = state.value("outliers", nlohmann::json::object());
   outliers_ = OutlierFilter(
       config_.training.skip_outliers,
@@ -240,7 +257,9 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
     if (first() && !slow.empty()) log_.warn(slow);
   }
   if (first()) {
-    const double per_second = static_cast<double>(session_.tokens_per_step()) / seconds;
+    const std::int64_t tokens = session_.step_size(step - 1).inputs;
+    tokens_seen_ += tokens;
+    const double per_second = static_cast<double>(tokens) / seconds;
     const double tflops =
         per_second * model_flops_per_token(config_.model, config_.training.seq_len) * 1e-12;
     const double peak = config_.parallelism.peak_tflops * world_.size();
@@ -248,7 +267,7 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
              .loss = result.loss,
              .grad_norm = result.grad_norm,
              .lr = lr,
-             .tokens = step * session_.tokens_per_step(),
+             .tokens = tokens_seen_,
              .step_ms = seconds * 1e3,
              .tokens_per_s = per_second,
              .model_tflops = tflops,
@@ -298,10 +317,11 @@ void Trainer::begin_checkpoint(std::int64_t steps_done) {
   const nlohmann::json state = {
       {"steps_done", steps_done},
       {"samples_done", steps_done * config_.training.global_batch},
+      {"tokens_seen", tokens_seen_},
       {"seed", config_.training.seed},
       {"outliers", {{"loss", means.loss}, {"norm", means.norm}, {"steps", means.steps}}}};
   const auto blocks = session_.state(Session::Load::everything);
-  StateTexts texts{{"state.json", state.dump(2) + "\n"}, {"config.toml", config_text()}};
+  StateTexts texts{{"state.json", state.dump(2) + "\n"}, {"config.toml", stored_text()}};
   if (!products_.products.empty()) texts.emplace(kProductsFile, to_json(products_));
   saver_.begin(world_, steps_done, blocks, texts);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "axonn/base/check.h"
 #include "axonn/parallel/pointwise.h"
 
 using namespace axonn;
@@ -80,11 +81,22 @@ void Neighbours::loss(const Context& ctx, const Tokens& tokens, float scale, con
   });
 }
 
-Tensor Neighbours::next_logits(const Context& ctx, const Tokens& tokens, std::int64_t position) {
+Tensor Neighbours::target_losses(const Context& ctx, const Tokens& tokens) {
   const Var x = hidden(ctx, tokens);
   Tensor out;
   with_parameters(ctx, head_group_, [&](const Context& inside) {
-    out = cross_entropy_.logits_of_row(inside, norm_(inside, x), position);
+    out = cross_entropy_.each(inside, norm_(inside, x), tokens.targets);
+  });
+  return out;
+}
+
+Tensor Neighbours::next_logits(const Context& ctx, const Tokens& tokens,
+                               std::span<const std::int64_t> rows) {
+  AXONN_CHECK(!ctx.cache, "Neighbours look at the tokens before them, which a cache does not keep");
+  const Var x = hidden(ctx, tokens);
+  Tensor out;
+  with_parameters(ctx, head_group_, [&](const Context& inside) {
+    out = cross_entropy_.logits_of_rows(inside, norm_(inside, x), rows);
     out.wait();
   });
   return out;

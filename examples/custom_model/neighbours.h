@@ -37,8 +37,9 @@ class Neighbours : public axonn::Model {
   std::vector<axonn::ParameterGroup*> groups() override;
   void loss(const axonn::Context& ctx, const axonn::Tokens& tokens, float scale,
             const axonn::Tensor& total) override;
+  axonn::Tensor target_losses(const axonn::Context& ctx, const axonn::Tokens& tokens) override;
   axonn::Tensor next_logits(const axonn::Context& ctx, const axonn::Tokens& tokens,
-                            std::int64_t position) override;
+                            std::span<const std::int64_t> rows) override;
   std::int64_t vocab() const override { return kVocab; }
 
  private:

@@ -174,6 +174,8 @@ TEST(ReadToml, NamesTheLineOfASyntaxError) {
   EXPECT_THAT(toml_error("[figure]\nsides = = 3"), StartsWith("a.toml:2:9: not valid TOML: "));
   EXPECT_THAT(toml_error("[figure]\nsides = 3\nsides = 4"), StartsWith("a.toml:3:"));
   EXPECT_THAT(toml_error("\xff\xfe"), HasSubstr("not valid TOML"));
+  for (const char* header : {"[!]", "[.figure]", "[[=", "[\xc3\xa9]"})
+    EXPECT_THAT(toml_error(header), StartsWith("a.toml:1:")) << header;
 }
 
 TEST(ReadToml, RefusesAMissingFileAndAFolderAndGuessesTheFile) {

@@ -2,12 +2,12 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include "axonn/cli/command.h"
 
 #include "tests/cli/runs.h"
+#include "tests/cli/small_disk.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -43,27 +43,6 @@ class Damage : public testing::Test {
 
   const SmallRun run_;
 };
-
-/// A file system in memory; unmounted with this object.
-class SmallDisk {
- public:
-  SmallDisk(std::string path, const std::string& size) : path_(std::move(path)) {
-    fs::create_directories(path_);
-    mounted_ = ::mount("tmpfs", path_.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
-  }
-  ~SmallDisk() {
-    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
-  }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-  bool mounted() const { return mounted_; }
-
- private:
-  std::string path_;
-  bool mounted_ = false;
-};
-
-constexpr const char* kNoMount = "only root, where mounting is allowed, can make a small disk";
 
 }  // namespace
 

@@ -58,6 +58,18 @@ TEST(PlanCommand, WritesItsPlansAsJsonAndPrintsThem) {
                     HasSubstr("300,000,000,000 tokens: ")));
 }
 
+TEST(PlanCommand, AModelByItsNameHasAUsualLengthAndBatchUnlessTold) {
+  const auto of = [](const std::string& model, const Arguments& more) {
+    Arguments all{"plan", "--model", model, "--machine", "frontier", "--devices", "8"};
+    all.insert(all.end(), more.begin(), more.end());
+    return succeed(all).out;
+  };
+  EXPECT_THAT(of("gpt-5b", {}), HasSubstr("2,048 sequences of 2,048 tokens"));
+  EXPECT_THAT(of("gpt2-124m", {}), HasSubstr("4,096 sequences of 1,024 tokens"));
+  EXPECT_THAT(of("gpt-5b", {"--batch-tokens", "131072"}),
+              HasSubstr("64 sequences of 2,048 tokens"));
+}
+
 TEST(PlanCommand, TheConfigMayBeNamedAsTheModel) {
   const Arguments as_model = {"plan", "--model", kGpt2, "--machine", "frontier", "--devices", "4"};
   const auto table = [](const std::string& out) { return out.substr(out.find("x,y,z,data")); };

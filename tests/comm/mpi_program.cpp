@@ -1,5 +1,6 @@
 // A program that ranks under mpirun run: its argument names what they do. Without one, they check
 // the transport and exit with 1 if anything was wrong.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -40,6 +41,31 @@ void check(Communicator& world) {
       works.push_back(grid.along(Axis::x).all_reduce(buffer(std::span<float>(x))));
     for (Work& work : works) work.wait();
     for (const auto& x : data) EXPECT_EQ(x[99], world.size());
+  }
+}
+
+/// Each rank calls on three groups in an order of its own, large sums and small ones by turns, more
+/// of each than may be under way.
+void own_order(Communicator& world) {
+  const auto pairs = world.split(world.rank() / 2, "pairs");
+  const auto odd_even = world.split(world.rank() % 2, "odd and even");
+  const std::vector<Communicator*> groups = {&world, pairs.get(), odd_even.get()};
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::vector<float>> data;
+    for (int i = 0; i < 3 * 40; ++i) data.emplace_back(i % 2 ? 30'000 : 10, 1.f);
+    std::vector<Work> works;
+    for (int g = 0; g < 3; ++g)
+      for (int i = 0; i < 40; ++i) {
+        const int at = (world.rank() + round + g) % 3;
+        works.push_back(groups[at]->all_reduce(buffer(std::span<float>(data[40 * at + i]))));
+      }
+    for (Work& work : works) work.wait();
+    for (int at = 0; at < 3; ++at)
+      for (int i = 0; i < 40; ++i) {
+        const std::vector<float>& sums = data[40 * at + i];
+        EXPECT_EQ(std::ranges::count(sums, groups[at]->size()), std::ssize(sums))
+            << "group " << at << ", sum " << i;
+      }
   }
 }
 
@@ -103,6 +129,7 @@ int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "check";
   const std::map<std::string, void (*)(Communicator&)> bodies = {
       {"check", check},
+      {"own_order", own_order},
       {"hash", hash},
       {"large", large},
       {"throws", throws},
@@ -117,6 +144,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "run this under mpirun\n");
     return 2;
   }
-  run_mpi(bodies.at(name), {.timeout_seconds = argc > 2 ? std::stod(argv[2]) : 120});
+  run_mpi(bodies.at(name), {.timeout_seconds = argc > 2 ? std::stod(argv[2]) : 120,
+                            .max_delay_us = argc > 3 ? std::stoi(argv[3]) : 0});
   return testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
 }

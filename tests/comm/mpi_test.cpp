@@ -50,6 +50,11 @@ TEST(Mpi, DoesEveryCollectiveOnSixRanksToo) {
   EXPECT_EQ(job.finish(180), 0) << job.output();
 }
 
+TEST(Mpi, LetsRanksCallOnTheirGroupsInOrdersOfTheirOwnAndBeLate) {
+  Launched job(4, {"own_order", "60", "200"});
+  EXPECT_EQ(job.finish(120), 0) << job.output();
+}
+
 TEST(Mpi, EndsTheJobWithOneMessageWhenARankThrows) {
   EXPECT_THAT(output_of_failure("throws", "120", 1), HasSubstr("error: rank 2: lost the way"));
 }

@@ -76,6 +76,14 @@ TEST(SentencePieceTokenizer, DecodingGivesBackAnyBytes) {
   }
 }
 
+TEST(SentencePieceTokenizer, NoCutIsBesideAnAddedToken) {
+  const TempFolder folder;
+  const auto tokenizer = make_sentencepiece_tokenizer(train(folder, kLlama2));
+  ASSERT_TRUE(tokenizer->added_token("<s>"));
+  const std::string text = "it was <s> and <s> it is";
+  EXPECT_EQ(tokenizer->cut(text, 5), text.find(" is"));
+}
+
 TEST(SentencePieceTokenizer, PiecesEncodeAsTheWholeDoes) {
   const TempFolder folder;
   const auto tokenizer = make_sentencepiece_tokenizer(train(folder, kLlama2));

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
+#include "axonn/data/jsonl.h"
 
 using namespace axonn;
 using synthetic::World;
@@ -76,6 +78,25 @@ TEST(SyntheticText, NeverContradictsItself) {
     EXPECT_EQ(given.size(), 1u) << question << "? " << *given.begin() << " / " << *given.rbegin();
   EXPECT_GT(answers.size(), 2000u);
   EXPECT_GT(told, 200);
+}
+
+TEST(SyntheticText, ConversationsAreQuestionsAndAnswersThatDoNotContradictOneAnother) {
+  const std::string lines = synthetic_conversations(500, 1);
+  EXPECT_EQ(lines, synthetic_conversations(500, 1));
+  EXPECT_NE(lines, synthetic_conversations(500, 2));
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 500);
+  std::map<std::string, std::string> answers;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) {
+    const auto messages = parse_example(line, "").messages;
+    ASSERT_EQ(messages.size() % 2, 0u);
+    for (std::size_t i = 0; i < messages.size(); i += 2) {
+      EXPECT_EQ(messages[i].role + messages[i + 1].role, "userassistant");
+      const auto [known, first] = answers.emplace(messages[i].content, messages[i + 1].content);
+      EXPECT_EQ(known->second, messages[i + 1].content) << messages[i].content;
+    }
+  }
+  EXPECT_GT(answers.size(), 400u);
 }
 
 TEST(World, NamesAreUniqueAndFriendshipIsMutual) {

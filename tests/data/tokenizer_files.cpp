@@ -175,7 +175,9 @@ std::string llama3_json() {
   return File{
       .added_tokens = added(n, "<|begin_of_text|>", "false", "true") + "," +
                       added(n + 1, "<|end_of_text|>", "false", "true") + "," +
-                      added(n + 2, "<|eot_id|>", "false", "true"),
+                      added(n + 2, "<|eot_id|>", "false", "true") + "," +
+                      added(n + 3, "<|start_header_id|>", "false", "true") + "," +
+                      added(n + 4, "<|end_header_id|>", "false", "true"),
       .pre_tokenizer = split_then_bytes("{1,3}"),
       .post_processor = concat(R"({"type":"Sequence","processors":[)", byte_level(kBytesDecoder),
                                ",", begin_template("<|begin_of_text|>", n), "]}"),

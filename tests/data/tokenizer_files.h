@@ -25,7 +25,7 @@ SmallVocab llama2_vocab();
 // The files of the families in the structure in which they are published, with a small vocabulary.
 // Added tokens have the ids behind the vocabulary's.
 std::string gpt2_json();      ///< <|endoftext|>
-std::string llama3_json();    ///< <|begin_of_text|>, <|end_of_text|>, <|eot_id|>
+std::string llama3_json();    ///< <|begin_of_text|>, <|end_of_text|>, and of a turn
 std::string qwen_json();      ///< <|endoftext|>, <|im_start|>, <|im_end|>, <tool_call>
 std::string llama2_json();    ///< as llama2_vocab() has them
 std::string mistral3_json();  ///< the same with Metaspace in place of the normalizer

@@ -72,7 +72,7 @@ TEST(TokenizerJson, OfLlama3IsAsWorkedByHand) {
   const auto llama = tokenizer_of(llama3_json());
   const SmallVocab vocab = byte_level_vocab();
   const int n = static_cast<int>(vocab.tokens.size());
-  EXPECT_EQ(llama->vocab_size(), n + 3);
+  EXPECT_EQ(llama->vocab_size(), n + 5);
   EXPECT_EQ(llama->begin_of_text(), n);
   EXPECT_EQ(llama->end_of_text(), n + 1);
   EXPECT_THAT(llama->encode("hello world"),
@@ -250,6 +250,16 @@ TEST(TokenizerJson, TheConfigBesideItNamesTheTokensThatBeginAndEndAText) {
               testing::ThrowsMessage<UsageError>(HasSubstr("eos_token")));
   folder.file("tokenizer.json", qwen_json());
   EXPECT_EQ(ends(R"({"add_bos_token": true, "bos_token": "<|im_start|>"})"), std::pair(n + 1, n));
+}
+
+TEST(TokenizerJson, NoCutIsBehindAnAddedToken) {
+  // Llama 2 puts a space behind it, and none before a piece that follows other text.
+  for (const std::string& json : {llama2_json(), mistral3_json()}) {
+    const auto tokenizer = tokenizer_of(json);
+    const std::string text = "it was <s> and <s> it is";
+    EXPECT_EQ(tokenizer->cut(text, 8), text.find(" <s> it"));
+    EXPECT_EQ(tokenizer->cut(text, 18), text.find(" is"));
+  }
 }
 
 TEST(TokenizerJson, PiecesEncodeAsTheWholeDoes) {

@@ -76,10 +76,12 @@ std::int64_t load_on(const GridShape& shape, const SafetensorsFolder& folder) {
     want("w", matrix_layout(), false);
     want("t", matrix_layout(), true);
     want("v", {.rows = kRows, .row_axis = Axis::x}, false);
-    bytes +=
-        load_slices(wanted, [&](std::size_t i, std::int64_t offset, std::span<const float> values) {
-          std::ranges::copy(values, buffers[i].begin() + offset);
-        }).bytes;
+    const auto take = [&](std::size_t i, std::int64_t offset, std::span<const std::byte> stored) {
+      const StoredType type = wanted[i].tensor.entry->type;
+      to_floats(type, stored,
+                std::span(buffers[i]).subspan(offset, stored.size() / bytes_of(type)));
+    };
+    bytes += load_slices(wanted, take).bytes;
     for (std::size_t i = 0; i < wanted.size(); ++i)
       for (const Slice& slice : wanted[i].slices)
         for (std::int64_t e = slice.begin; e < slice.end; ++e)

@@ -71,7 +71,7 @@ TEST(LlamaOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnEveryGrid) {
 }
 
 TEST(LlamaOnGrids, ChunksRecomputationAndAccumulationKeepTheLosses) {
-  TinyRun run{.make_model = model_of(qwen3())};
+  TinyRun run{.packed = true, .make_model = model_of(qwen3())};
   const TinyTrace one = run_tiny(run);
   for (const GridShape& shape : {GridShape{}, GridShape{2, 2, 2, 1}, GridShape{3, 1, 2, 1}}) {
     run.grid = shape;
@@ -85,6 +85,16 @@ TEST(LlamaOnGrids, ChunksRecomputationAndAccumulationKeepTheLosses) {
     EXPECT_EQ(kept.losses, again.losses) << "to the bit";
     EXPECT_EQ(kept.norms, again.norms);
   }
+}
+
+TEST(LlamaOnGrids, PackedDocumentsHaveTheLossesOfOneRankOnEveryGrid) {
+  EXPECT_EQ(difference_on_grids({.packed = true, .make_model = model_of(mistral())}, {2, 4, 8}),
+            "");
+  EXPECT_EQ(difference_on_grids(
+                {.dtype = DType::bf16, .packed = true, .make_model = model_of(tiny_llama())}, {8}),
+            "");
+  EXPECT_NE(run_tiny({.steps = 1, .make_model = model_of(mistral())}).losses,
+            run_tiny({.steps = 1, .packed = true, .make_model = model_of(mistral())}).losses);
 }
 
 TEST(LlamaOnGrids, MemoryIsTheSameAfterEveryStep) {

@@ -2,6 +2,7 @@
 // as plain loops in double.
 #include "tests/support/llama_reference.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -91,6 +92,19 @@ TEST_P(LlamaReference, LogitsAreThoseOfPlainLoops) {
     const std::vector<float> got = llama.logits(s);
     for (std::int64_t c = 0; c < want.cols; ++c)  // f32 through two blocks: 1e-6 of the largest
       EXPECT_NEAR(got[c], want((s + 1) * kPositions - 1, c), 1e-5 * largest) << s << ',' << c;
+  }
+}
+
+TEST_P(LlamaReference, EveryTargetsLossAndWhetherItIsTheLikeliestAreThoseOfPlainLoops) {
+  RandomLlama llama(GetParam().config());
+  const Matrix logits = llama.reference_logits(llama.weights());
+  const Matrix want = cross_entropy(logits, llama.targets()), got = llama.target_losses();
+  ASSERT_EQ(got.rows, want.rows);
+  for (std::int64_t r = 0; r < want.rows; ++r) {
+    EXPECT_NEAR(got(r, 0), want(r, 0), 2e-5 * (1 + want(r, 0))) << r;
+    const auto row = logits.values.begin() + r * logits.cols;
+    const bool likeliest = std::max_element(row, row + logits.cols) - row == llama.targets()[r];
+    EXPECT_EQ(got(r, 1), likeliest ? 1 : 0) << r;
   }
 }
 

@@ -18,7 +18,7 @@ Matrix kept_of(std::int64_t rows, std::int64_t cols, Dropout args) {
   const Operand ones(Matrix(rows, cols, 1), DType::f32), out(rows, cols, DType::f32);
   args.inp = ones;
   args.out = out;
-  make_cpu_backend(1)->dropout(args);
+  test_backend()->dropout(args);
   return out.values();
 }
 
@@ -33,7 +33,7 @@ double mean_of(const Matrix& m) {
 TEST(Dropout, WithProbabilityZeroScales) {
   for (DType type : {DType::f32, DType::bf16}) {
     const Operand inp(random_values("inp", 5, 70, type), type, 3), out(5, 70, type, 1);
-    make_cpu_backend(1)->dropout({.out = out, .inp = inp, .scale = 0.5f});
+    test_backend()->dropout({.out = out, .inp = inp, .scale = 0.5f});
     Matrix want = inp.values();
     for (double& value : want.values) value *= 0.5;
     EXPECT_TRUE(close(out, want, {})) << name_of(type);
@@ -79,6 +79,6 @@ TEST(Dropout, AnotherKeyRowOrColumnIsAnotherChoice) {
 
 TEST(Dropout, RefusesToDropEverything) {
   const Operand x(2, 2, DType::f32);
-  EXPECT_THAT([&] { make_cpu_backend(1)->dropout({.out = x, .inp = x, .probability = 1}); },
+  EXPECT_THAT([&] { test_backend()->dropout({.out = x, .inp = x, .probability = 1}); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("dropout: probability 1")));
 }

@@ -9,7 +9,7 @@ using namespace axonn;
 using reference::Matrix;
 
 TEST(Embedding, TakesTheRowsItHasAndGivesTheirGradientsBack) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const std::int64_t T = 7, first = 10, V = 20;
   for (DType type : {DType::f32, DType::bf16})
     for (std::int64_t C : {1, 17, 65, 768}) {
@@ -21,8 +21,9 @@ TEST(Embedding, TakesTheRowsItHasAndGivesTheirGradientsBack) {
       const Operand out(3 * T, C, type, 3), bare(3 * T, C, type), rows(table, type, 1),
           where(positions, type, 2), id_view(ids), d_out(dy, type, 5),
           d_table(Matrix(V, C, 1), DType::f32, 2), d_positions(Matrix(T, C, 1), DType::f32);
-      backend->embedding(out, id_view, rows, first, where);
-      backend->embedding(bare, id_view, rows, first, {});
+      backend->embedding(
+          {.out = out, .ids = id_view, .table = rows, .first = first, .learned = where});
+      backend->embedding({.out = bare, .ids = id_view, .table = rows, .first = first});
       backend->embedding_backward(d_table, d_out, id_view, first);
       backend->positions_backward(d_positions, d_out);
 
@@ -45,10 +46,30 @@ TEST(Embedding, TakesTheRowsItHasAndGivesTheirGradientsBack) {
     }
 }
 
+TEST(Embedding, AddsTheLearnedRowsOfPositionsThatRowsHaveOfTheirOwn) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16}) {
+    const Matrix table = random_values("table", 5, 17, type),
+                 learned = random_values("learned", 4, 17, type);
+    const std::vector<std::int32_t> ids{0, 4, 7, 2, 2, 1}, positions{3, 0, 1, 1, 0, 2};
+    const Operand out(6, 17, type), rows(table, type), where(learned, type);
+    backend->embedding({.out = out,
+                        .ids = Operand(ids),
+                        .table = rows,
+                        .learned = where,
+                        .positions = Operand(positions)});
+    Matrix want(6, 17);
+    for (std::int64_t r = 0; r < 6; ++r)
+      for (std::int64_t c = 0; c < 17; ++c)
+        want(r, c) = (ids[r] < 5 ? table(ids[r], c) : 0) + learned(positions[r], c);
+    EXPECT_TRUE(close(out, want, stored(type, 2 * rounding(DType::f32))));
+  }
+}
+
 TEST(Embedding, RefusesIdsThatAreNotOneARow) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand out(4, 2, DType::f32), table(9, 2, DType::f32), ids(std::vector<std::int32_t>(3));
   EXPECT_THAT(
-      [&] { backend->embedding(out, ids, table, 0, {}); },
+      [&] { backend->embedding({.out = out, .ids = ids, .table = table}); },
       testing::ThrowsMessage<Error>(testing::HasSubstr("embedding: ids is (1,3) i32, want (1,4)")));
 }

@@ -8,12 +8,13 @@
 
 #include "axonn/tensor/tensor.h"
 
+#include "tests/ops/operand_memory.h"
 #include "tests/support/reference.h"
 
 namespace axonn {
 
-/// A matrix in plain memory, with `gap` elements of padding after each row that no operation may
-/// touch.
+/// A matrix in memory that the backend under test can read, with `gap` elements of padding after
+/// each row that no operation may touch.
 class Operand {
  public:
   /// All elements zero.
@@ -28,11 +29,11 @@ class Operand {
   const View& view() const { return view_; }
   reference::Matrix values() const;
   /// All bytes, for comparing bits.
-  const std::vector<double>& memory() const { return memory_; }
+  const OperandMemory& memory() const { return memory_; }
   bool gap_untouched() const;
 
  private:
-  std::vector<double> memory_;
+  OperandMemory memory_;
   View view_;
 };
 

@@ -14,16 +14,28 @@ using reference::Matrix;
 
 namespace {
 
+bool is_largest(const Matrix& x, std::int64_t row, std::int32_t target) {
+  if (target < 0) return false;
+  for (std::int64_t c = 0; c < x.cols; ++c)
+    if (x(row, c) > x(row, target)) return false;
+  return true;
+}
+
 /// The vocabulary V in pieces of `each` columns, the last ones partly or wholly padding that holds
 /// numbers which would win.
 void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t each, DType type) {
   SCOPED_TRACE(testing::Message() << '(' << R << ',' << V << ") in " << pieces << " of " << each
                                   << ' ' << name_of(type));
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   Matrix x = random_values("x", R, V, type);
   for (double& value : x.values) value *= 16;
   std::vector<std::int32_t> targets = random_ids("targets", R, V);
   if (R > 2) targets[1] = -1;
+  if (R == 5) {
+    targets[2] = 0, x(2, 0) = 48, x(2, V - 1) = 64;  // a token of another piece is likelier
+    targets[3] = 1, x(3, 1) = x(3, V - 1) = 64;      // another is as likely: none is likelier
+    x(4, targets[4]) = 64;
+  }
   const Operand target_view(targets), stats(pieces * R, 3, DType::f32), loss(R, 1, DType::f32),
       lse(R, 1, DType::f32);
   const auto piece_of = [&](std::int64_t p) {
@@ -38,7 +50,11 @@ void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t eac
     backend->softmax_stats(stats.view().row_range(p * R, R), logits[p], target_view, piece_of(p));
   }
   backend->combine_softmax(loss, lse, stats, target_view);
-  // Sums of V terms at most 1; log makes a relative error absolute, on top of a logit below 16.
+  const Operand greedy(R, 1, DType::f32);
+  backend->greedy_targets(greedy, stats, target_view);
+  for (std::int64_t r = 0; r < R; ++r)
+    EXPECT_EQ(greedy.values()(r, 0), is_largest(x, r, targets[r]) ? 1 : 0) << r;
+  // Sums of V terms at most 1; log makes a relative error absolute, on top of a logit up to 64.
   const double error = (static_cast<double>(V) + 32) * 2 * rounding(DType::f32);
   EXPECT_TRUE(close(loss, cross_entropy(x, targets), {error, 0}));
 
@@ -70,7 +86,7 @@ TEST(CrossEntropy, EqualsPlainLoopsWholeAndInPiecesWithPaddingLeftOut) {
 }
 
 TEST(CrossEntropy, GivesANaNLossForANaNLogit) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   Matrix x = random_values("x", 1, 40, DType::f32);
   x(0, 25) = std::numeric_limits<double>::quiet_NaN();
   const Operand logits(x, DType::f32), targets(std::vector<std::int32_t>{3}),
@@ -81,7 +97,7 @@ TEST(CrossEntropy, GivesANaNLossForANaNLogit) {
 }
 
 TEST(CrossEntropy, RefusesMoreValidColumnsThanThereAre) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand logits(2, 8, DType::f32), targets(std::vector<std::int32_t>(2)),
       stats(2, 3, DType::f32);
   EXPECT_THAT(

@@ -51,10 +51,11 @@ void check(Backend& backend, const Case& c) {
 }  // namespace
 
 TEST(Matmul, EqualsPlainLoopsInEveryModeTypeAndEpilogueWithStridesAndOddSizes) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   // The last two are cut into panels of rows and of columns.
-  const std::int64_t sizes[][3] = {{1, 1, 1},  {3, 17, 1},   {1, 64, 33},   {17, 3, 64},
-                                   {33, 1, 5}, {64, 48, 96}, {600, 20, 97}, {40, 1700, 33}};
+  const std::int64_t sizes[][3] = {{1, 1, 1},   {3, 17, 1},   {1, 64, 33},   {17, 3, 64},
+                                   {33, 1, 5},  {64, 48, 96}, {600, 20, 97}, {40, 1700, 33},
+                                   {5, 71, 97}, {48, 9, 130}, {49, 9, 130}};
   for (const auto& [M, N, K] : sizes)
     for (const auto& [type, out_type] :
          {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
@@ -64,8 +65,51 @@ TEST(Matmul, EqualsPlainLoopsInEveryModeTypeAndEpilogueWithStridesAndOddSizes) {
                            (flags & 4) != 0, (flags & 8) != 0, gap});
 }
 
-TEST(Matmul, OfNothingIsTheBiasOrLeavesWhatIsAccumulated) {
+TEST(Matmul, ARowOfFewHasTheSameBitsWhateverTheOthersAreAsLongAsThereAreMoreThanTwoOrNot) {
   const auto backend = make_cpu_backend(1);
+  const std::int64_t N = 75, K = 203;
+  for (DType type : {DType::f32, DType::bf16}) {
+    const Operand a(random_values("a", 7, K, type), type), b(random_values("b", N, K, type), type),
+        all(Matrix(7, N), DType::f32), some(Matrix(7, N), DType::f32);
+    const auto multiply = [&](const Operand& out, std::int64_t first, std::int64_t rows) {
+      backend->matmul({.out = out.view().row_range(0, rows),
+                       .a = a.view().row_range(first, rows),
+                       .b = b,
+                       .b_transposed = true});
+    };
+    const auto expect_same = [&](std::int64_t row, std::int64_t other) {
+      for (std::int64_t n = 0; n < N; ++n)
+        EXPECT_EQ(all.view().row<float>(row)[n], some.view().row<float>(other)[n])
+            << row << ',' << n;
+    };
+    multiply(all, 0, 7);
+    for (std::int64_t first = 0; first <= 4; ++first) {
+      multiply(some, first, 3);
+      for (std::int64_t row = 0; row < 3; ++row) expect_same(first + row, row);
+    }
+    for (std::int64_t first = 0; first <= 5; ++first) {
+      multiply(all, first, 2);
+      multiply(some, first + 1, 1);
+      expect_same(1, 0);
+    }
+  }
+}
+
+TEST(Matmul, OfFewRowsStreamsTheMatrixUnlessToldOtherwise) {
+  const auto backend = make_cpu_backend(1);
+  const MatmulShape few{.M = 2, .N = 2048, .K = 1024, .b_transposed = true};
+  EXPECT_EQ(backend->matmul_ways(few).front(), "streamed");
+  EXPECT_GT(backend->matmul_ways(few).size(), 1u);
+  for (const std::string& way : backend->matmul_ways(few))
+    EXPECT_TRUE(backend->set_matmul_way(few, way)) << way;
+  MatmulShape many = few;
+  many.M = 512;
+  EXPECT_NE(backend->matmul_ways(many).front(), "streamed");
+  EXPECT_FALSE(backend->set_matmul_way(many, "streamed"));
+}
+
+TEST(Matmul, OfNothingIsTheBiasOrLeavesWhatIsAccumulated) {
+  const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (bool bias : {false, true})
       for (bool accumulate : {false, true}) {
@@ -76,7 +120,7 @@ TEST(Matmul, OfNothingIsTheBiasOrLeavesWhatIsAccumulated) {
 }
 
 TEST(Matmul, RefusesShapesAndTypesThatDoNotFitAndShowsThem) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand out(2, 3, DType::f32), a(2, 4, DType::f32), b(5, 3, DType::f32),
       half(4, 3, DType::bf16);
   EXPECT_THAT(

@@ -88,7 +88,7 @@ void check(Backend& backend, std::int64_t R, std::int64_t C, DType type, std::in
 }  // namespace
 
 TEST(LayerNorm, EqualsPlainLoopsForwardAndBackwardWholeAndInPieces) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16}) {
     check(*backend, 1, 3, type, 1);
     check(*backend, 3, 17, type, 1);
@@ -130,14 +130,14 @@ TEST(AddMoments, EqualsTheSumAndItsMomentsAndHasTheBitsOfBothOperationsAlone) {
 }
 
 TEST(AddMoments, RefusesSummandsOfAnotherShape) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand a(4, 8, DType::f32), b(4, 7, DType::f32), moments(4, 2, DType::f32);
   EXPECT_THAT([&] { backend->add_moments(a, moments, a, b); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("add_moments: b is (4,7)")));
 }
 
 TEST(LayerNorm, WithoutBiasAndResidualLeavesThemOut) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Outcome full(*backend, 3, 17, DType::f32, 1);
   const Operand out(3, 17, DType::f32), d_inp(3, 17, DType::f32), sums(3, 2, DType::f32);
   backend->layer_norm(out, full.inp, full.weight, {}, full.stats);
@@ -160,7 +160,7 @@ TEST(LayerNorm, WithoutBiasAndResidualLeavesThemOut) {
 }
 
 TEST(LayerNorm, KeepsItsDigitsWhereTheMeanIsLargeBesideTheDeviations) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   Matrix x = random_values("x", 1, 300, DType::f32);
   for (double& value : x.values) value += 1000;
   const Operand inp(x, DType::f32), moments(2, 2, DType::f32), stats(1, 2, DType::f32);
@@ -177,7 +177,7 @@ TEST(LayerNorm, KeepsItsDigitsWhereTheMeanIsLargeBesideTheDeviations) {
 }
 
 TEST(LayerNorm, RefusesAWidthBelowItsPiece) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Outcome run(*backend, 2, 8, DType::f32, 1);
   EXPECT_THAT(
       [&] {

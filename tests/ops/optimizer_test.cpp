@@ -19,7 +19,7 @@ constexpr std::int64_t kSizes[][2] = {{1, 0}, {1, 1}, {17, 5}, {768, 768}, {2000
 }  // namespace
 
 TEST(AdamW, FollowsThePlainLoopOverThreeStepsAndWritesTheComputeCopy) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (const auto& [n, decayed] : kSizes) {
       Matrix w = random_values("w", 1, n, DType::f32), m(1, n), v(1, n);
@@ -56,7 +56,7 @@ TEST(AdamW, FollowsThePlainLoopOverThreeStepsAndWritesTheComputeCopy) {
 }
 
 TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (const auto& [n, decayed] : kSizes) {
       Matrix w = random_values("w", 1, n, DType::f32);
@@ -78,7 +78,7 @@ TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
 }
 
 TEST(Optimizers, RefuseStepZeroAndMoreDecayedElementsThanThereAre) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand x(1, 4, DType::f32), scale(1, 1, DType::f32);
   AdamW args{.master = x, .first = x, .second = x, .gradient = x, .out = x, .scale = scale};
   args.step = 0;
@@ -91,7 +91,7 @@ TEST(Optimizers, RefuseStepZeroAndMoreDecayedElementsThanThereAre) {
 }
 
 TEST(Reductions, SumSquaresAndNonfiniteElementsAreAddedToWhatIsThere) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const double inf = std::numeric_limits<double>::infinity();
   for (DType type : {DType::f32, DType::bf16})
     for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
@@ -123,7 +123,7 @@ TEST(Reductions, SumSquaresAndNonfiniteElementsAreAddedToWhatIsThere) {
 }
 
 TEST(Reductions, ClipFactorScalesOnlyNormsAboveTheLimit) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand out(1, 1, DType::f32), squared(Matrix(1, 1, 16), DType::f64);
   const std::pair<float, double> cases[] = {{1, 0.25}, {4, 1}, {5, 1}, {0, 1}};
   for (const auto& [max_norm, want] : cases) {

@@ -82,7 +82,7 @@ Matrix rows_as_heads(const Matrix& m, std::int64_t cols) {
 }  // namespace
 
 TEST(RmsNorm, EqualsPlainLoopsForwardAndBackwardWholeAndInPieces) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   for (DType type : kTypes) {
     check_rms_norm(*backend, 1, 3, type, 1);
     check_rms_norm(*backend, 3, 17, type, 1);
@@ -93,7 +93,7 @@ TEST(RmsNorm, EqualsPlainLoopsForwardAndBackwardWholeAndInPieces) {
 }
 
 TEST(HeadNorm, IsRmsNormOfEveryHeadWithOneWeightForAll) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   for (DType type : kTypes)
     for (const auto& [R, h, D] : {std::array<std::int64_t, 3>{1, 1, 2},
                                   {3, 5, 17},
@@ -125,7 +125,7 @@ TEST(HeadNorm, IsRmsNormOfEveryHeadWithOneWeightForAll) {
 }
 
 TEST(HeadNorm, RefusesWhatIsNoWholeHeads) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand a(4, 6, DType::f32), weight(1, 4, DType::f32);
   EXPECT_THAT([&] { backend->head_norm({.out = a, .inp = a, .weight = weight, .rstd = a}); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("no whole heads of 4")));

@@ -12,7 +12,7 @@ using namespace axonn;
 using reference::Matrix;
 
 TEST(RotaryEmbedding, TurnsHalvesByThePositionInTheSequenceAndBackAgain) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (const auto& [sequences, T, h, D] :
          {std::array<std::int64_t, 4>{1, 1, 1, 2}, {2, 5, 3, 6}, {3, 70, 4, 64}, {1, 3, 2, 34}}) {
@@ -40,8 +40,26 @@ TEST(RotaryEmbedding, TurnsHalvesByThePositionInTheSequenceAndBackAgain) {
     }
 }
 
+TEST(RotaryEmbedding, TurnsRowsByPositionsOfTheirOwnInAnyOrder) {
+  const auto backend = test_backend();
+  const std::vector<std::int32_t> positions{4, 0, 0, 6, 2};  // and five rows are no sequence of 7
+  const Matrix table = random_values("table", 7, 10, DType::f32),
+               inp = random_values("inp", 5, 30, DType::f32);
+  Matrix tables(5, 10);  // one row's after another
+  for (std::int64_t r = 0; r < 5; ++r)
+    for (std::int64_t c = 0; c < 10; ++c) tables(r, c) = table(positions[r], c);
+  const Operand all(table, DType::f32), each(tables, DType::f32), x(inp, DType::f32),
+      out(5, 30, DType::f32), want(5, 30, DType::f32), where(positions);
+  for (bool inverse : {false, true}) {
+    backend->rotary_embedding(
+        {.out = out, .inp = x, .table = all, .inverse = inverse, .positions = where});
+    backend->rotary_embedding({.out = want, .inp = x, .table = each, .inverse = inverse});
+    EXPECT_TRUE(close(out, want.values(), {}));
+  }
+}
+
 TEST(RotaryEmbedding, RefusesPartsOfSequencesAndOfHeads) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand a(4, 6, DType::f32), long_table(3, 6, DType::f32), odd(4, 3, DType::f32);
   EXPECT_THAT([&] { backend->rotary_embedding({.out = a, .inp = a, .table = long_table}); },
               testing::ThrowsMessage<Error>(

@@ -11,7 +11,7 @@ using namespace axonn;
 using reference::Matrix;
 
 TEST(Swiglu, AndItsGradientEqualPlainLoopsAlsoInPlace) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (const auto& [R, F] : {std::array<std::int64_t, 2>{1, 1}, {3, 17}, {2, 9000}, {40, 688}}) {
       SCOPED_TRACE(testing::Message() << '(' << R << ',' << F << ") " << name_of(type));
@@ -31,7 +31,7 @@ TEST(Swiglu, AndItsGradientEqualPlainLoopsAlsoInPlace) {
 }
 
 TEST(Swiglu, RefusesAnOddNumberOfColumns) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = test_backend();
   const Operand out(4, 2, DType::f32), odd(4, 3, DType::f32);
   EXPECT_THAT([&] { backend->swiglu(out, odd); },
               testing::ThrowsMessage<Error>(

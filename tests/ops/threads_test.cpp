@@ -112,6 +112,32 @@ TEST_P(Threads, AttentionHasTheSameBits) {
     });
 }
 
+TEST_P(Threads, CachedAttentionHasTheSameBits) {
+  expect_same_bits("cached_attention", [](Backend& backend) {
+    const std::int64_t D = 24, entries = 1300, R = 3;
+    const Operand q = input("q", R, 4 * D, GetParam()),
+                  keys = input("k", 4 * entries, D, GetParam()),
+                  values = input("v", 4 * entries, D, GetParam()),
+                  slots(std::vector<std::int32_t>{1, 0, 1}),
+                  positions(std::vector<std::int32_t>{1299, 700, 30});
+    Operand out(R, 4 * D, GetParam());
+    backend.cached_attention({.q = q,
+                              .keys = keys,
+                              .values = values,
+                              .out = out,
+                              .slots = slots,
+                              .positions = positions,
+                              .entries = entries,
+                              .longest = entries,
+                              .heads = 4,
+                              .kv_heads = 2,
+                              .head_dim = D,
+                              .group = 2,
+                              .scale = 0.15f});
+    return outputs({&out});
+  });
+}
+
 TEST_P(Threads, NormsAndColumnSumsHaveTheSameBits) {
   expect_same_bits("layer_norm", [](Backend& backend) {
     const Operand inp = input("inp", kRows, kCols, GetParam()),
@@ -186,7 +212,7 @@ TEST_P(Threads, TheLossTheEmbeddingAndTheReductionsHaveTheSameBits) {
     backend.softmax_stats(stats, x, ids, {0, kCols});
     backend.combine_softmax(loss, lse, stats, ids);
     backend.cross_entropy_backward({d, x, lse, ids, {0, kCols}, 1});
-    backend.embedding(embedded, ids, x, 3, {});
+    backend.embedding({.out = embedded, .ids = ids, .table = x, .first = 3});
     backend.embedding_backward(d_table, x, ids, 0);
     backend.positions_backward(d_positions, x);
     backend.squared_sum(squares, x);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/self.h"
 #include "axonn/comm/threads.h"
 #include "axonn/parallel/attention.h"
 #include "axonn/parallel/linear.h"
@@ -226,6 +227,14 @@ TEST(Layers, AttentionWithRotaryPositionsIsTheSameOnEveryGridWithNormsAndAWindow
   }
 }
 
+TEST(Layers, AttentionOverPackedDocumentsIsTheSameOnEveryGrid) {
+  for (std::int64_t kv_heads : {24, 4, 1}) {  // over y: heads, sequences, nothing
+    compare_on_all_grids({.packed = true, .make = llama_attention({.kv_heads = kv_heads})});
+    compare_on_all_grids(
+        {.chunks = 2, .packed = true, .make = llama_attention({.kv_heads = kv_heads})});
+  }
+}
+
 TEST(Layers, RotaryPositionsLeaveAloneWhatTheCallerKeeps) {
   const PieceResult one = run_piece({.make = turned_and_kept});
   for (const GridShape& grid : {GridShape{2, 1, 1, 1}, GridShape{2, 2, 2, 1}})
@@ -235,7 +244,8 @@ TEST(Layers, RotaryPositionsLeaveAloneWhatTheCallerKeeps) {
 
 TEST(Layers, EmbeddingIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
   for (std::int64_t vocab : {11, 5})
-    compare_on_all_grids({.vocab = vocab, .make = embedding_of(vocab)});
+    for (bool packed : {false, true})
+      compare_on_all_grids({.vocab = vocab, .packed = packed, .make = embedding_of(vocab)});
 }
 
 TEST(Layers, LossIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
@@ -254,6 +264,9 @@ TEST(Layers, GradientsOnOneRankAreThoseOfFiniteDifferences) {
   compare_with_finite_differences(
       {.make = llama_attention({.kv_heads = 4, .window = 2, .qk_norm = true})});
   compare_with_finite_differences({.make = embedding_of(11)});
+  compare_with_finite_differences({.packed = true, .make = embedding_of(11)});
+  compare_with_finite_differences(
+      {.packed = true, .make = llama_attention({.kv_heads = 4, .qk_norm = true})});
   compare_with_finite_differences({.make = cross_entropy_of(11), .loss_follows = true}, kLossScale);
 }
 
@@ -271,6 +284,25 @@ TEST(Layers, LinearRefusesAnInputOverTheWrongAxis) {
                  "rank 0: down.weight: the input has 24 columns over y, wanted 24 over x; "
                  "alternate Orientation::normal and Orientation::transposed");
   }
+}
+
+TEST(Layers, TokensRefusePositionsAndStartsThatNoRowCanHave) {
+  const auto make = [](const RowPlaces& places) {
+    const auto world = make_self();
+    const Grid grid(*world, {});
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    make_tokens(ctx, std::vector<std::int32_t>(6), {}, {2, 3}, places);
+  };
+  const std::vector<std::int32_t> fits{0, 1, 2, 0, 1, 2}, late{0, 1, 2, 1, 1, 2}, few{0};
+  make({.positions = late, .starts = fits});
+  const auto refuses = [&](const RowPlaces& places, const char* text) {
+    EXPECT_THAT([&] { make(places); }, testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
+  };
+  refuses({.positions = few}, "1 positions and 0 starts for 6 rows");
+  refuses({.starts = late}, "row 0 of a sequence begins to see at 1");
+  refuses({.positions = fits, .reach = 2}, "position 2, want 0 to 1");
 }
 
 TEST(Layers, EmbeddingRefusesSequencesLongerThanItsPositions) {

@@ -214,7 +214,7 @@ TEST(ParameterGroup, IsGatheredAnewWhenAPrefetchedCopyIsOutOfDate) {
       first.acquire(ctx);  // the second time, this gathers `second` as well
       first.release();
       std::fill_n(second.master().as<float>(), second.piece_size(), known ? 3.f : 2.f);
-      second.publish_from_master(ctx);
+      second.publish_values(ctx);
       second.acquire(ctx);
       const float* values = b.weight().as<float>();
       EXPECT_THAT(std::vector<float>(values, values + 100), testing::Each(known ? 3.f : 2.f));

@@ -12,6 +12,8 @@
 #include "axonn/parallel/exchange.h"
 #include "axonn/parallel/gradients.h"
 
+#include "tests/support/packed_rows.h"
+
 namespace axonn::testing_support {
 
 namespace {
@@ -70,7 +72,8 @@ class PieceRank {
     group_.begin_step(ctx);
     Tape tape;
     ctx.tape = &tape;
-    PieceInput input{input_of(ctx), tokens_of(ctx), ctx.zeros(1, 1, DType::f64)};
+    const Tokens tokens = tokens_of(ctx);
+    PieceInput input{input_of(ctx, tokens.rows), tokens, ctx.zeros(1, 1, DType::f64)};
     Var out;
     with_parameters(ctx, group_, [&](const Context& inside) { out = piece(inside, input); });
     keep_out(ctx, out);
@@ -94,7 +97,7 @@ class PieceRank {
             static_cast<float>(0.3 * noise.normal(index) + far * direction(spec->name, index));
       }
     }
-    group_.publish_from_master(ctx);
+    group_.publish_values(ctx);
   }
 
   /// What of a global matrix a rank holds of a chunk that begins `first` rows after its own.
@@ -130,11 +133,27 @@ class PieceRank {
     return tensor;
   }
 
-  Var input_of(const Context& ctx) {
+  /// Every fifth target does not count.
+  Tokens tokens_of(const Context& ctx) {
+    const Rows rows{each_, run_.positions};
+    std::vector<std::int32_t> ids, targets;
+    const Random numbers(kSeed, "tokens");
+    for (std::int64_t row = first_row_; row < first_row_ + rows.count(); ++row) {
+      const auto token = [&](std::int64_t i) {
+        return static_cast<std::int32_t>(numbers.below(i, run_.vocab));
+      };
+      ids.push_back(token(2 * row));
+      targets.push_back(row % 5 == 0 ? -1 : token(2 * row + 1));
+    }
+    const PackedRows packed(first_row_ / run_.positions, rows);
+    return make_tokens(ctx, ids, targets, rows, run_.packed ? packed.places() : RowPlaces{});
+  }
+
+  Var input_of(const Context& ctx, const Rows& all) {
     Var x;
     for (int c = 0; c < run_.chunks; ++c) {
       const std::int64_t begin = c * each_ / run_.chunks, end = (c + 1) * each_ / run_.chunks;
-      const Rows rows{end - begin, run_.positions};
+      const Rows rows = all.part(begin, end);
       Placement placement{{Axis::z, Axis::data}, Axis::y};
       std::int64_t here = rows.count();
       if (row_cut(ctx, here, Axis::x) == Cut::rows) {
@@ -146,23 +165,6 @@ class PieceRank {
       x.push_back({random(ctx, "x", part), placement, rows, std::make_shared<Gradient>()});
     }
     return x;
-  }
-
-  /// Every fifth target does not count.
-  Tokens tokens_of(const Context& ctx) {
-    const std::int64_t rows = each_ * run_.positions;
-    Tokens tokens{
-        ctx.empty(1, rows, DType::i32), ctx.empty(1, rows, DType::i32), {each_, run_.positions}};
-    const Random numbers(kSeed, "tokens");
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t row = first_row_ + r;
-      const auto token = [&](std::int64_t i) {
-        return static_cast<std::int32_t>(numbers.below(i, run_.vocab));
-      };
-      tokens.ids.view().as<std::int32_t>()[r] = token(2 * row);
-      tokens.targets.view().as<std::int32_t>()[r] = row % 5 == 0 ? -1 : token(2 * row + 1);
-    }
-    return tokens;
   }
 
   /// Collects out and gives it its gradient: the fixed weights of the loss.

@@ -29,6 +29,7 @@ struct PieceRun {
   DType dtype = DType::f32;
   int chunks = 1;
   bool sequence_parallel = true;
+  bool packed = false;  ///< sequences hold two documents each, see PackedRows
   /// Declares the layers' parameters; called once a rank.
   std::function<Piece(ParameterGroup&)> make;
   /// Parameters do not start at their initial values, which are zero and one for some, but random

@@ -13,7 +13,9 @@ struct SourceFile {
   std::vector<std::string> lines;
 
   bool ends_with(std::string_view ending) const { return path.ends_with(ending); }
-  bool is_cpp() const { return ends_with(".h") || ends_with(".cpp"); }
+  bool is_cpp() const {
+    return ends_with(".h") || ends_with(".cpp") || ends_with(".cu") || ends_with(".cuh");
+  }
   /// "base" of "axonn/base/check.h"; "" outside axonn/.
   std::string folder() const;
 };

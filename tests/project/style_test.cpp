@@ -133,8 +133,9 @@ void check_functions(const SourceFile& file, Offenders& out) {
   if (!file.is_cpp()) return;
   const bool kernels = file.path.starts_with("axonn/ops/");
   // The inner loops of a kernel, and the oracle's plain ones, take their pointers and sizes bare.
-  const bool bare =
-      file.path.starts_with("axonn/ops/cpu/") || file.path.starts_with("tests/support/reference");
+  const bool bare = file.path.starts_with("axonn/ops/cpu/") ||
+                    file.path.starts_with("axonn/ops/cuda/") ||
+                    file.path.starts_with("tests/support/reference");
   const int most = kernels ? kMostKernelLines : kMostFunctionLines;
   for (const Function& f : functions_of(file)) {
     const std::string where = file.path + ":" + std::to_string(f.line);

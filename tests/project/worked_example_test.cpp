@@ -41,7 +41,7 @@ void set_weight(const Context& ctx, ParameterGroup& group) {
       group.master().as<float>()[slice.offset + i] =
           kWeight[slice.row + e / slice.cols][slice.col + e % slice.cols];
     }
-  group.publish_from_master(ctx);
+  group.publish_values(ctx);
 }
 
 }  // namespace

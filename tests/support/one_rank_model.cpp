@@ -1,5 +1,7 @@
 #include "tests/support/one_rank_model.h"
 
+#include <algorithm>
+
 #include "axonn/base/random.h"
 
 namespace axonn::testing_support {
@@ -56,19 +58,35 @@ void OneRankModel::set(const Weights& weights) {
     for_each_element(*group, weights_, [&](Matrix& kept, std::int64_t index, std::int64_t at) {
       master[at] = static_cast<float>(kept.values[index]);
     });
-    group->publish_from_master(ctx_);
+    group->publish_values(ctx_);
   }
 }
 
 std::vector<float> OneRankModel::logits(std::int64_t s) {
   const std::span<const std::int32_t> ids(ids_.data() + s * kPositions, kPositions);
+  const std::int64_t last = kPositions - 1;
   const Tensor out =
-      model_->next_logits(ctx_, make_tokens(ctx_, ids, {}, {1, kPositions}), kPositions - 1);
+      model_->next_logits(ctx_, make_tokens(ctx_, ids, {}, {1, kPositions}), std::span(&last, 1));
   const float* data = out.view().as<float>();
   return {data, data + config_.vocab};
 }
 
+Matrix OneRankModel::target_losses() {
+  const Tokens tokens = make_tokens(ctx_, ids_, targets_, {kSequences, kPositions});
+  const Tensor out = model_->target_losses(ctx_, tokens);
+  Matrix result(out.rows(), out.cols());
+  std::copy_n(out.view().as<float>(), result.values.size(), result.values.begin());
+  return result;
+}
+
 std::pair<double, Weights> OneRankModel::backward() {
+  return backward([this](const Context& ctx) {
+    return make_tokens(ctx, ids_, targets_, {kSequences, kPositions});
+  });
+}
+
+std::pair<double, Weights> OneRankModel::backward(
+    const std::function<Tokens(const Context&)>& make) {
   const auto groups = trained_groups(*model_);
   for (ParameterGroup* group : groups) group->begin_step(ctx_);
   Tape tape;
@@ -76,8 +94,7 @@ std::pair<double, Weights> OneRankModel::backward() {
   ctx.tape = &tape;
   ctx.last_micro_batch = true;
   const Tensor total = ctx.zeros(1, 1, DType::f64);
-  const Tokens tokens = make_tokens(ctx, ids_, targets_, {kSequences, kPositions});
-  model_->loss(ctx, tokens, 1, total);
+  model_->loss(ctx, make(ctx), 1, total);
   tape.backward();
   Weights gradients = weights_;
   for (ParameterGroup* group : groups) {

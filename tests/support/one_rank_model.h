@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ namespace axonn::testing_support {
 class OneRankModel {
  public:
   using Weights = reference::Weights;
+  using Matrix = reference::Matrix;
   static constexpr std::int64_t kSequences = 3, kPositions = 9;
 
   explicit OneRankModel(const ModelConfig& config);
@@ -33,8 +35,13 @@ class OneRankModel {
   /// Logits of the last position of sequence s.
   std::vector<float> logits(std::int64_t s);
 
+  /// (R, 2): what Model::target_losses says of each target.
+  Matrix target_losses();
+
   /// The sum of the losses, and the gradient of every parameter that is trained.
   std::pair<double, Weights> backward();
+  /// The same of tokens that make(ctx) makes.
+  std::pair<double, Weights> backward(const std::function<Tokens(const Context&)>& make);
 
  private:
   ModelConfig config_;

@@ -68,10 +68,12 @@ struct AttentionShape {
   std::int64_t group = 1, first_query = 0;  // query head j uses kv head (first_query + j) / group
   double scale = 1;
   std::int64_t window = 0;  // keys that a query sees, its own the last of them; 0: all before it
+  std::vector<std::int32_t> starts = {};  // of each row: the first of its sequence that it sees
 
   /// Whether the query at row `query` sees the key at row `key` before it in its sequence.
   bool sees(std::int64_t query, std::int64_t key) const {
-    return window == 0 || query - key < window;
+    return (window == 0 || query - key < window) &&
+           (starts.empty() || key % positions >= starts[query]);
   }
 };
 
@@ -79,7 +81,8 @@ struct AttentionResult {
   Matrix out;  // (B·T, heads·D)
   Matrix lse;  // (B·T, heads) log of the sum of exp of the scaled scores
 };
-/// Position t sees positions 0 to t of its own sequence, or the last `window` of them.
+/// Position t sees positions 0 to t of its own sequence, or the last `window` of them, or those
+/// from its start on.
 AttentionResult attention(const Matrix& q, const Matrix& k, const Matrix& v,
                           const AttentionShape& shape);
 

@@ -9,6 +9,7 @@
 #include "axonn/train/step.h"
 
 #include "tests/support/grids.h"
+#include "tests/support/packed_rows.h"
 
 namespace axonn::testing_support {
 
@@ -32,7 +33,9 @@ Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, 
       targets.push_back(token(t + 1));
     }
   }
-  return make_tokens(ctx, ids, targets, {each, run.positions, first * run.positions});
+  const Rows rows{each, run.positions, first * run.positions};
+  const PackedRows packed(first, rows);
+  return make_tokens(ctx, ids, targets, rows, run.packed ? packed.places() : RowPlaces{});
 }
 
 /// FNV-1a of the bits of this rank's piece of the weights.

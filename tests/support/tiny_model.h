@@ -25,6 +25,7 @@ struct TinyRun {
   bool sequence_parallel = true;
   bool recompute = false;
   std::uint64_t seed = 1;
+  bool packed = false;        ///< sequences hold two documents each, see PackedRows
   bool repeat_batch = false;  ///< every step sees the tokens of the first
   int max_delay_us = 0;       ///< random delays in every collective
   std::function<std::unique_ptr<Model>(const Grid&)> make_model;

@@ -1,6 +1,7 @@
 #include "axonn/tensor/tape.h"
 
 #include <memory>
+#include <string>
 
 #include <gmock/gmock.h>
 
@@ -45,4 +46,73 @@ TEST(Tape, RunsAStepRecordedByAStepNext) {
   tape.record([&] { tape.record([&] { ran.push_back(2); }); });
   tape.backward();
   EXPECT_THAT(ran, ElementsAre(2, 1));
+}
+
+TEST(Tape, HasLanesTakeTurnsFromPauseToPause) {
+  Tape tape;
+  std::vector<std::string> ran;
+  const auto step = [&ran](std::string name) { return [&ran, name] { ran.push_back(name); }; };
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string lane(1, static_cast<char>('a' + i));
+    tape.lane(i).record(step(lane + "0"));
+    tape.lane(i).pause();
+    tape.lane(i).record(step(lane + "1"));
+    tape.lane(i).record(step(lane + "2"));
+  }
+  tape.backward();
+  EXPECT_THAT(ran, ElementsAre("a2", "a1", "b2", "b1", "a0", "b0"));
+}
+
+TEST(Tape, PausesALaneInTheMiddleOfItsBranch) {
+  Tape tape;
+  std::vector<int> ran;
+  for (int i = 0; i < 2; ++i) {
+    const auto branch = tape.lane(i).branch();
+    branch->record([&ran, i] { ran.push_back(10 + i); });
+    branch->pause();
+    branch->record([&ran, i] { ran.push_back(20 + i); });
+  }
+  tape.backward();
+  EXPECT_THAT(ran, ElementsAre(20, 21, 10, 11));
+}
+
+TEST(Tape, RunsItsOwnStepsBetweenTheLanesBeforeAndAfterThem) {
+  Tape tape;
+  std::vector<int> ran;
+  const auto record = [&ran](Tape& on, int step) {
+    on.record([&ran, step] { ran.push_back(step); });
+  };
+  for (int i = 0; i < 2; ++i) {
+    record(tape.lane(i), 1);
+    tape.lane(i).pause();
+  }
+  record(tape, 2);
+  for (int i = 0; i < 2; ++i) {
+    tape.lane(i).pause();
+    record(tape.lane(i), 3);
+  }
+  tape.backward();
+  EXPECT_THAT(ran, ElementsAre(3, 3, 2, 1, 1));
+}
+
+TEST(Tape, RunsAStepOfTheLastLaneWhenAllLanesAreThereAndOneOfTheFirstBeforeAnyGoesOn) {
+  Tape tape;
+  std::vector<int> ran;
+  const auto record = [&ran](Tape& on, int step) {
+    on.record([&ran, step] { ran.push_back(step); });
+  };
+  EXPECT_EQ(&tape.first_lane(), &tape) << "there are no lanes yet";
+  EXPECT_EQ(&tape.last_lane(), &tape);
+  const auto layer = [&](int step) {
+    for (int i = 0; i < 3; ++i) {
+      tape.lane(i).pause();
+      record(tape.lane(i), step);
+    }
+  };
+  layer(1);
+  record(tape.last_lane(), 20);
+  record(tape.first_lane(), 10);
+  layer(2);
+  tape.backward();
+  EXPECT_THAT(ran, ElementsAre(2, 2, 2, 10, 1, 1, 20, 1));
 }

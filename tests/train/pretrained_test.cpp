@@ -14,6 +14,7 @@
 #include "axonn/train/stored_model.h"
 
 #include "tests/io/temporary_path.h"
+#include "tests/train/model_folder.h"
 
 using namespace axonn;
 using namespace axonn::test;
@@ -35,67 +36,6 @@ ModelConfig small(ModelFamily family) {
           .qkv_bias = family == ModelFamily::llama};
 }
 
-/// What element `index` of a parameter is: a number that BF16 and F16 can hold.
-float value_of(const std::string& name, std::int64_t index) {
-  return static_cast<float>(Random(1, name).below(index, 255)) / 64 - 2;
-}
-
-/// Every parameter's spec, as one rank has it.
-std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
-  const auto world = make_self();
-  const Grid grid(*world, {});
-  const auto model = make_model(config, grid);
-  std::vector<ParameterSpec> all;
-  for (const ParameterGroup* group : model->groups())
-    for (const auto& parameter : group->parameters()) all.push_back(parameter->spec());
-  return all;
-}
-
-struct FolderOptions {
-  StoredType type = StoredType::bf16;
-  std::string prefix = {};  // before every name
-  bool shards = false;
-  std::string without = {}, and_also = {};  // names
-};
-
-/// Writes a model in Hugging Face's form.
-void write_model(const TemporaryPath& folder, const ModelConfig& config,
-                 const FolderOptions& options) {
-  std::vector<std::vector<std::byte>> bytes;
-  std::vector<SafetensorsTensor> tensors;
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape,
-                       const std::vector<float>& values) {
-    bytes.emplace_back(values.size() * static_cast<std::size_t>(bytes_of(options.type)));
-    from_floats(options.type, values, bytes.back());
-    tensors.push_back({{.name = name, .type = options.type, .shape = std::move(shape)}, {}});
-  };
-  for (const ParameterSpec& spec : parameters_of(config)) {
-    if (spec.name == options.without) continue;
-    const std::int64_t rows = spec.layout.rows, cols = spec.layout.cols;
-    const bool transposed = stored_name(config.family, spec.name).transposed;
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < rows * cols; ++i)
-      values.push_back(value_of(spec.name, transposed ? i % rows * cols + i / rows : i));
-    std::vector<std::int64_t> shape{transposed ? cols : rows};
-    if (cols > 1) shape.push_back(transposed ? rows : cols);
-    add(options.prefix + spec.name, shape, values);
-  }
-  if (!options.and_also.empty()) add(options.and_also, {3}, {1, 2, 3});
-  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = bytes[i];
-  if (!options.shards) return write_safetensors(folder / "model.safetensors", tensors);
-  std::string map;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::string file = concat("part-", i % 3, ".safetensors");
-    map += concat(map.empty() ? "" : ",", '"', tensors[i].entry.name, "\":\"", file, '"');
-  }
-  for (std::size_t part = 0; part < 3; ++part) {
-    std::vector<SafetensorsTensor> some;
-    for (std::size_t i = part; i < tensors.size(); i += 3) some.push_back(tensors[i]);
-    write_safetensors(folder / concat("part-", part, ".safetensors"), some);
-  }
-  spill(folder / "model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
-}
-
 /// Loads the folder on a grid and compares every element of every rank's compute copy.
 void expect_loaded(const ModelConfig& config, const std::string& path, const GridShape& shape,
                    DType dtype) {
@@ -110,7 +50,7 @@ void expect_loaded(const ModelConfig& config, const std::string& path, const Gri
       group->allocate(ctx);
       if (config.lora.rank == 0 || group->frozen()) base.push_back(group);
     }
-    load_pretrained(ctx, config, base, SafetensorsFolder(path));
+    load_pretrained(ctx, base, SafetensorsFolder(path), base_names(config));
     for (const ParameterGroup* group : base)
       for (const auto& [spec, slice] : group->piece_slices())
         for (std::int64_t e = slice.begin; e < slice.end; ++e) {
@@ -127,7 +67,7 @@ void expect_loaded(const ModelConfig& config, const std::string& path, const Gri
 
 std::string refusal(const ModelConfig& config, const FolderOptions& options) {
   const TemporaryPath folder;
-  write_model(folder, config, options);
+  write_model(folder.path(), config, options);
   try {
     expect_loaded(config, folder.path(), {}, DType::f32);
   } catch (const UsageError& error) {
@@ -147,7 +87,7 @@ TEST(Pretrained, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
           .prefix = gpt ? "transformer." : "",
           .and_also = gpt ? "h.0.attn.bias" : "model.rotary_emb.inv_freq"}}) {
       const TemporaryPath folder;
-      write_model(folder, small(family), options);
+      write_model(folder.path(), small(family), options);
       for (const GridShape& shape : {GridShape{1, 1, 1, 1}, GridShape{2, 2, 2, 1},
                                      GridShape{1, 2, 1, 2}, GridShape{6, 1, 1, 1}})
         expect_loaded(small(family), folder.path(), shape, DType::f32);
@@ -158,7 +98,7 @@ TEST(Pretrained, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
 TEST(Pretrained, FrozenWeightsAreReadIntoTheirComputeCopies) {
   ModelConfig config = small(ModelFamily::llama);
   const TemporaryPath folder;
-  write_model(folder, config, {});
+  write_model(folder.path(), config, {});
   config.lora.rank = 2;
   for (DType dtype : {DType::f32, DType::bf16})
     expect_loaded(config, folder.path(), {2, 1, 2, 1}, dtype);
@@ -170,7 +110,7 @@ TEST(Pretrained, AFolderThatDoesNotFitIsRefusedWithEveryMisfit) {
               testing::AllOf(HasSubstr("there is no model.norm.weight"),
                              HasSubstr("model.extra (3) is not known")));
   const TemporaryPath folder;
-  write_model(folder, llama, {});
+  write_model(folder.path(), llama, {});
   ModelConfig wider = llama;
   wider.ffn = 192;
   try {

@@ -82,7 +82,7 @@ TEST(Session, AStepWithANanChangesNoParameterAndNamesTheBlockItArosIn) {
       ParameterGroup& second = *session.model().groups()[2];
       EXPECT_EQ(second.name(), "h.1");
       second.master().as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-      second.publish_from_master(session.context());
+      second.publish_values(session.context());
       std::vector<std::vector<float>> before;
       for (const ParameterGroup* group : session.model().groups())
         before.push_back(copy_of(group->master()));

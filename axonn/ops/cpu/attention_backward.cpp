@@ -73,6 +73,7 @@ class HeadBackward {
       clear_key_gradients();
       for (int h = 0; h < head_blocks; h += blocks_)
         for (int i = j; i <= last_queries(j); ++i) {
+          if (first_keys(i).first_block() > j) continue;
           scores(h / blocks_, i, j);
           add_key_gradients(i, j);
           add_query_gradient(i, j, work_.d_q + std::int64_t{h + i} * kBlock * width_);
@@ -90,6 +91,7 @@ class HeadBackward {
     clear_key_gradients();
     for (int g = 0; g < heads_.end - heads_.begin; ++g)
       for (int i = j; i <= last_queries(j); ++i) {
+        if (first_keys(i).first_block() > j) continue;
         scores(g, i, j);
         add_key_gradients(i, j);
       }
@@ -100,7 +102,7 @@ class HeadBackward {
   void queries(int i) {
     const int group = static_cast<int>(heads_.end - heads_.begin);
     std::fill_n(work_.d_q, group * kBlock * width_, 0.0f);
-    for (int j = std::max(0, i - back_); j <= i; ++j) {
+    for (int j = std::max(first_keys(i).first_block(), i - back_); j <= i; ++j) {
       load_keys(j);
       for (int g = 0; g < group; ++g) {
         scores(g, i, j);
@@ -112,7 +114,7 @@ class HeadBackward {
   }
 
  private:
-  /// The last block of queries that see a key of block j.
+  /// The last block of queries whose window has a key of block j.
   int last_queries(int j) const { return std::min(blocks_ - 1, j + back_); }
   int rows_of(int block) const {
     return static_cast<int>(
@@ -121,6 +123,7 @@ class HeadBackward {
   Block query_block(int g, int i) const {
     return {first_row_ + std::int64_t{i} * kBlock, (heads_.begin + g) * D_, rows_of(i), D_};
   }
+  FirstKeys first_keys(int i) const { return {forward_, query_block(0, i)}; }
   Block key_block(int j) const {
     return {first_row_ + std::int64_t{j} * kBlock, kv_column_, rows_of(j), D_};
   }
@@ -159,19 +162,28 @@ class HeadBackward {
       block_matmul<Product>(work_.ds + row * kBlock, kBlock,
                             {work_.d_out + row * row_words, row_words, 1}, work_.vt, kBlock, size,
                             false);
-      for (int r = row; r < row + count; ++r)
-        score_gradients(r, block.row + r, heads_.begin + g, seen, (i - j) * kBlock);
+      for (int r = row; r < row + count; ++r) score_gradients(r, g, i, j, seen);
     });
   }
 
-  /// Row r of p and ds, the first `seen` keys, from its scores and d_out · vᵀ. `distance` is from
-  /// the first key to the first query.
-  void score_gradients(int r, std::int64_t row, std::int64_t head, int seen, int distance) {
+  /// How many keys of block j row r of query block i does not see, which are the first ones.
+  std::int64_t hidden_keys(int r, int i, int j) const {
+    std::int64_t first = 0;
+    if (forward_.starts.data)
+      first = forward_.starts.as<const std::int32_t>()[query_block(0, i).row + r];
+    if (forward_.window > 0)
+      first = std::max<std::int64_t>(first, i * kBlock + r + 1 - forward_.window);
+    return first - std::int64_t{j} * kBlock;
+  }
+
+  /// Row r of p and ds, the first `seen` keys, from its scores and d_out · vᵀ.
+  void score_gradients(int r, int g, int i, int j, int seen) {
     const Team team;
+    const std::int64_t row = query_block(g, i).row + r, head = heads_.begin + g;
     const float scale = forward_.scale, lse = forward_.stats.row<float>(row)[head],
                 delta = delta_.row(row)[head];
     float *p = work_.p + r * kBlock, *ds = work_.ds + r * kBlock;
-    if (distance == 0)
+    if (i == j)
       team.map_indexed(
           p, seen,
           [=, row = static_cast<float>(r)](auto key, auto s) {
@@ -181,10 +193,9 @@ class HeadBackward {
     else
       team.map(
           p, kBlock, [=](auto s) { return rowwise::exponential(s * scale - lse); }, p);
-    if (forward_.window > 0)
-      std::fill_n(p, std::clamp<std::int64_t>(distance + r + 1 - forward_.window, 0, seen), 0.0f);
+    std::fill_n(p, std::clamp<std::int64_t>(hidden_keys(r, i, j), 0, seen), 0.0f);
     team.map(
-        ds, seen, [=](float x, float y) { return scale * y * (x - delta); }, ds, p);
+        ds, seen, [=](auto x, auto y) { return scale * y * (x - delta); }, ds, p);
   }
 
   void add_key_gradients(int i, int j) {
@@ -239,7 +250,7 @@ struct Delta {
   void operator()(const Team& team, std::int64_t row) const {
     for (std::int64_t h = 0; h < heads; ++h)
       delta.row(row)[h] = team.sum(
-          D, [](float a, float b) { return a * b; }, d_out.row(row) + h * D, out.row(row) + h * D);
+          D, [](auto a, auto b) { return a * b; }, d_out.row(row) + h * D, out.row(row) + h * D);
   }
 };
 

@@ -17,12 +17,13 @@ constexpr int kBlock = 64;
 void check_attention(const char* operation, const Attention& args);
 void check_attention_backward(const AttentionBackward& args);
 
-/// The query heads [begin, end) of an Attention that use one key-value head.
+/// The query heads [begin, end) of an Attention or CachedAttention that use one key-value head.
 struct HeadRange {
   std::int64_t begin, end;
 };
 
-inline HeadRange heads_of(const Attention& args, std::int64_t kv_head) {
+template <typename Args>
+HeadRange heads_of(const Args& args, std::int64_t kv_head) {
   const std::int64_t begin = kv_head * args.group - args.first_query;
   return {std::clamp<std::int64_t>(begin, 0, args.heads),
           std::clamp<std::int64_t>(begin + args.group, 0, args.heads)};
@@ -40,6 +41,22 @@ struct Block {
   int rows, dim;
 };
 
+/// The first keys of its sequence that the queries of a block see.
+struct FirstKeys {
+  const std::int32_t* each = nullptr;  // null: all see key 0
+  std::int32_t least = 0, most = 0;
+
+  FirstKeys(const Attention& args, Block queries) {
+    if (!args.starts.data) return;
+    each = args.starts.as<const std::int32_t>() + queries.row;
+    const auto [low, high] = std::minmax_element(each, each + queries.rows);
+    least = *low;
+    most = *high;
+  }
+  /// The first block of keys of which one is seen.
+  int first_block() const { return least / kBlock; }
+};
+
 /// Rows lie pages apart, where no hardware fetches ahead.
 template <typename T>
 void prefetch_rows(const View& from, Block block) {
@@ -55,7 +72,7 @@ void pack(float* to, int width, const View& from, Block block) {
   for (int r = 0; r < kBlock; ++r, to += width) {
     const int filled = r < block.rows ? block.dim : 0;
     team.map(
-        to, filled, [](float x) { return x; }, from.row<const T>(block.row + r) + block.column);
+        to, filled, [](auto x) { return x; }, from.row<const T>(block.row + r) + block.column);
     team.map(to + filled, width - filled, [] { return 0.0f; });
   }
 }
@@ -80,7 +97,7 @@ template <typename T>
 void unpack(const View& view, Block block, const float* from, int width, float factor = 1) {
   for (int r = 0; r < block.rows; ++r)
     Team{}.map(
-        view.row<T>(block.row + r) + block.column, block.dim, [=](float x) { return x * factor; },
+        view.row<T>(block.row + r) + block.column, block.dim, [=](auto x) { return x * factor; },
         from + r * width);
 }
 

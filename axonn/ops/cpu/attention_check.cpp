@@ -27,6 +27,10 @@ void check_attention(const char* operation, const Attention& args) {
   like("k", args.k, args.k);
   like("v", args.v, args.k);
   like("out", args.out, args.q);
+  if (args.starts.data) {
+    check.type("starts", args.starts, {DType::i32});
+    check.shape("starts", args.starts, 1, rows);
+  }
   check.type("stats", args.stats, {DType::f32});
   check.shape("stats", args.stats, rows, args.heads);
 }

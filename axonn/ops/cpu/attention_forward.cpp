@@ -67,7 +67,7 @@ void scores(float* s, Left k, const float* qt, float scale, Extents size, bool d
     for (int r = key; r < key + count; ++r) {
       float* row = s + r * kBlock + key;
       Team{}.map(
-          row, seen, [=](float x) { return x * scale; }, row);
+          row, seen, [=](auto x) { return x * scale; }, row);
     }
   });
 }
@@ -76,26 +76,24 @@ void scores(float* s, Left k, const float* qt, float scale, Extents size, bool d
 void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool diagonal) {
   const Team team;
   team.map(
-      rescale, kBlock, [](float x) { return x; }, m);
+      rescale, kBlock, [](auto x) { return x; }, m);
   for (int key = 0; key < keys; ++key) {
     const int begin = diagonal ? key / kLanes * kLanes : 0;  // no query before it is in the strip
     float* row = s + key * kBlock + begin;
     if (diagonal)
       team.map_indexed(
           row, kLanes,
-          [=](float i, float x) {
-            return static_cast<float>(begin) + i < static_cast<float>(key)
-                       ? -std::numeric_limits<float>::infinity()
-                       : x;
+          [first = static_cast<float>(key - begin)](auto i, auto x) {
+            return select_less(i, first, -std::numeric_limits<float>::infinity(), x);
           },
           row);
     team.map(
-        m + begin, kBlock - begin, [](float a, float b) { return b > a ? b : a; }, m + begin, row);
+        m + begin, kBlock - begin, [](auto a, auto b) { return greatest(b, a); }, m + begin, row);
   }
   team.map(
       rescale, kBlock, [](auto a, auto b) { return rowwise::exponential(a - b); }, rescale, m);
   team.map(
-      l, kBlock, [](float a, float b) { return a * b; }, l, rescale);
+      l, kBlock, [](auto a, auto b) { return a * b; }, l, rescale);
   for (int key = 0; key < keys; ++key) {
     const int begin = diagonal ? key / kLanes * kLanes : 0, count = kBlock - begin;
     float* row = s + key * kBlock + begin;
@@ -103,7 +101,7 @@ void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool 
         row, count, [](auto x, auto most) { return rowwise::exponential(x - most); }, row,
         m + begin);
     team.map(
-        l + begin, count, [](float a, float b) { return a + b; }, l + begin, row);
+        l + begin, count, [](auto a, auto b) { return a + b; }, l + begin, row);
   }
 }
 
@@ -121,6 +119,13 @@ void hide_beyond(float* s, int keys, std::int64_t distance, std::int64_t window)
   }
 }
 
+/// Hides from every query the keys before its first one.
+void hide_before(float* s, int keys, int first_key, const FirstKeys& first, int queries) {
+  for (int key = 0; key < keys; ++key, s += kBlock)
+#pragma omp simd
+    for (int q = 0; q < queries; ++q) s[q] = first.each[q] > first_key + key ? kHidden : s[q];
+}
+
 /// o (queries, width) = o · rescale + pᵀ · v, p and v down.
 template <typename Ops>
 void add_values(float* o, const float* p, const float* v, const float* rescale, Extents size,
@@ -128,7 +133,7 @@ void add_values(float* o, const float* p, const float* v, const float* rescale, 
   const auto [queries, width, keys] = size;
   for (int r = 0; r < queries; ++r)
     Team{}.map(
-        o + r * width, width, [factor = rescale[r]](float x) { return x * factor; }, o + r * width);
+        o + r * width, width, [factor = rescale[r]](auto x) { return x * factor; }, o + r * width);
   for_strips(diagonal, queries, [&](int query, int count) {
     const int seen = diagonal ? std::min(keys, query + count) : keys;
     const Extents words{count, width, (seen + Ops::kPack - 1) / Ops::kPack};
@@ -156,7 +161,8 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
   std::fill_n(work.l, group * kBlock, 0.0f);
   std::fill_n(work.m, group * kBlock, -std::numeric_limits<float>::infinity());
 
-  const int first_block = std::max(0, task.query_block - blocks_back(args));
+  const FirstKeys first(args, {first_row + first_query, 0, rows, D});
+  const int first_block = std::max(first.first_block(), task.query_block - blocks_back(args));
   for (int first_key = first_block * kBlock; first_key <= first_query; first_key += kBlock) {
     const int keys = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_key));
     const Block block{first_row + first_key, task.kv_head * D, keys, D};
@@ -168,6 +174,7 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
       scores<typename Ops::Product>(work.s, {work.k, row_words, 1}, work.qt + g * head_size,
                                     args.scale, {keys, kBlock, words}, diagonal);
       if (args.window > 0) hide_beyond(work.s, keys, first_query - first_key, args.window);
+      if (first.most > first_key) hide_before(work.s, keys, first_key, first, rows);
       softmax_block(work.s, work.m + g * kBlock, work.l + g * kBlock, work.rescale, keys, diagonal);
       add_values<Ops>(work.o + g * head_size, Ops::down_of(work.p_down, work.s, keys), v,
                       work.rescale, {rows, width, keys}, diagonal);

@@ -71,7 +71,7 @@ struct Operands<T, true> {
     auto* to = reinterpret_cast<bf16*>(memory);
     for (int r = 0; r < rows; ++r, to += kBlock) {
       Team{}.map(
-          to, kBlock, [](float x) { return x; }, computed + r * kBlock);
+          to, kBlock, [](auto x) { return x; }, computed + r * kBlock);
       std::fill(to + count, to + kBlock, bf16{});
     }
     return memory;

@@ -6,26 +6,13 @@
 
 #include "axonn/tensor/dtype.h"
 
-// bf16 in registers of AVX-512 with its conversions and dot products; the build takes this file or
+// Pairs of bf16 in registers of AVX-512 with its dot products; the build takes this file or
 // bf16_portable.h for axonn/ops/cpu/bf16.h. Rounding here makes zero of what is too small for a
 // normal number.
 
 namespace axonn::cpu {
 
 constexpr __mmask16 kAll = 0xffff;
-
-/// to[i] = from[i], i below 16; `to` is aligned to 64 bytes.
-inline void widen_16(float* to, const bf16* from) {
-  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  const __m512i words = _mm512_maskz_cvtepu16_epi32(kAll, halves);  // unmasked, g++ 12 warns
-  _mm512_store_ps(to, _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, words, 16)));
-}
-
-/// to[i] = from[i], rounded to nearest, ties to even, i below 32; `from` is aligned to 64 bytes.
-inline void narrow_32(bf16* to, const float* from) {
-  const __m512bh halves = _mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from));
-  _mm512_storeu_si512(to, reinterpret_cast<const __m512i&>(halves));
-}
 
 /// Whether pairs are multiplied faster than the floats that they stand for.
 constexpr bool kDotProducts = true;
@@ -36,6 +23,12 @@ constexpr bool kDotProducts = true;
 template <typename Lanes>
 void add_product(Lanes& sum, float left, const Lanes& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Lanes(_mm512_set1_ps(left))), "v"(right));
+}
+
+/// The same of pairs that differ from lane to lane on both sides.
+template <typename Lanes>
+void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));
 }
 
 /// to[i] = the pair (first[i], second[i]), i below 16, rounded.

@@ -6,36 +6,28 @@
 
 #include "axonn/tensor/dtype.h"
 
-// bf16 where the processor has no instructions for it; the build takes this file or bf16_avx512.h
-// for axonn/ops/cpu/bf16.h.
+// Pairs of bf16 where the processor has no instructions for it; the build takes this file or
+// bf16_avx512.h for axonn/ops/cpu/bf16.h.
 
 namespace axonn::cpu {
-
-/// to[i] = from[i], i below 16.
-inline void widen_16(float* to, const bf16* from) {
-#pragma omp simd
-  for (int i = 0; i < 16; ++i) to[i] = get(from[i]);
-}
-
-/// to[i] = from[i], rounded to nearest, ties to even, i below 32.
-inline void narrow_32(bf16* to, const float* from) {
-#pragma omp simd
-  for (int i = 0; i < 32; ++i) put(to[i], from[i]);
-}
 
 /// Whether pairs are multiplied faster than the floats that they stand for.
 constexpr bool kDotProducts = false;
 
 /// sum += left.first · right.first + left.second · right.second on each lane, where a float's place
-/// holds a pair of bf16, and `left` is the same for all lanes.
+/// holds a pair of bf16.
+template <typename Lanes>
+void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
+  using Words = std::uint32_t __attribute__((vector_size(sizeof(Lanes))));
+  const auto a = std::bit_cast<Words>(left), b = std::bit_cast<Words>(right);
+  sum += std::bit_cast<Lanes>(a << 16) * std::bit_cast<Lanes>(b << 16);
+  sum += std::bit_cast<Lanes>(a & 0xffff0000u) * std::bit_cast<Lanes>(b & 0xffff0000u);
+}
+
+/// The same where `left` is the same for all lanes.
 template <typename Lanes>
 void add_product(Lanes& sum, float left, const Lanes& right) {
-  const auto half = [](float pair, int which) {
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(pair) << (16 * (1 - which)) &
-                                0xffff0000u);
-  };
-  for (int i = 0; i < static_cast<int>(sizeof(Lanes) / sizeof(float)); ++i)
-    for (int which : {0, 1}) sum[i] += half(left, which) * half(right[i], which);
+  add_pair_products(sum, left - Lanes{}, right);
 }
 
 /// to[i] = the pair (first[i], second[i]), i below 16, rounded.

@@ -27,6 +27,8 @@ class CpuBackend final : public Backend {
 
   void attention(const Attention& args) override;
   void attention_backward(const AttentionBackward& args) override;
+  void keep_heads(const KeepHeads& args) override;
+  void cached_attention(const CachedAttention& args) override;
 
   void row_moments(View out, View inp) override;
   void add_moments(View out, View moments, View a, View b) override;
@@ -55,12 +57,13 @@ class CpuBackend final : public Backend {
   void cast(View out, View inp) override;
   void column_sum(View out, View inp) override;
 
-  void embedding(View out, View ids, View table, std::int64_t first, View positions) override;
+  void embedding(const TokenEmbedding& args) override;
   void embedding_backward(View d_table, View d_out, View ids, std::int64_t first) override;
   void positions_backward(View d_positions, View d_out) override;
 
   void softmax_stats(View out, View logits, View targets, VocabularyPiece piece) override;
   void combine_softmax(View loss, View lse, View stats, View targets) override;
+  void greedy_targets(View out, View stats, View targets) override;
   void cross_entropy_backward(const LogitsBackward& args) override;
 
   void sum(View out, View inp) override;

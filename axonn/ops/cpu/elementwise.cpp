@@ -74,7 +74,7 @@ void CpuBackend::column_sum(View out, View inp) {
   check.shape("out", out, 1, inp.cols);
   const std::int64_t blocks = tiles_of(inp.rows, rowwise::kRowBlock), C = inp.cols;
   const Matrix<float> partial{scratch_.take<float>(blocks * C), C};
-  const auto term = [](std::int64_t) { return [](float x) { return x; }; };
+  const auto term = [](std::int64_t) { return [](auto x) { return x; }; };
   with_type(inp.dtype, [&]<typename T>(T) {
     launch_columns(
         threads_, inp.rows, C,

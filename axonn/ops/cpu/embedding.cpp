@@ -19,34 +19,37 @@ int columns_a_tile(std::int64_t cols, int threads) {
                           kLine);
 }
 
-void check_ids(const Checker& check, const View& ids, std::int64_t rows) {
-  check.type("ids", ids, {DType::i32});
-  check.shape("ids", ids, 1, rows);
+void check_ids(const Checker& check, const char* name, const View& ids, std::int64_t rows) {
+  check.type(name, ids, {DType::i32});
+  check.shape(name, ids, 1, rows);
 }
 
 }  // namespace
 
-void CpuBackend::embedding(View out, View ids, View table, std::int64_t first, View positions) {
+void CpuBackend::embedding(const TokenEmbedding& args) {
   const Checker check{"embedding"};
+  const View &out = args.out, &learned = args.learned;
   check.compute_type("out", out);
   check.shape("out", out, out.rows, out.cols);
-  check_ids(check, ids, out.rows);
-  check.type("table", table, {out.dtype});
-  check.shape("table", table, table.rows, out.cols);
-  if (positions.data) {
-    check.type("positions", positions, {out.dtype});
-    check.shape("positions", positions, positions.rows, out.cols);
-    AXONN_CHECK(positions.rows > 0, "embedding: positions is ", positions, ", want rows");
+  check_ids(check, "ids", args.ids, out.rows);
+  check.type("table", args.table, {out.dtype});
+  check.shape("table", args.table, args.table.rows, out.cols);
+  if (learned.data) {
+    check.type("learned", learned, {out.dtype});
+    check.shape("learned", learned, learned.rows, out.cols);
+    AXONN_CHECK(learned.rows > 0, "embedding: learned is ", learned, ", want rows");
   }
+  if (args.positions.data) check_ids(check, "positions", args.positions, out.rows);
   with_type(out.dtype, [&]<typename T>(T) {
     const rowwise::EmbeddingForward<T> kernel{
         .out = matrix<T>(out),
-        .ids = ids.as<const std::int32_t>(),
-        .table = matrix<const T>(table),
-        .positions = matrix<const T>(positions),
-        .first = first,
-        .V = table.rows,
-        .positions_count = positions.rows,
+        .ids = args.ids.as<const std::int32_t>(),
+        .table = matrix<const T>(args.table),
+        .learned = matrix<const T>(learned),
+        .positions = args.positions.as<const std::int32_t>(),
+        .first = args.first,
+        .V = args.table.rows,
+        .P = learned.rows,
         .R = out.rows,
         .C = static_cast<int>(out.cols),
     };
@@ -58,7 +61,7 @@ void CpuBackend::embedding_backward(View d_table, View d_out, View ids, std::int
   const Checker check{"embedding_backward"};
   check.compute_type("d_out", d_out);
   check.shape("d_out", d_out, d_out.rows, d_out.cols);
-  check_ids(check, ids, d_out.rows);
+  check_ids(check, "ids", ids, d_out.rows);
   check.type("d_table", d_table, {DType::f32});
   check.shape("d_table", d_table, d_table.rows, d_out.cols);
   with_type(d_out.dtype, [&]<typename T>(T) {

@@ -1,73 +1,123 @@
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
+
+#include "axonn/ops/cpu/block_matmul.h"
 
 namespace axonn::cpu {
 
-/// As many floats as fill four of the widest registers, with the arithmetic of one. What is
-/// computed with it goes through the four in turn, so that a long chain of dependent instructions,
-/// with a division say, waits less for each one's latency: GELU's gradient takes three quarters of
-/// the time that it takes one register after the other.
+/// A strip of 64 floats in registers, with the arithmetic of one float. What is computed with it
+/// goes through the registers in turn, so that a long chain of dependent instructions waits less
+/// for each one's latency. The number is its own, so that no bit of a sum depends on how wide
+/// registers are.
 class Floats {
  public:
+  static constexpr int kCount = 64;
   static constexpr int kBytes = __BIGGEST_ALIGNMENT__;
-  static constexpr int kEach = kBytes / 4, kCount = 4 * kEach;
+  static constexpr int kEach = kBytes / 4, kRegisters = kCount / kEach;
   using Register = float __attribute__((vector_size(kBytes), may_alias));
-  using Integers = std::uint32_t __attribute__((vector_size(kBytes), may_alias));
   using Unaligned = float __attribute__((vector_size(kBytes), aligned(4), may_alias));
+  using Doubles = double __attribute__((vector_size(kBytes), may_alias));
+  using Integers = std::int32_t __attribute__((vector_size(kBytes), may_alias));
 
   Floats() : Floats(0.0f) {}
   /// All of them x.
-  Floats(float x) : Floats(x - Register{}, x - Register{}, x - Register{}, x - Register{}) {}
-  Floats(Register a, Register b, Register c, Register d) : a_(a), b_(b), c_(c), d_(d) {}
-
-  static Floats load(const float* p) {
-    const auto* r = reinterpret_cast<const Unaligned*>(p);
-    return {r[0], r[1], r[2], r[3]};
-  }
-  void store(float* p) const {
-    auto* r = reinterpret_cast<Unaligned*>(p);
-    r[0] = a_;
-    r[1] = b_;
-    r[2] = c_;
-    r[3] = d_;
+  [[gnu::always_inline]] Floats(float x) {
+    for_each([&](int i) { r[i] = x - Register{}; });
   }
 
-  friend Floats operator+(const Floats& x, const Floats& y) {
-    return {x.a_ + y.a_, x.b_ + y.b_, x.c_ + y.c_, x.d_ + y.d_};
-  }
-  friend Floats operator-(const Floats& x, const Floats& y) {
-    return {x.a_ - y.a_, x.b_ - y.b_, x.c_ - y.c_, x.d_ - y.d_};
-  }
-  friend Floats operator*(const Floats& x, const Floats& y) {
-    return {x.a_ * y.a_, x.b_ * y.b_, x.c_ * y.c_, x.d_ * y.d_};
-  }
-  friend Floats operator/(const Floats& x, const Floats& y) {
-    return {x.a_ / y.a_, x.b_ / y.b_, x.c_ / y.c_, x.d_ / y.d_};
+  /// f of each register.
+  template <typename F, typename... X>
+  [[gnu::always_inline]] static Floats each(F f, const X&... x) {
+    Floats result{Uninitialised{}};
+    for_each([&](int i) { result.r[i] = f(x.r[i]...); });
+    return result;
   }
 
-  // As rowwise/math.h has them for a float.
-  friend Floats select_less(const Floats& x, const Floats& y, const Floats& yes, const Floats& no) {
-    return {x.a_ < y.a_ ? yes.a_ : no.a_, x.b_ < y.b_ ? yes.b_ : no.b_,
-            x.c_ < y.c_ ? yes.c_ : no.c_, x.d_ < y.d_ ? yes.d_ : no.d_};
+  /// Calls f(i) for every register.
+  template <typename F>
+  [[gnu::always_inline]] static void for_each(F f) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRegisters; ++i) f(i);
   }
-  friend Floats select_equal(const Floats& x, const Floats& y, const Floats& yes,
-                             const Floats& no) {
-    return {x.a_ == y.a_ ? yes.a_ : no.a_, x.b_ == y.b_ ? yes.b_ : no.b_,
-            x.c_ == y.c_ ? yes.c_ : no.c_, x.d_ == y.d_ ? yes.d_ : no.d_};
-  }
-  friend Floats times_power(const Floats& x, const Floats& shifted) {
-    return {times_power(x.a_, shifted.a_), times_power(x.b_, shifted.b_),
-            times_power(x.c_, shifted.c_), times_power(x.d_, shifted.d_)};
-  }
+
+  Register r[kRegisters];
 
  private:
-  static Register times_power(Register x, Register shifted) {
-    return reinterpret_cast<Register>(reinterpret_cast<Integers>(x) +
-                                      (reinterpret_cast<Integers>(shifted) << 23));
-  }
-
-  Register a_, b_, c_, d_;
+  struct Uninitialised {};
+  explicit Floats(Uninitialised) {}
 };
+
+[[gnu::always_inline]] inline Floats operator+(const Floats& x, const Floats& y) {
+  return Floats::each([](auto a, auto b) { return a + b; }, x, y);
+}
+[[gnu::always_inline]] inline Floats operator-(const Floats& x, const Floats& y) {
+  return Floats::each([](auto a, auto b) { return a - b; }, x, y);
+}
+[[gnu::always_inline]] inline Floats operator*(const Floats& x, const Floats& y) {
+  return Floats::each([](auto a, auto b) { return a * b; }, x, y);
+}
+[[gnu::always_inline]] inline Floats operator/(const Floats& x, const Floats& y) {
+  return Floats::each([](auto a, auto b) { return a / b; }, x, y);
+}
+
+// As rowwise/math.h has them for a float; the others are in registers.h.
+
+[[gnu::always_inline]] inline Floats select_less(const Floats& x, const Floats& y,
+                                                 const Floats& yes, const Floats& no) {
+  return Floats::each([](auto a, auto b, auto u, auto v) { return a < b ? u : v; }, x, y, yes, no);
+}
+[[gnu::always_inline]] inline Floats square_root(const Floats& x) {
+  return Floats::each(
+      [](auto a) {
+        for (int i = 0; i < Floats::kEach; ++i) a[i] = std::sqrt(a[i]);
+        return a;
+      },
+      x);
+}
+
+/// 0, 1, 2 ...
+[[gnu::always_inline]] inline Floats from_zero() {
+  Floats::Register first;
+  for (int i = 0; i < Floats::kEach; ++i) first[i] = static_cast<float>(i);
+  Floats result;
+  Floats::for_each([&](int i) { result.r[i] = first + static_cast<float>(i * Floats::kEach); });
+  return result;
+}
+
+/// The first n of x, and `other` behind them.
+template <typename N>
+[[gnu::always_inline]] inline Floats first_of(const Floats& x, N n, float other = 0) {
+  if constexpr (!std::is_same_v<N, int>) return x;
+  return select_less(from_zero(), static_cast<float>(n), x, other);
+}
+
+/// The sum of all, halves on halves; the last ones within a register.
+[[gnu::always_inline]] inline float fold(const Floats& x) {
+  using Index = std::int32_t __attribute__((vector_size(64)));
+  alignas(64) float values[Floats::kCount];
+  Floats::for_each([&](int i) {
+    *reinterpret_cast<Floats::Register*>(values + std::ptrdiff_t{i} * Floats::kEach) = x.r[i];
+  });
+  const auto lanes = [&](int i) {
+    return *reinterpret_cast<const Lanes*>(values + std::ptrdiff_t{i} * kLanes);
+  };
+  Lanes sum = (lanes(0) + lanes(2)) + (lanes(1) + lanes(3));
+  sum += __builtin_shuffle(sum, Index{8, 9, 10, 11, 12, 13, 14, 15});
+  sum += __builtin_shuffle(sum, Index{4, 5, 6, 7});
+  sum += __builtin_shuffle(sum, Index{2, 3});
+  return sum[0] + sum[1];
+}
+
+/// The largest of all.
+inline float largest(const Floats& x) {
+  float most = x.r[0][0];
+  for (const auto& each : x.r)
+    for (int i = 0; i < Floats::kEach; ++i) most = each[i] > most ? each[i] : most;
+  return most;
+}
 
 }  // namespace axonn::cpu

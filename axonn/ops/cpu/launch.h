@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "axonn/ops/cpu/team.h"
+#include "axonn/ops/dispatch.h"
 #include "axonn/ops/rowwise/columns.h"
 #include "axonn/ops/rowwise/matrix.h"
 
@@ -27,8 +28,6 @@ void launch_rows(int threads, std::int64_t rows, std::int64_t cols, const Kernel
 #pragma omp parallel for num_threads(used) schedule(static)
   for (std::int64_t row = 0; row < rows; ++row) kernel(Team{}, row);
 }
-
-inline std::int64_t tiles_of(std::int64_t cols, int width) { return (cols + width - 1) / width; }
 
 /// Runs kernel(Team, Tile) for every `width` columns of every row, on as many threads.
 template <typename Kernel>
@@ -55,7 +54,7 @@ inline int even_tile(int threads, std::int64_t cols) {
   const std::int64_t rounds = tiles_of(tiles_of(std::max<std::int64_t>(cols, 1), kTile), threads);
   const std::int64_t each =
       tiles_of(std::max<std::int64_t>(cols, 1), static_cast<int>(rounds * threads));
-  return static_cast<int>(tiles_of(each, kStrip) * kStrip);
+  return static_cast<int>(tiles_of(each, Floats::kCount) * Floats::kCount);
 }
 
 /// kernel(team, tile) for every row of partial sums, in their order.
@@ -90,26 +89,6 @@ void launch_columns(int threads, std::int64_t R, std::int64_t C, const Partials&
   }
   run_tiles(used, blocks, C, rowwise::kColumnTile, partials);
   launch_add(threads, blocks, C, add);
-}
-
-/// Calls f with a value of the view's element type, f32 or bf16, which the caller has checked.
-template <typename F>
-void with_type(DType dtype, F f) {
-  if (dtype == DType::bf16)
-    f(bf16{});
-  else
-    f(float{});
-}
-
-/// One long row where every view is contiguous, so that narrow rows do not make narrow tiles.
-template <typename... Views>
-void flatten(Views&... views) {
-  if (!(views.contiguous() && ...)) return;
-  const auto one_row = [](View& v) {
-    v.cols = v.stride = v.count();
-    v.rows = 1;
-  };
-  (one_row(views), ...);
 }
 
 }  // namespace axonn::cpu

@@ -18,6 +18,17 @@ void check_logits(const Checker& check, const View& logits, const View& targets,
               ": ", piece.valid, " columns from ", piece.first, " of logits ", logits);
 }
 
+/// The pieces that stats stacks for as many rows as targets has. Errors: the shapes do not fit.
+std::int64_t check_stats(const Checker& check, const View& stats, const View& targets) {
+  const std::int64_t rows = targets.cols, pieces = rows == 0 ? 1 : stats.rows / rows;
+  check.type("targets", targets, {DType::i32});
+  check.shape("targets", targets, 1, rows);
+  check.type("stats", stats, {DType::f32});
+  check.shape("stats", stats, pieces * rows, 3);
+  AXONN_CHECK(pieces >= 1, check.operation, ": stats is ", stats, " for ", rows, " rows");
+  return pieces;
+}
+
 }  // namespace
 
 void CpuBackend::softmax_stats(View out, View logits, View targets, VocabularyPiece piece) {
@@ -35,21 +46,27 @@ void CpuBackend::softmax_stats(View out, View logits, View targets, VocabularyPi
 
 void CpuBackend::combine_softmax(View loss, View lse, View stats, View targets) {
   const Checker check{"combine_softmax"};
+  const std::int64_t pieces = check_stats(check, stats, targets);
   check.type("loss", loss, {DType::f32});
-  check.shape("loss", loss, loss.rows, 1);
+  check.shape("loss", loss, targets.cols, 1);
   check.type("lse", lse, {DType::f32});
-  check.shape("lse", lse, loss.rows, 1);
-  check.type("targets", targets, {DType::i32});
-  check.shape("targets", targets, 1, loss.rows);
+  check.shape("lse", lse, targets.cols, 1);
   if (loss.rows == 0) return;
-  const std::int64_t pieces = stats.rows / loss.rows;
-  check.type("stats", stats, {DType::f32});
-  check.shape("stats", stats, pieces * loss.rows, 3);
-  AXONN_CHECK(pieces >= 1, "combine_softmax: stats is ", stats, " for ", loss.rows, " rows");
   launch_tiles(
       threads_, 1, loss.rows, kTile,
       rowwise::CombineSoftmax{matrix<float>(loss), matrix<float>(lse), matrix<const float>(stats),
                               targets.as<const std::int32_t>(), loss.rows, pieces});
+}
+
+void CpuBackend::greedy_targets(View out, View stats, View targets) {
+  const Checker check{"greedy_targets"};
+  const std::int64_t pieces = check_stats(check, stats, targets);
+  check.type("out", out, {DType::f32});
+  check.shape("out", out, targets.cols, 1);
+  if (out.rows == 0) return;
+  launch_tiles(threads_, 1, out.rows, kTile,
+               rowwise::GreedyTargets{matrix<float>(out), matrix<const float>(stats),
+                                      targets.as<const std::int32_t>(), out.rows, pieces});
 }
 
 void CpuBackend::cross_entropy_backward(const LogitsBackward& args) {

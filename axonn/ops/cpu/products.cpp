@@ -12,12 +12,15 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/checks.h"
+#include "axonn/ops/cpu/few_rows.h"
 #include "axonn/ops/cpu/product_plan.h"
 #include "axonn/ops/cpu/scratch.h"
 
 namespace axonn::cpu {
 
 namespace {
+
+constexpr std::string_view kStreamed = "streamed";  ///< the way of few_rows.h
 
 void check(const Matmul& args) {
   const Checker checker{"matmul"};
@@ -204,6 +207,11 @@ struct Products::State {
   std::map<Key, Primitive> made;
   std::vector<ThreadMemory> memory;  // by thread
 
+  /// Whether oneDNN is not asked: by default where there are few rows.
+  bool streams(const MatmulShape& shape) const {
+    return has_few_rows(shape) && !chosen.contains(shape);
+  }
+
   ProductPlan plan_of(const MatmulShape& shape) const {
     const auto found = chosen.find(shape);
     return found == chosen.end() ? default_plan(shape) : found->second;
@@ -273,6 +281,7 @@ void Products::run(const Matmul& args) {
     if (args.out.dtype == DType::f32) return add_nothing<float, bf16>(args);
     return add_nothing<bf16, bf16>(args);
   }
+  if (state_->streams(shape_of(args))) return few_rows_matmul(args, state_->threads);
   try {
     state_->run(args);
   } catch (const dnnl::error& error) {
@@ -289,11 +298,16 @@ std::string Products::library() {
 
 std::vector<std::string> Products::ways(const MatmulShape& shape) {
   std::vector<std::string> names;
+  if (has_few_rows(shape)) names.emplace_back(kStreamed);
   for (const ProductPlan& plan : plans_of(shape)) names.push_back(to_string(plan));
   return names;
 }
 
 bool Products::set_way(const MatmulShape& shape, std::string_view way) {
+  if (has_few_rows(shape) && way == kStreamed) {
+    state_->chosen.erase(shape);
+    return true;
+  }
   const auto plan = parse_plan(shape, way);
   if (plan) state_->chosen.insert_or_assign(shape, *plan);
   return plan.has_value();

@@ -12,7 +12,8 @@ namespace axonn::cpu {
 /// Matrix products by oneDNN, cut into panels of the result. A panel is one single-threaded
 /// primitive over all of K, and panels depend on the extents alone: so the bits of a result do not
 /// depend on the number of threads (oneDNN's own threading cuts K by it), and the operand that a
-/// primitive packs stays in cache. product_plan.h says which panels.
+/// primitive packs stays in cache. product_plan.h says which panels. Products of few rows are not
+/// oneDNN's but few_rows.h's.
 ///
 /// A primitive is made the first time its shape, strides, types and options are seen, and kept;
 /// after that a product allocates no buffers.

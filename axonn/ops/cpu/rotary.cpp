@@ -16,8 +16,13 @@ void CpuBackend::rotary_embedding(const RotaryEmbedding& args) {
   check.shape("out", args.out, inp.rows, inp.cols);
   check.type("table", table, {DType::f32});
   check.shape("table", table, table.rows, table.cols);
-  AXONN_CHECK(table.rows > 0 && inp.rows % table.rows == 0, "rotary_embedding: inp ", inp,
-              " is no whole sequences of ", table.rows, " positions, as table ", table, " has");
+  AXONN_CHECK(table.rows > 0 && (args.positions.data || inp.rows % table.rows == 0),
+              "rotary_embedding: inp ", inp, " is no whole sequences of ", table.rows,
+              " positions, as table ", table, " has");
+  if (args.positions.data) {
+    check.type("positions", args.positions, {DType::i32});
+    check.shape("positions", args.positions, 1, inp.rows);
+  }
   AXONN_CHECK(table.cols > 0 && table.cols % 2 == 0 && inp.cols % table.cols == 0,
               "rotary_embedding: inp ", inp, " is no whole heads of table's width, ", table,
               ", which must be even");
@@ -26,7 +31,8 @@ void CpuBackend::rotary_embedding(const RotaryEmbedding& args) {
     launch_rows(threads_, inp.rows, inp.cols,
                 rowwise::RotaryEmbedding<T>{matrix<T>(args.out), matrix<const T>(inp),
                                             matrix<const float>(table), table.rows, heads, D,
-                                            args.inverse ? -1.0f : 1.0f});
+                                            args.inverse ? -1.0f : 1.0f,
+                                            args.positions.as<const std::int32_t>()});
   });
 }
 

@@ -1,122 +1,125 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 #include <utility>
 
+#include "axonn/ops/cpu/doubles.h"
 #include "axonn/ops/cpu/floats.h"
 #include "axonn/ops/cpu/moments.h"
-#include "axonn/ops/cpu/strips.h"
+#include "axonn/ops/cpu/registers.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::cpu {
 
-/// A team of one thread: its members are the lanes of a vector register. Bodies take values, as
-/// floats; strips.h turns elements into floats and back, a strip at a time.
+/// A team of one thread: its members are the lanes of the registers that hold a strip. Bodies take
+/// values: Floats, or, where they do not compile for those, one float of the strip after the other.
 struct Team {
   template <typename F, typename... In>
-  float sum(int count, F f, const In*... in) const {
-    float sums[kStrip] = {};
-    for_strips_of(
-        count, [&](int, auto n, auto... x) { add(sums, n, f, x...); }, in...);
-    return detail::fold(sums);
+  [[gnu::flatten]] float sum(int count, F f, const In*... in) const {
+    Floats total;
+    for_strips<kOrder<In...>>(
+        count, [&](int, auto n, const auto&... x) { total = total + first_of(apply(f, x...), n); },
+        in...);
+    return fold(total);
   }
 
   /// Two sums in one pass: the body returns both terms.
   template <typename F, typename... In>
-  rowwise::Pair sum_two(int count, F f, const In*... in) const {
-    float a[kStrip] = {}, b[kStrip] = {};
-    for_strips_of(
+  [[gnu::flatten]] rowwise::Pair<float> sum_two(int count, F f, const In*... in) const {
+    Floats a, b;
+    for_strips<kOrder<In...>>(
         count,
-        [&](int, auto n, auto... x) {
-#pragma omp simd
-          for (int i = 0; i < n; ++i) {
-            const rowwise::Pair terms = f(x[i]...);
-            a[i] += terms.first;
-            b[i] += terms.second;
-          }
+        [&](int, auto n, const auto&... x) {
+          const rowwise::Pair<Floats> terms = f(x...);
+          a = a + first_of(terms.first, n);
+          b = b + first_of(terms.second, n);
         },
         in...);
-    return {detail::fold(a), detail::fold(b)};
+    return {fold(a), fold(b)};
   }
 
-  /// Mean, and sum of squared deviations from it, in one pass.
-  template <typename In>
-  rowwise::Pair moments(int count, const In* in) const {
-    const int head = std::min(count, kStrip);
-    detail::Moments moments(in, head);
-    for_strips_of(
-        count - head, [&](int, auto n, const float* x) { moments.add(x, n); }, in + head);
-    return moments.total(count);
-  }
-
-  /// map(), and the moments of out as it holds them. A strip is read again before it leaves the
-  /// first cache.
-  template <typename Out, typename F, typename... In>
-  rowwise::Pair map_moments(Out* out, int count, F f, const In*... in) const {
-    const int head = std::min(count, kStrip);
-    map(out, head, f, in...);
-    detail::Moments moments(out, head);
-    for_strips_of(
-        count - head,
-        [&](int begin, auto n, auto... x) {
-          detail::Target<Out> target;
-          Out* y = out + head + begin;
-          apply(target.floats(y), n, f, x...);
-          target.store(y, n);
-          moments.add(detail::Source<Out>().load(y, n), n);
-        },
-        (in + head)...);
-    return moments.total(count);
-  }
-
-  /// For sums over more than a row, where a float's 24 bits would not do.
-  template <typename F, typename... In>
-  double sum_double(int count, F f, const In*... in) const {
-    double sums[kStrip] = {};
-    for_strips_of(
+  /// The sum of f(x), and the largest x, in one pass: -infinity if there is none; NaN is passed
+  /// over.
+  template <typename F, typename In>
+  [[gnu::flatten]] rowwise::Pair<float> sum_and_max(int count, F f, const In* in) const {
+    constexpr float kLowest = -std::numeric_limits<float>::infinity();
+    Floats total, most = kLowest;
+    for_strips<kOrder<In>>(
         count,
-        [&](int, auto n, auto... x) {
-#pragma omp simd
-          for (int i = 0; i < n; ++i) sums[i] += f(static_cast<double>(x[i])...);
-        },
-        in...);
-    return fold(sums);
-  }
-
-  template <typename F, typename... In>
-  int count_if(int count, F f, const In*... in) const {
-    int total = 0;
-    for_strips_of(
-        count,
-        [&](int, auto n, auto... x) {
-#pragma omp simd reduction(+ : total)
-          for (int i = 0; i < n; ++i) total += f(x[i]...) ? 1 : 0;
-        },
-        in...);
-    return total;
-  }
-
-  /// -infinity if there is none. NaN elements are passed over.
-  template <typename In>
-  float max(int count, const In* in) const {
-    float most[kStrip];
-    for (float& each : most) each = -std::numeric_limits<float>::infinity();
-    for_strips_of(
-        count,
-        [&](int, auto n, const float* x) {
-#pragma omp simd
-          for (int i = 0; i < n; ++i) most[i] = x[i] > most[i] ? x[i] : most[i];
+        [&](int, auto n, const Floats& x) {
+          total = total + first_of(f(x), n);
+          most = greatest(first_of(x, n, kLowest), most);
         },
         in);
-    for (int half = kStrip / 2; half > 0; half /= 2) {
-#pragma omp simd
-      for (int i = 0; i < half; ++i) most[i] = most[i + half] > most[i] ? most[i + half] : most[i];
-    }
-    return most[0];
+    return {fold(total), largest(most)};
+  }
+
+  /// The largest: -infinity if there is none; NaN is passed over.
+  template <typename In>
+  float max(int count, const In* in) const {
+    return sum_and_max(
+               count, [](const Floats&) { return 0.0f; }, in)
+        .second;
+  }
+
+  /// Mean, and sum of squared deviations from it, in one pass over count > 0 elements.
+  template <typename In>
+  [[gnu::flatten]] rowwise::Pair<float> moments(int count, const In* in) const {
+    constexpr Order kAs = kOrder<In>;
+    if (count < Floats::kCount) return Moments(load<kAs>(in, count)).total(count);
+    Moments moments(load<kAs>(in, Whole{}));
+    for_strips<kAs>(
+        count - Floats::kCount, [&](int, auto n, const Floats& x) { moments.add(x, n); },
+        in + Floats::kCount);
+    return moments.total(count);
+  }
+
+  /// map(), and the moments of out as it holds them.
+  template <typename Out, typename F, typename... In>
+  [[gnu::flatten]] rowwise::Pair<float> map_moments(Out* out, int count, F f,
+                                                    const In*... in) const {
+    constexpr Order kAs = kOrder<Out, In...>;
+    const auto made = [&](int at, auto n, const auto&... x) {
+      return store<kAs>(out + at, apply(f, x...), n);
+    };
+    if (count < Floats::kCount)
+      return Moments(first_of(made(0, count, load<kAs>(in, count)...), count)).total(count);
+    Moments moments(made(0, Whole{}, load<kAs>(in, Whole{})...));
+    for_strips<kAs>(
+        count - Floats::kCount,
+        [&](int at, auto n, const auto&... x) {
+          moments.add(made(at + Floats::kCount, n, x...), n);
+        },
+        (in + Floats::kCount)...);
+    return moments.total(count);
+  }
+
+  /// For sums over more than a row, where a float's 24 bits would not do; the body gives 0 for 0.
+  template <typename F, typename In>
+  [[gnu::flatten]] double sum_double(int count, F f, const In* in) const {
+    Doubles total;
+    for_strips<kOrder<In>>(
+        count, [&](int, auto, const Floats& x) { total.add(f, x); }, in);
+    return total.fold();
+  }
+
+  template <typename F, typename In>
+  [[gnu::flatten]] int count_if(int count, F f, const In* in) const {
+    int total = 0;
+    for_strips<kOrder<In>>(
+        count,
+        [&](int, auto n, const Floats& x) {
+          const Values values(x);
+#pragma omp simd reduction(+ : total)
+          for (int i = 0; i < n; ++i) total += f(values[i]) ? 1 : 0;
+        },
+        in);
+    return total;
   }
 
   /// Rows that are read soon: `count` elements from p are fetched into the caches.
@@ -127,135 +130,65 @@ struct Team {
   }
 
   template <typename Out, typename F, typename... In>
-  void map(Out* out, int count, F f, const In*... in) const {
-    for_strips_of(
-        count,
-        [&](int begin, auto n, auto... x) {
-          detail::Target<Out> target;
-          apply(target.floats(out + begin), n, f, x...);
-          target.store(out + begin, n);
-        },
+  [[gnu::flatten]] void map(Out* out, int count, F f, const In*... in) const {
+    constexpr Order kAs = kOrder<Out, In...>;
+    for_strips<kAs>(
+        count, [&](int at, auto n, const auto&... x) { store<kAs>(out + at, apply(f, x...), n); },
         in...);
   }
 
   /// The body returns a Pair; either may be written over what it is made from.
   template <typename Out, typename F, typename... In>
-  void map_pair(Out* first, Out* second, int count, F f, const In*... in) const {
-    for_strips_of(
+  [[gnu::flatten]] void map_pair(Out* first, Out* second, int count, F f, const In*... in) const {
+    constexpr Order kAs = kOrder<Out, In...>;
+    for_strips<kAs>(
         count,
-        [&](int begin, auto n, auto... x) {
-          detail::Target<Out> a, b;
-          float *y = a.floats(first + begin), *z = b.floats(second + begin);
-#pragma omp simd
-          for (int i = 0; i < n; ++i) {
-            const rowwise::Pair pair = f(x[i]...);
-            y[i] = pair.first;
-            z[i] = pair.second;
-          }
-          a.store(first + begin, n);
-          b.store(second + begin, n);
+        [&](int at, auto n, const auto&... x) {
+          const rowwise::Pair<Floats> pair = f(x...);
+          store<kAs>(first + at, pair.first, n);
+          store<kAs>(second + at, pair.second, n);
         },
         in...);
   }
 
   /// The body takes the index first, as a float: indices are below 2^24.
   template <typename Out, typename F, typename... In>
-  void map_indexed(Out* out, int count, F f, const In*... in) const {
-    for_strips_of(
+  [[gnu::flatten]] void map_indexed(Out* out, int count, F f, const In*... in) const {
+    for_strips<Order::memory>(
         count,
-        [&](int begin, auto n, auto... x) {
-          detail::Target<Out> target;
-          float index[kStrip];
-#pragma omp simd
-          for (int i = 0; i < kStrip; ++i) index[i] = static_cast<float>(begin + i);
-          apply(target.floats(out + begin), n, f, index, x...);
-          target.store(out + begin, n);
+        [&](int at, auto n, const auto&... x) {
+          const Floats index = from_zero() + static_cast<float>(at);
+          store<Order::memory>(out + at, apply(f, index, x...), n);
         },
         in...);
   }
 
-  /// Updates a, b and c in one pass and writes out: the body takes the three by reference and the
-  /// values of `in`, and returns what out becomes.
-  template <typename Out, typename F, typename... In>
-  void update(Out* out, float* a, float* b, float* c, int count, F f, const In*... in) const {
-    for_strips_of(
+  /// Updates what is not const of `inout` in one pass, and writes out: the body takes all values,
+  /// those by reference, and returns what out becomes.
+  template <typename Out, typename F, typename... InOut>
+  [[gnu::flatten]] void update(Out* out, int count, F f, InOut*... inout) const {
+    for_strips<Order::memory>(
         count,
-        [&](int begin, auto n, auto... x) {
-          detail::Target<Out> target;
-          float* y = target.floats(out + begin);
-          float *pa = a + begin, *pb = b + begin, *pc = c + begin;
-#pragma omp simd
-          for (int i = 0; i < n; ++i) {
-            float u = pa[i], v = pb[i], w = pc[i];
-            y[i] = f(u, v, w, x[i]...);
-            pa[i] = u;
-            pb[i] = v;
-            pc[i] = w;
-          }
-          target.store(out + begin, n);
+        [&](int at, auto n, auto... x) {
+          const Floats y = f(x...);
+          (write_back(inout + at, x, n), ...);
+          store<Order::memory>(out + at, y, n);
         },
-        in...);
+        inout...);
   }
 
   /// out[c] = sum over rows [begin, end), in order, of f(row)(in.row(row)[c]...), c below count.
   template <typename F, typename... In>
   void column_sums(float* out, int count, std::int64_t begin, std::int64_t end, F f,
                    rowwise::Matrix<In>... in) const {
-    map(out, count, [] { return 0.0f; });
-    std::int64_t r = begin;
-    for (; r + 4 <= end; r += 4)  // a sum is loaded and stored once for four rows
-      for_strips_of(
-          count,
-          [=, f0 = f(r), f1 = f(r + 1), f2 = f(r + 2), f3 = f(r + 3)](int at, auto n, auto... x) {
-            const float* const rows[] = {x...};
-            float* y = out + at;
-#pragma omp simd
-            for (int i = 0; i < n; ++i) {
-              float sum = y[i] + at_row<0, sizeof...(In)>(f0, rows, i);
-              sum += at_row<1, sizeof...(In)>(f1, rows, i);
-              sum += at_row<2, sizeof...(In)>(f2, rows, i);
-              y[i] = sum + at_row<3, sizeof...(In)>(f3, rows, i);
-            }
-          },
-          in.row(r)..., in.row(r + 1)..., in.row(r + 2)..., in.row(r + 3)...);
-    for (; r < end; ++r)
-      map(
-          out, count, [term = f(r)](float sum, auto... x) { return sum + term(x...); }, out,
-          in.row(r)...);
+    add_rows(std::array{out}, count, begin, end, f, in...);
   }
 
   /// Two sums a column in one pass: f(row) returns both terms.
   template <typename F, typename... In>
   void column_sums_two(float* a, float* b, int count, std::int64_t begin, std::int64_t end, F f,
                        rowwise::Matrix<In>... in) const {
-    map(a, count, [] { return 0.0f; });
-    map(b, count, [] { return 0.0f; });
-    std::int64_t r = begin;
-    for (; r + 4 <= end; r += 4)
-      for_strips_of(
-          count,
-          [=, f0 = f(r), f1 = f(r + 1), f2 = f(r + 2), f3 = f(r + 3)](int at, auto n, auto... x) {
-            const float* const rows[] = {x...};
-            float *y = a + at, *z = b + at;
-#pragma omp simd
-            for (int i = 0; i < n; ++i) {
-              const rowwise::Pair t0 = at_row<0, sizeof...(In)>(f0, rows, i),
-                                  t1 = at_row<1, sizeof...(In)>(f1, rows, i),
-                                  t2 = at_row<2, sizeof...(In)>(f2, rows, i),
-                                  t3 = at_row<3, sizeof...(In)>(f3, rows, i);
-              y[i] = y[i] + t0.first + t1.first + t2.first + t3.first;
-              z[i] = z[i] + t0.second + t1.second + t2.second + t3.second;
-            }
-          },
-          in.row(r)..., in.row(r + 1)..., in.row(r + 2)..., in.row(r + 3)...);
-    for (; r < end; ++r) {
-      map(
-          a, count, [term = f(r)](float sum, auto... x) { return sum + term(x...).first; }, a,
-          in.row(r)...);
-      map(
-          b, count, [term = f(r)](float sum, auto... x) { return sum + term(x...).second; }, b,
-          in.row(r)...);
-    }
+    add_rows(std::array{a, b}, count, begin, end, f, in...);
   }
 
   /// Calls f(i) for every i below count.
@@ -264,72 +197,112 @@ struct Team {
     for (int i = 0; i < count; ++i) f(i);
   }
 
+  /// What f returns, which it does before anything is written that the team is asked for next.
+  template <typename F>
+  auto first(F f) const {
+    return f();
+  }
+
+  /// After all that the team was asked for before.
   template <typename F>
   void once(F f) const {
     f();
   }
 
  private:
-  /// y[i] = f(x[i]...), i below n, side by side where the body takes that.
-  template <typename N, typename F, typename... X>
-  [[gnu::always_inline]] static void apply(float* y, N n, F f, const X*... x) {
-    if constexpr (!kWide<F, X...>) {
-#pragma omp simd
-      for (int i = 0; i < n; ++i) y[i] = f(x[i]...);
-    } else if (n == kStrip) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kStrip; i += Floats::kCount) f(Floats::load(x + i)...).store(y + i);
-    } else {
-      apply_padded(y, n, f, detail::Padded(x, n)...);
-    }
+  /// The floats of a strip, one by one.
+  struct Values {
+    alignas(64) float values[Floats::kCount];
+
+    explicit Values(const Floats& x) { store<Order::memory>(values, x, Whole{}); }
+    float operator[](int i) const { return values[i]; }
+  };
+
+  /// The order of strips where nothing but bf16 is read and written.
+  template <typename... T>
+  static constexpr Order kOrder = (std::is_same_v<std::remove_const_t<T>, bf16> && ...)
+                                      ? Order::zipped
+                                      : Order::memory;
+
+  /// f(begin, n, x...) for every strip of [0, count), x being the n elements of each `in` from
+  /// begin and zeros; n is Whole, or in the last strip an int.
+  template <Order order, typename F, typename... In>
+  [[gnu::always_inline]] static void for_strips(int count, F f, const In*... in) {
+    int i = 0;
+    for (; i + Floats::kCount <= count; i += Floats::kCount)
+      f(i, Whole{}, load<order>(in + i, Whole{})...);
+    if (i < count) f(i, count - i, load<Order::memory>(in + i, count - i)...);
   }
 
-  /// The same of a part of a strip.
+  /// f(x...), element by element where the body takes no strips.
   template <typename F, typename... X>
-  [[gnu::noinline]] static void apply_padded(float* y, int n, F f, const X&... x) {
-    float results[kStrip];
-    for (int i = 0; i < n; i += Floats::kCount) f(Floats::load(x.values + i)...).store(results + i);
-    std::copy_n(results, n, y);
-  }
-
-  /// sums[i] += f(x[i]...), i below n.
-  template <typename N, typename F, typename... X>
-  [[gnu::always_inline]] static void add(float* sums, N n, F f, const X*... x) {
-    if constexpr (!kWide<F, X...>) {
-#pragma omp simd
-      for (int i = 0; i < n; ++i) sums[i] += f(x[i]...);
-    } else if (n == kStrip) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kStrip; i += Floats::kCount)
-        (Floats::load(sums + i) + f(Floats::load(x + i)...)).store(sums + i);
+  [[gnu::always_inline]] static Floats apply(F f, const X&... x) {
+    if constexpr (std::is_invocable_v<F, const X&...>) {
+      return f(x...);
     } else {
-      float terms[kStrip];
-      apply_padded(terms, n, f, detail::Padded(x, n)...);
-      for (int i = 0; i < n; ++i) sums[i] += terms[i];
+      return by_element(f, Values(x)...);
     }
   }
-
-  template <typename>
-  using Wide = Floats;
-  /// Whether the body takes Floats.
   template <typename F, typename... X>
-  static constexpr bool kWide = sizeof...(X) > 0 && std::is_invocable_v<F, Wide<X>...>;
-
-  /// f of element i of the `Inputs` rows that belong to row `Row`.
-  template <std::size_t Row, std::size_t Inputs, typename F>
-  static auto at_row(F f, const float* const* rows, int i) {
-    return [&]<std::size_t... k>(std::index_sequence<k...>) {
-      return f(rows[Row * Inputs + k][i]...);
-    }
-    (std::make_index_sequence<Inputs>{});
+  static Floats by_element(F f, const X&... x) {
+    alignas(64) float y[Floats::kCount];
+#pragma omp simd
+    for (int i = 0; i < Floats::kCount; ++i) y[i] = f(x[i]...);
+    return load<Order::memory>(y, Whole{});
   }
 
-  static double fold(double (&sums)[kStrip]) {
-    for (int half = kStrip / 2; half > 0; half /= 2) {
-#pragma omp simd
-      for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+  template <typename N>
+  static void write_back(float* p, const Floats& x, N n) {
+    store<Order::memory>(p, x, n);
+  }
+  template <typename N>
+  static void write_back(const float*, const Floats&, N) {}
+
+  template <std::size_t Sums, typename F, typename... In>
+  static void add_rows(std::array<float*, Sums> out, int count, std::int64_t begin,
+                       std::int64_t end, F f, rowwise::Matrix<In>... in) {
+    constexpr Order kAs = kOrder<In...>;
+    // Rows are added a few at a time, so that the sums are loaded and stored once for all; of more
+    // streams than eight the hardware fetches fewer ahead.
+    constexpr int kRows = 8 / sizeof...(In);
+    const int whole = count / Floats::kCount * Floats::kCount;
+    for (float* sums : out) std::fill_n(sums, whole, 0.0f);
+    std::int64_t r = begin;
+    for (; r + kRows <= end; r += kRows) add_strips<kAs, kRows>(out, whole, r, f, in...);
+    for (; r < end; ++r) add_strips<kAs, 1>(out, whole, r, f, in...);
+    if constexpr (kAs == Order::zipped)
+      for (float* sums : out)
+        for (int at = 0; at < whole; at += Floats::kCount)
+          store<kAs>(sums + at, unzip(load<kAs>(sums + at, Whole{})), Whole{});
+    if (whole == count) return;
+    Floats sums[Sums];
+    for (r = begin; r < end; ++r)
+      add(sums, f(r)(load<Order::memory>(in.row(r) + whole, count - whole)...));
+    for (std::size_t k = 0; k < Sums; ++k)
+      store<Order::memory>(out[k] + whole, sums[k], count - whole);
+  }
+
+  /// Rows [r, r + Rows), `whole` columns, added to out.
+  template <Order order, int Rows, std::size_t Sums, typename F, typename... In>
+  [[gnu::flatten]] static void add_strips(std::array<float*, Sums> out, int whole, std::int64_t r,
+                                          F f, rowwise::Matrix<In>... in) {
+    const auto terms = [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return std::array{f(r + static_cast<int>(i))...};
     }
-    return sums[0];
+    (std::make_index_sequence<Rows>{});
+    for (int at = 0; at < whole; at += Floats::kCount) {
+      Floats sums[Sums];
+      for (std::size_t k = 0; k < Sums; ++k) sums[k] = load<Order::memory>(out[k] + at, Whole{});
+#pragma GCC unroll 8
+      for (int i = 0; i < Rows; ++i)
+        add(sums, terms[i](load<order>(in.row(r + i) + at, Whole{})...));
+      for (std::size_t k = 0; k < Sums; ++k) store<Order::memory>(out[k] + at, sums[k], Whole{});
+    }
+  }
+  static void add(Floats (&sums)[1], const Floats& term) { sums[0] = sums[0] + term; }
+  static void add(Floats (&sums)[2], const rowwise::Pair<Floats>& terms) {
+    sums[0] = sums[0] + terms.first;
+    sums[1] = sums[1] + terms.second;
   }
 };
 

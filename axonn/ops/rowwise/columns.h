@@ -71,7 +71,7 @@ struct AddRow {
   AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
     float* y = out + tile.begin;
     team.map(
-        y, tile.count, [](float a, float b) { return a + b; }, y, inp.row(tile.row) + tile.begin);
+        y, tile.count, [](auto a, auto b) { return a + b; }, y, inp.row(tile.row) + tile.begin);
   }
 };
 

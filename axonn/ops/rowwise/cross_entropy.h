@@ -13,7 +13,7 @@ namespace axonn::rowwise {
 // piece gives its maximum, sum and target's logit, which are combined. Padding is left out.
 
 /// out[row] = maximum, sum of exp(x - maximum), the target's logit (0 if it is not here). A row a
-/// team; bound by memory: R · V · sizeof(T) bytes (the second pass finds the row in cache).
+/// team, in one pass; bound by memory, R · V · sizeof(T) bytes, or by an exponential an element.
 template <typename T>
 struct SoftmaxStats {
   Matrix<float> out;            // (R, 3)
@@ -26,22 +26,31 @@ struct SoftmaxStats {
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const T* x = logits.row(row);
     constexpr int kPart = 4096;
+    // Exponentials are about the largest of the first part, until one is so much larger that they
+    // and their sum could overflow: e^60 · 2^31 does not.
+    constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max();
     float most = -std::numeric_limits<float>::infinity(), total = 0;
+    float about = greatest(team.max(valid < kPart ? valid : kPart, x), kLowest);
+    const auto summed = [&](int begin) {
+      return team.sum_and_max(
+          valid - begin < kPart ? valid - begin : kPart,
+          [=](auto v) { return exponential(v - about); }, x + begin);
+    };
     for (int begin = 0; begin < valid; begin += kPart) {
-      const int count = valid - begin < kPart ? valid - begin : kPart;
-      const float part = team.max(count, x + begin);
-      if (part > most) {
-        total *= exponential(most - part);
-        most = part;
+      auto part = summed(begin);
+      if (part.second > about + kSafe) {
+        total *= exponential(about - part.second);
+        about = part.second;
+        part = summed(begin);
       }
-      total += team.sum(
-          count, [=](auto v) { return exponential(v - most); }, x + begin);
+      total += part.first;
+      most = greatest(part.second, most);
     }
     team.once([&] {
       const std::int64_t target = targets[row] - first;
       const bool here = targets[row] >= 0 && target >= 0 && target < valid;
       out.row(row)[0] = most;
-      out.row(row)[1] = total;
+      out.row(row)[1] = total * exponential(about - most);
       out.row(row)[2] = here ? get(x[target]) : 0;
     });
   }
@@ -76,6 +85,27 @@ struct CombineSoftmax {
   }
 };
 
+/// out[row] = 1 where no piece has a larger logit than the target's, else 0, from the same stats.
+struct GreedyTargets {
+  Matrix<float> out;            // (R, 1)
+  Matrix<const float> stats;    // (pieces · R, 3)
+  const std::int32_t* targets;  // (R)
+  std::int64_t R, pieces;
+
+  template <typename Team>
+  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+    team.each(tile.count, [&](int i) {
+      const std::int64_t row = tile.begin + i;
+      float target = 0;
+      for (std::int64_t p = 0; p < pieces; ++p) target += stats.row(p * R + row)[2];
+      bool greedy = targets[row] >= 0;
+      for (std::int64_t p = 0; p < pieces; ++p)
+        greedy = greedy && stats.row(p * R + row)[0] <= target;
+      out.row(row)[0] = greedy ? 1.0f : 0.0f;
+    });
+  }
+};
+
 /// d_logits = (exp(logits - lse) - one hot) · scale; may be in place where the types are the same.
 /// A row a team; bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
 template <typename Out, typename T>
@@ -94,15 +124,14 @@ struct CrossEntropyBackward {
     const int filled = counts ? valid : 0;
     const std::int64_t local = targets[row] - first;
     const bool here = counts && local >= 0 && local < valid;
-    const float target = here ? static_cast<float>(local) : -1.0f;
+    const float own = team.first([&] { return here ? get(logits.row(row)[local]) : 0; });
     const float log_sum = lse.row(row)[0], factor = scale;
-    team.map_indexed(
-        d_logits.row(row), filled,
-        [=](auto i, auto x) {
-          return (exponential(x - log_sum) - select_equal(i, target, 1.0f, 0.0f)) * factor;
-        },
+    team.map(
+        d_logits.row(row), filled, [=](auto x) { return exponential(x - log_sum) * factor; },
         logits.row(row));
     team.map(d_logits.row(row) + filled, V - filled, [] { return 0.0f; });
+    if (here)
+      team.once([&] { put(d_logits.row(row)[local], (exponential(own - log_sum) - 1) * factor); });
   }
 };
 

@@ -14,9 +14,21 @@ struct Gelu {
   static constexpr float kLinear = 1.595769122f;  // 2u = x · (kLinear + kCubic · x²)
   static constexpr float kCubic = 0.044715f * kLinear;
 
+  /// x², or so much that sigmoid(2u) is 0 or 1 and no float overflows.
+  template <typename V>
+  [[gnu::always_inline]] AXONN_DEVICE static V square(V x) {
+    return least(x * x, 1e4f);
+  }
+  /// 1 + e^-2u, whose inverse is sigmoid(2u).
+  template <typename V>
+  [[gnu::always_inline]] AXONN_DEVICE static V inverse_sigmoid(V x, V squared) {
+    constexpr float kLog2E = 1.44269504f;
+    return 1.0f + power_of_two(x * (-kLog2E * kLinear - kLog2E * kCubic * squared));
+  }
+
   template <typename V>
   AXONN_DEVICE V operator()(V x) const {
-    return x * sigmoid(x * (kLinear + kCubic * (x * x)));
+    return x / inverse_sigmoid(x, square(x));
   }
 };
 
@@ -24,18 +36,24 @@ struct Gelu {
 struct GeluGradient {
   template <typename V>
   AXONN_DEVICE V operator()(V d_out, V x) const {
-    const V square = x * x, s = sigmoid(x * (Gelu::kLinear + Gelu::kCubic * square));
-    const V slope = Gelu::kLinear + 3 * Gelu::kCubic * square;
-    return d_out * (s + (x * s) * slope * (1.0f - s));
+    const V squared = Gelu::square(x), s = 1.0f / Gelu::inverse_sigmoid(x, squared);
+    const V slope = x * (Gelu::kLinear + 3 * Gelu::kCubic * squared);
+    return d_out * (s + s * (slope * (1.0f - s)));
   }
 };
 
 struct Add {
-  AXONN_DEVICE float operator()(float a, float b) const { return a + b; }
+  template <typename V>
+  AXONN_DEVICE V operator()(V a, V b) const {
+    return a + b;
+  }
 };
 
 struct Identity {
-  AXONN_DEVICE float operator()(float x) const { return x; }
+  template <typename V>
+  AXONN_DEVICE V operator()(V x) const {
+    return x;
+  }
 };
 
 template <typename F, typename Out, typename In>

@@ -10,15 +10,16 @@ namespace axonn::rowwise {
 /// needed this many rows later.
 constexpr std::int64_t kAhead = 4;
 
-/// out[row] = table[ids[row] - first], zero where that is no row of the table, + positions[row %
-/// T]. Bound by memory: (2 or 3) · R · C · sizeof(T) bytes.
+/// out[row] = table[ids[row] - first], zero where that is no row of the table, + the learned row of
+/// its position. Bound by memory: (2 or 3) · R · C · sizeof(T) bytes.
 template <typename T>
 struct EmbeddingForward {
-  Matrix<T> out;              // (R, C)
-  const std::int32_t* ids;    // (R)
-  Matrix<const T> table;      // (V, C)
-  Matrix<const T> positions;  // (positions_count, C) or absent
-  std::int64_t first, V, positions_count;
+  Matrix<T> out;                  // (R, C)
+  const std::int32_t* ids;        // (R)
+  Matrix<const T> table;          // (V, C)
+  Matrix<const T> learned;        // (P, C) or absent
+  const std::int32_t* positions;  // (R), or null: row % P
+  std::int64_t first, V, P;
   std::int64_t R;
   int C;
 
@@ -31,17 +32,17 @@ struct EmbeddingForward {
       if (next >= 0 && next < V) team.prefetch(table.row(next), C);
     }
     T* y = out.row(row);
-    if (positions.data) {
-      const T* position = positions.row(row % positions_count);
+    if (learned.data) {
+      const T* position = learned.row(positions ? positions[row] : row % P);
       if (here)
         team.map(
-            y, C, [](float a, float b) { return a + b; }, table.row(id), position);
+            y, C, [](auto a, auto b) { return a + b; }, table.row(id), position);
       else
         team.map(
-            y, C, [](float a) { return a; }, position);
+            y, C, [](auto a) { return a; }, position);
     } else if (here) {
       team.map(
-          y, C, [](float a) { return a; }, table.row(id));
+          y, C, [](auto a) { return a; }, table.row(id));
     } else {
       team.map(y, C, [] { return 0.0f; });
     }
@@ -64,11 +65,12 @@ struct EmbeddingBackward {
       if (r + kAhead < R) {
         const std::int64_t next = ids[r + kAhead] - first;
         if (next >= 0 && next < V) team.prefetch(d_table.row(next) + tile.begin, tile.count);
+        team.prefetch(d_out.row(r + kAhead) + tile.begin, tile.count);
       }
       if (id < 0 || id >= V) continue;
       float* y = d_table.row(id) + tile.begin;
       team.map(
-          y, tile.count, [](float a, float b) { return a + b; }, y, d_out.row(r) + tile.begin);
+          y, tile.count, [](auto a, auto b) { return a + b; }, y, d_out.row(r) + tile.begin);
     }
   }
 };
@@ -86,7 +88,7 @@ struct PositionsBackward {
     float* y = d_positions.row(t);
     for (std::int64_t r = t; r < R; r += positions_count)
       team.map(
-          y, C, [](float a, float b) { return a + b; }, y, d_out.row(r));
+          y, C, [](auto a, auto b) { return a + b; }, y, d_out.row(r));
   }
 };
 

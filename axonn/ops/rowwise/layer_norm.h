@@ -23,7 +23,7 @@ struct RowMoments {
 
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
-    const Pair moments = team.moments(C, inp.row(row));
+    const auto moments = team.moments(C, inp.row(row));
     team.once([&] {
       out.row(row)[0] = moments.first;
       out.row(row)[1] = moments.second;
@@ -42,8 +42,8 @@ struct AddMoments {
 
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
-    const Pair both = team.map_moments(
-        out.row(row), C, [](float x, float y) { return x + y; }, a.row(row), b.row(row));
+    const auto both = team.map_moments(
+        out.row(row), C, [](auto x, auto y) { return x + y; }, a.row(row), b.row(row));
     team.once([&] {
       moments.row(row)[0] = both.first;
       moments.row(row)[1] = both.second;
@@ -92,11 +92,11 @@ struct LayerNormForward {
     const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
     if (bias)
       team.map(
-          out.row(row), C, [=](float x, float w, float b) { return (x - mean) * rstd * w + b; },
+          out.row(row), C, [=](auto x, auto w, auto b) { return (x - mean) * rstd * w + b; },
           inp.row(row), weight, bias);
     else
       team.map(
-          out.row(row), C, [=](float x, float w) { return (x - mean) * rstd * w; }, inp.row(row),
+          out.row(row), C, [=](auto x, auto w) { return (x - mean) * rstd * w; }, inp.row(row),
           weight);
   }
 };
@@ -114,10 +114,10 @@ struct LayerNormSums {
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
     const T *dy = d_out.row(row), *x = inp.row(row);
-    const Pair total = team.sum_two(
+    const auto total = team.sum_two(
         C,
-        [=](float d, float w, float v) {
-          const float g = d * w;
+        [=](auto d, auto w, auto v) {
+          const auto g = d * w;
           return Pair{g, g * (v - mean)};
         },
         dy, weight, x);
@@ -143,14 +143,13 @@ struct LayerNormBackward {
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
     const float g = sums.row(row)[0] / width, slope = rstd * sums.row(row)[1] / width;
-    const auto gradient = [=](float d, float x, float w) {
+    const auto gradient = [=](auto d, auto x, auto w) {
       return rstd * (d * w - ((x - mean) * slope + g));
     };
     if (residual.data)
       team.map(
-          d_inp.row(row), C,
-          [=](float d, float x, float w, float r) { return gradient(d, x, w) + r; }, d_out.row(row),
-          inp.row(row), weight, residual.row(row));
+          d_inp.row(row), C, [=](auto d, auto x, auto w, auto r) { return gradient(d, x, w) + r; },
+          d_out.row(row), inp.row(row), weight, residual.row(row));
     else
       team.map(d_inp.row(row), C, gradient, d_out.row(row), inp.row(row), weight);
   }
@@ -161,7 +160,7 @@ struct WeightTerm {
   Matrix<const float> stats;  // (R, 2)
 
   AXONN_DEVICE auto operator()(std::int64_t row) const {
-    return [mean = stats.row(row)[0], rstd = stats.row(row)[1]](float d, float x) {
+    return [mean = stats.row(row)[0], rstd = stats.row(row)[1]](auto d, auto x) {
       return d * ((x - mean) * rstd);
     };
   }
@@ -172,7 +171,7 @@ struct WeightAndBiasTerms {
   WeightTerm weight;
 
   AXONN_DEVICE auto operator()(std::int64_t row) const {
-    return [term = weight(row)](float d, float x) { return Pair{term(d, x), d}; };
+    return [term = weight(row)](auto d, auto x) { return Pair{term(d, x), d}; };
   }
 };
 

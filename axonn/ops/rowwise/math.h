@@ -12,44 +12,56 @@ namespace axonn::rowwise {
 // any type V that has these functions and arithmetic: a float, or what a team computes side by
 // side.
 
+/// The smaller and the larger of the two; b where either is NaN.
+AXONN_DEVICE inline float least(float a, float b) { return a < b ? a : b; }
+AXONN_DEVICE inline float greatest(float a, float b) { return a > b ? a : b; }
+
 /// a < b ? yes : no
 AXONN_DEVICE inline float select_less(float a, float b, float yes, float no) {
   return a < b ? yes : no;
 }
 
-/// a == b ? yes : no
-AXONN_DEVICE inline float select_equal(float a, float b, float yes, float no) {
-  return a == b ? yes : no;
-}
+constexpr float kRound = 12582912;  // 1.5 · 2^23: adding it rounds to an integer in the low bits
 
-/// x · 2^n where the low bits of `shifted` are n and the result is a normal number.
-AXONN_DEVICE inline float times_power(float x, float shifted) {
+/// x · 2^n for x from 1/2 to 2 and an integer n, and NaN where they are; below 2^-126 either 0 or
+/// with few digits, above 2^127 there or infinite.
+AXONN_DEVICE inline float times_power(float x, float n) {
+  const float shifted = least(127.0f, n) + kRound;
   const std::uint32_t power = std::bit_cast<std::uint32_t>(shifted) << 23;  // other bits fall off
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) + power);
+  return select_less(n, -126.0f, 0.0f,
+                     std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) + power));
 }
 
 AXONN_DEVICE inline float square_root(float x) { return std::sqrt(x); }
 
 /// e to the x, branch-free, so that every compiler vectorises it.
 ///
-/// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r by a polynomial of degree 6 whose own relative
-/// error is 1e-8; the result is within 2e-7 of e^x. Below 2^-126 it is 0; above 88 it stays at
-/// e^88, and a NaN stays one.
+/// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r by a polynomial of degree 5 whose own relative
+/// error is 1e-7; the result is within 2e-7 of e^x. Below 2^-126 few digits are right, below
+/// 2^-150 it is 0; above 88 it is e^88 or more, and a NaN stays one.
 template <typename V>
 [[gnu::always_inline]] AXONN_DEVICE inline V exponential(V x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  constexpr float kRound = 12582912;  // 1.5 · 2^23: adding it rounds to an integer in the low bits
-  constexpr float kMost = 88, kLeast = -87.33654f;  // ln of 2^-126
-  const V most = select_less(kMost, x, kMost, x);
-  const V shifted = most * kLog2E + kRound, n = shifted - kRound;
-  const V r = (most - n * kLn2High) - n * kLn2Low;
-  V p = r * 1.39262135e-3f + 8.36320297e-3f;
-  p = p * r + 4.16665544e-2f;
-  p = p * r + 1.66665769e-1f;
-  p = p * r + 5.0000000e-1f;
+  const V within = greatest(-105.0f, x), n = (within * kLog2E + kRound) - kRound;
+  const V r = (within - n * kLn2High) - n * kLn2Low;
+  V p = r * 8.29032622e-3f + 4.18979302e-2f;
+  p = p * r + 1.66676357e-1f;
+  p = p * r + 4.99991506e-1f;
+  p = p * r + 9.99999702e-1f;
   p = p * r + 1.0f;
+  return times_power(p, n);
+}
+
+/// 2 to the x, as exponential() is of e, for x that is not infinite.
+template <typename V>
+[[gnu::always_inline]] AXONN_DEVICE inline V power_of_two(V x) {
+  const V n = (x + kRound) - kRound, r = x - n;
+  V p = r * 1.32647459e-3f + 9.67149809e-3f;
+  p = p * r + 5.55072166e-2f;
+  p = p * r + 2.40222439e-1f;
+  p = p * r + 6.93147004e-1f;
   p = p * r + 1.0f;
-  return select_less(x, kLeast, 0.0f, times_power(p, shifted));
+  return times_power(p, n);
 }
 
 /// 1 / (1 + e^-x), within 3e-7.

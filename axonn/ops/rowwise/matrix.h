@@ -21,9 +21,12 @@ Matrix<T> matrix(const View& view) {
 }
 
 /// What a body returns for two results at once.
+template <typename V>
 struct Pair {
-  float first, second;
+  V first, second;
 };
+template <typename V>
+Pair(V, V) -> Pair<V>;
 
 /// Columns [begin, begin + count) of a row: what a team does at a time where elements do not depend
 /// on each other.

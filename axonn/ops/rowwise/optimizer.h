@@ -1,9 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
+#include "axonn/ops/rowwise/math.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
@@ -36,16 +36,16 @@ struct AdamWStep {
   AXONN_DEVICE void step(const Team& team, std::int64_t begin, int count, float decay) const {
     const float factor = scale ? *scale : 1, shrink = lr * decay;
     team.update(
-        out + begin, master + begin, first + begin, second + begin, count,
+        out + begin, count,
         [=, b1 = beta1, b2 = beta2, c1 = correction1 * lr, c2 = correction2, tiny = eps](
-            float& w, float& m, float& v, float gradient_value) {
-          const float g = gradient_value * factor;
+            auto& w, auto& m, auto& v, auto gradient_value) {
+          const auto g = gradient_value * factor;
           m = b1 * m + (1 - b1) * g;
           v = b2 * v + (1 - b2) * g * g;
-          w -= c1 * m / (std::sqrt(v * c2) + tiny) + shrink * w;
+          w = w - (c1 * m / (square_root(v * c2) + tiny) + shrink * w);
           return w;
         },
-        gradient + begin);
+        master + begin, first + begin, second + begin, gradient + begin);
   }
 };
 
@@ -70,12 +70,9 @@ struct SgdStep {
   template <typename Team>
   AXONN_DEVICE void step(const Team& team, std::int64_t begin, int count, float decay) const {
     const float rate = lr * (scale ? *scale : 1), shrink = lr * decay;
-    team.map(
-        master + begin, count, [=](float w, float g) { return w - (rate * g + shrink * w); },
+    team.update(
+        out + begin, count, [=](auto& w, auto g) { return w = w - (rate * g + shrink * w); },
         master + begin, gradient + begin);
-    if (static_cast<void*>(out) != static_cast<void*>(master))
-      team.map(
-          out + begin, count, [](float w) { return w; }, master + begin);
   }
 };
 

@@ -18,7 +18,7 @@ struct SumPartials {
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
     const double total = team.sum_double(
-        tile.count, [](double x) { return x; }, inp.row(tile.row) + tile.begin);
+        tile.count, [](auto x) { return x; }, inp.row(tile.row) + tile.begin);
     team.once([&] { partial[tile.index] = total; });
   }
 };
@@ -31,7 +31,7 @@ struct SquaredSumPartials {
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
     const double total = team.sum_double(
-        tile.count, [](double x) { return x * x; }, inp.row(tile.row) + tile.begin);
+        tile.count, [](auto x) { return x * x; }, inp.row(tile.row) + tile.begin);
     team.once([&] { partial[tile.index] = total; });
   }
 };

@@ -44,8 +44,7 @@ struct RmsNormSums {
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const float g_x = team.sum(
-        C, [](float d, float w, float x) { return d * w * x; }, d_out.row(row), weight,
-        inp.row(row));
+        C, [](auto d, auto w, auto x) { return d * w * x; }, d_out.row(row), weight, inp.row(row));
     team.once([&] {
       out.row(row)[0] = 0;
       out.row(row)[1] = g_x * stats.row(row)[1];
@@ -68,10 +67,10 @@ struct HeadNormForward {
     for (int h = 0; h < heads; ++h) {
       const T* x = inp.row(row) + h * D;
       const float squares = team.sum(
-          D, [](float v) { return v * v; }, x);
+          D, [](auto v) { return v * v; }, x);
       const float scale = 1 / std::sqrt(squares / static_cast<float>(D) + eps);
       team.map(
-          out.row(row) + h * D, D, [=](float v, float w) { return v * scale * w; }, x, weight);
+          out.row(row) + h * D, D, [=](auto v, auto w) { return v * scale * w; }, x, weight);
       team.once([&] { rstd.row(row)[h] = scale; });
     }
   }
@@ -92,11 +91,11 @@ struct HeadNormBackward {
       const T *x = inp.row(row) + h * D, *dy = d_out.row(row) + h * D;
       const float scale = rstd.row(row)[h];
       const float g_x = team.sum(
-          D, [](float d, float w, float v) { return d * w * v; }, dy, weight, x);
+          D, [](auto d, auto w, auto v) { return d * w * v; }, dy, weight, x);
       const float factor = scale * scale * g_x / static_cast<float>(D);
       team.map(
           d_inp.row(row) + h * D, D,
-          [=](float d, float w, float v) { return scale * (d * w - v * factor); }, dy, weight, x);
+          [=](auto d, auto w, auto v) { return scale * (d * w - v * factor); }, dy, weight, x);
     }
   }
 };
@@ -120,7 +119,7 @@ struct HeadNormWeightPartials {
       for (int h = 0; h < heads; ++h) {
         const float scale = rstd.row(row)[h];
         team.map(
-            sums, D, [=](float sum, float d, float v) { return sum + d * (v * scale); }, sums,
+            sums, D, [=](auto sum, auto d, auto v) { return sum + d * (v * scale); }, sums,
             d_out.row(row) + h * D, inp.row(row) + h * D);
       }
   }

@@ -18,20 +18,21 @@ struct RotaryEmbedding {
   Matrix<T> out;              // (R, h · D), may be inp
   Matrix<const T> inp;        // (R, h · D)
   Matrix<const float> table;  // (T, D): cosines, then sines, of a position
-  std::int64_t positions;     // T
+  std::int64_t count;         // T
   int heads, D;
   float sign;
+  const std::int32_t* positions;  // (R), or null: row % T
 
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const int half = D / 2;
-    const float* cosine = table.row(row % positions);
+    const float* cosine = table.row(positions ? positions[row] : row % count);
     for (int h = 0; h < heads; ++h) {
       const T* x = inp.row(row) + h * D;
       T* y = out.row(row) + h * D;
       team.map_pair(
           y, y + half, half,
-          [s = sign](float a, float b, float cos, float sin) {
+          [s = sign](auto a, auto b, auto cos, auto sin) {
             return Pair{a * cos - b * (s * sin), b * cos + a * (s * sin)};
           },
           x, x + half, cosine, cosine + half);

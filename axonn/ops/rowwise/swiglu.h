@@ -42,8 +42,8 @@ struct SwigluBackward {
     T* d_gate = d_inp.row(tile.row) + tile.begin;
     team.map_pair(
         d_gate, d_gate + F, tile.count,
-        [](float d, float g, float u) {
-          const float s = sigmoid(g);
+        [](auto d, auto g, auto u) {
+          const auto s = sigmoid(g);
           return Pair{d * u * (s + g * s * (1 - s)), d * g * s};
         },
         d_out.row(tile.row) + tile.begin, gate, gate + F);

@@ -1,0 +1,123 @@
+#include "axonn/train/convert.h"
+
+#include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+#include "axonn/base/log.h"
+#include "axonn/base/machine.h"
+#include "axonn/base/options_suggest.h"
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExamples =
+    R"(Examples:
+  axonn convert --model out/run/checkpoints --out my-model
+      the newest checkpoint as a Hugging Face folder, with the run's tokenizer
+  axonn convert --model Llama-3.1-8B --out llama.ckpt
+      a Hugging Face folder as a checkpoint
+  axonn convert --model out/lora/checkpoints --out my-adapter
+      adapters in PEFT's form
+  axonn convert --model out/lora/checkpoints --merge --out my-model
+      the model that they were trained on with the adapters merged into it
+  axonn convert --model Llama-3.1-8B --adapter my-adapter --out my-model --dtype bf16)";
+
+/// "converting 3.1GB of 16.1GB, 1.9GB/s".
+class ProgressLine {
+ public:
+  void operator()(std::int64_t done, std::int64_t total) {
+    const double now = now_seconds();
+    if (!redraw_ || (done < total && now - drawn_ < 0.2)) return;
+    drawn_ = now;
+    const auto rate =
+        static_cast<std::int64_t>(static_cast<double>(done) / std::max(1e-9, now - begin_));
+    std::cout << fmt::format("\rconverting {} of {}, {}/s\x1b[K", format_bytes(done),
+                             format_bytes(total), format_bytes(rate))
+              << std::flush;
+  }
+  void end() const {
+    if (drawn_ > 0) std::cout << '\n';
+  }
+
+ private:
+  bool redraw_ = stdout_is_interactive();
+  double begin_ = now_seconds(), drawn_ = 0;
+};
+
+/// A flag whose value is one of a few words.
+template <typename T>
+void add_choice(CLI::App& app, const char* flag, std::optional<T>& to,
+                const std::map<std::string, T>& words, const char* help) {
+  app.add_option_function<std::string>(
+         flag,
+         [flag, &to, words](const std::string& word) {
+           const auto found = words.find(word);
+           std::vector<std::string> known;
+           for (const auto& [name, value] : words) known.push_back(name);
+           if (found == words.end()) refuse(flag, " is '", word, "'; it is one of ", join(known));
+           to = found->second;
+         },
+         help)
+      ->type_name("NAME");
+}
+
+void add_flags(CLI::App& app, ConvertJob& job) {
+  app.add_option("--model", job.model,
+                 "a Hugging Face folder, a checkpoint, or the folder of several (the newest)")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("--out", job.out, "the folder to make")->required()->type_name("DIR");
+  add_choice<ModelForm>(app, "--to", job.to,
+                        {{"hf", ModelForm::hugging_face}, {"checkpoint", ModelForm::checkpoint}},
+                        "hf or checkpoint; without it the one that the model is not");
+  add_choice<StoredType>(
+      app, "--dtype", job.type,
+      {{"f32", StoredType::f32}, {"bf16", StoredType::bf16}, {"f16", StoredType::f16}},
+      "f32, bf16 or f16, of a Hugging Face folder; without it that of the folder that the model "
+      "came from, or of its training");
+  app.add_option("--max-shard-size", job.most_bytes,
+                 "of one file, such as 5GB or 500MB; larger models have several")
+      ->transform(CLI::AsSizeValue(true).description(""))
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->type_name("SIZE")
+      ->default_str("5GB");
+  app.add_option("--adapter", job.adapters,
+                 "merged into the model: adapters in PEFT's form or a checkpoint of them")
+      ->type_name("DIR");
+  app.add_flag("--merge", job.merge, "a checkpoint of adapters together with its model");
+  app.add_option("--base", job.base,
+                 "the model of a checkpoint's adapters, if it is no longer where it was")
+      ->type_name("DIR");
+  app.add_option("--tokenizer", job.tokenizer, "instead of the model's")->type_name("DIR");
+  app.add_flag("--overwrite", job.overwrite, "replace the model at --out");
+}
+
+}  // namespace
+
+int run_convert(const Arguments& arguments) {
+  ConvertJob job;
+  job.threads = static_cast<int>(usable_cores().size());
+  CLI::App app("Makes a Hugging Face folder of a checkpoint, or the other way.", "axonn convert");
+  app.footer(kExamples);
+  add_flags(app, job);
+  if (!parse_flags(app, arguments)) return 0;
+  ProgressLine line;
+  const Converted done = convert(job, std::ref(line));
+  line.end();
+  std::cout << fmt::format("wrote {}, {}: {} in {}\n", job.out, done.what, format_bytes(done.bytes),
+                           format_duration(done.seconds));
+  return 0;
+}
+
+}  // namespace axonn

@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <span>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+#include "axonn/base/log.h"
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/cli/launch.h"
+#include "axonn/io/files.h"
+#include "axonn/train/choices.h"
+#include "axonn/train/devices.h"
+#include "axonn/train/evaluate.h"
+#include "axonn/train/own_cores.h"
+#include "axonn/train/stored_model.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExamples =
+    R"(The text is read in consecutive windows of --seq-len inputs and as many targets; every token
+but the first is a target once. docs/evaluation.md has the definitions.
+
+Examples:
+  axonn eval --model out/quickstart/checkpoints --data book.txt --seq-len 256 --json scores.json
+  axonn eval --model Llama-3.2-1B/ --data book.txt --seq-len 2048 --dtype bf16 --grid 2,1,1,1
+  axonn eval --model out/checkpoints/step-200 --data tokens.bin --seq-len 1024
+  axonn eval --model Llama-3.2-1B/ --choices questions.jsonl --json answers.json
+      lines of {"question": text, "choices": [text, ...], "answer": index, letter or text})";
+
+constexpr std::int64_t kRowsAtOnce = 2048;  // of a batch, where none is asked for
+
+struct Flags {
+  std::string model, adapter, data, choices, tokenizer, grid = "1,1,1,1", dtype, json;
+  std::int64_t seq_len = 0, batch = 0;
+};
+
+void list_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--model", flags.model,
+                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("--adapter", flags.adapter,
+                 "adapters of that model: a folder in PEFT's form, or a checkpoint of adapters")
+      ->type_name("DIR");
+  auto* data = app.add_option("--data", flags.data, "a text, or a token file of llm.c or Megatron");
+  data->type_name("FILE");
+  app.add_option("--choices", flags.choices, "instead: questions with answers to choose from")
+      ->type_name("FILE.jsonl")
+      ->excludes(data);
+  app.add_option("--seq-len", flags.seq_len,
+                 "inputs of a window; without it what the model was trained with, or 1,024")
+      ->check(CLI::PositiveNumber)
+      ->needs(data);
+  app.add_option("--batch", flags.batch,
+                 "windows, or choices, that a (z, data) coordinate computes at a time")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
+  app.add_option("--dtype", flags.dtype, "what is computed in; without it as in training, or f32")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--tokenizer", flags.tokenizer,
+                 "bytes, or a folder or file, instead of the model's own");
+  app.add_option("--json", flags.json, "writes the figures to this file too")->type_name("FILE");
+}
+
+/// The model's tokenizer; null where nobody named it, and the model's vocabulary is not of bytes.
+std::shared_ptr<const Tokenizer> tokenizer_of(const StoredModel& model, const Flags& flags) {
+  if (!flags.tokenizer.empty()) return make_tokenizer(flags.tokenizer);
+  const Config& config = model.config;
+  const bool learned_bytes = model.reader && config.data.tokens.empty();
+  const std::int64_t vocab = config.model.vocab;
+  if (config.data.tokenizer == "bytes" && !learned_bytes && vocab != 0 && vocab != 256)
+    return nullptr;
+  return make_tokenizer(config.data.tokenizer);
+}
+
+std::int64_t seq_len_of(const Session& session, const Flags& flags) {
+  if (flags.seq_len > 0) return flags.seq_len;
+  const std::int64_t trained = session.config().training.seq_len;
+  return std::min<std::int64_t>(trained > 0 ? trained : 1024, session.config().model.positions);
+}
+
+/// "scoring 128 of 965 windows, 12.3 a second", redrawn in place.
+class Progress {
+ public:
+  Progress(std::int64_t count, const char* noun) : count_(count), noun_(noun) {}
+
+  void show(std::int64_t done) const {
+    if (!redraw_) return;
+    std::cout << fmt::format("\rscoring {} of {} {}, {:.1f} a second ", format_count(done),
+                             format_count(count_), noun_, static_cast<double>(done) / seconds())
+              << std::flush;
+    if (done == count_) std::cout << '\n';
+  }
+  double seconds() const { return now_seconds() - begin_; }
+
+ private:
+  std::int64_t count_;
+  const char* noun_;
+  bool redraw_ = stdout_is_interactive();
+  double begin_ = now_seconds();
+};
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const auto& value) {
+  if (value) return *value;
+  return nullptr;
+}
+
+/// What was asked, for the file.
+void add_setting(Json& json, const Session& session, double seconds) {
+  json["dtype"] = name_of(session.config().training.dtype);
+  json["grid"] = to_string(session.grid().shape());
+  json["seconds"] = seconds;
+}
+
+void write_json(const Flags& flags, const Json& json) {
+  if (!flags.json.empty()) write_file_atomically(flags.json, json.dump(2) + "\n");
+}
+
+/// Sequences at a time where --batch does not say: about kRowsAtOnce rows, shared by all places.
+std::int64_t batch_of(const Flags& flags, const Grid& grid, std::int64_t length,
+                      std::int64_t count) {
+  if (flags.batch > 0) return flags.batch;
+  const std::int64_t places = grid.extent(Axis::z) * grid.extent(Axis::data);
+  return std::min(std::max<std::int64_t>(kRowsAtOnce / length, 1), (count + places - 1) / places);
+}
+
+void score_text(Session& session, const EvaluationText& text, const Flags& flags) {
+  const std::int64_t seq_len = seq_len_of(session, flags);
+  const std::int64_t windows = evaluation_windows(text.tokens->size(), seq_len);
+  const Progress progress(windows, "windows");
+  const TextScore score = evaluate(session, text, seq_len,
+                                   {.batch = batch_of(flags, session.grid(), seq_len, windows),
+                                    .report = [&](std::int64_t done) { progress.show(done); }});
+  if (session.grid().world().rank() != 0) return;
+  const double seconds = progress.seconds(),
+               tokens_per_s = static_cast<double>(score.tokens) / seconds;
+  const auto bits = score.bits_per_byte();
+  std::cout << fmt::format("loss            {:.6f}\nperplexity      {:.4f}\nbits per byte   {}\n",
+                           score.loss(), score.perplexity(),
+                           bits ? fmt::format("{:.6f}", *bits) : "not known: no tokenizer")
+            << fmt::format("tokens          {}{}, {} a second\n", format_count(score.tokens),
+                           score.bytes ? " of " + format_count(*score.bytes) + " bytes" : "",
+                           format_count(static_cast<std::int64_t>(tokens_per_s)));
+  Json json = {{"loss", score.loss()},           {"perplexity", score.perplexity()},
+               {"bits_per_byte", or_null(bits)}, {"tokens", score.tokens},
+               {"bytes", or_null(score.bytes)},  {"seq_len", seq_len},
+               {"tokens_per_s", tokens_per_s}};
+  add_setting(json, session, seconds);
+  write_json(flags, json);
+}
+
+Json to_json(const ChoiceReport& report, std::span<const ChoiceQuestion> questions) {
+  Json each = Json::array();
+  for (std::size_t q = 0; q < questions.size(); ++q) {
+    const ChoiceScore& score = report.questions[q];
+    each.push_back({{"answer", questions[q].answer},
+                    {"chosen", score.chosen},
+                    {"chosen_norm", score.chosen_by_byte},
+                    {"log_likelihoods", score.log_likelihoods},
+                    {"greedy", score.greedy}});
+  }
+  return {{"acc", report.accuracy.share},
+          {"acc_stderr", report.accuracy.error},
+          {"acc_norm", report.accuracy_by_byte.share},
+          {"acc_norm_stderr", report.accuracy_by_byte.error},
+          {"count", questions.size()},
+          {"questions", std::move(each)}};
+}
+
+void score_choices(Session& session, std::span<const ChoiceQuestion> questions,
+                   const Tokenizer& tokenizer, const Flags& flags) {
+  std::int64_t count = 0;
+  for (const ChoiceQuestion& question : questions) count += std::ssize(question.choices);
+  constexpr std::int64_t kUsualLength = 64;
+  const Progress progress(count, "choices");
+  const ChoiceReport report =
+      evaluate_choices(session, questions, tokenizer,
+                       {.batch = batch_of(flags, session.grid(), kUsualLength, count),
+                        .report = [&](std::int64_t done) { progress.show(done); }});
+  if (session.grid().world().rank() != 0) return;
+  std::cout << fmt::format("questions       {}\n", format_count(std::ssize(questions)))
+            << fmt::format("acc             {:.4f} +- {:.4f}\n", report.accuracy.share,
+                           report.accuracy.error)
+            << fmt::format("acc_norm        {:.4f} +- {:.4f}\n", report.accuracy_by_byte.share,
+                           report.accuracy_by_byte.error);
+  Json json = to_json(report, questions);
+  add_setting(json, session, progress.seconds());
+  write_json(flags, json);
+}
+
+/// Runs body once a rank with the model's parameters set.
+void with_model(const StoredModel& model, const std::function<void(Session&)>& body) {
+  launch(model.config, [&](Communicator& world) {
+    const OwnCores cores(model.config, world);
+    Session session(model.config, world, make_backend(model.config, world, cores.threads()),
+                    {.training = false, .data = false});
+    load_parameters(session, model);
+    body(session);
+  });
+}
+
+/// The model with what the flags ask for; its vocabulary is known.
+StoredModel open_model(const Flags& flags) {
+  StoredModel model = open_stored_model(flags.model, flags.adapter);
+  if (model.reader && speaks_for_all())
+    for (const std::string& warning : model.reader->warnings())
+      std::cerr << "warning: " << warning << '\n';
+  model.config.parallelism.set_grid(parse_grid(flags.grid));
+  if (!flags.dtype.empty())
+    model.config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
+  return model;
+}
+
+}  // namespace
+
+int run_eval(const Arguments& arguments) {
+  Flags flags;
+  CLI::App app("Says how well a model predicts a text, or answers questions.", "axonn eval");
+  app.footer(kExamples);
+  list_flags(app, flags);
+  if (!parse_flags(app, arguments)) return 0;
+  if (flags.data.empty() == flags.choices.empty())
+    refuse("axonn eval: give --data FILE or --choices FILE.jsonl");
+
+  StoredModel model = open_model(flags);
+  const auto tokenizer = tokenizer_of(model, flags);
+  std::int64_t& vocab = model.config.model.vocab;
+  if (vocab == 0 && tokenizer) vocab = tokenizer->vocab_size();
+  if (vocab == 0) refuse("the model does not say its vocabulary; name its --tokenizer");
+  if (!flags.data.empty()) {
+    const EvaluationText text =
+        open_evaluation_text(flags.data, {.tokenizer = tokenizer.get(), .vocab = vocab});
+    with_model(model, [&](Session& session) { score_text(session, text, flags); });
+    return 0;
+  }
+  if (!tokenizer) refuse("the model's tokenizer is not known; name it with --tokenizer");
+  check_fits(*tokenizer, vocab);
+  const auto questions = read_choice_questions(flags.choices);
+  with_model(model,
+             [&](Session& session) { score_choices(session, questions, *tokenizer, flags); });
+  return 0;
+}
+
+}  // namespace axonn

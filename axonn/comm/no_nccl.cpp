@@ -1,0 +1,16 @@
+// Stands in for nccl.cpp where the library is built without CUDA.
+#include "axonn/base/check.h"
+#include "axonn/comm/nccl.h"
+#include "axonn/tensor/cuda_device.h"
+
+namespace axonn {
+
+std::unique_ptr<Communicator> make_nccl(Communicator&, Device&) {
+  refuse("nccl: ", cuda_status().trouble);
+}
+
+std::string nccl_version() { return {}; }
+
+bool have_own_cards(Communicator&, const Device&) { return false; }
+
+}  // namespace axonn

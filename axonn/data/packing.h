@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/data/documents.h"
+#include "axonn/data/sequences.h"
+
+namespace axonn {
+
+/// Documents [begin, end) of a source.
+struct DocumentRange {
+  std::shared_ptr<const Documents> documents = nullptr;
+  std::int64_t begin = 0, end = 0;
+  bool empty() const { return begin == end; }
+};
+
+/// Several documents in a sequence each, by best fit, the longest first (Johnson, 1974, shows that
+/// at most 11/9 of the fewest possible sequences result). Which lie together depends on their
+/// lengths and seq_len alone; a document's tokens see none of another's.
+///
+/// A document of n + 1 tokens has n inputs. One that has more than seq_len goes on as another
+/// document, as often as it takes; what has no target that is learned is left out. Rows behind the
+/// last document are padding: each a document of its own, without a target.
+class PackedDocuments : public Sequences {
+ public:
+  /// vocab > 0: every token that is read must be below it. Memory: 32 bytes a document. Errors:
+  /// UsageError if there is nothing to learn.
+  PackedDocuments(DocumentRange range, std::int64_t seq_len, std::int64_t vocab);
+
+  std::int64_t count() const override { return std::ssize(first_piece_) - 1; }
+  void read(std::int64_t n, Sequence& to) const override;
+  Size size(std::int64_t n) const override;
+  std::string where(std::int64_t n) const override;
+
+  std::int64_t pieces() const { return std::ssize(pieces_); }
+  /// Documents that went on as another, and those left out or parts of them.
+  std::int64_t continued() const { return continued_; }
+  std::int64_t left_out() const { return left_out_; }
+  /// Of all pieces.
+  const Size& total() const { return total_; }
+
+ private:
+  struct Piece {
+    std::int64_t document;
+    std::int32_t begin, inputs, targets;  // begin: its first token
+  };
+  void cut(std::int64_t document);
+  void pack();
+
+  DocumentRange range_;
+  std::int64_t seq_len_, vocab_;
+  std::vector<Piece> pieces_;              // sequence after sequence
+  std::vector<std::int64_t> first_piece_;  // of each sequence; and their number
+  std::int64_t continued_ = 0, left_out_ = 0;
+  Size total_{};
+};
+
+}  // namespace axonn

@@ -1,0 +1,167 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include <immintrin.h>
+
+#include "axonn/ops/cpu/floats.h"
+#include "axonn/tensor/dtype.h"
+
+// Strips from memory and to it, and arithmetic that has instructions of its own, by AVX-512 with
+// its conversions of bf16; the build takes this file or registers_portable.h for
+// axonn/ops/cpu/registers.h. Rounding here makes zero of what is too small for a normal number.
+
+namespace axonn::cpu {
+
+/// How many elements of a strip there are: all, or an int from 1 to kCount - 1.
+using Whole = std::integral_constant<int, Floats::kCount>;
+
+/// The order that a strip of bf16 has in registers: that of memory, or the one that is had and
+/// undone with the fewest instructions. A strip of f32, or a part of one, is in memory's always.
+enum class Order { memory, zipped };
+
+namespace detail {
+
+/// Elements 16·i to 16·i + 15 of the first n.
+inline __mmask16 mask_16(int n, int i) {
+  return static_cast<__mmask16>(_bzhi_u64(~0ull, static_cast<unsigned>(n)) >> (16 * i));
+}
+inline __mmask32 mask_32(int n, int i) {
+  return static_cast<__mmask32>(_bzhi_u64(~0ull, static_cast<unsigned>(n)) >> (32 * i));
+}
+
+/// 32 bf16, the second 16 from `high`.
+inline __m512i narrow(__m512 low, __m512 high) {
+  const __m512bh halves = _mm512_cvtne2ps_pbh(high, low);
+  return reinterpret_cast<const __m512i&>(halves);
+}
+
+/// What takes 64-bit pieces of zipped halves to their places in memory.
+inline __m512i unzipped() { return _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7); }
+
+/// Two registers of floats in the order of zipped halves, from 32 bf16.
+inline void widen_zipped(__m512i halves, __m512& low, __m512& high) {
+  const __m512i zero = _mm512_setzero_si512();
+  low = _mm512_castsi512_ps(_mm512_maskz_unpacklo_epi16(~0u, zero, halves));
+  high = _mm512_castsi512_ps(_mm512_maskz_unpackhi_epi16(~0u, zero, halves));
+}
+
+struct IntegerHalves {
+  __m256i low, high;
+};
+struct FloatHalves {
+  __m256 low, high;
+};
+
+/// 16 bf16 in the order of memory; unmasked, g++ 12 warns.
+inline __m512 widen(__m256i halves) {
+  const __m512i words = _mm512_maskz_cvtepu16_epi32(0xffff, halves);
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, words, 16));
+}
+inline void widen(__m512i halves, __m512& low, __m512& high) {
+  const auto both = std::bit_cast<IntegerHalves>(halves);
+  low = widen(both.low);
+  high = widen(both.high);
+}
+
+}  // namespace detail
+
+/// The first n floats from p, and zeros.
+template <Order, typename N>
+[[gnu::always_inline]] inline Floats load(const float* p, N n) {
+  Floats x;
+  Floats::for_each([&](int i) {
+    if constexpr (std::is_same_v<N, Whole>)
+      x.r[i] = _mm512_loadu_ps(p + 16 * i);
+    else
+      x.r[i] = _mm512_maskz_loadu_ps(detail::mask_16(n, i), p + 16 * i);
+  });
+  return x;
+}
+
+template <Order order, typename N>
+[[gnu::always_inline]] inline Floats load(const bf16* p, N n) {
+  Floats x;
+  for (int i = 0; i < 2; ++i) {
+    if constexpr (!std::is_same_v<N, Whole>) {
+      const __m512i halves = _mm512_maskz_loadu_epi16(detail::mask_32(n, i), p + 32 * i);
+      detail::widen(halves, x.r[2 * i], x.r[2 * i + 1]);
+    } else if constexpr (order == Order::zipped) {
+      detail::widen_zipped(_mm512_loadu_si512(p + 32 * i), x.r[2 * i], x.r[2 * i + 1]);
+    } else {
+      for (int j = 2 * i; j < 2 * i + 2; ++j)
+        x.r[j] = detail::widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16 * j)));
+    }
+  }
+  return x;
+}
+
+/// p = the first n of x; returns what p then holds, as load() does.
+template <Order, typename N>
+[[gnu::always_inline]] inline Floats store(float* p, const Floats& x, N n) {
+  Floats::for_each([&](int i) {
+    if constexpr (std::is_same_v<N, Whole>)
+      _mm512_storeu_ps(p + 16 * i, x.r[i]);
+    else
+      _mm512_mask_storeu_ps(p + 16 * i, detail::mask_16(n, i), x.r[i]);
+  });
+  return x;
+}
+
+/// Rounds to nearest, ties to even.
+template <Order order, typename N>
+[[gnu::always_inline]] inline Floats store(bf16* p, const Floats& x, N n) {
+  Floats held;
+  for (int i = 0; i < 2; ++i) {
+    __m512i halves = detail::narrow(x.r[2 * i], x.r[2 * i + 1]);
+    if constexpr (std::is_same_v<N, Whole> && order == Order::zipped) {
+      halves = _mm512_maskz_permutexvar_epi64(0xff, detail::unzipped(), halves);
+      detail::widen_zipped(halves, held.r[2 * i], held.r[2 * i + 1]);
+    } else {
+      detail::widen(halves, held.r[2 * i], held.r[2 * i + 1]);
+    }
+    if constexpr (std::is_same_v<N, Whole>)
+      _mm512_storeu_si512(p + 32 * i, halves);
+    else
+      _mm512_mask_storeu_epi16(p + 32 * i, detail::mask_32(n, i), halves);
+  }
+  return held;
+}
+
+/// The lower and the upper half of a register in double.
+inline Floats::Doubles lower(Floats::Register x) {
+  return _mm512_maskz_cvtps_pd(0xff, std::bit_cast<detail::FloatHalves>(x).low);
+}
+inline Floats::Doubles upper(Floats::Register x) {
+  return _mm512_maskz_cvtps_pd(0xff, std::bit_cast<detail::FloatHalves>(x).high);
+}
+
+/// A zipped strip in the order of memory.
+inline Floats unzip(const Floats& x) {
+  const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23),
+                high =
+                    _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+  Floats result;
+  for (int i = 0; i < 4; i += 2) {
+    result.r[i] = _mm512_permutex2var_ps(x.r[i], low, x.r[i + 1]);
+    result.r[i + 1] = _mm512_permutex2var_ps(x.r[i], high, x.r[i + 1]);
+  }
+  return result;
+}
+
+/// As rowwise/math.h has them for a float. g++ 12 makes two instructions of a < b ? a : b where one
+/// is a constant.
+[[gnu::always_inline]] inline Floats least(const Floats& x, const Floats& y) {
+  return Floats::each([](auto a, auto b) { return _mm512_maskz_min_ps(0xffff, a, b); }, x, y);
+}
+[[gnu::always_inline]] inline Floats greatest(const Floats& x, const Floats& y) {
+  return Floats::each([](auto a, auto b) { return _mm512_maskz_max_ps(0xffff, a, b); }, x, y);
+}
+
+[[gnu::always_inline]] inline Floats times_power(const Floats& x, const Floats& n) {
+  return Floats::each([](auto a, auto b) { return _mm512_maskz_scalef_ps(0xffff, a, b); }, x, n);
+}
+
+}  // namespace axonn::cpu

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "axonn/ops/cpu/lanes.h"
+
+namespace axonn::cpu {
+
+/// Rows of two operands, K elements each.
+template <typename T>
+struct RowPairs {
+  const T* a;
+  std::int64_t a_row;  ///< elements from one row to the next
+  const T* b;
+  std::int64_t b_row;
+  std::int64_t K;
+};
+
+namespace detail {
+
+/// Rows of a and of b whose sums are made side by side: 16 sums, 5 operands of 32 registers.
+constexpr int kDotRows = 4;
+using Dots = float[kDotRows][kDotRows];
+
+/// sums += the products of `count` elements. Inlined wherever it is used, or the sums would live in
+/// memory.
+template <typename T, int Rows, int Cols>
+[[gnu::always_inline]] inline void add_products(Lanes (&sums)[Rows][Cols], const RowPairs<T>& at,
+                                                int count) {
+  Lanes right[Cols];
+#pragma GCC unroll 4
+  for (int c = 0; c < Cols; ++c) right[c] = load_lanes(at.b + c * at.b_row, count);
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+    const Lanes left = load_lanes(at.a + r * at.a_row, count);
+#pragma GCC unroll 4
+    for (int c = 0; c < Cols; ++c) add_lane_products<T>(sums[r][c], left, right[c]);
+  }
+}
+
+template <typename T, int Rows, int Cols>
+void dot_tile(Dots& out, RowPairs<T> at) {
+  constexpr int kFull = kLaneCount<T>;
+  Lanes sums[Rows][Cols] = {};
+  for (; at.K >= kFull; at.K -= kFull) {
+    // The rows that come next: half as fast again as what the processor fetches ahead by itself.
+#pragma GCC unroll 4
+    for (int c = 0; c < Cols; ++c) __builtin_prefetch(at.b + (Cols + c) * at.b_row);
+    add_products(sums, at, kFull);
+    at.a += kFull;
+    at.b += kFull;
+  }
+  if (at.K > 0) add_products(sums, at, static_cast<int>(at.K));
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int c = 0; c < Cols; ++c) out[r][c] = sum_of_lanes(sums[r][c]);
+}
+
+/// All rows of a with Cols rows of b, the first of which is number `col`.
+template <int Cols, typename T, typename Write>
+void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Write& write) {
+  constexpr void (*kTiles[])(Dots&, RowPairs<T>) = {dot_tile<T, 1, Cols>, dot_tile<T, 2, Cols>,
+                                                    dot_tile<T, 3, Cols>, dot_tile<T, 4, Cols>};
+  at.b += col * at.b_row;
+  for (std::int64_t row = 0; row < rows; row += kDotRows, at.a += kDotRows * at.a_row) {
+    const std::int64_t count = std::min<std::int64_t>(kDotRows, rows - row);
+    Dots dots;
+    kTiles[count - 1](dots, at);
+    for (std::int64_t r = 0; r < count; ++r)
+      for (int c = 0; c < Cols; ++c) write(row + r, col + c, dots[r][c]);
+  }
+}
+
+/// Chains of one sum that are made side by side: vector i of a row belongs to chain i % kChains.
+constexpr int kChains = 4;
+
+/// write(r, dot product) of Rows rows of a and one row of b.
+template <int Rows, typename T, typename Write>
+void stream_tile(const RowPairs<T>& at, const Write& write) {
+  constexpr int kFull = kLaneCount<T>, kBytesAhead = 4096;
+  Lanes sums[Rows][kChains] = {};
+  const auto add = [&](int chain, std::int64_t k, int count) __attribute__((always_inline)) {
+    const Lanes right = load_lanes(at.b + k, count);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+      add_lane_products<T>(sums[r][chain], load_lanes(at.a + r * at.a_row + k, count), right);
+  };
+  std::int64_t k = 0;
+  for (; k + kChains * kFull <= at.K; k += kChains * kFull)
+#pragma GCC unroll 4
+    for (int chain = 0; chain < kChains; ++chain) {
+      const T* const b = at.b + k + chain * kFull;
+      __builtin_prefetch(reinterpret_cast<const char*>(b) + kBytesAhead);
+      add(chain, k + chain * kFull, kFull);
+    }
+#pragma GCC unroll 4
+  for (int chain = 0; chain < kChains; ++chain, k += kFull)
+    if (k < at.K) add(chain, k, static_cast<int>(std::min<std::int64_t>(kFull, at.K - k)));
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r)
+    write(r, sum_of_lanes((sums[r][0] + sums[r][1]) + (sums[r][2] + sums[r][3])));
+}
+
+}  // namespace detail
+
+/// As row_dots() below, for one row of a or two: reads b row after row, at the rate of memory,
+/// where four rows at a time come at half of it. The order of a sum is another.
+template <typename T, typename Write>
+void stream_dots(RowPairs<T> of, std::int64_t rows, std::int64_t cols, const Write& write) {
+  for (std::int64_t col = 0; col < cols; ++col, of.b += of.b_row) {
+    const auto tile = [&](int r, float sum) { write(r, col, sum); };
+    if (rows == 1)
+      detail::stream_tile<1>(of, tile);
+    else
+      detail::stream_tile<2>(of, tile);
+  }
+}
+
+/// write(r, c, dot product of row r of a and row c of b), r below rows, c below cols. Reads b once,
+/// as one stream. Each is a sum of its own, in an order that depends on K alone.
+template <typename T, typename Write>
+void row_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const Write& write) {
+  std::int64_t col = 0;
+  for (; col + detail::kDotRows <= cols; col += detail::kDotRows)
+    detail::dot_columns<detail::kDotRows>(of, rows, col, write);
+  for (; col < cols; ++col) detail::dot_columns<1>(of, rows, col, write);
+}
+
+}  // namespace axonn::cpu

@@ -1,0 +1,59 @@
+#include "axonn/ops/cuda/cuda_backend.cuh"
+#include "axonn/ops/cuda/launch.cuh"
+#include "axonn/ops/cuda_backend.h"
+#include "axonn/tensor/cuda_device.h"
+
+namespace axonn {
+
+namespace cuda {
+
+namespace {
+
+/// Refuses a card that none of this build's kernels runs on.
+void check_kernels(const CudaCard& card) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, add_rows);
+  if (status == cudaSuccess) return;
+  cudaGetLastError();
+  refuse("cuda: ", card.name, " has compute capability ", card.major, '.', card.minor,
+         ", for which this build has no kernels (", cudaGetErrorString(status),
+         "); configure with -DAXONN_CUDA_ARCH=", card.major, card.minor, "-real");
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(int card, std::string card_name)
+    : device_(make_cuda_device(card)),
+      card_name_(std::move(card_name)),
+      scratch_(*device_),
+      products_(*device_) {}
+
+void CudaBackend::matmul(const Matmul& args) { products_.run(args); }
+
+std::vector<std::string> CudaBackend::matmul_ways(const MatmulShape& shape) const {
+  return products_.ways(shape);
+}
+
+bool CudaBackend::set_matmul_way(const MatmulShape& shape, std::string_view way) {
+  return products_.set_way(shape, way);
+}
+
+std::string CudaBackend::matmul_device() const {
+  return concat(card_name_, ", ", Products::library());
+}
+
+}  // namespace cuda
+
+std::unique_ptr<Backend> make_cuda_backend(int card) {
+  const CudaStatus status = cuda_status();
+  if (!status.trouble.empty()) refuse("cuda: ", status.trouble);
+  if (card < 0 || card >= std::ssize(status.cards))
+    refuse("cuda: there is no card ", card, "; there are ", status.cards.size(), ", from 0");
+  cuda::check(cudaSetDevice(card));
+  cuda::check_kernels(status.cards[card]);
+  return std::make_unique<cuda::CudaBackend>(card, status.cards[card].name);
+}
+
+std::string cuda_product_library() { return cuda::Products::library(); }
+
+}  // namespace axonn

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "axonn/ops/backend.h"
+
+namespace axonn::cuda {
+
+/// Whether the kernels that keep scores out of memory take these operands: bf16, heads of 64 or
+/// 128, rows that begin at multiples of 16 bytes.
+bool flash_fits(const Attention& args);
+bool flash_fits(const AttentionBackward& args);
+
+void flash_attention(cudaStream_t stream, const Attention& args);
+/// delta: room for (B·T, h) floats.
+void flash_attention_backward(cudaStream_t stream, const AttentionBackward& args, float* delta);
+
+}  // namespace axonn::cuda

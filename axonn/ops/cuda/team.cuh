@@ -1,0 +1,363 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "axonn/ops/rowwise/matrix.h"
+
+namespace axonn::cuda {
+
+/// Elements that a thread moves at once: 16 bytes of bf16, twice 16 of f32.
+constexpr int kPack = 8;
+/// Columns that a thread adds up: fewer, since there are seldom many columns.
+constexpr int kColumns = 4;
+constexpr int kWarp = 32;
+
+/// As many elements as lie side by side, moved 16 bytes at a time where that is all aligned.
+template <typename T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
+  T value[n];
+};
+
+template <int n, typename T>
+__device__ bool packed(const T* p, int count) {
+  return count >= n && reinterpret_cast<std::uintptr_t>(p) % alignof(Pack<T, n>) == 0;
+}
+
+/// n elements of a row as floats; beyond `count` they are zero.
+template <int n>
+struct Values {
+  float value[n];
+
+  __device__ Values() {}
+  template <typename T>
+  __device__ Values(const T* p, int count) {
+    if (packed<n>(p, count)) {
+      const auto pack = *reinterpret_cast<const Pack<T, n>*>(p);
+#pragma unroll
+      for (int j = 0; j < n; ++j) value[j] = get(pack.value[j]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < n; ++j) value[j] = j < count ? get(p[j]) : 0.0f;
+    }
+  }
+
+  template <typename T>
+  __device__ void store(T* p, int count) const {
+    if (packed<n>(p, count)) {
+      Pack<T, n> pack;
+#pragma unroll
+      for (int j = 0; j < n; ++j) put(pack.value[j], value[j]);
+      *reinterpret_cast<Pack<T, n>*>(p) = pack;
+    } else {
+#pragma unroll
+      for (int j = 0; j < n; ++j)
+        if (j < count) put(p[j], value[j]);
+    }
+  }
+};
+
+/// What all threads of a block hold, put together by op: in a warp by halves, then warp by warp.
+/// Every thread gets the result, always in the same order. All threads call it.
+template <typename T, typename Op>
+__device__ T block_reduce(T mine, Op op) {
+  __shared__ T parts[kWarp];
+  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+    mine = op(mine, __shfl_xor_sync(0xffffffffu, mine, offset));
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  if (warps == 1) return mine;
+  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = mine;
+  __syncthreads();
+  T total = parts[0];
+  for (int w = 1; w < warps; ++w) total = op(total, parts[w]);
+  __syncthreads();  // parts may be written again
+  return total;
+}
+
+template <typename T>
+__device__ T block_sum(T mine) {
+  return block_reduce(mine, [](T a, T b) { return a + b; });
+}
+
+/// A team is a block of threads, whole warps. Element i of a row is always the same thread's,
+/// (i / kPack) modulo the threads, whatever is aligned how: so what one call of map writes the next
+/// may read, without a barrier. Rows may begin anywhere and have any length.
+struct Team {
+  template <typename F, typename... In>
+  __device__ float sum(int count, F f, const In*... in) const {
+    float mine = 0;
+    for_packs(
+        count,
+        [&](int, int n, const auto&... x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) mine += j < n ? f(x.value[j]...) : 0.0f;
+        },
+        in...);
+    return block_sum(mine);
+  }
+
+  /// Two sums in one pass: the body returns both terms.
+  template <typename F, typename... In>
+  __device__ auto sum_two(int count, F f, const In*... in) const {
+    float a = 0, b = 0;
+    for_packs(
+        count,
+        [&](int, int n, const auto&... x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            const auto terms = f(x.value[j]...);
+            a += j < n ? terms.first : 0.0f;
+            b += j < n ? terms.second : 0.0f;
+          }
+        },
+        in...);
+    a = block_sum(a);
+    return rowwise::Pair{a, block_sum(b)};
+  }
+
+  /// Mean, and sum of squared deviations from it. The second pass finds the row in cache.
+  template <typename In>
+  __device__ auto moments(int count, const In* in) const {
+    const float mean = sum(
+                           count, [](float x) { return x; }, in) /
+                       static_cast<float>(count);
+    const float squares = sum(
+        count, [mean](float x) { return (x - mean) * (x - mean); }, in);
+    return rowwise::Pair{mean, squares};
+  }
+
+  /// map(), and the moments of out as it holds them.
+  template <typename Out, typename F, typename... In>
+  __device__ auto map_moments(Out* out, int count, F f, const In*... in) const {
+    map(out, count, f, in...);
+    return moments(count, static_cast<const Out*>(out));
+  }
+
+  template <typename F, typename... In>
+  __device__ double sum_double(int count, F f, const In*... in) const {
+    double mine = 0;
+    for_packs(
+        count,
+        [&](int, int n, const auto&... x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j)
+            mine += j < n ? f(static_cast<double>(x.value[j])...) : 0.0;
+        },
+        in...);
+    return block_sum(mine);
+  }
+
+  template <typename F, typename... In>
+  __device__ int count_if(int count, F f, const In*... in) const {
+    int mine = 0;
+    for_packs(
+        count,
+        [&](int, int n, const auto&... x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) mine += j < n && f(x.value[j]...) ? 1 : 0;
+        },
+        in...);
+    return block_sum(mine);
+  }
+
+  /// -infinity if there is none. NaN elements are passed over.
+  template <typename In>
+  __device__ float max(int count, const In* in) const {
+    float most = -std::numeric_limits<float>::infinity();
+    for_packs(
+        count,
+        [&](int, int n, const auto& x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) most = j < n && x.value[j] > most ? x.value[j] : most;
+        },
+        in);
+    return block_reduce(most, [](float a, float b) { return a > b ? a : b; });
+  }
+
+  /// The sum of f(x), and the largest x, in one pass: -infinity if there is none; NaN is passed
+  /// over.
+  template <typename F, typename In>
+  __device__ auto sum_and_max(int count, F f, const In* in) const {
+    float total = 0, most = -std::numeric_limits<float>::infinity();
+    for_packs(
+        count,
+        [&](int, int n, const auto& x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            total += j < n ? f(x.value[j]) : 0.0f;
+            most = j < n && x.value[j] > most ? x.value[j] : most;
+          }
+        },
+        in);
+    total = block_sum(total);
+    return rowwise::Pair{total, block_reduce(most, [](float a, float b) { return a > b ? a : b; })};
+  }
+
+  /// Many rows are on their way at once here without being asked for.
+  template <typename T>
+  __device__ void prefetch(const T*, int) const {}
+
+  template <typename Out, typename F, typename... In>
+  __device__ void map(Out* out, int count, F f, const In*... in) const {
+    for_packs(
+        count,
+        [&](int i, int n, const auto&... x) {
+          Values<kPack> y;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) y.value[j] = f(x.value[j]...);
+          y.store(out + i, n);
+        },
+        in...);
+  }
+
+  /// The body returns a Pair; either may be written over what it is made from.
+  template <typename Out, typename F, typename... In>
+  __device__ void map_pair(Out* first, Out* second, int count, F f, const In*... in) const {
+    for_packs(
+        count,
+        [&](int i, int n, const auto&... x) {
+          Values<kPack> y, z;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            const auto pair = f(x.value[j]...);
+            y.value[j] = pair.first;
+            z.value[j] = pair.second;
+          }
+          y.store(first + i, n);
+          z.store(second + i, n);
+        },
+        in...);
+  }
+
+  /// The body takes the index first, as a float: indices are below 2^24.
+  template <typename Out, typename F, typename... In>
+  __device__ void map_indexed(Out* out, int count, F f, const In*... in) const {
+    for_packs(
+        count,
+        [&](int i, int n, const auto&... x) {
+          Values<kPack> y;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) y.value[j] = f(static_cast<float>(i + j), x.value[j]...);
+          y.store(out + i, n);
+        },
+        in...);
+  }
+
+  /// Updates what is not const of `inout` in one pass, and writes out: the body takes all values,
+  /// those by reference, and returns what out becomes.
+  template <typename Out, typename F, typename... InOut>
+  __device__ void update(Out* out, int count, F f, InOut*... inout) const {
+    const int step = static_cast<int>(blockDim.x) * kPack;
+    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step) {
+      const int n = count - i < kPack ? count - i : kPack;
+      update_pack(out + i, n, f, inout + i...);
+    }
+  }
+
+  /// out[c] = sum over rows [begin, end), in order, of f(row)(in.row(row)[c]...), c below count.
+  template <typename F, typename... In>
+  __device__ void column_sums(float* out, int count, std::int64_t begin, std::int64_t end, F f,
+                              rowwise::Matrix<In>... in) const {
+    for_columns(count, [&](int c, int n) {
+      Values<kColumns> sums;
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) sums.value[j] = 0;
+#pragma unroll 4
+      for (std::int64_t r = begin; r < end; ++r)
+        add_row(sums, f(r), Values<kColumns>(in.row(r) + c, n)...);
+      sums.store(out + c, n);
+    });
+  }
+
+  /// Two sums a column in one pass: f(row) returns both terms.
+  template <typename F, typename... In>
+  __device__ void column_sums_two(float* a, float* b, int count, std::int64_t begin,
+                                  std::int64_t end, F f, rowwise::Matrix<In>... in) const {
+    for_columns(count, [&](int c, int n) {
+      Values<kColumns> first, second;
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) first.value[j] = second.value[j] = 0;
+#pragma unroll 4
+      for (std::int64_t r = begin; r < end; ++r)
+        add_row_two(first, second, f(r), Values<kColumns>(in.row(r) + c, n)...);
+      first.store(a + c, n);
+      second.store(b + c, n);
+    });
+  }
+
+  /// Calls f(i) for every i below count.
+  template <typename F>
+  __device__ void each(int count, F f) const {
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) f(i);
+  }
+
+  /// What f returns, which it does before anything is written that the team is asked for next.
+  template <typename F>
+  __device__ auto first(F f) const {
+    const auto value = f();
+    __syncthreads();
+    return value;
+  }
+
+  /// After all that the team was asked for before.
+  template <typename F>
+  __device__ void once(F f) const {
+    __syncthreads();
+    if (threadIdx.x == 0) f();
+  }
+
+ private:
+  /// body(begin, elements, values of each input...) for this thread's packs.
+  template <typename Body, typename... In>
+  __device__ static void for_packs(int count, Body body, const In*... in) {
+    const int step = static_cast<int>(blockDim.x) * kPack;
+    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step) {
+      const int n = count - i < kPack ? count - i : kPack;
+      body(i, n, Values<kPack>(in + i, n)...);
+    }
+  }
+
+  template <typename Out, typename F, typename... InOut>
+  __device__ static void update_pack(Out* out, int n, F f, InOut*... inout) {
+    const auto update_values = [&](auto... x) {
+      Values<kPack> y;
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) y.value[j] = f(x.value[j]...);
+      (store_unless_const(inout, n, x), ...);
+      y.store(out, n);
+    };
+    update_values(Values<kPack>(inout, n)...);
+  }
+
+  __device__ static void store_unless_const(float* to, int n, const Values<kPack>& x) {
+    x.store(to, n);
+  }
+  __device__ static void store_unless_const(const float*, int, const Values<kPack>&) {}
+
+  /// body(begin, columns) for this thread's columns.
+  template <typename Body>
+  __device__ static void for_columns(int count, Body body) {
+    const int step = static_cast<int>(blockDim.x) * kColumns;
+    for (int c = static_cast<int>(threadIdx.x) * kColumns; c < count; c += step)
+      body(c, count - c < kColumns ? count - c : kColumns);
+  }
+
+  template <typename Term, typename... X>
+  __device__ static void add_row(Values<kColumns>& sums, Term term, const X&... x) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) sums.value[j] += term(x.value[j]...);
+  }
+
+  template <typename Term, typename... X>
+  __device__ static void add_row_two(Values<kColumns>& a, Values<kColumns>& b, Term term,
+                                     const X&... x) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      const auto terms = term(x.value[j]...);
+      a.value[j] += terms.first;
+      b.value[j] += terms.second;
+    }
+  }
+};
+
+}  // namespace axonn::cuda

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "axonn/ops/backend.h"
+
+namespace axonn {
+
+/// cuBLASLt for products, this project's kernels for the rest, on the card of that index in
+/// cuda_status().cards. Used, and destroyed, by the thread that makes it. Ranks may share a card.
+///
+/// Errors: UsageError where there is no such card, this build has no kernels for it, or no CUDA.
+std::unique_ptr<Backend> make_cuda_backend(int card);
+
+/// "cuBLASLt 13.0.2", or "" in a build without CUDA.
+std::string cuda_product_library();
+
+}  // namespace axonn

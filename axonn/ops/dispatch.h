@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/tensor/tensor.h"
+
+namespace axonn {
+
+/// Calls f with a value of the element type, f32 or bf16, which the caller has checked.
+template <typename F>
+void with_type(DType dtype, F f) {
+  if (dtype == DType::bf16)
+    f(bf16{});
+  else
+    f(float{});
+}
+
+/// One long row where every view is contiguous, so that narrow rows do not make narrow tiles.
+template <typename... Views>
+void flatten(Views&... views) {
+  if (!(views.contiguous() && ...)) return;
+  const auto one_row = [](View& v) {
+    v.cols = v.stride = v.count();
+    v.rows = 1;
+  };
+  (one_row(views), ...);
+}
+
+/// Tiles of `width` that cover `cols`.
+inline std::int64_t tiles_of(std::int64_t cols, int width) { return (cols + width - 1) / width; }
+
+}  // namespace axonn

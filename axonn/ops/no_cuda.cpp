@@ -1,0 +1,12 @@
+// Stands in for cuda/ where the library is built without CUDA.
+#include "axonn/base/check.h"
+#include "axonn/ops/cuda_backend.h"
+#include "axonn/tensor/cuda_device.h"
+
+namespace axonn {
+
+std::unique_ptr<Backend> make_cuda_backend(int) { refuse("cuda: ", cuda_status().trouble); }
+
+std::string cuda_product_library() { return {}; }
+
+}  // namespace axonn

@@ -1,0 +1,223 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "axonn/tensor/cuda/runtime.cuh"
+#include "axonn/tensor/cuda_device.h"
+
+namespace axonn {
+
+namespace cuda {
+
+namespace {
+
+/// Pinned host memory that a copy goes through.
+class Slot {
+ public:
+  static constexpr std::int64_t kBytes = std::int64_t{4} << 20;  // far more than a copy's latency
+
+  Slot() { check(cudaMallocHost(&memory_, kBytes)); }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+  ~Slot() {
+    wait();
+    cudaFreeHost(memory_);
+  }
+
+  void* memory() const { return memory_; }
+  /// What the stream was given so far is the last that uses it.
+  void used_until_here(const CudaStream& stream) {
+    check(cudaEventRecord(last_.handle(), stream.handle()));
+  }
+  /// Until what uses it is done: at once if nothing ever did.
+  void wait() const { cudaEventSynchronize(last_.handle()); }
+
+ private:
+  void* memory_ = nullptr;
+  CudaEvent last_;
+};
+
+/// Copies between the host and the device through pinned memory: those out of memory that the
+/// system may page would wait for the stream before they begin.
+class Staging {
+ public:
+  /// Returns as soon as `host` may be overwritten.
+  void to_device(const CudaStream& stream, void* device, const void* host, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += Slot::kBytes) {
+      const auto n = static_cast<std::size_t>(std::min(Slot::kBytes, bytes - at));
+      Slot& slot = next();
+      std::memcpy(slot.memory(), static_cast<const char*>(host) + at, n);
+      check(cudaMemcpyAsync(static_cast<char*>(device) + at, slot.memory(), n,
+                            cudaMemcpyHostToDevice, stream.handle()));
+      slot.used_until_here(stream);
+    }
+  }
+
+  /// Returns when `host` holds the values. The next piece travels while one is copied out.
+  void to_host(const CudaStream& stream, void* host, const void* device, std::int64_t bytes) {
+    struct Piece {
+      const Slot* slot = nullptr;
+      std::int64_t at = 0, bytes = 0;
+    } last;
+    const auto take = [&](const Piece& piece) {
+      if (!piece.slot) return;
+      piece.slot->wait();
+      std::memcpy(static_cast<char*>(host) + piece.at, piece.slot->memory(),
+                  static_cast<std::size_t>(piece.bytes));
+    };
+    for (std::int64_t at = 0; at < bytes; at += Slot::kBytes) {
+      const std::int64_t n = std::min(Slot::kBytes, bytes - at);
+      Slot& slot = next();
+      check(cudaMemcpyAsync(slot.memory(), static_cast<const char*>(device) + at,
+                            static_cast<std::size_t>(n), cudaMemcpyDeviceToHost, stream.handle()));
+      slot.used_until_here(stream);
+      take(std::exchange(last, {&slot, at, n}));
+    }
+    take(last);
+    check(cudaStreamSynchronize(stream.handle()));  // reports what went wrong before
+  }
+
+ private:
+  Slot& next() {
+    auto& slot = slots_[next_++ % slots_.size()];
+    if (!slot) slot = std::make_unique<Slot>();
+    slot->wait();
+    return *slot;
+  }
+
+  std::array<std::unique_ptr<Slot>, 4> slots_;
+  std::size_t next_ = 0;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(CudaCard card) : card_(std::move(card)), compute_(Priority::normal) {}
+
+  std::string name() const override { return card_.name; }
+  std::string uuid() const override { return card_.uuid; }
+
+  void* allocate(std::int64_t bytes) override {
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
+    std::size_t free = 0, total = 0;
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // it is reported here, not by the next call
+      cudaMemGetInfo(&free, &total);
+    }
+    AXONN_CHECK(status != cudaErrorMemoryAllocation, "out of memory on ", card_.name, ": ", bytes,
+                " bytes asked for, ", free, " of ", total,
+                " free; use more ranks, a smaller micro_batch or checkpointing");
+    check(status);
+    return memory;
+  }
+  void release(void* memory, std::int64_t) noexcept override { cudaFree(memory); }
+
+  Stream& compute() override { return compute_; }
+  std::unique_ptr<Stream> make_stream() override {
+    return std::make_unique<CudaStream>(Priority::high);  // what others wait for goes first
+  }
+
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes > 0)
+      check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
+                            compute_.handle()));
+  }
+  void fill_zero(void* to, std::int64_t bytes) override {
+    if (bytes > 0)
+      check(cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), compute_.handle()));
+  }
+  void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
+    staging_.to_host(compute_, host, device, bytes);
+  }
+  void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
+    staging_.to_device(compute_, device, host, bytes);
+  }
+
+  bool holds(const void* memory) const override {
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, memory));
+    return attributes.type == cudaMemoryTypeDevice;
+  }
+
+ private:
+  CudaCard card_;
+  CudaStream compute_;
+  Staging staging_;
+};
+
+/// "13.0" of 13000.
+std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char byte : uuid.bytes) {
+    text += kDigits[static_cast<unsigned char>(byte) >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+/// Asks nothing that would start a context on the card, which takes half a gigabyte of it.
+CudaCard card_of(int index) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index));
+  return {.index = index,
+          .name = properties.name,
+          .uuid = uuid_text(properties.uuid),
+          .major = properties.major,
+          .minor = properties.minor,
+          .multiprocessors = properties.multiProcessorCount,
+          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+}
+
+/// What the driver and the runtime say, without cards.
+CudaStatus look_for_driver(int& count) {
+  CudaStatus status{.built_with = version_text(CUDART_VERSION)};
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
+    status.driver = version_text(driver);
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return status;
+  cudaGetLastError();
+  count = 0;
+  const std::string go_on = "; take parallelism.device = \"cpu\", or start it where there is one";
+  if (status.driver.empty())
+    status.trouble = "there is no NVIDIA driver" + go_on;
+  else if (error == cudaErrorInsufficientDriver)
+    status.trouble =
+        concat("the driver runs CUDA up to ", status.driver, " and this build is of ",
+               status.built_with, "; build it with that CUDA, or install a newer driver");
+  else
+    status.trouble = concat("the driver shows no card (", cudaGetErrorString(error),
+                            "; CUDA_VISIBLE_DEVICES may hide it)", go_on);
+  return status;
+}
+
+}  // namespace
+
+}  // namespace cuda
+
+CudaStatus cuda_status() {
+  int count = 0;
+  CudaStatus status = cuda::look_for_driver(count);
+  try {
+    for (int i = 0; i < count; ++i) status.cards.push_back(cuda::card_of(i));
+  } catch (const Error& error) {
+    status.cards.clear();
+    status.trouble = error.what();
+  }
+  return status;
+}
+
+std::unique_ptr<Device> make_cuda_device(int index) {
+  const CudaStatus status = cuda_status();
+  if (!status.trouble.empty()) refuse("cuda: ", status.trouble);
+  if (index < 0 || index >= std::ssize(status.cards))
+    refuse("cuda: there is no card ", index, "; there are ", status.cards.size(), ", from 0");
+  cuda::check(cudaSetDevice(index));
+  return std::make_unique<cuda::CudaDevice>(status.cards[index]);
+}
+
+}  // namespace axonn

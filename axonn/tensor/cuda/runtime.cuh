@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "axonn/base/check.h"
+#include "axonn/tensor/device.h"
+
+namespace axonn::cuda {
+
+/// Throws Error unless a call of the CUDA runtime succeeded.
+inline void check(cudaError_t status, Where where = Where::here()) {
+  if (status != cudaSuccess)
+    fail(where, "CUDA: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status));
+}
+
+/// A point in a stream; it owns the CUDA event. Any thread may wait for it.
+class CudaEvent final : public Event {
+ public:
+  CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+
+  bool done() const override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status != cudaErrorNotReady) check(status);
+    return status == cudaSuccess;
+  }
+  cudaEvent_t handle() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+enum class Priority { normal, high };
+
+/// A CUDA stream of the device that is current where it is made. It does not wait for the default
+/// stream.
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(Priority priority) {
+    int least = 0, greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                       priority == Priority::high ? greatest : least));
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream() override { cudaStreamDestroy(stream_); }
+
+  std::unique_ptr<Event> record() override {
+    auto event = std::make_unique<CudaEvent>();
+    check(cudaEventRecord(event->handle(), stream_));
+    return event;
+  }
+  void wait(const Event& event) override {
+    check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).handle(), 0));
+  }
+  void synchronize() override { check(cudaStreamSynchronize(stream_)); }
+  cudaStream_t handle() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// The CUDA stream of a stream of a device that make_cuda_device() made.
+inline cudaStream_t handle_of(const Stream& stream) {
+  return static_cast<const CudaStream&>(stream).handle();
+}
+
+}  // namespace axonn::cuda

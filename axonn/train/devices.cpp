@@ -1,0 +1,55 @@
+#include "axonn/train/devices.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/device_communicator.h"
+#include "axonn/comm/nccl.h"
+#include "axonn/ops/cuda_backend.h"
+#include "axonn/tensor/cuda_device.h"
+
+namespace axonn {
+
+namespace {
+
+std::int64_t host_key() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return static_cast<std::int64_t>(std::hash<std::string>{}(host.data()));
+}
+
+/// How many ranks of this rank's host come before it.
+std::int64_t rank_on_host(Communicator& world) {
+  std::vector<std::int64_t> keys(world.size());
+  std::int64_t key = host_key();
+  world.all_gather(buffer(std::span(keys)), buffer(std::span(&key, 1)), "hosts").wait();
+  return std::count(keys.begin(), keys.begin() + world.rank(), key);
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
+  // Not for auto, as long as nobody has seen the CUDA backend compute on a card.
+  if (config.parallelism.device != DeviceKind::cuda) return make_cpu_backend(threads);
+  const auto cards = static_cast<std::int64_t>(cuda_status().cards.size());
+  const std::int64_t place = rank_on_host(world);
+  return make_cuda_backend(static_cast<int>(place % std::max<std::int64_t>(cards, 1)));
+}
+
+std::unique_ptr<Communicator> make_device_world(TransportKind transport, Communicator& world,
+                                                Device& device) {
+  if (device.uuid().empty()) return nullptr;
+  if (transport == TransportKind::nccl ||
+      (transport == TransportKind::automatic && have_own_cards(world, device)))
+    return make_nccl(world, device);
+  return make_staged(world, device);
+}
+
+}  // namespace axonn

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/ops/backend.h"
+#include "axonn/train/opened_model.h"
+
+namespace axonn {
+
+/// The parameters of a model with adapters merged into its weights, as they are read:
+///
+///   weight (out, in) + alpha / rank · B (out, r) · A (r, in)
+///
+/// Holds both factors of one weight at a time.
+class MergedSource : public ParameterSource {
+ public:
+  /// Errors: UsageError if the model has no such weight, or one of another shape.
+  MergedSource(const OpenedModel& base, const OpenedModel& adapters, int threads);
+
+  /// Of an adapted weight, whole rows of the slice's rectangle.
+  void read(const std::string& parameter, const Slice& slice, std::span<float> out) override;
+
+ private:
+  struct Factors {
+    std::string a_name, b_name;
+    std::int64_t rank = 0, rows = 0, cols = 0;  // of the weight
+  };
+  void load(const std::string& parameter, const Factors& factors);
+
+  std::shared_ptr<ParameterSource> base_, adapters_;
+  std::unique_ptr<Backend> backend_;
+  float scale_;
+  std::map<std::string, Factors, std::less<>> factors_;  // by the weight's name
+  std::string loaded_;                                   // the weight whose factors these are
+  std::vector<float> a_, b_;                             // (r, in) times the scale, (out, r)
+};
+
+}  // namespace axonn

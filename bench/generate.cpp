@@ -1,0 +1,93 @@
+// Tokens a second of generation, and the share of what memory gives: a GPT-2 124M (or another known
+// model) with random weights, a prompt of 128 tokens, in batches.
+//
+//   bench_generate [NAME [f32|bf16 [TOKENS]]]
+//
+// Every token of a batch reads all weights once and the keys and values kept of its sequence. The
+// bandwidth is that of a stream of reads, timed in turn with generating.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <thread>
+
+#include "axonn/base/clock.h"
+#include "axonn/comm/self.h"
+#include "axonn/model/flops.h"
+#include "axonn/model/known_models.h"
+#include "axonn/train/generator.h"
+
+#include "bench/measure.h"
+
+using namespace axonn;
+
+namespace {
+
+constexpr std::int64_t kPrompt = 128;
+constexpr int kRepetitions = 5;
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// Bytes that a pass reads: what is multiplied, and keys and values in the middle of the text.
+double bytes_of_pass(const ModelConfig& model, DType dtype, std::int64_t batch,
+                     std::int64_t tokens) {
+  const std::int64_t tables = model.family == ModelFamily::gpt ? model.positions : 0,
+                     embedding = model.tied ? 0 : model.vocab;
+  const std::int64_t weights = parameter_count(model) - (tables + embedding) * model.hidden;
+  const std::int64_t kept =
+      2 * model.layers * model.kv_heads * model.head_width() * (kPrompt + tokens / 2) * batch;
+  return static_cast<double>((weights + kept) * bytes_of(dtype));
+}
+
+void measure(Session& session, std::int64_t batch, std::int64_t tokens, int threads) {
+  const ModelConfig& model = session.config().model;
+  Generator generator(session, {.batch = batch, .context = kPrompt + tokens});
+  std::vector<std::vector<std::int32_t>> prompts(batch, std::vector<std::int32_t>(kPrompt));
+  for (auto& prompt : prompts) std::iota(prompt.begin(), prompt.end(), 1000);
+  bench::Memory memory;
+  const double stream_bytes = 256 << 20;
+  const auto stream = bench::stream(memory, threads, {.read = 1}, std::int64_t{256} << 20);
+  std::vector<double> tokens_per_s, prompt_tokens_per_s, bandwidth;
+  for (int i = 0; i < kRepetitions; ++i) {
+    double start = now_seconds();
+    stream();
+    bandwidth.push_back(stream_bytes / (now_seconds() - start));
+    generator.generate(prompts, {.max_tokens = tokens});
+    const GenerationStats& stats = generator.stats();
+    tokens_per_s.push_back(static_cast<double>(stats.tokens) / stats.seconds);
+    if (i == 0)  // later prompts are kept but for their last token
+      prompt_tokens_per_s.push_back(static_cast<double>(stats.prompt_tokens) /
+                                    stats.prompt_seconds);
+  }
+  const double passes = median(tokens_per_s) / static_cast<double>(batch),
+               bytes = bytes_of_pass(model, session.config().training.dtype, batch, tokens);
+  std::printf("%5lld %10.1f %10.2f %10.1f %9.1f %9.1f %6.0f %% %12.0f\n",
+              static_cast<long long>(batch), median(tokens_per_s), 1e3 / passes, bytes / 1e6,
+              passes * bytes / 1e9, median(bandwidth) / 1e9,
+              100 * passes * bytes / median(bandwidth), median(prompt_tokens_per_s));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "gpt2-124m", dtype = argc > 2 ? argv[2] : "bf16";
+  const std::int64_t tokens = argc > 3 ? std::atoll(argv[3]) : 128;
+  const int threads = static_cast<int>(std::thread::hardware_concurrency());
+  Config config;
+  config.model = known_model(name);
+  config.data.tokenizer.clear();
+  config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
+  const auto world = make_self();
+  Session session(config, *world, make_cpu_backend(threads), {.training = false});
+  session.initialise();
+  std::printf("%s %s, %d threads, %lld tokens after a prompt of %lld\n", name.c_str(),
+              dtype.c_str(), threads, static_cast<long long>(tokens),
+              static_cast<long long>(kPrompt));
+  std::printf("batch   tokens/s    ms/pass    MB/pass      GB/s    stream   share  prompt tok/s\n");
+  for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) measure(session, batch, tokens, threads);
+}

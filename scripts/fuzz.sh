@@ -1,0 +1,34 @@
+#!/bin/bash
+# fuzz.sh [SECONDS [TARGET...]]: gives readers of others' files arbitrary bytes, each target (all by
+# default; tests/fuzz/targets.h) for so many seconds, 60 by default. What is new stays in
+# build/fuzz/corpus/TARGET; an input that crashes, hangs or takes too much memory is named and kept
+# in build/fuzz/found. Ends with 1 if there is one. Needs clang with libFuzzer.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+readonly seconds=${1:-60}
+shift || true
+cmake --preset fuzz && cmake --build --preset fuzz --target axonn_fuzz || exit
+readonly fuzz=build/fuzz/bin/axonn_fuzz
+targets=("$@")
+((${#targets[@]})) || mapfile -t targets < <("$fuzz" 2>&1 | sed -n 's/^  //p')
+
+mkdir -p build/fuzz/found
+status=0
+[[ -d /dev/shm ]] && export TMPDIR=/dev/shm  # a file for each input
+for target in "${targets[@]}"; do
+  corpus=build/fuzz/corpus/$target
+  mkdir -p "$corpus"
+  "$fuzz" "--target=$target" "--seeds=$corpus" || exit
+  echo "== $target"
+  # Inputs of 16 KiB hold whole vocabularies; what is larger is the same again.
+  if ! "$fuzz" "--target=$target" "$corpus" "tests/fuzz/corpus/$target" \
+    -max_total_time="$seconds" -max_len=16384 -timeout=10 -rss_limit_mb=2048 \
+    -malloc_limit_mb=256 -dict=tests/fuzz/words.dict -artifact_prefix="build/fuzz/found/$target-" \
+    >"build/fuzz/$target.log" 2>&1; then
+    status=1
+    grep -v '^#[0-9]' "build/fuzz/$target.log" | tail -n 40
+  fi
+  grep '^Done' "build/fuzz/$target.log"
+done
+exit "$status"

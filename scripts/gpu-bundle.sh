@@ -1,0 +1,25 @@
+#!/bin/bash
+# Packs what scripts/gpu-check.sh needs into build/gpu-bundle.tar.xz, for a machine with a card that
+# lacks what axonn is built from: the programs, built without MPI for any processor with AVX2, and
+# the libraries that they need besides the C library and CUDA's. There, in the source tree:
+#
+#   tar -xf build/gpu-bundle.tar.xz && scripts/gpu-check.sh
+#
+# CUDA's libraries (cuBLASLt, NCCL) of the same major version must be there; the C library must be
+# at least as new as here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/build.sh cuda axonn ops_cuda_test
+bundle=build/gpu-bundle
+rm -rf "$bundle"
+mkdir -p "$bundle/lib"
+cp build/cuda/bin/axonn build/cuda/tests/ops/ops_cuda_test "$bundle"
+strip "$bundle/axonn" "$bundle/ops_cuda_test"
+
+# The system's own stay behind, and CUDA's: they belong to the driver there, and are large.
+ldd "$bundle/axonn" "$bundle/ops_cuda_test" | awk '$2 == "=>" {print $3}' | sort -u |
+  grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so|/libcu|/libnccl' |
+  xargs -I{} cp -L {} "$bundle/lib"
+tar -cJf "$bundle.tar.xz" "$bundle"
+du -h "$bundle.tar.xz"

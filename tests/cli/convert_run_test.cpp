@@ -1,0 +1,109 @@
+// axonn convert as a user runs it: the model is the same on both sides, and full disks do no harm.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "axonn/cli/command.h"
+
+#include "tests/cli/runs.h"
+#include "tests/cli/small_disk.h"
+#include "tests/io/plain_safetensors.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+namespace {
+
+class ConvertCommand : public testing::Test {
+ protected:
+  ConvertCommand() { run(run_.train()); }
+
+  static std::string run(const std::vector<std::string>& arguments) {
+    const Finished finished = run_program(arguments);
+    EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+    return finished.out;
+  }
+  /// The error of a run that must exit with this code.
+  static std::string error(int code, const std::vector<std::string>& arguments) {
+    const Finished finished = run_program(arguments);
+    EXPECT_EQ(finished.code, code) << finished.out << finished.err;
+    return finished.err;
+  }
+  static std::string text(const std::string& model, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"generate", "--model", model, "--tokens", "20", "--prompt", "To",
+                               "--temperature", "0.7"});
+    return run(more);
+  }
+  std::string checkpoints() const { return run_.out() + "/checkpoints"; }
+
+  SmallRun run_;
+};
+
+}  // namespace
+
+TEST_F(ConvertCommand, ACheckpointItsFolderAndTheCheckpointOfThatWriteTheSameText) {
+  const std::string folder = run_ / "folder", again = run_ / "again";
+  EXPECT_THAT(run({"convert", "--model", checkpoints(), "--out", folder}),
+              HasSubstr("wrote " + folder + ", a Hugging Face folder (F32)"));
+  run({"convert", "--model", folder, "--out", again});
+  const std::string want = text(checkpoints());
+  EXPECT_EQ(text(folder), want);
+  EXPECT_EQ(text(again), want);
+  EXPECT_EQ(text(again, {"--grid", "2,2,1,1"}), want);
+  run(run_.train(
+      {"--model.path", folder, "--output.dir", run_ / "tuned", "--training.steps", "2"}));
+  // What is trained further keeps its sizes, wherever it came from.
+  fs::remove_all(folder);
+  run({"convert", "--model", run_ / "tuned" + "/checkpoints", "--out", run_ / "tuned-folder"});
+  EXPECT_EQ(test::plain_folder(run_ / "tuned-folder").at("wte.weight").shape,
+            (std::vector<std::int64_t>{256, 16}));
+}
+
+TEST_F(ConvertCommand, AdaptersAreWrittenLoadedTrainedOnAndMerged) {
+  const std::string folder = run_ / "folder", adapter = run_ / "adapter", merged = run_ / "merged",
+                    lora = run_ / "lora";
+  run({"convert", "--model", checkpoints(), "--out", folder});
+  run(run_.train(
+      {"--model.path", folder, "--output.dir", lora, "--lora.rank", "4", "--optimizer.lr", "0.1"}));
+  run({"convert", "--model", lora + "/checkpoints", "--out", adapter});
+  run({"convert", "--model", lora + "/checkpoints", "--out", merged, "--merge"});
+  const std::string want = text(lora + "/checkpoints");
+  EXPECT_NE(text(folder), want);
+  EXPECT_EQ(text(folder, {"--adapter", adapter}), want);
+  EXPECT_EQ(text(checkpoints(), {"--adapter", adapter}), want);
+  EXPECT_EQ(text(merged), want);
+  run(run_.train({"--model.path", folder, "--output.dir", run_ / "more", "--lora.path", adapter,
+                  "--training.steps", "1", "--optimizer.lr", "1e-9"}));
+  fs::remove_all(adapter);
+  EXPECT_EQ(text(run_ / "more" + "/checkpoints"), want) << "a step of nearly nothing";
+}
+
+TEST_F(ConvertCommand, WhatIsAskedWronglyIsNamed) {
+  EXPECT_THAT(error(kAskedWrongly, {"convert", "--model", checkpoints()}), HasSubstr("--out"));
+  const std::vector<std::string> good{"convert", "--model", checkpoints(), "--out", run_ / "x"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = good;
+    all.insert(all.end(), more.begin(), more.end());
+    return error(kAskedWrongly, all);
+  };
+  EXPECT_THAT(with({"--dtype", "f64"}), HasSubstr("--dtype is 'f64'; it is one of bf16, f16, f32"));
+  EXPECT_THAT(with({"--to", "onnx"}), HasSubstr("--to is 'onnx'; it is one of checkpoint, hf"));
+  EXPECT_THAT(with({"--max-shard-size", "much"}), HasSubstr("--max-shard-size"));
+  EXPECT_FALSE(fs::exists(run_ / "x"));
+}
+
+TEST_F(ConvertCommand, AFullDiskIsSaidBeforeOrLeavesNothingBehind) {
+  const std::string folder = run_ / "disk";
+  const SmallDisk disk(folder, "16k");  // the folder's tensors alone have 30
+  if (!disk.mounted()) GTEST_SKIP() << kNoMount;
+  EXPECT_THAT(error(kFailed, {"convert", "--model", checkpoints(), "--out", folder + "/x"}),
+              HasSubstr("and there is room for"));
+  const std::string larger = run_ / "larger";
+  const SmallDisk tight(larger, "32k");  // room for the tensors, and not for config.json beside
+  EXPECT_THAT(error(kFailed, {"convert", "--model", checkpoints(), "--out", larger + "/x"}),
+              HasSubstr("No space left on device"));
+  for (const std::string& path : {folder, larger})
+    EXPECT_TRUE(test::names_in(path).empty()) << path;
+}

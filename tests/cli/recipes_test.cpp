@@ -1,0 +1,57 @@
+// The recipes of configs/, as a user runs them.
+#include <gmock/gmock.h>
+
+#include "tests/cli/program.h"
+#include "tests/io/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+const std::string kConfigs = AXONN_SOURCE_DIR "/configs";
+
+std::string run(const std::vector<std::string>& arguments) {
+  const Finished finished = Program(arguments).finish(120);  // a training, if a short one
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  return finished.out;
+}
+
+}  // namespace
+
+TEST(Recipes, TheLaptopsGoesFromTextToABaseToOneThatAnswers) {
+  test::TemporaryPath folder;
+  const std::string base = folder / "base", tuned = folder / "tuned",
+                    chats = folder / "chats.jsonl";
+  run({"train", kConfigs + "/laptop-llama.toml", "--output.dir", base, "--data.synthetic", "100kB",
+       "--training.steps", "3", "--lr_scheduler.warmup_steps", "2", "--training.seq_len", "384",
+       "--training.global_batch", "1", "--training.eval_batches", "1"});
+  run({"data", "synthetic", "--conversations", "60", "--output", chats});
+  const std::string shown = run({"data", "show", chats, "--seq-len", "384"});
+  EXPECT_THAT(shown, HasSubstr("sequences  "));
+  EXPECT_THAT(shown, HasSubstr("<|im_start|>assistant\\n«"));
+  EXPECT_THAT(shown, HasSubstr("<|im_end|>»\\n"));
+  const std::vector<std::string> tune{"train",
+                                      kConfigs + "/laptop-chat.toml",
+                                      "--model.path",
+                                      base + "/checkpoints",
+                                      "--data.jsonl",
+                                      chats,
+                                      "--output.dir",
+                                      tuned,
+                                      "--training.steps",
+                                      "3",
+                                      "--training.global_batch",
+                                      "1",
+                                      "--training.eval_batches",
+                                      "1",
+                                      "--training.seq_len",
+                                      "384",
+                                      "--lr_scheduler.warmup_steps",
+                                      "2"};
+  std::vector<std::string> dry = tune;
+  dry.push_back("--dry-run");
+  EXPECT_THAT(run(dry), HasSubstr("target  \"..."));
+  EXPECT_THAT(run(tune), HasSubstr("validation: step 3"));
+}

@@ -1,0 +1,88 @@
+#include "axonn/comm/device_communicator.h"
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/self.h"
+#include "axonn/comm/threads.h"
+
+#include "tests/comm/collectives.h"
+#include "tests/support/card_of_host_memory.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+using testing_support::CardOfHostMemory;
+
+namespace {
+
+/// Runs body on a staged world of so many ranks, each with a card of its own whose memory is all
+/// that is not on the `host`.
+void run_staged(int ranks, const std::function<void(Communicator&, CardOfHostMemory&)>& body) {
+  run_ranks(ranks, [&](Communicator& host) {
+    CardOfHostMemory card;
+    const auto world = make_staged(host, card);
+    body(*world, card);
+  });
+}
+
+}  // namespace
+
+TEST(StagedCommunicator, DoesEveryCollectiveOfMemoryOnCardsToTheBit) {
+  for (int ranks : {1, 2, 5})
+    run_staged(ranks, [](Communicator& world, CardOfHostMemory& card) {
+      card.holds_everything();
+      check_transport(world);
+      EXPECT_GT(card.copies(), world.size() > 1 ? 100 : 0);
+    });
+}
+
+TEST(StagedCommunicator, LeavesWhatIsInHostMemoryToTheHostsGroup) {
+  run_staged(3, [](Communicator& world, CardOfHostMemory& card) {
+    check_collectives(world, 7);
+    EXPECT_EQ(card.copies(), 0);
+  });
+}
+
+TEST(StagedCommunicator, SumsAreThoseOfTheHostsTransport) {
+  std::uint64_t on_host = 0, on_cards = 0;
+  run_ranks(4, [&](Communicator& world) {
+    const std::uint64_t hash = hash_of_sums(world);
+    if (world.rank() == 0) on_host = hash;
+  });
+  run_staged(4, [&](Communicator& world, CardOfHostMemory& card) {
+    card.holds_everything();
+    const std::uint64_t hash = hash_of_sums(world);
+    if (world.rank() == 0) on_cards = hash;
+  });
+  EXPECT_EQ(on_host, on_cards);
+}
+
+TEST(StagedCommunicator, AnswersForAGroupOfOneByACopyOnTheDevice) {
+  const auto host = make_self();
+  CardOfHostMemory card;
+  card.holds_everything();
+  const auto world = make_staged(*host, card);
+  const std::vector<float> inp{1, 2, 3};
+  std::vector<float> out(3);
+  world->all_gather(buffer(std::span(out)), buffer(std::span(inp))).wait();
+  EXPECT_EQ(out, inp);
+  EXPECT_EQ(card.copies(), 1);
+}
+
+TEST(StagedCommunicator, RefusesACallOfWhichOneBufferIsOnTheHostAndOneIsNot) {
+  const auto host = make_self();
+  CardOfHostMemory card;
+  const auto world = make_staged(*host, card);
+  auto* out = static_cast<float*>(card.allocate(4096));
+  const std::vector<float> inp{1, 2, 3};
+  EXPECT_THAT(
+      [&] {
+        world->all_gather({out, 3, DType::f32}, buffer(std::span(inp)), "it");
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("one buffer is the device's")));
+  card.release(out, 4096);
+}

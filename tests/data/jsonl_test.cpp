@@ -1,0 +1,162 @@
+#include "axonn/data/jsonl.h"
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/data/corpus.h"
+#include "axonn/data/jsonl_documents.h"
+
+#include "tests/data/small_bpe.h"
+
+using namespace axonn;
+using namespace axonn::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+namespace {
+
+std::string fault_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string fault_of_line(std::string_view line) {
+  return fault_of([&] { parse_example(line, "f.jsonl:7"); });
+}
+
+std::vector<std::int32_t> coded(const Documents& documents, std::int64_t d) {
+  const auto span = documents.coded(d);
+  return {span.begin(), span.end()};
+}
+
+ExampleEncoder bytes_encoder() {
+  const auto bytes = make_tokenizer("bytes");
+  return {bytes, ChatTemplate(bytes, {.kind = ChatKind::chatml})};
+}
+
+}  // namespace
+
+TEST(Jsonl, ReadsThreeKindsOfLines) {
+  EXPECT_EQ(parse_example(R"({"text": "a\nb", "id": 7})", "").text, "a\nb");
+  const Example completion = parse_example(R"({"completion":"c","prompt":""})", "");
+  EXPECT_EQ(completion.kind, Example::Kind::completion);
+  EXPECT_EQ(completion.text, "c");
+  const Example talk = parse_example(
+      R"({"messages":[{"role":"user","content":"é"},{"content":"","role":"x"}]})", "");
+  ASSERT_EQ(talk.messages.size(), 2);
+  EXPECT_EQ(talk.messages[0].content, "é");
+  EXPECT_EQ(talk.messages[1].role, "x");
+}
+
+TEST(Jsonl, SaysWhatIsWrongWithALineAndWhere) {
+  EXPECT_THAT(fault_of_line("{\"text\": "), StartsWith("f.jsonl:7: this is no JSON object"));
+  EXPECT_THAT(fault_of_line("[1]"), HasSubstr("this is no JSON object: [1]"));
+  EXPECT_THAT(fault_of_line("{\"text\": \"a\xff\"}"), HasSubstr(":7: byte 12 of the line is no"));
+  EXPECT_THAT(fault_of_line("{\"txt\": 1}"), HasSubstr("this one has none of them"));
+  EXPECT_THAT(fault_of_line(R"({"text": "", "messages": []})"), HasSubstr("more than one of them"));
+  EXPECT_THAT(fault_of_line(R"({"text": null})"), HasSubstr("\"text\" is no string"));
+  EXPECT_THAT(fault_of_line(R"({"prompt": "x"})"), HasSubstr("\"completion\" is missing"));
+  EXPECT_THAT(fault_of_line(R"({"messages": {}})"), HasSubstr("\"messages\" is no list"));
+  EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user"}]})"), HasSubstr(":7: message 1: "));
+  EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user", "content": ["x"]}]})"),
+              HasSubstr("message 1: wanted {\"role\""));
+  EXPECT_THAT(fault_of_line(std::string(200000, '[')), HasSubstr("this is no JSON object"));
+}
+
+TEST(Jsonl, OfACompletionLearnsItAndTheEndOfText) {
+  const TempFolder folder;
+  const ExampleEncoder encoder(make_tokenizer(small_bpe(folder)), {});
+  const auto both = encoder.encode(
+      {.kind = Example::Kind::completion, .prompt = "ab", .text = "hell", .messages = {}}, "");
+  EXPECT_THAT(both.tokens, ElementsAre('a', 'b', 258, kSmallEnd));
+  EXPECT_THAT(both.learned, ElementsAre(false, false, true, true));
+  const auto text = encoder.encode({.prompt = {}, .text = "hell", .messages = {}}, "");
+  EXPECT_THAT(text.tokens, ElementsAre(258, kSmallEnd));
+  EXPECT_THAT(text.learned, ElementsAre(true, true));
+  EXPECT_THAT(fault_of([&] {
+                bytes_encoder().encode({.kind = Example::Kind::messages,
+                                        .prompt = {},
+                                        .text = {},
+                                        .messages = {{"tool", "x"}}},
+                                       "f.jsonl:3");
+              }),
+              StartsWith("f.jsonl:3: message 1 has the role 'tool'"));
+}
+
+TEST(JsonlDocuments, AreALineEachInOrderFromMemoryAndFromTheCache) {
+  const TempFolder folder;
+  std::string lines;
+  for (int i = 0; i < 3000; ++i)
+    lines += concat("{\"prompt\":\"", i, "\",\"completion\":\"x\"}", i % 3 ? "\n" : "\r\n\n");
+  const std::vector<std::string> files{
+      folder.file("a.jsonl", lines),
+      folder.file("b.jsonl", "{\"prompt\":\"\",\"completion\":\"y\"}")};
+  const std::string cache = folder.path("cache");
+  const auto memory = encode_examples(files, bytes_encoder(), "", {});
+  ASSERT_EQ(memory->count(), 3001);
+  EXPECT_THAT(coded(*memory, 17), ElementsAre(~'1', ~'7', 'x'));
+  EXPECT_THAT(coded(*memory, 3000), ElementsAre('y'));
+  EXPECT_EQ(memory->learned(17), 1);
+  EXPECT_EQ(memory->learned(3000), 0) << "nothing stands before it";
+  for (int round = 0; round < 2; ++round) {  // made, then found
+    const auto mapped = encode_examples(files, bytes_encoder(), cache, {});
+    ASSERT_EQ(mapped->count(), memory->count());
+    for (std::int64_t d = 0; d < memory->count(); ++d) {
+      EXPECT_EQ(coded(*mapped, d), coded(*memory, d));
+      EXPECT_EQ(mapped->learned(d), memory->learned(d));
+    }
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 1);
+  const ExampleEncoder other(make_tokenizer(small_bpe(folder)), {});
+  encode_examples(files, other, cache, {});
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 2)
+      << "another tokenizer, another file";
+}
+
+TEST(JsonlDocuments, OfADamagedCacheAreMadeAgain) {
+  const TempFolder folder;
+  const std::vector<std::string> files{folder.file("a.jsonl", "{\"text\":\"hello\"}\n")};
+  encode_examples(files, bytes_encoder(), folder.path("cache"), {});
+  const auto file = std::filesystem::directory_iterator(folder.path("cache"))->path();
+  std::filesystem::resize_file(file, 20);
+  EXPECT_EQ(encode_examples(files, bytes_encoder(), folder.path("cache"), {})->tokens(), 5);
+}
+
+TEST(JsonlDocuments, NameTheFirstLineThatIsWrongOrOfAnotherKind) {
+  const TempFolder folder;
+  const auto fault = [&](const std::string& lines) {
+    const std::string file = folder.file("a.jsonl", lines);
+    return fault_of([&] { encode_examples({file}, bytes_encoder(), "", {}); });
+  };
+  EXPECT_THAT(fault("{\"text\":\"a\"}\n\n{\"prompt\":\"a\",\"completion\":\"b\"}\n{]"),
+              HasSubstr("a.jsonl:3: this line has prompt and completion, the first one text"));
+  const std::string file = folder.file("b.jsonl", "{\"text\":\"a\"}\n{\"messages\":[]}");
+  EXPECT_THAT(fault_of([&] { open_corpus({.jsonl = {file}}, {}); }),
+              HasSubstr("b.jsonl:2: this line has messages, the first one text"));
+  EXPECT_THAT(fault("{\"text\":\"a\"}\n{]\n{\"txt\":1}"), HasSubstr("a.jsonl:2: this is no JSON"));
+  EXPECT_THAT(fault("\n \n"), HasSubstr("has no line with an example"));
+}
+
+TEST(JsonlCorpus, SplitsOffTheLastDocumentsOrReadsAnotherFile) {
+  const TempFolder folder;
+  std::string lines;
+  for (char c = 'a'; c <= 'j'; ++c) lines += concat("{\"text\":\"", c, c, "\"}\n");
+  const std::string file = folder.file("a.jsonl", lines),
+                    other = folder.file("b.jsonl", "{\"text\":\"zz\"}");
+  const Corpus split = open_corpus({.jsonl = {file}, .validation = "0.2"}, {});
+  EXPECT_EQ(split.train_documents.end, 8);
+  EXPECT_EQ(split.validation_documents.begin, 8);
+  EXPECT_EQ(split.validation_documents.end, 10);
+  EXPECT_EQ(validation_sequences(split, 4, 256)->count(), 1);
+  EXPECT_EQ(training_sequences(split, {.seq_len = 4})->count(), 2);
+  const Corpus two = open_corpus({.jsonl = {file}, .validation = other}, {});
+  EXPECT_EQ(two.train_documents.end, 10);
+  EXPECT_THAT(coded(*two.validation_documents.documents, 0), ElementsAre('z', 'z'));
+  EXPECT_EQ(validation_sequences(open_corpus({.jsonl = {file}, .validation = ""}, {}), 4, 0),
+            nullptr);
+}

@@ -1,0 +1,152 @@
+#include "axonn/data/packing.h"
+
+#include <map>
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
+#include "axonn/data/show.h"
+
+using namespace axonn;
+using testing::ElementsAre;
+
+namespace {
+
+DocumentRange documents(const std::vector<std::vector<std::int32_t>>& all) {
+  const auto writer = make_document_writer("", "here");
+  for (const auto& each : all) writer->append(each);
+  return {writer->finish(), 0, std::ssize(all)};
+}
+
+/// Documents of these many inputs; the tokens of document d count from 100 d.
+DocumentRange of_inputs(const std::vector<int>& inputs) {
+  std::vector<std::vector<std::int32_t>> all;
+  for (std::size_t d = 0; d < inputs.size(); ++d) {
+    all.emplace_back(inputs[d] + 1);
+    std::iota(all.back().begin(), all.back().end(), static_cast<std::int32_t>(100 * d));
+  }
+  return documents(all);
+}
+
+}  // namespace
+
+TEST(PackedDocuments, KeepPositionsAndStartsApartAndMaskBordersPromptsAndPadding) {
+  const PackedDocuments packed(documents({{~10, 11, 12}, {~20, ~21, ~22, 23}}), 7, 100);
+  ASSERT_EQ(packed.count(), 1);
+  Sequence s;
+  packed.read(0, s);
+  EXPECT_THAT(s.ids, ElementsAre(20, 21, 22, 10, 11, 0, 0));
+  EXPECT_THAT(s.targets, ElementsAre(-1, -1, 23, 11, 12, -1, -1));
+  EXPECT_THAT(s.positions, ElementsAre(0, 1, 2, 0, 1, 0, 0));
+  EXPECT_THAT(s.starts, ElementsAre(0, 0, 0, 3, 3, 5, 6));
+  EXPECT_EQ(packed.size(0).targets, 3);
+  EXPECT_EQ(packed.size(0).inputs, 5);
+  EXPECT_EQ(packed.where(0), "documents 2, 1 of here");
+}
+
+TEST(PackedDocuments, TakeTheSequenceThatTheyFitBest) {
+  // Longest first: 6 | 5 | 4 goes with 6 (room 4, not 5), 3 with 5 (room 5), 2 with what 5 and 3
+  // left.
+  const PackedDocuments packed(of_inputs({3, 6, 2, 5, 4}), 10, 0);
+  EXPECT_EQ(packed.count(), 2);
+  EXPECT_EQ(packed.where(0), "documents 2, 5 of here");
+  EXPECT_EQ(packed.where(1), "documents 4, 1, 3 of here");
+}
+
+TEST(PackedDocuments, HaveEveryTargetOnceAndLeaveLittleRoom) {
+  std::vector<int> inputs;
+  const Random random(1, "lengths");
+  std::int64_t sum = 0;
+  for (int d = 0; d < 5000; ++d) {
+    inputs.push_back(1 + static_cast<int>(random.below(d, 90)));
+    sum += inputs.back();
+  }
+  const PackedDocuments packed(of_inputs(inputs), 128, 0);
+  std::map<std::int32_t, int> seen;
+  Sequence s;
+  Sequences::Size total{};
+  for (std::int64_t n = 0; n < packed.count(); ++n) {
+    packed.read(n, s);
+    std::int64_t targets = 0;
+    for (std::size_t r = 0; r < s.ids.size(); ++r) {
+      if (s.targets[r] < 0) continue;
+      ++targets;
+      ++seen[s.targets[r]];
+      ASSERT_EQ(s.targets[r], s.ids[r] + 1);
+      ASSERT_EQ(s.ids[r] % 100, s.positions[r]);
+      ASSERT_EQ(s.ids[s.starts[r]] % 100, 0);
+    }
+    ASSERT_EQ(targets, packed.size(n).targets);
+    total.targets += targets;
+    total.inputs += packed.size(n).inputs;
+  }
+  EXPECT_EQ(std::ssize(seen), sum) << "documents are of fewer than 100 tokens, so all differ";
+  EXPECT_EQ(total.targets, sum);
+  EXPECT_EQ(packed.total().targets, sum);
+  EXPECT_EQ(packed.total().inputs, total.inputs);
+  EXPECT_LE(packed.count(), (sum + 127) / 128 * 102 / 100) << "with so many short ones, to 2 %";
+}
+
+TEST(PackedDocuments, LongerThanASequenceGoOnAsAnotherAndWithoutATargetAreLeftOut) {
+  const PackedDocuments packed(
+      documents({{1, 2, 3, 4, 5, 6, 7, 8}, {~1, ~2, ~3, ~4, ~5, 6}, {~1, ~2}, {9}, {}}), 3, 0);
+  // 3 + 3 + 1 inputs, then 3 without a target, and 2; the others have none at all.
+  EXPECT_EQ(packed.pieces(), 4);
+  EXPECT_EQ(packed.continued(), 2);
+  EXPECT_EQ(packed.left_out(), 4);
+  EXPECT_EQ(packed.total().targets, 8);
+  std::multiset<std::int32_t> targets;
+  Sequence s;
+  for (std::int64_t n = 0; n < packed.count(); ++n) {
+    packed.read(n, s);
+    for (std::int32_t target : s.targets)
+      if (target >= 0) targets.insert(target);
+  }
+  EXPECT_THAT(targets, ElementsAre(2, 3, 4, 5, 6, 6, 7, 8));
+}
+
+TEST(PackedDocuments, RefuseNothingToLearnAndTokensThatTheModelHasNot) {
+  EXPECT_THAT(
+      [] {
+        PackedDocuments(documents({{~1, ~2}}), 4, 0);
+      },
+      testing::ThrowsMessage<UsageError>(
+          testing::HasSubstr("here: in documents 1 to 1 there is nothing to learn")));
+  const PackedDocuments packed(documents({{1, 2}, {~3, 50}}), 4, 50);
+  Sequence s;
+  EXPECT_THAT([&] { packed.read(0, s); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                  "token 1 of document 2 of here is 50, but model.vocab is 50")));
+}
+
+TEST(Repeated, ComesInAnotherOrderEachEpochAndInItsOwnUnshuffled) {
+  const auto make = [](bool shuffle) {
+    return Repeated(std::make_unique<PackedDocuments>(of_inputs(std::vector<int>(50, 4)), 4, 0), 3,
+                    shuffle);
+  };
+  const Repeated order = make(true), again = make(true), plain = make(false);
+  std::vector<std::string> first, second;
+  for (int n = 0; n < 50; ++n) {
+    first.push_back(order.where(n));
+    second.push_back(order.where(50 + n));
+    EXPECT_EQ(order.where(n), again.where(n));
+    EXPECT_EQ(plain.where(n), plain.where(50 + n));
+    Sequence s;
+    order.read(n, s);
+    EXPECT_EQ(order.where(n), "documents " + std::to_string(s.ids[0] / 100 + 1) + " of here");
+  }
+  EXPECT_NE(first, second);
+  EXPECT_THAT(first, testing::UnorderedElementsAreArray(second));
+}
+
+TEST(PackedDocuments, AreShownWithWhatIsLearned) {
+  const auto bytes = make_tokenizer("bytes");
+  const PackedDocuments packed(documents({{~'a', ~'b', 'c'}, {~'d', 'e', 'f', ~'g', 'h'}}), 8, 0);
+  const std::string text = describe(packed, 8, {.tokenizer = bytes.get()});
+  EXPECT_THAT(text, testing::HasSubstr("  rows 0 to 3: d«ef»g«h»\n  rows 4 to 5: ab«c»\n"
+                                       "  rows 6 to 7: padding\n"));
+  EXPECT_THAT(text, testing::HasSubstr("learned    4 targets"));
+}

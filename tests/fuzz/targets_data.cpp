@@ -1,0 +1,199 @@
+// What is learned from: token files, tokenizers, questions.
+#include <array>
+#include <cstring>
+
+#include "axonn/base/check.h"
+#include "axonn/data/choice_questions.h"
+#include "axonn/data/show.h"
+#include "axonn/data/token_file.h"
+#include "axonn/data/tokenizer.h"
+#include "axonn/data/tokenizer_config.h"
+
+#include "tests/data/files.h"
+#include "tests/data/small_bpe.h"
+#include "tests/data/tokenizer_files.h"
+#include "tests/fuzz/targets.h"
+
+namespace axonn::fuzz {
+
+namespace {
+
+void read_everything(const TokenFile& file) {
+  describe(file);
+  std::vector<std::int32_t> tokens(file.size());
+  file.read(0, tokens);
+  for (std::int64_t d = 0; d < file.documents().value_or(0); ++d)
+    AXONN_CHECK(file.document_begin(d) <= file.document_begin(d + 1), "documents overlap");
+}
+
+/// Encodes the text and decodes what comes of it; tokens are those of the vocabulary.
+void use(const Tokenizer& tokenizer, std::string_view text) {
+  const std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  StreamDecoder stream(tokenizer);
+  std::string streamed;
+  for (const std::int32_t token : tokens) streamed += stream.push(token);
+  streamed += stream.finish();
+  AXONN_CHECK(streamed == tokenizer.decode(tokens), "a stream decodes to another text");
+  tokenizer.encode(text, {.added_tokens = false, .continues = true});
+  for (std::int32_t token = 0; token < std::min<std::int64_t>(tokenizer.vocab_size(), 300); ++token)
+    tokenizer.decode({&token, 1}, {.skip_special = true});
+}
+
+std::string numbers(std::initializer_list<std::int32_t> values, std::size_t bytes) {
+  std::string text(bytes, '\0');
+  std::memcpy(text.data(), values.begin(), std::min(bytes, 4 * values.size()));
+  return text;
+}
+
+constexpr const char* kText = "Hello world, \xff\xc3 12  caf\xc3\xa9 <|endoftext|>\n";
+
+}  // namespace
+
+void llmc_tokens(std::string_view input) {
+  const test::TempFolder folder;
+  read_everything(TokenFile(folder.file("a.bin", std::string(input))));
+}
+
+std::vector<std::string> llmc_seeds() {
+  const std::string header = numbers({20240520, 1, 2}, 1024);
+  return {header + "1234", header + "12", header + "123456", header.substr(0, 100)};
+}
+
+void megatron_tokens(std::string_view input) {
+  const test::TempFolder folder;
+  const auto parts = parts_of(input, 2);
+  folder.file("a.idx", parts[0]);
+  folder.file("a.bin", parts[1]);
+  read_everything(TokenFile(folder.path("a")));
+}
+
+std::vector<std::string> megatron_seeds() {
+  const auto number = [](std::uint64_t value, std::size_t bytes) {
+    std::string text(bytes, '\0');
+    std::memcpy(text.data(), &value, bytes);
+    return text;
+  };
+  const std::string magic("MMIDIDX\0\0", 9), separator(kSeparator);
+  std::vector<std::string> seeds;
+  for (const std::uint64_t type : {1, 4, 5, 8}) {
+    const std::uint64_t item = bytes_of(static_cast<TokenType>(type));
+    seeds.push_back(magic + number(1, 8) + number(type, 1) + number(2, 8) + number(2, 8) +
+                    number(3, 4) + number(2, 4) + number(0, 8) + number(3 * item, 8) +
+                    number(0, 8) + number(2, 8) + separator + std::string(5 * item, '\1'));
+  }
+  return seeds;
+}
+
+void choice_questions(std::string_view input) {
+  const auto tokenizer = make_tokenizer("bytes");
+  for (const ChoiceQuestion& question : parse_choice_questions(input, "questions.jsonl"))
+    for (const std::string& choice : question.choices) {
+      const auto text = encode_continuation(*tokenizer, question.question + "?", " " + choice);
+      AXONN_CHECK(text.scored > 0 && text.scored < std::ssize(text.tokens), "nothing to score");
+    }
+}
+
+void tokenizer_config(std::string_view input) {
+  const test::TempFolder folder;
+  folder.file("tokenizer_config.json", std::string(input));
+  read_tokenizer_config(folder.path());
+}
+
+/// tokenizer.json, tokenizer_config.json, a text.
+void tokenizer_json(std::string_view input) {
+  const test::TempFolder folder;
+  const auto parts = parts_of(input, 3);
+  folder.file("tokenizer.json", parts[0]);
+  if (!parts[1].empty()) folder.file("tokenizer_config.json", parts[1]);
+  use(*make_tokenizer(folder.path()), parts[2]);
+}
+
+std::vector<std::string> tokenizer_json_seeds() {
+  const std::string separator(kSeparator);
+  std::vector<std::string> seeds;
+  for (const std::string& json : {test::gpt2_json(), test::llama3_json(), test::qwen_json(),
+                                  test::llama2_json(), test::mistral3_json()})
+    seeds.push_back(json + separator + separator + kText);
+  return seeds;
+}
+
+/// tokenizer.model, a text.
+void tokenizer_model(std::string_view input) {
+  const test::TempFolder folder;
+  const auto parts = parts_of(input, 2);
+  folder.file("tokenizer.model", parts[0]);
+  use(*make_tokenizer(folder.path()), parts[1]);
+}
+
+std::vector<std::string> tokenizer_model_seeds() {
+  // ModelProto: pieces (1) of a text (1), a score (2, float) and a type (3), then options of the
+  // trainer (2): model_type (3) BPE and byte_fallback (35), and of the normalizer (3): its name (1)
+  // and remove_extra_whitespaces (4).
+  const auto field = [](char tag, const std::string& content) {
+    return std::string{tag, static_cast<char>(content.size())} + content;
+  };
+  const auto piece = [&](const std::string& text, char type) {
+    return field('\x0a', field('\x0a', text) + std::string("\x15\0\0\0\0\x18", 6) + type);
+  };
+  const std::string ends = piece("<unk>", 2) + piece("<s>", 3) + piece("</s>", 3);
+  std::string words, bytes;
+  for (const char* text : {"\xe2\x96\x81", "a", "b", "ab",
+                           "\xe2\x96\x81"
+                           "a"})
+    words += piece(text, 1);
+  for (int byte = 0; byte < 256; ++byte) {
+    constexpr std::string_view kHex = "0123456789ABCDEF";
+    bytes += piece({'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'}, 6);
+  }
+  const std::string normalizer = field('\x0a', "identity"),
+                    text = std::string(kSeparator) + "ab a <s> caf\xc3\xa9";
+  return {ends + bytes + words + field('\x12', "\x18\x02\x98\x02\x01") +
+              field('\x1a', normalizer + std::string("\x20\0", 2)) + text,
+          ends + words + field('\x12', "\x18\x02") + field('\x1a', normalizer) + text};
+}
+
+/// vocab.json, merges.txt, tokenizer_config.json, a text.
+void vocab_and_merges(std::string_view input) {
+  const test::TempFolder folder;
+  const auto parts = parts_of(input, 4);
+  folder.file("vocab.json", parts[0]);
+  folder.file("merges.txt", parts[1]);
+  if (!parts[2].empty()) folder.file("tokenizer_config.json", parts[2]);
+  use(*make_tokenizer(folder.path()), parts[3]);
+}
+
+std::vector<std::string> vocab_and_merges_seeds() {
+  const std::string separator(kSeparator);
+  return {test::small_vocab_json() + separator + test::small_merges_txt() + separator + separator +
+              kText,
+          test::small_vocab_json() + separator + "h e\nhe\n"};
+}
+
+/// Any bytes come back, and pieces encode as the whole, with tokenizers of every kind.
+void encode_and_decode(std::string_view input) {
+  static const auto kTokenizers = [] {
+    const test::TempFolder folder;
+    const auto of = [&](const std::string& json) {
+      return make_tokenizer(folder.file("tokenizer.json", json));
+    };
+    const std::string model = parts_of(tokenizer_model_seeds().front(), 2).front();
+    return std::array{
+        make_tokenizer("bytes"),   of(test::gpt2_json()),
+        of(test::llama3_json()),   of(test::llama2_json()),
+        of(test::mistral3_json()), make_tokenizer(folder.file("tokenizer.model", model))};
+  }();
+  for (const auto& tokenizer : kTokenizers) {
+    use(*tokenizer, input);
+    const std::size_t cut = tokenizer->cut(input, input.size() / 2);
+    AXONN_CHECK(cut <= input.size(), "a cut behind the end");
+    std::vector<std::int32_t> pieces = tokenizer->encode(input.substr(0, cut));
+    tokenizer->encode_into(input.substr(cut), pieces, {.continues = cut > 0});
+    AXONN_CHECK(pieces == tokenizer->encode(input), tokenizer->name(),
+                ": pieces have other tokens than the whole");
+    const bool exact = input.find("\xe2\x96\x81") == input.npos && !tokenizer->puts_space();
+    const std::string back = tokenizer->decode(tokenizer->encode(input));
+    AXONN_CHECK(!exact || back == input, tokenizer->name(), ": does not come back");
+  }
+}
+
+}  // namespace axonn::fuzz

@@ -1,0 +1,138 @@
+// Models: safetensors, checkpoints and configs.
+#include <array>
+#include <cstring>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options.h"
+#include "axonn/io/checkpoint_index.h"
+#include "axonn/io/hash.h"
+#include "axonn/io/safetensors_folder.h"
+#include "axonn/model/hugging_face.h"
+#include "axonn/train/config.h"
+
+#include "tests/data/files.h"
+#include "tests/fuzz/targets.h"
+
+namespace axonn::fuzz {
+
+namespace {
+
+void read_everything(const SafetensorsFile& file) {
+  std::array<std::byte, 64> some;
+  for (const SafetensorsEntry& entry : file.header().entries) {
+    AXONN_CHECK(entry.bytes() >= 0, entry.name, " has ", entry.bytes(), " bytes");
+    const auto count = std::min<std::int64_t>(entry.bytes(), std::ssize(some));
+    file.read(entry, entry.bytes() - count, std::span(some).first(count));
+  }
+}
+
+/// A safetensors file of this header and data.
+std::string file_of(const std::string& header, const std::string& data) {
+  std::string bytes(8, '\0');
+  const std::uint64_t length = header.size();
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header + data;
+}
+
+}  // namespace
+
+void safetensors_file(std::string_view input) {
+  const test::TempFolder folder;
+  read_everything(SafetensorsFile(folder.file("a.safetensors", std::string(input))));
+}
+
+std::vector<std::string> safetensors_seeds() {
+  const std::string one = R"({"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})";
+  return {file_of(one, "12345678"), file_of("{}", ""),
+          file_of(R"({"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[],)"
+                  R"("data_offsets":[0,2]},"b":{"dtype":"I64","shape":[0,3],)"
+                  R"("data_offsets":[2,2]}}  )",
+                  "12"),
+          // A file that is cut, a header longer than the file, overlaps, huge and negative shapes.
+          file_of(one, "1234"), file_of(one, "12345678").substr(0, 30),
+          file_of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                  R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+                  "123"),
+          file_of(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],)"
+                  R"("data_offsets":[0,0]}})",
+                  ""),
+          file_of(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "1234")};
+}
+
+/// The index and two shards; without an index, the first shard alone.
+void safetensors_folder(std::string_view input) {
+  const test::TempFolder folder;
+  const auto parts = parts_of(input, 3);
+  if (!parts[0].empty()) folder.file("model.safetensors.index.json", parts[0]);
+  folder.file(parts[0].empty() ? "model.safetensors" : "a.safetensors", parts[1]);
+  folder.file("b.safetensors", parts[2]);
+  const SafetensorsFolder opened(folder.path());
+  AXONN_CHECK(opened.bytes() >= 0 && !opened.find("no such tensor").entry, "a folder is wrong");
+}
+
+std::vector<std::string> safetensors_folder_seeds() {
+  const auto shard = [](const std::string& name) {
+    return file_of(R"({")" + name + R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "1");
+  };
+  const std::string separator(kSeparator);
+  return {
+      R"({"metadata":{"total_size":2},"weight_map":{"a":"a.safetensors","b":"b.safetensors"}})" +
+          separator + shard("a") + separator + shard("b"),
+      separator + shard("a"),
+      R"({"weight_map":{"a":"a.safetensors","a":"b.safetensors"}})" + separator + shard("a"),
+      R"({"weight_map":{"a":"../a.safetensors"}})", R"({"weight_map":[[[["a"]]]]})"};
+}
+
+/// An index whose checksum fits, so that what stands behind the checksum is reached.
+void checkpoint_index(std::string_view input) {
+  const std::string body(input);
+  const CheckpointIndex index =
+      parse_index(body + ",\n\"xxh3\": \"" + hex_of(xxh3(body)) + "\"}\n", "index.json");
+  AXONN_CHECK(parse_index(to_text(index), "index.json") == index, "an index does not come back");
+  parse_index(input, "index.json");
+}
+
+std::vector<std::string> checkpoint_index_seeds() {
+  CheckpointIndex index{.step = 2,
+                        .ranks = 1,
+                        .kinds = {"master"},
+                        .parameters = {{"a", 3, 2}},
+                        .texts = {{"state.json", {5, 7}}},
+                        .files = {{"r", 24, {1}, {{{{0, 0, 3, 0, 2, 0, 6}}, {{"master", 0}}}}}}};
+  const std::string text = to_text(index);
+  return {text.substr(0, text.rfind(",\n\"xxh3\"")), text};
+}
+
+void model_config(std::string_view input) { parse_hugging_face_config(input, "config.json"); }
+
+std::vector<std::string> model_config_seeds() {
+  return {R"({"model_type":"gpt2","n_layer":2,"n_embd":8,"n_head":2,"vocab_size":9,)"
+          R"("n_positions":4})",
+          R"({"model_type":"llama","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,)"
+          R"("num_key_value_heads":1,"intermediate_size":16,"vocab_size":9,)"
+          R"("max_position_embeddings":4,"rope_scaling":{"rope_type":"llama3","factor":8.0,)"
+          R"("low_freq_factor":1.0,"high_freq_factor":4.0,)"
+          R"("original_max_position_embeddings":2}})",
+          R"({"model_type":"qwen3","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,)"
+          R"("intermediate_size":16,"vocab_size":9,"max_position_embeddings":4,"head_dim":4,)"
+          R"("rope_parameters":{"rope_theta":1e6,"rope_type":"default"},"sliding_window":null,)"
+          R"("layer_types":["full_attention","full_attention"],"use_sliding_window":false})"};
+}
+
+void toml_config(std::string_view input) {
+  Config config;
+  OptionList list;
+  list_options(config, list);
+  Origins origins;
+  read_toml_text(list, input, "train.toml", origins);
+  validate(config);
+  warnings(config, origins);
+  const std::string written = config_toml(resolved(config), origins);
+  Config again;
+  OptionList again_list;
+  list_options(again, again_list);
+  Origins again_origins;
+  read_toml_text(again_list, written, "config.toml", again_origins);
+}
+
+}  // namespace axonn::fuzz

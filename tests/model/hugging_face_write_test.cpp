@@ -1,0 +1,138 @@
+// What is written for Hugging Face and PEFT: their keys, and that it reads back as it was.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/model/hugging_face.h"
+#include "axonn/model/known_models.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+/// A model known by name with all sizes set.
+ModelConfig known(std::string_view name) {
+  ModelConfig model = resolved(known_model(name), 32000, 2048);
+  model.name.clear();
+  return model;
+}
+
+nlohmann::json written(const ModelConfig& model, const HuggingFaceDetails& details = {}) {
+  return nlohmann::json::parse(to_hugging_face_config(model, details));
+}
+
+/// The message of the UsageError.
+std::string refusal(const ModelConfig& model) {
+  try {
+    to_hugging_face_config(model, {});
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+StoredAdapterConfig parse_adapters(const std::string& more) {
+  return parse_adapter_config(R"({"peft_type": "LORA", "r": 8, "lora_alpha": 32)" + more + "}",
+                              "adapter_config.json");
+}
+
+}  // namespace
+
+TEST(HuggingFaceWrite, EveryPublishedModelReadsBackAsItWas) {
+  int seen = 0;
+  for (const std::string_view name : known_model_names()) {
+    const ModelConfig model = known(name);
+    const std::string text = to_hugging_face_config(model, {.type = "bfloat16"});
+    EXPECT_EQ(resolved(parse_hugging_face_config(text, "config.json"), 0, 0), model) << name;
+    ++seen;
+  }
+  EXPECT_GT(seen, 40);
+}
+
+TEST(HuggingFaceWrite, AFamilyIsWhatItsOptionsMakeIt) {
+  ModelConfig model = known("llama-3.1-8b");
+  EXPECT_EQ(written(model)["architectures"], nlohmann::json::array({"LlamaForCausalLM"}));
+  EXPECT_EQ(written(model)["rope_scaling"]["rope_type"], "llama3");
+  EXPECT_EQ(written(model)["rope_theta"], 500000.0);
+  EXPECT_EQ(written(model)["head_dim"], 128);
+  EXPECT_TRUE(written(known("llama-2-7b"))["rope_scaling"].is_null());
+  model.window = 4096;
+  EXPECT_EQ(written(model)["model_type"], "mistral");
+  EXPECT_EQ(written(model)["sliding_window"], 4096);
+  model.qkv_bias = true;
+  EXPECT_EQ(written(model)["model_type"], "qwen2");
+  EXPECT_EQ(written(model)["use_sliding_window"], true);
+  EXPECT_EQ(written(model)["max_window_layers"], 0);
+  model.window = 0;
+  EXPECT_EQ(written(model)["use_sliding_window"], false);
+  EXPECT_TRUE(written(model)["sliding_window"].is_null());
+  model.qkv_bias = false;
+  model.qk_norm = true;
+  EXPECT_EQ(written(model)["architectures"][0], "Qwen3ForCausalLM");
+  EXPECT_EQ(written(model)["attention_bias"], false);
+}
+
+TEST(HuggingFaceWrite, TheTypeAndTheTokensAreTold) {
+  const HuggingFaceDetails details{.type = "bfloat16", .begin_of_text = 1, .end_of_text = 2};
+  const auto config = written(known("gpt2-124m"), details);
+  EXPECT_EQ(config["torch_dtype"], "bfloat16");
+  EXPECT_EQ(config["bos_token_id"], 1);
+  EXPECT_EQ(config["eos_token_id"], 2);
+  EXPECT_EQ(config["n_inner"], 3072);
+  const auto generation = nlohmann::json::parse(to_generation_config(details));
+  EXPECT_EQ(generation, (nlohmann::json{{"bos_token_id", 1}, {"eos_token_id", 2}}));
+  EXPECT_TRUE(written(known("gpt2-124m"))["eos_token_id"].is_null());
+}
+
+TEST(HuggingFaceWrite, WhatNoFamilyThereIsIsRefusedByItsKeys) {
+  ModelConfig gpt = known("gpt2-124m");
+  gpt.bias = false;
+  gpt.kv_heads = 4;
+  EXPECT_THAT(refusal(gpt), testing::AllOf(HasSubstr("bias = false"), HasSubstr("kv_heads = 4")));
+  gpt = known("gpt2-124m");
+  gpt.head_dim = 32;
+  EXPECT_THAT(refusal(gpt), HasSubstr("head_dim = 32"));
+  ModelConfig llama = known("llama-3.1-8b");
+  llama.qk_norm = llama.qkv_bias = true;
+  EXPECT_THAT(refusal(llama), HasSubstr("qk_norm and qkv_bias together"));
+}
+
+TEST(HuggingFaceWrite, AnAdaptersConfigReadsBackAsItWas) {
+  ModelConfig model = known("gpt2-124m");
+  model.lora = {.rank = 4, .alpha = 12, .dropout = 0.25, .targets = {"c_attn"}};
+  const std::string text = to_adapter_config(model, "openai-community/gpt2");
+  const StoredAdapterConfig read = parse_adapter_config(text, "adapter_config.json");
+  EXPECT_EQ(read.base, "openai-community/gpt2");
+  EXPECT_EQ(read.lora.rank, 4);
+  EXPECT_EQ(read.lora.alpha, 12);
+  EXPECT_EQ(read.lora.dropout, 0.25);
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(json["fan_in_fan_out"], true) << "Conv1D";
+  EXPECT_EQ(json["target_modules"], nlohmann::json::array({"c_attn"}));
+  EXPECT_EQ(json["task_type"], "CAUSAL_LM");
+  model = known("llama-3.1-8b");
+  model.lora.rank = 1;
+  EXPECT_EQ(nlohmann::json::parse(to_adapter_config(model, ""))["fan_in_fan_out"], false);
+}
+
+TEST(HuggingFaceWrite, AdaptersThatComputeSomethingElseAreRefused) {
+  EXPECT_EQ(parse_adapters("").lora.alpha, 32);
+  EXPECT_EQ(parse_adapters(R"(, "use_rslora": true)").lora.alpha, 32 * std::sqrt(8.0))
+      << "alpha / sqrt(r) instead of alpha / r";
+  EXPECT_EQ(parse_adapters(R"(, "rank_pattern": {}, "modules_to_save": null)").lora.rank, 8);
+  for (const char* more :
+       {R"("use_dora": true)", R"("bias": "all")", R"("rank_pattern": {"q_proj": 4})",
+        R"("modules_to_save": ["lm_head"])", R"("init_lora_weights": "pissa_niter_4")"}) {
+    const std::string key = std::string(more).substr(1, std::string(more).find('"', 1) - 1);
+    EXPECT_THAT([&] { parse_adapters(concat(", ", more)); },
+                ThrowsMessage<UsageError>(HasSubstr(key)));
+  }
+  for (const char* bad : {R"(, "lora_dropout": 1)", R"(, "lora_dropout": "no")", R"(, "r": 0)",
+                          R"(, "r": "8")", R"(, "lora_alpha": -1)"})
+    EXPECT_THROW(parse_adapters(bad), UsageError) << bad;
+  EXPECT_THAT([] { parse_adapter_config(R"({"peft_type": "IA3"})", "a"); },
+              ThrowsMessage<UsageError>(HasSubstr("peft_type is 'IA3'")));
+  EXPECT_THROW(parse_adapter_config("[]", "a"), UsageError);
+}

@@ -1,0 +1,76 @@
+#include "tests/ops/attention_case.h"
+
+#include <cmath>
+
+namespace axonn {
+
+using reference::Matrix;
+
+namespace {
+
+Matrix columns(const Matrix& from, std::int64_t begin, std::int64_t count) {
+  Matrix out(from.rows, count);
+  for (std::int64_t r = 0; r < from.rows; ++r)
+    for (std::int64_t c = 0; c < count; ++c) out(r, c) = from(r, begin + c);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> starts_of(std::int64_t sequences, std::int64_t positions,
+                                    const std::vector<std::int32_t>& lengths) {
+  std::vector<std::int32_t> starts;
+  for (std::int64_t s = 0; s < sequences; ++s) {
+    std::int32_t begin = 0;
+    for (const std::int32_t length : lengths) {
+      starts.insert(starts.end(), length, begin);
+      begin += length;
+    }
+    starts.resize((s + 1) * positions, begin);
+  }
+  return starts;
+}
+
+void check_attention_case(Backend& backend, const AttentionCase& c) {
+  const auto& s = c.shape;
+  SCOPED_TRACE(testing::Message() << c.sequences << " sequences of " << s.positions << ", heads "
+                                  << s.heads << " over " << s.kv_heads << " of " << s.head_dim
+                                  << ", group " << s.group << " from " << s.first_query << ", "
+                                  << name_of(c.type));
+  const AttentionOutcome run(c, backend);
+  const Matrix qkv = run.qkv.values(), q = columns(qkv, 0, run.q_cols),
+               k = columns(qkv, run.q_cols, run.k_cols),
+               v = columns(qkv, run.q_cols + run.k_cols, run.k_cols);
+  const auto want = attention(q, k, v, s);
+  const auto gradients = attention_backward(run.d_out.values(), q, k, v, s);
+
+  // A score is a sum of D products, and what it is off by enters p as a factor; then T products are
+  // added, for d_k and d_v over all heads of the group: relative to the largest result, at most an
+  // f32 rounding for each.
+  const double terms = static_cast<double>(s.head_dim + s.positions * s.group + 16);
+  const double error = 2 * terms * rounding(DType::f32);
+  // In bf16 p is rounded before it is multiplied, each by at most this of itself; a query's p sum
+  // to 1, and no value is above 1.
+  const double p_error = c.type == DType::f32 ? 0 : rounding(c.type);
+  EXPECT_TRUE(close(run.out, want.out, stored(c.type, error + p_error)));
+  EXPECT_TRUE(close(run.stats, want.lse, stored(DType::f32, error * (1 + largest(want.lse)))));
+
+  // delta is made from `out` as it was stored: a sum of D roundings of products below 1, by which
+  // every d_score is off in proportion to p, and p sums to 1 over the keys of a query. d_score is
+  // then rounded itself: scale · p times the difference of two sums of D products below 1.
+  const double delta_error =
+      c.type == DType::f32 ? 0 : 3 * s.scale * static_cast<double>(s.head_dim) * rounding(c.type);
+  const auto check_part = [&](const char* name, std::int64_t begin, const Matrix& part,
+                              double extra) {
+    EXPECT_TRUE(close(columns(run.d_qkv.values(), begin, part.cols), part,
+                      stored(c.type, error * (1 + largest(part)) + extra)))
+        << name;
+  };
+  const double queries = static_cast<double>(s.positions * s.group);
+  check_part("d_q", 0, gradients.d_q, delta_error);
+  check_part("d_k", run.q_cols, gradients.d_k, delta_error * std::log(queries + 1));
+  check_part("d_v", run.q_cols + run.k_cols, gradients.d_v, p_error * std::log(queries + 1));
+  EXPECT_TRUE(run.d_qkv.gap_untouched());
+}
+
+}  // namespace axonn

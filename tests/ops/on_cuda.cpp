@@ -1,0 +1,60 @@
+// The tests of operations on a card. Operands are pinned memory of the host, which kernels read and
+// write where it is, so that no test needs to copy; every operation is waited for.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/forwarding_backend.h"
+#include "axonn/tensor/cuda/runtime.cuh"
+#include "axonn/tensor/cuda_device.h"
+
+#include "tests/ops/operand_memory.h"
+
+namespace axonn {
+
+namespace {
+
+class WaitingBackend final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ protected:
+  void around(std::string_view, const std::function<void()>& run,
+              std::initializer_list<View>) override {
+    run();
+    device().compute().synchronize();
+  }
+};
+
+/// Skips every test where there is no card, and says why.
+class NeedsCard final : public testing::EmptyTestEventListener {
+ public:
+  void OnTestStart(const testing::TestInfo&) override {
+    if (!trouble_.empty()) GTEST_SKIP() << trouble_;
+  }
+
+ private:
+  std::string trouble_ = cuda_status().trouble;
+};
+
+[[maybe_unused]] const bool kNeedsCard = [] {
+  testing::UnitTest::GetInstance()->listeners().Append(new NeedsCard);
+  return true;
+}();
+
+}  // namespace
+
+std::unique_ptr<Backend> test_backend() {
+  return std::make_unique<WaitingBackend>(make_cuda_backend(0));
+}
+
+void* allocate_operand(std::size_t bytes) {
+  void* memory = nullptr;
+  cuda::check(cudaMallocHost(&memory, bytes));
+  return memory;
+}
+
+void release_operand(void* memory) noexcept { cudaFreeHost(memory); }
+
+}  // namespace axonn

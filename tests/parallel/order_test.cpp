@@ -1,0 +1,128 @@
+// In which order chunks go through layers: so that one's collective is under way while others
+// compute.
+#include <gmock/gmock.h>
+
+#include "axonn/comm/threads.h"
+#include "axonn/ops/forwarding_backend.h"
+#include "axonn/parallel/block.h"
+#include "axonn/parallel/linear.h"
+#include "axonn/parallel/norm.h"
+
+using namespace axonn;
+using testing::ElementsAreArray;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// Notes the layers whose products run.
+class NotingBackend : public ForwardingBackend {
+ public:
+  NotingBackend() : ForwardingBackend(make_cpu_backend(1)) {}
+  void mark(std::string_view layer) override { layer_ = layer; }
+  Names take() { return std::exchange(products_, {}); }
+
+ protected:
+  void around(std::string_view operation, const std::function<void()>& run,
+              std::initializer_list<View>) override {
+    if (operation == "matmul") products_.push_back(layer_);
+    run();
+  }
+
+ private:
+  std::string layer_;
+  Names products_;
+};
+
+struct Orders {
+  Names forward, backward;
+};
+
+constexpr int kChunks = 3;
+
+/// Rank 0's, of up1, down1, up2 and down2 with norms before up1 and up2, in two blocks.
+Orders orders_on(GridShape shape) {
+  Orders orders;
+  run_ranks(shape.ranks(), [&](Communicator& world) {
+    NotingBackend backend;
+    Arena arena(backend.device());
+    const Grid grid(world, shape);
+    Context ctx{.backend = backend, .arena = arena, .grid = grid};
+    ctx.sequence_parallel = false;
+    struct Block {
+      Block(const std::string& i, const Grid& grid)
+          : group("block " + i, grid),
+            norm(group, "norm" + i, {.width = 8}),
+            up(group, "up" + i, {.in = 8, .out = 8, .bias = false}),
+            down(group, "down" + i,
+                 {.in = 8, .out = 8, .orientation = Orientation::transposed, .bias = false}) {}
+      ParameterGroup group;
+      RmsNorm norm;
+      Linear up, down;
+    };
+    Block first("1", grid), second("2", grid);
+    Tape tape;
+    ctx.tape = &tape;
+    Var x;
+    for (int i = 0; i < kChunks; ++i)
+      x.push_back({ctx.zeros(4, 8 / shape.y, DType::f32),
+                   {{Axis::z, Axis::data}, Axis::y},
+                   {.sequences = 1, .positions = 4},
+                   std::make_shared<Gradient>()});
+    for (Block* block : {&first, &second}) {
+      block->group.allocate(ctx);
+      block->group.initialise(ctx, 1);
+      block->group.begin_step(ctx);
+      x = run_block(ctx, block->group, x, [block](const Context& in, const Var& inp) {
+        return block->down(in, block->up(in, block->norm(in, inp)));
+      });
+    }
+    for (const Chunk& chunk : x)
+      chunk.gradient->add(ctx, ctx.zeros(4, chunk.value.cols(), DType::f32));
+    const Names forward = backend.take();
+    tape.backward();
+    if (world.rank() == 0) orders = {forward, backend.take()};
+  });
+  return orders;
+}
+
+Names each_chunk(std::initializer_list<const char*> layers) {
+  Names all;
+  for (int i = 0; i < kChunks; ++i)
+    for (const char* layer : layers) all.push_back(std::string(layer) + ".weight");
+  return all;
+}
+
+Names operator+(Names a, const Names& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace
+
+TEST(Order, ChunksGoFromSumToSumOneAfterAnother) {
+  const auto [forward, backward] = orders_on({.x = 2});
+  // Sums come after down in forward and after up's gradient in backward: two products each there.
+  EXPECT_THAT(forward,
+              ElementsAreArray(each_chunk({"up1", "down1"}) + each_chunk({"up2", "down2"})));
+  EXPECT_THAT(backward, ElementsAreArray(each_chunk({"down2", "down2", "up2", "up2"}) +
+                                         each_chunk({"down1", "down1", "up1", "up1"})));
+}
+
+TEST(Order, ANormsSumsAreUnderWayWhileTheNextChunkComputes) {
+  const auto [forward, backward] = orders_on({.y = 2});
+  // Sums come after up in forward, down's gradient in backward. A chunk goes through down1 before
+  // the one ahead of it goes through up2, so that its norm is ready when its turn comes.
+  const Names between = {"down1.weight", "down1.weight", "up2.weight",
+                         "down1.weight", "up2.weight",   "up2.weight"};
+  EXPECT_THAT(forward, ElementsAreArray(each_chunk({"up1"}) + between + each_chunk({"down2"})));
+  EXPECT_THAT(backward,
+              ElementsAreArray(each_chunk({"down2", "down2"}) + each_chunk({"up2", "up2"}) +
+                               each_chunk({"down1", "down1"}) + each_chunk({"up1", "up1"})));
+}
+
+TEST(Order, WhereWeightsAreGatheredNoChunkIsABlockAhead) {
+  const auto [forward, backward] = orders_on({.y = 2, .z = 2});
+  EXPECT_THAT(forward, ElementsAreArray(each_chunk({"up1"}) + each_chunk({"down1"}) +
+                                        each_chunk({"up2"}) + each_chunk({"down2"})));
+}

@@ -1,0 +1,144 @@
+#include "axonn/train/devices.h"
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/options.h"
+#include "axonn/comm/self.h"
+#include "axonn/comm/threads.h"
+#include "axonn/ops/forwarding_backend.h"
+#include "axonn/tensor/cuda_device.h"
+#include "axonn/train/generator.h"
+#include "axonn/train/session.h"
+#include "axonn/train/stored_model.h"
+
+#include "tests/io/temporary_path.h"
+#include "tests/support/card_of_host_memory.h"
+#include "tests/train/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+/// The CPU's arithmetic on a card's memory.
+class BackendOnCard final : public ForwardingBackend {
+ public:
+  BackendOnCard() : ForwardingBackend(make_cpu_backend(1)) {}
+  Device& device() override { return card_; }
+
+ private:
+  CardOfHostMemory card_;
+};
+
+std::unique_ptr<Backend> on_host() { return make_cpu_backend(1); }
+std::unique_ptr<Backend> on_card() { return std::make_unique<BackendOnCard>(); }
+
+using MakeBackend = std::unique_ptr<Backend> (*)();
+
+double step(Session& session, std::int64_t i) {
+  StepInput input = session.step_input(i);
+  input.lr = 0.01;
+  return session.train_step(input).loss;
+}
+
+/// Losses of three steps, between which everything is saved and read by a session of its own.
+std::vector<double> losses_of(const Config& given, MakeBackend make) {
+  validate(given);
+  const Config config = resolved(given);
+  std::vector<double> losses(3);
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    CheckpointSaver saver({.folder = config.output.dir, .keep = 0, .async = false});
+    std::string saved;
+    for (std::int64_t i = 0; i < 3; ++i) {
+      Session session(config, world, make(), {});
+      if (i == 0)
+        session.initialise();
+      else
+        session.load(CheckpointReader(world, saved), Session::Load::everything);
+      const double loss = step(session, i);
+      if (world.rank() == 0) losses[i] = loss;
+      saver.begin(world, i + 1, session.state(Session::Load::everything), {{"state.json", "{}"}});
+      saved = saver.finish(world).folder;
+    }
+  });
+  return losses;
+}
+
+}  // namespace
+
+TEST(Devices, MemoryThatTheHostCannotReadChangesNoBitOfTrainingNorOfCheckpointsOnAnyGrid) {
+  for (const GridShape grid :
+       {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1}, GridShape{1, 1, 3, 1},
+        GridShape{1, 1, 1, 2}, GridShape{2, 1, 2, 1}}) {
+    SCOPED_TRACE(to_string(grid));
+    test::TemporaryPath host, card;
+    EXPECT_EQ(losses_of(on_grid(tiny_config(host.path()), grid), on_host),
+              losses_of(on_grid(tiny_config(card.path()), grid), on_card));
+  }
+}
+
+TEST(Devices, MemoryThatTheHostCannotReadChangesNoTokenOfGenerationOnAnyGrid) {
+  const std::vector<std::vector<std::int32_t>> prompts{{5}, {1, 2, 3, 4, 5, 6, 7}, {9, 8, 7}};
+  test::TemporaryPath folder;
+  for (const GridShape grid : {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 2, 1},
+                               GridShape{1, 1, 1, 2}}) {
+    SCOPED_TRACE(to_string(grid));
+    const auto texts = [&](MakeBackend make) {
+      const Config config = resolved(on_grid(tiny_config(folder.path()), grid));
+      std::vector<std::vector<std::int32_t>> tokens;
+      run_ranks(grid.ranks(), [&](Communicator& world) {
+        Session session(config, world, make(), {.training = false});
+        session.initialise();
+        Generator generator(session, {});
+        const auto all = generator.generate(prompts, {.max_tokens = 8});
+        for (const Generation& one : all)
+          if (world.rank() == 0) tokens.push_back(one.tokens);
+      });
+      return tokens;
+    };
+    const auto on_the_card = texts(on_card);
+    EXPECT_EQ(on_the_card.size(), prompts.size());
+    EXPECT_EQ(on_the_card, texts(on_host));
+  }
+}
+
+TEST(Devices, ACheckpointIsReadWithWhateverDeviceIsHere) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder.path());
+  config.parallelism.device = DeviceKind::cuda;
+  config.parallelism.transport = TransportKind::nccl;
+  const auto world = make_self();
+  CheckpointSaver saver({.folder = folder.path(), .keep = 0, .async = false});
+  saver.begin(*world, 1, {}, {{"config.toml", stored_config_text(config, Origins())}});
+  const std::string saved = saver.finish(*world).folder;
+  const ParallelismConfig read = open_stored_model(saved).config.parallelism;
+  EXPECT_EQ(read.device, DeviceKind::automatic);
+  EXPECT_EQ(read.transport, TransportKind::automatic);
+}
+
+TEST(Devices, TheHostsMemoryNeedsNoTransportOfItsOwn) {
+  const auto world = make_self();
+  const auto device = make_cpu_device();
+  EXPECT_EQ(make_device_world(TransportKind::automatic, *world, *device), nullptr);
+}
+
+TEST(Devices, RanksThatShareACardAreStagedUnlessNcclIsAskedFor) {
+  run_ranks(2, [](Communicator& world) {
+    CardOfHostMemory card;
+    EXPECT_NE(make_device_world(TransportKind::automatic, world, card), nullptr);
+    EXPECT_THROW(make_device_world(TransportKind::nccl, world, card), UsageError);
+  });
+}
+
+TEST(Devices, ACardThatIsNotThereIsRefusedBeforeAnythingIsBuilt) {
+  const CudaStatus status = cuda_status();
+  if (status.trouble.empty()) GTEST_SKIP() << "there is a card";
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder.path());
+  config.parallelism.device = DeviceKind::cuda;
+  EXPECT_THAT([&] { validate(config); }, ThrowsMessage<UsageError>(HasSubstr(status.trouble)));
+  EXPECT_THAT([] { make_cuda_device(0); }, ThrowsMessage<UsageError>(HasSubstr(status.trouble)));
+}

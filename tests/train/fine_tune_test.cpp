@@ -1,0 +1,122 @@
+// Training on packed conversations: the loss is the mean over the targets that count.
+#include <cmath>
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/comm/threads.h"
+#include "axonn/data/synthetic.h"
+#include "axonn/train/compare.h"
+#include "axonn/train/dry_run.h"
+#include "axonn/train/dry_step.h"
+#include "axonn/train/session.h"
+
+#include "tests/io/temporary_path.h"
+#include "tests/train/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+/// tiny_config on conversations of bytes, in sequences that hold one to three of them.
+Config chats(const std::string& folder, ModelFamily family = ModelFamily::llama) {
+  Config config = tiny_config(folder);
+  config.model.family = family;
+  config.model.kv_heads = family == ModelFamily::llama ? 6 : 12;
+  config.training.seq_len = 384;
+  config.data = {.jsonl = {folder + ".jsonl"}, .validation = "0.2"};
+  std::ofstream(config.data.jsonl.front()) << synthetic_conversations(60, 1);
+  return config;
+}
+
+std::vector<double> losses(const Config& given) {
+  validate(given);
+  const Config config = resolved(given);
+  std::vector<double> losses;
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    const GridTrace trace = trace_run(config, world, make_cpu_backend(1), 3);
+    if (world.rank() == 0) losses = trace.losses;
+  });
+  return losses;
+}
+
+}  // namespace
+
+TEST(FineTuning, HasTheLossesOfOneRankOnEveryGridAndHoweverABatchIsCut) {
+  test::TemporaryPath folder;
+  for (ModelFamily family : {ModelFamily::llama, ModelFamily::gpt}) {
+    const Config config = chats(folder / "run", family);
+    const std::vector<double> one = losses(config);
+    EXPECT_NEAR(one.front(), std::log(256), 0.3) << "the mean over what counts, at the start";
+    for (const GridShape grid :
+         {GridShape{.z = 2}, GridShape{.data = 3}, GridShape{2, 2, 1, 1}, GridShape{2, 1, 2, 1}})
+      EXPECT_LE(largest_difference(losses(on_grid(config, grid)), one), 1e-5) << to_string(grid);
+    Config cut = config;
+    cut.training.micro_batch = 3;
+    EXPECT_LE(largest_difference(losses(cut), one), 1e-5) << "targets differ in each micro-batch";
+    cut.parallelism.chunks = 3;
+    cut.activation_checkpoint.mode = RecomputeMode::full;
+    EXPECT_LE(largest_difference(losses(cut), one), 1e-5);
+  }
+}
+
+TEST(FineTuning, GoesOnToTheBitWithTheTokensThatItHadSeen) {
+  test::TemporaryPath folder;
+  const Config whole = chats(folder / "whole");
+  train_on_threads(whole);
+  Config rest = chats(folder / "rest");
+  rest.checkpoint.resume = whole.output.dir + "/checkpoints/step-5";
+  train_on_threads(rest);
+  auto want = metrics_of(whole), got = metrics_of(rest);
+  want.erase(want.begin(), want.begin() + 5);
+  EXPECT_EQ(column(got, "loss"), column(want, "loss"));
+  EXPECT_EQ(column(got, "tokens"), column(want, "tokens"));
+  EXPECT_LT(want.back().at("tokens"), 10 * 12 * 384) << "without padding";
+  EXPECT_GT(want.back().at("tokens"), 10 * 12 * 384 * 0.7);
+}
+
+TEST(FineTuning, ValidationIsTheMeanOverTheTargetsThatCountOfTheDocumentsKeptBack) {
+  test::TemporaryPath folder;
+  const Config config = chats(folder / "run");
+  std::vector<double> losses;
+  for (const auto& [grid, micro] : {std::pair{GridShape{}, 1}, {GridShape{.z = 2}, 3}}) {
+    Config cut = on_grid(config, grid);
+    cut.training.micro_batch = micro;
+    validate(cut);
+    run_ranks(grid.ranks(), [&](Communicator& world) {
+      Session session(resolved(cut), world, make_cpu_backend(1), {});
+      session.initialise();
+      EXPECT_GT(session.validation_windows(), 2);
+      EXPECT_LE(session.validation_windows(), 12) << "twelve conversations";
+      const double loss = session.validate();
+      if (world.rank() == 0) losses.push_back(loss);
+    });
+  }
+  EXPECT_NEAR(losses[1] / losses[0], 1, 1e-5);
+}
+
+TEST(FineTuning, TakesTheMemoryThatADryStepSays) {
+  test::TemporaryPath folder;
+  Config config = on_grid(chats(folder / "run"), {.y = 2, .z = 2});
+  config.training.micro_batch = 2;
+  validate(config);
+  run_ranks(4, [&](Communicator& world) {
+    Session session(resolved(config), world, make_cpu_backend(1), {});
+    session.initialise();
+    for (int step = 0; step < 2; ++step) session.train_step(session.step_input(step));
+    session.settle();
+    EXPECT_EQ(dry_step(session.config(), world.rank()).memory.peak_bytes,
+              session.arena().stats().peak_bytes);
+  });
+}
+
+TEST(FineTuning, ADryRunShowsWhatTheLossSees) {
+  test::TemporaryPath folder;
+  const DryRun run = dry_run(resolved(chats(folder / "run")), 0);
+  EXPECT_THAT(run.sample, testing::ContainsRegex("sequence 1 of step 1: documents .* of .*jsonl"));
+  EXPECT_THAT(run.input, HasSubstr("<|im_start|>user\\n"));
+  EXPECT_THAT(run.target, testing::StartsWith("\"..."));
+  EXPECT_THAT(run.target, HasSubstr("<|im_end|>..."));
+}

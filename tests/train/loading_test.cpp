@@ -1,0 +1,66 @@
+// A model of 8 GB on eight ranks of z: what loading it takes of memory and reads of the disk.
+#include <fstream>
+#include <mutex>
+
+#include <gmock/gmock.h>
+
+#include "axonn/comm/threads.h"
+#include "axonn/io/files.h"
+#include "axonn/io/safetensors_folder.h"
+#include "axonn/train/session.h"
+
+#include "tests/io/temporary_path.h"
+#include "tests/support/large_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+constexpr std::int64_t kModelBytes = 8'000'000'000;
+
+/// A line of a file of the system that counts KiB ("VmHWM:  123 kB"), in bytes; 0 if it is not
+/// there.
+std::int64_t kib_line(const std::string& file, const std::string& name) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(name)) return std::stoll(line.substr(name.size() + 1)) * 1024;
+  return 0;
+}
+
+}  // namespace
+
+TEST(Loading, OfEightGigabytesOnEightRanksTakesASixthOfThemARankAndReadsThemOnce) {
+  const std::int64_t memory = kib_line("/proc/meminfo", "MemAvailable"),
+                     disk = free_bytes(testing::TempDir());
+  if (memory < kModelBytes * 5 / 4 || disk < kModelBytes * 9 / 8)
+    GTEST_SKIP() << "it needs " << kModelBytes << " bytes of memory and of disk and a little more; "
+                 << "there are " << memory << " and " << disk;
+  const test::TemporaryPath path;
+  const ModelConfig model = large_model(kModelBytes);
+  write_large_model(path / "model", model);
+  const std::int64_t bytes = SafetensorsFolder(path / "model").bytes();
+  EXPECT_NEAR(static_cast<double>(bytes), kModelBytes, kModelBytes / 16.0);
+
+  Config config{.model = model};
+  config.model.path = path / "model";
+  config.training.dtype = DType::bf16;
+  config.parallelism.set_grid({.z = 8});
+  std::ofstream("/proc/self/clear_refs") << 5;  // the peak counts from here
+  std::mutex mutex;
+  std::int64_t read = 0, most = 0;
+  run_ranks(8, [&](Communicator& world) {
+    Session session(config, world, make_cpu_backend(1), {.training = false});
+    const LoadCost cost = session.initialise();
+    const std::scoped_lock lock(mutex);
+    read += cost.bytes;
+    most = std::max(most, session.arena().stats().peak_bytes);
+  });
+  const std::int64_t peak = kib_line("/proc/self/status", "VmHWM:");
+  EXPECT_LT(most, bytes / 6);
+  EXPECT_LT(peak / 8, bytes / 6) << "of the process, a rank's share";
+  EXPECT_GE(read, bytes);
+  EXPECT_LE(static_cast<double>(read), 1.1 * static_cast<double>(bytes));
+  std::cout << "model " << bytes << " bytes; a rank's arena at most " << most
+            << ", an eighth of the process " << peak / 8 << "; read " << read << '\n';
+}
