@@ -38,13 +38,22 @@ std::string range_text(const OptionInfo& info) {
   return parts.empty() ? "" : ' ' + join(parts, " and ");
 }
 
+/// "[4, 16, 64]".
+std::string integers_text(const std::vector<std::int64_t>& list) {
+  std::vector<std::string> parts;
+  for (const std::int64_t number : list) parts.push_back(std::to_string(number));
+  return '[' + join(parts) + ']';
+}
+
 std::string got_text(const Option::Value& value) {
-  return std::visit(Overload{[](bool b) { return std::string(b ? "true" : "false"); },
-                             [](std::int64_t i) { return std::to_string(i); },
-                             [](double d) { return toml_number(d); },
-                             [](const std::string& s) { return "the string " + toml_string(s); },
-                             [](const std::vector<std::string>&) { return std::string("a list"); }},
-                    value);
+  return std::visit(
+      Overload{[](bool b) { return std::string(b ? "true" : "false"); },
+               [](std::int64_t i) { return std::to_string(i); },
+               [](double d) { return toml_number(d); },
+               [](const std::string& s) { return "the string " + toml_string(s); },
+               [](const std::vector<std::string>&) { return std::string("a list"); },
+               [](const std::vector<std::int64_t>& list) { return integers_text(list); }},
+      value);
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -75,6 +84,7 @@ std::string Option::text() const {
                [](const bool* b) { return std::string(*b ? "true" : "false"); },
                [](const std::string* s) { return toml_string(*s); },
                [&](const std::vector<std::string>* list) { return list_text(*list); },
+               [](const std::vector<std::int64_t>* list) { return integers_text(*list); },
                [](const Choice& choice) { return toml_string(choice.names[choice.get()]); }},
       target_);
 }
@@ -92,6 +102,9 @@ std::string Option::wants() const {
                },
                [](const std::vector<std::string>*) {
                  return std::string("a string or a list of strings");
+               },
+               [&](const std::vector<std::int64_t>*) {
+                 return "a list of integers" + (range.empty() ? "" : ", each" + range);
                },
                [](const Choice& choice) {
                  return "one of " +
@@ -150,9 +163,23 @@ void Option::set(const Value& value, const std::string& place) const {
     else
       refuse_value(got_text(value), place);
   };
+  const auto integers = [&](std::vector<std::int64_t>* to) {
+    const auto* one = std::get_if<std::int64_t>(&value);
+    const auto* many = std::get_if<std::vector<std::int64_t>>(&value);
+    const auto* words = std::get_if<std::vector<std::string>>(&value);
+    std::vector<std::int64_t> all;
+    if (one) all = {*one};
+    if (many) all = *many;
+    const bool wrong = (!one && !many && !(words && words->empty())) ||
+                       !std::ranges::all_of(all, [&](std::int64_t number) {
+                         return in_range(static_cast<double>(number));
+                       });
+    if (wrong) refuse_value(got_text(value), place);
+    *to = std::move(all);
+  };
   const auto text = [&](std::string* to) {
-    const bool number = !std::holds_alternative<bool>(value) &&
-                        !std::holds_alternative<std::vector<std::string>>(value);
+    const bool number =
+        std::holds_alternative<std::int64_t>(value) || std::holds_alternative<double>(value);
     if (const auto* given = std::get_if<std::string>(&value))
       *to = *given;
     else if (info_.or_number && number)
@@ -170,11 +197,12 @@ void Option::set(const Value& value, const std::string& place) const {
     if (!name) refuse_value(got_text(value), place);
     set_choice(to, *name, place);
   };
-  std::visit(Overload{[&](int* to) { integer(to); }, [&](std::int64_t* to) { integer(to); },
-                      [&](double* to) { real(to); }, [&](bool* to) { same_type(to); },
-                      [&](std::string* to) { text(to); },
-                      [&](std::vector<std::string>* to) { list(to); }, choice},
-             target_);
+  std::visit(
+      Overload{[&](int* to) { integer(to); }, [&](std::int64_t* to) { integer(to); },
+               [&](double* to) { real(to); }, [&](bool* to) { same_type(to); },
+               [&](std::string* to) { text(to); }, [&](std::vector<std::string>* to) { list(to); },
+               [&](std::vector<std::int64_t>* to) { integers(to); }, choice},
+      target_);
 }
 
 void Option::set_text(const std::string& text, const std::string& place) const {
@@ -185,22 +213,36 @@ void Option::set_text(const std::string& text, const std::string& place) const {
   const auto integer = [&] {
     return parsed(info_.unit == "bytes" ? parse_bytes(text) : parse_integer(text));
   };
-  const Value value =
-      std::visit(Overload{[&](const int*) { return integer(); },
-                          [&](const std::int64_t*) { return integer(); },
-                          [&](const double*) { return parsed(parse_real(text)); },
-                          [&](const bool*) { return parsed(parse_bool(text)); },
-                          [&](const std::string*) { return Value(text); },
-                          [&](const std::vector<std::string>*) { return Value(split(text)); },
-                          [&](const Choice&) { return Value(text); }},
-                 target_);
+  const Value value = std::visit(
+      Overload{[&](const int*) { return integer(); },
+               [&](const std::int64_t*) { return integer(); },
+               [&](const double*) { return parsed(parse_real(text)); },
+               [&](const bool*) { return parsed(parse_bool(text)); },
+               [&](const std::string*) { return Value(text); },
+               [&](const std::vector<std::string>*) { return Value(split(text)); },
+               [&](const std::vector<std::int64_t>*) {
+                 std::vector<std::int64_t> numbers;
+                 for (const std::string& part : split(text))
+                   numbers.push_back(std::get<std::int64_t>(parsed(parse_integer(part))));
+                 return Value(std::move(numbers));
+               },
+               [&](const Choice&) { return Value(text); }},
+      target_);
   set(value, place);
 }
 
-void Option::append_text(const std::string& text) const {
-  auto* const* list = std::get_if<std::vector<std::string>*>(&target_);
-  AXONN_CHECK(list, "append_text wants a list, but ", key(), " is none");
-  for (std::string& part : split(text)) (*list)->push_back(std::move(part));
+void Option::append_text(const std::string& text, const std::string& place) const {
+  const auto append = [&](auto* list) {
+    auto before = std::move(*list);
+    set_text(text, place);
+    list->insert(list->begin(), before.begin(), before.end());
+  };
+  std::visit(Overload{[&](std::vector<std::string>* list) { append(list); },
+                      [&](std::vector<std::int64_t>* list) { append(list); },
+                      [&](const auto&) {
+                        fail(Where::here(), "append_text wants a list, but ", key(), " is none");
+                      }},
+             target_);
 }
 
 void OptionList::section(std::string_view name, std::string_view help) {

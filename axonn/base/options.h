@@ -37,9 +37,10 @@ struct Choice {
 class Option {
  public:
   using Target = std::variant<int*, std::int64_t*, double*, bool*, std::string*,
-                              std::vector<std::string>*, Choice>;
+                              std::vector<std::string>*, std::vector<std::int64_t>*, Choice>;
   /// A value as a TOML file has it.
-  using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+  using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>,
+                             std::vector<std::int64_t>>;
 
   /// The target's value becomes the option's default.
   Option(std::string_view section, std::string_view name, Target target, OptionInfo info);
@@ -49,7 +50,10 @@ class Option {
   std::string key() const { return section_ + '.' + name_; }
   const OptionInfo& info() const { return info_; }
   const Target& target() const { return target_; }
-  bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target_); }
+  bool is_list() const {
+    return std::holds_alternative<std::vector<std::string>*>(target_) ||
+           std::holds_alternative<std::vector<std::int64_t>*>(target_);
+  }
   bool is_bool() const { return std::holds_alternative<bool*>(target_); }
 
   /// The value now, and the default, as TOML; numbers are read back to the bit.
@@ -67,8 +71,8 @@ class Option {
   /// MB and the like (in a file too, as a string). Errors: as set().
   void set_text(const std::string& text, const std::string& place) const;
 
-  /// A list grows by the flag's text.
-  void append_text(const std::string& text) const;
+  /// A list grows by the flag's text. Errors: as set().
+  void append_text(const std::string& text, const std::string& place) const;
 
   /// Throws the UsageError for a value that is not what the option wants.
   [[noreturn]] void refuse_value(const std::string& got, const std::string& place) const;

@@ -47,7 +47,7 @@ std::vector<std::string> read_flags(const OptionList& list, std::span<const std:
     if (!flag->value && option->is_bool()) flag->value = "true";
     if (!flag->value) option->refuse_value("nothing", flag->place);
     if (option->is_list() && given.contains(option->key()))
-      option->append_text(*flag->value);
+      option->append_text(*flag->value, flag->place);
     else
       option->set_text(*flag->value, flag->place);
     given.insert(option->key());

@@ -18,8 +18,13 @@ std::string place_of(const std::string& file, const toml::source_region& region)
   return concat(file, ':', region.begin.line, ':', region.begin.column);
 }
 
-std::vector<std::string> strings_of(const Option& option, const toml::array& array,
-                                    const std::string& place) {
+/// An array of integers, or of strings.
+Option::Value list_of(const Option& option, const toml::array& array, const std::string& place) {
+  if (!array.empty() && array.is_homogeneous<std::int64_t>()) {
+    std::vector<std::int64_t> numbers;
+    for (const toml::node& item : array) numbers.push_back(item.as_integer()->get());
+    return numbers;
+  }
   std::vector<std::string> values;
   for (const toml::node& item : array) {
     const auto* text = item.as_string();
@@ -34,18 +39,22 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
   if (const auto* integer = node.as_integer()) return option.set(integer->get(), place);
   if (const auto* real = node.as_floating_point()) return option.set(real->get(), place);
   if (const auto* boolean = node.as_boolean()) return option.set(boolean->get(), place);
-  if (const auto* array = node.as_array())
-    return option.set(strings_of(option, *array, place), place);
+  if (const auto* array = node.as_array()) return option.set(list_of(option, *array, place), place);
   option.refuse_value(node.is_table() ? "a table" : "a date or a time", place);
 }
 
-/// The keys of one table, which is the section's.
-void read_keys(const OptionList& list, std::string_view section, const toml::table& keys,
-               const std::string& file, Origins& origins) {
+/// The keys of one table, which is the section's, or lies in it: then `prefix` is "name.".
+void read_keys(const OptionList& list, const std::string& section, const std::string& prefix,
+               const toml::table& keys, const std::string& file, Origins& origins) {
   for (const auto& [key, value] : keys) {
-    const std::string at = place_of(file, key.source());
-    const Option* option = list.find(section, key.str());
-    if (!option) refuse_key(list, section, key.str(), at);
+    const std::string at = place_of(file, key.source()), name = prefix + std::string(key.str());
+    const Option* option = list.find(section, name);
+    const toml::table* table = value.as_table();
+    if (!option && table && !table->empty()) {
+      read_keys(list, section, name + '.', *table, file, origins);
+      continue;
+    }
+    if (!option) refuse_key(list, section, name, at);
     set_from(*option, value, at);
     origins.set(option->key(), at);
   }
@@ -62,7 +71,7 @@ void read_entries(const OptionList::Section& section, const toml::node& node,
     OptionList list;
     section.entry(list);
     Origins unused;
-    read_keys(list, section.name, *keys.as_table(), file, unused);
+    read_keys(list, section.name, "", *keys.as_table(), file, unused);
   }
 }
 
@@ -118,7 +127,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
           guesses.empty() ? "; keys stand below a line such as [training]" : did_you_mean(guesses));
     }
     if (!known) refuse_section(list, section.str(), place);
-    read_keys(list, section.str(), *keys, name, origins);
+    read_keys(list, std::string(section.str()), "", *keys, name, origins);
   }
 }
 

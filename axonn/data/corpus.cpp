@@ -210,4 +210,12 @@ std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std:
   return std::make_unique<Windows>(corpus.validation, seq_len, vocab);
 }
 
+std::optional<Goldfish> make_goldfish(const GoldfishConfig& config, std::uint64_t seed,
+                                      const Corpus& corpus) {
+  if (config.k == 0) return std::nullopt;
+  std::optional<std::int32_t> end;
+  if (corpus.tokenizer) end = corpus.tokenizer->end_of_text();
+  return Goldfish(config, seed, end.value_or(-1));
+}
+
 }  // namespace axonn

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "axonn/data/config.h"
+#include "axonn/data/goldfish.h"
 #include "axonn/data/packing.h"
 #include "axonn/data/sampler.h"
 #include "axonn/data/tokenize.h"
@@ -30,6 +32,11 @@ std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
 /// What is evaluated, in order; null if there is none. Errors: as above.
 std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
                                                       std::int64_t vocab);
+
+/// The targets that training leaves out; nothing where config.k is 0. Documents end where the
+/// corpus' tokenizer says so.
+std::optional<Goldfish> make_goldfish(const GoldfishConfig& config, std::uint64_t seed,
+                                      const Corpus& corpus);
 
 struct CorpusOptions {
   /// Text is tokenised once into a token file here, and mapped from then on, by this process and

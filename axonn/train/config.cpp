@@ -50,6 +50,8 @@ void validate_training(const Config& config) {
     refuse("[training] skip_outliers = ", training.skip_outliers,
            " would skip every step; it is how many times the mean is too much: set it above 1, or "
            "to 0 for never");
+  if (training.goldfish.k == 1)
+    refuse("[training] goldfish.k = 1 leaves every target out; take 2 or more, or 0 for none");
   const std::int64_t positions = config.model.positions;
   if (positions > 0 && positions < training.seq_len)
     refuse("[training] seq_len = ", training.seq_len,
@@ -163,6 +165,8 @@ Config resolved(Config given) {
 
 namespace {
 
+constexpr const char* kStudyAlone = "axonn memorize alone reads it";
+
 /// Collects keys under conditions.
 class Collected {
  public:
@@ -215,6 +219,9 @@ std::vector<WithoutEffect> keys_without_effect(const Config& given) {
   keys.when(no_validation, {"training.eval_every"}, "data.validation is none");
   keys.when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},
             "nothing is evaluated");
+  const bool no_goldfish = config.training.goldfish.k == 0;
+  keys.when(no_goldfish, {"training.goldfish.h", "training.goldfish.mask"},
+            "training.goldfish.k is 0");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
   keys.when(config.optimizer.kind == OptimizerKind::sgd,
             {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
@@ -231,13 +238,18 @@ std::vector<WithoutEffect> keys_without_effect(const Config& given) {
              "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
              "parallelism.overlap_data"},
             "there is one rank");
+  keys.when(
+      true,
+      {"memorize.documents", "memorize.bucket_size", "memorize.epochs", "memorize.suffix_tokens",
+       "memorize.prompt_lengths", "memorize.trials", "memorize.losses"},
+      kStudyAlone);
   return keys.take();
 }
 
 std::vector<std::string> warnings(const Config& config, const Origins& origins) {
   std::vector<std::string> lines;
   for (const auto& [key, reason] : keys_without_effect(config))
-    if (origins.is_set(key))
+    if (origins.is_set(key) && reason != kStudyAlone)  // a file may serve several commands
       lines.push_back(concat(key, " (", origins.of(key), ") has no effect: ", reason));
   return lines;
 }

@@ -8,6 +8,7 @@
 
 #include "axonn/comm/grid.h"
 #include "axonn/data/config.h"
+#include "axonn/data/goldfish.h"
 #include "axonn/model/config.h"
 #include "axonn/tensor/dtype.h"
 
@@ -45,10 +46,11 @@ struct TrainingConfig {
   bool deterministic = true;
   double skip_outliers =
       0;  ///< skip a step whose loss or norm is above this times the mean; 0: off
-  std::int64_t threads = 0;     ///< compute threads of one rank; 0: cores / ranks
-  bool bind_cores = true;       ///< ranks that share a machine compute on cores of their own
-  bool tune = false;            ///< time the products before the first step and keep the fastest
-  std::string tune_cache = {};  ///< file of what was tuned; "": the user's cache
+  GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
+  std::int64_t threads = 0;      ///< compute threads of one rank; 0: cores / ranks
+  bool bind_cores = true;        ///< ranks that share a machine compute on cores of their own
+  bool tune = false;             ///< time the products before the first step and keep the fastest
+  std::string tune_cache = {};   ///< file of what was tuned; "": the user's cache
 
   bool operator==(const TrainingConfig&) const = default;
 };
@@ -128,6 +130,19 @@ struct OutputConfig {
   bool operator==(const OutputConfig&) const = default;
 };
 
+/// [memorize]: the study of what a model memorizes (axonn/study), which alone reads it.
+struct MemorizeConfig {
+  std::vector<std::string> documents = {};        ///< JSONL files; none: generated records
+  std::int64_t bucket_size = 200;                 ///< documents
+  std::vector<std::int64_t> epochs = {1, 4, 6};   ///< of the buckets, beside the control's 0
+  std::int64_t suffix_tokens = 50;                ///< what is to be recited
+  std::vector<std::int64_t> prompt_lengths = {};  ///< tokens, beside the whole document
+  std::int64_t trials = 3;
+  std::vector<std::string> losses = {"standard", "goldfish"};
+
+  bool operator==(const MemorizeConfig&) const = default;
+};
+
 /// Everything a run is told: one member a section of the TOML file, of the same name.
 struct Config {
   ModelConfig model;
@@ -139,6 +154,7 @@ struct Config {
   RecomputeConfig activation_checkpoint;
   CheckpointConfig checkpoint;
   OutputConfig output;
+  MemorizeConfig memorize;
 };
 
 /// The one list of all keys (style: parse, help, print and docs all come from it). The list refers

@@ -97,6 +97,21 @@ void list_training(TrainingConfig& training, OptionList& list) {
            {.help = "skip a step whose loss or gradient norm is above this many times its running "
                     "mean; 0: never",
             .min = 0});
+  list.add("goldfish.k", &training.goldfish.k,
+           {.help = "one target in so many is left out of the loss, so that no passage is learned "
+                    "word for word; 0: none is",
+            .min = 0,
+            .also = "goldfish_k goldfish_loss"});
+  list.add("goldfish.h", &training.goldfish.h,
+           {.help = "the tokens before a target whose hash says whether it is left out",
+            .unit = "tokens",
+            .min = 1,
+            .also = "goldfish_h goldfish_context_width"});
+  list.add(
+      "goldfish.mask", training.goldfish.mask, kGoldfishMasks,
+      {.help = "which targets: by the hash of the h tokens before; static: every k-th; seeded: "
+               "drawn anew each time",
+       .also = "goldfish_strategy"});
   list.add("threads", &training.threads,
            {.help = "compute threads of one rank; 0: cores over ranks of this machine",
             .min = 0,
@@ -274,6 +289,32 @@ void list_output(Config& config, OptionList& list) {
             .also = "profile save_traces_folder"});
 }
 
+void list_memorize(MemorizeConfig& memorize, OptionList& list) {
+  list.section("memorize", "What axonn memorize studies; no other command reads it");
+  list.add("documents", &memorize.documents,
+           {.help = "JSONL files of documents, {\"text\": ...} a line; none: generated records of "
+                    "people and numbers that no rule predicts"});
+  list.add("bucket_size", &memorize.bucket_size,
+           {.help = "documents of each bucket, drawn by training.seed", .min = 1});
+  list.add("epochs", &memorize.epochs,
+           {.help = "how often each bucket's documents are learned; a control bucket, which never "
+                    "is, comes with them",
+            .min = 1,
+            .max = 1e6});
+  list.add("suffix_tokens", &memorize.suffix_tokens,
+           {.help = "what the model is to recite: so many tokens at each document's end",
+            .unit = "tokens",
+            .min = 1});
+  list.add("prompt_lengths", &memorize.prompt_lengths,
+           {.help = "also asks with so many tokens before them, beside the whole document",
+            .unit = "tokens",
+            .min = 1});
+  list.add("trials", &memorize.trials,
+           {.help = "how often all is done, each time with another seed", .min = 1, .max = 1000});
+  list.add("losses", &memorize.losses,
+           {.help = "standard, goldfish (as training.goldfish says) or both, side by side"});
+}
+
 }  // namespace
 
 void list_options(Config& config, OptionList& list) {
@@ -284,6 +325,7 @@ void list_options(Config& config, OptionList& list) {
   list_optimizer(config, list);
   list_parallelism(config.parallelism, list);
   list_output(config, list);
+  list_memorize(config.memorize, list);
 }
 
 }  // namespace axonn

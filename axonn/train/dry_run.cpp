@@ -97,6 +97,9 @@ void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRu
                      n = place * (training.global_batch / (grid.z * grid.data));
   Sequence sample;
   sequences->read(n, sample);
+  const auto goldfish =
+      make_goldfish(training.goldfish, static_cast<std::uint64_t>(training.seed), corpus);
+  if (goldfish) goldfish->mask(n, sample);
   run.sample = fmt::format("sequence {} of step 1: {}", n + 1, sequences->where(n));
   run.input = shown(corpus.tokenizer.get(), sample.ids);
   run.target = shown(corpus.tokenizer.get(), sample.targets);

@@ -54,6 +54,7 @@ void MetricsFile::write(const StepMetrics& m) {
     kinds += fmt::format(R"({}"{}": {:.3f})", kinds.empty() ? "" : ", ", kind, ms);
   if (!kinds.empty()) line += fmt::format(R"(, "exposed_comm_ms_by": {{{}}})", kinds);
   if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
+  if (!std::isnan(m.kept)) line += fmt::format(R"(, "goldfish_kept": {:.6f})", m.kept);
   file_ << line << "}\n" << std::flush;
   if (!file_)
     fail(Where::here(), "writing step ", m.step, " to ", path_, ": ", cause_and_remedy(errno));

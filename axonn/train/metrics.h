@@ -23,6 +23,7 @@ struct StepMetrics {
   std::vector<std::pair<std::string, double>> exposed_by = {};
   std::int64_t memory_bytes = 0;  ///< rank 0's peak
   double val_loss = kNone;        ///< where it was evaluated
+  double kept = kNone;            ///< share of the targets that the goldfish loss keeps
 };
 
 /// output.dir/metrics.jsonl: a line a step, written by rank 0 and flushed.

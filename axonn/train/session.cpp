@@ -19,7 +19,7 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
       grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
                                    config.parallelism.grid())) {
   if (options.training && options.data)
-    open_data(options.cache_folder);
+    open_data(options);
   else if (!config_.data.tokenizer.empty() && (options.data || config_.model.vocab == 0))
     corpus_.tokenizer = make_tokenizer(config_.data.tokenizer);
   if (config_.model.vocab == 0) {
@@ -42,20 +42,23 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
   step_ = std::make_unique<TrainStep>(*model_, *optimizer_);
 }
 
-void Session::open_data(const std::string& cache_folder) {
-  CorpusOptions options{.cache_folder = cache_folder,
-                        .vocab = config_.model.vocab,
-                        .seed = static_cast<std::uint64_t>(config_.training.seed),
-                        .report = {}};
+void Session::open_data(const Options& options) {
+  const auto seed = static_cast<std::uint64_t>(config_.training.seed);
+  const CorpusOptions corpus_options{.cache_folder = options.cache_folder,
+                                     .vocab = config_.model.vocab,
+                                     .seed = seed,
+                                     .report = {}};
   // Rank 0 tokenises into the cache first, the others find it there.
-  if (grid_->world().rank() == 0) corpus_ = open_corpus(config_.data, options);
+  if (grid_->world().rank() == 0) corpus_ = open_corpus(config_.data, corpus_options);
   grid_->world().barrier("open data");
-  if (grid_->world().rank() != 0) corpus_ = open_corpus(config_.data, options);
-  training_ =
-      training_sequences(corpus_, {.seq_len = config_.training.seq_len,
-                                   .seed = static_cast<std::uint64_t>(config_.training.seed),
-                                   .shuffle = config_.data.shuffle,
-                                   .vocab = config_.model.vocab});
+  if (grid_->world().rank() != 0) corpus_ = open_corpus(config_.data, corpus_options);
+  training_ = options.make_sequences
+                  ? options.make_sequences(config_, corpus_)
+                  : training_sequences(corpus_, {.seq_len = config_.training.seq_len,
+                                                 .seed = seed,
+                                                 .shuffle = config_.data.shuffle,
+                                                 .vocab = config_.model.vocab});
+  goldfish_ = make_goldfish(config_.training.goldfish, seed, corpus_);
   validation_ = validation_sequences(corpus_, config_.training.seq_len, config_.model.vocab);
 }
 
@@ -209,12 +212,36 @@ Sequences::Size Session::step_size(std::int64_t step) const {
   return sum;
 }
 
-Tokens Session::tokens_of(const Sequences& from, std::int64_t first, std::int64_t count,
-                          std::int64_t end) const {
+std::int64_t Session::sequences_each() const { return config_.training.global_batch / places(); }
+
+std::int64_t Session::first_sequence(std::int64_t step) const {
+  return step * config_.training.global_batch + place() * sequences_each();
+}
+
+/// Of the step's targets those that goldfish loss keeps: each (z, data) coordinate counts its own.
+std::int64_t Session::kept_targets(std::int64_t step) const {
+  double kept = 0;
+  if (grid_->coord(Axis::x) == 0 && grid_->coord(Axis::y) == 0) {
+    Sequence one;
+    const std::int64_t first = first_sequence(step);
+    for (std::int64_t n = first; n < first + sequences_each(); ++n) {
+      training_->read(n, one);
+      goldfish_->mask(n, one);
+      kept += static_cast<double>(
+          std::ranges::count_if(one.targets, [](std::int32_t target) { return target >= 0; }));
+    }
+  }
+  grid_->world().all_reduce(buffer(std::span(&kept, 1)), "kept targets").wait();
+  return std::max<std::int64_t>(static_cast<std::int64_t>(kept), 1);  // the mean over none is 0
+}
+
+Tokens Session::tokens_of(const Sequences& from, const Goldfish* goldfish, std::int64_t first,
+                          std::int64_t count, std::int64_t end) const {
   const std::int64_t length = config_.training.seq_len;
   Sequence one, all;
   for (std::int64_t n = first; n < first + count; ++n) {
     from.read(std::min(n, end - 1), one);
+    if (goldfish) goldfish->mask(n, one);
     if (n >= end) one.targets.assign(length, -1);
     const auto append = [](std::vector<std::int32_t>& to, const std::vector<std::int32_t>& piece) {
       to.insert(to.end(), piece.begin(), piece.end());
@@ -230,16 +257,16 @@ Tokens Session::tokens_of(const Sequences& from, std::int64_t first, std::int64_
 
 StepInput Session::step_input(std::int64_t step) {
   const TrainingConfig& t = config_.training;
-  const std::int64_t micro_batches = t.global_batch / (t.micro_batch * places());
   StepInput input;
   input.step = step;
-  input.micro_batches = static_cast<int>(micro_batches);
-  input.tokens = step_size(step).targets;
+  input.micro_batches = static_cast<int>(sequences_each() / t.micro_batch);
+  input.all_targets = step_size(step).targets;
+  input.tokens = goldfish_ ? kept_targets(step) : input.all_targets;
   input.max_norm = t.max_norm;
-  input.tokens_of = [this, step, micro_batches, &t](int micro) {
-    const std::int64_t first =
-        step * t.global_batch + (place() * micro_batches + micro) * t.micro_batch;
-    return tokens_of(*training_, first, t.micro_batch, first + t.micro_batch);
+  input.tokens_of = [this, step, &t](int micro) {
+    const std::int64_t first = first_sequence(step) + micro * t.micro_batch;
+    return tokens_of(*training_, goldfish_ ? &*goldfish_ : nullptr, first, t.micro_batch,
+                     first + t.micro_batch);
   };
   return input;
 }
@@ -257,7 +284,7 @@ double Session::validate() {
   input.micro_batches = static_cast<int>((windows + round - 1) / round);
   for (std::int64_t n = 0; n < windows; ++n) input.tokens += validation_->size(n).targets;
   input.tokens_of = [&](int micro) {
-    return tokens_of(*validation_, micro * round + place() * each, each, windows);
+    return tokens_of(*validation_, nullptr, micro * round + place() * each, each, windows);
   };
   return step_->evaluate(context(), input);
 }

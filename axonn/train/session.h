@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,10 @@ namespace axonn {
 
 using NamedSeconds = std::vector<std::pair<std::string, double>>;
 
+/// What is trained on in place of what [data] names, made of that; config is resolved.
+using SequencesMaker =
+    std::function<std::unique_ptr<const Sequences>(const Config& config, const Corpus& corpus)>;
+
 /// One rank of a run, put together from its config: grid, memory, model, optimizer, data. What the
 /// commands train, check and generate share.
 class Session {
@@ -25,6 +30,7 @@ class Session {
     bool data = true;               ///< false: the caller gives step_input() its tokens
     std::string cache_folder = {};  ///< for tokenised text; "": tokens are kept in memory
     ModelMaker make_model = axonn::make_model;
+    SequencesMaker make_sequences = {};  ///< empty: training_sequences()
   };
 
   /// Collective over world, which outlives the session. config is validated and resolved; its
@@ -48,7 +54,8 @@ class Session {
   LoadCost load(const CheckpointReader& reader, Load what,
                 const CheckpointReader::Progress& progress = {});
 
-  /// What step `step`, counted from 0, is given: its data, and no learning rate yet.
+  /// What step `step`, counted from 0, is given: its data, and no learning rate yet. With
+  /// training.goldfish collective: the targets that are kept are counted, 8 bytes.
   StepInput step_input(std::int64_t step);
   StepResult train_step(const StepInput& input) { return step_->run(context(), input); }
   /// Waits for what the last step left under way: the device's work, and its weights' way over
@@ -79,7 +86,7 @@ class Session {
   const Sequences& sequences() const { return *training_; }
   /// Rows of one step, over all ranks: inputs, padding included.
   std::int64_t tokens_per_step() const;
-  /// Inputs of step `step` that are no padding, over all ranks, and targets that count.
+  /// Inputs of step `step` that are no padding, over all ranks, and targets, goldfish or not.
   Sequences::Size step_size(std::int64_t step) const;
   /// Seconds that this rank's compute has waited for collectives so far: in all, and by axis and
   /// kind ("z all_gather"), in an order that is the same on every rank.
@@ -94,10 +101,14 @@ class Session {
   LoadCost load_values(const CheckpointReader& reader, const std::vector<ParameterGroup*>& groups,
                        const CheckpointReader::Progress& progress);
   void agree_on_loading(const CheckpointReader& reader, const std::function<void()>& load);
-  void open_data(const std::string& cache_folder);
+  void open_data(const Options& options);
+  /// Sequences of each (z, data) coordinate in a step, and the first of this one's.
+  std::int64_t sequences_each() const;
+  std::int64_t first_sequence(std::int64_t step) const;
+  std::int64_t kept_targets(std::int64_t step) const;
   /// The tokens of sequences `first` to first + count; from `end` on none of their targets counts.
-  Tokens tokens_of(const Sequences& from, std::int64_t first, std::int64_t count,
-                   std::int64_t end) const;
+  Tokens tokens_of(const Sequences& from, const Goldfish* goldfish, std::int64_t first,
+                   std::int64_t count, std::int64_t end) const;
   /// This rank's place among the (z, data) coordinates, which have different tokens.
   std::int64_t place() const;
   std::int64_t places() const;
@@ -109,6 +120,7 @@ class Session {
   std::unique_ptr<Grid> grid_;
   Corpus corpus_;
   std::unique_ptr<const Sequences> training_, validation_;
+  std::optional<Goldfish> goldfish_;
   std::unique_ptr<Model> model_;
   std::vector<ParameterGroup*> trained_;  // what training such a model trains
   std::unique_ptr<Optimizer> optimizer_;

@@ -16,7 +16,9 @@ enum class Phase { forward, backward, optimizer };
 struct StepInput {
   std::int64_t step = 0;    ///< counted from 0
   int micro_batches = 1;    ///< of this rank
-  std::int64_t tokens = 0;  ///< targets of the whole step, over all ranks
+  std::int64_t tokens = 0;  ///< targets of the whole step that count, over all ranks
+  /// The same and those that the goldfish loss leaves out.
+  std::int64_t all_targets = 0;
   double lr = 0;
   double max_norm = 0;  ///< 0: no clipping
   std::function<Tokens(int micro)> tokens_of;

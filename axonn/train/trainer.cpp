@@ -43,6 +43,10 @@ LogOptions log_options(const Config& config, int rank, const TrainOptions& optio
 
 constexpr const char* kProductsFile = "products.json";  // in output.dir and in checkpoints
 
+double share_kept(std::int64_t kept, std::int64_t targets) {
+  return static_cast<double>(kept) / static_cast<double>(targets);
+}
+
 /// NaN without its sign, which says nothing.
 double plain(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
@@ -56,7 +60,9 @@ class Trainer {
         tracer_(config.output.trace, world),
         cores_(config, world),
         session_(config, world, tracer_.wrap(make_backend(config, world, cores_.threads())),
-                 {.cache_folder = config.output.dir + "/cache", .make_model = options.make_model}),
+                 {.cache_folder = config.output.dir + "/cache",
+                  .make_model = options.make_model,
+                  .make_sequences = options.make_sequences}),
         config_(session_.config()),
         saver_({.folder = config.output.dir + "/checkpoints",
                 .keep = config.checkpoint.keep,
@@ -80,7 +86,7 @@ class Trainer {
   void tune_products();
   bool step(std::int64_t step);
   void stop_for_nonfinite(const StepInput& input, const StepResult& result);
-  void report(std::int64_t step, const StepResult& result, double lr, double seconds);
+  void report(const StepInput& input, const StepResult& result, double seconds);
   void validate(std::int64_t step);
   void begin_checkpoint(std::int64_t steps_done);
   void finish_checkpoint();
@@ -99,6 +105,7 @@ class Trainer {
   std::unique_ptr<MetricsFile> metrics_;
   StepMetrics line_;
   std::int64_t first_step_ = 0, tokens_seen_ = 0;
+  std::int64_t kept_ = 0, targets_ = 0;  // since the start or the resumption
   double began_ = 0, waited_ = 0, working_ = 0;
   NamedSeconds waited_by_;  // of the last step, in ms
   double seconds_since_log_ = 0;
@@ -197,6 +204,9 @@ TrainEnd Trainer::run() {
   if (done > first_step_) begin_checkpoint(done);
   if (saver_.pending()) finish_checkpoint();
   draw();
+  if (config_.training.goldfish.k > 0 && targets_ > 0)
+    log_.info(fmt::format("goldfish: {:.2f} % of {} targets counted",
+                          100 * share_kept(kept_, targets_), format_count(targets_)));
   const bool finished = done >= config_.training.steps;
   if (!finished)
     log_.info(
@@ -226,7 +236,9 @@ bool Trainer::step(std::int64_t step) {
     waited_by_[i].second = (waited_by_[i].second - kinds[i].second) * 1e3;
   std::erase_if(waited_by_, [](const auto& kind) { return kind.second <= 0; });
   working_ = seconds - waited_;
-  report(step + 1, result, input.lr, seconds);
+  kept_ += input.tokens;
+  targets_ += input.all_targets;
+  report(input, result, seconds);
   if (saver_.pending() && !result.busy) finish_checkpoint();
   return !result.stop;
 }
@@ -250,7 +262,8 @@ void Trainer::stop_for_nonfinite(const StepInput& input, const StepResult& resul
   world_.barrier("waiting for the rank that saw it");  // ended by that rank's error
 }
 
-void Trainer::report(std::int64_t step, const StepResult& result, double lr, double seconds) {
+void Trainer::report(const StepInput& input, const StepResult& result, double seconds) {
+  const std::int64_t step = input.step + 1;
   const bool logs = step % config_.output.log_every == 0 || step == config_.training.steps;
   if (logs) {
     const std::string slow = stragglers(session_.grid(), working_);
@@ -266,7 +279,7 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
     line_ = {.step = step,
              .loss = result.loss,
              .grad_norm = result.grad_norm,
-             .lr = lr,
+             .lr = input.lr,
              .tokens = tokens_seen_,
              .step_ms = seconds * 1e3,
              .tokens_per_s = per_second,
@@ -275,6 +288,7 @@ void Trainer::report(std::int64_t step, const StepResult& result, double lr, dou
              .exposed_comm_ms = waited_ * 1e3,
              .exposed_by = waited_by_,
              .memory_bytes = session_.arena().stats().peak_bytes};
+    if (config_.training.goldfish.k > 0) line_.kept = share_kept(input.tokens, input.all_targets);
     const double mean = (now_seconds() - began_) / static_cast<double>(step - first_step_);
     seconds_since_log_ += seconds;
     ++steps_since_log_;

@@ -6,7 +6,7 @@
 
 #include "axonn/comm/communicator.h"
 #include "axonn/model/model.h"
-#include "axonn/train/config.h"
+#include "axonn/train/session.h"
 
 namespace axonn {
 
@@ -16,6 +16,7 @@ struct TrainOptions {
   bool interactive = false;          ///< the step line may be redrawn in place
   int columns = 100;
   ModelMaker make_model = axonn::make_model;
+  SequencesMaker make_sequences = {};       ///< empty: of what [data] names
   const std::atomic<bool>* stop = nullptr;  ///< set by a signal: save and end after this step
 };
 

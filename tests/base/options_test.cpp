@@ -28,6 +28,8 @@ struct Settings {
   std::string label = "none";
   std::string share;
   std::vector<std::string> colors;
+  std::vector<std::int64_t> layers = {1};
+  int depth = 0;
   Shape shape = Shape::round;
 };
 
@@ -45,6 +47,8 @@ OptionList list_of(Settings& settings) {
   list.add("label", &settings.label, {.help = "its name"});
   list.add("share", &settings.share, {.help = "how much of it", .or_number = true});
   list.add("colors", &settings.colors, {.help = "its colours"});
+  list.add("layers", &settings.layers, {.help = "where it lies", .min = 0});
+  list.add("glaze.depth", &settings.depth, {.help = "how thick the glaze is", .min = 0});
   return list;
 }
 
@@ -101,6 +105,27 @@ TEST(ReadToml, TakesOneStringForAListANumberForATextAndLeavesWhatIsNotNamed) {
   EXPECT_EQ(origins.of("paint.label"), "default");
 }
 
+TEST(ReadToml, TakesIntegersInListsAndKeysInTablesOfASection) {
+  for (const char* text : {"[paint]\nlayers = [4, 16]\nglaze = {depth = 2}\n",
+                           "[paint]\nlayers = [4, 16]\nglaze.depth = 2\n",
+                           "[paint]\nlayers = [4, 16]\n[paint.glaze]\ndepth = 2\n"}) {
+    Settings settings;
+    Origins origins;
+    read_toml_text(list_of(settings), text, "a.toml", origins);
+    EXPECT_THAT(settings.layers, ElementsAre(4, 16));
+    EXPECT_EQ(settings.depth, 2);
+    EXPECT_TRUE(origins.is_set("paint.glaze.depth"));
+  }
+  Settings settings;
+  Origins origins;
+  read_toml_text(list_of(settings), "[paint]\nlayers = []\n", "a.toml", origins);
+  EXPECT_THAT(settings.layers, testing::IsEmpty());
+  read_toml_text(list_of(settings), "[paint]\nlayers = 7\n", "a.toml", origins);
+  EXPECT_THAT(settings.layers, ElementsAre(7));
+  EXPECT_THAT(toml_error("[paint]\nglaze = {width = 2}"), HasSubstr("no key 'glaze.width'"));
+  EXPECT_THAT(toml_error("[paint]\nglaze = {}"), HasSubstr("no key 'glaze'"));
+}
+
 TEST(ReadToml, NamesAnUnknownKeyWithItsPlaceAndTheLikelyMeaning) {
   EXPECT_EQ(toml_error("[figure]\n\n  sidse = 3"),
             "[figure] has no key 'sidse' (a.toml:3:3); did you mean 'sides'?");
@@ -109,7 +134,8 @@ TEST(ReadToml, NamesAnUnknownKeyWithItsPlaceAndTheLikelyMeaning) {
   EXPECT_EQ(toml_error("[paint]\nside_length = 3"),
             "[paint] has no key 'side_length' (a.toml:2:1); did you mean [figure] edge?");
   EXPECT_EQ(toml_error("[paint]\nwater = 3"),
-            "[paint] has no key 'water' (a.toml:2:1); its keys are filled, label, share, colors");
+            "[paint] has no key 'water' (a.toml:2:1); its keys are filled, label, share, colors, "
+            "layers, glaze.depth");
 }
 
 TEST(ReadToml, NamesAnUnknownSection) {
@@ -133,7 +159,11 @@ TEST(ReadToml, SaysWhichTypeItWantsAndWhatItGot) {
   EXPECT_THAT(toml_error("[paint]\nfilled = \"yes\""),
               HasSubstr("wants true or false, got the string \"yes\""));
   EXPECT_THAT(toml_error("[paint]\nlabel = [\"a\"]"), HasSubstr("wants a string, got a list"));
-  EXPECT_THAT(toml_error("[paint]\ncolors = [1]"), HasSubstr("something that is no string"));
+  EXPECT_THAT(toml_error("[paint]\ncolors = [1]"), HasSubstr("a list of strings, got [1]"));
+  EXPECT_THAT(toml_error("[paint]\ncolors = [1, \"a\"]"), HasSubstr("something that is no string"));
+  EXPECT_THAT(toml_error("[paint]\nlayers = [\"a\"]"), HasSubstr("wants a list of integers"));
+  EXPECT_THAT(toml_error("[paint]\nlayers = [3, -1]"),
+              HasSubstr("a list of integers, each of at least 0, got [3, -1]"));
   EXPECT_THAT(toml_error("[paint.label]\na = 1"), HasSubstr("wants a string, got a table"));
   EXPECT_THAT(toml_error("[paint]\nlabel = 2026-01-01"), HasSubstr("got a date or a time"));
 }
@@ -224,6 +254,11 @@ TEST(ReadFlags, ReplacesTheFilesListAndGrowsWhenRepeated) {
   const std::vector<std::string> arguments = {"--paint.colors", "red,green", "--paint.colors=blue"};
   read_flags(list_of(settings), arguments, origins);
   EXPECT_THAT(settings.colors, ElementsAre("red", "green", "blue"));
+  const std::vector<std::string> numbers = {"--paint.layers", "4,16", "--paint.layers=64",
+                                            "--paint.glaze.depth", "3"};
+  read_flags(list_of(settings), numbers, origins);
+  EXPECT_THAT(settings.layers, ElementsAre(4, 16, 64));
+  EXPECT_EQ(settings.depth, 3);
 }
 
 TEST(ReadFlags, TakesABooleanAloneOrWithAValue) {
@@ -267,6 +302,8 @@ TEST(ToToml, IsReadBackToTheSameValuesWithTheOriginBesideEach) {
   settings.edge = 1.0 / 3;
   settings.label = "a \"quoted\" \\ path\n";
   settings.colors = {"red", "b,lue"};
+  settings.layers = {1, 2, 3};
+  settings.depth = 5;
   settings.shape = Shape::square;
   Origins origins;
   origins.set("figure.edge", "a.toml:2:1");
@@ -281,6 +318,8 @@ TEST(ToToml, IsReadBackToTheSameValuesWithTheOriginBesideEach) {
   EXPECT_EQ(read.edge, settings.edge);
   EXPECT_EQ(read.label, settings.label);
   EXPECT_EQ(read.colors, settings.colors);
+  EXPECT_EQ(read.layers, settings.layers);
+  EXPECT_EQ(read.depth, settings.depth);
   EXPECT_EQ(read.shape, settings.shape);
 }
 
@@ -289,7 +328,7 @@ TEST(ToJson, HoldsEverySectionAndValueOnOneLine) {
   EXPECT_EQ(
       to_json(list_of(settings)),
       R"({"figure": {"sides": 4, "area": 0, "edge": 0.5, "scale_by": 1.0, "shape": "round"}, )"
-      R"("paint": {"filled": true, "label": "none", "share": "", "colors": []}})");
+      R"("paint": {"filled": true, "label": "none", "share": "", "colors": [], "layers": [1], "glaze.depth": 0}})");
 }
 
 TEST(HelpFor, FindsASectionAKeyWithItsSectionAndAKeyAlone) {
