@@ -1,0 +1,106 @@
+#include "axonn/study/code_points.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "axonn/data/utf8.h"
+
+namespace axonn {
+
+namespace {
+
+using Ranges = std::array<std::pair<char32_t, char32_t>, 9>;
+
+// After Unicode's EastAsianWidth.txt, the large blocks.
+constexpr Ranges kWide = {{{0x1100, 0x115f},
+                           {0x2e80, 0xa4cf},
+                           {0xac00, 0xd7a3},
+                           {0xf900, 0xfaff},
+                           {0xfe30, 0xfe6f},
+                           {0xff00, 0xff60},
+                           {0xffe0, 0xffe6},
+                           {0x1f300, 0x1faff},
+                           {0x20000, 0x3fffd}}};
+
+bool among(const Ranges& ranges, char32_t c) {
+  return std::ranges::any_of(ranges,
+                             [&](auto range) { return range.first <= c && c <= range.second; });
+}
+
+int columns_of(char32_t c) {
+  const bool combining =
+      (c >= 0x300 && c <= 0x36f) || (c >= 0x200b && c <= 0x200f) || (c >= 0xfe00 && c <= 0xfe0f);
+  if (combining) return 0;
+  return among(kWide, c) ? 2 : 1;
+}
+
+}  // namespace
+
+std::u32string code_points(std::string_view text) {
+  std::u32string points;
+  while (!text.empty()) {
+    const Utf8Front front = utf8_front(text);
+    if (front.kind == Utf8Front::Kind::complete) {
+      constexpr std::array<unsigned char, 5> kBits = {0, 0x7f, 0x1f, 0x0f, 0x07};  // of byte one
+      char32_t point = static_cast<unsigned char>(text[0]) & kBits[front.bytes];
+      for (std::size_t i = 1; i < front.bytes; ++i)
+        point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3f);
+      points += point;
+    } else {
+      points.append(front.bytes, 0xfffd);
+    }
+    text.remove_prefix(front.bytes);
+  }
+  return points;
+}
+
+std::string to_utf8(std::u32string_view points) {
+  std::string text;
+  const auto byte = [](char32_t bits) {
+    return static_cast<char>(static_cast<unsigned char>(bits));
+  };
+  for (const char32_t c : points) {
+    if (c < 0x80) {
+      text += byte(c);
+      continue;
+    }
+    if (c < 0x800) {
+      text += byte(0xc0 | c >> 6);
+    } else {
+      if (c < 0x10000) {
+        text += byte(0xe0 | c >> 12);
+      } else {
+        text += byte(0xf0 | c >> 18);
+        text += byte(0x80 | (c >> 12 & 0x3f));
+      }
+      text += byte(0x80 | (c >> 6 & 0x3f));
+    }
+    text += byte(0x80 | (c & 0x3f));
+  }
+  return text;
+}
+
+int columns_of(std::u32string_view points) {
+  int columns = 0;
+  for (const char32_t c : points) columns += columns_of(c);
+  return columns;
+}
+
+std::string shortened(std::string_view text, int columns, Keep keep, std::string_view sign) {
+  std::u32string points = code_points(text);
+  if (columns_of(points) <= columns) return to_utf8(points);
+  if (keep == Keep::end) std::ranges::reverse(points);
+  int room = columns - static_cast<int>(sign.size());
+  std::size_t kept = 0;
+  while (kept < points.size() && columns_of(points[kept]) <= room)
+    room -= columns_of(points[kept++]);
+  points.resize(kept);
+  if (keep == Keep::end) {
+    std::ranges::reverse(points);
+    return std::string(sign) + to_utf8(points);
+  }
+  return to_utf8(points) + std::string(sign);
+}
+
+}  // namespace axonn
