@@ -113,10 +113,10 @@ TEST(ReportText, OfNothingSaysSo) {
 TEST(ReportText, WhereNothingIsRecitedTheLongestRunIsSaid) {
   MemorizationReport report = small_study();
   report.runs.erase(report.runs.begin(), report.runs.begin() + 2);
-  EXPECT_THAT(to_text(report),
-              HasSubstr("The model writes exactly the next 10 tokens for none of 4 "
-                        "documents; the longest run of\ntokens that it has from "
-                        "one is 5 of 10."));
+  EXPECT_THAT(
+      to_text(report),
+      HasSubstr("\nThe model writes exactly the next 10 tokens for none of 4 documents; the "
+                "longest run of tokens that\nit has from one is 5 of 10.\n"));
 }
 
 TEST(Ranking, HasEachDocumentOnceWithWhatRecitedItMost) {
