@@ -56,6 +56,15 @@ std::string got_text(const Option::Value& value) {
       value);
 }
 
+/// A list of integers, one integer, or a list of nothing, whose type is not known.
+std::optional<std::vector<std::int64_t>> integers_in(const Option::Value& value) {
+  if (const auto* one = std::get_if<std::int64_t>(&value)) return std::vector{*one};
+  if (const auto* many = std::get_if<std::vector<std::int64_t>>(&value)) return *many;
+  const auto* words = std::get_if<std::vector<std::string>>(&value);
+  if (words && words->empty()) return std::vector<std::int64_t>();
+  return std::nullopt;
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -164,18 +173,10 @@ void Option::set(const Value& value, const std::string& place) const {
       refuse_value(got_text(value), place);
   };
   const auto integers = [&](std::vector<std::int64_t>* to) {
-    const auto* one = std::get_if<std::int64_t>(&value);
-    const auto* many = std::get_if<std::vector<std::int64_t>>(&value);
-    const auto* words = std::get_if<std::vector<std::string>>(&value);
-    std::vector<std::int64_t> all;
-    if (one) all = {*one};
-    if (many) all = *many;
-    const bool wrong = (!one && !many && !(words && words->empty())) ||
-                       !std::ranges::all_of(all, [&](std::int64_t number) {
-                         return in_range(static_cast<double>(number));
-                       });
-    if (wrong) refuse_value(got_text(value), place);
-    *to = std::move(all);
+    const auto all = integers_in(value);
+    const auto fits = [&](std::int64_t number) { return in_range(static_cast<double>(number)); };
+    if (!all || !std::ranges::all_of(*all, fits)) refuse_value(got_text(value), place);
+    *to = *all;
   };
   const auto text = [&](std::string* to) {
     const bool number =

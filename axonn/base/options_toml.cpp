@@ -43,22 +43,33 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
   option.refuse_value(node.is_table() ? "a table" : "a date or a time", place);
 }
 
-/// The keys of one table, which is the section's, or lies in it: then `prefix` is "name.".
-void read_keys(const OptionList& list, const std::string& section, const std::string& prefix,
-               const toml::table& keys, const std::string& file, Origins& origins) {
-  for (const auto& [key, value] : keys) {
-    const std::string at = place_of(file, key.source()), name = prefix + std::string(key.str());
-    const Option* option = list.find(section, name);
-    const toml::table* table = value.as_table();
-    if (!option && table && !table->empty()) {
-      read_keys(list, section, name + '.', *table, file, origins);
-      continue;
+/// Reads the keys of sections.
+class KeyReader {
+ public:
+  KeyReader(const OptionList& list, const std::string& file, Origins& origins)
+      : list_(list), file_(file), origins_(origins) {}
+
+  /// The keys of one table, which is the section's, or lies in it: then `prefix` is "name.".
+  void read(const std::string& section, const toml::table& keys, const std::string& prefix = {}) {
+    for (const auto& [key, value] : keys) {
+      const std::string at = place_of(file_, key.source()), name = prefix + std::string(key.str());
+      const Option* option = list_.find(section, name);
+      const toml::table* table = value.as_table();
+      if (!option && table && !table->empty()) {
+        read(section, *table, name + '.');
+        continue;
+      }
+      if (!option) refuse_key(list_, section, name, at);
+      set_from(*option, value, at);
+      origins_.set(option->key(), at);
     }
-    if (!option) refuse_key(list, section, name, at);
-    set_from(*option, value, at);
-    origins.set(option->key(), at);
   }
-}
+
+ private:
+  const OptionList& list_;
+  const std::string& file_;
+  Origins& origins_;
+};
 
 /// The tables of [[section]]; what one of them sets has no origin of its own.
 void read_entries(const OptionList::Section& section, const toml::node& node,
@@ -71,7 +82,7 @@ void read_entries(const OptionList::Section& section, const toml::node& node,
     OptionList list;
     section.entry(list);
     Origins unused;
-    read_keys(list, section.name, "", *keys.as_table(), file, unused);
+    KeyReader(list, file, unused).read(section.name, *keys.as_table());
   }
 }
 
@@ -127,7 +138,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
           guesses.empty() ? "; keys stand below a line such as [training]" : did_you_mean(guesses));
     }
     if (!known) refuse_section(list, section.str(), place);
-    read_keys(list, std::string(section.str()), "", *keys, name, origins);
+    KeyReader(list, name, origins).read(std::string(section.str()), *keys);
   }
 }
 

@@ -20,6 +20,7 @@ std::span<const Command> commands() {
               run_tune},
       Command{"generate", "writes text with a model", run_generate},
       Command{"eval", "says how well a model predicts a text", run_eval},
+      Command{"memorize", "studies what a model memorizes, or asks one what it did", run_memorize},
       Command{"convert", "a checkpoint to a Hugging Face folder and back; merges adapters",
               run_convert},
       Command{"data", "makes token files and looks into them", run_data},

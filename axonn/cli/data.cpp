@@ -12,6 +12,7 @@
 #include "axonn/data/corpus.h"
 #include "axonn/data/show.h"
 #include "axonn/data/synthetic.h"
+#include "axonn/data/synthetic_records.h"
 #include "axonn/data/tokenize.h"
 
 namespace axonn {
@@ -34,6 +35,7 @@ Examples:
   axonn data show chats.jsonl --tokenizer llama/ --seq-len 4096
   axonn data synthetic --bytes 10000000 --output facts.txt
   axonn data synthetic --conversations 2000 --output chats.jsonl
+  axonn data synthetic --records 800 --output register.jsonl
 )";
 
 int tokenize_command(const Arguments& arguments) {
@@ -104,7 +106,7 @@ int show_command(const Arguments& arguments) {
 }
 
 int synthetic_command(const Arguments& arguments) {
-  std::int64_t bytes = 1'000'000, conversations = 0;
+  std::int64_t bytes = 1'000'000, conversations = 0, records = 0;
   std::uint64_t seed = 1;
   std::string output;
   CLI::App app("Writes readable text with facts in it.", "axonn data synthetic");
@@ -112,12 +114,17 @@ int synthetic_command(const Arguments& arguments) {
   app.add_option("--conversations", conversations,
                  "instead: so many questions and answers about the same world, as JSONL")
       ->check(CLI::PositiveNumber);
+  app.add_option("--records", records,
+                 "instead: so many entries of a register, as JSONL, each with the bits of its last "
+                 "50 bytes that no rule predicts: for axonn memorize")
+      ->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "another seed, another world")->capture_default_str();
   app.add_option("--output", output, "a file")->required();
   if (!parse_flags(app, arguments)) return 0;
   std::ofstream file(output, std::ios::binary);
-  const std::string text = conversations > 0 ? synthetic_conversations(conversations, seed)
-                                             : synthetic_text(bytes, seed);
+  const std::string text = records > 0         ? synthetic_records(records, seed)
+                           : conversations > 0 ? synthetic_conversations(conversations, seed)
+                                               : synthetic_text(bytes, seed);
   file << text << std::flush;
   if (!file)
     fail(Where::here(), "cannot write ", output, "; is the folder there, and is there room?");

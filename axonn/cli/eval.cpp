@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <iostream>
 #include <span>
 
@@ -12,13 +11,10 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
+#include "axonn/cli/stored_session.h"
 #include "axonn/io/files.h"
 #include "axonn/train/choices.h"
-#include "axonn/train/devices.h"
 #include "axonn/train/evaluate.h"
-#include "axonn/train/own_cores.h"
-#include "axonn/train/stored_model.h"
 
 namespace axonn {
 
@@ -37,19 +33,13 @@ Examples:
 
 constexpr std::int64_t kRowsAtOnce = 2048;  // of a batch, where none is asked for
 
-struct Flags {
-  std::string model, adapter, data, choices, tokenizer, grid = "1,1,1,1", dtype, json;
+struct Flags : ModelFlags {
+  std::string data, choices, json;
   std::int64_t seq_len = 0, batch = 0;
 };
 
 void list_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--model", flags.model,
-                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
-      ->required()
-      ->type_name("DIR");
-  app.add_option("--adapter", flags.adapter,
-                 "adapters of that model: a folder in PEFT's form, or a checkpoint of adapters")
-      ->type_name("DIR");
+  add_model_flags(app, flags);
   auto* data = app.add_option("--data", flags.data, "a text, or a token file of llm.c or Megatron");
   data->type_name("FILE");
   app.add_option("--choices", flags.choices, "instead: questions with answers to choose from")
@@ -62,23 +52,7 @@ void list_flags(CLI::App& app, Flags& flags) {
   app.add_option("--batch", flags.batch,
                  "windows, or choices, that a (z, data) coordinate computes at a time")
       ->check(CLI::PositiveNumber);
-  app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
-  app.add_option("--dtype", flags.dtype, "what is computed in; without it as in training, or f32")
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--tokenizer", flags.tokenizer,
-                 "bytes, or a folder or file, instead of the model's own");
   app.add_option("--json", flags.json, "writes the figures to this file too")->type_name("FILE");
-}
-
-/// The model's tokenizer; null where nobody named it, and the model's vocabulary is not of bytes.
-std::shared_ptr<const Tokenizer> tokenizer_of(const StoredModel& model, const Flags& flags) {
-  if (!flags.tokenizer.empty()) return make_tokenizer(flags.tokenizer);
-  const Config& config = model.config;
-  const bool learned_bytes = model.reader && config.data.tokens.empty();
-  const std::int64_t vocab = config.model.vocab;
-  if (config.data.tokenizer == "bytes" && !learned_bytes && vocab != 0 && vocab != 256)
-    return nullptr;
-  return make_tokenizer(config.data.tokenizer);
 }
 
 std::int64_t seq_len_of(const Session& session, const Flags& flags) {
@@ -198,29 +172,6 @@ void score_choices(Session& session, std::span<const ChoiceQuestion> questions,
   write_json(flags, json);
 }
 
-/// Runs body once a rank with the model's parameters set.
-void with_model(const StoredModel& model, const std::function<void(Session&)>& body) {
-  launch(model.config, [&](Communicator& world) {
-    const OwnCores cores(model.config, world);
-    Session session(model.config, world, make_backend(model.config, world, cores.threads()),
-                    {.training = false, .data = false});
-    load_parameters(session, model);
-    body(session);
-  });
-}
-
-/// The model with what the flags ask for; its vocabulary is known.
-StoredModel open_model(const Flags& flags) {
-  StoredModel model = open_stored_model(flags.model, flags.adapter);
-  if (model.reader && speaks_for_all())
-    for (const std::string& warning : model.reader->warnings())
-      std::cerr << "warning: " << warning << '\n';
-  model.config.parallelism.set_grid(parse_grid(flags.grid));
-  if (!flags.dtype.empty())
-    model.config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
-  return model;
-}
-
 }  // namespace
 
 int run_eval(const Arguments& arguments) {
@@ -229,10 +180,11 @@ int run_eval(const Arguments& arguments) {
   app.footer(kExamples);
   list_flags(app, flags);
   if (!parse_flags(app, arguments)) return 0;
+  if (flags.model.empty()) refuse("axonn eval: name the model with --model DIR");
   if (flags.data.empty() == flags.choices.empty())
     refuse("axonn eval: give --data FILE or --choices FILE.jsonl");
 
-  StoredModel model = open_model(flags);
+  StoredModel model = stored_model_of(flags);
   const auto tokenizer = tokenizer_of(model, flags);
   std::int64_t& vocab = model.config.model.vocab;
   if (vocab == 0 && tokenizer) vocab = tokenizer->vocab_size();

@@ -97,21 +97,6 @@ void list_training(TrainingConfig& training, OptionList& list) {
            {.help = "skip a step whose loss or gradient norm is above this many times its running "
                     "mean; 0: never",
             .min = 0});
-  list.add("goldfish.k", &training.goldfish.k,
-           {.help = "one target in so many is left out of the loss, so that no passage is learned "
-                    "word for word; 0: none is",
-            .min = 0,
-            .also = "goldfish_k goldfish_loss"});
-  list.add("goldfish.h", &training.goldfish.h,
-           {.help = "the tokens before a target whose hash says whether it is left out",
-            .unit = "tokens",
-            .min = 1,
-            .also = "goldfish_h goldfish_context_width"});
-  list.add(
-      "goldfish.mask", training.goldfish.mask, kGoldfishMasks,
-      {.help = "which targets: by the hash of the h tokens before; static: every k-th; seeded: "
-               "drawn anew each time",
-       .also = "goldfish_strategy"});
   list.add("threads", &training.threads,
            {.help = "compute threads of one rank; 0: cores over ranks of this machine",
             .min = 0,
@@ -121,6 +106,25 @@ void list_training(TrainingConfig& training, OptionList& list) {
            {.help = "whether ranks that share a machine's cores compute on some of their own each; "
                     "what a launcher or OMP_PROC_BIND binds stays as it is",
             .also = "cpu_bind numa_bind pin_threads"});
+}
+
+/// More of [training].
+void list_goldfish(GoldfishConfig& goldfish, OptionList& list) {
+  list.add("goldfish.k", &goldfish.k,
+           {.help = "one target in so many is left out of the loss, so that no passage is learned "
+                    "word for word; 0: none is",
+            .min = 0,
+            .also = "goldfish_k goldfish_loss"});
+  list.add("goldfish.h", &goldfish.h,
+           {.help = "the tokens before a target whose hash says whether it is left out",
+            .unit = "tokens",
+            .min = 1,
+            .also = "goldfish_h goldfish_context_width"});
+  list.add(
+      "goldfish.mask", goldfish.mask, kGoldfishMasks,
+      {.help = "which targets: by the hash of the h tokens before; static: every k-th; seeded: "
+               "drawn anew each time",
+       .also = "goldfish_strategy"});
 }
 
 /// More of [training].
@@ -321,6 +325,7 @@ void list_options(Config& config, OptionList& list) {
   list_options(config.model, list);
   list_data(config.data, list);
   list_training(config.training, list);
+  list_goldfish(config.training.goldfish, list);
   list_tuning(config.training, list);
   list_optimizer(config, list);
   list_parallelism(config.parallelism, list);

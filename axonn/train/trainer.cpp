@@ -213,6 +213,7 @@ TrainEnd Trainer::run() {
         fmt::format("stopped by a signal after step {}; run again with "
                     "--checkpoint.resume auto to go on",
                     done));
+  if (finished && options_.finished) options_.finished(session_);
   return finished ? TrainEnd::finished : TrainEnd::stopped;
 }
 

@@ -16,7 +16,10 @@ struct TrainOptions {
   bool interactive = false;          ///< the step line may be redrawn in place
   int columns = 100;
   ModelMaker make_model = axonn::make_model;
-  SequencesMaker make_sequences = {};       ///< empty: of what [data] names
+  SequencesMaker make_sequences = {};  ///< empty: of what [data] names
+  /// Called on every rank when all steps are done and saved, also where a resumed run finds them
+  /// so.
+  std::function<void(Session& session)> finished = {};
   const std::atomic<bool>* stop = nullptr;  ///< set by a signal: save and end after this step
 };
 

@@ -328,7 +328,8 @@ TEST(ToJson, HoldsEverySectionAndValueOnOneLine) {
   EXPECT_EQ(
       to_json(list_of(settings)),
       R"({"figure": {"sides": 4, "area": 0, "edge": 0.5, "scale_by": 1.0, "shape": "round"}, )"
-      R"("paint": {"filled": true, "label": "none", "share": "", "colors": [], "layers": [1], "glaze.depth": 0}})");
+      R"("paint": {"filled": true, "label": "none", "share": "", "colors": [], "layers": [1], )"
+      R"("glaze.depth": 0}})");
 }
 
 TEST(HelpFor, FindsASectionAKeyWithItsSectionAndAKeyAlone) {

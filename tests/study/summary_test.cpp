@@ -103,9 +103,11 @@ TEST(WilsonInterval, IsThatOfTheTextbooks) {
 }
 
 TEST(WilsonInterval, EndsAtNoneAndAtAll) {
-  EXPECT_EQ(wilson_interval(0, 20).low, 0);
+  for (std::int64_t count = 1; count < 100; ++count) {
+    EXPECT_EQ(wilson_interval(0, count).low, 0);
+    EXPECT_EQ(wilson_interval(count, count).high, 100);
+  }
   EXPECT_NEAR(wilson_interval(0, 20).high, 16.11, 0.005);
-  EXPECT_EQ(wilson_interval(29, 29).high, 100);
   EXPECT_NEAR(wilson_interval(29, 29).low, 88.30, 0.005);
   EXPECT_THROW(wilson_interval(0, 0), Error);
 }

@@ -72,7 +72,8 @@ std::set<std::string> single_edits(const std::string& word) {
 
 TEST(ConfigKeys, AnySingleEditTypoOfAnyKeyIsGuessedRight) {
   // One edit of these is one edit of the other, too: all that are as near are named.
-  const std::vector<std::set<std::string>> alike = {{"x", "y", "z"}, {"beta1", "beta2"}};
+  const std::vector<std::set<std::string>> alike = {
+      {"x", "y", "z"}, {"beta1", "beta2"}, {"goldfish.k", "goldfish.h"}};
   Config config;
   OptionList list;
   list_options(config, list);

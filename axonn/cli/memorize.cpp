@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/log.h"
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/cli/launch.h"
+#include "axonn/cli/stop_signals.h"
+#include "axonn/cli/stored_session.h"
+#include "axonn/io/files.h"
+#include "axonn/model/flops.h"
+#include "axonn/study/audit.h"
+#include "axonn/study/report.h"
+#include "axonn/study/study.h"
+#include "axonn/train/evaluate.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExamples =
+    R"(With a config: the study. Documents are drawn into buckets, a model learns each bucket's so
+often, and is then asked to recite them all; once with each loss, several times. What was finished
+is not done again: the same command goes on. With --audit: no training; which of these documents
+can a model recite? docs/memorization.md explains what is measured, and what to do with the answer.
+
+Examples:
+  axonn memorize configs/memorize-tiny.toml
+      a study that runs at home, on generated documents
+  axonn memorize configs/memorize-tiny.toml --memorize.trials 3 --output.dir out/three-seeds
+  axonn memorize --audit --model Llama-3.2-1B/ --documents mine.jsonl --control new.jsonl
+                 --prompts 32,64,128 --html audit.html
+  axonn memorize --audit --model out/memorize-tiny/trial-1-standard/checkpoints
+                 --documents register.jsonl)";
+
+struct Flags : ModelFlags {
+  bool audit = false;
+  std::vector<std::string> documents, control;
+  std::vector<std::int64_t> prompts;
+  std::int64_t suffix = 50, seq_len = 0, limit = 0, batch = 0;
+  std::string json, html;
+};
+
+void list_flags(CLI::App& app, Flags& flags) {
+  auto* audit = app.add_flag("--audit", flags.audit, "asks a model, without training one");
+  add_model_flags(app, flags);
+  app.add_option("--documents", flags.documents, "JSONL files of {\"text\": ...} a line")
+      ->type_name("FILE.jsonl")
+      ->delimiter(',');
+  app.add_option("--control", flags.control, "the same of texts that the model cannot have seen")
+      ->type_name("FILE.jsonl")
+      ->delimiter(',');
+  app.add_option("--prompts", flags.prompts,
+                 "lengths of prompts in tokens, beside all that stands before the suffix")
+      ->check(CLI::PositiveNumber)
+      ->delimiter(',');
+  app.add_option("--suffix", flags.suffix, "the last so many tokens are to be recited")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seq-len", flags.seq_len,
+                 "documents are cut to so many tokens; without it to what the model was trained "
+                 "with, or 2,048")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--limit", flags.limit, "asks for the first so many documents alone; 0: for all")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--batch", flags.batch, "documents that a (z, data) coordinate asks for at a time")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--json", flags.json, "writes every document's result")->type_name("FILE");
+  app.add_option("--html", flags.html, "writes a page with pictures and passages")
+      ->type_name("FILE");
+  for (const char* name :
+       {"--model", "--documents", "--control", "--prompts", "--suffix", "--seq-len", "--limit",
+        "--batch", "--json", "--html", "--adapter", "--dtype", "--tokenizer"})
+    app.get_option(name)->needs(audit);
+}
+
+std::int64_t seq_len_of(const Config& config, const Flags& flags) {
+  constexpr std::int64_t kUsual = 2048;
+  const std::int64_t trained = config.training.seq_len, positions = config.model.positions,
+                     wanted = flags.seq_len > 0 ? flags.seq_len
+                              : trained > 0     ? trained
+                                                : kUsual;
+  return positions > 0 ? std::min(wanted, positions) : wanted;
+}
+
+int run_audit(const Flags& flags) {
+  if (flags.model.empty()) refuse("axonn memorize --audit: name the model with --model DIR");
+  if (flags.documents.empty())
+    refuse("axonn memorize --audit: name what it may recite with --documents FILE.jsonl");
+  StoredModel model = stored_model_of(flags);
+  const auto tokenizer = tokenizer_of(model, flags);
+  if (!tokenizer) refuse("the model's tokenizer is not known; name it with --tokenizer");
+  std::int64_t& vocab = model.config.model.vocab;
+  if (vocab == 0) vocab = tokenizer->vocab_size();
+  check_fits(*tokenizer, vocab);
+
+  const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(model.config, flags)};
+  const auto read = [&](const std::vector<std::string>& files) {
+    StudyDocuments found = read_documents(files, tokenizer, limits, "", {});
+    if (found.documents.empty())
+      refuse("of ", found.found, " documents in ", files.front(), " none has more than ",
+             flags.suffix, " tokens; take a shorter --suffix");
+    if (flags.limit > 0 && std::ssize(found.documents) > flags.limit)
+      found.documents.resize(static_cast<std::size_t>(flags.limit));
+    return found;
+  };
+  const StudyDocuments documents = read(flags.documents);
+  const StudyDocuments control = flags.control.empty() ? StudyDocuments{} : read(flags.control);
+
+  AuditOptions options{.suffix_tokens = flags.suffix, .batch = flags.batch, .report = {}};
+  options.prompt_lengths.insert(options.prompt_lengths.end(), flags.prompts.begin(),
+                                flags.prompts.end());
+  if (stdout_is_interactive())
+    options.report = [](std::int64_t done, std::int64_t of) {
+      std::cout << fmt::format("\rasked {} of {} ", format_count(done), format_count(of))
+                << (done == of ? "\n" : "") << std::flush;
+    };
+  with_model(model, [&](Session& session) {
+    const ModelConfig& sizes = session.config().model;
+    options.model = fmt::format("{}: {} parameters, {} layers, width {}", flags.model,
+                                format_count(parameter_count(sizes)), sizes.layers, sizes.hidden);
+    const MemorizationReport report = audit(session, *tokenizer, documents, control, options);
+    if (session.grid().world().rank() != 0) return;
+    std::cout << to_text(report);
+    if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
+    if (!flags.html.empty()) write_file_atomically(flags.html, html_page(report));
+  });
+  return 0;
+}
+
+/// The study as it goes through the trainings, then what came out.
+int run_trainings(const LoadedConfig& loaded) {
+  const bool speaks = speaks_for_all();
+  for (const std::string& line : warnings(loaded.config, loaded.origins))
+    if (speaks) std::cerr << "warning: " << line << '\n';
+  validate(loaded.config);
+  const Config config = resolved(with_stored_model(loaded.config));
+  if (config.parallelism.automatic())
+    refuse(
+        "[parallelism] grid = \"auto\": a study is the same on every grid; name one, such as "
+        "the first of axonn plan");
+  validate_study(config);
+  const StopSignals signals;
+  const StudyOptions options{.terminal = &std::cout,
+                             .interactive = stdout_is_interactive() && !launches_mpi(config),
+                             .columns = terminal_columns(),
+                             .stop = &signals.received()};
+  bool stopped = false;
+  launch(config, [&](Communicator& world) {
+    const auto report = run_study(config, world, options);
+    if (world.rank() != 0) return;
+    stopped = !report;
+    if (report)
+      std::cout << to_text(*report) << "\nwrote " << config.output.dir << "/report.html and "
+                << config.output.dir << "/report.json\n";
+  });
+  return stopped ? kStoppedEarly : 0;
+}
+
+}  // namespace
+
+int run_memorize(const Arguments& arguments) {
+  Flags flags;
+  CLI::App app("Studies what a model memorizes, or asks one what it did.", "axonn memorize");
+  app.footer(kExamples);
+  list_flags(app, flags);
+  bool print = false;
+  app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
+  const auto loaded = read_config(app, arguments);
+  if (!loaded) return 0;
+  if (flags.audit) return run_audit(flags);
+  if (print) {
+    if (speaks_for_all()) std::cout << print_config(loaded->config, loaded->origins);
+    return 0;
+  }
+  return run_trainings(*loaded);
+}
+
+}  // namespace axonn

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "axonn/base/random.h"
+
+namespace axonn {
+
+/// Entries of an invented register, 120 to 170 bytes each: people, towns, sums and numbers, drawn
+/// anew for every one. Whoever has not read an entry cannot know how it ends: the last 50 bytes
+/// hold at least 60 bits that no rule predicts. For studies of what models memorize. A record is a
+/// function of seed and index alone, the same to the byte on every machine. ASCII only.
+class SyntheticRecords {
+ public:
+  explicit SyntheticRecords(std::uint64_t seed) : choices_(seed, "synthetic/record") {}
+
+  /// A part of a record: fixed words, or one of several that are equally likely.
+  struct Part {
+    std::string text;
+    double bits = 0;  ///< log2 of the number of texts that it could be
+  };
+  std::vector<Part> parts(std::int64_t index) const;
+
+  std::string text(std::int64_t index) const;
+
+  /// Bits of the parts that lie whole in the last `bytes` bytes of a record. The last so many
+  /// tokens of any tokenizer hold no fewer, since a token has at least one byte.
+  double surprise(std::int64_t index, std::int64_t bytes) const;
+
+ private:
+  Random choices_;
+};
+
+/// Records 0 to count - 1 as JSONL: {"text": ..., "surprise_bits": of the last 50 bytes}.
+std::string synthetic_records(std::int64_t count, std::uint64_t seed);
+
+}  // namespace axonn

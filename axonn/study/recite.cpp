@@ -1,0 +1,142 @@
+#include "axonn/study/recite.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+#include "axonn/train/generator.h"
+#include "axonn/train/score.h"
+
+namespace axonn {
+
+namespace {
+
+/// Sequences of one pass where the caller leaves it open: scoring takes memory for its rows.
+constexpr std::int64_t kRowsAtOnce = 8192;
+
+/// Of the prompt what a report shows.
+constexpr std::int64_t kShownBefore = 120;
+
+/// One document asked for with one length of prompt.
+struct Question {
+  std::int64_t document, length;  // the latter by number
+  std::vector<std::int32_t> prompt;
+  std::span<const std::int32_t> suffix;
+};
+
+std::vector<Question> questions_of(std::span<const StudyDocument> documents,
+                                   const Tokenizer& tokenizer, const ReciteOptions& options) {
+  const auto begin = tokenizer.begin_of_text();
+  std::vector<Question> questions;
+  for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p) {
+    const std::int64_t wanted = options.prompt_lengths[p];
+    for (std::size_t d = 0; d < documents.size(); ++d) {
+      const std::span<const std::int32_t> tokens = documents[d].tokens;
+      const std::int64_t before = std::ssize(tokens) - options.suffix_tokens;
+      const std::int64_t taken = wanted == kWholePrompt ? before : wanted;
+      if (before < std::max<std::int64_t>(taken, 1)) continue;
+      Question question{.document = static_cast<std::int64_t>(d),
+                        .length = static_cast<std::int64_t>(p),
+                        .prompt = {},
+                        .suffix = tokens.subspan(static_cast<std::size_t>(before))};
+      if (taken < before && begin) question.prompt.push_back(*begin);
+      question.prompt.insert(question.prompt.end(), tokens.begin() + before - taken,
+                             tokens.begin() + before);
+      questions.push_back(std::move(question));
+    }
+  }
+  return questions;
+}
+
+/// Prompts with their true suffixes as targets.
+class Suffixes : public ScoredSequences {
+ public:
+  Suffixes(std::span<const Question> questions, std::int64_t positions)
+      : questions_(questions), positions_(positions) {}
+
+  std::int64_t count() const override { return std::ssize(questions_); }
+  std::int64_t length(std::int64_t n) const override {
+    constexpr std::int64_t kStep = 32;  // few lengths for the products
+    const std::int64_t inputs = std::ssize(questions_[n].prompt) + std::ssize(questions_[n].suffix);
+    return std::min((inputs - 1 + kStep - 1) / kStep * kStep, positions_);
+  }
+  void read(std::int64_t n, std::span<std::int32_t> ids,
+            std::span<std::int32_t> targets) const override {
+    const auto& [document, length, prompt, suffix] = questions_[n];
+    std::ranges::copy(prompt, ids.begin());
+    std::ranges::copy(suffix.first(suffix.size() - 1), ids.begin() + std::ssize(prompt));
+    std::ranges::copy(suffix, targets.begin() + std::ssize(prompt) - 1);
+  }
+
+ private:
+  std::span<const Question> questions_;
+  std::int64_t positions_;
+};
+
+std::int64_t longest(std::span<const Question> questions) {
+  std::int64_t most = 1;
+  for (const Question& question : questions)
+    most = std::max(most, std::ssize(question.prompt) + std::ssize(question.suffix));
+  return most;
+}
+
+/// The true suffix's losses, nats a token.
+std::vector<double> losses_of(Session& session, std::span<const Question> questions,
+                              std::int64_t batch) {
+  const Suffixes suffixes(questions, session.config().model.positions);
+  const std::vector<SequenceScore> scores = score(session, suffixes, {.batch = batch});
+  std::vector<double> losses;
+  for (const SequenceScore& one : scores)
+    losses.push_back(one.nats / static_cast<double>(one.targets));
+  return losses;
+}
+
+Recitation recitation_of(const Question& question, std::span<const std::int32_t> written,
+                         double loss, const Tokenizer& tokenizer) {
+  Recitation result{.document = question.document, .prompt = question.length, .loss = loss};
+  compare(question.suffix, written, result);
+  const std::span<const std::int32_t> prompt = question.prompt;
+  const auto shown = std::min<std::size_t>(prompt.size(), kShownBefore);
+  const DecodeOptions goes_on{.skip_special = true, .continues = true};
+  result.before = tokenizer.decode(prompt.last(shown),
+                                   {.skip_special = true, .continues = shown < prompt.size()});
+  result.truth = tokenizer.decode(question.suffix, goes_on);
+  result.written = tokenizer.decode(written, goes_on);
+  return result;
+}
+
+}  // namespace
+
+std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
+                               std::span<const StudyDocument> documents,
+                               std::span<const std::int64_t> groups, const ReciteOptions& options) {
+  AXONN_CHECK(groups.size() == documents.size(), "recite: ", documents.size(), " documents, but ",
+              groups.size(), " groups");
+  const std::vector<Question> questions = questions_of(documents, tokenizer, options);
+  if (questions.empty()) return {};
+  const std::int64_t most = longest(questions), positions = session.config().model.positions;
+  if (most > positions)
+    refuse("a document has ", most, " tokens, but the model has ", positions,
+           " positions; cut the documents (--seq-len, or training.seq_len of a study)");
+  const std::int64_t batch =
+      options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
+  const std::vector<double> losses = losses_of(session, questions, batch);
+
+  Generator generator(session, {.batch = options.batch, .context = most});
+  const std::int64_t round = 32 * batch;  // progress between calls
+  std::vector<Recitation> all;
+  for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
+    const std::int64_t end = std::min(first + round, std::ssize(questions));
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (std::int64_t q = first; q < end; ++q) prompts.push_back(questions[q].prompt);
+    const auto written = generator.generate(prompts, {.max_tokens = options.suffix_tokens});
+    for (std::int64_t q = first; q < end; ++q) {
+      all.push_back(recitation_of(questions[q], written[q - first].tokens, losses[q], tokenizer));
+      all.back().group = groups[questions[q].document];
+    }
+    if (options.report && session.grid().world().rank() == 0)
+      options.report(end, std::ssize(questions));
+  }
+  return all;
+}
+
+}  // namespace axonn

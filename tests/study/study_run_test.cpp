@@ -1,0 +1,223 @@
+// A whole study in seconds: a model of a few thousand parameters, records learned by heart.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads.h"
+#include "axonn/study/audit.h"
+#include "axonn/study/report.h"
+#include "axonn/study/study.h"
+#include "axonn/study/summary.h"
+#include "axonn/train/stored_model.h"
+
+#include "tests/io/temporary_path.h"
+#include "tests/train/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+/// Two buckets of two documents and a control, one trial.
+Config study_config(const std::string& folder) {
+  Config config = tiny_config(folder);
+  config.model.family = ModelFamily::llama;
+  config.model.hidden = 96;
+  config.model.heads = config.model.kv_heads = 4;
+  config.training.steps = 300;
+  config.training.seq_len = 192;
+  config.training.global_batch = 4;
+  config.training.goldfish = {.k = 2, .h = 13};
+  // A rate and an eps with which rounding grows slowly.
+  config.optimizer.lr = 2e-3;
+  config.optimizer.eps = 1e-6;
+  config.lr_scheduler = {.kind = ScheduleKind::linear, .warmup_steps = 5, .min_lr = 1e-3};
+  config.checkpoint.every = 0;
+  config.data.validation = "0.1";
+  config.memorize = {.bucket_size = 2,
+                     .epochs = {2, 240},
+                     .suffix_tokens = 50,
+                     .prompt_lengths = {20},
+                     .trials = 1,
+                     .losses = {"standard"}};
+  return config;
+}
+
+MemorizationReport study(const Config& config) {
+  MemorizationReport report;
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    const auto found = run_study(resolved(config), world, {});
+    if (world.rank() == 0) report = found.value();
+  });
+  return report;
+}
+
+std::vector<std::string> written(const MemorizationReport& report) {
+  std::vector<std::string> texts;
+  for (const RecitationRun& run : report.runs)
+    for (const Recitation& one : run.recitations) texts.push_back(one.written);
+  return texts;
+}
+
+std::string refusal(const std::function<void(Config&)>& change) {
+  test::TemporaryPath folder;
+  Config config = study_config(folder / "study");
+  change(config);
+  try {
+    validate_study(config);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
+  test::TemporaryPath folder;
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
+    const Config config = on_grid(study_config(folder / to_string(grid)), grid);
+    const MemorizationReport report = study(config);
+    const MemorizationSummary summary = summarize(report);
+    ASSERT_EQ(report.groups, (std::vector<std::string>{"control", "2 epochs", "240 epochs"}));
+    ASSERT_EQ(report.runs.size(), 1u);
+    ASSERT_EQ(report.runs[0].recitations.size(), 12u) << "6 documents, two lengths of prompts";
+    EXPECT_EQ(summary.at(0, 0, 0).exact, 0) << "nobody can know the control's documents";
+    EXPECT_EQ(summary.at(0, 1, 0).exact, 0);
+    EXPECT_EQ(summary.at(0, 2, 0).exact, 2) << "both were learned by heart";
+    EXPECT_TRUE(report.runs[0].validation_loss.has_value());
+    for (const Recitation& each : report.runs[0].recitations) {
+      EXPECT_EQ(each.truth.size(), 50u);
+      EXPECT_EQ(each.written.size(), 50u);
+      EXPECT_EQ(each.exact, each.truth == each.written);
+    }
+  }
+}
+
+TEST(Study, GivesTheSameFiguresOnOtherGrids) {
+  // Before rounding has grown: a few steps, in which nothing is learned by heart.
+  test::TemporaryPath folder;
+  Config config = study_config(folder / "one");
+  config.training.steps = 60;
+  config.memorize.epochs = {2, 40};
+  const MemorizationReport one = study(config);
+  for (const GridShape grid : {GridShape{2, 1, 2, 1}, GridShape{.y = 2, .data = 2}}) {
+    Config other = on_grid(config, grid);
+    other.output.dir = folder / to_string(grid);
+    const MemorizationReport report = study(other);
+    EXPECT_EQ(written(report), written(one)) << to_string(grid);
+    ASSERT_EQ(report.runs[0].recitations.size(), one.runs[0].recitations.size());
+    for (std::size_t i = 0; i < one.runs[0].recitations.size(); ++i)
+      EXPECT_NEAR(report.runs[0].recitations[i].loss / one.runs[0].recitations[i].loss, 1, 1e-3);
+    EXPECT_NEAR(*report.runs[0].validation_loss / *one.runs[0].validation_loss, 1, 1e-3);
+  }
+}
+
+TEST(Study, GoesOnWhereItStoppedAndKeepsWhatIsDone) {
+  test::TemporaryPath folder;
+  Config config = study_config(folder / "whole");
+  config.memorize.losses = {"standard", "goldfish"};
+  config.training.steps = 30;
+  config.memorize.epochs = {2, 20};
+  const MemorizationReport whole = study(config);
+  ASSERT_EQ(whole.runs.size(), 2u);
+  EXPECT_FALSE(whole.runs[0].kept_fraction);
+  EXPECT_NEAR(whole.runs[1].kept_fraction.value(), 0.53, 0.04);
+  EXPECT_EQ(test::slurp(config.output.dir + "/report.json"), to_json(whole));
+
+  // The same, stopped before its first step is done: it saves and says so.
+  Config rest = config;
+  rest.output.dir = folder / "rest";
+  std::atomic<bool> stop = true;
+  run_ranks(1, [&](Communicator& world) {
+    EXPECT_FALSE(run_study(resolved(rest), world, {.stop = &stop}).has_value());
+  });
+  EXPECT_EQ(written(study(rest)), written(whole));
+
+  // What is done is not done again.
+  const auto times = [&] {
+    return std::pair(
+        std::filesystem::last_write_time(rest.output.dir + "/trial-1-standard/metrics.jsonl"),
+        std::filesystem::last_write_time(rest.output.dir + "/trial-1-goldfish/metrics.jsonl"));
+  };
+  const auto before = times();
+  std::filesystem::remove(rest.output.dir + "/report.json");
+  EXPECT_EQ(study(rest).runs.size(), 2u);
+  EXPECT_EQ(times(), before);
+  EXPECT_TRUE(std::filesystem::exists(rest.output.dir + "/report.html"));
+
+  Config another = rest;
+  another.training.goldfish.k = 3;
+  EXPECT_THAT([&] { study(another); },
+              testing::ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("holds another study"), HasSubstr("--output.dir"))));
+}
+
+TEST(Study, TakesDocumentsOfTheUsersOwn) {
+  test::TemporaryPath folder;
+  Config config = study_config(folder / "study");
+  config.training.steps = 10;
+  config.memorize.epochs = {1};
+  config.memorize.documents = {folder / "mine.jsonl"};
+  std::ofstream file(folder / "mine.jsonl");
+  for (int d = 0; d < 9; ++d)
+    file << "{\"text\": \"" << std::string(80, static_cast<char>('a' + d)) << d << "\"}\n";
+  file.close();
+  const MemorizationReport report = study(config);
+  EXPECT_THAT(report.document_names, testing::Each(HasSubstr("mine.jsonl")));
+  EXPECT_THAT(report.runs[0].recitations[0].truth, testing::MatchesRegex("[a-i]+[0-8]"));
+  config.memorize.bucket_size = 5;
+  config.output.dir = folder / "other";
+  EXPECT_THAT([&] { study(config); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("take 10 documents, but of 9")));
+}
+
+TEST(Audit, AsksAModelThatSomebodyTrained) {
+  test::TemporaryPath folder;
+  Config config = study_config(folder / "study");
+  config.training.steps = 30;
+  config.memorize.epochs = {2, 20};
+  const MemorizationReport trained = study(config);
+  const StoredModel model = open_stored_model(config.output.dir + "/trial-1-standard/checkpoints");
+  const auto tokenizer = make_tokenizer("bytes");
+  const auto records = generated_documents(6, 1, *tokenizer, {.least = 51, .most = 192});
+  const auto control = generated_documents(5, 99, *tokenizer, {.least = 51, .most = 192});
+  run_ranks(1, [&](Communicator& world) {
+    Session session(model.config, world, make_cpu_backend(1), {.training = false, .data = false});
+    load_parameters(session, model);
+    const MemorizationReport report =
+        audit(session, *tokenizer, records, control,
+              {.suffix_tokens = 50, .prompt_lengths = {kWholePrompt, 20}, .model = "tiny"});
+    EXPECT_EQ(report.groups, (std::vector<std::string>{"documents", "control"}));
+    EXPECT_EQ(report.runs[0].recitations.size(), 2u * 11u);
+    // The documents are the study's, in another order: so is what the model writes.
+    const auto with = [](const MemorizationReport& from, const std::string& truth) {
+      for (const Recitation& one : from.runs[0].recitations)
+        if (one.truth == truth && one.prompt == 0) return one.written;
+      return std::string("not asked");
+    };
+    for (const Recitation& one : trained.runs[0].recitations)
+      EXPECT_EQ(with(report, one.truth), with(trained, one.truth));
+  });
+}
+
+TEST(ValidateStudy, NamesTheKeysThatContradictOneAnother) {
+  EXPECT_EQ(refusal([](Config&) {}), "accepted");
+  EXPECT_THAT(refusal([](Config& c) { c.memorize.losses = {"silver"}; }),
+              HasSubstr("[memorize] losses has no choice 'silver'"));
+  EXPECT_THAT(refusal([](Config& c) { c.memorize.losses = {}; }), HasSubstr("losses is empty"));
+  EXPECT_THAT(refusal([](Config& c) {
+                c.memorize.losses = {"goldfish"};
+                c.training.goldfish.k = 0;
+              }),
+              HasSubstr("goldfish.k is 0"));
+  EXPECT_THAT(refusal([](Config& c) { c.memorize.epochs = {}; }), HasSubstr("epochs is empty"));
+  EXPECT_THAT(refusal([](Config& c) { c.memorize.prompt_lengths = {150}; }),
+              HasSubstr("no room for a prompt of 150"));
+  EXPECT_THAT(refusal([](Config& c) { c.lr_scheduler.warmup_steps = 300; }),
+              HasSubstr("leaves none"));
+}
