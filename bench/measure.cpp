@@ -119,12 +119,16 @@ View Memory::view(std::int64_t rows, std::int64_t cols, DType dtype) {
   AXONN_CHECK(used_ + bytes <= kMemory, "arguments of more than ", kMemory, " bytes");
   auto* data = reinterpret_cast<float*>(begin_ + used_);
   used_ += bytes;
-  const auto value = [](std::int64_t i) { return static_cast<float>(i % 251 + 1) / 256; };
-  if (dtype == DType::bf16) {
-    for (std::int64_t i = 0; i < rows * cols; ++i) put(reinterpret_cast<bf16*>(data)[i], value(i));
-  } else {
-    for (std::int64_t i = 0; i < bytes / 4; ++i) data[i] = value(i);
-  }
+  const auto fill = [](auto* to, std::int64_t count) {
+    constexpr std::int64_t kPeriod = 251;
+    for (std::int64_t i = 0; i < std::min(kPeriod, count); ++i)
+      put(to[i], static_cast<float>(i + 1) / 256);
+    for (std::int64_t i = kPeriod; i < count; ++i) to[i] = to[i - kPeriod];
+  };
+  if (dtype == DType::bf16)
+    fill(reinterpret_cast<bf16*>(data), bytes / 2);
+  else
+    fill(data, bytes / 4);
   return {data, dtype, rows, cols, cols};
 }
 

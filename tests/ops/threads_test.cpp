@@ -220,6 +220,27 @@ TEST_P(Threads, TheLossTheEmbeddingAndTheReductionsHaveTheSameBits) {
   });
 }
 
+TEST_P(Threads, SumsDownManyColumnsHaveTheBitsOfThoseOfHalfOfThem) {
+  // The whole is more than the second caches hold, for which rows are asked for ahead; a half is
+  // not.
+  constexpr std::int64_t R = 1400, C = 800;
+  const auto backend = make_cpu_backend(2);
+  const Operand d_out = input("d_out", R, C, GetParam()), inp = input("inp", R, C, GetParam()),
+                stats = input("stats", R, 2, DType::f32);
+  const Operand whole(2, C, DType::f32), halves(2, C, DType::f32), sum(1, C, DType::f32),
+      half_sums(1, C, DType::f32);
+  const auto sums = [&](const View& two, const View& one, std::int64_t begin, std::int64_t n) {
+    const auto cut = [&](const View& view) { return view.col_range(begin, n); };
+    backend->layer_norm_weight_backward(cut(two.row_range(0, 1)), cut(two.row_range(1, 1)),
+                                        cut(d_out), cut(inp), stats);
+    backend->column_sum(cut(one), cut(d_out));
+  };
+  sums(whole, sum, 0, C);
+  for (std::int64_t begin : {std::int64_t{0}, C / 2}) sums(halves, half_sums, begin, C / 2);
+  EXPECT_TRUE(whole.memory() == halves.memory()) << close(whole, halves.values(), {});
+  EXPECT_TRUE(sum.memory() == half_sums.memory()) << close(sum, half_sums.values(), {});
+}
+
 TEST_P(Threads, TheOptimizerAndActivationsHaveTheSameBits) {
   expect_same_bits("adamw", [](Backend& backend) {
     const std::int64_t n = 100'000;

@@ -11,14 +11,6 @@ namespace axonn::cpu {
 
 namespace {
 
-/// Columns of a tile of the backward are whole cache lines of f32, so that threads share none, and
-/// as many as leave each thread a tile: each column is a sum of its own, so no bit depends on it.
-int columns_a_tile(std::int64_t cols, int threads) {
-  constexpr std::int64_t kLine = 16;
-  return static_cast<int>(tiles_of(tiles_of(std::max<std::int64_t>(cols, 1), threads), kLine) *
-                          kLine);
-}
-
 void check_ids(const Checker& check, const char* name, const View& ids, std::int64_t rows) {
   check.type(name, ids, {DType::i32});
   check.shape(name, ids, 1, rows);
@@ -72,9 +64,11 @@ void CpuBackend::embedding_backward(View d_table, View d_out, View ids, std::int
         .first = first,
         .V = d_table.rows,
         .R = d_out.rows,
+        .C = static_cast<int>(d_out.cols),
     };
-    const int threads = d_out.count() < kParallelElements ? 1 : threads_;
-    launch_tiles(threads, 1, d_out.cols, columns_a_tile(d_out.cols, threads), kernel);
+    const int parts = d_out.count() < kParallelElements ? 1 : threads_;
+    const Team team{.far = d_out.count() > kNearElements};
+    run_tiles(parts, 1, parts, 1, [&](const Team&, Tile tile) { kernel(team, tile.begin, parts); });
   });
 }
 

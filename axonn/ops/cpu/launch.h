@@ -21,12 +21,16 @@ constexpr int kTile = 8192;
 /// Below this many elements waking other threads costs more than they save (a few microseconds).
 constexpr std::int64_t kParallelElements = 1 << 14;
 
+/// Up to this many elements are taken to lie in the threads' second caches, or not far behind them.
+constexpr std::int64_t kNearElements = 1 << 20;
+
 /// Runs kernel(Team, row) for every row. What it computes does not depend on `threads`.
 template <typename Kernel>
 void launch_rows(int threads, std::int64_t rows, std::int64_t cols, const Kernel& kernel) {
   const int used = rows * cols < kParallelElements ? 1 : threads;
 #pragma omp parallel for num_threads(used) schedule(static)
-  for (std::int64_t row = 0; row < rows; ++row) kernel(Team{}, row);
+  for (std::int64_t row = 0; row < rows; ++row)
+    kernel(Team{.far = rows * cols > kNearElements}, row);
 }
 
 /// Runs kernel(Team, Tile) for every `width` columns of every row, on as many threads.
@@ -37,7 +41,7 @@ void run_tiles(int threads, std::int64_t rows, std::int64_t cols, int width, con
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t begin = i % across * width;
     const int count = static_cast<int>(std::min<std::int64_t>(width, cols - begin));
-    kernel(Team{}, Tile{i / across, begin, count, i});
+    kernel(Team{.far = rows * cols > kNearElements}, Tile{i / across, begin, count, i});
   }
 }
 
@@ -60,7 +64,7 @@ inline int even_tile(int threads, std::int64_t cols) {
 /// kernel(team, tile) for every row of partial sums, in their order.
 template <typename Kernel>
 void over_blocks(std::int64_t blocks, Tile tile, const Kernel& kernel) {
-  for (tile.row = 0; tile.row < blocks; ++tile.row) kernel(Team{}, tile);
+  for (tile.row = 0; tile.row < blocks; ++tile.row) kernel(Team{.far = false}, tile);
 }
 
 /// Adds the rows of partial sums, (blocks, C), to the result: add(team, tile) does one.
@@ -77,17 +81,19 @@ void launch_add(int threads, std::int64_t blocks, std::int64_t C, const Add& add
 template <typename Partials, typename Add>
 void launch_columns(int threads, std::int64_t R, std::int64_t C, const Partials& partials,
                     const Add& add) {
-  constexpr std::int64_t kLittle = 1 << 20, kNarrowest = 256;
+  constexpr std::int64_t kNarrowest = 256;
   const std::int64_t blocks = tiles_of(R, rowwise::kRowBlock);
   const int used = R * C < kParallelElements ? 1 : threads;
-  if (R * C <= kLittle && C >= used * kNarrowest) {
+  if (R * C <= kNearElements && C >= used * kNarrowest) {
     run_tiles(used, 1, C, even_tile(used, C), [&](const Team&, Tile tile) {
       over_blocks(blocks, tile, partials);
       over_blocks(blocks, tile, add);
     });
     return;
   }
-  run_tiles(used, blocks, C, rowwise::kColumnTile, partials);
+  const bool far = R * C > kNearElements;
+  run_tiles(used, blocks, C, rowwise::kColumnTile,
+            [&](const Team&, Tile tile) { partials(Team{far}, tile); });
   launch_add(threads, blocks, C, add);
 }
 

@@ -14,7 +14,7 @@ namespace {
 /// most, of ids that stay in cache.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
-    add_token_gradients(const rowwise::EmbeddingBackward<T> args, int C) {
+    add_token_gradients(const rowwise::EmbeddingBackward<T> args) {
   const int row = static_cast<int>(blockIdx.x), R = static_cast<int>(args.R),
             thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const std::int32_t id = args.ids[row];
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kMostThreads)
       for (unsigned left = found[warp]; left != 0; left &= left - 1) {
         const int next = begin + warp * kWarp + __ffs(static_cast<int>(left)) - 1;
         team.map(
-            y, C, [](float a, float b) { return a + b; }, y, args.d_out.row(next));
+            y, args.C, [](float a, float b) { return a + b; }, y, args.d_out.row(next));
       }
     __syncthreads();  // found is written again
   }
@@ -73,10 +73,10 @@ void CudaBackend::embedding_backward(View d_table, View d_out, View ids, std::in
         .first = first,
         .V = d_table.rows,
         .R = d_out.rows,
+        .C = static_cast<int>(d_out.cols),
     };
     const int threads = std::max(threads_for(d_out.cols, kPack), 4 * kWarp);  // they search, too
-    add_token_gradients<<<grid_of(d_out.rows), threads, 0, stream()>>>(
-        args, static_cast<int>(d_out.cols));
+    add_token_gradients<<<grid_of(d_out.rows), threads, 0, stream()>>>(args);
     check(cudaGetLastError());
   });
 }

@@ -193,10 +193,6 @@ struct Team {
     return rowwise::Pair{total, block_reduce(most, [](float a, float b) { return a > b ? a : b; })};
   }
 
-  /// Many rows are on their way at once here without being asked for.
-  template <typename T>
-  __device__ void prefetch(const T*, int) const {}
-
   template <typename Out, typename F, typename... In>
   __device__ void map(Out* out, int count, F f, const In*... in) const {
     for_packs(
@@ -208,6 +204,13 @@ struct Team {
           y.store(out + i, n);
         },
         in...);
+  }
+
+  /// map() over rows that lie anywhere. `soon` is for teams of few members: here many rows are on
+  /// their way at once without being asked for.
+  template <typename Soon, typename Out, typename F, typename... In>
+  __device__ void map_asking(const Soon&, Out* out, int count, F f, const In*... in) const {
+    map(out, count, f, in...);
   }
 
   /// The body returns a Pair; either may be written over what it is made from.

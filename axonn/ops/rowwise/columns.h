@@ -17,8 +17,8 @@ namespace axonn::rowwise {
 /// Enough rows that partial sums are few, few enough that a thousand rows make work for eight.
 constexpr std::int64_t kRowBlock = 128;
 /// Columns of a tile: its running sums stay in the first cache beside the rows that stream by, and
-/// rows are long enough for the hardware to fetch ahead.
-constexpr int kColumnTile = 2048;
+/// rows are long enough that little of what the hardware fetches ahead lies beyond them.
+constexpr int kColumnTile = 4096;
 
 /// partial[block] = sums over the block's rows of term(row)(inp...).
 template <typename Term, typename... In>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
 #include "axonn/ops/rowwise/matrix.h"
 
@@ -27,30 +28,29 @@ struct EmbeddingForward {
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const std::int64_t id = ids[row] - first;
     const bool here = id >= 0 && id < V;
-    if (row + kAhead < R) {
-      const std::int64_t next = ids[row + kAhead] - first;
-      if (next >= 0 && next < V) team.prefetch(table.row(next), C);
-    }
+    const std::int64_t next = row + kAhead < R ? ids[row + kAhead] - first : id;
+    const std::tuple<const T*> soon{table.row(next >= 0 && next < V ? next : 0)};
     T* y = out.row(row);
     if (learned.data) {
       const T* position = learned.row(positions ? positions[row] : row % P);
       if (here)
-        team.map(
-            y, C, [](auto a, auto b) { return a + b; }, table.row(id), position);
+        team.map_asking(
+            soon, y, C, [](auto a, auto b) { return a + b; }, table.row(id), position);
       else
         team.map(
             y, C, [](auto a) { return a; }, position);
     } else if (here) {
-      team.map(
-          y, C, [](auto a) { return a; }, table.row(id));
+      team.map_asking(
+          soon, y, C, [](auto a) { return a; }, table.row(id));
     } else {
       team.map(y, C, [] { return 0.0f; });
     }
   }
 };
 
-/// d_table[ids[row] - first] += d_out[row], a tile of columns a team, in the order of the rows: no
-/// atomics, one order. Bound by memory: R · C · (sizeof(T) + 8) bytes.
+/// d_table[ids[row] - first] += d_out[row], in the order of the rows: no atomics, one order. A team
+/// a part of the table: its rows whose number modulo `parts` is the part's. Bound by memory:
+/// R · C · (sizeof(T) + 8) bytes.
 template <typename T>
 struct EmbeddingBackward {
   Matrix<float> d_table;    // (V, C)
@@ -58,20 +58,29 @@ struct EmbeddingBackward {
   const std::int32_t* ids;  // (R)
   std::int64_t first, V, R;
 
+  int C;
+
   template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
-    for (std::int64_t r = 0; r < R; ++r) {
-      const std::int64_t id = ids[r] - first;
-      if (r + kAhead < R) {
-        const std::int64_t next = ids[r + kAhead] - first;
-        if (next >= 0 && next < V) team.prefetch(d_table.row(next) + tile.begin, tile.count);
-        team.prefetch(d_out.row(r + kAhead) + tile.begin, tile.count);
-      }
-      if (id < 0 || id >= V) continue;
-      float* y = d_table.row(id) + tile.begin;
-      team.map(
-          y, tile.count, [](auto a, auto b) { return a + b; }, y, d_out.row(r) + tile.begin);
+  AXONN_DEVICE void operator()(const Team& team, std::int64_t part, std::int64_t parts) const {
+    std::int64_t soon = next(-1, part, parts), row = soon;
+    for (int i = 0; i < kAhead; ++i) soon = next(soon, part, parts);
+    for (; row < R; row = next(row, part, parts), soon = next(soon, part, parts)) {
+      const std::int64_t later = soon < R ? soon : row;
+      float* y = d_table.row(ids[row] - first);
+      team.map_asking(
+          std::tuple<const float*, const T*>{d_table.row(ids[later] - first), d_out.row(later)}, y,
+          C, [](auto a, auto b) { return a + b; }, y, d_out.row(row));
     }
+  }
+
+ private:
+  /// The first row behind `row` that is the part's; R if there is none.
+  AXONN_DEVICE std::int64_t next(std::int64_t row, std::int64_t part, std::int64_t parts) const {
+    for (++row; row < R; ++row) {
+      const std::int64_t id = ids[row] - first;
+      if (id >= 0 && id < V && id % parts == part) return row;
+    }
+    return R;
   }
 };
 
