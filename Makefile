@@ -5,7 +5,7 @@
 
 help:
 	@echo "make quickstart  install what is missing, build, train for a minute, write some text"
-	@echo "make test        install what is missing, build and run all tests (under 15 minutes)"
+	@echo "make test        install what is missing, build and run all tests (15 minutes, 50 from nothing)"
 	@echo "make build       build/release/bin/axonn"
 	@echo "make debug       the same in build/debug, for the edit loop"
 	@echo "make gpu-check   builds for the card here, tests and times it (under 10 minutes)"

@@ -38,7 +38,7 @@ Examples:
                  --documents register.jsonl)";
 
 struct Flags : ModelFlags {
-  bool audit = false;
+  bool audit = false, gather_weights = false;
   std::vector<std::string> documents, control;
   std::vector<std::int64_t> prompts;
   std::int64_t suffix = 50, seq_len = 0, limit = 0, batch = 0;
@@ -69,12 +69,15 @@ void list_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--batch", flags.batch, "documents that a (z, data) coordinate asks for at a time")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--gather-weights", flags.gather_weights,
+               "gathers weights over z for every token, instead of once: slow, but takes 1/z of "
+               "their memory");
   app.add_option("--json", flags.json, "writes every document's result")->type_name("FILE");
   app.add_option("--html", flags.html, "writes a page with pictures and passages")
       ->type_name("FILE");
   for (const char* name :
        {"--model", "--documents", "--control", "--prompts", "--suffix", "--seq-len", "--limit",
-        "--batch", "--json", "--html", "--adapter", "--dtype", "--tokenizer"})
+        "--batch", "--json", "--html", "--adapter", "--dtype", "--tokenizer", "--gather-weights"})
     app.get_option(name)->needs(audit);
 }
 
@@ -111,7 +114,10 @@ int run_audit(const Flags& flags) {
   const StudyDocuments documents = read(flags.documents);
   const StudyDocuments control = flags.control.empty() ? StudyDocuments{} : read(flags.control);
 
-  AuditOptions options{.suffix_tokens = flags.suffix, .batch = flags.batch, .report = {}};
+  AuditOptions options{.suffix_tokens = flags.suffix,
+                       .batch = flags.batch,
+                       .hold_weights = !flags.gather_weights,
+                       .report = {}};
   options.prompt_lengths.insert(options.prompt_lengths.end(), flags.prompts.begin(),
                                 flags.prompts.end());
   if (stdout_is_interactive())

@@ -48,6 +48,7 @@ MemorizationReport audit(Session& session, const Tokenizer& tokenizer,
                            {.suffix_tokens = options.suffix_tokens,
                             .prompt_lengths = options.prompt_lengths,
                             .batch = options.batch,
+                            .hold_weights = options.hold_weights,
                             .report = options.report});
   run.test_seconds = now_seconds() - start;
   report.runs.push_back(std::move(run));

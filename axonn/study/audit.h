@@ -11,7 +11,8 @@ namespace axonn {
 struct AuditOptions {
   std::int64_t suffix_tokens = 50;
   std::vector<std::int64_t> prompt_lengths = {kWholePrompt};
-  std::int64_t batch = 0;
+  std::int64_t batch = 0;  ///< this and the next: as ReciteOptions
+  bool hold_weights = true;
   std::function<void(std::int64_t done, std::int64_t of)> report = {};
   std::string model;  ///< one line about it, for the report
 };

@@ -121,7 +121,8 @@ std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
       options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
   const std::vector<double> losses = losses_of(session, questions, batch);
 
-  Generator generator(session, {.batch = options.batch, .context = most});
+  Generator generator(
+      session, {.batch = options.batch, .context = most, .hold_weights = options.hold_weights});
   const std::int64_t round = 32 * batch;  // progress between calls
   std::vector<Recitation> all;
   for (std::int64_t first = 0; first < std::ssize(questions); first += round) {

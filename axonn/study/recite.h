@@ -15,7 +15,8 @@ namespace axonn {
 struct ReciteOptions {
   std::int64_t suffix_tokens = 50;
   std::vector<std::int64_t> prompt_lengths = {kWholePrompt};  ///< as MemorizationReport's
-  std::int64_t batch = 0;  ///< sequences of a (z, data) coordinate at a time; 0: as memory allows
+  std::int64_t batch = 0;    ///< sequences of a (z, data) coordinate at a time; 0: as memory allows
+  bool hold_weights = true;  ///< as Generator::Options has it
   /// Called on rank 0 when so many of all questions have been answered.
   std::function<void(std::int64_t done, std::int64_t of)> report = {};
 };

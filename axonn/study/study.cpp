@@ -41,6 +41,7 @@ std::string identity_of(Config config) {
     json.erase(section);
   for (const char* key : {"micro_batch", "threads", "bind_cores", "tune", "tune_cache"})
     json["training"].erase(key);
+  for (const char* key : {"batch", "hold_weights"}) json["memorize"].erase(key);
   return json.dump(2) + "\n";
 }
 
@@ -102,7 +103,7 @@ class Study {
 
 void Study::claim_folder() const {
   const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
-  std::filesystem::create_directories(config_.output.dir);
+  make_folders(config_.output.dir);
   if (std::filesystem::exists(path) && read_text(path) != mine)
     refuse(config_.output.dir, " holds another study, of which ", path,
            " says what it was; name another folder with --output.dir, or remove that one");
@@ -186,7 +187,9 @@ void Study::ask(Session& session, const Documents& documents, RecitationRun& run
   for (std::size_t d = 0; d < documents->size(); ++d)
     groups.push_back(static_cast<std::int64_t>(d) / bucket_size());
   ReciteOptions options{.suffix_tokens = config_.memorize.suffix_tokens,
-                        .prompt_lengths = {kWholePrompt}};
+                        .prompt_lengths = {kWholePrompt},
+                        .batch = config_.memorize.batch,
+                        .hold_weights = config_.memorize.hold_weights};
   for (const std::int64_t length : config_.memorize.prompt_lengths)
     options.prompt_lengths.push_back(length);
   if (session.validation_windows() > 0) run.validation_loss = session.validate();

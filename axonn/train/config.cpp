@@ -238,11 +238,11 @@ std::vector<WithoutEffect> keys_without_effect(const Config& given) {
              "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
              "parallelism.overlap_data"},
             "there is one rank");
-  keys.when(
-      true,
-      {"memorize.documents", "memorize.bucket_size", "memorize.epochs", "memorize.suffix_tokens",
-       "memorize.prompt_lengths", "memorize.trials", "memorize.losses"},
-      kStudyAlone);
+  keys.when(true,
+            {"memorize.documents", "memorize.bucket_size", "memorize.epochs",
+             "memorize.suffix_tokens", "memorize.prompt_lengths", "memorize.trials",
+             "memorize.losses", "memorize.batch", "memorize.hold_weights"},
+            kStudyAlone);
   return keys.take();
 }
 

@@ -139,6 +139,8 @@ struct MemorizeConfig {
   std::vector<std::int64_t> prompt_lengths = {};  ///< tokens, beside the whole document
   std::int64_t trials = 3;
   std::vector<std::string> losses = {"standard", "goldfish"};
+  std::int64_t batch = 0;    ///< documents a (z, data) coordinate is asked for at a time; 0: auto
+  bool hold_weights = true;  ///< gathered over z once while documents are asked for
 
   bool operator==(const MemorizeConfig&) const = default;
 };

@@ -317,6 +317,13 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
            {.help = "how often all is done, each time with another seed", .min = 1, .max = 1000});
   list.add("losses", &memorize.losses,
            {.help = "standard, goldfish (as training.goldfish says) or both, side by side"});
+  list.add("batch", &memorize.batch,
+           {.help = "documents that a (z, data) coordinate is asked for at a time; 0: what fits in "
+                    "1 GiB",
+            .min = 0});
+  list.add("hold_weights", &memorize.hold_weights,
+           {.help = "whether weights are gathered over z once while documents are asked for, z "
+                    "times their memory; false: for every token, slowly"});
 }
 
 }  // namespace

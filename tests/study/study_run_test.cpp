@@ -108,6 +108,8 @@ TEST(Study, GivesTheSameFiguresOnOtherGrids) {
   for (const GridShape grid : {GridShape{2, 1, 2, 1}, GridShape{.y = 2, .data = 2}}) {
     Config other = on_grid(config, grid);
     other.output.dir = folder / to_string(grid);
+    other.memorize.hold_weights = grid.z == 1;
+    other.memorize.batch = grid.z;
     const MemorizationReport report = study(other);
     EXPECT_EQ(written(report), written(one)) << to_string(grid);
     ASSERT_EQ(report.runs[0].recitations.size(), one.runs[0].recitations.size());
