@@ -75,9 +75,9 @@ void list_flags(CLI::App& app, Flags& flags) {
   app.add_option("--json", flags.json, "writes every document's result")->type_name("FILE");
   app.add_option("--html", flags.html, "writes a page with pictures and passages")
       ->type_name("FILE");
-  for (const char* name :
-       {"--model", "--documents", "--control", "--prompts", "--suffix", "--seq-len", "--limit",
-        "--batch", "--json", "--html", "--adapter", "--dtype", "--tokenizer", "--gather-weights"})
+  for (const char* name : {"--grid", "--model", "--documents", "--control", "--prompts", "--suffix",
+                           "--seq-len", "--limit", "--batch", "--json", "--html", "--adapter",
+                           "--dtype", "--tokenizer", "--gather-weights"})
     app.get_option(name)->needs(audit);
 }
 

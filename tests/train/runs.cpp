@@ -10,6 +10,7 @@
 #include "axonn/comm/threads.h"
 #include "axonn/data/token_writer.h"
 #include "axonn/io/checkpoint.h"
+#include "axonn/train/compare.h"
 
 namespace axonn::testing_support {
 
@@ -42,6 +43,17 @@ TrainEnd train_on_threads(const Config& given, const TrainOptions& options) {
             [&](Communicator& world) { ends[world.rank()] = train(config, world, options); });
   EXPECT_EQ(std::ranges::count(ends, ends.front()), std::ssize(ends)) << "ranks end differently";
   return ends.front();
+}
+
+std::vector<double> first_losses(const Config& given) {
+  validate(given);
+  const Config config = resolved(given);
+  std::vector<double> losses;
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    const GridTrace trace = trace_run(config, world, make_cpu_backend(1), 3);
+    if (world.rank() == 0) losses = trace.losses;
+  });
+  return losses;
 }
 
 std::string failure_of(const Config& config) {

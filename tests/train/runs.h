@@ -22,6 +22,9 @@ Config on_grid(Config config, const GridShape& grid);
 /// Trains on threads, one a rank; what all ranks returned.
 TrainEnd train_on_threads(const Config& config, const TrainOptions& options = {});
 
+/// The losses of its first three steps, on threads, one a rank.
+std::vector<double> first_losses(const Config& config);
+
 /// The message of the Error with which the run ends; "" if it does not.
 std::string failure_of(const Config& config);
 

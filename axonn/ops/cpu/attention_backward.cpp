@@ -5,6 +5,7 @@
 #include "axonn/ops/cpu/attention_operands.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/math.h"
 
 // From p = exp(scale · q · kᵀ - stats) and delta = sum over D of d_out · out, block by block:

@@ -12,11 +12,6 @@ namespace axonn::cpu {
 /// Queries and keys of a block: 64 rows of 64 floats keep q, k and the scores in the first cache.
 constexpr int kBlock = 64;
 
-/// Throw Error for shapes or types that Attention's and AttentionBackward's descriptions do not
-/// allow.
-void check_attention(const char* operation, const Attention& args);
-void check_attention_backward(const AttentionBackward& args);
-
 /// The query heads [begin, end) of an Attention or CachedAttention that use one key-value head.
 struct HeadRange {
   std::int64_t begin, end;

@@ -7,6 +7,7 @@
 #include "axonn/ops/cpu/attention_operands.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/math.h"
 
 // out = softmax(scale · q · kᵀ, causal) · v, a block of queries of one key-value head at a time,
