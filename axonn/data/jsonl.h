@@ -31,6 +31,9 @@ Example parse_example(std::string_view line, const std::string& place);
 /// Turns examples into the tokens of a document.
 class ExampleEncoder {
  public:
+  /// For examples without messages.
+  explicit ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer)
+      : tokenizer_(std::move(tokenizer)) {}
   /// chat may be empty where no example has messages.
   ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat)
       : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}

@@ -57,7 +57,7 @@ StudyDocuments read_documents(const std::vector<std::string>& files,
       refuse(path, " holds examples of another kind; documents are lines of {\"text\": \"...\"}");
   const auto end = tokenizer->end_of_text();
   const auto encoded =
-      encode_examples(paths, ExampleEncoder(std::move(tokenizer), {}), cache_folder, report);
+      encode_examples(paths, ExampleEncoder(std::move(tokenizer)), cache_folder, report);
   const std::string more = paths.size() > 1 ? concat(" and ", paths.size() - 1, " more") : "",
                     files_name = paths.front() + more;
   Collector collector(limits, end);
