@@ -21,7 +21,8 @@ packages:
 quickstart: build
 	@scripts/quickstart.sh
 
-test: packages
+test:
+	@scripts/install-packages.sh --tests
 	@scripts/test.sh
 
 build: packages

@@ -38,15 +38,7 @@ if(AXONN_MPI)
   endif()
 endif()
 
-# AXONN_WITH_CUDA: whether CUDA is built, as AXONN_CUDA asks.
-set(AXONN_WITH_CUDA OFF)
-if(NOT AXONN_CUDA STREQUAL "OFF")
-  include(cmake/cuda.cmake)
-endif()
-if(NOT AXONN_WITH_CUDA)
-  # Read, since CMake warns of what a preset sets and nothing reads.
-  message(DEBUG "CMAKE_CUDA_FLAGS without use: ${CMAKE_CUDA_FLAGS}")
-endif()
+include(cmake/gpu.cmake)
 
 if(AXONN_TESTS)
   find_package(GTest CONFIG QUIET)

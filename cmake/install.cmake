@@ -10,7 +10,8 @@ install(DIRECTORY axonn/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn
         # The program's own, and those of the mpi transport, which need mpi.h.
         PATTERN "cli" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "mpi_*.h" EXCLUDE)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/include/axonn/
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn)
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn
+        FILES_MATCHING PATTERN "*.h" PATTERN "cuda" EXCLUDE)
 install(EXPORT axonn NAMESPACE axonn:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)
 configure_package_config_file(cmake/axonn-config.cmake.in axonn-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)

@@ -1,7 +1,10 @@
 #!/bin/bash
-# Installs the Debian packages that axonn is built from, where they are missing. Needs root or sudo
-# only if there is something to install.
+# Installs the Debian packages that axonn is built from, where they are missing; with --tests also
+# hipcc, for the tests that compile for AMD cards, if there is a package of it here. Needs root or
+# sudo only if there is something to install.
 set -euo pipefail
+tests=0
+[[ ${1:-} == --tests ]] && tests=1
 
 packages=(
   build-essential cmake ninja-build ccache pkg-config  # to build
@@ -14,35 +17,60 @@ packages=(
   libgtest-dev libgmock-dev clang-format               # tests
 )
 
+is_installed() {
+  [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null || true) == installed ]]
+}
 missing=()
 for package in "${packages[@]}"; do
-  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-  [[ $status == installed ]] || missing+=("$package")
+  is_installed "$package" || missing+=("$package")
 done
-((${#missing[@]})) || exit 0
+hip=(hipcc libamdhip64-dev)
+have_hip=0
+command -v hipcc >/dev/null && have_hip=1
+((${#missing[@]} || (tests && !have_hip))) || exit 0
+
+# without_hip REASON: hipcc is wanted only where it can be had.
+without_hip() {
+  echo "without hipcc, so nothing is compiled for AMD cards: $1"
+  exit 0
+}
 
 if ! command -v apt-get >/dev/null; then
+  ((${#missing[@]})) || without_hip "this is no Debian"
   echo "error: this is no Debian; install what these packages hold: ${missing[*]}" >&2
   exit 1
 fi
 as_root=()
 if ((EUID != 0)); then
   if ! command -v sudo >/dev/null; then
+    ((${#missing[@]})) || without_hip "as root, run: apt-get install ${hip[*]}"
     echo "error: as root, run: apt-get install ${missing[*]}" >&2
     exit 1
   fi
   as_root=(sudo)
 fi
 
-echo "installing ${missing[*]}"
 # Of a command's output only the last lines are shown, and only if it fails.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@" \
+    >"$log" 2>&1
+}
 quietly() {
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "$@" >"$log" 2>&1 && return
+  apt "$@" && return
   tail -n 20 "$log" >&2
-  echo "error: failed: $*" >&2
+  echo "error: failed: apt-get $*" >&2
   exit 1
 }
-quietly apt-get -o DPkg::Lock::Timeout=300 update
-quietly apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}"
+if ((${#missing[@]})); then
+  echo "installing ${missing[*]}"
+  quietly update
+  quietly install -y --no-install-recommends "${missing[@]}"
+elif ((tests && !have_hip)); then
+  apt update || true  # old lists may do
+fi
+if ((tests && !have_hip)); then
+  echo "installing ${hip[*]}"
+  apt install -y --no-install-recommends "${hip[@]}" || without_hip "$(tail -n 1 "$log")"
+fi

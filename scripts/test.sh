@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds and runs every test: all of them optimised, the unit tests under AddressSanitizer and
-# UndefinedBehaviorSanitizer, communication and parallel layers under ThreadSanitizer; then the
-# format of the sources. Ends with "N passed, M failed".
+# UndefinedBehaviorSanitizer, communication and parallel layers under ThreadSanitizer; what of the
+# cards' backend hipcc compiles for an AMD card, where hipcc is; then the format of the sources.
+# Ends with "N passed, M failed".
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,6 +52,24 @@ run_preset() {
   count "$preset" $((SECONDS - begin))
 }
 
+# compile_for_amd: the target hip_compile_check, as one more test.
+compile_for_amd() {
+  local begin=$SECONDS outcome=passed
+  echo "== hip-check: compile for gfx90a"
+  if ! command -v hipcc >/dev/null; then
+    echo "skipped: there is no hipcc here (Debian's packages hipcc and libamdhip64-dev)"
+    skipped=$((skipped + 1))
+    outcome="skipped: no hipcc"
+  elif scripts/build.sh hip-check; then
+    passed=$((passed + 1))
+  else
+    fail "hip-check: build"
+    outcome=failed
+  fi
+  summary+=$(printf '  %-8s %s %5d s' hip-check "$outcome" $((SECONDS - begin)))
+  summary+=$'\n'
+}
+
 runner=(env)
 run_preset release "" -j 2
 # Under sanitizers a few grids tell as much as all of them, which take minutes.
@@ -70,6 +89,8 @@ tsan=$(for folder in comm parallel model; do
   sed -n 's/^axonn_test(\([a-z_0-9]*\).*/\1/p' "tests/$folder/CMakeLists.txt" 2>/dev/null
 done)
 run_preset tsan "$tsan" -L unit -R "^($(paste -sd '|' <<<"$tsan"))\$"
+
+compile_for_amd
 
 echo "== format"
 scripts/format.sh --check && passed=$((passed + 1)) || fail "format: run 'make format'"

@@ -11,7 +11,7 @@ struct BuildInfo {
   std::string_view compiler;  ///< "GNU 12.2.0"
   std::string_view flags;
   std::string_view march;      ///< what the CPU kernels are compiled for
-  std::string_view cuda_arch;  ///< what the cards' kernels are compiled for; "" without CUDA
+  std::string_view card_arch;  ///< what the cards' kernels are compiled for; "" without
 };
 
 const BuildInfo& build_info();

@@ -12,11 +12,13 @@
 #include "axonn/base/log.h"
 #include "axonn/base/machine.h"
 #include "axonn/cli/build_info.h"
+#include "axonn/cli/card_lines.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/mpi_version.h"
 #include "axonn/comm/nccl.h"
 #include "axonn/ops/cuda_backend.h"
+#include "axonn/tensor/card_platform.h"
 #include "axonn/tensor/cuda_device.h"
 
 namespace axonn {
@@ -57,20 +59,12 @@ std::string dnnl_text() {
 }
 
 /// The toolkit and its libraries, or that there are none.
-std::string cuda_build(const CudaStatus& cuda, const BuildInfo& build) {
-  if (cuda.built_with.empty()) return "none (built without CUDA)";
-  return fmt::format("{}, {}, NCCL {}, kernels for {}", cuda.built_with, cuda_product_library(),
-                     nccl_version(), build.cuda_arch);
-}
-
-void print_cards(const CudaStatus& cuda) {
-  if (!cuda.driver.empty()) line("cuda", "the driver runs CUDA up to " + cuda.driver);
-  if (!cuda.trouble.empty()) line("cuda", "no card: " + cuda.trouble);
-  for (const CudaCard& card : cuda.cards)
-    line("cuda", fmt::format("card {}: {}, compute capability {}.{}, {} multiprocessors, {} of "
-                             "memory",
-                             card.index, card.name, card.major, card.minor, card.multiprocessors,
-                             format_bytes(card.memory_bytes)));
+std::string card_build(const CardPlatform& platform, const CudaStatus& status,
+                       const BuildInfo& build) {
+  if (!trouble_of_build(platform, card_platform()).empty())
+    return fmt::format("none (built without {})", platform.name);
+  return fmt::format("{}, {}, {} {}, kernels for {}", status.built_with, cuda_product_library(),
+                     platform.collectives, nccl_version(), build.card_arch);
 }
 
 }  // namespace
@@ -85,8 +79,9 @@ int run_info(const Arguments& arguments) {
   line("flags", std::string(build.flags));
   line("oneDNN", dnnl_text());
   line("MPI", mpi_version());
-  const CudaStatus cuda = cuda_status();
-  line("CUDA", cuda_build(cuda, build));
+  const CudaStatus cards = cuda_status();
+  for (const CardPlatform& platform : {kCuda, kHip})
+    line(platform.name, card_build(platform, cards, build));
   line("CLI11", CLI11_VERSION);
   line("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
   line("fmt",
@@ -101,8 +96,7 @@ int run_info(const Arguments& arguments) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),
                        format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page)));
-  print_cards(cuda);
-  line("hip", "none: this version computes on CPUs; a HIP backend is to come");
+  for (const auto& [what, text] : card_lines(card_platform(), cards)) line(what, text);
   return 0;
 }
 

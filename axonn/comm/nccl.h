@@ -8,8 +8,9 @@
 
 namespace axonn {
 
-/// NCCL on the ranks of a group on the host, which starts it up and carries what is not on the
-/// device. Every rank has a card of its own. Collective.
+/// NCCL, or on AMD's cards RCCL, whose calls are the same, on the ranks of a group on the host,
+/// which starts it up and carries what is not on the device. Every rank has a card of its own.
+/// Collective.
 ///
 /// A collective runs on a stream of its group's: it begins when what this rank's compute stream was
 /// given so far is done, and Work::wait() makes the compute stream wait for it; the host waits for
@@ -17,11 +18,11 @@ namespace axonn {
 /// rank, so their bits depend on the grid and on NCCL's choice of algorithm; on the same grid they
 /// are the same every time, and every rank gets the same.
 ///
-/// host and device outlive the group. Errors: UsageError where two ranks share a card, or without
-/// CUDA; Error for what NCCL says.
+/// host and device outlive the group. Errors: UsageError where two ranks share a card, or in a
+/// build without cards; Error for what NCCL says.
 std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device);
 
-/// "2.27.7", or "" in a build without CUDA.
+/// "2.27.7", or "" in a build without cards.
 std::string nccl_version();
 
 /// Whether every rank of the group has a card that no other has. Collective.

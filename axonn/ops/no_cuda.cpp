@@ -1,11 +1,11 @@
-// Stands in for cuda/ where the library is built without CUDA.
+// Stands in for cuda/ where the library is built without CUDA and HIP.
 #include "axonn/base/check.h"
 #include "axonn/ops/cuda_backend.h"
 #include "axonn/tensor/cuda_device.h"
 
 namespace axonn {
 
-std::unique_ptr<Backend> make_cuda_backend(int) { refuse("cuda: ", cuda_status().trouble); }
+std::unique_ptr<Backend> make_cuda_backend(int) { refuse(cuda_status().trouble); }
 
 std::string cuda_product_library() { return {}; }
 

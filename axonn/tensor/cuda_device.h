@@ -9,20 +9,24 @@
 
 namespace axonn {
 
-/// An NVIDIA card that this process may use.
+// "Cuda" is said of the cards of either maker: of NVIDIA's through CUDA, of AMD's through HIP.
+
+/// A card that this process may use.
 struct CudaCard {
-  int index = 0;             ///< CUDA's, from 0, of those that CUDA_VISIBLE_DEVICES leaves
+  int index = 0;             ///< the runtime's, from 0, of those that the environment leaves
   std::string name;          ///< "NVIDIA H200"
   std::string uuid;          ///< the same card has the same in every process
   int major = 0, minor = 0;  ///< compute capability
+  std::string architecture;  ///< "compute capability 9.0", "gfx90a"
+  std::string build_for;     ///< what CMake is told to build for it: "AXONN_HIP_ARCH=gfx90a"
   int multiprocessors = 0;
   std::int64_t memory_bytes = 0;
 };
 
-/// What this build and this machine have of CUDA.
+/// What this build and this machine have of CUDA, or of HIP.
 struct CudaStatus {
-  std::string built_with;       ///< "13.0": the toolkit; "": built without CUDA
-  std::string driver;           ///< "13.0": the newest CUDA that the driver runs; "": no driver
+  std::string built_with;       ///< "13.0": the toolkit; "": built without
+  std::string driver;           ///< "13.0": the newest that the driver runs; "": no driver
   std::vector<CudaCard> cards;  ///< in the order of their indices
   std::string trouble;          ///< why there is no card, and what to do; "": there is one
 };

@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/options_print.h"
 #include "axonn/base/options_text.h"
+#include "axonn/tensor/card_platform.h"
 #include "axonn/tensor/cuda_device.h"
 
 namespace axonn {
@@ -96,13 +97,14 @@ void validate_batch(const Config& config) {
 }
 
 void validate_parallelism(const ParallelismConfig& parallelism) {
-  if (parallelism.device == DeviceKind::cuda)
-    if (const std::string trouble = cuda_status().trouble; !trouble.empty())
-      refuse("[parallelism] device = \"cuda\": ", trouble, " (axonn info says what there is)");
-  if (parallelism.device == DeviceKind::hip)
-    refuse(
-        "[parallelism] device = \"hip\": this build has no HIP backend; take cpu or auto "
-        "(axonn info says what this build has)");
+  if (is_card(parallelism.device)) {
+    const CardPlatform& wanted = parallelism.device == DeviceKind::hip ? kHip : kCuda;
+    std::string trouble = trouble_of_build(wanted, card_platform());
+    if (trouble.empty()) trouble = cuda_status().trouble;
+    if (!trouble.empty())
+      refuse("[parallelism] device = \"", wanted.device, "\": ", trouble,
+             " (axonn info says what there is)");
+  }
   constexpr std::int64_t kMostRanks = std::int64_t{1} << 30;  // ranks are counted in an int
   std::int64_t ranks = 1;
   for (const int extent : {parallelism.x, parallelism.y, parallelism.z, parallelism.data}) {

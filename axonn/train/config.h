@@ -20,6 +20,10 @@ class Origins;
 enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, wsd };
 enum class DeviceKind { automatic, cpu, cuda, hip };
+/// Whether the device is a card, which this build may be for or not.
+constexpr bool is_card(DeviceKind device) {
+  return device == DeviceKind::cuda || device == DeviceKind::hip;
+}
 enum class TransportKind { automatic, threads, mpi, nccl };
 enum class RecomputeMode { none, full };
 

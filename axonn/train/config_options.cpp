@@ -214,7 +214,8 @@ void list_grid(ParallelismConfig& parallelism, OptionList& list) {
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list_grid(parallelism, list);
   list.add("device", parallelism.device, kDeviceKinds,
-           {.help = "what computes; auto: the processor, until cuda has been seen on a card"});
+           {.help = "what computes: cuda on NVIDIA's cards, hip on AMD's, each in a build for "
+                    "them; auto: the processor, until a card has been seen to"});
   list.add("peak_tflops", &parallelism.peak_tflops,
            {.help = "what the data sheet says one rank's device can do in the compute type, for "
                     "percent of peak; 0: not known",

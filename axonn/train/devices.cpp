@@ -36,8 +36,8 @@ std::int64_t rank_on_host(Communicator& world) {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
-  // Not for auto, as long as nobody has seen the CUDA backend compute on a card.
-  if (config.parallelism.device != DeviceKind::cuda) return make_cpu_backend(threads);
+  // Not for auto, as long as nobody has seen a card compute.
+  if (!is_card(config.parallelism.device)) return make_cpu_backend(threads);
   const auto cards = static_cast<std::int64_t>(cuda_status().cards.size());
   const std::int64_t place = rank_on_host(world);
   return make_cuda_backend(static_cast<int>(place % std::max<std::int64_t>(cards, 1)));

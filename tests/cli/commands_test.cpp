@@ -73,8 +73,9 @@ TEST(Program, ExitsWithTwoWhereItWasAskedWronglyAndSaysWhyOnTheErrorStreamAlone)
 }
 
 TEST(Info, NamesTheBuildTheLibrariesAndTheDevices) {
-  EXPECT_THAT(run({"info"}).out, AllOf(HasSubstr("oneDNN"), HasSubstr("MPI"), HasSubstr("compiler"),
-                                       HasSubstr("cores for this process"), HasSubstr("cuda")));
+  EXPECT_THAT(run({"info"}).out,
+              AllOf(HasSubstr("oneDNN"), HasSubstr("MPI"), HasSubstr("compiler"),
+                    HasSubstr("cores for this process"), HasSubstr("CUDA"), HasSubstr("HIP")));
 }
 
 TEST(Help, ExplainsKeysAndSectionsAndGuessesMistypedOnes) {

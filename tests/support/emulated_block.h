@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -11,19 +12,21 @@
 namespace axonn::testing_support {
 
 /// A block of a card's threads as contexts of one thread of the CPU, for kernels that take what
-/// they run on as an argument (flash_tiles.h). Each runs until it waits for others. What a warp
-/// does together is done as NVIDIA's PTX ISA says.
+/// they run on as an argument (flash_tiles.h, reduce_block.h). Each runs until it waits for others.
+/// Warps have 32 lanes, or AMD's 64. What a warp multiplies and loads together is done as NVIDIA's
+/// PTX ISA says, by 32.
 class EmulatedBlock {
  public:
   class Thread;
 
-  explicit EmulatedBlock(int threads) : contexts_(threads), warps_(threads / kWarp) {}
+  explicit EmulatedBlock(int threads, int lanes = 32)
+      : lanes_(lanes), contexts_(threads), warps_(threads / lanes) {}
 
   /// Runs body on every thread.
   void run(const std::function<void(const Thread&)>& body);
 
  private:
-  static constexpr int kWarp = 32;
+  static constexpr int kMostLanes = 64;
 
   /// Where `parties` contexts wait for one another.
   struct Barrier {
@@ -34,9 +37,9 @@ class EmulatedBlock {
   /// What the lanes of a warp show each other.
   struct Warp {
     Barrier barrier;
-    float values[kWarp];
-    std::uint32_t a[kWarp][4], b[kWarp][2];
-    const bf16* rows[kWarp];
+    std::uint64_t values[kMostLanes];  // the bytes of whatever is shuffled
+    std::uint32_t a[kMostLanes][4], b[kMostLanes][2];
+    const bf16* rows[kMostLanes];
   };
 
   struct Context {
@@ -62,6 +65,7 @@ class EmulatedBlock {
   }
   void run_one();
 
+  int lanes_;  // of a warp
   std::vector<Context> contexts_;
   std::vector<Warp> warps_;
   Barrier all_;
@@ -75,45 +79,48 @@ class EmulatedBlock::Thread {
   Thread(EmulatedBlock& block, int index) : block_(block), index_(index) {}
 
   int thread() const { return index_; }
+  int threads() const { return static_cast<int>(block_.contexts_.size()); }
   void sync() const { block_.wait(block_.all_, static_cast<int>(block_.contexts_.size())); }
 
-  float shuffle_xor(float x, int mask) const {
+  template <typename T>
+  T shuffle_xor(T x, int mask) const {
     Warp& warp = this->warp();
-    warp.values[lane()] = x;
-    block_.wait(warp.barrier, kWarp);
-    const float other = warp.values[lane() ^ mask];
-    block_.wait(warp.barrier, kWarp);
-    return other;
+    std::memcpy(&warp.values[lane()], &x, sizeof x);
+    wait_for(warp);
+    std::memcpy(&x, &warp.values[lane() ^ mask], sizeof x);
+    wait_for(warp);
+    return x;
   }
 
   void mma(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) const {
     Warp& warp = this->warp();
     for (int i = 0; i < 4; ++i) warp.a[lane()][i] = a[i];
     for (int i = 0; i < 2; ++i) warp.b[lane()][i] = b[i];
-    block_.wait(warp.barrier, kWarp);
+    wait_for(warp);
     for (int i = 0; i < 4; ++i) {
       const int row = lane() / 4 + i / 2 * 8, col = lane() % 4 * 2 + i % 2;
       for (int k = 0; k < 16; ++k) c[i] += element_a(warp, row, k) * element_b(warp, k, col);
     }
-    block_.wait(warp.barrier, kWarp);
+    wait_for(warp);
   }
 
   /// ldmatrix.x2.trans
   void load_down(std::uint32_t (&b)[2], const bf16* row) const {
     Warp& warp = this->warp();
     warp.rows[lane()] = row;
-    block_.wait(warp.barrier, kWarp);
+    wait_for(warp);
     for (int i = 0; i < 2; ++i) {
       const int first = 8 * i + lane() % 4 * 2, col = lane() / 4;
       b[i] = warp.rows[first][col].bits | static_cast<std::uint32_t>(warp.rows[first + 1][col].bits)
                                               << 16;
     }
-    block_.wait(warp.barrier, kWarp);
+    wait_for(warp);
   }
 
  private:
-  Warp& warp() const { return block_.warps_[index_ / kWarp]; }
-  int lane() const { return index_ % kWarp; }
+  Warp& warp() const { return block_.warps_[index_ / block_.lanes_]; }
+  int lane() const { return index_ % block_.lanes_; }
+  void wait_for(Warp& warp) const { block_.wait(warp.barrier, block_.lanes_); }
 
   static float half(std::uint32_t word, int which) {
     return get(bf16{static_cast<std::uint16_t>(word >> (16 * which))});

@@ -7,6 +7,7 @@
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads.h"
 #include "axonn/ops/forwarding_backend.h"
+#include "axonn/tensor/card_platform.h"
 #include "axonn/tensor/cuda_device.h"
 #include "axonn/train/generator.h"
 #include "axonn/train/session.h"
@@ -18,6 +19,7 @@
 
 using namespace axonn;
 using namespace axonn::testing_support;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -138,7 +140,14 @@ TEST(Devices, ACardThatIsNotThereIsRefusedBeforeAnythingIsBuilt) {
   if (status.trouble.empty()) GTEST_SKIP() << "there is a card";
   test::TemporaryPath folder;
   Config config = tiny_config(folder.path());
-  config.parallelism.device = DeviceKind::cuda;
-  EXPECT_THAT([&] { validate(config); }, ThrowsMessage<UsageError>(HasSubstr(status.trouble)));
+  for (const DeviceKind kind : {DeviceKind::cuda, DeviceKind::hip}) {
+    config.parallelism.device = kind;
+    const CardPlatform& platform = kind == DeviceKind::hip ? kHip : kCuda;
+    const std::string of_build = trouble_of_build(platform, card_platform());
+    EXPECT_THAT(
+        [&] { validate(config); },
+        ThrowsMessage<UsageError>(AllOf(HasSubstr(of_build.empty() ? status.trouble : of_build),
+                                        HasSubstr(concat("device = \"", platform.device, '"')))));
+  }
   EXPECT_THAT([] { make_cuda_device(0); }, ThrowsMessage<UsageError>(HasSubstr(status.trouble)));
 }

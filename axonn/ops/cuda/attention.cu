@@ -112,7 +112,7 @@ struct SoftmaxBackward {
         of.out + at + seen.begin, d_scores + at + seen.begin, count,
         [=](float s, float d) {
           const float p = rowwise::exponential(s - lse);
-          return rowwise::Pair{p, p * (d - delta) * factor};
+          return rowwise::pair(p, p * (d - delta) * factor);
         },
         of.scores + at + seen.begin, d_probabilities + at + seen.begin);
     of.clear(team, of.out + at, seen);

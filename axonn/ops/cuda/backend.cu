@@ -15,9 +15,9 @@ void check_kernels(const CudaCard& card) {
   const cudaError_t status = cudaFuncGetAttributes(&attributes, add_rows);
   if (status == cudaSuccess) return;
   cudaGetLastError();
-  refuse("cuda: ", card.name, " has compute capability ", card.major, '.', card.minor,
+  refuse(card_platform()->device, ": ", card.name, " is of ", card.architecture,
          ", for which this build has no kernels (", cudaGetErrorString(status),
-         "); configure with -DAXONN_CUDA_ARCH=", card.major, card.minor, "-real");
+         "); configure with -D", card.build_for);
 }
 
 }  // namespace
@@ -46,9 +46,10 @@ std::string CudaBackend::matmul_device() const {
 
 std::unique_ptr<Backend> make_cuda_backend(int card) {
   const CudaStatus status = cuda_status();
-  if (!status.trouble.empty()) refuse("cuda: ", status.trouble);
+  if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
   if (card < 0 || card >= std::ssize(status.cards))
-    refuse("cuda: there is no card ", card, "; there are ", status.cards.size(), ", from 0");
+    refuse(card_platform()->device, ": there is no card ", card, "; there are ",
+           status.cards.size(), ", from 0");
   cuda::check(cudaSetDevice(card));
   cuda::check_kernels(status.cards[card]);
   return std::make_unique<cuda::CudaBackend>(card, status.cards[card].name);

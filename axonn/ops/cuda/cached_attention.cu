@@ -55,8 +55,7 @@ __global__ void __launch_bounds__(kMostThreads) attend_to_cache(const CachedHead
       const T* k = args.keys + (first + (key + i) % args.entries) * D;
       float dot = 0;
       for (int c = lane; c < D; c += kWarp) dot += get(query[c]) * get(k[c]);
-      for (int offset = kWarp / 2; offset > 0; offset /= 2)
-        dot += __shfl_xor_sync(0xffffffffu, dot, offset);
+      for (int mask = kWarp / 2; mask > 0; mask /= 2) dot += shuffle_xor(dot, mask);
       if (lane == 0) scores[i] = dot * args.scale;
     }
     __syncthreads();

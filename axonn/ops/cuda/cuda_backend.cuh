@@ -12,14 +12,15 @@
 
 namespace axonn::cuda {
 
-/// Backend on one NVIDIA card. Each group of operations has its own source file; all of them check
-/// their arguments, choose the element type and launch kernels of ops/rowwise. None waits.
+/// Backend on one card, NVIDIA's or AMD's. Each group of operations has its own source file; all of
+/// them check their arguments, choose the element type and launch kernels of ops/rowwise. None
+/// waits.
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int card, std::string card_name);
 
   Device& device() override { return *device_; }
-  std::string name() const override { return "cuda"; }
+  std::string name() const override { return std::string(card_platform()->device); }
 
   void matmul(const Matmul& args) override;
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override;

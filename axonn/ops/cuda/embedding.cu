@@ -24,16 +24,16 @@ __global__ void __launch_bounds__(kMostThreads)
     if (__syncthreads_or(r >= 0 && args.ids[r] == id)) return;
   }
   const Team team;
-  __shared__ unsigned found[kMostThreads / kWarp];
+  __shared__ Lanes found[kMostThreads / kWarp];
   float* y = args.d_table.row(id - args.first);
   for (int begin = row; begin < R; begin += threads) {
     const int r = begin + thread;
-    const unsigned here = __ballot_sync(0xffffffffu, r < R && args.ids[r] == id);
+    const Lanes here = lanes_with(r < R && args.ids[r] == id);
     if (thread % kWarp == 0) found[thread / kWarp] = here;
     __syncthreads();
     for (int warp = 0; warp < threads / kWarp; ++warp)
-      for (unsigned left = found[warp]; left != 0; left &= left - 1) {
-        const int next = begin + warp * kWarp + __ffs(static_cast<int>(left)) - 1;
+      for (Lanes left = found[warp]; left != 0; left &= left - 1) {
+        const int next = begin + warp * kWarp + lowest(left);
         team.map(
             y, args.C, [](float a, float b) { return a + b; }, y, args.d_out.row(next));
       }

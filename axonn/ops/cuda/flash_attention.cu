@@ -12,9 +12,7 @@ namespace {
 struct CardBlock {
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
   __device__ void sync() const { __syncthreads(); }
-  __device__ float shuffle_xor(float x, int mask) const {
-    return __shfl_xor_sync(0xffffffffu, x, mask);
-  }
+  __device__ float shuffle_xor(float x, int mask) const { return cuda::shuffle_xor(x, mask); }
   __device__ void mma(float (&c)[4], const std::uint32_t (&a)[4],
                       const std::uint32_t (&b)[2]) const {
     asm volatile(

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "axonn/ops/backend.h"
+#include "axonn/tensor/cuda/api.cuh"
 
 namespace axonn::cuda {
 

@@ -6,8 +6,7 @@
 #include <map>
 #include <type_traits>
 
-#include <cublasLt.h>
-
+#include "axonn/ops/cuda/blas.cuh"
 #include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/tensor/cuda/runtime.cuh"
@@ -17,7 +16,8 @@ namespace axonn::cuda {
 namespace {
 
 void check(cublasStatus_t status, Where where = Where::here()) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail(where, "cuBLASLt: ", cublasLtGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail(where, kBlasName, ": ", cublasLtGetStatusString(status));
 }
 
 /// Owns one of cuBLASLt's handles.
@@ -173,7 +173,7 @@ Products::State::Plan Products::State::make(const Key& key) const {
                                        kMostWays, found.data(), &count));
   for (int i = 0; i < count; ++i)
     if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.ways.push_back(found[i]);
-  AXONN_CHECK(!plan.ways.empty(), "matmul: cuBLASLt has no algorithm for ", to_string(s));
+  AXONN_CHECK(!plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ", to_string(s));
   return plan;
 }
 
@@ -197,9 +197,9 @@ void Products::State::run(const BatchedMatmul& args) {
       library.get(), plan.operation.get(), &args.scale, one.b.data, plan.b.get(), one.a.data,
       plan.a.get(), &beta, one.out.data, plan.out.get(), one.out.data, plan.out.get(), &algorithm,
       workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes, handle_of(device.compute()));
-  AXONN_CHECK(status == CUBLAS_STATUS_SUCCESS, "matmul: cuBLASLt refused ", to_string(key.shape),
-              ", rows of out, a and b ", one.out.stride, ", ", one.a.stride, " and ", one.b.stride,
-              " elements apart: ", cublasLtGetStatusString(status));
+  AXONN_CHECK(status == CUBLAS_STATUS_SUCCESS, "matmul: ", kBlasName, " refused ",
+              to_string(key.shape), ", rows of out, a and b ", one.out.stride, ", ", one.a.stride,
+              " and ", one.b.stride, " elements apart: ", cublasLtGetStatusString(status));
 }
 
 Products::Products(Device& device) : state_(std::make_unique<State>(device)) {}
@@ -230,10 +230,7 @@ void Products::run(const BatchedMatmul& args) {
   state_->run(args);
 }
 
-std::string Products::library() {
-  const std::size_t version = cublasLtGetVersion();  // 130002
-  return concat("cuBLASLt ", version / 10000, '.', version / 100 % 100, '.', version % 100);
-}
+std::string Products::library() { return concat(kBlasName, ' ', blas_version()); }
 
 std::vector<std::string> Products::ways(const MatmulShape& shape) const {
   if (shape.M == 0 || shape.N == 0 || shape.K == 0) return {concat(kWay, 1)};

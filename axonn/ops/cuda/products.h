@@ -18,8 +18,9 @@ struct BatchedMatmul {
   std::int64_t out_step = 0, a_step = 0, b_step = 0;  ///< elements
 };
 
-/// Matrix products by cuBLASLt, in f32 (without TF32) or bf16, with sums in f32. Row-major products
-/// are computed as their transposes, which is how cuBLASLt's columns see them.
+/// Matrix products by cuBLASLt, or on AMD's cards hipBLASLt, in f32 (without TF32) or bf16, with
+/// sums in f32. Row-major products are computed as their transposes, which is how cuBLASLt's
+/// columns see them.
 ///
 /// What cuBLASLt's heuristic says of a product is asked when its shape, strides, types, alignment
 /// and options are first seen, and kept. Products run on the compute stream, one after the other,

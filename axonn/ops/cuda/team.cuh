@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "axonn/ops/cuda/reduce_block.h"
+#include "axonn/ops/cuda/warp.cuh"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::cuda {
@@ -11,7 +13,6 @@ namespace axonn::cuda {
 constexpr int kPack = 8;
 /// Columns that a thread adds up: fewer, since there are seldom many columns.
 constexpr int kColumns = 4;
-constexpr int kWarp = 32;
 
 /// As many elements as lie side by side, moved 16 bytes at a time where that is all aligned.
 template <typename T, int n>
@@ -57,21 +58,23 @@ struct Values {
   }
 };
 
-/// What all threads of a block hold, put together by op: in a warp by halves, then warp by warp.
-/// Every thread gets the result, always in the same order. All threads call it.
+/// A block of a card's threads, as reduce_block() wants it.
+struct ThreadsOfBlock {
+  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
+  __device__ int threads() const { return static_cast<int>(blockDim.x); }
+  __device__ void sync() const { __syncthreads(); }
+  template <typename T>
+  __device__ T shuffle_xor(T x, int mask) const {
+    return cuda::shuffle_xor(x, mask);
+  }
+};
+
+/// What all threads of a block hold, put together by op, in each of them. All threads call it.
 template <typename T, typename Op>
 __device__ T block_reduce(T mine, Op op) {
-  __shared__ T parts[kWarp];
-  for (int offset = kWarp / 2; offset > 0; offset /= 2)
-    mine = op(mine, __shfl_xor_sync(0xffffffffu, mine, offset));
-  const int warps = static_cast<int>(blockDim.x) / kWarp;
-  if (warps == 1) return mine;
-  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = mine;
-  __syncthreads();
-  T total = parts[0];
-  for (int w = 1; w < warps; ++w) total = op(total, parts[w]);
-  __syncthreads();  // parts may be written again
-  return total;
+  constexpr int kMostWarps = 1024 / kWarp;  // of any card's blocks
+  __shared__ T parts[kMostWarps];
+  return reduce_block<kWarp>(ThreadsOfBlock{}, parts, mine, op);
 }
 
 template <typename T>
@@ -112,7 +115,7 @@ struct Team {
         },
         in...);
     a = block_sum(a);
-    return rowwise::Pair{a, block_sum(b)};
+    return rowwise::pair(a, block_sum(b));
   }
 
   /// Mean, and sum of squared deviations from it. The second pass finds the row in cache.
@@ -123,7 +126,7 @@ struct Team {
                        static_cast<float>(count);
     const float squares = sum(
         count, [mean](float x) { return (x - mean) * (x - mean); }, in);
-    return rowwise::Pair{mean, squares};
+    return rowwise::pair(mean, squares);
   }
 
   /// map(), and the moments of out as it holds them.
@@ -190,7 +193,7 @@ struct Team {
         },
         in);
     total = block_sum(total);
-    return rowwise::Pair{total, block_reduce(most, [](float a, float b) { return a > b ? a : b; })};
+    return rowwise::pair(total, block_reduce(most, [](float a, float b) { return a > b ? a : b; }));
   }
 
   template <typename Out, typename F, typename... In>

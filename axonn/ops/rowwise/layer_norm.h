@@ -118,7 +118,7 @@ struct LayerNormSums {
         C,
         [=](auto d, auto w, auto v) {
           const auto g = d * w;
-          return Pair{g, g * (v - mean)};
+          return pair(g, g * (v - mean));
         },
         dy, weight, x);
     team.once([&] {
@@ -171,7 +171,7 @@ struct WeightAndBiasTerms {
   WeightTerm weight;
 
   AXONN_DEVICE auto operator()(std::int64_t row) const {
-    return [term = weight(row)](auto d, auto x) { return Pair{term(d, x), d}; };
+    return [term = weight(row)](auto d, auto x) { return pair(term(d, x), d); };
   }
 };
 

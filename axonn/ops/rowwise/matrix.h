@@ -26,7 +26,9 @@ struct Pair {
   V first, second;
 };
 template <typename V>
-Pair(V, V) -> Pair<V>;
+AXONN_DEVICE Pair<V> pair(V first, V second) {
+  return {first, second};
+}
 
 /// Columns [begin, begin + count) of a row: what a team does at a time where elements do not depend
 /// on each other.

@@ -33,7 +33,7 @@ struct RotaryEmbedding {
       team.map_pair(
           y, y + half, half,
           [s = sign](auto a, auto b, auto cos, auto sin) {
-            return Pair{a * cos - b * (s * sin), b * cos + a * (s * sin)};
+            return pair(a * cos - b * (s * sin), b * cos + a * (s * sin));
           },
           x, x + half, cosine, cosine + half);
     }

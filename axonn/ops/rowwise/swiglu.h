@@ -44,7 +44,7 @@ struct SwigluBackward {
         d_gate, d_gate + F, tile.count,
         [](auto d, auto g, auto u) {
           const auto s = sigmoid(g);
-          return Pair{d * u * (s + g * s * (1 - s)), d * g * s};
+          return pair(d * u * (s + g * s * (1 - s)), d * g * s);
         },
         d_out.row(tile.row) + tile.begin, gate, gate + F);
   }

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <string>
 
+#include "axonn/tensor/card_platform.h"
+#include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 #include "axonn/tensor/cuda_device.h"
 
@@ -134,11 +136,7 @@ class CudaDevice final : public Device {
     staging_.to_device(compute_, device, host, bytes);
   }
 
-  bool holds(const void* memory) const override {
-    cudaPointerAttributes attributes{};
-    check(cudaPointerGetAttributes(&attributes, memory));
-    return attributes.type == cudaMemoryTypeDevice;
-  }
+  bool holds(const void* memory) const override { return is_on_card(memory); }
 
  private:
   CudaCard card_;
@@ -146,56 +144,31 @@ class CudaDevice final : public Device {
   Staging staging_;
 };
 
-/// "13.0" of 13000.
-std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
+/// What the driver and the runtime say, without cards.
+CudaStatus look_for_driver(int& count) {
+  CudaStatus status{.built_with = toolkit_version(), .driver = driver_version()};
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return status;
+  cudaGetLastError();
+  count = 0;
+  status.trouble = trouble_of(*card_platform(), {.built_with = status.built_with,
+                                                 .driver = status.driver,
+                                                 .error = cudaGetErrorString(error),
+                                                 .too_old = error == cudaErrorInsufficientDriver});
+  return status;
+}
 
-std::string uuid_text(const cudaUUID_t& uuid) {
+}  // namespace
+
+std::string uuid_text(const char (&bytes)[16]) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
-  for (const char byte : uuid.bytes) {
+  for (const char byte : bytes) {
     text += kDigits[static_cast<unsigned char>(byte) >> 4];
     text += kDigits[byte & 15];
   }
   return text;
 }
-
-/// Asks nothing that would start a context on the card, which takes half a gigabyte of it.
-CudaCard card_of(int index) {
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, index));
-  return {.index = index,
-          .name = properties.name,
-          .uuid = uuid_text(properties.uuid),
-          .major = properties.major,
-          .minor = properties.minor,
-          .multiprocessors = properties.multiProcessorCount,
-          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
-}
-
-/// What the driver and the runtime say, without cards.
-CudaStatus look_for_driver(int& count) {
-  CudaStatus status{.built_with = version_text(CUDART_VERSION)};
-  int driver = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
-    status.driver = version_text(driver);
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count > 0) return status;
-  cudaGetLastError();
-  count = 0;
-  const std::string go_on = "; take parallelism.device = \"cpu\", or start it where there is one";
-  if (status.driver.empty())
-    status.trouble = "there is no NVIDIA driver" + go_on;
-  else if (error == cudaErrorInsufficientDriver)
-    status.trouble =
-        concat("the driver runs CUDA up to ", status.driver, " and this build is of ",
-               status.built_with, "; build it with that CUDA, or install a newer driver");
-  else
-    status.trouble = concat("the driver shows no card (", cudaGetErrorString(error),
-                            "; CUDA_VISIBLE_DEVICES may hide it)", go_on);
-  return status;
-}
-
-}  // namespace
 
 }  // namespace cuda
 
@@ -213,9 +186,10 @@ CudaStatus cuda_status() {
 
 std::unique_ptr<Device> make_cuda_device(int index) {
   const CudaStatus status = cuda_status();
-  if (!status.trouble.empty()) refuse("cuda: ", status.trouble);
+  if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
   if (index < 0 || index >= std::ssize(status.cards))
-    refuse("cuda: there is no card ", index, "; there are ", status.cards.size(), ", from 0");
+    refuse(card_platform()->device, ": there is no card ", index, "; there are ",
+           status.cards.size(), ", from 0");
   cuda::check(cudaSetDevice(index));
   return std::make_unique<cuda::CudaDevice>(status.cards[index]);
 }

@@ -3,17 +3,18 @@
 #include <memory>
 #include <utility>
 
-#include <cuda_runtime_api.h>
-
 #include "axonn/base/check.h"
+#include "axonn/tensor/card_platform.h"
+#include "axonn/tensor/cuda/api.cuh"
 #include "axonn/tensor/device.h"
 
 namespace axonn::cuda {
 
-/// Throws Error unless a call of the CUDA runtime succeeded.
+/// Throws Error unless a call of the runtime succeeded.
 inline void check(cudaError_t status, Where where = Where::here()) {
   if (status != cudaSuccess)
-    fail(where, "CUDA: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status));
+    fail(where, card_platform()->name, ": ", cudaGetErrorName(status), ": ",
+         cudaGetErrorString(status));
 }
 
 /// A point in a stream; it owns the CUDA event. Any thread may wait for it.

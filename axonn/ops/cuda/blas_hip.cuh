@@ -1,0 +1,96 @@
+#pragma once
+
+#include <string>
+
+// What products.cpp says in cuBLASLt's words, as hipBLASLt has it: a name here is added when it is
+// needed. A build for NVIDIA's cards has blas_cuda.cuh in its place.
+#include <hipblaslt/hipblaslt.h>
+
+#include "axonn/base/check.h"
+
+using cublasStatus_t = hipblasStatus_t;
+using cudaDataType_t = hipDataType;
+using cublasLtHandle_t = hipblasLtHandle_t;
+using cublasLtMatmulDesc_t = hipblasLtMatmulDesc_t;
+using cublasLtMatmulDescAttributes_t = hipblasLtMatmulDescAttributes_t;
+using cublasLtMatrixLayout_t = hipblasLtMatrixLayout_t;
+using cublasLtMatmulPreference_t = hipblasLtMatmulPreference_t;
+using cublasLtMatmulPreferenceAttributes_t = hipblasLtMatmulPreferenceAttributes_t;
+using cublasLtMatmulHeuristicResult_t = hipblasLtMatmulHeuristicResult_t;
+
+inline constexpr auto CUBLAS_STATUS_SUCCESS = HIPBLAS_STATUS_SUCCESS;
+inline constexpr auto CUBLAS_COMPUTE_32F = HIPBLAS_COMPUTE_32F;
+inline constexpr auto CUBLAS_OP_N = HIPBLAS_OP_N;
+inline constexpr auto CUBLAS_OP_T = HIPBLAS_OP_T;
+inline constexpr auto CUDA_R_32F = HIP_R_32F;
+inline constexpr auto CUDA_R_16BF = HIP_R_16BF;
+inline constexpr auto CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+inline constexpr auto CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET =
+    HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
+inline constexpr auto CUBLASLT_MATMUL_DESC_TRANSA = HIPBLASLT_MATMUL_DESC_TRANSA;
+inline constexpr auto CUBLASLT_MATMUL_DESC_TRANSB = HIPBLASLT_MATMUL_DESC_TRANSB;
+inline constexpr auto CUBLASLT_MATMUL_DESC_EPILOGUE = HIPBLASLT_MATMUL_DESC_EPILOGUE;
+inline constexpr auto CUBLASLT_MATMUL_DESC_BIAS_POINTER = HIPBLASLT_MATMUL_DESC_BIAS_POINTER;
+inline constexpr auto CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE;
+inline constexpr auto CUBLASLT_EPILOGUE_BIAS = HIPBLASLT_EPILOGUE_BIAS;
+inline constexpr auto CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES =
+    HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+// hipBLASLt is not told how operands are aligned.
+inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
+inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
+inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
+inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
+
+inline constexpr auto cublasLtCreate = hipblasLtCreate;
+inline constexpr auto cublasLtDestroy = hipblasLtDestroy;
+inline constexpr auto cublasLtMatmulDescCreate = hipblasLtMatmulDescCreate;
+inline constexpr auto cublasLtMatmulDescDestroy = hipblasLtMatmulDescDestroy;
+inline constexpr auto cublasLtMatmulDescSetAttribute = hipblasLtMatmulDescSetAttribute;
+inline constexpr auto cublasLtMatrixLayoutCreate = hipblasLtMatrixLayoutCreate;
+inline constexpr auto cublasLtMatrixLayoutDestroy = hipblasLtMatrixLayoutDestroy;
+inline constexpr auto cublasLtMatrixLayoutSetAttribute = hipblasLtMatrixLayoutSetAttribute;
+inline constexpr auto cublasLtMatmulPreferenceCreate = hipblasLtMatmulPreferenceCreate;
+inline constexpr auto cublasLtMatmulPreferenceDestroy = hipblasLtMatmulPreferenceDestroy;
+inline constexpr auto cublasLtMatmulAlgoGetHeuristic = hipblasLtMatmulAlgoGetHeuristic;
+inline constexpr auto cublasLtMatmul = hipblasLtMatmul;
+
+inline hipblasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    hipblasLtMatmulPreference_t preference, hipblasLtMatmulPreferenceAttributes_t what,
+    const void* value, std::size_t bytes) {
+  if (what == HIPBLASLT_MATMUL_PREF_MAX) return HIPBLAS_STATUS_SUCCESS;
+  return hipblasLtMatmulPreferenceSetAttribute(preference, what, value, bytes);
+}
+
+/// hipBLASLt has no words for its errors.
+inline const char* cublasLtGetStatusString(hipblasStatus_t status) {
+  switch (status) {
+    case HIPBLAS_STATUS_SUCCESS:
+      return "success";
+    case HIPBLAS_STATUS_NOT_INITIALIZED:
+      return "not initialised";
+    case HIPBLAS_STATUS_ALLOC_FAILED:
+      return "out of memory";
+    case HIPBLAS_STATUS_INVALID_VALUE:
+      return "invalid value";
+    case HIPBLAS_STATUS_EXECUTION_FAILED:
+      return "execution failed";
+    case HIPBLAS_STATUS_NOT_SUPPORTED:
+      return "not supported";
+    case HIPBLAS_STATUS_ARCH_MISMATCH:
+      return "not for this card";
+    default:
+      return "failed";
+  }
+}
+
+namespace axonn::cuda {
+
+inline constexpr const char* kBlasName = "hipBLASLt";
+
+/// "0.10.0": that of the header, since the library is asked for its own only where a card is.
+inline std::string blas_version() {
+  return concat(HIPBLASLT_VERSION_MAJOR, '.', HIPBLASLT_VERSION_MINOR, '.',
+                HIPBLASLT_VERSION_PATCH);
+}
+
+}  // namespace axonn::cuda

@@ -1,0 +1,67 @@
+#pragma once
+
+// What the sources of all cards say in CUDA's words, as HIP has it: a name here is added when a
+// source needs it. A build for NVIDIA's cards has api_cuda.cuh in its place.
+#include <hip/hip_runtime.h>
+
+using cudaError_t = hipError_t;
+using cudaEvent_t = hipEvent_t;
+using cudaStream_t = hipStream_t;
+using cudaFuncAttributes = hipFuncAttributes;
+
+inline constexpr auto cudaSuccess = hipSuccess;
+inline constexpr auto cudaErrorNotReady = hipErrorNotReady;
+inline constexpr auto cudaErrorMemoryAllocation = hipErrorOutOfMemory;
+inline constexpr auto cudaErrorInsufficientDriver = hipErrorInsufficientDriver;
+inline constexpr unsigned cudaEventDisableTiming = hipEventDisableTiming;
+inline constexpr unsigned cudaStreamNonBlocking = hipStreamNonBlocking;
+inline constexpr auto cudaMemcpyHostToDevice = hipMemcpyHostToDevice;
+inline constexpr auto cudaMemcpyDeviceToHost = hipMemcpyDeviceToHost;
+inline constexpr auto cudaMemcpyDeviceToDevice = hipMemcpyDeviceToDevice;
+
+// Functions that pass on what they get, since some of HIP's are overloaded.
+inline constexpr auto cudaGetErrorName = [](auto... args) { return hipGetErrorName(args...); };
+inline constexpr auto cudaGetErrorString = [](auto... args) { return hipGetErrorString(args...); };
+inline constexpr auto cudaGetLastError = [] { return hipGetLastError(); };
+inline constexpr auto cudaGetDeviceCount = [](auto... args) { return hipGetDeviceCount(args...); };
+inline constexpr auto cudaSetDevice = [](auto... args) { return hipSetDevice(args...); };
+inline constexpr auto cudaMemGetInfo = [](auto... args) { return hipMemGetInfo(args...); };
+
+inline constexpr auto cudaMalloc = [](auto... args) { return hipMalloc(args...); };
+inline constexpr auto cudaFree = [](auto... args) { return hipFree(args...); };
+inline constexpr auto cudaMallocAsync = [](auto... args) { return hipMallocAsync(args...); };
+inline constexpr auto cudaFreeAsync = [](auto... args) { return hipFreeAsync(args...); };
+inline constexpr auto cudaMallocHost = [](void** memory, std::size_t bytes) {
+  return hipHostMalloc(memory, bytes, hipHostMallocDefault);
+};
+inline constexpr auto cudaFreeHost = [](auto... args) { return hipHostFree(args...); };
+inline constexpr auto cudaMemcpyAsync = [](auto... args) { return hipMemcpyAsync(args...); };
+inline constexpr auto cudaMemsetAsync = [](auto... args) { return hipMemsetAsync(args...); };
+inline constexpr auto cudaMemset2DAsync = [](auto... args) { return hipMemset2DAsync(args...); };
+
+inline constexpr auto cudaEventCreateWithFlags = [](auto... args) {
+  return hipEventCreateWithFlags(args...);
+};
+inline constexpr auto cudaEventDestroy = [](auto... args) { return hipEventDestroy(args...); };
+inline constexpr auto cudaEventRecord = [](auto... args) { return hipEventRecord(args...); };
+inline constexpr auto cudaEventQuery = [](auto... args) { return hipEventQuery(args...); };
+inline constexpr auto cudaEventSynchronize = [](auto... args) {
+  return hipEventSynchronize(args...);
+};
+inline constexpr auto cudaDeviceGetStreamPriorityRange = [](auto... args) {
+  return hipDeviceGetStreamPriorityRange(args...);
+};
+inline constexpr auto cudaStreamCreateWithPriority = [](auto... args) {
+  return hipStreamCreateWithPriority(args...);
+};
+inline constexpr auto cudaStreamDestroy = [](auto... args) { return hipStreamDestroy(args...); };
+inline constexpr auto cudaStreamWaitEvent = [](auto... args) {
+  return hipStreamWaitEvent(args...);
+};
+inline constexpr auto cudaStreamSynchronize = [](auto... args) {
+  return hipStreamSynchronize(args...);
+};
+
+inline constexpr auto cudaFuncGetAttributes = [](hipFuncAttributes* attributes, auto* kernel) {
+  return hipFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
+};

@@ -1,0 +1,47 @@
+#include "axonn/tensor/card_platform.h"
+#include "axonn/tensor/cuda/platform.cuh"
+#include "axonn/tensor/cuda/runtime.cuh"
+
+namespace axonn {
+
+namespace cuda {
+
+namespace {
+
+/// "13.0" of 13000.
+std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
+
+}  // namespace
+
+std::string toolkit_version() { return version_text(CUDART_VERSION); }
+
+std::string driver_version() {
+  int driver = 0;
+  return cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0 ? version_text(driver) : "";
+}
+
+CudaCard card_of(int index) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index));
+  return {.index = index,
+          .name = properties.name,
+          .uuid = uuid_text(properties.uuid.bytes),
+          .major = properties.major,
+          .minor = properties.minor,
+          .architecture = concat("compute capability ", properties.major, '.', properties.minor),
+          .build_for = concat("AXONN_CUDA_ARCH=", properties.major, properties.minor, "-real"),
+          .multiprocessors = properties.multiProcessorCount,
+          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+}
+
+bool is_on_card(const void* memory) {
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, memory));
+  return attributes.type == cudaMemoryTypeDevice;
+}
+
+}  // namespace cuda
+
+const CardPlatform* card_platform() { return &kCuda; }
+
+}  // namespace axonn

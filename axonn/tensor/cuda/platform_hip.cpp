@@ -1,0 +1,71 @@
+#include <unistd.h>
+
+#include "axonn/tensor/card_platform.h"
+#include "axonn/tensor/cuda/platform.cuh"
+#include "axonn/tensor/cuda/runtime.cuh"
+
+namespace axonn {
+
+namespace cuda {
+
+namespace {
+
+/// "6.2" of 60200000.
+std::string version_text(int version) {
+  return concat(version / 10'000'000, '.', version / 100'000 % 100);
+}
+
+/// HIP 6 calls it type, older ones memoryType.
+template <typename Attributes>
+bool is_of_card(const Attributes& attributes) {
+  if constexpr (requires { attributes.type; })
+    return attributes.type == hipMemoryTypeDevice;
+  else
+    return attributes.memoryType == hipMemoryTypeDevice;
+}
+
+}  // namespace
+
+std::string toolkit_version() { return version_text(HIP_VERSION); }
+
+std::string driver_version() {
+  if (::access("/dev/kfd", F_OK) != 0)
+    return {};  // the runtime has a version without a driver, too
+  int version = 0;
+  return hipDriverGetVersion(&version) == hipSuccess && version > 0 ? version_text(version) : "";
+}
+
+CudaCard card_of(int index) {
+  hipDeviceProp_t properties{};
+  check(hipGetDeviceProperties(&properties, index));
+  hipUUID uuid{};
+  check(hipDeviceGetUuid(&uuid, index));
+  const std::string full = properties.gcnArchName,  // "gfx90a:sramecc+:xnack-"
+      architecture = full.substr(0, full.find(':')), name = properties.name;
+  return {.index = index,
+          .name = name.empty() ? concat("AMD card of ", architecture) : name,
+          .uuid = uuid_text(uuid.bytes),
+          .major = properties.major,
+          .minor = properties.minor,
+          .architecture = architecture,
+          .build_for = concat("AXONN_HIP_ARCH=", architecture),
+          .multiprocessors = properties.multiProcessorCount,
+          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+}
+
+bool is_on_card(const void* memory) {
+  hipPointerAttribute_t attributes{};
+  const hipError_t status = hipPointerGetAttributes(&attributes, memory);
+  if (status == hipErrorInvalidValue) {  // the host's, which HIP has never heard of
+    cudaGetLastError();
+    return false;
+  }
+  check(status);
+  return is_of_card(attributes);
+}
+
+}  // namespace cuda
+
+const CardPlatform* card_platform() { return &kHip; }
+
+}  // namespace axonn

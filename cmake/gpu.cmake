@@ -1,0 +1,57 @@
+# What CUDA and HIP have in common: the same sources, through headers that say which of the two.
+
+# axonn_gpu_headers(KIND FOLDER): the headers of FOLDER/axonn that stand for those of KIND, which is
+# cuda or hip.
+function(axonn_gpu_headers kind folder)
+  foreach(header tensor/cuda/api ops/cuda/blas ops/cuda/warp)
+    file(CONFIGURE OUTPUT ${folder}/axonn/${header}.cuh @ONLY
+         CONTENT "#pragma once\n#include \"axonn/${header}_${kind}.cuh\"\n")
+  endforeach()
+endfunction()
+
+# axonn_use_cards(TARGET): its sources call the runtime of the cards.
+function(axonn_use_cards target)
+  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/include)
+  target_link_libraries(${target} PRIVATE ${AXONN_GPU_RUNTIME})
+  target_include_directories(${target} SYSTEM PRIVATE ${AXONN_GPU_INCLUDE})
+  target_compile_definitions(${target} PRIVATE ${AXONN_GPU_DEFINITIONS})
+  target_compile_options(${target} PRIVATE ${AXONN_GPU_OPTIONS})
+endfunction()
+
+# AXONN_GPU: cuda, hip, or empty, as AXONN_CUDA and AXONN_HIP ask.
+set(AXONN_GPU)
+set(AXONN_WITH_CUDA OFF)
+set(AXONN_WITH_HIP OFF)
+if(AXONN_CUDA STREQUAL "ON" AND AXONN_HIP STREQUAL "ON")
+  message(FATAL_ERROR "AXONN_CUDA and AXONN_HIP are both ON, and a build is for the cards of one "
+                      "maker: make two, each in a folder of its own")
+endif()
+if(NOT AXONN_CUDA STREQUAL "OFF" AND NOT AXONN_HIP STREQUAL "ON")
+  include(cmake/cuda.cmake)
+endif()
+if((NOT AXONN_HIP STREQUAL "OFF" AND NOT AXONN_WITH_CUDA) OR AXONN_HIP_CHECK)
+  include(cmake/hip.cmake)
+endif()
+if(AXONN_WITH_CUDA)
+  set(AXONN_GPU cuda)
+  set(AXONN_GPU_RUNTIME CUDA::cudart_static)
+  set(AXONN_GPU_INCLUDE ${AXONN_NCCL_INCLUDE})
+  set(AXONN_GPU_COLLECTIVES ${AXONN_NCCL})
+elseif(AXONN_WITH_HIP)
+  set(AXONN_GPU hip)
+  set(AXONN_GPU_RUNTIME ${AXONN_HIP_RUNTIME})
+  set(AXONN_GPU_INCLUDE ${AXONN_HIP_INCLUDE} ${AXONN_RCCL_INCLUDE} ${AXONN_HIPBLASLT_INCLUDE})
+  set(AXONN_GPU_COLLECTIVES ${AXONN_RCCL})
+  set(AXONN_GPU_DEFINITIONS ${AXONN_HIP_DEFINITIONS})
+  set(AXONN_GPU_OPTIONS ${AXONN_HIP_OPTIONS})
+endif()
+if(AXONN_GPU)
+  axonn_gpu_headers(${AXONN_GPU} ${PROJECT_BINARY_DIR}/include)
+endif()
+if(AXONN_GPU STREQUAL "hip")  # RCCL's header has another name
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/nccl.h @ONLY
+       CONTENT "#include <rccl/rccl.h>\n")
+endif()
+# Read, since CMake warns of what a preset sets and nothing reads.
+message(DEBUG "flags of ${AXONN_GPU}: ${CMAKE_CUDA_FLAGS} ${AXONN_HIP_FLAGS}"
+              "${CMAKE_HIP_COMPILER_LAUNCHER}")

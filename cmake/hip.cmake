@@ -1,0 +1,101 @@
+# Finds HIP: hipcc, the runtime, hipBLASLt and RCCL. Sets AXONN_WITH_HIP where AXONN_HIP is not OFF.
+
+set(AXONN_HIP_ARCH "gfx90a" CACHE STRING
+    "AMD cards to compile for: gfx90a (MI210, MI250X), gfx942 (MI300A, MI300X), or several")
+set(AXONN_HIP_FLAGS "" CACHE STRING "Flags of hipcc beside those that the sources need")
+
+# axonn_without_hip(what remedy): AUTO goes without HIP, ON ends with an error that says what is
+# missing.
+function(axonn_without_hip what remedy)
+  set(AXONN_WITH_HIP OFF PARENT_SCOPE)
+  if(AXONN_HIP STREQUAL "ON")
+    message(FATAL_ERROR "AXONN_HIP is ON and ${what} was not found: ${remedy}, or configure with "
+                        "-DAXONN_HIP=OFF")
+  elseif(AXONN_HIP STREQUAL "AUTO")
+    message(STATUS "No HIP backend: ${what} was not found (-DAXONN_HIP=ON makes this an error)")
+  endif()
+endfunction()
+
+set(rocm HINTS ENV ROCM_PATH ENV ROCM_HOME PATHS /opt/rocm)
+find_program(AXONN_HIPCC hipcc ${rocm} PATH_SUFFIXES bin)
+find_path(AXONN_HIP_INCLUDE hip/hip_runtime_api.h ${rocm} PATH_SUFFIXES include)
+find_library(AXONN_HIP_RUNTIME amdhip64 ${rocm} PATH_SUFFIXES lib)
+find_path(AXONN_HIPBLASLT_INCLUDE hipblaslt/hipblaslt.h ${rocm} PATH_SUFFIXES include)
+find_library(AXONN_HIPBLASLT hipblaslt ${rocm} PATH_SUFFIXES lib)
+find_path(AXONN_RCCL_INCLUDE rccl/rccl.h ${rocm} PATH_SUFFIXES include)
+find_library(AXONN_RCCL rccl ${rocm} PATH_SUFFIXES lib)
+
+set(hip_version 0)
+if(AXONN_HIP_INCLUDE)
+  file(STRINGS ${AXONN_HIP_INCLUDE}/hip/hip_version.h hip_version REGEX "HIP_VERSION_MAJOR +[0-9]")
+  string(REGEX MATCH "[0-9]+$" hip_version "${hip_version}")
+endif()
+
+set(AXONN_WITH_HIP ON)
+if(AXONN_HIP STREQUAL "OFF")
+  set(AXONN_WITH_HIP OFF)
+endif()
+set(install "install ROCm 6.0 or newer (hipblaslt-dev, rccl-dev) and name its folder by ROCM_PATH")
+if(NOT AXONN_HIPCC OR NOT AXONN_HIP_INCLUDE OR NOT AXONN_HIP_RUNTIME)
+  axonn_without_hip("HIP (hipcc, hip/hip_runtime_api.h, libamdhip64)" "${install}")
+elseif(NOT AXONN_HIPBLASLT OR NOT AXONN_HIPBLASLT_INCLUDE)
+  axonn_without_hip("hipBLASLt (hipblaslt/hipblaslt.h, libhipblaslt)" "${install}")
+elseif(NOT AXONN_RCCL OR NOT AXONN_RCCL_INCLUDE)
+  axonn_without_hip("RCCL (rccl/rccl.h, librccl)" "${install}")
+elseif(hip_version LESS 6)
+  axonn_without_hip("HIP 6.0 or newer (here is ${hip_version})" "${install}")
+endif()
+
+# For the host's compiler. Clean-up does not look at error codes, which HIP's are marked for.
+set(AXONN_HIP_DEFINITIONS __HIP_PLATFORM_AMD__)
+set(AXONN_HIP_OPTIONS -Wno-unused-result)
+
+# axonn_hip_objects(OBJECTS [HEADERS folder] SOURCES a.cu ...): their objects, for AXONN_HIP_ARCH,
+# with the headers that axonn_gpu_headers() puts into a folder: this build's, if none is named.
+# hipcc is called as such, since CMake's own HIP language does not find Debian's.
+function(axonn_hip_objects objects)
+  cmake_parse_arguments(ARG "" "HEADERS" "SOURCES" ${ARGN})
+  if(NOT ARG_HEADERS)
+    set(ARG_HEADERS ${PROJECT_BINARY_DIR}/include)
+  endif()
+  separate_arguments(flags UNIX_COMMAND "${AXONN_HIP_FLAGS}")
+  list(TRANSFORM AXONN_HIP_ARCH PREPEND --offload-arch= OUTPUT_VARIABLE cards)
+  set(all)
+  foreach(source IN LISTS ARG_SOURCES)
+    get_filename_component(path ${source} ABSOLUTE)
+    cmake_path(REPLACE_FILENAME ARG_HEADERS hip/${source}.o OUTPUT_VARIABLE object)
+    cmake_path(GET object PARENT_PATH folder)
+    file(MAKE_DIRECTORY ${folder})
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${CMAKE_HIP_COMPILER_LAUNCHER} ${AXONN_HIPCC} -x hip ${cards} -std=c++20 -O3 -fPIC
+              ${flags} ${AXONN_HIP_OPTIONS} -I${ARG_HEADERS} -I${PROJECT_SOURCE_DIR}
+              -MD -MT ${object} -MF ${object}.d -c ${path} -o ${object}
+      DEPENDS ${path} DEPFILE ${object}.d
+      COMMENT "Building HIP object ${source}.o" VERBATIM)
+    list(APPEND all ${object})
+  endforeach()
+  set_source_files_properties(${all} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  set(${objects} ${all} PARENT_SCOPE)
+endfunction()
+
+# axonn_hip_check(SOURCES...): hip_compile_check compiles these, and what of the device needs no
+# more than HIP's runtime, whatever else this build is for.
+function(axonn_hip_check)
+  if(NOT AXONN_HIPCC OR NOT AXONN_HIP_INCLUDE)
+    message(FATAL_ERROR "AXONN_HIP_CHECK is ON and hipcc or hip/hip_runtime_api.h was not found: "
+                        "apt-get install hipcc libamdhip64-dev, or put ROCm's bin on PATH")
+  endif()
+  set(headers ${PROJECT_BINARY_DIR}/hip_check/include)
+  axonn_gpu_headers(hip ${headers})
+  axonn_hip_objects(objects HEADERS ${headers} SOURCES ${ARGN})
+  add_library(hip_compile_check_host OBJECT EXCLUDE_FROM_ALL
+    cuda/no_flash_attention.cpp
+    ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/device.cpp
+    ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/platform_hip.cpp)
+  target_link_libraries(hip_compile_check_host PRIVATE axonn_flags)
+  target_include_directories(hip_compile_check_host BEFORE PRIVATE ${headers})
+  target_include_directories(hip_compile_check_host SYSTEM PRIVATE ${AXONN_HIP_INCLUDE})
+  target_compile_definitions(hip_compile_check_host PRIVATE ${AXONN_HIP_DEFINITIONS})
+  target_compile_options(hip_compile_check_host PRIVATE ${AXONN_HIP_OPTIONS})
+  add_custom_target(hip_compile_check DEPENDS ${objects} hip_compile_check_host)
+endfunction()
