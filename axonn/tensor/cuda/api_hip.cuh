@@ -62,6 +62,44 @@ inline constexpr auto cudaStreamSynchronize = [](auto... args) {
   return hipStreamSynchronize(args...);
 };
 
+using cudaGraph_t = hipGraph_t;
+using cudaGraphExec_t = hipGraphExec_t;
+using cudaStreamCaptureMode = hipStreamCaptureMode;
+using cudaStreamCaptureStatus = hipStreamCaptureStatus;
+inline constexpr auto cudaStreamCaptureModeRelaxed = hipStreamCaptureModeRelaxed;
+inline constexpr auto cudaStreamCaptureModeThreadLocal = hipStreamCaptureModeThreadLocal;
+inline constexpr auto cudaStreamCaptureStatusNone = hipStreamCaptureStatusNone;
+inline constexpr unsigned cudaGraphInstantiateFlagUseNodePriority = 0;  // HIP before 6 has none
+inline constexpr auto cudaStreamIsCapturing = [](auto... args) {
+  return hipStreamIsCapturing(args...);
+};
+inline constexpr auto cudaThreadExchangeStreamCaptureMode = [](auto... args) {
+  return hipThreadExchangeStreamCaptureMode(args...);
+};
+inline constexpr auto cudaStreamBeginCapture = [](auto... args) {
+  return hipStreamBeginCapture(args...);
+};
+inline constexpr auto cudaStreamEndCapture = [](auto... args) {
+  return hipStreamEndCapture(args...);
+};
+inline constexpr auto cudaGraphInstantiateWithFlags = [](auto... args) {
+  return hipGraphInstantiateWithFlags(args...);
+};
+inline constexpr auto cudaGraphLaunch = [](auto... args) { return hipGraphLaunch(args...); };
+inline constexpr auto cudaGraphExecDestroy = [](auto... args) {
+  return hipGraphExecDestroy(args...);
+};
+inline constexpr auto cudaGraphDestroy = [](auto... args) { return hipGraphDestroy(args...); };
+
+inline constexpr auto cudaErrorPeerAccessAlreadyEnabled = hipErrorPeerAccessAlreadyEnabled;
+inline constexpr auto cudaGetDevice = [](auto... args) { return hipGetDevice(args...); };
+inline constexpr auto cudaDeviceCanAccessPeer = [](auto... args) {
+  return hipDeviceCanAccessPeer(args...);
+};
+inline constexpr auto cudaDeviceEnablePeerAccess = [](auto... args) {
+  return hipDeviceEnablePeerAccess(args...);
+};
+
 inline constexpr auto cudaFuncGetAttributes = [](hipFuncAttributes* attributes, auto* kernel) {
   return hipFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
 };
