@@ -28,8 +28,8 @@ struct SoftmaxStats {
     constexpr int kFirst = 512, kPart = 16384;
     // Exponentials are about the largest of the first few, until one is so much larger that they
     // and their sum could overflow: e^60 · 2^31 does not. As powers of two they take an instruction
-    // less; below 2^-150 they are 0.
-    constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max();
+    // less; below 2^-150 they are 0. kLowest · log2(e) is finite.
+    constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max() / 2;
     float most = -std::numeric_limits<float>::infinity(), total = 0;
     float about = greatest(team.max(valid < kFirst ? valid : kFirst, x), kLowest);
     const auto summed = [&](int begin) {
