@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -82,6 +83,36 @@ TEST(CrossEntropy, EqualsPlainLoopsWholeAndInPiecesWithPaddingLeftOut) {
     check(4, 251, 4, 64, type);
     check(3, 10, 4, 5, type);  // two pieces are padding alone
     check(2, 5003, 2, 2502, type);
+  }
+}
+
+TEST(CrossEntropy, TakesLongRowsWhoseLargestComesLateOrThatAreMinusInfinityInPart) {
+  constexpr std::int64_t kV = 40000;
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  for (DType type : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(name_of(type));
+    const auto backend = test_backend();
+    Matrix x = random_values("x", 6, kV, type);
+    x(0, 700) = 200;                      // in the first part that is summed
+    x(1, 20000) = 90, x(1, 39999) = 250;  // in others
+    x(2, 3) = 500;                        // all others are nothing beside it
+    for (std::int64_t c = 0; c < 600; ++c) x(3, c) = kNone;
+    for (std::int64_t c = 600; c < kV; ++c) x(4, c) = kNone;
+    for (std::int64_t c = 0; c < kV; ++c) x(5, c) = kNone;
+    const std::vector<std::int32_t> ids{9, 39999, 3, 700, 5, 5};
+    const Operand logits(x, type), targets(ids), stats(6, 3, DType::f32);
+    backend->softmax_stats(stats, logits, targets, {0, kV});
+    const Matrix got = stats.values();
+    for (std::int64_t r = 0; r < 5; ++r) {
+      double most = kNone, sum = 0;
+      for (std::int64_t c = 0; c < kV; ++c) most = std::max(most, x(r, c));
+      for (std::int64_t c = 0; c < kV; ++c) sum += std::exp(x(r, c) - most);
+      EXPECT_EQ(got(r, 0), most) << r;
+      EXPECT_NEAR(got(r, 1), sum, 2e-5 * sum) << r;
+      EXPECT_EQ(got(r, 2), x(r, ids[r])) << r;
+    }
+    EXPECT_EQ(got(5, 0), kNone);
+    EXPECT_EQ(got(5, 1), 0) << "it must not count where another piece has logits";
   }
 }
 

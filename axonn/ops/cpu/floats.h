@@ -95,8 +95,9 @@ template <typename N>
   return select_less(from_zero(), static_cast<float>(n), x, other);
 }
 
-/// The sum of all, halves on halves; the last ones within a register.
-[[gnu::always_inline]] inline float fold(const Floats& x) {
+/// All of them combined by join(a, b): halves with halves, the last ones within a register.
+template <typename Join>
+[[gnu::always_inline]] inline float folded(const Floats& x, Join join) {
   using Index = std::int32_t __attribute__((vector_size(64)));
   alignas(64) float values[Floats::kCount];
   Floats::for_each([&](int i) {
@@ -105,19 +106,21 @@ template <typename N>
   const auto lanes = [&](int i) {
     return *reinterpret_cast<const Lanes*>(values + std::ptrdiff_t{i} * kLanes);
   };
-  Lanes sum = (lanes(0) + lanes(2)) + (lanes(1) + lanes(3));
-  sum += __builtin_shuffle(sum, Index{8, 9, 10, 11, 12, 13, 14, 15});
-  sum += __builtin_shuffle(sum, Index{4, 5, 6, 7});
-  sum += __builtin_shuffle(sum, Index{2, 3});
-  return sum[0] + sum[1];
+  Lanes all = join(join(lanes(0), lanes(2)), join(lanes(1), lanes(3)));
+  all = join(all, __builtin_shuffle(all, Index{8, 9, 10, 11, 12, 13, 14, 15}));
+  all = join(all, __builtin_shuffle(all, Index{4, 5, 6, 7}));
+  all = join(all, __builtin_shuffle(all, Index{2, 3}));
+  return join(all, __builtin_shuffle(all, Index{1}))[0];
+}
+
+/// The sum of all.
+[[gnu::always_inline]] inline float fold(const Floats& x) {
+  return folded(x, [](const Lanes& a, const Lanes& b) { return a + b; });
 }
 
 /// The largest of all.
 inline float largest(const Floats& x) {
-  float most = x.r[0][0];
-  for (const auto& each : x.r)
-    for (int i = 0; i < Floats::kEach; ++i) most = each[i] > most ? each[i] : most;
-  return most;
+  return folded(x, [](const Lanes& a, const Lanes& b) { return a < b ? b : a; });
 }
 
 }  // namespace axonn::cpu

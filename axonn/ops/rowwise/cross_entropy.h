@@ -25,16 +25,18 @@ struct SoftmaxStats {
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const T* x = logits.row(row);
-    constexpr int kPart = 4096;
-    // Exponentials are about the largest of the first part, until one is so much larger that they
-    // and their sum could overflow: e^60 · 2^31 does not.
-    constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max();
+    constexpr int kFirst = 512, kPart = 16384;
+    // Exponentials are about the largest of the first few, until one is so much larger that they
+    // and their sum could overflow: e^60 · 2^31 does not. As powers of two they take an instruction
+    // less; below 2^-150 they are 0. kLowest · log2(e) is finite.
+    constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max() / 2;
     float most = -std::numeric_limits<float>::infinity(), total = 0;
-    float about = greatest(team.max(valid < kPart ? valid : kPart, x), kLowest);
+    float about = greatest(team.max(valid < kFirst ? valid : kFirst, x), kLowest);
     const auto summed = [&](int begin) {
+      const float start = about * kLog2E;
       return team.sum_and_max(
           valid - begin < kPart ? valid - begin : kPart,
-          [=](auto v) { return exponential(v - about); }, x + begin);
+          [=](auto v) { return power_of_two(greatest(-151.0f, v * kLog2E - start)); }, x + begin);
     };
     for (int begin = 0; begin < valid; begin += kPart) {
       auto part = summed(begin);

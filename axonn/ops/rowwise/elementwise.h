@@ -22,7 +22,6 @@ struct Gelu {
   /// 1 + e^-2u, whose inverse is sigmoid(2u).
   template <typename V>
   [[gnu::always_inline]] AXONN_DEVICE static V inverse_sigmoid(V x, V squared) {
-    constexpr float kLog2E = 1.44269504f;
     return 1.0f + power_of_two(x * (-kLog2E * kLinear - kLog2E * kCubic * squared));
   }
 

@@ -21,6 +21,7 @@ AXONN_DEVICE inline float select_less(float a, float b, float yes, float no) {
   return a < b ? yes : no;
 }
 
+constexpr float kLog2E = 1.44269504f;
 constexpr float kRound = 12582912;  // 1.5 · 2^23: adding it rounds to an integer in the low bits
 
 /// x · 2^n for x from 1/2 to 2 and an integer n, and NaN where they are; below 2^-126 either 0 or
@@ -41,7 +42,7 @@ AXONN_DEVICE inline float square_root(float x) { return std::sqrt(x); }
 /// 2^-150 it is 0; above 88 it is e^88 or more, and a NaN stays one.
 template <typename V>
 [[gnu::always_inline]] AXONN_DEVICE inline V exponential(V x) {
-  constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+  constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   const V within = greatest(-105.0f, x), n = (within * kLog2E + kRound) - kRound;
   const V r = (within - n * kLn2High) - n * kLn2Low;
   V p = r * 8.29032622e-3f + 4.18979302e-2f;
