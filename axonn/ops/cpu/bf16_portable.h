@@ -18,7 +18,8 @@ constexpr bool kDotProducts = false;
 /// holds a pair of bf16.
 template <typename Lanes>
 void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
-  using Words = std::uint32_t __attribute__((vector_size(sizeof(Lanes))));
+  // A typedef: g++ 12 drops the attribute of an alias whose size depends on a template.
+  typedef std::uint32_t Words __attribute__((vector_size(sizeof(Lanes))));
   const auto a = std::bit_cast<Words>(left), b = std::bit_cast<Words>(right);
   sum += std::bit_cast<Lanes>(a << 16) * std::bit_cast<Lanes>(b << 16);
   sum += std::bit_cast<Lanes>(a & 0xffff0000u) * std::bit_cast<Lanes>(b & 0xffff0000u);
