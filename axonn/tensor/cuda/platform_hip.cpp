@@ -40,11 +40,14 @@ CudaCard card_of(int index) {
   check(hipGetDeviceProperties(&properties, index));
   hipUUID uuid{};
   check(hipDeviceGetUuid(&uuid, index));
+  char bus[16] = "";  // "0000:c1:00.0"
+  check(hipDeviceGetPCIBusId(bus, sizeof bus, index));
   const std::string full = properties.gcnArchName,  // "gfx90a:sramecc+:xnack-"
       architecture = full.substr(0, full.find(':')), name = properties.name;
   return {.index = index,
           .name = name.empty() ? concat("AMD card of ", architecture) : name,
-          .uuid = uuid_text(uuid.bytes),
+          // Both: the halves of a card may have one UUID, and hosts have the same buses.
+          .uuid = concat(uuid_text(uuid.bytes), '-', bus),
           .major = properties.major,
           .minor = properties.minor,
           .architecture = architecture,
