@@ -62,11 +62,25 @@ void check_step(const Checker& check, const Step& args) {
               " decayed elements of ", count);
 }
 
+void check_epilogue(const Checker& check, const Matmul& args) {
+  const bool derivative = args.gelu_derivative_at.data;
+  AXONN_CHECK(args.gelu + derivative + args.accumulate <= 1 && !(derivative && args.bias.data),
+              "matmul: GELU, its derivative, or accumulation to out, and a bias with the ",
+              "derivative, exclude each other");
+  AXONN_CHECK(args.gelu || !args.gelu_input.data, "matmul: gelu_input without gelu");
+  if (args.gelu_input.data) check_like(check, "gelu_input", args.gelu_input, args.out);
+  if (derivative) check_like(check, "gelu_derivative_at", args.gelu_derivative_at, args.out);
+  if (!args.bias_gradient.data) return;
+  AXONN_CHECK(args.a_transposed, "matmul: bias_gradient, and a is not transposed");
+  check_f32(check, "bias_gradient", args.bias_gradient, {1, args.out.rows});
+}
+
 }  // namespace
 
 void check_matmul(const Matmul& args) {
   const Checker check{"matmul"};
-  const auto& [out, a, b, a_transposed, b_transposed, bias, accumulate] = args;
+  const View &out = args.out, &a = args.a, &b = args.b, &bias = args.bias;
+  const bool a_transposed = args.a_transposed, b_transposed = args.b_transposed;
   const std::int64_t K = a_transposed ? a.rows : a.cols;
   check.compute_type("a", a);
   check.shape("a", a, a_transposed ? K : out.rows, a_transposed ? out.rows : K);
@@ -74,9 +88,11 @@ void check_matmul(const Matmul& args) {
   check.shape("b", b, b_transposed ? out.cols : K, b_transposed ? K : out.cols);
   check.type("out", out, {a.dtype, DType::f32});
   check.shape("out", out, out.rows, out.cols);
-  if (!bias.data) return;
-  check.type("bias", bias, {a.dtype});
-  check.shape("bias", bias, 1, out.cols);
+  if (bias.data) {
+    check.type("bias", bias, {a.dtype});
+    check.shape("bias", bias, 1, out.cols);
+  }
+  check_epilogue(check, args);
 }
 
 void check_row_moments(const View& out, const View& inp) {
