@@ -76,6 +76,16 @@ TunedMatmul tuned(const std::map<std::string, std::vector<double>>& of) {
   });
 }
 
+/// Says that it fuses every epilogue, or none.
+class Fusing final : public ForwardingBackend {
+ public:
+  explicit Fusing(bool fuses) : ForwardingBackend(make_cpu_backend(1)), fuses_(fuses) {}
+  bool fuses(const Matmul&) override { return fuses_; }
+
+ private:
+  bool fuses_;
+};
+
 std::string way(std::size_t i) { return make_cpu_backend(1)->matmul_ways(kShape).at(i); }
 
 }  // namespace
@@ -178,23 +188,29 @@ TEST(MatmulTuner, OfARealProductLeavesTheBackendWithAWayOfItsOwnAndGivesBackItsM
   EXPECT_GE(t.gain(), 0.9) << "the default is never replaced by what is slower";
 }
 
-TEST(MatmulTuner, OfAProductWithAnEpilogueRunsAllOfIt) {
-  const auto inner = make_cpu_backend(1);
-  RecordingBackend backend(*inner);
-  for (const MatmulShape& shape :
-       {MatmulShape{.M = 64, .N = 32, .K = 8, .bias = true, .gelu = true, .gelu_input = true},
-        MatmulShape{.M = 64, .N = 32, .K = 8, .gelu_derivative = true},
-        MatmulShape{.M = 64,
-        .N = 32,
-        .K = 8,
-        .a_transposed = true,
-        .accumulate = true,
-        .bias_gradient = true}})
-    EXPECT_GT(tune_matmul(backend, shape).seconds, 0) << to_string(shape);
-  // The processor fuses none of it.
-  EXPECT_THAT(backend.products(), testing::SizeIs(3));
-  for (const auto& [shape, calls] : backend.products())
-    EXPECT_FALSE(shape.gelu || shape.gelu_derivative || shape.bias_gradient) << to_string(shape);
+TEST(MatmulTuner, TimesAProductWithItsEpilogueAndRecordsItWhereTheDeviceFusesIt) {
+  const MatmulShape gelu{.M = 64, .N = 32, .K = 8, .bias = true, .gelu = true, .gelu_input = true},
+      derivative{.M = 64, .N = 32, .K = 8, .gelu_derivative = true},
+      weight{.M = 64,
+             .N = 32,
+             .K = 8,
+             .a_transposed = true,
+             .accumulate = true,
+             .bias_gradient = true};
+  for (const bool fuses : {true, false}) {
+    Fusing inner(fuses);
+    RecordingBackend backend(inner);
+    std::vector<MatmulShape> want;
+    for (MatmulShape shape : {gelu, derivative, weight}) {
+      EXPECT_GT(tune_matmul(backend, shape).seconds, 0) << to_string(shape);
+      if (!fuses)
+        shape.gelu = shape.gelu_input = shape.gelu_derivative = shape.bias_gradient = false;
+      want.push_back(shape);
+    }
+    std::vector<MatmulShape> recorded;
+    for (const auto& [shape, calls] : backend.products()) recorded.push_back(shape);
+    EXPECT_EQ(recorded, want) << fuses;
+  }
 }
 
 TEST(RecordingBackend, CountsProductsByShapeInTheOrderInWhichTheyCome) {
