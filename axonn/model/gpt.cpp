@@ -49,7 +49,7 @@ GptBlock::GptBlock(const ModelConfig& config, const Grid& grid, const std::strin
 
 Var GptBlock::operator()(const Context& ctx, Var x) const {
   x = add(ctx, x, project_(ctx, attention(ctx, qkv_(ctx, norm1_(ctx, x)), heads_)));
-  return add(ctx, x, down_(ctx, gelu(ctx, up_(ctx, norm2_(ctx, x)))));
+  return add(ctx, x, down_(ctx, up_.gelu(ctx, norm2_(ctx, x))));
 }
 
 Gpt::Gpt(const ModelConfig& config, const Grid& grid)

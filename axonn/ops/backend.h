@@ -15,6 +15,9 @@ namespace axonn {
 /// out = op(a) · op(b) (+ bias) (+ out). (M, N) = (M, K) · (K, N), sums in f32.
 ///
 /// a, b  f32 or bf16, the same; bias (1, N) of their type; out of their type or f32.
+///
+/// What is below `accumulate` is the product's epilogue: work on the result, or on a, that some
+/// devices do while they have it at hand. Of GELU, its gradient and `accumulate` only one.
 struct Matmul {
   View out;  ///< (M, N)
   View a;    ///< (M, K), or (K, M) if transposed
@@ -23,6 +26,15 @@ struct Matmul {
   bool b_transposed = false;
   View bias = {};           ///< (1, N) or empty
   bool accumulate = false;  ///< out += instead of out =
+
+  bool gelu = false;     ///< out is gelu() of what it would be
+  View gelu_input = {};  ///< (M, N) of out's type: becomes that, for backward; or empty
+  /// (M, N) of out's type, a gelu_input: out is multiplied by GELU's derivative there; or empty.
+  /// Not with a bias.
+  View gelu_derivative_at = {};
+  /// (1, M) f32: the sum over a's K rows is added, which for the product of a weight's gradient is
+  /// that of its bias; or empty. a must be transposed.
+  View bias_gradient = {};
 };
 
 /// Causal attention over heads, grouped key-value heads included.
@@ -195,7 +207,17 @@ class Backend {
   /// Names the layer that the operations from now on belong to, for traces.
   virtual void mark(std::string_view layer) { (void)layer; }
 
-  virtual void matmul(const Matmul& args) = 0;
+  /// A product and its epilogue: in one, by product(), where fuses() says so; else the product, and
+  /// then gelu(), gelu_backward() and column_sum(), which round what is stored in between.
+  void matmul(const Matmul& args);
+  /// What a device does of matmul(): a product, with an epilogue only where it fuses that.
+  virtual void product(const Matmul& args) = 0;
+  /// Whether product() computes the epilogue of this product as well. Depends on what
+  /// matmul_ways() and set_matmul_way() go by, types, strides and alignment.
+  virtual bool fuses(const Matmul& args) {
+    (void)args;
+    return false;
+  }
   /// The ways in which this backend can compute such a product, by name, its default first. They
   /// differ in time and in the order of rounding, not in what they need of the caller.
   virtual std::vector<std::string> matmul_ways(const MatmulShape& shape) const = 0;

@@ -22,13 +22,15 @@ class DryBackend final : public ForwardingBackend {
   std::string name() const override { return "dry"; }
   void mark(std::string_view layer) override { layer_ = layer; }
 
-  void matmul(const Matmul& args) override {
+  void product(const Matmul& args) override {
     const std::int64_t inner = args.a_transposed ? args.a.rows : args.a.cols;
     next_.flops = 2.0 * static_cast<double>(args.out.count() * inner);
     next_.a_transposed = args.a_transposed;
     next_.b_transposed = args.b_transposed;
-    ForwardingBackend::matmul(args);
+    ForwardingBackend::product(args);
   }
+  /// It stands for no device in particular: what might be fused is noted by itself.
+  bool fuses(const Matmul&) override { return false; }
   std::vector<std::string> matmul_ways(const MatmulShape&) const override { return {name()}; }
   bool set_matmul_way(const MatmulShape&, std::string_view way) override { return way == name(); }
   std::string matmul_device() const override { return name(); }

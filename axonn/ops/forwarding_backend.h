@@ -24,9 +24,12 @@ class ForwardingBackend : public Backend {
   Device& device() override { return inner_->device(); }
   std::string name() const override { return inner_->name(); }
 
-  void matmul(const Matmul& args) override {
-    around("matmul", [&] { inner_->matmul(args); }, {args.out, args.a, args.b, args.bias});
+  void product(const Matmul& args) override {
+    around("matmul", [&] { inner_->product(args); },
+           {args.out, args.a, args.b, args.bias, args.gelu_input, args.gelu_derivative_at,
+            args.bias_gradient});
   }
+  bool fuses(const Matmul& args) override { return inner_->fuses(args); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
     return inner_->matmul_ways(shape);
   }

@@ -26,7 +26,11 @@ MatmulShape shape_of(const Matmul& args) {
           .bias = args.bias.data != nullptr,
           .accumulate = args.accumulate,
           .type = args.a.dtype,
-          .out_type = args.out.dtype};
+          .out_type = args.out.dtype,
+          .gelu = args.gelu,
+          .gelu_input = args.gelu_input.data != nullptr,
+          .gelu_derivative = args.gelu_derivative_at.data != nullptr,
+          .bias_gradient = args.bias_gradient.data != nullptr};
 }
 
 std::string mode_of(const MatmulShape& shape) {
@@ -38,6 +42,9 @@ std::string to_string(const MatmulShape& s) {
   if (s.out_type != s.type) text += concat(" to ", name_of(s.out_type));
   if (s.bias) text += " + bias";
   if (s.accumulate) text += " +=";
+  if (s.gelu) text += s.gelu_input ? " gelu kept" : " gelu";
+  if (s.gelu_derivative) text += " d_gelu";
+  if (s.bias_gradient) text += " d_bias";
   return text;
 }
 
@@ -59,6 +66,14 @@ std::optional<MatmulShape> parse_matmul_shape(std::string_view text) {
       shape.bias = true;
     else if (word == "+=")
       shape.accumulate = true;
+    else if (word == "gelu")
+      shape.gelu = true;
+    else if (word == "kept")
+      shape.gelu_input = true;
+    else if (word == "d_gelu")
+      shape.gelu_derivative = true;
+    else if (word == "d_bias")
+      shape.bias_gradient = true;
   }
   if (to_string(shape) != text) return {};  // whatever was passed over above
   return shape;

@@ -17,6 +17,7 @@ struct MatmulShape {
   std::int64_t M = 0, N = 0, K = 0;
   bool a_transposed = false, b_transposed = false, bias = false, accumulate = false;
   DType type = DType::f32, out_type = DType::f32;
+  bool gelu = false, gelu_input = false, gelu_derivative = false, bias_gradient = false;
 
   double flops() const {
     return 2.0 * static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K);
@@ -30,6 +31,7 @@ MatmulShape shape_of(const Matmul& args);
 std::string mode_of(const MatmulShape& shape);
 
 /// "bf16 NT 1024x2304x768 + bias", "f32 TN 768x3072x1024 +=", "bf16 NT 256x50304x768 to f32".
+/// With an epilogue: "+ bias gelu", "gelu kept" (with gelu_input), "d_gelu", "+= d_bias".
 std::string to_string(const MatmulShape& shape);
 /// The shape that to_string() wrote so; nothing for any other text.
 std::optional<MatmulShape> parse_matmul_shape(std::string_view text);

@@ -27,7 +27,8 @@ class Operands {
       : backend_(backend), arena_(backend.device()) {
     constexpr std::int64_t kBytes = std::int64_t{64} << 20, kMostSets = 8;
     const std::int64_t bytes = (shape.M * shape.K + shape.K * shape.N) * bytes_of(shape.type) +
-                               shape.M * shape.N * bytes_of(shape.out_type);
+                               shape.M * shape.N * bytes_of(shape.out_type) *
+                                   (1 + shape.gelu_input + shape.gelu_derivative);
     const std::int64_t sets =
         std::clamp<std::int64_t>(kBytes / std::max<std::int64_t>(bytes, 1), 1, kMostSets);
     for (std::int64_t i = 0; i < sets; ++i) add(shape);
@@ -51,8 +52,12 @@ class Operands {
                    .a_transposed = s.a_transposed,
                    .b_transposed = s.b_transposed,
                    .bias = {},
-                   .accumulate = s.accumulate};
+                   .accumulate = s.accumulate,
+                   .gelu = s.gelu};
     if (s.bias) product.bias = filled(1, s.N, s.type);
+    if (s.gelu_input) product.gelu_input = filled(s.M, s.N, s.out_type);
+    if (s.gelu_derivative) product.gelu_derivative_at = filled(s.M, s.N, s.out_type);
+    if (s.bias_gradient) product.bias_gradient = filled(1, s.M, DType::f32);
     products_.push_back(product);
   }
 

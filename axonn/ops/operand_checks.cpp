@@ -49,6 +49,26 @@ void check_logits(const Checker& check, const View& logits, const View& targets,
               ": ", piece.valid, " columns from ", piece.first, " of logits ", logits);
 }
 
+/// What HeadNorm and its gradients read. Returns how many heads there are.
+int check_heads(const Checker& check, const HeadNorm& args) {
+  check_values(check, "inp", args.inp);
+  check_values(check, "weight", args.weight);
+  const std::int64_t D = args.weight.cols;
+  check.shape("weight", args.weight, 1, D);
+  AXONN_CHECK(D > 0 && args.inp.cols % D == 0, check.operation, ": inp is ", args.inp,
+              ", no whole heads of ", D);
+  check_f32(check, "rstd", args.rstd, {args.inp.rows, args.inp.cols / D});
+  return static_cast<int>(args.inp.cols / D);
+}
+
+/// inp (R, 2F), and `half` (R, F) of its type.
+void check_gated(const Checker& check, const View& inp, const char* name, const View& half) {
+  check_values(check, "inp", inp);
+  AXONN_CHECK(inp.cols % 2 == 0, check.operation, ": inp is ", inp, ", want as many gates as ups");
+  check.type(name, half, {inp.dtype});
+  check.shape(name, half, inp.rows, inp.cols / 2);
+}
+
 /// What AdamW and Sgd have in common.
 template <typename Step>
 void check_step(const Checker& check, const Step& args) {
@@ -62,11 +82,25 @@ void check_step(const Checker& check, const Step& args) {
               " decayed elements of ", count);
 }
 
+void check_epilogue(const Checker& check, const Matmul& args) {
+  const bool derivative = args.gelu_derivative_at.data;
+  AXONN_CHECK(args.gelu + derivative + args.accumulate <= 1 && !(derivative && args.bias.data),
+              "matmul: GELU, its derivative, or accumulation to out, and a bias with the ",
+              "derivative, exclude each other");
+  AXONN_CHECK(args.gelu || !args.gelu_input.data, "matmul: gelu_input without gelu");
+  if (args.gelu_input.data) check_like(check, "gelu_input", args.gelu_input, args.out);
+  if (derivative) check_like(check, "gelu_derivative_at", args.gelu_derivative_at, args.out);
+  if (!args.bias_gradient.data) return;
+  AXONN_CHECK(args.a_transposed, "matmul: bias_gradient, and a is not transposed");
+  check_f32(check, "bias_gradient", args.bias_gradient, {1, args.out.rows});
+}
+
 }  // namespace
 
 void check_matmul(const Matmul& args) {
   const Checker check{"matmul"};
-  const auto& [out, a, b, a_transposed, b_transposed, bias, accumulate] = args;
+  const View &out = args.out, &a = args.a, &b = args.b, &bias = args.bias;
+  const bool a_transposed = args.a_transposed, b_transposed = args.b_transposed;
   const std::int64_t K = a_transposed ? a.rows : a.cols;
   check.compute_type("a", a);
   check.shape("a", a, a_transposed ? K : out.rows, a_transposed ? out.rows : K);
@@ -74,9 +108,11 @@ void check_matmul(const Matmul& args) {
   check.shape("b", b, b_transposed ? out.cols : K, b_transposed ? K : out.cols);
   check.type("out", out, {a.dtype, DType::f32});
   check.shape("out", out, out.rows, out.cols);
-  if (!bias.data) return;
-  check.type("bias", bias, {a.dtype});
-  check.shape("bias", bias, 1, out.cols);
+  if (bias.data) {
+    check.type("bias", bias, {a.dtype});
+    check.shape("bias", bias, 1, out.cols);
+  }
+  check_epilogue(check, args);
 }
 
 void check_row_moments(const View& out, const View& inp) {
@@ -152,22 +188,15 @@ void check_moments_about_zero(const View& out, const View& moments) {
 
 int check_head_norm(const HeadNorm& args) {
   const Checker check{"head_norm"};
-  check_values(check, "inp", args.inp);
-  check_values(check, "weight", args.weight);
-  const std::int64_t D = args.weight.cols;
-  check.shape("weight", args.weight, 1, D);
-  AXONN_CHECK(D > 0 && args.inp.cols % D == 0, "head_norm: inp is ", args.inp,
-              ", no whole heads of ", D);
-  check_f32(check, "rstd", args.rstd, {args.inp.rows, args.inp.cols / D});
-  if (args.out.data) check_like(check, "out", args.out, args.inp);
-  return static_cast<int>(args.inp.cols / D);
+  const int heads = check_heads(check, args);
+  check_like(check, "out", args.out, args.inp);
+  return heads;
 }
 
 int check_head_norm_backward(const HeadNormBackward& args) {
-  HeadNorm forward = args.forward;
-  forward.out = {};  // not read
-  const int heads = check_head_norm(forward);
   const Checker check{"head_norm_backward"};
+  const HeadNorm& forward = args.forward;
+  const int heads = check_heads(check, forward);
   check_like(check, "d_out", args.d_out, forward.inp);
   check_like(check, "d_inp", args.d_inp, forward.inp);
   if (args.d_weight.data) check_f32(check, "d_weight", args.d_weight, {1, forward.weight.cols});
@@ -189,20 +218,11 @@ void check_rotary_embedding(const RotaryEmbedding& args) {
               ", which must be even");
 }
 
-void check_swiglu(const View& out, const View& inp) {
-  const Checker check{"swiglu"};
-  check_values(check, "inp", inp);
-  AXONN_CHECK(inp.cols % 2 == 0, "swiglu: inp is ", inp, ", want as many gates as ups");
-  check.type("out", out, {inp.dtype});
-  check.shape("out", out, inp.rows, inp.cols / 2);
-}
+void check_swiglu(const View& out, const View& inp) { check_gated({"swiglu"}, inp, "out", out); }
 
 void check_swiglu_backward(const View& d_inp, const View& d_out, const View& inp) {
   const Checker check{"swiglu_backward"};
-  check_values(check, "inp", inp);
-  AXONN_CHECK(inp.cols % 2 == 0, "swiglu_backward: inp is ", inp, ", want as many gates as ups");
-  check.type("d_out", d_out, {inp.dtype});
-  check.shape("d_out", d_out, inp.rows, inp.cols / 2);
+  check_gated(check, inp, "d_out", d_out);
   check_like(check, "d_inp", d_inp, inp);
 }
 
@@ -261,11 +281,11 @@ void check_softmax_stats(const View& out, const View& logits, const View& target
   check_f32(check, "out", out, {logits.rows, 3});
 }
 
-std::int64_t check_softmax_pieces(const char* operation, const View& out, const View& stats,
+std::int64_t check_softmax_pieces(const char* operation, const NamedView& out, const View& stats,
                                   const View& targets) {
   const Checker check{operation};
   check_ids(check, "targets", targets, targets.cols);
-  check_f32(check, "out", out, {targets.cols, 1});
+  check_f32(check, out.name, out.view, {targets.cols, 1});
   if (targets.cols == 0) return 0;
   const std::int64_t pieces = stats.rows / targets.cols;
   check_f32(check, "stats", stats, {pieces * targets.cols, 3});

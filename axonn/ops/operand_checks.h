@@ -48,8 +48,13 @@ void check_positions_backward(const View& d_positions, const View& d_out);
 
 void check_softmax_stats(const View& out, const View& logits, const View& targets,
                          const VocabularyPiece& piece);
-/// out (R, 1) is made from the stats of pieces. Returns how many there are; 0 without rows.
-std::int64_t check_softmax_pieces(const char* operation, const View& out, const View& stats,
+/// `out` (R, 1), or what it is called, is made from the stats of pieces. Returns how many there
+/// are; 0 without rows.
+struct NamedView {
+  const char* name;
+  View view;
+};
+std::int64_t check_softmax_pieces(const char* operation, const NamedView& out, const View& stats,
                                   const View& targets);
 void check_cross_entropy_backward(const LogitsBackward& args);
 

@@ -13,14 +13,14 @@ class RecordingBackend final : public ForwardingBackend {
  public:
   explicit RecordingBackend(Backend& inner) : ForwardingBackend(inner) {}
 
-  void matmul(const Matmul& args) override {
+  void product(const Matmul& args) override {
     const MatmulShape shape = shape_of(args);
     const auto found = std::ranges::find(products_, shape, &std::pair<MatmulShape, int>::first);
     if (found == products_.end())
       products_.emplace_back(shape, 1);
     else
       ++found->second;
-    ForwardingBackend::matmul(args);
+    ForwardingBackend::product(args);
   }
 
   /// Shapes and calls, in the order in which they first came.

@@ -1,6 +1,7 @@
 #include "axonn/parallel/linear.h"
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/pointwise.h"
 
 namespace axonn {
 
@@ -73,12 +74,21 @@ void Linear::adapt(Adapters& adapters, const std::string& name, const Layout& la
 }
 
 Var Linear::operator()(const Context& ctx, const Var& inp) const {
+  return apply(ctx, inp, Then::nothing);
+}
+
+Var Linear::gelu(const Context& ctx, const Var& inp) const {
+  const bool whole = adapters_.empty() && ctx.grid.extent(in_axis_) == 1;
+  return whole ? apply(ctx, inp, Then::gelu) : axonn::gelu(ctx, (*this)(ctx, inp));
+}
+
+Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
   const int in = ctx.grid.extent(in_axis_), out = ctx.grid.extent(out_axis_);
   const Var outs = each_later_in_two(
       ctx, inp, ctx.sequence_parallel && out > 1,
       [this](const Context& here, const Chunk& chunk) { return gather(here, chunk); },
-      [this](const Context& here, const Chunk& chunk, const Gather& gathered) {
-        return forward(here, chunk, gathered.whole(here, {weight_->local_cols()}));
+      [this, then](const Context& here, const Chunk& chunk, const Gather& gathered) {
+        return forward(here, chunk, gathered.whole(here, {weight_->local_cols()}), then);
       });
   // Sums start as soon as they can. A product that has none, between layers that do, is left to the
   // next one of these: each chunk goes from one's sum to the other's at once.
@@ -94,19 +104,23 @@ Runs Linear::out_runs(const Context& ctx) const {
   return heads_ ? heads_->qkv_runs(ctx.grid) : Runs{weight_->local_rows()};
 }
 
-Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole) const {
+Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const {
   AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight_->local_cols(),
               weight_->spec().name, ": the input has ", inp.value.cols(), " columns over ",
               names_of(inp.placement.cols), ", wanted ", weight_->local_cols(), " over ",
               name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
   ctx.backend.mark(weight_->spec().name);
   const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0;
+  const bool gelu = then == Then::gelu, keeps = gelu && ctx.tape;
   Tensor value = ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype);
-  ctx.backend.matmul({.out = value.view(),
+  Tensor after = keeps ? ctx.like(value) : value;
+  ctx.backend.matmul({.out = after.view(),
                       .a = whole.view(),
                       .b = weight_->weight(),
                       .b_transposed = true,
-                      .bias = adds_bias ? bias_->weight() : View{}});
+                      .bias = adds_bias ? bias_->weight() : View{},
+                      .gelu = gelu,
+                      .gelu_input = keeps ? value.view() : View{}});
   for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, inp.rows);
   const Cut cut = heads_ ? heads_->cut_over_y(ctx, inp.rows) : row_cut(ctx, whole.rows(), in_axis_);
   sum_over(ctx, value, in_axis_, cut, out_runs(ctx));
@@ -119,7 +133,7 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole)
   ctx.tape->record([this, ctx, inp, placement, gradient = out.gradient] {
     backward(ctx, inp, placement, gradient->take());
   });
-  return out;
+  return gelu ? gelu_chunk(ctx, out, std::move(after)) : out;
 }
 
 void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out,
@@ -132,12 +146,21 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
   std::optional<Gather> inp_gather;
   if (learns) inp_gather = gather(again, inp);
   if (learns && !ctx.overlap.input_gradients) inp_gather->wait();
-  if (bias_ && !bias_->frozen()) bias_backward(ctx, cut_over(out, in_axis_), d_piece);
+  const Cut cut = cut_over(out, in_axis_);
+  const bool sums_bias = bias_ && !bias_->frozen();
+  // The product of the weight's gradient reads the same matrix, and takes the bias's along.
+  const bool along = sums_bias && cut == Cut::same && !weight_->frozen();
+  if (sums_bias && !along) bias_backward(ctx, cut, d_piece);
   const Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
+  const GeluInput before =
+      adapters_.empty() && ctx.grid.extent(out_axis_) == 1 ? inp.gelu_of : GeluInput{};
   Tensor d_inp;
   if (inp.gradient) {
     d_inp = ctx.empty(d_out.rows(), weight_->local_cols(), ctx.dtype);
-    ctx.backend.matmul({.out = d_inp.view(), .a = d_out.view(), .b = weight_->weight()});
+    ctx.backend.matmul({.out = d_inp.view(),
+                        .a = d_out.view(),
+                        .b = weight_->weight(),
+                        .gelu_derivative_at = before.gradient ? before.value.view() : View{}});
   }
   if (!adapters_.empty()) {  // they add to d_inp before its sum
     const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
@@ -147,16 +170,18 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
   if (inp.gradient) {
     sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->local_cols()});
     if (!ctx.overlap.input_gradients) d_inp.wait();
-    inp.gradient->add(ctx, std::move(d_inp));
+    (before.gradient ? before.gradient : inp.gradient)->add(ctx, std::move(d_inp));
   }
   if (weight_->frozen()) return;
   const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
   const auto [d_weight, accumulate] = weight_->gradient_of_all();
-  ctx.backend.matmul({.out = d_weight,
-                      .a = d_out.view(),
-                      .b = whole.view(),
-                      .a_transposed = true,
-                      .accumulate = accumulate});
+  ctx.backend.matmul(
+      {.out = d_weight,
+       .a = d_out.view(),
+       .b = whole.view(),
+       .a_transposed = true,
+       .accumulate = accumulate,
+       .bias_gradient = along && ctx.grid.coord(in_axis_) == 0 ? bias_->gradient(ctx) : View{}});
 }
 
 /// Adds this rank's summand: of its rows, or of its columns; of all of it on the first rank.

@@ -42,6 +42,11 @@ enum class Orientation {
 ///
 /// A frozen weight has no gradient; the layer, or each of its parts, may have an adapter.
 ///
+/// What needs no sum of other ranks in between is left to the product (Matmul's epilogue): GELU of
+/// out where the input's axis has extent 1, GELU's derivative of d_inp where the output's has, both
+/// unless adapters add to the product; and the bias's gradient where d_out is the same on the
+/// input's axis.
+///
 /// Source: Singh et al., 2025, arXiv:2502.08145; after Agarwal et al., 1995.
 class Linear {
  public:
@@ -65,12 +70,18 @@ class Linear {
   /// Errors: inp's columns do not lie over this layer's input axis.
   Var operator()(const Context& ctx, const Var& inp) const;
 
+  /// gelu(ctx, (*this)(ctx, inp)). Errors: the same.
+  Var gelu(const Context& ctx, const Var& inp) const;
+
  private:
+  enum class Then { nothing, gelu };
+
+  Var apply(const Context& ctx, const Var& inp, Then then) const;
   Gather gather(const Context& ctx, const Chunk& inp) const;
   Runs out_runs(const Context& ctx) const;
   void adapt(Adapters& adapters, const std::string& name, const Layout& layout,
              const std::vector<std::string>& parts);
-  Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole) const;
+  Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const;
   void backward(const Context& ctx, const Chunk& inp, const Placement& out,
                 const Tensor& d_piece) const;
   void bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const;

@@ -4,19 +4,25 @@
 
 namespace axonn {
 
+Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value) {
+  Chunk out = make_chunk(ctx, inp, std::move(value), inp.placement);
+  if (!ctx.tape) return out;
+  out.gelu_of = {inp.value, inp.gradient};
+  ctx.tape->record([ctx, of = out.gelu_of, gradient = out.gradient] {
+    const Tensor d_out = gradient->take_if_any();
+    if (d_out.empty()) return;  // whoever made it has taken it through GELU
+    Tensor d_inp = d_out.unique() ? d_out : ctx.like(of.value);
+    ctx.backend.gelu_backward(d_inp.view(), d_out.view(), of.value.view());
+    of.gradient->add(ctx, std::move(d_inp));
+  });
+  return out;
+}
+
 Var gelu(const Context& context, const Var& inp) {
   return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
     Tensor value = ctx.like(in.value);
     ctx.backend.gelu(value.view(), in.value.view());
-    Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!ctx.tape) return out;
-    ctx.tape->record([ctx, in, gradient = out.gradient] {
-      const Tensor d_out = gradient->take();
-      Tensor d_inp = d_out.unique() ? d_out : ctx.like(in.value);
-      ctx.backend.gelu_backward(d_inp.view(), d_out.view(), in.value.view());
-      in.gradient->add(ctx, std::move(d_inp));
-    });
-    return out;
+    return gelu_chunk(ctx, in, std::move(value));
   });
 }
 

@@ -7,6 +7,9 @@ namespace axonn {
 /// GELU, element by element; keeps its input. No communication.
 Var gelu(const Context& ctx, const Var& inp);
 
+/// `value`, which is GELU of inp's already, as a chunk that has its backward.
+Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value);
+
 /// silu(gate) · up of inp (R, 2F), each rank's gate columns followed by its up columns, as a Linear
 /// of two segments gives them. Keeps its input, whose memory its gradient takes. No communication.
 Var swiglu(const Context& ctx, const Var& inp);

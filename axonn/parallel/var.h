@@ -52,6 +52,13 @@ class Gradient {
   Tensor sum_;
 };
 
+/// What a value is GELU of, kept for backward, and its gradient: the product that makes the value's
+/// gradient may take it through GELU itself and give it to this one.
+struct GeluInput {
+  Tensor value;
+  std::shared_ptr<Gradient> gradient;
+};
+
 /// Some rows of a value: one tensor, where it lies, and its gradient if one is needed.
 struct Chunk {
   Tensor value;
@@ -61,6 +68,7 @@ struct Chunk {
   /// (R, 2) f32: mean and sum of squared deviations of each row of the value here, where a residual
   /// sum made them for the norm that comes next; or empty.
   Tensor moments = {};
+  GeluInput gelu_of = {};  ///< where the value is GELU of another and a gradient is needed
 };
 
 /// A value of a model: activations, in one or several chunks of their rows, so that one chunk's

@@ -85,10 +85,10 @@ MatmulChoices parse_matmul_choices(std::string_view json, const std::string& nam
 std::string to_text(const MatmulChoices& choices) {
   const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
   std::string text =
-      fmt::format("{}\n\n{:<34}{:>6}  {:<18}{:>9}  {:<18}{:>9}{:>7}\n", choices.device, "product",
+      fmt::format("{}\n\n{:<44}{:>6}  {:<18}{:>9}  {:<18}{:>9}{:>7}\n", choices.device, "product",
                   "calls", "default", "ms", "chosen", "ms", "gain");
   for (const TunedMatmul& p : choices.products)
-    text += fmt::format("{:<34}{:>6}  {:<18}{:>9}  {:<18}{:>9}{:>7.2f}\n", to_string(p.shape),
+    text += fmt::format("{:<44}{:>6}  {:<18}{:>9}  {:<18}{:>9}{:>7.2f}\n", to_string(p.shape),
                         p.calls, p.default_way, ms(p.default_seconds),
                         p.way == p.default_way ? "the same" : p.way, ms(p.seconds), p.gain());
   const double before = choices.default_seconds(), after = choices.seconds();

@@ -76,6 +76,16 @@ TunedMatmul tuned(const std::map<std::string, std::vector<double>>& of) {
   });
 }
 
+/// Says that it fuses every epilogue, or none.
+class Fusing final : public ForwardingBackend {
+ public:
+  explicit Fusing(bool fuses) : ForwardingBackend(make_cpu_backend(1)), fuses_(fuses) {}
+  bool fuses(const Matmul&) override { return fuses_; }
+
+ private:
+  bool fuses_;
+};
+
 std::string way(std::size_t i) { return make_cpu_backend(1)->matmul_ways(kShape).at(i); }
 
 }  // namespace
@@ -136,10 +146,22 @@ TEST(MatmulWays, OfASmallProductAreOne) {
 TEST(MatmulShape, IsReadBackFromItsTextAndNothingElseIs) {
   for (const MatmulShape& shape : shapes())
     EXPECT_EQ(parse_matmul_shape(to_string(shape)), shape) << to_string(shape);
-  EXPECT_EQ(to_string(MatmulShape{.M = 1, .N = 2, .K = 3, .b_transposed = true, .bias = true}),
-            "f32 NT 1x2x3 + bias");
-  for (const char* text : {"", "f32", "f32 NT", "f32 NT 1x2", "f16 NT 1x2x3", "f32 NX 1x2x3",
-                           "f32 NT 1x2x3 and more", "f32 NT 1x2x3 to", "f32 NT 1y2x3"})
+  MatmulShape shape{.M = 1, .N = 2, .K = 3, .b_transposed = true, .bias = true};
+  EXPECT_EQ(to_string(shape), "f32 NT 1x2x3 + bias");
+  const auto expect_text = [](const MatmulShape& s, const char* text) {
+    EXPECT_EQ(to_string(s), text);
+    EXPECT_EQ(parse_matmul_shape(text), s);
+  };
+  shape.gelu = true;
+  expect_text(shape, "f32 NT 1x2x3 + bias gelu");
+  shape.gelu_input = true;
+  expect_text(shape, "f32 NT 1x2x3 + bias gelu kept");
+  expect_text({.M = 1, .N = 2, .K = 3, .gelu_derivative = true}, "f32 NN 1x2x3 d_gelu");
+  expect_text({.M = 1, .N = 2, .K = 3, .a_transposed = true, .bias_gradient = true},
+              "f32 TN 1x2x3 d_bias");
+  for (const char* text :
+       {"", "f32", "f32 NT", "f32 NT 1x2", "f16 NT 1x2x3", "f32 NX 1x2x3", "f32 NT 1x2x3 and more",
+        "f32 NT 1x2x3 to", "f32 NT 1y2x3", "f32 NT 1x2x3 kept"})
     EXPECT_EQ(parse_matmul_shape(text), std::nullopt) << text;
 }
 
@@ -164,6 +186,31 @@ TEST(MatmulTuner, OfARealProductLeavesTheBackendWithAWayOfItsOwnAndGivesBackItsM
   EXPECT_THAT(backend->matmul_ways(shape), testing::Contains(t.way));
   EXPECT_GT(t.seconds, 0);
   EXPECT_GE(t.gain(), 0.9) << "the default is never replaced by what is slower";
+}
+
+TEST(MatmulTuner, TimesAProductWithItsEpilogueAndRecordsItWhereTheDeviceFusesIt) {
+  const MatmulShape gelu{.M = 64, .N = 32, .K = 8, .bias = true, .gelu = true, .gelu_input = true},
+      derivative{.M = 64, .N = 32, .K = 8, .gelu_derivative = true},
+      weight{.M = 64,
+             .N = 32,
+             .K = 8,
+             .a_transposed = true,
+             .accumulate = true,
+             .bias_gradient = true};
+  for (const bool fuses : {true, false}) {
+    Fusing inner(fuses);
+    RecordingBackend backend(inner);
+    std::vector<MatmulShape> want;
+    for (MatmulShape shape : {gelu, derivative, weight}) {
+      EXPECT_GT(tune_matmul(backend, shape).seconds, 0) << to_string(shape);
+      if (!fuses)
+        shape.gelu = shape.gelu_input = shape.gelu_derivative = shape.bias_gradient = false;
+      want.push_back(shape);
+    }
+    std::vector<MatmulShape> recorded;
+    for (const auto& [shape, calls] : backend.products()) recorded.push_back(shape);
+    EXPECT_EQ(recorded, want) << fuses;
+  }
 }
 
 TEST(RecordingBackend, CountsProductsByShapeInTheOrderInWhichTheyCome) {

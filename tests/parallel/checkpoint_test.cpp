@@ -20,7 +20,7 @@ std::function<Piece(ParameterGroup&)> block(bool recomputed) {
         group, "down",
         Linear::Options{.in = 96, .out = 24, .orientation = Orientation::transposed});
     const Forward f = [=](const Context& ctx, const Var& x) {
-      return (*down)(ctx, gelu(ctx, (*up)(ctx, (*norm)(ctx, x))));
+      return (*down)(ctx, up->gelu(ctx, (*norm)(ctx, x)));
     };
     return [=](const Context& ctx, const PieceInput& in) {
       return add(ctx, in.x, recomputed ? checkpoint(ctx, in.x, f) : f(ctx, in.x));

@@ -212,7 +212,7 @@ class PieceRank {
 
   const PieceRun& run_;
   Collector& collector_;
-  std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
+  std::unique_ptr<Backend> backend_ = run_.make_backend ? run_.make_backend() : make_cpu_backend(1);
   Arena arena_{backend_->device()};
   Grid grid_;
   ParameterGroup group_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct PieceRun {
   int chunks = 1;
   bool sequence_parallel = true;
   bool packed = false;  ///< sequences hold two documents each, see PackedRows
+  /// Each rank's; none: the processor's, one thread.
+  std::function<std::unique_ptr<Backend>()> make_backend = {};
   /// Declares the layers' parameters; called once a rank.
   std::function<Piece(ParameterGroup&)> make;
   /// Parameters do not start at their initial values, which are zero and one for some, but random

@@ -14,7 +14,7 @@ CpuBackend::CpuBackend(int threads)
   omp_set_num_threads(threads);  // of the calling thread, for whatever else it runs
 }
 
-void CpuBackend::matmul(const Matmul& args) { products_.run(args); }
+void CpuBackend::product(const Matmul& args) { products_.run(args); }
 
 std::vector<std::string> CpuBackend::matmul_ways(const MatmulShape& shape) const {
   return Products::ways(shape);

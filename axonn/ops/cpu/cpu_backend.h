@@ -20,7 +20,7 @@ class CpuBackend final : public Backend {
   Device& device() override { return *device_; }
   std::string name() const override { return "cpu"; }
 
-  void matmul(const Matmul& args) override;
+  void product(const Matmul& args) override;
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override;
   bool set_matmul_way(const MatmulShape& shape, std::string_view way) override;
   std::string matmul_device() const override;

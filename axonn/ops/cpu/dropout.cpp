@@ -2,21 +2,14 @@
 
 #include <cmath>
 
-#include "axonn/base/check.h"
-#include "axonn/ops/checks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/operand_checks.h"
 
 namespace axonn::cpu {
 
 void CpuBackend::dropout(const axonn::Dropout& args) {
-  const Checker check{"dropout"};
-  check.compute_type("inp", args.inp);
-  check.shape("inp", args.inp, args.inp.rows, args.inp.cols);
-  check.type("out", args.out, {args.inp.dtype});
-  check.shape("out", args.out, args.inp.rows, args.inp.cols);
-  AXONN_CHECK(args.probability >= 0 && args.probability < 1, "dropout: probability ",
-              args.probability, ", wanted 0 or more and less than 1");
+  check_dropout(args);
   with_type(args.inp.dtype, [&]<typename T>(T) {
     launch_tiles(
         threads_, args.inp.rows, args.inp.cols, kTile,

@@ -1,21 +1,13 @@
 #include "axonn/ops/rowwise/elementwise.h"
 
-#include "axonn/ops/checks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/columns.h"
 
 namespace axonn::cpu {
 
 namespace {
-
-/// out is f32 or bf16 and inp, f32 or bf16, has its shape.
-void check_pair(const Checker& check, const View& out, const char* name, const View& inp) {
-  check.compute_type("out", out);
-  check.shape("out", out, out.rows, out.cols);
-  check.compute_type(name, inp);
-  check.shape(name, inp, out.rows, out.cols);
-}
 
 template <typename F>
 void unary(int threads, View out, View inp) {
@@ -45,33 +37,29 @@ void binary(int threads, View out, View a, View b) {
 }  // namespace
 
 void CpuBackend::gelu(View out, View inp) {
-  check_pair({"gelu"}, out, "inp", inp);
+  check_elementwise("gelu", out, "inp", inp);
   unary<rowwise::Gelu>(threads_, out, inp);
 }
 
 void CpuBackend::gelu_backward(View d_inp, View d_out, View inp) {
-  check_pair({"gelu_backward"}, d_inp, "d_out", d_out);
-  check_pair({"gelu_backward"}, d_inp, "inp", inp);
+  check_elementwise("gelu_backward", d_inp, "d_out", d_out);
+  check_elementwise("gelu_backward", d_inp, "inp", inp);
   binary<rowwise::GeluGradient>(threads_, d_inp, d_out, inp);
 }
 
 void CpuBackend::add(View out, View a, View b) {
-  check_pair({"add"}, out, "a", a);
-  check_pair({"add"}, out, "b", b);
+  check_elementwise("add", out, "a", a);
+  check_elementwise("add", out, "b", b);
   binary<rowwise::Add>(threads_, out, a, b);
 }
 
 void CpuBackend::cast(View out, View inp) {
-  check_pair({"cast"}, out, "inp", inp);
+  check_elementwise("cast", out, "inp", inp);
   unary<rowwise::Identity>(threads_, out, inp);
 }
 
 void CpuBackend::column_sum(View out, View inp) {
-  const Checker check{"column_sum"};
-  check.compute_type("inp", inp);
-  check.shape("inp", inp, inp.rows, inp.cols);
-  check.type("out", out, {DType::f32});
-  check.shape("out", out, 1, inp.cols);
+  check_column_sum(out, inp);
   const std::int64_t blocks = tiles_of(inp.rows, rowwise::kRowBlock), C = inp.cols;
   const Matrix<float> partial{scratch_.take<float>(blocks * C), C};
   const auto term = [](std::int64_t) { return [](auto x) { return x; }; };

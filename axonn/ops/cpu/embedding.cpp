@@ -2,36 +2,15 @@
 
 #include <algorithm>
 
-#include "axonn/base/check.h"
-#include "axonn/ops/checks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/operand_checks.h"
 
 namespace axonn::cpu {
 
-namespace {
-
-void check_ids(const Checker& check, const char* name, const View& ids, std::int64_t rows) {
-  check.type(name, ids, {DType::i32});
-  check.shape(name, ids, 1, rows);
-}
-
-}  // namespace
-
 void CpuBackend::embedding(const TokenEmbedding& args) {
-  const Checker check{"embedding"};
+  check_embedding(args);
   const View &out = args.out, &learned = args.learned;
-  check.compute_type("out", out);
-  check.shape("out", out, out.rows, out.cols);
-  check_ids(check, "ids", args.ids, out.rows);
-  check.type("table", args.table, {out.dtype});
-  check.shape("table", args.table, args.table.rows, out.cols);
-  if (learned.data) {
-    check.type("learned", learned, {out.dtype});
-    check.shape("learned", learned, learned.rows, out.cols);
-    AXONN_CHECK(learned.rows > 0, "embedding: learned is ", learned, ", want rows");
-  }
-  if (args.positions.data) check_ids(check, "positions", args.positions, out.rows);
   with_type(out.dtype, [&]<typename T>(T) {
     const rowwise::EmbeddingForward<T> kernel{
         .out = matrix<T>(out),
@@ -50,12 +29,7 @@ void CpuBackend::embedding(const TokenEmbedding& args) {
 }
 
 void CpuBackend::embedding_backward(View d_table, View d_out, View ids, std::int64_t first) {
-  const Checker check{"embedding_backward"};
-  check.compute_type("d_out", d_out);
-  check.shape("d_out", d_out, d_out.rows, d_out.cols);
-  check_ids(check, "ids", ids, d_out.rows);
-  check.type("d_table", d_table, {DType::f32});
-  check.shape("d_table", d_table, d_table.rows, d_out.cols);
+  check_embedding_backward(d_table, d_out, ids);
   with_type(d_out.dtype, [&]<typename T>(T) {
     const rowwise::EmbeddingBackward<T> kernel{
         .d_table = matrix<float>(d_table),
@@ -73,11 +47,7 @@ void CpuBackend::embedding_backward(View d_table, View d_out, View ids, std::int
 }
 
 void CpuBackend::positions_backward(View d_positions, View d_out) {
-  const Checker check{"positions_backward"};
-  check.compute_type("d_out", d_out);
-  check.shape("d_out", d_out, d_out.rows, d_out.cols);
-  check.type("d_positions", d_positions, {DType::f32});
-  check.shape("d_positions", d_positions, d_positions.rows, d_out.cols);
+  check_positions_backward(d_positions, d_out);
   with_type(d_out.dtype, [&]<typename T>(T) {
     const rowwise::PositionsBackward<T> kernel{
         .d_positions = matrix<float>(d_positions),

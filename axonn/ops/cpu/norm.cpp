@@ -1,7 +1,6 @@
-#include "axonn/base/check.h"
-#include "axonn/ops/checks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/columns.h"
 #include "axonn/ops/rowwise/layer_norm.h"
 
@@ -11,32 +10,10 @@ namespace {
 
 int width(const View& view) { return static_cast<int>(view.cols); }
 
-/// inp (R, C), weight (1, C) and stats (R, 2), which all of LayerNorm's operations have.
-void check_norm(const Checker& check, const View& inp, const View& weight, const View& stats) {
-  check.compute_type("inp", inp);
-  check.shape("inp", inp, inp.rows, inp.cols);
-  check.compute_type("weight", weight);
-  check.shape("weight", weight, 1, inp.cols);
-  check.type("stats", stats, {DType::f32});
-  check.shape("stats", stats, inp.rows, 2);
-}
-
-/// `view` must be as `inp` is.
-void check_like(const Checker& check, const char* name, const View& view, const View& inp) {
-  check.type(name, view, {inp.dtype});
-  check.shape(name, view, inp.rows, inp.cols);
-}
-
 }  // namespace
 
 void CpuBackend::row_moments(View out, View inp) {
-  const Checker check{"row_moments"};
-  check.compute_type("inp", inp);
-  check.shape("inp", inp, inp.rows, inp.cols);
-  check.type("out", out, {DType::f32});
-  check.shape("out", out, inp.rows, 2);
-  AXONN_CHECK(inp.cols > 0 || inp.rows == 0, "row_moments: inp is ", inp,
-              "; a row of nothing has no mean");
+  check_row_moments(out, inp);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch_rows(threads_, inp.rows, inp.cols,
                 rowwise::RowMoments<T>{matrix<float>(out), matrix<const T>(inp), width(inp)});
@@ -44,15 +21,7 @@ void CpuBackend::row_moments(View out, View inp) {
 }
 
 void CpuBackend::add_moments(View out, View moments, View a, View b) {
-  const Checker check{"add_moments"};
-  check.compute_type("out", out);
-  check.shape("out", out, out.rows, out.cols);
-  check_like(check, "a", a, out);
-  check_like(check, "b", b, out);
-  check.type("moments", moments, {DType::f32});
-  check.shape("moments", moments, out.rows, 2);
-  AXONN_CHECK(out.cols > 0 || out.rows == 0, "add_moments: out is ", out,
-              "; a row of nothing has no mean");
+  check_add_moments(out, moments, a, b);
   with_type(out.dtype, [&]<typename T>(T) {
     launch_rows(threads_, out.rows, out.cols,
                 rowwise::AddMoments<T>{matrix<T>(out), matrix<float>(moments), matrix<const T>(a),
@@ -61,25 +30,15 @@ void CpuBackend::add_moments(View out, View moments, View a, View b) {
 }
 
 void CpuBackend::combine_moments(View out, View moments, std::int64_t count, float eps) {
-  const Checker check{"combine_moments"};
-  check.type("moments", moments, {DType::f32});
-  check.type("out", out, {DType::f32});
-  check.shape("out", out, out.rows, 2);
-  if (out.rows == 0) return;
-  const std::int64_t pieces = moments.rows / out.rows;
-  check.shape("moments", moments, pieces * out.rows, 2);
-  AXONN_CHECK(pieces >= 1 && count >= 1, "combine_moments: ", pieces, " pieces of ", count,
-              " elements each, want at least one of both");
+  const std::int64_t pieces = check_combine_moments(out, moments, count);
+  if (pieces == 0) return;
   launch_tiles(threads_, 1, out.rows, kTile,
                rowwise::CombineMoments{matrix<float>(out), matrix<const float>(moments), out.rows,
                                        pieces, static_cast<float>(count), eps});
 }
 
 void CpuBackend::layer_norm(View out, View inp, View weight, View bias, View stats) {
-  const Checker check{"layer_norm"};
-  check_norm(check, inp, weight, stats);
-  check_like(check, "out", out, inp);
-  if (bias.data) check_like(check, "bias", bias, weight);
+  check_layer_norm({"layer_norm", inp, weight, stats}, out, bias);
   with_type(inp.dtype, [&]<typename T>(T) {
     with_type(weight.dtype, [&]<typename W>(W) {
       launch_rows(threads_, inp.rows, inp.cols,
@@ -91,11 +50,7 @@ void CpuBackend::layer_norm(View out, View inp, View weight, View bias, View sta
 }
 
 void CpuBackend::layer_norm_sums(View out, View d_out, View inp, View weight, View stats) {
-  const Checker check{"layer_norm_sums"};
-  check_norm(check, inp, weight, stats);
-  check_like(check, "d_out", d_out, inp);
-  check.type("out", out, {DType::f32});
-  check.shape("out", out, inp.rows, 2);
+  check_norm_sums({"layer_norm_sums", inp, weight, stats}, out, d_out);
   with_type(inp.dtype, [&]<typename T>(T) {
     with_type(weight.dtype, [&]<typename W>(W) {
       launch_rows(threads_, inp.rows, inp.cols,
@@ -107,16 +62,8 @@ void CpuBackend::layer_norm_sums(View out, View d_out, View inp, View weight, Vi
 }
 
 void CpuBackend::layer_norm_backward(const NormBackward& args) {
-  const Checker check{"layer_norm_backward"};
+  check_layer_norm_backward(args);
   const View& inp = args.inp;
-  check_norm(check, inp, args.weight, args.stats);
-  check_like(check, "d_inp", args.d_inp, inp);
-  check_like(check, "d_out", args.d_out, inp);
-  if (args.residual.data) check_like(check, "residual", args.residual, inp);
-  check.type("sums", args.sums, {DType::f32});
-  check.shape("sums", args.sums, inp.rows, 2);
-  AXONN_CHECK(args.width >= inp.cols && args.width > 0, "layer_norm_backward: width ", args.width,
-              " of rows whose piece is ", inp);
   with_type(inp.dtype, [&]<typename T>(T) {
     with_type(args.weight.dtype, [&]<typename W>(W) {
       launch_rows(threads_, inp.rows, inp.cols,
@@ -131,11 +78,8 @@ void CpuBackend::layer_norm_backward(const NormBackward& args) {
 
 void CpuBackend::layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
                                             View stats) {
-  const Checker check{"layer_norm_weight_backward"};
-  check_norm(check, inp, d_weight, stats);
-  check.type("d_weight", d_weight, {DType::f32});
-  check_like(check, "d_out", d_out, inp);
-  if (d_bias.data) check_like(check, "d_bias", d_bias, d_weight);
+  check_layer_norm_weight_backward({"layer_norm_weight_backward", inp, d_weight, stats}, d_bias,
+                                   d_out);
   const std::int64_t blocks = tiles_of(inp.rows, rowwise::kRowBlock), C = inp.cols;
   float* memory = scratch_.take<float>(2 * blocks * C);
   const Matrix<float> a{memory, C}, b{memory + blocks * C, C};

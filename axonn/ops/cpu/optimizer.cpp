@@ -2,40 +2,14 @@
 
 #include <cmath>
 
-#include "axonn/base/check.h"
-#include "axonn/ops/checks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/operand_checks.h"
 
 namespace axonn::cpu {
 
-namespace {
-
-void check_flat(const Checker& check, const char* name, const View& view, std::int64_t count) {
-  check.type(name, view, {DType::f32});
-  check.shape(name, view, 1, count);
-}
-
-template <typename Step>
-void check_step(const Checker& check, const Step& args) {
-  const std::int64_t count = args.master.cols;
-  check_flat(check, "master", args.master, count);
-  check_flat(check, "gradient", args.gradient, count);
-  check.compute_type("out", args.out);
-  check.shape("out", args.out, 1, count);
-  if (args.scale.data) check_flat(check, "scale", args.scale, 1);
-  AXONN_CHECK(args.decayed >= 0 && args.decayed <= count, check.operation, ": ", args.decayed,
-              " decayed elements of ", count);
-}
-
-}  // namespace
-
 void CpuBackend::adamw(const AdamW& args) {
-  const Checker check{"adamw"};
-  check_step(check, args);
-  check_flat(check, "first", args.first, args.master.cols);
-  check_flat(check, "second", args.second, args.master.cols);
-  AXONN_CHECK(args.step >= 1, "adamw: step ", args.step, ", want 1 or more");
+  check_adamw(args);
   const double step = static_cast<double>(args.step);
   with_type(args.out.dtype, [&]<typename Out>(Out) {
     const rowwise::AdamWStep<Out> kernel{
@@ -59,7 +33,7 @@ void CpuBackend::adamw(const AdamW& args) {
 }
 
 void CpuBackend::sgd(const Sgd& args) {
-  check_step({"sgd"}, args);
+  check_sgd(args);
   with_type(args.out.dtype, [&]<typename Out>(Out) {
     const rowwise::SgdStep<Out> kernel{
         .out = args.out.as<Out>(),

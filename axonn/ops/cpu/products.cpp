@@ -11,31 +11,16 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/checks.h"
 #include "axonn/ops/cpu/few_rows.h"
 #include "axonn/ops/cpu/product_plan.h"
 #include "axonn/ops/cpu/scratch.h"
+#include "axonn/ops/operand_checks.h"
 
 namespace axonn::cpu {
 
 namespace {
 
 constexpr std::string_view kStreamed = "streamed";  ///< the way of few_rows.h
-
-void check(const Matmul& args) {
-  const Checker checker{"matmul"};
-  const std::int64_t M = args.out.rows, N = args.out.cols;
-  const std::int64_t K = args.a_transposed ? args.a.rows : args.a.cols;
-  checker.compute_type("a", args.a);
-  checker.type("b", args.b, {args.a.dtype});
-  checker.type("out", args.out, {args.a.dtype, DType::f32});
-  checker.shape("out", args.out, M, N);
-  checker.shape("a", args.a, args.a_transposed ? K : M, args.a_transposed ? M : K);
-  checker.shape("b", args.b, args.b_transposed ? N : K, args.b_transposed ? K : N);
-  if (!args.bias.data) return;
-  checker.type("bias", args.bias, {args.a.dtype});
-  checker.shape("bias", args.bias, 1, N);
-}
 
 /// The panel's part of a product.
 Matmul panel_of(const Matmul& args, const ProductPlan& plan, std::int64_t i, std::int64_t j) {
@@ -274,7 +259,7 @@ Products::Products(int threads)
 Products::~Products() = default;
 
 void Products::run(const Matmul& args) {
-  check(args);
+  check_matmul(args);
   if (args.out.count() == 0) return;
   if (args.a.count() == 0) {
     if (args.a.dtype == DType::f32) return add_nothing<float, float>(args);

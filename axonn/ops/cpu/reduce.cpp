@@ -2,19 +2,15 @@
 
 #include <cmath>
 
-#include "axonn/ops/checks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/operand_checks.h"
 
 namespace axonn::cpu {
 
 template <template <typename> typename Partials, typename Sum>
 void CpuBackend::reduce(const char* operation, View out, View inp) {
-  const Checker check{operation};
-  check.compute_type("inp", inp);
-  check.shape("inp", inp, inp.rows, inp.cols);
-  check.type("out", out, {dtype_of<Sum>});
-  check.shape("out", out, 1, 1);
+  check_reduction(operation, dtype_of<Sum>, out, inp);
   flatten(inp);
   const std::int64_t tiles = inp.rows * tiles_of(inp.cols, kTile);
   Sum* partial = scratch_.take<Sum>(tiles);
@@ -35,11 +31,7 @@ void CpuBackend::count_nonfinite(View out, View inp) {
 }
 
 void CpuBackend::clip_factor(View out, View squared_norm, float max_norm) {
-  const Checker check{"clip_factor"};
-  check.type("out", out, {DType::f32});
-  check.shape("out", out, 1, 1);
-  check.type("squared_norm", squared_norm, {DType::f64});
-  check.shape("squared_norm", squared_norm, 1, 1);
+  check_clip_factor(out, squared_norm);
   const double norm = std::sqrt(*squared_norm.as<double>());
   *out.as<float>() = max_norm > 0 && norm > max_norm ? static_cast<float>(max_norm / norm) : 1.0f;
 }

@@ -28,7 +28,7 @@ CudaBackend::CudaBackend(int card, std::string card_name)
       scratch_(*device_),
       products_(*device_) {}
 
-void CudaBackend::matmul(const Matmul& args) { products_.run(args); }
+void CudaBackend::product(const Matmul& args) { products_.run(args); }
 
 std::vector<std::string> CudaBackend::matmul_ways(const MatmulShape& shape) const {
   return products_.ways(shape);

@@ -22,7 +22,8 @@ class CudaBackend final : public Backend {
   Device& device() override { return *device_; }
   std::string name() const override { return std::string(card_platform()->device); }
 
-  void matmul(const Matmul& args) override;
+  void product(const Matmul& args) override;
+  bool fuses(const Matmul& args) override { return products_.fuses(args); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override;
   bool set_matmul_way(const MatmulShape& shape, std::string_view way) override;
   std::string matmul_device() const override;

@@ -38,8 +38,9 @@ void CudaBackend::softmax_stats(View out, View logits, View targets, VocabularyP
 }
 
 void CudaBackend::combine_softmax(View loss, View lse, View stats, View targets) {
-  const std::int64_t pieces = check_softmax_pieces("combine_softmax", loss, stats, targets);
-  check_softmax_pieces("combine_softmax", lse, stats, targets);
+  const std::int64_t pieces =
+      check_softmax_pieces("combine_softmax", {"loss", loss}, stats, targets);
+  check_softmax_pieces("combine_softmax", {"lse", lse}, stats, targets);
   if (pieces == 0) return;
   launch_tiles(
       stream(), 1, loss.rows, kTile,
@@ -48,7 +49,7 @@ void CudaBackend::combine_softmax(View loss, View lse, View stats, View targets)
 }
 
 void CudaBackend::greedy_targets(View out, View stats, View targets) {
-  const std::int64_t pieces = check_softmax_pieces("greedy_targets", out, stats, targets);
+  const std::int64_t pieces = check_softmax_pieces("greedy_targets", {"out", out}, stats, targets);
   if (pieces == 0) return;
   launch_tiles(stream(), 1, out.rows, kTile,
                rowwise::GreedyTargets{matrix<float>(out), matrix<const float>(stats),

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "axonn/ops/cuda/blas.cuh"
+#include "axonn/ops/cuda/fusion.h"
 #include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/tensor/cuda/runtime.cuh"
@@ -42,25 +43,25 @@ struct Side {
   auto operator<=>(const Side&) const = default;
 };
 
-std::uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data) | 256;
-  return static_cast<std::uint32_t>(address & (~address + 1));
-}
-
 struct Key {
   MatmulShape shape;
   std::int64_t count = 1;
   Side out, a, b;
+  Side beside = {};  // what the epilogue reads or writes beside out
   auto operator<=>(const Key&) const = default;
 };
 
 Key key_of(const BatchedMatmul& args) {
   const auto side = [](const View& view, std::int64_t step) {
-    return Side{view.stride, step, alignment_of(view.data)};
+    return view.data ? Side{view.stride, step, alignment_of(view.data)} : Side{};
   };
   const Matmul& one = args.one;
-  return {shape_of(one), args.count, side(one.out, args.out_step), side(one.a, args.a_step),
-          side(one.b, args.b_step)};
+  return {shape_of(one),
+          args.count,
+          side(one.out, args.out_step),
+          side(one.a, args.a_step),
+          side(one.b, args.b_step),
+          side(auxiliary_of(one), 0)};
 }
 
 /// A row-major matrix of `rows` rows and `cols` columns as cuBLASLt sees it, which is transposed.
@@ -79,7 +80,22 @@ Layout layout_of(DType type, std::int64_t rows, std::int64_t cols, const Side& s
   return owned;
 }
 
-Operation operation_of(const MatmulShape& shape) {
+bool has_epilogue(const MatmulShape& shape) {
+  return shape.gelu || shape.gelu_derivative || shape.bias_gradient;
+}
+
+cublasLtEpilogue_t epilogue_of(const MatmulShape& shape) {
+  if (shape.gelu && shape.gelu_input)
+    return shape.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (shape.gelu) return shape.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  if (shape.gelu_derivative) return CUBLASLT_EPILOGUE_DGELU;
+  // a is what cuBLASLt calls B, whose columns' sums these are.
+  if (shape.bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
+  return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+Operation operation_of(const Key& key) {
+  const MatmulShape& shape = key.shape;
   cublasLtMatmulDesc_t operation = nullptr;
   check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   Operation owned(operation);
@@ -89,26 +105,29 @@ Operation operation_of(const MatmulShape& shape) {
   // outᵀ = op(b)ᵀ · op(a)ᵀ, and every matrix is seen transposed already.
   set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (shape.bias) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape));
+  // The heuristic wants some address, for its alignment; each product sets its own.
+  const auto some_address = [](std::uint32_t alignment) {
+    return reinterpret_cast<const void*>(std::uintptr_t{alignment});
+  };
+  if (shape.bias || shape.bias_gradient) {
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(shape.out_type));
-    // The heuristic wants some address; each product sets its own.
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(std::uintptr_t{256}));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, some_address(256));
+  }
+  if (shape.gelu_input || shape.gelu_derivative) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::max(key.beside.stride, shape.N));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, some_address(key.beside.alignment));
   }
   return owned;
 }
 
-/// Whether cuBLASLt adds the bias itself: of the result's type, and aligned for its vectors.
-bool fuses_bias(const Matmul& args) {
-  constexpr std::uint32_t kVector = 16;
-  return args.bias.dtype == args.out.dtype && alignment_of(args.bias.data) >= kVector;
-}
-
 constexpr int kMostWays = 8;
 constexpr std::string_view kWay = "heuristic ";
+constexpr std::string_view kInParts = "in parts";  // the product, then its epilogue
 
-/// The number of the way, from 0; -1: it is none.
+/// The number of the way, from 0; that of "in parts" is kMostWays; -1: it is none.
 int number_of(std::string_view way) {
+  if (way == kInParts) return kMostWays;
   for (int i = 0; i < kMostWays; ++i)
     if (way == concat(kWay, i + 1)) return i;
   return -1;
@@ -117,7 +136,7 @@ int number_of(std::string_view way) {
 }  // namespace
 
 struct Products::State {
-  explicit State(Device& on) : device(on), workspace(on) {
+  explicit State(Device& on) : device(on), workspace(on), sums(on) {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle));
     library.reset(handle);
@@ -125,19 +144,21 @@ struct Products::State {
 
   struct Plan {
     Operation operation;
-    Layout a, b, out;  // as Matmul names them
-    std::vector<cublasLtMatmulHeuristicResult_t> ways;
+    Layout a, b, out;                                   // as Matmul names them
+    std::vector<cublasLtMatmulHeuristicResult_t> ways;  // none only where there is an epilogue
   };
 
   Plan make(const Key& key) const;
+  void ask(const Key& key, Plan& plan) const;
   const Plan& plan_of(const Key& key);
   void run(const BatchedMatmul& args);
 
-  // What cuBLAS takes by default on Hopper.
+  // What cuBLAS's manual recommends, and cuBLAS itself takes, on Hopper.
   static constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
 
   Device& device;
   Scratch workspace;
+  Scratch sums;  // a bias's gradient, before it is added
   Library library;
   std::map<Key, Plan> plans;
   std::map<MatmulShape, int> chosen;
@@ -150,11 +171,17 @@ Products::State::Plan Products::State::make(const Key& key) const {
     return transposed ? layout_of(type, size.second, size.first, side, key.count)
                       : layout_of(type, size.first, size.second, side, key.count);
   };
-  Plan plan{.operation = operation_of(s),
+  Plan plan{.operation = operation_of(key),
             .a = oriented(s.type, s.a_transposed, {s.M, s.K}, key.a),
             .b = oriented(s.type, s.b_transposed, {s.K, s.N}, key.b),
             .out = oriented(s.out_type, false, {s.M, s.N}, key.out),
             .ways = {}};
+  ask(key, plan);
+  return plan;
+}
+
+/// Has cuBLASLt's heuristic say which algorithms there are.
+void Products::State::ask(const Key& key, Plan& plan) const {
   cublasLtMatmulPreference_t handle = nullptr;
   check(cublasLtMatmulPreferenceCreate(&handle));
   const Preference preference(handle);
@@ -168,13 +195,17 @@ Products::State::Plan Products::State::make(const Key& key) const {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.out.alignment);
   std::array<cublasLtMatmulHeuristicResult_t, kMostWays> found{};
   int count = 0;
-  check(cublasLtMatmulAlgoGetHeuristic(library.get(), plan.operation.get(), plan.b.get(),
-                                       plan.a.get(), plan.out.get(), plan.out.get(), handle,
-                                       kMostWays, found.data(), &count));
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      library.get(), plan.operation.get(), plan.b.get(), plan.a.get(), plan.out.get(),
+      plan.out.get(), handle, kMostWays, found.data(), &count);
+  const bool fused = has_epilogue(key.shape);
+  if (fused && (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE))
+    return;
+  check(status);
   for (int i = 0; i < count; ++i)
     if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.ways.push_back(found[i]);
-  AXONN_CHECK(!plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ", to_string(s));
-  return plan;
+  AXONN_CHECK(fused || !plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ",
+              to_string(key.shape));
 }
 
 const Products::State::Plan& Products::State::plan_of(const Key& key) {
@@ -186,9 +217,11 @@ void Products::State::run(const BatchedMatmul& args) {
   const Matmul& one = args.one;
   const Key key = key_of(args);
   const Plan& plan = plan_of(key);
-  if (one.bias.data)
-    check(cublasLtMatmulDescSetAttribute(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                         &one.bias.data, sizeof one.bias.data));
+  const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
+    if (to) check(cublasLtMatmulDescSetAttribute(plan.operation.get(), what, &to, sizeof to));
+  };
+  point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, one.bias.data ? one.bias.data : one.bias_gradient.data);
+  point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary_of(one).data);
   const auto way = chosen.find(key.shape);
   const std::size_t wanted = way == chosen.end() || args.count != 1 ? 0 : way->second;
   const auto& algorithm = plan.ways[std::min(wanted, plan.ways.size() - 1)].algo;
@@ -212,6 +245,8 @@ void Products::run(const Matmul& args) {
   const View bias = args.bias;
   BatchedMatmul product{.one = args};
   if (bias.data && !fuses_bias(args)) product.one.bias = {};
+  const View& to_sums = args.bias_gradient;
+  if (to_sums.data) product.one.bias_gradient.data = state_->sums.take<float>(to_sums.cols);
   if (args.a.count() > 0) {
     state_->run(product);
   } else if (!args.accumulate) {  // a sum of nothing
@@ -223,6 +258,14 @@ void Products::run(const Matmul& args) {
     product.one.bias = {};
   }
   if (bias.data && !product.one.bias.data) add_bias(stream, args.out, bias);
+  if (to_sums.data) add_bias(stream, to_sums, product.one.bias_gradient);
+}
+
+bool Products::fuses(const Matmul& args) {
+  if (!may_fuse(args)) return false;
+  const auto way = state_->chosen.find(shape_of(args));
+  if (way != state_->chosen.end() && way->second == kMostWays) return false;
+  return !state_->plan_of(key_of({.one = args})).ways.empty();
 }
 
 void Products::run(const BatchedMatmul& args) {
@@ -238,10 +281,12 @@ std::vector<std::string> Products::ways(const MatmulShape& shape) const {
   key.out.stride = shape.N;
   key.a.stride = shape.a_transposed ? shape.M : shape.K;
   key.b.stride = shape.b_transposed ? shape.K : shape.N;
+  key.beside.stride = (shape.N + 7) / 8 * 8;
   if (shape.bias && shape.out_type != shape.type) key.shape.bias = false;
   std::vector<std::string> names;
   for (std::size_t i = 1; i <= state_->plan_of(key).ways.size(); ++i)
     names.push_back(concat(kWay, i));
+  if (has_epilogue(shape)) names.emplace_back(kInParts);
   return names;
 }
 

@@ -34,6 +34,9 @@ class Products {
 
   /// Errors: shapes or types that Matmul's description does not allow; what cuBLASLt refuses.
   void run(const Matmul& args);
+  /// As Backend::fuses(): an epilogue that cuBLASLt has for these operands and that set_way() has
+  /// not put aside.
+  bool fuses(const Matmul& args);
   /// Not checked: for attention.
   void run(const BatchedMatmul& args);
 
@@ -41,7 +44,7 @@ class Products {
   static std::string library();
   /// The heuristic's first algorithms, "heuristic 1" (the default) and so on, as many as there are
   /// where all rows begin at multiples of 256 bytes. A product whose operands are aligned worse may
-  /// have fewer, and takes the last of them then.
+  /// have fewer, and takes the last of them then. With an epilogue also "in parts": not fused.
   std::vector<std::string> ways(const MatmulShape& shape) const;
   bool set_way(const MatmulShape& shape, std::string_view way);
 

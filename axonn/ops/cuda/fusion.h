@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "axonn/ops/backend.h"
+
+namespace axonn::cuda {
+
+/// The largest power of two, up to 256, that an address is a multiple of.
+inline std::uint32_t alignment_of(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data) | 256;
+  return static_cast<std::uint32_t>(address & (~address + 1));
+}
+
+/// Elements from one row to the next, which a matrix of a single row need not say.
+inline std::int64_t row_step(const View& view) { return std::max(view.stride, view.cols); }
+
+/// Bytes: how cuBLASLt's epilogues load their operands.
+constexpr std::uint32_t kEpilogueVector = 16;
+
+/// Whether cuBLASLt adds the bias itself: of the result's type, and aligned for its vectors.
+inline bool fuses_bias(const Matmul& args) {
+  return args.bias.dtype == args.out.dtype && alignment_of(args.bias.data) >= kEpilogueVector;
+}
+
+/// What a product's epilogue reads or writes of the result's size; empty: nothing.
+inline const View& auxiliary_of(const Matmul& args) {
+  return args.gelu ? args.gelu_input : args.gelu_derivative_at;
+}
+
+/// Whether cuBLASLt may be asked for this product with its epilogue. It may still answer that it
+/// has no algorithm.
+///
+/// GELU and its derivative in bf16 alone: cuBLASLt's is the tanh form, too, but nothing says to how
+/// many digits, and f32 is what results are compared in. A matrix beside the result has rows that
+/// begin at multiples of 8 elements. A bias's gradient is of the result's type, and wanted in f32.
+inline bool may_fuse(const Matmul& args) {
+  if (args.out.count() == 0 || args.a.count() == 0) return false;
+  if (args.bias_gradient.data)
+    return args.out.dtype == DType::f32 && !args.bias.data && !args.gelu &&
+           !args.gelu_derivative_at.data;
+  if (args.out.dtype != DType::bf16) return false;
+  if (args.bias.data && !fuses_bias(args)) return false;
+  const View& beside = auxiliary_of(args);
+  return !beside.data ||
+         (row_step(beside) % 8 == 0 && alignment_of(beside.data) >= kEpilogueVector);
+}
+
+}  // namespace axonn::cuda
