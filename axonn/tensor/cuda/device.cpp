@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "axonn/tensor/cuda/graph.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 #include "axonn/tensor/cuda_device.h"
 
@@ -128,9 +129,11 @@ class CudaDevice final : public Device {
       check(cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), compute_.handle()));
   }
   void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
+    check_not_capturing("copy_to_host");
     staging_.to_host(compute_, host, device, bytes);
   }
   void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
+    check_not_capturing("copy_from_host");
     staging_.to_device(compute_, device, host, bytes);
   }
 
@@ -140,7 +143,19 @@ class CudaDevice final : public Device {
     return attributes.type == cudaMemoryTypeDevice;
   }
 
+  bool captures() const override { return true; }
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    return CudaGraph::of(compute_, work);
+  }
+
  private:
+  void check_not_capturing(const char* operation) const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(compute_.handle(), &status));
+    AXONN_CHECK(status == cudaStreamCaptureStatusNone, operation,
+                " while work is captured: a graph cannot hold what the host reads or gives");
+  }
+
   CudaCard card_;
   CudaStream compute_;
   Staging staging_;
