@@ -71,6 +71,9 @@ class Device {
   /// meanwhile: their addresses, or values, would be those of the capture for ever.
   /// Errors: Error if the device has no graphs, or for what cannot be captured.
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& work);
+  /// Whether a capture is going on: its events can be waited for in it alone, and never be asked
+  /// whether they are done.
+  virtual bool capturing() const { return false; }
 };
 
 /// The processor: memory from the operating system, streams that are always done.

@@ -47,11 +47,13 @@ TEST(CudaGraph, DoesNothingWhileItIsCapturedAndAllOfItAtEachLaunch) {
   const Four a(device, {1, 2, 3, 4}), sum(device, {0, 0, 0, 0}), copied(device, {0, 0, 0, 0});
   const auto other = device.make_stream();
   const auto graph = device.capture([&] {
+    EXPECT_TRUE(device.capturing());
     backend->add(sum.view(), sum.view(), a.view());
     other->wait(*device.compute().record());  // there and back
     device.compute().wait(*other->record());
     device.copy(copied.view().data, sum.view().data, 16);
   });
+  EXPECT_FALSE(device.capturing());
   EXPECT_THAT(sum.values(), ElementsAre(0, 0, 0, 0));
   for (int i = 0; i < 3; ++i) graph->launch();
   EXPECT_THAT(sum.values(), ElementsAre(3, 6, 9, 12));

@@ -77,7 +77,7 @@ class CapturingDevice final : public Device {
       work();
   }
 
-  bool capturing() const { return capture_ > 0; }
+  bool capturing() const override { return capture_ > 0; }
   /// Times that the host has waited for the device.
   int waits() const { return waits_; }
   /// Graphs launched so far.

@@ -147,12 +147,15 @@ class CudaDevice final : public Device {
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
     return CudaGraph::of(compute_, work);
   }
+  bool capturing() const override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(compute_.handle(), &status));
+    return status != cudaStreamCaptureStatusNone;
+  }
 
  private:
   void check_not_capturing(const char* operation) const {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(compute_.handle(), &status));
-    AXONN_CHECK(status == cudaStreamCaptureStatusNone, operation,
+    AXONN_CHECK(!capturing(), operation,
                 " while work is captured: a graph cannot hold what the host reads or gives");
   }
 
