@@ -131,8 +131,18 @@ overlap() {
       --parallelism.overlap_weight_gradients false --parallelism.overlap_weights false \
       --parallelism.overlap_data false && same_losses with without
 }
+graphs() {  # one micro-batch a step, three, recomputation
+  local keys n=0
+  for keys in "" "--training.micro_batch 8" "--activation_checkpoint.mode full"; do
+    n=$((n + 1))
+    # shellcheck disable=SC2086
+    train "launched-$n" --training.cuda_graph true $keys && train "enqueued-$n" $keys &&
+      same_losses "launched-$n" "enqueued-$n" || return 1
+  done
+}
 export axonn work
 export -f train column same_losses close_losses card_and_processor repetition resumption overlap
+export -f graphs
 
 grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1 1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
 on_grids=("$axonn" check configs/tiny.toml --parallelism.device cuda --grids "$grids" --steps 5)
@@ -144,6 +154,7 @@ check "grids of up to eight ranks on one card, f32" 90 "${on_grids[@]}"
 check "grids of up to eight ranks on one card, bf16" 90 "${on_grids[@]}" --training.dtype bf16
 check "a run that is resumed, to the bit" 60 bash -c resumption
 check "with overlap and without, to the bit" 60 bash -c overlap
+check "from graphs and without, to the bit" 90 bash -c graphs
 
 # figures FILE KEY: a number of what bench wrote.
 figure() { sed -nE "s/.*\"$2\": ?([-+.0-9e]+).*/\1/p" "$1" | head -n 1; }
@@ -171,6 +182,27 @@ row() {
              name, s * 1e3, t, f, p, m / 2^30, torch}' >>"$result"
 }
 
+# bench_step_ms "AXONN'S KEYS": milliseconds a step; nothing where it fails.
+bench_step_ms() {
+  local json=$work/graphs.json
+  rm -f "$json"
+  # shellcheck disable=SC2086
+  timeout 60 "$axonn" bench configs/gpt2-124m.toml --parallelism.device cuda --json "$json" \
+    --output.dir "$work/bench" $1 >"$work/graphs.log" 2>&1 || tail -n 12 "$work/graphs.log" >&2
+  [[ ! -f $json ]] || awk -v s="$(figure "$json" step_s)" 'BEGIN {printf "%.2f", s * 1e3}'
+}
+
+# graph_row NAME "AXONN'S KEYS": a line of the table of steps without graphs and from graphs.
+graph_row() {
+  local without from
+  echo "== from graphs: $1"
+  without=$(bench_step_ms "$2")
+  from=$(bench_step_ms "$2 --training.cuda_graph true")
+  echo "without ${without:-failed}, from graphs ${from:-failed} ms"
+  [[ -n $without && -n $from ]] || failures=$((failures + 1))
+  echo "| $1 | ${without:-failed} | ${from:-failed} |" >>"$result"
+}
+
 if ((bench)); then
   {
     echo
@@ -194,6 +226,19 @@ if ((bench)); then
      --model.kv_heads 8 --model.ffn 14336 --model.tied false --training.seq_len 4096
      --training.global_batch 2" \
     "--family llama --layers 16 $llama --batch 2 --seq 4096"
+  {
+    echo
+    echo "## Graphs"
+    echo
+    echo "Milliseconds a step, bf16, ten iterations, the mean of the last eight."
+    echo
+    echo "| model | without | from graphs |"
+    echo "| --- | --- | --- |"
+  } >>"$result"
+  graph_row "GPT-2 124M, 32 x 1,024" "--training.seq_len 1024 --training.global_batch 32"
+  graph_row "GPT-2 124M, 2 x 1,024" "--training.seq_len 1024 --training.global_batch 2"
+  graph_row "GPT-2 124M, 8 x 256 in 4 micro-batches" \
+    "--training.seq_len 256 --training.global_batch 8 --training.micro_batch 2"
 fi
 
 echo

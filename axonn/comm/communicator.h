@@ -79,6 +79,10 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  /// Whether what lies in a device's memory is exchanged by the device's streams alone, without the
+  /// host: what Device::capture() takes in. The same for all groups of a world.
+  virtual bool on_streams() const { return false; }
+
   /// data[i] becomes the sum (max, min) over ranks of data[i].
   virtual Work all_reduce(Buffer data, std::string_view label = {},
                           ReduceOp op = ReduceOp::sum) = 0;

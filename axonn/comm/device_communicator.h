@@ -23,6 +23,7 @@ class DeviceCommunicator : public CheckedCommunicator {
     owned_ = std::move(host);
   }
 
+  bool on_streams() const override { return size() == 1; }
   void abort(const std::string& reason) noexcept override { host_.abort(reason); }
   double progress_seconds() const override { return host_.progress_seconds(); }
 

@@ -96,6 +96,8 @@ class NcclCommunicator final : public DeviceCommunicator {
     cudaStreamSynchronize(stream());  // what was started is done before its stream goes
   }
 
+  bool on_streams() const override { return true; }
+
   std::unique_ptr<Communicator> split_off(int color, std::string name) override {
     std::unique_ptr<Communicator> part = host().split(color, name);
     ncclComm_t comm = nullptr;

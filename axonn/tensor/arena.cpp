@@ -72,6 +72,19 @@ void Arena::reset_peak() {
   stats_.peak_by = stats_.live_by;
 }
 
+Arena::Layout Arena::layout() const { return {{free_.begin(), free_.end()}, segments_.size()}; }
+
+bool Arena::lies_as(const Layout& before) const {
+  std::vector<std::pair<Address, std::int64_t>> now(free_.begin(), free_.end());
+  for (std::size_t i = before.segments; i < segments_.size(); ++i) {  // taken since then
+    const auto begin = reinterpret_cast<Address>(segments_[i].first);
+    const auto end = begin + static_cast<Address>(segments_[i].second);
+    std::erase_if(now,
+                  [=](const auto& block) { return block.first >= begin && block.first < end; });
+  }
+  return now == before.free;
+}
+
 void Arena::count(std::int64_t bytes, MemoryUse use) noexcept {
   stats_.live_bytes += bytes;
   stats_.live_by[static_cast<int>(use)] += bytes;

@@ -65,6 +65,15 @@ class Arena {
   /// From now on the peak is that of what comes.
   void reset_peak();
 
+  /// Which of its memory is free: what work that takes and gives back memory may have written.
+  struct Layout {
+    std::vector<std::pair<std::uintptr_t, std::int64_t>> free;  ///< begin, bytes
+    std::size_t segments = 0;
+  };
+  Layout layout() const;
+  /// Whether of the memory that there was then the same is free now.
+  bool lies_as(const Layout& before) const;
+
  private:
   using Address = std::uintptr_t;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,14 @@ class Stream {
   virtual std::unique_ptr<Event> record() = 0;
   virtual void wait(const Event& event) = 0;  ///< later work here comes after the event
   virtual void synchronize() = 0;             ///< the host waits; never called inside a step
+};
+
+/// Work that was captured instead of done: the device keeps it, with the addresses that it was
+/// given, and can do it again and again at the cost of one call.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual void launch() = 0;  ///< all of it is enqueued on the device's compute stream
 };
 
 /// One rank's device: raw memory, copies and streams. Used by its rank's thread alone.
@@ -53,6 +62,18 @@ class Device {
     (void)memory;
     return false;
   }
+
+  /// Whether it has capture().
+  virtual bool captures() const { return false; }
+  /// What `work` enqueues on compute(), and on streams that wait for events of it, is captured and
+  /// not done; the host's part of it is. Whatever it starts on other streams it waits for itself,
+  /// and it waits for nothing that was started before. Copies between host and device are errors
+  /// meanwhile: their addresses, or values, would be those of the capture for ever.
+  /// Errors: Error if the device has no graphs, or for what cannot be captured.
+  virtual std::unique_ptr<Graph> capture(const std::function<void()>& work);
+  /// Whether a capture is going on: its events can be waited for in it alone, and never be asked
+  /// whether they are done.
+  virtual bool capturing() const { return false; }
 };
 
 /// The processor: memory from the operating system, streams that are always done.

@@ -60,6 +60,27 @@ void validate_training(const Config& config) {
            "; raise positions (0: follow seq_len), or shorten seq_len");
 }
 
+/// What of the config makes steps differ in what a captured one holds for ever. Whether device and
+/// transport can capture is the session's to say.
+void validate_graphs(const Config& config) {
+  if (!config.training.cuda_graph) return;
+  const auto forbid = [](bool set, const char* key, const char* reason) {
+    if (set)
+      refuse("[training] cuda_graph = true and ", key, " exclude one another: ", reason,
+             "; leave one of them out");
+  };
+  forbid(!config.output.trace.empty(), "[output] trace",
+         "the host, which would note what is done, does not take part in a captured step");
+  const char* counted =
+      "the targets that count are another number in each step, and a captured "
+      "one has theirs for ever";
+  forbid(config.training.goldfish.k > 0, "[training] goldfish.k", counted);
+  forbid(!config.data.jsonl.empty(), "[data] jsonl", counted);
+  const LoraConfig& lora = config.model.lora;
+  forbid(lora.dropout > 0 && (lora.rank > 0 || !lora.path.empty()), "[lora] dropout",
+         "what is drawn is another in each step, and a captured one has its own for ever");
+}
+
 void validate_schedule(const Config& config) {
   const ScheduleConfig& schedule = config.lr_scheduler;
   const std::int64_t steps = config.training.steps;
@@ -145,6 +166,7 @@ void validate(const Config& given) {
   validate(config.model);
   validate_data(config.data);
   validate_training(config);
+  validate_graphs(config);
   validate_schedule(config);
   validate_parallelism(config.parallelism);
   validate_batch(config);

@@ -48,6 +48,7 @@ struct TrainingConfig {
   std::int64_t eval_every = 0;    ///< steps; 0: never
   std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: the whole split
   bool deterministic = true;
+  bool cuda_graph = false;  ///< steps are captured once and launched
   double skip_outliers =
       0;  ///< skip a step whose loss or norm is above this times the mean; 0: off
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask

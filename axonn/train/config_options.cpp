@@ -136,6 +136,10 @@ void list_tuning(TrainingConfig& training, OptionList& list) {
   list.add("tune_cache", &training.tune_cache,
            {.help = "file that keeps what tuning found; empty: axonn/products.json in "
                     "$XDG_CACHE_HOME or ~/.cache"});
+  list.add("cuda_graph", &training.cuda_graph,
+           {.help = "whether a step's work on a card is captured once, as graphs, and launched "
+                    "from the second step on; the same bits, less work for the host",
+            .also = "cuda_graphs enable_cuda_graph capture"});
 }
 
 void list_optimizer(Config& config, OptionList& list) {

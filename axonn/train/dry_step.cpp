@@ -45,7 +45,9 @@ Config with_vocab(Config config) {
   return config;
 }
 
-DryStep dry_step(const Config& config, int rank, const DryStepOptions& options) {
+DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
+  Config config = given;
+  config.training.cuda_graph = false;  // it launches the same, and there is no card here
   AXONN_CHECK(config.model.vocab > 0 && config.training.micro_batch > 0,
               "dry_step: the config is not resolved; its vocab is ", config.model.vocab,
               " and its micro_batch ", config.training.micro_batch);

@@ -40,6 +40,7 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
   optimizer_ = std::make_unique<Optimizer>(trained_, config_.optimizer);
   optimizer_->allocate(ctx);
   step_ = std::make_unique<TrainStep>(*model_, *optimizer_);
+  if (config_.training.cuda_graph) step_->use_graphs(ctx);
 }
 
 void Session::open_data(const Options& options) {

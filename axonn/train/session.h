@@ -81,6 +81,7 @@ class Session {
   Arena& arena() { return *arena_; }
   Model& model() { return *model_; }
   const Optimizer& optimizer() const { return *optimizer_; }
+  const TrainStep& step() const { return *step_; }
   const Corpus& corpus() const { return corpus_; }
   /// What is trained on. Only where there is data.
   const Sequences& sequences() const { return *training_; }
@@ -124,7 +125,7 @@ class Session {
   std::unique_ptr<Model> model_;
   std::vector<ParameterGroup*> trained_;  // what training such a model trains
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<TrainStep> step_;
+  std::unique_ptr<TrainStep> step_;  // last: its graphs go before the groups that they launch
 };
 
 }  // namespace axonn

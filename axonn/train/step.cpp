@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "axonn/base/check.h"
 #include "axonn/parallel/gradients.h"
 
 namespace axonn {
@@ -12,6 +13,10 @@ namespace {
 
 void enter(const StepInput& input, Phase phase) {
   if (input.on_phase) input.on_phase(phase);
+}
+
+float loss_scale(const StepInput& input) {
+  return static_cast<float>(1.0 / static_cast<double>(input.tokens));
 }
 
 template <typename T>
@@ -23,42 +28,92 @@ T value_of(const Context& ctx, const Tensor& tensor) {
 
 }  // namespace
 
-void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& total) {
+void TrainStep::use_graphs(const Context& ctx) {
+  const std::string reason = why_not_captured(ctx.arena.device(), ctx.grid);
+  if (!reason.empty()) refuse("[training] cuda_graph: ", reason);
+  graphs_.emplace();
+}
+
+void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
   enter(input, Phase::forward);
+  for (ParameterGroup* group : optimizer_.groups()) group->begin_step(ctx);
+}
+
+void TrainStep::pass(Context& ctx, const StepInput& input, int micro, const TokensOf& tokens_of,
+                     const Tensor& total) {
+  if (micro > 0) enter(input, Phase::forward);
+  Tape tape;
+  ctx.tape = &tape;
+  ctx.last_micro_batch = micro + 1 == input.micro_batches;
+  if (ctx.prefetcher) ctx.prefetcher->begin_pass();
+  model_.loss(ctx, tokens_of(micro), loss_scale(input), total);
+  enter(input, Phase::backward);
+  tape.backward();
+  ctx.tape = nullptr;
+}
+
+void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& total) {
+  begin_step(ctx, input);
   ParameterGroup* reducing = nullptr;
   ctx.reducing = &reducing;
-  for (ParameterGroup* group : optimizer_.groups()) group->begin_step(ctx);
-  const float scale = static_cast<float>(1.0 / static_cast<double>(input.tokens));
-  for (int micro = 0; micro < input.micro_batches; ++micro) {
-    if (micro > 0) enter(input, Phase::forward);
-    Tape tape;
-    ctx.tape = &tape;
-    ctx.last_micro_batch = micro + 1 == input.micro_batches;
-    if (ctx.prefetcher) ctx.prefetcher->begin_pass();
-    model_.loss(ctx, input.tokens_of(micro), scale, total);
-    enter(input, Phase::backward);
-    tape.backward();
-  }
-  ctx.tape = nullptr;
+  for (int micro = 0; micro < input.micro_batches; ++micro)
+    pass(ctx, input, micro, input.tokens_of, total);
   ctx.reducing = nullptr;
   finish_gradients(ctx, optimizer_.groups());
 }
 
+void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
+  optimizer_.add_squared_norm(ctx, sums_.view().col_range(1, 1));
+  enter(input, Phase::optimizer);
+  sums_.set_pending(ctx.grid.world().all_reduce(buffer_of(sums_.raw_view()), "step"));
+  ctx.backend.clip_factor(scale_.view(), sums_.view().col_range(1, 1),
+                          static_cast<float>(input.max_norm));
+}
+
+void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
+  begin_step(ctx, input);
+  // A graph waits for nothing that began before it: the new weights have to have come.
+  for (const ParameterGroup* group : model_.groups()) group->piece_of_compute();
+  const Tensor total = sums_.col_range(0, 1);
+  for (int micro = 0; micro < input.micro_batches; ++micro) {
+    const Tokens& tokens = graphs_->place(ctx, input.tokens_of(micro));
+    const auto placed = [&tokens](int) { return tokens; };
+    graphs_->run(ctx.arena, StepGraphs::piece_of(micro, input.micro_batches), [&] {
+      ParameterGroup* reducing = nullptr;
+      ctx.reducing = &reducing;
+      pass(ctx, input, micro, placed, total);
+      ctx.reducing = nullptr;
+      if (reducing) reducing->finish_reduce(ctx);  // a piece ends what it has begun
+      if (ctx.last_micro_batch) {
+        finish_gradients(ctx, optimizer_.groups());
+        finish_sums(ctx, input);
+        // The norm has not waited for groups of which this rank owns nothing.
+        for (const ParameterGroup* group : optimizer_.groups()) group->gradient();
+      }
+    });
+  }
+}
+
 StepResult TrainStep::run(Context ctx, const StepInput& input) {
   ctx.prefetcher = &training_;
-  // The loss, the squared norm and the flags, to be summed over all ranks.
-  Tensor sums = ctx.zeros(1, 4, DType::f64);
-  gradients(ctx, input, sums.col_range(0, 1));
-  optimizer_.add_squared_norm(ctx, sums.view().col_range(1, 1));
-  enter(input, Phase::optimizer);
-  const std::array<double, 2> flags{input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
-  ctx.arena.device().copy_from_host(sums.view().col_range(2, 2).data, flags.data(), sizeof flags);
-  sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "step"));
+  if (sums_.empty()) {
+    sums_ = ctx.empty(1, 4, DType::f64);
+    scale_ = ctx.empty(1, 1, DType::f32);
+  }
+  Device& device = ctx.arena.device();
+  const std::array<double, 4> begin{0, 0, input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
+  device.copy_from_host(sums_.view().data, begin.data(), sizeof begin);
+  const bool told = static_cast<bool>(input.on_phase);  // a launch is in all phases at once
+  const StepGraphs::Constants constants{loss_scale(input), static_cast<float>(input.max_norm)};
+  if (graphs_ && warm_ && !told && graphs_->begin_step(ctx, constants)) {
+    launch_graphs(ctx, input);
+  } else {
+    gradients(ctx, input, sums_.col_range(0, 1));
+    finish_sums(ctx, input);
+  }
+  warm_ = true;
 
-  Tensor scale = ctx.empty(1, 1, DType::f32);
-  ctx.backend.clip_factor(scale.view(), sums.view().col_range(1, 1),
-                          static_cast<float>(input.max_norm));
-  const auto [loss, squares, stops, busy] = value_of<std::array<double, 4>>(ctx, sums);
+  const auto [loss, squares, stops, busy] = value_of<std::array<double, 4>>(ctx, sums_);
   StepResult report;
   report.loss = loss / static_cast<double>(input.tokens);
   report.grad_norm = std::sqrt(squares);
@@ -66,7 +121,8 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   report.stop = stops > 0;
   report.busy = busy > 0;
   report.applied = report.finite && (!input.accept || input.accept(report.loss, report.grad_norm));
-  if (report.applied) optimizer_.update(ctx, input.step, input.lr, scale.view());
+  if (report.applied) optimizer_.update(ctx, input.step, input.lr, scale_.view());
+  if (!graphs_) sums_ = scale_ = Tensor();
   return report;
 }
 

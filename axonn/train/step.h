@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "axonn/model/model.h"
 #include "axonn/train/optimizer.h"
+#include "axonn/train/step_graphs.h"
 
 namespace axonn {
 
@@ -45,6 +47,12 @@ class TrainStep {
  public:
   TrainStep(Model& model, Optimizer& optimizer) : model_(model), optimizer_(optimizer) {}
 
+  /// From the second step on everything up to the norm is captured as graphs of the device, once,
+  /// and launched. No bit changes. Errors: UsageError where that cannot be.
+  void use_graphs(const Context& ctx);
+  /// Null without use_graphs().
+  const StepGraphs* graphs() const { return graphs_ ? &*graphs_ : nullptr; }
+
   StepResult run(Context ctx, const StepInput& input);
 
   /// Forward and backward of the first micro-batch, whose products write gradients, and of the
@@ -59,12 +67,27 @@ class TrainStep {
   double evaluate(Context ctx, const StepInput& input);
 
  private:
+  using TokensOf = std::function<Tokens(int micro)>;
+
   /// Adds this rank's losses to total and leaves the gradients in their shards, summed over data.
   void gradients(Context& ctx, const StepInput& input, const Tensor& total);
+  void begin_step(const Context& ctx, const StepInput& input);
+  /// Forward and backward of one micro-batch.
+  void pass(Context& ctx, const StepInput& input, int micro, const TokensOf& tokens_of,
+            const Tensor& total);
+  /// Adds the squared norm to sums_, sums them over all ranks, and makes the clip factor.
+  void finish_sums(const Context& ctx, const StepInput& input);
+  /// gradients() and finish_sums() from graphs.
+  void launch_graphs(Context& ctx, const StepInput& input);
 
   Model& model_;
   Optimizer& optimizer_;
   Prefetcher training_, evaluation_;
+  // Of one step, or, with graphs, at the same addresses in all.
+  Tensor sums_;   // (1, 4) f64: loss, squared norm, flags; summed over all ranks
+  Tensor scale_;  // (1, 1) f32: the clip factor
+  std::optional<StepGraphs> graphs_;
+  bool warm_ = false;  // a step was done: memory is there, and the order of gathers is known
 };
 
 }  // namespace axonn

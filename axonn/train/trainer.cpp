@@ -132,6 +132,8 @@ void Trainer::describe() {
       config_.training.global_batch, config_.training.seq_len, config_.training.micro_batch,
       static_cast<double>(config_.training.steps * config_.training.global_batch) /
           static_cast<double>(session_.sequences().count())));
+  if (session_.step().graphs())
+    log_.info("graphs: the second step is captured, and launched from there on");
 }
 
 void Trainer::begin() {

@@ -147,6 +147,29 @@ TEST_F(ArenaTest, GivesTheSameSequenceTheSameAddresses) {
   EXPECT_EQ(arena_.stats().live_bytes, 128);
 }
 
+TEST_F(ArenaTest, LiesAsBeforeOnlyWhereTheSameIsFreeInTheMemoryThatThereWas) {
+  char* first = take(1024);
+  take(64);
+  char* second = take(2048);
+  const Arena::Layout before = arena_.layout();
+  EXPECT_TRUE(arena_.lies_as(before));
+  char* more = take(512);
+  EXPECT_FALSE(arena_.lies_as(before)) << "somebody holds what was free";
+  arena_.release(more, 512);
+  EXPECT_TRUE(arena_.lies_as(before));
+  arena_.release(first, 1024);
+  EXPECT_FALSE(arena_.lies_as(before)) << "what was held is gone";
+  EXPECT_EQ(take(1024), first);
+  EXPECT_TRUE(arena_.lies_as(before));
+
+  char* beyond = take(2 * kSegment);
+  EXPECT_TRUE(arena_.lies_as(before)) << "what was taken from the device since is no matter";
+  arena_.release(beyond, 2 * kSegment);
+  EXPECT_TRUE(arena_.lies_as(before));
+  arena_.release(second, 2048);
+  EXPECT_FALSE(arena_.lies_as(before));
+}
+
 TEST_F(ArenaTest, CountsWhatIsLiveInWholeAlignmentsAndRemembersThePeak) {
   char* a = take(1);
   char* b = take(65);

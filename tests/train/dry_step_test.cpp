@@ -261,6 +261,13 @@ TEST(DryStep, OverlapIsSeenInTheSchedule) {
   EXPECT_GT(hidden_flops(true), 0);
 }
 
+TEST(DryStep, IsThatOfAStepWithoutGraphsWhereTheRunLaunchesGraphs) {
+  Config config = tiny();
+  config.training.cuda_graph = true;
+  EXPECT_EQ(dry_step(resolved(config), 0).memory.peak_bytes,
+            dry_step(resolved(tiny()), 0).memory.peak_bytes);
+}
+
 TEST(DryStep, RefusesWhatTheGridCannotCut) {
   try {
     dry_step(resolved(on_grid(tiny(), {.x = 5})), 0);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "axonn/tensor/device.h"
 
@@ -9,35 +11,30 @@ namespace axonn::cuda {
 
 /// Device memory that grows to the largest request and is kept, so that a steady step allocates
 /// nothing. Used on the compute stream alone, so what one operation wrote is read before the next
-/// one's kernels run.
+/// one's kernels run. What it has outgrown is kept too, since a captured graph may write there.
 class Scratch {
  public:
   explicit Scratch(Device& device) : device_(device) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
-    if (memory_) device_.release(memory_, bytes_);
+    for (const auto& [memory, bytes] : pieces_) device_.release(memory, bytes);
   }
 
   /// At least `count` of T, uninitialised; what an earlier call gave is no longer valid.
   template <typename T>
   T* take(std::int64_t count) {
     const auto bytes = count * static_cast<std::int64_t>(sizeof(T));
-    if (bytes_ < bytes) grow(std::max(bytes, 2 * bytes_));
-    return static_cast<T*>(memory_);
+    if (size() < bytes) grow(std::max(bytes, 2 * size()));
+    return pieces_.empty() ? nullptr : static_cast<T*>(pieces_.back().first);
   }
 
  private:
-  void grow(std::int64_t bytes) {
-    void* larger = device_.allocate(bytes);
-    if (memory_) device_.release(memory_, bytes_);  // cudaFree waits for what still uses it
-    memory_ = larger;
-    bytes_ = bytes;
-  }
+  std::int64_t size() const { return pieces_.empty() ? 0 : pieces_.back().second; }
+  void grow(std::int64_t bytes) { pieces_.emplace_back(device_.allocate(bytes), bytes); }
 
   Device& device_;
-  void* memory_ = nullptr;
-  std::int64_t bytes_ = 0;
+  std::vector<std::pair<void*, std::int64_t>> pieces_;  // each twice as large, the last in use
 };
 
 }  // namespace axonn::cuda

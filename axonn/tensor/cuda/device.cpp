@@ -4,6 +4,7 @@
 #include <string>
 
 #include "axonn/tensor/card_platform.h"
+#include "axonn/tensor/cuda/graph.cuh"
 #include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 #include "axonn/tensor/cuda_device.h"
@@ -130,15 +131,32 @@ class CudaDevice final : public Device {
       check(cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), compute_.handle()));
   }
   void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
+    check_not_capturing("copy_to_host");
     staging_.to_host(compute_, host, device, bytes);
   }
   void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
+    check_not_capturing("copy_from_host");
     staging_.to_device(compute_, device, host, bytes);
   }
 
   bool holds(const void* memory) const override { return is_on_card(memory); }
 
+  bool captures() const override { return true; }
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    return CudaGraph::of(compute_, work);
+  }
+  bool capturing() const override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(compute_.handle(), &status));
+    return status != cudaStreamCaptureStatusNone;
+  }
+
  private:
+  void check_not_capturing(const char* operation) const {
+    AXONN_CHECK(!capturing(), operation,
+                " while work is captured: a graph cannot hold what the host reads or gives");
+  }
+
   CudaCard card_;
   CudaStream compute_;
   Staging staging_;

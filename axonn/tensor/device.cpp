@@ -1,0 +1,11 @@
+#include "axonn/tensor/device.h"
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+std::unique_ptr<Graph> Device::capture(const std::function<void()>&) {
+  fail(Where::here(), "device ", name(), " captures no graphs; ask captures() first");
+}
+
+}  // namespace axonn

@@ -1,0 +1,206 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/device_communicator.h"
+#include "axonn/ops/forwarding_backend.h"
+
+namespace axonn::testing_support {
+
+/// A card on the processor, as far as graphs go: what is enqueued while it captures is not done but
+/// kept, with its addresses, and done by every launch. As CUDA, it refuses copies with the host
+/// meanwhile, waits for what was started outside of the capture, and captures that leave something
+/// under way. It counts the times that the host waits for it.
+class CapturingDevice final : public Device {
+ public:
+  std::string name() const override { return "capturing"; }
+
+  void* allocate(std::int64_t bytes) override {
+    void* memory = inner_->allocate(bytes);
+    allocated_.emplace(static_cast<char*>(memory), static_cast<char*>(memory) + bytes);
+    return memory;
+  }
+  void release(void* memory, std::int64_t bytes) noexcept override {
+    allocated_.erase({static_cast<char*>(memory), static_cast<char*>(memory) + bytes});
+    inner_->release(memory, bytes);
+  }
+
+  Stream& compute() override { return stream_; }
+  std::unique_ptr<Stream> make_stream() override { return inner_->make_stream(); }
+
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    enqueue([=, this] { inner_->copy(to, from, bytes); });
+  }
+  void fill_zero(void* to, std::int64_t bytes) override {
+    enqueue([=, this] { inner_->fill_zero(to, bytes); });
+  }
+  void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
+    AXONN_CHECK(!capturing(), "copy_to_host in a capture");
+    ++waits_;
+    inner_->copy_to_host(host, device, bytes);
+  }
+  void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
+    AXONN_CHECK(!capturing(), "copy_from_host in a capture");
+    inner_->copy_from_host(device, host, bytes);
+  }
+
+  bool holds(const void* memory) const override {
+    for (const auto& [begin, end] : allocated_)
+      if (memory >= begin && memory < end) return true;
+    return false;
+  }
+
+  bool captures() const override { return true; }
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    AXONN_CHECK(!capturing(), "a capture in a capture");
+    capture_ = ++captures_;
+    Ended ended{capture_};
+    under_way_ = 0;
+    recorded_.clear();
+    work();
+    AXONN_CHECK(fault_.empty(), fault_);
+    AXONN_CHECK(under_way_ == 0, "a capture leaves ", under_way_, " collectives under way");
+    return std::make_unique<Closures>(*this, std::exchange(recorded_, {}));
+  }
+
+  /// Does it now, or at every launch of what is captured.
+  void enqueue(std::function<void()> work) {
+    if (capturing())
+      recorded_.push_back(std::move(work));
+    else
+      work();
+  }
+
+  bool capturing() const override { return capture_ > 0; }
+  /// Times that the host has waited for the device.
+  int waits() const { return waits_; }
+  /// Graphs launched so far.
+  int launches() const { return launches_; }
+
+  /// A collective that was started now, to be joined by the compute stream.
+  int start() {
+    under_way_ += capturing() ? 1 : 0;
+    return capture_;
+  }
+  /// The compute stream waits for what start() gave. Who lets go of it swallows the error, so that
+  /// the next capture ends with it, too.
+  void join(int started) {
+    if (started != capture_)
+      fault_ = concat("a wait in capture ", capture_, " for what was started in capture ", started,
+                      " (0: none)");
+    AXONN_CHECK(fault_.empty(), fault_);
+    under_way_ -= capturing() ? 1 : 0;
+  }
+
+ private:
+  class CountedStream final : public Stream {
+   public:
+    explicit CountedStream(CapturingDevice& device) : device_(device) {}
+    std::unique_ptr<Event> record() override { return device_.inner_->compute().record(); }
+    void wait(const Event&) override {}
+    void synchronize() override { ++device_.waits_; }
+
+   private:
+    CapturingDevice& device_;
+  };
+
+  class Closures final : public Graph {
+   public:
+    Closures(CapturingDevice& device, std::vector<std::function<void()>> work)
+        : device_(device), work_(std::move(work)) {}
+    void launch() override {
+      AXONN_CHECK(!device_.capturing(), "a launch in a capture");
+      ++device_.launches_;
+      for (const auto& one : work_) one();
+    }
+
+   private:
+    CapturingDevice& device_;
+    std::vector<std::function<void()>> work_;
+  };
+
+  struct Ended {
+    int& capture;
+    ~Ended() { capture = 0; }
+  };
+
+  std::unique_ptr<Device> inner_ = make_cpu_device();
+  CountedStream stream_{*this};
+  std::set<std::pair<char*, char*>> allocated_;
+  std::vector<std::function<void()>> recorded_;
+  int capture_ = 0;  // the number of the capture that is going on; 0: none
+  int captures_ = 0, launches_ = 0, waits_ = 0, under_way_ = 0;
+  std::string fault_;
+};
+
+/// The processor's arithmetic on such a device.
+class CapturingBackend final : public ForwardingBackend {
+ public:
+  /// What is captured lacks this operation.
+  explicit CapturingBackend(std::shared_ptr<CapturingDevice> device, std::string left_out = {})
+      : ForwardingBackend(make_cpu_backend(1)),
+        device_(std::move(device)),
+        left_out_(std::move(left_out)) {}
+
+  Device& device() override { return *device_; }
+
+ protected:
+  void around(std::string_view operation, const std::function<void()>& run,
+              std::initializer_list<View>) override {
+    if (!device_->capturing() || operation != left_out_) device_->enqueue(run);
+  }
+
+ private:
+  std::shared_ptr<CapturingDevice> device_;
+  std::string left_out_;
+};
+
+/// Collectives that such a device captures: launched, they are done where they were started.
+class CapturingCommunicator final : public DeviceCommunicator {
+ public:
+  CapturingCommunicator(Communicator& host, CapturingDevice& device)
+      : DeviceCommunicator("world", host, device), card_(device) {}
+  CapturingCommunicator(std::string name, std::unique_ptr<Communicator> host,
+                        CapturingDevice& device)
+      : DeviceCommunicator(std::move(name), std::move(host), device), card_(device) {}
+
+  bool on_streams() const override { return true; }
+  std::unique_ptr<Communicator> split_off(int color, std::string name) override {
+    auto part = host().split(color, name);
+    return std::make_unique<CapturingCommunicator>(std::move(name), std::move(part), card_);
+  }
+
+ protected:
+  std::shared_ptr<Work::State> start_on_device(Call call) override {
+    if (!card_.capturing()) return std::make_shared<Started>(card_, forward(host(), call));
+    card_.enqueue([this, call] { forward(host(), call).wait(); });
+    return std::make_shared<Started>(card_, Work());
+  }
+
+ private:
+  class Started final : public Work::State {
+   public:
+    Started(CapturingDevice& card, Work work)
+        : card_(card), started_(card.start()), work_(std::move(work)) {}
+    void wait() override {
+      card_.join(started_);
+      work_.wait();
+    }
+    bool done() override { return work_.done(); }
+
+   private:
+    CapturingDevice& card_;
+    int started_;
+    Work work_;
+  };
+
+  CapturingDevice& card_;
+};
+
+}  // namespace axonn::testing_support
