@@ -59,8 +59,9 @@ std::string dnnl_text() {
 /// The toolkit and its libraries, or that there are none.
 std::string cuda_build(const CudaStatus& cuda, const BuildInfo& build) {
   if (cuda.built_with.empty()) return "none (built without CUDA)";
-  return fmt::format("{}, {}, NCCL {}, kernels for {}", cuda.built_with, cuda_product_library(),
-                     nccl_version(), build.cuda_arch);
+  const std::string attention = cuda_attention_library();
+  return fmt::format("{}, {}, {}, NCCL {}, kernels for {}", cuda.built_with, cuda_product_library(),
+                     attention.empty() ? "no cuDNN" : attention, nccl_version(), build.cuda_arch);
 }
 
 void print_cards(const CudaStatus& cuda) {

@@ -1,5 +1,5 @@
 // Forward, of a sequence and head:
-//   S = scale · Q·Kᵀ, -inf where a key is not seen
+//   S = scale · Q·Kᵀ, -inf or nearly where a key is not seen
 //   m = max S, e = exp(S - m), l = sum e, stats = m + log l, out = (e / l)·V
 // Backward:
 //   delta = sum d_out · out, P = exp(S - stats)
@@ -94,33 +94,37 @@ class Builder {
   Dims row_dims() const { return {s_.sequences, s_.heads, s_.positions, 1}; }
 
   int masked(int scores);
-  int only_from(int scores, int keys, GraphOp compare, int queries);
+  int only(int scores, int seen, float unseen);
 
  private:
   const AttentionGraphShape& s_;
   AttentionGraph graph_;
 };
 
-/// Scores where keys compare so with queries, -inf elsewhere.
-int Builder::only_from(int scores, int a, GraphOp compare, int b) {
-  const int seen = inside(dims_of(scores), GraphType::boolean);
-  node(compare, a, b, {.out = seen});
-  const int none = number(GraphRole::value, -std::numeric_limits<float>::infinity());
-  return node(GraphOp::select, scores, none, {.where = seen});
+/// Scores where `seen`, which becomes a boolean, else `unseen`.
+int Builder::only(int scores, int seen, float unseen) {
+  return node(GraphOp::select, scores, number(GraphRole::value, unseen), {.where = seen});
 }
 
-/// Scores of keys that their query sees, -inf elsewhere.
+/// Scores of keys that their query sees; exp() of the others' is 0.
 int Builder::masked(int scores) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  // A kernel meets whole tiles of keys before a row's document. Of a maximum that is no infinity
+  // nothing is left once a key is seen, whether or not the kernel looks out for infinities there.
+  constexpr float kOtherDocument = -1e30f;
   const auto index = [&](int of, int axis) {
     return node(GraphOp::index, of, -1, {.type = GraphType::i32, .axis = axis});
   };
+  const auto compare = [&](int a, GraphOp op, int b) {
+    return node(op, a, b, {.out = inside(score_dims(), GraphType::boolean)});
+  };
   const int query = index(scores, 2), key = index(scores, 3);
-  int seen = only_from(scores, query, GraphOp::at_least, key);
+  int seen = only(scores, compare(query, GraphOp::at_least, key), kNone);
   if (s_.window > 0) {
     const int row = index(seen, 2), column = index(seen, 3),
               window = number(GraphRole::value, static_cast<float>(s_.window));
     const int end = node(GraphOp::add, column, window, {.axis = 3});
-    seen = only_from(seen, end, GraphOp::greater, row);
+    seen = only(seen, compare(end, GraphOp::greater, row), kNone);
   }
   if (s_.documents) {
     const int column = index(seen, 3),
@@ -128,7 +132,7 @@ int Builder::masked(int scores) {
                                .strides = {s_.positions, s_.positions, 1, 1},
                                .type = GraphType::i32,
                                .role = GraphRole::starts});
-    seen = only_from(seen, column, GraphOp::at_least, starts);
+    seen = only(seen, compare(column, GraphOp::at_least, starts), kOtherDocument);
   }
   return seen;
 }

@@ -195,6 +195,10 @@ class Backend {
   /// Names the layer that the operations from now on belong to, for traces.
   virtual void mark(std::string_view layer) { (void)layer; }
 
+  /// What whoever runs this should know of how operations were computed since the last call, such
+  /// as a library that did not take them: a line each, the same never twice.
+  virtual std::vector<std::string> take_remarks() { return {}; }
+
   virtual void matmul(const Matmul& args) = 0;
   /// The ways in which this backend can compute such a product, by name, its default first. They
   /// differ in time and in the order of rounding, not in what they need of the caller.

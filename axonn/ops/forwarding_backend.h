@@ -23,6 +23,7 @@ class ForwardingBackend : public Backend {
 
   Device& device() override { return inner_->device(); }
   std::string name() const override { return inner_->name(); }
+  std::vector<std::string> take_remarks() override { return inner_->take_remarks(); }
 
   void matmul(const Matmul& args) override {
     around("matmul", [&] { inner_->matmul(args); }, {args.out, args.a, args.b, args.bias});

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/ops/backend.h"
+#include "axonn/ops/cuda/cudnn_attention.h"
 #include "axonn/ops/cuda/products.h"
 #include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
@@ -16,10 +17,11 @@ namespace axonn::cuda {
 /// their arguments, choose the element type and launch kernels of ops/rowwise. None waits.
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int card, std::string card_name);
+  CudaBackend(int card, std::string card_name, const CudaOptions& options);
 
   Device& device() override { return *device_; }
   std::string name() const override { return "cuda"; }
+  std::vector<std::string> take_remarks() override;
 
   void matmul(const Matmul& args) override;
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override;
@@ -85,6 +87,7 @@ class CudaBackend final : public Backend {
   std::string card_name_;
   Scratch scratch_;  // one operation's at a time: the next one's kernels come after it
   Products products_;
+  CudnnAttention cudnn_;
 };
 
 }  // namespace axonn::cuda
