@@ -38,7 +38,7 @@ TEST_P(CudnnAttention, EqualsPlainLoopsForwardAndBackwardForHeadsGroupsAndLength
 TEST_P(CudnnAttention, WithAWindowSeesItsKeysAloneAndWithDocumentsEachFromItsStart) {
   const auto cudnn = backend();
   for (std::int64_t width : {64, 128}) {
-    for (std::int64_t window : {1, 31, 64, 65, 100, 1000})
+    for (std::int64_t window : {1, 65, 1000})
       check_attention_case(*cudnn, {1, {200, 2, 2, width, 1, 0, 0.1, window}, DType::bf16, 8});
     for (std::int64_t window : {0, 70})
       check_attention_case(*cudnn,

@@ -11,16 +11,28 @@ using cuda::CudnnPlan;
 
 namespace {
 
-/// An H100 SXM, as cuDNN writes down a card.
-constexpr const char* kHopper = R"({
-  "deviceName": "NVIDIA H100 80GB HBM3", "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0,
-  "multiProcessorCount": 132, "warpSize": 32, "maxCtasPerSM": 32, "regsPerBlock": 65536,
-  "maxRegistersPerSM": 65536, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048,
-  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
-  "reservedSharedMemoryPerBlock": 1024, "totalGlobalMem": 85045018624, "l2CacheSize": 52428800,
-  "smClockRateKHz": 1980000, "memClockRateKHz": 2619000, "pciDeviceId": 0, "isTccDriver": 0,
-  "supportCoopLaunch": 1})";
+/// What differs between cards; the rest is all cards'.
+struct Card {
+  const char* name;
+  int version, multiprocessors, shared_bytes, cache_bytes;
+};
+constexpr Card kHopper{"NVIDIA H100 80GB HBM3", 900, 132, 232448, 52428800};
+constexpr Card kAmpere{"NVIDIA A100-SXM4-80GB", 800, 108, 166912, 41943040};
+
+/// A card as cuDNN writes it down.
+std::string json_of(const Card& card) {
+  return concat(R"({"deviceName": ")", card.name, R"(", "deviceVer": )", card.version,
+                R"(, "multiProcessorCount": )", card.multiprocessors,
+                R"(, "maxSharedMemoryPerBlockOptin": )", card.shared_bytes, R"(, "l2CacheSize": )",
+                card.cache_bytes, R"(,
+    "driverVer": 13000, "cudaDeviceId": 0, "warpSize": 32, "maxCtasPerSM": 32,
+    "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxThreadsPerBlock": 1024,
+    "maxThreadsPerSM": 2048, "maxGridSize": [2147483647, 65535, 65535],
+    "maxBlockSize": [1024, 1024, 64], "maxSharedMemoryPerBlock": 49152,
+    "reservedSharedMemoryPerBlock": 1024, "totalGlobalMem": 85045018624,
+    "smClockRateKHz": 1410000, "memClockRateKHz": 1593000, "pciDeviceId": 0, "isTccDriver": 0,
+    "supportCoopLaunch": 1})");
+}
 
 struct Model {
   const char* name;
@@ -62,7 +74,7 @@ std::vector<AttentionGraphShape> passes(AttentionGraphShape shape) {
 class CudnnPlanTest : public testing::Test {
  protected:
   std::optional<CudnnPlan> build(const AttentionGraphShape& shape) {
-    return CudnnPlan::build(attention_graph(shape), {.properties = &hopper_}, true, &why_);
+    return CudnnPlan::build(attention_graph(shape), {.properties = &card_}, true, &why_);
   }
   void expect_plans(const AttentionGraphShape& shape) {
     for (const AttentionGraphShape& pass : passes(shape)) {
@@ -72,7 +84,7 @@ class CudnnPlanTest : public testing::Test {
     }
   }
 
-  cuda::CudnnDescriptor hopper_ = cuda::cudnn_card(kHopper);
+  cuda::CudnnDescriptor card_ = cuda::cudnn_card(json_of(kHopper));
   std::string why_;
 };
 
@@ -103,6 +115,19 @@ TEST_F(CudnnPlanTest, IsFoundOnHopperForWindowsAndForLengthsThatNoTileDivides) {
   expect_plans(odd);
 }
 
+TEST_F(CudnnPlanTest, IsFoundOnAmpereButForTheGradientsOfDocuments) {
+  card_ = cuda::cudnn_card(json_of(kAmpere));
+  AttentionGraphShape shape = shape_of(kLlama);
+  expect_plans(shape);
+  shape.documents = true;
+  const std::vector<AttentionGraphShape> all = passes(shape);
+  EXPECT_TRUE(build(all[0])) << why_;
+  for (const int backward : {1, 2}) {
+    EXPECT_FALSE(build(all[backward]));
+    EXPECT_THAT(why_, testing::HasSubstr("vectors are supported on SM80"));
+  }
+}
+
 TEST_F(CudnnPlanTest, InOrderNeedsTheMemoryOfAPieceAlone) {
   const AttentionGraphShape pass = passes(shape_of(kLlama)).back();
   const auto plan = build(pass);
@@ -123,4 +148,22 @@ TEST_F(CudnnPlanTest, IsNotFoundForHeadsThatAreNotAlignedAndSaysWhy) {
 TEST(CudnnCard, WithoutAPropertyIsRefusedWithItsName) {
   EXPECT_THAT([] { cuda::cudnn_card(R"({"warpSize": 32})"); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("maxGridSize")));
+}
+
+TEST(CudnnAttention, WithoutACardLeavesEverythingToOthersAndSaysSoOnce) {
+  const auto device = make_cpu_device();
+  cuda::Scratch scratch(*device);
+  cuda::CudnnAttention automatic(*device, scratch, {}),
+      own(*device, scratch, {.attention = CudaAttention::own});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(automatic.run(Attention{}));
+    EXPECT_FALSE(own.run(AttentionBackward{}));
+  }
+  EXPECT_THAT(automatic.take_remarks(),
+              testing::ElementsAre(testing::StartsWith("cuDNN does not compute attention (")));
+  EXPECT_THAT(automatic.take_remarks(), testing::IsEmpty());
+  EXPECT_THAT(own.take_remarks(), testing::IsEmpty());
+  EXPECT_THAT(
+      [&] { cuda::CudnnAttention(*device, scratch, {.attention = CudaAttention::cudnn}); },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("cuDNN does not compute attention")));
 }

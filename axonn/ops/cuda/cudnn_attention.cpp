@@ -105,7 +105,7 @@ const CudnnAttention::State::Built& CudnnAttention::State::built(const Attention
   if (known != plans.end()) return known->second;
   Built made;
   if (std::ssize(plans) >= kMostShapes) {
-    leave(concat("more than ", kMostShapes, " shapes"), "each costs a second of building");
+    leave(concat("more than ", kMostShapes, " shapes"), "each costs half a second of building");
     return plans.emplace(piece, std::move(made)).first->second;
   }
   made.graph = attention_graph(piece);

@@ -12,10 +12,11 @@ namespace axonn::cuda {
 
 /// Attention by cuDNN's fused kernels, made of the graphs of ops/attention_graph.h.
 ///
-/// A plan is built, in about a second, when a shape first comes, and kept; of more than kMostShapes
-/// shapes the later ones are not computed here. Deterministic: gradients of queries are one product
-/// of the gradients of scores, which go through memory, in pieces of the batch or of its heads so
-/// that they take at most kPieceBytes; else every block adds to them as it comes, in f32.
+/// A plan is built, in about half a second, when a shape first comes, and kept; of more than
+/// kMostShapes shapes the later ones are not computed here. Deterministic: gradients of queries are
+/// one product of the gradients of scores, which go through memory, in pieces of the batch or of
+/// its heads so that they take at most kPieceBytes; else every block adds to them as it comes, in
+/// f32.
 class CudnnAttention {
  public:
   static constexpr std::int64_t kPieceBytes = std::int64_t{256} << 20;

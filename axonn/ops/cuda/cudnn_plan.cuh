@@ -73,7 +73,7 @@ class CudnnPlan {
   /// cuDNN notes as nondeterministic are left out. (It notes none of attention's, whatever the
   /// graph has them do: AttentionGraphShape::ordered sees to the order of sums.)
   ///
-  /// Compiles a kernel, of about a second. Errors: Error where the graph is none.
+  /// Compiles a kernel: about half a second. Errors: Error where the graph is none.
   static std::optional<CudnnPlan> build(const AttentionGraph& graph, const CudnnTarget& target,
                                         bool deterministic, std::string* why);
 
