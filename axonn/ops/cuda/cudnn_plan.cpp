@@ -171,6 +171,7 @@ void Lowering::lower() {
 
 CudnnDescriptor graph_of(const std::vector<CudnnDescriptor>& operations, cudnnHandle_t handle) {
   std::vector<cudnnBackendDescriptor_t> handles;
+  handles.reserve(operations.size());
   for (const CudnnDescriptor& operation : operations) handles.push_back(operation.handle());
   CudnnDescriptor made(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   made.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
