@@ -2,8 +2,8 @@
 # Everything about the card of this machine, in under ten minutes: builds for it (or takes the
 # programs that scripts/gpu-bundle.sh packed), runs the tests of operations, compares grids of up to
 # eight ranks that share the card, the card with the processor, a run with its repetition, its
-# resumption and itself without overlap, and times training steps beside PyTorch. Writes
-# bench/results/DATE-CARD.md, and exits with 1 if anything failed.
+# resumption and itself without overlap, times attention, and times training steps beside PyTorch.
+# Writes bench/results/DATE-CARD.md, and exits with 1 if anything failed.
 #
 #   scripts/gpu-check.sh [--no-bench]
 set -uo pipefail
@@ -26,6 +26,7 @@ arch=$capability-real
 if [[ -x build/gpu-bundle/axonn ]]; then
   axonn=$PWD/build/gpu-bundle/axonn
   ops_test=$PWD/build/gpu-bundle/ops_cuda_test
+  attention_bench=$PWD/build/gpu-bundle/bench_ops_attention_cuda
   # CUDA's libraries, where PyTorch brings them if the toolkit does not.
   cuda_libraries=$(python3 - <<'PY' 2>/dev/null
 import glob, os, site
@@ -45,13 +46,16 @@ else
       fail_at_once "there is no $tool here: install it, or $instead"
   done
   mkdir -p build/cuda
-  cmake --preset cuda -DAXONN_CUDA_ARCH="$arch" >build/cuda/configure.log 2>&1 || {
+  cmake --preset cuda -DAXONN_CUDA_ARCH="$arch" -DAXONN_BENCH=ON \
+    >build/cuda/configure.log 2>&1 || {
     grep -A3 "CMake Error" build/cuda/configure.log >&2
     fail_at_once "something is missing (scripts/install-packages.sh has the list); $instead"
   }
-  cmake --build --preset cuda --target axonn ops_cuda_test || fail_at_once "the build failed"
+  cmake --build --preset cuda --target axonn ops_cuda_test bench_ops_attention_cuda ||
+    fail_at_once "the build failed"
   axonn=$PWD/build/cuda/bin/axonn
   ops_test=$PWD/build/cuda/tests/ops/ops_cuda_test
+  attention_bench=$PWD/build/cuda/bench/bench_ops_attention_cuda
 fi
 
 work=$(mktemp -d)
@@ -146,7 +150,7 @@ export -f graphs
 
 grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1 1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
 on_grids=("$axonn" check configs/tiny.toml --parallelism.device cuda --grids "$grids" --steps 5)
-check "operations against the reference" 150 "$ops_test"
+check "operations against the reference" 200 "$ops_test"
 check "one rank in f32 as on the processor" 60 bash -c 'card_and_processor f32 1e-4'
 check "one rank in bf16 as on the processor" 60 bash -c 'card_and_processor bf16 1e-2'
 check "the same run twice, to the bit" 60 bash -c repetition
@@ -204,6 +208,18 @@ graph_row() {
 }
 
 if ((bench)); then
+  {
+    echo
+    echo "## Attention"
+    echo
+    echo "bf16, causal; flops by the causal half of each document. axonn's own kernels are"
+    echo "deterministic."
+    echo
+    echo "| shape | by | forward, us | Tflop/s | backward, us | Tflop/s |"
+    echo "| --- | --- | --- | --- | --- | --- |"
+  } >>"$result"
+  echo "== attention"
+  timeout 120 "$attention_bench" >>"$result" || failures=$((failures + 1))
   {
     echo
     echo "## Steps"

@@ -63,8 +63,10 @@ std::string card_build(const CardPlatform& platform, const CudaStatus& status,
                        const BuildInfo& build) {
   if (!trouble_of_build(platform, card_platform()).empty())
     return fmt::format("none (built without {})", platform.name);
-  return fmt::format("{}, {}, {} {}, kernels for {}", status.built_with, cuda_product_library(),
-                     platform.collectives, nccl_version(), build.card_arch);
+  const std::string attention = cuda_attention_library();
+  return fmt::format("{}, {}, {}, {} {}, kernels for {}", status.built_with, cuda_product_library(),
+                     attention.empty() ? "no cuDNN" : attention, platform.collectives,
+                     nccl_version(), build.card_arch);
 }
 
 }  // namespace

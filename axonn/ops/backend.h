@@ -207,6 +207,10 @@ class Backend {
   /// Names the layer that the operations from now on belong to, for traces.
   virtual void mark(std::string_view layer) { (void)layer; }
 
+  /// What whoever runs this should know of how operations were computed since the last call, such
+  /// as a library that did not take them: a line each, the same never twice.
+  virtual std::vector<std::string> take_remarks() { return {}; }
+
   /// A product and its epilogue: in one, by product(), where fuses() says so; else the product, and
   /// then gelu(), gelu_backward() and column_sum(), which round what is stored in between.
   void matmul(const Matmul& args);

@@ -23,6 +23,7 @@ class ForwardingBackend : public Backend {
 
   Device& device() override { return inner_->device(); }
   std::string name() const override { return inner_->name(); }
+  std::vector<std::string> take_remarks() override { return inner_->take_remarks(); }
 
   void product(const Matmul& args) override {
     around("matmul", [=, this] { inner_->product(args); },

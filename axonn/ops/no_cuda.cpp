@@ -5,8 +5,12 @@
 
 namespace axonn {
 
-std::unique_ptr<Backend> make_cuda_backend(int) { refuse(cuda_status().trouble); }
+std::unique_ptr<Backend> make_cuda_backend(int, const CudaOptions&) {
+  refuse(cuda_status().trouble);
+}
 
 std::string cuda_product_library() { return {}; }
+
+std::string cuda_attention_library() { return {}; }
 
 }  // namespace axonn

@@ -247,6 +247,8 @@ std::vector<WithoutEffect> keys_without_effect(const Config& given) {
   keys.when(no_goldfish, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
+  keys.when(parallelism.device != DeviceKind::cuda, {"training.attention"},
+            "parallelism.device is not cuda");
   keys.when(config.optimizer.kind == OptimizerKind::sgd,
             {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
             "optimizer.kind is sgd, plain gradient descent");

@@ -10,6 +10,7 @@
 #include "axonn/data/config.h"
 #include "axonn/data/goldfish.h"
 #include "axonn/model/config.h"
+#include "axonn/ops/cuda_options.h"
 #include "axonn/tensor/dtype.h"
 
 namespace axonn {
@@ -34,6 +35,7 @@ inline constexpr std::array<std::string_view, 4> kScheduleKinds = {"constant", "
 inline constexpr std::array<std::string_view, 4> kDeviceKinds = {"auto", "cpu", "cuda", "hip"};
 inline constexpr std::array<std::string_view, 4> kTransportKinds = {"auto", "threads", "mpi",
                                                                     "nccl"};
+inline constexpr std::array<std::string_view, 3> kAttentionKinds = {"auto", "cudnn", "own"};
 inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "full"};
 
 /// [training]. What has no default (steps, seq_len, global_batch) is 0 until the user sets it.
@@ -54,8 +56,9 @@ struct TrainingConfig {
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
   std::int64_t threads = 0;      ///< compute threads of one rank; 0: cores / ranks
   bool bind_cores = true;        ///< ranks that share a machine compute on cores of their own
-  bool tune = false;             ///< time the products before the first step and keep the fastest
-  std::string tune_cache = {};   ///< file of what was tuned; "": the user's cache
+  CudaAttention attention = CudaAttention::automatic;  ///< on NVIDIA's cards
+  bool tune = false;            ///< time the products before the first step and keep the fastest
+  std::string tune_cache = {};  ///< file of what was tuned; "": the user's cache
 
   bool operator==(const TrainingConfig&) const = default;
 };

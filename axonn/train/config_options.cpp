@@ -129,6 +129,10 @@ void list_goldfish(GoldfishConfig& goldfish, OptionList& list) {
 
 /// More of [training].
 void list_tuning(TrainingConfig& training, OptionList& list) {
+  list.add("attention", training.attention, kAttentionKinds,
+           {.help = "what computes attention on NVIDIA's cards; auto: cuDNN where it can, axonn's "
+                    "own kernels elsewhere",
+            .also = "attn_implementation attention_backend flash_attention"});
   list.add("tune", &training.tune,
            {.help = "whether each product is timed in several ways before the first step, and the "
                     "fastest kept",

@@ -40,7 +40,9 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
   if (!is_card(config.parallelism.device)) return make_cpu_backend(threads);
   const auto cards = static_cast<std::int64_t>(cuda_status().cards.size());
   const std::int64_t place = rank_on_host(world);
-  return make_cuda_backend(static_cast<int>(place % std::max<std::int64_t>(cards, 1)));
+  return make_cuda_backend(
+      static_cast<int>(place % std::max<std::int64_t>(cards, 1)),
+      {.attention = config.training.attention, .deterministic = config.training.deterministic});
 }
 
 std::unique_ptr<Communicator> make_device_world(TransportKind transport, Communicator& world,

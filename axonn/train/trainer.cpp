@@ -230,6 +230,7 @@ bool Trainer::step(std::int64_t step) {
   input.accept = [this](double loss, double norm) { return outliers_.accept(loss, norm); };
   tracer_.before_step(step - first_step_);
   const StepResult result = session_.train_step(input);
+  for (const std::string& remark : session_.backend().take_remarks()) log_.info(remark);
   tracer_.after_step(step - first_step_, session_.grid().describe());
   if (!result.finite) stop_for_nonfinite(input, result);
   const double seconds = now_seconds() - start;

@@ -1,5 +1,8 @@
-// The tests of operations on a card. Operands are pinned memory of the host, which kernels read and
-// write where it is, so that no test needs to copy; every operation is waited for.
+// The tests of operations on a card, by this project's kernels and cuBLASLt;
+// cudnn_attention_test.cpp has those by cuDNN. Operands are pinned memory of the host, which
+// kernels read and write where it is, so that no test needs to copy; every operation is waited for.
+#include "tests/ops/on_cuda.h"
+
 #include <string>
 
 #include <gtest/gtest.h>
@@ -45,8 +48,12 @@ class NeedsCard final : public testing::EmptyTestEventListener {
 
 }  // namespace
 
+std::unique_ptr<Backend> test_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<WaitingBackend>(make_cuda_backend(0, options));
+}
+
 std::unique_ptr<Backend> test_backend() {
-  return std::make_unique<WaitingBackend>(make_cuda_backend(0));
+  return test_cuda_backend({.attention = CudaAttention::own});
 }
 
 void* allocate_operand(std::size_t bytes) {

@@ -181,7 +181,7 @@ TEST(Warnings, NameEveryKeyThatTheUserSetAndTheRunDoesNotRead) {
   read_toml_text(list,
                  "[optimizer]\nkind = \"sgd\"\nbeta1 = 0.9\n"
                  "[lr_scheduler]\nkind = \"constant\"\nmin_lr = 1e-4\ndecay_steps = 5\n"
-                 "[training]\neval_every = 10\n[data]\nvalidation = 0\n"
+                 "[training]\neval_every = 10\nattention = \"own\"\n[data]\nvalidation = 0\n"
                  "[parallelism]\noverlap_weights = false\n",
                  "a.toml", origins);
   EXPECT_THAT(
@@ -192,7 +192,9 @@ TEST(Warnings, NameEveryKeyThatTheUserSetAndTheRunDoesNotRead) {
           HasSubstr("lr_scheduler.min_lr (a.toml:6:1) has no effect"),
           HasSubstr("lr_scheduler.decay_steps (a.toml:7:1) has no effect"),
           HasSubstr("training.eval_every (a.toml:9:1) has no effect: data.validation is none"),
-          HasSubstr("parallelism.overlap_weights (a.toml:13:1) has no effect: there is one rank")));
+          HasSubstr("training.attention (a.toml:10:1) has no effect: parallelism.device is not "
+                    "cuda"),
+          HasSubstr("parallelism.overlap_weights (a.toml:14:1) has no effect: there is one rank")));
 }
 
 TEST(Validate, AcceptsTheSmallestConfigAndNamesWhatIsMissing) {

@@ -1,5 +1,5 @@
-// Causal attention, where flash_attention.h does not take the operands, as products and one kernel
-// between them: scores = Q·Kᵀ, softmax, P·V.
+// Causal attention, where neither cuDNN nor flash_attention.h takes the operands, as products and
+// one kernel between them: scores = Q·Kᵀ, softmax, P·V.
 //
 // One sequence, one member of every group of query heads, and one block of queries at a time, so
 // that scores never take more than kScoreBytes; keys that no query of the block sees are left out.
@@ -215,7 +215,7 @@ constexpr bool kRounds = sizeof(T) < sizeof(float);  // P is another array than 
 
 void CudaBackend::attention(const Attention& args) {
   check_attention("attention", args);
-  if (args.q.count() == 0) return;
+  if (args.q.count() == 0 || cudnn_.run(args)) return;
   if (flash_fits(args)) return flash_attention(stream(), args);
   with_type(args.q.dtype, [&]<typename T>(T) {
     const std::int64_t bytes = sizeof(float) + (kRounds<T> ? sizeof(T) : 0);
@@ -240,7 +240,7 @@ void CudaBackend::attention(const Attention& args) {
 void CudaBackend::attention_backward(const AttentionBackward& args) {
   check_attention_backward(args);
   const Attention& a = args.forward;
-  if (a.k.count() == 0) return;
+  if (a.k.count() == 0 || cudnn_.run(args)) return;
   if (flash_fits(args))
     return flash_attention_backward(stream(), args, scratch_.take<float>(a.q.rows * a.heads));
   const std::int64_t sums = a.positions * a.k.cols;

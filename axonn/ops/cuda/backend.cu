@@ -22,11 +22,12 @@ void check_kernels(const CudaCard& card) {
 
 }  // namespace
 
-CudaBackend::CudaBackend(int card, std::string card_name)
+CudaBackend::CudaBackend(int card, std::string card_name, const CudaOptions& options)
     : device_(make_cuda_device(card)),
       card_name_(std::move(card_name)),
       scratch_(*device_),
-      products_(*device_) {}
+      products_(*device_),
+      cudnn_(*device_, scratch_, options) {}
 
 void CudaBackend::product(const Matmul& args) { products_.run(args); }
 
@@ -42,9 +43,11 @@ std::string CudaBackend::matmul_device() const {
   return concat(card_name_, ", ", Products::library());
 }
 
+std::vector<std::string> CudaBackend::take_remarks() { return cudnn_.take_remarks(); }
+
 }  // namespace cuda
 
-std::unique_ptr<Backend> make_cuda_backend(int card) {
+std::unique_ptr<Backend> make_cuda_backend(int card, const CudaOptions& options) {
   const CudaStatus status = cuda_status();
   if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
   if (card < 0 || card >= std::ssize(status.cards))
@@ -52,9 +55,11 @@ std::unique_ptr<Backend> make_cuda_backend(int card) {
            status.cards.size(), ", from 0");
   cuda::check(cudaSetDevice(card));
   cuda::check_kernels(status.cards[card]);
-  return std::make_unique<cuda::CudaBackend>(card, status.cards[card].name);
+  return std::make_unique<cuda::CudaBackend>(card, status.cards[card].name, options);
 }
 
 std::string cuda_product_library() { return cuda::Products::library(); }
+
+std::string cuda_attention_library() { return cuda::CudnnAttention::library(); }
 
 }  // namespace axonn

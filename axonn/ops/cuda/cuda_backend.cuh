@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/ops/backend.h"
+#include "axonn/ops/cuda/cudnn_attention.h"
 #include "axonn/ops/cuda/products.h"
 #include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
@@ -17,10 +18,11 @@ namespace axonn::cuda {
 /// waits.
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int card, std::string card_name);
+  CudaBackend(int card, std::string card_name, const CudaOptions& options);
 
   Device& device() override { return *device_; }
   std::string name() const override { return std::string(card_platform()->device); }
+  std::vector<std::string> take_remarks() override;
 
   void product(const Matmul& args) override;
   bool fuses(const Matmul& args) override { return products_.fuses(args); }
@@ -87,6 +89,7 @@ class CudaBackend final : public Backend {
   std::string card_name_;
   Scratch scratch_;  // one operation's at a time: the next one's kernels come after it
   Products products_;
+  CudnnAttention cudnn_;
 };
 
 }  // namespace axonn::cuda

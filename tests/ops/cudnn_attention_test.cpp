@@ -1,0 +1,82 @@
+// Attention by cuDNN, on a card.
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/ops/cuda_backend.h"
+
+#include "tests/ops/attention_case.h"
+#include "tests/ops/on_cuda.h"
+
+using namespace axonn;
+
+namespace {
+
+/// cuDNN alone computes, whether it must be deterministic or not.
+class CudnnAttention : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (cuda_attention_library().empty()) GTEST_SKIP() << "built without cuDNN";
+  }
+  std::unique_ptr<Backend> backend(CudaAttention attention = CudaAttention::cudnn) const {
+    return test_cuda_backend({.attention = attention, .deterministic = GetParam()});
+  }
+};
+
+}  // namespace
+
+TEST_P(CudnnAttention, EqualsPlainLoopsForwardAndBackwardForHeadsGroupsAndLengths) {
+  const auto cudnn = backend();
+  for (std::int64_t width : {64, 128}) {
+    check_attention_case(*cudnn, {1, {64, 1, 1, width, 1, 0, 0.1}, DType::bf16, 8});
+    check_attention_case(*cudnn, {2, {150, 4, 2, width, 2, 0, 0.1}, DType::bf16, 16});
+    check_attention_case(*cudnn, {3, {17, 3, 3, width, 1, 0, 0.1}, DType::bf16, 8});
+    check_attention_case(*cudnn, {1, {300, 3, 1, width, 4, 1, 0.1}, DType::bf16, 8});
+    check_attention_case(*cudnn, {1, {520, 2, 1, width, 2, 0, 0.1}, DType::bf16, 8});
+  }
+}
+
+TEST_P(CudnnAttention, WithAWindowSeesItsKeysAloneAndWithDocumentsEachFromItsStart) {
+  const auto cudnn = backend();
+  for (std::int64_t width : {64, 128}) {
+    for (std::int64_t window : {1, 65, 1000})
+      check_attention_case(*cudnn, {1, {200, 2, 2, width, 1, 0, 0.1, window}, DType::bf16, 8});
+    for (std::int64_t window : {0, 70})
+      check_attention_case(*cudnn,
+                           {2,
+                            {300, 4, 2, width, 2, 0, 0.1, window, starts_of(2, 300, {63, 1, 65})},
+                            DType::bf16,
+                            8});
+  }
+}
+
+TEST_P(CudnnAttention, GivesTheSameBitsTwiceWhereItIsToBeDeterministic) {
+  if (!GetParam()) GTEST_SKIP() << "not asked for";
+  const auto cudnn = backend();
+  const AttentionCase c{4, {520, 8, 4, 64, 2, 0, 0.1}, DType::bf16, 8};
+  const AttentionOutcome first(c, *cudnn);
+  for (int i = 0; i < 10; ++i) {
+    const AttentionOutcome again(c, *cudnn);
+    ASSERT_TRUE(again.out.memory() == first.out.memory());
+    ASSERT_TRUE(again.d_qkv.memory() == first.d_qkv.memory());
+  }
+}
+
+TEST_P(CudnnAttention, LeavesWhatItDoesNotTakeToOthersAndSaysSoOnce) {
+  const auto automatic = backend(CudaAttention::automatic);
+  check_attention_case(*automatic, {1, {200, 2, 2, 64, 1, 0, 0.1}, DType::bf16, 8});
+  EXPECT_THAT(automatic->take_remarks(), testing::IsEmpty());
+  for (int i = 0; i < 2; ++i)
+    check_attention_case(*automatic, {1, {40, 2, 2, 12, 1, 0, 0.3}, DType::bf16, 8});
+  EXPECT_THAT(automatic->take_remarks(),
+              testing::ElementsAre(testing::HasSubstr("does not compute 2 heads of 12 in bf16")));
+  EXPECT_THAT(
+      [&] {
+        check_attention_case(*backend(), {1, {40, 2, 2, 12}, DType::bf16, 8});
+      },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("2 heads of 12 in bf16")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Deterministic, CudnnAttention, testing::Bool(),
+                         [](const auto& deterministic) {
+                           return deterministic.param ? "Yes" : "No";
+                         });

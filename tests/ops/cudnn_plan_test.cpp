@@ -1,0 +1,169 @@
+// Whether cuDNN's fused kernels take the graphs of attention: plans for a card that is not here,
+// from its properties, with a driver that runs nothing (no_driver.cpp).
+#include "axonn/ops/cuda/cudnn_plan.cuh"
+
+#include <gmock/gmock.h>
+
+#include "axonn/ops/cuda/cudnn_attention.h"
+
+using namespace axonn;
+using cuda::CudnnPlan;
+
+namespace {
+
+/// What differs between cards; the rest is all cards'.
+struct Card {
+  const char* name;
+  int version, multiprocessors, shared_bytes, cache_bytes;
+};
+constexpr Card kHopper{"NVIDIA H100 80GB HBM3", 900, 132, 232448, 52428800};
+constexpr Card kAmpere{"NVIDIA A100-SXM4-80GB", 800, 108, 166912, 41943040};
+
+/// A card as cuDNN writes it down.
+std::string json_of(const Card& card) {
+  return concat(R"({"deviceName": ")", card.name, R"(", "deviceVer": )", card.version,
+                R"(, "multiProcessorCount": )", card.multiprocessors,
+                R"(, "maxSharedMemoryPerBlockOptin": )", card.shared_bytes, R"(, "l2CacheSize": )",
+                card.cache_bytes, R"(,
+    "driverVer": 13000, "cudaDeviceId": 0, "warpSize": 32, "maxCtasPerSM": 32,
+    "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxThreadsPerBlock": 1024,
+    "maxThreadsPerSM": 2048, "maxGridSize": [2147483647, 65535, 65535],
+    "maxBlockSize": [1024, 1024, 64], "maxSharedMemoryPerBlock": 49152,
+    "reservedSharedMemoryPerBlock": 1024, "totalGlobalMem": 85045018624,
+    "smClockRateKHz": 1410000, "memClockRateKHz": 1593000, "pciDeviceId": 0, "isTccDriver": 0,
+    "supportCoopLaunch": 1})");
+}
+
+struct Model {
+  const char* name;
+  std::int64_t sequences, positions, heads, kv_heads, head_dim;
+};
+constexpr Model kGpt2Small{"GPT-2 124M", 32, 1024, 12, 12, 64};
+constexpr Model kGpt2Large{"GPT-2 1.5B", 16, 1024, 25, 25, 64};
+constexpr Model kLlama{"Llama 8B", 2, 4096, 32, 8, 128};
+
+/// Queries, keys and values as columns of one matrix, as models have them.
+AttentionGraphShape shape_of(const Model& m) {
+  const std::int64_t all = (m.heads + 2 * m.kv_heads) * m.head_dim, q = m.heads * m.head_dim;
+  return {.sequences = m.sequences,
+          .positions = m.positions,
+          .heads = m.heads,
+          .kv_heads = m.kv_heads,
+          .head_dim = m.head_dim,
+          .q_stride = all,
+          .k_stride = all,
+          .v_stride = all,
+          .out_stride = q,
+          .stats_stride = m.heads,
+          .d_out_stride = q,
+          .d_q_stride = all,
+          .d_k_stride = all,
+          .d_v_stride = all};
+}
+
+/// Forward; backward with sums as blocks come; backward in order, in pieces.
+std::vector<AttentionGraphShape> passes(AttentionGraphShape shape) {
+  std::vector<AttentionGraphShape> all = {shape};
+  shape.backward = true;
+  all.push_back(shape);
+  shape.ordered = true;
+  all.push_back(graph_piece(shape, cuda::CudnnAttention::kPieceBytes));
+  return all;
+}
+
+class CudnnPlanTest : public testing::Test {
+ protected:
+  std::optional<CudnnPlan> build(const AttentionGraphShape& shape) {
+    return CudnnPlan::build(attention_graph(shape), {.properties = &card_}, true, &why_);
+  }
+  void expect_plans(const AttentionGraphShape& shape) {
+    for (const AttentionGraphShape& pass : passes(shape)) {
+      const auto plan = build(pass);
+      EXPECT_TRUE(plan) << (pass.backward ? "backward" : "forward") << (pass.ordered ? ", " : "")
+                        << (pass.ordered ? "ordered" : "") << ": " << why_;
+    }
+  }
+
+  cuda::CudnnDescriptor card_ = cuda::cudnn_card(json_of(kHopper));
+  std::string why_;
+};
+
+}  // namespace
+
+TEST_F(CudnnPlanTest, IsFoundOnHopperForTheShapesOfModelsForwardAndBackward) {
+  for (const Model& model : {kGpt2Small, kGpt2Large, kLlama}) {
+    SCOPED_TRACE(model.name);
+    expect_plans(shape_of(model));
+  }
+}
+
+TEST_F(CudnnPlanTest, IsFoundOnHopperForDocumentsInSequences) {
+  for (const Model& model : {kGpt2Small, kGpt2Large, kLlama}) {
+    SCOPED_TRACE(model.name);
+    AttentionGraphShape shape = shape_of(model);
+    shape.documents = true;
+    expect_plans(shape);
+  }
+}
+
+TEST_F(CudnnPlanTest, IsFoundOnHopperForWindowsAndForLengthsThatNoTileDivides) {
+  AttentionGraphShape shape = shape_of(kLlama);
+  shape.window = 1000;
+  shape.documents = true;
+  expect_plans(shape);
+  AttentionGraphShape odd = shape_of({"odd", 3, 150, 6, 2, 64});
+  expect_plans(odd);
+}
+
+TEST_F(CudnnPlanTest, IsFoundOnAmpereButForTheGradientsOfDocuments) {
+  card_ = cuda::cudnn_card(json_of(kAmpere));
+  AttentionGraphShape shape = shape_of(kLlama);
+  expect_plans(shape);
+  shape.documents = true;
+  const std::vector<AttentionGraphShape> all = passes(shape);
+  EXPECT_TRUE(build(all[0])) << why_;
+  for (const int backward : {1, 2}) {
+    EXPECT_FALSE(build(all[backward]));
+    EXPECT_THAT(why_, testing::HasSubstr("vectors are supported on SM80"));
+  }
+}
+
+TEST_F(CudnnPlanTest, InOrderNeedsTheMemoryOfAPieceAlone) {
+  const AttentionGraphShape pass = passes(shape_of(kLlama)).back();
+  const auto plan = build(pass);
+  ASSERT_TRUE(plan) << why_;
+  // The gradients of scores in bf16, and those of all query heads' keys and values.
+  const std::int64_t scores = 2 * pass.sequences * pass.heads * pass.positions * pass.positions,
+                     heads = 2 * 2 * pass.sequences * pass.heads * pass.positions * pass.head_dim;
+  EXPECT_GE(plan->workspace_bytes(), scores);
+  EXPECT_LE(plan->workspace_bytes(), scores + heads + (1 << 20));
+}
+
+TEST_F(CudnnPlanTest, IsNotFoundForHeadsThatAreNotAlignedAndSaysWhy) {
+  EXPECT_FALSE(build(shape_of({"narrow", 1, 1024, 2, 2, 12})));
+  EXPECT_THAT(why_, testing::StartsWith("no engine takes the graph: "));
+  EXPECT_THAT(why_, testing::HasSubstr("not a multiple of 8"));
+}
+
+TEST(CudnnCard, WithoutAPropertyIsRefusedWithItsName) {
+  EXPECT_THAT([] { cuda::cudnn_card(R"({"warpSize": 32})"); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("maxGridSize")));
+}
+
+TEST(CudnnAttention, WithoutACardLeavesEverythingToOthersAndSaysSoOnce) {
+  const auto device = make_cpu_device();
+  cuda::Scratch scratch(*device);
+  cuda::CudnnAttention automatic(*device, scratch, {}),
+      own(*device, scratch, {.attention = CudaAttention::own});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(automatic.run(Attention{}));
+    EXPECT_FALSE(own.run(AttentionBackward{}));
+  }
+  EXPECT_THAT(automatic.take_remarks(),
+              testing::ElementsAre(testing::StartsWith("cuDNN does not compute attention (")));
+  EXPECT_THAT(automatic.take_remarks(), testing::IsEmpty());
+  EXPECT_THAT(own.take_remarks(), testing::IsEmpty());
+  EXPECT_THAT(
+      [&] { cuda::CudnnAttention(*device, scratch, {.attention = CudaAttention::cudnn}); },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("cuDNN does not compute attention")));
+}

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "axonn/ops/backend.h"
+#include "axonn/ops/cuda_options.h"
+
+namespace axonn {
+
+/// A backend on card 0 whose operations are done when they return, on operands of
+/// operand_memory.h. test_backend() is the one without cuDNN.
+std::unique_ptr<Backend> test_cuda_backend(const CudaOptions& options);
+
+}  // namespace axonn
