@@ -110,6 +110,14 @@ class Communicator {
   /// reason wins. Never throws.
   virtual void abort(const std::string& reason) noexcept = 0;
 
+  /// Why the world has ended; empty while it goes on. Any thread may ask.
+  virtual std::string end_reason() const { return {}; }
+
+  /// Ends the world too, for a watchdog after whose abort() this rank did not come back, and may
+  /// never: where ranks are threads of one process, it hears of it (ThreadsOptions::on_hang). Any
+  /// thread may call it.
+  virtual void give_up(const std::string& reason) noexcept { abort(reason); }
+
   virtual const CommStats& stats() const = 0;
 
   /// Processor time that the transport's own thread of this rank has taken so far, for all groups;

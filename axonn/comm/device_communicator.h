@@ -24,6 +24,8 @@ class DeviceCommunicator : public CheckedCommunicator {
   }
 
   void abort(const std::string& reason) noexcept override { host_.abort(reason); }
+  std::string end_reason() const override { return host_.end_reason(); }
+  void give_up(const std::string& reason) noexcept override { host_.give_up(reason); }
   double progress_seconds() const override { return host_.progress_seconds(); }
 
  protected:

@@ -43,12 +43,12 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
   return make_cuda_backend(static_cast<int>(place % std::max<std::int64_t>(cards, 1)));
 }
 
-std::unique_ptr<Communicator> make_device_world(TransportKind transport, Communicator& world,
-                                                Device& device) {
+std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
+                                                Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
-  if (transport == TransportKind::nccl ||
-      (transport == TransportKind::automatic && have_own_cards(world, device)))
-    return make_nccl(world, device);
+  if (config.transport == TransportKind::nccl ||
+      (config.transport == TransportKind::automatic && have_own_cards(world, device)))
+    return make_nccl(world, device, config.timeout_seconds);
   return make_staged(world, device);
 }
 
