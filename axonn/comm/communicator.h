@@ -103,6 +103,9 @@ class Communicator {
   /// Returns when every rank has called it.
   virtual void barrier(std::string_view label = {}) = 0;
 
+  /// Whether all ranks are threads of this process.
+  virtual bool in_one_process() const { return size() == 1; }
+
   /// Ranks with the same color form a new group, ordered by their rank here. Collective.
   virtual std::unique_ptr<Communicator> split(int color, std::string name) = 0;
 

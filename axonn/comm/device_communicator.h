@@ -23,6 +23,7 @@ class DeviceCommunicator : public CheckedCommunicator {
     owned_ = std::move(host);
   }
 
+  bool in_one_process() const override { return host_.in_one_process(); }
   void abort(const std::string& reason) noexcept override { host_.abort(reason); }
   std::string end_reason() const override { return host_.end_reason(); }
   void give_up(const std::string& reason) noexcept override { host_.give_up(reason); }

@@ -47,6 +47,8 @@ class ThreadsCommunicator final : public CheckedCommunicator {
                                                  place);
   }
 
+  bool in_one_process() const override { return true; }
+
   void abort(const std::string& reason) noexcept override { group_->world()->flag()->set(reason); }
   std::string end_reason() const override { return group_->world()->flag()->reason_if_set(); }
   void give_up(const std::string& reason) noexcept override {

@@ -11,6 +11,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/device_communicator.h"
+#include "axonn/comm/device_threads.h"
 #include "axonn/comm/nccl.h"
 #include "axonn/ops/cuda_backend.h"
 #include "axonn/tensor/cuda_device.h"
@@ -49,6 +50,9 @@ std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
   if (config.transport == TransportKind::nccl ||
       (config.transport == TransportKind::automatic && have_own_cards(world, device)))
     return make_nccl(world, device, config.timeout_seconds);
+  if (config.transport != TransportKind::mpi && world.in_one_process())
+    if (auto kernels = make_peer_kernels(world, device))
+      return make_device_threads(world, device, std::move(kernels));
   return make_staged(world, device);
 }
 
