@@ -11,13 +11,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cmake --preset cuda -DAXONN_BENCH=ON >/dev/null
-scripts/build.sh cuda axonn ops_cuda_test bench_ops_attention_cuda
+scripts/build.sh cuda axonn ops_cuda_test comm_cuda_test bench_ops_attention_cuda
 bundle=build/gpu-bundle
 rm -rf "$bundle"
 mkdir -p "$bundle/lib"
-cp build/cuda/bin/axonn build/cuda/tests/ops/ops_cuda_test \
+cp build/cuda/bin/axonn build/cuda/tests/ops/ops_cuda_test build/cuda/tests/comm/comm_cuda_test \
   build/cuda/bench/bench_ops_attention_cuda "$bundle"
-strip "$bundle/axonn" "$bundle/ops_cuda_test" "$bundle/bench_ops_attention_cuda"
+strip "$bundle/axonn" "$bundle/ops_cuda_test" "$bundle/comm_cuda_test" \
+  "$bundle/bench_ops_attention_cuda"
 
 # The system's own stay behind, and CUDA's: they belong to the driver there, and are large.
 ldd "$bundle/axonn" "$bundle/ops_cuda_test" | awk '$2 == "=>" {print $3}' | sort -u |

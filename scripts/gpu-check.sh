@@ -27,6 +27,7 @@ if [[ -x build/gpu-bundle/axonn ]]; then
   axonn=$PWD/build/gpu-bundle/axonn
   ops_test=$PWD/build/gpu-bundle/ops_cuda_test
   attention_bench=$PWD/build/gpu-bundle/bench_ops_attention_cuda
+  comm_test=$PWD/build/gpu-bundle/comm_cuda_test
   # CUDA's libraries, where PyTorch brings them if the toolkit does not.
   cuda_libraries=$(python3 - <<'PY' 2>/dev/null
 import glob, os, site
@@ -51,10 +52,11 @@ else
     grep -A3 "CMake Error" build/cuda/configure.log >&2
     fail_at_once "something is missing (scripts/install-packages.sh has the list); $instead"
   }
-  cmake --build --preset cuda --target axonn ops_cuda_test bench_ops_attention_cuda ||
-    fail_at_once "the build failed"
+  cmake --build --preset cuda --target axonn ops_cuda_test comm_cuda_test \
+    bench_ops_attention_cuda || fail_at_once "the build failed"
   axonn=$PWD/build/cuda/bin/axonn
   ops_test=$PWD/build/cuda/tests/ops/ops_cuda_test
+  comm_test=$PWD/build/cuda/tests/comm/comm_cuda_test
   attention_bench=$PWD/build/cuda/bench/bench_ops_attention_cuda
 fi
 
@@ -151,6 +153,7 @@ export -f graphs
 grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1 1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
 on_grids=("$axonn" check configs/tiny.toml --parallelism.device cuda --grids "$grids" --steps 5)
 check "operations against the reference" 200 "$ops_test"
+check "exchange between cards, and NCCL's watchdog on two" 60 "$comm_test"
 check "one rank in f32 as on the processor" 60 bash -c 'card_and_processor f32 1e-4'
 check "one rank in bf16 as on the processor" 60 bash -c 'card_and_processor bf16 1e-2'
 check "the same run twice, to the bit" 60 bash -c repetition

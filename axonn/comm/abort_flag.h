@@ -37,6 +37,9 @@ class AbortFlag {
   /// Meaningful once the flag is set; constant from then on.
   const std::string& reason() const { return reason_; }
 
+  /// The reason, or nothing.
+  std::string reason_if_set() const { return *this ? reason_ : std::string(); }
+
  private:
   std::function<void()> wake_;
   std::mutex mutex_;

@@ -107,12 +107,23 @@ class Communicator {
   /// Returns when every rank has called it.
   virtual void barrier(std::string_view label = {}) = 0;
 
+  /// Whether all ranks are threads of this process.
+  virtual bool in_one_process() const { return size() == 1; }
+
   /// Ranks with the same color form a new group, ordered by their rank here. Collective.
   virtual std::unique_ptr<Communicator> split(int color, std::string name) = 0;
 
   /// Ends the whole world: every pending and later Work of every group throws Aborted. The first
   /// reason wins. Never throws.
   virtual void abort(const std::string& reason) noexcept = 0;
+
+  /// Why the world has ended; empty while it goes on. Any thread may ask.
+  virtual std::string end_reason() const { return {}; }
+
+  /// Ends the world too, for a watchdog after whose abort() this rank did not come back, and may
+  /// never: where ranks are threads of one process, it hears of it (ThreadsOptions::on_hang). Any
+  /// thread may call it.
+  virtual void give_up(const std::string& reason) noexcept { abort(reason); }
 
   virtual const CommStats& stats() const = 0;
 

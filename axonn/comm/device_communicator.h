@@ -24,7 +24,10 @@ class DeviceCommunicator : public CheckedCommunicator {
   }
 
   bool on_streams() const override { return size() == 1; }
+  bool in_one_process() const override { return host_.in_one_process(); }
   void abort(const std::string& reason) noexcept override { host_.abort(reason); }
+  std::string end_reason() const override { return host_.end_reason(); }
+  void give_up(const std::string& reason) noexcept override { host_.give_up(reason); }
   double progress_seconds() const override { return host_.progress_seconds(); }
 
  protected:

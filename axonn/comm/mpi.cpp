@@ -54,6 +54,7 @@ class MpiCommunicator final : public CheckedCommunicator {
   }
 
   void abort(const std::string& reason) noexcept override { engine_.abort(reason, 1); }
+  std::string end_reason() const override { return engine_.flag()->reason_if_set(); }
   double progress_seconds() const override { return engine_.processor_seconds(); }
 
  protected:

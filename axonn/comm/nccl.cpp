@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <exception>
 #include <span>
 #include <vector>
 
 #include <nccl.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/device_communicator.h"
+#include "axonn/comm/linked_communicator.h"
 #include "axonn/tensor/cuda/runtime.cuh"
 
 namespace axonn {
@@ -45,148 +44,161 @@ ncclRedOp_t reduction_of(ReduceOp op) {
   return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
 }
 
-/// Owns a communicator of NCCL's.
-class Handle {
+/// A communicator of NCCL's that does not block the host, so that it can be aborted at any time.
+class NcclLink final : public DeviceLink {
  public:
-  explicit Handle(ncclComm_t comm) : comm_(comm) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() {
+  /// handle() is set by what makes it.
+  explicit NcclLink(int size) : size_(size) {}
+  NcclLink(const NcclLink&) = delete;
+  NcclLink& operator=(const NcclLink&) = delete;
+  ~NcclLink() override {
     if (comm_) ncclCommDestroy(comm_);
   }
 
-  ncclComm_t get() const { return comm_; }
-  /// Kernels that wait for another rank end; every later call is an error.
-  void abort() noexcept {
-    if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
-  }
+  ncclComm_t& handle() { return comm_; }
 
- private:
-  ncclComm_t comm_;
-};
-
-/// A collective on its group's stream.
-class StreamedWork final : public Work::State {
- public:
-  StreamedWork(Stream& compute, std::unique_ptr<Event> finished)
-      : compute_(compute), finished_(std::move(finished)) {}
-  void wait() override { compute_.wait(*finished_); }
-  bool done() override { return finished_->done(); }
-
- private:
-  Stream& compute_;
-  std::unique_ptr<Event> finished_;
-};
-
-class NcclCommunicator final : public DeviceCommunicator {
- public:
-  NcclCommunicator(std::string name, Communicator& host, Device& device, ncclComm_t comm)
-      : DeviceCommunicator(std::move(name), host, device),
-        stream_(device.make_stream()),
-        comm_(comm) {}
-  /// comm is null in a group of one.
-  NcclCommunicator(std::string name, std::unique_ptr<Communicator> host, Device& device,
-                   ncclComm_t comm)
-      : DeviceCommunicator(std::move(name), std::move(host), device),
-        stream_(device.make_stream()),
-        comm_(comm) {}
-  ~NcclCommunicator() override {
-    // An error ends this rank, and others may never come to what it has started.
-    if (std::uncaught_exceptions() > 0) comm_.abort();
-    cudaStreamSynchronize(stream());  // what was started is done before its stream goes
-  }
-
-  bool on_streams() const override { return true; }
-
-  std::unique_ptr<Communicator> split_off(int color, std::string name) override {
-    std::unique_ptr<Communicator> part = host().split(color, name);
-    ncclComm_t comm = nullptr;
-    if (size() > 1) {
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      config.splitShare = 1;  // connections and buffers are the parent's where they can be
-      // A group of one needs none, but every rank takes part in the split.
-      check(ncclCommSplit(alive(), part->size() > 1 ? color : NCCL_SPLIT_NOCOLOR, rank(), &comm,
-                          &config));
-    }
-    return std::make_unique<NcclCommunicator>(std::move(name), std::move(part), device(), comm);
-  }
-
-  void abort(const std::string& reason) noexcept override {
-    DeviceCommunicator::abort(reason);
-    comm_.abort();
-  }
-
- protected:
-  std::shared_ptr<Work::State> start_on_device(Call call) override {
-    Stream& compute = device().compute();
-    stream_->wait(*compute.record());
-    enqueue(call);
-    ncclResult_t status = ncclSuccess;
-    check(ncclCommGetAsyncError(alive(), &status));
-    AXONN_CHECK(status == ncclSuccess, describe(call), " on group ", name(),
-                ": NCCL: ", ncclGetErrorString(status), "; another rank or the network has failed");
-    return std::make_shared<StreamedWork>(compute, stream_->record());
-  }
-
- private:
-  cudaStream_t stream() const { return cuda::handle_of(*stream_); }
-
-  ncclComm_t alive() const {
-    AXONN_CHECK(comm_.get(), "group ", name(), " was aborted");
-    return comm_.get();
-  }
-
-  void enqueue(const Call& call) {
-    const std::int64_t n = call.count(size());
+  void enqueue(const Call& call, Stream& stream) override {
+    const std::int64_t n = call.count(size_);
     const auto count = static_cast<std::size_t>(n);
     const ncclDataType_t type = type_of(call.dtype());
+    const cudaStream_t on = cuda::handle_of(stream);
+    const void* const inp = call.inp.data;
+    void* const out = call.out.data;
     switch (call.operation) {
       case Operation::all_reduce:
-        return check(ncclAllReduce(call.inp.data, call.out.data, count, type, reduction_of(call.op),
-                                   alive(), stream()));
+        return begun(ncclAllReduce(inp, out, count, type, reduction_of(call.op), comm_, on));
       case Operation::all_gather:
-        return check(ncclAllGather(call.inp.data, call.out.data, count, type, alive(), stream()));
+        return begun(ncclAllGather(inp, out, count, type, comm_, on));
       case Operation::reduce_scatter:
-        return check(ncclReduceScatter(call.inp.data, call.out.data, count, type, ncclSum, alive(),
-                                       stream()));
+        return begun(ncclReduceScatter(inp, out, count, type, ncclSum, comm_, on));
       case Operation::broadcast:
-        return check(
-            ncclBroadcast(call.inp.data, call.out.data, count, type, call.peer, alive(), stream()));
+        return begun(ncclBroadcast(inp, out, count, type, call.peer, comm_, on));
       case Operation::all_to_all:
-        return exchange(call, n);
+        return exchange(call, n, on);
       case Operation::send:
-        return check(ncclSend(call.inp.data, count, type, call.peer, alive(), stream()));
       case Operation::recv:
-        return check(ncclRecv(call.out.data, count, type, call.peer, alive(), stream()));
+        return pass(call, count, on);
       case Operation::barrier:
         return;  // has no buffer, so it never gets here
     }
   }
 
+  void begin_split(int color, int key) override {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.splitShare = 1;  // connections and buffers are the parent's where they can be
+    config.blocking = 0;
+    part_ = std::make_shared<NcclLink>(0);
+    begun(
+        ncclCommSplit(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part_->comm_, &config));
+  }
+  std::shared_ptr<DeviceLink> take_split() override {
+    const auto part = std::exchange(part_, nullptr);
+    return part->comm_ ? part : nullptr;
+  }
+
+  bool ready() override {
+    const ncclResult_t now = state();
+    if (now == ncclInProgress) return false;
+    check(now);
+    if (copy_) cuda::check(cudaFreeAsync(std::exchange(copy_, nullptr), copied_on_));
+    if (size_ == 0) check(ncclCommCount(comm_, &size_));
+    return true;
+  }
+
+  std::string trouble() override {
+    const ncclResult_t now = state();
+    if (now == ncclSuccess || now == ncclInProgress) return {};
+    return concat("NCCL: ", ncclGetErrorString(now), ": ", ncclGetLastError(comm_),
+                  "; another rank or the network has failed");
+  }
+
+ private:
+  /// What goes on is no error.
+  static void begun(ncclResult_t status, Where where = Where::here()) {
+    if (status != ncclInProgress) check(status, where);
+  }
+
+  ncclResult_t state() const {
+    ncclResult_t now = ncclSuccess;
+    check(ncclCommGetAsyncError(comm_, &now));
+    return now;
+  }
+
+  /// A send or a receive. A call alone may say that it is done before it is on the stream.
+  void pass(const Call& call, std::size_t count, cudaStream_t stream) {
+    const ncclDataType_t type = type_of(call.dtype());
+    check(ncclGroupStart());
+    if (call.operation == Operation::send)
+      begun(ncclSend(call.inp.data, count, type, call.peer, comm_, stream));
+    else
+      begun(ncclRecv(call.out.data, count, type, call.peer, comm_, stream));
+    begun(ncclGroupEnd());
+  }
+
   /// all_to_all, n elements to each rank. In place it sends from a copy.
-  void exchange(const Call& call, std::int64_t n) {
-    void* copy = nullptr;
+  void exchange(const Call& call, std::int64_t n, cudaStream_t stream) {
     const auto bytes = static_cast<std::size_t>(call.inp.bytes());
     Buffer from = call.inp;
     if (call.inp.data == call.out.data) {
-      cuda::check(cudaMallocAsync(&copy, bytes, stream()));
-      cuda::check(cudaMemcpyAsync(copy, call.inp.data, bytes, cudaMemcpyDeviceToDevice, stream()));
-      from.data = copy;
+      cuda::check(cudaMallocAsync(&copy_, bytes, stream));
+      copied_on_ = stream;
+      cuda::check(cudaMemcpyAsync(copy_, call.inp.data, bytes, cudaMemcpyDeviceToDevice, stream));
+      from.data = copy_;
     }
     const auto count = static_cast<std::size_t>(n);
     const ncclDataType_t type = type_of(call.dtype());
     check(ncclGroupStart());
-    for (int peer = 0; peer < size(); ++peer) {
-      check(ncclSend(part(from, peer * n, n).data, count, type, peer, alive(), stream()));
-      check(ncclRecv(part(call.out, peer * n, n).data, count, type, peer, alive(), stream()));
+    for (int peer = 0; peer < size_; ++peer) {
+      begun(ncclSend(part(from, peer * n, n).data, count, type, peer, comm_, stream));
+      begun(ncclRecv(part(call.out, peer * n, n).data, count, type, peer, comm_, stream));
     }
-    check(ncclGroupEnd());
-    if (copy) cuda::check(cudaFreeAsync(copy, stream()));
+    begun(ncclGroupEnd());
   }
 
-  std::unique_ptr<Stream> stream_;
-  Handle comm_;
+  ncclComm_t comm_ = nullptr;
+  int size_;  // 0: not known before it is ready
+  std::shared_ptr<NcclLink> part_;
+  void* copy_ = nullptr;  // of the call that is begun, freed on its stream behind it
+  cudaStream_t copied_on_ = nullptr;
 };
+
+class NcclLibrary final : public DeviceLibrary {
+ public:
+  NcclLibrary() { cuda::check(cudaGetDevice(&device_)); }
+
+  void enter_thread() override {
+    cuda::check(cudaSetDevice(device_));
+    // Looking at events disturbs no graph that the rank captures.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    cuda::check(cudaThreadExchangeStreamCaptureMode(&mode));
+  }
+
+  void abort(std::span<const std::shared_ptr<DeviceLink>> links) noexcept override {
+    // As one group: a communicator's kernels may stand behind those of another.
+    ncclGroupStart();
+    for (const auto& link : links)
+      if (ncclComm_t& comm = static_cast<NcclLink&>(*link).handle())
+        ncclCommAbort(std::exchange(comm, nullptr));
+    ncclGroupEnd();
+  }
+
+ private:
+  int device_ = 0;
+};
+
+std::shared_ptr<NcclLink> world_link(Communicator& host) {
+  ncclUniqueId id{};
+  if (host.rank() == 0) check(ncclGetUniqueId(&id));
+  const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(&id), sizeof id);
+  host.broadcast(buffer(bytes), 0, "nccl").wait();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  auto link = std::make_shared<NcclLink>(host.size());
+  const ncclResult_t status =
+      ncclCommInitRankConfig(&link->handle(), host.size(), id, host.rank(), &config);
+  if (status != ncclInProgress) check(status);
+  return link;
+}
 
 std::vector<std::uint8_t> gathered(Communicator& host, const std::string& mine) {
   std::vector<std::uint8_t> bytes(mine.begin(), mine.end()), all(bytes.size() * host.size());
@@ -206,21 +218,22 @@ bool have_own_cards(Communicator& host, const Device& device) {
   return std::ranges::adjacent_find(uuids) == uuids.end();
 }
 
-std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device) {
+std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
+                                        double timeout_seconds) {
   if (!have_own_cards(host, device))
     refuse(
         "nccl: two ranks share a card, and NCCL wants one each; start as many ranks as there ",
         "are cards, or take parallelism.transport = \"threads\" or \"mpi\", through which ranks ",
         "may share one");
-  ncclComm_t comm = nullptr;
+  std::shared_ptr<DeviceLink> link;
+  std::shared_ptr<DeviceWatchdog> watchdog;
   if (host.size() > 1) {
-    ncclUniqueId id{};
-    if (host.rank() == 0) check(ncclGetUniqueId(&id));
-    const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(&id), sizeof id);
-    host.broadcast(buffer(bytes), 0, "nccl").wait();
-    check(ncclCommInitRank(&comm, host.size(), id, host.rank()));
+    watchdog = std::make_shared<DeviceWatchdog>(
+        host, std::make_unique<NcclLibrary>(),
+        DeviceWatchdog::Options{.timeout_seconds = timeout_seconds});
+    link = world_link(host);
   }
-  return std::make_unique<NcclCommunicator>("world", host, device, comm);
+  return make_linked(host, device, std::move(link), std::move(watchdog));
 }
 
 std::string nccl_version() {

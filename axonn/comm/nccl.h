@@ -18,9 +18,12 @@ namespace axonn {
 /// rank, so their bits depend on the grid and on NCCL's choice of algorithm; on the same grid they
 /// are the same every time, and every rank gets the same.
 ///
+/// A watchdog sees all collectives (comm/device_watchdog.h): one that is not done within the
+/// timeout, or an error that NCCL reports by and by, ends the world.
+///
 /// host and device outlive the group. Errors: UsageError where two ranks share a card, or in a
 /// build without cards; Error for what NCCL says.
-std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device);
+std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, double timeout_seconds);
 
 /// "2.27.7", or "" in a build without cards.
 std::string nccl_version();

@@ -5,7 +5,7 @@
 
 namespace axonn {
 
-std::unique_ptr<Communicator> make_nccl(Communicator&, Device&) {
+std::unique_ptr<Communicator> make_nccl(Communicator&, Device&, double) {
   refuse("nccl: ", cuda_status().trouble);
 }
 

@@ -1,9 +1,9 @@
 #include "axonn/comm/reduce.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/reduce_ops.h"
 
 namespace axonn {
 
@@ -12,43 +12,7 @@ namespace {
 /// Elements that are summed over all ranks at a time: the sums stay in the L1 cache.
 constexpr std::int64_t kBlock = 2048;
 
-// get() and put() of axonn/tensor/dtype.h, for the types that are summed as they are.
-template <typename T>
-T load(T x) {
-  return x;
-}
-float load(bf16 x) { return get(x); }
-template <typename T>
-void store(T& to, T x) {
-  to = x;
-}
-void store(bf16& to, float x) { put(to, x); }
-
-struct Sum {
-  template <typename T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>) {
-      using Bits = std::make_unsigned_t<T>;  // wraps, where a signed sum would be undefined
-      return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
-    } else {
-      return a + b;
-    }
-  }
-};
-
-struct Max {
-  template <typename T>
-  static T apply(T a, T b) {
-    return (b > a || b != b) ? b : a;  // b != b: a NaN wins
-  }
-};
-
-struct Min {
-  template <typename T>
-  static T apply(T a, T b) {
-    return (b < a || b != b) ? b : a;
-  }
-};
+using namespace reduction;
 
 template <typename Op, typename T>
 void reduce_blocks(std::span<void* const> outs, std::span<const void* const> inps,

@@ -19,6 +19,7 @@ class SelfCommunicator final : public CheckedCommunicator {
   }
 
   void abort(const std::string& reason) noexcept override { flag_->set(reason); }
+  std::string end_reason() const override { return flag_->reason_if_set(); }
 
  protected:
   std::shared_ptr<Work::State> start(Call call) override {

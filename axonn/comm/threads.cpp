@@ -47,7 +47,14 @@ class ThreadsCommunicator final : public CheckedCommunicator {
                                                  place);
   }
 
+  bool in_one_process() const override { return true; }
+
   void abort(const std::string& reason) noexcept override { group_->world()->flag()->set(reason); }
+  std::string end_reason() const override { return group_->world()->flag()->reason_if_set(); }
+  void give_up(const std::string& reason) noexcept override {
+    abort(reason);
+    if (const auto& on_hang = group_->world()->options().on_hang) on_hang(reason);
+  }
 
  protected:
   std::shared_ptr<Work::State> start(Call call) override {

@@ -232,8 +232,8 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .also = "peak_flops gpu_peak_flops"});
   list.add("transport", parallelism.transport, kTransportKinds,
            {.help = "how ranks talk; auto: mpi under a launcher, otherwise threads of one process, "
-                    "and nccl for what lies on cards, where every rank has its own; threads and "
-                    "mpi carry that through the host's memory",
+                    "and nccl for what lies on cards, where every rank has its own; threads "
+                    "carry that from card to card, mpi through the host's memory",
             .also = "backend distributed_backend"});
   list.add("reduce_dtype", parallelism.reduce_dtype, kComputeTypes,
            {.help = "type in which weight gradients travel", .also = "mixed_precision_reduce"});

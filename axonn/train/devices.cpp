@@ -11,6 +11,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/device_communicator.h"
+#include "axonn/comm/device_threads.h"
 #include "axonn/comm/nccl.h"
 #include "axonn/ops/cuda_backend.h"
 #include "axonn/tensor/cuda_device.h"
@@ -45,12 +46,15 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
       {.attention = config.training.attention, .deterministic = config.training.deterministic});
 }
 
-std::unique_ptr<Communicator> make_device_world(TransportKind transport, Communicator& world,
-                                                Device& device) {
+std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
+                                                Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
-  if (transport == TransportKind::nccl ||
-      (transport == TransportKind::automatic && have_own_cards(world, device)))
-    return make_nccl(world, device);
+  if (config.transport == TransportKind::nccl ||
+      (config.transport == TransportKind::automatic && have_own_cards(world, device)))
+    return make_nccl(world, device, config.timeout_seconds);
+  if (config.transport != TransportKind::mpi && world.in_one_process())
+    if (auto kernels = make_peer_kernels(world, device))
+      return make_device_threads(world, device, std::move(kernels));
   return make_staged(world, device);
 }
 

@@ -15,7 +15,7 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
     : config_(config),
       backend_(std::move(backend)),
       arena_(std::make_unique<Arena>(backend_->device())),
-      device_world_(make_device_world(config.parallelism.transport, world, backend_->device())),
+      device_world_(make_device_world(config.parallelism, world, backend_->device())),
       grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
                                    config.parallelism.grid())) {
   if (options.training && options.data)

@@ -51,6 +51,8 @@ class FaultyCommunicator : public Communicator {
   void barrier(std::string_view label) override { inner_.barrier(label); }
   std::unique_ptr<Communicator> split(int color, std::string name) override;
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+  std::string end_reason() const override { return inner_.end_reason(); }
+  void give_up(const std::string& reason) noexcept override { inner_.give_up(reason); }
   const CommStats& stats() const override { return inner_.stats(); }
   void set_trace(Trace* trace) override { inner_.set_trace(trace); }
 

@@ -124,14 +124,14 @@ TEST(Devices, ACheckpointIsReadWithWhateverDeviceIsHere) {
 TEST(Devices, TheHostsMemoryNeedsNoTransportOfItsOwn) {
   const auto world = make_self();
   const auto device = make_cpu_device();
-  EXPECT_EQ(make_device_world(TransportKind::automatic, *world, *device), nullptr);
+  EXPECT_EQ(make_device_world({}, *world, *device), nullptr);
 }
 
 TEST(Devices, RanksThatShareACardAreStagedUnlessNcclIsAskedFor) {
   run_ranks(2, [](Communicator& world) {
     CardOfHostMemory card;
-    EXPECT_NE(make_device_world(TransportKind::automatic, world, card), nullptr);
-    EXPECT_THROW(make_device_world(TransportKind::nccl, world, card), UsageError);
+    EXPECT_NE(make_device_world({}, world, card), nullptr);
+    EXPECT_THROW(make_device_world({.transport = TransportKind::nccl}, world, card), UsageError);
   });
 }
 

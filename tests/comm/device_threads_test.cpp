@@ -1,0 +1,214 @@
+#include "axonn/comm/device_threads.h"
+
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads.h"
+
+#include "tests/comm/collectives.h"
+#include "tests/support/queued_card.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using testing_support::QueuedCard;
+using testing_support::QueuedDevice;
+using testing_support::QueuedKernels;
+
+namespace {
+
+using Body = std::function<void(Communicator&, QueuedDevice&)>;
+
+/// Runs body on so many ranks that share the card.
+void run_on_card(int ranks, QueuedCard& card, const Body& body,
+                 const ThreadsOptions& options = {}) {
+  run_ranks(
+      ranks,
+      [&](Communicator& host) {
+        QueuedDevice device(card);
+        const auto world = make_device_threads(host, device, std::make_shared<QueuedKernels>());
+        body(*world, device);
+      },
+      options);
+}
+
+using Values = std::vector<float>;
+Buffer whole(Values& values) { return buffer(std::span(values)); }
+
+/// What a rank has in memory, and what it does with it: computes, and exchanges without a pause.
+struct Chain {
+  static constexpr int kN = 61, kSteps = 4;
+  explicit Chain(int ranks) : a(kN), b(kN), kept(kN), all(ranks * kN), other(2 * kN) {}
+  Values a, b, kept, all, other;
+
+  using Run = std::function<void(std::function<void()>)>;
+  void go(Communicator& world, const Run& run) {
+    const auto pairs = world.split(world.rank() / 2, "pairs");
+    const float mine = 1 + 0.37f * static_cast<float>(world.rank());
+    for (int step = 0; step < kSteps; ++step) {
+      const float s = mine + static_cast<float>(step);
+      run([this, s] {
+        for (int i = 0; i < kN; ++i) a[i] = s * static_cast<float>(i + 1) + kept[i] / 3;
+        for (float& x : other) x = s * 5;
+      });
+      Work sum = world.all_reduce(whole(a), "sum");
+      Work swap =
+          pairs->size() > 1 ? pairs->all_to_all(whole(other), whole(other), "swap") : Work();
+      run([this, s] {
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] = s / static_cast<float>(i + 1);
+      });
+      Work cut = world.reduce_scatter(whole(b), whole(all), "cut");
+      sum.wait();
+      run([this] {
+        for (int i = 0; i < kN; ++i) kept[i] += a[i];
+        std::ranges::fill(a, -1.0f);  // at once
+      });
+      cut.wait();
+      run([this] { std::ranges::fill(all, -2.0f); });
+      Work gather = world.all_gather(whole(all), whole(b), "gather");
+      swap.wait();
+      run([this] {
+        for (int i = 0; i < kN; ++i) kept[i] += other[i] + other[kN + i];
+        std::ranges::fill(other, -3.0f);
+      });
+      gather.wait();
+      run([this] {
+        for (std::size_t i = 0; i < all.size(); ++i) kept[i % kN] += all[i];
+        std::ranges::fill(b, -4.0f);
+      });
+      Work one = world.broadcast(whole(kept), step % world.size(), "one");
+      one.wait();
+      run([this, s] {
+        for (float& x : kept) x *= s;
+      });
+    }
+  }
+};
+
+std::vector<Chain> chains(int ranks) { return std::vector<Chain>(ranks, Chain(ranks)); }
+
+std::vector<Values> results(const std::vector<Chain>& of) {
+  std::vector<Values> kept;
+  for (const Chain& chain : of) kept.push_back(chain.kept);
+  return kept;
+}
+
+std::vector<Values> chain_on_host(int ranks) {
+  std::vector<Chain> memory = chains(ranks);
+  run_ranks(ranks, [&](Communicator& world) {
+    memory[world.rank()].go(world, [](const std::function<void()>& f) { f(); });
+  });
+  return results(memory);
+}
+
+std::vector<Values> chain_on_card(int ranks, const QueuedCard::Options& options) {
+  std::vector<Chain> memory = chains(ranks);  // outlives what a fault leaves undone
+  QueuedCard card(options);
+  run_on_card(ranks, card, [&](Communicator& world, QueuedDevice& device) {
+    memory[world.rank()].go(world, [&](std::function<void()> f) { device.run(std::move(f)); });
+    device.compute().synchronize();
+    world.barrier();
+  });
+  return results(memory);
+}
+
+/// Whether some order of the card's work shows this fault.
+bool shows(const std::function<bool(bool compute, int nth)>& drops) {
+  const auto want = chain_on_host(3);
+  for (std::uint64_t seed = 0; seed < 40; ++seed)
+    if (chain_on_card(3, {.seed = seed, .drops = drops}) != want) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST(DeviceThreads, DoEveryCollectiveOfEveryGroupToTheBit) {
+  for (int ranks : {1, 2, 5}) {
+    QueuedCard card({.seed = 1, .host_waits = true});
+    run_on_card(ranks, card, [](Communicator& world, QueuedDevice&) { check_transport(world); });
+  }
+}
+
+TEST(DeviceThreads, GiveTheBitsOfTheHostsTransport) {
+  std::uint64_t on_host = 0, on_card = 0;
+  run_ranks(4, [&](Communicator& world) {
+    const std::uint64_t hash = hash_of_sums(world);
+    if (world.rank() == 0) on_host = hash;
+  });
+  QueuedCard card({.host_waits = true});
+  run_on_card(4, card, [&](Communicator& world, QueuedDevice&) {
+    const std::uint64_t hash = hash_of_sums(world);
+    if (world.rank() == 0) on_card = hash;
+  });
+  EXPECT_EQ(on_host, on_card);
+}
+
+TEST(DeviceThreads, NeedNoWaitOfTheHostWhateverOrderTheCardWorksIn) {
+  for (int ranks : {1, 2, 3, 8}) {
+    const auto want = chain_on_host(ranks);
+    for (std::uint64_t seed = 0; seed < 10; ++seed)
+      EXPECT_EQ(chain_on_card(ranks, {.seed = seed}), want) << ranks << " ranks, seed " << seed;
+  }
+}
+
+TEST(DeviceThreads, WouldBeCaughtWithoutOneOfTheirWaits) {
+  EXPECT_TRUE(shows([](bool compute, int) { return compute; })) << "of a compute stream";
+  EXPECT_TRUE(shows([](bool compute, int) { return !compute; })) << "of a group's streams";
+  EXPECT_TRUE(shows([](bool compute, int nth) { return compute && nth == 5; })) << "one of compute";
+  // The last rank's stream of the world waits for three buffers, for all of them, for three parts.
+  for (const int place : {0, 1, 2, 4, 5, 6})
+    EXPECT_TRUE(shows([place](bool compute, int nth) { return !compute && nth % 7 == place; }))
+        << "wait " << place;
+}
+
+TEST(DeviceThreads, NameBothRanksWhoseCallsDoNotMatch) {
+  QueuedCard card({});
+  const auto body = [](Communicator& world, QueuedDevice&) {
+    Values x(world.rank() == 1 ? 3 : 2);
+    world.all_reduce(whole(x), "width").wait();
+  };
+  EXPECT_THAT([&] { run_on_card(2, card, body); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("all_reduce (sum) of 2 f32 'width'"), HasSubstr("on rank 0"),
+                        HasSubstr("all_reduce (sum) of 3 f32 'width'"), HasSubstr("on rank 1"))));
+}
+
+TEST(DeviceThreads, NameARankThatDoesNotComeAsTheHostsTransportDoes) {
+  QueuedCard card({});
+  const auto body = [](Communicator& world, QueuedDevice&) {
+    Values x(2);
+    if (world.rank() == 1)
+      while (world.end_reason().empty()) std::this_thread::yield();
+    world.all_reduce(whole(x), "it").wait();
+  };
+  EXPECT_THAT([&] { run_on_card(3, card, body, {.timeout_seconds = 0.2}); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("all_reduce (sum) of 2 f32 'it'"),
+                                         HasSubstr("arrived: ranks 0, 2"),
+                                         HasSubstr("did not arrive: rank 1"))));
+}
+
+TEST(DeviceThreads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and TSan see it if so
+  for (int round = 0; round < 30; ++round) {
+    QueuedCard card({.seed = static_cast<std::uint64_t>(round)});
+    const auto body = [&](Communicator& world, QueuedDevice& device) {
+      const auto pairs = world.split(world.rank() / 2, "pairs");
+      Values x(2000, 1.f), y(2000, 1.f);
+      const struct Freed {  // as a card does before it frees memory
+        QueuedCard& card;
+        ~Freed() { card.finish(); }
+      } freed{card};
+      Work first = world.all_reduce(whole(x));
+      Work second = world.rank() == 2 ? Work() : pairs->all_reduce(whole(y));
+      if (world.rank() == round % 4) throw Error("lost");
+      first.wait();
+      second.wait();
+      device.compute().synchronize();
+    };
+    EXPECT_THROW(run_on_card(4, card, body, {.max_delay_us = 50}), Error);
+  }
+}

@@ -1,0 +1,256 @@
+#include "axonn/comm/device_watchdog.h"
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+#include "axonn/comm/self.h"
+#include "axonn/comm/threads.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+using testing::ThrowsMessage;
+
+namespace {
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+/// Waits for what a watchdog is to do.
+void await(const std::function<bool()>& happens) {
+  const double begin = now_seconds();
+  while (!happens()) {
+    ASSERT_LT(now_seconds() - begin, 20) << "it never happened";
+    sleep_ms(1);
+  }
+}
+
+class ManualEvent final : public Event {
+ public:
+  explicit ManualEvent(bool done = false) : done_(done) {}
+  bool done() const override {
+    if (failed_) throw Error("CUDA: an illegal memory access");
+    return done_;
+  }
+  void finish() { done_ = true; }
+  void fail() { failed_ = true; }
+
+ private:
+  std::atomic<bool> done_, failed_ = false;
+};
+
+std::shared_ptr<ManualEvent> event(bool done = false) {
+  return std::make_shared<ManualEvent>(done);
+}
+
+class FakeLink final : public DeviceLink {
+ public:
+  void enqueue(const Call&, Stream&) override {}
+  void begin_split(int, int) override {}
+  std::shared_ptr<DeviceLink> take_split() override { return nullptr; }
+  bool ready() override { return true; }
+  std::string trouble() override { return in_trouble_ ? "the network is down" : ""; }
+  void get_into_trouble() { in_trouble_ = true; }
+
+ private:
+  std::atomic<bool> in_trouble_ = false;
+};
+
+/// What happens to the links of a rank.
+struct Happened {
+  std::atomic<int> aborted = 0;           ///< links
+  std::atomic<bool> told_before = false;  ///< the host's group had heard the reason by then
+  std::atomic<bool> blocks = false;       ///< abort waits until this is false
+};
+
+class FakeLibrary final : public DeviceLibrary {
+ public:
+  FakeLibrary(Communicator& host, std::shared_ptr<Happened> happened)
+      : host_(host), happened_(std::move(happened)) {}
+  void enter_thread() override {}
+  void abort(std::span<const std::shared_ptr<DeviceLink>> links) noexcept override {
+    if (!happened_->blocks) happened_->told_before = !host_.end_reason().empty();
+    happened_->aborted += static_cast<int>(links.size());
+    while (happened_->blocks) sleep_ms(1);
+  }
+
+ private:
+  Communicator& host_;
+  std::shared_ptr<Happened> happened_;
+};
+
+/// A watchdog on one rank alone, with a link.
+struct Alone {
+  explicit Alone(DeviceWatchdog::Options options = {}) : watchdog(*host, library(), options) {
+    watchdog.add(link);
+  }
+  std::unique_ptr<DeviceLibrary> library() {
+    return std::make_unique<FakeLibrary>(*host, happened);
+  }
+  bool aborted() const { return happened->aborted > 0; }
+
+  std::shared_ptr<Happened> happened = std::make_shared<Happened>();
+  std::unique_ptr<Communicator> host = make_self();
+  std::shared_ptr<FakeLink> link = std::make_shared<FakeLink>();
+  DeviceWatchdog watchdog;
+};
+
+const std::string kCall = "all_gather of 8 f32 'block 2 qkv' (call 16 of group z)";
+
+}  // namespace
+
+TEST(DeviceWatchdog, NamesACollectiveThatTheDeviceDoesNotFinishAndEndsTheWorldBeforeItsLinks) {
+  Alone rank({.timeout_seconds = 0.05});
+  rank.watchdog.begin("z", kCall).on_device(event(true), event());
+  await([&] { return rank.aborted(); });
+  EXPECT_TRUE(rank.happened->told_before);
+  EXPECT_THAT(rank.host->end_reason(),
+              AllOf(StartsWith("rank 0: " + kCall + " is not done on the device after 0.05 s"),
+                    HasSubstr("timeout_seconds")));
+  EXPECT_THAT([&] { rank.watchdog.check(); }, ThrowsMessage<Aborted>(rank.host->end_reason()));
+  EXPECT_THAT([&] { rank.watchdog.hold(); }, ThrowsMessage<Aborted>(rank.host->end_reason()));
+  EXPECT_THROW(rank.watchdog.add(rank.link), Aborted);
+}
+
+TEST(DeviceWatchdog, CountsFromWhenTheDeviceCouldBegin) {
+  Alone rank({.timeout_seconds = 0.1});
+  const auto ready = event(), first = event(), second = event();
+  rank.watchdog.begin("z", "first").on_device(ready, first);
+  rank.watchdog.begin("z", "second").on_device(event(true), second);
+  sleep_ms(300);  // the rank's own compute
+  ready->finish();
+  sleep_ms(60);
+  EXPECT_FALSE(rank.aborted());
+  first->finish();
+  sleep_ms(60);
+  EXPECT_FALSE(rank.aborted());  // second waited for first, not for another rank
+  await([&] { return rank.aborted(); });
+  EXPECT_THAT(rank.host->end_reason(), StartsWith("rank 0: second is not done on the device"));
+}
+
+TEST(DeviceWatchdog, LooksAtEachGroupByItself) {
+  Alone rank({.timeout_seconds = 0.1});
+  rank.watchdog.begin("x", "waits for compute").on_device(event(), event());
+  rank.watchdog.begin("z", "hangs").on_device(event(true), event());
+  await([&] { return rank.aborted(); });
+  EXPECT_THAT(rank.host->end_reason(), StartsWith("rank 0: hangs"));
+}
+
+TEST(DeviceWatchdog, NamesACallThatHangsOnTheHost) {
+  Alone rank({.timeout_seconds = 0.05});
+  const auto entry = rank.watchdog.begin("z", "making the group (call 0 of group z)");
+  await([&] { return rank.aborted(); });
+  EXPECT_THAT(rank.host->end_reason(),
+              StartsWith("rank 0: making the group (call 0 of group z) is not done after 0.05 s"));
+}
+
+TEST(DeviceWatchdog, ForgetsWhatIsDone) {
+  Alone rank({.timeout_seconds = 0.05});
+  for (int i = 0; i < 200; ++i) {
+    const auto finished = event();
+    rank.watchdog.begin("z", "on the device").on_device(event(true), finished);
+    { const auto entry = rank.watchdog.begin("x", "on the host"); }
+    finished->finish();
+    sleep_ms(1);
+  }
+  sleep_ms(100);
+  EXPECT_FALSE(rank.aborted());
+  rank.watchdog.check();
+}
+
+TEST(DeviceWatchdog, RepeatsWhatTheLibrarySaysOfItself) {
+  Alone rank;
+  rank.link->get_into_trouble();
+  await([&] { return rank.aborted(); });
+  EXPECT_EQ(rank.host->end_reason(), "rank 0: the network is down");
+}
+
+TEST(DeviceWatchdog, NamesTheCollectiveDuringWhichTheDeviceFailed) {
+  Alone rank;
+  const auto finished = event();
+  finished->fail();
+  rank.watchdog.begin("z", kCall).on_device(event(true), finished);
+  await([&] { return rank.aborted(); });
+  EXPECT_EQ(rank.host->end_reason(),
+            "rank 0: " + kCall + ": the device has failed: CUDA: an illegal memory access");
+}
+
+TEST(DeviceWatchdog, EndsTheLinksOfEveryRankOfAWorldThatEnds) {
+  std::vector<std::shared_ptr<Happened>> happened(3);
+  for (auto& one : happened) one = std::make_shared<Happened>();
+  const auto body = [&](Communicator& host) {
+    DeviceWatchdog watchdog(host, std::make_unique<FakeLibrary>(host, happened[host.rank()]), {});
+    watchdog.add(std::make_shared<FakeLink>());
+    watchdog.add(std::make_shared<FakeLink>());
+    if (host.rank() == 1) watchdog.abort("enough");
+    await([&] { return happened[host.rank()]->aborted == 2; });
+    watchdog.check();
+  };
+  EXPECT_THAT([&] { run_ranks(3, body); }, ThrowsMessage<Error>("enough"));
+  for (const auto& one : happened) EXPECT_TRUE(one->told_before);
+}
+
+TEST(DeviceWatchdog, LeavesARankThatEndsWithAnErrorItsOwnWords) {
+  auto happened = std::make_shared<Happened>();
+  const auto body = [&](Communicator& host) {
+    DeviceWatchdog watchdog(host, std::make_unique<FakeLibrary>(host, happened), {});
+    watchdog.add(std::make_shared<FakeLink>());
+    watchdog.end_links();
+    await([&] { return happened->aborted == 1; });
+    EXPECT_EQ(host.end_reason(), "");
+    throw Error("the disk is full");
+  };
+  EXPECT_THAT([&] { run_ranks(1, body); }, ThrowsMessage<Error>("rank 0: the disk is full"));
+}
+
+TEST(DeviceWatchdog, DoesNotWaitForLinksThatEndOnlyWithThoseOfOthers) {
+  auto happened = std::make_shared<Happened>();
+  happened->blocks = true;
+  {
+    const auto host = make_self();
+    DeviceWatchdog watchdog(*host, std::make_unique<FakeLibrary>(*host, happened), {});
+    watchdog.add(std::make_shared<FakeLink>());
+    watchdog.end_links();
+  }
+  EXPECT_EQ(happened->aborted, 1);
+  happened->blocks = false;
+}
+
+TEST(DeviceWatchdog, GivesUpARankThatDoesNotComeBack) {
+  std::atomic<bool> reported = false;
+  auto happened = std::make_shared<Happened>();
+  const auto body = [&](Communicator& host) {
+    DeviceWatchdog watchdog(host, std::make_unique<FakeLibrary>(host, happened),
+                            {.timeout_seconds = 0.05, .grace_seconds = 0.05});
+    watchdog.begin("z", "it").on_device(event(true), event());
+    const auto links = watchdog.hold();  // the rank is stuck in the library itself
+    await([&] { return reported.load(); });
+  };
+  const auto on_hang = [&](const std::string& report) {
+    EXPECT_THAT(report, AllOf(StartsWith("rank "), HasSubstr(": it is not done")));
+    reported = true;
+  };
+  EXPECT_THROW(run_ranks(2, body, {.on_hang = on_hang}), Error);
+  EXPECT_TRUE(reported);
+}
+
+TEST(DeviceWatchdog, GivesUpNobodyWhoComesBack) {
+  const auto body = [&](Communicator& host) {
+    DeviceWatchdog watchdog(host, std::make_unique<FakeLibrary>(host, std::make_shared<Happened>()),
+                            {.timeout_seconds = 0.05, .grace_seconds = 20});
+    watchdog.begin("z", "it").on_device(event(true), event());
+    await([&] { return !host.end_reason().empty(); });
+  };
+  const auto on_hang = [&](const std::string& report) { ADD_FAILURE() << report; };
+  const double begin = now_seconds();
+  EXPECT_THROW(run_ranks(2, body, {.on_hang = on_hang}), Error);
+  EXPECT_LT(now_seconds() - begin, 10);
+}

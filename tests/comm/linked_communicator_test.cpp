@@ -1,0 +1,130 @@
+#include "axonn/comm/linked_communicator.h"
+
+#include <functional>
+#include <span>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/device_communicator.h"
+#include "axonn/comm/threads.h"
+
+#include "tests/comm/collectives.h"
+#include "tests/support/card_of_host_memory.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::ThrowsMessage;
+using testing_support::CardOfHostMemory;
+
+namespace {
+
+/// Does its collectives by a group of the host's, some polls after they have begun. (Not sends
+/// and receives: it is ready when they are done.)
+class HostLink final : public DeviceLink {
+ public:
+  explicit HostLink(std::unique_ptr<Communicator> group, int ready_after = 2)
+      : group_(std::move(group)), ready_after_(ready_after) {}
+
+  void enqueue(const Call& call, Stream&) override {
+    begin();
+    work_ = forward(*group_, call);
+  }
+  void begin_split(int color, int key) override {
+    begin();
+    EXPECT_EQ(key, group_->rank());
+    part_ = group_->split(color, "link");
+    if (color < 0) part_ = nullptr;
+  }
+  std::shared_ptr<DeviceLink> take_split() override {
+    if (!part_) return nullptr;
+    return std::make_shared<HostLink>(std::move(part_));
+  }
+  bool ready() override { return polls_++ >= ready_after_ && work_.done(); }
+  std::string trouble() override { return {}; }
+
+ private:
+  void begin() {
+    EXPECT_TRUE(ready()) << "begun before what was begun was ready";
+    polls_ = 0;
+  }
+
+  std::unique_ptr<Communicator> group_, part_;
+  int ready_after_, polls_ = 1 << 20;
+  Work work_;
+};
+
+class HostLibrary final : public DeviceLibrary {
+ public:
+  void enter_thread() override {}
+  void abort(std::span<const std::shared_ptr<DeviceLink>>) noexcept override {}
+};
+
+using Body = std::function<void(Communicator&, CardOfHostMemory&)>;
+
+/// Runs body on a linked world of so many ranks.
+void run_linked(int ranks, const Body& body, double timeout_seconds = 600) {
+  run_ranks(ranks, [&](Communicator& host) {
+    CardOfHostMemory card;
+    std::shared_ptr<DeviceWatchdog> watchdog;
+    std::shared_ptr<DeviceLink> link;
+    if (ranks > 1) {
+      watchdog = std::make_shared<DeviceWatchdog>(
+          host, std::make_unique<HostLibrary>(),
+          DeviceWatchdog::Options{.timeout_seconds = timeout_seconds});
+      link = std::make_shared<HostLink>(host.split(0, "links"));
+    }
+    const auto world = make_linked(host, card, link, watchdog);
+    card.holds_everything();
+    body(*world, card);
+  });
+}
+
+}  // namespace
+
+TEST(LinkedCommunicator, DoesEveryCollectiveOfEveryGroupByItsLink) {
+  for (int ranks : {1, 2, 5})
+    run_linked(ranks, [](Communicator& world, CardOfHostMemory&) {
+      for (std::int64_t count : {0, 1, 7, 4097}) check_collectives(world, count);
+      check_many_in_flight(world, 10);
+      check_split(world);
+    });
+}
+
+TEST(LinkedCommunicator, NamesACollectiveThatNeverComesToTheDevice) {
+  const auto body = [](Communicator& world, CardOfHostMemory&) {
+    std::vector<float> x(8);
+    world.all_reduce(buffer(std::span(x)), "first").wait();
+    if (world.rank() == 1) {  // makes other calls
+      while (world.end_reason().empty()) std::this_thread::yield();
+      world.barrier();
+    }
+    world.all_reduce(buffer(std::span(x)), "block 2 mlp").wait();
+  };
+  EXPECT_THAT([&] { run_linked(2, body, 0.2); },
+              ThrowsMessage<Error>(AllOf(
+                  StartsWith("rank 0: all_reduce (sum) of 8 f32 'block 2 mlp' (call 2 of group "
+                             "world) is not done after 0.2 s"),
+                  HasSubstr("another rank has died"))));
+}
+
+TEST(LinkedCommunicator, EndsByAnAbortWithItsReasonOnEveryRankAndGroup) {
+  const auto body = [](Communicator& world, CardOfHostMemory&) {
+    const auto pairs = world.split(world.rank() / 2, "pairs");
+    if (world.rank() == 3) return pairs->abort("enough");
+    std::vector<float> x(8);
+    while (true) pairs->all_reduce(buffer(std::span(x))).wait();
+  };
+  EXPECT_THAT([&] { run_linked(4, body); }, ThrowsMessage<Error>("enough"));
+}
+
+TEST(LinkedCommunicator, LetsTheErrorOfARankBeHeard) {
+  const auto body = [](Communicator& world, CardOfHostMemory&) {
+    std::vector<float> x(8);
+    if (world.rank() == 1) throw Error("the disk is full");
+    world.all_reduce(buffer(std::span(x))).wait();
+  };
+  EXPECT_THAT([&] { run_linked(3, body); }, ThrowsMessage<Error>("rank 1: the disk is full"));
+}

@@ -1,0 +1,129 @@
+// The transports of what lies on cards, on the cards of this machine: skipped where there are none.
+#include <functional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/device_communicator.h"
+#include "axonn/comm/device_threads.h"
+#include "axonn/comm/nccl.h"
+#include "axonn/comm/threads.h"
+#include "axonn/tensor/cuda_device.h"
+
+using namespace axonn;
+
+namespace {
+
+/// Memory of a rank's card.
+class OnCard {
+ public:
+  OnCard(Device& device, const std::vector<float>& values)
+      : device_(device), count_(std::ssize(values)), memory_(device.allocate(4 * count_)) {
+    device_.copy_from_host(memory_, values.data(), 4 * count_);
+  }
+  OnCard(const OnCard&) = delete;
+  OnCard& operator=(const OnCard&) = delete;
+  ~OnCard() { device_.release(memory_, 4 * count_); }
+
+  Buffer buffer() const { return {memory_, count_, DType::f32}; }
+  std::vector<float> values() const {
+    std::vector<float> host(count_);
+    device_.copy_to_host(host.data(), memory_, 4 * count_);
+    return host;
+  }
+
+ private:
+  Device& device_;
+  std::int64_t count_;
+  void* memory_;
+};
+
+std::vector<float> given(int rank, std::int64_t count) {
+  std::vector<float> values(count);
+  for (std::int64_t i = 0; i < count; ++i)
+    values[i] = static_cast<float>((i * 7919 + rank * 104'729) % 1009) / 997 + 0.1f;
+  return values;
+}
+
+/// What a rank has in the end of every collective, made one after another on the same two buffers:
+/// none is waited for by the host.
+template <typename Memory>
+std::vector<float> chain(Communicator& world, const Memory& part, const Memory& whole) {
+  const auto pairs = world.split(world.rank() / 2, "pairs");
+  for (int round = 0; round < 20; ++round) {
+    Work sum = world.all_reduce(part.buffer(), "sum");
+    Work swap = world.all_to_all(whole.buffer(), whole.buffer(), "swap");
+    sum.wait();
+    swap.wait();
+    world.all_reduce(part.buffer(), "max", ReduceOp::max).wait();
+    world.reduce_scatter(part.buffer(), whole.buffer(), "cut").wait();
+    pairs->broadcast(part.buffer(), 0, "one").wait();
+    world.all_gather(whole.buffer(), part.buffer(), "gather").wait();
+  }
+  return whole.values();
+}
+
+struct OnHost {
+  std::vector<float> kept;
+  Buffer buffer() const { return axonn::buffer(std::span(kept)); }
+  std::vector<float> values() const { return kept; }
+};
+
+using Make = std::function<std::unique_ptr<Communicator>(Communicator& host, Device& device)>;
+
+/// Runs the chain on ranks that take the cards in turn, and on the host.
+void expect_as_on_the_host(int ranks, const Make& make) {
+  const int cards = static_cast<int>(cuda_status().cards.size());
+  for (const std::int64_t n : {1, 63, 4096, 1'000'003}) {
+    std::vector<std::vector<float>> want(ranks), got(ranks);
+    run_ranks(ranks, [&](Communicator& host) {
+      const int rank = host.rank();
+      want[rank] = chain(host, OnHost{given(rank, n)}, OnHost{given(rank + 50, n * ranks)});
+      const auto device = make_cuda_device(rank % cards);
+      const OnCard part(*device, given(rank, n)), whole(*device, given(rank + 50, n * ranks));
+      const auto world = make(host, *device);
+      got[rank] = chain(*world, part, whole);
+      host.barrier("all have read");
+    });
+    EXPECT_TRUE(got == want) << ranks << " ranks, " << n << " elements";
+  }
+}
+
+class OnCards : public testing::Test {
+  void SetUp() override {
+    if (const std::string trouble = cuda_status().trouble; !trouble.empty())
+      GTEST_SKIP() << trouble;
+  }
+};
+
+}  // namespace
+
+TEST_F(OnCards, RanksAsThreadsExchangeByKernelsWithTheBitsOfTheHost) {
+  for (const int ranks : {2, 3, 8})
+    expect_as_on_the_host(ranks, [](Communicator& host, Device& device) {
+      auto kernels = make_peer_kernels(host, device);
+      AXONN_CHECK(kernels, "the cards do not reach each other's memory");
+      return make_device_threads(host, device, std::move(kernels));
+    });
+}
+
+TEST_F(OnCards, RanksExchangeThroughTheHostWithItsBits) { expect_as_on_the_host(3, make_staged); }
+
+TEST_F(OnCards, NcclEndsTheWorldWhereARankDoesNotCome) {
+  if (cuda_status().cards.size() < 2) GTEST_SKIP() << "NCCL wants two cards";
+  const auto body = [](Communicator& host) {
+    const auto device = make_cuda_device(host.rank());
+    const OnCard x(*device, given(host.rank(), 1000));
+    const auto world = make_nccl(host, *device, 2);
+    world->all_reduce(x.buffer(), "first").wait();
+    if (host.rank() == 1)
+      while (host.end_reason().empty()) std::this_thread::yield();
+    world->all_reduce(x.buffer(), "second").wait();
+    x.values();
+    world->barrier();
+  };
+  EXPECT_THROW(run_ranks(2, body), Error);
+}

@@ -1,0 +1,137 @@
+#include "axonn/comm/peer_work.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/random.h"
+#include "axonn/comm/peer_kernels.h"
+#include "axonn/comm/pieces.h"
+
+#include "tests/support/queued_card.h"
+
+using namespace axonn;
+using testing_support::run_on_cpu;
+
+namespace {
+
+/// One case: `in_place`: bit r of it is rank r's; offset: bytes that buffers are off 16 bytes.
+struct Case {
+  Operation operation;
+  DType dtype;
+  int size;
+  std::int64_t n;
+  unsigned in_place = 0;
+  int offset = 0;
+};
+
+/// Every rank's buffers of a collective, and its calls on them.
+struct Ranks {
+  explicit Ranks(const Case& of) : memory(2 * of.size) {
+    const auto [operation, dtype, size, n, in_place, offset] = of;
+    const bool whole_out = operation == Operation::all_gather || operation == Operation::all_to_all,
+               whole_inp =
+                   operation == Operation::reduce_scatter || operation == Operation::all_to_all;
+    const bool one = operation == Operation::all_reduce || operation == Operation::broadcast;
+    for (int r = 0; r < size; ++r) {
+      const Buffer out = room(r, n * (whole_out ? size : 1), dtype, offset),
+                   inp = room(size + r, n * (whole_inp ? size : 1), dtype, offset);
+      Call call{operation, ReduceOp::sum, out, inp, operation == Operation::broadcast ? 1 : -1, ""};
+      if (one) call.inp = call.out;
+      if (in_place >> r & 1 && operation == Operation::all_gather) call.inp = part(out, r * n, n);
+      if (in_place >> r & 1 && operation == Operation::reduce_scatter)
+        call.out = part(inp, r * n, n);
+      if (in_place >> r & 1 && operation == Operation::all_to_all) call.inp = call.out;
+      calls.push_back(call);
+    }
+    if (operation == Operation::send) {
+      calls = {{Operation::send, {}, {}, calls[0].inp, 1, ""},
+               {Operation::recv, {}, calls[1].out, {}, 0, ""}};
+    }
+  }
+
+  Buffer room(int index, std::int64_t count, DType dtype, int offset) {
+    const Random random(7, "values");
+    const std::int64_t bytes = count * bytes_of(dtype);
+    auto& bytes_here = memory[index];
+    bytes_here.resize((bytes + offset) / 16 + 2);
+    char* data = reinterpret_cast<char*>(bytes_here.data()) + offset;
+    for (std::int64_t i = 0; i < bytes; ++i)  // the highest byte of a float is never all ones
+      data[i] = static_cast<char>(random.bits(index * 100'003 + i)[0] & 0x3f);
+    return {data, count, dtype};
+  }
+
+  struct alignas(16) Sixteen {
+    char bytes[16];
+    bool operator==(const Sixteen& other) const { return std::ranges::equal(bytes, other.bytes); }
+  };
+  std::vector<std::vector<Sixteen>> memory;
+  std::vector<Call> calls;
+};
+
+constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8};
+
+void expect_as_on_the_host(const Case& of) {
+  Ranks host(of), cards(of);
+  const Pieces pieces(host.calls);
+  for (std::int64_t i = 0; i < pieces.count(); ++i) pieces.run(i);
+  std::vector<int> order(cards.calls.size());
+  std::iota(order.begin(), order.end(), 0);
+  do {  // the ranks' parts in any order (the first of 24)
+    for (const int rank : order) run_on_cpu(part_of(cards.calls, rank));
+    EXPECT_TRUE(cards.memory == host.memory)
+        << name_of(of.operation) << " of " << of.n << ' ' << name_of(of.dtype) << " on " << of.size
+        << " ranks, in place on " << of.in_place << ", off by " << of.offset;
+    Ranks again(of);
+    std::swap(cards, again);
+  } while (order.size() < 4 && std::ranges::next_permutation(order).found);
+}
+
+}  // namespace
+
+TEST(PeerWork, DoesWhatTheHostsTransportDoesToTheBitWhateverTheOrderOfItsParts) {
+  for (const Operation operation :
+       {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
+        Operation::broadcast, Operation::all_to_all, Operation::send})
+    for (const DType dtype : kTypes)
+      for (const int size : {2, 3, 8})
+        for (const std::int64_t n : {0, 1, 5, 64, 257})
+          for (const unsigned in_place : {0u, 0xffu, 0x5u}) {
+            if (dtype == DType::u8 &&
+                (operation == Operation::all_reduce || operation == Operation::reduce_scatter))
+              continue;
+            for (const int units_off : {0, 1})
+              expect_as_on_the_host({operation, dtype, size, n, in_place,
+                                     units_off * static_cast<int>(bytes_of(dtype))});
+          }
+}
+
+TEST(PeerWork, IsNeverMoreThanFitsAKernelsArguments) {
+  for (const Operation operation : {Operation::all_reduce, Operation::all_gather,
+                                    Operation::reduce_scatter, Operation::all_to_all}) {
+    Ranks ranks({operation, DType::f32, kMostPeers, 3});
+    for (int rank = 0; rank < kMostPeers; ++rank) {
+      const PeerWork work = part_of(ranks.calls, rank);
+      EXPECT_LE(work.outs_count, std::ssize(work.outs));
+      EXPECT_LE(work.inps_count, std::ssize(work.inps));
+    }
+  }
+}
+
+TEST(PeerWork, TakesNaNForTheLargestAndTheLeastAsTheHostDoes) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
+    std::vector<float> a{1, nan, 3}, b{2, 5, nan};
+    std::vector<Call> calls;
+    for (auto* values : {&a, &b}) {
+      const Buffer data = buffer(std::span(*values));
+      calls.push_back({Operation::all_reduce, op, data, data, -1, ""});
+    }
+    for (const int rank : {1, 0}) run_on_cpu(part_of(calls, rank));
+    EXPECT_EQ(a[0], op == ReduceOp::max ? 2 : 1);
+    EXPECT_TRUE(a[1] != a[1] && a[2] != a[2] && b[1] != b[1] && b[2] != b[2]);
+  }
+}

@@ -1,0 +1,203 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
+#include "axonn/comm/peer_kernels.h"
+#include "axonn/tensor/device.h"
+
+namespace axonn::testing_support {
+
+/// A card whose streams are queues of work that nobody does until somebody waits for some of it:
+/// then, until that is done, a random one of the streams goes on, as far as events allow. So a wait
+/// that is missing shows, for some seed. Shared by ranks that are threads.
+class QueuedCard {
+ public:
+  struct Options {
+    std::uint64_t seed = 0;
+    /// Whether the nth wait of a stream is left out: a fault.
+    std::function<bool(bool compute, int nth)> drops = {};
+    /// What a compute stream is given, and waits for, is done when the call returns, so that the
+    /// host may look at it.
+    bool host_waits = false;
+  };
+  explicit QueuedCard(Options options) : options_(std::move(options)), random_(options_.seed, "") {}
+
+  const Options& options() const { return options_; }
+
+  /// Does everything that can be done.
+  void finish() {
+    const std::lock_guard lock(mutex_);
+    while (go_on()) {
+    }
+  }
+
+  struct Done {
+    bool done = false;  // guarded by the card's mutex
+  };
+  struct Work {
+    std::function<void()> run;          // or
+    std::shared_ptr<const Done> after;  // a wait
+  };
+  using Queue = std::deque<Work>;
+
+  class QueuedEvent final : public Event {
+   public:
+    QueuedEvent(QueuedCard& card, std::shared_ptr<const Done> state)
+        : card_(card), state_(std::move(state)) {}
+    bool done() const override {
+      const std::lock_guard lock(card_.mutex_);
+      card_.go_on();
+      return state_->done;
+    }
+    const std::shared_ptr<const Done>& state() const { return state_; }
+
+   private:
+    QueuedCard& card_;
+    std::shared_ptr<const Done> state_;
+  };
+
+  class QueuedStream final : public Stream {
+   public:
+    QueuedStream(QueuedCard& card, bool compute)
+        : card_(card), compute_(compute), queue_(std::make_shared<Queue>()) {
+      const std::lock_guard lock(card_.mutex_);
+      card_.queues_.push_back(queue_);
+    }
+    ~QueuedStream() override {
+      const std::lock_guard lock(card_.mutex_);
+      std::erase(card_.queues_, queue_);
+    }
+    void push(Work work) {
+      const std::lock_guard lock(card_.mutex_);
+      queue_->push_back(std::move(work));
+      card_.changed_.notify_all();
+    }
+    std::unique_ptr<Event> record() override {
+      const auto state = std::make_shared<Done>();
+      push({.run = [state] { state->done = true; }, .after = {}});
+      return std::make_unique<QueuedEvent>(card_, state);
+    }
+    void wait(const Event& event) override {
+      const int nth = waits_++;
+      if (card_.options_.drops && card_.options_.drops(compute_, nth)) return;
+      push({.run = {}, .after = static_cast<const QueuedEvent&>(event).state()});
+      if (compute_ && card_.options_.host_waits) synchronize();
+    }
+    void synchronize() override { card_.drive(*queue_); }
+
+   private:
+    QueuedCard& card_;
+    bool compute_;
+    int waits_ = 0;
+    std::shared_ptr<Queue> queue_;
+  };
+
+ private:
+  /// Lets a random stream do one thing; false if none can. The lock is held: work that races with
+  /// other work shows in what it computes, not as a data race.
+  bool go_on() {
+    std::vector<Queue*> able;
+    for (const auto& queue : queues_)
+      if (!queue->empty() && (!queue->front().after || queue->front().after->done))
+        able.push_back(queue.get());
+    if (able.empty()) return false;
+    // In bursts, so that one stream may get far ahead of the others.
+    const bool again = std::ranges::count(able, last_) > 0 && random_.below(draws_++, 4) > 0;
+    if (!again) last_ = able[random_.below(draws_++, able.size())];
+    Work work = std::move(last_->front());
+    last_->pop_front();
+    if (work.run) work.run();
+    changed_.notify_all();
+    return true;
+  }
+
+  void drive(const Queue& until_empty) {
+    std::unique_lock lock(mutex_);
+    while (!until_empty.empty()) {
+      if (go_on()) continue;
+      const auto status = changed_.wait_for(lock, std::chrono::seconds(60));
+      AXONN_CHECK(status == std::cv_status::no_timeout, "the card's streams wait for each other");
+    }
+  }
+
+  Options options_;
+  Random random_;
+  std::uint64_t draws_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<Queue>> queues_;
+  Queue* last_ = nullptr;
+};
+
+/// One rank's view of a card: its memory is all there is.
+class QueuedDevice final : public Device {
+ public:
+  explicit QueuedDevice(QueuedCard& card) : card_(card), compute_(card, true) {}
+
+  std::string name() const override { return "queued card"; }
+  std::string uuid() const override { return "0123456789abcdef"; }
+  void* allocate(std::int64_t bytes) override { return inner_->allocate(bytes); }
+  void release(void* memory, std::int64_t bytes) noexcept override {
+    inner_->release(memory, bytes);
+  }
+  Stream& compute() override { return compute_; }
+  std::unique_ptr<Stream> make_stream() override {
+    return std::make_unique<QueuedCard::QueuedStream>(card_, false);
+  }
+  /// Computes f in its turn.
+  void run(std::function<void()> f) {
+    compute_.push({.run = std::move(f), .after = {}});
+    if (card_.options().host_waits) compute_.synchronize();
+  }
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    run([=] { std::memcpy(to, from, bytes); });
+  }
+  void fill_zero(void* to, std::int64_t bytes) override {
+    run([=] { std::memset(to, 0, bytes); });
+  }
+  void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
+    copy(host, device, bytes);
+    compute_.synchronize();
+  }
+  void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
+    const auto* first = static_cast<const char*>(host);
+    run([=, kept = std::vector<char>(first, first + bytes)] {
+      std::memcpy(device, kept.data(), bytes);
+    });
+  }
+  bool holds(const void*) const override { return true; }
+
+ private:
+  QueuedCard& card_;
+  QueuedCard::QueuedStream compute_;
+  std::unique_ptr<Device> inner_ = make_cpu_device();
+};
+
+/// The kernels of a card, by a few threads one after another, the last first.
+inline void run_on_cpu(const PeerWork& work) {
+  peer::with_kernel_of(work, [](const auto& kernel, std::int64_t) {
+    constexpr int kThreads = 3;
+    for (int thread = kThreads; thread-- > 0;) kernel(thread, kThreads);
+  });
+}
+
+class QueuedKernels final : public PeerKernels {
+ public:
+  void on_device(const std::function<void()>& f) override { f(); }
+  void enqueue(Stream& stream, const PeerWork& work) override {
+    static_cast<QueuedCard::QueuedStream&>(stream).push(
+        {.run = [work] { run_on_cpu(work); }, .after = {}});
+  }
+};
+
+}  // namespace axonn::testing_support
