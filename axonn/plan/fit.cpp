@@ -52,6 +52,17 @@ Factors least_squares(std::span<const Term> terms) {
   return squared_error(terms, first) < squared_error(terms, second) ? first : second;
 }
 
+/// α for β = 0.
+Factors first_alone(std::span<const Term> terms) {
+  double uu = 0, u = 0;
+  for (const Term& t : terms) {
+    const double a = t.first / t.seconds;
+    uu += a * a;
+    u += a;
+  }
+  return {u / uu, 0};
+}
+
 /// Hops, and bytes through a member's ring, of the ways in which a collective may be made.
 struct Way {
   double hops = 0, bytes = 0;
@@ -92,7 +103,9 @@ ProductRate fit_product_rate(std::span<const TimedProduct> products) {
       terms[i] = {others * sizes[mine], others, p.seconds};
     }
     factors = least_squares(terms);
-    if (factors.first > 0) half[mine] = factors.second / factors.first;
+    // Where noise hides that larger products take longer there is a rate all the same.
+    if (factors.first <= 0) factors = first_alone(terms);
+    half[mine] = factors.second / factors.first;
   }
   return {
       .flops_per_s = 1 / factors.first, .half_m = half[0], .half_n = half[1], .half_k = half[2]};

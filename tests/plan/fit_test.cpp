@@ -89,6 +89,18 @@ TEST(Fit, NoisyTimesOfProductsGiveTheRateToWithinTheNoise) {
   EXPECT_THAT(fitted.half_k, about(rate.half_k, 3 * kNoise));
 }
 
+TEST(Fit, ProductsThatTakeLongerTheSmallerTheyAreHaveARateThatIsANumber) {
+  std::vector<TimedProduct> products;
+  for (const std::int64_t size : {16, 64, 256, 1024})
+    products.push_back({size, size, size, 1.0 / static_cast<double>(size)});
+  const ProductRate fitted = fit_product_rate(products);
+  for (const double each : {fitted.flops_per_s, fitted.half_m, fitted.half_n, fitted.half_k}) {
+    EXPECT_TRUE(std::isfinite(each));
+    EXPECT_GE(each, 0);
+  }
+  EXPECT_GT(fitted.flops_per_s, 0);
+}
+
 TEST(Fit, ProductsThatAreAsFastWhenTheyAreSmallHaveNoHalfSizes) {
   const ProductRate fitted = fit_product_rate(products_of({.flops_per_s = 1e12}, 0));
   EXPECT_THAT(fitted.flops_per_s, about(1e12, 1e-9));
