@@ -9,6 +9,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/comm/threads.h"
+#include "axonn/ops/cpu/instructions.h"
 #include "axonn/train/compare.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
@@ -27,6 +28,7 @@ Under mpirun, grids of as many ranks as there are run over MPI, others as thread
 Examples:
   axonn check configs/tiny.toml
   axonn check configs/tiny.toml --grids "1,1,1,1 2,2,1,1 1,2,2,2" --steps 10
+  axonn check configs/tiny.toml --training.dtype bf16 --isa avx2
 
 Exit codes: 0 all agree, 1 some differ, 2 asked wrongly.)";
 
@@ -97,8 +99,16 @@ int run_check(const Arguments& arguments) {
   app.add_option("--steps", steps, "steps on each grid")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  std::string isa = "native";
+  app.add_option("--isa", isa,
+                 "most that matrix products may use: avx2, avx512, avx512-bf16 or native, to see "
+                 "what a lesser processor computes")
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(cpu::instruction_limits().begin(),
+                                                     cpu::instruction_limits().end())));
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
+  cpu::limit_library_instructions(isa);
   const std::vector<GridShape> grids = grids_to_compare(grids_text);
   const std::vector<GridTrace> all = traces(with_stored_model(loaded->config), grids, steps);
   if (all.empty()) return 0;
@@ -110,6 +120,7 @@ int run_check(const Arguments& arguments) {
     comparisons.push_back(compare(all.front(), trace, tolerance));
     agree = agree && comparisons.back().agrees;
   }
+  if (isa != "native") std::cout << "products use " << cpu::library_instructions() << '\n';
   std::cout << "reference " << to_string(grids.front()) << ", " << steps << " steps: loss "
             << all.front().losses.front() << " to " << all.front().losses.back() << "\n\n"
             << comparison_table(comparisons, tolerance)

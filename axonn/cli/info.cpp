@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <oneapi/dnnl/dnnl.h>
 #include <toml++/toml.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/mpi_version.h"
 #include "axonn/comm/nccl.h"
+#include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/cuda_backend.h"
 #include "axonn/tensor/card_platform.h"
 #include "axonn/tensor/cuda_device.h"
@@ -27,35 +27,6 @@ namespace {
 
 void line(std::string_view what, const std::string& value) {
   std::cout << fmt::format("{:<12} {}\n", what, value);
-}
-
-/// What oneDNN's products may use, the best level of this machine.
-std::string simd_level() {
-  switch (dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_sse41:
-      return "SSE4.1";
-    case dnnl_cpu_isa_avx:
-      return "AVX";
-    case dnnl_cpu_isa_avx2:
-      return "AVX2";
-    case dnnl_cpu_isa_avx2_vnni:
-      return "AVX2 with VNNI";
-    case dnnl_cpu_isa_avx512_core:
-      return "AVX-512";
-    case dnnl_cpu_isa_avx512_core_vnni:
-      return "AVX-512 with VNNI";
-    case dnnl_cpu_isa_avx512_core_bf16:
-      return "AVX-512 with bf16 products";
-    case dnnl_cpu_isa_avx512_core_amx:
-      return "AVX-512 with AMX tiles (bf16, int8)";
-    default:
-      return "the compiler's";
-  }
-}
-
-std::string dnnl_text() {
-  const dnnl_version_t* version = dnnl_version();
-  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
 /// The toolkit and its libraries, or that there are none.
@@ -79,7 +50,7 @@ int run_info(const Arguments& arguments) {
   line("axonn", fmt::format("{}, {} build", build.version, build.type));
   line("compiler", fmt::format("{}, kernels for -march={}", build.compiler, build.march));
   line("flags", std::string(build.flags));
-  line("oneDNN", dnnl_text());
+  line("oneDNN", cpu::library_version());
   line("MPI", mpi_version());
   const CudaStatus cards = cuda_status();
   for (const CardPlatform& platform : {kCuda, kHip})
@@ -94,7 +65,8 @@ int run_info(const Arguments& arguments) {
   line("cpu", processor_name());
   line("", fmt::format("{} cores for this process, {} online", usable_cores().size(),
                        ::sysconf(_SC_NPROCESSORS_ONLN)));
-  line("", "products use " + simd_level());
+  line("", fmt::format("products use {}{}", cpu::library_instructions(),
+                       cpu::library_multiplies_bf16() ? "" : "; bf16 is multiplied as f32"));
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),
                        format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page)));

@@ -24,6 +24,18 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << (c.accumulate ? " accumulate" : "") << " gap " << c.gap;
 }
 
+MatmulShape shape_of(const Case& c) {
+  return {.M = c.M,
+          .N = c.N,
+          .K = c.K,
+          .a_transposed = c.a_transposed,
+          .b_transposed = c.b_transposed,
+          .bias = c.bias,
+          .accumulate = c.accumulate,
+          .type = c.type,
+          .out_type = c.out_type};
+}
+
 void check(Backend& backend, const Case& c) {
   SCOPED_TRACE(testing::Message() << c);
   const Matrix a = random_values("a", c.M, c.K, c.type), b = random_values("b", c.K, c.N, c.type),
@@ -63,6 +75,38 @@ TEST(Matmul, EqualsPlainLoopsInEveryModeTypeAndEpilogueWithStridesAndOddSizes) {
         for (std::int64_t gap : {0, 5})
           check(*backend, {M, N, K, type, out_type, (flags & 1) != 0, (flags & 2) != 0,
                            (flags & 4) != 0, (flags & 8) != 0, gap});
+}
+
+TEST(Matmul, OfBf16ConvertedToFloatsEqualsPlainLoopsInEveryModeTypeAndEpilogue) {
+  const auto backend = make_cpu_backend(2);
+  // Three panels of rows, three of columns and three steps of K.
+  const std::int64_t M = 300, N = 130, K = 2100;
+  for (DType out_type : {DType::bf16, DType::f32})
+    for (int flags = 0; flags < 16; ++flags) {
+      const Case c{M,
+                   N,
+                   K,
+                   DType::bf16,
+                   out_type,
+                   (flags & 1) != 0,
+                   (flags & 2) != 0,
+                   (flags & 4) != 0,
+                   (flags & 8) != 0,
+                   5};
+      ASSERT_TRUE(backend->set_matmul_way(shape_of(c), "128x64 as floats")) << c;
+      check(*backend, c);
+    }
+}
+
+TEST(Matmul, OfBf16CanBeConvertedToFloatsOnEveryProcessorAndThatOfF32Cannot) {
+  const auto backend = make_cpu_backend(1);
+  MatmulShape shape{.M = 512, .N = 512, .K = 512, .type = DType::bf16, .out_type = DType::bf16};
+  EXPECT_THAT(backend->matmul_ways(shape), testing::Contains("256x192 as floats"));
+  EXPECT_FALSE(backend->set_matmul_way(shape, "256x192 pack b as floats"));
+  shape.type = shape.out_type = DType::f32;
+  EXPECT_THAT(backend->matmul_ways(shape),
+              testing::Not(testing::Contains(testing::HasSubstr("floats"))));
+  EXPECT_FALSE(backend->set_matmul_way(shape, "256x192 as floats"));
 }
 
 TEST(Matmul, ARowOfFewHasTheSameBitsWhateverTheOthersAreAsLongAsThereAreMoreThanTwoOrNot) {

@@ -18,6 +18,15 @@ bool may_pack(const MatmulShape& shape, const Cut& cut) {
   return cut.size * shape.K * bytes_of(shape.type) <= kMostPackedBytes;
 }
 
+/// A converted part pays if it is used often: large panels, of which each thread has one or more.
+ProductPlan plan_as_floats(const MatmulShape& shape) {
+  constexpr std::int64_t kRows = 512, kCols = 384;
+  if (shape.flops() < kSmall)
+    return {.rows = Cut::into(shape.M, 1), .cols = Cut::into(shape.N, 1), .as_floats = true};
+  return {
+      .rows = Cut::about(shape.M, kRows), .cols = Cut::about(shape.N, kCols), .as_floats = true};
+}
+
 }  // namespace
 
 /// b's part of a panel should fit in the second cache when the library packs it, so narrow panels
@@ -25,7 +34,8 @@ bool may_pack(const MatmulShape& shape, const Cut& cut) {
 /// Fewer than kPanels would leave cores without work, so rows are cut further, then columns, but
 /// not below what spreads the packing over enough arithmetic. A narrow result of a transposed b is
 /// cut into rows alone: the library then takes a kernel of its own, 8 to 13 % faster.
-ProductPlan default_plan(const MatmulShape& shape) {
+ProductPlan default_plan(const MatmulShape& shape, bool bf16_products) {
+  if (shape.type == DType::bf16 && !bf16_products) return plan_as_floats(shape);
   constexpr std::int64_t kPanels = 6, kLeastRows = 256, kLeastCols = 192, kNarrow = 768;
   const std::int64_t M = shape.M, N = shape.N;
   if (shape.flops() < kSmall) return {Cut::into(M, 1), Cut::into(N, 1)};
@@ -43,8 +53,8 @@ ProductPlan default_plan(const MatmulShape& shape) {
   return {rows, cols};
 }
 
-std::vector<ProductPlan> plans_of(const MatmulShape& shape) {
-  std::vector<ProductPlan> plans{default_plan(shape)};
+std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) {
+  std::vector<ProductPlan> plans{default_plan(shape, bf16_products)};
   if (shape.flops() < kSmall) return plans;
   std::vector<std::string> names{to_string(plans.front())};
   const auto add = [&](const ProductPlan& plan) {
@@ -57,6 +67,8 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape) {
     for (const std::int64_t width : {192, 384, 768, 1536}) {
       const ProductPlan plan{Cut::of(shape.M, height), Cut::about(shape.N, width)};
       if (plan.panels() < 2) continue;
+      if (shape.type == DType::bf16) add({.rows = plan.rows, .cols = plan.cols, .as_floats = true});
+      if (shape.type == DType::bf16 && !bf16_products) continue;
       add(plan);
       // The library packs what it is given transposed anyway; once for many panels is cheaper.
       if (may_pack(shape, plan.cols)) add({plan.rows, plan.cols, false, true});
@@ -68,10 +80,11 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape) {
 
 std::string to_string(const ProductPlan& plan) {
   return concat(plan.rows.size, 'x', plan.cols.size, plan.pack_a ? " pack a" : "",
-                plan.pack_b ? " pack b" : "");
+                plan.pack_b ? " pack b" : "", plan.as_floats ? " as floats" : "");
 }
 
-std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view text) {
+std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view text,
+                                      bool bf16_products) {
   std::istringstream words{std::string(text)};
   std::int64_t rows = 0, cols = 0;
   char by = 0;
@@ -79,7 +92,11 @@ std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view
   ProductPlan plan{Cut::of(shape.M, rows), Cut::of(shape.N, cols)};
   plan.pack_a = text.find(" pack a") != text.npos;
   plan.pack_b = text.find(" pack b") != text.npos;
+  plan.as_floats = text.find(" as floats") != text.npos;
   if (to_string(plan) != text) return {};  // whatever was passed over above
+  const bool converts = plan.as_floats && !plan.pack_a && !plan.pack_b;
+  if (shape.type == DType::f32 ? plan.as_floats : !converts && (plan.as_floats || !bf16_products))
+    return {};
   return plan;
 }
 

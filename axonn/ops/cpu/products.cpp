@@ -12,6 +12,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/cpu/few_rows.h"
+#include "axonn/ops/cpu/float_operands.h"
+#include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/cpu/product_plan.h"
 #include "axonn/ops/cpu/scratch.h"
 #include "axonn/ops/operand_checks.h"
@@ -66,6 +68,7 @@ struct ThreadMemory {
   };
   Scratch scratch;
   Packed a, b;
+  FloatOperands floats;
 };
 
 /// Copies an operand's part of a panel into the layout that a primitive wants.
@@ -159,7 +162,10 @@ class Primitive {
   std::vector<Arguments> arguments_;  // by thread
 };
 
-/// oneDNN plans a primitive for as many threads as OpenMP would use when it is made.
+/// Has oneDNN use one thread while this exists, in the calling thread. It plans some primitives for
+/// as many threads as OpenMP would use when they are made; others (those of AVX2, and bf16 without
+/// bf16 instructions) ask OpenMP when they run, and would start threads of their own in a parallel
+/// region of one thread, which does not count as parallel. Their sums then depend on the number.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -199,52 +205,82 @@ struct Products::State {
 
   ProductPlan plan_of(const MatmulShape& shape) const {
     const auto found = chosen.find(shape);
-    return found == chosen.end() ? default_plan(shape) : found->second;
+    return found == chosen.end() ? default_plan(shape, library_multiplies_bf16()) : found->second;
   }
 
-  Primitive& primitive(const Matmul& panel, const ProductPlan& plan) {
-    const Key key{shape_of(panel), panel.out.stride, panel.a.stride,
-                  panel.b.stride,  plan.pack_a,      plan.pack_b};
-    if (const auto found = made.find(key); found != made.end()) return found->second;
+  Key key_of(const Matmul& product, const ProductPlan& plan) const {
+    return {shape_of(product), product.out.stride, product.a.stride,
+            product.b.stride,  plan.pack_a,        plan.pack_b};
+  }
+
+  void make_primitive(const Matmul& product, const ProductPlan& plan) {
+    const Key key = key_of(product, plan);
+    if (made.contains(key)) return;
     const OneThread one;
-    return made.try_emplace(key, panel, plan, engine, threads).first->second;
+    made.try_emplace(key, product, plan, engine, threads);
   }
 
+  void make_primitives(const Matmul& args, const ProductPlan& plan);
+  void run_panel(const Matmul& panel, const ProductPlan& plan, int thread);
   void run(const Matmul& args);
 };
 
+/// Panels have one shape, but for the last row and the last column of them; so do their steps.
+void Products::State::make_primitives(const Matmul& args, const ProductPlan& plan) {
+  for (const std::int64_t i : {std::int64_t{0}, plan.rows.parts - 1})
+    for (const std::int64_t j : {std::int64_t{0}, plan.cols.parts - 1}) {
+      const Matmul panel = panel_of(args, plan, i, j);
+      if (!plan.as_floats) {
+        make_primitive(panel, plan);
+        continue;
+      }
+      const std::int64_t steps = FloatOperands::steps(panel);
+      for (std::int64_t step : {std::int64_t{0}, std::min<std::int64_t>(1, steps - 1), steps - 1})
+        make_primitive(FloatOperands::step(panel, step), plan);
+    }
+}
+
+void Products::State::run_panel(const Matmul& panel, const ProductPlan& plan, int thread) {
+  ThreadMemory& own = memory[thread];
+  const auto multiply = [&](const Matmul& product) {
+    made.at(key_of(product, plan)).run(product, stream, thread, own);
+  };
+  if (!plan.as_floats) return multiply(panel);
+  for (std::int64_t step = 0; step < FloatOperands::steps(panel); ++step)
+    multiply(own.floats.load(panel, step));
+  own.floats.finish(panel);
+}
+
 void Products::State::run(const Matmul& args) {
   const ProductPlan plan = plan_of(shape_of(args));
-  const std::int64_t last_row = plan.rows.parts - 1, last_col = plan.cols.parts - 1;
-  Primitive* primitives[2][2] = {};  // of a panel that is last in neither, one or both ways
-  for (int i : {0, 1})
-    for (int j : {0, 1})
-      primitives[i][j] = &primitive(panel_of(args, plan, i ? last_row : 0, j ? last_col : 0), plan);
+  make_primitives(args, plan);
   for (ThreadMemory& own : memory) {
     own.a.forget();
     own.b.forget();
+    own.floats.forget();
   }
 
-  // Panels that share a packed part follow one another, and a thread takes several of them.
-  const bool rows_first = !plan.pack_a;
+  // Panels that share a packed or converted part follow one another, and a thread takes several.
+  const bool rows_first = !plan.pack_a, shares = plan.pack_a || plan.pack_b || plan.as_floats;
   const std::int64_t run_length = rows_first ? plan.rows.parts : plan.cols.parts;
   const int used = static_cast<int>(std::min<std::int64_t>(threads, plan.panels()));
   const int chunk =
-      plan.pack_a || plan.pack_b
-          ? static_cast<int>(std::clamp<std::int64_t>(plan.panels() / (2 * used), 1, run_length))
-          : 1;
+      shares ? static_cast<int>(std::clamp<std::int64_t>(plan.panels() / (2 * used), 1, run_length))
+             : 1;
   std::exception_ptr failure;  // an exception must not leave the parallel region
-#pragma omp parallel for num_threads(used) schedule(dynamic, chunk)
-  for (std::int64_t task = 0; task < plan.panels(); ++task) {
-    const std::int64_t outer = task / run_length, inner = task % run_length;
-    const std::int64_t i = rows_first ? inner : outer, j = rows_first ? outer : inner;
-    const int thread = omp_get_thread_num();
-    try {
-      primitives[i == last_row][j == last_col]->run(panel_of(args, plan, i, j), stream, thread,
-                                                    memory[thread]);
-    } catch (...) {
+#pragma omp parallel num_threads(used)
+  {
+    const OneThread one;
+#pragma omp for schedule(dynamic, chunk)
+    for (std::int64_t task = 0; task < plan.panels(); ++task) {
+      const std::int64_t outer = task / run_length, inner = task % run_length;
+      const std::int64_t i = rows_first ? inner : outer, j = rows_first ? outer : inner;
+      try {
+        run_panel(panel_of(args, plan, i, j), plan, omp_get_thread_num());
+      } catch (...) {
 #pragma omp critical
-      failure = std::current_exception();
+        failure = std::current_exception();
+      }
     }
   }
   if (failure) std::rethrow_exception(failure);
@@ -271,20 +307,19 @@ void Products::run(const Matmul& args) {
     state_->run(args);
   } catch (const dnnl::error& error) {
     fail(Where::here(), "matmul: oneDNN refused out ", args.out, ", a ", args.a, ", b ", args.b,
-         ": ", error.what(),
-         args.a.dtype == DType::bf16 ? "; bf16 needs a processor with AVX-512, f32 does not" : "");
+         ": ", error.what());
   }
 }
 
 std::string Products::library() {
-  const dnnl_version_t* version = dnnl_version();
-  return concat("oneDNN ", version->major, '.', version->minor, '.', version->patch);
+  return concat("oneDNN ", library_version(), " with ", library_instructions());
 }
 
 std::vector<std::string> Products::ways(const MatmulShape& shape) {
   std::vector<std::string> names;
   if (has_few_rows(shape)) names.emplace_back(kStreamed);
-  for (const ProductPlan& plan : plans_of(shape)) names.push_back(to_string(plan));
+  for (const ProductPlan& plan : plans_of(shape, library_multiplies_bf16()))
+    names.push_back(to_string(plan));
   return names;
 }
 
@@ -293,7 +328,7 @@ bool Products::set_way(const MatmulShape& shape, std::string_view way) {
     state_->chosen.erase(shape);
     return true;
   }
-  const auto plan = parse_plan(shape, way);
+  const auto plan = parse_plan(shape, way, library_multiplies_bf16());
   if (plan) state_->chosen.insert_or_assign(shape, *plan);
   return plan.has_value();
 }
