@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "axonn/ops/cpu/floats.h"
@@ -34,12 +35,39 @@ template <Order order, typename N>
   }
 }
 
+namespace detail {
+
+using Words = std::uint32_t __attribute__((vector_size(Floats::kBytes), may_alias));
+using HalfWords =
+    std::uint16_t __attribute__((vector_size(Floats::kBytes / 2), aligned(2), may_alias));
+
+inline Floats::Register widen(HalfWords halves) {
+  return reinterpret_cast<Floats::Register>(__builtin_convertvector(halves, Words) << 16);
+}
+
+/// As put() of one bf16, on a register.
+inline HalfWords narrow(Floats::Register x) {
+  const auto bits = reinterpret_cast<Words>(x);
+  const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, nan = (bits >> 16) | 0x40;
+  return __builtin_convertvector(x == x ? rounded : nan, HalfWords);
+}
+
+}  // namespace detail
+
 template <Order order, typename N>
 [[gnu::always_inline]] inline Floats load(const bf16* p, N n) {
-  alignas(64) float wide[Floats::kCount] = {};
-#pragma omp simd
-  for (int i = 0; i < n; ++i) wide[i] = get(p[i]);
-  return load<order>(wide, Whole{});
+  if constexpr (std::is_same_v<N, Whole>) {
+    Floats x;
+    Floats::for_each([&](int i) {
+      x.r[i] = detail::widen(
+          *reinterpret_cast<const detail::HalfWords*>(p + std::ptrdiff_t{i} * Floats::kEach));
+    });
+    return x;
+  } else {
+    alignas(64) bf16 padded[Floats::kCount] = {};
+    std::copy_n(p, n, padded);
+    return load<order>(padded, Whole{});
+  }
 }
 
 template <Order order, typename N>
@@ -58,11 +86,20 @@ template <Order order, typename N>
 
 template <Order order, typename N>
 [[gnu::always_inline]] inline Floats store(bf16* p, const Floats& x, N n) {
-  alignas(64) float wide[Floats::kCount];
-  store<order>(wide, x, Whole{});
-#pragma omp simd
-  for (int i = 0; i < n; ++i) put(p[i], wide[i]);
-  return load<order>(p, n);
+  if constexpr (std::is_same_v<N, Whole>) {
+    Floats held;
+    Floats::for_each([&](int i) {
+      const detail::HalfWords halves = detail::narrow(x.r[i]);
+      *reinterpret_cast<detail::HalfWords*>(p + std::ptrdiff_t{i} * Floats::kEach) = halves;
+      held.r[i] = detail::widen(halves);
+    });
+    return held;
+  } else {
+    alignas(64) bf16 padded[Floats::kCount];
+    const Floats held = store<order>(padded, x, Whole{});
+    std::copy_n(padded, n, p);
+    return held;
+  }
 }
 
 namespace detail {
