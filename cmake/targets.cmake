@@ -52,3 +52,15 @@ function(axonn_test name)
   add_test(NAME ${name} COMMAND ${command})
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
+
+# axonn_test_instructions(NAME COMMAND...): the tests NAME.avx2 and NAME.avx512, which run the command
+# with oneDNN held to the instructions of a lesser processor than this one may be.
+function(axonn_test_instructions name)
+  foreach(limit avx2:AVX2 avx512:AVX512_CORE)
+    string(REGEX REPLACE ":.*" "" suffix ${limit})
+    string(REGEX REPLACE ".*:" "" isa ${limit})
+    add_test(NAME ${name}.${suffix} COMMAND ${ARGN})
+    set_tests_properties(${name}.${suffix} PROPERTIES
+      LABELS instructions TIMEOUT 900 ENVIRONMENT DNNL_MAX_CPU_ISA=${isa})
+  endforeach()
+endfunction()

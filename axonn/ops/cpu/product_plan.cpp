@@ -63,12 +63,16 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) 
     names.push_back(name);
     plans.push_back(plan);
   };
+  const bool converts = plans.front().as_floats;
+  if (shape.type == DType::bf16) add(plan_as_floats(shape));  // for CPUs whose bf16 is slow
   for (const std::int64_t height : {128, 256, 512, 1024, 4096})
     for (const std::int64_t width : {192, 384, 768, 1536}) {
       const ProductPlan plan{Cut::of(shape.M, height), Cut::about(shape.N, width)};
       if (plan.panels() < 2) continue;
-      if (shape.type == DType::bf16) add({.rows = plan.rows, .cols = plan.cols, .as_floats = true});
-      if (shape.type == DType::bf16 && !bf16_products) continue;
+      if (converts) {
+        add({.rows = plan.rows, .cols = plan.cols, .as_floats = true});
+        continue;
+      }
       add(plan);
       // The library packs what it is given transposed anyway; once for many panels is cheaper.
       if (may_pack(shape, plan.cols)) add({plan.rows, plan.cols, false, true});
