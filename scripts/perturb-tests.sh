@@ -44,7 +44,7 @@ perturbed_run() {
   local instructions=("" AVX512_CORE AVX2) isa output
   [[ $2 == bf16 ]] && instructions=("" AVX512_CORE)
   isa=${instructions[$4 % ${#instructions[@]}]}
-  output=$logs/$(basename "$1").$4
+  output=$(mktemp "$logs/$(basename "$1").$4.XXX")
   if env ${isa:+DNNL_MAX_CPU_ISA=$isa} "AXONN_PERTURB_SEED=$4" "LD_PRELOAD=$library" \
     "$1" "--gtest_filter=$3" &>"$output"; then
     cat "$output" && rm "$output"
