@@ -22,7 +22,7 @@ struct DeviceWatchdog::Watched {
 /// What the rank's thread and the watchdog's share; it lives until both are done with it.
 struct DeviceWatchdog::State {
   State(Communicator& of, std::unique_ptr<DeviceLibrary> with, Options given)
-      : host(of), library(std::move(with)), options(given), rank(of.rank()) {}
+      : host(of), library(std::move(with)), options(std::move(given)), rank(of.rank()) {}
 
   enum class Phase { watching, ending, aborting, aborted };
 
@@ -72,7 +72,9 @@ std::string hang_text(const DeviceWatchdog::Watched& watched, double timeout) {
 }
 
 /// What a group's first entries that are not done say; empty: nothing yet.
-std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group, double timeout) {
+std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group,
+                    const DeviceWatchdog::Options& options) {
+  const double timeout = options.timeout_seconds;
   while (!group.empty()) {
     DeviceWatchdog::Watched& first = *group.front();
     try {
@@ -80,7 +82,7 @@ std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group,
         group.pop_front();
         continue;
       }
-      const double now = now_seconds();
+      const double now = options.clock();
       if (first.since < 0 && first.ready->done()) first.since = now;
       if (first.since >= 0 && now - first.since > timeout) return hang_text(first, timeout);
     } catch (const std::exception& error) {
@@ -102,7 +104,7 @@ std::string trouble_of_links(State& state) {
 
 void look(State& state, Lock& lock) {
   for (auto& [name, group] : state.pending)
-    if (const std::string found = look_at(group, state.options.timeout_seconds); !found.empty())
+    if (const std::string found = look_at(group, state.options); !found.empty())
       return state.end(concat("rank ", state.rank, ": ", found), true);
   lock.unlock();
   std::string end = state.host.end_reason(), trouble;
@@ -166,7 +168,7 @@ void run(const std::shared_ptr<State>& shared) {
 
 DeviceWatchdog::DeviceWatchdog(Communicator& host, std::unique_ptr<DeviceLibrary> library,
                                Options options)
-    : state_(std::make_shared<State>(host, std::move(library), options)),
+    : state_(std::make_shared<State>(host, std::move(library), std::move(options))),
       thread_([state = state_] { run(state); }) {}
 
 DeviceWatchdog::~DeviceWatchdog() {
@@ -203,7 +205,7 @@ void DeviceWatchdog::remove(const DeviceLink* link) {
 DeviceWatchdog::Entry DeviceWatchdog::begin(const std::string& group, std::string what) {
   auto watched = std::make_shared<Watched>();
   watched->what = std::move(what);
-  watched->since = now_seconds();
+  watched->since = state_->options.clock();
   const Lock lock(state_->mutex);
   state_->pending[group].push_back(watched);
   return {state_, std::move(watched)};

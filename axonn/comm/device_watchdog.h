@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "axonn/base/clock.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/comm/device_link.h"
 
@@ -27,6 +29,8 @@ class DeviceWatchdog {
     double timeout_seconds = 600;
     /// How long a rank whose links were aborted is given to come back.
     double grace_seconds = 30;
+    /// The seconds that timeout_seconds is counted in; tests have a clock of their own.
+    std::function<double()> clock = now_seconds;
   };
 
   /// Made and destroyed by the rank's thread. host: the world's, which outlives it.

@@ -11,11 +11,13 @@ namespace axonn::testing_support {
 /// Why tests under mpirun are skipped; empty where they are not.
 std::string no_mpirun();
 
+/// Seconds: longer than any run here takes on a busy machine; what takes longer hangs.
+constexpr double kPatience = 300;
+
 /// What the program did.
 struct Finished {
   int code = -1;  ///< exit code; 128 + signal if one ended it; -1: it had to be ended
   std::string out, err;
-  double seconds = 0;
 
   /// The lines of err that begin with "error:".
   std::vector<std::string> errors() const;
@@ -35,19 +37,18 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   /// Whether its standard output held `text` within this time.
-  bool prints(const std::string& text, double seconds = 30);
+  bool prints(const std::string& text, double seconds = kPatience);
 
   /// The process that was started: mpirun's if there are ranks.
   pid_t pid() const { return child_; }
   /// A rank's under mpirun. Errors: it does not run.
   pid_t pid_of_rank(int rank) const;
 
-  /// Waits for its end. All that is asked wrongly or fails ends within the 30 seconds.
-  Finished finish(double seconds = 30);
+  /// Waits for its end.
+  Finished finish(double seconds = kPatience);
 
  private:
   std::string folder_;  // with what it prints
-  double begin_;
   pid_t child_ = -1;
 };
 

@@ -13,7 +13,7 @@ namespace {
 const std::string kConfigs = AXONN_SOURCE_DIR "/configs";
 
 std::string run(const std::vector<std::string>& arguments) {
-  const Finished finished = Program(arguments).finish(120);  // a training, if a short one
+  const Finished finished = run_program(arguments);
   EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
   return finished.out;
 }

@@ -37,13 +37,6 @@ Finished succeed(const Arguments& arguments, const ProgramOptions& options = {})
   return finished;
 }
 
-/// Of a bench: a busy machine may be slow at the products that it times beside each step.
-Finished measure(const Arguments& arguments, const ProgramOptions& options = {}) {
-  Finished finished = Program(arguments, options).finish(300);
-  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
-  return finished;
-}
-
 Finished refuse(const Arguments& arguments) {
   const Finished finished = run_program(arguments);
   EXPECT_EQ(finished.code, kAskedWrongly) << finished.out;
@@ -125,7 +118,7 @@ TEST(CheckCommand, ComparesGridsInATable) {
 
 TEST(BenchCommand, MeasuresAGridAndWritesTheFigures) {
   const SmallRun run;
-  const Finished finished = measure({"bench", run.config(), "--json", run / "bench.json",
+  const Finished finished = succeed({"bench", run.config(), "--json", run / "bench.json",
                                      "--parallelism.z", "2", "--parallelism.peak_tflops", "1"});
   EXPECT_THAT(finished.out, AllOf(HasSubstr("tokens/s"), HasSubstr("% of the product peak"),
                                   HasSubstr("% of the advertised peak, 2.000 Tflop/s"),
@@ -138,7 +131,7 @@ TEST(BenchCommand, MeasuresAGridAndWritesTheFigures) {
 TEST(BenchCommand, ScalingMeasuresEachGridAndDrawsTheCurve) {
   const SmallRun run;
   const Finished finished =
-      measure({"bench", run.config(), "--scaling", "weak", "--ranks", "1,2", "--grow", "z", "--svg",
+      succeed({"bench", run.config(), "--scaling", "weak", "--ranks", "1,2", "--grow", "z", "--svg",
                run / "weak.svg", "--json", run / "weak.json"});
   EXPECT_THAT(finished.out,
               AllOf(StartsWith("x,y,z,data "), HasSubstr("\n1,1,1,1 "), HasSubstr("\n1,1,2,1 "),
@@ -154,7 +147,7 @@ TEST(BenchCommand, ScalingMeasuresEachGridAndDrawsTheCurve) {
 TEST(BenchCommand, ScalingUnderALauncherRunsTheGridsThatFitAndNamesTheOthers) {
   if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
   const SmallRun run;
-  const Finished finished = measure({"bench", run.config(), "--scaling", "strong", "--grids",
+  const Finished finished = succeed({"bench", run.config(), "--scaling", "strong", "--grids",
                                      "1,1,1,1 2,1,1,1 2,2,1,1", "--svg", run / "strong.svg"},
                                     {.ranks = 2});
   EXPECT_THAT(finished.out, AllOf(HasSubstr("\n1,1,1,1 "), HasSubstr("\n2,1,1,1 ")));

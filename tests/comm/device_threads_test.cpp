@@ -186,7 +186,7 @@ TEST(DeviceThreads, NameARankThatDoesNotComeAsTheHostsTransportDoes) {
       while (world.end_reason().empty()) std::this_thread::yield();
     world.all_reduce(whole(x), "it").wait();
   };
-  EXPECT_THAT([&] { run_on_card(3, card, body, {.timeout_seconds = 0.2}); },
+  EXPECT_THAT([&] { run_on_card(3, card, body, {.timeout_seconds = 1}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("all_reduce (sum) of 2 f32 'it'"),
                                          HasSubstr("arrived: ranks 0, 2"),
                                          HasSubstr("did not arrive: rank 1"))));

@@ -24,11 +24,14 @@ namespace {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-/// Waits for what a watchdog is to do.
+/// Longer than anything here takes on a busy machine, in seconds.
+constexpr double kForEver = 300;
+
+/// Waits for an action of a watchdog.
 void await(const std::function<bool()>& happens) {
   const double begin = now_seconds();
   while (!happens()) {
-    ASSERT_LT(now_seconds() - begin, 20) << "it never happened";
+    ASSERT_LT(now_seconds() - begin, kForEver) << "it never happened";
     sleep_ms(1);
   }
 }
@@ -37,14 +40,21 @@ class ManualEvent final : public Event {
  public:
   explicit ManualEvent(bool done = false) : done_(done) {}
   bool done() const override {
+    ++asked_;
     if (failed_) throw Error("CUDA: an illegal memory access");
     return done_;
   }
   void finish() { done_ = true; }
   void fail() { failed_ = true; }
+  /// Returns once somebody who asks for it in a loop has gone through that loop.
+  void await_a_look() const {
+    const int before = asked_;
+    await([&] { return asked_ >= before + 2; });
+  }
 
  private:
   std::atomic<bool> done_, failed_ = false;
+  mutable std::atomic<int> asked_ = 0;
 };
 
 std::shared_ptr<ManualEvent> event(bool done = false) {
@@ -103,6 +113,18 @@ struct Alone {
   DeviceWatchdog watchdog;
 };
 
+/// A watchdog's clock, which stands still unless it is moved.
+class Clock {
+ public:
+  std::function<double()> reader() const {
+    return [now = now_] { return now->load(); };
+  }
+  void advance(double seconds) { *now_ = *now_ + seconds; }
+
+ private:
+  std::shared_ptr<std::atomic<double>> now_ = std::make_shared<std::atomic<double>>(0);
+};
+
 const std::string kCall = "all_gather of 8 f32 'block 2 qkv' (call 16 of group z)";
 
 }  // namespace
@@ -121,17 +143,24 @@ TEST(DeviceWatchdog, NamesACollectiveThatTheDeviceDoesNotFinishAndEndsTheWorldBe
 }
 
 TEST(DeviceWatchdog, CountsFromWhenTheDeviceCouldBegin) {
-  Alone rank({.timeout_seconds = 0.1});
+  Clock clock;
+  Alone rank({.timeout_seconds = 0.1, .clock = clock.reader()});
   const auto ready = event(), first = event(), second = event();
   rank.watchdog.begin("z", "first").on_device(ready, first);
   rank.watchdog.begin("z", "second").on_device(event(true), second);
-  sleep_ms(300);  // the rank's own compute
+  clock.advance(0.3);  // the rank's own compute
+  first->await_a_look();
   ready->finish();
-  sleep_ms(60);
+  first->await_a_look();
+  clock.advance(0.06);
+  first->await_a_look();
   EXPECT_FALSE(rank.aborted());
   first->finish();
-  sleep_ms(60);
+  second->await_a_look();
+  clock.advance(0.06);
+  second->await_a_look();
   EXPECT_FALSE(rank.aborted());  // second waited for first, not for another rank
+  clock.advance(0.06);
   await([&] { return rank.aborted(); });
   EXPECT_THAT(rank.host->end_reason(), StartsWith("rank 0: second is not done on the device"));
 }
@@ -153,15 +182,20 @@ TEST(DeviceWatchdog, NamesACallThatHangsOnTheHost) {
 }
 
 TEST(DeviceWatchdog, ForgetsWhatIsDone) {
-  Alone rank({.timeout_seconds = 0.05});
+  Clock clock;
+  Alone rank({.timeout_seconds = 0.05, .clock = clock.reader()});
   for (int i = 0; i < 200; ++i) {
     const auto finished = event();
-    rank.watchdog.begin("z", "on the device").on_device(event(true), finished);
-    { const auto entry = rank.watchdog.begin("x", "on the host"); }
+    rank.watchdog.begin("x", "on the device").on_device(event(true), finished);
+    { const auto entry = rank.watchdog.begin("y", "on the host"); }
     finished->finish();
-    sleep_ms(1);
+    clock.advance(0.01);
+    if (i % 8 == 0) sleep_ms(1);
   }
-  sleep_ms(100);
+  clock.advance(100);
+  const auto last = event();  // of the last group: once it is looked at, the others were
+  rank.watchdog.begin("z", "waits for compute").on_device(event(), last);
+  last->await_a_look();
   EXPECT_FALSE(rank.aborted());
   rank.watchdog.check();
 }
@@ -245,12 +279,12 @@ TEST(DeviceWatchdog, GivesUpARankThatDoesNotComeBack) {
 TEST(DeviceWatchdog, GivesUpNobodyWhoComesBack) {
   const auto body = [&](Communicator& host) {
     DeviceWatchdog watchdog(host, std::make_unique<FakeLibrary>(host, std::make_shared<Happened>()),
-                            {.timeout_seconds = 0.05, .grace_seconds = 20});
+                            {.timeout_seconds = 0.05, .grace_seconds = 2 * kForEver});
     watchdog.begin("z", "it").on_device(event(true), event());
     await([&] { return !host.end_reason().empty(); });
   };
   const auto on_hang = [&](const std::string& report) { ADD_FAILURE() << report; };
   const double begin = now_seconds();
   EXPECT_THROW(run_ranks(2, body, {.on_hang = on_hang}), Error);
-  EXPECT_LT(now_seconds() - begin, 10);
+  EXPECT_LT(now_seconds() - begin, kForEver) << "it waited for the grace to be over";
 }

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include "axonn/base/clock.h"
 #include "axonn/comm/threads.h"
 
 #include "tests/comm/collectives.h"
@@ -18,8 +17,9 @@ using testing::HasSubstr;
 
 namespace {
 
-/// Starting and ending mpirun on a busy machine with few cores.
-constexpr double kPatience = 30;
+/// Longer than mpirun takes to start and to end on a busy machine with few cores; shorter than
+/// the timeout of the watchdogs that are not to speak.
+constexpr double kPatience = 100;
 
 /// Runs the program and expects it to end badly, within `seconds`; what the ranks printed.
 std::string output_of_failure(const char* what, const char* timeout, int exit_code,
@@ -40,19 +40,19 @@ TEST(Mpi, GivesTheSameBitsAsThreads) {
       if (world.rank() == 0) want = hash;
     });
     Launched job(ranks, {"hash"});
-    EXPECT_EQ(job.finish(2 * kPatience), 0) << job.output();
+    EXPECT_EQ(job.finish(kPatience), 0) << job.output();
     EXPECT_THAT(job.output(), HasSubstr("hash " + std::to_string(want))) << ranks << " ranks";
   }
 }
 
 TEST(Mpi, DoesEveryCollectiveOnSixRanksToo) {
   Launched job(6, {"check"});
-  EXPECT_EQ(job.finish(180), 0) << job.output();
+  EXPECT_EQ(job.finish(3 * kPatience), 0) << job.output();
 }
 
 TEST(Mpi, LetsRanksCallOnTheirGroupsInOrdersOfTheirOwnAndBeLate) {
   Launched job(4, {"own_order", "60", "200"});
-  EXPECT_EQ(job.finish(120), 0) << job.output();
+  EXPECT_EQ(job.finish(3 * kPatience), 0) << job.output();
 }
 
 TEST(Mpi, EndsTheJobWithOneMessageWhenARankThrows) {
@@ -97,11 +97,9 @@ TEST(MpiWatchdog, NamesWhoArrivedWhoDidNotAndWhereThatRankIs) {
 }
 
 TEST(MpiWatchdog, NamesARankThatReturnedLongBeforeTheTimeout) {
-  const double begin = now_seconds();
-  EXPECT_THAT(output_of_failure("returns_early", "120", 1),
+  EXPECT_THAT(output_of_failure("returns_early", "3600", 1),
               AllOf(HasSubstr("all_reduce (sum) of 8 f32 'block 2 mlp'"),
                     HasSubstr("returned without it: rank 3")));
-  EXPECT_LT(now_seconds() - begin, 20);
 }
 
 TEST(Mpi, NamesTwoRanksWhoseCallsDoNotMatch) {

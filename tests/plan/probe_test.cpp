@@ -31,13 +31,27 @@ std::vector<Machine> probed(int ranks, ProbeOptions options = {}) {
   return machines;
 }
 
+struct Probed {
+  std::vector<Machine> machines;   // by rank
+  std::vector<std::string> lines;  // that rank 0 reports
+};
+
+/// Four ranks on two nodes, probed once for the tests that look at them.
+const Probed& four_ranks() {
+  static const Probed found = [] {
+    Probed probe;
+    probe.machines = probed(4, {.name = "here", .devices_per_node = 2, .report = [&](auto line) {
+                                  probe.lines.push_back(line);  // on rank 0 alone
+                                }});
+    return probe;
+  }();
+  return found;
+}
+
 }  // namespace
 
 TEST(Probe, AllRanksGetAMachineThatItsFileGivesBackAndThatAPlanCanBeMadeFor) {
-  std::vector<std::string> lines;
-  const auto machines = probed(4, {.name = "here", .devices_per_node = 2, .report = [&](auto line) {
-                                     lines.push_back(line);  // on rank 0 alone
-                                   }});
+  const auto& [machines, lines] = four_ranks();
   EXPECT_THAT(machines, Each(machines.front()));
   const Machine& machine = machines.front();
   EXPECT_EQ(machine.name, "here");
@@ -60,7 +74,7 @@ TEST(Probe, AllRanksGetAMachineThatItsFileGivesBackAndThatAPlanCanBeMadeFor) {
 }
 
 TEST(Probe, EveryGroupShapeOfTheRanksGridsAndEveryRowWiseOperationOfAStepHasARate) {
-  const Machine machine = probed(4).front();
+  const Machine& machine = four_ranks().machines.front();
   std::vector<std::tuple<std::string, int, int>> groups;
   for (const GroupRate& group : machine.groups) {
     groups.emplace_back(group.operation, group.inner, group.size);

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/random.h"
 #include "axonn/comm/threads.h"
 #include "axonn/study/audit.h"
 #include "axonn/study/report.h"
@@ -22,13 +23,27 @@ using testing::HasSubstr;
 
 namespace {
 
-/// Two buckets of two documents and a control, one trial.
+/// A JSONL file of six documents of 24 random letters.
+std::string write_letters(const std::string& path) {
+  constexpr int kDocuments = 6, kLetters = 24;
+  const Random random(3, "letters");
+  std::ofstream file(path);
+  for (int d = 0; d < kDocuments; ++d) {
+    std::string text;
+    for (int i = 0; i < kLetters; ++i)
+      text += static_cast<char>('a' + random.below(d * kLetters + i, 26));
+    file << "{\"text\": \"" << text << "\"}\n";
+  }
+  return path;
+}
+
+/// Two buckets of two generated records and a control, one trial.
 Config study_config(const std::string& folder) {
   Config config = tiny_config(folder);
   config.model.family = ModelFamily::llama;
-  config.model.hidden = 96;
+  config.model.hidden = 48;
   config.model.heads = config.model.kv_heads = 4;
-  config.training.steps = 300;
+  config.training.steps = 30;
   config.training.seq_len = 192;
   config.training.global_batch = 4;
   config.training.goldfish = {.k = 2, .h = 13};
@@ -39,11 +54,21 @@ Config study_config(const std::string& folder) {
   config.checkpoint.every = 0;
   config.data.validation = "0.1";
   config.memorize = {.bucket_size = 2,
-                     .epochs = {2, 240},
+                     .epochs = {2, 20},
                      .suffix_tokens = 50,
                      .prompt_lengths = {20},
                      .trials = 1,
                      .losses = {"standard"}};
+  return config;
+}
+
+/// The same of documents of letters, which are short.
+Config letters_config(const std::string& folder) {
+  Config config = study_config(folder);
+  config.training.seq_len = 24;
+  config.memorize.documents = {write_letters(folder + ".jsonl")};
+  config.memorize.suffix_tokens = 12;
+  config.memorize.prompt_lengths = {6};
   return config;
 }
 
@@ -78,12 +103,17 @@ std::string refusal(const std::function<void(Config&)>& change) {
 }  // namespace
 
 TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
+  // Short documents, learned far beyond what reciting them takes: the 12 tokens cost 0.05 nats in
+  // all, and below ln 2 = 0.69 nats every one of them is the likeliest.
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
-    const Config config = on_grid(study_config(folder / to_string(grid)), grid);
+    Config config = on_grid(letters_config(folder / to_string(grid)), grid);
+    config.training.steps = 250;
+    config.optimizer.lr = 1e-2;
+    config.memorize.epochs = {2, 470};
     const MemorizationReport report = study(config);
     const MemorizationSummary summary = summarize(report);
-    ASSERT_EQ(report.groups, (std::vector<std::string>{"control", "2 epochs", "240 epochs"}));
+    ASSERT_EQ(report.groups, (std::vector<std::string>{"control", "2 epochs", "470 epochs"}));
     ASSERT_EQ(report.runs.size(), 1u);
     ASSERT_EQ(report.runs[0].recitations.size(), 12u) << "6 documents, two lengths of prompts";
     EXPECT_EQ(summary.at(0, 0, 0).exact, 0) << "nobody can know the control's documents";
@@ -91,8 +121,8 @@ TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
     EXPECT_EQ(summary.at(0, 2, 0).exact, 2) << "both were learned by heart";
     EXPECT_TRUE(report.runs[0].validation_loss.has_value());
     for (const Recitation& each : report.runs[0].recitations) {
-      EXPECT_EQ(each.truth.size(), 50u);
-      EXPECT_EQ(each.written.size(), 50u);
+      EXPECT_EQ(each.truth.size(), 12u);
+      EXPECT_FALSE(each.written.empty());
       EXPECT_EQ(each.exact, each.truth == each.written);
     }
   }
@@ -101,9 +131,7 @@ TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
 TEST(Study, GivesTheSameFiguresOnOtherGrids) {
   // Before rounding has grown: a few steps, in which nothing is learned by heart.
   test::TemporaryPath folder;
-  Config config = study_config(folder / "one");
-  config.training.steps = 30;
-  config.memorize.epochs = {2, 20};
+  const Config config = letters_config(folder / "one");
   const MemorizationReport one = study(config);
   for (const GridShape grid : {GridShape{2, 1, 2, 1}, GridShape{.y = 2, .data = 2}}) {
     Config other = on_grid(config, grid);
@@ -123,8 +151,6 @@ TEST(Study, GoesOnWhereItStoppedAndKeepsWhatIsDone) {
   test::TemporaryPath folder;
   Config config = study_config(folder / "whole");
   config.memorize.losses = {"standard", "goldfish"};
-  config.training.steps = 30;
-  config.memorize.epochs = {2, 20};
   const MemorizationReport whole = study(config);
   ASSERT_EQ(whole.runs.size(), 2u);
   EXPECT_FALSE(whole.runs[0].kept_fraction);
@@ -180,9 +206,7 @@ TEST(Study, TakesDocumentsOfTheUsersOwn) {
 
 TEST(Audit, AsksAModelThatSomebodyTrained) {
   test::TemporaryPath folder;
-  Config config = study_config(folder / "study");
-  config.training.steps = 30;
-  config.memorize.epochs = {2, 20};
+  const Config config = study_config(folder / "study");
   const MemorizationReport trained = study(config);
   const StoredModel model = open_stored_model(config.output.dir + "/trial-1-standard/checkpoints");
   const auto tokenizer = make_tokenizer("bytes");
@@ -220,6 +244,6 @@ TEST(ValidateStudy, NamesTheKeysThatContradictOneAnother) {
   EXPECT_THAT(refusal([](Config& c) { c.memorize.epochs = {}; }), HasSubstr("epochs is empty"));
   EXPECT_THAT(refusal([](Config& c) { c.memorize.prompt_lengths = {150}; }),
               HasSubstr("no room for a prompt of 150"));
-  EXPECT_THAT(refusal([](Config& c) { c.lr_scheduler.warmup_steps = 300; }),
+  EXPECT_THAT(refusal([](Config& c) { c.lr_scheduler.warmup_steps = c.training.steps; }),
               HasSubstr("leaves none"));
 }

