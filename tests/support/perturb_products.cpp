@@ -1,6 +1,6 @@
 // Another rounding of oneDNN's products, to see whether a test's outcome hangs on rounding.
 //
-//   AXONN_PERTURB_SEED=7 LD_PRELOAD=build/release/tests/libperturb_products.so PROGRAM
+//   AXONN_PERTURB_SEED=7 LD_PRELOAD=build/dev/tests/libperturb_products.so PROGRAM
 //
 // After each product this library changes the last bit of about half of the f32 results and of one
 // in a thousand bf16 results. Whether a result changes is a hash of its own bits and of the seed:
