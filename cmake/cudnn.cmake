@@ -1,10 +1,11 @@
-# Finds cuDNN, for attention on cards. Sets AXONN_WITH_CUDNN, AXONN_CUDNN_LIBRARY and
-# AXONN_CUDNN_INCLUDE.
+# Finds cuDNN, for attention on GPUs. Sets AXONN_WITH_CUDNN, AXONN_CUDNN_LIBRARY,
+# AXONN_CUDNN_INCLUDE, and AXONN_CUDNN_OUTCOME, a few words for the line about CUDA.
 set(AXONN_CUDNN "AUTO" CACHE STRING
     "Attention by cuDNN in the CUDA backend: AUTO (where it is found), ON or OFF")
 set_property(CACHE AXONN_CUDNN PROPERTY STRINGS AUTO ON OFF)
 
 set(AXONN_WITH_CUDNN OFF)
+set(AXONN_CUDNN_OUTCOME "cuDNN not asked for")
 if(NOT AXONN_CUDNN STREQUAL "OFF")
   find_library(AXONN_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
   find_path(AXONN_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
@@ -16,12 +17,12 @@ if(NOT AXONN_CUDNN STREQUAL "OFF")
   endif()
   if(AXONN_CUDNN_LIBRARY AND version VERSION_GREATER_EQUAL 9.10)
     set(AXONN_WITH_CUDNN ON)
+    set(AXONN_CUDNN_OUTCOME "cuDNN ${version} found")
   elseif(AXONN_CUDNN STREQUAL "ON")
     message(FATAL_ERROR "AXONN_CUDNN is ON and cuDNN 9.10 or newer (cudnn_graph.h, libcudnn) was "
                         "not found: CMAKE_PREFIX_PATH names other places, or configure with "
                         "-DAXONN_CUDNN=OFF")
   else()
-    message(STATUS "No cuDNN: attention on cards is by axonn's kernels alone (cuDNN 9.10 or newer "
-                   "was not found; -DAXONN_CUDNN=ON makes this an error)")
+    set(AXONN_CUDNN_OUTCOME "cuDNN 9.10 or newer not found: attention by axonn's kernels")
   endif()
 endif()

@@ -9,6 +9,20 @@ function(axonn_gpu_headers kind folder)
   endforeach()
 endfunction()
 
+# axonn_gpu_is_here(RESULT KIND): whether this machine's driver shows a GPU of KIND, cuda or hip.
+function(axonn_gpu_is_here result kind)
+  set(signs /dev/kfd)
+  if(kind STREQUAL "cuda")
+    set(signs /dev/nvidia0 /proc/driver/nvidia/gpus /dev/dxg)
+  endif()
+  set(${result} OFF PARENT_SCOPE)
+  foreach(sign IN LISTS signs)
+    if(EXISTS ${sign})
+      set(${result} ON PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
 # axonn_use_cards(TARGET): its sources call the runtime of the cards.
 function(axonn_use_cards target)
   target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/include)

@@ -1,19 +1,19 @@
-# Finds HIP: hipcc, the runtime, hipBLASLt and RCCL. Sets AXONN_WITH_HIP where AXONN_HIP is not OFF.
+# Finds HIP: hipcc, the runtime, hipBLASLt and RCCL. Sets AXONN_WITH_HIP where AXONN_HIP is not OFF,
+# and says in one line what was found and what follows from it.
 
 set(AXONN_HIP_ARCH "gfx90a" CACHE STRING
     "AMD cards to compile for: gfx90a (MI210, MI250X), gfx942 (MI300A, MI300X), or several")
 set(AXONN_HIP_FLAGS "" CACHE STRING "Flags of hipcc beside those that the sources need")
 
-# axonn_without_hip(what remedy): AUTO goes without HIP, ON ends with an error that says what is
-# missing.
+# axonn_without_hip(what remedy): something is missing. ON ends with an error that says what;
+# otherwise the HIP backend is left out.
 function(axonn_without_hip what remedy)
   set(AXONN_WITH_HIP OFF PARENT_SCOPE)
   if(AXONN_HIP STREQUAL "ON")
     message(FATAL_ERROR "AXONN_HIP is ON and ${what} was not found: ${remedy}, or configure with "
                         "-DAXONN_HIP=OFF")
-  elseif(AXONN_HIP STREQUAL "AUTO")
-    message(STATUS "No HIP backend: ${what} was not found (-DAXONN_HIP=ON makes this an error)")
   endif()
+  set(AXONN_HIP_OUTCOME "${what} not found: left out" PARENT_SCOPE)
 endfunction()
 
 set(rocm HINTS ENV ROCM_PATH ENV ROCM_HOME PATHS /opt/rocm)
@@ -32,6 +32,8 @@ if(AXONN_HIP_INCLUDE)
 endif()
 
 set(AXONN_WITH_HIP ON)
+set(AXONN_HIP_OUTCOME "HIP ${hip_version}, hipBLASLt and RCCL found: built for ${AXONN_HIP_ARCH}")
+axonn_gpu_is_here(gpu_is_here hip)
 if(AXONN_HIP STREQUAL "OFF")
   set(AXONN_WITH_HIP OFF)
 endif()
@@ -44,6 +46,13 @@ elseif(NOT AXONN_RCCL OR NOT AXONN_RCCL_INCLUDE)
   axonn_without_hip("RCCL (rccl/rccl.h, librccl)" "${install}")
 elseif(hip_version LESS 6)
   axonn_without_hip("HIP 6.0 or newer (here is ${hip_version})" "${install}")
+elseif(AXONN_HIP STREQUAL "AUTO" AND NOT gpu_is_here)
+  set(AXONN_WITH_HIP OFF)
+  set(AXONN_HIP_OUTCOME
+      "HIP ${hip_version} found, no GPU here: left out (-DAXONN_HIP=ON builds it)")
+endif()
+if(NOT AXONN_HIP STREQUAL "OFF")
+  message(STATUS "HIP: ${AXONN_HIP_OUTCOME}")
 endif()
 
 # For the host's compiler. Clean-up does not look at error codes, which HIP's are marked for.

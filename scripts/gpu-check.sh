@@ -42,7 +42,7 @@ PY
   [[ -z $missing ]] || fail_at_once "the packed programs need ${missing}which this machine lacks"
 else
   instead="bring build/gpu-bundle.tar.xz of scripts/gpu-bundle.sh instead"
-  for tool in nvcc cmake ninja g++; do
+  for tool in nvcc cmake g++; do
     command -v $tool >/dev/null ||
       fail_at_once "there is no $tool here: install it, or $instead"
   done
@@ -50,9 +50,9 @@ else
   cmake --preset cuda -DAXONN_CUDA_ARCH="$arch" -DAXONN_BENCH=ON \
     >build/cuda/configure.log 2>&1 || {
     grep -A3 "CMake Error" build/cuda/configure.log >&2
-    fail_at_once "something is missing (scripts/install-packages.sh has the list); $instead"
+    fail_at_once "something is missing (scripts/install-packages.sh --tests has the list); $instead"
   }
-  cmake --build --preset cuda --target axonn ops_cuda_test comm_cuda_test \
+  cmake --build --preset cuda --parallel "$(nproc)" --target axonn ops_cuda_test comm_cuda_test \
     bench_ops_attention_cuda || fail_at_once "the build failed"
   axonn=$PWD/build/cuda/bin/axonn
   ops_test=$PWD/build/cuda/tests/ops/ops_cuda_test

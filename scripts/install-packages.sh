@@ -1,20 +1,24 @@
 #!/bin/bash
-# Installs the Debian packages that axonn is built from, where they are missing; with --tests also
-# hipcc, for the tests that compile for AMD cards, if there is a package of it here. Needs root or
-# sudo only if there is something to install.
+# Installs the Debian packages that axonn is built from, where they are missing. With --tests also
+# what developers need: Ninja, ccache, GoogleTest, clang-format, and hipcc, for the tests that
+# compile for AMD GPUs, if there is a package of it here. Needs root or sudo only if there is
+# something to install.
 set -euo pipefail
 tests=0
 [[ ${1:-} == --tests ]] && tests=1
 
 packages=(
-  build-essential cmake ninja-build ccache pkg-config  # to build
+  build-essential cmake                                # to build
   libdnnl-dev                                          # matrix products
   libopenmpi-dev openmpi-bin                           # the mpi transport
   libtomlplusplus-dev libcli11-dev                     # configuration files, flags
   nlohmann-json3-dev libfmt-dev                        # JSON, text
   libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
-  libgtest-dev libgmock-dev clang-format               # tests
+)
+((!tests)) || packages+=(
+  ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz
+  libgtest-dev libgmock-dev clang-format               # tests, the format of the sources
 )
 
 is_installed() {
@@ -31,7 +35,7 @@ command -v hipcc >/dev/null && have_hip=1
 
 # without_hip REASON: hipcc is wanted only where it can be had.
 without_hip() {
-  echo "without hipcc, so nothing is compiled for AMD cards: $1"
+  echo "without hipcc, so nothing is compiled for AMD GPUs: $1"
   exit 0
 }
 

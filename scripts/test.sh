@@ -1,10 +1,16 @@
 #!/bin/bash
-# Builds and runs every test: all of them optimised, the unit tests under AddressSanitizer and
-# UndefinedBehaviorSanitizer, communication and parallel layers under ThreadSanitizer; what of the
-# cards' backend hipcc compiles for an AMD card, where hipcc is; then the format of the sources.
-# Ends with "N passed, M failed".
+# test.sh [--limit SECONDS]: builds and runs every test. All of them optimised (preset dev, which
+# compiles the CUDA backend where CUDA is, whether or not there is a GPU); the unit tests under
+# AddressSanitizer and UndefinedBehaviorSanitizer; communication and parallel layers under
+# ThreadSanitizer; the part of the GPU backend that hipcc compiles for an AMD GPU, where hipcc is;
+# then the format of the sources.
+# Prints the seconds of each part, a warning if they are more than half of the limit, and last
+# "N passed, M failed".
 set -uo pipefail
 cd "$(dirname "$0")/.."
+
+limit=0
+[[ ${1:-} != --limit ]] || limit=$2
 
 passed=0
 failed=0
@@ -19,6 +25,12 @@ fail() {
   failures+="  $1"$'\n'
 }
 
+# note_time PART SECONDS [TEXT]: a line of the table of times.
+note_time() {
+  summary+=$(printf '  %-16s %5d s%s' "$1" "$2" "${3:+  $3}")
+  summary+=$'\n'
+}
+
 # count PRESET SECONDS: adds what the last ctest of the preset did.
 count() {
   local counts ok bad skip
@@ -28,8 +40,7 @@ count() {
   failed=$((failed + bad))
   skipped=$((skipped + skip))
   ((bad == 0)) || failures+=$(tail -n +2 <<<"$counts")$'\n'
-  summary+=$(printf '  %-8s %5d passed %4d failed %4d skipped %5d s' "$1" "$ok" "$bad" "$skip" "$2")
-  summary+=$'\n'
+  note_time "$1: test" "$2" "$ok passed, $bad failed, $skip skipped"
 }
 
 # run_preset PRESET "TARGETS" CTEST-ARGUMENTS...: no targets means all.
@@ -40,9 +51,12 @@ run_preset() {
   # shellcheck disable=SC2086
   if ! scripts/build.sh "$preset" $targets; then
     fail "$preset: build"
+    note_time "$preset: build" $((SECONDS - begin)) failed
     return
   fi
+  note_time "$preset: build" $((SECONDS - begin))
   echo "== $preset: test"
+  begin=$SECONDS
   rm -f "build/$preset/Testing/Temporary/LastTest.log"
   "${runner[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@"
   if [[ ! -f build/$preset/Testing/Temporary/LastTest.log ]]; then
@@ -66,18 +80,17 @@ compile_for_amd() {
     fail "hip-check: build"
     outcome=failed
   fi
-  summary+=$(printf '  %-8s %s %5d s' hip-check "$outcome" $((SECONDS - begin)))
-  summary+=$'\n'
+  note_time "hip-check: build" $((SECONDS - begin)) "$outcome"
 }
 
 runner=(env)
-run_preset release "" -j 2
+run_preset dev "" -j 2
 # Under sanitizers a few grids tell as much as all of them, which take minutes.
 few='-*OnGrids.*EveryGrid*:TargetLosses.*EveryGrid*:GptOnGrids.NoCombination*:*OnTenGrids'
 few+=':Study.Finds*'
 runner=(env GTEST_FILTER="$few")
 # Leaks in the MPI library are not ours to find: the unit tests start none.
-run_preset asan "" -L unit -j 2
+run_preset asan unit_tests -L unit -LE project -j 2
 # Of the models' tests ThreadSanitizer has use for those in which ranks run late, in chunks, and
 # through blocks again: the others compare numbers, or take minutes to do the same more often.
 few+=':FaultsOfAGrid*:*LlamaReference*:ManyRanks*:Memory*:ModelConfig*:Padding*'
@@ -93,10 +106,16 @@ run_preset tsan "$tsan" -L unit -R "^($(paste -sd '|' <<<"$tsan"))\$"
 compile_for_amd
 
 echo "== format"
+begin=$SECONDS
 scripts/format.sh --check && passed=$((passed + 1)) || fail "format: run 'make format'"
+note_time format $((SECONDS - begin))
+note_time "in all" $((SECONDS - started))
 
 echo
-echo "$summary  in all $((SECONDS - started)) s"
+echo "$summary"
+if ((limit && 2 * (SECONDS - started) > limit)); then
+  echo "warning: the run took $((SECONDS - started)) of at most $limit s, more than half"
+fi
 if ((failed)); then printf 'failed:\n%s\n' "$failures"; fi
 echo "$passed passed, $failed failed"
 ((failed == 0))

@@ -9,4 +9,9 @@ inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// So many seconds, for the standard library's waits.
+inline std::chrono::duration<double> duration_of(double seconds) {
+  return std::chrono::duration<double>(seconds);
+}
+
 }  // namespace axonn

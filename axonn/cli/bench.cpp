@@ -21,7 +21,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kBenchExamples =
     R"(Ten iterations, the mean of the last eight: five that follow one another at once, as in a
 training, and five more. The product peak is the best of a fixed list of products, timed before,
 between and after; in bf16 on a CPU they are timed in f32 too, and the faster counts. Flops are given by three conventions, each named. Memory is what the rank's arena
@@ -40,13 +40,13 @@ Examples:
   axonn bench configs/tiny.toml --scaling weak --ranks 1,2,4 --grow z --svg weak.svg
   axonn bench configs/gpt2-124m.toml --parallelism.z 2 --overlap)";
 
-struct Flags {
+struct BenchFlags {
   std::string json, svg = "scaling.svg", scaling, grids, grow = "data";
   std::vector<int> ranks;
   bool overlap = false;
 };
 
-void add_flags(CLI::App& app, Flags& flags) {
+void add_bench_flags(CLI::App& app, BenchFlags& flags) {
   app.add_option("--json", flags.json, "writes the figures to this file too")->type_name("FILE");
   auto* scaling = app.add_option("--scaling", flags.scaling, "measures several grids, and draws");
   scaling->check(
@@ -67,7 +67,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->excludes(scaling);
 }
 
-void measure(const Config& config, const Flags& flags) {
+void measure(const Config& config, const BenchFlags& flags) {
   const auto show = [&](Communicator& world, const auto& report) {
     if (world.rank() != 0) return;
     std::cout << to_text(report);
@@ -129,7 +129,7 @@ std::string title_of(const Config& config) {
                      name_of(config.training.dtype), config.training.seq_len);
 }
 
-void measure_scaling(const Config& base, const Flags& flags) {
+void measure_scaling(const Config& base, const BenchFlags& flags) {
   const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
   Axis grows = Axis::data;
   for (const Axis axis : kAxes)
@@ -160,9 +160,9 @@ void measure_scaling(const Config& base, const Flags& flags) {
 
 int run_bench(const Arguments& arguments) {
   CLI::App app("Times training steps.", "axonn bench");
-  app.footer(kExamples);
-  Flags flags;
-  add_flags(app, flags);
+  app.footer(kBenchExamples);
+  BenchFlags flags;
+  add_bench_flags(app, flags);
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   if (!flags.scaling.empty()) {

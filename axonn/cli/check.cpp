@@ -20,7 +20,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kCheckExamples =
     R"(The first grid is the reference. Losses, global gradient norms, and at the first step every
 parameter's own gradient norm are compared; the largest relative differences are shown.
 Under mpirun, grids of as many ranks as there are run over MPI, others as threads of rank 0.
@@ -91,7 +91,7 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
 
 int run_check(const Arguments& arguments) {
   CLI::App app("Runs the same training on several grids and compares.", "axonn check");
-  app.footer(kExamples);
+  app.footer(kCheckExamples);
   std::string grids_text = "1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,2,1";
   int steps = 10;
   app.add_option("--grids", grids_text, "grids x,y,z,data, separated by spaces")

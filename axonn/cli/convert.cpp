@@ -21,7 +21,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kConvertExamples =
     R"(Examples:
   axonn convert --model out/run/checkpoints --out my-model
       the newest checkpoint as a Hugging Face folder, with the run's tokenizer
@@ -72,7 +72,7 @@ void add_choice(CLI::App& app, const char* flag, std::optional<T>& to,
       ->type_name("NAME");
 }
 
-void add_flags(CLI::App& app, ConvertJob& job) {
+void add_convert_flags(CLI::App& app, ConvertJob& job) {
   app.add_option("--model", job.model,
                  "a Hugging Face folder, a checkpoint, or the folder of several (the newest)")
       ->required()
@@ -109,8 +109,8 @@ int run_convert(const Arguments& arguments) {
   ConvertJob job;
   job.threads = static_cast<int>(usable_cores().size());
   CLI::App app("Makes a Hugging Face folder of a checkpoint, or the other way.", "axonn convert");
-  app.footer(kExamples);
-  add_flags(app, job);
+  app.footer(kConvertExamples);
+  add_convert_flags(app, job);
   if (!parse_flags(app, arguments)) return 0;
   ProgressLine line;
   const Converted done = convert(job, std::ref(line));

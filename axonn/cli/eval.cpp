@@ -20,7 +20,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kEvalExamples =
     R"(The text is read in consecutive windows of --seq-len inputs and as many targets; every token
 but the first is a target once. docs/evaluation.md has the definitions.
 
@@ -33,12 +33,12 @@ Examples:
 
 constexpr std::int64_t kRowsAtOnce = 2048;  // of a batch, where none is asked for
 
-struct Flags : ModelFlags {
+struct EvalFlags : ModelFlags {
   std::string data, choices, json;
   std::int64_t seq_len = 0, batch = 0;
 };
 
-void list_flags(CLI::App& app, Flags& flags) {
+void add_eval_flags(CLI::App& app, EvalFlags& flags) {
   add_model_flags(app, flags);
   auto* data = app.add_option("--data", flags.data, "a text, or a token file of llm.c or Megatron");
   data->type_name("FILE");
@@ -55,7 +55,7 @@ void list_flags(CLI::App& app, Flags& flags) {
   app.add_option("--json", flags.json, "writes the figures to this file too")->type_name("FILE");
 }
 
-std::int64_t seq_len_of(const Session& session, const Flags& flags) {
+std::int64_t seq_len_of(const Session& session, const EvalFlags& flags) {
   if (flags.seq_len > 0) return flags.seq_len;
   const std::int64_t trained = session.config().training.seq_len;
   return std::min<std::int64_t>(trained > 0 ? trained : 1024, session.config().model.positions);
@@ -96,19 +96,19 @@ void add_setting(Json& json, const Session& session, double seconds) {
   json["seconds"] = seconds;
 }
 
-void write_json(const Flags& flags, const Json& json) {
+void write_json(const EvalFlags& flags, const Json& json) {
   if (!flags.json.empty()) write_file_atomically(flags.json, json.dump(2) + "\n");
 }
 
 /// Sequences at a time where --batch does not say: about kRowsAtOnce rows, shared by all places.
-std::int64_t batch_of(const Flags& flags, const Grid& grid, std::int64_t length,
+std::int64_t batch_of(const EvalFlags& flags, const Grid& grid, std::int64_t length,
                       std::int64_t count) {
   if (flags.batch > 0) return flags.batch;
   const std::int64_t places = grid.extent(Axis::z) * grid.extent(Axis::data);
   return std::min(std::max<std::int64_t>(kRowsAtOnce / length, 1), (count + places - 1) / places);
 }
 
-void score_text(Session& session, const EvaluationText& text, const Flags& flags) {
+void score_text(Session& session, const EvaluationText& text, const EvalFlags& flags) {
   const std::int64_t seq_len = seq_len_of(session, flags);
   const std::int64_t windows = evaluation_windows(text.tokens->size(), seq_len);
   const Progress progress(windows, "windows");
@@ -152,7 +152,7 @@ Json to_json(const ChoiceReport& report, std::span<const ChoiceQuestion> questio
 }
 
 void score_choices(Session& session, std::span<const ChoiceQuestion> questions,
-                   const Tokenizer& tokenizer, const Flags& flags) {
+                   const Tokenizer& tokenizer, const EvalFlags& flags) {
   std::int64_t count = 0;
   for (const ChoiceQuestion& question : questions) count += std::ssize(question.choices);
   constexpr std::int64_t kUsualLength = 64;
@@ -175,10 +175,10 @@ void score_choices(Session& session, std::span<const ChoiceQuestion> questions,
 }  // namespace
 
 int run_eval(const Arguments& arguments) {
-  Flags flags;
+  EvalFlags flags;
   CLI::App app("Says how well a model predicts a text, or answers questions.", "axonn eval");
-  app.footer(kExamples);
-  list_flags(app, flags);
+  app.footer(kEvalExamples);
+  add_eval_flags(app, flags);
   if (!parse_flags(app, arguments)) return 0;
   if (flags.model.empty()) refuse("axonn eval: name the model with --model DIR");
   if (flags.data.empty() == flags.choices.empty())

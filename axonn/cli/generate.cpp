@@ -26,7 +26,7 @@ namespace {
 /// Other ranks wait for what rank 0 reads.
 constexpr double kWhileSomebodyTypes = 1e8;
 
-constexpr const char* kExamples =
+constexpr const char* kGenerateExamples =
     R"(Examples:
   axonn generate --model out/quickstart/checkpoints --prompt "The town of"
   axonn generate --model out/quickstart/checkpoints --tokens 500 --temperature 0
@@ -201,7 +201,7 @@ void add_sampling_flags(CLI::App& app, Sampling& sampling) {
       ->check(CLI::Range(1e-3, 1e3));
 }
 
-void add_flags(CLI::App& app, Request& request) {
+void add_generate_flags(CLI::App& app, Request& request) {
   app.add_option("--model", request.model,
                  "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
       ->required()
@@ -253,8 +253,8 @@ void add_flags(CLI::App& app, Request& request) {
 int run_generate(const Arguments& arguments) {
   Request request;
   CLI::App app("Writes text with a model.", "axonn generate");
-  app.footer(kExamples);
-  add_flags(app, request);
+  app.footer(kGenerateExamples);
+  add_generate_flags(app, request);
   if (!parse_flags(app, arguments)) return 0;
   if (request.prompts.empty() && request.prompts_file.empty()) request.prompts = {"\n"};
   request.prompts = read_prompts(request.prompts, request.prompts_file);

@@ -22,7 +22,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kMemorizeExamples =
     R"(With a config: the study. Documents are drawn into buckets, a model learns each bucket's so
 often, and is then asked to recite them all; once with each loss, several times. What was finished
 is not done again: the same command goes on. With --audit: no training; which of these documents
@@ -37,7 +37,7 @@ Examples:
   axonn memorize --audit --model out/memorize-tiny/trial-1-standard/checkpoints
                  --documents register.jsonl)";
 
-struct Flags : ModelFlags {
+struct MemorizeFlags : ModelFlags {
   bool audit = false, gather_weights = false;
   std::vector<std::string> documents, control;
   std::vector<std::int64_t> prompts;
@@ -45,7 +45,7 @@ struct Flags : ModelFlags {
   std::string json, html;
 };
 
-void list_flags(CLI::App& app, Flags& flags) {
+void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
   auto* audit = app.add_flag("--audit", flags.audit, "asks a model, without training one");
   add_model_flags(app, flags);
   app.add_option("--documents", flags.documents, "JSONL files of {\"text\": ...} a line")
@@ -81,7 +81,7 @@ void list_flags(CLI::App& app, Flags& flags) {
     app.get_option(name)->needs(audit);
 }
 
-std::int64_t seq_len_of(const Config& config, const Flags& flags) {
+std::int64_t seq_len_of(const Config& config, const MemorizeFlags& flags) {
   constexpr std::int64_t kUsual = 2048;
   const std::int64_t trained = config.training.seq_len, positions = config.model.positions,
                      wanted = flags.seq_len > 0 ? flags.seq_len
@@ -90,7 +90,7 @@ std::int64_t seq_len_of(const Config& config, const Flags& flags) {
   return positions > 0 ? std::min(wanted, positions) : wanted;
 }
 
-int run_audit(const Flags& flags) {
+int run_audit(const MemorizeFlags& flags) {
   if (flags.model.empty()) refuse("axonn memorize --audit: name the model with --model DIR");
   if (flags.documents.empty())
     refuse("axonn memorize --audit: name what it may recite with --documents FILE.jsonl");
@@ -170,10 +170,10 @@ int run_trainings(const LoadedConfig& loaded) {
 }  // namespace
 
 int run_memorize(const Arguments& arguments) {
-  Flags flags;
+  MemorizeFlags flags;
   CLI::App app("Studies what a model memorizes, or asks one what it did.", "axonn memorize");
-  app.footer(kExamples);
-  list_flags(app, flags);
+  app.footer(kMemorizeExamples);
+  add_memorize_flags(app, flags);
   bool print = false;
   app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
   const auto loaded = read_config(app, arguments);

@@ -19,7 +19,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kPlanExamples =
     R"(Nothing is run: a step of each grid is simulated on the machine's figures. Every grid
 of the devices is looked at, with the micro-batch and the recomputation that make it fastest among
 those that fit into memory. Settings such as parallelism.chunks are taken from the file or from
@@ -44,7 +44,7 @@ Examples:
   axonn plan configs/tiny.toml --machine mine.toml --devices 2 --measure 3
       the best three, run here: what was planned beside what it takes)";
 
-struct Flags {
+struct PlanFlags {
   std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong",
                                                     cost = "simulated", json, svg;
   std::vector<int> devices;
@@ -52,7 +52,7 @@ struct Flags {
   int top = 5, measure = 0;
 };
 
-void add_flags(CLI::App& app, Flags& flags) {
+void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--model", flags.model, "a model's name, a config.toml, or a checkpoint's folder");
   app.add_option("--machine", flags.machine, "a machine's name or file")->required();
   app.add_option("--devices", flags.devices, "how many; several, with commas, for scaling")
@@ -127,7 +127,7 @@ Arguments spelled_out(const Arguments& arguments) {
 
 /// What neither file nor flags say is as usual: sequences of 2,048 tokens, or all that the model
 /// has positions for, and 4 Mi tokens a step.
-void set_batch(Config& config, const Flags& flags) {
+void set_batch(Config& config, const PlanFlags& flags) {
   constexpr std::int64_t kUsualLength = 2048, kUsualBatch = std::int64_t{4} << 20;
   if (flags.seq_len < 0) refuse("--seq-len ", flags.seq_len, " is no length of a sequence");
   std::int64_t& length = config.training.seq_len;
@@ -173,7 +173,7 @@ std::string label_of(const LoadedConfig& loaded) {
   return std::string(kModelFamilies[static_cast<int>(model.family)]);
 }
 
-SearchOptions options_of(const Config& config, const Origins& origins, const Flags& flags) {
+SearchOptions options_of(const Config& config, const Origins& origins, const PlanFlags& flags) {
   SearchOptions options{.top = flags.top};
   if (flags.cost == kCostModels[static_cast<int>(CostModel::paper)])
     options.cost = CostModel::paper;
@@ -191,7 +191,7 @@ SearchOptions options_of(const Config& config, const Origins& origins, const Fla
   return options;
 }
 
-std::vector<int> devices_of(const Flags& flags, const Config& config) {
+std::vector<int> devices_of(const PlanFlags& flags, const Config& config) {
   if (flags.devices.empty()) {
     if (config.parallelism.grid().ranks() == 1) refuse("plan for how many devices? Give --devices");
     return {config.parallelism.grid().ranks()};
@@ -219,7 +219,7 @@ std::vector<PlanReport> plans_for(const PlanReport& asked, const std::vector<int
   return reports;
 }
 
-void show(const std::vector<PlanReport>& reports, ScalingKind kind, const Flags& flags) {
+void show(const std::vector<PlanReport>& reports, ScalingKind kind, const PlanFlags& flags) {
   const bool several = reports.size() > 1;
   std::cout << (several ? scaling_text(kind, reports) : to_text(reports.front()));
   if (!flags.json.empty())
@@ -235,9 +235,9 @@ void show(const std::vector<PlanReport>& reports, ScalingKind kind, const Flags&
 int run_plan(const Arguments& given) {
   CLI::App app("Ranks the grids of a machine's devices for a model, without running it.",
                "axonn plan");
-  app.footer(kExamples);
-  Flags flags;
-  add_flags(app, flags);
+  app.footer(kPlanExamples);
+  PlanFlags flags;
+  add_plan_flags(app, flags);
   const auto loaded = read_config(app, spelled_out(given));
   if (!loaded) return 0;
   Config config = with_stored_model(loaded->config);

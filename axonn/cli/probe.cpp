@@ -17,7 +17,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kProbeExamples =
     R"(Products over shapes and types, attention, every row-wise operation of a step, memory, and
 each collective over sizes for every group shape that grids of these ranks have: all ranks at once,
 as in a run. About a minute and a half, or some seconds with --quick, whose figures are rougher.
@@ -30,13 +30,13 @@ Examples:
   mpirun -np 8 axonn probe --output cluster.toml
   axonn plan configs/gpt2-124m.toml --machine here.toml --devices 4)";
 
-struct Flags {
+struct ProbeFlags {
   int ranks = 0, threads = 0;
   std::string output = "machine.toml";
   ProbeOptions probe;
 };
 
-void add_flags(CLI::App& app, Flags& flags) {
+void add_probe_flags(CLI::App& app, ProbeFlags& flags) {
   app.add_option("--ranks", flags.ranks,
                  "ranks, as threads of this process; without it one for each core, two at least")
       ->check(CLI::Range(2, 4096));
@@ -57,9 +57,9 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 int run_probe(const Arguments& arguments) {
   CLI::App app("Measures this machine, for axonn plan.", "axonn probe");
-  app.footer(kExamples);
-  Flags flags;
-  add_flags(app, flags);
+  app.footer(kProbeExamples);
+  ProbeFlags flags;
+  add_probe_flags(app, flags);
   if (!parse_flags(app, arguments)) return 0;
   const int cores = static_cast<int>(usable_cores().size());
   Config config;

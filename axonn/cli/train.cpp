@@ -20,7 +20,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kTrainExamples =
     R"(Any key of the file can be given as a flag, --section.key value, which wins.
 axonn help KEY explains a key, axonn help SECTION all keys of a section.
 
@@ -56,7 +56,7 @@ Config on_all_cores(Config config) {
 
 int run_train(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or on a grid of them.", "axonn train");
-  app.footer(kExamples);
+  app.footer(kTrainExamples);
   bool print = false, dry = false;
   int rank = 0;
   app.add_flag("--print-config", print, "show every value and where it comes from, and stop");

@@ -16,7 +16,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kTuneExamples =
     R"(Every product of a step, forward, input gradient and weight gradient, is timed in each way
 that the device knows; another than the default is taken only if it is clearly faster. What was
 found is kept in training.tune_cache, by device, threads, library, type and shape; a run with
@@ -32,7 +32,7 @@ Examples:
 
 int run_tune(const Arguments& arguments) {
   CLI::App app("Times the products of a step in several ways and keeps the fastest.", "axonn tune");
-  app.footer(kExamples);
+  app.footer(kTuneExamples);
   std::string json;
   app.add_option("--json", json, "writes what was chosen to this file too")->type_name("FILE");
   const auto loaded = read_config(app, arguments);

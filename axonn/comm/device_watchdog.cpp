@@ -61,8 +61,6 @@ constexpr double kPoll = 0.1;
 /// seconds it goes on alone.
 constexpr double kAbort = 1;
 
-std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
-
 std::string hang_text(const DeviceWatchdog::Watched& watched, double timeout) {
   const bool on_device = watched.finished != nullptr;
   return concat(watched.what, " is not done", on_device ? " on the device" : "", " after ", timeout,
@@ -140,7 +138,7 @@ void end_all(State& state, Lock& lock) {
   lock.lock();
   state.phase = State::Phase::aborted;
   state.changed.notify_all();
-  const bool came_back = state.changed.wait_for(lock, seconds(state.options.grace_seconds),
+  const bool came_back = state.changed.wait_for(lock, duration_of(state.options.grace_seconds),
                                                 [&] { return state.stopping; });
   if (!came_back) state.host.give_up(reason);  // under the lock: the host lives until it is let go
 }
@@ -154,7 +152,7 @@ void run(const std::shared_ptr<State>& shared) {
     state.library->enter_thread();
     lock.lock();
     while (!state.stopping && state.phase == State::Phase::watching) {
-      state.changed.wait_for(lock, seconds(poll));
+      state.changed.wait_for(lock, duration_of(poll));
       if (!state.stopping && state.phase == State::Phase::watching) look(state, lock);
     }
   } catch (const std::exception& error) {
@@ -177,7 +175,7 @@ DeviceWatchdog::~DeviceWatchdog() {
   state_->stopping = true;
   state_->changed.notify_all();
   state_->changed.wait(lock, [&] { return state_->phase != Phase::ending; });
-  const bool ended = state_->changed.wait_for(lock, seconds(kAbort),
+  const bool ended = state_->changed.wait_for(lock, duration_of(kAbort),
                                               [&] { return state_->phase != Phase::aborting; });
   lock.unlock();
   if (!ended)

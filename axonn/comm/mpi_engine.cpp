@@ -38,8 +38,6 @@ constexpr int kLargeAtOnce = 2;
 
 bool is_large(const Call& call) { return std::max(call.inp.bytes(), call.out.bytes()) > kLarge; }
 
-std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
-
 /// Linux's struct sched_attr in its first form; the C library has neither it nor its calls.
 struct SchedulerAttributes {
   std::uint32_t size, policy;
@@ -113,7 +111,7 @@ void MpiEngine::wait(MpiTask& task) {
     if (*flag_) {
       for_callers_.wait(lock, [&] { return quiet_ || task.finished; });
     } else if (left > 0) {
-      for_callers_.wait_for(lock, seconds(left));
+      for_callers_.wait_for(lock, duration_of(left));
     } else {
       watch(lock, task, probe_after);
       probe_after = std::min(2 * probe_after, timeout);
@@ -253,7 +251,7 @@ bool MpiEngine::take_requests(double sleep_seconds) {
   std::vector<std::shared_ptr<MpiProbe>> probes;
   {
     Lock lock(mutex_);
-    for_progress_.wait_for(lock, seconds(sleep_seconds), [&] {
+    for_progress_.wait_for(lock, duration_of(sleep_seconds), [&] {
       return stopping_ || !requests_.empty() || !probes_.empty() || *flag_;
     });
     requests.swap(requests_);
@@ -326,13 +324,13 @@ void MpiEngine::end_world() {
     control_->tell_end(flag_->reason());
     for (const double begin = now_seconds(); now_seconds() < begin + kGraceSeconds;) {
       control_->poll();
-      std::this_thread::sleep_for(seconds(kLongestSleep));
+      std::this_thread::sleep_for(duration_of(kLongestSleep));
     }
     speaks = lowest_that_failed_ < 0 || rank_ < lowest_that_failed_;
   }
   release_waiters();
   if (!speaks) {
-    std::this_thread::sleep_for(seconds(kPatienceSeconds));
+    std::this_thread::sleep_for(duration_of(kPatienceSeconds));
   } else if (options_.report) {
     options_.report(flag_->reason());
   } else {

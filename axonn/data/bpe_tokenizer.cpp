@@ -7,6 +7,7 @@
 #include "axonn/base/check.h"
 #include "axonn/data/bpe_merger.h"
 #include "axonn/data/text_files.h"
+#include "axonn/data/text_steps.h"
 #include "axonn/data/utf8.h"
 #include "axonn/data/word_cache.h"
 #include "axonn/data/word_pattern.h"
@@ -15,8 +16,6 @@
 namespace axonn {
 
 namespace {
-
-constexpr std::string_view kMark = "\u2581";
 
 /// What one encoding thread needs for itself.
 struct Worker {
@@ -34,10 +33,10 @@ bool marks_only_in_front(const BpeVocab& vocab) {
   return std::ranges::none_of(vocab.merges, [&](const BpeMerge& merge) {
     std::string_view token = vocab.tokens[merge.result];
     const auto begins_with_mark = [&] {
-      return token.starts_with(kMark) || token.starts_with(' ');
+      return token.starts_with(kSpaceMark) || token.starts_with(' ');
     };
-    while (begins_with_mark()) token.remove_prefix(token.starts_with(' ') ? 1 : kMark.size());
-    return token.find(kMark) != token.npos || token.find(' ') != token.npos;
+    while (begins_with_mark()) token.remove_prefix(token.starts_with(' ') ? 1 : kSpaceMark.size());
+    return token.find(kSpaceMark) != token.npos || token.find(' ') != token.npos;
   });
 }
 
@@ -47,7 +46,8 @@ class BpeTokenizer : public Tokenizer {
       : vocab_(std::move(vocab)), merger_(vocab_.merges), words_(vocab_) {
     if (vocab_.words == BpeWords::pattern)
       pattern_ = std::make_unique<WordPattern>(vocab_.pattern, vocab_.name);
-    marks_in_front_ = vocab_.characters.contains(std::string(kMark)) && marks_only_in_front(vocab_);
+    marks_in_front_ =
+        vocab_.characters.contains(std::string(kSpaceMark)) && marks_only_in_front(vocab_);
     newlines_apart_ = marks_in_front_ && never_merged("\n");
     specials_.resize(vocab_.tokens.size());
     for (const AddedToken& token : vocab_.added_tokens) {
@@ -174,16 +174,16 @@ class BpeTokenizer : public Tokenizer {
   }
 
   std::size_t first_word_by_marks(std::string_view text) const {
-    std::size_t at = text.starts_with(kMark) ? kMark.size() : 0;
+    std::size_t at = text.starts_with(kSpaceMark) ? kSpaceMark.size() : 0;
     if (vocab_.words == BpeWords::whole) {
       if (!marks_in_front_) return text.size();
-      while (text.substr(at).starts_with(kMark)) at += kMark.size();
+      while (text.substr(at).starts_with(kSpaceMark)) at += kSpaceMark.size();
     }
     const bool newlines = newlines_apart_;
     if (newlines && text[0] == '\n') return 1;
     const auto ends = [&](std::size_t i) {
       return (newlines && text[i] == '\n') ||
-             (text[i] == kMark[0] && text.substr(i).starts_with(kMark));
+             (text[i] == kSpaceMark[0] && text.substr(i).starts_with(kSpaceMark));
     };
     at = std::max<std::size_t>(at, 1);
     while (at < text.size() && !ends(at)) ++at;

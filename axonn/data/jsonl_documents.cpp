@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // a core's, of text
-constexpr int kVersion = 1;  // to be raised when other documents are made of the same lines
+constexpr int kDocumentsVersion =
+    1;  // to be raised when other documents are made of the same lines
 
 /// A line and what becomes of it.
 struct Line {
@@ -123,7 +124,7 @@ std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>&
   std::string path;
   if (!cache_folder.empty()) {
     path = concat(cache_folder, "/documents-",
-                  cache_key(files, concat(kVersion, ' ', encoder.fingerprint())), ".bin");
+                  cache_key(files, concat(kDocumentsVersion, ' ', encoder.fingerprint())), ".bin");
     make_cache_folder(cache_folder);
     if (path_exists(path)) {
       try {

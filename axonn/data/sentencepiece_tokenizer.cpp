@@ -23,21 +23,19 @@ namespace axonn {
 
 namespace {
 
-constexpr std::string_view kMark = "\u2581";
-
 // A character for private use, which no vocabulary has: what stands behind it is encoded as in the
 // middle of a text.
 constexpr std::string_view kStranger = "\ue0fa";
 
 std::string spaced(std::string_view piece) {
-  const TextStep step{TextStep::Kind::replace, std::string(kMark), " "};
+  const TextStep step{TextStep::Kind::replace, std::string(kSpaceMark), " "};
   TextBuffers buffers;
   return std::string(apply_steps({&step, 1}, piece, Before::text, buffers));
 }
 
 bool has_mark_behind_another(std::string_view piece) {
-  while (piece.starts_with(kMark)) piece.remove_prefix(kMark.size());
-  return piece.find(kMark) != piece.npos;
+  while (piece.starts_with(kSpaceMark)) piece.remove_prefix(kSpaceMark.size());
+  return piece.find(kSpaceMark) != piece.npos;
 }
 
 class SentencePieceTokenizer : public Tokenizer {
@@ -52,7 +50,7 @@ class SentencePieceTokenizer : public Tokenizer {
     // Without tokens of bytes, characters that it does not know are one with their neighbours.
     cuts_ = cuts_ && byte_tokens_[0] != model_.unk_id();
     const auto probe = ask("a");
-    puts_space_ = !probe.empty() && model_.IdToPiece(probe[0]).starts_with(kMark);
+    puts_space_ = !probe.empty() && model_.IdToPiece(probe[0]).starts_with(kSpaceMark);
     stranger_ = ask(kStranger);
     newlines_apart_ = cuts_ && newline_is_a_byte() && spaced_text(ask("a  a")).ends_with("a  a");
     find_ends(read_tokenizer_config(std::filesystem::path(path).parent_path().string()));

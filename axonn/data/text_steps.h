@@ -7,6 +7,9 @@
 
 namespace axonn {
 
+/// U+2581, which stands for a space in SentencePiece's vocabularies.
+inline constexpr std::string_view kSpaceMark = "\u2581";
+
 /// One change that a tokenizer makes to a text before it cuts it into words.
 struct TextStep {
   enum class Kind {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Part of every cache's name: to be raised when tokenize() makes other tokens of the same text.
-constexpr int kVersion = 1;
+constexpr int kTokenCacheVersion = 1;
 
 std::string name_of(const std::vector<std::string>& files) {
   if (files.size() == 1) return files.front();
@@ -64,7 +64,8 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
   make_cache_folder(folder);
   // Megatron's format, because it has no limit on the tokens.
   const std::string prefix =
-      folder + "/tokens-" + cache_key(files, concat(kVersion, ' ', tokenizer.fingerprint()));
+      folder + "/tokens-" +
+      cache_key(files, concat(kTokenCacheVersion, ' ', tokenizer.fingerprint()));
   if (path_exists(prefix + ".idx")) {
     try {
       return std::make_shared<TokenFile>(prefix);

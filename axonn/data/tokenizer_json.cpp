@@ -8,6 +8,7 @@
 #include "axonn/base/random.h"
 #include "axonn/data/json_node.h"
 #include "axonn/data/mapped_file.h"
+#include "axonn/data/text_steps.h"
 #include "axonn/data/tokenizer_config.h"
 #include "axonn/data/tokenizer_json_text.h"
 #include "axonn/data/utf8.h"
@@ -24,7 +25,7 @@ std::string byte_name(int byte) {
 }
 
 std::string with_spaces(std::string_view token) {
-  const TextStep step{TextStep::Kind::replace, "\u2581", " "};
+  const TextStep step{TextStep::Kind::replace, std::string(kSpaceMark), " "};
   TextBuffers buffers;
   return std::string(apply_steps({&step, 1}, token, Before::text, buffers));
 }

@@ -2,14 +2,13 @@
 
 #include <string_view>
 
+#include "axonn/data/text_steps.h"
 #include "axonn/data/utf8.h"
 #include "axonn/data/word_pattern.h"
 
 namespace axonn {
 
 namespace {
-
-constexpr std::string_view kMark = "\u2581";
 
 /// The steps of a Sequence, under this key, or the one step that the node is.
 std::vector<JsonNode> steps_of(const JsonNode& node, const char* key) {
@@ -83,7 +82,7 @@ std::string prepend_scheme(const JsonNode& step) {
 }
 
 void check_mark(const JsonNode& step) {
-  if (step["replacement"].text() != kMark)
+  if (step["replacement"].text() != kSpaceMark)
     step["replacement"].reject("'", printable(step["replacement"].text()),
                                "' is not supported; U+2581 is");
 }
@@ -91,7 +90,7 @@ void check_mark(const JsonNode& step) {
 void read_metaspace(const JsonNode& step, BpeVocab& vocab) {
   using Kind = TextStep::Kind;
   check_mark(step);
-  const std::string mark(kMark), scheme = prepend_scheme(step);
+  const std::string mark(kSpaceMark), scheme = prepend_scheme(step);
   vocab.spacing.push_back({Kind::replace, " ", mark});
   if (scheme != "never")
     vocab.spacing.push_back(
@@ -144,7 +143,7 @@ void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
       vocab.puts_space = prepend_scheme(step) != "never";
     } else if (type == "Replace") {
       const TextStep replaced = replacement(step);
-      if (replaced.from != kMark || replaced.to != " ")
+      if (replaced.from != kSpaceMark || replaced.to != " ")
         step.reject("only U+2581 by a space can be replaced");
       parts.shows_marks_as_spaces = true;
     } else if (type == "ByteFallback") {

@@ -12,7 +12,7 @@ namespace {
 
 std::string one_file(const std::string& stem) { return stem + ".safetensors"; }
 std::string index_of(const std::string& stem) { return stem + ".safetensors.index.json"; }
-constexpr std::int64_t kMostIndexBytes = 100'000'000;  // as for a file's own header
+constexpr std::int64_t kMostShardIndexBytes = 100'000'000;  // as for a file's own header
 
 /// Tensor -> file, as the index has it. It is read event by event, so that a strange text costs no
 /// more than its own length.
@@ -86,7 +86,7 @@ SafetensorsFolder::SafetensorsFolder(std::string path, const std::string& stem)
 
 void SafetensorsFolder::open_shards(const std::string& index) {
   IndexReader reader;
-  const std::string text = read_text(index, kMostIndexBytes);
+  const std::string text = read_text(index, kMostShardIndexBytes);
   const bool whole = text.find('\0') == text.npos && nlohmann::json::sax_parse(text, &reader);
   if (!whole) refuse(index, ": ", reader.fault.empty() ? "a zero byte in it" : reader.fault);
   if (reader.files.empty()) refuse(index, " has no weight_map, or an empty one");

@@ -4,7 +4,7 @@ namespace axonn {
 
 namespace {
 
-LayerNorm::Options norm_options(const ModelConfig& config) {
+LayerNorm::Options layer_norm_options(const ModelConfig& config) {
   return {.width = config.hidden, .bias = config.bias, .eps = static_cast<float>(config.norm_eps)};
 }
 
@@ -14,7 +14,7 @@ GptBlock::GptBlock(const ModelConfig& config, const Grid& grid, const std::strin
     : parameters_(name, grid),
       adapters_(name, grid, adapter_options(config)),
       heads_{config.heads, config.kv_heads, config.head_width()},
-      norm1_(parameters_, name + ".ln_1", norm_options(config)),
+      norm1_(parameters_, name + ".ln_1", layer_norm_options(config)),
       qkv_(parameters_, name + ".attn.c_attn",
            {.in = config.hidden,
             .out = heads_.qkv_width(),
@@ -29,7 +29,7 @@ GptBlock::GptBlock(const ModelConfig& config, const Grid& grid, const std::strin
                 .bias = config.bias,
                 .init_std = residual_init_std(config),
                 .adapters = &adapters_}),
-      norm2_(parameters_, name + ".ln_2", norm_options(config)),
+      norm2_(parameters_, name + ".ln_2", layer_norm_options(config)),
       up_(parameters_, name + ".mlp.c_fc",
           {.in = config.hidden,
            .out = config.ffn,
@@ -56,7 +56,7 @@ Gpt::Gpt(const ModelConfig& config, const Grid& grid)
     : Decoder(config, grid,
               {.embedding = {.tokens = "wte.weight", .positions = "wpe.weight"},
                .norm = "ln_f",
-               .norm_options = norm_options(config)}) {
+               .norm_options = layer_norm_options(config)}) {
   for (std::int64_t i = 0; i < config.layers; ++i)
     add(std::make_unique<GptBlock>(config, grid, "h." + std::to_string(i)));
 }

@@ -4,7 +4,7 @@ namespace axonn {
 
 namespace {
 
-RmsNorm::Options norm_options(const ModelConfig& config) {
+RmsNorm::Options rms_norm_options(const ModelConfig& config) {
   return {.width = config.hidden, .eps = static_cast<float>(config.norm_eps)};
 }
 
@@ -26,7 +26,7 @@ LlamaBlock::LlamaBlock(const ModelConfig& config, const Grid& grid, const std::s
       adapters_(name, grid, adapter_options(config)),
       heads_{config.heads, config.kv_heads, config.head_width(), config.window},
       rope_(rope),
-      norm1_(parameters_, name + ".input_layernorm", norm_options(config)),
+      norm1_(parameters_, name + ".input_layernorm", rms_norm_options(config)),
       qkv_(parameters_, name + ".self_attn",
            {.in = config.hidden,
             .out = heads_.qkv_width(),
@@ -42,7 +42,7 @@ LlamaBlock::LlamaBlock(const ModelConfig& config, const Grid& grid, const std::s
                 .bias = false,
                 .init_std = residual_init_std(config),
                 .adapters = &adapters_}),
-      norm2_(parameters_, name + ".post_attention_layernorm", norm_options(config)),
+      norm2_(parameters_, name + ".post_attention_layernorm", rms_norm_options(config)),
       gate_up_(parameters_, name + ".mlp",
                {.in = config.hidden,
                 .out = 2 * config.ffn,

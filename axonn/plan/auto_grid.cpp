@@ -21,14 +21,14 @@ namespace {
 using Report = std::function<void(const std::string& line)>;
 
 /// What a grid is chosen with.
-struct Choice {
+struct GridChoice {
   GridShape grid;
   std::int64_t micro_batch = 1;
   RecomputeMode recompute = RecomputeMode::none;
 };
 
 /// Of the run that this one goes on from.
-std::optional<Choice> earlier_choice(const Config& config, int ranks) {
+std::optional<GridChoice> earlier_choice(const Config& config, int ranks) {
   const std::string own = config.output.dir + "/checkpoints", &resume = config.checkpoint.resume;
   if (resume.empty() || (resume == "auto" && !has_checkpoint(own))) return std::nullopt;
   const Config earlier = stored_config(CheckpointReader(resume == "auto" ? own : resume));
@@ -37,11 +37,12 @@ std::optional<Choice> earlier_choice(const Config& config, int ranks) {
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
       config.training.global_batch % each != 0)
     return std::nullopt;
-  return Choice{earlier.parallelism.grid(), earlier.training.micro_batch,
-                earlier.activation_checkpoint.mode};
+  return GridChoice{earlier.parallelism.grid(), earlier.training.micro_batch,
+                    earlier.activation_checkpoint.mode};
 }
 
-Choice best_choice(const Config& config, const Machine& machine, int ranks, const Report& report) {
+GridChoice best_choice(const Config& config, const Machine& machine, int ranks,
+                       const Report& report) {
   SearchOptions options{.devices = ranks};
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
@@ -63,7 +64,7 @@ Choice best_choice(const Config& config, const Machine& machine, int ranks, cons
 }
 
 /// What rank 0 chose, on all ranks.
-Choice broadcast(Communicator& world, const Choice& mine) {
+GridChoice broadcast(Communicator& world, const GridChoice& mine) {
   std::array<std::int64_t, 6> numbers = {
       mine.grid.x,    mine.grid.y,      mine.grid.z,
       mine.grid.data, mine.micro_batch, mine.recompute == RecomputeMode::full ? 1 : 0};
@@ -81,7 +82,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
               to_string(config.parallelism.grid()));
   config.parallelism.named_grid.clear();
   const bool first = world.rank() == 0;
-  std::optional<Choice> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
+  std::optional<GridChoice> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
   std::int64_t known = choice ? 1 : 0;
   world.broadcast(buffer(std::span(&known, 1)), 0, "grid").wait();
   if (known == 0) {
@@ -96,12 +97,12 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       machine = probe(world, {.threads = cores.threads(), .quick = true});
     }
     if (first && world.size() == 1)
-      choice = Choice{{}, config.training.micro_batch, config.activation_checkpoint.mode};
+      choice = GridChoice{{}, config.training.micro_batch, config.activation_checkpoint.mode};
     if (first && !choice) choice = best_choice(config, machine, world.size(), report);
   } else if (first) {
     report(fmt::format("grid: {}, as the run that this one resumes", to_string(choice->grid)));
   }
-  const Choice chosen = broadcast(world, choice.value_or(Choice{}));
+  const GridChoice chosen = broadcast(world, choice.value_or(GridChoice{}));
   config.parallelism.set_grid(chosen.grid);
   config.training.micro_batch = chosen.micro_batch;
   config.activation_checkpoint.mode = chosen.recompute;

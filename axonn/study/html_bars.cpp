@@ -14,24 +14,24 @@ namespace axonn {
 namespace {
 
 constexpr double kWidth = 1000, kBar = 21, kBetweenBars = 5, kBetweenGroups = 24;
-constexpr double kValue = 52;   // room for a value right of the axis' end
-constexpr double kLetter = 8;   // columns of the text in pixels, about
-constexpr int kMostLabel = 30;  // columns of a group's name
-constexpr int kPatterns = 4;    // of fillings, so that losses differ without colour
+constexpr double kValue = 52;      // room for a value right of the axis' end
+constexpr double kBarLetter = 8;   // columns of the text in pixels, about
+constexpr int kMostBarLabel = 30;  // columns of a group's name
+constexpr int kPatterns = 4;       // of fillings, so that losses differ without colour
 
 /// Where things are, from top to bottom: legend, bars, axis.
-struct Frame {
+struct BarFrame {
   double left, right, top, bottom;
   PercentAxis axis;
 
-  explicit Frame(const PageData& data) {
+  explicit BarFrame(const PageData& data) {
     int columns = 0;
     double most = 0;
     for (const std::string& group : data.report.groups)
-      columns = std::max(columns, columns_of(code_points(shortened(group, kMostLabel))));
+      columns = std::max(columns, columns_of(code_points(shortened(group, kMostBarLabel))));
     for (const RecitationCell& cell : data.summary.cells)
       if (cell.prompt == data.summary.longest_prompt()) most = std::max(most, range_of(cell).high);
-    left = kLetter * columns + 20;
+    left = kBarLetter * columns + 20;
     right = kWidth - kValue;
     top = is_audit(data.report) ? 6 : 40;
     bottom = top + static_cast<double>(data.groups()) * group_height(data);
@@ -67,20 +67,20 @@ std::string bar(std::int64_t variant, double x, double y, double width, double h
       variant % 8, fill, x, y, width, height);
 }
 
-std::string legend(const PageData& data, const Frame& frame) {
+std::string legend(const PageData& data, const BarFrame& frame) {
   std::string svg;
   double x = frame.left;
   for (std::int64_t v = 0; v < data.losses(); ++v) {
-    const std::string name = shortened(loss_text(data.loss(v)), kMostLabel);
+    const std::string name = shortened(loss_text(data.loss(v)), kMostBarLabel);
     if (name.empty()) continue;
     svg += bar(v, x, 6, 22, 13) +
            fmt::format("<text x=\"{:.1f}\" y=\"17\">{}</text>\n", x + 29, escaped(name));
-    x += 56 + kLetter * columns_of(code_points(name));
+    x += 56 + kBarLetter * columns_of(code_points(name));
   }
   return svg;
 }
 
-std::string grid(const Frame& frame) {
+std::string grid(const BarFrame& frame) {
   std::string svg;
   for (int i = 0; i * frame.axis.step <= frame.axis.top + 1e-9; ++i) {
     const double x = frame.across(i * frame.axis.step);
@@ -96,7 +96,7 @@ std::string grid(const Frame& frame) {
                    (frame.left + frame.right) / 2, frame.bottom + 40);
 }
 
-std::string whiskers(const RecitationCell& cell, const Frame& frame, double middle) {
+std::string whiskers(const RecitationCell& cell, const BarFrame& frame, double middle) {
   const double low = frame.across(range_of(cell).low), high = frame.across(range_of(cell).high);
   if (high - low < 0.5) return "";
   const std::string path = fmt::format("M{:.1f} {:.1f}H{:.1f}M{:.1f} {:.1f}v8M{:.1f} {:.1f}v8", low,
@@ -104,7 +104,7 @@ std::string whiskers(const RecitationCell& cell, const Frame& frame, double midd
   return fmt::format(R"(<path class="halo" d="{}"/><path class="whisker" d="{}"/>)", path, path);
 }
 
-std::string cell_bar(const PageData& data, const Frame& frame, const RecitationCell& cell,
+std::string cell_bar(const PageData& data, const BarFrame& frame, const RecitationCell& cell,
                      double y) {
   const double middle = y + kBar / 2;
   if (cell.trials == 0)
@@ -145,19 +145,19 @@ PercentAxis percent_axis(double most) {
 }
 
 std::string bars_svg(const PageData& data) {
-  const Frame frame(data);
+  const BarFrame frame(data);
   std::string svg = fmt::format(
       R"(<svg class="alone" viewBox="0 0 {} {:.0f}" role="img" )"
       R"(aria-labelledby="bars-title bars-desc">)"
       "\n<title id=\"bars-title\">Exact match by group</title><desc id=\"bars-desc\">{}</desc>\n",
       kWidth, frame.bottom + 50, escaped(description(data)));
   svg += patterns(data) + legend(data, frame) + grid(frame);
-  const double height = Frame::group_height(data);
+  const double height = BarFrame::group_height(data);
   for (std::int64_t group = 0; group < data.groups(); ++group) {
     const double top = frame.top + static_cast<double>(group) * height;
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
                        frame.left - 10, top + height / 2 + 4.5,
-                       escaped(shortened(data.report.groups[group], kMostLabel, Keep::front)));
+                       escaped(shortened(data.report.groups[group], kMostBarLabel, Keep::front)));
     for (std::int64_t v = 0; v < data.losses(); ++v)
       svg += cell_bar(data, frame, data.longest(v, group),
                       top + kBetweenGroups / 2 + static_cast<double>(v) * (kBar + kBetweenBars));

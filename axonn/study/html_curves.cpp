@@ -13,25 +13,25 @@ namespace axonn {
 namespace {
 
 constexpr double kHeight = 330, kTop = 14, kBottom = 270, kLeft = 48;
-constexpr double kWide = 1000, kNarrow = 490;  // of a picture alone, and of one beside another
-constexpr double kLetter = 8, kLineHeight = 17;
-constexpr int kMostLabel = 22;
-constexpr int kColors = 8, kFirstColor = 2;  // the first ones are those of the losses
+constexpr double kAlone = 1000, kBeside = 490;  // of a picture alone, and of one beside another
+constexpr double kCurveLetter = 8, kLineHeight = 17;
+constexpr int kMostCurveLabel = 22;
+constexpr int kCurveColors = 8, kFirstColor = 2;  // the first ones are those of the losses
 
-struct Frame {
+struct CurveFrame {
   double width, right;
   std::size_t prompts;
   PercentAxis axis;
 
-  explicit Frame(const PageData& data) : prompts(data.summary.prompts.size()) {
+  explicit CurveFrame(const PageData& data) : prompts(data.summary.prompts.size()) {
     int columns = 0;
     double most = 0;
     for (const std::string& group : data.report.groups)
-      columns = std::max(columns, columns_of(code_points(shortened(group, kMostLabel))));
+      columns = std::max(columns, columns_of(code_points(shortened(group, kMostCurveLabel))));
     for (const RecitationCell& cell : data.summary.cells)
       most = std::max(most, cell.exact_percent.mean);
-    width = data.losses() > 1 ? kNarrow : kWide;
-    right = width - kLetter * columns - 38;
+    width = data.losses() > 1 ? kBeside : kAlone;
+    right = width - kCurveLetter * columns - 38;
     axis = percent_axis(most);
   }
   double across(std::size_t prompt) const {
@@ -42,7 +42,7 @@ struct Frame {
   double up(double percent) const { return kBottom - (kBottom - kTop) * percent / axis.top; }
 };
 
-std::string grid(const PageData& data, const Frame& frame) {
+std::string grid(const PageData& data, const CurveFrame& frame) {
   std::string svg;
   for (int i = 0; i * frame.axis.step <= frame.axis.top + 1e-9; ++i) {
     const double y = frame.up(i * frame.axis.step);
@@ -57,7 +57,8 @@ std::string grid(const PageData& data, const Frame& frame) {
   const double last = frame.across(frame.prompts - 1);
   for (std::size_t i = 0; i < frame.prompts; ++i) {
     const std::string name = prompt_text(data.report.prompt_lengths[data.summary.prompts[i]]);
-    const double half = kLetter * static_cast<double>(name.size()) / 2 + 4, x = frame.across(i);
+    const double half = kCurveLetter * static_cast<double>(name.size()) / 2 + 4,
+                 x = frame.across(i);
     if (x - half < free || (i + 1 < frame.prompts && x + half > last - 24)) continue;
     free = x + half;
     svg += fmt::format(
@@ -98,7 +99,7 @@ void spread(std::vector<Label>& labels) {
   }
 }
 
-std::string curve(const PageData& data, const Frame& frame, std::int64_t variant,
+std::string curve(const PageData& data, const CurveFrame& frame, std::int64_t variant,
                   std::int64_t group) {
   std::string points, marks;
   for (std::size_t i = 0; i < frame.prompts; ++i) {
@@ -112,11 +113,11 @@ std::string curve(const PageData& data, const Frame& frame, std::int64_t variant
                          mark(group, x, y));
   }
   return fmt::format("<g class=\"c{}\"><polyline class=\"curve dash{}\" points=\"{}\"/>{}</g>\n",
-                     (kFirstColor + group) % kColors, group % 4, points, marks);
+                     (kFirstColor + group) % kCurveColors, group % 4, points, marks);
 }
 
 /// The marks and names of the groups, beside the ends of their lines.
-std::string labels_of(const PageData& data, const Frame& frame, std::int64_t variant) {
+std::string labels_of(const PageData& data, const CurveFrame& frame, std::int64_t variant) {
   std::vector<Label> labels;
   for (std::int64_t group = 0; group < data.groups(); ++group) {
     const RecitationCell& cell = data.longest(variant, group);
@@ -128,9 +129,9 @@ std::string labels_of(const PageData& data, const Frame& frame, std::int64_t var
   for (const Label& label : labels)
     svg +=
         fmt::format("<g class=\"c{}\">{}<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text></g>\n",
-                    (kFirstColor + label.group) % kColors,
+                    (kFirstColor + label.group) % kCurveColors,
                     mark(label.group, frame.right + 20, label.y), frame.right + 30, label.y + 4.5,
-                    escaped(shortened(data.report.groups[label.group], kMostLabel)));
+                    escaped(shortened(data.report.groups[label.group], kMostCurveLabel)));
   return svg;
 }
 
@@ -150,7 +151,7 @@ std::string description(const PageData& data, std::int64_t variant) {
 }  // namespace
 
 std::string curves_svg(const PageData& data, std::int64_t variant) {
-  const Frame frame(data);
+  const CurveFrame frame(data);
   const std::string loss = loss_text(data.loss(variant));
   std::string svg = fmt::format(
       R"(<svg{} viewBox="0 0 {} {}" role="img" aria-labelledby="curve{}-title curve{}-desc">)"

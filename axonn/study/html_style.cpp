@@ -4,7 +4,7 @@ namespace axonn {
 
 namespace {
 
-constexpr const char* kColors = R"(
+constexpr const char* kColorRules = R"(
 :root {
   color-scheme: light dark;
   --page: #fdfdfb; --card: #ffffff; --ink: #1d2126; --soft: #5b636d; --line: #dcdfe3;
@@ -24,7 +24,7 @@ constexpr const char* kColors = R"(
 .c4 { --c: var(--c4) } .c5 { --c: var(--c5) } .c6 { --c: var(--c6) } .c7 { --c: var(--c7) }
 )";
 
-constexpr const char* kPage = R"(
+constexpr const char* kPageRules = R"(
 * { box-sizing: border-box }
 body {
   margin: 0 auto; padding: 3rem 1.5rem 4rem; max-width: 66rem; background: var(--page);
@@ -65,7 +65,7 @@ td:last-child, th:last-child { padding-right: 0 }
 .runs { width: auto } .runs th, .runs td { padding-right: 1.6rem }
 )";
 
-constexpr const char* kPictures = R"(
+constexpr const char* kPictureRules = R"(
 figure { margin: 0; overflow-x: auto }
 figcaption { font-weight: 600; font-size: .95rem; margin-bottom: .3rem }
 figcaption::first-letter { text-transform: uppercase }
@@ -90,7 +90,7 @@ svg .value { font-weight: 600; paint-order: stroke; stroke: var(--page); stroke-
 .mark.open { fill: var(--page); stroke: var(--c); stroke-width: 1.8 }
 )";
 
-constexpr const char* kPassages = R"(
+constexpr const char* kPassageRules = R"(
 .passage { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
            padding: 1rem 1.2rem 1.1rem; margin: 0 0 .9rem }
 .passage header { display: flex; flex-wrap: wrap; gap: .15rem 1rem; align-items: baseline;
@@ -115,7 +115,7 @@ details > summary { cursor: pointer; color: var(--link); margin: .2rem 0 1rem; w
 }
 )";
 
-constexpr const char* kPrint = R"(
+constexpr const char* kPrintRules = R"(
 @media print {
   @page { margin: 16mm 15mm }
   :root {
@@ -141,6 +141,8 @@ constexpr const char* kPrint = R"(
 
 }  // namespace
 
-std::string html_style() { return std::string(kColors) + kPage + kPictures + kPassages + kPrint; }
+std::string html_style() {
+  return std::string(kColorRules) + kPageRules + kPictureRules + kPassageRules + kPrintRules;
+}
 
 }  // namespace axonn

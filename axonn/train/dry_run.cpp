@@ -21,7 +21,7 @@ namespace axonn {
 namespace {
 
 constexpr std::int64_t kF32 = 4;
-constexpr std::size_t kMostShown = 160;  // of a sample: two lines of a terminal
+constexpr std::size_t kMostSampleShown = 160;  // of a sample: two lines of a terminal
 
 std::int64_t optimizer_copies(const Config& config) {
   return config.optimizer.kind == OptimizerKind::adamw ? 3 : 1;  // master, and two moments
@@ -72,7 +72,7 @@ std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> toke
   std::string text;
   bool whole = true;
   for (const std::int32_t token : tokens) {
-    whole = text.size() < kMostShown;
+    whole = text.size() < kMostSampleShown;
     if (!whole) break;
     if (token >= 0)
       text += tokenizer ? printable(tokenizer->bytes_of(token)) : fmt::format("{} ", token);

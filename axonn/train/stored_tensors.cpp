@@ -11,7 +11,7 @@ namespace axonn {
 
 namespace {
 
-constexpr std::size_t kMostShown = 12;  // of faults
+constexpr std::size_t kMostFaultsShown = 12;  // of faults
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   std::string text;
@@ -47,10 +47,10 @@ class Matcher {
         faults_.push_back(concat(name, ' ', text_of(tensor.entry->shape), " is not known"));
     if (faults_.empty()) return;
     std::string text;
-    for (std::size_t i = 0; i < std::min(faults_.size(), kMostShown); ++i)
+    for (std::size_t i = 0; i < std::min(faults_.size(), kMostFaultsShown); ++i)
       text += "\n  " + faults_[i];
-    if (faults_.size() > kMostShown)
-      text += concat("\n  and ", faults_.size() - kMostShown, " more");
+    if (faults_.size() > kMostFaultsShown)
+      text += concat("\n  and ", faults_.size() - kMostFaultsShown, " more");
     refuse(folder_.path(), " does not hold what its ", names_.config, " describes:", text);
   }
 

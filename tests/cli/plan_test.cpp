@@ -27,7 +27,7 @@ Arguments plan(const Arguments& more) {
   return all;
 }
 
-Finished succeed(const Arguments& arguments) {
+Finished plan_succeeds(const Arguments& arguments) {
   const Finished finished = run_program(arguments);
   EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
   EXPECT_THAT(finished.err, IsEmpty());
@@ -46,13 +46,13 @@ TEST(PlanCommand, WritesItsPlansAsJsonAndPrintsThem) {
   const SmallRun run;
   const std::string file = run / "plan.json";
   const Finished finished =
-      succeed(plan({"--devices", "8", "--batch-tokens", "524288", "--seq-len", "1024", "--tokens",
-                    "300B", "--top", "2", "--json", file}));
-  const auto json = nlohmann::json::parse(test::slurp(file));
-  ASSERT_EQ(json.at("plans").size(), 2u);
-  EXPECT_EQ(json.at("dtype"), "bf16");
-  EXPECT_EQ(json.at("batch_tokens"), 524288);
-  EXPECT_EQ(json.at("seq_len"), 1024);
+      plan_succeeds(plan({"--devices", "8", "--batch-tokens", "524288", "--seq-len", "1024",
+                          "--tokens", "300B", "--top", "2", "--json", file}));
+  const auto written = nlohmann::json::parse(test::slurp(file));
+  ASSERT_EQ(written.at("plans").size(), 2u);
+  EXPECT_EQ(written.at("dtype"), "bf16");
+  EXPECT_EQ(written.at("batch_tokens"), 524288);
+  EXPECT_EQ(written.at("seq_len"), 1024);
   EXPECT_THAT(finished.out,
               AllOf(HasSubstr("Frontier: 8 devices"), HasSubstr("512 sequences of 1,024 tokens"),
                     HasSubstr("300,000,000,000 tokens: ")));
@@ -62,7 +62,7 @@ TEST(PlanCommand, AModelByItsNameHasAUsualLengthAndBatchUnlessTold) {
   const auto of = [](const std::string& model, const Arguments& more) {
     Arguments all{"plan", "--model", model, "--machine", "frontier", "--devices", "8"};
     all.insert(all.end(), more.begin(), more.end());
-    return succeed(all).out;
+    return plan_succeeds(all).out;
   };
   EXPECT_THAT(of("gpt-5b", {}), HasSubstr("2,048 sequences of 2,048 tokens"));
   EXPECT_THAT(of("gpt2-124m", {}), HasSubstr("4,096 sequences of 1,024 tokens"));
@@ -73,24 +73,24 @@ TEST(PlanCommand, AModelByItsNameHasAUsualLengthAndBatchUnlessTold) {
 TEST(PlanCommand, TheConfigMayBeNamedAsTheModel) {
   const Arguments as_model = {"plan", "--model", kGpt2, "--machine", "frontier", "--devices", "4"};
   const auto table = [](const std::string& out) { return out.substr(out.find("x,y,z,data")); };
-  EXPECT_EQ(table(succeed(as_model).out), table(succeed(plan({"--devices", "4"})).out));
+  EXPECT_EQ(table(plan_succeeds(as_model).out), table(plan_succeeds(plan({"--devices", "4"})).out));
 }
 
 TEST(PlanCommand, AFlagForAnAxisKeepsIt) {
   const SmallRun run;
   const std::string file = run / "plan.json";
-  succeed(plan({"--devices", "4", "--parallelism.x", "2", "--json", file}));
+  plan_succeeds(plan({"--devices", "4", "--parallelism.x", "2", "--json", file}));
   for (const auto& one : nlohmann::json::parse(test::slurp(file)).at("plans"))
     EXPECT_EQ(one.at("grid").at("x"), 2);
 }
 
 TEST(PlanCommand, SeveralNumbersOfDevicesGiveATableAndACurve) {
   const SmallRun run;
-  const std::string json = run / "plan.json", svg = run / "plan.svg";
-  const Finished finished =
-      succeed(plan({"--devices", "1,2,4", "--scaling", "weak", "--json", json, "--svg", svg}));
+  const std::string json_path = run / "plan.json", svg = run / "plan.svg";
+  const Finished finished = plan_succeeds(
+      plan({"--devices", "1,2,4", "--scaling", "weak", "--json", json_path, "--svg", svg}));
   EXPECT_THAT(finished.out, AllOf(HasSubstr("weak scaling"), HasSubstr("curve: " + svg)));
-  const auto points = nlohmann::json::parse(test::slurp(json)).at("points");
+  const auto points = nlohmann::json::parse(test::slurp(json_path)).at("points");
   ASSERT_EQ(points.size(), 3u);
   EXPECT_EQ(points[2].at("batch_tokens").get<int>(), 4 * points[0].at("batch_tokens").get<int>());
   EXPECT_THAT(test::slurp(svg), StartsWith("<svg"));

@@ -123,9 +123,9 @@ TEST(BenchCommand, MeasuresAGridAndWritesTheFigures) {
   EXPECT_THAT(finished.out, AllOf(HasSubstr("tokens/s"), HasSubstr("% of the product peak"),
                                   HasSubstr("% of the advertised peak, 2.000 Tflop/s"),
                                   HasSubstr("exact on every rank"), HasSubstr("gathered blocks")));
-  const auto json = nlohmann::json::parse(test::slurp(run / "bench.json"));
-  EXPECT_EQ(json["step_s_each"].size(), 10u);
-  EXPECT_EQ(json["memory"]["measured_bytes"], json["memory"]["predicted_bytes"]);
+  const auto written = nlohmann::json::parse(test::slurp(run / "bench.json"));
+  EXPECT_EQ(written["step_s_each"].size(), 10u);
+  EXPECT_EQ(written["memory"]["measured_bytes"], written["memory"]["predicted_bytes"]);
 }
 
 TEST(BenchCommand, ScalingMeasuresEachGridAndDrawsTheCurve) {

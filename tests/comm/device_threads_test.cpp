@@ -22,10 +22,10 @@ using testing_support::QueuedKernels;
 
 namespace {
 
-using Body = std::function<void(Communicator&, QueuedDevice&)>;
+using QueuedBody = std::function<void(Communicator&, QueuedDevice&)>;
 
 /// Runs body on so many ranks that share the card.
-void run_on_card(int ranks, QueuedCard& card, const Body& body,
+void run_on_card(int ranks, QueuedCard& card, const QueuedBody& body,
                  const ThreadsOptions& options = {}) {
   run_ranks(
       ranks,
@@ -37,14 +37,14 @@ void run_on_card(int ranks, QueuedCard& card, const Body& body,
       options);
 }
 
-using Values = std::vector<float>;
-Buffer whole(Values& values) { return buffer(std::span(values)); }
+using Floats = std::vector<float>;
+Buffer whole(Floats& values) { return buffer(std::span(values)); }
 
 /// What a rank has in memory, and what it does with it: computes, and exchanges without a pause.
 struct Chain {
   static constexpr int kN = 61, kSteps = 4;
   explicit Chain(int ranks) : a(kN), b(kN), kept(kN), all(ranks * kN), other(2 * kN) {}
-  Values a, b, kept, all, other;
+  Floats a, b, kept, all, other;
 
   using Run = std::function<void(std::function<void()>)>;
   void go(Communicator& world, const Run& run) {
@@ -92,13 +92,13 @@ struct Chain {
 
 std::vector<Chain> chains(int ranks) { return std::vector<Chain>(ranks, Chain(ranks)); }
 
-std::vector<Values> results(const std::vector<Chain>& of) {
-  std::vector<Values> kept;
+std::vector<Floats> results(const std::vector<Chain>& of) {
+  std::vector<Floats> kept;
   for (const Chain& chain : of) kept.push_back(chain.kept);
   return kept;
 }
 
-std::vector<Values> chain_on_host(int ranks) {
+std::vector<Floats> chain_on_host(int ranks) {
   std::vector<Chain> memory = chains(ranks);
   run_ranks(ranks, [&](Communicator& world) {
     memory[world.rank()].go(world, [](const std::function<void()>& f) { f(); });
@@ -106,7 +106,7 @@ std::vector<Values> chain_on_host(int ranks) {
   return results(memory);
 }
 
-std::vector<Values> chain_on_card(int ranks, const QueuedCard::Options& options) {
+std::vector<Floats> chain_on_card(int ranks, const QueuedCard::Options& options) {
   std::vector<Chain> memory = chains(ranks);  // outlives what a fault leaves undone
   QueuedCard card(options);
   run_on_card(ranks, card, [&](Communicator& world, QueuedDevice& device) {
@@ -169,7 +169,7 @@ TEST(DeviceThreads, WouldBeCaughtWithoutOneOfTheirWaits) {
 TEST(DeviceThreads, NameBothRanksWhoseCallsDoNotMatch) {
   QueuedCard card({});
   const auto body = [](Communicator& world, QueuedDevice&) {
-    Values x(world.rank() == 1 ? 3 : 2);
+    Floats x(world.rank() == 1 ? 3 : 2);
     world.all_reduce(whole(x), "width").wait();
   };
   EXPECT_THAT([&] { run_on_card(2, card, body); },
@@ -181,7 +181,7 @@ TEST(DeviceThreads, NameBothRanksWhoseCallsDoNotMatch) {
 TEST(DeviceThreads, NameARankThatDoesNotComeAsTheHostsTransportDoes) {
   QueuedCard card({});
   const auto body = [](Communicator& world, QueuedDevice&) {
-    Values x(2);
+    Floats x(2);
     if (world.rank() == 1)
       while (world.end_reason().empty()) std::this_thread::yield();
     world.all_reduce(whole(x), "it").wait();
@@ -197,7 +197,7 @@ TEST(DeviceThreads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and T
     QueuedCard card({.seed = static_cast<std::uint64_t>(round)});
     const auto body = [&](Communicator& world, QueuedDevice& device) {
       const auto pairs = world.split(world.rank() / 2, "pairs");
-      Values x(2000, 1.f), y(2000, 1.f);
+      Floats x(2000, 1.f), y(2000, 1.f);
       const struct Freed {  // as a card does before it frees memory
         QueuedCard& card;
         ~Freed() { card.finish(); }

@@ -62,10 +62,10 @@ class HostLibrary final : public DeviceLibrary {
   void abort(std::span<const std::shared_ptr<DeviceLink>>) noexcept override {}
 };
 
-using Body = std::function<void(Communicator&, CardOfHostMemory&)>;
+using LinkedBody = std::function<void(Communicator&, CardOfHostMemory&)>;
 
 /// Runs body on a linked world of so many ranks.
-void run_linked(int ranks, const Body& body, double timeout_seconds = 600) {
+void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600) {
   run_ranks(ranks, [&](Communicator& host) {
     CardOfHostMemory card;
     std::shared_ptr<DeviceWatchdog> watchdog;

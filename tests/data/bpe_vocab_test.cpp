@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 
 #include "tests/data/small_bpe.h"
+#include "tests/data/tokenizer_files.h"
 
 using namespace axonn;
 using namespace axonn::test;
@@ -13,13 +14,8 @@ using testing::HasSubstr;
 
 namespace {
 
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  text.replace(text.find(what), what.size(), by);
-  return text;
-}
-
 /// What read_bpe_vocab says of the two files; empty if it takes them.
-std::string refusal(const std::string& vocab, const std::string& merges) {
+std::string vocab_refusal(const std::string& vocab, const std::string& merges) {
   TempFolder folder;
   folder.file("vocab.json", vocab);
   folder.file("merges.txt", merges);
@@ -46,49 +42,55 @@ TEST(BpeVocab, BytesStandForTheCharactersOfGpt2) {
 
 TEST(BpeVocab, AMalformedVocabularyIsRefusedWithFileAndReason) {
   const std::string vocab = small_vocab_json(), merges = small_merges_txt();
-  ASSERT_EQ(refusal(vocab, merges), "");
-  EXPECT_THAT(refusal("", merges), AllOf(HasSubstr("vocab.json, line 1"), HasSubstr("not JSON")));
-  EXPECT_THAT(refusal(replaced(vocab, ", \"B\"", ",\n \"B"), merges),
+  ASSERT_EQ(vocab_refusal(vocab, merges), "");
+  EXPECT_THAT(vocab_refusal("", merges),
+              AllOf(HasSubstr("vocab.json, line 1"), HasSubstr("not JSON")));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, ", \"B\"", ",\n \"B"), merges),
               AllOf(HasSubstr("vocab.json, line 2"), HasSubstr("not JSON")));
-  EXPECT_THAT(refusal(vocab + "x", merges), HasSubstr("not JSON"));
-  EXPECT_THAT(refusal("[1, 2]", merges), HasSubstr("wanted an object"));
-  EXPECT_THAT(refusal("7", merges), HasSubstr("wanted an object"));
-  EXPECT_THAT(refusal("{}", merges), HasSubstr("is empty"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"A\": {\"b\": 65}"), merges),
+  EXPECT_THAT(vocab_refusal(vocab + "x", merges), HasSubstr("not JSON"));
+  EXPECT_THAT(vocab_refusal("[1, 2]", merges), HasSubstr("wanted an object"));
+  EXPECT_THAT(vocab_refusal("7", merges), HasSubstr("wanted an object"));
+  EXPECT_THAT(vocab_refusal("{}", merges), HasSubstr("is empty"));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": {\"b\": 65}"), merges),
               HasSubstr("the id of token 'A' is an object"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"A\": 6.5"), merges), HasSubstr("fraction"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"A\": \"x\""), merges), HasSubstr("a string"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"A\": -65"), merges), HasSubstr("-65"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"A\": 4000000000"), merges),
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": 6.5"), merges),
+              HasSubstr("fraction"));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": \"x\""), merges),
+              HasSubstr("a string"));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": -65"), merges), HasSubstr("-65"));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": 4000000000"), merges),
               HasSubstr("4000000000"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"A\": 1e999"), merges), HasSubstr("not JSON"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"A\": 300"), merges), HasSubstr("0 to 264"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"A\": 66"), merges),
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": 1e999"), merges),
+              HasSubstr("not JSON"));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": 300"), merges),
+              HasSubstr("0 to 264"));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": 66"), merges),
               AllOf(HasSubstr("'A'"), HasSubstr("'B'"), HasSubstr("same id 66")));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"B\": 65"), merges), HasSubstr("'B'"));
-  EXPECT_THAT(refusal(replaced(vocab, "\"A\": 65", "\"AA\": 65"), merges), HasSubstr("byte 65"));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"B\": 65"), merges), HasSubstr("'B'"));
+  EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"AA\": 65"), merges),
+              HasSubstr("byte 65"));
 }
 
 TEST(BpeVocab, AMalformedListOfMergesIsRefusedWithFileLineAndReason) {
   const std::string vocab = small_vocab_json(), merges = small_merges_txt();
-  EXPECT_THAT(refusal(vocab, merges + "abc\n"),
+  EXPECT_THAT(vocab_refusal(vocab, merges + "abc\n"),
               AllOf(HasSubstr("merges.txt, line 10"), HasSubstr("'abc'")));
   for (const char* bad : {" a\n", "a \n", "a b c\n", "a  b\n", "\nh e\n"})
-    EXPECT_THAT(refusal(vocab, merges + bad), HasSubstr("merges.txt, line 10")) << bad;
-  EXPECT_THAT(refusal(vocab, merges + "h e\n"),
+    EXPECT_THAT(vocab_refusal(vocab, merges + bad), HasSubstr("merges.txt, line 10")) << bad;
+  EXPECT_THAT(vocab_refusal(vocab, merges + "h e\n"),
               AllOf(HasSubstr("line 10"), HasSubstr("'h e' stands there twice")));
-  EXPECT_THAT(refusal(vocab, merges + "zz a\n"), HasSubstr("'zz' is not in vocab.json"));
-  EXPECT_THAT(refusal(vocab, merges + "a b\n"), HasSubstr("'ab' is not in vocab.json"));
-  EXPECT_THAT(refusal(vocab, merges + std::string(100'000, 'x')), HasSubstr("line 10"));
-  EXPECT_EQ(refusal(vocab, "h e\r\nl l\r\n"), "") << "lines of Windows, and no #version";
+  EXPECT_THAT(vocab_refusal(vocab, merges + "zz a\n"), HasSubstr("'zz' is not in vocab.json"));
+  EXPECT_THAT(vocab_refusal(vocab, merges + "a b\n"), HasSubstr("'ab' is not in vocab.json"));
+  EXPECT_THAT(vocab_refusal(vocab, merges + std::string(100'000, 'x')), HasSubstr("line 10"));
+  EXPECT_EQ(vocab_refusal(vocab, "h e\r\nl l\r\n"), "") << "lines of Windows, and no #version";
 }
 
 TEST(BpeVocab, EveryTruncationOfEitherFileIsTakenOrRefusedButNeverCrashes) {
   const std::string vocab = small_vocab_json(), merges = small_merges_txt();
   for (std::size_t bytes = 0; bytes < vocab.size(); bytes += 7)
-    EXPECT_NE(refusal(vocab.substr(0, bytes), merges), "") << bytes;
+    EXPECT_NE(vocab_refusal(vocab.substr(0, bytes), merges), "") << bytes;
   for (std::size_t bytes = 0; bytes < merges.size(); ++bytes)
-    refusal(vocab, merges.substr(0, bytes));
+    vocab_refusal(vocab, merges.substr(0, bytes));
 }
 
 TEST(BpeVocab, AMissingFileIsNamed) {

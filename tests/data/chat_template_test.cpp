@@ -50,7 +50,7 @@ Rendering render(const TempFolder& folder, const std::string& json, const std::s
   return {shown(*tokenizer, all), shown(*tokenizer, prompt)};
 }
 
-std::string fault_of(const std::function<void()>& f) {
+std::string template_fault(const std::function<void()>& f) {
   try {
     f();
   } catch (const UsageError& error) {
@@ -105,7 +105,7 @@ TEST(ChatTemplate, OfBytesIsChatmlWhoseSignsAreText) {
   EXPECT_EQ(shown(*bytes, chat.render(talk)),
             "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n«Yes<|im_end|>»\n");
   EXPECT_EQ(bytes->decode(chat.end_of_turn()), "<|im_end|>");
-  EXPECT_THAT(fault_of([&] { ChatTemplate(bytes, find_chat_format("llama3", "bytes")); }),
+  EXPECT_THAT(template_fault([&] { ChatTemplate(bytes, find_chat_format("llama3", "bytes")); }),
               HasSubstr("the tokenizer bytes has no token <|begin_of_text|>"));
 }
 
@@ -130,16 +130,17 @@ TEST(ChatTemplate, IsReadOffTheTokenizersFolder) {
   EXPECT_EQ(qwen.kind, ChatKind::chatml);
   EXPECT_EQ(qwen.default_system, "You are Qwen.");
   EXPECT_FALSE(qwen.begins);
-  EXPECT_THAT(fault_of([&] { found("{\"chat_template\": \"[INST] {{ x }}\"}"); }),
+  EXPECT_THAT(template_fault([&] { found("{\"chat_template\": \"[INST] {{ x }}\"}"); }),
               HasSubstr("has a chat template of another form; if the model reads one of chatml, "
                         "llama3, llama3.1, llama2 as well, name it in data.chat_template"));
-  EXPECT_THAT(fault_of([&] { found("{}"); }), HasSubstr("has no chat template"));
-  EXPECT_THAT(fault_of([&] { found("{\"chat_template\": 3}"); }), HasSubstr("wanted a string"));
+  EXPECT_THAT(template_fault([&] { found("{}"); }), HasSubstr("has no chat template"));
+  EXPECT_THAT(template_fault([&] { found("{\"chat_template\": 3}"); }),
+              HasSubstr("wanted a string"));
   folder.file("chat_template.jinja", "<|im_start|><|im_end|>{{ bos_token }}");
   EXPECT_EQ(found("{\"chat_template\": \"[INST] <<SYS>>\"}").kind, ChatKind::chatml)
       << "the newer file goes first";
   EXPECT_TRUE(found("{}").begins);
-  EXPECT_THAT(fault_of([&] { find_chat_format("llama4", folder.path()); }),
+  EXPECT_THAT(template_fault([&] { find_chat_format("llama4", folder.path()); }),
               HasSubstr("data.chat_template = \"llama4\" is unknown"));
 }
 

@@ -16,7 +16,7 @@ using testing::StartsWith;
 
 namespace {
 
-std::string fault_of(const std::function<void()>& f) {
+std::string jsonl_fault(const std::function<void()>& f) {
   try {
     f();
   } catch (const UsageError& error) {
@@ -26,7 +26,7 @@ std::string fault_of(const std::function<void()>& f) {
 }
 
 std::string fault_of_line(std::string_view line) {
-  return fault_of([&] { parse_example(line, "f.jsonl:7"); });
+  return jsonl_fault([&] { parse_example(line, "f.jsonl:7"); });
 }
 
 std::vector<std::int32_t> coded(const Documents& documents, std::int64_t d) {
@@ -78,7 +78,7 @@ TEST(Jsonl, OfACompletionLearnsItAndTheEndOfText) {
   const auto text = encoder.encode({.prompt = {}, .text = "hell", .messages = {}}, "");
   EXPECT_THAT(text.tokens, ElementsAre(258, kSmallEnd));
   EXPECT_THAT(text.learned, ElementsAre(true, true));
-  EXPECT_THAT(fault_of([&] {
+  EXPECT_THAT(jsonl_fault([&] {
                 bytes_encoder().encode({.kind = Example::Kind::messages,
                                         .prompt = {},
                                         .text = {},
@@ -131,12 +131,12 @@ TEST(JsonlDocuments, NameTheFirstLineThatIsWrongOrOfAnotherKind) {
   const TempFolder folder;
   const auto fault = [&](const std::string& lines) {
     const std::string file = folder.file("a.jsonl", lines);
-    return fault_of([&] { encode_examples({file}, bytes_encoder(), "", {}); });
+    return jsonl_fault([&] { encode_examples({file}, bytes_encoder(), "", {}); });
   };
   EXPECT_THAT(fault("{\"text\":\"a\"}\n\n{\"prompt\":\"a\",\"completion\":\"b\"}\n{]"),
               HasSubstr("a.jsonl:3: this line has prompt and completion, the first one text"));
   const std::string file = folder.file("b.jsonl", "{\"text\":\"a\"}\n{\"messages\":[]}");
-  EXPECT_THAT(fault_of([&] { open_corpus({.jsonl = {file}}, {}); }),
+  EXPECT_THAT(jsonl_fault([&] { open_corpus({.jsonl = {file}}, {}); }),
               HasSubstr("b.jsonl:2: this line has messages, the first one text"));
   EXPECT_THAT(fault("{\"text\":\"a\"}\n{]\n{\"txt\":1}"), HasSubstr("a.jsonl:2: this is no JSON"));
   EXPECT_THAT(fault("\n \n"), HasSubstr("has no line with an example"));

@@ -50,15 +50,15 @@ std::string index_bytes(int type, int item, const std::vector<std::int32_t>& len
          bytes_of_values(offsets) + bytes_of_values(documents);
 }
 
-std::vector<std::int32_t> all_of(const TokenSource& source) {
+std::vector<std::int32_t> every_token(const TokenSource& source) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(source.size()));
   source.read(0, tokens);
   return tokens;
 }
 
-std::string refusal(const std::string& path) {
+std::string token_file_refusal(const std::string& path) {
   try {
-    all_of(TokenFile(path));
+    every_token(TokenFile(path));
     return {};
   } catch (const UsageError& error) {
     return error.what();
@@ -77,7 +77,7 @@ TEST(TokenFile, ReadsLlmcTokensAnywhere) {
   const TokenFile file(folder.file("a.bin", llmc_bytes({7, 65535, 0, 50256})));
   EXPECT_EQ(file.format(), TokenFormat::llmc);
   EXPECT_EQ(file.size(), 4);
-  EXPECT_THAT(all_of(file), ElementsAre(7, 65535, 0, 50256));
+  EXPECT_THAT(every_token(file), ElementsAre(7, 65535, 0, 50256));
   EXPECT_EQ(file.at(1), 65535);
   EXPECT_FALSE(file.documents());
   std::vector<std::int32_t> two(2);
@@ -98,7 +98,7 @@ TEST(TokenFile, ReadsEveryIntegerTypeOfMegatronFromPrefixBinAndIdx) {
       const TokenFile file(folder.path(name));
       EXPECT_EQ(file.format(), TokenFormat::megatron);
       EXPECT_EQ(bytes_of(file.type()), static_cast<std::int64_t>(sizeof(T)));
-      EXPECT_THAT(all_of(file), ElementsAre(1, 2, 100, 4, 5)) << "type " << type;
+      EXPECT_THAT(every_token(file), ElementsAre(1, 2, 100, 4, 5)) << "type " << type;
       EXPECT_EQ(file.documents(), 2);
       EXPECT_EQ(file.document_begin(0), 0);
       EXPECT_EQ(file.document_begin(1), 2);
@@ -118,8 +118,9 @@ TEST(TokenFile, EveryCutOrLengthenedLlmcFileIsRefusedWithItsName) {
   TempFolder folder;
   const std::string good = llmc_bytes({1, 2, 3});
   for (std::size_t bytes = 0; bytes < good.size(); ++bytes)
-    ASSERT_THAT(refusal(folder.file("a.bin", good.substr(0, bytes))), HasSubstr("a.bin")) << bytes;
-  EXPECT_THAT(refusal(folder.file("a.bin", good + "x")),
+    ASSERT_THAT(token_file_refusal(folder.file("a.bin", good.substr(0, bytes))), HasSubstr("a.bin"))
+        << bytes;
+  EXPECT_THAT(token_file_refusal(folder.file("a.bin", good + "x")),
               AllOf(HasSubstr("counts 3 tokens"), HasSubstr("1030 bytes"), HasSubstr("1031")));
 }
 
@@ -128,7 +129,7 @@ TEST(TokenFile, AnAlteredFieldOfAnLlmcHeaderIsNamed) {
   const auto with = [&](std::size_t field, std::int32_t value) {
     std::string bytes = llmc_bytes({1, 2, 3});
     put(bytes, 4 * field, value);
-    return refusal(folder.file("a.bin", bytes));
+    return token_file_refusal(folder.file("a.bin", bytes));
   };
   EXPECT_THAT(with(0, 20240521), AllOf(HasSubstr("begins with 20240521"), HasSubstr("20240520")));
   EXPECT_THAT(with(1, 2), HasSubstr("version 2"));
@@ -143,15 +144,15 @@ TEST(TokenFile, EveryCutOrLengthenedMegatronFileIsRefusedWithItsName) {
   folder.file("m.bin", tokens);
   for (std::size_t bytes = 0; bytes < index.size(); ++bytes) {
     folder.file("m.idx", index.substr(0, bytes));
-    ASSERT_THAT(refusal(folder.path("m")), HasSubstr("m.idx")) << bytes;
+    ASSERT_THAT(token_file_refusal(folder.path("m")), HasSubstr("m.idx")) << bytes;
   }
   folder.file("m.idx", index + "x");
-  EXPECT_THAT(refusal(folder.path("m")), HasSubstr("m.idx"));
+  EXPECT_THAT(token_file_refusal(folder.path("m")), HasSubstr("m.idx"));
   folder.file("m.idx", index);
-  ASSERT_EQ(refusal(folder.path("m")), "");
+  ASSERT_EQ(token_file_refusal(folder.path("m")), "");
   for (std::size_t bytes : {0, 1, 8, 9, 11, 12}) {
     folder.file("m.bin", std::string(bytes, '\1'));
-    EXPECT_THAT(refusal(folder.path("m")), HasSubstr("m.bin")) << bytes;
+    EXPECT_THAT(token_file_refusal(folder.path("m")), HasSubstr("m.bin")) << bytes;
   }
 }
 
@@ -163,7 +164,7 @@ TEST(TokenFile, AnAlteredFieldOfAMegatronIndexIsNamed) {
     std::string bytes = good;
     put(bytes, at, value);
     folder.file("m.idx", bytes);
-    return refusal(folder.path("m"));
+    return token_file_refusal(folder.path("m"));
   };
   EXPECT_THAT(with(0, 'X'), HasSubstr("MMIDIDX"));
   EXPECT_THAT(with(9, std::uint64_t{2}), HasSubstr("version 2"));
@@ -200,17 +201,17 @@ TEST(TokenFile, RandomDamageToAnIndexNeverCrashes) {
     for (int i = 0; i < 1 + trial % 3; ++i)
       bytes[engine() % bytes.size()] = static_cast<char>(engine());
     folder.file("m.idx", bytes);
-    const std::string message = refusal(folder.path("m"));
+    const std::string message = token_file_refusal(folder.path("m"));
     EXPECT_TRUE(message.empty() || message.find("/m.") != message.npos) << message;
   }
 }
 
 TEST(TokenFile, WhatIsMissingOrNoPlainFileIsNamed) {
   TempFolder folder;
-  EXPECT_THAT(refusal(folder.path("none.bin")), HasSubstr("none.bin: No such file"));
-  EXPECT_THAT(refusal(folder.path()), HasSubstr("not a plain file"));
+  EXPECT_THAT(token_file_refusal(folder.path("none.bin")), HasSubstr("none.bin: No such file"));
+  EXPECT_THAT(token_file_refusal(folder.path()), HasSubstr("not a plain file"));
   folder.file("m.bin", "ab");
-  EXPECT_THAT(refusal(folder.path("m")), HasSubstr("m.idx: No such file"));
+  EXPECT_THAT(token_file_refusal(folder.path("m")), HasSubstr("m.idx: No such file"));
 }
 
 TEST(TokenFile, RecognisesTokenFilesAndTakesTextForNone) {
@@ -252,7 +253,7 @@ TEST(JoinedTokens, ReadsAcrossItsPartsAndNamesThePart) {
       std::make_shared<MemoryTokens>("memory", std::vector<std::int32_t>{3}),
       std::make_shared<TokenFile>(folder.file("c.bin", llmc_bytes({4, 5})))};
   const JoinedTokens joined(parts);
-  EXPECT_THAT(all_of(joined), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(every_token(joined), ElementsAre(0, 1, 2, 3, 4, 5));
   for (std::int32_t i = 0; i < 6; ++i) EXPECT_EQ(joined.at(i), i);
   std::vector<std::int32_t> four(4);
   joined.read(1, four);

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 namespace {
 
-std::vector<std::int32_t> all_of(const TokenFile& file) {
+std::vector<std::int32_t> written_tokens(const TokenFile& file) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.size()));
   file.read(0, tokens);
   return tokens;
@@ -60,7 +60,7 @@ TEST(TokenWriter, WhatItWritesInLlmcFormatIsReadBack) {
   writer->finish();
   const TokenFile file(folder.path("a.bin"));
   EXPECT_EQ(file.format(), TokenFormat::llmc);
-  EXPECT_EQ(all_of(file), tokens);
+  EXPECT_EQ(written_tokens(file), tokens);
   EXPECT_EQ(std::filesystem::file_size(folder.path("a.bin")), 1024 + 2 * tokens.size());
   EXPECT_EQ(folder.entries(), 1);
 }
@@ -79,7 +79,7 @@ TEST(TokenWriter, WhatItWritesInMegatronFormatIsReadBackWithItsDocuments) {
     writer->finish();
     const TokenFile file(folder.path("m"));
     EXPECT_EQ(file.type(), type);
-    EXPECT_THAT(all_of(file), ElementsAre(1, 2, 3, vocab - 1));
+    EXPECT_THAT(written_tokens(file), ElementsAre(1, 2, 3, vocab - 1));
     EXPECT_EQ(file.documents(), 3);
     EXPECT_EQ(file.document_begin(1), 3);
     EXPECT_EQ(file.document_begin(2), 3);

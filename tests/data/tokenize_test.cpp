@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 namespace {
 
-std::vector<std::int32_t> all_of(const TokenFile& file) {
+std::vector<std::int32_t> tokenized(const TokenFile& file) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.size()));
   file.read(0, tokens);
   return tokens;
@@ -109,7 +109,7 @@ TEST(TokenizeFiles, OfManyPiecesAreTheTokensOfTheWholeTextAndProgressGrows) {
                      {.report = [&](const TokenizeProgress& p) { bytes.push_back(p.bytes); }});
   auto want = bpe->encode(text);
   want.push_back(kSmallEnd);
-  EXPECT_EQ(all_of(TokenFile(folder.path("t.bin"))), want);
+  EXPECT_EQ(tokenized(TokenFile(folder.path("t.bin"))), want);
   EXPECT_EQ(result.tokens, std::ssize(want));
   ASSERT_EQ(bytes.size(), 3u);
   EXPECT_LT(bytes[0], bytes[1]);

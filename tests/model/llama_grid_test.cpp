@@ -7,7 +7,7 @@ using namespace axonn::testing_support;
 
 namespace {
 
-ModelConfig llama31() {
+ModelConfig tiny_llama31() {
   ModelConfig config = tiny_llama();
   config.rope_theta = 100;
   config.rope_scaling = RopeScalingKind::llama3;
@@ -15,21 +15,21 @@ ModelConfig llama31() {
   return config;
 }
 
-ModelConfig mistral() {
+ModelConfig tiny_mistral() {
   ModelConfig config = tiny_llama();
   config.window = 3;
   config.head_dim = 6;  // not hidden / heads, as in Mistral Nemo
   return config;
 }
 
-ModelConfig qwen2() {
+ModelConfig tiny_qwen2() {
   ModelConfig config = tiny_llama();
   config.qkv_bias = true;
   config.kv_heads = 1;
   return config;
 }
 
-ModelConfig qwen3() {
+ModelConfig tiny_qwen3() {
   ModelConfig config = tiny_llama();
   config.qk_norm = true;
   config.tied = true;
@@ -43,35 +43,36 @@ std::string difference_on_all_grids(const ModelConfig& config) {
 }  // namespace
 
 TEST(LlamaOnGrids, Llama31HasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
-  EXPECT_EQ(difference_on_all_grids(llama31()), "");
+  EXPECT_EQ(difference_on_all_grids(tiny_llama31()), "");
 }
 
 TEST(LlamaOnGrids, MistralHasTheLossesOfOneRankOnEveryGrid) {
-  EXPECT_EQ(difference_on_all_grids(mistral()), "");
+  EXPECT_EQ(difference_on_all_grids(tiny_mistral()), "");
 }
 
 TEST(LlamaOnGrids, Qwen2WithOneKeyValueHeadHasTheLossesOfOneRankOnEveryGrid) {
-  EXPECT_EQ(difference_on_all_grids(qwen2()), "");
+  EXPECT_EQ(difference_on_all_grids(tiny_qwen2()), "");
 }
 
 TEST(LlamaOnGrids, Qwen3HasTheLossesOfOneRankOnEveryGrid) {
-  EXPECT_EQ(difference_on_all_grids(qwen3()), "");
+  EXPECT_EQ(difference_on_all_grids(tiny_qwen3()), "");
 }
 
 TEST(LlamaOnGrids, GradientDescentHasTheLossesOfOneRankOnEveryGrid) {
-  EXPECT_EQ(
-      difference_on_grids(
-          {.optimizer = OptimizerKind::sgd, .lr = 0.1, .make_model = model_of(qwen3())}, {4, 6, 8}),
-      "");
-}
-
-TEST(LlamaOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnEveryGrid) {
-  EXPECT_EQ(difference_on_grids({.dtype = DType::bf16, .make_model = model_of(llama31())}, {4, 8}),
+  EXPECT_EQ(difference_on_grids(
+                {.optimizer = OptimizerKind::sgd, .lr = 0.1, .make_model = model_of(tiny_qwen3())},
+                {4, 6, 8}),
             "");
 }
 
+TEST(LlamaOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnEveryGrid) {
+  EXPECT_EQ(
+      difference_on_grids({.dtype = DType::bf16, .make_model = model_of(tiny_llama31())}, {4, 8}),
+      "");
+}
+
 TEST(LlamaOnGrids, ChunksRecomputationAndAccumulationKeepTheLosses) {
-  TinyRun run{.packed = true, .make_model = model_of(qwen3())};
+  TinyRun run{.packed = true, .make_model = model_of(tiny_qwen3())};
   const TinyTrace one = run_tiny(run);
   for (const GridShape& shape : {GridShape{}, GridShape{2, 2, 2, 1}, GridShape{3, 1, 2, 1}}) {
     run.grid = shape;
@@ -88,18 +89,18 @@ TEST(LlamaOnGrids, ChunksRecomputationAndAccumulationKeepTheLosses) {
 }
 
 TEST(LlamaOnGrids, PackedDocumentsHaveTheLossesOfOneRankOnEveryGrid) {
-  EXPECT_EQ(difference_on_grids({.packed = true, .make_model = model_of(mistral())}, {2, 4, 8}),
-            "");
+  EXPECT_EQ(
+      difference_on_grids({.packed = true, .make_model = model_of(tiny_mistral())}, {2, 4, 8}), "");
   EXPECT_EQ(difference_on_grids(
                 {.dtype = DType::bf16, .packed = true, .make_model = model_of(tiny_llama())}, {8}),
             "");
-  EXPECT_NE(run_tiny({.steps = 1, .make_model = model_of(mistral())}).losses,
-            run_tiny({.steps = 1, .packed = true, .make_model = model_of(mistral())}).losses);
+  EXPECT_NE(run_tiny({.steps = 1, .make_model = model_of(tiny_mistral())}).losses,
+            run_tiny({.steps = 1, .packed = true, .make_model = model_of(tiny_mistral())}).losses);
 }
 
 TEST(LlamaOnGrids, MemoryIsTheSameAfterEveryStep) {
   const TinyTrace trace = run_tiny(
-      {.grid = {2, 1, 2, 1}, .steps = 5, .accumulation = 2, .make_model = model_of(qwen3())});
+      {.grid = {2, 1, 2, 1}, .steps = 5, .accumulation = 2, .make_model = model_of(tiny_qwen3())});
   for (const ArenaStats& after : trace.memory) {
     EXPECT_EQ(after.live_bytes, trace.memory.front().live_bytes);
     EXPECT_EQ(after.device_calls, trace.memory[1].device_calls);

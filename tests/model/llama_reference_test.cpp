@@ -34,7 +34,7 @@ class RandomLlama : public OneRankModel {
   }
 };
 
-ModelConfig small() {
+ModelConfig small_llama() {
   return {.family = ModelFamily::llama,
           .layers = 2,
           .hidden = 24,
@@ -46,30 +46,30 @@ ModelConfig small() {
           .norm_eps = 1e-3};
 }
 
-ModelConfig llama31() {
-  ModelConfig config = small();
+ModelConfig small_llama31() {
+  ModelConfig config = small_llama();
   config.rope_theta = 50;
   config.rope_scaling = RopeScalingKind::llama3;
   config.rope_original_positions = 12;
   return config;
 }
 
-ModelConfig mistral() {
-  ModelConfig config = small();
+ModelConfig small_mistral() {
+  ModelConfig config = small_llama();
   config.window = 4;
   config.head_dim = 10;
   return config;
 }
 
-ModelConfig qwen2() {
-  ModelConfig config = small();
+ModelConfig small_qwen2() {
+  ModelConfig config = small_llama();
   config.qkv_bias = true;
   config.tied = true;
   return config;
 }
 
-ModelConfig qwen3() {
-  ModelConfig config = small();
+ModelConfig small_qwen3() {
+  ModelConfig config = small_llama();
   config.qk_norm = true;
   config.kv_heads = 1;
   return config;
@@ -135,7 +135,9 @@ TEST_P(LlamaReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LlamaReference,
-                         testing::Values(Family{"Llama2", small}, Family{"Llama31", llama31},
-                                         Family{"Mistral", mistral}, Family{"Qwen2", qwen2},
-                                         Family{"Qwen3", qwen3}),
+                         testing::Values(Family{"Llama2", small_llama},
+                                         Family{"Llama31", small_llama31},
+                                         Family{"Mistral", small_mistral},
+                                         Family{"Qwen2", small_qwen2},
+                                         Family{"Qwen3", small_qwen3}),
                          [](const auto& family) { return std::string(family.param.name); });

@@ -15,7 +15,7 @@ using reference::Weights;
 
 namespace {
 
-ModelConfig small(ModelFamily family) {
+ModelConfig adapted_model(ModelFamily family) {
   return {.family = family,
           .layers = 2,
           .hidden = 24,
@@ -78,7 +78,7 @@ class Lora : public testing::TestWithParam<ModelFamily> {};
 }  // namespace
 
 TEST_P(Lora, ComputesWhatTheMergedWeightsCompute) {
-  OneRankModel adapted(with_adapters(small(GetParam()))), whole(small(GetParam()));
+  OneRankModel adapted(with_adapters(adapted_model(GetParam()))), whole(adapted_model(GetParam()));
   whole.set(merged(adapted.weights()));
   for (std::int64_t s = 0; s < OneRankModel::kSequences; ++s) {
     const auto got = adapted.logits(s), want = whole.logits(s);
@@ -88,7 +88,7 @@ TEST_P(Lora, ComputesWhatTheMergedWeightsCompute) {
 
 // With W = W0 + s B A: d_A = s Bᵀ d_W and d_B = s d_W Aᵀ.
 TEST_P(Lora, GradientsAreThoseOfTheMergedWeightsThroughTheOtherFactor) {
-  OneRankModel adapted(with_adapters(small(GetParam()))), whole(small(GetParam()));
+  OneRankModel adapted(with_adapters(adapted_model(GetParam()))), whole(adapted_model(GetParam()));
   const Weights& weights = adapted.weights();
   whole.set(merged(weights));
   const auto [loss, got] = adapted.backward();
@@ -113,7 +113,7 @@ TEST_P(Lora, GradientsAreThoseOfTheMergedWeightsThroughTheOtherFactor) {
 INSTANTIATE_TEST_SUITE_P(Families, Lora, testing::Values(ModelFamily::gpt, ModelFamily::llama));
 
 TEST(Lora, AdaptsTheLayersThatAreNamedAndNoOthers) {
-  ModelConfig config = with_adapters(small(ModelFamily::llama));
+  ModelConfig config = with_adapters(adapted_model(ModelFamily::llama));
   config.lora.targets = {"q_proj", "down_proj"};
   const OneRankModel model(config);
   std::vector<std::string> names;
@@ -125,7 +125,7 @@ TEST(Lora, AdaptsTheLayersThatAreNamedAndNoOthers) {
 }
 
 TEST(Lora, RefusesTargetsThatTheModelHasNot) {
-  ModelConfig config = with_adapters(small(ModelFamily::llama));
+  ModelConfig config = with_adapters(adapted_model(ModelFamily::llama));
   config.lora.targets = {"c_attn"};
   EXPECT_THAT([&] { OneRankModel model(config); },
               testing::ThrowsMessage<UsageError>(

@@ -51,7 +51,7 @@ class Packed {
   std::vector<std::int32_t> ids_, targets_, positions_, starts_;
 };
 
-ModelConfig small(ModelFamily family) {
+ModelConfig packed_model(ModelFamily family) {
   ModelConfig config{
       .family = family, .layers = 2, .hidden = 24, .heads = 6, .ffn = 40, .vocab = 31};
   config.kv_heads = family == ModelFamily::llama ? 2 : 6;
@@ -78,7 +78,7 @@ double largest_of(const OneRankModel::Weights& a) {
 TEST(PackedDocuments, HaveTheLossAndTheGradientsThatTheyHaveAlone) {
   const Document a = document(1, 4), b = document(2, 6), c = document(3, 2);
   for (ModelFamily family : {ModelFamily::llama, ModelFamily::gpt}) {
-    OneRankModel model(small(family));
+    OneRankModel model(packed_model(family));
     const auto run = [&](std::int64_t T, const std::vector<std::vector<Document>>& sequences) {
       const Packed packed(T, sequences);
       return model.backward([&](const Context& ctx) { return packed.tokens(ctx); });
@@ -98,7 +98,7 @@ TEST(PackedDocuments, HaveTheLossAndTheGradientsThatTheyHaveAlone) {
 TEST(PackedDocuments, ChangeNoBitOfADocumentsLossWhenOthersInTheSequenceChange) {
   const Document first = document(1, 4), second = document(2, 6);
   for (ModelFamily family : {ModelFamily::llama, ModelFamily::gpt}) {
-    OneRankModel model(small(family));
+    OneRankModel model(packed_model(family));
     const auto loss_of_second = [&](const Document& before) {  // targets of `before` do not count
       const std::int64_t n = std::ssize(before) - 1, T = 9;
       std::vector<std::int32_t> ids(T), targets(T, -1), positions(T), starts(T);

@@ -34,7 +34,7 @@ Var hidden(const Context& ctx, const Linear& up, const Var& inp) {
   return outs;
 }
 
-std::function<Piece(ParameterGroup&)> mlp(const Between& between) {
+std::function<Piece(ParameterGroup&)> fused_mlp(const Between& between) {
   return [between](ParameterGroup& group) -> Piece {
     const auto up = std::make_shared<Linear>(group, "up", Linear::Options{.in = 24, .out = 96});
     const auto down = std::make_shared<Linear>(
@@ -87,7 +87,7 @@ class FusingBackend final : public ForwardingBackend {
   std::mutex& mutex_;
 };
 
-void expect_same_bits(const PieceResult& want, const PieceResult& got) {
+void expect_same_fused(const PieceResult& want, const PieceResult& got) {
   ASSERT_EQ(want.size(), got.size());
   for (const auto& [name, matrix] : want) EXPECT_EQ(matrix.values, got.at(name).values) << name;
 }
@@ -95,12 +95,12 @@ void expect_same_bits(const PieceResult& want, const PieceResult& got) {
 std::array<int, 3> counts_on(GridShape grid, bool sequence_parallel) {
   Counts counts;
   std::mutex mutex;
-  PieceRun run{.grid = grid, .sequence_parallel = sequence_parallel, .make = mlp(by_product)};
+  PieceRun run{.grid = grid, .sequence_parallel = sequence_parallel, .make = fused_mlp(by_product)};
   const PieceResult want = run_piece(run);
   run.make_backend = [&] {
     return std::make_unique<FusingBackend>(make_cpu_backend(1), counts, mutex);
   };
-  expect_same_bits(want, run_piece(run));
+  expect_same_fused(want, run_piece(run));
   return {counts.kept, counts.derivative, counts.bias_gradient};
 }
 
@@ -114,11 +114,11 @@ TEST(GeluBetweenProducts, HasTheBitsOfThreeOperationsOnEveryGridInChunksAndRowsC
           for (bool cut : {true, false}) {
             SCOPED_TRACE("grid " + to_string(grid) + ", chunks " + std::to_string(chunks));
             PieceRun run{.grid = grid, .dtype = dtype, .chunks = chunks, .sequence_parallel = cut};
-            run.make = mlp(hidden);
+            run.make = fused_mlp(hidden);
             const PieceResult want = run_piece(run);
             for (const Between& between : {Between(apart), Between(by_product)}) {
-              run.make = mlp(between);
-              expect_same_bits(want, run_piece(run));
+              run.make = fused_mlp(between);
+              expect_same_fused(want, run_piece(run));
             }
           }
 }

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 namespace {
 
-Config small(const std::string& folder) {
+Config planned_config(const std::string& folder) {
   Config config;
   config.model = {.layers = 2, .hidden = 64, .heads = 8, .vocab = 256};
   config.data.synthetic = 20'000;
@@ -54,7 +54,7 @@ std::string folder_of(const char* name) {
 }  // namespace
 
 TEST(AutoGrid, AllRanksGetThePlanThatTheSearchRanksFirst) {
-  const Config config = small(folder_of("first"));
+  const Config config = planned_config(folder_of("first"));
   const Chosen chosen = choose(config, 8);
   const Plan best =
       search(resolved(config), read_machine("perlmutter"), {.devices = 8}).plans.front();
@@ -67,7 +67,7 @@ TEST(AutoGrid, AllRanksGetThePlanThatTheSearchRanksFirst) {
 }
 
 TEST(AutoGrid, WithoutAMachineTheRanksMeasureTheirOwn) {
-  Config config = small(folder_of("probe"));
+  Config config = planned_config(folder_of("probe"));
   config.parallelism.machine = "";
   const Chosen chosen = choose(config, 2);
   EXPECT_EQ(chosen.configs.front().parallelism.grid().ranks(), 2);
@@ -75,7 +75,7 @@ TEST(AutoGrid, WithoutAMachineTheRanksMeasureTheirOwn) {
 }
 
 TEST(AutoGrid, ARunThatResumesKeepsTheGridOfTheRunBeforeUnlessThereAreOtherRanks) {
-  Config config = small(folder_of("resume"));
+  Config config = planned_config(folder_of("resume"));
   const GridShape odd{1, 1, 2, 2};
   Config before = config;
   before.parallelism.set_grid(odd);
@@ -93,7 +93,7 @@ TEST(AutoGrid, ARunThatResumesKeepsTheGridOfTheRunBeforeUnlessThereAreOtherRanks
 }
 
 TEST(AutoGrid, AModelThatFitsOnNoGridIsRefusedWithWhatItTakes) {
-  Config config = small(folder_of("large"));
+  Config config = planned_config(folder_of("large"));
   config.model = {.layers = 64, .hidden = 32768, .heads = 64, .vocab = 256};
   try {
     choose(config, 2);

@@ -12,7 +12,7 @@ using namespace axonn;
 
 namespace {
 
-Config small(const GridShape& grid) {
+Config measured_config(const GridShape& grid) {
   Config config;
   config.model = {.layers = 2, .hidden = 32, .heads = 4, .vocab = 64};
   config.training = {.steps = 1, .seq_len = 8, .global_batch = 4};
@@ -36,7 +36,7 @@ TEST(Measure, AllRanksGetTheSameStepAndThePeakIsThatOfAPlanToTheByte) {
   for (const GridShape grid :
        {GridShape{1, 1, 1, 1}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}}) {
     SCOPED_TRACE(to_string(grid));
-    const Config config = small(grid);
+    const Config config = measured_config(grid);
     const auto steps = measured(config, {.steps = 2});
     for (const MeasuredSteps& one : steps) {
       EXPECT_EQ(one.step_s, steps.front().step_s);
@@ -49,7 +49,7 @@ TEST(Measure, AllRanksGetTheSameStepAndThePeakIsThatOfAPlanToTheByte) {
 }
 
 TEST(Measure, NoStepsAreAnErrorAndOneIsTimedHoweverLittleTimeThereIs) {
-  const Config config = small({});
+  const Config config = measured_config({});
   EXPECT_THROW(measured(config, {.steps = 0}), Error);
   EXPECT_GT(measured(config, {.steps = 5, .seconds = 0}).front().step_s, 0);
 }

@@ -30,15 +30,15 @@ string(CONCAT remedy "install ROCm 6.0 or newer (hipblaslt-dev, rccl-dev) and na
                      "ROCM_PATH, or configure with -DAXONN_HIP=OFF")
 set(hip "HIP (hipcc, hip/hip_runtime_api.h, libamdhip64)")
 expect(1 "AXONN_HIP is ON and ${hip} was not found: ${remedy}"
-       hip.cmake ${on} ${nothing} ${no_blas} ${no_rccl})
+       gpu.cmake -DAXONN_CUDA=OFF ${on} ${nothing} ${no_blas} ${no_rccl})
 expect(1 "hipBLASLt (hipblaslt/hipblaslt.h, libhipblaslt) was not found: ${remedy}"
-       hip.cmake ${on} ${rocm_5} ${no_blas} ${no_rccl})
+       gpu.cmake -DAXONN_CUDA=OFF ${on} ${rocm_5} ${no_blas} ${no_rccl})
 expect(1 "RCCL (rccl/rccl.h, librccl) was not found: ${remedy}"
-       hip.cmake ${on} ${rocm_6} ${blas} ${no_rccl})
+       gpu.cmake -DAXONN_CUDA=OFF ${on} ${rocm_6} ${blas} ${no_rccl})
 expect(1 "HIP 6.0 or newer (here is 5) was not found: ${remedy}"
-       hip.cmake ${on} ${rocm_5} ${blas} ${rccl})
-expect(0 "" hip.cmake ${on} ${rocm_6} ${blas} ${rccl})
-expect(0 "No HIP backend: RCCL (rccl/rccl.h, librccl) was not found (-DAXONN_HIP=ON makes this"
-       hip.cmake -DAXONN_HIP=AUTO ${rocm_6} ${blas} ${no_rccl})
+       gpu.cmake -DAXONN_CUDA=OFF ${on} ${rocm_5} ${blas} ${rccl})
+expect(0 "" gpu.cmake -DAXONN_CUDA=OFF ${on} ${rocm_6} ${blas} ${rccl})
+expect(0 "HIP: RCCL (rccl/rccl.h, librccl) not found: left out"
+       gpu.cmake -DAXONN_CUDA=OFF -DAXONN_HIP=AUTO ${rocm_6} ${blas} ${no_rccl})
 expect(1 "AXONN_CUDA and AXONN_HIP are both ON, and a build is for the cards of one maker"
        gpu.cmake -DAXONN_CUDA=ON -DAXONN_HIP=ON)

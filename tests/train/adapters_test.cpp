@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-ModelConfig small(ModelFamily family) {
+ModelConfig base_model(ModelFamily family) {
   ModelConfig config{.family = family,
                      .layers = 2,
                      .hidden = 48,
@@ -44,8 +44,8 @@ class Adapters : public testing::TestWithParam<ModelFamily> {
   explicit Adapters(std::vector<std::string> targets = {}, std::int64_t rank = 3)
       : base_(path_ / "base") {
     fs::create_directory(base_);
-    write_model(base_, small(GetParam()), {.type = StoredType::f32});
-    spill(base_ + "/config.json", to_hugging_face_config(small(GetParam()), {}));
+    write_model(base_, base_model(GetParam()), {.type = StoredType::f32});
+    spill(base_ + "/config.json", to_hugging_face_config(base_model(GetParam()), {}));
     adapted_ = read_hugging_face_config(base_);
     adapted_.path = base_;
     adapted_.lora = {.rank = rank, .alpha = 6, .targets = std::move(targets)};
@@ -83,7 +83,7 @@ double relative_difference(const std::vector<float>& got, const std::vector<floa
 }
 
 // At most 14 products of a layer after another, each a sum of at most 96 terms in f32.
-constexpr double kRounding = 14 * 96 * 0x1p-24;
+constexpr double kAdapterRounding = 14 * 96 * 0x1p-24;
 
 }  // namespace
 
@@ -121,7 +121,7 @@ TEST_P(Adapters, LoadedFromPeftsFormOrACheckpointTheyComputeTheSameOnEveryGrid) 
   EXPECT_GT(relative_difference(one, without), 0.01) << "the adapters matter";
   EXPECT_EQ(logits(with(peft()), {}), one);
   for (const GridShape& grid : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2}})
-    EXPECT_LT(relative_difference(logits(with(peft()), grid), one), kRounding);
+    EXPECT_LT(relative_difference(logits(with(peft()), grid), one), kAdapterRounding);
 }
 
 TEST_P(Adapters, MergedTheyComputeTheSame) {
@@ -131,14 +131,14 @@ TEST_P(Adapters, MergedTheyComputeTheSame) {
   EXPECT_EQ(plain_folder(merged), plain_folder(also));
   ModelConfig whole = read_hugging_face_config(merged);
   whole.path = merged;
-  EXPECT_LT(relative_difference(logits(whole, {}), logits(with(peft()), {})), kRounding);
+  EXPECT_LT(relative_difference(logits(whole, {}), logits(with(peft()), {})), kAdapterRounding);
   convert({.model = base_, .out = there, .to = ModelForm::checkpoint, .adapters = path_ / "one"});
   whole.path = there;
-  EXPECT_LT(relative_difference(logits(whole, {}), logits(with(peft()), {})), kRounding);
+  EXPECT_LT(relative_difference(logits(whole, {}), logits(with(peft()), {})), kAdapterRounding);
 }
 
 TEST_P(Adapters, OfAnotherModelAreRefusedWithWhatDoesNotFit) {
-  ModelConfig wider = small(GetParam());
+  ModelConfig wider = base_model(GetParam());
   wider.ffn = 192;
   const std::string other = path_ / "other";
   fs::create_directory(other);
@@ -174,7 +174,7 @@ TEST_P(AdaptersOfOneLayer, ChangeThatLayerAloneWhenMergedAndLeaveTheRestToTheBit
   }
   EXPECT_EQ(changed, 2);
   EXPECT_LT(relative_difference(logits(with(peft()), {2, 2, 2, 1}), logits(with(peft()), {})),
-            kRounding)
+            kAdapterRounding)
       << "of rank 1";
 }
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-ModelConfig small(ModelFamily family) {
+ModelConfig model_to_convert(ModelFamily family) {
   ModelConfig config{.family = family,
                      .layers = 2,
                      .hidden = 48,
@@ -36,8 +36,8 @@ ModelConfig small(ModelFamily family) {
 
 /// One model of every family: what is written for it has another model_type, or other fields.
 std::vector<ModelConfig> families() {
-  std::vector<ModelConfig> all(7, small(ModelFamily::llama));
-  all[0] = all[1] = small(ModelFamily::gpt);
+  std::vector<ModelConfig> all(7, model_to_convert(ModelFamily::llama));
+  all[0] = all[1] = model_to_convert(ModelFamily::gpt);
   all[1].tied = false;
   all[2].rope_scaling = RopeScalingKind::llama3;
   all[3].window = 4;
@@ -93,7 +93,8 @@ TEST(Convert, AFolderOfEveryFamilyComesBackFromACheckpointToTheBit) {
 }
 
 TEST(Convert, ACheckpointOfAnyGridBecomesTheSameFolderWhichHasTheSameLogits) {
-  for (const ModelConfig& config : {small(ModelFamily::gpt), small(ModelFamily::llama)}) {
+  for (const ModelConfig& config :
+       {model_to_convert(ModelFamily::gpt), model_to_convert(ModelFamily::llama)}) {
     const TemporaryPath path;
     save_checkpoint(path / "one", config, {});
     save_checkpoint(path / "eight", config, {2, 2, 2, 1});
@@ -109,7 +110,7 @@ TEST(Convert, ACheckpointOfAnyGridBecomesTheSameFolderWhichHasTheSameLogits) {
 
 TEST(Convert, WhatWasTrainedInBf16IsWrittenSoUnlessAskedOtherwise) {
   const TemporaryPath path;
-  save_checkpoint(path / "run", small(ModelFamily::llama), {}, DType::bf16);
+  save_checkpoint(path / "run", model_to_convert(ModelFamily::llama), {}, DType::bf16);
   EXPECT_EQ(outcome(whole(path / "run", path / "a")), "a Hugging Face folder (BF16)");
   ConvertJob job = whole(path / "run", path / "b");
   job.type = StoredType::f16;
@@ -125,7 +126,7 @@ TEST(Convert, TheTokenizersFilesComeAlongAndTheirTokensAreNamed) {
   const TemporaryPath path;
   const std::string in = path / "in";
   fs::create_directory(in);
-  write_folder(in, small(ModelFamily::llama));
+  write_folder(in, model_to_convert(ModelFamily::llama));
   spill(in + "/vocab.json", small_vocab_json());
   spill(in + "/merges.txt", small_merges_txt());
   spill(in + "/chat_template.jinja", "{{ messages }}");
@@ -151,7 +152,7 @@ TEST(Convert, ReplacesNothingUnlessAskedToAndNeverWhatItReadsOrWhatIsNoModel) {
   const std::string in = path / "in", other = path / "other";
   fs::create_directory(in);
   fs::create_directory(other);
-  write_folder(in, small(ModelFamily::gpt));
+  write_folder(in, model_to_convert(ModelFamily::gpt));
   ConvertJob job{.model = in, .out = path / "out"};
   EXPECT_EQ(outcome(job), "a checkpoint");
   const std::string before = slurp(path / "out" + "/index.json");
@@ -174,7 +175,7 @@ TEST(Convert, WhatHasNoMeaningIsRefused) {
   const TemporaryPath path;
   const std::string in = path / "in", out = path / "out";
   fs::create_directory(in);
-  write_folder(in, small(ModelFamily::llama));
+  write_folder(in, model_to_convert(ModelFamily::llama));
   EXPECT_THAT(outcome({.model = in, .out = out, .type = StoredType::bf16}),
               HasSubstr("--dtype is for a Hugging Face folder"));
   EXPECT_THAT(outcome({.model = in, .out = out, .merge = true}),

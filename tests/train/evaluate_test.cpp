@@ -49,7 +49,7 @@ std::vector<std::int32_t> random_tokens(std::int64_t count) {
   return tokens;
 }
 
-void with_model(const Config& config, const std::function<void(Session&)>& body) {
+void with_evaluated_model(const Config& config, const std::function<void(Session&)>& body) {
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
     Session session(config, world, make_cpu_backend(1), {.training = false, .data = false});
     session.initialise();
@@ -98,7 +98,7 @@ EvaluationText text_of(std::vector<std::int32_t> tokens) {
 TextScore score_on(const Config& config, std::int64_t tokens, std::int64_t seq_len,
                    std::int64_t batch) {
   TextScore result;
-  with_model(config, [&](Session& session) {
+  with_evaluated_model(config, [&](Session& session) {
     const TextScore mine =
         evaluate(session, text_of(random_tokens(tokens)), seq_len, {.batch = batch});
     if (session.grid().world().rank() == 0) result = mine;
@@ -141,7 +141,7 @@ std::vector<std::int32_t> all_of(const EvaluationText& text) {
 }  // namespace
 
 TEST(Evaluate, SumsTheLossOfEveryTargetOnceAsPlainLoopsDoWhereverTheWindowsEnd) {
-  with_model(small_llama(), [](Session& session) {
+  with_evaluated_model(small_llama(), [](Session& session) {
     // Windows of 7: one that is cut short, whole ones alone, one target behind them, a pair.
     for (const std::int64_t count : {30, 29, 36, 2, 8, 5}) {
       const std::vector<std::int32_t> tokens = random_tokens(count);
@@ -168,7 +168,7 @@ TEST(Evaluate, GivesTheSameOnEveryGridAndInBatchesOfAnySize) {
 }
 
 TEST(Evaluate, RefusesWindowsThatTheModelHasNoPositionsFor) {
-  with_model(small_llama(), [](Session& session) {
+  with_evaluated_model(small_llama(), [](Session& session) {
     const EvaluationText text = text_of(random_tokens(40));
     EXPECT_GT(evaluate(session, text, 12, {}).nats, 0);
     EXPECT_THAT([&] { evaluate(session, text, 13, {}); },

@@ -109,16 +109,17 @@ struct Family {
 };
 class GeneratorOf : public testing::TestWithParam<Family> {};
 
-const GridShape kGrids[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
-                            {2, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 2, 1}, {6, 1, 1, 1}, {2, 1, 1, 2},
-                            {1, 3, 2, 1}, {2, 2, 2, 1}, {2, 2, 1, 2}};
+const GridShape kGeneratorGrids[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
+                                     {1, 1, 1, 2}, {2, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 2, 1},
+                                     {6, 1, 1, 1}, {2, 1, 1, 2}, {1, 3, 2, 1}, {2, 2, 2, 1},
+                                     {2, 2, 1, 2}};
 
 }  // namespace
 
 TEST_P(GeneratorOf, GivesTheTextOfWholePrefixesOnEveryGrid) {
   const Prompts prompts = some_prompts(5);
   const Continuations want = by_whole_prefixes(GetParam().sizes(), prompts, 20);
-  for (const GridShape& grid : kGrids)
+  for (const GridShape& grid : kGeneratorGrids)
     EXPECT_EQ(tokens_of(generate(config_of(GetParam().sizes(), grid), prompts, {.max_tokens = 20})),
               want)
         << to_string(grid);

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 namespace {
 
-ModelConfig small(ModelFamily family) {
+ModelConfig model_to_load(ModelFamily family) {
   return {.family = family,
           .layers = 2,
           .hidden = 48,
@@ -87,16 +87,16 @@ TEST(Pretrained, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
           .prefix = gpt ? "transformer." : "",
           .and_also = gpt ? "h.0.attn.bias" : "model.rotary_emb.inv_freq"}}) {
       const TemporaryPath folder;
-      write_model(folder.path(), small(family), options);
+      write_model(folder.path(), model_to_load(family), options);
       for (const GridShape& shape : {GridShape{1, 1, 1, 1}, GridShape{2, 2, 2, 1},
                                      GridShape{1, 2, 1, 2}, GridShape{6, 1, 1, 1}})
-        expect_loaded(small(family), folder.path(), shape, DType::f32);
+        expect_loaded(model_to_load(family), folder.path(), shape, DType::f32);
     }
   }
 }
 
 TEST(Pretrained, FrozenWeightsAreReadIntoTheirComputeCopies) {
-  ModelConfig config = small(ModelFamily::llama);
+  ModelConfig config = model_to_load(ModelFamily::llama);
   const TemporaryPath folder;
   write_model(folder.path(), config, {});
   config.lora.rank = 2;
@@ -105,7 +105,7 @@ TEST(Pretrained, FrozenWeightsAreReadIntoTheirComputeCopies) {
 }
 
 TEST(Pretrained, AFolderThatDoesNotFitIsRefusedWithEveryMisfit) {
-  const ModelConfig llama = small(ModelFamily::llama);
+  const ModelConfig llama = model_to_load(ModelFamily::llama);
   EXPECT_THAT(refusal(llama, {.without = "model.norm.weight", .and_also = "model.extra"}),
               testing::AllOf(HasSubstr("there is no model.norm.weight"),
                              HasSubstr("model.extra (3) is not known")));

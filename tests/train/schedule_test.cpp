@@ -10,7 +10,7 @@ using testing::Pointwise;
 
 namespace {
 
-constexpr double kRounding = 1e-15;  // a few additions and products of numbers of at most 1
+constexpr double kScheduleRounding = 1e-15;  // a few additions and products of numbers of at most 1
 
 /// Eleven steps, two of warm-up to 1, then down to 0.1: the decay spans steps 2 to 10.
 std::vector<double> rates(ScheduleKind kind, const std::vector<std::int64_t>& steps) {
@@ -38,19 +38,19 @@ TEST(Schedule, ConstantStays) {
 TEST(Schedule, LinearIsHalfWayInTheMiddleAndLowestAtTheLastStep) {
   // 1 - 0.9 · 1/4, 1 - 0.9 · 1/2, 0.1.
   EXPECT_THAT(rates(ScheduleKind::linear, {4, 6, 10}),
-              Pointwise(DoubleNear(kRounding), std::vector{0.775, 0.55, 0.1}));
+              Pointwise(DoubleNear(kScheduleRounding), std::vector{0.775, 0.55, 0.1}));
 }
 
 TEST(Schedule, CosineIsFlatAtBothEndsAndHalfWayInTheMiddle) {
   // 0.1 + 0.45 · (1 + cos(pi/4)), 0.1 + 0.45, 0.1 + 0.45 · (1 - cos(pi/4)), 0.1.
   EXPECT_THAT(rates(ScheduleKind::cosine, {4, 6, 8, 10}),
-              Pointwise(DoubleNear(kRounding),
+              Pointwise(DoubleNear(kScheduleRounding),
                         std::vector{0.86819805153394640, 0.55, 0.23180194846605365, 0.1}));
 }
 
 TEST(Schedule, WsdStaysAndFallsLinearlyOverTheLastSteps) {
   EXPECT_THAT(rates(ScheduleKind::wsd, {3, 6, 7, 8, 10}),
-              Pointwise(DoubleNear(kRounding), std::vector{1.0, 1.0, 0.775, 0.55, 0.1}));
+              Pointwise(DoubleNear(kScheduleRounding), std::vector{1.0, 1.0, 0.775, 0.55, 0.1}));
 }
 
 TEST(Schedule, IsDefinedWhereTheWarmUpIsTheWholeRun) {

@@ -19,7 +19,7 @@ using testing::MatchesRegex;
 
 namespace {
 
-void with_session(const Config& given, const std::function<void(Session&)>& body) {
+void with_resolved_session(const Config& given, const std::function<void(Session&)>& body) {
   validate(given);
   const Config config = resolved(given);
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
@@ -36,7 +36,7 @@ struct Validation {
 
 Validation validation_of(const Config& config) {
   Validation result;
-  with_session(config, [&](Session& session) {
+  with_resolved_session(config, [&](Session& session) {
     const Validation mine{session.validate(), session.validation_windows()};
     if (session.grid().world().rank() == 0) result = mine;
   });
@@ -78,7 +78,7 @@ TEST(Session, ValidationLooksAtNoMoreBatchesThanAsked) {
 
 TEST(Session, AStepWithANanChangesNoParameterAndNamesTheBlockItArosIn) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{.z = 2, .data = 2}})
-    with_session(on_grid(tiny_config("unused"), grid), [&](Session& session) {
+    with_resolved_session(on_grid(tiny_config("unused"), grid), [&](Session& session) {
       ParameterGroup& second = *session.model().groups()[2];
       EXPECT_EQ(second.name(), "h.1");
       second.master().as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
@@ -106,7 +106,7 @@ TEST(Session, OverZATiedEmbeddingIsGatheredForEachForwardUseAndSummedOnce) {
     Config config = on_grid(tiny_config("unused"), {.z = 2});
     config.training.global_batch = 12;
     config.training.micro_batch = 6 / micro_batches;
-    with_session(config, [&](Session& session) {
+    with_resolved_session(config, [&](Session& session) {
       EXPECT_TRUE(session.config().model.tied);
       const auto calls = [&] { return session.grid().along(Axis::z).stats().calls; };
       const std::int64_t before = calls();
@@ -120,7 +120,7 @@ TEST(Session, OverZATiedEmbeddingIsGatheredForEachForwardUseAndSummedOnce) {
 
 TEST(Session, NoStepAfterTheSecondHasAProductOfANewShape) {
   const Config config = tiny_config("unused");
-  with_session(config, [&](Session& session) {
+  with_resolved_session(config, [&](Session& session) {
     RecordingBackend first(session.backend()), later(session.backend());
     for (int step = 0; step < 2; ++step) session.rehearse(session.step_input(step), first);
     for (int step = 2; step < 5; ++step) session.rehearse(session.step_input(step), later);

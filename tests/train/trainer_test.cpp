@@ -24,7 +24,7 @@ using testing::UnorderedElementsAre;
 namespace {
 
 // As the issue asks between grids in f32: sums in another order, over ten steps.
-constexpr double kGrids = 1e-5;
+constexpr double kBetweenGrids = 1e-5;
 
 std::string checkpoint(const Config& config, int step) {
   return config.output.dir + "/checkpoints/step-" + std::to_string(step);
@@ -124,7 +124,7 @@ TEST(Trainer, AResumedRunGoesOnAlikeOnAnotherGrid) {
     train_on_threads(resumed);
     EXPECT_THAT(largest_difference(column(metrics_of(resumed), "loss"),
                                    column(from(metrics_of(straight), 6), "loss")),
-                Lt(kGrids))
+                Lt(kBetweenGrids))
         << to_string(grid);
   }
 }
@@ -145,7 +145,8 @@ TEST(Trainer, ALlamaGoesOnAlikeOnAnotherGridAndToTheBitOnItsOwn) {
     resumed.checkpoint.resume = checkpoint(straight, 5);
     train_on_threads(resumed);
     const auto losses = column(metrics_of(resumed), "loss");
-    EXPECT_THAT(largest_difference(losses, rest), Le(grid.y == 2 ? 0 : kGrids)) << to_string(grid);
+    EXPECT_THAT(largest_difference(losses, rest), Le(grid.y == 2 ? 0 : kBetweenGrids))
+        << to_string(grid);
   }
 }
 
@@ -221,7 +222,7 @@ TEST(Trainer, TheMicroBatchDoesNotChangeTheLosses) {
     train_on_threads(accumulated);
     EXPECT_THAT(largest_difference(column(metrics_of(accumulated), "loss"),
                                    column(metrics_of(whole), "loss")),
-                Lt(kGrids))
+                Lt(kBetweenGrids))
         << micro;
   }
 }
