@@ -1,6 +1,7 @@
 #!/bin/bash
 # test.sh [--limit SECONDS]: builds and runs every test. All of them optimised (preset dev, which
-# compiles the CUDA backend where CUDA is, whether or not there is a GPU); the unit tests under
+# compiles the CUDA backend where CUDA is, whether or not there is a GPU); operations, parallel
+# layers and a short training with kernels for AVX2 (preset avx2); the unit tests under
 # AddressSanitizer and UndefinedBehaviorSanitizer; communication and parallel layers under
 # ThreadSanitizer; the part of the GPU backend that hipcc compiles for an AMD GPU, where hipcc is;
 # then the format of the sources.
@@ -85,6 +86,9 @@ compile_for_amd() {
 
 runner=(env)
 run_preset dev "" -j 2
+# The kernels for lesser processors, with oneDNN as it would be there; all but the kernels comes
+# from the compiler cache.
+run_preset avx2 "axonn ops_test ops_threads_test parallel_test" -R '\.avx2$' -j 2
 # Under sanitizers a few grids tell as much as all of them, which take minutes.
 few='-*OnGrids.*EveryGrid*:TargetLosses.*EveryGrid*:GptOnGrids.NoCombination*:*OnTenGrids'
 few+=':Study.Finds*'
