@@ -79,8 +79,8 @@ function(axonn_test name)
   endif()
 endfunction()
 
-# axonn_test_instructions(NAME COMMAND...): the tests NAME.avx2 and NAME.avx512, which run the command
-# with oneDNN held to the instructions of a lesser processor than this one may be.
+# axonn_test_instructions(NAME COMMAND...): the tests NAME.avx2 and NAME.avx512, which run the
+# command with oneDNN held to the instructions of a lesser processor than this one may be.
 function(axonn_test_instructions name)
   foreach(limit avx2:AVX2 avx512:AVX512_CORE)
     string(REGEX REPLACE ":.*" "" suffix ${limit})

@@ -24,8 +24,9 @@ namespace {
 constexpr const char* kBenchExamples =
     R"(Ten iterations, the mean of the last eight: five that follow one another at once, as in a
 training, and five more. The product peak is the best of a fixed list of products, timed before,
-between and after; in bf16 on a CPU they are timed in f32 too, and the faster counts. Flops are given by three conventions, each named. Memory is what the rank's arena
-held at its peak, beside what a dry run of the same step says.
+between and after; in bf16 on a CPU they are timed in f32 too, and the faster counts. Flops are
+given by three conventions, each named. Memory is what the rank's arena held at its peak, beside
+what a dry run of the same step says.
 
 --scaling measures several grids, one after the other, and draws tokens/s over ranks. weak: the
 batch grows with the ranks, and the config's is that of the first grid; strong: it stays. Efficiency
