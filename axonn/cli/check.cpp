@@ -99,16 +99,14 @@ int run_check(const Arguments& arguments) {
   app.add_option("--steps", steps, "steps on each grid")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  std::string isa = "native";
+  std::string isa;
   app.add_option("--isa", isa,
-                 "most that matrix products may use: avx2, avx512, avx512-bf16 or native, to see "
-                 "what a lesser processor computes")
-      ->capture_default_str()
+                 "the most that matrix products may use, to see what a lesser processor computes")
       ->check(CLI::IsMember(std::vector<std::string>(cpu::instruction_limits().begin(),
                                                      cpu::instruction_limits().end())));
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
-  cpu::limit_library_instructions(isa);
+  if (!isa.empty()) cpu::limit_library_instructions(isa);
   const std::vector<GridShape> grids = grids_to_compare(grids_text);
   const std::vector<GridTrace> all = traces(with_stored_model(loaded->config), grids, steps);
   if (all.empty()) return 0;
@@ -120,7 +118,7 @@ int run_check(const Arguments& arguments) {
     comparisons.push_back(compare(all.front(), trace, tolerance));
     agree = agree && comparisons.back().agrees;
   }
-  if (isa != "native") std::cout << "products use " << cpu::library_instructions() << '\n';
+  if (!isa.empty()) std::cout << "products use " << cpu::library_instructions() << '\n';
   std::cout << "reference " << to_string(grids.front()) << ", " << steps << " steps: loss "
             << all.front().losses.front() << " to " << all.front().losses.back() << "\n\n"
             << comparison_table(comparisons, tolerance)

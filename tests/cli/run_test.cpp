@@ -116,6 +116,19 @@ TEST(CheckCommand, ComparesGridsInATable) {
               HasSubstr("x must be one of 1, 2, 4"));
 }
 
+TEST(CheckCommand, ComputesAsALesserProcessorWhereAsked) {
+  const SmallRun run;
+  const Arguments check{"check", run.config(), "--steps",        "2", "--training.dtype",
+                        "bf16",  "--grids",    "1,1,1,1 1,1,2,1"};
+  auto limited = check, unknown = check;
+  limited.insert(limited.end(), {"--isa", "avx2"});
+  unknown.insert(unknown.end(), {"--isa", "avx3"});
+  EXPECT_THAT(succeed(limited).out, StartsWith("products use AVX2\n"));
+  EXPECT_THAT(refuse(unknown).err, HasSubstr("avx3 not in {avx2,avx512,avx512-bf16}"));
+  const Finished info = run_program({"info"}, {.environment = {{"DNNL_MAX_CPU_ISA", "AVX2"}}});
+  EXPECT_THAT(info.out, HasSubstr("products use AVX2; bf16 is multiplied as f32"));
+}
+
 TEST(BenchCommand, MeasuresAGridAndWritesTheFigures) {
   const SmallRun run;
   const Finished finished = succeed({"bench", run.config(), "--json", run / "bench.json",

@@ -11,9 +11,9 @@ namespace axonn::cpu {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kLimits{"avx2", "avx512", "avx512-bf16", "native"};
+constexpr std::array<std::string_view, 3> kLimits{"avx2", "avx512", "avx512-bf16"};
 constexpr std::array kLimitValues{dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
-                                  dnnl_cpu_isa_avx512_core_bf16, dnnl_cpu_isa_all};
+                                  dnnl_cpu_isa_avx512_core_bf16};
 
 }  // namespace
 
@@ -55,7 +55,7 @@ std::span<const std::string_view> instruction_limits() { return kLimits; }
 void limit_library_instructions(std::string_view name) {
   const auto at = std::ranges::find(kLimits, name) - kLimits.begin();
   AXONN_CHECK(at < std::ssize(kLimits), "limit_library_instructions: '", name,
-              "' is none of avx2, avx512, avx512-bf16, native");
+              "' is none of avx2, avx512, avx512-bf16");
   AXONN_CHECK(dnnl_set_max_cpu_isa(kLimitValues[at]) == dnnl_success,
               "limit_library_instructions: oneDNN is in use already, so its instructions can no "
               "longer be limited");

@@ -19,7 +19,7 @@ std::string library_instructions();
 bool library_multiplies_bf16();
 
 /// The names that limit_library_instructions() knows, least first: "avx2", "avx512",
-/// "avx512-bf16", "native".
+/// "avx512-bf16".
 std::span<const std::string_view> instruction_limits();
 
 /// Has oneDNN use no instructions beyond these, as a lesser processor would. Process-wide, before
