@@ -13,7 +13,9 @@ function(axonn_unity target batch)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
   set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # In a unity build each source is an included file, of which g++ warns as if it were a header.
+  # In a unity build each source is an included file, of which g++ warns as if it were a header. And
+  # g++ collects garbage from 128 MB on: with 600 MB a unit compiles in an eighth less time.
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=600000>)
 endfunction()

@@ -1,6 +1,6 @@
 #!/bin/bash
-# build.sh PRESET [TARGET ...]: configures if need be and builds, on all processors. Output goes to
-# build/PRESET. Shows what configuring found of CUDA and HIP.
+# build.sh PRESET [TARGET ...]: configures if need be and builds, on all processors that there is
+# memory for. Output goes to build/PRESET. Shows what configuring found of CUDA and HIP.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,4 +14,8 @@ if ! cmake --preset "$preset" >"build/$preset/configure.log" 2>&1; then
   exit 1
 fi
 grep -E '^-- (CUDA|HIP):' "build/$preset/configure.log" || true
-cmake --build --preset "$preset" --parallel "$(nproc)" ${@:+--target "$@"}
+jobs=$(nproc)
+# A unit takes up to 1.5 GB.
+memory=$(awk '/^MemAvailable/ {print int($2 / 1.5e6)}' /proc/meminfo)
+((memory >= jobs)) || jobs=$((memory > 1 ? memory : 1))
+cmake --build --preset "$preset" --parallel "$jobs" ${@:+--target "$@"}
