@@ -2,6 +2,7 @@
 
 .PHONY: help packages dev-packages quickstart test build dev debug gpu-check gpu-bundle format tidy docs clean
 .DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
 
 help:
 	@echo "make quickstart  install what is missing, build, train for a minute, write some text"
