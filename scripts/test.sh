@@ -91,14 +91,15 @@ run_preset dev "" -j 2
 run_preset avx2 "axonn ops_test ops_threads_test parallel_test" -R '\.avx2$' -j 2
 # Under sanitizers a few grids tell as much as all of them, which take minutes.
 few='-*OnGrids.*EveryGrid*:TargetLosses.*EveryGrid*:GptOnGrids.NoCombination*:*OnTenGrids'
-few+=':Study.Finds*'
+few+=':Study.Finds*:FineTuning.HasTheLosses*:GptOnGrids.LossesDoNot*:Memory.IsTheSame*'
+few+=':Search.FindsWhatSearching*'
 runner=(env GTEST_FILTER="$few")
 # Leaks in the MPI library are not ours to find: the unit tests start none.
 run_preset asan unit_tests -L unit -LE project -j 2
 # Of the models' tests ThreadSanitizer has use for those in which ranks run late, in chunks, and
 # through blocks again: the others compare numbers, or take minutes to do the same more often.
 few+=':FaultsOfAGrid*:*LlamaReference*:ManyRanks*:Memory*:ModelConfig*:Padding*'
-few+=':GptOnGrids.LossesDoNot*:GptOnGrids.TrainingLowers*'
+few+=':GptOnGrids.TrainingLowers*'
 runner=(env GTEST_FILTER="$few")
 # ThreadSanitizer needs the addresses of its shadow, which some kernels' randomisation takes.
 setarch "$(uname -m)" -R true 2>/dev/null && runner=(setarch "$(uname -m)" -R "${runner[@]}")
