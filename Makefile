@@ -1,20 +1,20 @@
-# What to type. The work is done by CMake (CMakePresets.json) and scripts/.
+# Shortcuts for common tasks. CMake (CMakePresets.json) and scripts/ do the work.
 
 .PHONY: help packages dev-packages quickstart test build dev debug gpu-check gpu-bundle format tidy docs clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
 help:
-	@echo "make quickstart  install what is missing, build, train for a minute, write some text"
-	@echo "make test        install what is missing, build and run all tests (times: CONTRIBUTING.md)"
-	@echo "make build       build/release/bin/axonn, optimised, for use"
-	@echo "make dev         build/dev: the same with all tests, warnings as errors"
-	@echo "make debug       build/debug: libraries and tests, each source on its own, for the edit loop"
-	@echo "make gpu-check   builds for the GPU here, tests and times it (under 10 minutes)"
-	@echo "make gpu-bundle  packs the programs for a machine that has a GPU and little else"
+	@echo "make quickstart  install missing packages, build, train for a minute, generate some text"
+	@echo "make test        install missing packages, build and run all tests (times: CONTRIBUTING.md)"
+	@echo "make build       build the optimised program, build/release/bin/axonn"
+	@echo "make dev         build/dev: the same with all tests; warnings are errors"
+	@echo "make debug       build/debug: libraries and tests, sources compiled separately, for editing"
+	@echo "make gpu-check   build for this machine's GPU, test and time it (under 10 minutes)"
+	@echo "make gpu-bundle  pack the programs for a GPU machine without the build dependencies"
 	@echo "make format      format all sources"
-	@echo "make tidy        look for likely faults with clang-tidy (Debian package clang-tidy)"
-	@echo "make docs        write docs/configuration.md from the program's own table of keys"
+	@echo "make tidy        search for likely faults with clang-tidy (Debian package clang-tidy)"
+	@echo "make docs        write docs/configuration.md from the program's table of keys"
 	@echo "make clean       remove build/"
 
 packages:

@@ -9,14 +9,14 @@
 #include "axonn/comm/mpi.h"
 #include "axonn/comm/threads.h"
 
-// Every collective in f32 over sizes and groups, beside what bounds it: the link, for MPI processes
-// (bytes that a rank sends over its rate), or memory, for ranks that are threads (bytes that all
-// ranks of a group read and write, over what copies of all ranks at once move).
+// Times every collective in f32 for several sizes and groups, beside its bound. For MPI processes
+// that is the link: the bytes that a rank sends over its rate. For ranks as threads it is memory:
+// the bytes that all ranks of a group read and write over the rate of copies by all ranks at once.
 //
 //   bench_comm_collectives RANKS                   ranks as threads
-//   mpirun -np N bench_comm_collectives MBIT_S     MPI processes, a link each of that rate
+//   mpirun -np N bench_comm_collectives MBIT_S     MPI processes, each with a link of that rate
 //
-// The time is the slowest rank's, the median of some repetitions.
+// The time is that of the slowest rank, and the median of several repetitions.
 
 namespace {
 
@@ -28,9 +28,9 @@ constexpr int kRepetitions = 5;
 struct Case {
   const char* name;
   Work (*start)(Communicator& group, Buffer whole, Buffer piece);
-  /// Bytes a rank sends, of `bytes` in whole in a group of `size`.
+  /// Bytes that a rank sends, for a whole buffer of `bytes` in a group of `size` ranks.
   double (*sent)(double bytes, double size);
-  /// Bytes that the group's ranks together read and write.
+  /// Bytes that all ranks of the group together read and write.
   double (*moved)(double bytes, double size);
 };
 
@@ -63,7 +63,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Median over repetitions of the slowest rank's seconds.
+/// The slowest rank's seconds, median over the repetitions.
 double time(Communicator& world, const std::function<void()>& run) {
   std::vector<double> seconds;
   run();
@@ -78,14 +78,14 @@ double time(Communicator& world, const std::function<void()>& run) {
   return median(seconds);
 }
 
-/// Bytes a second, read and written, by copies of all ranks at once.
+/// Bytes per second, read and written, by copies of all ranks at once.
 double copy_rate(Communicator& world) {
   std::vector<char> from(32 << 20, 1), to(from.size());
   const double seconds = time(world, [&] { std::memcpy(to.data(), from.data(), to.size()); });
   return 2.0 * static_cast<double>(to.size()) * world.size() / seconds;
 }
 
-/// rate: bytes a second of a link, or 0 for ranks that share memory.
+/// rate: bytes per second of a link, or 0 for ranks that share memory.
 void measure(Communicator& world, double rate) {
   const bool linked = rate > 0;
   if (!linked) rate = copy_rate(world);
@@ -118,7 +118,9 @@ void measure(Communicator& world, double rate) {
 int main(int argc, char** argv) {
   const double number = argc == 2 ? std::atof(argv[1]) : 0;
   if (number <= 0) {
-    std::fprintf(stderr, "usage: bench_comm_collectives RANKS, or under mpirun: MBIT_S\n");
+    std::fprintf(
+        stderr,
+        "usage: bench_comm_collectives RANKS, or mpirun -np N bench_comm_collectives MBIT_S\n");
     return 2;
   }
   if (under_launcher())

@@ -1,9 +1,9 @@
-// How fast tokenizers encode: MB/s of text on one core, and with all cores as files are tokenized.
+// Times tokenizers: MB/s of text that one core encodes, and that all cores tokenize from files.
 //
 //   bench_data_tokenizers TEXT TOKENIZER...
 //
-// TEXT is a file, or "synthetic" (20 MB of generated English); a TOKENIZER is what data.tokenizer
-// takes. Each figure is the median of five runs, the first one, which fills the caches, left out.
+// TEXT is a file, or "synthetic" (20 MB of generated English); a TOKENIZER is a value of
+// data.tokenizer. Each figure is the median of five runs after one that fills the caches.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

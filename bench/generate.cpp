@@ -1,10 +1,10 @@
-// Tokens a second of generation, and the share of what memory gives: a GPT-2 124M (or another known
-// model) with random weights, a prompt of 128 tokens, in batches.
+// Tokens per second of generation, and its share of the memory bandwidth, in batches: a GPT-2 124M
+// (or another known model) with random weights and prompts of 128 tokens.
 //
 //   bench_generate [NAME [f32|bf16 [TOKENS]]]
 //
-// Every token of a batch reads all weights once and the keys and values kept of its sequence. The
-// bandwidth is that of a stream of reads, timed in turn with generating.
+// A pass computes one token of each sequence. It reads all weights once, and the cached keys and
+// values of each sequence. The bandwidth is that of a read stream, timed in turn with generation.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Bytes that a pass reads: what is multiplied, and keys and values in the middle of the text.
+/// Bytes that a pass reads: the weights of products, and the cache at half of the generated text.
 double bytes_of_pass(const ModelConfig& model, DType dtype, std::int64_t batch,
                      std::int64_t tokens) {
   const std::int64_t tables = model.family == ModelFamily::gpt ? model.positions : 0,
@@ -59,7 +59,7 @@ void measure(Session& session, std::int64_t batch, std::int64_t tokens, int thre
     generator.generate(prompts, {.max_tokens = tokens});
     const GenerationStats& stats = generator.stats();
     tokens_per_s.push_back(static_cast<double>(stats.tokens) / stats.seconds);
-    if (i == 0)  // later prompts are kept but for their last token
+    if (i == 0)  // later prompts are in the cache except for their last token
       prompt_tokens_per_s.push_back(static_cast<double>(stats.prompt_tokens) /
                                     stats.prompt_seconds);
   }

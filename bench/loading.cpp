@@ -1,12 +1,12 @@
-// How fast a Hugging Face folder is loaded from a disk with a cold cache, beside reading it once.
+// Times loading a Hugging Face folder from a disk with a cold cache, compared with reading it once.
 //
 //   bench_loading FOLDER [GB] [ROUNDS] [RANKS]
 //
-// Writes a Llama of GB (8) gigabytes of bf16 with random weights to FOLDER unless it is there.
-// Then, ROUNDS (3) times in turn: drops the files from the page cache and reads them front to back,
-// on one thread and on RANKS (8), each an equal share; drops them and loads the model on a grid
-// with z = RANKS, in bf16, ranks being threads. The medians' ratio to the faster way of reading is
-// last.
+// Writes a Llama of GB (8) gigabytes of bf16 with random weights to FOLDER, unless the folder
+// exists. Then, ROUNDS (3) times in turn: drops the files from the page cache and reads them from
+// front to back, on one thread and on RANKS (8) threads with equal shares; drops them and loads the
+// model in bf16 on a grid with z = RANKS, with threads as ranks. Finally prints the ratio of the
+// median loading time to that of the faster way of reading.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -40,7 +40,7 @@ std::vector<std::string> files_of(const std::string& folder) {
   return files;
 }
 
-/// Clean pages of a file leave the cache; what was written is synced.
+/// Drops the files from the page cache. Only clean pages are dropped; the written ones are synced.
 void drop_from_cache(const std::string& folder) {
   for (const std::string& path : files_of(folder)) {
     const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -49,7 +49,7 @@ void drop_from_cache(const std::string& folder) {
   }
 }
 
-/// Every byte, in pieces of 4 MiB; thread i of n reads the i-th of n shares of each file.
+/// Seconds to read every byte in pieces of 4 MiB; thread i of n reads share i of n of each file.
 double read_seconds(const std::string& folder, int threads) {
   drop_from_cache(folder);
   const double begin = now_seconds();
@@ -80,7 +80,7 @@ double load_seconds(const std::string& folder, int ranks) {
   double seconds = 0;
   run_ranks(ranks, [&](Communicator& world) {
     Session session(config, world, make_cpu_backend(1), {.training = false});
-    // As before reading alone: the pages that the drop frees are the next to be filled.
+    // As before plain reading: so the pages that the drop frees are the next to be filled.
     if (world.rank() == 0) drop_from_cache(folder);
     world.barrier("begin");
     const double begin = now_seconds();
@@ -111,8 +111,8 @@ void run(const std::string& folder, double gigabytes, int rounds, int ranks) {
     std::fflush(stdout);
   }
   const double best = std::min(median(one), median(many));
-  std::printf("%.2f GB: read at %.2f GB/s, loaded at %.2f GB/s: %.2f times as long\n", bytes * 1e-9,
-              bytes * 1e-9 / best, bytes * 1e-9 / median(load), median(load) / best);
+  std::printf("%.2f GB: read at %.2f GB/s, loaded at %.2f GB/s: loading takes %.2f times as long\n",
+              bytes * 1e-9, bytes * 1e-9 / best, bytes * 1e-9 / median(load), median(load) / best);
 }
 
 }  // namespace

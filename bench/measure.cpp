@@ -16,7 +16,7 @@ namespace {
 using cpu::Lanes;
 using Words = std::uint32_t __attribute__((vector_size(64)));
 
-constexpr std::int64_t kMemory = std::int64_t{4} << 30;  // touched where it is used
+constexpr std::int64_t kMemory = std::int64_t{4} << 30;  // only used pages take memory
 
 double seconds(const std::function<void()>& run) {
   const auto begin = std::chrono::steady_clock::now();
@@ -26,7 +26,7 @@ double seconds(const std::function<void()>& run) {
 
 constexpr int kChains = 16;
 
-/// Giga instructions a second of `step` on kChains independent registers, all threads together.
+/// 10^9 instructions of `step` per second on kChains independent registers, all threads together.
 template <typename Register = Lanes, typename Step>
 double rate(int threads, Step step) {
   using Element = std::remove_reference_t<decltype(Register{}[0])>;
@@ -104,8 +104,8 @@ Move move_of(Streams s) {
     if (known.streams.read == s.read && known.streams.update == s.update &&
         known.streams.write == s.write)
       return known.move;
-  throw Error("no stream of " + std::to_string(s.read) + " reads, " + std::to_string(s.update) +
-              " updates and " + std::to_string(s.write) + " writes");
+  throw Error("no loop for streams of " + std::to_string(s.read) + " reads, " +
+              std::to_string(s.update) + " updates and " + std::to_string(s.write) + " writes");
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ Memory::~Memory() { device_->release(begin_, kMemory); }
 View Memory::view(std::int64_t rows, std::int64_t cols, DType dtype) {
   constexpr std::int64_t kLine = 64;
   const std::int64_t bytes = (rows * cols * bytes_of(dtype) + kLine - 1) / kLine * kLine;
-  AXONN_CHECK(used_ + bytes <= kMemory, "arguments of more than ", kMemory, " bytes");
+  AXONN_CHECK(used_ + bytes <= kMemory, "the arguments need more than ", kMemory, " bytes");
   auto* data = reinterpret_cast<float*>(begin_ + used_);
   used_ += bytes;
   const auto fill = [](auto* to, std::int64_t count) {
@@ -154,14 +154,14 @@ VectorRates vector_rates(int threads) {
                     .issue = rate<Words>(threads, [](Words x) { return x + 3; }),
                     .divide = rate(threads, [=](Lanes x) { return one / x; }),
                     .root = rate(threads, root)};
-  constexpr int kDividing = kChains / 2, kProducts = 8;  // products of each other register
+  constexpr int kDividing = kChains / 2, kProducts = 8;  // products for every other register
   const double mixed = rate(threads, [=](Lanes x, int i) {
     if (i % 2 == 0) return one / x;
 #pragma GCC unroll 8
     for (int k = 0; k < kProducts; ++k) x = x * half + one;
     return x;
   });
-  const double slots = kChains * rates.multiply / mixed;  // of a turn through all registers
+  const double slots = kChains * rates.multiply / mixed;  // of one turn through all registers
   rates.beside = std::max((slots - (kChains - kDividing) * kProducts) / kDividing, 0.0);
   return rates;
 }

@@ -8,10 +8,11 @@
 
 #include "bench/measure.h"
 
-// How near is causal attention to the rate of large products? Forward counts 2 · B · h · T² · D
-// flops (two products, the causal half), backward 2.5 times as many (five products); what a kernel
-// computes beyond that, above the diagonal or a second time, does not count. The peak is the best
-// rate of a product of 1,024³ in the same type, timed in turn with the attention.
+// Compares the rate of causal attention with that of large products. Forward counts
+// 2 · B · h · T² · D flops (two products, the causal half), backward 2.5 times as many (five
+// products). What a kernel computes beyond that, above the diagonal or a second time, does not
+// count. The peak is the best rate of a product of 1,024³ in the same type, timed in turn with
+// attention.
 // Usage: bench_ops_attention [THREADS].
 
 namespace {
@@ -81,6 +82,6 @@ int main(int argc, char** argv) {
       for (std::int64_t T : {64, 256, 1024, 4096})
         measure(*backend, type, {4096 / T, T, 768 / D, 768 / D, D});
     measure(*backend, type, {4, 256, 12, 12, 64});   // a layer of GPT-2 124M
-    measure(*backend, type, {4, 1024, 16, 8, 128});  // of a Llama-like model, width 2,048
+    measure(*backend, type, {4, 1024, 16, 8, 128});  // a layer of a Llama-like model, width 2,048
   }
 }

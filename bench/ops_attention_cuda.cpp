@@ -9,8 +9,8 @@
 #include "axonn/base/check.h"
 #include "axonn/ops/cuda_backend.h"
 
-// How fast is causal attention in bf16 on card 0, by axonn's kernels and by cuDNN, deterministic
-// and not, of whole sequences and of documents in them? Rows of a table. Forward counts
+// Times causal attention in bf16 on GPU 0, by axonn's kernels and by cuDNN, deterministic and not,
+// of whole sequences and of documents in them. Prints rows of a table. Forward counts
 // 2 · B · h · T² · D flops (two products, the causal half), backward 2.5 times as many.
 // Usage: bench_ops_attention_cuda.
 
@@ -28,7 +28,7 @@ struct Way {
   CudaOptions options;
 };
 
-/// Operands on the card, filled with some pattern of small numbers.
+/// Operands on the GPU, those in bf16 filled with a pattern of small numbers.
 class Memory {
  public:
   explicit Memory(Device& device) : device_(device) {}
@@ -47,7 +47,7 @@ class Memory {
     device_.copy_from_host(view.data, pattern.data(), rows * cols * bytes_of(dtype));
     return view;
   }
-  /// Documents of a quarter of a sequence each.
+  /// The starts of documents of a quarter of a sequence each.
   View quarters(std::int64_t rows, std::int64_t positions) {
     std::vector<std::int32_t> starts;
     for (std::int64_t r = 0; r < rows; ++r)
@@ -67,9 +67,9 @@ class Memory {
   std::vector<std::pair<void*, std::int64_t>> held_;
 };
 
-/// The best mean of five calls, in seconds.
+/// The mean seconds of a call, the best of several tries of five calls.
 double best(Stream& stream, const std::function<void()>& run) {
-  constexpr int kCalls = 5, kTries = 4;  // the first try builds plans and warms the card up
+  constexpr int kCalls = 5, kTries = 4;  // the first try builds plans and warms up the GPU
   double least = std::numeric_limits<double>::infinity();
   for (int attempt = 0; attempt < kTries; ++attempt) {
     const auto begin = std::chrono::steady_clock::now();

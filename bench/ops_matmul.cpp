@@ -11,10 +11,9 @@
 #include "axonn/base/clock.h"
 #include "axonn/ops/matmul_tuner.h"
 
-// The products of a step, by layer, mode and type: gigaflops a second by default and as the tuner
-// would have it, beside the bound, which is named: "products", the best rate of a few products
-// without transposes, each in its fastest way; or "memory", each operand
-// moved once at the rate of a large copy.
+// The products of a step, by layer, mode and type: Gflop/s in the default way and in the tuned way,
+// and their shares of the bound. That is "products", the best rate of a few products without
+// transposes, each in its fastest way; or "memory", each operand moved once at the speed of a copy.
 //
 // Usage: bench_ops_matmul [gpt2|llama] [THREADS]
 //   gpt2   GPT-2 124M, 1,024 rows    llama  width 2,048, MLP 5,504, 4,096 rows
@@ -53,9 +52,9 @@ struct Bound {
   const char* name;
 };
 
-/// What this machine can do at most, measured here.
+/// The measured peak rates of this machine.
 struct Machine {
-  double flops, bytes;  // a second
+  double flops, bytes;  // per second
 
   Bound bound(const MatmulShape& s) const {
     const double moved =
@@ -80,7 +79,7 @@ double copy_rate(int threads) {
   return best;
 }
 
-/// The best rate of products that are as easy as they get.
+/// The best rate of products of favourable shapes.
 double easy_rate(Backend& backend, DType type) {
   double best = 0;
   for (const auto& [M, N, K] : {std::array{1024, 768, 768}, std::array{1024, 3072, 768},
@@ -98,8 +97,7 @@ int main(int argc, char** argv) {
   const int threads = argc > 2 ? std::atoi(argv[2]) : omp_get_num_procs();
   const auto backend = make_cpu_backend(threads);
   const double copied = copy_rate(threads);
-  std::printf("%s\ngigaflops a second, and percent of the bound\n",
-              backend->matmul_device().c_str());
+  std::printf("%s\nGflop/s, and percent of the bound\n", backend->matmul_device().c_str());
   for (DType type : {DType::f32, DType::bf16}) {
     const Machine machine{easy_rate(*backend, type), copied};
     std::printf(

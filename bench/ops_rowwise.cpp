@@ -15,30 +15,29 @@
 
 #include "bench/measure.h"
 
-// How near is each row-wise operation to what bounds it? For each operation, type, row length and
-// size (in the second caches; in the last one, where it is large; in memory, which is twice what
-// the last cache holds, as a processor of 260 MiB is not brought to memory by less): the time, the
-// bytes of its arguments moved once a second, and the share that the lower of two bounds is of
-// that:
+// Compares each row-wise operation with its bounds, for each type, row length and size: in the L2
+// caches ("cache"); in the last-level cache, if that is large ("last"); and in memory ("memory"),
+// at least twice the last-level cache, which may be 260 MiB. Prints the time, the bytes of the
+// arguments per second, and the share of the time that the slower bound takes. The bounds are:
 //
-//   stream  the same bytes through the same number of read and written streams, with ordinary
-//           stores, in a loop that computes next to nothing, in a team of the same threads that is
-//           started the same way. The two are timed in turn, in cache ten calls of each at a time,
-//           so that both find there what they left.
-//   vector  the operation's vector instructions (on 16 floats; loads and stores not counted) on
-//           this machine's units, all threads busy: products at the rate of fused multiply-adds,
-//           sums, maxima and roundings at that of sums, divisions and roots at theirs, and all of
-//           them together at the rate at which instructions begin; the slowest of these counts. A
-//           division also takes the place of products: of how many is measured in a loop of both.
-//           The counts are those of the kernels' formulas: turning bf16 into f32 takes 1 (words are
-//           interleaved with zeros), back a half (an instruction rounds 32), exponential() 8
-//           products and 3 others, as a power of two 6 and 5, GELU's 5 and 5.
+//   stream  the same bytes through the same number of read and written streams, by ordinary stores,
+//           in a loop with next to no arithmetic, on the same threads, started in the same way.
+//           Operation and stream are timed in turn, in cache ten calls of each at a time, so that
+//           both find there what they left.
+//   vector  the operation's vector instructions (on 16 floats, without loads and stores) on this
+//           machine's units, all threads busy: products at the rate of fused multiply-adds; sums,
+//           maxima and roundings at that of sums; divisions and roots at theirs; and all of them
+//           together at the issue rate. The slowest of these counts. A division also displaces
+//           products; a loop of both measures how many. Instructions are counted from the kernels'
+//           formulas: bf16 to f32 takes 1 (words are interleaved with zeros), f32 to bf16 a half
+//           (an instruction rounds 32), exponential() 8 products and 3 others, power_of_two() 6 and
+//           5, that of GELU 5 and 5.
 //
-// Both are limits that no kernel passes, unless its loads hit caches where the stream's do not.
-// Rows come out even over the threads, so that none waits for another's last row.
+// No kernel is faster than either bound, unless its loads hit caches where the stream's do not. The
+// number of rows is a multiple of the number of threads, so that none waits for another's last row.
 //
-// Usage: bench_ops_rowwise [THREADS] [WORDS of a case's line, as in: cache bf16 768 layer_norm].
-// Sizes are called cache, last and memory.
+// Usage: bench_ops_rowwise [THREADS [WORD...]]. Runs the cases whose lines have all these words, as
+// in: cache bf16 768 layer_norm.
 
 namespace {
 
@@ -50,40 +49,40 @@ using bench::VectorWork;
 constexpr std::int64_t kVocabulary = 50304;
 constexpr int kExpMultiplies = 8, kExpSums = 3, kPowerMultiplies = 6, kPowerSums = 5;
 
-/// How many bytes an operation's arguments are.
+/// A size of an operation's arguments.
 struct Size {
   std::string name;
   std::int64_t bytes;
   int repetitions, burst;
 };
 
-/// The sizes of this machine. In the last cache an operation and its stream take half.
+/// The sizes for this machine. An operation and its stream together take half of the last cache.
 std::vector<Size> sizes() {
   constexpr std::int64_t kSmall = 16 << 20, kLarge = 96 << 20;
-  const std::int64_t last = sysconf(_SC_LEVEL3_CACHE_SIZE);  // not positive where it is not known
+  const std::int64_t last = sysconf(_SC_LEVEL3_CACHE_SIZE);  // not positive if unknown
   std::vector<Size> list{{"cache", 1 << 20, 40, 10}};
   if (last / 4 >= kSmall) list.push_back({"last", last / 4, 7, 2});
   list.push_back({"memory", std::max(2 * last, kLarge), 7, 1});
   return list;
 }
 
-/// One operation, ready to run on arguments of some size.
+/// An operation with arguments of some size, ready to run.
 struct Case {
   std::string name;
-  std::int64_t elements, bytes;  ///< of the work, and what its arguments move
+  std::int64_t elements, bytes;  ///< elements of the work; bytes that the arguments move
   Streams streams;
-  VectorWork work;  ///< of 16 elements
+  VectorWork work;  ///< per 16 elements
   std::function<void()> run;
 };
 
-/// How to make a case; it takes memory where it is made.
+/// A function that makes a case, which takes memory only then.
 struct Named {
   std::string name;
-  std::int64_t length;  ///< of a row, 0 where there is one
+  std::int64_t length;  ///< of a row; 0 if there is only one row
   std::function<Case()> make;
 };
 
-/// Makes the cases of one type whose arguments take about `bytes`.
+/// Makes the cases of one type, with arguments of about `bytes`.
 class Cases {
  public:
   Cases(Backend& backend, Memory& memory, DType type, std::int64_t bytes, int threads)
@@ -117,7 +116,7 @@ class Cases {
   Memory& memory_;
   DType type_;
   std::int64_t bytes_, threads_, b_;
-  double get_, put_;  ///< instructions that take 16 elements from memory, and to it
+  double get_, put_;  ///< instructions to load 16 elements, and to store them
 };
 
 Case Cases::norm(std::int64_t C, const std::string& which) {
@@ -272,7 +271,7 @@ Case Cases::optimizer(bool adam) {
 Case Cases::squares() {
   const std::int64_t n = rows(1024, b_) * 1024;
   const View x = typed(1, n), total = memory_.view(1, 1, DType::f64);
-  // In double, of which a register holds 8: two conversions and two multiply-adds for 16 elements.
+  // In double, 8 to a register: two conversions and two multiply-adds for 16 elements.
   return {"squared_sum", n,
           b_ * n,        {1, 0, 0},
           {2, 2, get_},  [=, &to = backend_] { to.squared_sum(total, x); }};
@@ -315,7 +314,7 @@ bool holds(const std::string& label, const std::string& word) {
          std::istream_iterator<std::string>();
 }
 
-/// Prints one line and returns the share reached.
+/// Prints one line and returns the share of the bound that is reached.
 double measure(const Case& c, const std::string& what, const Size& size,
                const bench::VectorRates& rates, const std::function<void()>& stream) {
   const auto [time, streaming] = bench::best_of(size.repetitions, c.run, stream, size.burst);
@@ -336,7 +335,7 @@ int main(int argc, char** argv) {
   const auto backend = make_cpu_backend(threads);
   const auto rates = bench::vector_rates(threads);
   std::printf(
-      "%d threads; instructions on 16 floats, in giga a second: any %.2f, multiply-add %.2f, sum "
+      "%d threads; 10^9 instructions on 16 floats per second: any %.2f, multiply-add %.2f, sum "
       "%.2f, division %.2f (in place of %.1f multiply-adds), root %.2f\n",
       threads, rates.issue, rates.multiply, rates.add, rates.divide, rates.beside, rates.root);
   Memory memory;

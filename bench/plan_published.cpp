@@ -1,5 +1,5 @@
-// plan_published FILE.svg: the planner's predictions beside what the authors of arXiv 2502.08145
-// measured, as the table and the picture of docs/planning.md.
+// plan_published FILE.svg: compares the planner's predictions with the measurements of arXiv
+// 2502.08145. Prints the table, and writes the picture, of docs/planning.md.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -13,8 +13,8 @@ using namespace axonn::testing_support;
 
 namespace {
 
-constexpr double kLow = 4, kHigh = 40;  // seconds: all runs lie between
-constexpr double kEdge = 1.12;          // of the axes beyond them
+constexpr double kLow = 4, kHigh = 40;  // seconds; all runs are between these
+constexpr double kEdge = 1.12;          // factor by which the axes extend beyond kHigh
 
 Chart::Line line(double factor, const char* color, bool dashed, const char* name) {
   return {.points = {{kLow, kLow * factor}, {kHigh, kHigh * factor}},

@@ -15,13 +15,13 @@
 #include "axonn/train/benchmark.h"
 #include "axonn/train/dry_step.h"
 
-// Whether the grids that a plan ranks first are those that are fastest: every grid measured, and
-// estimated for a machine file, side by side. bench/plan_ranking.sh runs it on emulated hosts.
+// Whether the grids that the planner ranks first are the fastest: compares the measured time of
+// every grid with the estimate for a machine file. bench/plan_ranking.sh runs it on emulated hosts.
 //
-//   mpirun -np N bench_plan_ranking measure CONFIG PART PARTS    a line for each: seconds, of them
-//                                       waiting, and bytes; of every PARTS-th grid of N ranks from
-//                                       PART on
-//   bench_plan_ranking compare CONFIG MACHINE FILE...    FILE: what measure wrote, of any rounds
+//   mpirun -np N bench_plan_ranking measure CONFIG PART PARTS    measures every PARTS-th grid of N
+//                                       ranks from number PART on, and prints a line for each:
+//                                       seconds of a step, of which waiting, and bytes
+//   bench_plan_ranking compare CONFIG MACHINE FILE...    FILE: output of measure, of any round
 
 namespace {
 
@@ -103,8 +103,8 @@ std::vector<Grid> read_grids(const std::string& file, const std::string& machine
   return grids;
 }
 
-/// Prints the table, by what was measured, and returns whether the plan's first choice and its best
-/// five are what issue and documentation promise.
+/// Prints the table, the fastest grid first. Returns whether the plan's first choice takes at most
+/// 10 % longer than the fastest grid and enough of the plan's best five are among the fastest.
 bool compare(const std::vector<Grid>& grids) {
   std::printf("%-10s %21s %29s\n", "", "measured ms", "planned ms");
   std::printf("%-10s %5s %7s %7s %13s %7s %7s\n", "grid", "place", "step", "waiting", "place",
@@ -123,11 +123,11 @@ bool compare(const std::vector<Grid>& grids) {
   const auto good = std::ranges::count_if(grids, [&](const Grid& grid) {
     return grid.predicted_place <= kBest && grid.measured_s <= 1.05 * sixth;
   });
-  std::printf("the plan's first, %s, takes %.1f %% longer than the fastest\n", first.shape.c_str(),
-              100 * (first.measured_s / fastest - 1));
-  std::printf("of its best %d, %d are among the %d fastest, or within 5 %% of the sixth\n", kBest,
-              static_cast<int>(good), kAmong);
-  std::printf("memory: predicted and measured differ by %.2f %% at most\n", 100 * apart);
+  std::printf("the plan's first choice, %s, takes %.1f %% longer than the fastest grid\n",
+              first.shape.c_str(), 100 * (first.measured_s / fastest - 1));
+  std::printf("of the plan's best %d, %d are among the %d fastest, or within 5 %% of the sixth\n",
+              kBest, static_cast<int>(good), kAmong);
+  std::printf("memory: prediction and measurement differ by at most %.2f %%\n", 100 * apart);
   return first.measured_s <= 1.1 * fastest && good >= kEnough;
 }
 

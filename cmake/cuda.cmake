@@ -1,24 +1,24 @@
 # Finds CUDA: nvcc, the runtime, cuBLASLt and NCCL. Sets AXONN_WITH_CUDA, and AXONN_CUDA_OUTCOME to
-# one line that says what was found and what follows from it.
+# one line that says what was found and whether the CUDA backend is built.
 
 set(AXONN_WITH_CUDA ON)
 set(AXONN_CUDA_OUTCOME)
 set(AXONN_CUDA_ARCH "90a-real" CACHE STRING
     "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES: 90a-real (H100, H200), 80-real (A100)")
 
-# axonn_without_cuda(what): something is missing. ON ends with an error that says what; otherwise
-# the CUDA backend is left out.
+# axonn_without_cuda(what): leaves out the CUDA backend, because `what` is missing. With
+# AXONN_CUDA=ON it is an error that names `what`.
 function(axonn_without_cuda what)
   if(AXONN_CUDA STREQUAL "ON")
     message(FATAL_ERROR "AXONN_CUDA is ON and ${what} was not found: put nvcc of CUDA 12.4 or "
-                        "newer on PATH (CUDAToolkit_ROOT and CMAKE_PREFIX_PATH name other "
-                        "places), or configure with -DAXONN_CUDA=OFF")
+                        "newer on PATH (or set CUDAToolkit_ROOT or CMAKE_PREFIX_PATH), or "
+                        "configure with -DAXONN_CUDA=OFF")
   endif()
   set(AXONN_CUDA_OUTCOME "${what} not found: left out" PARENT_SCOPE)
   set(AXONN_WITH_CUDA OFF PARENT_SCOPE)
 endfunction()
 
-# Asked before the language is enabled, which is an error where nvcc does not know the GPUs.
+# Checked before the language is enabled, which is an error if nvcc does not know the GPUs.
 find_program(AXONN_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME
              PATHS /usr/local/cuda PATH_SUFFIXES bin)
 set(nvcc_version 0)
@@ -38,12 +38,12 @@ elseif(nvcc_version VERSION_LESS 12.4)
 elseif(AXONN_CUDA STREQUAL "AUTO" AND NOT gpu_is_here)
   set(AXONN_WITH_CUDA OFF)
   set(AXONN_CUDA_OUTCOME
-      "nvcc ${nvcc_version} found, no GPU here: left out (-DAXONN_CUDA=ON builds it)")
+      "nvcc ${nvcc_version} found, no GPU on this machine: left out (-DAXONN_CUDA=ON builds it)")
 endif()
 if(AXONN_WITH_CUDA)
   set(CMAKE_CUDA_COMPILER ${AXONN_NVCC} CACHE FILEPATH "nvcc")
   set(CMAKE_CUDA_ARCHITECTURES ${AXONN_CUDA_ARCH})
-  # What some builds of CMake 3.25 do not know of nvcc.
+  # Some builds of CMake 3.25 do not know these options of nvcc.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   enable_language(CUDA)

@@ -1,4 +1,4 @@
-# Finds what the project is built on. A library that is missing is an error that names its Debian
+# Finds the libraries that the project needs. A missing library is an error that names its Debian
 # package.
 
 function(axonn_need found package)
@@ -10,7 +10,7 @@ endfunction()
 find_package(Threads REQUIRED)
 find_package(OpenMP COMPONENTS CXX QUIET)
 axonn_need(OpenMP_CXX_FOUND libgomp1)
-find_library(AXONN_DNNL dnnl)  # its CMake package asks for OpenCL, which is not needed here
+find_library(AXONN_DNNL dnnl)  # its CMake package requires OpenCL, which is not needed here
 axonn_need(AXONN_DNNL libdnnl-dev)
 find_package(fmt CONFIG QUIET)
 axonn_need(fmt_FOUND libfmt-dev)
@@ -43,6 +43,6 @@ include(cmake/gpu.cmake)
 if(AXONN_TESTS)
   find_package(GTest CONFIG QUIET)
   axonn_need(GTest_FOUND libgtest-dev)
-  find_library(AXONN_SENTENCEPIECE_TRAIN sentencepiece_train)  # makes the models of tests
+  find_library(AXONN_SENTENCEPIECE_TRAIN sentencepiece_train)  # trains the models of tests
   axonn_need(AXONN_SENTENCEPIECE_TRAIN libsentencepiece-dev)
 endif()

@@ -1,7 +1,7 @@
-# What CUDA and HIP have in common: the same sources, through headers that say which of the two.
+# The common part of CUDA and HIP: both use the same sources, with headers that select one of them.
 
-# axonn_gpu_headers(KIND FOLDER): the headers of FOLDER/axonn that stand for those of KIND, which is
-# cuda or hip.
+# axonn_gpu_headers(KIND FOLDER): writes headers below FOLDER/axonn that include those of KIND, cuda
+# or hip.
 function(axonn_gpu_headers kind folder)
   foreach(header tensor/cuda/api ops/cuda/blas ops/cuda/warp)
     file(CONFIGURE OUTPUT ${folder}/axonn/${header}.cuh @ONLY
@@ -23,7 +23,7 @@ function(axonn_gpu_is_here result kind)
   endforeach()
 endfunction()
 
-# axonn_use_cards(TARGET): its sources call the runtime of the cards.
+# axonn_use_cards(TARGET): lets the target's sources call the GPU runtime.
 function(axonn_use_cards target)
   target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/include)
   target_link_libraries(${target} PRIVATE ${AXONN_GPU_RUNTIME})
@@ -32,13 +32,13 @@ function(axonn_use_cards target)
   target_compile_options(${target} PRIVATE ${AXONN_GPU_OPTIONS})
 endfunction()
 
-# AXONN_GPU: cuda, hip, or empty, as AXONN_CUDA and AXONN_HIP ask.
+# AXONN_GPU: cuda, hip, or empty; AXONN_CUDA and AXONN_HIP decide.
 set(AXONN_GPU)
 set(AXONN_WITH_CUDA OFF)
 set(AXONN_WITH_HIP OFF)
 if(AXONN_CUDA STREQUAL "ON" AND AXONN_HIP STREQUAL "ON")
-  message(FATAL_ERROR "AXONN_CUDA and AXONN_HIP are both ON, and a build is for the cards of one "
-                      "maker: make two, each in a folder of its own")
+  message(FATAL_ERROR "AXONN_CUDA and AXONN_HIP are both ON, but a build supports the GPUs of one "
+                      "vendor: make two builds, each in its own folder")
 endif()
 if(NOT AXONN_CUDA STREQUAL "OFF" AND NOT AXONN_HIP STREQUAL "ON")
   include(cmake/cuda.cmake)
@@ -62,10 +62,10 @@ endif()
 if(AXONN_GPU)
   axonn_gpu_headers(${AXONN_GPU} ${PROJECT_BINARY_DIR}/include)
 endif()
-if(AXONN_GPU STREQUAL "hip")  # RCCL's header has another name
+if(AXONN_GPU STREQUAL "hip")  # RCCL's header has a different name
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/nccl.h @ONLY
        CONTENT "#include <rccl/rccl.h>\n")
 endif()
-# Read, since CMake warns of what a preset sets and nothing reads.
+# Reads these variables, because CMake warns about variables that a preset sets and nothing reads.
 message(DEBUG "flags of ${AXONN_GPU}: ${CMAKE_CUDA_FLAGS} ${AXONN_HIP_FLAGS}"
               "${CMAKE_HIP_COMPILER_LAUNCHER}")

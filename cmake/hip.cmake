@@ -1,12 +1,12 @@
-# Finds HIP: hipcc, the runtime, hipBLASLt and RCCL. Sets AXONN_WITH_HIP where AXONN_HIP is not OFF,
-# and says in one line what was found and what follows from it.
+# Finds HIP: hipcc, the runtime, hipBLASLt and RCCL. Sets AXONN_WITH_HIP. Unless AXONN_HIP is OFF,
+# prints one line that says what was found and whether the HIP backend is built.
 
 set(AXONN_HIP_ARCH "gfx90a" CACHE STRING
-    "AMD cards to compile for: gfx90a (MI210, MI250X), gfx942 (MI300A, MI300X), or several")
-set(AXONN_HIP_FLAGS "" CACHE STRING "Flags of hipcc beside those that the sources need")
+    "AMD GPUs to compile for: gfx90a (MI210, MI250X), gfx942 (MI300A, MI300X), or several")
+set(AXONN_HIP_FLAGS "" CACHE STRING "Additional flags for hipcc")
 
-# axonn_without_hip(what remedy): something is missing. ON ends with an error that says what;
-# otherwise the HIP backend is left out.
+# axonn_without_hip(what remedy): leaves out the HIP backend, because `what` is missing. With
+# AXONN_HIP=ON it is an error with `what` and the remedy.
 function(axonn_without_hip what remedy)
   set(AXONN_WITH_HIP OFF PARENT_SCOPE)
   if(AXONN_HIP STREQUAL "ON")
@@ -49,19 +49,20 @@ elseif(hip_version LESS 6)
 elseif(AXONN_HIP STREQUAL "AUTO" AND NOT gpu_is_here)
   set(AXONN_WITH_HIP OFF)
   set(AXONN_HIP_OUTCOME
-      "HIP ${hip_version} found, no GPU here: left out (-DAXONN_HIP=ON builds it)")
+      "HIP ${hip_version} found, no GPU on this machine: left out (-DAXONN_HIP=ON builds it)")
 endif()
 if(NOT AXONN_HIP STREQUAL "OFF")
   message(STATUS "HIP: ${AXONN_HIP_OUTCOME}")
 endif()
 
-# For the host's compiler. Clean-up does not look at error codes, which HIP's are marked for.
+# For the host's compiler. Clean-up code ignores error codes, which HIP marks as nodiscard.
 set(AXONN_HIP_DEFINITIONS __HIP_PLATFORM_AMD__)
 set(AXONN_HIP_OPTIONS -Wno-unused-result)
 
-# axonn_hip_objects(OBJECTS [HEADERS folder] SOURCES a.cu ...): their objects, for AXONN_HIP_ARCH,
-# with the headers that axonn_gpu_headers() puts into a folder: this build's, if none is named.
-# hipcc is called as such, since CMake's own HIP language does not find Debian's.
+# axonn_hip_objects(OBJECTS [HEADERS folder] SOURCES a.cu ...): compiles the sources for
+# AXONN_HIP_ARCH and sets OBJECTS to the object files. The folder (default: this build's) holds the
+# headers of axonn_gpu_headers(). It calls hipcc directly, because CMake's HIP language does not
+# find Debian's hipcc.
 function(axonn_hip_objects objects)
   cmake_parse_arguments(ARG "" "HEADERS" "SOURCES" ${ARGN})
   if(NOT ARG_HEADERS)
@@ -87,8 +88,8 @@ function(axonn_hip_objects objects)
   set(${objects} ${all} PARENT_SCOPE)
 endfunction()
 
-# axonn_hip_check(SOURCES...): hip_compile_check compiles these, and what of the device needs no
-# more than HIP's runtime, whatever else this build is for.
+# axonn_hip_check(SOURCES...): declares target hip_compile_check, which compiles these sources and
+# the device code that needs only HIP's runtime, in any build.
 function(axonn_hip_check)
   if(NOT AXONN_HIPCC OR NOT AXONN_HIP_INCLUDE)
     message(FATAL_ERROR "AXONN_HIP_CHECK is ON and hipcc or hip/hip_runtime_api.h was not found: "

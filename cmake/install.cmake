@@ -7,7 +7,7 @@ install(TARGETS ${axonn_libraries} axonn_flags axonn_all EXPORT axonn
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY axonn/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn
         FILES_MATCHING PATTERN "*.h"
-        # The program's own, and those of the mpi transport, which need mpi.h.
+        # Excluded: the program's own headers, and those of the mpi transport, which need mpi.h.
         PATTERN "cli" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "mpi_*.h" EXCLUDE)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/include/axonn/
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn

@@ -1,28 +1,28 @@
-# How the project declares its libraries and tests: one line each.
+# Functions that declare a library or a test in one line.
 
 add_library(axonn_flags INTERFACE)
-# Errors of arithmetic are found by looking at values, so no operation needs errno or traps; NaN
-# and infinity keep their meaning (-ffast-math is never used).
+# Arithmetic errors are detected by checking values, so no operation needs errno or traps. NaN and
+# infinity keep their meaning (-ffast-math is never used).
 target_compile_options(axonn_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno> $<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math>)
 target_include_directories(axonn_flags INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
 target_compile_features(axonn_flags INTERFACE cxx_std_20)
 
-# The rows of kernels are vectorised for this machine unless another is named.
+# Kernels are vectorised for this machine, unless AXONN_MARCH names another one.
 set(AXONN_MARCH "native" CACHE STRING "-march= of the CPU kernels")
 
-# axonn_optimise(TARGET FLAG): how Release compiles it.
+# axonn_optimise(TARGET FLAG): compiles the target's C++ with FLAG in Release builds.
 function(axonn_optimise target flag)
   target_compile_options(${target} PRIVATE
     $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${flag}>)
 endfunction()
 
 # axonn_library(FOLDER SOURCES a.cpp ... [DEPENDS folder ...] [LINK public libraries]
-#               [PRIVATE libraries] [BATCH n] [SEPARATE a.cpp ...] [HOT | COLD]): the library of one
-# folder of axonn/. BATCH and SEPARATE are axonn_unity()'s. HOT: it has loops over values or bytes
-# that take a run's time, so Release compiles it with -O3 in place of -O2. COLD: it has none, and
-# -O1 compiles a third faster.
+#               [PRIVATE libraries] [BATCH n] [SEPARATE a.cpp ...] [HOT | COLD]): declares the
+# library of one folder of axonn/. BATCH and SEPARATE are those of axonn_unity(). HOT: the library
+# has loops over values or bytes that dominate a run's time, so Release compiles it with -O3 instead
+# of -O2. COLD: it has none, so Release uses -O1, which compiles a third faster.
 function(axonn_library folder)
   cmake_parse_arguments(ARG "HOT;COLD" "BATCH" "SOURCES;DEPENDS;LINK;PRIVATE;SEPARATE" ${ARGN})
   if(NOT ARG_BATCH)
@@ -48,17 +48,17 @@ endfunction()
 add_custom_target(unit_tests)
 
 # axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s]
-#            [ARGUMENTS ...] [SEPARATE a.cpp ...]): one test program, run with these arguments;
-# with RANKS it runs as that many MPI processes. LABELS defaults to unit. Target unit_tests builds
-# the programs that sanitizers run: those of label unit without label project, which only read the
-# project's sources. SEPARATE is axonn_unity()'s.
+#            [ARGUMENTS ...] [SEPARATE a.cpp ...]): declares one test program, run with these
+# arguments; with RANKS it runs as that many MPI processes. LABELS defaults to unit. Target
+# unit_tests builds the programs that sanitizers run: those with label unit but without label
+# project, whose tests only read the project's sources. SEPARATE is that of axonn_unity().
 function(axonn_test name)
   cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "SOURCES;LINK;LABELS;ARGUMENTS;SEPARATE" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   axonn_unity(${name} 12 SEPARATE ${ARG_SEPARATE})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} axonn_test_main GTest::gmock)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  # GoogleTest's headers are most of a test's time to compile, and hardly any of its time to run.
+  # Most of a test's compile time goes into GoogleTest's headers, whose code takes little run time.
   target_compile_options(${name} PRIVATE $<IF:$<CONFIG:Release>,-O1,-O0>)
   set(command $<TARGET_FILE:${name}> ${ARG_ARGUMENTS})
   set(labels ${ARG_LABELS})
@@ -79,8 +79,8 @@ function(axonn_test name)
   endif()
 endfunction()
 
-# axonn_test_instructions(NAME COMMAND...): the tests NAME.avx2 and NAME.avx512, which run the
-# command with oneDNN held to the instructions of a lesser processor than this one may be.
+# axonn_test_instructions(NAME COMMAND...): declares the tests NAME.avx2 and NAME.avx512. They run
+# the command with oneDNN limited to AVX2 or AVX-512, even if the processor has newer instructions.
 function(axonn_test_instructions name)
   foreach(limit avx2:AVX2 avx512:AVX512_CORE)
     string(REGEX REPLACE ":.*" "" suffix ${limit})

@@ -1,11 +1,11 @@
 #!/bin/bash
-# build-times.sh [PRESET [ROWS]]: what a build's time went into; preset dev and 25 rows by default.
+# build-times.sh [PRESET [ROWS]]: prints where a build's time went; default: preset dev, 25 rows.
 #
-# Prints the files that took longest to build (the last build of each, from Ninja's log, so the
-# preset must build with Ninja, and without hits in ccache: CCACHE_DISABLE=1), the seconds of each
-# folder, and the headers that bring most lines: those of the header and of all that it includes,
-# where it is read first, summed over all units of the build. A line in the thousands that one
-# header brings to many units is worth moving behind one source.
+# Prints the files that took longest to build (the last build of each, from Ninja's log), the
+# seconds of each folder, and the headers that contribute most lines. The preset must build with
+# Ninja, and without hits in ccache: CCACHE_DISABLE=1. The lines of a header include those of all
+# headers that it is the first to include, summed over all units of the build. If a header brings
+# thousands of lines to many units, include it in one source only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,11 +18,11 @@ esac
 build=build/${1:-dev}
 rows=${2:-25}
 if [[ ! -f $build/.ninja_log ]]; then
-  echo "error: $build/.ninja_log is not there: build the preset first, by Ninja" >&2
+  echo "error: $build/.ninja_log does not exist: first build the preset with Ninja" >&2
   exit 2
 fi
 
-# The log has a line for each output: start, end (ms), time stamp, output, hash; the last one holds.
+# The log has a line per output: start, end (ms), time stamp, output, hash; the last one counts.
 times() {
   awk 'NR > 1 {ms[$4] = $2 - $1} END {for (f in ms) print ms[f] / 1000, f}' "$build/.ninja_log"
 }
@@ -33,7 +33,7 @@ echo "seconds  files  folder"
 times | awk '{split($2, part, "/"); f = part[1] "/" part[2]; s[f] += $1; n[f]++}
   END {for (f in s) printf "%7.1f  %5d  %s\n", s[f], n[f], f}' | sort -rn | head -n "$rows"
 
-# A preprocessed unit says "# LINE "FILE" 1" where it enters a file and 2 where it comes back.
+# A preprocessed unit has "# LINE "FILE" 1" where it enters a file and 2 where it returns.
 echo
 echo "  lines  units  header"
 sed -n 's/^ *"command": "\(.*\)",$/\1/p' "$build/compile_commands.json" |

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Compares models here with those of Hugging Face's transformers, on tiny random folders that it writes.
+"""Compares axonn with Hugging Face's transformers on tiny random model folders that it writes.
 
-For every family: transformers writes a folder; `axonn convert` takes it to a checkpoint and back; transformers loads what
-came back. It holds that
+For every family: transformers writes a folder; `axonn convert` converts it to a checkpoint and
+back; transformers loads the result. The script checks that
 
-  - every tensor is the same to the bit, under the same name, and config.json describes the same model;
-  - the mean loss of `axonn eval` on random tokens is that of transformers, to 1e-4 relative, in f32;
-  - the most likely continuation by `axonn generate` is that of transformers.
+  - every tensor has the same name and the same bits, and config.json describes the same model;
+  - the mean loss of `axonn eval` on random tokens equals that of transformers to
+    1e-4 relative, in f32;
+  - the greedy continuation of `axonn generate` equals that of transformers.
 
     scripts/compare-transformers.py build/release/bin/axonn
 
-Needs transformers, safetensors and torch. Exits with 1 where something differs.
+Needs transformers, safetensors and torch. Exits with 1 if something differs.
 """
 
 import json
@@ -55,7 +56,7 @@ def tensors_of(folder):
 
 
 def randomised(model):
-    """Biases and norms, too, which start as zeros and ones."""
+    """Adds noise to all parameters, also to biases and norms, which start as zeros and ones."""
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -99,17 +100,18 @@ def compare(axonn, name, model, work):
     tokens = torch.randint(VOCAB, (4 * LENGTH + 1,), generator=torch.Generator().manual_seed(2))
     want = window_losses(model, tokens)
     if window_losses(again, tokens) != want:
-        faults.append("transformers has another loss for what came back")
+        faults.append("transformers computes a different loss for the converted folder")
     data, report = work / "data.txt", work / "report.json"
     data.write_bytes(bytes(tokens.tolist()))
     run("eval", "--model", back, "--data", data, "--seq-len", LENGTH, "--json", report)
     got = json.loads(report.read_text())["loss"]
     if abs(got - want) > 1e-4 * want:
-        faults.append(f"loss {got} here, {want} there")
+        faults.append(f"loss {got} with axonn, {want} with transformers")
     text = run("generate", "--model", back, "--prompt", "The", "--tokens", 16, "--temperature", 0)
     if text.rstrip(b"\n") != greedy(model, b"The", 16).rstrip(b"\n"):
-        faults.append("another greedy continuation")
-    print(f"{name:10} loss {got:.6f} here, {want:.6f} there: {'; '.join(faults) or 'the same'}")
+        faults.append("a different greedy continuation")
+    print(f"{name:10} loss {got:.6f} with axonn, {want:.6f} with transformers: "
+          f"{'; '.join(faults) or 'equal'}")
     return not faults
 
 

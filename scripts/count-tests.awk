@@ -1,5 +1,5 @@
-# Counts the cases in ctest's LastTest.log: every GoogleTest case once, however many ranks ran it; a
-# test without such lines, or one that failed outside of its cases, as one of its own.
+# Counts the cases in ctest's LastTest.log. Counts each GoogleTest case once, however many ranks ran
+# it; a test without GoogleTest cases, or one that failed outside of its cases, counts as one case.
 # Prints "PASSED FAILED SKIPPED", then a line for each failure.
 
 function end_test() {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Formats every C++ source with clang-format; with --check it changes nothing, and fails if a source
+# Formats every C++ source with clang-format. With --check it changes nothing and fails if a source
 # is not formatted.
 set -euo pipefail
 cd "$(dirname "$0")/.."

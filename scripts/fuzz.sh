@@ -1,8 +1,8 @@
 #!/bin/bash
-# fuzz.sh [SECONDS [TARGET...]]: gives readers of others' files arbitrary bytes, each target (all by
-# default; tests/fuzz/targets.h) for so many seconds, 60 by default. What is new stays in
-# build/fuzz/corpus/TARGET; an input that crashes, hangs or takes too much memory is named and kept
-# in build/fuzz/found. Ends with 1 if there is one. Needs clang with libFuzzer.
+# fuzz.sh [SECONDS [TARGET...]]: feeds arbitrary bytes to the readers of files, each target (all by
+# default; tests/fuzz/targets.h) for SECONDS, 60 by default. New inputs are kept in
+# build/fuzz/corpus/TARGET. Inputs that crash, hang or take too much memory are reported and kept in
+# build/fuzz/found, and the script exits with 1. Needs clang with libFuzzer.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,13 +15,13 @@ targets=("$@")
 
 mkdir -p build/fuzz/found
 status=0
-[[ -d /dev/shm ]] && export TMPDIR=/dev/shm  # a file for each input
+[[ -d /dev/shm ]] && export TMPDIR=/dev/shm  # each input becomes a file
 for target in "${targets[@]}"; do
   corpus=build/fuzz/corpus/$target
   mkdir -p "$corpus"
   "$fuzz" "--target=$target" "--seeds=$corpus" || exit
   echo "== $target"
-  # Inputs of 16 KiB hold whole vocabularies; what is larger is the same again.
+  # Inputs of 16 KiB hold whole vocabularies; larger inputs only repeat.
   if ! "$fuzz" "--target=$target" "$corpus" "tests/fuzz/corpus/$target" \
     -max_total_time="$seconds" -max_len=16384 -timeout=10 -rss_limit_mb=2048 \
     -malloc_limit_mb=256 -dict=tests/fuzz/words.dict -artifact_prefix="build/fuzz/found/$target-" \

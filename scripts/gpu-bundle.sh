@@ -1,12 +1,13 @@
 #!/bin/bash
-# Packs what scripts/gpu-check.sh needs into build/gpu-bundle.tar.xz, for a machine with a card that
-# lacks what axonn is built from: the programs, built without MPI for any processor with AVX2, and
-# the libraries that they need besides the C library and CUDA's. There, in the source tree:
+# Packs all that scripts/gpu-check.sh needs into build/gpu-bundle.tar.xz, for a GPU machine without
+# the build dependencies: the programs, built without MPI for any processor with AVX2, and the
+# libraries that they need, except for the C library and CUDA's. On the GPU machine, in the source
+# tree:
 #
 #   tar -xf build/gpu-bundle.tar.xz && scripts/gpu-check.sh
 #
-# CUDA's libraries (cuBLASLt, cuDNN, NVRTC, NCCL) of the same major version must be there; the C
-# library must be at least as new as here.
+# That machine must have CUDA's libraries (cuBLASLt, cuDNN, NVRTC, NCCL) of the same major version,
+# and a C library at least as new as that of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +21,7 @@ cp build/cuda/bin/axonn build/cuda/tests/ops/ops_cuda_test build/cuda/tests/comm
 strip "$bundle/axonn" "$bundle/ops_cuda_test" "$bundle/comm_cuda_test" \
   "$bundle/bench_ops_attention_cuda"
 
-# The system's own stay behind, and CUDA's: they belong to the driver there, and are large.
+# Leaves out the system's libraries, and CUDA's, which are large and belong to the driver there.
 ldd "$bundle/axonn" "$bundle/ops_cuda_test" | awk '$2 == "=>" {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so|/libcu|/libnccl' |
   xargs -I{} cp -L {} "$bundle/lib"

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Everything about the card of this machine, in under ten minutes: builds for it (or takes the
-# programs that scripts/gpu-bundle.sh packed), runs the tests of operations, compares grids of up to
-# eight ranks that share the card, the card with the processor, a run with its repetition, its
-# resumption and itself without overlap, times attention, and times training steps beside PyTorch.
-# Writes bench/results/DATE-CARD.md, and exits with 1 if anything failed.
+# Tests and times this machine's GPU in under ten minutes. Builds for it (or uses the programs that
+# scripts/gpu-bundle.sh packed) and runs the tests of operations. Compares grids of up to eight
+# ranks that share the GPU, the GPU with the CPU, and a run with a repeated run, a resumed run and a
+# run without overlap. Times attention, and training steps next to PyTorch's. Writes
+# bench/results/DATE-CARD.md, and exits with 1 if anything failed.
 #
 #   scripts/gpu-check.sh [--no-bench]
 set -uo pipefail
@@ -16,19 +16,19 @@ fail_at_once() {
   exit 1
 }
 
-command -v nvidia-smi >/dev/null || fail_at_once "there is no nvidia-smi: run this where a card is"
+command -v nvidia-smi >/dev/null || fail_at_once "no nvidia-smi: run this where an NVIDIA GPU is"
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
 arch=$capability-real
 [[ $capability == 90 ]] && arch=90a-real
 
-# Programs: packed, or built here.
+# The programs: packed, or built here.
 if [[ -x build/gpu-bundle/axonn ]]; then
   axonn=$PWD/build/gpu-bundle/axonn
   ops_test=$PWD/build/gpu-bundle/ops_cuda_test
   attention_bench=$PWD/build/gpu-bundle/bench_ops_attention_cuda
   comm_test=$PWD/build/gpu-bundle/comm_cuda_test
-  # CUDA's libraries, where PyTorch brings them if the toolkit does not.
+  # CUDA's libraries: those of PyTorch, if the toolkit is missing.
   cuda_libraries=$(python3 - <<'PY' 2>/dev/null
 import glob, os, site
 roots = site.getsitepackages() + [site.getusersitepackages()]
@@ -39,18 +39,18 @@ PY
   LD_LIBRARY_PATH=$PWD/build/gpu-bundle/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
   export LD_LIBRARY_PATH+=:$cuda_libraries
   missing=$(ldd "$axonn" "$ops_test" | awk '/not found/ {print $1}' | sort -u | tr '\n' ' ')
-  [[ -z $missing ]] || fail_at_once "the packed programs need ${missing}which this machine lacks"
+  [[ -z $missing ]] || fail_at_once "this machine lacks libraries of the packed programs: $missing"
 else
-  instead="bring build/gpu-bundle.tar.xz of scripts/gpu-bundle.sh instead"
+  instead="use build/gpu-bundle.tar.xz of scripts/gpu-bundle.sh instead"
   for tool in nvcc cmake g++; do
     command -v $tool >/dev/null ||
-      fail_at_once "there is no $tool here: install it, or $instead"
+      fail_at_once "$tool was not found: install it, or $instead"
   done
   mkdir -p build/cuda
   cmake --preset cuda -DAXONN_CUDA_ARCH="$arch" -DAXONN_BENCH=ON \
     >build/cuda/configure.log 2>&1 || {
     grep -A3 "CMake Error" build/cuda/configure.log >&2
-    fail_at_once "something is missing (scripts/install-packages.sh --tests has the list); $instead"
+    fail_at_once "configuring failed (scripts/install-packages.sh --tests lists packages); $instead"
   }
   cmake --build --preset cuda --parallel "$(nproc)" --target axonn ops_cuda_test comm_cuda_test \
     bench_ops_attention_cuda || fail_at_once "the build failed"
@@ -79,8 +79,8 @@ failures=0
   echo "| --- | --- | --- |"
 } >"$result"
 
-# check NAME SECONDS COMMAND...: notes whether it succeeds in that time; the end of what it printed
-# is shown if not.
+# check NAME SECONDS COMMAND...: records whether the command succeeds within that time; if not,
+# prints the end of its output.
 check() {
   local name=$1 limit=$2 begin=$SECONDS outcome=passed log
   shift 2
@@ -96,7 +96,7 @@ check() {
   echo "| $name | $outcome | $((SECONDS - begin)) |" >>"$result"
 }
 
-# train DIR KEYS...: a short run on the card; its metrics are in DIR.
+# train DIR KEYS...: a short run on the GPU; its metrics are in DIR.
 train() {
   local dir=$work/$1
   shift
@@ -104,13 +104,13 @@ train() {
     --training.eval_every 0 "$@"
 }
 
-# column DIR KEY: one number of each step.
+# column DIR KEY: prints one number per step.
 column() { sed -nE "s/.*\"$2\": ?([-+.0-9e]+).*/\1/p" "$work/$1/metrics.jsonl"; }
 
-# same_losses A B: to the last digit.
+# same_losses A B: succeeds if all losses are equal to the last digit.
 same_losses() { diff <(column "$1" loss) <(column "$2" loss); }
 
-# close_losses A B RELATIVE
+# close_losses A B RELATIVE: succeeds if no loss differs by more than RELATIVE.
 close_losses() {
   paste <(column "$1" loss) <(column "$2" loss) | awk -v most="$3" '
     {d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > worst) worst = d; n++}
@@ -153,20 +153,20 @@ export -f graphs
 grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1 1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
 on_grids=("$axonn" check configs/tiny.toml --parallelism.device cuda --grids "$grids" --steps 5)
 check "operations against the reference" 200 "$ops_test"
-check "exchange between cards, and NCCL's watchdog on two" 60 "$comm_test"
-check "one rank in f32 as on the processor" 60 bash -c 'card_and_processor f32 1e-4'
-check "one rank in bf16 as on the processor" 60 bash -c 'card_and_processor bf16 1e-2'
+check "exchange between GPUs, and NCCL's watchdog on two" 60 "$comm_test"
+check "one rank in f32 as on the CPU" 60 bash -c 'card_and_processor f32 1e-4'
+check "one rank in bf16 as on the CPU" 60 bash -c 'card_and_processor bf16 1e-2'
 check "the same run twice, to the bit" 60 bash -c repetition
-check "grids of up to eight ranks on one card, f32" 90 "${on_grids[@]}"
-check "grids of up to eight ranks on one card, bf16" 90 "${on_grids[@]}" --training.dtype bf16
-check "a run that is resumed, to the bit" 60 bash -c resumption
-check "with overlap and without, to the bit" 60 bash -c overlap
-check "from graphs and without, to the bit" 90 bash -c graphs
+check "grids of up to eight ranks on one GPU, f32" 90 "${on_grids[@]}"
+check "grids of up to eight ranks on one GPU, bf16" 90 "${on_grids[@]}" --training.dtype bf16
+check "a resumed run, to the bit" 60 bash -c resumption
+check "with and without overlap, to the bit" 60 bash -c overlap
+check "with and without graphs, to the bit" 90 bash -c graphs
 
-# figures FILE KEY: a number of what bench wrote.
+# figure FILE KEY: prints a number of the JSON that bench wrote.
 figure() { sed -nE "s/.*\"$2\": ?([-+.0-9e]+).*/\1/p" "$1" | head -n 1; }
 
-# row NAME "AXONN'S KEYS" "PYTORCH'S FLAGS": a line of the table.
+# row NAME "AXONN'S KEYS" "PYTORCH'S FLAGS": adds a line to the table of steps.
 row() {
   local json=$work/bench.json torch
   echo "== $1"
@@ -189,7 +189,7 @@ row() {
              name, s * 1e3, t, f, p, m / 2^30, torch}' >>"$result"
 }
 
-# bench_step_ms "AXONN'S KEYS": milliseconds a step; nothing where it fails.
+# bench_step_ms "AXONN'S KEYS": prints milliseconds per step; nothing if it fails.
 bench_step_ms() {
   local json=$work/graphs.json
   rm -f "$json"
@@ -199,13 +199,13 @@ bench_step_ms() {
   [[ ! -f $json ]] || awk -v s="$(figure "$json" step_s)" 'BEGIN {printf "%.2f", s * 1e3}'
 }
 
-# graph_row NAME "AXONN'S KEYS": a line of the table of steps without graphs and from graphs.
+# graph_row NAME "AXONN'S KEYS": adds a line to the table of steps with and without graphs.
 graph_row() {
   local without from
-  echo "== from graphs: $1"
+  echo "== graphs: $1"
   without=$(bench_step_ms "$2")
   from=$(bench_step_ms "$2 --training.cuda_graph true")
-  echo "without ${without:-failed}, from graphs ${from:-failed} ms"
+  echo "without graphs ${without:-failed}, with graphs ${from:-failed} ms"
   [[ -n $without && -n $from ]] || failures=$((failures + 1))
   echo "| $1 | ${without:-failed} | ${from:-failed} |" >>"$result"
 }
@@ -215,10 +215,10 @@ if ((bench)); then
     echo
     echo "## Attention"
     echo
-    echo "bf16, causal; flops by the causal half of each document. axonn's own kernels are"
+    echo "bf16, causal; flops count the causal half of each document. axonn's own kernels are"
     echo "deterministic."
     echo
-    echo "| shape | by | forward, us | Tflop/s | backward, us | Tflop/s |"
+    echo "| shape | kernels | forward, us | Tflop/s | backward, us | Tflop/s |"
     echo "| --- | --- | --- | --- | --- | --- |"
   } >>"$result"
   echo "== attention"
@@ -227,10 +227,10 @@ if ((bench)); then
     echo
     echo "## Steps"
     echo
-    echo "bf16, ten iterations, the mean of the last eight; flops by the causal half. PyTorch"
-    echo "compiled, in the same run of this script."
+    echo "bf16, ten iterations, the mean of the last eight; flops count the causal half. PyTorch is"
+    echo "compiled and timed in the same run of this script."
     echo
-    echo "| model | ms a step | tokens/s | Tflop/s | of product peak | memory | PyTorch |"
+    echo "| model | ms per step | tokens/s | Tflop/s | of product peak | memory | PyTorch |"
     echo "| --- | --- | --- | --- | --- | --- | --- |"
   } >>"$result"
   row "GPT-2 124M, 32 x 1,024" "--training.seq_len 1024 --training.global_batch 32" \
@@ -249,9 +249,9 @@ if ((bench)); then
     echo
     echo "## Graphs"
     echo
-    echo "Milliseconds a step, bf16, ten iterations, the mean of the last eight."
+    echo "Milliseconds per step, bf16, ten iterations, the mean of the last eight."
     echo
-    echo "| model | without | from graphs |"
+    echo "| model | without graphs | with graphs |"
     echo "| --- | --- | --- |"
   } >>"$result"
   graph_row "GPT-2 124M, 32 x 1,024" "--training.seq_len 1024 --training.global_batch 32"

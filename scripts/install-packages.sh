@@ -1,14 +1,13 @@
 #!/bin/bash
-# Installs the Debian packages that axonn is built from, where they are missing. With --tests also
-# what developers need: Ninja, ccache, GoogleTest, clang-format, and hipcc, for the tests that
-# compile for AMD GPUs, if there is a package of it here. Needs root or sudo only if there is
-# something to install.
+# Installs the Debian packages that axonn needs and that are missing. --tests adds the packages for
+# developers: Ninja, ccache, GoogleTest, clang-format, and hipcc, if it is available, for the test
+# that compiles for AMD GPUs. Needs root or sudo only if something is missing.
 set -euo pipefail
 tests=0
 [[ ${1:-} == --tests ]] && tests=1
 
 packages=(
-  build-essential cmake                                # to build
+  build-essential cmake                                # compiler and build system
   libdnnl-dev                                          # matrix products
   libopenmpi-dev openmpi-bin                           # the mpi transport
   libtomlplusplus-dev libcli11-dev                     # configuration files, flags
@@ -18,7 +17,7 @@ packages=(
 )
 ((!tests)) || packages+=(
   ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz
-  libgtest-dev libgmock-dev clang-format               # tests, the format of the sources
+  libgtest-dev libgmock-dev clang-format               # tests, format of the sources
 )
 
 is_installed() {
@@ -33,15 +32,15 @@ have_hip=0
 command -v hipcc >/dev/null && have_hip=1
 ((${#missing[@]} || (tests && !have_hip))) || exit 0
 
-# without_hip REASON: hipcc is wanted only where it can be had.
+# without_hip REASON: ends without an error, because hipcc is optional.
 without_hip() {
-  echo "without hipcc, so nothing is compiled for AMD GPUs: $1"
+  echo "no hipcc, so nothing is compiled for AMD GPUs: $1"
   exit 0
 }
 
 if ! command -v apt-get >/dev/null; then
-  ((${#missing[@]})) || without_hip "this is no Debian"
-  echo "error: this is no Debian; install what these packages hold: ${missing[*]}" >&2
+  ((${#missing[@]})) || without_hip "apt-get was not found"
+  echo "error: apt-get was not found; install the contents of these packages: ${missing[*]}" >&2
   exit 1
 fi
 as_root=()
@@ -54,7 +53,7 @@ if ((EUID != 0)); then
   as_root=(sudo)
 fi
 
-# Of a command's output only the last lines are shown, and only if it fails.
+# Shows only the last lines of a command's output, and only if it fails.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt() {
@@ -72,7 +71,7 @@ if ((${#missing[@]})); then
   quietly update
   quietly install -y --no-install-recommends "${missing[@]}"
 elif ((tests && !have_hip)); then
-  apt update || true  # old lists may do
+  apt update || true  # old package lists may suffice
 fi
 if ((tests && !have_hip)); then
   echo "installing ${hip[*]}"

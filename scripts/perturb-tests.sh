@@ -1,13 +1,13 @@
 #!/bin/bash
 # Usage: scripts/perturb-tests.sh [RUNS] [FILTER...]
 #
-# Runs the tests that train until something is learned, or that compare what was trained, RUNS times
-# each (100 unless given), every time with another rounding of the matrix products. Prints failures
-# / runs of each test and ends with 1 if one failed. With FILTERs it runs only the lines of the list
+# Runs the tests that train until something is learned, or that compare trained models, RUNS times
+# each (default 100), every time with a different rounding of the matrix products. Prints failures /
+# runs of each test and exits with 1 if one failed. With FILTERs it runs only the lines of the list
 # below that contain one of them.
 #
-# Run i has the seed i of tests/support/perturb_products.cpp. oneDNN's products use AVX2, AVX-512
-# and the machine's newest instructions in turn. Outputs of runs that failed are kept in
+# Run i uses the seed i of tests/support/perturb_products.cpp. oneDNN's products use AVX2, AVX-512
+# and the machine's newest instructions in turn. The output of failed runs is kept in
 # build/dev/perturbed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -35,7 +35,7 @@ is_wanted() {
   return 1
 }
 
-# perturbed_run PROGRAM FILTER SEED: prints the output of one run, and keeps it if that failed.
+# perturbed_run PROGRAM FILTER SEED: prints the output of one run, and keeps it if the run failed.
 perturbed_run() {
   local instructions=("" AVX512_CORE AVX2) isa output
   isa=${instructions[$3 % ${#instructions[@]}]}
@@ -48,7 +48,7 @@ perturbed_run() {
   fi
 }
 
-# count: prints "FAILURES RUNS TEST" of each test in GoogleTest's output.
+# count: prints "FAILURES RUNS TEST" for each test in GoogleTest's output.
 count() {
   awk '/^\[ RUN      \]/ { ++runs[$4] }
        /^\[       OK \]/ || /^\[  SKIPPED \] [^ ]+ \(/ { ++good[$4] }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Trains a small GPT on generated text for about a minute, on a 2x1x2x1 grid of four ranks, and lets
-# it write some text.
+# Trains a small GPT on generated text for about a minute, on a 2x1x2x1 grid of four ranks, and
+# generates some text with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,10 +14,10 @@ show() {
   "$axonn" "$@"
 }
 
-rm -rf "$out"  # so that every quickstart trains from the start
+rm -rf "$out"  # every quickstart trains from scratch
 show train "$config"
 show generate --model "$out/checkpoints" --prompt "The town of" --tokens 300 --temperature 0.5
 echo
-echo "The curve of the loss is in $out/loss.svg, every step in $out/metrics.jsonl."
-echo "Next: $axonn help, README.md, and a text of your own:"
+echo "The loss curve is in $out/loss.svg, the figures of every step in $out/metrics.jsonl."
+echo "Next: read README.md, run $axonn help, or train on your own text:"
 echo "  $axonn train configs/shakespeare-bytes.toml --data.text FILE.txt"

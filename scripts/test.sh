@@ -1,11 +1,14 @@
 #!/bin/bash
-# test.sh [--limit SECONDS]: builds and runs every test. All of them optimised (preset dev, which
-# compiles the CUDA backend where CUDA is, whether or not there is a GPU); operations, parallel
-# layers and a short training with kernels for AVX2 (preset avx2); the unit tests under
-# AddressSanitizer and UndefinedBehaviorSanitizer; communication and parallel layers under
-# ThreadSanitizer; the part of the GPU backend that hipcc compiles for an AMD GPU, where hipcc is;
-# then the format of the sources.
-# Prints the seconds of each part, a warning if they are more than half of the limit, and last
+# test.sh [--limit SECONDS]: builds and runs every test, in these parts:
+#
+#   dev        all tests, optimised, with the CUDA backend if CUDA is found (a GPU is not needed)
+#   avx2       operations, parallel layers and a short training with kernels for AVX2
+#   asan       unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan       communication, parallel layers and models under ThreadSanitizer
+#   hip-check  compiles the part of the GPU backend that needs only hipcc, if hipcc is found
+#   format     checks the format of the sources
+#
+# Prints the seconds of each part, a warning if they exceed half of the limit, and in the last line
 # "N passed, M failed".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -20,19 +23,19 @@ failures=""
 summary=""
 readonly started=$SECONDS
 
-# fail NAME: one more failure, which is not a test's.
+# fail NAME: counts a failure that is not a test's.
 fail() {
   failed=$((failed + 1))
   failures+="  $1"$'\n'
 }
 
-# note_time PART SECONDS [TEXT]: a line of the table of times.
+# note_time PART SECONDS [TEXT]: adds a line to the table of times.
 note_time() {
   summary+=$(printf '  %-16s %5d s%s' "$1" "$2" "${3:+  $3}")
   summary+=$'\n'
 }
 
-# count PRESET SECONDS: adds what the last ctest of the preset did.
+# count PRESET SECONDS: adds the results of the preset's last ctest.
 count() {
   local counts ok bad skip
   counts=$(awk -v label="$1" -f scripts/count-tests.awk "build/$1/Testing/Temporary/LastTest.log")
@@ -44,7 +47,7 @@ count() {
   note_time "$1: test" "$2" "$ok passed, $bad failed, $skip skipped"
 }
 
-# run_preset PRESET "TARGETS" CTEST-ARGUMENTS...: no targets means all.
+# run_preset PRESET "TARGETS" CTEST-ARGUMENTS...: builds the targets (all if empty) and runs ctest.
 run_preset() {
   local preset=$1 targets=$2 begin=$SECONDS
   shift 2
@@ -67,12 +70,12 @@ run_preset() {
   count "$preset" $((SECONDS - begin))
 }
 
-# compile_for_amd: the target hip_compile_check, as one more test.
+# compile_for_amd: builds target hip_compile_check and counts it as a test.
 compile_for_amd() {
   local begin=$SECONDS outcome=passed
   echo "== hip-check: compile for gfx90a"
   if ! command -v hipcc >/dev/null; then
-    echo "skipped: there is no hipcc here (Debian's packages hipcc and libamdhip64-dev)"
+    echo "skipped: hipcc was not found (Debian packages hipcc and libamdhip64-dev)"
     skipped=$((skipped + 1))
     outcome="skipped: no hipcc"
   elif scripts/build.sh hip-check; then
@@ -86,22 +89,22 @@ compile_for_amd() {
 
 runner=(env)
 run_preset dev "" -j 2
-# The kernels for lesser processors, with oneDNN as it would be there; all but the kernels comes
+# The kernels for processors with AVX2 only, with oneDNN limited to AVX2. All but the kernels comes
 # from the compiler cache.
 run_preset avx2 "axonn ops_test ops_threads_test parallel_test" -R '\.avx2$' -j 2
-# Under sanitizers a few grids tell as much as all of them, which take minutes.
+# Under sanitizers a few grids suffice; all of them take minutes.
 few='-*OnGrids.*EveryGrid*:TargetLosses.*EveryGrid*:GptOnGrids.NoCombination*:*OnTenGrids'
 few+=':Study.Finds*:FineTuning.HasTheLosses*:GptOnGrids.LossesDoNot*:Memory.IsTheSame*'
 few+=':Search.FindsWhatSearching*'
 runner=(env GTEST_FILTER="$few")
-# Leaks in the MPI library are not ours to find: the unit tests start none.
+# The unit tests do not use MPI, so leaks in the MPI library are not reported.
 run_preset asan unit_tests -L unit -LE project -j 2
-# Of the models' tests ThreadSanitizer has use for those in which ranks run late, in chunks, and
-# through blocks again: the others compare numbers, or take minutes to do the same more often.
+# Of the models' tests, ThreadSanitizer runs those in which ranks run late, in chunks, or recompute
+# blocks. The others compare numbers, or take minutes to do the same more often.
 few+=':FaultsOfAGrid*:*LlamaReference*:ManyRanks*:Memory*:ModelConfig*:Padding*'
 few+=':GptOnGrids.TrainingLowers*'
 runner=(env GTEST_FILTER="$few")
-# ThreadSanitizer needs the addresses of its shadow, which some kernels' randomisation takes.
+# ThreadSanitizer needs fixed shadow addresses, which address randomisation may take.
 setarch "$(uname -m)" -R true 2>/dev/null && runner=(setarch "$(uname -m)" -R "${runner[@]}")
 tsan=$(for folder in comm parallel model; do
   sed -n 's/^axonn_test(\([a-z_0-9]*\).*/\1/p' "tests/$folder/CMakeLists.txt" 2>/dev/null
@@ -114,7 +117,7 @@ echo "== format"
 begin=$SECONDS
 scripts/format.sh --check && passed=$((passed + 1)) || fail "format: run 'make format'"
 note_time format $((SECONDS - begin))
-note_time "in all" $((SECONDS - started))
+note_time "total" $((SECONDS - started))
 
 echo
 echo "$summary"

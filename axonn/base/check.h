@@ -7,8 +7,9 @@
 
 namespace axonn {
 
-/// The one exception of the library: a broken precondition or a failed library call.
-/// what() is "what was asked, what was got, what to do"; where() is the line that threw.
+/// Base class of all exceptions of the library: a violated precondition or a failed library call.
+/// what() names the operation, what was got, what was wanted and the remedy; where() is the source
+/// line that threw (empty for usage errors).
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, std::string where = {})
@@ -19,20 +20,21 @@ class Error : public std::runtime_error {
   std::string where_;
 };
 
-/// The command was asked wrongly (a key, a value, a file, a grid): the program exits with 2.
+/// A usage error (a wrong key, value, file or grid): the program exits with code 2.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
-/// Another rank failed and ended the group; what() repeats its reason. Thrown by waits and calls
-/// after Communicator::abort, so that only the rank that failed first speaks.
+/// The world was aborted, usually because another rank failed; what() repeats the reason. Waits and
+/// calls throw it after Communicator::abort(). It is not reported: only the rank that failed first
+/// reports its error.
 class Aborted : public Error {
  public:
   using Error::Error;
 };
 
-/// Where a call was written. As a default argument it is the caller's line. (It stands in for
+/// A source location. As a default argument it is the caller's line. (It replaces
 /// std::source_location, which clang 14 does not have.)
 struct Where {
   const char* file;
@@ -42,7 +44,7 @@ struct Where {
   }
 };
 
-/// The parts, streamed one after the other.
+/// Returns the parts as one string, each formatted by operator<<.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream text;
@@ -56,7 +58,7 @@ template <typename... Parts>
   throw Error(concat(parts...), concat(where.file, ':', where.line));
 }
 
-/// Throws UsageError with the parts as its message: for what a user's input caused.
+/// Throws UsageError with the parts as its message. For errors in the user's input.
 template <typename... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
   throw UsageError(concat(parts...));
@@ -64,8 +66,8 @@ template <typename... Parts>
 
 }  // namespace axonn
 
-/// The project's only function-like macro: it must not build the message unless the condition is
-/// false.
+/// Throws Error with the given parts unless the condition holds. It is a macro, the project's only
+/// function-like one, so that the message is built only if the condition is false.
 #define AXONN_CHECK(condition, ...)                       \
   do {                                                    \
     if (!(condition)) [[unlikely]]                        \

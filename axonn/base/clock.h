@@ -4,12 +4,12 @@
 
 namespace axonn {
 
-/// Seconds of a clock that only goes forward; differences alone mean something.
+/// Seconds on a monotonic clock. Only differences are meaningful.
 inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// So many seconds, for the standard library's waits.
+/// Converts seconds to the type that the standard library's waits take.
 inline std::chrono::duration<double> duration_of(double seconds) {
   return std::chrono::duration<double>(seconds);
 }

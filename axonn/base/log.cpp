@@ -20,7 +20,7 @@ namespace axonn {
 
 namespace {
 
-/// As many whole fields of the line as fit; fields lie two spaces apart.
+/// Truncates the line after the last field that fits. Fields are separated by two spaces.
 std::string cut(const std::string& line, int columns) {
   const std::size_t most = static_cast<std::size_t>(std::max(columns, 1));
   if (line.size() <= most) return line;
@@ -41,7 +41,7 @@ std::string format_bytes(std::int64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  // 1023.995 would be printed as 1024.00 of the smaller unit.
+  // From 1023.995 on, two decimals would show 1024.00 of the smaller unit.
   while (std::abs(value) >= 1023.995 && unit + 1 < kUnits.size()) value /= 1024, ++unit;
   return unit == 0 ? fmt::format("{}B", bytes) : fmt::format("{:.2f}{}", value, kUnits[unit]);
 }
@@ -90,13 +90,13 @@ bool stdout_is_interactive() {
 Log::Log(LogOptions options) : options_(std::move(options)) {
   if (options_.file.empty()) return;
   file_.open(options_.file, std::ios::app);
-  if (!file_) refuse("cannot write the log '", options_.file, "': ", std::strerror(errno));
+  if (!file_) refuse("cannot write the log file '", options_.file, "': ", std::strerror(errno));
 }
 
 Log::~Log() {
   try {
     leave_step_line();
-  } catch (...) {  // a terminal that is gone is no reason to end
+  } catch (...) {  // a closed terminal must not end the program
   }
 }
 

@@ -10,52 +10,52 @@
 
 namespace axonn {
 
-/// What one training step tells the user.
+/// The figures of one training step that the user sees.
 struct StepReport {
   std::int64_t step = 0;
-  std::int64_t steps = 0;  ///< of the whole run; 0: unknown, no bar
+  std::int64_t steps = 0;  ///< number of steps of the run; 0: unknown, no progress bar
   double loss = 0;
   double grad_norm = 0;
   std::int64_t memory_bytes = 0;
   double tokens_per_second = 0;
   double tflops = 0;          ///< model flops, 1e12 per second
-  std::optional<double> mfu;  ///< share of the peak, 0 to 1; empty: no peak is known
-  double seconds_left = -1;   ///< below 0: unknown
+  std::optional<double> mfu;  ///< model flops utilisation, 0 to 1; empty: the peak is unknown
+  double seconds_left = -1;   ///< negative: unknown
 };
 
 /// "step: 10  loss: 4.2113  grad_norm: 1.34  memory: 2.65GiB  tps: 1,772  tflops: 0.51  mfu: 48.1%"
 std::string format_step(const StepReport& report);
 
-/// "[########------------]  40%  3m 12s left", `width` signs between the brackets.
+/// "[########------------]  40%  3m 12s left", with `width` characters between the brackets.
 std::string format_progress(const StepReport& report, int width = 20);
 
 /// 1,234,567.
 std::string format_count(std::int64_t count);
-/// 512B, 1.50KiB, 2.65GiB: powers of 1024, two digits after the point.
+/// 512B, 1.50KiB, 2.65GiB: powers of 1024, two decimals.
 std::string format_bytes(std::int64_t bytes);
 /// 3.2s, 3m 12s, 2h 05m, 4d 03h.
 std::string format_duration(double seconds);
 
-/// Whether the standard output is a terminal on which lines may be redrawn and coloured: not where
-/// it is a file or a pipe, TERM is "dumb", or NO_COLOR is set to anything (https://no-color.org).
+/// Whether lines on standard output may be redrawn and coloured: it is a terminal, TERM is not
+/// "dumb", and NO_COLOR is unset or empty (https://no-color.org).
 bool stdout_is_interactive();
 
-/// Width of the terminal behind the standard output; 100 if it has none.
+/// Width of the terminal on standard output; 100 if standard output is not a terminal.
 int terminal_columns();
 
 struct LogOptions {
-  std::string file;                  ///< of this rank; "": none. Its folder must exist.
-  std::ostream* terminal = nullptr;  ///< rank 0's; not owned
-  bool interactive = false;          ///< the step line is redrawn in place
-  int columns = 100;                 ///< of the terminal; a longer step line loses its last fields
+  std::string file;                  ///< this rank's log file; "": none. Its folder must exist.
+  std::ostream* terminal = nullptr;  ///< set on rank 0 only; not owned
+  bool interactive = false;          ///< redraw the step line in place
+  int columns = 100;                 ///< terminal width; the last fields of a longer line are cut
 };
 
-/// What one rank says: to its own file, each line with the time, and on rank 0 to the terminal too.
-/// Calls from several threads of the rank are safe. Writing never throws after the constructor:
-/// training does not end because a log cannot be written.
+/// Writes one rank's messages to its own file, with a timestamp on each line, and on rank 0 also to
+/// the terminal. Several threads of the rank may call it. A failed write does not throw after the
+/// constructor, so training does not end because a log cannot be written.
 class Log {
  public:
-  /// Errors: UsageError if the file cannot be written.
+  /// Throws UsageError if the file cannot be opened for writing.
   explicit Log(LogOptions options);
   ~Log();
   Log(const Log&) = delete;

@@ -26,7 +26,7 @@ std::vector<int> usable_cores() {
       if (CPU_ISSET(core, &set)) cores.push_back(core);
     return cores;
   }
-  cores.resize(::sysconf(_SC_NPROCESSORS_ONLN));  // more cores than a cpu_set_t has
+  cores.resize(::sysconf(_SC_NPROCESSORS_ONLN));  // the machine has more cores than a cpu_set_t
   std::iota(cores.begin(), cores.end(), 0);
   return cores;
 }

@@ -5,14 +5,14 @@
 
 namespace axonn {
 
-/// As the system names it: "AMD EPYC 9654 96-Core Processor".
+/// The processor's model name as the system reports it: "AMD EPYC 9654 96-Core Processor".
 std::string processor_name();
 
-/// The cores that the calling thread may run on, which a launcher may have limited; ascending.
+/// The cores that the calling thread may run on, ascending. A launcher may have limited them.
 std::vector<int> usable_cores();
 
-/// From now on the calling thread, and threads that it starts, may run on these cores alone. False
-/// where the system refuses: then nothing has changed.
+/// Binds the calling thread, and threads that it starts later, to these cores. Returns false, and
+/// changes nothing, if the system refuses.
 bool bind_this_thread(const std::vector<int>& cores);
 
 }  // namespace axonn

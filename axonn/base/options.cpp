@@ -16,12 +16,12 @@ struct Overload : Fs... {
   using Fs::operator()...;
 };
 template <typename... Fs>
-Overload(Fs...) -> Overload<Fs...>;  // clang 14 does not deduce it
+Overload(Fs...) -> Overload<Fs...>;  // needed: clang 14 does not deduce the arguments
 
 template <typename Number>
 constexpr bool is_integer = std::is_same_v<Number, int> || std::is_same_v<Number, std::int64_t>;
 
-/// The range as words: " of at least 1", " above 0 and below 1"; integers without a point.
+/// The range in words: " of at least 1", " above 0 and below 1". Integers have no decimal point.
 std::string range_text(const OptionInfo& info) {
   const auto number = [](double value) {
     return value == std::floor(value) && std::abs(value) < 1e15
@@ -56,7 +56,8 @@ std::string got_text(const Option::Value& value) {
       value);
 }
 
-/// A list of integers, one integer, or a list of nothing, whose type is not known.
+/// The value as a list of integers: a list, a single integer, or an empty list of unknown type.
+/// Empty for any other value.
 std::optional<std::vector<std::int64_t>> integers_in(const Option::Value& value) {
   if (const auto* one = std::get_if<std::int64_t>(&value)) return std::vector{*one};
   if (const auto* many = std::get_if<std::vector<std::int64_t>>(&value)) return *many;
@@ -138,7 +139,7 @@ void Option::set_choice(const Choice& choice, const std::string& name,
     return choice.set(static_cast<int>(found - choice.names.begin()));
   const std::vector<std::string> names(choice.names.begin(), choice.names.end()),
       guesses = nearest(name, names);
-  constexpr std::size_t kReadable = 12;  // a longer list hides the guess at its end
+  constexpr std::size_t kReadable = 12;  // behind a longer list the guess would be overlooked
   if (names.size() > kReadable && !guesses.empty())
     refuse('[', section_, "] ", name_, " has no choice '", name, "' (", place, ')',
            did_you_mean(guesses));
@@ -241,7 +242,7 @@ void Option::append_text(const std::string& text, const std::string& place) cons
   std::visit(Overload{[&](std::vector<std::string>* list) { append(list); },
                       [&](std::vector<std::int64_t>* list) { append(list); },
                       [&](const auto&) {
-                        fail(Where::here(), "append_text wants a list, but ", key(), " is none");
+                        fail(Where::here(), "append_text: option ", key(), " is not a list");
                       }},
              target_);
 }

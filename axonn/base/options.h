@@ -13,36 +13,36 @@
 
 namespace axonn {
 
-/// What an option says of itself. Text is not copied: pass literals.
+/// Help and constraints of an option. Texts are not copied: pass literals.
 struct OptionInfo {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
   std::string_view help;  ///< one line, without a full stop
   std::string_view unit = {};
-  double min = -kNone, max = kNone;      ///< the range, ends included
-  double above = -kNone, below = kNone;  ///< the range, ends excluded
-  bool or_number = false;                ///< a string that a file may give as a number
-  bool required = false;                 ///< has no default that means anything
-  std::string_view also = {};            ///< other projects' words for it, separated by spaces
+  double min = -kNone, max = kNone;      ///< range with inclusive bounds
+  double above = -kNone, below = kNone;  ///< range with exclusive bounds
+  bool or_number = false;                ///< for a string: a file may also give a number
+  bool required = false;                 ///< the user must set it; the default is not shown
+  std::string_view also = {};            ///< other projects' names for it, separated by spaces
 };
 
-/// An enum behind its names; value i is names[i].
+/// Access to an enum option by the names of its values; value i is names[i].
 struct Choice {
   std::span<const std::string_view> names;
   std::function<int()> get;
   std::function<void(int)> set;
 };
 
-/// One key of one section, tied to the member that holds its value.
+/// One key of one section, with a pointer to the variable that holds its value.
 class Option {
  public:
   using Target = std::variant<int*, std::int64_t*, double*, bool*, std::string*,
                               std::vector<std::string>*, std::vector<std::int64_t>*, Choice>;
-  /// A value as a TOML file has it.
+  /// A value as read from a TOML file.
   using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>,
                              std::vector<std::int64_t>>;
 
-  /// The target's value becomes the option's default.
+  /// The target's current value becomes the option's default.
   Option(std::string_view section, std::string_view name, Target target, OptionInfo info);
 
   const std::string& section() const { return section_; }
@@ -56,25 +56,25 @@ class Option {
   }
   bool is_bool() const { return std::holds_alternative<bool*>(target_); }
 
-  /// The value now, and the default, as TOML; numbers are read back to the bit.
+  /// The current value as TOML, and the default value. Numbers round-trip bit for bit.
   std::string text() const;
   const std::string& default_text() const { return default_; }
 
-  /// What it takes: "an integer of at least 1", "one of f32, bf16".
+  /// Describes the accepted values: "an integer of at least 1", "one of f32, bf16".
   std::string wants() const;
 
-  /// Sets the value. `place` is where it was found, for the message.
-  /// Errors: UsageError on a wrong type, a value out of range or a choice that does not exist.
+  /// Sets the value. `place` says where the value was found, for the error message.
+  /// Throws UsageError for a wrong type, a value out of range or an unknown choice.
   void set(const Value& value, const std::string& place) const;
 
-  /// Sets the value from a flag's text. A list is split at commas; sizes in bytes may end in KiB,
-  /// MB and the like (in a file too, as a string). Errors: as set().
+  /// Sets the value from a flag's text. A list is split at commas. A size in bytes may have a unit
+  /// such as KiB or MB (also in a file, as a string). Throws as set() does.
   void set_text(const std::string& text, const std::string& place) const;
 
-  /// A list grows by the flag's text. Errors: as set().
+  /// Appends the flag's text to a list. Throws as set() does, and Error if the option is no list.
   void append_text(const std::string& text, const std::string& place) const;
 
-  /// Throws the UsageError for a value that is not what the option wants.
+  /// Throws the UsageError for a value that the option does not accept.
   [[noreturn]] void refuse_value(const std::string& got, const std::string& place) const;
 
  private:
@@ -87,21 +87,21 @@ class Option {
   std::string default_;
 };
 
-/// The sections and their options, in the order in which they are shown. It refers to the config
-/// that it was made from, which must outlive it.
+/// All sections with their options, in display order. The options point into the configuration that
+/// the list was made from, which must outlive the list.
 class OptionList {
  public:
-  /// Makes room for one entry and lists its keys, in a section of the entry's name.
+  /// Adds one entry to the configuration and lists its keys, in a section of the same name.
   using ListEntry = std::function<void(OptionList&)>;
 
   struct Section {
     std::string name;
     std::string help;
     std::vector<Option> options;
-    ListEntry entry = {};  ///< of a section that is repeated, which has no options of its own
+    ListEntry entry = {};  ///< set for a repeated section, which has no options of its own
   };
 
-  /// The options added next belong to this section.
+  /// Begins a section; options that are added next belong to it.
   void section(std::string_view name, std::string_view help);
 
   void add(std::string_view name, Option::Target target, OptionInfo info);
@@ -116,13 +116,13 @@ class OptionList {
         info);
   }
 
-  /// A section that a file may have any number of times, each written as [[name]]. It has no flags,
-  /// and is left out where values are printed.
+  /// Adds a section that may occur any number of times in a file, each time as [[name]]. It has no
+  /// flags and is not printed.
   void repeated(std::string_view name, std::string_view help, ListEntry entry);
 
   const std::vector<Section>& sections() const { return sections_; }
 
-  /// Null if there is none.
+  /// Returns null if it does not exist.
   const Section* find(std::string_view section) const;
   const Option* find(std::string_view section, std::string_view name) const;
 
@@ -130,14 +130,14 @@ class OptionList {
   std::vector<Section> sections_;
 };
 
-/// Where each value came from.
+/// Records where each value was set.
 class Origins {
  public:
   /// `place` is "train.toml:7:1" or "--training.steps".
   void set(const std::string& key, std::string place) { places_[key] = std::move(place); }
   bool is_set(const std::string& key) const { return places_.contains(key); }
   bool from_flag(const std::string& key) const { return of(key).starts_with("--"); }
-  /// "default" for what nobody set.
+  /// Returns "default" for a key that was not set.
   std::string of(const std::string& key) const {
     const auto found = places_.find(key);
     return found == places_.end() ? "default" : found->second;
@@ -147,30 +147,31 @@ class Origins {
   std::map<std::string, std::string> places_;
 };
 
-/// Sets what the TOML file says. Relative paths among the values mean the current directory's, as
-/// on the command line. Errors: UsageError that names the place ("train.toml:7:1"), for an
-/// unreadable file, what is not TOML, an unknown section or key (with the likely meaning), and as
-/// Option::set().
+/// Sets the values of a TOML file. Relative paths in it are relative to the current directory, as
+/// on the command line. Throws UsageError, with the place ("train.toml:7:1"), for an unreadable
+/// file, invalid TOML, an unknown section or key (with a suggestion), and as Option::set() does.
 void read_toml(const OptionList& list, const std::string& path, Origins& origins);
 
-/// The same from text; `name` stands for the file in messages.
+/// Sets the values of a TOML text. `name` is the file name in messages.
 void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
                     Origins& origins);
 
-/// Sets what flags of the form --section.key value and --section.key=value say and returns the
-/// other arguments in their order. '-' and '_' are the same; a boolean alone is true; a list given
-/// more than once grows. Errors: as read_toml(), with the flag as the place.
+/// Sets the values of flags of the form `--section.key value` and `--section.key=value`, and
+/// returns the other arguments in order. '-' and '_' are equivalent. A boolean flag without a value
+/// means true. Repeated flags of a list append to it. Throws as read_toml() does, with the flag as
+/// the place.
 std::vector<std::string> read_flags(const OptionList& list, std::span<const std::string> arguments,
                                     Origins& origins);
 
-/// Throws the UsageError for a section or a key that does not exist.
+/// Throws the UsageError for an unknown section or key, with suggestions.
 [[noreturn]] void refuse_section(const OptionList& list, std::string_view section,
                                  const std::string& place);
 [[noreturn]] void refuse_key(const OptionList& list, std::string_view section,
                              std::string_view name, const std::string& place);
 
-/// The options that a wrong key may have meant, the likeliest first: "lr", or "[optimizer] lr"
-/// where it stands in another section. A single-edit typo of a key is always among them.
+/// Suggests options for an unknown key, likeliest first: "lr", or "[optimizer] lr" if the option
+/// belongs to another section. A key of the section at edit distance 1 is always among them, as
+/// long as there are at most four.
 std::vector<std::string> guess_key(const OptionList& list, std::string_view section,
                                    std::string_view name);
 

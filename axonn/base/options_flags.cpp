@@ -7,10 +7,10 @@ namespace axonn {
 
 namespace {
 
-/// --section.key, with its value after '=' if it has one.
+/// A flag --section.key, with its value if one follows a '='.
 struct Flag {
   std::string section, name;
-  std::string place;  ///< as it was written, without the value
+  std::string place;  ///< the flag as the user wrote it, without the value
   std::optional<std::string> value;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// More guesses than this help nobody.
+/// A longer list of guesses would not help the user.
 constexpr std::size_t kMostGuesses = 4;
 
 bool is_word_of(std::string_view word, std::string_view words) {
@@ -28,7 +28,8 @@ Names names_of(const OptionList::Section& section) {
   return names;
 }
 
-/// Every option that `matches` says yes to: this section's first, by name alone.
+/// All options for which `matches` is true. Those of this section come first, without the section's
+/// name.
 template <typename Matches>
 Names matching(const OptionList& list, std::string_view section, Matches matches) {
   Names here, elsewhere;
@@ -58,7 +59,7 @@ std::vector<std::string> guess_key(const OptionList& list, std::string_view sect
   Names guesses = own ? nearest(name, names_of(*own)) : Names{};
   const bool close = !guesses.empty() && edit_distance(name, guesses.front()) <= 1;
   if (!close) guesses.clear();
-  // What is a key elsewhere, or another project's word, is as likely as a typo.
+  // A key of another section, or another project's name for a key, is as likely as a typo.
   for (std::string& other : matching(list, section, [&](const Option& option) {
          const bool same =
              name.size() == option.name().size() && edit_distance(name, option.name()) == 0;
@@ -66,7 +67,8 @@ std::vector<std::string> guess_key(const OptionList& list, std::string_view sect
        }))
     if (std::ranges::find(guesses, other) == guesses.end()) guesses.push_back(std::move(other));
   if (guesses.empty() && own) guesses = nearest(name, names_of(*own));
-  // A short word is near to too much; without a section there is nothing else to go by.
+  // A short word is close to too many keys. If the section is unknown, shorter words are tried too,
+  // because there is no other hint.
   if (guesses.empty() && name.size() > (own ? 3 : 1))
     guesses = matching(list, section, [&](const Option& option) {
       return edit_distance(name, option.name()) <= std::max(1, guess_limit(name) / 2);

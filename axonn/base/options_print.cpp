@@ -11,14 +11,14 @@ namespace axonn {
 
 namespace {
 
-/// Comments stand at one column unless a value is longer than this.
+/// Comments are aligned in one column, except on lines longer than this.
 constexpr std::size_t kWidestValue = 40;
 
 std::string default_of(const Option& option) {
   return option.info().required ? "must be set" : option.default_text();
 }
 
-/// "tokens": the help with its unit.
+/// The help text, with the unit in brackets if there is one.
 std::string meaning_of(const Option& option) {
   const OptionInfo& info = option.info();
   return info.unit.empty() ? std::string(info.help) : fmt::format("{} ({})", info.help, info.unit);
@@ -92,7 +92,7 @@ std::string help_of(const Option& option) {
       option.section(), option.name(), meaning_of(option), option.wants(), default_of(option),
       option.section(), option.name(), option.info().required ? "..." : option.text(),
       option.key());
-  if (!option.info().also.empty()) text += fmt::format("  elsewhere  {}\n", option.info().also);
+  if (!option.info().also.empty()) text += fmt::format("  known as   {}\n", option.info().also);
   return text;
 }
 

@@ -8,33 +8,34 @@
 
 namespace axonn {
 
-/// What a written TOML file says beside a value.
+/// A comment beside a value in a written TOML file.
 struct TomlNote {
   std::string comment;
-  bool disabled = false;  ///< the line is a comment itself: the value is not read
+  bool disabled = false;  ///< the whole line is commented out, so the value is not read back
 };
 
-/// Every value of every section as a TOML file that reads back the same, with a note beside each.
+/// Writes all values of all sections as a TOML file that reads back the same, with a note beside
+/// each.
 std::string to_toml(const OptionList& list, const std::function<TomlNote(const Option&)>& note);
 
-/// Every value with its origin: valid TOML.
+/// Writes all values as TOML, each with its origin as a comment.
 std::string to_toml(const OptionList& list, const Origins& origins);
 
-/// Every value as one line of JSON: {"model": {"family": "gpt", ...}, ...}.
+/// Writes all values as one line of JSON: {"model": {"family": "gpt", ...}, ...}.
 std::string to_json(const OptionList& list);
 
-/// The reference of all keys in Markdown, a table a section. The list must be of a config that
-/// holds the defaults.
+/// Writes the reference of all keys in Markdown, one table per section. The configuration behind
+/// the list must hold the defaults.
 std::string to_markdown(const OptionList& list);
 
-/// What one option is: meaning, what it takes, default, and how to write it.
+/// Help on one option: meaning, accepted values, default, and how to write it.
 std::string help_of(const Option& option);
 
-/// All options of a section, a line each.
+/// Help on all options of a section, two lines each.
 std::string help_of(const OptionList::Section& section);
 
-/// Help for a section ("training"), a key ("training.lr", "lr" wherever it stands).
-/// Errors: UsageError with the likely meaning if there is none.
+/// Help on a section ("training"), a key ("training.lr"), or a key name in all sections ("lr").
+/// Throws UsageError, with suggestions, if nothing has that name.
 std::string help_for(const OptionList& list, std::string_view word);
 
 }  // namespace axonn

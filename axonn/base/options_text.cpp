@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-/// The text without the '_' between two digits; any other '_' stays and spoils the number.
+/// Removes each '_' between two digits, and a leading '+'. Any other '_' stays, so parsing fails.
 std::string without_separators(std::string_view text) {
   const auto digit = [&](std::size_t i) {
     return i < text.size() && text[i] >= '0' && text[i] <= '9';

@@ -18,7 +18,7 @@ std::string place_of(const std::string& file, const toml::source_region& region)
   return concat(file, ':', region.begin.line, ':', region.begin.column);
 }
 
-/// An array of integers, or of strings.
+/// Converts an array of integers or of strings. Refuses any other array.
 Option::Value list_of(const Option& option, const toml::array& array, const std::string& place) {
   if (!array.empty() && array.is_homogeneous<std::int64_t>()) {
     std::vector<std::int64_t> numbers;
@@ -28,7 +28,7 @@ Option::Value list_of(const Option& option, const toml::array& array, const std:
   std::vector<std::string> values;
   for (const toml::node& item : array) {
     const auto* text = item.as_string();
-    if (!text) option.refuse_value("a list with something that is no string", place);
+    if (!text) option.refuse_value("a list with an element that is not a string", place);
     values.push_back(text->get());
   }
   return values;
@@ -43,13 +43,13 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
   option.refuse_value(node.is_table() ? "a table" : "a date or a time", place);
 }
 
-/// Reads the keys of sections.
+/// Sets options from the keys of a section.
 class KeyReader {
  public:
   KeyReader(const OptionList& list, const std::string& file, Origins& origins)
       : list_(list), file_(file), origins_(origins) {}
 
-  /// The keys of one table, which is the section's, or lies in it: then `prefix` is "name.".
+  /// Reads one table: the section's own (empty prefix), or a table inside it (prefix "name.").
   void read(const std::string& section, const toml::table& keys, const std::string& prefix = {}) {
     for (const auto& [key, value] : keys) {
       const std::string at = place_of(file_, key.source()), name = prefix + std::string(key.str());
@@ -71,12 +71,12 @@ class KeyReader {
   Origins& origins_;
 };
 
-/// The tables of [[section]]; what one of them sets has no origin of its own.
+/// Reads all tables [[section]]. The origins of their values are not recorded.
 void read_entries(const OptionList::Section& section, const toml::node& node,
                   const std::string& file) {
   const toml::array* entries = node.as_array();
   if (!entries || !entries->is_homogeneous<toml::table>())
-    refuse("[", section.name, "] may stand in a file many times (", place_of(file, node.source()),
+    refuse("[", section.name, "] is a repeated section (", place_of(file, node.source()),
            "); write each as [[", section.name, "]], with its keys below");
   for (const toml::node& keys : *entries) {
     OptionList list;
@@ -86,10 +86,10 @@ void read_entries(const OptionList::Section& section, const toml::node& node,
   }
 }
 
-/// The TOML files beside `path`, written as it is.
+/// The TOML files in the folder of `path`, with the same folder prefix as `path`.
 std::vector<std::string> neighbours(const std::filesystem::path& path) {
   std::vector<std::string> files;
-  std::error_code none;  // a folder that cannot be read has no guesses
+  std::error_code none;  // ignored: an unreadable folder gives no guesses
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   for (const auto& entry : std::filesystem::directory_iterator(folder, none))
     if (entry.path().extension() == ".toml")
@@ -101,7 +101,7 @@ std::vector<std::string> neighbours(const std::filesystem::path& path) {
 
 void read_toml(const OptionList& list, const std::string& path, Origins& origins) {
   if (std::filesystem::is_directory(path))
-    refuse("cannot read '", path, "': it is a folder, and a TOML file is wanted");
+    refuse("cannot read '", path, "': it is a folder, not a TOML file");
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     const std::string reason = std::strerror(errno);
@@ -134,8 +134,8 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
                "], with its keys below");
       const auto guesses = guess_key(list, "", section.str());
       refuse(
-          "'", section.str(), "' stands outside a section (", place, ')',
-          guesses.empty() ? "; keys stand below a line such as [training]" : did_you_mean(guesses));
+          "'", section.str(), "' is outside any section (", place, ')',
+          guesses.empty() ? "; put keys below a line such as [training]" : did_you_mean(guesses));
     }
     if (!known) refuse_section(list, section.str(), place);
     KeyReader(list, name, origins).read(std::string(section.str()), *keys);

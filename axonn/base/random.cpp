@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-// The finalizer of splitmix64.
+/// The finalizer of SplitMix64.
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;

@@ -6,12 +6,12 @@
 
 namespace axonn {
 
-/// Counter-based random numbers: the value is a pure function of (key, index), so any rank can
-/// compute any element of a tensor without the others, in any order.
+/// Counter-based random numbers. A value is a pure function of (seed, name, index), so any rank can
+/// compute any element of a tensor alone, in any order.
 /// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox4x32-10).
 class Random {
  public:
-  /// A stream of its own for a seed and a name, such as a parameter's.
+  /// The stream for a seed and a name, such as a parameter's name.
   Random(std::uint64_t seed, std::string_view name);
 
   /// 128 random bits for this index.
@@ -31,11 +31,12 @@ class Random {
   std::uint64_t stream_;
 };
 
-/// A 64-bit hash of text, the same on every machine (FNV-1a, then mixed).
+/// A 64-bit hash of the text that is the same on every machine (FNV-1a, then mixed).
 std::uint64_t hash_text(std::string_view text);
 
-/// Element `index` of a permutation of [0, count) that the key determines: a Feistel network over
-/// the next even power of two, walked until it lands inside. Needs no memory.
+/// Element `index` of a permutation of [0, count) that the key determines. Needs no memory: a
+/// Feistel network on the next power of four is applied until the value is below count (cycle
+/// walking).
 std::uint64_t permute(std::uint64_t index, std::uint64_t count, std::uint64_t key);
 
 }  // namespace axonn

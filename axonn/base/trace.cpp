@@ -42,7 +42,7 @@ std::string Trace::events(int rank, const std::string& process) const {
           s.name, rank, begin, length);
       continue;
     }
-    // Collectives of one group overlap one another, which only asynchronous events may.
+    // Collectives of one group may overlap each other. Only asynchronous events allow that.
     for (const auto& [phase, at] : {std::pair{'b', begin}, std::pair{'e', begin + length}})
       out += fmt::format(
           ",\n"

@@ -6,22 +6,24 @@
 
 namespace axonn {
 
-/// What one rank did when, for chrome://tracing and Perfetto: a row for computing, on which waits
-/// show too, and a row for each group of ranks. Used by the rank's own thread. Off until start().
+/// Records one rank's timeline for chrome://tracing and Perfetto: one row for the compute thread,
+/// including its waits, and one row per communicator. Used by the rank's own thread. Off until
+/// start().
 class Trace {
  public:
   static constexpr std::string_view kCompute = "compute";
 
-  /// Times are shown relative to now; call it on all ranks right after a barrier.
+  /// Starts recording. Times are shown relative to this call, so make it on all ranks right after a
+  /// barrier.
   void start();
   void stop() { on_ = false; }
   bool on() const { return on_; }
 
-  /// Something on `row` from begin to end, as now_seconds() gives them. Spans of kCompute do not
-  /// overlap; those of other rows may. Ignored while off.
+  /// Records a span on `row`. `begin` and `end` are values of now_seconds(). Spans of kCompute must
+  /// not overlap; those of other rows may. Ignored while off.
   void span(std::string_view row, std::string name, double begin, double end);
 
-  /// The events as JSON objects, separated by commas; `process` is the rank's name.
+  /// The events as JSON objects separated by commas. `process` is the rank's display name.
   std::string events(int rank, const std::string& process) const;
 
  private:
@@ -38,7 +40,7 @@ class Trace {
   std::vector<Span> spans_;
 };
 
-/// The file: the ranks' events in one JSON document.
+/// Combines the events of all ranks into one JSON document, the content of a trace file.
 std::string trace_file(const std::vector<std::string>& events);
 
 }  // namespace axonn

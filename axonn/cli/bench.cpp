@@ -22,16 +22,17 @@ namespace axonn {
 namespace {
 
 constexpr const char* kBenchExamples =
-    R"(Ten iterations, the mean of the last eight: five that follow one another at once, as in a
-training, and five more. The product peak is the best of a fixed list of products, timed before,
-between and after; in bf16 on a CPU they are timed in f32 too, and the faster counts. Flops are
-given by three conventions, each named. Memory is what the rank's arena held at its peak, beside
-what a dry run of the same step says.
+    R"(Runs ten steps and reports the mean of the last eight. The steps run in two series of five
+without a pause, as in training. The product peak is the best of a fixed list of matrix products,
+timed before, between and after the series; in bf16 on a CPU they are timed in f32 too, and the
+faster counts. Flops are given by three named conventions. Memory is the peak of the rank's arena,
+beside the prediction of a dry run.
 
---scaling measures several grids, one after the other, and draws tokens/s over ranks. weak: the
-batch grows with the ranks, and the config's is that of the first grid; strong: it stays. Efficiency
-is tokens/s a core over the first grid's. Ranks that are threads of one process share its cores;
-under mpirun grids of up to as many ranks as it started run, each on the first of them.
+--scaling measures several grids, one after another, and draws tokens/s over ranks. weak: the batch
+grows with the ranks, and the config sets the batch of the first grid. strong: the batch is the same
+for all grids. Efficiency is tokens/s per core relative to the first grid. Ranks that are threads of
+one process share its cores. Under mpirun each grid runs on the first ranks of those started; larger
+grids are left out.
 
 Examples:
   axonn bench configs/gpt2-124m.toml
@@ -48,23 +49,24 @@ struct BenchFlags {
 };
 
 void add_bench_flags(CLI::App& app, BenchFlags& flags) {
-  app.add_option("--json", flags.json, "writes the figures to this file too")->type_name("FILE");
-  auto* scaling = app.add_option("--scaling", flags.scaling, "measures several grids, and draws");
+  app.add_option("--json", flags.json, "also write the results to this file")->type_name("FILE");
+  auto* scaling =
+      app.add_option("--scaling", flags.scaling, "measure several grids and draw a scaling curve");
   scaling->check(
       CLI::IsMember(std::vector<std::string>(kScalingKinds.begin(), kScalingKinds.end())));
   auto* grids = app.add_option("--grids", flags.grids, "grids x,y,z,data, separated by spaces");
   auto* ranks = app.add_option("--ranks", flags.ranks,
-                               "numbers of ranks: the config's grid, grown along one axis");
+                               "numbers of ranks: the config's grid, extended along one axis");
   ranks->delimiter(',')->excludes(grids);
-  app.add_option("--grow", flags.grow, "the axis that --ranks grows")
+  app.add_option("--grow", flags.grow, "the axis that --ranks extends")
       ->check(CLI::IsMember({"x", "y", "z", "data"}))
       ->capture_default_str()
       ->needs(ranks);
-  auto* svg = app.add_option("--svg", flags.svg, "where the curve is drawn");
+  auto* svg = app.add_option("--svg", flags.svg, "file of the scaling curve");
   svg->type_name("FILE")->capture_default_str();
   for (CLI::Option* option : {grids, ranks, svg}) option->needs(scaling);
   app.add_flag("--overlap", flags.overlap,
-               "instead: what overlap hides, phase by phase, beside the same steps without it")
+               "instead: compare each phase of a step with and without overlap")
       ->excludes(scaling);
 }
 
@@ -82,7 +84,7 @@ void measure(const Config& config, const BenchFlags& flags) {
   });
 }
 
-/// Calls each() with the report of each config, on one thread of one process.
+/// Benchmarks each config with threads as ranks. Calls each() on one thread with every report.
 void measure_on_threads(const std::vector<Config>& configs,
                         const std::function<void(const BenchReport&)>& each) {
   for (const Config& config : configs)
@@ -92,7 +94,7 @@ void measure_on_threads(const std::vector<Config>& configs,
     });
 }
 
-/// The same under a launcher: each grid on the first of its ranks, while the others wait.
+/// Benchmarks each config under a launcher, on the first of its ranks. The other ranks wait.
 void measure_under_launcher(const std::vector<Config>& configs,
                             const std::function<void(const BenchReport&)>& each) {
   launch(configs.front(), [&](Communicator& world) {
@@ -108,7 +110,7 @@ void measure_under_launcher(const std::vector<Config>& configs,
     }
     if (fit.empty())
       refuse("the launcher started ", world.size(), " ranks, too few for any grid: ", too_large,
-             "; start more, or name smaller grids");
+             "; start more ranks, or give smaller grids");
     if (!too_large.empty() && world.rank() == 0)
       std::cerr << fmt::format("warning: the launcher started {} ranks; left out: {}\n",
                                world.size(), too_large);
@@ -149,9 +151,9 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
     std::cout << scaling_row(scaling_points(reports, cores).back()) << std::flush;
   };
   mpi ? measure_under_launcher(configs, each) : measure_on_threads(configs, each);
-  if (reports.empty()) return;  // a rank that only took part
+  if (reports.empty()) return;  // not the rank that reports
   const std::vector<ScalingPoint> points = scaling_points(reports, cores);
-  if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in all\n";
+  if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in total\n";
   write_file_atomically(flags.svg, scaling_svg(kind, title_of(configs.front()), points));
   std::cout << "curve: " << flags.svg << '\n';
   if (!flags.json.empty()) write_file_atomically(flags.json, scaling_json(kind, points));

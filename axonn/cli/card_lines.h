@@ -10,8 +10,8 @@
 
 namespace axonn {
 
-/// What info says of the cards, as pairs of a word and a text: in the words of the platform that
-/// the build is for (null: for none).
+/// The lines of `axonn info` about GPUs, as pairs of label and text. platform: the one that the
+/// build is for; null: none.
 std::vector<std::pair<std::string_view, std::string>> card_lines(const CardPlatform* platform,
                                                                  const CudaStatus& status);
 

@@ -13,7 +13,7 @@ namespace axonn {
 
 namespace {
 
-/// What the user says, the same on every rank; nothing at the end of the input.
+/// Reads the user's next line, for every rank; empty at the end of the input.
 std::optional<std::string> next_line(Communicator& world) {
   std::vector<std::string> said;
   if (world.rank() == 0) {
@@ -28,8 +28,8 @@ std::optional<std::string> next_line(Communicator& world) {
   return said.front();
 }
 
-/// The conversation as tokens, without its oldest turns where they leave less than half of the
-/// context, or less than `room`, for the answer.
+/// The conversation as tokens. Drops the oldest turns until the smaller of `room` and half of the
+/// context is free for the answer.
 std::vector<std::int32_t> prompt_of(const ChatTemplate& form, std::vector<Message>& messages,
                                     std::int64_t context, std::int64_t room, bool& dropped) {
   const std::size_t first = messages.front().role == "system" ? 1 : 0;
@@ -72,7 +72,7 @@ void chat(Session& session, Generator& generator, const ChatOptions& options) {
     });
     if (speaks) std::cout << std::endl;
     messages.push_back({"assistant", answer.front().text});
-    ++wanted.seed;  // other draws in every turn
+    ++wanted.seed;  // samples differently in every turn
   }
 }
 

@@ -7,16 +7,16 @@
 namespace axonn {
 
 struct ChatOptions {
-  std::string format = "auto";  ///< as find_chat_format() takes it
-  std::string tokenizer;        ///< whose folder tells the format: bytes or a path
-  std::string system;           ///< what the system says; "": nothing
-  GenerationOptions wanted;     ///< of every answer
+  std::string format = "auto";  ///< as in find_chat_format()
+  std::string tokenizer;        ///< "bytes" or a path whose folder defines the format
+  std::string system;           ///< the system message; "": none
+  GenerationOptions wanted;     ///< options of every answer
 };
 
-/// A conversation with a model: reads a line from the standard input, writes the answer, and so on
-/// until the input ends. Keys and values of what was said are kept; where the context is full, the
-/// oldest turns are dropped. Collective: rank 0 reads and writes.
-/// Errors: UsageError as find_chat_format() and ChatTemplate.
+/// Holds a conversation: reads a line from standard input and writes the model's answer, until the
+/// input ends. Reuses the keys and values of earlier turns; drops the oldest turns when the context
+/// is full. Collective: rank 0 reads and writes. Throws UsageError as find_chat_format() and
+/// ChatTemplate.
 void chat(Session& session, Generator& generator, const ChatOptions& options);
 
 }  // namespace axonn

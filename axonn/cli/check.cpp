@@ -21,25 +21,25 @@ namespace axonn {
 namespace {
 
 constexpr const char* kCheckExamples =
-    R"(The first grid is the reference. Losses, global gradient norms, and at the first step every
-parameter's own gradient norm are compared; the largest relative differences are shown.
-Under mpirun, grids of as many ranks as there are run over MPI, others as threads of rank 0.
+    R"(Compares each grid with the first one: losses, global gradient norms, and at the first step
+the gradient norm of every parameter. Shows the largest relative differences. Under mpirun, grids
+with as many ranks as were started run over MPI, others as threads of rank 0.
 
 Examples:
   axonn check configs/tiny.toml
   axonn check configs/tiny.toml --grids "1,1,1,1 2,2,1,1 1,2,2,2" --steps 10
   axonn check configs/tiny.toml --training.dtype bf16 --isa avx2
 
-Exit codes: 0 all agree, 1 some differ, 2 asked wrongly.)";
+Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 
 std::vector<GridShape> grids_to_compare(const std::string& text) {
   std::vector<GridShape> grids = parse_grids(text);
   if (grids.size() < 2)
-    refuse("--grids wants at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", text, "'");
+    refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", text, "'");
   return grids;
 }
 
-/// The config as it runs on this grid: deterministic, the batch cut as the grid asks.
+/// The config for this grid: deterministic, with the grid's default micro-batch.
 Config config_on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   config.training.micro_batch = 0;
@@ -64,7 +64,7 @@ GridTrace trace_on_threads(const Config& config, int steps) {
   return trace;
 }
 
-/// Under a launcher: rank 0 has the traces of all grids, the others only take part.
+/// The traces of all grids. Under a launcher only rank 0 gets them; other ranks return none.
 std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>& grids,
                               int steps) {
   std::vector<GridTrace> all;
@@ -101,7 +101,7 @@ int run_check(const Arguments& arguments) {
       ->check(CLI::PositiveNumber);
   std::string isa;
   app.add_option("--isa", isa,
-                 "the most that matrix products may use, to see what a lesser processor computes")
+                 "limit the instructions of matrix products, to compute as an older CPU would")
       ->check(CLI::IsMember(std::vector<std::string>(cpu::instruction_limits().begin(),
                                                      cpu::instruction_limits().end())));
   const auto loaded = read_config(app, arguments);

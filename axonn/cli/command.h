@@ -9,13 +9,13 @@ namespace axonn {
 
 using Arguments = std::vector<std::string>;
 
-/// Exit codes of the program, besides 0: done.
-inline constexpr int kFailed = 1;         ///< or, for check, disagreed
-inline constexpr int kAskedWrongly = 2;   ///< a key, value, file or grid that will not do
-inline constexpr int kStoppedEarly = 75;  ///< by a signal, with a checkpoint saved; requeue it
+/// Exit codes of the program other than 0 (success).
+inline constexpr int kFailed = 1;         ///< an error, or for check: the grids disagree
+inline constexpr int kAskedWrongly = 2;   ///< usage error: an invalid key, value, file or grid
+inline constexpr int kStoppedEarly = 75;  ///< by a signal, after saving a checkpoint; requeue it
 
-/// `axonn NAME ...`. run() gets what follows the name and returns the exit code.
-/// Errors: run() throws UsageError for what was asked wrongly, Error for what failed.
+/// `axonn NAME ...`. run() gets the arguments after the name and returns the exit code. It throws
+/// UsageError for usage errors and Error for failures.
 struct Command {
   std::string_view name;
   std::string_view summary;
@@ -25,7 +25,7 @@ struct Command {
 /// All commands, in the order in which help lists them.
 std::span<const Command> commands();
 
-/// The whole program but for catching: finds the command and runs it.
+/// Finds the command and runs it. This is the whole program except for catching exceptions.
 int run_axonn(const Arguments& arguments);
 
 int run_train(const Arguments& arguments);

@@ -28,9 +28,9 @@ constexpr const char* kConvertExamples =
   axonn convert --model Llama-3.1-8B --out llama.ckpt
       a Hugging Face folder as a checkpoint
   axonn convert --model out/lora/checkpoints --out my-adapter
-      adapters in PEFT's form
+      adapters in PEFT's format
   axonn convert --model out/lora/checkpoints --merge --out my-model
-      the model that they were trained on with the adapters merged into it
+      the base model with the adapters merged into it
   axonn convert --model Llama-3.1-8B --adapter my-adapter --out my-model --dtype bf16)";
 
 /// "converting 3.1GB of 16.1GB, 1.9GB/s".
@@ -55,7 +55,7 @@ class ProgressLine {
   double begin_ = now_seconds(), drawn_ = 0;
 };
 
-/// A flag whose value is one of a few words.
+/// Adds a flag whose value must be one of the given words.
 template <typename T>
 void add_choice(CLI::App& app, const char* flag, std::optional<T>& to,
                 const std::map<std::string, T>& words, const char* help) {
@@ -65,7 +65,8 @@ void add_choice(CLI::App& app, const char* flag, std::optional<T>& to,
            const auto found = words.find(word);
            std::vector<std::string> known;
            for (const auto& [name, value] : words) known.push_back(name);
-           if (found == words.end()) refuse(flag, " is '", word, "'; it is one of ", join(known));
+           if (found == words.end())
+             refuse(flag, " is '", word, "'; it must be one of ", join(known));
            to = found->second;
          },
          help)
@@ -77,29 +78,28 @@ void add_convert_flags(CLI::App& app, ConvertJob& job) {
                  "a Hugging Face folder, a checkpoint, or the folder of several (the newest)")
       ->required()
       ->type_name("DIR");
-  app.add_option("--out", job.out, "the folder to make")->required()->type_name("DIR");
+  app.add_option("--out", job.out, "the folder to create")->required()->type_name("DIR");
   add_choice<ModelForm>(app, "--to", job.to,
                         {{"hf", ModelForm::hugging_face}, {"checkpoint", ModelForm::checkpoint}},
-                        "hf or checkpoint; without it the one that the model is not");
+                        "hf or checkpoint; default: the one that the model is not");
   add_choice<StoredType>(
       app, "--dtype", job.type,
       {{"f32", StoredType::f32}, {"bf16", StoredType::bf16}, {"f16", StoredType::f16}},
-      "f32, bf16 or f16, of a Hugging Face folder; without it that of the folder that the model "
+      "f32, bf16 or f16, for a Hugging Face folder; default: the type of the folder that the model "
       "came from, or of its training");
   app.add_option("--max-shard-size", job.most_bytes,
-                 "of one file, such as 5GB or 500MB; larger models have several")
+                 "most bytes per file, such as 5GB or 500MB; larger models get several files")
       ->transform(CLI::AsSizeValue(true).description(""))
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->type_name("SIZE")
       ->default_str("5GB");
   app.add_option("--adapter", job.adapters,
-                 "merged into the model: adapters in PEFT's form or a checkpoint of them")
+                 "adapters to merge into the model: a PEFT folder or a checkpoint of adapters")
       ->type_name("DIR");
-  app.add_flag("--merge", job.merge, "a checkpoint of adapters together with its model");
-  app.add_option("--base", job.base,
-                 "the model of a checkpoint's adapters, if it is no longer where it was")
+  app.add_flag("--merge", job.merge, "merge a checkpoint of adapters into its base model");
+  app.add_option("--base", job.base, "the base model of a checkpoint of adapters, if it has moved")
       ->type_name("DIR");
-  app.add_option("--tokenizer", job.tokenizer, "instead of the model's")->type_name("DIR");
+  app.add_option("--tokenizer", job.tokenizer, "replaces the model's tokenizer")->type_name("DIR");
   app.add_flag("--overwrite", job.overwrite, "replace the model at --out");
 }
 
@@ -108,7 +108,8 @@ void add_convert_flags(CLI::App& app, ConvertJob& job) {
 int run_convert(const Arguments& arguments) {
   ConvertJob job;
   job.threads = static_cast<int>(usable_cores().size());
-  CLI::App app("Makes a Hugging Face folder of a checkpoint, or the other way.", "axonn convert");
+  CLI::App app("Converts a checkpoint to a Hugging Face folder, or a folder to a checkpoint.",
+               "axonn convert");
   app.footer(kConvertExamples);
   add_convert_flags(app, job);
   if (!parse_flags(app, arguments)) return 0;

@@ -20,13 +20,14 @@ namespace axonn {
 namespace {
 
 constexpr const char* kHelp =
-    R"(axonn data COMMAND: token files and text to make them from.
+    R"(axonn data COMMAND: makes and shows training data.
 
-  tokenize   text to a token file: llm.c's format (FILE.bin), else Megatron's (PREFIX.bin, .idx)
-  show       what is in a token file, or what training makes of a JSONL file
-  synthetic  readable text with facts in it, of any size
+  tokenize   turns text into a token file: llm.c's format (FILE.bin), else Megatron's (PREFIX.bin,
+             PREFIX.idx)
+  show       shows the contents of a token file, or the training sequences of a JSONL file
+  synthetic  generates readable text with facts, of any size
 
-axonn data COMMAND --help explains one.
+axonn data COMMAND --help explains a command.
 
 Examples:
   axonn data tokenize --tokenizer bytes --text book.txt --output book.bin
@@ -41,10 +42,11 @@ Examples:
 int tokenize_command(const Arguments& arguments) {
   TokenizeJob job{.tokenizer = "bytes"};
   CLI::App app("Turns text into a token file.", "axonn data tokenize");
-  app.add_option("--tokenizer", job.tokenizer, "bytes, or a folder or file of a tokenizer")
+  app.add_option("--tokenizer", job.tokenizer, "bytes, or a tokenizer's folder or file")
       ->capture_default_str();
   app.add_option("--text", job.text, "files, or folders of *.txt")->required();
-  app.add_option("--output", job.output, "FILE.bin: llm.c's format; else a prefix: Megatron's")
+  app.add_option("--output", job.output,
+                 "FILE.bin: llm.c's format; any other name: prefix of Megatron's format")
       ->required();
   if (!parse_flags(app, arguments)) return 0;
   const double start = now_seconds();
@@ -63,7 +65,7 @@ int tokenize_command(const Arguments& arguments) {
   return 0;
 }
 
-/// What training makes of a JSONL file.
+/// Describes the training sequences of a JSONL file.
 std::string show_examples(const DataConfig& data, std::int64_t seq_len, std::int64_t sequence) {
   const Corpus corpus = open_corpus(data, {});
   const PackedDocuments packed(corpus.train_documents, seq_len, 0);
@@ -75,21 +77,21 @@ int show_command(const Arguments& arguments) {
   DataConfig examples{.validation = ""};
   std::int64_t seq_len = 1024, sequence = 0;
   ShowOptions options;
-  CLI::App app("Says what is in a token file, or what training makes of a JSONL file.",
+  CLI::App app("Shows the contents of a token file, or the training sequences of a JSONL file.",
                "axonn data show");
-  app.add_option("FILE", file, "llm.c's FILE.bin, the prefix of Megatron's, or FILE.jsonl")
+  app.add_option("FILE", file, "llm.c's FILE.bin, the prefix of Megatron's files, or FILE.jsonl")
       ->required();
   app.add_option("--tokenizer", tokenizer_name,
-                 "shows the first tokens as text too; for JSONL the model's, or bytes");
-  app.add_option("--first", options.first, "how many tokens to show")
+                 "also show the first tokens as text; for JSONL: the model's tokenizer, or bytes");
+  app.add_option("--first", options.first, "tokens to show")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--chat-template", examples.chat_template, "of JSONL, as data.chat_template")
+  app.add_option("--chat-template", examples.chat_template, "for JSONL: as data.chat_template")
       ->capture_default_str();
-  app.add_option("--seq-len", seq_len, "of JSONL: how long sequences are")
+  app.add_option("--seq-len", seq_len, "for JSONL: tokens per sequence")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--sequence", sequence, "of JSONL: which sequence is shown")
+  app.add_option("--sequence", sequence, "for JSONL: index of the sequence to show")
       ->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
   if (file.ends_with(".jsonl")) {
@@ -109,17 +111,19 @@ int synthetic_command(const Arguments& arguments) {
   std::int64_t bytes = 1'000'000, conversations = 0, records = 0;
   std::uint64_t seed = 1;
   std::string output;
-  CLI::App app("Writes readable text with facts in it.", "axonn data synthetic");
-  app.add_option("--bytes", bytes, "how much")->capture_default_str()->check(CLI::PositiveNumber);
+  CLI::App app("Generates readable text with facts.", "axonn data synthetic");
+  app.add_option("--bytes", bytes, "size of the text")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--conversations", conversations,
-                 "instead: so many questions and answers about the same world, as JSONL")
+                 "instead: this many questions and answers about the same facts, as JSONL")
       ->check(CLI::PositiveNumber);
   app.add_option("--records", records,
-                 "instead: so many entries of a register, as JSONL, each with the bits of its last "
-                 "50 bytes that no rule predicts: for axonn memorize")
+                 "instead: this many register entries for axonn memorize, as JSONL, each with the "
+                 "number of unpredictable bits in its last 50 bytes")
       ->check(CLI::PositiveNumber);
-  app.add_option("--seed", seed, "another seed, another world")->capture_default_str();
-  app.add_option("--output", output, "a file")->required();
+  app.add_option("--seed", seed, "a different seed gives different facts")->capture_default_str();
+  app.add_option("--output", output, "the file to write")->required();
   if (!parse_flags(app, arguments)) return 0;
   std::ofstream file(output, std::ios::binary);
   const std::string text = records > 0         ? synthetic_records(records, seed)
@@ -127,7 +131,8 @@ int synthetic_command(const Arguments& arguments) {
                                                : synthetic_text(bytes, seed);
   file << text << std::flush;
   if (!file)
-    fail(Where::here(), "cannot write ", output, "; is the folder there, and is there room?");
+    fail(Where::here(), "cannot write ", output,
+         "; check that the folder exists and the disk has free space");
   std::cout << "wrote " << format_bytes(std::ssize(text)) << " to " << output << '\n';
   return 0;
 }

@@ -21,8 +21,8 @@ namespace axonn {
 namespace {
 
 constexpr const char* kEvalExamples =
-    R"(The text is read in consecutive windows of --seq-len inputs and as many targets; every token
-but the first is a target once. docs/evaluation.md has the definitions.
+    R"(Reads the text in consecutive windows of --seq-len inputs and as many targets. Every token
+but the first is a target exactly once. docs/evaluation.md has the definitions.
 
 Examples:
   axonn eval --model out/quickstart/checkpoints --data book.txt --seq-len 256 --json scores.json
@@ -31,7 +31,7 @@ Examples:
   axonn eval --model Llama-3.2-1B/ --choices questions.jsonl --json answers.json
       lines of {"question": text, "choices": [text, ...], "answer": index, letter or text})";
 
-constexpr std::int64_t kRowsAtOnce = 2048;  // of a batch, where none is asked for
+constexpr std::int64_t kRowsAtOnce = 2048;  // rows per batch without --batch
 
 struct EvalFlags : ModelFlags {
   std::string data, choices, json;
@@ -40,19 +40,20 @@ struct EvalFlags : ModelFlags {
 
 void add_eval_flags(CLI::App& app, EvalFlags& flags) {
   add_model_flags(app, flags);
-  auto* data = app.add_option("--data", flags.data, "a text, or a token file of llm.c or Megatron");
+  auto* data =
+      app.add_option("--data", flags.data, "a text file, or a token file of llm.c or Megatron");
   data->type_name("FILE");
-  app.add_option("--choices", flags.choices, "instead: questions with answers to choose from")
+  app.add_option("--choices", flags.choices, "instead: multiple-choice questions")
       ->type_name("FILE.jsonl")
       ->excludes(data);
   app.add_option("--seq-len", flags.seq_len,
-                 "inputs of a window; without it what the model was trained with, or 1,024")
+                 "inputs per window; default: as the model was trained, else 1,024")
       ->check(CLI::PositiveNumber)
       ->needs(data);
   app.add_option("--batch", flags.batch,
-                 "windows, or choices, that a (z, data) coordinate computes at a time")
+                 "windows or choices that each (z, data) coordinate computes at a time")
       ->check(CLI::PositiveNumber);
-  app.add_option("--json", flags.json, "writes the figures to this file too")->type_name("FILE");
+  app.add_option("--json", flags.json, "also write the results to this file")->type_name("FILE");
 }
 
 std::int64_t seq_len_of(const Session& session, const EvalFlags& flags) {
@@ -89,7 +90,7 @@ Json or_null(const auto& value) {
   return nullptr;
 }
 
-/// What was asked, for the file.
+/// Adds the settings of the evaluation to the JSON results.
 void add_setting(Json& json, const Session& session, double seconds) {
   json["dtype"] = name_of(session.config().training.dtype);
   json["grid"] = to_string(session.grid().shape());
@@ -100,7 +101,8 @@ void write_json(const EvalFlags& flags, const Json& json) {
   if (!flags.json.empty()) write_file_atomically(flags.json, json.dump(2) + "\n");
 }
 
-/// Sequences at a time where --batch does not say: about kRowsAtOnce rows, shared by all places.
+/// Sequences per (z, data) coordinate at a time: --batch, or about kRowsAtOnce rows, but no more
+/// than its share of all sequences.
 std::int64_t batch_of(const EvalFlags& flags, const Grid& grid, std::int64_t length,
                       std::int64_t count) {
   if (flags.batch > 0) return flags.batch;
@@ -121,7 +123,7 @@ void score_text(Session& session, const EvaluationText& text, const EvalFlags& f
   const auto bits = score.bits_per_byte();
   std::cout << fmt::format("loss            {:.6f}\nperplexity      {:.4f}\nbits per byte   {}\n",
                            score.loss(), score.perplexity(),
-                           bits ? fmt::format("{:.6f}", *bits) : "not known: no tokenizer")
+                           bits ? fmt::format("{:.6f}", *bits) : "unknown (no tokenizer)")
             << fmt::format("tokens          {}{}, {} a second\n", format_count(score.tokens),
                            score.bytes ? " of " + format_count(*score.bytes) + " bytes" : "",
                            format_count(static_cast<std::int64_t>(tokens_per_s)));
@@ -176,26 +178,28 @@ void score_choices(Session& session, std::span<const ChoiceQuestion> questions,
 
 int run_eval(const Arguments& arguments) {
   EvalFlags flags;
-  CLI::App app("Says how well a model predicts a text, or answers questions.", "axonn eval");
+  CLI::App app("Evaluates how well a model predicts a text or answers multiple-choice questions.",
+               "axonn eval");
   app.footer(kEvalExamples);
   add_eval_flags(app, flags);
   if (!parse_flags(app, arguments)) return 0;
-  if (flags.model.empty()) refuse("axonn eval: name the model with --model DIR");
+  if (flags.model.empty()) refuse("axonn eval: no model; give one with --model DIR");
   if (flags.data.empty() == flags.choices.empty())
-    refuse("axonn eval: give --data FILE or --choices FILE.jsonl");
+    refuse("axonn eval: give either --data FILE or --choices FILE.jsonl");
 
   StoredModel model = stored_model_of(flags);
   const auto tokenizer = tokenizer_of(model, flags);
   std::int64_t& vocab = model.config.model.vocab;
   if (vocab == 0 && tokenizer) vocab = tokenizer->vocab_size();
-  if (vocab == 0) refuse("the model does not say its vocabulary; name its --tokenizer");
+  if (vocab == 0)
+    refuse("the size of the model's vocabulary is unknown; give its tokenizer with --tokenizer");
   if (!flags.data.empty()) {
     const EvaluationText text =
         open_evaluation_text(flags.data, {.tokenizer = tokenizer.get(), .vocab = vocab});
     with_model(model, [&](Session& session) { score_text(session, text, flags); });
     return 0;
   }
-  if (!tokenizer) refuse("the model's tokenizer is not known; name it with --tokenizer");
+  if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
   check_fits(*tokenizer, vocab);
   const auto questions = read_choice_questions(flags.choices);
   with_model(model,

@@ -13,12 +13,12 @@ namespace axonn {
 
 namespace {
 
-/// Throws for an argument that the command does not know. `list`: the config's keys may be meant.
+/// Throws for an unknown argument. With `list`, also suggests keys of the configuration.
 [[noreturn]] void refuse_argument(const CLI::App& app, const std::string& argument,
                                   const OptionList* list) {
   if (!argument.starts_with('-'))
-    refuse(app.get_name(), " does not know what to do with '", argument, "'; ", app.get_name(),
-           " --help shows what it takes");
+    refuse(app.get_name(), " cannot use the argument '", argument, "'; ", app.get_name(),
+           " --help shows its arguments");
   const std::string flag = argument.substr(0, argument.find('='));
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options())
@@ -40,7 +40,7 @@ namespace {
 bool parse(CLI::App& app, Arguments arguments, const OptionList* list) {
   app.allow_extras();
   app.get_formatter()->column_width(32);
-  std::ranges::reverse(arguments);  // CLI11 takes them from the back
+  std::ranges::reverse(arguments);  // CLI11 reads them from the back
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
@@ -56,7 +56,7 @@ bool parse(CLI::App& app, Arguments arguments, const OptionList* list) {
   refuse_argument(app, flag == others.end() ? others.front() : *flag, list);
 }
 
-/// The sizes that stem from model.name, which differ from those of `usual`, get it as their origin.
+/// Sets model.name as the origin of the sizes that it changed from the defaults in `usual`.
 void note_named(const OptionList& list, const OptionList& usual, Origins& origins) {
   for (const Option& option : list.find("model")->options)
     if (!origins.is_set(option.key()) &&
@@ -74,7 +74,7 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   LoadedConfig loaded;
   app.add_option("CONFIG,--config", loaded.file, "a TOML file; axonn help lists its sections")
       ->type_name("FILE.toml");
-  // Flags win over the file, and which argument is the file is known only without the flags.
+  // Flags override the file, but the file's name is known only after the flags are removed.
   Config scratch;
   OptionList scratch_list;
   list_options(scratch, scratch_list);
@@ -91,7 +91,7 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   };
   read();
   if (const std::string name = loaded.config.model.name; !name.empty()) {
-    loaded.config = {.model = known_model(name)};  // defaults: what is set beside the name wins
+    loaded.config = {.model = known_model(name)};  // defaults; explicit values override them
     const OptionList list = read();
     if (loaded.config.model.path.empty()) note_named(list, scratch_list, loaded.origins);
   }

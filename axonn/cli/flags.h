@@ -13,20 +13,20 @@ class App;
 
 namespace axonn {
 
-/// Parses a command's own flags. False: help was asked for and is printed, so the command is done.
-/// Errors: UsageError that names the flag and the likely meaning.
+/// Parses a command's own flags. Returns false if it printed the help, so that the command is done.
+/// Throws UsageError, naming the flag and the closest known ones.
 bool parse_flags(CLI::App& app, const Arguments& arguments);
 
-/// A config and where each of its values came from.
+/// A config and the origin of each of its values.
 struct LoadedConfig {
   Config config;
   Origins origins;
-  std::string file;  ///< "" if the command line says it all
+  std::string file;  ///< the config file; "" if there is none
 };
 
-/// For commands that take [CONFIG.toml or --config FILE] [--section.key value ...] beside their own
-/// flags: parses all of them. Nothing: help was asked for and is printed. The config is as it was
-/// written: not yet validated or resolved. Errors: UsageError.
+/// Parses the arguments of a command that takes [CONFIG.toml or --config FILE] [--section.key value
+/// ...] and its own flags. Returns nothing if it printed the help. The config is as written: not
+/// yet validated or resolved. Throws UsageError.
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments);
 
 }  // namespace axonn

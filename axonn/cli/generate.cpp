@@ -23,7 +23,7 @@ namespace axonn {
 
 namespace {
 
-/// Other ranks wait for what rank 0 reads.
+/// Timeout in seconds for --chat: ranks wait until rank 0 has read a line.
 constexpr double kWhileSomebodyTypes = 1e8;
 
 constexpr const char* kGenerateExamples =
@@ -32,13 +32,13 @@ constexpr const char* kGenerateExamples =
   axonn generate --model out/quickstart/checkpoints --tokens 500 --temperature 0
       always the most likely token
   axonn generate --model out/quickstart/checkpoints --grid 2,1,2,1
-      on four ranks: the same text
+      the same text, on four ranks
   axonn generate --model Llama-3.2-1B --dtype bf16 --prompts questions.jsonl --json answers.json
       many prompts at once
   axonn generate --model Qwen3-0.6B --dtype bf16 --chat
       a conversation
   cat letter.txt | axonn generate --model Llama-3.2-1B --prompt - --stop "Yours"
-      goes on from a file, up to a word)";
+      continues a file, up to a word)";
 
 struct Request {
   std::string model, adapter, prompts_file, json, grid = "1,1,1,1", dtype;
@@ -73,12 +73,12 @@ void write_json(const std::string& file, const std::vector<std::string>& prompts
   all["prompt_tokens"] = stats.prompt_tokens;
   all["prompt_seconds"] = stats.prompt_seconds;
   std::ofstream out(file);
-  // A model may write bytes that are no UTF-8, and JSON cannot have them.
+  // A model may write invalid UTF-8, which JSON cannot hold.
   out << all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   if (!out.flush()) refuse("--json: cannot write ", file);
 }
 
-/// Says what no text shows.
+/// Notes on stderr where the context was full, which the texts do not show.
 void say_what_happened(const std::vector<Generation>& results, std::int64_t context) {
   const auto count = [&](auto has) { return std::ranges::count_if(results, has); };
   const auto full =
@@ -89,11 +89,11 @@ void say_what_happened(const std::vector<Generation>& results, std::int64_t cont
               << context << " tokens was full\n";
   if (slid > 0)
     std::cerr << "note: " << slid << " of " << results.size() << " filled the context of "
-              << context << " tokens, and went on from the last half of it\n";
+              << context << " tokens and continued from its last half\n";
 }
 
-/// What the command's own rank does with texts: one prompt's is shown as it comes, those of several
-/// prompts one after another, each as soon as it and all before it are there.
+/// Prints the texts, on rank 0: a single prompt's text as it is generated, the texts of several
+/// prompts one after another at the end.
 class Output {
  public:
   explicit Output(const std::vector<std::string>& prompts)
@@ -119,7 +119,7 @@ class Output {
   std::vector<std::string> texts_;
 };
 
-/// Room for the longest of what is asked for, no more, as a slot takes memory for all of it.
+/// The longest sequence that can arise. A longer context would waste memory in every slot.
 std::int64_t context_for(const std::vector<std::vector<std::int32_t>>& prompts,
                          std::int64_t max_tokens, std::int64_t positions) {
   std::size_t longest = 0;
@@ -134,8 +134,7 @@ void write_texts(Session& session, Request request) {
   std::vector<std::vector<std::int32_t>> prompts;
   for (const std::string& text : texts) {
     prompts.push_back(tokenizer.encode_prompt(text));
-    if (prompts.back().empty())
-      refuse("--prompt is empty: give at least one character to go on from");
+    if (prompts.back().empty()) refuse("--prompt is empty: give at least one character");
   }
   if (request.generator.context == 0)
     request.generator.context =
@@ -175,7 +174,7 @@ void generate(const StoredModel& model, Communicator& world, Request request) {
                   {.training = false});
   load_parameters(session, model);
   if (!session.corpus().tokenizer)
-    refuse("the model comes with no tokenizer, which text needs: it was trained on token files");
+    refuse("the model has no tokenizer, which text needs: it was trained on token files");
   if (const auto end = session.corpus().tokenizer->end_of_text())
     request.wanted.stop_tokens.push_back(*end);
   if (request.chat)
@@ -185,7 +184,7 @@ void generate(const StoredModel& model, Communicator& world, Request request) {
 }
 
 void add_sampling_flags(CLI::App& app, Sampling& sampling) {
-  app.add_option("--temperature", sampling.temperature, "0: the most likely token always")
+  app.add_option("--temperature", sampling.temperature, "0: always the most likely token")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app.add_option("--top-k", sampling.top_k, "only the k most likely tokens; 0: all")
@@ -196,7 +195,7 @@ void add_sampling_flags(CLI::App& app, Sampling& sampling) {
       ->capture_default_str()
       ->check(CLI::Range(1e-6, 1.0));
   app.add_option("--repetition-penalty", sampling.repetition_penalty,
-                 "divides the logits of tokens that were there before; 1: none")
+                 "divides the logits of earlier tokens by this; 1: no penalty")
       ->capture_default_str()
       ->check(CLI::Range(1e-3, 1e3));
 }
@@ -207,52 +206,54 @@ void add_generate_flags(CLI::App& app, Request& request) {
       ->required()
       ->type_name("DIR");
   app.add_option("--adapter", request.adapter,
-                 "adapters of that model: a folder in PEFT's form, or a checkpoint of adapters")
+                 "adapters of that model: a PEFT folder or a checkpoint of adapters")
       ->type_name("DIR");
   app.add_option("--prompt", request.prompts,
-                 "what to go on from; may be given several times; -: the standard input")
+                 "text to continue; may be given several times; -: standard input")
       ->allow_extra_args(false);
   app.add_option("--prompts", request.prompts_file,
-                 "a prompt a line, or, of a .jsonl, objects with \"prompt\" or \"text\"")
+                 "one prompt per line; in a .jsonl file, objects with \"prompt\" or \"text\"")
       ->type_name("FILE");
-  app.add_option("--tokens", request.wanted.max_tokens, "how many to write")
+  app.add_option("--tokens", request.wanted.max_tokens, "most tokens to generate per prompt")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   add_sampling_flags(app, request.wanted.sampling);
   app.add_option("--stop", request.wanted.stop_strings,
-                 "ends before this text; may be given several times")
+                 "end before this text; may be given several times")
       ->allow_extra_args(false);
-  app.add_option("--seed", request.wanted.seed, "another seed, another text")
+  app.add_option("--seed", request.wanted.seed, "a different seed gives a different text")
       ->capture_default_str();
   app.add_option("--grid", request.grid, "x,y,z,data")->capture_default_str();
-  app.add_option("--dtype", request.dtype, "f32 or bf16; as the model was trained, f32 for folders")
+  app.add_option("--dtype", request.dtype,
+                 "f32 or bf16; default: as the model was trained, f32 for folders")
       ->check(CLI::IsMember({"f32", "bf16"}));
   app.add_option("--batch", request.generator.batch,
-                 "prompts at once, of each rank of z and data; 0: what fits in 1 GiB, at most 64")
+                 "prompts at a time per (z, data) coordinate; 0: what fits in 1 GiB, at most 64")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--context", request.generator.context,
-                 "most tokens that a text sees, its prompt among them; 0: what the model can")
+                 "most tokens that the model sees at once; 0: as needed, with --chat at most 4,096")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--stop-when-full", request.stop_when_full,
-               "ends where the context is full; else goes on from the last half of it");
+               "end when the context is full, instead of continuing from its last half");
   app.add_flag("--gather-weights", request.gather_weights,
-               "gathers weights over z for every token, instead of once: slow, but takes 1/z of "
+               "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");
-  app.add_flag("--stats", request.stats, "tokens a second, also where stderr is no terminal");
+  app.add_flag("--stats", request.stats, "print tokens/s even if stderr is not a terminal");
   const auto chatting =
-      app.add_flag("--chat", request.chat, "a conversation: reads a line, answers, and so on");
+      app.add_flag("--chat", request.chat, "hold a conversation: read a line, answer, repeat");
   app.add_option("--chat-template", request.chat_template,
                  concat("auto (the model's own), ", kChatTemplates))
       ->needs(chatting);
-  app.add_option("--system", request.system, "what the system says first")->needs(chatting);
-  app.add_option("--json", request.json, "writes texts, tokens and times")->type_name("FILE");
+  app.add_option("--system", request.system, "the system message")->needs(chatting);
+  app.add_option("--json", request.json, "write texts, tokens and times to this file")
+      ->type_name("FILE");
 }
 
 }  // namespace
 
 int run_generate(const Arguments& arguments) {
   Request request;
-  CLI::App app("Writes text with a model.", "axonn generate");
+  CLI::App app("Generates text with a model.", "axonn generate");
   app.footer(kGenerateExamples);
   add_generate_flags(app, request);
   if (!parse_flags(app, arguments)) return 0;

@@ -26,8 +26,8 @@ std::string overview(const OptionList& list) {
          "  axonn train configs/tiny.toml              train a small model, in seconds\n"
          "  axonn train configs/tiny.toml --parallelism.x 2\n"
          "                                             the same on two ranks\n"
-         "  axonn train --help                         what train takes\n"
-         "  axonn help training.micro_batch            what a key means\n"
+         "  axonn train --help                         the arguments of train\n"
+         "  axonn help training.micro_batch            the meaning of a key\n"
          "  axonn info                                 what this build and machine have\n";
 }
 
@@ -37,14 +37,14 @@ int run_help(const Arguments& arguments) {
   CLI::App app("Explains a command, a section or a key.", "axonn help");
   app.footer(
       "Examples:\n"
-      "  axonn help train          what the command takes\n"
+      "  axonn help train          the arguments of a command\n"
       "  axonn help optimizer      the keys of a section\n"
       "  axonn help lr             a key, in every section that has it\n"
       "  axonn help training.seed  a key");
   std::string word;
   bool markdown = false;
   app.add_option("WORD", word, "a command, a section or a key");
-  app.add_flag("--markdown", markdown, "write the reference of all keys (docs/configuration.md)");
+  app.add_flag("--markdown", markdown, "print the reference of all keys (docs/configuration.md)");
   if (!parse_flags(app, arguments)) return 0;
 
   Config config;

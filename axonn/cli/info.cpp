@@ -29,7 +29,7 @@ void line(std::string_view what, const std::string& value) {
   std::cout << fmt::format("{:<12} {}\n", what, value);
 }
 
-/// The toolkit and its libraries, or that there are none.
+/// The GPU toolkit and libraries of the build, or "none".
 std::string card_build(const CardPlatform& platform, const CudaStatus& status,
                        const BuildInfo& build) {
   if (!trouble_of_build(platform, card_platform()).empty())
@@ -43,8 +43,8 @@ std::string card_build(const CardPlatform& platform, const CudaStatus& status,
 }  // namespace
 
 int run_info(const Arguments& arguments) {
-  CLI::App app("Says what this build and this machine have.", "axonn info");
-  app.footer("Example:\n  axonn info    what to send along with a report of a fault");
+  CLI::App app("Shows what this build and this machine have.", "axonn info");
+  app.footer("Example:\n  axonn info    include its output in bug reports");
   if (!parse_flags(app, arguments)) return 0;
   const BuildInfo& build = build_info();
   line("axonn", fmt::format("{}, {} build", build.version, build.type));

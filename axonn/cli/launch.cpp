@@ -13,7 +13,7 @@ namespace axonn {
 
 namespace {
 
-/// A thread that hangs cannot be ended without its process.
+/// Ends the process, since a thread that hangs cannot be ended alone.
 [[noreturn]] void end_hung_process(const std::string& reason) {
   std::cerr << "error: " << reason << std::endl;
   std::_Exit(kFailed);
@@ -47,14 +47,14 @@ void end_launched(const std::exception_ptr& error) {
   if (!under_launcher()) return;
   try {
     run_mpi([&](Communicator&) { std::rethrow_exception(error); });
-  } catch (const UsageError&) {  // there is no MPI: each process speaks for itself
+  } catch (const UsageError&) {  // built without MPI: each process prints its own error
   }
 }
 
 void launch(const Config& config, const std::function<void(Communicator& world)>& body) {
   if (config.parallelism.automatic())
-    refuse("[parallelism] grid = \"auto\" is for axonn train; name one here, such as the first of ",
-           "axonn plan");
+    refuse("[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the ",
+           "first of axonn plan");
   const double timeout = config.parallelism.timeout_seconds;
   if (launches_mpi(config))
     run_mpi(body, {.timeout_seconds = timeout, .report = {}});

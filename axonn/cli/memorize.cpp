@@ -23,14 +23,14 @@ namespace axonn {
 namespace {
 
 constexpr const char* kMemorizeExamples =
-    R"(With a config: the study. Documents are drawn into buckets, a model learns each bucket's so
-often, and is then asked to recite them all; once with each loss, several times. What was finished
-is not done again: the same command goes on. With --audit: no training; which of these documents
-can a model recite? docs/memorization.md explains what is measured, and what to do with the answer.
+    R"(With a config: the study. Draws documents into buckets, trains a model that sees each bucket
+for a number of epochs, and tests which documents it recites; once per loss and trial. The same
+command resumes a study and keeps its finished runs. With --audit: no training; tests which of the
+given documents a model can recite. docs/memorization.md explains the results.
 
 Examples:
   axonn memorize configs/memorize-tiny.toml
-      a study that runs at home, on generated documents
+      a small study on generated documents
   axonn memorize configs/memorize-tiny.toml --memorize.trials 3 --output.dir out/three-seeds
   axonn memorize --audit --model Llama-3.2-1B/ --documents mine.jsonl --control new.jsonl
                  --prompts 32,64,128 --html audit.html
@@ -46,34 +46,37 @@ struct MemorizeFlags : ModelFlags {
 };
 
 void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
-  auto* audit = app.add_flag("--audit", flags.audit, "asks a model, without training one");
+  auto* audit = app.add_flag("--audit", flags.audit, "test an existing model, without training");
   add_model_flags(app, flags);
-  app.add_option("--documents", flags.documents, "JSONL files of {\"text\": ...} a line")
+  app.add_option("--documents", flags.documents,
+                 "JSONL files with a line {\"text\": ...} per document")
       ->type_name("FILE.jsonl")
       ->delimiter(',');
-  app.add_option("--control", flags.control, "the same of texts that the model cannot have seen")
+  app.add_option("--control", flags.control,
+                 "the same for documents that the model cannot have seen")
       ->type_name("FILE.jsonl")
       ->delimiter(',');
   app.add_option("--prompts", flags.prompts,
-                 "lengths of prompts in tokens, beside all that stands before the suffix")
+                 "lengths of prompts in tokens, in addition to all tokens before the suffix")
       ->check(CLI::PositiveNumber)
       ->delimiter(',');
-  app.add_option("--suffix", flags.suffix, "the last so many tokens are to be recited")
+  app.add_option("--suffix", flags.suffix, "number of last tokens that the model must recite")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--seq-len", flags.seq_len,
-                 "documents are cut to so many tokens; without it to what the model was trained "
-                 "with, or 2,048")
+                 "cut documents to this many tokens; default: as the model was trained, else "
+                 "2,048")
       ->check(CLI::PositiveNumber);
-  app.add_option("--limit", flags.limit, "asks for the first so many documents alone; 0: for all")
+  app.add_option("--limit", flags.limit, "test only this many documents, the first; 0: all")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--batch", flags.batch, "documents that a (z, data) coordinate asks for at a time")
+  app.add_option("--batch", flags.batch, "documents that each (z, data) coordinate tests at a time")
       ->check(CLI::PositiveNumber);
   app.add_flag("--gather-weights", flags.gather_weights,
-               "gathers weights over z for every token, instead of once: slow, but takes 1/z of "
+               "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");
-  app.add_option("--json", flags.json, "writes every document's result")->type_name("FILE");
-  app.add_option("--html", flags.html, "writes a page with pictures and passages")
+  app.add_option("--json", flags.json, "write every document's result to this file")
+      ->type_name("FILE");
+  app.add_option("--html", flags.html, "write a page with charts and passages to this file")
       ->type_name("FILE");
   for (const char* name : {"--grid", "--model", "--documents", "--control", "--prompts", "--suffix",
                            "--seq-len", "--limit", "--batch", "--json", "--html", "--adapter",
@@ -91,12 +94,12 @@ std::int64_t seq_len_of(const Config& config, const MemorizeFlags& flags) {
 }
 
 int run_audit(const MemorizeFlags& flags) {
-  if (flags.model.empty()) refuse("axonn memorize --audit: name the model with --model DIR");
+  if (flags.model.empty()) refuse("axonn memorize --audit: no model; give one with --model DIR");
   if (flags.documents.empty())
-    refuse("axonn memorize --audit: name what it may recite with --documents FILE.jsonl");
+    refuse("axonn memorize --audit: no documents; give some with --documents FILE.jsonl");
   StoredModel model = stored_model_of(flags);
   const auto tokenizer = tokenizer_of(model, flags);
-  if (!tokenizer) refuse("the model's tokenizer is not known; name it with --tokenizer");
+  if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
   std::int64_t& vocab = model.config.model.vocab;
   if (vocab == 0) vocab = tokenizer->vocab_size();
   check_fits(*tokenizer, vocab);
@@ -106,7 +109,7 @@ int run_audit(const MemorizeFlags& flags) {
     StudyDocuments found = read_documents(files, tokenizer, limits, "", {});
     if (found.documents.empty())
       refuse("of ", found.found, " documents in ", files.front(), " none has more than ",
-             flags.suffix, " tokens; take a shorter --suffix");
+             flags.suffix, " tokens; lower --suffix");
     if (flags.limit > 0 && std::ssize(found.documents) > flags.limit)
       found.documents.resize(static_cast<std::size_t>(flags.limit));
     return found;
@@ -122,7 +125,7 @@ int run_audit(const MemorizeFlags& flags) {
                                 flags.prompts.end());
   if (stdout_is_interactive())
     options.report = [](std::int64_t done, std::int64_t of) {
-      std::cout << fmt::format("\rasked {} of {} ", format_count(done), format_count(of))
+      std::cout << fmt::format("\rtested {} of {} ", format_count(done), format_count(of))
                 << (done == of ? "\n" : "") << std::flush;
     };
   with_model(model, [&](Session& session) {
@@ -138,7 +141,7 @@ int run_audit(const MemorizeFlags& flags) {
   return 0;
 }
 
-/// The study as it goes through the trainings, then what came out.
+/// Runs the study, then prints the report.
 int run_trainings(const LoadedConfig& loaded) {
   const bool speaks = speaks_for_all();
   for (const std::string& line : warnings(loaded.config, loaded.origins))
@@ -147,8 +150,8 @@ int run_trainings(const LoadedConfig& loaded) {
   const Config config = resolved(with_stored_model(loaded.config));
   if (config.parallelism.automatic())
     refuse(
-        "[parallelism] grid = \"auto\": a study is the same on every grid; name one, such as "
-        "the first of axonn plan");
+        "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "
+        "of axonn plan");
   validate_study(config);
   const StopSignals signals;
   const StudyOptions options{.terminal = &std::cout,
@@ -171,7 +174,7 @@ int run_trainings(const LoadedConfig& loaded) {
 
 int run_memorize(const Arguments& arguments) {
   MemorizeFlags flags;
-  CLI::App app("Studies what a model memorizes, or asks one what it did.", "axonn memorize");
+  CLI::App app("Studies what models memorize, or audits one model.", "axonn memorize");
   app.footer(kMemorizeExamples);
   add_memorize_flags(app, flags);
   bool print = false;

@@ -9,7 +9,7 @@ std::string mpi_version() {
   int length = 0;
   if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) return "unknown";
   const std::string all(text, static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));  // the rest is the packager's
+  return all.substr(0, all.find_first_of(",\n"));  // the rest comes from the packager
 }
 
 }  // namespace axonn

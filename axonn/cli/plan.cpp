@@ -20,29 +20,28 @@ namespace axonn {
 namespace {
 
 constexpr const char* kPlanExamples =
-    R"(Nothing is run: a step of each grid is simulated on the machine's figures. Every grid
-of the devices is looked at, with the micro-batch and the recomputation that make it fastest among
-those that fit into memory. Settings such as parallelism.chunks are taken from the file or from
-flags; an axis, training.micro_batch or activation_checkpoint.mode that is given as a flag is kept.
-The compute type is bf16 unless training.dtype says otherwise; a model by its name has sequences of
-2,048 tokens and steps of 4 Mi tokens unless told otherwise.
+    R"(Simulates a training step on every grid of the devices, with the machine's costs; nothing is
+run. For each grid it takes the micro-batch and the recomputation that are fastest among those that
+fit into memory. Settings such as parallelism.chunks come from the file or from flags. An axis,
+training.micro_batch or activation_checkpoint.mode given as a flag is fixed. Defaults: the compute
+type is bf16; a model given by name has sequences of 2,048 tokens and steps of 4 Mi tokens.
 
-Flops are the model's own (convention model) unless they name another.
+Flops follow the convention "model" unless another is named.
 
 Examples:
   axonn plan configs/gpt2-124m.toml --machine dgx-h100 --devices 8
-      a config's model and batch
+      the model and batch of a config
   axonn plan --model gpt-80b --machine frontier --devices 8192
              --batch-tokens 16777216 --seq-len 2048 --tokens 2T
-      a model by name; days and device hours of a training
+      a model by name; with days and device hours of a whole training
   axonn plan configs/gpt2-124m.toml --machine frontier --devices 8 --strategy fsdp
-      the best of what z alone can do
+      the best grid that uses z only
   axonn plan configs/gpt2-124m.toml --machine alps --devices 4,8,16,32 --scaling weak
-      the best plan of each number, as a table and a curve
+      the best plan for each number of devices, as a table
   axonn plan configs/tiny.toml --machine mine.toml --devices 8 --json plan.json
-      a machine of one's own, as axonn probe writes it
+      a machine file that axonn probe wrote
   axonn plan configs/tiny.toml --machine mine.toml --devices 2 --measure 3
-      the best three, run here: what was planned beside what it takes)";
+      the best three plans, run here: predicted and measured times)";
 
 struct PlanFlags {
   std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong",
@@ -53,41 +52,47 @@ struct PlanFlags {
 };
 
 void add_plan_flags(CLI::App& app, PlanFlags& flags) {
-  app.add_option("--model", flags.model, "a model's name, a config.toml, or a checkpoint's folder");
+  app.add_option("--model", flags.model, "a model's name, a config.toml, or a folder of a model");
   app.add_option("--machine", flags.machine, "a machine's name or file")->required();
-  app.add_option("--devices", flags.devices, "how many; several, with commas, for scaling")
+  app.add_option("--devices", flags.devices,
+                 "number of devices; several, separated by commas, for scaling")
       ->delimiter(',');
-  app.add_option("--batch-tokens", flags.batch_tokens, "tokens of a step, instead of global_batch")
+  app.add_option("--batch-tokens", flags.batch_tokens,
+                 "tokens per step, instead of training.global_batch")
       ->type_name("N");
   app.add_option("--seq-len", flags.seq_len, "instead of training.seq_len")->type_name("N");
   const std::vector<std::string> strategies(kStrategies.begin(), kStrategies.end());
   app.add_option("--strategy", flags.strategy,
-                 "fsdp: z alone; hsdp: z and data; megatron: x in a node, z and data; 4d: all")
+                 "fsdp: z only; hsdp: z and data; megatron: x in a node, z and data; 4d: all axes")
       ->check(CLI::IsMember(strategies))
       ->capture_default_str();
   const std::vector<std::string> costs(kCostModels.begin(), kCostModels.end());
-  app.add_option("--cost", flags.cost,
-                 "what ranks: a simulated step, or the AxoNN paper's communication model")
+  app.add_option(
+         "--cost", flags.cost,
+         "what plans are ranked by: a simulated step, or the AxoNN paper's communication model")
       ->check(CLI::IsMember(costs))
       ->capture_default_str();
-  app.add_option("--top", flags.top, "how many plans")
+  app.add_option("--top", flags.top, "number of plans to show")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--measure", flags.measure, "runs a few steps of the best K here, and compares")
+  app.add_option("--measure", flags.measure,
+                 "run a few steps of the best K plans here and compare with the prediction")
       ->check(CLI::Range(1, 1000))
       ->type_name("K");
-  app.add_option("--tokens", flags.tokens, "of a whole training: days and device hours")
+  app.add_option("--tokens", flags.tokens,
+                 "tokens of a whole training: shows days and device hours")
       ->type_name("N|15T");
   const std::vector<std::string> kinds(kScalingKinds.begin(), kScalingKinds.end());
   app.add_option("--scaling", flags.scaling,
-                 "of several --devices: strong, one batch; weak, it grows with the devices")
+                 "with several --devices: strong keeps the batch, weak grows it with the devices")
       ->check(CLI::IsMember(kinds))
       ->capture_default_str();
-  app.add_option("--json", flags.json, "writes the plans to this file too")->type_name("FILE");
-  app.add_option("--svg", flags.svg, "draws the scaling of several --devices")->type_name("FILE");
+  app.add_option("--json", flags.json, "also write the plans to this file")->type_name("FILE");
+  app.add_option("--svg", flags.svg, "draw the scaling over several --devices to this file")
+      ->type_name("FILE");
 }
 
-/// "1500", "4M", "15T" (B is a billion too): nothing if it is no such number.
+/// Parses a count such as "1500", "4M", "300B" (10^9) or "15T". Throws UsageError for other text.
 std::int64_t count_of(const std::string& flag, const std::string& text) {
   constexpr std::string_view kSuffixes = "KMBT";
   const auto suffix = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
@@ -97,11 +102,12 @@ std::int64_t count_of(const std::string& flag, const std::string& text) {
   const auto number = parse_real(text.substr(0, text.size() - (factor > 1)));
   constexpr double kMost = 1e18;
   if (!number || !(*number > 0) || *number * factor > kMost || *number * factor < 1)
-    refuse("--", flag, " ", text, " is no number of tokens; give one such as 4194304, 300B or 15T");
+    refuse("--", flag, " ", text,
+           " is not a number of tokens; give one such as 4194304, 300B or 15T");
   return std::llround(*number * factor);
 }
 
-/// The arguments with `--model X` as the key or the flag that it is short for.
+/// Replaces `--model X` by the flag that it stands for: --config, --model.path or --model.name.
 Arguments spelled_out(const Arguments& arguments) {
   const auto key_of = [](const std::string& model) {
     if (model.ends_with(".toml")) return "--config";
@@ -125,11 +131,12 @@ Arguments spelled_out(const Arguments& arguments) {
   return out;
 }
 
-/// What neither file nor flags say is as usual: sequences of 2,048 tokens, or all that the model
-/// has positions for, and 4 Mi tokens a step.
+/// Sets sequence length and batch from the flags. Where neither file nor flags set them: 2,048
+/// tokens, or the model's positions if fewer, and 4 Mi tokens per step.
 void set_batch(Config& config, const PlanFlags& flags) {
   constexpr std::int64_t kUsualLength = 2048, kUsualBatch = std::int64_t{4} << 20;
-  if (flags.seq_len < 0) refuse("--seq-len ", flags.seq_len, " is no length of a sequence");
+  if (flags.seq_len < 0)
+    refuse("--seq-len ", flags.seq_len, " is not a sequence length; give at least 1");
   std::int64_t& length = config.training.seq_len;
   if (flags.seq_len > 0) length = flags.seq_len;
   if (length == 0) {
@@ -143,13 +150,13 @@ void set_batch(Config& config, const PlanFlags& flags) {
   }
   const std::int64_t tokens = count_of("batch-tokens", flags.batch_tokens);
   if (tokens % length != 0)
-    refuse("--batch-tokens ", tokens, " is no multiple of the ", length,
+    refuse("--batch-tokens ", tokens, " is not a multiple of the ", length,
            " tokens of a sequence; take ", std::max(tokens / length, std::int64_t{1}) * length,
            " or ", (tokens / length + 1) * length);
   config.training.global_batch = tokens / length;
 }
 
-/// A config as for a run, with what does not matter to a plan filled in.
+/// The config as for a run, with placeholders for keys that do not matter to a plan.
 Config complete(Config config, const Origins& origins) {
   if (!origins.is_set("training.dtype")) config.training.dtype = DType::bf16;
   const DataConfig& data = config.data;
@@ -193,7 +200,8 @@ SearchOptions options_of(const Config& config, const Origins& origins, const Pla
 
 std::vector<int> devices_of(const PlanFlags& flags, const Config& config) {
   if (flags.devices.empty()) {
-    if (config.parallelism.grid().ranks() == 1) refuse("plan for how many devices? Give --devices");
+    if (config.parallelism.grid().ranks() == 1)
+      refuse("the number of devices is unknown; give it with --devices");
     return {config.parallelism.grid().ranks()};
   }
   for (const int devices : flags.devices)
@@ -210,8 +218,9 @@ std::vector<PlanReport> plans_for(const PlanReport& asked, const std::vector<int
     std::int64_t& batch = one.config.training.global_batch;
     if (kind == ScalingKind::weak) {
       if (batch * count % devices.front() != 0)
-        refuse("weak scaling from ", devices.front(), " to ", count, " devices makes of ", batch,
-               " sequences no whole number; take a multiple of ", devices.front());
+        refuse("weak scaling from ", devices.front(), " to ", count,
+               " devices does not scale the batch of ", batch,
+               " sequences to a whole number; use a batch that is a multiple of ", devices.front());
       batch = batch * count / devices.front();
     }
     reports.push_back(make_plans(std::move(one)));
@@ -233,7 +242,7 @@ void show(const std::vector<PlanReport>& reports, ScalingKind kind, const PlanFl
 }  // namespace
 
 int run_plan(const Arguments& given) {
-  CLI::App app("Ranks the grids of a machine's devices for a model, without running it.",
+  CLI::App app("Ranks the grids of a machine's devices for a model, without running the model.",
                "axonn plan");
   app.footer(kPlanExamples);
   PlanFlags flags;
@@ -251,9 +260,9 @@ int run_plan(const Arguments& given) {
   if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
   const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
   if (devices.size() < 2 && !flags.svg.empty())
-    refuse("--svg draws the scaling of several --devices; give more than one number");
+    refuse("--svg draws the scaling over several --devices; give more than one number");
   if (flags.measure > 0 && devices.size() > 1)
-    refuse("--measure runs the plans of one number of devices; give one");
+    refuse("--measure needs a single number of --devices");
   asked.options.top = std::max(flags.top, flags.measure);
   const std::vector<PlanReport> reports = plans_for(asked, devices, kind);
   if (speaks_for_all()) show(reports, kind, flags);

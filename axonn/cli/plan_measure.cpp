@@ -39,8 +39,8 @@ void measure_plans(const PlanReport& report, int count) {
       if (world.rank() == 0) std::cout << row(i + 1, plans[i], measured) << std::flush;
     }
     if (world.rank() == 0)
-      std::cout << "Measured on the slowest rank: the median of at most " << kMeasured.steps
-                << " steps; waits are the mean rank's, memory the fullest one's.\n";
+      std::cout << "Measured: the median of at most " << kMeasured.steps
+                << " steps on the slowest rank; waits: mean of the ranks; memory: largest.\n";
   });
 }
 

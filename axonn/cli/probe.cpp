@@ -18,12 +18,13 @@ namespace axonn {
 namespace {
 
 constexpr const char* kProbeExamples =
-    R"(Products over shapes and types, attention, every row-wise operation of a step, memory, and
-each collective over sizes for every group shape that grids of these ranks have: all ranks at once,
-as in a run. About a minute and a half, or some seconds with --quick, whose figures are rougher.
+    R"(Measures matrix products of several shapes and types, attention, every row-wise operation of
+a step, memory, and each collective at several sizes for every group shape of grids of these ranks.
+All ranks measure at once, as in a run. Takes about a minute and a half, or some seconds with
+--quick, which is less precise.
 
-Under mpirun or srun the ranks are the launcher's; else they are threads of this process, which
-share its memory and say nothing of a network.
+Under mpirun or srun the ranks are the launcher's. Otherwise they are threads of this process, which
+share its memory, so nothing is learned about a network.
 
 Examples:
   axonn probe --ranks 4 --output here.toml
@@ -38,18 +39,19 @@ struct ProbeFlags {
 
 void add_probe_flags(CLI::App& app, ProbeFlags& flags) {
   app.add_option("--ranks", flags.ranks,
-                 "ranks, as threads of this process; without it one for each core, two at least")
+                 "ranks, as threads of this process; default: one per core, at least two")
       ->check(CLI::Range(2, 4096));
-  app.add_option("--threads", flags.threads,
-                 "compute threads of a rank; without it cores over the ranks that share them")
+  app.add_option(
+         "--threads", flags.threads,
+         "compute threads of a rank; default: the cores divided by the ranks that share them")
       ->check(CLI::Range(1, 4096));
   app.add_option("--devices-per-node", flags.probe.devices_per_node,
-                 "ranks that share a node; without it those that name the same host")
+                 "ranks that share a node; default: those with the same host name")
       ->check(CLI::PositiveNumber);
-  app.add_option("--output", flags.output, "the machine file")
+  app.add_option("--output", flags.output, "the machine file to write")
       ->type_name("FILE.toml")
       ->capture_default_str();
-  app.add_option("--name", flags.probe.name, "of the machine")->capture_default_str();
+  app.add_option("--name", flags.probe.name, "name of the machine")->capture_default_str();
   app.add_flag("--quick", flags.probe.quick, "fewer and smaller sizes");
 }
 
@@ -66,7 +68,7 @@ int run_probe(const Arguments& arguments) {
   config.training.threads = flags.threads;
   config.parallelism.data = flags.ranks > 0 ? flags.ranks : std::max(cores, 2);
   if (launches_mpi(config) && flags.ranks > 0)
-    refuse("--ranks ", flags.ranks, ": the launcher says how many ranks there are");
+    refuse("--ranks ", flags.ranks, ": the launcher sets the number of ranks; leave out --ranks");
   flags.probe.report = [](const std::string& line) { std::cout << line << std::endl; };
   launch(config, [&](Communicator& world) {
     ProbeOptions options = flags.probe;

@@ -15,18 +15,19 @@ namespace {
 
 std::string prompt_of(const std::string& line, const std::string& place) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object()) refuse(place, ": no JSON object, as a line of .jsonl has to be");
+  if (!object.is_object())
+    refuse(place, ": no JSON object; each line of a .jsonl file must be one");
   for (const char* key : {"prompt", "text"})
     if (const auto found = object.find(key); found != object.end() && found->is_string())
       return found->get<std::string>();
-  refuse(place, ": neither \"prompt\" nor \"text\" is there with a text");
+  refuse(place, ": neither \"prompt\" nor \"text\" is a string");
 }
 
 }  // namespace
 
 std::vector<std::string> read_prompts(std::vector<std::string> texts, const std::string& file) {
   for (std::string& text : texts)
-    if (text == "-")  // a launcher gives it to its first process alone
+    if (text == "-")  // a launcher passes standard input to its first process only
       text = speaks_for_all() ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : "";
   if (file.empty()) return texts;
   std::ifstream in(file);

@@ -5,10 +5,10 @@
 
 namespace axonn {
 
-/// The prompts that a command was given: those of `texts`, "-" standing for all of the standard
-/// input, then those of `file`, if one is named: JSON objects with "prompt" or "text", one a line,
-/// where it ends in .jsonl, else a prompt a line. Empty lines are passed over.
-/// Errors: UsageError names the file and the line.
+/// Returns the prompts in `texts`, with "-" replaced by all of standard input, followed by those in
+/// `file`, if its name is not empty. A .jsonl file has one JSON object with "prompt" or "text" per
+/// line, any other file one prompt per line. Skips empty lines.
+/// Throws UsageError, naming the file and the line.
 std::vector<std::string> read_prompts(std::vector<std::string> texts, const std::string& file);
 
 }  // namespace axonn

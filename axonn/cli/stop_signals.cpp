@@ -6,13 +6,13 @@ namespace axonn {
 
 namespace {
 
-// A signal handler has no argument to reach its state by, so this one flag is the process's.
+// A signal handler takes no state as an argument, so this flag is global.
 std::atomic<bool> stop_requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a handler may only touch lock-free atomics");
 
 void request_stop(int signal) {
   if (stop_requested.exchange(true) && signal == SIGINT) {
-    std::signal(SIGINT, SIG_DFL);  // asked twice: now
+    std::signal(SIGINT, SIG_DFL);  // the second SIGINT ends the process at once
     std::raise(SIGINT);
   }
 }

@@ -4,8 +4,9 @@
 
 namespace axonn {
 
-/// While it lives, SIGTERM, SIGINT and SIGUSR1 raise a flag instead of ending the process, so that
-/// training can save and end. A second SIGINT ends it at once. One at a time.
+/// While an object exists, SIGTERM, SIGINT and SIGUSR1 set a flag instead of ending the process, so
+/// that training can save a checkpoint and end. A second SIGINT ends the process at once. At most
+/// one object may exist at a time.
 class StopSignals {
  public:
   StopSignals();

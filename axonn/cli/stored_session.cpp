@@ -15,13 +15,14 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
                  "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
       ->type_name("DIR");
   app.add_option("--adapter", flags.adapter,
-                 "adapters of that model: a folder in PEFT's form, or a checkpoint of adapters")
+                 "adapters of that model: a PEFT folder or a checkpoint of adapters")
       ->type_name("DIR");
   app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
-  app.add_option("--dtype", flags.dtype, "what is computed in; without it as in training, or f32")
+  app.add_option("--dtype", flags.dtype,
+                 "compute type; default: as the model was trained, else f32")
       ->check(CLI::IsMember({"f32", "bf16"}));
   app.add_option("--tokenizer", flags.tokenizer,
-                 "bytes, or a folder or file, instead of the model's own");
+                 "bytes, or a tokenizer's folder or file; default: the model's own");
 }
 
 StoredModel stored_model_of(const ModelFlags& flags) {

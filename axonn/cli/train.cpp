@@ -21,7 +21,7 @@ namespace axonn {
 namespace {
 
 constexpr const char* kTrainExamples =
-    R"(Any key of the file can be given as a flag, --section.key value, which wins.
+    R"(Any key of the file can be given as a flag, --section.key value. Flags override the file.
 axonn help KEY explains a key, axonn help SECTION all keys of a section.
 
 Examples:
@@ -30,20 +30,20 @@ Examples:
   axonn train configs/shakespeare-bytes.toml --data.text FILE.txt
       a text of your own
   axonn train configs/tiny.toml --parallelism.x 2 --parallelism.y 2
-      the same on four ranks: the same losses
+      the same training on four ranks, with the same losses
   axonn train configs/tiny.toml --parallelism.grid auto
-      on as many ranks as there are cores, on the grid that a plan says is the fastest
+      one rank per core, on the planner's best grid
   axonn train configs/tiny.toml --training.steps 20 --print-config
-      what would run, and where each value comes from
+      shows every value and its origin, without training
   axonn train configs/gpt2-124m.toml --dry-run --parallelism.x 4 --rank 3
-      memory, disk and data of one of its ranks, without training
+      checks memory, disk and data of rank 3, without training
 
-Exit codes: 0 done, 1 failed, 2 asked wrongly, 75 stopped by a signal with a checkpoint saved.)";
+Exit codes: 0 done, 1 failed, 2 usage error, 75 stopped by a signal with a checkpoint saved.)";
 
 void say(const std::string& line) { std::cerr << line << '\n'; }
 
-/// A config that starts as many ranks as an automatic grid has where no launcher says: one for as
-/// many cores as it has threads.
+/// The config that launch() gets for an automatic grid. Without a launcher it starts one rank per
+/// training.threads cores.
 Config on_all_cores(Config config) {
   const int threads = std::max(1, static_cast<int>(config.training.threads)),
             cores = static_cast<int>(usable_cores().size());
@@ -55,14 +55,14 @@ Config on_all_cores(Config config) {
 }  // namespace
 
 int run_train(const Arguments& arguments) {
-  CLI::App app("Trains a model, on one rank or on a grid of them.", "axonn train");
+  CLI::App app("Trains a model, on one rank or on a grid of ranks.", "axonn train");
   app.footer(kTrainExamples);
   bool print = false, dry = false;
   int rank = 0;
   app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
   app.add_flag("--dry-run", dry,
                "check everything without training: memory, disk, the first sample");
-  app.add_option("--rank", rank, "of the grid, that --dry-run looks at; none is started")
+  app.add_option("--rank", rank, "rank whose memory --dry-run reports; no ranks are started")
       ->needs("--dry-run");
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
@@ -77,8 +77,8 @@ int run_train(const Arguments& arguments) {
   const Config config = resolved(with_stored_model(loaded->config));
   if (dry) {
     if (config.parallelism.automatic())
-      refuse("[parallelism] grid = \"auto\" with --dry-run: nothing is measured or chosen then; ",
-             "name the grid, such as the first of axonn plan");
+      refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
+             "set a grid, such as the first of axonn plan");
     const DryRun found = dry_run(config, rank);
     if (speaks) std::cout << to_text(found, config);
     if (!found.fault.empty()) fail(Where::here(), found.fault);
@@ -88,11 +88,11 @@ int run_train(const Arguments& arguments) {
   const StopSignals signals;
   TrainOptions options{.origins = &loaded->origins,
                        .terminal = &std::cout,
-                       // A launcher shows ranks a terminal even where its own output is a file.
+                       // Under a launcher a rank may see a terminal even if the output is a file.
                        .interactive = stdout_is_interactive() && !launches_mpi(config),
                        .columns = terminal_columns(),
                        .stop = &signals.received()};
-  std::atomic<bool> stopped = false;  // all ranks say the same
+  std::atomic<bool> stopped = false;  // the same on all ranks
   launch(automatic ? on_all_cores(config) : config, [&](Communicator& world) {
     const Config chosen = automatic ? with_chosen_grid(config, world, say) : config;
     if (train(chosen, world, options) == TrainEnd::stopped) stopped = true;

@@ -17,10 +17,10 @@ namespace axonn {
 namespace {
 
 constexpr const char* kTuneExamples =
-    R"(Every product of a step, forward, input gradient and weight gradient, is timed in each way
-that the device knows; another than the default is taken only if it is clearly faster. What was
-found is kept in training.tune_cache, by device, threads, library, type and shape; a run with
-training.tune = true takes it from there, and times what is not yet there.
+    R"(Times every matrix product of a step (forward, input gradient and weight gradient) in each
+way that the device offers, and replaces the default only if another is clearly faster. Keeps the
+choices in training.tune_cache by device, threads, library, type and shape. A run with
+training.tune = true uses the cached choices and times products that have none.
 
 Examples:
   axonn tune configs/gpt2-124m.toml
@@ -31,10 +31,11 @@ Examples:
 }  // namespace
 
 int run_tune(const Arguments& arguments) {
-  CLI::App app("Times the products of a step in several ways and keeps the fastest.", "axonn tune");
+  CLI::App app("Times the ways to compute a step's matrix products and keeps the fastest.",
+               "axonn tune");
   app.footer(kTuneExamples);
   std::string json;
-  app.add_option("--json", json, "writes what was chosen to this file too")->type_name("FILE");
+  app.add_option("--json", json, "also write the choices to this file")->type_name("FILE");
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   validate(loaded->config);

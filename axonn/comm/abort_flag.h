@@ -9,13 +9,13 @@
 
 namespace axonn {
 
-/// Why a world has ended, shared by all its groups. Safe to use from any thread.
+/// Whether and why a world has ended; shared by all its groups. Thread-safe.
 class AbortFlag {
  public:
-  /// `wake` runs once, after the flag is set, so that sleepers look at it; it must not throw.
+  /// `wake` is called once, after the flag is set, to wake waiting threads. It must not throw.
   explicit AbortFlag(std::function<void()> wake = {}) : wake_(std::move(wake)) {}
 
-  /// The first reason wins; false for a later one.
+  /// Sets the flag. The first reason wins; returns false for a later one.
   bool set(const std::string& reason) {
     {
       const std::lock_guard lock(mutex_);
@@ -34,10 +34,10 @@ class AbortFlag {
     if (*this) throw Aborted(reason_);
   }
 
-  /// Meaningful once the flag is set; constant from then on.
+  /// Valid after the flag is set, and constant from then on.
   const std::string& reason() const { return reason_; }
 
-  /// The reason, or nothing.
+  /// The reason, or an empty string if the flag is not set.
   std::string reason_if_set() const { return *this ? reason_ : std::string(); }
 
  private:

@@ -23,7 +23,7 @@ bool Admission::may_begin(int group, std::int64_t sequence, bool large) {
   std::int64_t& owner = at.owners[sequence % slots_];
   at.open = at.open && (owner == kNobody || owner == sequence);
   if (!at.open) return false;
-  owner = sequence;  // also while it waits: a later one that passes it must not have the same slot
+  owner = sequence;  // even if it must wait: a later call that overtakes it needs another slot
   if (!large) return true;
   at.for_large = at.for_large && at.large < large_at_once_;
   if (at.for_large) ++at.large;

@@ -6,32 +6,32 @@
 
 namespace axonn {
 
-/// Which collectives of a rank may be under way: of each group at most `slots`, begun in the order
-/// of their calls, but small ones pass large ones, of which a group has at most `large_at_once`.
+/// Decides which collectives of a rank may be in flight: at most `slots` of each group, begun in
+/// call order, except that small ones may overtake large ones. At most `large_at_once` large ones
+/// of a group are in flight.
 ///
-/// A few large ones have the link to themselves, and the oldest is soon done; all at once they
-/// would share it, and all be done late. Computing waits for the oldest first.
+/// The limit lets the oldest large collective, for which compute waits first, finish early. If all
+/// ran at once, they would share the link and all finish late.
 ///
-/// No rank waits for its turn for ever: when a collective may begin depends on earlier ones of the
-/// same group alone, and a rank that has made a call of a group has made all earlier ones. So of
-/// those that all members have called for, the first of a group may begin on every member, and
-/// ends; then the next may, and so on. What goes on in other groups plays no part, nor does the
-/// order in which ranks call on several groups.
+/// This cannot deadlock. Whether a collective may begin depends only on earlier ones of its group,
+/// and a rank that has called one has called all earlier ones. So the first unfinished collective
+/// that all members have called may begin on every member, and it finishes; then the next may, and
+/// so on. Other groups have no influence, nor has the order in which a rank calls several groups.
 class Admission {
  public:
   Admission(int slots, int large_at_once) : slots_(slots), large_at_once_(large_at_once) {}
 
-  /// A pass asks may_begin() of the collectives that wait, in the order of their calls.
+  /// Begins a pass, in which may_begin() is called for all waiting collectives in call order.
   void begin_pass();
-  /// Whether call `sequence` (0, 1, ...) of the group may begin; it has then.
+  /// Whether call `sequence` (0, 1, ...) of the group may begin. If true, it counts as begun.
   bool may_begin(int group, std::int64_t sequence, bool large);
   void ended(int group, std::int64_t sequence, bool large);
 
  private:
   struct Line {
-    std::vector<std::int64_t> owners;    // of each slot: a sequence, or kNobody
-    int large = 0;                       // under way
-    bool open = true, for_large = true;  // to what comes later in the pass
+    std::vector<std::int64_t> owners;    // by slot: the sequence that holds it, or kNobody
+    int large = 0;                       // large ones in flight
+    bool open = true, for_large = true;  // whether later calls in this pass may begin
   };
   Line& line(int group);
 

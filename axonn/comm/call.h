@@ -8,7 +8,7 @@
 
 namespace axonn {
 
-/// One rank's call of a collective, as every transport receives it; its arguments are checked.
+/// One rank's call of a collective, with checked arguments, as transports receive it.
 ///
 ///   operation       out          inp          peer
 ///   all_reduce      data (n)     data (n)     -
@@ -26,20 +26,20 @@ struct Call {
   std::string label;
 
   DType dtype() const { return operation == Operation::send ? inp.dtype : out.dtype; }
-  /// n of the table: what one rank gives to, or gets from, another.
+  /// n of the table: the elements that one rank gives to, or gets from, another.
   std::int64_t count(int size) const;
   /// Bytes of the larger buffer.
   std::int64_t bytes() const;
 };
 
-/// "all_reduce (sum) of 1024 f32 'block 3 mlp.down'".
+/// Describes a call: "all_reduce (sum) of 1024 f32 'block 3 mlp.down'".
 std::string describe(const Call& call);
 
-/// Whether two ranks' calls belong together: the same operation, count, type and root, or a send
-/// and its recv.
+/// Whether two ranks' calls match: the same operation, count, type and root, or a send and its
+/// recv.
 bool agree(const Call& a, const Call& b);
 
-/// The part of a buffer that begins at element `begin`.
+/// `count` elements of a buffer from element `begin` on.
 inline Buffer part(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
   return {static_cast<char*>(buffer.data) + begin * bytes_of(buffer.dtype), count, buffer.dtype};
 }

@@ -8,7 +8,7 @@ namespace axonn {
 
 namespace {
 
-/// Adds the time that a wait takes to the group's statistics, and notes the collective in a trace.
+/// Adds the duration of a wait to the group's statistics, and records the collective in a trace.
 class TimedState final : public Work::State {
  public:
   struct Label {
@@ -59,7 +59,7 @@ CheckedCommunicator::CheckedCommunicator(std::string name, int rank, int size)
 Work CheckedCommunicator::all_reduce(Buffer data, std::string_view label, ReduceOp op) {
   Call call{Operation::all_reduce, op, data, data, -1, std::string(label)};
   AXONN_CHECK(data.dtype != DType::u8 || op != ReduceOp::sum, describe(call), " on group ", name_,
-              ": u8 would overflow; sum i32");
+              ": u8 would overflow; use i32 for sums");
   return begin(std::move(call));
 }
 
@@ -75,7 +75,7 @@ Work CheckedCommunicator::reduce_scatter(Buffer out, Buffer inp, std::string_vie
   check_pieces(call, inp, out);
   check_overlap(call, part(inp, rank_ * out.count, out.count), out);
   AXONN_CHECK(inp.dtype != DType::u8, describe(call), " on group ", name_,
-              ": u8 would overflow; sum i32");
+              ": u8 would overflow; use i32 for sums");
   return begin(std::move(call));
 }
 
@@ -90,7 +90,7 @@ Work CheckedCommunicator::all_to_all(Buffer out, Buffer inp, std::string_view la
   AXONN_CHECK(out.count == inp.count && out.dtype == inp.dtype && out.count % size_ == 0,
               describe(call), " on group ", name_, " of ", size_, " ranks: out has ", out.count,
               ' ', name_of(out.dtype), ", inp ", inp.count, ' ', name_of(inp.dtype),
-              "; want the same, a multiple of ", size_);
+              "; they must be the same, and the count a multiple of ", size_);
   check_overlap(call, out, inp);
   return begin(std::move(call));
 }
@@ -146,7 +146,7 @@ void CheckedCommunicator::check_overlap(const Call& call, const Buffer& may,
     return begin(a) + a.bytes() <= begin(b) || begin(b) + b.bytes() <= begin(a);
   };
   AXONN_CHECK(may.data == is.data || apart(call.out, call.inp), describe(call), " on group ", name_,
-              ": out and inp overlap; they may be apart, or in place as communicator.h says");
+              ": out and inp overlap; they must be disjoint, or in place as communicator.h allows");
 }
 
 void CheckedCommunicator::check_pieces(const Call& call, const Buffer& whole,

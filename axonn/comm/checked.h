@@ -8,8 +8,8 @@
 
 namespace axonn {
 
-/// What every transport has in common: the checks of a call's arguments, and the statistics. A
-/// transport implements start(), split_off() and abort().
+/// Base class of all transports: checks the arguments of calls and keeps statistics. A transport
+/// implements start(), split_off() and abort().
 class CheckedCommunicator : public Communicator {
  public:
   int rank() const final { return rank_; }
@@ -32,10 +32,10 @@ class CheckedCommunicator : public Communicator {
  protected:
   CheckedCommunicator(std::string name, int rank, int size);
 
-  /// Starts a call whose arguments are right. Null if it is done already.
+  /// Starts a call whose arguments have been checked. Returns null if it is done already.
   virtual std::shared_ptr<Work::State> start(Call call) = 0;
 
-  /// What split() is to do.
+  /// Implements split().
   virtual std::unique_ptr<Communicator> split_off(int color, std::string name) = 0;
 
   /// The name of the group, for messages.
@@ -44,15 +44,15 @@ class CheckedCommunicator : public Communicator {
  private:
   Work begin(Call call);
   void check_peer(const Call& call) const;
-  /// out and inp must be apart unless `is` lies where it `may`.
+  /// Throws if out and inp overlap, unless `is` begins where `may`, the place allowed for it, does.
   void check_overlap(const Call& call, const Buffer& may, const Buffer& is) const;
-  /// whole must be size() pieces of `piece`.
+  /// Throws unless `whole` consists of size() pieces like `piece`.
   void check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const;
 
   std::string name_;
   int rank_, size_;
   Trace* trace_ = nullptr;
-  std::shared_ptr<CommStats> stats_;  // shared with the Works, which may outlive the group
+  std::shared_ptr<CommStats> stats_;  // shared with Works, which may outlive the group
 };
 
 }  // namespace axonn

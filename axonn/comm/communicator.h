@@ -14,7 +14,7 @@ namespace axonn {
 
 class Trace;
 
-/// `count` elements somewhere in device memory; not owned.
+/// `count` elements in host or device memory. It does not own them.
 struct Buffer {
   void* data = nullptr;
   std::int64_t count = 0;
@@ -47,29 +47,31 @@ inline constexpr int kOperations = 8;
 
 std::string_view name_of(Operation operation);
 
-/// How long a group's waits took: what its rank's compute could not hide.
+/// Statistics of one rank's calls on a group. The wait time is the communication that compute did
+/// not hide.
 struct CommStats {
-  std::array<double, kOperations> waited_seconds_by{};  ///< by Operation; they add up to the next
+  std::array<double, kOperations> waited_seconds_by{};  ///< waited_seconds by Operation
   double waited_seconds = 0;                            ///< time that this rank spent in Work::wait
-  std::int64_t bytes = 0;  ///< bytes of the buffers that this rank handed in
+  std::int64_t bytes = 0;                               ///< of each call's larger buffer
   std::int64_t calls = 0;
 };
 
 /// A fixed, ordered group of ranks that exchange buffers.
 ///
-/// Every rank of a group calls the same collectives in the same order with the same counts and
-/// types. A collective starts at once and returns a Work; its buffers must live, and stay
-/// untouched, until that Work is done. A group of one rank is legal everywhere and free, so callers
-/// never test size() == 1. Counts are elements. Buffers do not overlap unless they are the same.
+/// All ranks of a group must call the same collectives in the same order with the same counts and
+/// types. A collective starts at once and returns a Work. Its buffers must exist, and must not be
+/// changed, until that Work is done. A group of one rank is legal everywhere and free, so callers
+/// never test size() == 1. Counts are elements. Buffers must not overlap, except in place as
+/// allowed below.
 ///
-/// Sums are made in rank order, in f32 for f32 and bf16 (one rounding at the end), so every
-/// transport gives the same bits and every rank the same result.
+/// Sums are in rank order, in f32 for f32 and bf16 (one rounding at the end), so all transports but
+/// NCCL (nccl.h) give the same bits. With every transport all ranks get the same result.
 ///
 /// `label` names the caller (a layer) for the watchdog and the trace; it is copied.
 ///
-/// Errors: Error that names the operation, its label and the group: wrong arguments at once; calls
-/// of two ranks that do not match, a rank that has returned, or a collective that hangs, when it is
-/// seen. After abort(), every pending and later call and wait throws Aborted with the reason.
+/// Throws Error with the operation, its label and the group: at once for wrong arguments; as soon
+/// as detected if the calls of two ranks do not match, if a rank has returned, or if a collective
+/// hangs. After abort(), all pending and later calls and waits throw Aborted with the reason.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -79,8 +81,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Whether what lies in a device's memory is exchanged by the device's streams alone, without the
-  /// host: what Device::capture() takes in. The same for all groups of a world.
+  /// Whether collectives on device memory run on the device's streams without the host, so that
+  /// Device::capture() can capture them. Ask the world: a group of one rank always can.
   virtual bool on_streams() const { return false; }
 
   /// data[i] becomes the sum (max, min) over ranks of data[i].
@@ -100,7 +102,7 @@ class Communicator {
   /// Piece r of out becomes piece rank() of rank r's inp; both are (size · n), and may be the same.
   virtual Work all_to_all(Buffer out, Buffer inp, std::string_view label = {}) = 0;
 
-  /// Point to point within the group; matched in the order of the calls.
+  /// Point to point within the group. Sends and receives of a pair match in call order.
   virtual Work send(Buffer data, int to, std::string_view label = {}) = 0;
   virtual Work recv(Buffer data, int from, std::string_view label = {}) = 0;
 
@@ -117,22 +119,22 @@ class Communicator {
   /// reason wins. Never throws.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Why the world has ended; empty while it goes on. Any thread may ask.
+  /// Why the world has ended; empty while it runs. Thread-safe.
   virtual std::string end_reason() const { return {}; }
 
-  /// Ends the world too, for a watchdog after whose abort() this rank did not come back, and may
-  /// never: where ranks are threads of one process, it hears of it (ThreadsOptions::on_hang). Any
-  /// thread may call it.
+  /// Like abort(), but for a watchdog whose rank did not return after abort(), and may never
+  /// return. If ranks are threads of one process, it also calls ThreadsOptions::on_hang.
+  /// Thread-safe.
   virtual void give_up(const std::string& reason) noexcept { abort(reason); }
 
   virtual const CommStats& stats() const = 0;
 
-  /// Processor time that the transport's own thread of this rank has taken so far, for all groups;
-  /// 0 where it has none.
+  /// CPU time so far of the transport's progress thread on this rank, for all groups; 0 if it has
+  /// no such thread.
   virtual double progress_seconds() const { return 0; }
 
-  /// From now on, collectives and waits of this group, and of those split from it later, are noted
-  /// there; it must outlive them. Null: no longer.
+  /// Records collectives and waits of this group, and of groups split from it later, in `trace`,
+  /// which must outlive them. Null stops recording.
   virtual void set_trace(Trace* trace) = 0;
 
  protected:

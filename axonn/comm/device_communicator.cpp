@@ -35,7 +35,7 @@ std::shared_ptr<Work::State> DeviceCommunicator::start(Call call) {
   if (one.count == 0 || !device_.holds(one.data))
     return std::make_shared<HeldWork>(forward(host_, call));
   AXONN_CHECK(call.inp.count == 0 || device_.holds(call.inp.data), describe(call), " on group ",
-              name(), ": one buffer is the device's, the other the host's");
+              name(), ": one buffer is in device memory and the other in host memory");
   if (size() > 1) return start_on_device(std::move(call));
   if (call.out.data != call.inp.data) device_.copy(call.out.data, call.inp.data, call.out.bytes());
   return nullptr;
@@ -43,13 +43,13 @@ std::shared_ptr<Work::State> DeviceCommunicator::start(Call call) {
 
 namespace {
 
-/// A collective on copies of its buffers in host memory.
+/// State of a collective on host copies of its buffers.
 class StagedWork final : public Work::State {
  public:
   StagedWork(Communicator& host, Device& device, const Call& call)
       : device_(device), result_(call.out) {
     Call staged = call;
-    const bool same = call.inp.data == call.out.data;  // in place; one may be a part of the other
+    const bool same = call.inp.data == call.out.data;  // in place; one may be part of the other
     staged.inp.data = room(inp_, same ? call.bytes() : call.inp.bytes());
     staged.out.data = same ? staged.inp.data : room(out_, call.out.bytes());
     if (call.inp.count > 0) device_.copy_to_host(staged.inp.data, call.inp.data, call.inp.bytes());
@@ -73,7 +73,7 @@ class StagedWork final : public Work::State {
   Buffer result_;
   std::vector<std::byte> inp_, out_;
   const void* from_ = nullptr;
-  Work work_;  // last, since it ends before the memory that it uses
+  Work work_;  // last, so that it is destroyed before the memory that it uses
 };
 
 class StagedCommunicator final : public DeviceCommunicator {

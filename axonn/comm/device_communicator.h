@@ -8,16 +8,16 @@
 
 namespace axonn {
 
-/// A group whose buffers may lie on a device: what is common to the transports that carry those.
-/// Buffers in host memory, barriers and splits go to a group of the same ranks on the host.
+/// Base class of the transports for device memory. Calls on host memory, barriers and splits use a
+/// host group of the same ranks.
 class DeviceCommunicator : public CheckedCommunicator {
  public:
-  /// Host and device outlive it.
+  /// host and device must outlive it.
   DeviceCommunicator(std::string name, Communicator& host, Device& device)
       : CheckedCommunicator(std::move(name), host.rank(), host.size()),
         host_(host),
         device_(device) {}
-  /// It owns the host's group.
+  /// Takes ownership of the host group.
   DeviceCommunicator(std::string name, std::unique_ptr<Communicator> host, Device& device)
       : DeviceCommunicator(std::move(name), *host, device) {
     owned_ = std::move(host);
@@ -31,7 +31,7 @@ class DeviceCommunicator : public CheckedCommunicator {
   double progress_seconds() const override { return host_.progress_seconds(); }
 
  protected:
-  /// Starts a call on buffers of the device, in a group of more than one rank.
+  /// Starts a call on device memory in a group of more than one rank.
   virtual std::shared_ptr<Work::State> start_on_device(Call call) = 0;
 
   std::shared_ptr<Work::State> start(Call call) final;
@@ -45,7 +45,7 @@ class DeviceCommunicator : public CheckedCommunicator {
   Device& device_;
 };
 
-/// A Work of another group as the state of one of this group's.
+/// Wraps a Work of another group as the state of this group's Work.
 class HeldWork final : public Work::State {
  public:
   explicit HeldWork(Work work) : work_(std::move(work)) {}
@@ -56,14 +56,15 @@ class HeldWork final : public Work::State {
   Work work_;
 };
 
-/// Makes the same call of another group of the same ranks.
+/// Makes the same call on another group of the same ranks.
 Work forward(Communicator& group, const Call& call);
 
-/// Buffers on the device are copied to the host, exchanged there, and copied back: for ranks that
-/// share a card, and where there is no NCCL. The host waits for the device where a collective
-/// starts, and for the others where it is waited for. Sums are the host transport's, in rank order.
+/// Makes a group that copies device buffers to the host, exchanges them there and copies the result
+/// back. It is for ranks that share a GPU and for systems without NCCL. The host waits for the
+/// device when a collective starts, and for the other ranks in Work::wait(). Sums are the host
+/// transport's, in rank order.
 ///
-/// host and device outlive the group.
+/// host and device must outlive the group.
 std::unique_ptr<Communicator> make_staged(Communicator& host, Device& device);
 
 }  // namespace axonn

@@ -9,37 +9,38 @@
 
 namespace axonn {
 
-/// One group's communicator of a library of collectives for devices, such as NCCL. Its calls do not
-/// block: what they begin goes on until ready(). Used by one thread at a time.
+/// A group's communicator in a library of device collectives, such as NCCL. Calls do not block:
+/// what they begin is complete when ready() is true. Used by one thread at a time.
 ///
-/// Errors: Error with what the library says.
+/// Throws Error with the library's message.
 class DeviceLink {
  public:
   virtual ~DeviceLink() = default;
 
-  /// Begins to put a collective on the stream, where it is once ready().
+  /// Begins to enqueue a collective on the stream.
   virtual void enqueue(const Call& call, Stream& stream) = 0;
-  /// Begins to make a group of the ranks with this color, in the order of their keys; below 0:
-  /// this rank will have none. Collective.
+  /// Begins to make a group of the ranks with this color, ordered by key. A rank with a negative
+  /// color gets no group. Collective.
   virtual void begin_split(int color, int key) = 0;
-  /// What begin_split() made, once ready(); null where the color was below 0. It may not be ready.
+  /// Returns the group that begin_split() made, after ready(); null if the color was negative. The
+  /// group itself may not be ready yet.
   virtual std::shared_ptr<DeviceLink> take_split() = 0;
 
-  /// Whether everything that was begun is done, on the host: the stream may still be at work.
+  /// Whether the host's part of what was begun is done. The stream may still be running it.
   virtual bool ready() = 0;
-  /// What has gone wrong since it was made, on the device or the network; empty: nothing.
+  /// The error that has occurred on the device or the network; empty if there is none.
   virtual std::string trouble() = 0;
 };
 
-/// What a watchdog does with a library, from a thread of its own.
+/// The operations of such a library that a watchdog's thread needs.
 class DeviceLibrary {
  public:
   virtual ~DeviceLibrary() = default;
 
-  /// The calling thread begins to work for the device of the rank that made the library.
+  /// Selects, for the calling thread, the device of the rank that made this object.
   virtual void enter_thread() = 0;
-  /// Ends all of them together, so that what waits on the device for other ranks ends. It may wait
-  /// until the other ranks do the same. Nothing but their destructors is called afterwards.
+  /// Aborts all links together, so that device work that waits for other ranks ends. It may block
+  /// until the other ranks do the same. Afterwards only the links' destructors may be called.
   virtual void abort(std::span<const std::shared_ptr<DeviceLink>> links) noexcept = 0;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 using Group = std::shared_ptr<PeerGroup>;
 
-/// The group that all ranks of host share: rank 0 makes it.
+/// The group that all ranks of host share. Rank 0 makes it and broadcasts its address.
 Group shared_group(Communicator& host, const std::string& name) {
   auto offered = std::make_unique<Group>();
   if (host.rank() == 0) *offered = std::make_shared<PeerGroup>(host.size(), name);
@@ -24,19 +24,19 @@ Group shared_group(Communicator& host, const std::string& name) {
   try {
     host.barrier("device group");
   } catch (...) {
-    if (host.rank() == 0) offered.release();  // others may read it still: the run is at its end
+    if (host.rank() == 0) offered.release();  // leaked, as others may still read it; the run ends
     throw;
   }
   return group;
 }
 
-/// A collective that waits until all ranks have come to it.
+/// State of a collective, whose wait lasts on the host until all ranks have arrived.
 class PeerWait final : public Work::State {
  public:
   PeerWait(Communicator& host, Device& device, Group group)
       : host_(host), device_(device), group_(std::move(group)) {}
 
-  /// Says to the host's group, by a byte, that this rank has come.
+  /// Tells the other ranks, by a byte over the host group, that this rank has arrived.
   void start(const Call& call, std::shared_ptr<PeerMeeting> meeting) {
     meeting_ = std::move(meeting);
     const std::string label = describe(call);
@@ -69,18 +69,18 @@ class PeerWait final : public Work::State {
   }
 
  private:
-  /// A rank that had come has gone with an error, which the world hears of now.
+  /// Waits for the abort of the world: a rank that had arrived has left with an error.
   [[noreturn]] void await_end() {
-    host_.barrier("after a rank has gone");
-    throw Error("a rank has left a group in which others wait for it");
+    host_.barrier("after a rank has left");
+    throw Error("a rank left a group while other ranks wait for it in a collective");
   }
 
-  /// The buffers may go as soon as this returns.
+  /// Returns when no device uses the buffers any more, so that they may be freed.
   void leave_buffers() noexcept {
     try {
       const auto done = group_->forsake(*meeting_);
       while (done && !done->done()) std::this_thread::yield();
-    } catch (const std::exception&) {  // the device has failed: nothing runs on it any more
+    } catch (const std::exception&) {  // the device has failed, so nothing runs on it any more
     }
   }
 
@@ -90,7 +90,7 @@ class PeerWait final : public Work::State {
   std::shared_ptr<PeerMeeting> meeting_;
   std::array<std::uint8_t, 1> byte_{};
   std::vector<std::uint8_t> all_;
-  Work arrived_;  // last, since it ends before the bytes that it uses
+  Work arrived_;  // last, so that it is destroyed before the bytes that it uses
 };
 
 class DeviceThreads final : public DeviceCommunicator {
@@ -109,8 +109,8 @@ class DeviceThreads final : public DeviceCommunicator {
     if (!group_) return;
     const std::unique_ptr<Stream> stream = group_->leave(rank());
     try {
-      stream->synchronize();           // what was started is done before its stream goes
-    } catch (const std::exception&) {  // whoever uses the device next hears of it
+      stream->synchronize();           // finishes its work before the stream is destroyed
+    } catch (const std::exception&) {  // the next use of the device reports it
     }
   }
 

@@ -8,18 +8,19 @@
 
 namespace axonn {
 
-/// Ranks that are threads of one process exchange what lies on their devices without the host: one
-/// card that they share, or several that reach each other's memory.
+/// Makes a group whose ranks, threads of one process, exchange device memory without the host. They
+/// share one GPU, or have several GPUs that can access each other's memory.
 ///
-/// A rank that starts a collective leaves its buffers' addresses and an event, after which they may
-/// be read, with the group. The last rank to come puts each rank's part of the work (part_of) on
-/// that rank's stream of the group, behind all ranks' events, and an event behind all parts;
-/// Work::wait() makes the compute stream wait for that one. So nobody touches a buffer that another
-/// rank still computes on or reads. The host waits in Work::wait() until all ranks have come, as
-/// the host's transport has it (its watchdog names who has not), and never for a device.
+/// A rank that starts a collective gives the group the addresses of its buffers and an event, after
+/// which they may be read. The last rank to arrive enqueues each rank's part of the work (part_of)
+/// on that rank's stream of the group, after all these events, and records an event after all
+/// parts. Work::wait() makes the compute stream wait for that event. So no rank touches a buffer
+/// that another rank still computes on or reads. In Work::wait() the host waits until all ranks
+/// have arrived, by the host transport, whose watchdog names missing ranks. It never waits for a
+/// device.
 ///
-/// Sums are the host transport's to the bit. host, device and what it computes with outlive the
-/// group. Collective.
+/// Sums have the same bits as the host transport's. host and device must outlive the group.
+/// Collective.
 std::unique_ptr<Communicator> make_device_threads(Communicator& host, Device& device,
                                                   std::shared_ptr<PeerKernels> kernels);
 

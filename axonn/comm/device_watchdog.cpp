@@ -14,33 +14,33 @@ namespace axonn {
 
 struct DeviceWatchdog::Watched {
   std::string what;
-  double since = 0;  // below 0: the device has not come to it
+  double since = 0;  // negative: the device cannot begin it yet
   bool over = false;
   std::shared_ptr<const Event> ready, finished;
 };
 
-/// What the rank's thread and the watchdog's share; it lives until both are done with it.
+/// State shared by the rank's thread and the watchdog's thread, owned by both.
 struct DeviceWatchdog::State {
   State(Communicator& of, std::unique_ptr<DeviceLibrary> with, Options given)
       : host(of), library(std::move(with)), options(std::move(given)), rank(of.rank()) {}
 
   enum class Phase { watching, ending, aborting, aborted };
 
-  Communicator& host;  // not touched by the thread once `stopping` is set, unless it is joined
+  Communicator& host;  // the thread uses it after `stopping` is set only if it is joined
   const std::unique_ptr<DeviceLibrary> library;
   const Options options;
   const int rank;
 
-  std::mutex links_mutex;  // held while a link is used; never waited for with the other one held
+  std::mutex links_mutex;  // held while a link is used; never locked while `mutex` is held
   std::vector<std::shared_ptr<DeviceLink>> links;
 
-  mutable std::mutex mutex;  // of all that follows
+  mutable std::mutex mutex;  // guards all members below
   std::condition_variable changed;
   std::map<std::string, std::deque<std::shared_ptr<Watched>>> pending;  // by group
   Phase phase = Phase::watching;
   bool stopping = false;
-  bool tell = false;   // whether the host's group has yet to hear the reason
-  std::string reason;  // why the links end
+  bool tell = false;   // whether the host group must still be aborted with the reason
+  std::string reason;  // why the links are aborted
 
   void end(std::string why, bool tell_host) {
     if (phase != Phase::watching || stopping) return;
@@ -57,19 +57,20 @@ using State = DeviceWatchdog::State;
 using Lock = std::unique_lock<std::mutex>;
 
 constexpr double kPoll = 0.1;
-/// An abort may last until other ranks end, who may wait for this rank's reason to: after so many
-/// seconds it goes on alone.
+/// How many seconds the destructor waits for an abort of links. An abort may block until other
+/// ranks end, and those may be waiting for this rank's error; so the abort then continues alone.
 constexpr double kAbort = 1;
 
 std::string hang_text(const DeviceWatchdog::Watched& watched, double timeout) {
   const bool on_device = watched.finished != nullptr;
   return concat(watched.what, " is not done", on_device ? " on the device" : "", " after ", timeout,
-                " s: another rank has died, or is late, or makes other calls; what the other ranks "
-                "say tells which, and NCCL_DEBUG=WARN says more. parallelism.timeout_seconds is "
-                "how long a collective is given");
+                " s: another rank has died, is late, or makes different calls; the messages of the "
+                "other ranks tell which, and NCCL_DEBUG=WARN gives details. "
+                "parallelism.timeout_seconds is the time limit of a collective");
 }
 
-/// What a group's first entries that are not done say; empty: nothing yet.
+/// Removes a group's finished entries and checks the first unfinished one. Returns its error, or an
+/// empty string.
 std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group,
                     const DeviceWatchdog::Options& options) {
   const double timeout = options.timeout_seconds;
@@ -91,7 +92,7 @@ std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group,
   return {};
 }
 
-/// What the links say of themselves; nothing while the rank uses one.
+/// The first error that a link reports. Empty if there is none, or while the rank uses a link.
 std::string trouble_of_links(State& state) {
   const Lock links(state.links_mutex, std::try_to_lock);
   if (!links.owns_lock()) return {};
@@ -112,7 +113,8 @@ void look(State& state, Lock& lock) {
   if (!trouble.empty()) state.end(concat("rank ", state.rank, ": ", trouble), true);
 }
 
-/// The links, once the rank uses none; none if it does so for too long.
+/// Takes the links as soon as the rank uses none of them. Returns no links if the rank still uses
+/// one after the grace period.
 std::vector<std::shared_ptr<DeviceLink>> take_links(State& state) {
   const double begin = now_seconds();
   while (now_seconds() - begin <= state.options.grace_seconds) {
@@ -123,7 +125,7 @@ std::vector<std::shared_ptr<DeviceLink>> take_links(State& state) {
   return {};
 }
 
-/// After State::end().
+/// Ends the world and the links, after State::end().
 void end_all(State& state, Lock& lock) {
   const std::string reason = state.reason;
   const bool tell = state.tell;
@@ -140,7 +142,7 @@ void end_all(State& state, Lock& lock) {
   state.changed.notify_all();
   const bool came_back = state.changed.wait_for(lock, duration_of(state.options.grace_seconds),
                                                 [&] { return state.stopping; });
-  if (!came_back) state.host.give_up(reason);  // under the lock: the host lives until it is let go
+  if (!came_back) state.host.give_up(reason);  // the host exists as long as the lock is held
 }
 
 void run(const std::shared_ptr<State>& shared) {

@@ -12,43 +12,43 @@
 
 namespace axonn {
 
-/// Watches what one rank has started on its device, in all groups: kernels that wait there for
-/// other ranks would wait for ever where one has died or makes other calls, and nobody on the host
-/// would know.
+/// Watches the collectives that one rank has started on its device, in all groups. If another rank
+/// has died or makes different calls, their kernels would wait for it forever, and the host would
+/// not notice.
 ///
-/// A thread looks ten times a second. It ends the world if a collective is not done within the
-/// timeout, counted from when the device could begin it (what it waits for on this rank is done,
-/// and so are its group's earlier ones), if the library or the device reports an error, or if the
-/// world has ended elsewhere. Then, in this order: the host's group hears the reason, so that no
-/// rank goes on with what an interrupted collective left in its buffers; the links are aborted, so
-/// that the device's streams end; and, if the rank has not come back after a while, the transport
-/// hears that it may never do so (Communicator::give_up).
+/// A thread checks ten times a second. It acts if a collective is not done within the timeout, if
+/// the library or the device reports an error, or if the world has ended elsewhere. The timeout
+/// counts from when the device could begin the collective: the work that it waits for on this rank,
+/// and the group's earlier collectives, are done. The thread then, in this order, aborts the host
+/// group with the reason, so that no rank uses what an interrupted collective left in its buffers;
+/// aborts the links, so that the device's streams finish; and calls Communicator::give_up() if the
+/// rank has not returned after the grace period.
 class DeviceWatchdog {
  public:
   struct Options {
     double timeout_seconds = 600;
-    /// How long a rank whose links were aborted is given to come back.
+    /// How long a rank may take to return after its links were aborted.
     double grace_seconds = 30;
-    /// The seconds that timeout_seconds is counted in; tests have a clock of their own.
+    /// The clock of timeout_seconds; tests replace it.
     std::function<double()> clock = now_seconds;
   };
 
-  /// Made and destroyed by the rank's thread. host: the world's, which outlives it.
+  /// Construct and destroy it on the rank's thread. host is the world, and must outlive it.
   DeviceWatchdog(Communicator& host, std::unique_ptr<DeviceLibrary> library, Options options);
   ~DeviceWatchdog();
   DeviceWatchdog(const DeviceWatchdog&) = delete;
   DeviceWatchdog& operator=(const DeviceWatchdog&) = delete;
 
-  /// Links may be used while this lock is held. Errors: Aborted, as check().
+  /// Returns the lock that must be held while a link is used. Throws as check() does.
   std::unique_lock<std::mutex> hold();
   void add(std::shared_ptr<DeviceLink> link);
-  /// The rank ends this link itself.
+  /// Removes a link that the rank ends itself.
   void remove(const DeviceLink* link);
 
   struct Watched;
   struct State;
-  /// Something that the rank does now and that may hang. It is watched until the entry's end, or,
-  /// after on_device(), until `finished` is done, with time counted from `ready`.
+  /// An operation of the rank that may hang. It is watched until the Entry is destroyed, or, after
+  /// on_device(), until `finished` is done, with the timeout counted from `ready`.
   class Entry {
    public:
     Entry(std::shared_ptr<State> state, std::shared_ptr<Watched> watched);
@@ -61,14 +61,14 @@ class DeviceWatchdog {
     std::shared_ptr<State> state_;
     std::shared_ptr<Watched> watched_;
   };
-  /// what: the call, as a report names it.
+  /// Begins to watch an operation. `what` describes it in messages.
   Entry begin(const std::string& group, std::string what);
 
-  /// Ends the world with this reason, and this rank's links; returns at once.
+  /// Ends the world and this rank's links with this reason. Returns at once.
   void abort(const std::string& reason) noexcept;
-  /// The rank is on its way out with an error: ends its links alone; returns at once.
+  /// Ends this rank's links only, because the rank is leaving with an error. Returns at once.
   void end_links() noexcept;
-  /// Throws Aborted with the reason once links are to be aborted.
+  /// Throws Aborted with the reason if the links are aborted or about to be.
   void check() const;
 
  private:

@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-/// A collective that is done, and notes that it was waited for.
+/// A collective that is done at once and records waits for it.
 class DryState final : public Work::State {
  public:
   DryState(Schedule* schedule, std::size_t started) : schedule_(schedule), started_(started) {}
@@ -37,7 +37,7 @@ class DryWorld final : public CheckedCommunicator {
 
  protected:
   std::shared_ptr<Work::State> start(Call call) override {
-    if (size() == 1) return nullptr;  // as a group of one is elsewhere
+    if (size() == 1) return nullptr;  // as in groups of one rank of other transports
     std::size_t started = 0;
     if (schedule_) {
       started = schedule_->events.size();
@@ -53,7 +53,7 @@ class DryWorld final : public CheckedCommunicator {
 
   std::unique_ptr<Communicator> split_off(int, std::string name) override {
     const auto axis = std::ranges::find(kAxes, name, [](Axis a) { return name_of(a); });
-    AXONN_CHECK(axis != kAxes.end(), "split: a dry world has groups along the axes alone, not ",
+    AXONN_CHECK(axis != kAxes.end(), "split: a dry world has groups along the axes only, got ",
                 name);
     const Coords at = coords_of(place_.shape, place_.world_rank);
     return std::make_unique<DryWorld>(std::move(name), at.at(*axis), place_.shape.extent(*axis),

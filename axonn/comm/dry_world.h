@@ -8,14 +8,15 @@
 
 namespace axonn {
 
-/// The world as one rank of a grid sees it, without the other ranks: it says where it is, and its
-/// splits along the grid's axes do. Collectives are checked, move nothing and are done at once, so
-/// a rank of any grid can be planned, or its step be run dry, on one core.
+/// Makes the world of one rank of a grid without the other ranks. The world and the groups split
+/// from it along the grid's axes know this rank's place and their size. Collectives are checked,
+/// move nothing and are done at once. So one core can plan, or dry-run a step of, a rank of any
+/// grid.
 ///
-/// Collectives and waits of groups of more than one rank are noted in the schedule, if one is
-/// given, which must outlive the world and all of its Works.
+/// Collectives and waits of groups of more than one rank are recorded in the schedule, if one is
+/// given. It must outlive the world and all of its Works.
 ///
-/// Errors: Error for a split that is not along an axis, by its name.
+/// Throws Error if `rank` is not in the grid. split() throws if the name is not that of an axis.
 std::unique_ptr<Communicator> make_dry_world(const GridShape& shape, int rank,
                                              Schedule* schedule = nullptr);
 

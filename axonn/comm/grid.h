@@ -42,10 +42,10 @@ class AxisSet {
   unsigned bits_ = 0;
 };
 
-/// "no axis", "y", "x and y".
+/// The names in words: "no axis", "y", "x and y".
 std::string names_of(AxisSet axes);
 
-/// Extents of the axes, or one rank's coordinates on them.
+/// Extents of the axes.
 struct GridShape {
   int x = 1, y = 1, z = 1, data = 1;
 
@@ -54,11 +54,12 @@ struct GridShape {
   bool operator==(const GridShape&) const = default;
 };
 
-/// "2,1,2,1", in the order x,y,z,data.
+/// Writes the extents in the order x,y,z,data: "2,1,2,1".
 std::string to_string(const GridShape& shape);
-/// Errors: UsageError unless the text is four positive integers separated by commas.
+/// Reads what to_string() writes. Throws UsageError unless the text is four positive integers
+/// separated by commas.
 GridShape parse_grid(std::string_view text);
-/// Several, separated by spaces: "1,1,1,1 2,1,1,1".
+/// Reads several grids, separated by spaces: "1,1,1,1 2,1,1,1".
 std::vector<GridShape> parse_grids(const std::string& text);
 
 /// Coordinates on the axes: 0 <= at(axis) < extent(axis).
@@ -68,10 +69,10 @@ struct Coords {
   bool operator==(const Coords&) const = default;
 };
 
-/// Where world rank r sits: x = r % Gx, y = r / Gx % Gy, z = r / (Gx Gy) % Gz, data = the rest.
+/// Coordinates of world rank r: x = r % Gx, y = r / Gx % Gy, z = r / (Gx Gy) % Gz, data = the rest.
 Coords coords_of(const GridShape& shape, int rank);
 
-/// The process grid: who I am along each axis, and whom I talk to.
+/// The process grid: this rank's coordinates, and its communicators along the axes.
 ///
 /// x, the axis of the largest messages, is innermost, so it stays within a node. Grid 2,2,1,2:
 ///
@@ -81,8 +82,8 @@ Coords coords_of(const GridShape& shape, int rank);
 ///   data    0 0 0 0 1 1 1 1      data      {0,4} {1,5} {2,6} {3,7}
 class Grid {
  public:
-  /// Collective over world, which must outlive the grid. Errors: UsageError if the product of
-  /// shape is not world.size().
+  /// Collective over world, which must outlive the grid. Throws UsageError if the product of the
+  /// extents is not world.size().
   Grid(Communicator& world, GridShape shape);
 
   const GridShape& shape() const { return shape_; }
@@ -90,11 +91,11 @@ class Grid {
   int extent(Axis axis) const { return shape_.extent(axis); }
   int coord(Axis axis) const { return coords_.at(axis); }
 
-  /// The group of ranks that differ from this one in axis alone, ordered by it.
+  /// The group of ranks that differ from this one only in `axis`, ordered by it.
   Communicator& along(Axis axis) const { return *groups_[static_cast<int>(axis)]; }
   Communicator& world() const { return world_; }
 
-  /// "rank 5 (x 1, y 0, z 1, data 0)".
+  /// Describes this rank: "rank 5 (x 1, y 0, z 1, data 0)".
   std::string describe() const;
 
  private:

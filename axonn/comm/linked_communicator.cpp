@@ -12,7 +12,7 @@ namespace {
 
 using Watchdog = std::shared_ptr<DeviceWatchdog>;
 
-/// A collective on its group's stream.
+/// State of a collective on its group's stream.
 class LinkedWork final : public Work::State {
  public:
   LinkedWork(Watchdog watchdog, Stream& compute, std::shared_ptr<const Event> finished)
@@ -44,7 +44,7 @@ class LinkedCommunicator final : public DeviceCommunicator {
     try {
       await(*link_);
     } catch (...) {
-      watchdog_->end_links();  // one that never was ready cannot be ended otherwise
+      watchdog_->end_links();  // the only way to end a link that was never ready
       throw;
     }
   }
@@ -52,11 +52,11 @@ class LinkedCommunicator final : public DeviceCommunicator {
   ~LinkedCommunicator() override {
     if (!link_) return;
     const auto entry = watchdog_->begin(name(), call_text("ending the group"));
-    // An error ends this rank, and others may never come to what it has started.
+    // This rank is leaving with an error; others may never join the collectives that it started.
     if (std::uncaught_exceptions() > 0) watchdog_->end_links();
     try {
-      stream_->synchronize();          // what was started is done before its stream goes
-    } catch (const std::exception&) {  // whoever uses the device next hears of it
+      stream_->synchronize();          // finishes its work before the stream is destroyed
+    } catch (const std::exception&) {  // the next use of the device reports it
     }
     watchdog_->remove(link_.get());
     link_.reset();
@@ -71,7 +71,7 @@ class LinkedCommunicator final : public DeviceCommunicator {
       const auto entry = watchdog_->begin(name(), call_text(concat("split ", part_name)));
       {
         const auto lock = watchdog_->hold();
-        // A group of one needs no link, but every rank takes part in the split.
+        // A group of one rank needs no link, but the split is collective.
         link_->begin_split(part->size() > 1 ? color : -1, rank());
       }
       await(*link_);
@@ -100,7 +100,7 @@ class LinkedCommunicator final : public DeviceCommunicator {
     }
     await(*link_);
     std::shared_ptr<const Event> finished = stream_->record();
-    // What is captured is no call yet, and its events cannot be asked.
+    // A captured collective does not run yet, and its events must not be queried.
     if (!device().capturing()) entry.on_device(std::move(ready), finished);
     return std::make_shared<LinkedWork>(watchdog_, compute, std::move(finished));
   }
@@ -115,7 +115,7 @@ class LinkedCommunicator final : public DeviceCommunicator {
       const auto lock = watchdog_->hold();
       return link.ready();
     };
-    while (!ready()) std::this_thread::yield();  // microseconds, but for a group's first calls
+    while (!ready()) std::this_thread::yield();  // microseconds, except in a group's first calls
   }
 
   Watchdog watchdog_;

@@ -8,13 +8,13 @@
 
 namespace axonn {
 
-/// A group whose collectives on the device's memory are a library's, such as NCCL's, on a stream of
-/// the group's: one begins when what this rank's compute stream was given so far is done, and
-/// Work::wait() makes the compute stream wait for it; the host waits for neither. The watchdog sees
-/// all of them, and ends this rank's links with the world.
+/// Makes a group whose collectives on device memory are those of a library such as NCCL, on a
+/// stream of the group. A collective begins after all work that is on this rank's compute stream
+/// when it is called. Work::wait() makes the compute stream wait for it. The host waits for
+/// neither. The watchdog watches all collectives, and aborts this rank's links when the world ends.
 ///
-/// link: of the world, made by the ranks of host together; null in a group of one. It may not be
-/// ready. host and device outlive the group. Collective.
+/// `link` is the world's link, which the ranks of host have made together; null if there is one
+/// rank. It may not be ready yet. host and device must outlive the group. Collective.
 std::unique_ptr<Communicator> make_linked(Communicator& host, Device& device,
                                           std::shared_ptr<DeviceLink> link,
                                           std::shared_ptr<DeviceWatchdog> watchdog);

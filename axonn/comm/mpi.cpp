@@ -23,7 +23,7 @@ class TaskState final : public Work::State {
   std::shared_ptr<MpiTask> task_;
 };
 
-/// The id of the next group that this process makes; see MpiGroup::id.
+/// The smallest id that this process may give to its next group; see MpiGroup::id.
 using NextGroup = std::shared_ptr<int>;
 
 class MpiCommunicator final : public CheckedCommunicator {
@@ -47,7 +47,8 @@ class MpiCommunicator final : public CheckedCommunicator {
     }
     *next_ = part->id + 1;  // above every id that any of these ranks has used
     AXONN_CHECK(*next_ <= engine_.max_groups(), "split of group ", group_->name,
-                ": this MPI has tags for ", engine_.max_groups(), " groups only");
+                ": the message tags of this MPI suffice for ", engine_.max_groups(),
+                " groups only");
     part->name = name;
     if (part->size() == 1) return make_self(std::move(name), engine_.flag());
     return std::make_unique<MpiCommunicator>(engine_, std::move(part), next_);
@@ -70,7 +71,7 @@ class MpiCommunicator final : public CheckedCommunicator {
   MpiEngine& engine_;
   std::shared_ptr<const MpiGroup> group_;
   NextGroup next_;
-  std::map<std::pair<int, int>, std::int64_t> started_;  // calls of each channel
+  std::map<std::pair<int, int>, std::int64_t> started_;  // number of calls by channel
 };
 
 std::shared_ptr<const MpiGroup> everyone(const MpiEngine& engine, int id, std::string name) {
@@ -85,7 +86,8 @@ std::shared_ptr<const MpiGroup> everyone(const MpiEngine& engine, int id, std::s
 
 constexpr int kWorldId = 0, kEndId = 1, kFirstFreeId = 2;
 
-/// Until all ranks are here, this one answers those that still work.
+/// Waits until all ranks have returned. Meanwhile, this rank answers the probes of ranks that still
+/// run.
 void meet_at_the_end(MpiEngine& engine) {
   engine.note_returned();
   if (engine.size() == 1) return;
@@ -111,7 +113,7 @@ void run_mpi(const std::function<void(Communicator& world)>& body, const MpiOpti
             : std::make_unique<MpiCommunicator>(engine, everyone(engine, kWorldId, "world"), next);
     body(*world);
     meet_at_the_end(engine);
-  } catch (const Aborted&) {  // the rank that failed first speaks
+  } catch (const Aborted&) {  // the rank that failed first reports its error
     engine.await_end();
   } catch (const UsageError& error) {
     fails(error, 2);

@@ -9,7 +9,8 @@ namespace axonn {
 
 namespace {
 
-/// How long a failed message waits for the two calls that explain it: they may be another rank's.
+/// How long a failed message waits for a mismatch of calls to be found, which would explain it. The
+/// mismatch may be between two other ranks.
 constexpr double kExplainSeconds = 1;
 
 enum Phase { header_phase = kPhases - 1 };
@@ -60,7 +61,7 @@ bool MpiAlgorithm::advance() {
   }
   AXONN_CHECK(now_seconds() < failed_at_ + kExplainSeconds, describe(call_), " (call ", sequence_,
               " of group ", group_.name, "): ", failure_,
-              "; all ranks of a group make the same calls in the same order");
+              "; all ranks of a group must make the same calls in the same order");
   return false;
 }
 
@@ -80,7 +81,7 @@ bool MpiAlgorithm::check_header() {
   AXONN_CHECK(agree(call_, theirs), describe(call_), " (call ", sequence_, " of group ",
               group_.name, ") on rank ", group_.members[rank()], " does not match ",
               describe(theirs), " on rank ", group_.members[gets_header_from_],
-              "; all ranks of a group make the same calls in the same order");
+              "; all ranks of a group must make the same calls in the same order");
   return true;
 }
 

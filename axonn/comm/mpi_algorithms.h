@@ -12,29 +12,29 @@ namespace axonn {
 
 /// A group of ranks of the MPI world.
 struct MpiGroup {
-  int id = 0;                ///< no two groups that share two ranks have the same
-  int rank = 0;              ///< of this process
-  std::vector<int> members;  ///< their ranks in the world
+  int id = 0;                ///< differs between groups that have two or more ranks in common
+  int rank = 0;              ///< this process's rank in the group
+  std::vector<int> members;  ///< the members' world ranks
   std::string name;
   int size() const { return static_cast<int>(members.size()); }
 };
 
-/// Tags of a group: kSlots collectives may be in flight at a time, each with a few kinds of
-/// messages; one more slot is for send and recv.
+/// Message tags of a group: up to kSlots collectives may be in flight, each in a slot with kPhases
+/// tags. One more slot is for send and recv.
 inline constexpr int kSlots = 32, kPhases = 3, kTagsPerGroup = (kSlots + 1) * kPhases;
 
-/// One collective of one rank: messages and sums, a step at a time.
+/// One rank's part in one collective: messages and sums, which advance() carries out step by step.
 ///
-/// Data goes by pairwise exchange, and every sum is made by reduce() of axonn/comm/reduce.h from
-/// the ranks' values in rank order. Bytes that a rank sends, of n a rank's part:
+/// Data moves by pairwise exchange. reduce() of axonn/comm/reduce.h computes every sum from the
+/// ranks' values in rank order. Bytes that a rank sends, where n is the bytes of a rank's part:
 ///
 ///   all_gather, reduce_scatter, all_to_all   (size - 1) · n
-///   all_reduce                               2 · (size - 1) / size · n   (small: (size - 1) · n)
-///   broadcast                                at most 2 · n                (small: root (size - 1)
-///   · n) barrier                                  log2(size) empty messages
+///   all_reduce                               2 · (size - 1) / size · n; small: (size - 1) · n
+///   broadcast                                at most 2 · n; small: the root (size - 1) · n
+///   barrier                                  log2(size) empty messages
 ///
-/// Each collective also sends its call to the next rank of the group, which compares it with its
-/// own.
+/// In each collective, every rank also sends its call to the next rank of the group, which compares
+/// it with its own.
 class MpiAlgorithm {
  public:
   static std::unique_ptr<MpiAlgorithm> create(MpiContext& context, const MpiGroup& group,
@@ -46,13 +46,13 @@ class MpiAlgorithm {
 
   /// Posts the first messages.
   void begin();
-  /// Goes on as far as messages have come; true when done. Errors: Error (the calls of two ranks do
-  /// not match, MPI failed).
+  /// Continues as far as the messages that have arrived allow. Returns true when done. Throws Error
+  /// if the calls of two ranks do not match, or if MPI fails.
   bool advance();
 
  protected:
   virtual void start() = 0;
-  virtual bool step() = 0;  // not called again once it was true
+  virtual bool step() = 0;  // returns true when done, and is not called again
 
   int size() const { return group_.size(); }
   int rank() const { return group_.rank; }
@@ -64,7 +64,7 @@ class MpiAlgorithm {
   const Call call_;
 
  private:
-  /// A call as it travels.
+  /// A call as it is sent.
   struct Header {
     Operation operation;
     ReduceOp op;

@@ -10,12 +10,13 @@ namespace axonn {
 
 namespace {
 
-/// Staging of one segment, at most, and its largest message: large against a message's latency, so
-/// small that most sums are of several segments, one of which is always on its way.
+/// Maximum staging bytes of a segment, and maximum bytes of one of its messages. Messages are large
+/// compared to their latency, but most sums still have several segments, so that one is always in
+/// flight.
 constexpr std::int64_t kSegmentBytes = 4 << 20, kSegmentMessage = 256 << 10;
-/// Below this many elements a segment's messages cost more to start than to send.
+/// Minimum elements of a segment's message: fewer cost more to start than to send.
 constexpr std::int64_t kMinSegment = 4096;
-/// One to sum, and the rest to keep the network busy until the next poll.
+/// One segment is summed while the others keep the network busy until the next poll.
 constexpr std::size_t kSegmentsInFlight = 4;
 
 void copy(Buffer to, Buffer from) {
@@ -100,7 +101,7 @@ SegmentedReduce::~SegmentedReduce() {
     if (segment.staging.data) context_.staging.give(std::move(segment.staging));
 }
 
-// Segment `segment` of part `part_of` of the data; the last parts of an all_reduce may be shorter.
+// Segment `segment` of the part of rank `part_of`. The last parts of an all_reduce may be shorter.
 Buffer SegmentedReduce::slice(int part_of, std::int64_t segment) const {
   const std::int64_t total = call_.inp.count, first = part_of * part_,
                      begin = std::min(total, first + segment * step_),
@@ -115,7 +116,7 @@ bool SegmentedReduce::step() {
     in_flight_.push_back({begun_++, false, {}, {}});
     scatter(in_flight_.back());
   }
-  bool may_gather = true;  // in order, so that messages of one tag are
+  bool may_gather = true;  // segments gather in order, so that messages with the same tag match
   for (Segment& segment : in_flight_) {
     if (advance_segment(segment, may_gather)) segment.index = -1;
     may_gather = segment.index < 0 || segment.gathering;
@@ -159,7 +160,7 @@ void SegmentedReduce::sum(Segment& segment) {
   context_.staging.give(std::move(segment.staging));
 }
 
-// All messages of the scatter are done, so other ranks' sums may now land on what was sent to them.
+// All messages of the scatter are done, so the sums of other ranks may overwrite what was sent.
 void SegmentedReduce::gather(Segment& segment) {
   segment.gathering = true;
   for (int i = 1; i < size(); ++i) {

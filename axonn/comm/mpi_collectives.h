@@ -7,13 +7,14 @@
 
 namespace axonn {
 
-/// An all_reduce of at most this many bytes sends everything to everyone: one exchange, not two.
+/// In an all_reduce of at most this many bytes every rank sends all of its data to all ranks: one
+/// exchange instead of two.
 inline constexpr std::int64_t kSmallAllReduce = 8 << 10;
 
-/// A broadcast of at most this many bytes goes from the root to everyone.
+/// In a broadcast of at most this many bytes the root sends all data to all ranks.
 inline constexpr std::int64_t kSmallBroadcast = 64 << 10;
 
-/// all_gather, all_to_all, send and recv: one exchange, straight between the callers' buffers.
+/// all_gather, all_to_all, send and recv: one exchange, directly between the callers' buffers.
 class Exchange final : public MpiAlgorithm {
  public:
   using MpiAlgorithm::MpiAlgorithm;
@@ -26,10 +27,10 @@ class Exchange final : public MpiAlgorithm {
  private:
   void start_all_to_all();
   Messages messages_;
-  StagingPool::Block copy_;  // of the inp of an all_to_all in place
+  StagingPool::Block copy_;  // a copy of inp, for an all_to_all in place
 };
 
-/// Every rank gets all ranks' data, and sums them.
+/// A small all_reduce: every rank receives the data of all ranks and sums them.
 class SmallAllReduce final : public MpiAlgorithm {
  public:
   using MpiAlgorithm::MpiAlgorithm;
@@ -44,8 +45,8 @@ class SmallAllReduce final : public MpiAlgorithm {
   StagingPool::Block staging_;
 };
 
-/// reduce_scatter and large all_reduce. Part r of the data is summed by rank r, in segments, so
-/// that staging stays small and a segment's sum overlaps the next one's messages; an all_reduce
+/// reduce_scatter and large all_reduce. Rank r sums part r of the data in segments, so that staging
+/// memory stays small and the sum of a segment overlaps the messages of the next. An all_reduce
 /// then gathers each summed segment.
 class SegmentedReduce final : public MpiAlgorithm {
  public:
@@ -60,7 +61,7 @@ class SegmentedReduce final : public MpiAlgorithm {
  private:
   struct Segment {
     std::int64_t index = 0;
-    bool gathering = false;  // its sum is made
+    bool gathering = false;  // its sum is complete
     Messages messages;
     StagingPool::Block staging;
   };
@@ -72,13 +73,14 @@ class SegmentedReduce final : public MpiAlgorithm {
 
   const bool gathers_;
   std::int64_t part_ = 0;      // elements of a rank's part
-  std::int64_t step_ = 0;      // elements of a segment of it
-  std::int64_t segments_ = 0;  // of a part
+  std::int64_t step_ = 0;      // elements of a segment of a part
+  std::int64_t segments_ = 0;  // segments of a part
   std::int64_t begun_ = 0;
   std::deque<Segment> in_flight_;
 };
 
-/// Small: from the root to everyone. Large: the root deals out parts, which all then gather.
+/// A small broadcast: the root sends all data to all ranks. A large one: the root sends each rank
+/// its part, and the ranks then gather the parts from each other.
 class Broadcast final : public MpiAlgorithm {
  public:
   using MpiAlgorithm::MpiAlgorithm;
@@ -93,7 +95,8 @@ class Broadcast final : public MpiAlgorithm {
   Messages first_, rest_;
 };
 
-/// In round k every rank hears from the rank 2^k before it: after log2(size) rounds, from all.
+/// In round k every rank receives a message from the rank 2^k before it. After log2(size) rounds it
+/// has heard, directly or indirectly, from all ranks.
 class Barrier final : public MpiAlgorithm {
  public:
   using MpiAlgorithm::MpiAlgorithm;

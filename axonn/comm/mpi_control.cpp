@@ -9,7 +9,8 @@ namespace axonn {
 
 namespace {
 
-/// A progress thread answers within its longest sleep (20 ms); a busy machine may take a while.
+/// Time limit for answers. A progress thread answers within its longest sleep (20 ms), but later on
+/// a busy machine.
 constexpr double kAnswerSeconds = 2;
 
 template <std::size_t N>

@@ -14,43 +14,44 @@
 
 namespace axonn {
 
-/// A sequence of collectives: of a group (from and to are -1), or from one of its ranks to another.
+/// A sequence of calls: the collectives of a group (from and to are -1), or the messages from one
+/// of its ranks to another.
 struct MpiChannel {
   int group = 0, from = -1, to = -1;
   auto operator<=>(const MpiChannel&) const = default;
 };
 
-/// A question to the members of a group: have you started this collective, and where are you?
+/// Asks the members of a group whether they have started a collective, and what they started last.
 struct MpiProbe {
   MpiChannel channel;
   std::int64_t sequence = 0;
-  std::vector<PeerReport> peers;  ///< world_rank is given, the rest is the answer
+  std::vector<PeerReport> peers;  ///< the caller sets world_rank; the rest is the answer
   bool done = false;              ///< guarded by the engine's mutex
 };
 
-/// The side channel between the progress threads of all ranks: status of a collective, and the end
-/// of the world. Used by the progress thread alone.
+/// The side channel between the progress threads of all ranks, for probes of a collective and for
+/// the end of the world. Used by the progress thread only.
 class MpiControl {
  public:
-  /// Hears of the end of the world from another rank.
+  /// Called when another rank has ended the world.
   using Heard = std::function<void(int rank, const std::string& reason)>;
-  /// Called when a probe is done.
+  /// Called when all answers to a probe are in, or the time limit has passed.
   using Answered = std::function<void(MpiProbe&)>;
 
   MpiControl(MPI_Comm comm, Heard heard, Answered answered);
 
-  /// Notes what this rank starts.
+  /// Records a call that this rank starts.
   void note(const MpiChannel& channel, Place place);
   void note_returned() { returned_ = true; }
 
   void ask(std::shared_ptr<MpiProbe> probe);
   void tell_end(const std::string& reason);
 
-  /// Answers, and takes answers; true if anything came.
+  /// Handles the messages that have arrived. Returns true if there were any.
   bool poll();
-  /// Whether a question or a message is under way, so that poll() should be called soon.
+  /// Whether a probe or a message is in flight, so that poll() should be called soon.
   bool busy() const { return !sends_.empty() || !probes_.empty(); }
-  /// Before MPI is finalised.
+  /// Must be called before MPI is finalised.
   void close();
 
  private:
@@ -60,7 +61,7 @@ class MpiControl {
     std::int32_t returned;
     std::int64_t probe;
     MpiChannel channel;
-    std::int64_t started;  // sequence of the channel's call that was started last; -1: none
+    std::int64_t started;  // sequence of the last call that was started on the channel; -1: none
     Operation operation;
     std::int64_t sequence;
     std::array<char, 64> group;

@@ -17,28 +17,29 @@ namespace axonn {
 
 namespace {
 
-/// Sleeps between polls: from a short message's time up to what costs a computing core nothing that
-/// can be measured (1 ms: 8 % of two cores with eight ranks; 50 us: 34 %).
+/// Range of the sleep between polls: from the duration of a short message up to one that costs the
+/// compute threads little. (Eight ranks on two cores: 1 ms costs 8 % of the cores, 50 us 34 %.)
 constexpr double kShortestSleep = 20e-6, kLongestSleep = 1e-3;
-/// With nothing in flight: how soon another rank's question is heard.
+/// Sleep while nothing is in flight; limits how late another rank's probe is answered.
 constexpr double kIdleSleep = 20e-3;
-/// When a wait is first suspected: a rank may have returned without this collective.
+/// Wait time after which the group is first probed: a rank may have returned without this
+/// collective.
 constexpr double kFirstProbeSeconds = 5;
-/// About three years: no clock overflows on it.
+/// Maximum timeout, about three years, so that no clock overflows.
 constexpr double kLongestTimeout = 1e8;
-/// How long a failed rank listens for others that failed at the same time, and they unwind.
+/// How long a failed rank listens for other ranks that failed at the same time, while these unwind.
 constexpr double kGraceSeconds = 0.5;
-/// When a rank that waits to be killed ends the job itself.
+/// How long a rank waits to be killed before it ends the job itself.
 constexpr double kPatienceSeconds = 10;
 
-/// A collective of more bytes is large, and of a group so many of these are under way at a time:
-/// one to keep the link busy while another sums, or waits for its last messages.
+/// A collective of more than kLarge bytes is large. Up to kLargeAtOnce large ones of a group are in
+/// flight: one keeps the link busy while another sums or waits for its last messages.
 constexpr std::int64_t kLarge = 64 << 10;
 constexpr int kLargeAtOnce = 2;
 
 bool is_large(const Call& call) { return std::max(call.inp.bytes(), call.out.bytes()) > kLarge; }
 
-/// Linux's struct sched_attr in its first form; the C library has neither it nor its calls.
+/// Linux's struct sched_attr in its first version. The C library lacks it and its system calls.
 struct SchedulerAttributes {
   std::uint32_t size, policy;
   std::uint64_t flags;
@@ -47,9 +48,10 @@ struct SchedulerAttributes {
   std::uint64_t runtime, deadline, period;  // ns
 };
 
-/// Has the scheduler wake this thread at once where computing threads keep all cores busy. Linux
-/// since 6.12 lets a thread ask for shorter turns, without privileges; before 6.6 it wakes sleepers
-/// at once anyway. Between those, and where this fails, a poll may be some milliseconds late.
+/// Makes the scheduler wake this thread without delay although compute threads keep all cores busy.
+/// Since 6.12, Linux lets a thread request shorter time slices without privileges. Before 6.6, it
+/// wakes sleepers at once anyway. Between these versions, or if this fails, a poll may be some
+/// milliseconds late.
 void ask_for_short_turns() {
   constexpr std::uint64_t kTurn = 100'000;  // ns
   SchedulerAttributes attributes{};
@@ -188,7 +190,7 @@ void MpiEngine::run() {
   } catch (const std::exception& error) {
     flag_->set(concat("rank ", rank_, ": ", error.what()));
   }
-  if (!control_) MPI_Abort(MPI_COMM_WORLD, 1);  // MPI did not come up, and has said why
+  if (!control_) MPI_Abort(MPI_COMM_WORLD, 1);  // MPI failed to initialise and has reported why
   if (*flag_) end_world();
   control_->close();
   active_.clear();
@@ -229,9 +231,9 @@ void MpiEngine::initialise() {
 }
 
 void MpiEngine::loop() {
-  // Sleeps halve when something has moved and double when nothing has: so they come to about the
-  // time between two messages, whether that is a microsecond or several milliseconds. The first one
-  // after a pause is the shortest, as what starts then may be small.
+  // The sleep is halved after progress and doubled without, so it approaches the time between two
+  // messages. After an idle time it begins with the shortest, because the first collective may be
+  // small.
   double sleep = kIdleSleep;
   while (take_requests(sleep) && !*flag_) {
     const bool moved = advance_tasks();
@@ -245,7 +247,7 @@ void MpiEngine::loop() {
   }
 }
 
-// Waits for requests up to this long; false when there will be none.
+// Waits up to this long for requests. Returns false when there will be no more.
 bool MpiEngine::take_requests(double sleep_seconds) {
   std::vector<std::shared_ptr<MpiTask>> requests;
   std::vector<std::shared_ptr<MpiProbe>> probes;
@@ -273,7 +275,7 @@ void MpiEngine::begin_waiting() {
   if (waiting_.empty()) return;
   admission_.begin_pass();
   std::erase_if(waiting_, [&](const std::shared_ptr<MpiTask>& task) {
-    const bool pair = task->channel.from >= 0;  // has no slot, and no turn
+    const bool pair = task->channel.from >= 0;  // send and recv need no admission
     if (!pair && !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
       return false;
     begin(task);
@@ -313,7 +315,7 @@ bool MpiEngine::advance_tasks() {
 
 void MpiEngine::delay() {
   if (options_.max_delay_us <= 0) return;
-  const Random random(rank_, "delay");  // each rank is late in its own way
+  const Random random(rank_, "delay");  // each rank has its own delays
   const std::uint64_t us = random.below(delays_++, options_.max_delay_us + 1);
   std::this_thread::sleep_for(std::chrono::microseconds(us));
 }

@@ -23,21 +23,22 @@ struct MpiTask {
   Call call;
   MpiChannel channel;
   std::int64_t sequence = 0;
-  std::unique_ptr<MpiAlgorithm> algorithm;  // of the progress thread
+  std::unique_ptr<MpiAlgorithm> algorithm;  // used by the progress thread only
   bool finished = false;                    // guarded by the engine's mutex
 };
 
 /// This process's progress thread, which makes all MPI calls, and its queue.
 ///
 /// The end of a world: abort(), or a failed collective, sets the flag. The progress thread then
-/// tells all other ranks, listens for a moment whether others failed too, stops touching buffers,
-/// releases the waiters of this rank (Aborted), reports if it is the lowest rank that failed, and
-/// calls MPI_Abort. A rank that hears of the end releases its waiters and lets itself be killed.
+/// tells all other ranks, listens for a moment whether other ranks failed too, stops using buffers,
+/// releases the waiting thread of this rank (Aborted), reports the reason if this is the lowest
+/// rank that failed, and calls MPI_Abort. A rank that is told of the end releases its waiting
+/// thread and waits to be killed.
 class MpiEngine {
  public:
   /// Initialises MPI.
   explicit MpiEngine(const MpiOptions& options);
-  /// Finalises MPI. All ranks must have come to their end.
+  /// Finalises MPI. The bodies of all ranks must have returned.
   ~MpiEngine();
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
@@ -45,23 +46,23 @@ class MpiEngine {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::shared_ptr<AbortFlag>& flag() const { return flag_; }
-  /// How many groups MPI's tags are enough for.
+  /// Maximum number of groups, limited by MPI's message tags.
   int max_groups() const { return max_groups_; }
 
   std::shared_ptr<MpiTask> start(std::shared_ptr<const MpiGroup> group, Call call,
                                  std::int64_t sequence);
-  /// Errors: Aborted.
+  /// Throws Aborted if the world ends.
   void wait(MpiTask& task);
   bool done(const MpiTask& task);
 
-  /// Processor time of the progress thread.
+  /// CPU time of the progress thread.
   double processor_seconds();
 
-  /// This rank's body is over.
+  /// Records that this rank's body has returned.
   void note_returned();
-  /// Ends the world; the job's exit code will be `code`.
+  /// Ends the world. The job's exit code will be `code`.
   void abort(const std::string& reason, int code) noexcept;
-  /// After abort() or Aborted: waits for the job's end.
+  /// Waits for the end of the job, after abort() or Aborted.
   [[noreturn]] void await_end();
 
  private:
@@ -77,7 +78,8 @@ class MpiEngine {
   void delay();
   void end_world();
   void release_waiters();
-  /// Asks the task's group where it is; throws nothing, and aborts if that shows an error.
+  /// Probes the task's group. Aborts the world if a member has returned or the timeout has passed;
+  /// does not throw.
   void watch(Lock& lock, const MpiTask& task, double waited_seconds);
 
   const MpiOptions options_;
@@ -91,11 +93,11 @@ class MpiEngine {
   std::vector<std::shared_ptr<MpiTask>> requests_;
   std::vector<std::shared_ptr<MpiProbe>> probes_;
 
-  // Of the progress thread alone.
+  // Used by the progress thread only.
   MpiContext context_;
   MPI_Comm control_comm_ = MPI_COMM_NULL;
   std::optional<MpiControl> control_;
-  std::list<std::shared_ptr<MpiTask>> waiting_, active_;  // in the order of their calls
+  std::list<std::shared_ptr<MpiTask>> waiting_, active_;  // waiting_ in call order
   Admission admission_;
   std::uint64_t delays_ = 0;
   int lowest_that_failed_ = -1;  // among the other ranks; -1: none

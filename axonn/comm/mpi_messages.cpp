@@ -8,11 +8,11 @@ namespace axonn {
 
 namespace {
 
-/// A message's largest part: below what MPI's int can count, and so small that over TCP it goes
-/// without a handshake (see prepare_mpi()); networks with rendezvous by hardware reach their rate
-/// with it.
+/// Maximum bytes of a part, into which longer messages are split. Small enough for MPI's int
+/// counts, and for TCP without a handshake (see prepare_mpi()); large enough for the full bandwidth
+/// of networks with rendezvous in hardware.
 constexpr std::int64_t kMaxMessage = 512 << 10;
-/// What a part and Open MPI's own header fit into.
+/// Bytes that hold a part and Open MPI's header.
 constexpr const char* kEagerLimit = "1048576";
 
 std::string words(int status) {
@@ -42,7 +42,7 @@ StagingPool::Block StagingPool::take(std::int64_t bytes) {
     return block;
   }
   const std::int64_t size = std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(
-      bytes, 4096)));  // powers of two, so that collectives of about one size share
+      bytes, 4096)));  // powers of two, so that collectives of similar size share blocks
   return {std::make_unique_for_overwrite<char[]>(size), size};
 }
 

@@ -10,23 +10,24 @@
 
 namespace axonn {
 
-/// Before MPI is initialised: has Open MPI send whole parts over TCP without asking the receiver
-/// first, unless the user says otherwise (OMPI_MCA_btl_tcp_eager_limit and its like). The answer
-/// would wait behind what the receiver sends at the same time, so that two ranks that exchange
-/// would send one after the other: half the link's rate. Other networks are not touched.
+/// Configures Open MPI to send whole parts over TCP without a handshake with the receiver, unless
+/// the user has set OMPI_MCA_btl_tcp_eager_limit and related variables. Call it before MPI is
+/// initialised. The receiver's answer would queue behind the data that it sends at the same time,
+/// so two ranks that exchange data would send one after the other, at half the link's bandwidth.
+/// Other networks are not affected.
 void prepare_mpi();
 
-/// Throws Error with MPI's own words unless the call succeeded.
+/// Throws Error with MPI's error message unless the call succeeded.
 void check_mpi(int status, const char* call);
 
-/// Memory for messages on their way into a sum, kept for the next collective.
+/// Staging memory for received messages, reused by later collectives.
 class StagingPool {
  public:
   struct Block {
     std::unique_ptr<char[]> data;
     std::int64_t bytes = 0;
   };
-  /// At least this many bytes.
+  /// Returns a block of at least this many bytes.
   Block take(std::int64_t bytes);
   void give(Block block);
 
@@ -34,26 +35,27 @@ class StagingPool {
   std::vector<Block> free_;
 };
 
-/// What all MPI collectives of a process share. Used by the progress thread alone.
+/// State shared by all MPI collectives of a process. Used by the progress thread only.
 struct MpiContext {
   MPI_Comm comm = MPI_COMM_NULL;
   StagingPool staging;
-  std::int64_t completions = 0;  ///< messages that were sent or received; grows while things move
+  std::int64_t completions = 0;  ///< messages sent or received so far; grows with any progress
 };
 
-/// Messages in flight between this rank and others. Between two ranks, those of one tag arrive in
-/// the order in which they are posted. Moving is cheap; buffers must live until advance() is true.
+/// Messages in flight between this rank and others. Messages with the same tag between two ranks
+/// arrive in the order in which they are posted. Cheap to move. Buffers must exist until advance()
+/// returns true.
 class Messages {
  public:
   void send(MpiContext& context, const void* data, std::int64_t bytes, int to, int tag);
   void recv(MpiContext& context, void* data, std::int64_t bytes, int from, int tag);
 
-  /// Whether all are done. Errors: Error if a message is not as long as it should be.
+  /// Whether all messages are done. Throws Error if a message does not have the expected length.
   bool advance(MpiContext& context);
 
  private:
   struct Expected {
-    int from = -1;  // -1: a send
+    int from = -1;  // -1 for a send
     int bytes = 0;
   };
   void check_size(const MPI_Status& status, const Expected& expected) const;

@@ -19,7 +19,7 @@ namespace {
 void check(ncclResult_t status, Where where = Where::here()) {
   if (status != ncclSuccess)
     fail(where, "NCCL: ", ncclGetErrorString(status), ": ", ncclGetLastError(nullptr),
-         "; NCCL_DEBUG=WARN says more");
+         "; NCCL_DEBUG=WARN gives details");
 }
 
 ncclDataType_t type_of(DType dtype) {
@@ -44,10 +44,10 @@ ncclRedOp_t reduction_of(ReduceOp op) {
   return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
 }
 
-/// A communicator of NCCL's that does not block the host, so that it can be aborted at any time.
+/// A non-blocking NCCL communicator, which can be aborted at any time.
 class NcclLink final : public DeviceLink {
  public:
-  /// handle() is set by what makes it.
+  /// The caller sets handle().
   explicit NcclLink(int size) : size_(size) {}
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
@@ -79,13 +79,13 @@ class NcclLink final : public DeviceLink {
       case Operation::recv:
         return pass(call, count, on);
       case Operation::barrier:
-        return;  // has no buffer, so it never gets here
+        return;  // never gets here, because a barrier has no device buffer
     }
   }
 
   void begin_split(int color, int key) override {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.splitShare = 1;  // connections and buffers are the parent's where they can be
+    config.splitShare = 1;  // shares the parent's connections and buffers where possible
     config.blocking = 0;
     part_ = std::make_shared<NcclLink>(0);
     begun(
@@ -113,7 +113,7 @@ class NcclLink final : public DeviceLink {
   }
 
  private:
-  /// What goes on is no error.
+  /// Checks a call's status; a call in progress is not an error.
   static void begun(ncclResult_t status, Where where = Where::here()) {
     if (status != ncclInProgress) check(status, where);
   }
@@ -124,7 +124,8 @@ class NcclLink final : public DeviceLink {
     return now;
   }
 
-  /// A send or a receive. A call alone may say that it is done before it is on the stream.
+  /// A send or a receive. It is wrapped in an NCCL group, because a single call may report that it
+  /// is done before it is on the stream.
   void pass(const Call& call, std::size_t count, cudaStream_t stream) {
     const ncclDataType_t type = type_of(call.dtype());
     check(ncclGroupStart());
@@ -135,7 +136,7 @@ class NcclLink final : public DeviceLink {
     begun(ncclGroupEnd());
   }
 
-  /// all_to_all, n elements to each rank. In place it sends from a copy.
+  /// An all_to_all with n elements for each rank. In place, it sends from a copy.
   void exchange(const Call& call, std::int64_t n, cudaStream_t stream) {
     const auto bytes = static_cast<std::size_t>(call.inp.bytes());
     Buffer from = call.inp;
@@ -156,9 +157,9 @@ class NcclLink final : public DeviceLink {
   }
 
   ncclComm_t comm_ = nullptr;
-  int size_;  // 0: not known before it is ready
+  int size_;  // 0: unknown until it is ready
   std::shared_ptr<NcclLink> part_;
-  void* copy_ = nullptr;  // of the call that is begun, freed on its stream behind it
+  void* copy_ = nullptr;  // for the current call; freed on its stream after it
   cudaStream_t copied_on_ = nullptr;
 };
 
@@ -168,13 +169,13 @@ class NcclLibrary final : public DeviceLibrary {
 
   void enter_thread() override {
     cuda::check(cudaSetDevice(device_));
-    // Looking at events disturbs no graph that the rank captures.
+    // In this mode, querying events does not disturb a graph that the rank's thread captures.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
     cuda::check(cudaThreadExchangeStreamCaptureMode(&mode));
   }
 
   void abort(std::span<const std::shared_ptr<DeviceLink>> links) noexcept override {
-    // As one group: a communicator's kernels may stand behind those of another.
+    // In one NCCL group, because one communicator's kernels may wait behind another's.
     ncclGroupStart();
     for (const auto& link : links)
       if (ncclComm_t& comm = static_cast<NcclLink&>(*link).handle())
@@ -202,7 +203,7 @@ std::shared_ptr<NcclLink> world_link(Communicator& host) {
 
 std::vector<std::uint8_t> gathered(Communicator& host, const std::string& mine) {
   std::vector<std::uint8_t> bytes(mine.begin(), mine.end()), all(bytes.size() * host.size());
-  host.all_gather(buffer(std::span(all)), buffer(std::span(bytes)), "cards").wait();
+  host.all_gather(buffer(std::span(all)), buffer(std::span(bytes)), "GPU UUIDs").wait();
   return all;
 }
 
@@ -222,9 +223,10 @@ std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
                                         double timeout_seconds) {
   if (!have_own_cards(host, device))
     refuse(
-        "nccl: two ranks share a card, and NCCL wants one each; start as many ranks as there ",
-        "are cards, or take parallelism.transport = \"threads\" or \"mpi\", through which ranks ",
-        "may share one");
+        "nccl: two ranks share a GPU, but NCCL needs one GPU per rank; start as many ranks as "
+        "there ",
+        "are GPUs, or set parallelism.transport = \"threads\" or \"mpi\", with which ranks may ",
+        "share a GPU");
   std::shared_ptr<DeviceLink> link;
   std::shared_ptr<DeviceWatchdog> watchdog;
   if (host.size() > 1) {

@@ -8,27 +8,27 @@
 
 namespace axonn {
 
-/// NCCL, or on AMD's cards RCCL, whose calls are the same, on the ranks of a group on the host,
-/// which starts it up and carries what is not on the device. Every rank has a card of its own.
-/// Collective.
+/// Makes a group that exchanges device memory by NCCL, or on AMD GPUs by RCCL, which has the same
+/// calls. The host group of the same ranks starts NCCL and carries host memory. Every rank needs
+/// its own GPU. Collective.
 ///
-/// A collective runs on a stream of its group's: it begins when what this rank's compute stream was
-/// given so far is done, and Work::wait() makes the compute stream wait for it; the host waits for
-/// neither. Sums are not in rank order: NCCL adds as it passes the values on, bf16 rounded at every
-/// rank, so their bits depend on the grid and on NCCL's choice of algorithm; on the same grid they
-/// are the same every time, and every rank gets the same.
+/// A collective runs on a stream of its group. It begins after all work that is on this rank's
+/// compute stream when it is called. Work::wait() makes the compute stream wait for it. The host
+/// waits for neither. Sums are not in rank order: NCCL adds while it passes the values on and
+/// rounds bf16 at every rank, so the bits depend on the grid and on NCCL's choice of algorithm. On
+/// the same grid they are the same in every run, and all ranks get the same result.
 ///
-/// A watchdog sees all collectives (comm/device_watchdog.h): one that is not done within the
-/// timeout, or an error that NCCL reports by and by, ends the world.
+/// A watchdog (comm/device_watchdog.h) ends the world if a collective is not done within the
+/// timeout, or if NCCL reports an error later.
 ///
-/// host and device outlive the group. Errors: UsageError where two ranks share a card, or in a
-/// build without cards; Error for what NCCL says.
+/// host and device must outlive the group. Throws UsageError if two ranks share a GPU, or in a
+/// build without GPU support; Error if NCCL reports one.
 std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, double timeout_seconds);
 
-/// "2.27.7", or "" in a build without cards.
+/// The version of NCCL, such as "2.27.7"; empty in a build without GPU support.
 std::string nccl_version();
 
-/// Whether every rank of the group has a card that no other has. Collective.
+/// Whether no two ranks of the group share a GPU. Collective.
 bool have_own_cards(Communicator& host, const Device& device);
 
 }  // namespace axonn

@@ -1,4 +1,4 @@
-// Stands in for nccl.cpp where the library is built without CUDA and HIP.
+// Replaces nccl.cpp in a build without CUDA and HIP.
 #include "axonn/base/check.h"
 #include "axonn/comm/nccl.h"
 #include "axonn/tensor/cuda_device.h"

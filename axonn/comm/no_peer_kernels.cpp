@@ -1,4 +1,4 @@
-// Stands in for peer_kernels.cu where the library is built without CUDA and HIP.
+// Replaces peer_kernels.cu in a build without CUDA and HIP.
 #include "axonn/comm/peer_work.h"
 
 namespace axonn {

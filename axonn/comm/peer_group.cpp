@@ -53,7 +53,7 @@ std::shared_ptr<PeerMeeting> PeerGroup::arrive(int rank, const Call& call,
   if (first < std::ssize(meeting->arrived) && !agree(meeting->calls[first], call))
     throw Error(concat(describe(call), " on rank ", rank, " of group ", name_, " does not match ",
                        describe(meeting->calls[first]), " on rank ", meeting->parties[first],
-                       "; all ranks of a group make the same calls in the same order"));
+                       "; all ranks of a group must make the same calls in the same order"));
   meeting->calls[party] = call;
   meeting->ready[party] = std::move(ready);
   meeting->arrived[party] = 1;
@@ -69,8 +69,8 @@ void PeerGroup::start(PeerMeeting& meeting) {
   const auto gone = [&](int rank) { return members_[rank].stream == nullptr; };
   meeting.broken = meeting.broken || std::ranges::any_of(meeting.parties, gone);
   if (meeting.broken) return;
-  // One rank's stream gathers all events, and the others wait for that one: three waits a rank
-  // instead of one for every two.
+  // One rank's stream waits for all events, and the others wait for that stream. This takes about
+  // three waits per rank, instead of one per pair of ranks.
   Member& gathers = members_[meeting.parties.back()];
   std::shared_ptr<const Event> all_ready;
   gathers.kernels->on_device([&] {

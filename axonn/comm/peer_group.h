@@ -13,35 +13,36 @@
 
 namespace axonn {
 
-/// One collective on the devices of several ranks: what each brings, and what comes of it. Of its
-/// group alone.
+/// One collective on the devices of several ranks: the parties' calls and events. Only its group
+/// accesses it.
 struct PeerMeeting {
   std::vector<int> parties;  ///< ranks of the group
   std::vector<Call> calls;   ///< by party
   std::vector<std::shared_ptr<const Event>> ready;
   std::vector<char> arrived;
-  bool broken = false;                ///< a rank has gone: nothing may be started any more
-  std::shared_ptr<const Event> done;  ///< behind all parts; null until they are on their streams
+  bool broken = false;                ///< a rank has left, so the work must not be started
+  std::shared_ptr<const Event> done;  ///< recorded after all parts; null until they are enqueued
 };
 
-/// What the ranks of a group, which are threads, share of their devices.
+/// State shared by the ranks of a group, which are threads: their streams, kernels and meetings.
 class PeerGroup {
  public:
   PeerGroup(int size, std::string name) : name_(std::move(name)), members_(size) {}
 
-  /// Before the first call of any rank.
+  /// Adds a rank. All ranks must join before the first call.
   void join(int rank, std::shared_ptr<PeerKernels> kernels, std::unique_ptr<Stream> stream);
-  /// The rank makes no call any more; gives its stream back.
+  /// Removes a rank, which makes no more calls. Returns its stream.
   std::unique_ptr<Stream> leave(int rank);
 
-  /// Rank `rank` makes its next call; ready: after which its buffers may be used. The last to come
-  /// starts the work, unless a rank has gone. Errors: Error where calls do not match.
+  /// Rank `rank` makes its next call. Its buffers may be used after the event `ready`. The last
+  /// rank to arrive starts the work, unless a rank has left. Throws Error if calls do not match.
   std::shared_ptr<PeerMeeting> arrive(int rank, const Call& call,
                                       std::shared_ptr<const Event> ready);
 
-  /// The event behind all parts; null if not all have arrived, or a rank has gone.
+  /// The event after all parts; null if not all ranks have arrived, or one has left.
   std::shared_ptr<const Event> done_of(const PeerMeeting& meeting);
-  /// A rank cannot wait for a meeting any more: it is never started, or it was and this is its end.
+  /// Called by a rank that cannot wait for the meeting. Returns the event after all parts if the
+  /// work was started. Otherwise prevents it from starting and returns null.
   std::shared_ptr<const Event> forsake(PeerMeeting& meeting);
 
  private:
@@ -49,7 +50,7 @@ class PeerGroup {
     std::shared_ptr<PeerKernels> kernels;
     std::unique_ptr<Stream> stream;  // null once the rank has left
   };
-  /// Calls among the same parties: the whole group, or a sender and a receiver.
+  /// The calls between the same parties: the whole group, or a sender and a receiver.
   struct Channel {
     std::vector<std::int64_t> started;  // by party
     std::int64_t first = 0;             // sequence of open.front()

@@ -9,8 +9,8 @@ namespace axonn {
 namespace {
 
 constexpr int kThreads = 512;
-/// Blocks of a launch: each has 16 bytes of every peer on their way a thread, and there are enough
-/// multiprocessors left for what is computed meanwhile.
+/// Maximum blocks of a launch. Each thread has 16 bytes of every peer in flight, and enough
+/// multiprocessors remain for the compute that overlaps with it.
 constexpr std::int64_t kMostBlocks = 32;
 
 template <typename Kernel>
@@ -49,7 +49,7 @@ class CudaPeerKernels final : public PeerKernels {
   int device_;
 };
 
-/// Lets this rank's card read and write the memory of another's; false where it cannot.
+/// Gives this rank's GPU access to the memory of another. Returns false if that is not possible.
 bool reach(int mine, int other) {
   if (mine == other) return true;
   int can = 0;
@@ -57,7 +57,7 @@ bool reach(int mine, int other) {
   if (can == 0) return false;
   const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
   if (status == cudaErrorPeerAccessAlreadyEnabled)
-    cudaGetLastError();  // by another rank on this card
+    cudaGetLastError();  // another rank on this GPU has enabled it; clears the error
   else
     cuda::check(status);
   return true;
@@ -70,11 +70,11 @@ std::shared_ptr<PeerKernels> make_peer_kernels(Communicator& host, Device& devic
   std::int32_t mine = kNoCard, all_reached = host.size() <= kMostPeers ? 1 : 0;
   if (dynamic_cast<cuda::CudaStream*>(&device.compute())) cuda::check(cudaGetDevice(&mine));
   std::vector<std::int32_t> cards(host.size());
-  host.all_gather(buffer(std::span(cards)), buffer(std::span(&mine, 1)), "cards").wait();
+  host.all_gather(buffer(std::span(cards)), buffer(std::span(&mine, 1)), "GPUs").wait();
   if (std::ranges::count(cards, kNoCard) > 0) return nullptr;
   for (const std::int32_t other : cards)
     if (!reach(mine, other)) all_reached = 0;
-  host.all_reduce(buffer(std::span(&all_reached, 1)), "cards", ReduceOp::min).wait();
+  host.all_reduce(buffer(std::span(&all_reached, 1)), "peer access", ReduceOp::min).wait();
   if (all_reached == 0) return nullptr;
   return std::make_shared<CudaPeerKernels>(mine);
 }

@@ -5,13 +5,13 @@
 #include "axonn/comm/peer_work.h"
 #include "axonn/comm/reduce_ops.h"
 
-/// The kernels of PeerWork, for a card and for the CPU: each is called by `threads` threads, which
-/// know themselves as 0 to threads - 1, in any order.
+/// The kernels of PeerWork, for GPUs and for the CPU. Each is called by `threads` threads with
+/// indices 0 to threads - 1, in any order.
 ///
-/// Bound by memory: each inp is read once, each out written once.
+/// Memory-bound: each inp is read once, and each out is written once.
 namespace axonn::peer {
 
-/// Bytes that a thread moves at once, where all addresses allow it.
+/// Bytes that a thread moves at once if all addresses are aligned to it.
 constexpr int kPackBytes = 16;
 
 template <typename T>
@@ -25,7 +25,7 @@ struct Reduce {
   using Acc = decltype(reduction::load(T{}));
 
   PeerWork work;
-  bool packed = false;  ///< all arrays begin where a pack may
+  bool packed = false;  ///< whether all arrays are aligned to Pack
 
   AXONN_DEVICE void operator()(std::int64_t thread, std::int64_t threads) const {
     const std::int64_t packs = packed ? work.count / Pack<T>::kCount : 0;
@@ -54,7 +54,7 @@ struct Reduce {
   }
 };
 
-/// Copies, or swaps where two are read before either is written.
+/// Copies (at_once = 1), or swaps (at_once = 2): reads two inps before it writes either out.
 template <typename Unit, int at_once>
 struct Copy {
   PeerWork work;  ///< count: units
@@ -70,7 +70,7 @@ struct Copy {
   }
 };
 
-/// Whether all arrays, and the count of bytes if it is given, are multiples of `bytes`.
+/// Whether all addresses, and the count if it is given, are multiples of `bytes`.
 inline bool aligned(const PeerWork& work, std::uintptr_t bytes, std::int64_t count = 0) {
   std::uintptr_t bits = static_cast<std::uintptr_t>(count);
   for (int k = 0; k < work.outs_count; ++k) bits |= reinterpret_cast<std::uintptr_t>(work.outs[k]);
@@ -78,7 +78,8 @@ inline bool aligned(const PeerWork& work, std::uintptr_t bytes, std::int64_t cou
   return bits % bytes == 0;
 }
 
-/// Calls launch(kernel, how many threads have something to do) with the kernel of this work.
+/// This and the next two functions call launch(kernel, items) with the kernel of this work. At most
+/// `items` threads have something to do.
 template <typename T, typename Launch>
 void with_reduce_of(const PeerWork& work, const Launch& launch) {
   const bool packed = aligned(work, kPackBytes);

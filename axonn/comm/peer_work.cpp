@@ -6,7 +6,7 @@ namespace axonn {
 
 namespace {
 
-/// Adds a piece to a copy or a swap.
+/// Adds a pair of arrays to a copy or a swap.
 void add(PeerWork& work, const Buffer& out, const Buffer& inp) {
   if (out.data == inp.data && work.kind == PeerWork::Kind::copy) return;
   work.outs[work.outs_count++] = out.data;
@@ -17,7 +17,7 @@ PeerWork copy_of_bytes(std::int64_t bytes, PeerWork::Kind kind = PeerWork::Kind:
   return {.kind = kind, .count = bytes};
 }
 
-/// Element `begin` and those behind it of every rank's inp, put together into `outs`.
+/// A reduction of elements [begin, begin + count) of every rank's inp. The caller adds the outs.
 PeerWork reduce_of(std::span<const Call> calls, std::int64_t begin, std::int64_t count) {
   PeerWork work{
       .kind = PeerWork::Kind::reduce, .dtype = calls[0].dtype(), .op = calls[0].op, .count = count};
@@ -25,10 +25,10 @@ PeerWork reduce_of(std::span<const Call> calls, std::int64_t begin, std::int64_t
   return work;
 }
 
-/// An all_reduce: each rank puts a part together, for everyone.
+/// An all_reduce: each rank reduces one part and writes it to all ranks.
 PeerWork all_reduce(std::span<const Call> calls, int rank) {
   const std::int64_t n = calls[0].out.count, size = std::ssize(calls);
-  // Parts begin where 16 bytes do, as far as the buffers themselves do.
+  // Parts are multiples of 16 bytes, so they are aligned if the buffers are.
   const std::int64_t unit = 16 / bytes_of(calls[0].dtype()),
                      each = (n + size * unit - 1) / (size * unit) * unit,
                      begin = std::min(n, rank * each), count = std::min(n - begin, each);
@@ -37,8 +37,8 @@ PeerWork all_reduce(std::span<const Call> calls, int rank) {
   return work;
 }
 
-/// An all_to_all: one of each two ranks exchanges their pieces, since their buffers may be the
-/// same.
+/// An all_to_all: for each pair of ranks, one of them swaps both pieces, because out and inp may be
+/// the same buffer.
 PeerWork all_to_all(std::span<const Call> calls, int rank) {
   const auto size = static_cast<int>(calls.size());
   const std::int64_t n = calls[0].out.count / size;

@@ -11,21 +11,22 @@
 
 namespace axonn {
 
-/// The most ranks of a group whose devices read each other's memory: pointers to all of it are a
-/// kernel's arguments.
+/// Maximum ranks of a group whose devices access each other's memory: pointers to all buffers are
+/// kernel arguments.
 inline constexpr int kMostPeers = 32;
 
-/// What one rank's device does of a collective on memory of several ranks' devices: plain data.
+/// The part of a collective that one rank's device does, on the memory of several devices. Plain
+/// data.
 ///
 ///   kind     does                                                        count
-///   reduce   every outs[k][i] = inps[0][i] + inps[1][i] + ..., so too    elements
-///            the max or min
+///   reduce   every outs[k][i] = inps[0][i] + inps[1][i] + ..., or the    elements
+///            max or min
 ///   copy     outs[k][i] = inps[k][i]                                     bytes
-///   swap     copy, but what two neighbours k and k + 1 (k even) read is  bytes
-///            read before either is written: they may be each other's
+///   swap     copy, but inps k and k + 1 (k even) are both read before    bytes
+///            outs k and k + 1 are written, since these may be the same
 ///
-/// Elements do not depend on each other. An out may be the same array as an inp, at the same
-/// elements.
+/// Elements are independent of each other. An out may be the same array as an inp, but must not
+/// overlap one otherwise.
 struct PeerWork {
   enum class Kind { reduce, copy, swap };
   Kind kind = Kind::copy;
@@ -39,27 +40,27 @@ struct PeerWork {
   bool empty() const { return count == 0 || outs_count == 0; }
 };
 
-/// The part of rank `rank` in a collective, of which these are all ranks' calls in rank order (a
-/// send, then its recv). No byte that one rank's part writes is read or written by another's, so
-/// the parts may be done in any order and at once. Bandwidth: an all_reduce reads and writes every
-/// rank's n once, an n-th part a rank.
+/// Returns the part of rank `rank` in a collective. `calls` has the calls of all ranks in rank
+/// order (or a send, then its recv). No part writes bytes that another part reads or writes, so the
+/// parts may run in any order and concurrently. Memory traffic of an all_reduce: each rank's part
+/// reads and writes 1 / size of every rank's n elements.
 ///
-/// Sums are reduce()'s to the bit.
+/// Sums have the same bits as reduce().
 PeerWork part_of(std::span<const Call> calls, int rank);
 
-/// Runs work on one rank's device. Any thread may call it.
+/// Runs work on one rank's device. Thread-safe.
 class PeerKernels {
  public:
   virtual ~PeerKernels() = default;
   /// Runs f, which enqueues on streams of the rank's device and records events on them.
   virtual void on_device(const std::function<void()>& f) = 0;
-  /// Puts the work on a stream of the rank's device. Within on_device().
+  /// Enqueues the work on a stream of the rank's device. Call it within on_device().
   virtual void enqueue(Stream& stream, const PeerWork& work) = 0;
 };
 
-/// What runs work on this rank's card, of which the memory of all ranks' cards can be read and
-/// written; null on every rank where one cannot reach another's, where they are not cards, and
-/// where a group has more ranks than kMostPeers. Collective over host, whose ranks are threads of
+/// Returns the kernels of this rank's GPU, which can then access the memory of all ranks' GPUs.
+/// Returns null on every rank if one GPU cannot access another's memory, if a device is not a GPU,
+/// or if there are more than kMostPeers ranks. Collective over host, whose ranks must be threads of
 /// this process.
 std::shared_ptr<PeerKernels> make_peer_kernels(Communicator& host, Device& device);
 

@@ -9,8 +9,8 @@ namespace axonn {
 
 namespace {
 
-/// What one piece touches, about: large against the cost of claiming it (under a microsecond),
-/// small enough that the last piece keeps nobody waiting long.
+/// Approximate bytes that one piece touches: many enough to outweigh the cost of claiming a piece
+/// (under a microsecond), few enough that nobody waits long for the last piece.
 constexpr std::int64_t kPieceBytes = 1 << 20;
 
 }  // namespace
@@ -78,8 +78,8 @@ void Pieces::copy(int to, std::int64_t to_begin, int from, std::int64_t from_beg
   if (out.data != inp.data) std::memcpy(out.data, inp.data, out.bytes());
 }
 
-// Both directions between `rank` and every rank that is not below it; through a copy, since a
-// rank's out may be its inp.
+// Exchanges both directions between `rank` and each rank that is not below it. Goes through a copy,
+// because a rank's out may be its inp.
 void Pieces::exchange(int rank, Range range) const {
   const std::int64_t bytes = range.count * bytes_of(calls_.front().dtype());
   std::vector<char> kept(bytes);

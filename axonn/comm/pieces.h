@@ -7,16 +7,16 @@
 
 namespace axonn {
 
-/// The work of one collective whose ranks share memory, cut into pieces that may be done in any
-/// order, by any threads, at the same time. Empty: nothing to do.
+/// The work of one collective whose ranks share memory, cut into pieces. Any threads may run the
+/// pieces, in any order and concurrently. A default-constructed Pieces has no work.
 class Pieces {
  public:
   Pieces() = default;
-  /// The calls of all ranks in rank order (a send, then its recv); they agree.
+  /// `calls` has the calls of all ranks in rank order (or a send, then its recv), which must match.
   explicit Pieces(std::vector<Call> calls);
 
   std::int64_t count() const { return count_; }
-  /// Bytes that all pieces together read and write, about.
+  /// Approximate bytes that all pieces together read and write.
   std::int64_t bytes() const { return bytes_; }
   void run(std::int64_t piece) const;
 
@@ -32,8 +32,8 @@ class Pieces {
 
   std::vector<Call> calls_;
   std::int64_t n_ = 0;       // elements of one rank's part (Call::count)
-  std::int64_t grain_ = 1;   // elements of a chunk of it
-  std::int64_t chunks_ = 0;  // chunks of one part
+  std::int64_t grain_ = 1;   // elements of a chunk of such a part
+  std::int64_t chunks_ = 0;  // number of chunks of such a part
   std::int64_t count_ = 0;
   std::int64_t bytes_ = 0;
 };

@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-/// Elements that are summed over all ranks at a time: the sums stay in the L1 cache.
+/// Elements that are reduced over all ranks at a time, so that the sums stay in the L1 cache.
 constexpr std::int64_t kBlock = 2048;
 
 using namespace reduction;

@@ -5,8 +5,8 @@
 
 #include "axonn/tensor/dtype.h"
 
-/// How ranks' values are put together, on the host (reduce.h) and on cards (peer_kernels.h): bf16
-/// in f32, everything else in its own type.
+/// How ranks' values are combined on the host (reduce.h) and on GPUs (peer_kernels.h): bf16 in f32,
+/// all other types in their own type.
 namespace axonn::reduction {
 
 template <typename T>

@@ -8,10 +8,10 @@
 
 namespace axonn {
 
-/// A group of one rank: a collective copies inp to out where they differ, and nothing else.
+/// Makes a group of one rank. A collective only copies inp to out if they differ.
 std::unique_ptr<Communicator> make_self();
 
-/// The same as a part of a larger world, which it ends and with which it ends.
+/// Makes a group of one rank within a larger world, with which it shares the abort flag.
 std::unique_ptr<Communicator> make_self(std::string name, std::shared_ptr<AbortFlag> flag);
 
 }  // namespace axonn

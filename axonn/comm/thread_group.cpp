@@ -41,7 +41,7 @@ std::shared_ptr<Rendezvous> ThreadGroup::start(int rank, const Call& call, int& 
           world_, channel.parties, name_, channel.first + std::ssize(channel.open)));
     meeting = channel.open[sequence - channel.first];
     last = meeting->arrive(party, call);
-    if (last) {  // calls complete in order, since every party makes them in order
+    if (last) {  // meetings complete in order, because every party makes its calls in order
       channel.open.pop_front();
       ++channel.first;
     } else {
@@ -61,8 +61,8 @@ std::shared_ptr<ThreadGroup> ThreadGroup::child(std::int64_t sequence, std::vect
   Child& child = at->second;
   if (!child.group) child.group = std::make_shared<ThreadGroup>(world_, std::move(members), name);
   const std::shared_ptr<ThreadGroup> group = child.group;
-  AXONN_CHECK(group->name() == name, "split of group ", name_, ": a rank names its part ", name,
-              ", another ", group->name(), "; they must be the same");
+  AXONN_CHECK(group->name() == name, "split of group ", name_, ": one rank names the new group ",
+              name, ", another ", group->name(), "; the names must be the same");
   if (++child.taken == size) children_.erase(at);
   return group;
 }

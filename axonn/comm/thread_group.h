@@ -11,7 +11,7 @@
 
 namespace axonn {
 
-/// The part of a group that its ranks share: the collectives that some have started and not all.
+/// The state of a group that its ranks share: collectives that some, but not all, have started.
 class ThreadGroup {
  public:
   ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> members, std::string name);
@@ -23,11 +23,12 @@ class ThreadGroup {
   const std::vector<int>& members() const { return members_; }
   const std::string& name() const { return name_; }
 
-  /// Rank `rank` of this group makes its next call.
+  /// Rank `rank` of this group makes its next call. Sets `party` to the rank's index in the
+  /// meeting.
   std::shared_ptr<Rendezvous> start(int rank, const Call& call, int& party);
 
-  /// The sub-group that these members agreed on in the group's `sequence`-th split: the first to
-  /// ask makes it.
+  /// The group of these members, which they agreed on in this group's split number `sequence`. The
+  /// first caller creates it.
   std::shared_ptr<ThreadGroup> child(std::int64_t sequence, std::vector<int> members,
                                      const std::string& name);
 
@@ -35,10 +36,10 @@ class ThreadGroup {
   void break_if_missing(int returned);
 
  private:
-  /// A sequence of collectives among the same parties: the whole group, or a sender and a receiver.
+  /// The calls between the same parties: the whole group, or a sender and a receiver.
   struct Channel {
     std::vector<int> parties;           // world ranks
-    std::vector<std::int64_t> started;  // calls that each party has made
+    std::vector<std::int64_t> started;  // number of calls by party
     std::int64_t first = 0;             // sequence of open.front()
     std::deque<std::shared_ptr<Rendezvous>> open;
   };

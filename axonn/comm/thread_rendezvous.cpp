@@ -7,11 +7,11 @@ namespace axonn {
 
 namespace {
 
-/// A collective that touches less than this is done by the last rank to start it: cheaper than
-/// waking another one for it.
+/// A collective that touches fewer bytes is done by the last rank to arrive, which is cheaper than
+/// waking another rank.
 constexpr std::int64_t kSmallBytes = 64 << 10;
 
-/// About three years: a timeout that no clock overflows on.
+/// Maximum timeout, about three years, so that no clock overflows.
 constexpr double kLongestWait = 1e8;
 
 std::chrono::steady_clock::time_point after(double seconds) {
@@ -38,7 +38,7 @@ bool Rendezvous::arrive(int party, const Call& call) {
   if (arrivals_ > 0 && !agree(calls_[first], call)) {
     broken_ = concat(name(call), " on rank ", parties_[party], " does not match ",
                      describe(calls_[first]), " on rank ", parties_[first],
-                     "; all ranks of a group make the same calls in the same order");
+                     "; all ranks of a group must make the same calls in the same order");
     changed_.notify_all();
     throw Error(broken_);
   }
@@ -61,7 +61,7 @@ void Rendezvous::wait(int party) {
   Lock lock(mutex_);
   while (!finished()) {
     if (*world_->flag() || !broken_.empty()) {
-      changed_.wait(lock, [&] { return active_ == 0; });  // someone may still write to our buffers
+      changed_.wait(lock, [&] { return active_ == 0; });  // others may still write to our buffers
       changed_.notify_all();
       world_->flag()->check();
       throw Error(broken_);
@@ -92,9 +92,9 @@ void Rendezvous::break_if_missing(int returned) {
   if (party == std::ssize(parties_) || arrived_[party] || arrivals_ == 0 || !broken_.empty())
     return;
   const auto first = std::ranges::find(arrived_, 1) - arrived_.begin();
-  broken_ = concat(name(calls_[first]), ", started by rank ", parties_[first],
-                   ", can never be done: rank ", returned, " has returned without it, after ",
-                   describe(world_->last_place(returned)));
+  broken_ =
+      concat(name(calls_[first]), ", started by rank ", parties_[first], ", cannot finish: rank ",
+             returned, " has returned without it, after ", describe(world_->last_place(returned)));
   changed_.notify_all();
 }
 
@@ -102,7 +102,7 @@ std::string Rendezvous::name(const Call& call) const {
   return concat(describe(call), " (call ", sequence_, " of group ", group_, ')');
 }
 
-// Claims pieces until none is left. The lock is held except while one is being done.
+// Claims and runs pieces until none is left. Releases the lock while it runs one.
 void Rendezvous::help(Lock& lock) {
   while (next_ < pieces_.count() && !*world_->flag() && broken_.empty()) {
     const std::int64_t piece = next_++;

@@ -12,25 +12,26 @@
 
 namespace axonn {
 
-/// One collective (or one send and its recv): where its parties meet. Whoever waits for it when all
-/// have come does its work, piece by piece, together with others who wait.
+/// The meeting of the parties of one collective, or of one send and its recv. When all parties have
+/// arrived, those that wait for it share its work, piece by piece.
 class Rendezvous {
  public:
-  /// parties: the world ranks that take part.
+  /// `parties` has the world ranks that take part.
   Rendezvous(std::shared_ptr<ThreadWorld> world, std::vector<int> parties, std::string group,
              std::int64_t sequence);
 
-  /// Throws Error if the call does not match those of the others; true for the last to come.
+  /// Returns true for the last party to arrive. Throws Error if the call does not match the others.
   bool arrive(int party, const Call& call);
-  /// After the last arrival: does the work at once if it is small, else wakes sleepers for it.
+  /// Called after the last arrival: does small work at once, or wakes waiting threads for it.
   void open();
 
-  /// Errors: Error (mismatch, a party that has returned, the watchdog), Aborted.
+  /// Throws Error (calls that do not match, a party that has returned, a timeout) or Aborted.
   void wait(int party);
   bool done();
 
-  /// Makes waiters look at the world again; `returned`: a world rank that will not come.
+  /// Makes waiting threads check the abort flag again.
   void wake();
+  /// Makes the waits fail if world rank `returned` is a party and has not arrived.
   void break_if_missing(int returned);
 
  private:
@@ -54,7 +55,7 @@ class Rendezvous {
   std::string broken_;
   Pieces pieces_;
   std::int64_t next_ = 0;  // the next piece to claim
-  int active_ = 0;         // pieces claimed and not finished
+  int active_ = 0;         // number of pieces that are being run
 };
 
 }  // namespace axonn

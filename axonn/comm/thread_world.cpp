@@ -35,7 +35,7 @@ void ThreadWorld::note(int rank, Place place) {
 void ThreadWorld::note_returned(int rank) {
   states_[rank].returned = true;
   any_returned_ = true;
-  if (*flag_) return;  // it did not leave of its own will
+  if (*flag_) return;  // the world has ended, and waits throw Aborted anyway
   const std::lock_guard lock(mutex_);
   for (ThreadGroup* group : groups_) group->break_if_missing(rank);
 }

@@ -14,12 +14,13 @@ namespace axonn {
 
 class ThreadGroup;
 
-/// What all ranks of run_ranks share.
+/// State shared by all ranks of run_ranks().
 ///
 /// Locks are taken in this order: the world's, a group's, a rendezvous's.
 class ThreadWorld {
  public:
-  /// What a world is made by: its flag needs to know it.
+  /// Creates a world. Use it instead of the constructor: it also sets the flag, which refers back
+  /// to the world.
   static std::shared_ptr<ThreadWorld> create(int ranks, const ThreadsOptions& options);
   ThreadWorld(int ranks, const ThreadsOptions& options) : options_(options), states_(ranks) {}
 
@@ -30,14 +31,14 @@ class ThreadWorld {
   void add(ThreadGroup* group);
   void remove(ThreadGroup* group);
 
-  /// Notes what a rank starts, for the watchdog.
+  /// Records a call that a rank starts, for the watchdog.
   void note(int rank, Place place);
-  /// Notes that a rank's body is over; who waits for it, or ever will, gets an Error.
+  /// Records that a rank's body has returned. Current and later waits for that rank throw Error.
   void note_returned(int rank);
   bool has_returned(int rank) const;
   Place last_place(int rank) const;
 
-  /// Sleeps a random time if the options ask for it.
+  /// Sleeps a random time if the options request delays.
   void delay();
 
  private:

@@ -68,10 +68,11 @@ class ThreadsCommunicator final : public CheckedCommunicator {
   std::int64_t splits_ = 0;
 };
 
-/// The first error of any rank, with the rank's name before its message.
+/// Keeps the first error of any rank, with "rank R: " before its message.
 class FirstError {
  public:
-  /// In a catch block: keeps the exception in flight if it is the first; its message.
+  /// Keeps the current exception if it is the first, and returns its message. Call it in a catch
+  /// block.
   std::string keep_current(int rank) {
     std::string message;
     std::exception_ptr error;
@@ -114,7 +115,7 @@ void run_rank(const std::shared_ptr<ThreadGroup>& group, int rank, const Body& b
                                   ? make_self(group->name(), world->flag())
                                   : std::make_unique<ThreadsCommunicator>(group, rank);
     body(*communicator);
-  } catch (const Aborted&) {  // the rank that failed first speaks
+  } catch (const Aborted&) {  // the rank that failed first reports its error
   } catch (...) {
     world->flag()->set(first.keep_current(rank));
   }

@@ -9,27 +9,28 @@
 namespace axonn {
 
 struct ThreadsOptions {
-  /// How long a rank waits for a collective before the watchdog names it and ends the world.
+  /// How long a rank waits for a collective before the watchdog reports it and ends the world.
   double timeout_seconds = 600;
-  /// Receives the watchdog's report at once, on the thread that waited. run_ranks itself cannot
-  /// return before the rank that is missing does, which may be never: a program may end itself
+  /// Called at once with the watchdog's report, on the thread that detected the hang. run_ranks()
+  /// cannot return before the missing rank does, which may never happen; so a program may exit
   /// here.
   std::function<void(const std::string& report)> on_hang = {};
-  /// For tests: every start and every finish of a collective is late by a random time up to this.
+  /// For tests: the start of every collective, and each piece of its work, is delayed by a random
+  /// time of at most this.
   int max_delay_us = 0;
   std::uint64_t delay_seed = 0;
 };
 
-/// Runs body once a rank, each on a thread of its own, and returns when all have returned.
+/// Runs body on `ranks` ranks, each on its own thread, and returns when all have returned.
 ///
-/// The world and the groups split from it are used by their rank's thread alone, and do not outlive
-/// body. There are no other threads: who waits for a collective that all ranks have started does
-/// its work, sharing it with others who wait; nobody spins.
+/// The world and the groups split from it are used by their rank's thread only, and must not
+/// outlive body. There are no other threads: when all ranks have started a collective, the threads
+/// that wait for it share its work. No thread spins.
 ///
-/// Errors: when a body throws, all other ranks' waits and calls throw Aborted, and run_ranks throws
-/// the first error again, with its type (UsageError, Error) and "rank R: " before its message.
-/// A rank that returns while others wait for it in a collective is an Error too, and so are calls
-/// that do not match (each rank's is named).
+/// If a body throws, the waits and calls of all other ranks throw Aborted, and run_ranks() rethrows
+/// the first error with its type (UsageError or Error) and "rank R: " before its message. A rank
+/// that returns while others wait for it in a collective is also an Error, and so are calls that do
+/// not match, both of which the message names.
 void run_ranks(int ranks, const std::function<void(Communicator& world)>& body,
                const ThreadsOptions& options = {});
 

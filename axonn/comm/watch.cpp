@@ -8,7 +8,8 @@ namespace axonn {
 
 namespace {
 
-/// Places named in a report; of thousands of ranks the first few tell the story.
+/// Maximum number of ranks whose last call a report names. A report on thousands of ranks needs
+/// only a few.
 constexpr int kPlacesNamed = 8;
 
 using Standing = PeerReport::Standing;

@@ -8,35 +8,35 @@
 
 namespace axonn {
 
-/// One collective among all of a world, for messages: which call, of which group.
+/// Identifies a collective in messages: the call's number and its group.
 struct Place {
   Operation operation = Operation::barrier;
   std::string label;
   std::string group;
-  std::int64_t sequence = -1;  ///< counts the group's calls from 0; -1: none yet
+  std::int64_t sequence = -1;  ///< number of the call in the group, from 0; -1: no call yet
 };
 
-/// "all_gather 'block 2 qkv' (call 16 of group z)", or "no collective".
+/// Describes a place: "all_gather 'block 2 qkv' (call 16 of group z)", or "no collective".
 std::string describe(const Place& place);
 
-/// What the watchdog knows of a rank of a group in which a collective hangs.
+/// The state of one rank of a group in which a collective hangs, as far as the watchdog knows it.
 struct PeerReport {
   enum class Standing {
-    arrived,    ///< started the collective
-    elsewhere,  ///< lives, and has not started it
-    returned,   ///< ended its work without it
-    silent      ///< gave no answer: it is stopped, dead, or cut off
+    arrived,    ///< has started the collective
+    elsewhere,  ///< is alive but has not started it
+    returned,   ///< has returned from its body without starting it
+    silent      ///< gave no answer: it is stopped, dead or disconnected
   };
   int world_rank = 0;
   Standing standing = Standing::silent;
-  Place last;  ///< what it started last, if it is elsewhere
+  Place last;  ///< what it started last, if it is `elsewhere`
 };
 
-/// The watchdog's message: the call, how long it was waited for, who came, who did not and was
-/// where, who gave no answer.
+/// The watchdog's message: the call, how long the rank waited, which ranks arrived, which did not
+/// and what they started last, which returned, and which gave no answer.
 std::string hang_report(const std::string& call, double seconds, std::span<const PeerReport> peers);
 
-/// "0-3, 5": ranks in ascending order.
+/// Lists ranks, given in ascending order: "0-3, 5".
 std::string list_ranks(std::span<const int> ranks);
 
 }  // namespace axonn

@@ -9,12 +9,12 @@
 
 namespace axonn {
 
-/// A token that a text is searched for before it is cut into words.
+/// A token that is searched for in a text before the text is cut into words.
 struct AddedToken {
   std::string content;
   std::int32_t id;
   bool special = false;
-  /// Whether it is searched for in the text that the normalizer gives, itself normalized.
+  /// Whether its normalized content is searched for in the normalized text.
   bool normalized = false;
 };
 
@@ -26,10 +26,10 @@ class AddedTokenFinder {
     std::int32_t token;
   };
 
-  /// No two contents may be equal, and none empty.
+  /// Contents must be different and not empty.
   void add(std::string content, std::int32_t token);
 
-  /// The first match at or behind `from`; of several there the longest.
+  /// The first match at or after `from`; the longest of several at one place.
   std::optional<Match> find(std::string_view text, std::size_t from = 0) const;
 
  private:
@@ -40,7 +40,7 @@ class AddedTokenFinder {
 
   std::size_t next_candidate(std::string_view text, std::size_t from) const;
 
-  std::array<std::vector<Entry>, 256> by_first_byte_;  // the longest first
+  std::array<std::vector<Entry>, 256> by_first_byte_;  // longest first
   std::array<bool, 256> begins_{};
   std::string first_bytes_;
 };

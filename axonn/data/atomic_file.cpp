@@ -16,7 +16,7 @@ namespace axonn {
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (path_.empty()) refuse("cannot write a file: its path is empty");
   if (is_folder(path_)) refuse("cannot write ", path_, ": it is a folder");
-  // Two processes may write the same path; each needs a name of its own, on any file system.
+  // Two processes may write the same path; each needs its own temporary name, on any file system.
   const std::string stem = concat(path_, ".partial-", getpid(), '-');
   for (int attempt = 0; file_ < 0; ++attempt) {
     temporary_ = concat(stem, attempt);
@@ -70,7 +70,7 @@ void AtomicFile::commit() {
   const int handle =
       open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0) return;
-  fsync(handle);  // so that the new name survives a power cut; not every file system can
+  fsync(handle);  // so that the new name survives a power cut; some file systems cannot
   close(handle);
 }
 

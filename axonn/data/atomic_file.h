@@ -7,12 +7,12 @@
 
 namespace axonn {
 
-/// A file that appears whole or not at all: it is written beside its path under another name,
-/// synced and renamed. A write that fails (a full disk), or an object that is destroyed before
-/// commit(), leaves nothing behind and an older file of that path as it was.
+/// Writes a file atomically: under a temporary name in the same folder until commit() renames it.
+/// If a write fails (a full disk) or the object is destroyed before commit(), the temporary file is
+/// removed and an older file of that path stays unchanged.
 class AtomicFile {
  public:
-  /// Errors: UsageError if nothing can be created in the folder of path.
+  /// Throws UsageError if no file can be created in the folder of `path`.
   explicit AtomicFile(std::string path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -20,12 +20,13 @@ class AtomicFile {
 
   const std::string& path() const { return path_; }
 
-  /// Errors: Error, with the path, the bytes written so far and the system's reason.
+  /// Throws Error with the path, the bytes written so far and the system's reason.
   void append(std::span<const std::byte> bytes);
 
   /// Overwrites bytes that were appended.
   void overwrite(std::int64_t offset, std::span<const std::byte> bytes);
 
+  /// Syncs the file, renames it to path() and syncs the folder. Throws as append() does.
   void commit();
 
  private:

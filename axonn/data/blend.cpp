@@ -23,10 +23,10 @@ std::optional<double> number_in(const std::string& word) {
   return number;
 }
 
-/// Whether it names a file, or the prefix of Megatron's files.
+/// Whether the path names a file or is the prefix of Megatron files.
 bool is_there(const std::string& path) { return path_exists(path) || path_exists(path + ".idx"); }
 
-/// The words of all entries; an entry that is a path as it stands is one word.
+/// The words of all entries. An entry that is an existing path is one word.
 std::vector<std::string> words_of(const std::vector<std::string>& entries) {
   std::vector<std::string> words;
   for (const std::string& entry : entries) {
@@ -46,7 +46,7 @@ Blend::Blend(std::span<const double> weights) : in_period_(weights.size()) {
   AXONN_CHECK(!weights.empty(), "a blend needs at least one source");
   for (double weight : weights)
     if (!(weight > 0) || !std::isfinite(weight))
-      refuse("a blend's weights are positive numbers; got ", weight);
+      refuse("a blend's weights must be positive numbers; got ", weight);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (!std::isfinite(sum)) refuse("a blend's weights are too large; their sum is not finite");
   const std::int64_t period = weights.size() == 1 ? 1 : kPeriod;
@@ -92,12 +92,12 @@ BlendPaths parse_blend(const std::vector<std::string>& entries) {
   for (std::size_t i = 0; i < words.size(); i += 2) {
     const auto weight = number_in(words[i]);
     if (!weight)
-      refuse("data.tokens: wanted a weight in front of ", words[i],
+      refuse("data.tokens: expected a weight before ", words[i],
              "; a blend is \"w1 path1 w2 path2 ...\"");
     if (!(*weight > 0) || !std::isfinite(*weight))
       refuse("data.tokens: the weight ", words[i], " is not a positive number");
     if (i + 1 == words.size())
-      refuse("data.tokens: no path behind the weight ", words[i],
+      refuse("data.tokens: no path after the weight ", words[i],
              "; a blend is \"w1 path1 w2 path2 ...\"");
     blend.paths.push_back({*weight, words[i + 1]});
   }

@@ -7,18 +7,18 @@
 
 namespace axonn {
 
-/// Mixes several sources by weight: which of them draw n comes from is a function of n alone.
+/// Mixes several sources by weight. The source of draw n is a function of n alone.
 ///
-/// Draw n takes the source that is furthest behind its share of the draws before it, the first of
-/// equals, as Megatron-LM's blended data sets do. That order is kept for kPeriod draws and then
-/// repeated, so it needs no memory that grows with the draws, and how often a source was drawn
-/// before draw n is known at once. Shares are kept to 1 / kPeriod.
+/// Draw n takes the source that is furthest behind its share so far (the first of several), as
+/// Megatron-LM's blended data sets do. The order of the first kPeriod draws is stored and repeats,
+/// so memory does not grow with the draws, and counting a source's draws before draw n takes
+/// constant time. Shares are accurate to 1 / kPeriod.
 class Blend {
  public:
   static constexpr std::int64_t kPeriod = 1 << 16;
 
-  /// Weights are positive and need not sum to 1. Errors: a weight is not positive and finite, or
-  /// its share of all is so small that kPeriod draws do not reach it.
+  /// Weights are positive and need not sum to 1. Throws UsageError if a weight is not positive and
+  /// finite, or if its share is too small to be drawn in kPeriod draws.
   explicit Blend(std::span<const double> weights);
 
   struct Draw {
@@ -27,11 +27,11 @@ class Blend {
   };
   Draw draw(std::int64_t n) const;
 
-  /// The share that a source gets, to the draw.
+  /// The exact share of the draws that a source gets.
   double share(std::int32_t source) const;
 
  private:
-  std::vector<std::int32_t> source_, earlier_;  // (period): draw n, and draws of its source before
+  std::vector<std::int32_t> source_, earlier_;  // (period): source of draw n; its earlier draws
   std::vector<std::int64_t> in_period_;         // (sources)
 };
 
@@ -41,12 +41,13 @@ struct WeightedPath {
   std::string path;
 };
 
-/// "w1 path1 w2 path2", in one string or several, with weighted = true; or paths, weighted =
-/// false, each of weight 1. Errors: UsageError if a weight or a path is missing.
+/// The entries of data.tokens: with weights, or (weighted = false) paths of weight 1 each.
 struct BlendPaths {
   bool weighted;
   std::vector<WeightedPath> paths;
 };
+/// Parses "w1 path1 w2 path2", in one string or several, or a list of paths. Throws UsageError if a
+/// weight or a path is missing.
 BlendPaths parse_blend(const std::vector<std::string>& entries);
 
 }  // namespace axonn

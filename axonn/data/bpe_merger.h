@@ -8,11 +8,11 @@
 
 namespace axonn {
 
-/// Applies ranked merges to a word: of all neighbouring pairs that a merge joins, the one whose
-/// merge comes first in the list is joined, the leftmost of equals, until none is left.
+/// Applies ranked merges to a word: repeatedly joins the neighbouring pair whose merge comes first
+/// in the list (the leftmost of several), until no merge applies.
 class BpeMerger {
  public:
-  /// Buffers of one thread, kept from word to word.
+  /// Buffers of one thread, reused for every word.
   struct Scratch {
     std::vector<std::uint32_t> ranks;
     std::vector<std::int32_t> next, previous;
@@ -26,7 +26,7 @@ class BpeMerger {
   /// O(n^2) with a tiny constant for short words and O(n log n) for long ones.
   std::size_t merge(std::span<std::int32_t> tokens, Scratch& scratch) const;
 
-  /// The two ways that merge() chooses from; they give the same.
+  /// The two algorithms that merge() chooses from. Their results are equal.
   std::size_t merge_short(std::span<std::int32_t> tokens, Scratch& scratch) const;
   std::size_t merge_long(std::span<std::int32_t> tokens, Scratch& scratch) const;
 

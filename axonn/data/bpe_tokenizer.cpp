@@ -17,7 +17,7 @@ namespace axonn {
 
 namespace {
 
-/// What one encoding thread needs for itself.
+/// The state of one encoding thread.
 struct Worker {
   explicit Worker(const WordPattern* pattern) {
     if (pattern) matcher.emplace(*pattern);
@@ -29,7 +29,7 @@ struct Worker {
 };
 
 bool marks_only_in_front(const BpeVocab& vocab) {
-  // tokens hold what decoding shows, so a mark may be a space there.
+  // vocab.tokens holds decoded bytes, in which a mark may be a space.
   return std::ranges::none_of(vocab.merges, [&](const BpeMerge& merge) {
     std::string_view token = vocab.tokens[merge.result];
     const auto begins_with_mark = [&] {
@@ -84,7 +84,7 @@ class BpeTokenizer : public Tokenizer {
 
   std::size_t cut(std::string_view text, std::size_t wanted) const override {
     std::size_t at = cuts_ ? safe_cut(text, wanted, *cuts_) : text.size();
-    // What stands behind an added token may get a space, which what follows text does not.
+    // Text after an added token may get a space before it; text after other text does not.
     while (at < text.size() && ends_in_added_token(text.substr(0, at)))
       at = safe_cut(text, at + 1, *cuts_);
     return at;
@@ -128,7 +128,7 @@ class BpeTokenizer : public Tokenizer {
     return worker;
   }
 
-  /// Appends the added tokens of text, and calls on_piece with what lies between them.
+  /// Appends the added tokens in the text, and calls on_piece for the text between them.
   template <typename OnPiece>
   static void split(const AddedTokenFinder& finder, std::string_view text, Before before,
                     std::vector<std::int32_t>& tokens, const OnPiece& on_piece) {
@@ -190,7 +190,7 @@ class BpeTokenizer : public Tokenizer {
     return at;
   }
 
-  /// Whether a character has one token, and no merge takes or makes it.
+  /// Whether the character is one token, which no merge takes or makes.
   bool never_merged(std::string_view character) const {
     std::vector<std::int32_t> tokens;
     words_.append(character, tokens);
@@ -201,7 +201,7 @@ class BpeTokenizer : public Tokenizer {
            });
   }
 
-  /// The first bytes of text.
+  /// Appends the tokens of the word in the first `bytes` bytes of text.
   void encode_word(Worker& worker, std::string_view text, std::size_t bytes,
                    std::vector<std::int32_t>& tokens) const {
     const WordCache::Key key = WordCache::key_of(text, bytes);
@@ -220,8 +220,8 @@ class BpeTokenizer : public Tokenizer {
     worker.cache.keep(key, std::span(tokens).subspan(before));
   }
 
-  /// Decides where cut() may cut. A text that is one word is cut before marks alone. A pattern is
-  /// tried on all pairs of the signs between which safe_cut() cuts.
+  /// Decides where cut() may cut. Without a pattern, text is cut only before marks. A pattern is
+  /// tested on all pairs of visible ASCII characters, between which safe_cut() cuts.
   void choose_cuts() {
     const auto blank = [](std::string_view text) { return text.find_first_of(" \n") != text.npos; };
     for (const AddedToken& token : vocab_.added_tokens)

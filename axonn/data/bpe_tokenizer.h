@@ -7,16 +7,17 @@
 
 namespace axonn {
 
-/// Byte-pair encoding as Hugging Face's tokenizers library does it, from what the files say.
+/// Makes a tokenizer for byte-pair encoding, with the results of Hugging Face's tokenizers library.
 ///
-/// A text is cut at added tokens, normalized, cut again at those that are searched for in
-/// normalized text, spaced, cut into words, and each word merged (bpe_merger.h). Bytes that are no
-/// UTF-8 end the word before them; a run of them is merged as a word of its own, so that decoding
-/// gives them back.
+/// A text is cut at added tokens, normalized, cut again at the added tokens that are searched for
+/// in normalized text, spaced, and cut into words; each word is merged (bpe_merger.h). Bytes that
+/// are not UTF-8 end the word before them. A run of such bytes is merged as a word of its own, so
+/// that decoding gives them back.
 ///
-/// Where a text is one word (Llama 2) and no merge makes a token with the sign of a space behind
-/// another character, none crosses the front of a run of such signs, so the text is cut there, and
-/// at newlines if no merge has them: the tokens are the same, and words can be remembered.
+/// If the vocabulary treats a text as one word (Llama 2) and no merge makes a token with a space
+/// mark (U+2581) behind another character, no token crosses the front of a run of marks. The text
+/// is then cut there, and at newlines if no merge contains them: the tokens are the same, and words
+/// can be cached.
 std::shared_ptr<const Tokenizer> make_bpe_tokenizer(BpeVocab vocab);
 
 }  // namespace axonn

@@ -81,7 +81,7 @@ std::vector<std::int32_t> find_byte_tokens(const TokenIds& ids, const std::strin
     const auto found = ids.find(character);
     if (found == ids.end())
       refuse(where, ": no token for byte ", byte, " ('", character,
-             "'); a byte-level vocabulary has all 256");
+             "'); a byte-level vocabulary needs all 256");
     tokens.push_back(found->second);
   }
   return tokens;
@@ -105,7 +105,7 @@ std::int32_t MergeList::id_of(const std::string& token, std::size_t place) const
   const auto found = ids_.find(token);
   if (found == ids_.end())
     refuse(names_.before, place, names_.after, ": '", printable(token), "' is not in ",
-           names_.vocabulary, "; are both of one tokenizer?");
+           names_.vocabulary, "; do both belong to one tokenizer?");
   return found->second;
 }
 
@@ -115,7 +115,7 @@ void MergeList::add(std::string_view left, std::string_view right, std::size_t p
   const auto pair = std::uint64_t(merge.left) << 32 | std::uint64_t(merge.right);
   if (!seen_.insert(pair).second)
     refuse(names_.before, place, names_.after, ": '", printable(first), ' ', printable(second),
-           "' stands there twice");
+           "' occurs twice");
   merges_.push_back(merge);
 }
 
@@ -125,7 +125,7 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
   const TokenizerConfig config = read_tokenizer_config(folder);
   if (!config.tokenizer_class.empty() && !config.tokenizer_class.starts_with("GPT2Tokenizer"))
     refuse(folder, "/tokenizer_config.json: tokenizer_class is ", config.tokenizer_class,
-           ", which splits text in another way than GPT-2; only GPT2Tokenizer can be read from ",
+           ", which splits text differently from GPT-2; only GPT2Tokenizer can be read from ",
            "vocab.json and merges.txt. Put the model's tokenizer.json beside them");
   const MappedFile vocab_file(folder + "/vocab.json"), merges_file(folder + "/merges.txt");
   const TokenIds ids = read_vocab_ids(vocab_file);
@@ -137,8 +137,8 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
       hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ', hash_text(merges_file.text())));
   vocab.byte_tokens = find_byte_tokens(ids, vocab_file.path());
   vocab.tokens.resize(ids.size());
-  // A token with a character that stands for no byte (added by hand; merges never make it) is its
-  // own UTF-8.
+  // A token with a character that stands for no byte (added by hand; merges never make one) keeps
+  // its UTF-8.
   for (const auto& [token, id] : ids) vocab.tokens[id] = bytes_of_characters(token).value_or(token);
   vocab.pattern = kGpt2Pattern;
   constexpr const char* kEndOfText = "<|endoftext|>";

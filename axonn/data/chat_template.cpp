@@ -9,7 +9,7 @@ namespace {
 
 constexpr EncodeOptions kText{.added_tokens = false, .continues = true};
 
-/// As Python's strip(), which the published templates call.
+/// Like Python's strip(), which the published templates call.
 std::string_view stripped(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\n\v\f\r";
   const std::size_t begin = text.find_first_not_of(kSpaces);
@@ -22,7 +22,7 @@ bool is_system(const Message& message) { return message.role == "system"; }
 
 }  // namespace
 
-/// Puts pieces of a conversation one after another.
+/// Appends the pieces of a conversation.
 class ChatTemplate::Writer {
  public:
   explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -67,12 +67,12 @@ std::vector<std::int32_t> ChatTemplate::sign(std::string_view characters) const 
   if (const auto token = tokenizer_->added_token(characters)) return {*token};
   if (format_.kind != ChatKind::chatml)
     refuse("the tokenizer ", tokenizer_->name(), " has no token ", characters,
-           ", which data.chat_template needs; take another (", kChatTemplates,
+           ", which data.chat_template needs; choose another template (", kChatTemplates,
            "), or the model's own tokenizer");
   return tokenizer_->encode(characters, kText);
 }
 
-/// The forms in which every turn has a header and an end.
+/// Writes chatml and llama3, in which every turn has a header and an end.
 void ChatTemplate::turns(std::span<const Message> messages, Writer& to) const {
   const bool chatml = format_.kind == ChatKind::chatml;
   const auto turn = [&](const Message& message, std::string_view words) {
@@ -123,17 +123,16 @@ std::string ChatTemplate::fault(std::span<const Message> messages, bool prompted
     const std::string at = concat("message ", i + 1, " has the role '", printable(role), "'; ");
     if (role != "system" && role != "user" && role != "assistant")
       return at + "roles are system, user and assistant";
-    if (role == "system" && i > 0) return at + "the system speaks first, or not at all";
+    if (role == "system" && i > 0) return at + "a system message must be the first";
     const bool user_before = i > 0 && messages[i - 1].role == "user";
     if (format_.kind == ChatKind::llama2 && role != "system" &&
         (role == "assistant") != user_before)
-      return at + "in Llama 2's template user and assistant take turns, and the user begins";
+      return at + "in Llama 2's template user and assistant alternate, and the user begins";
     answered = answered || role == "assistant";
   }
-  if (messages.empty()) return "a conversation of no messages";
+  if (messages.empty()) return "the conversation has no messages";
   if (prompted && messages.back().role != "user")
-    return concat("the last message is the ", messages.back().role,
-                  "'s; the assistant answers the user");
+    return concat("the last message is the ", messages.back().role, "'s; it must be the user's");
   if (!prompted && !answered) return "no message is the assistant's, so there is nothing to learn";
   return {};
 }

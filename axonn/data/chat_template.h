@@ -16,61 +16,64 @@ struct Message {
   std::string role, content;
 };
 
-/// How a model was taught to read conversations.
+/// The format of the conversations that a model was trained on.
 enum class ChatKind { chatml, llama3, llama2 };
 
 struct ChatFormat {
   ChatKind kind = ChatKind::chatml;
-  bool begins = true;  ///< a conversation starts with the token that begins a text
-  /// What stands before the system's words, also where it says none (Llama 3.1's dates); or empty.
+  bool begins = true;  ///< a conversation starts with the begin-of-text token
+  /// Text before the system message, even if there is none (Llama 3.1's dates); or empty.
   std::string preamble = {};
-  /// What the system says in a conversation that does not begin with it; or empty.
+  /// The system message of a conversation that has none; or empty.
   std::string default_system = {};
 };
 
-/// The names that data.chat_template takes, without "auto".
+/// The values of data.chat_template other than "auto".
 inline constexpr std::string_view kChatTemplates = "chatml, llama3, llama3.1, llama2";
 
-/// name: one of kChatTemplates; or "auto": what chat_template.jinja, or chat_template in
-/// tokenizer_config.json, beside the tokenizer is, told by the signs that it writes; for "bytes"
-/// chatml. Templates are not run: those of other forms are refused, and so is a folder without one.
+/// Finds a chat format by name: one of kChatTemplates, or "auto". "auto" recognises the template
+/// beside the tokenizer (chat_template.jinja, or chat_template in tokenizer_config.json) by the
+/// special tokens that it writes, and for chatml takes over its default system message (Qwen's);
+/// for the tokenizer "bytes" it is chatml. Templates are not executed. Throws UsageError for an
+/// unknown name or template, or if there is no template.
 ///
-///   chatml    <|im_start|>ROLE\nTEXT<|im_end|>\n, Qwen's system where the conversation has none
+///   chatml    <|im_start|>ROLE\nTEXT<|im_end|>\n
 ///   llama3    <|begin_of_text|><|start_header_id|>ROLE<|end_header_id|>\n\nTEXT<|eot_id|>
-///   llama3.1  the same, and a system that says the dates which the template has as its own
+///   llama3.1  the same, with a system message that states the template's default dates
 ///   llama2    <s>[INST] <<SYS>>\nTEXT\n<</SYS>>\n\nTEXT [/INST] TEXT </s>
 ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer);
 
-/// Turns conversations into tokens as such a model expects them.
+/// Encodes conversations in the format that the model expects.
 ///
-/// The signs of a turn are the tokenizer's added tokens; what stands in messages is text, whatever
-/// its characters, so nobody can end a turn by typing. chatml alone also works without such tokens,
-/// its signs then being text themselves: so with "bytes".
+/// The markers of a turn are added tokens of the tokenizer. Messages are always encoded as plain
+/// text, so a user cannot end a turn by typing a marker. Only chatml also works without such
+/// tokens, as with "bytes": its markers are then plain text.
 class ChatTemplate {
  public:
-  /// Errors: UsageError if the tokenizer has not the signs of the format.
+  /// Throws UsageError if the tokenizer lacks the markers of the format.
   ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format);
 
-  /// A conversation, and of each token whether it is to be learned: those of the assistant's words
-  /// and of the end of its turn, which it has to say as well.
+  /// The tokens of a conversation, and whether each is learned. Those of the assistant's words are,
+  /// and the end of its turn, which it must produce as well.
   struct Rendered {
     std::vector<std::int32_t> tokens;
-    std::vector<bool> learned;  ///< as many
+    std::vector<bool> learned;  ///< one for each token
   };
-  /// Errors: UsageError, as fault() says.
+  /// Encodes a conversation. Throws UsageError with the message of fault().
   Rendered render(std::span<const Message> messages) const;
 
-  /// A conversation up to where the assistant is to speak. Errors: UsageError, as fault() says.
+  /// The tokens of a conversation up to the start of the assistant's next message. Throws
+  /// UsageError with the message of fault().
   std::vector<std::int32_t> prompt(std::span<const Message> messages) const;
 
-  /// With what the assistant ends its turn: one token, unless signs are text.
+  /// The tokens that end the assistant's turn: one, unless markers are plain text.
   const std::vector<std::int32_t>& end_of_turn() const { return end_of_turn_; }
 
-  /// Why these messages are no conversation of this format; "" if they are. `prompted`: the
-  /// assistant is to speak next.
+  /// Why these messages are not a conversation in this format; "" if they are. `prompted`: the
+  /// assistant speaks next.
   std::string fault(std::span<const Message> messages, bool prompted) const;
 
-  /// Two that agree render alike, given the same tokenizer.
+  /// Templates with equal fingerprints render alike, given the same tokenizer.
   std::string fingerprint() const;
 
  private:

@@ -12,15 +12,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The date that the published templates of Llama 3.1 and 3.2 have where nobody tells them one.
+// The default dates of the published templates of Llama 3.1 and 3.2.
 constexpr const char* kDates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
 
-/// A template, and the file that it stands in; no text if there is none.
+/// A template and the file that holds it; the text is empty if there is none.
 struct TemplateFile {
   std::string path, text;
 };
 
-/// Several templates are a list of {"name", "template"}, of which "default" is meant.
+/// The template in a JSON value: a string, or in a list of {"name", "template"} the one named
+/// "default".
 std::string template_in(const nlohmann::json& value, const std::string& path) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_array())
@@ -28,7 +29,7 @@ std::string template_in(const nlohmann::json& value, const std::string& path) {
       if (each.is_object() && each.value("name", nlohmann::json()) == "default" &&
           each.value("template", nlohmann::json()).is_string())
         return each["template"].get<std::string>();
-  refuse(path, ": chat_template: wanted a string, or a list with one of the name \"default\"");
+  refuse(path, ": chat_template: wanted a string, or a list with an entry named \"default\"");
 }
 
 TemplateFile read_template(const std::string& folder) {
@@ -44,8 +45,8 @@ TemplateFile read_template(const std::string& folder) {
   return {config, template_in(*found, config)};
 }
 
-/// What a ChatML template, Qwen's, has the system say where the conversation has no system: the
-/// words that it writes between the signs as one string.
+/// The default system message of a ChatML template such as Qwen's: the words that it writes between
+/// the markers as one string.
 std::string default_system_in(const std::string& text) {
   const std::string before = "<|im_start|>system\\n";
   for (std::size_t at = text.find(before); at != text.npos; at = text.find(before, at + 1)) {
@@ -66,8 +67,8 @@ ChatFormat recognise(const TemplateFile& file) {
             .begins = has("bos_token"),
             .default_system = default_system_in(file.text)};
   if (has("[INST]") && has("<<SYS>>")) return {.kind = ChatKind::llama2};
-  refuse(file.path, " has a chat template of another form; if the model reads one of ",
-         kChatTemplates, " as well, name it in data.chat_template");
+  refuse(file.path, " has a chat template that is not recognised; if the model also reads one of ",
+         kChatTemplates, ", name it in data.chat_template");
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ ChatFormat find_chat_format(const std::string& name, const std::string& tokenize
   if (name == "llama3.1") return {.kind = ChatKind::llama3, .preamble = kDates};
   if (name == "llama2") return {.kind = ChatKind::llama2};
   if (name != "auto")
-    refuse("data.chat_template = \"", name, "\" is unknown; take auto, or one of ", kChatTemplates);
+    refuse("data.chat_template = \"", name, "\" is unknown; use auto, or one of ", kChatTemplates);
   if (tokenizer == "bytes") return {.kind = ChatKind::chatml, .begins = false};
   const std::string folder =
       is_folder(tokenizer) ? tokenizer : fs::path(tokenizer).parent_path().string();

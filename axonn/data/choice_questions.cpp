@@ -90,7 +90,7 @@ Continuation encode_continuation(const Tokenizer& tokenizer, std::string_view co
     first = tokenizer.end_of_text();
     if (!first)
       refuse("the context is empty, and ", tokenizer.name(),
-             " has no token that stands before a text");
+             " has no token to put before the continuation");
   }
   if (first) result.tokens.insert(result.tokens.begin(), *first);
   return result;

@@ -62,12 +62,13 @@ std::shared_ptr<const TokenSource> make_synthetic(std::int64_t bytes, const Toke
                                         tokenizer.encode(synthetic_text(bytes, seed)));
 }
 
-/// Whether the first tokens of all streams are the tokenizer's. The first 64 Ki show another
-/// tokenizer's file for what it is; to read all would take long.
+/// Checks the first tokens of every stream against the tokenizer. If they do not fit, drops the
+/// default tokenizer "bytes" and throws UsageError for any other. The first 64 Ki tokens are enough
+/// to detect a file of another tokenizer; reading all would take long.
 void fit_tokenizer(Corpus& corpus, std::int64_t model_vocab) {
   const std::int64_t vocab = corpus.tokenizer->vocab_size();
   if (corpus.tokenizer->name() == "bytes" && model_vocab > 0 && model_vocab < vocab) {
-    corpus.tokenizer = nullptr;  // nobody named it, and the file has fewer tokens
+    corpus.tokenizer = nullptr;  // the default, and the model has fewer tokens
     return;
   }
   std::vector<std::int32_t> first;
@@ -95,7 +96,7 @@ DocumentRange open_examples(const std::vector<std::string>& paths, const Example
   return {std::move(documents), 0, count};
 }
 
-/// The fraction that data.validation is, if it is a number.
+/// The fraction in data.validation, if it is a number.
 std::optional<double> fraction_in(const std::string& text) {
   double fraction = 0;
   const char* end = text.data() + text.size();
@@ -106,7 +107,7 @@ std::optional<double> fraction_in(const std::string& text) {
   return fraction;
 }
 
-/// Cuts the last part of every stream off for validation.
+/// Moves the last part of every stream to validation.
 void split_off(Corpus& corpus, double fraction) {
   if (fraction == 0) return;
   for (TokenStream& stream : corpus.train) {
@@ -122,17 +123,17 @@ void check_choice(const DataConfig& config) {
   const int given = !config.text.empty() + !config.tokens.empty() + !config.jsonl.empty() +
                     (config.synthetic != 0);
   if (given == 0)
-    refuse("[data] names nothing to learn from; give one of data.text, data.tokens, data.jsonl ",
+    refuse("[data] names no training data; give one of data.text, data.tokens, data.jsonl ",
            "and data.synthetic");
   if (given > 1)
     refuse("[data] names more than one of data.text, data.tokens, data.jsonl and data.synthetic; ",
            "give one, or make token files with 'axonn data tokenize' and blend them in ",
            "data.tokens");
   if (config.synthetic < 0)
-    refuse("data.synthetic is ", config.synthetic, "; it is a size in bytes");
+    refuse("data.synthetic is ", config.synthetic, "; it must be a size in bytes");
 }
 
-/// Opens data.jsonl, and data.validation, which is a part of it or a file as well.
+/// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   std::optional<ChatTemplate> chat;
   if (kind_of_examples(expand_pattern(config.jsonl.front()).front()) == Example::Kind::messages)
@@ -184,10 +185,10 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
     corpus.validation = open_tokens({config.validation});
   } else {
     if (!corpus.tokenizer)
-      refuse(
-          "data.validation is the text ", config.validation,
-          ", but data.tokenizer is not the one that data.tokens were made with; name that one, or ",
-          "a token file");
+      refuse("data.validation is the text ", config.validation,
+             ", but data.tokenizer is not the tokenizer that made data.tokens; set it to that one, "
+             "or ",
+             "give a token file");
     corpus.validation = {whole(open_text({config.validation}, *corpus.tokenizer, options))};
   }
   return corpus;

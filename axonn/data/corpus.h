@@ -15,40 +15,40 @@
 
 namespace axonn {
 
-/// What a run learns from and is measured on.
+/// The training and validation data of a run.
 struct Corpus {
-  /// None if it is "bytes", as it is by default, and the token files hold other tokens.
+  /// Null if it is "bytes" (the default) and the token files were made with another tokenizer.
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<TokenStream> train;       ///< one, or one for each weight of a blend
   std::vector<TokenStream> validation;  ///< empty if there is none
-  /// Where data.jsonl is what there is, these in place of the streams.
+  /// With data.jsonl, used instead of the streams.
   DocumentRange train_documents = {}, validation_documents = {};
 };
 
-/// What training reads: sample n is a function of corpus, options and n alone.
-/// Errors: UsageError if a source is too short, or holds nothing to learn.
+/// The training sequences: sample n is a function of corpus, options and n alone.
+/// Throws UsageError if a source is too short or holds nothing to learn.
 std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
                                                     const SamplerOptions& options);
-/// What is evaluated, in order; null if there is none. Errors: as above.
+/// The validation sequences, in order; null if there are none. Throws as above.
 std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
                                                       std::int64_t vocab);
 
-/// The targets that training leaves out; nothing where config.k is 0. Documents end where the
-/// corpus' tokenizer says so.
+/// The goldfish mask for training; nothing if config.k is 0. Documents end at the end-of-text token
+/// of the corpus' tokenizer.
 std::optional<Goldfish> make_goldfish(const GoldfishConfig& config, std::uint64_t seed,
                                       const Corpus& corpus);
 
 struct CorpusOptions {
-  /// Text is tokenised once into a token file here, and mapped from then on, by this process and
-  /// others. Its name is a hash of the tokenizer and of each text's path, size and time of change.
-  /// Empty: tokens are kept in memory.
+  /// Text is tokenised once into a token file in this folder, which this and other processes then
+  /// map. The file's name has a hash of the tokenizer and of each text's path, size and
+  /// modification time. Empty: tokens are kept in memory.
   std::string cache_folder = {};
-  std::int64_t vocab = 0;      ///< the model's; if positive, the tokenizer must fit into it
+  std::int64_t vocab = 0;      ///< the model's; if positive, the tokenizer's must not be larger
   std::uint64_t seed = 1;      ///< of synthetic text
-  TokenizeReport report = {};  ///< how far tokenising is
+  TokenizeReport report = {};  ///< called with the progress of tokenising
 };
 
-/// Opens what [data] names. Errors: UsageError names the key, the file and what is wrong.
+/// Opens the data that [data] names. Throws UsageError with the key, the file and the fault.
 Corpus open_corpus(const DataConfig& config, const CorpusOptions& options);
 
 }  // namespace axonn

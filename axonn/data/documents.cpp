@@ -59,13 +59,13 @@ class MappedDocuments final : public Documents {
     if (all.size() < sizeof trailer) damaged("is too short");
     std::memcpy(&trailer, all.data() + all.size() - sizeof trailer, sizeof trailer);
     if (trailer.magic != wanted.magic || trailer.version != wanted.version)
-      damaged("does not end as one does");
+      damaged("has no valid trailer");
     const std::uint64_t most = all.size() / 4;
-    if (trailer.documents > most || trailer.tokens > most) damaged("says more than it holds");
+    if (trailer.documents > most || trailer.tokens > most) damaged("counts more than it can hold");
     const std::uint64_t begins_at = padded(4 * trailer.tokens),
                         learned_at = begins_at + 8 * (trailer.documents + 1),
                         end = padded(learned_at + 4 * trailer.documents);
-    if (end + sizeof trailer != all.size()) damaged("has another size than it says");
+    if (end + sizeof trailer != all.size()) damaged("has a size that does not match its counts");
     coded_ = at<std::int32_t>(0, trailer.tokens);
     begins_ = at<std::int64_t>(begins_at, trailer.documents + 1);
     learned_ = at<std::int32_t>(learned_at, trailer.documents);
@@ -77,7 +77,8 @@ class MappedDocuments final : public Documents {
 
  private:
   [[noreturn]] void damaged(const char* what) const {
-    refuse(name_, " is no file of documents: it ", what, "; remove it, and it is made again");
+    refuse(name_, " is not a file of documents: it ", what,
+           "; remove it, and it will be made again");
   }
   template <typename T>
   std::span<const T> at(std::uint64_t offset, std::uint64_t count) const {

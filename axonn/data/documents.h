@@ -8,20 +8,21 @@
 
 namespace axonn {
 
-/// A token of a document as it is stored: itself where it is to be learned, its complement, which
-/// is negative, where it only stands before what is.
+/// The token of a stored value. Documents store a token that is learned as itself, and one that is
+/// only context as its complement, which is negative.
 inline std::int32_t token_of(std::int32_t coded) { return coded < 0 ? ~coded : coded; }
 inline bool is_learned(std::int32_t coded) { return coded >= 0; }
 
-/// Documents of tokens that are to be learned, or not, each; in memory or mapped from a file.
-/// Reading is const and safe from several threads.
+/// Tokenised documents, with each token marked as learned or not; in memory or mapped from a file.
+/// Reading is const and thread-safe.
 ///
-/// A file: tokens (i32), padding to 8 bytes, where each document begins and the last one ends (i64,
-/// D + 1), how many tokens of each are learned (i32, D), padding to 8, and 40 bytes: "AXONNDOC",
-/// version 1, D, the number of tokens, and a hash of the two tables, u64 each. Little-endian.
+/// File format, little-endian: tokens (i32); padding to 8 bytes; the beginning of each document and
+/// the end of the last one (i64, D + 1); the number of learned tokens of each (i32, D); padding to
+/// 8 bytes; 40 bytes: "AXONNDOC", version 1, D, the number of tokens, and a hash of the two tables
+/// (u64 each).
 class Documents {
  public:
-  /// Errors: UsageError if the file is not such a file, or damaged.
+  /// Throws UsageError if the file is not such a file or is damaged.
   static std::shared_ptr<const Documents> open(const std::string& path);
 
   virtual ~Documents() = default;
@@ -30,9 +31,9 @@ class Documents {
 
   std::int64_t count() const { return std::ssize(begins_) - 1; }
   std::int64_t tokens() const { return begins_.back(); }
-  /// The tokens of document d.
+  /// The stored values of document d.
   std::span<const std::int32_t> coded(std::int64_t d) const;
-  /// How many of them are learned, without the first, which nothing stands before.
+  /// The number of its learned tokens, without the first token, which is never a target.
   std::int32_t learned(std::int64_t d) const { return learned_[static_cast<std::size_t>(d)]; }
   const std::string& name() const { return name_; }
 
@@ -44,7 +45,7 @@ class Documents {
   std::span<const std::int64_t> begins_;
 };
 
-/// Puts documents together, in memory or into a file, which then appears whole or not at all.
+/// Collects documents in memory, or writes them to a file, atomically.
 class DocumentWriter {
  public:
   virtual ~DocumentWriter() = default;
@@ -63,8 +64,9 @@ class DocumentWriter {
   virtual void put(std::span<const std::int32_t> coded) = 0;
 };
 
-/// path: of the file; "" for memory, where messages call it `name`. Memory of a file's writer: 12
-/// bytes a document. Errors: UsageError if nothing can be created there.
+/// Makes a writer to the file `path`, or, if that is "", to memory, where `name` stands for the
+/// documents in messages. A writer to a file holds 12 bytes per document. Throws UsageError if the
+/// file cannot be created.
 std::unique_ptr<DocumentWriter> make_document_writer(const std::string& path,
                                                      const std::string& name);
 

@@ -8,10 +8,10 @@ namespace axonn {
 
 namespace {
 
-/// Odd, so that no power of it is 0: of a polynomial over the h tokens, modulo 2^64.
+/// The base of a polynomial hash of h tokens, modulo 2^64. Odd, so that no power of it is 0.
 constexpr std::uint64_t kBase = 0x9fb21c651e98df25ULL;
 
-/// Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014: the finaliser.
+/// The finaliser of Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014.
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
@@ -27,7 +27,7 @@ std::uint64_t value_of(std::int32_t token) {
 Goldfish::Goldfish(const GoldfishConfig& config, std::uint64_t seed, std::int32_t end_of_text)
     : config_(config), lots_(seed, "goldfish"), end_of_text_(end_of_text), leaving_(1) {
   AXONN_CHECK(config.k >= 2 && config.h >= 1, "goldfish: k is ", config.k, " and h ", config.h,
-              "; at least 2 and 1");
+              "; they must be at least 2 and 1");
   for (std::int64_t i = 0; i < config.h; ++i) leaving_ *= kBase;
 }
 
@@ -37,7 +37,7 @@ void Goldfish::mask(std::int64_t n, Sequence& sequence) const {
   const std::uint64_t below =
       std::numeric_limits<std::uint64_t>::max() / static_cast<std::uint64_t>(config_.k);
   std::uint64_t hash = 0;   // of the last h tokens of the document
-  std::int64_t before = 0;  // its tokens so far
+  std::int64_t before = 0;  // tokens of the document so far
   for (std::int64_t row = 0; row < length; ++row) {
     const bool begins =
         row == 0 || (!starts.empty() && starts[row] == row) || ids[row - 1] == end_of_text_;

@@ -9,18 +9,18 @@
 
 namespace axonn {
 
-/// A JSON value, without the values of fractions and negative numbers, which no tokenizer has.
+/// A JSON value. Fractions and negative numbers, which no tokenizer uses, do not keep their value.
 struct JsonValue {
   enum class Kind { null, boolean, number, other_number, string, array, object };
   Kind kind = Kind::null;
-  std::uint64_t number = 0;  ///< of a boolean 0 or 1
+  std::uint64_t number = 0;  ///< 0 or 1 for a boolean
   std::string text = {};
   std::vector<JsonValue> elements = {};
   std::map<std::string, JsonValue> members = {};
 };
 
-/// A value in a JSON file that knows where it stands, for messages: "FILE: model.unk_token". What
-/// is not there is null. Does not own the value. Errors: UsageError, with that place.
+/// A value in a JSON file with its place for messages, "FILE: model.unk_token". A missing member is
+/// null. Does not own the value. Throws UsageError with that place.
 class JsonNode {
  public:
   JsonNode(const JsonValue& value, std::string file) : value_(&value), file_(std::move(file)) {}
@@ -28,10 +28,10 @@ class JsonNode {
   bool is_null() const { return value_->kind == JsonValue::Kind::null; }
   bool is_object() const { return value_->kind == JsonValue::Kind::object; }
 
-  /// The member of an object. Errors: this is no object.
+  /// A member of an object. Throws if this is not an object.
   JsonNode operator[](const std::string& key) const;
 
-  /// The elements of an array; none if it is null.
+  /// The elements of an array; empty if it is null.
   std::vector<JsonNode> items() const;
 
   std::string text() const;
@@ -42,7 +42,7 @@ class JsonNode {
   /// "FILE: model.unk_token".
   std::string place() const { return path_.empty() ? file_ : file_ + ": " + path_; }
 
-  /// Throws UsageError: the place and the parts.
+  /// Throws UsageError with the place and the parts as its message.
   template <typename... Parts>
   [[noreturn]] void reject(const Parts&... parts) const {
     refuse(place(), ": ", parts...);

@@ -12,18 +12,18 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kKinds =
-    "a line has \"text\", or \"prompt\" and \"completion\", or \"messages\"";
+    "a line must have \"text\", or \"prompt\" and \"completion\", or \"messages\"";
 
 std::string text_at(const json& object, const char* key, const std::string& place) {
   const auto found = object.find(key);
   if (found == object.end()) refuse(place, ": \"", key, "\" is missing; ", kKinds);
-  if (!found->is_string()) refuse(place, ": \"", key, "\" is no string");
+  if (!found->is_string()) refuse(place, ": \"", key, "\" is not a string");
   return found->get<std::string>();
 }
 
 std::vector<Message> messages_at(const json& object, const std::string& place) {
   const json& list = object["messages"];
-  if (!list.is_array()) refuse(place, ": \"messages\" is no list");
+  if (!list.is_array()) refuse(place, ": \"messages\" is not a list");
   std::vector<Message> messages;
   for (const json& each : list) {
     const std::string where = concat(place, ": message ", messages.size() + 1);
@@ -46,10 +46,10 @@ std::string_view name_of(Example::Kind kind) {
 
 Example parse_example(std::string_view line, const std::string& place) {
   if (const std::size_t valid = valid_utf8_prefix(line); valid < line.size())
-    refuse(place, ": byte ", valid + 1, " of the line is no UTF-8");
+    refuse(place, ": byte ", valid + 1, " of the line is not UTF-8");
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object())
-    refuse(place, ": this is no JSON object: ", printable(line.substr(0, 60)));
+    refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)));
   const bool text = object.contains("text"), messages = object.contains("messages"),
              completion = object.contains("prompt") || object.contains("completion");
   if (text + messages + completion != 1)

@@ -10,37 +10,36 @@
 
 namespace axonn {
 
-/// A line of a file of fine-tuning data: what it is to be learned from.
+/// An example of fine-tuning data: a line of a file.
 struct Example {
   enum class Kind {
     text,        ///< {"text": "..."}: all of it is learned
-    completion,  ///< {"prompt": "...", "completion": "..."}: the completion is
-    messages,    ///< {"messages": [{"role": "...", "content": "..."}, ...]}: the assistant's are
+    completion,  ///< {"prompt": "...", "completion": "..."}: the completion is learned
+    messages,    ///< {"messages": [{"role": "...", "content": "..."}, ...]}: the assistant's turns
   };
   Kind kind = Kind::text;
-  std::string prompt, text;  ///< text: also of a completion
+  std::string prompt, text;  ///< text: also the completion
   std::vector<Message> messages;
 };
 std::string_view name_of(Example::Kind kind);
 
-/// Reads a line. Other keys than these are left alone. Errors: UsageError, with `place` before it,
-/// if the line is no JSON object, or no UTF-8, or not exactly one of the kinds, or a value is no
-/// string.
+/// Parses a line; ignores other keys. Throws UsageError, beginning with `place`, if the line is not
+/// UTF-8, not a JSON object or not exactly one of the kinds, or if a value is not a string.
 Example parse_example(std::string_view line, const std::string& place);
 
-/// Turns examples into the tokens of a document.
+/// Encodes examples as documents of tokens.
 class ExampleEncoder {
  public:
   /// For examples without messages.
   explicit ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer)
       : tokenizer_(std::move(tokenizer)) {}
-  /// chat may be empty where no example has messages.
+  /// `chat` may be empty if no example has messages.
   ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat)
       : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}
 
-  /// A text, and a prompt, begin as the tokenizer's texts do; a text, and a completion, end so,
-  /// which is learned too. Errors: UsageError, with `place` before it, for messages that the
-  /// template refuses.
+  /// A text or prompt begins with the begin-of-text token, and a text or completion ends with the
+  /// end-of-text token, which is learned too, if the tokenizer has these tokens. Throws UsageError,
+  /// beginning with `place`, for messages that the template refuses.
   ChatTemplate::Rendered encode(const Example& example, const std::string& place) const;
 
   std::string fingerprint() const;

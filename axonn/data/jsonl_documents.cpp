@@ -17,11 +17,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // a core's, of text
-constexpr int kDocumentsVersion =
-    1;  // to be raised when other documents are made of the same lines
+constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // of text, per core
+constexpr int kDocumentsVersion = 1;  // raise it when the same lines give other documents
 
-/// A line and what becomes of it.
+/// A line, and its tokens or the error in it.
 struct Line {
   std::string_view text;
   std::string place;
@@ -29,12 +28,12 @@ struct Line {
   std::exception_ptr error = nullptr;
 };
 
-/// Goes through the lines of a file.
+/// Reads the lines of a file.
 class LineReader {
  public:
   explicit LineReader(const std::string& path) : file_(path), rest_(file_.text()) {}
 
-  /// Lines that are not empty, of about so many bytes together; none behind the last.
+  /// The lines that are not blank among the next `bytes` bytes, rounded up to whole lines.
   std::vector<Line> next(std::size_t bytes) {
     std::vector<Line> lines;
     for (std::size_t taken = 0; taken < bytes && !rest_.empty();) {
@@ -62,13 +61,13 @@ void encode(Line& line, const ExampleEncoder& encoder, Example::Kind kind) {
     const Example example = parse_example(line.text, line.place);
     if (example.kind != kind)
       refuse(line.place, ": this line has ", name_of(example.kind), ", the first one ",
-             name_of(kind), "; keep them in files, and runs, of their own");
+             name_of(kind), "; put each kind into separate files and runs");
     const ChatTemplate::Rendered rendered = encoder.encode(example, line.place);
     line.coded = rendered.tokens;
     for (std::size_t i = 0; i < line.coded.size(); ++i)
       if (!rendered.learned[i]) line.coded[i] = ~line.coded[i];
   } catch (...) {
-    line.error = std::current_exception();  // the first line's is thrown, not the first thread's
+    line.error = std::current_exception();  // of several, the first line's error is thrown
   }
 }
 
@@ -83,7 +82,7 @@ void encode_all(std::vector<Line>& lines, const ExampleEncoder& encoder, Example
   work();
 }
 
-/// Hands over documents in the order of their lines, all of one kind.
+/// Encodes lines of one kind, and writes their documents in order.
 class Documenter {
  public:
   Documenter(const ExampleEncoder& encoder, DocumentWriter& writer, Example::Kind kind)

@@ -31,7 +31,7 @@ bool is_plain_file(const std::string& path) {
 }
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: to open a pipe would wait for a writer.
+  // O_NONBLOCK: opening a pipe would wait for a writer.
   const int file = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) refuse("cannot read ", path_, ": ", std::strerror(errno));
   struct stat status {};

@@ -5,15 +5,15 @@
 
 namespace axonn {
 
-/// Whether something of this name is there. Never throws: what cannot be looked at is not there.
+/// Whether the path exists. Never throws: a path that cannot be accessed counts as missing.
 bool path_exists(const std::string& path);
 bool is_folder(const std::string& path);
 bool is_plain_file(const std::string& path);
 
-/// A file as memory, read-only. It must not be shortened while it is open.
+/// A file mapped into memory, read-only. The file must not shrink meanwhile.
 class MappedFile {
  public:
-  /// Errors: UsageError if the file does not exist, is not a plain file, or cannot be read.
+  /// Throws UsageError if the file does not exist, is not a regular file, or cannot be read.
   explicit MappedFile(std::string path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

@@ -11,7 +11,7 @@ namespace axonn {
 
 namespace {
 
-/// Sequences by the room that they have left; finds the least that is enough.
+/// Sequences by their free room; finds the one with the least room that is enough.
 class Rooms {
  public:
   explicit Rooms(std::int64_t most) : by_room_(most + 1), filled_(most / 64 + 1) {}
@@ -20,8 +20,8 @@ class Rooms {
     by_room_[room].push_back(sequence);
     filled_[room / 64] |= std::uint64_t{1} << room % 64;
   }
-  /// Takes the sequence that has the least room of at least `wanted`, which becomes that room; -1
-  /// if there is none. Of several the last that was put.
+  /// Takes out the sequence with the least room of at least `wanted`, the last put of several, and
+  /// sets `wanted` to its room. Returns -1 if there is none.
   std::int64_t take(std::int64_t& wanted) {
     std::int64_t word = wanted / 64;
     std::uint64_t bits = filled_[word] & (~std::uint64_t{0} << wanted % 64);
@@ -47,7 +47,7 @@ PackedDocuments::PackedDocuments(DocumentRange range, std::int64_t seq_len, std:
   AXONN_CHECK(seq_len > 0, "training.seq_len is ", seq_len, "; it must be positive");
   AXONN_CHECK(range_.documents && range_.begin >= 0 && range_.begin <= range_.end &&
                   range_.end <= range_.documents->count(),
-              "documents ", range_.begin, " to ", range_.end, " are not there");
+              "documents ", range_.begin, " to ", range_.end, " do not exist");
   for (std::int64_t d = range_.begin; d < range_.end; ++d) cut(d);
   if (pieces_.empty())
     refuse(range_.documents->name(), ": in documents ", range_.begin + 1, " to ", range_.end,
@@ -94,7 +94,7 @@ void PackedDocuments::pack() {
     sequence_of[i] = sequence;
     if (room > pieces_[i].inputs) rooms.put(sequence, room - pieces_[i].inputs);
   }
-  // Sequence after sequence, each with its longest piece first: a counting sort.
+  // A counting sort by sequence; within a sequence the longest piece stays first.
   first_piece_.assign(sequences + 1, 0);
   for (const std::int64_t s : sequence_of) ++first_piece_[s + 1];
   std::partial_sum(first_piece_.begin(), first_piece_.end(), first_piece_.begin());

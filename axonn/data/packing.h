@@ -17,16 +17,16 @@ struct DocumentRange {
   bool empty() const { return begin == end; }
 };
 
-/// Several documents in a sequence each, by best fit, the longest first (Johnson, 1974, shows that
-/// at most 11/9 of the fewest possible sequences result). Which lie together depends on their
-/// lengths and seq_len alone; a document's tokens see none of another's.
+/// Packs documents into sequences by best fit, the longest first (Johnson, 1974, shows that this
+/// takes at most 11/9 of the fewest possible sequences). The packing depends only on the documents'
+/// lengths and seq_len. Tokens do not see other documents.
 ///
-/// A document of n + 1 tokens has n inputs. One that has more than seq_len goes on as another
-/// document, as often as it takes; what has no target that is learned is left out. Rows behind the
-/// last document are padding: each a document of its own, without a target.
+/// A document of n + 1 tokens has n inputs. One with more than seq_len inputs is split into pieces,
+/// each treated as a document; pieces without a learned target are left out. Rows after the last
+/// document are padding: each is a document of its own, without a target.
 class PackedDocuments : public Sequences {
  public:
-  /// vocab > 0: every token that is read must be below it. Memory: 32 bytes a document. Errors:
+  /// vocab > 0: every token that is read must be below it. Memory: 32 bytes per document. Throws
   /// UsageError if there is nothing to learn.
   PackedDocuments(DocumentRange range, std::int64_t seq_len, std::int64_t vocab);
 
@@ -36,16 +36,16 @@ class PackedDocuments : public Sequences {
   std::string where(std::int64_t n) const override;
 
   std::int64_t pieces() const { return std::ssize(pieces_); }
-  /// Documents that went on as another, and those left out or parts of them.
+  /// The documents that were split, and those that were left out, at least in part.
   std::int64_t continued() const { return continued_; }
   std::int64_t left_out() const { return left_out_; }
-  /// Of all pieces.
+  /// The size of all pieces together.
   const Size& total() const { return total_; }
 
  private:
   struct Piece {
     std::int64_t document;
-    std::int32_t begin, inputs, targets;  // begin: its first token
+    std::int32_t begin, inputs, targets;  // begin: first token in the document
   };
   void cut(std::int64_t document);
   void pack();
@@ -53,7 +53,7 @@ class PackedDocuments : public Sequences {
   DocumentRange range_;
   std::int64_t seq_len_, vocab_;
   std::vector<Piece> pieces_;              // sequence after sequence
-  std::vector<std::int64_t> first_piece_;  // of each sequence; and their number
+  std::vector<std::int64_t> first_piece_;  // of each sequence; then their number
   std::int64_t continued_ = 0, left_out_ = 0;
   Size total_{};
 };

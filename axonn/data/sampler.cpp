@@ -30,7 +30,7 @@ Windows::Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::in
     if (stream.size() <= seq_len)
       refuse(stream.source->name(), " has ", stream.size(), " tokens here (", stream.begin, " to ",
              stream.end, " of ", stream.source->size(), "), but one sample of training.seq_len ",
-             seq_len, " takes ", seq_len + 1,
+             seq_len, " needs ", seq_len + 1,
              "; give more text, a shorter seq_len, or another data.validation");
     ends_.push_back(windows += (stream.size() - 1) / seq_len);
   }
@@ -44,7 +44,7 @@ std::pair<const TokenStream*, std::int64_t> Windows::find(std::int64_t n) const 
 
 void Windows::read(std::int64_t n, std::span<std::int32_t> tokens) const {
   const auto [stream, begin] = find(n);
-  AXONN_CHECK(std::ssize(tokens) == seq_len_ + 1, "a window takes room for ", seq_len_ + 1,
+  AXONN_CHECK(std::ssize(tokens) == seq_len_ + 1, "a window needs room for ", seq_len_ + 1,
               " tokens, got ", tokens.size());
   if (vocab_ > 0)
     stream->source->read_checked(begin, tokens, vocab_);

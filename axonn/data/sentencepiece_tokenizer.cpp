@@ -23,8 +23,8 @@ namespace axonn {
 
 namespace {
 
-// A character for private use, which no vocabulary has: what stands behind it is encoded as in the
-// middle of a text.
+// A private-use character, which no vocabulary has. Text after it is encoded as in the middle of a
+// text.
 constexpr std::string_view kStranger = "\ue0fa";
 
 std::string spaced(std::string_view piece) {
@@ -47,7 +47,7 @@ class SentencePieceTokenizer : public Tokenizer {
       refuse(path, ": SentencePiece cannot read this model (", printable(status.ToString()),
              "); is the file whole?");
     read_pieces();
-    // Without tokens of bytes, characters that it does not know are one with their neighbours.
+    // Without byte pieces, an unknown character and its neighbours become one token.
     cuts_ = cuts_ && byte_tokens_[0] != model_.unk_id();
     const auto probe = ask("a");
     puts_space_ = !probe.empty() && model_.IdToPiece(probe[0]).starts_with(kSpaceMark);
@@ -78,15 +78,15 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::size_t cut(std::string_view text, std::size_t wanted) const override {
     std::size_t at = cuts_ ? safe_cut(text, wanted, CutAt::space) : text.size();
-    // What stands behind an added token gets a space, which what follows text does not, and the
-    // space before one may be dropped as the end of a text.
+    // Text after an added token gets a space before it, and text after other text does not. A space
+    // before an added token may be dropped as the end of a text.
     while (at < text.size() && beside_added_token(text, at))
       at = safe_cut(text, at + 1, CutAt::space);
     return at;
   }
 
  private:
-  /// Whether one stands before, or behind, the space at this place.
+  /// Whether an added token is directly before or after the space at this place.
   bool beside_added_token(std::string_view text, std::size_t at) const {
     for (int i = 0; i < model_.GetPieceSize(); ++i)
       if (const std::string_view piece = model_.IdToPiece(i);
@@ -105,11 +105,11 @@ class SentencePieceTokenizer : public Tokenizer {
     return tokens;
   }
 
-  /// Of a byte piece, "<0x0A>".
+  /// The byte that a piece such as "<0x0A>" stands for.
   int byte_of(std::string_view piece) const {
     int byte = -1;
     if (piece.size() == 6) std::from_chars(piece.data() + 3, piece.data() + 5, byte, /*base=*/16);
-    if (byte < 0) refuse(path_, ": '", printable(piece), "' is no byte's piece");
+    if (byte < 0) refuse(path_, ": '", printable(piece), "' is not a byte piece");
     return byte;
   }
 
@@ -135,7 +135,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return text;
   }
 
-  /// Whether a newline is a byte's piece behind any other, so that nothing joins it.
+  /// Whether a newline is always a byte piece, which no other piece contains.
   bool newline_is_a_byte() const {
     const int newline = byte_tokens_['\n'];
     const auto has_newline = [](const std::string& token) {
@@ -219,8 +219,8 @@ class SentencePieceTokenizer : public Tokenizer {
     return text.size();
   }
 
-  /// The first bytes of text. A word that begins with a space, behind other text, is what the
-  /// library makes of it without the space at the front of a text.
+  /// Appends the tokens of the word in the first `bytes` bytes of text. After other text, a word
+  /// with a space in front has the tokens of the word without the space at the start of a text.
   void append_word(WordCache& cache, std::string_view text, std::size_t bytes, bool continues,
                    std::vector<std::int32_t>& tokens) const {
     const bool space = continues && text[0] == ' ' && bytes > 1 && text[1] > ' ';
@@ -242,7 +242,7 @@ class SentencePieceTokenizer : public Tokenizer {
       found = ask(concat(kStranger, word));
       found.erase(found.begin(),
                   found.begin() + std::min(std::ssize(stranger_), std::ssize(found)));
-      if (found.empty()) found.push_back(model_.unk_id());  // it was one with the stranger
+      if (found.empty()) found.push_back(model_.unk_id());  // it was merged with the stranger
     }
     tokens.insert(tokens.end(), found.begin(), found.end());
     cache.keep(key, found);
@@ -255,8 +255,8 @@ class SentencePieceTokenizer : public Tokenizer {
   AddedTokenFinder added_;
   std::vector<int> stranger_;
   bool puts_space_ = false;
-  bool cuts_ = true;             ///< whether words are encoded apart
-  bool newlines_apart_ = false;  ///< and newlines, where the model keeps them and all spaces
+  bool cuts_ = true;             ///< whether words are encoded one by one
+  bool newlines_apart_ = false;  ///< the same for newlines; needs a model that keeps all spaces
   std::optional<std::int32_t> begin_, end_;
   std::uint64_t fingerprint_ = 0;
   mutable std::mutex mutex_;

@@ -9,16 +9,16 @@
 
 namespace axonn {
 
-/// What a model is given of one sequence: seq_len inputs and what follows each.
+/// One sequence as the model gets it: seq_len inputs and the target of each.
 struct Sequence {
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> targets;  ///< negative where it does not count
-  /// Of each input its position in its document and where that begins in the sequence; both empty
-  /// where the sequence is one document from its beginning.
+  std::vector<std::int32_t> targets;  ///< negative: does not count in the loss
+  /// For each input, its position in its document and the row at which the document begins. Both
+  /// are empty if the whole sequence is treated as one document.
   std::vector<std::int32_t> positions, starts;
 };
 
-/// Numbered sequences, all as long. Const functions may be called by several threads at once.
+/// Numbered sequences of equal length. Const functions are thread-safe.
 class Sequences {
  public:
   virtual ~Sequences() = default;
@@ -26,24 +26,24 @@ class Sequences {
   Sequences(const Sequences&) = delete;
   Sequences& operator=(const Sequences&) = delete;
 
-  /// How many there are before they come again. Those for training go on for ever.
+  /// The number of sequences before they repeat. Only training sequences have numbers beyond it.
   virtual std::int64_t count() const = 0;
-  /// Errors: UsageError for a token that the model does not have.
+  /// Reads sequence n. Throws UsageError for a token that the model does not have.
   virtual void read(std::int64_t n, Sequence& to) const = 0;
-  /// Targets of sequence n that count, and inputs that are no padding.
+  /// The targets that count, and the inputs that are not padding.
   struct Size {
     std::int64_t targets, inputs;
   };
   virtual Size size(std::int64_t n) const = 0;
-  /// What messages call sequence n: where it comes from.
+  /// The origin of sequence n, for messages.
   virtual std::string where(std::int64_t n) const = 0;
 };
 
-/// The place of number n where `count` things come in an order of their own each epoch, fixed by
-/// seed and epoch.
+/// The item at position n if `count` items repeat in a different order each epoch. The order is a
+/// function of `orders` and the epoch.
 std::int64_t shuffled(const Random& orders, std::int64_t n, std::int64_t count);
 
-/// Others for ever, in another order each epoch, or (shuffle false) in their own.
+/// Repeats sequences for ever, in a different order each epoch or (shuffle = false) in their own.
 class Repeated : public Sequences {
  public:
   Repeated(std::unique_ptr<const Sequences> all, std::uint64_t seed, bool shuffle)

@@ -30,7 +30,7 @@ std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& token
   return '"' + printable(text) + '"';
 }
 
-/// The documents of a sequence, a line each. A target is learned in the row before its token's.
+/// The documents of a sequence, one per line. The target of a row is the token of the next row.
 std::string documents_of(const Sequence& sequence, const Tokenizer& tokenizer) {
   std::string out;
   const std::int64_t rows = std::ssize(sequence.ids);
@@ -68,12 +68,12 @@ std::string describe(const PackedDocuments& packed, std::int64_t seq_len,
                            " rows of padding\nlearned    ", grouped(total.targets), " targets\n");
   if (packed.continued() > 0)
     out += concat("longer     ", grouped(packed.continued()),
-                  " documents than a sequence; each goes on as another document\n");
+                  " documents exceed a sequence; each is split into several\n");
   if (packed.left_out() > 0)
     out += concat("left out   ", grouped(packed.left_out()),
                   " documents, or parts of them, with nothing to learn\n");
   if (options.sequence < 0 || options.sequence >= packed.count())
-    refuse("--sequence is ", options.sequence, "; there are 0 to ", packed.count() - 1);
+    refuse("--sequence is ", options.sequence, "; it must be 0 to ", packed.count() - 1);
   Sequence sequence;
   packed.read(options.sequence, sequence);
   return out + concat("sequence ", options.sequence, ": ", packed.where(options.sequence), '\n') +

@@ -10,11 +10,11 @@ namespace axonn {
 
 namespace {
 
-// PCRE2's own \s takes U+180E for a space and, without UCP, no other sign beyond ASCII.
+// PCRE2's \s matches U+180E, but without UCP no other character beyond ASCII.
 constexpr std::string_view kSpaces =
     R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-// The complement of kSpaces, which a class that has \S in it needs.
+// The complement of kSpaces, for \S inside a class.
 constexpr std::string_view kNoSpaces =
     R"(\x{0}-\x{8}\x{e}-\x{1f}!-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-)"
     R"(\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";

@@ -15,7 +15,7 @@ namespace {
 
 using namespace synthetic;
 
-/// "baker" -> "a baker"; by spelling, which is right for the words in use.
+/// "baker" -> "a baker". Goes by spelling, which is right for all words used here.
 std::string with_article(std::string_view word) {
   const bool vowel = std::string_view("aeiou").find(word.front()) != std::string_view::npos;
   return (vowel ? "an " : "a ") + std::string(word);
@@ -43,10 +43,10 @@ class Writer {
     end_paragraph();
   }
 
-  /// What was written so far.
+  /// Returns the text written so far and clears it.
   std::string take() { return std::exchange(text_, {}); }
 
-  /// Different sentences of one kind, in an order of their own.
+  /// Several different sentences of one kind, in random order.
   void several(Words kind, std::uint64_t count) {
     const std::uint64_t key = below(~std::uint64_t{0});
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -55,7 +55,7 @@ class Writer {
     }
   }
 
-  /// Puts a template's text with its facts filled in.
+  /// Appends a template's text with the facts filled in.
   void add(std::string_view sentence) {
     while (!sentence.empty()) {
       const std::size_t open = std::min(sentence.find('{'), sentence.size());
@@ -122,7 +122,7 @@ class Writer {
     set("met_year", meeting.year);
   }
 
-  /// What is no fact of the world is chosen anew each time.
+  /// A fact of the person, or a random choice for a key that is not a fact.
   std::string_view fact(std::string_view key) {
     for (const auto& [name, value] : facts_)
       if (name == key) return value;
@@ -210,7 +210,7 @@ SyntheticText::SyntheticText(std::uint64_t seed)
 std::string SyntheticText::document(std::int64_t index) const {
   AXONN_CHECK(index >= 0, "synthetic text: document ", index, " was asked for");
   Writer writer(world_, choices_, index);
-  // Lives come most often: they state the facts that the others take up.
+  // Lives are the most frequent: they state the facts that other documents refer to.
   constexpr void (*kKinds[])(Writer&) = {life, life, town, meeting, letter, questions, day};
   kKinds[writer.below(std::size(kKinds))](writer);
   return writer.finish();

@@ -14,7 +14,7 @@ namespace {
 
 using namespace synthetic;
 
-/// How a record begins: {p} a person, {t} a town, {s} a sum, {d} a day, {j} a trade.
+/// The beginnings of records: {p} a person, {t} a town, {s} a sum, {d} a day, {j} a trade.
 constexpr std::string_view kOpenings[] = {
     "{p} of {t} owed {s} pounds since {d}.",
     "On {d} a {j} from {t} lent {s} pounds to {p}.",
@@ -39,7 +39,7 @@ class Entry {
     parts_.push_back({std::string(list[i]), std::log2(static_cast<double>(list.size()))});
   }
 
-  /// So many digits, the first of which may be 0.
+  /// Random digits; the first may be 0.
   void digits(int count) {
     std::string text;
     for (int i = 0; i < count; ++i) text += static_cast<char>('0' + below(10));
@@ -104,8 +104,8 @@ std::vector<SyntheticRecords::Part> SyntheticRecords::parts(std::int64_t index) 
   Entry entry(choices_, index);
   entry.opening();
   entry.words(" ");
-  // Three names with numbers of eight digits: the last two numbers and the last name always lie in
-  // the last 50 bytes.
+  // Three names with numbers of eight digits each: the last two numbers and the last name always
+  // lie in the last 50 bytes.
   for (const std::string_view before : {"Heirs: ", ", ", ", "}) {
     entry.words(before);
     entry.person();

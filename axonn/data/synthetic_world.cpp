@@ -8,7 +8,7 @@ namespace axonn::synthetic {
 
 namespace {
 
-/// The choices that describe one thing, one after the other.
+/// The random choices that describe one thing, in order.
 class Choices {
  public:
   Choices(const Random& random, std::int64_t id) : random_(random), next_(id * kRoom) {}
@@ -25,13 +25,14 @@ class Choices {
   int between(int first, int last) { return first + static_cast<int>(below(last - first + 1)); }
 
  private:
-  static constexpr std::int64_t kRoom = 64;  // choices of one thing: more can be added later
+  static constexpr std::int64_t kRoom =
+      64;  // choices reserved for one thing, so that more can be added later
 
   const Random& random_;
   std::int64_t next_;
 };
 
-/// The same key for the same seed and name.
+/// A key for permute(): a function of seed and name.
 std::uint64_t key_of(std::uint64_t seed, std::string_view name) {
   return hash_text(name) ^ (seed * 0x9e3779b97f4a7c15ULL);
 }

@@ -17,7 +17,7 @@ struct Town {
 struct Person {
   bool woman;
   std::string_view first, family;
-  std::int64_t birth_town, home;  ///< towns
+  std::int64_t birth_town, home;  ///< ids of towns
   int birth_day, birth_year, moved_year;
   std::string_view birth_month, profession, hobby, animal, animal_name, food;
   std::int64_t friend_id;
@@ -25,15 +25,15 @@ struct Person {
   std::string name() const { return std::string(first) + ' ' + std::string(family); }
 };
 
-/// How two friends met; the same seen from either of them.
+/// How two friends met; the same for both of them.
 struct Meeting {
   std::int64_t town;
   int year;
   std::string_view occasion;
 };
 
-/// A country of people and towns in which every fact is fixed by the seed: whoever is described
-/// twice is described alike. Names are unique. Nothing is stored.
+/// A country of people and towns. The seed fixes every fact, so all descriptions of a person agree.
+/// Names are unique. Facts are computed on demand, not stored.
 class World {
  public:
   static constexpr std::int64_t kTowns = 48, kPeople = 512;

@@ -24,7 +24,7 @@ std::vector<std::string> files_below(const std::string& folder) {
     if (at->path().extension() == ".txt" && at->is_regular_file(error))
       files.push_back(at->path().string());
   if (error) refuse("cannot read the folder ", folder, ": ", error.message());
-  if (files.empty()) refuse("the folder ", folder, " has no .txt files, nor has any below it");
+  if (files.empty()) refuse("the folder ", folder, " and those below it have no .txt files");
   std::ranges::sort(files);
   return files;
 }

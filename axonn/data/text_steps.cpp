@@ -13,8 +13,8 @@ namespace axonn {
 
 namespace {
 
-/// Characters below U+0300 are composed already and compose with none of their like, and in UTF-8
-/// they begin below 0xcc. No byte of theirs is above.
+/// Whether NFC may change the text. Characters below U+0300 are composed and do not compose with
+/// each other; in UTF-8, all their bytes are below 0xcc.
 bool may_compose(std::string_view text) {
   const auto above = [](char c) { return static_cast<unsigned char>(c) >= 0xcc; };
   return std::ranges::any_of(text, above);
@@ -70,7 +70,7 @@ bool prepends(const TextStep& step, std::string_view text, Before before) {
 std::string_view apply_steps(std::span<const TextStep> steps, std::string_view text, Before before,
                              TextBuffers& buffers) {
   for (const TextStep& step : steps) {
-    // The text may lie in the one buffer while it is written to the other.
+    // The text may be in one buffer, so the result goes to the other.
     std::string& out = text.data() == buffers[0].data() ? buffers[1] : buffers[0];
     if (step.kind == TextStep::Kind::nfc) {
       text = compose(text, out);

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Part of every cache's name: to be raised when tokenize() makes other tokens of the same text.
+// Part of every cache file's name: raise it when tokenize() gives other tokens for the same text.
 constexpr int kTokenCacheVersion = 1;
 
 std::string name_of(const std::vector<std::string>& files) {
@@ -28,7 +28,7 @@ std::string name_of(const std::vector<std::string>& files) {
 }  // namespace
 
 std::string cache_key(const std::vector<std::string>& files, const std::string& how) {
-  std::error_code error;  // of a file that is not there; opening it says so better
+  std::error_code error;  // ignored: opening a missing file gives a better message
   std::string key = how;
   for (const std::string& file : files)
     key +=
@@ -71,7 +71,7 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
       return std::make_shared<TokenFile>(prefix);
     } catch (const UsageError&) {
       std::error_code ignored;
-      fs::remove(prefix + ".idx", ignored);  // damaged: it is made again below
+      fs::remove(prefix + ".idx", ignored);  // damaged: made again below
     }
   }
   const auto writer = make_token_writer(prefix, tokenizer.vocab_size());

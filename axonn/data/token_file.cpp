@@ -14,7 +14,7 @@ namespace {
 
 using namespace token_format;
 
-/// PREFIX of the Megatron files that path names, or nothing.
+/// The prefix of the Megatron files that path names, or nothing.
 std::optional<std::string> megatron_prefix(const std::string& path) {
   if (path.ends_with(".idx")) return path.substr(0, path.size() - 4);
   if (path.ends_with(".bin")) {
@@ -36,8 +36,8 @@ void widen(std::span<std::int32_t> out, const char* bytes) {
     out[i] = static_cast<std::int32_t>(load<T>(bytes, static_cast<std::int64_t>(i)));
 }
 
-/// A token of 64 bits that 32 do not hold becomes -1 or the largest, which no vocabulary has, so
-/// that it is refused as any other that is out of range.
+/// A 64-bit token that does not fit 32 bits becomes -1 or the largest value. No vocabulary has
+/// these, so it is refused like any token that is out of range.
 void narrow(std::span<std::int32_t> out, const char* bytes) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -89,7 +89,7 @@ void TokenFile::open_llmc() {
            kLlmcHeaderBytes, "; is the file whole? (Megatron's .bin needs its .idx beside it)");
   const auto magic = load<std::int32_t>(bytes.data());
   if (magic != kLlmcMagic)
-    refuse(path, ": begins with ", magic, ", an llm.c token file with ", kLlmcMagic,
+    refuse(path, ": begins with ", magic, ", but an llm.c token file with ", kLlmcMagic,
            "; Megatron's .bin needs its .idx beside it, and text goes to data.text");
   const auto version = load<std::int32_t>(bytes.data(), 1);
   if (version != kLlmcVersion)
@@ -99,7 +99,7 @@ void TokenFile::open_llmc() {
   const std::int64_t wanted = kLlmcHeaderBytes + 2 * count_;
   if (count_ < 0 || size != wanted)
     refuse(path, ": its header counts ", count_, " tokens, which makes ", wanted,
-           " bytes, but the file has ", size, "; it was cut short or altered, make it again");
+           " bytes, but the file has ", size, "; it was cut short or altered; make it again");
   data_ = bytes.substr(kLlmcHeaderBytes);
 }
 
@@ -108,7 +108,7 @@ void TokenFile::open_megatron() {
   const std::string_view index = index_->text();
   const std::string& path = index_->path();
   const auto altered = [&](const auto&... parts) {
-    refuse(path, ": ", parts..., "; it was cut short or altered, make it again");
+    refuse(path, ": ", parts..., "; it was cut short or altered; make it again");
   };
   if (index.size() < kLengthsAt)
     altered("has ", index.size(), " bytes, but the header alone has ", kLengthsAt);
@@ -119,13 +119,13 @@ void TokenFile::open_megatron() {
   if (code == 6 || code == 7)
     refuse(path, ": holds ", code == 6 ? "f64" : "f32", " values (type ", int{code},
            "); tokens are integers");
-  if (code == 0 || code > 8) altered("type ", int{code}, " is none of 1 to 8");
+  if (code == 0 || code > 8) altered("type ", int{code}, " is not in 1 to 8");
   type_ = static_cast<TokenType>(code);
 
   const auto sequences = load<std::uint64_t>(index.data() + kSequencesAt),
              entries = load<std::uint64_t>(index.data() + kDocumentsAt);
   const std::uint64_t room = index.size() - kLengthsAt;
-  // Divided, not multiplied: a count of 2^62 must not wrap around.
+  // Division rather than multiplication: a count of 2^62 must not overflow.
   if (sequences > room / 12 || entries > room / 8 || 12 * sequences + 8 * entries != room)
     altered("counts ", sequences, " sequences and ", entries,
             " document indices, which do not make its ", index.size(), " bytes");
@@ -141,8 +141,8 @@ void TokenFile::open_megatron() {
     const auto length = load<std::int32_t>(lengths, s);
     if (length < 0) altered("sequence ", s, " has a length of ", length);
     if (const auto offset = load<std::int64_t>(offsets, s); offset != count_ * item)
-      altered("sequence ", s, " begins at byte ", offset, " of the .bin; those before it end at ",
-              count_ * item);
+      altered("sequence ", s, " begins at byte ", offset,
+              " of the .bin, but those before it end at ", count_ * item);
     count_ += length;
   }
   if (load<std::int64_t>(documents) != 0 ||
@@ -157,7 +157,7 @@ void TokenFile::open_megatron() {
   if (static_cast<std::int64_t>(data_.size()) != count_ * item)
     refuse(tokens_.path(), ": has ", data_.size(), " bytes, but its index counts ", count_,
            " tokens of ", item, " bytes, ", count_ * item,
-           "; it was cut short or altered, or the two are not of one data set");
+           "; it was cut short or altered, or the two files belong to different data sets");
 }
 
 std::optional<std::int64_t> TokenFile::documents() const {

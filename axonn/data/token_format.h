@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-/// The numbers of the token files' formats, shared by reader and writer (token_file.h).
+/// Constants of the token file formats, shared by reader and writer (token_file.h).
 namespace axonn::token_format {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
@@ -15,7 +15,7 @@ inline constexpr std::int64_t kLlmcHeaderBytes = 1024;
 
 inline constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
 inline constexpr std::uint64_t kMegatronVersion = 1;
-/// Where in the index: the version, the type, the counts, the sequences' lengths.
+/// Offsets in the index of the version, the type, the two counts and the sequences' lengths.
 inline constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26,
                              kLengthsAt = 34;
 

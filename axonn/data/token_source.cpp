@@ -23,7 +23,7 @@ void TokenSource::read_checked(std::int64_t begin, std::span<std::int32_t> token
       refuse(where(begin + static_cast<std::int64_t>(i)), " is ", tokens[i],
              ", but the model's vocabulary has ", vocab, " tokens; set model.vocab to at least ",
              std::int64_t{std::max(tokens[i], 0)} + 1,
-             " or make the file again with the model's tokenizer");
+             ", or make the file again with the model's tokenizer");
 }
 
 std::int32_t TokenSource::at(std::int64_t position) const {

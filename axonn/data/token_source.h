@@ -8,29 +8,29 @@
 
 namespace axonn {
 
-/// A stream of tokens that can be read anywhere. Reading is const and safe from several threads.
+/// A stream of tokens with random access. Reading is const and thread-safe.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
   TokenSource(const TokenSource&) = delete;
   TokenSource& operator=(const TokenSource&) = delete;
 
-  /// Tokens in all.
+  /// The number of tokens.
   virtual std::int64_t size() const = 0;
 
-  /// tokens[i] becomes token begin + i. Errors: the range is not inside [0, size()).
+  /// Fills tokens[i] with token begin + i. Throws Error if the range is not inside [0, size()).
   void read(std::int64_t begin, std::span<std::int32_t> tokens) const;
 
-  /// As above, and every token must be in [0, vocab). Errors: UsageError names the file, the
-  /// position, the token and what to do.
+  /// As above, but also throws UsageError, with the file, the position, the token and a remedy, if
+  /// a token is not in [0, vocab).
   void read_checked(std::int64_t begin, std::span<std::int32_t> tokens, std::int64_t vocab) const;
 
   std::int32_t at(std::int64_t position) const;
 
-  /// What messages call the whole: a path, or several.
+  /// The name of the source for messages: one path or several.
   virtual std::string name() const = 0;
 
-  /// What messages call one token: "token 17 of PATH".
+  /// The name of one token for messages: "token 17 of PATH".
   virtual std::string where(std::int64_t position) const;
 
  protected:
@@ -40,7 +40,7 @@ class TokenSource {
   virtual void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const = 0;
 };
 
-/// Tokens that were made here.
+/// Tokens in memory.
 class MemoryTokens : public TokenSource {
  public:
   MemoryTokens(std::string name, std::vector<std::int32_t> tokens);
@@ -54,7 +54,7 @@ class MemoryTokens : public TokenSource {
   std::vector<std::int32_t> tokens_;
 };
 
-/// Several sources as one, in order: the shards of a data set. A read may span them.
+/// Several sources joined in order, such as the shards of a data set. A read may span them.
 class JoinedTokens : public TokenSource {
  public:
   explicit JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts);
@@ -67,13 +67,14 @@ class JoinedTokens : public TokenSource {
   std::size_t part_of(std::int64_t position) const;
 
   std::vector<std::shared_ptr<const TokenSource>> parts_;
-  std::vector<std::int64_t> ends_;  // of each part
+  std::vector<std::int64_t> ends_;  // end of each part
 };
 
-/// The smallest and the largest token. Reads everything. Errors: the source is empty.
+/// The smallest and the largest token.
 struct TokenRange {
   std::int32_t smallest, largest;
 };
+/// Reads the whole source. Throws Error if it is empty.
 TokenRange token_range(const TokenSource& source);
 
 }  // namespace axonn

@@ -16,9 +16,10 @@ namespace {
 
 using namespace token_format;
 
-constexpr std::size_t kBufferBytes = 1 << 20;  // a write of this size costs little per byte
+constexpr std::size_t kBufferBytes = 1
+                                     << 20;  // large enough that the cost of a call does not matter
 
-/// Tokens, narrowed to a type, into a file.
+/// Writes tokens to a file, narrowed to a type.
 class TokenBytes {
  public:
   TokenBytes(std::string path, TokenType type) : file_(std::move(path)), type_(type) {}
@@ -90,7 +91,7 @@ class MegatronWriter : public TokenWriter {
 
   void append(std::span<const std::int32_t> tokens) override { bytes_.append(tokens); }
 
-  /// A document longer than a sequence's 32-bit length becomes several sequences.
+  /// A document that does not fit a sequence's 32-bit length becomes several sequences.
   void end_document() override {
     constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
     std::int64_t length = bytes_.count() - begun_;
@@ -123,7 +124,7 @@ class MegatronWriter : public TokenWriter {
     index_.append(std::as_bytes(std::span(documents_)));
     bytes_.flush();
     bytes_.file().commit();
-    index_.commit();  // last: a data set is there when its index is
+    index_.commit();  // last: a data set exists once its index does
   }
 
  private:
@@ -132,7 +133,7 @@ class MegatronWriter : public TokenWriter {
   AtomicFile index_;
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> documents_{0};
-  std::int64_t begun_ = 0;  // the first token of the open document
+  std::int64_t begun_ = 0;  // first token of the open document
 };
 
 }  // namespace

@@ -35,13 +35,13 @@ struct Piece {
   std::vector<std::int32_t> tokens = {};
 };
 
-/// Cuts files into pieces, one after the other.
+/// Cuts files into pieces, in order.
 class Pieces {
  public:
   Pieces(const std::vector<std::string>& files, const Tokenizer& tokenizer)
       : files_(files), tokenizer_(tokenizer) {}
 
-  /// The next ones, of `bytes` together; empty behind the last.
+  /// The next pieces, about `bytes` bytes together; empty after the last one.
   std::vector<Piece> next(std::size_t bytes) {
     std::vector<Piece> pieces;
     for (std::size_t taken = 0; taken < bytes && pieces.size() < kMostPieces;) {
@@ -62,7 +62,8 @@ class Pieces {
   }
 
  private:
-  static constexpr std::size_t kMostPieces = 512;  // of small files: each is open
+  static constexpr std::size_t kMostPieces =
+      512;  // limits the number of open files if files are small
 
   const std::vector<std::string>& files_;
   const Tokenizer& tokenizer_;
@@ -82,7 +83,7 @@ void encode(Piece& piece, const Tokenizer& tokenizer, bool ends) {
     piece.tokens.push_back(*end);
 }
 
-/// Encodes all pieces with several threads; each takes the next that none has taken.
+/// Encodes all pieces with several threads; each takes the next free piece.
 void encode(std::vector<Piece>& pieces, const Tokenizer& tokenizer, bool ends, int threads) {
   std::atomic<std::size_t> next = 0;
   std::exception_ptr error;

@@ -18,23 +18,23 @@ struct TokenizeProgress {
 /// Called after every few megabytes of text.
 using TokenizeReport = std::function<void(const TokenizeProgress&)>;
 
-/// Where tokens go: pieces of a document, and then its end.
+/// Receives the pieces of a document, then its end.
 struct TokenSink {
   std::function<void(std::span<const std::int32_t>)> append;
   std::function<void()> end_document;
 };
 
 struct TokenizeOptions {
-  int threads = 0;   ///< 0: one for each core that the process may use
-  bool ends = true;  ///< whether an end of text is put behind each file
+  int threads = 0;   ///< 0: one for each core of the machine
+  bool ends = true;  ///< whether to put an end-of-text token after each file
   TokenizeReport report = {};
 };
 
-/// Encodes files, each one document. Before each comes the tokenizer's beginning of text and behind
-/// it, if asked, its end of text, if it has one and the file does not have it there itself. Pieces
-/// of the files are encoded at once by several threads; the sink sees them in order, on the
-/// caller's. Memory: about 20 MB a thread, whatever the size of the files (unless megabytes of text
-/// have no place where the tokenizer can cut).
+/// Encodes files, one document each. A document begins with the tokenizer's begin-of-text token and
+/// ends, if options.ends, with its end-of-text token; a token that does not exist or is already
+/// there in the text is not added. Several threads encode pieces of the files; the sink is called
+/// in order, on the caller's thread. Memory: about 20 MB per thread for files of any size (unless
+/// megabytes of text have no place where the tokenizer can cut).
 TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                           const TokenSink& sink, const TokenizeOptions& options = {});
 
@@ -44,8 +44,8 @@ struct TokenizeJob {
   std::string output;             ///< PATH.bin: llm.c's format; else the prefix of Megatron's
 };
 
-/// Makes a token file; it appears whole or not at all. Errors: UsageError for what the job names,
-/// Error if the disk is full.
+/// Makes a token file, atomically. Throws UsageError for faults in the job's values, Error if the
+/// disk is full.
 TokenizeProgress tokenize_files(const TokenizeJob& job, const TokenizeOptions& options = {});
 
 }  // namespace axonn

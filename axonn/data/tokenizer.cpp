@@ -45,7 +45,7 @@ class ByteTokenizer : public Tokenizer {
   }
 };
 
-/// What a token adds to the text behind the tokens before it.
+/// The text that a token adds after the tokens before it.
 std::string_view shown(const Tokenizer& tokenizer, std::int32_t token, DecodeOptions& state) {
   std::string_view bytes = tokenizer.bytes_of(token);
   if (state.skip_special && tokenizer.is_special(token)) return {};
@@ -102,16 +102,16 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path
       return make_bpe_tokenizer(read_bpe_vocab(bytes_or_path));
     if (path_exists(in_folder("tokenizer.model")))
       return make_sentencepiece_tokenizer(in_folder("tokenizer.model"));
-    refuse("the tokenizer's folder ", bytes_or_path, " holds no tokenizer; wanted ", kWanted);
+    refuse("the tokenizer's folder ", bytes_or_path, " holds no tokenizer; expected ", kWanted);
   }
   if (!path_exists(bytes_or_path))
-    refuse("tokenizer '", bytes_or_path, "' is not there; wanted \"bytes\", ", kWanted,
+    refuse("tokenizer '", bytes_or_path, "' does not exist; expected \"bytes\", ", kWanted,
            ", or one of these files");
   if (path.filename() == "vocab.json" || path.filename() == "merges.txt")
     return make_bpe_tokenizer(read_bpe_vocab(path.parent_path().string()));
   if (path.extension() == ".json") return make_bpe_tokenizer(read_tokenizer_json(bytes_or_path));
   if (path.extension() == ".model") return make_sentencepiece_tokenizer(bytes_or_path);
-  refuse("tokenizer '", bytes_or_path, "' is no tokenizer's file; wanted \"bytes\", ", kWanted,
+  refuse("tokenizer '", bytes_or_path, "' is not a tokenizer's file; expected \"bytes\", ", kWanted,
          ", or one of these files");
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A token is written as its characters, or as an object with them in "content".
+/// The characters of a token, which is a string or an object with the string in "content".
 std::string token_at(const json& config, const char* key, const std::string& path) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) return {};

@@ -5,15 +5,15 @@
 
 namespace axonn {
 
-/// What tokenizer_config.json says that the other files of a tokenizer do not.
+/// The settings of tokenizer_config.json that the other files of a tokenizer do not have.
 struct TokenizerConfig {
-  std::string tokenizer_class;             ///< empty: not said
+  std::string tokenizer_class;             ///< empty: not given
   std::optional<bool> adds_begin;          ///< add_bos_token
   std::string begin_of_text, end_of_text;  ///< the characters of bos_token and eos_token, or empty
 };
 
-/// Reads folder/tokenizer_config.json; all is unsaid if there is none. Errors: UsageError if it is
-/// no JSON object, or holds one of these keys with another type.
+/// Reads folder/tokenizer_config.json; returns empty settings if there is none. Throws UsageError
+/// if it is not a JSON object, or if one of these keys has another type.
 TokenizerConfig read_tokenizer_config(const std::string& folder);
 
 }  // namespace axonn

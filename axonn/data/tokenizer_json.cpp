@@ -18,7 +18,7 @@ namespace axonn {
 
 namespace {
 
-/// "<0x0A>" stands for byte 10.
+/// The name of a byte's token: "<0x0A>" for byte 10.
 std::string byte_name(int byte) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
   return {'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'};
@@ -49,8 +49,8 @@ void check_model(const JsonNode& model) {
       model[key].reject("wanted ", key == std::string_view("vocab") ? "an object" : "an array");
 }
 
-/// The tokens of the characters of a vocabulary that is not byte-level, and what stands for those
-/// that it does not have.
+/// Reads the characters' tokens of a vocabulary that is not byte-level, and the tokens for
+/// characters that it lacks.
 void read_characters(const JsonNode& model, const TokenIds& ids, BpeVocab& vocab) {
   for (const auto& [token, id] : ids)
     if (!token.empty() && utf8_front(token).bytes == token.size())
@@ -111,13 +111,13 @@ AddedToken read_added_token(const JsonNode& node) {
   return token;
 }
 
-/// Reads added_tokens and adds those that the vocabulary does not have to ids.
+/// Reads added_tokens, and adds those that the vocabulary lacks to ids.
 void read_added_tokens(const JsonNode& nodes, TokenIds& ids, BpeVocab& vocab) {
   std::unordered_set<std::string> seen;
   for (const JsonNode& node : nodes.items()) {
     AddedToken token = read_added_token(node);
     if (!seen.insert(token.content).second)
-      node["content"].reject("'", printable(token.content), "' stands there twice");
+      node["content"].reject("'", printable(token.content), "' occurs twice");
     const auto [place, added] = ids.emplace(token.content, token.id);
     if (!added && place->second != token.id)
       node["id"].reject(token.id, ", but '", printable(token.content), "' is token ", place->second,

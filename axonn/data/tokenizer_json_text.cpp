@@ -10,7 +10,7 @@ namespace axonn {
 
 namespace {
 
-/// The steps of a Sequence, under this key, or the one step that the node is.
+/// The steps of a Sequence, which are under `key`, or the node itself as the only step.
 std::vector<JsonNode> steps_of(const JsonNode& node, const char* key) {
   if (node.is_null()) return {};
   if (node["type"].text() == "Sequence") return node[key].items();
@@ -25,7 +25,7 @@ std::vector<JsonNode> steps_of(const JsonNode& node, const char* key) {
 TextStep replacement(const JsonNode& step) {
   const JsonNode pattern = step["pattern"];
   if (pattern["String"].is_null())
-    pattern.reject("only a \"String\" can be replaced, no regular expression");
+    pattern.reject("only a \"String\" can be replaced, not a regular expression");
   TextStep result{TextStep::Kind::replace, pattern["String"].text(), step["content"].text()};
   if (result.from.empty()) pattern["String"].reject("an empty string cannot be replaced");
   return result;
@@ -61,23 +61,23 @@ void read_split(const JsonNode& step, BpeVocab& vocab) {
 void read_byte_level(const JsonNode& step, BpeVocab& vocab) {
   const bool split = !vocab.pattern.empty();
   if (step["use_regex"].flag_or(true)) {
-    if (split) step["use_regex"].reject("true behind a Split is not supported");
+    if (split) step["use_regex"].reject("true after a Split is not supported");
     vocab.pattern = kGpt2Pattern;
     vocab.words = BpeWords::pattern;
   }
   if (step["add_prefix_space"].flag_or(true)) {
-    if (split) step["add_prefix_space"].reject("true behind a Split is not supported");
+    if (split) step["add_prefix_space"].reject("true after a Split is not supported");
     vocab.spacing.push_back({TextStep::Kind::prepend_missing, {}, " "});
   }
 }
 
-/// Whether the Metaspace step puts a mark before text, and where.
+/// Where a Metaspace step puts a mark before text: "always", "first" or "never".
 std::string prepend_scheme(const JsonNode& step) {
   if (!step["add_prefix_space"].flag_or(true)) return "never";
   const JsonNode scheme = step["prepend_scheme"];
   const std::string name = scheme.text_or("always");
   if (name != "always" && name != "first" && name != "never")
-    scheme.reject("'", printable(name), "' is none of always, first, never");
+    scheme.reject("'", printable(name), "' is not one of always, first, never");
   return name;
 }
 
@@ -104,7 +104,7 @@ bool read_pre_tokenizer(const JsonNode& node, BpeVocab& vocab) {
   bool byte_level = false;
   for (const JsonNode& step : steps) {
     const std::string type = step["type"].text();
-    if (byte_level) step.reject("nothing behind ByteLevel is supported");
+    if (byte_level) step.reject("no step after ByteLevel is supported");
     if (type == "Split") {
       read_split(step, vocab);
     } else if (type == "ByteLevel") {
@@ -120,7 +120,7 @@ bool read_pre_tokenizer(const JsonNode& node, BpeVocab& vocab) {
   return byte_level;
 }
 
-/// "Strip" takes the space away that was put before the text.
+/// "Strip" removes the space that was put before the text.
 void read_strip(const JsonNode& step, BpeVocab& vocab) {
   if (step["content"].text() != " ")
     step["content"].reject("only a space can be stripped, not '", printable(step["content"].text()),
@@ -131,7 +131,7 @@ void read_strip(const JsonNode& step, BpeVocab& vocab) {
 }
 
 void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
-  if (node.is_null()) node.reject("wanted one; without it tokens are no text");
+  if (node.is_null()) node.reject("there is no decoder, so tokens cannot be converted to text");
   bool byte_level = false;
   for (const JsonNode& step : steps_of(node, "decoders")) {
     const std::string type = step["type"].text();
@@ -144,7 +144,7 @@ void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
     } else if (type == "Replace") {
       const TextStep replaced = replacement(step);
       if (replaced.from != kSpaceMark || replaced.to != " ")
-        step.reject("only U+2581 by a space can be replaced");
+        step.reject("only the replacement of U+2581 by a space is supported");
       parts.shows_marks_as_spaces = true;
     } else if (type == "ByteFallback") {
       parts.shows_bytes = true;
@@ -166,7 +166,7 @@ void read_template(const JsonNode& step, TextParts& parts) {
       text = true;
       continue;
     }
-    if (text) token.reject("a token behind the text is not supported");
+    if (text) token.reject("a token after the text is not supported");
     if (parts.begin) token.reject("a second token before the text is not supported");
     const JsonNode ids = step["special_tokens"][token["id"].text()]["ids"];
     if (ids.items().size() != 1) ids.reject("wanted one id");

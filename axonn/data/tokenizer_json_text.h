@@ -8,9 +8,9 @@
 
 namespace axonn {
 
-// The parts of tokenizer.json that say what is done to text (tokenizer_json.h has the table).
+// The parts of tokenizer.json that describe the processing of text (table: tokenizer_json.h).
 
-/// What they say besides what goes into the vocabulary.
+/// Settings in these parts that the vocabulary does not keep.
 struct TextParts {
   bool byte_level = false;             ///< words are bytes, not characters
   bool shows_marks_as_spaces = false;  ///< decoding turns U+2581 into a space
@@ -18,8 +18,8 @@ struct TextParts {
   std::optional<std::int64_t> begin;   ///< the token that post_processor puts before a text
 };
 
-/// Reads normalizer, pre_tokenizer, decoder and post_processor of the root; sets the vocabulary's
-/// normalizer, spacing, words, pattern and puts_space. Errors: UsageError.
+/// Reads normalizer, pre_tokenizer, decoder and post_processor of the root. Sets the vocabulary's
+/// normalizer, spacing, words, pattern and puts_space. Throws UsageError.
 TextParts read_text_parts(const JsonNode& root, BpeVocab& vocab);
 
 }  // namespace axonn

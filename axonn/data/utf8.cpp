@@ -9,8 +9,8 @@ namespace axonn {
 namespace {
 
 struct Form {
-  std::size_t bytes;        // 0: no character begins so
-  unsigned char low, high;  // what the second byte may be
+  std::size_t bytes;        // 0: not the first byte of a character
+  unsigned char low, high;  // range of the second byte
 };
 
 Form form_of(unsigned char first) {

@@ -6,24 +6,24 @@
 
 namespace axonn {
 
-/// What stands at the front of a text. Well-formed is as in the Unicode standard, table 3-7: no
-/// overlong forms, no surrogates, nothing above U+10FFFF.
+/// The character at the front of a text. UTF-8 is well-formed as in the Unicode standard, table
+/// 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
 struct Utf8Front {
   enum class Kind { complete, incomplete, invalid };
   Kind kind;
-  std::size_t bytes;  ///< of the character; if incomplete, those that are there; if invalid, 1
+  std::size_t bytes;  ///< of the character; if incomplete, its bytes so far; if invalid, 1
 };
 
-/// The first character of a text that is not empty.
+/// The first character of a text, which must not be empty.
 Utf8Front utf8_front(std::string_view text);
 
-/// Bytes of the longest prefix that is well-formed UTF-8.
+/// The length in bytes of the longest prefix that is well-formed UTF-8.
 std::size_t valid_utf8_prefix(std::string_view text);
 
-/// Bytes at the end (0 to 3) that begin a character and may be completed by what follows.
+/// The number of bytes at the end (0 to 3) that are an unfinished character.
 std::size_t incomplete_utf8_suffix(std::string_view text);
 
-/// For showing on one line: invalid bytes become U+FFFD, control characters \n, \t or \xNN.
+/// For display on one line: invalid bytes become U+FFFD, control characters \n, \t or \xNN.
 std::string printable(std::string_view text);
 
 }  // namespace axonn

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-// Published files nest 7 deep. A limit keeps damage from taking memory for each bracket.
+// Published files nest 7 deep. The limit keeps a damaged file from using memory for each bracket.
 constexpr std::size_t kMostDepth = 32;
 
 std::int64_t line_at(std::string_view text, std::size_t position) {
@@ -25,10 +25,10 @@ std::int64_t line_at(std::string_view text, std::size_t position) {
 
 std::string shown(std::string_view text) { return printable(text.substr(0, 80)); }
 
-/// Takes what the parser finds: the vocabulary and the merges into tables, all else into a tree.
+/// Receives the parser's events: puts vocabulary and merges into tables, all else into a tree.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  /// Where the vocabulary lies: at the root of the file, or in "model".
+  /// The place of the vocabulary: the root of the file, or "model".
   enum class Vocab { at_root, in_model };
 
   Reader(const MappedFile& file, Vocab place) : file_(file), place_(place) {}
@@ -58,7 +58,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
 
   bool number_integer(std::int64_t id) override {
     if (table_ != Table::vocab) return value({.kind = Kind::other_number}, "a number");
-    refuse(file_.path(), ": the id of token '", shown(key_), "' is ", id, "; ids are not negative");
+    refuse(file_.path(), ": the id of token '", shown(key_), "' is ", id,
+           "; ids must not be negative");
   }
 
   bool number_unsigned(std::uint64_t id) override {
@@ -67,14 +68,14 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
       refuse(file_.path(), ": the id of token '", shown(key_), "' is ", id,
              "; at most 16,777,216 tokens are possible");
     if (!tables.ids.emplace(key_, static_cast<std::int32_t>(id)).second)
-      refuse(file_.path(), ": token '", shown(key_), "' stands there twice");
+      refuse(file_.path(), ": token '", shown(key_), "' occurs twice");
     return true;
   }
 
   bool key(std::string& key) override {
     key_ = key;
     if (table_ == Table::none && open_.back()->members.contains(key))
-      refuse(file_.path(), ": the key '", shown(key), "' stands twice in one object");
+      refuse(file_.path(), ": the key '", shown(key), "' occurs twice in one object");
     return true;
   }
 
@@ -122,7 +123,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
 
   bool vocab_begins() const { return place_ == Vocab::at_root ? open_.empty() : in_model("vocab"); }
 
-  /// Whether the parser stands behind this key of the root's "model".
+  /// Whether the parser is at the value of this key in the root's "model".
   bool in_model(std::string_view key) const {
     return place_ == Vocab::in_model && open_.size() == 2 && key_ == key &&
            open_[1]->kind == Kind::object && open_[0]->members.contains("model") &&
@@ -175,7 +176,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   const MappedFile& file_;
   Vocab place_;
   std::vector<JsonValue*> open_;  // each within the one before
-  std::string key_;               // the last that was met
+  std::string key_;               // the last key
   Table table_ = Table::none;
   bool in_pair_ = false;
   std::vector<std::string> pair_;

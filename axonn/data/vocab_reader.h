@@ -10,18 +10,19 @@
 
 namespace axonn {
 
-/// The large tables of a tokenizer's JSON file, and the rest of it.
+/// The large tables of tokenizer.json, and the rest of the file.
 struct TokenizerTables {
   TokenIds ids;                   ///< model.vocab
   std::vector<TokenPair> merges;  ///< model.merges
-  JsonValue rest;                 ///< all else, with null in place of these two
+  JsonValue rest;                 ///< the whole file, with null in place of these two
 };
 
-/// Reads vocab.json, one flat object {"token": id, ...}. Errors: UsageError, with file and place.
+/// Reads vocab.json, one flat object {"token": id, ...}. Throws UsageError with the file and the
+/// place.
 TokenIds read_vocab_ids(const MappedFile& file);
 
-/// Reads tokenizer.json. A key that stands twice in an object, and nesting deeper than any
-/// tokenizer's, are refused. Memory: some times the file. Errors: UsageError, with file and place.
+/// Reads tokenizer.json. Memory: a few times the file. Throws UsageError with the file and the
+/// place; also for a duplicate key in an object, and for nesting deeper than any tokenizer's.
 TokenizerTables read_tokenizer_tables(const MappedFile& file);
 
 }  // namespace axonn

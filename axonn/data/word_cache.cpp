@@ -6,7 +6,7 @@
 
 namespace axonn {
 
-static_assert(std::endian::native == std::endian::little, "a key's unused bytes are masked off");
+static_assert(std::endian::native == std::endian::little, "the masks keep a key's first bytes");
 
 WordCache::Key WordCache::key_of(std::string_view text, std::size_t word_bytes) {
   Key key;

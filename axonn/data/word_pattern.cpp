@@ -18,8 +18,8 @@ std::string message_of(int code) {
   return text;
 }
 
-// A run of white space is searched backwards on the JIT's stack; the default of 32 KiB is for
-// patterns that nest, this is room to spare.
+// Matching a run of white space backtracks on the JIT's stack. The default is 32 KiB; this leaves
+// room for long runs.
 constexpr std::size_t kStackBytes = 1 << 20;
 
 }  // namespace
@@ -56,8 +56,8 @@ WordPattern::WordPattern(std::string_view pattern, const std::string& where)
   pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
   if (matches_empty != 0)
     refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
-           "' matches the empty string, so it cuts nowhere in particular");
-  // Where the JIT is not allowed (a hardened kernel) the same pattern is interpreted.
+           "' matches the empty string, so it cannot cut a text into words");
+  // If the system does not allow a JIT (a hardened kernel), the pattern is interpreted.
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);
 }
 
@@ -86,7 +86,7 @@ std::size_t WordPattern::Matcher::first_word(std::string_view text) {
                           state_->jit ? 0 : PCRE2_NO_UTF_CHECK, state_->data, state_->context);
   if (found == PCRE2_ERROR_NOMATCH) return text.size();
   if (found <= 0)
-    refuse("the tokenizer's pattern finds no word in a text, for PCRE2: ", message_of(found));
+    refuse("PCRE2 cannot match the tokenizer's pattern on a text: ", message_of(found));
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(state_->data);
   return range[0] > 0 ? range[0] : range[1];
 }

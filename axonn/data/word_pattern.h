@@ -7,24 +7,24 @@
 
 namespace axonn {
 
-/// Cuts text into words by a pattern: each match is a word, and so is what lies between two.
+/// Cuts text into words by a pattern: each match is a word, and so is the text between two matches.
 class WordPattern {
  public:
   /// The pattern is in Oniguruma's syntax (split_pattern.h); `where` names it in messages.
-  /// Errors: UsageError if it cannot be read, or matches the empty string.
+  /// Throws UsageError if it is invalid or not supported, or if it matches the empty string.
   WordPattern(std::string_view pattern, const std::string& where);
   ~WordPattern();
   WordPattern(const WordPattern&) = delete;
   WordPattern& operator=(const WordPattern&) = delete;
 
-  /// What one thread needs to search.
+  /// The search state of one thread.
   class Matcher {
    public:
     explicit Matcher(const WordPattern& pattern);
     ~Matcher();
     Matcher(Matcher&&) noexcept;
 
-    /// Bytes of the first word of text, at least 1. text is well-formed UTF-8 and not empty.
+    /// The bytes of the first word, at least 1. `text` is well-formed UTF-8 and not empty.
     std::size_t first_word(std::string_view text);
 
    private:

@@ -11,22 +11,22 @@
 
 namespace axonn {
 
-/// The tokens that a word is before any merge: one for each byte, or one for each character.
+/// Gives the initial tokens of a word, before merges: one for each byte or for each character.
 class WordTokens {
  public:
-  /// Refers to the vocabulary, which must stay where it is.
+  /// Keeps a reference to the vocabulary.
   explicit WordTokens(const BpeVocab& vocab);
 
   enum class State { mergeable, whole };
 
-  /// Appends them. `whole`: the word is a token, which was appended instead.
+  /// Appends the initial tokens. `whole`: the word is a token itself, which was appended instead.
   State append(std::string_view word, std::vector<std::int32_t>& tokens) const;
 
  private:
   void append_characters(std::string_view word, std::vector<std::int32_t>& tokens) const;
 
   const BpeVocab& vocab_;
-  std::array<std::int32_t, 128> ascii_{};  ///< of one-byte characters; -1: none
+  std::array<std::int32_t, 128> ascii_{};  ///< token of each one-byte character; -1: none
   std::unordered_map<std::string_view, std::int32_t> words_;
 };
 

@@ -9,20 +9,22 @@ namespace axonn {
 
 inline constexpr std::string_view kLatestName = "latest";
 
-/// "step-200".
+/// The folder name of a step's checkpoint: "step-200".
 std::string step_name(std::int64_t step);
-/// -1 unless name is that of a step.
+/// The step of such a name, or -1 for any other name.
 std::int64_t step_of(std::string_view name);
 
-/// The steps that folder holds, by their names, highest first; none if it cannot be read.
+/// The steps whose checkpoints a folder holds, judged by name, highest first; none if the folder
+/// cannot be read.
 std::vector<std::int64_t> steps_in(const std::string& folder);
 
-/// Removes what a job that died left half written. Errors: none; it leaves what it cannot remove.
+/// Removes the temporary files and folders of jobs that died. Never throws; skips those that it
+/// cannot remove.
 void remove_leftovers(const std::string& folder);
 
-/// Removes the checkpoints before `step` beyond the newest `keep` (0: none), of which `step` is
-/// one. Those after it are of a run that was given up, and stay. Returns a line for each that could
-/// not be removed.
+/// Removes older checkpoints so that `keep` remain, counting `step` itself; 0 removes none.
+/// Checkpoints of later steps belong to an abandoned run and stay. Returns one warning for each
+/// checkpoint that could not be removed.
 std::vector<std::string> prune(const std::string& folder, std::int64_t step, std::int64_t keep);
 
 }  // namespace axonn

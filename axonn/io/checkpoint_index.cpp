@@ -41,27 +41,27 @@ std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// What is wrong with an intact index; parse_index adds where.
+/// Throws for a fault in an index whose checksum is right; parse_index() adds the path.
 [[noreturn]] void wrong(const std::string& what) { throw UsageError(what); }
 
-/// Every number of an index is a count or a place.
+/// A count or an offset: every number of an index is one.
 std::int64_t number(const json& value) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::uint64_t{INT64_MAX})
-    wrong(concat("it has ", dump(value), " where a count belongs"));
+    wrong(concat("found ", dump(value), ", expected a count of 0 or more"));
   return value.get<std::int64_t>();
 }
 
 std::string text(const json& value) {
-  if (!value.is_string()) wrong("a text is missing");
+  if (!value.is_string()) wrong("a string is missing");
   return value.get<std::string>();
 }
 
-/// The name of a file of the checkpoint's own folder.
+/// The name of a file in the checkpoint's own folder.
 std::string file_name(const json& value) {
   std::string name = text(value);
   if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos ||
       name.find('\0') != name.npos)
-    wrong(concat("\"", name, "\" is no name of a file in its folder"));
+    wrong(concat("\"", name, "\" is not the name of a file in the checkpoint's folder"));
   return name;
 }
 
@@ -81,7 +81,8 @@ StoredFile file_of(const json& object) {
     for (const auto& [kind, offset] : from.at("offsets").items())
       block.offsets[kind] = number(offset);
     const json& numbers = from.at("slices");
-    if (!numbers.is_array() || numbers.size() % kNumbersOfASlice != 0) wrong("bad slices");
+    if (!numbers.is_array() || numbers.size() % kNumbersOfASlice != 0)
+      wrong("a list of slices does not have seven numbers for each slice");
     for (std::size_t i = 0; i < numbers.size(); i += kNumbersOfASlice) {
       std::array<std::int64_t, kNumbersOfASlice> n;
       for (std::size_t k = 0; k < kNumbersOfASlice; ++k) n[k] = number(numbers[i + k]);
@@ -100,13 +101,14 @@ void check_block(const CheckpointIndex& index, const StoredFile& file, const Sto
   std::int64_t count = 0;
   for (const StoredSlice& slice : block.slices) {
     if (slice.parameter >= static_cast<std::int64_t>(index.parameters.size()))
-      wrong("it names a parameter that it does not list");
+      wrong("a slice belongs to a parameter that is not listed");
     const auto& parameter = index.parameters[static_cast<std::size_t>(slice.parameter)];
-    // A parameter's rows × columns fit, so those of a rectangle in it do as well.
+    // A parameter's rows × columns do not overflow, so those of a rectangle in it do not either.
     if (!inside(slice.row, slice.rows, parameter.rows) ||
         !inside(slice.col, slice.cols, parameter.cols) || slice.begin > slice.end ||
         slice.end > slice.rows * slice.cols || __builtin_add_overflow(count, slice.count(), &count))
-      wrong(concat("a slice of ", parameter.name, " in ", file.name, " is not within its shape"));
+      wrong(concat("a slice of ", parameter.name, " in ", file.name,
+                   " exceeds the parameter's shape"));
   }
   for (const auto& [kind, offset] : block.offsets)
     if (offset > file.bytes || count > (file.bytes - offset) / std::int64_t{sizeof(float)})
@@ -130,17 +132,17 @@ void check(const CheckpointIndex& index) {
 
 CheckpointIndex index_of(std::string_view body) {
   CheckpointIndex index;
-  // Files are taken as they come and dropped from the tree, which would else need some times the
-  // memory of the text. They are the only objects at their depth.
+  // Each file is converted as soon as it is parsed and then dropped: the whole tree would take
+  // several times the memory of the text. Files are the only objects at this depth.
   const auto take_files = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth != 2 || event != json::parse_event_t::object_end) return true;
     index.files.push_back(file_of(parsed));
     return false;
   };
   const json root = json::parse(concat(body, "}"), take_files);
-  if (text(root.at("format")) != kFormat) wrong("its format is another");
+  if (text(root.at("format")) != kFormat) wrong("its \"format\" is not \"axonn checkpoint\"");
   if (number(root.at("version")) != kVersion)
-    wrong(concat("it has version ", root.at("version").dump(), ", and this program reads ",
+    wrong(concat("it has version ", root.at("version").dump(), ", but this program reads version ",
                  kVersion));
   index.step = number(root.at("step"));
   index.ranks = number(root.at("ranks"));
@@ -178,13 +180,13 @@ CheckpointIndex parse_index(std::string_view text, const std::string& path) {
   if (text.size() <= kTailBytes ||
       text.substr(body.size()) != concat(kTailBegin, hex_of(xxh3(body)), kTailEnd))
     refuse(path, " is altered or cut short: its ", text.size(),
-           " bytes do not end in their own checksum");
+           " bytes do not end with their own checksum");
   try {
     return index_of(body);
   } catch (const UsageError& error) {
-    refuse(path, " is no index of a checkpoint that can be read: ", error.what());
+    refuse(path, " is not a valid checkpoint index: ", error.what());
   } catch (const json::exception&) {
-    refuse(path, " is no index of a checkpoint: it is not the JSON that it should be");
+    refuse(path, " is not a checkpoint index: its JSON does not have the expected structure");
   }
 }
 

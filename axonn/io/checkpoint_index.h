@@ -12,9 +12,9 @@ namespace axonn {
 
 inline constexpr std::string_view kIndexName = "index.json";
 
-/// A rectangle of a parameter, of which a file holds the elements [begin, end), row-major.
+/// A rectangle of a parameter; a file holds its elements [begin, end), in row-major order.
 struct StoredSlice {
-  std::int64_t parameter = 0;  ///< its place in CheckpointIndex::parameters
+  std::int64_t parameter = 0;  ///< index into CheckpointIndex::parameters
   std::int64_t row = 0, rows = 0;
   std::int64_t col = 0, cols = 0;
   std::int64_t begin = 0, end = 0;
@@ -23,17 +23,17 @@ struct StoredSlice {
   bool operator==(const StoredSlice&) const = default;
 };
 
-/// The slices that a rank owns of one block, end to end, once for every kind.
+/// The slices of one block that a rank owns, end to end, stored once for every kind.
 struct StoredBlock {
   std::vector<StoredSlice> slices;
-  std::map<std::string, std::int64_t> offsets;  ///< kind -> byte of the file where it begins
+  std::map<std::string, std::int64_t> offsets;  ///< kind -> offset in the file, in bytes
   bool operator==(const StoredBlock&) const = default;
 };
 
 struct StoredFile {
   std::string name;  ///< within the checkpoint's folder
   std::int64_t bytes = 0;
-  std::vector<std::uint64_t> checksums;  ///< of its pieces of kPieceBytes
+  std::vector<std::uint64_t> checksums;  ///< one for each piece of kPieceBytes
   std::vector<StoredBlock> blocks;
   bool operator==(const StoredFile&) const = default;
 };
@@ -44,8 +44,8 @@ struct StoredText {
   bool operator==(const StoredText&) const = default;
 };
 
-/// What index.json says: a checkpoint without its numbers. Its text is JSON that ends in its own
-/// checksum,
+/// The contents of index.json: the location and checksums of all data of a checkpoint. The text is
+/// JSON that ends with its own checksum:
 ///
 ///   {"format": "axonn checkpoint", "version": 1, "step": 200, "ranks": 4,
 ///    "kinds": ["master", ...], "parameters": [["wte.weight", 251, 96], ...],
@@ -66,12 +66,12 @@ struct CheckpointIndex {
 
 std::string to_text(const CheckpointIndex& index);
 
-/// Errors: UsageError that names path and what is wrong, for anything but an intact index whose
-/// numbers fit one another.
+/// Throws UsageError with the path and the fault unless the text is an intact index whose numbers
+/// are consistent.
 CheckpointIndex parse_index(std::string_view text, const std::string& path);
 
-/// Adds a rank's part, with its parameters and kinds, to the whole. Errors: Error if the two speak
-/// of different shapes or kinds.
+/// Adds a rank's part, with its parameters and kinds, to the whole. Throws Error if the two
+/// disagree on shapes or kinds.
 void merge(CheckpointIndex& whole, CheckpointIndex part);
 
 }  // namespace axonn

@@ -10,7 +10,7 @@ namespace axonn {
 
 namespace {
 
-/// Elements common to a wanted and a stored slice, counted within each one's rectangle.
+/// Elements common to a wanted and a stored slice; positions count within each one's rectangle.
 struct Overlap {
   std::int64_t wanted = 0, stored = 0, count = 0;
   std::size_t source = 0;
@@ -27,7 +27,8 @@ Columns columns_at(const Rectangle& r, std::int64_t row) {
           r.col + std::clamp<std::int64_t>(r.end - before, 0, r.cols)};
 }
 
-/// Appends what the two have in common, row by row, rows that continue one another joined.
+/// Appends the common elements of the two slices, row by row; joins rows that are contiguous in
+/// both.
 void intersect(const Slice& wanted, const StoredSlice& stored, std::size_t source,
                std::vector<Overlap>& out) {
   if (wanted.count() <= 0 || stored.count() <= 0) return;
@@ -58,7 +59,7 @@ std::string place_text(const Slice& slice, std::int64_t element) {
   return concat('(', slice.row + element / slice.cols, ',', slice.col + element % slice.cols, ')');
 }
 
-/// Sorts the overlaps and refuses unless they cover the wanted elements, each once.
+/// Sorts the overlaps. Throws UsageError unless they cover each wanted element exactly once.
 void check_cover(const Slice& wanted, std::vector<Overlap>& overlaps,
                  const CheckpointParameter& parameter, const std::string& folder) {
   std::ranges::sort(overlaps, {}, &Overlap::wanted);
@@ -76,7 +77,7 @@ void check_cover(const Slice& wanted, std::vector<Overlap>& overlaps,
   if (at < wanted.end) refuse_at(at, wanted.end, "none of its files");
 }
 
-/// Collects lines of faults, of which a message shows the first few.
+/// Collects faults, a line each; the message shows the first few.
 class Faults {
  public:
   template <typename... Parts>
@@ -97,7 +98,7 @@ class Faults {
 
 using Places = std::unordered_map<std::string, std::int64_t>;
 
-/// Name -> place of the checkpoint's parameters.
+/// Maps the name of each parameter in the checkpoint to its index.
 Places places_of(const CheckpointIndex& index) {
   Places places;
   for (const CheckpointParameter& stored : index.parameters)
@@ -105,7 +106,7 @@ Places places_of(const CheckpointIndex& index) {
   return places;
 }
 
-/// Adds what is not the same in the checkpoint and in a model with these parameters.
+/// Adds the differences between the checkpoint's parameters and the model's.
 void compare(const CheckpointIndex& index, std::span<const CheckpointParameter> model,
              Faults& faults) {
   const Places places = places_of(index);
@@ -119,13 +120,13 @@ void compare(const CheckpointIndex& index, std::span<const CheckpointParameter> 
     }
     const auto& stored = index.parameters[static_cast<std::size_t>(found->second)];
     if (stored.rows != wanted.rows || stored.cols != wanted.cols)
-      faults.add(wanted.name, " is (", stored.rows, ',', stored.cols, ") there and (", wanted.rows,
-                 ',', wanted.cols, ") here");
+      faults.add(wanted.name, " is (", stored.rows, ',', stored.cols, ") in the checkpoint and (",
+                 wanted.rows, ',', wanted.cols, ") in the model");
   }
   for (const CheckpointParameter& stored : index.parameters)
     if (!known.contains(stored.name))
       faults.add("it has ", stored.name, " (", stored.rows, ',', stored.cols,
-                 "), which is not known here");
+                 "), which the model does not have");
 }
 
 void check_fit(const CheckpointIndex& index, std::span<const StateBlock> blocks,

@@ -9,38 +9,38 @@
 
 namespace axonn {
 
-/// Elements that lie in a row both in a file and in the memory that wants them.
+/// Elements that are contiguous both in a file and in their destination.
 struct ReadRun {
-  std::int64_t file = 0;    ///< its place in CheckpointIndex::files
-  std::int64_t offset = 0;  ///< byte of the file
+  std::int64_t file = 0;    ///< index into CheckpointIndex::files
+  std::int64_t offset = 0;  ///< in the file, in bytes
   std::int64_t count = 0;   ///< elements, f32
   float* to = nullptr;
-  Device* device = nullptr;    ///< whose memory `to` is in; null: the host's
-  std::int64_t parameter = 0;  ///< its place in CheckpointIndex::parameters, for messages
+  Device* device = nullptr;    ///< device whose memory `to` is in; null: host
+  std::int64_t parameter = 0;  ///< index into CheckpointIndex::parameters, for messages
 };
 
-/// Into the order of the files and of their bytes.
+/// Sorts by file, then by offset.
 void sort_runs(std::vector<ReadRun>& runs);
 
-/// Finds what of a checkpoint's files holds which elements.
+/// Finds the parts of a checkpoint's files that hold given elements.
 class ReadPlanner {
  public:
-  /// `folder` stands for the checkpoint in messages. Keeps a reference to the index.
+  /// `folder` names the checkpoint in messages. Keeps a reference to the index.
   ReadPlanner(const CheckpointIndex& index, std::string folder);
 
-  /// Appends what to read to fill a slice of every buffer of a block, of the parameter at this
-  /// place of the index. Errors: UsageError that names the elements that the checkpoint has not, or
-  /// has twice, or the kind of buffer that it has not.
+  /// Appends the reads that fill one slice of a parameter in every buffer of a block. `parameter`
+  /// is an index into CheckpointIndex::parameters. Throws UsageError if the checkpoint lacks some
+  /// of the elements or has them twice, or lacks a kind of buffer.
   void add(std::int64_t parameter, const Slice& wanted, const StateBlock& block,
            std::vector<ReadRun>& runs) const;
 
  private:
-  /// A stored slice and where its elements lie.
+  /// A stored slice and the location of its elements.
   struct Source {
     const StoredSlice* slice = nullptr;
     const StoredBlock* block = nullptr;
     std::int64_t file = 0;
-    std::int64_t first = 0;  // elements of the block's slices before it
+    std::int64_t first = 0;  // elements of the block's earlier slices
   };
 
   const CheckpointIndex& index_;
@@ -48,21 +48,21 @@ class ReadPlanner {
   std::vector<std::vector<Source>> sources_;  // by parameter
 };
 
-/// What to read to fill every slice of the blocks, in the order of the files and of their bytes.
+/// The reads that fill every slice of the blocks, sorted by file and offset.
 ///
-/// Errors: UsageError, naming `folder`, that lists parameters that only one side has or that have
-/// another shape, kinds that the checkpoint lacks, and elements that it has not, or has twice.
-/// Error if a block's slices do not fit their parameter or buffers.
+/// Throws UsageError, naming `folder`, with a list of the parameters that are missing on one side
+/// or differ in shape and of missing kinds; or if the checkpoint lacks elements or has them twice.
+/// Throws Error if a block's slices do not fit their parameter or buffers.
 std::vector<ReadRun> plan_reads(const CheckpointIndex& index, std::span<const StateBlock> blocks,
                                 const std::string& folder);
 
-/// Errors: UsageError, naming `folder`, that lists parameters that only one side has or that have
-/// another shape.
+/// Throws UsageError, naming `folder`, with a list of the parameters that are missing on one side
+/// or differ in shape.
 void check_parameters(const CheckpointIndex& index, std::span<const CheckpointParameter> model,
                       const std::string& folder);
 
-/// Errors: Error that names the parameter, if slices reach beyond its shape or the block's buffers,
-/// or if blocks or parameters share a name, or buffers are missing.
+/// Throws Error, naming the parameter, if slices reach beyond its shape or the block's buffers, if
+/// blocks or parameters share a name, or if buffers are missing.
 void check_blocks(std::span<const StateBlock> blocks);
 
 }  // namespace axonn

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 // 10,000 ranks with 300 slices each make an index of about 150 MB.
 constexpr std::int64_t kMostIndexBytes = std::int64_t{8} << 30;
 
-/// A checkpoint whose index, texts and file sizes are good.
+/// A checkpoint whose index, texts and file sizes have been checked.
 struct Opened {
   std::string folder;
   std::string index_text;
@@ -44,7 +44,7 @@ Opened open_step(const std::string& folder) {
     std::string contents = read_text(file);
     if (static_cast<std::int64_t>(contents.size()) != stored.bytes ||
         xxh3(contents) != stored.checksum)
-      refuse(file, " is altered: it is not the one that was written");
+      refuse(file, " is altered: its size or checksum is not the one in the index");
     out.texts[name] = std::move(contents);
   }
   for (const StoredFile& stored : out.index.files) {
@@ -62,8 +62,8 @@ std::string last_name(const std::string& path) {
   return (at.has_filename() ? at : at.parent_path()).filename().string();
 }
 
-/// The steps to try, best first: what `latest` names and those before it. Later ones are of a run
-/// that was given up, and are taken only where `latest` is of no use.
+/// The steps to try, best first: the one that `latest` names and those before it. Later steps
+/// belong to an abandoned run and are tried only if `latest` is missing or unusable.
 std::vector<std::int64_t> candidates(const std::string& folder,
                                      std::vector<std::string>& warnings) {
   std::vector<std::int64_t> steps = steps_in(folder);
@@ -79,7 +79,7 @@ std::vector<std::int64_t> candidates(const std::string& folder,
   else if (latest < 0)
     warnings.push_back(path + " is altered: it does not name a checkpoint");
   else if (std::ranges::find(steps, latest) == steps.end())
-    warnings.push_back(concat(path, " names ", name, ", which is not there"));
+    warnings.push_back(concat(path, " names ", name, ", which does not exist"));
   else
     std::erase_if(steps, [&](std::int64_t step) { return step > latest; });
   return steps;
@@ -88,24 +88,25 @@ std::vector<std::int64_t> candidates(const std::string& folder,
 Opened open_newest(const std::string& folder, std::vector<std::string>& warnings) {
   const auto steps = candidates(folder, warnings);
   if (steps.empty())
-    refuse(folder, " holds no checkpoint (no folder step-N); name one with its path");
+    refuse(folder, " holds no checkpoint (no folder step-N); give the path of another folder");
   for (std::int64_t step : steps) {
     std::optional<Opened> opened;
     const std::string fault =
         fault_of([&] { opened = open_step(concat(folder, '/', step_name(step))); });
     if (opened) return *std::move(opened);
-    warnings.push_back(concat("checkpoint ", step_name(step), " is passed over: ", fault));
+    warnings.push_back(concat("checkpoint ", step_name(step), " is skipped: ", fault));
   }
   std::string all;
   for (const std::string& warning : warnings) all += "\n  " + warning;
-  refuse(folder, " holds no checkpoint that is good:", all);
+  refuse(folder, " holds no intact checkpoint:", all);
 }
 
 Opened open_path(std::string path, std::vector<std::string>& warnings) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
-    refuse(path, " is no folder of checkpoints", fs::exists(path, ignored) ? "" : ": no such path");
+    refuse(path, " is not a folder of checkpoints",
+           fs::exists(path, ignored) ? "" : ": no such path");
   const bool is_step =
       fs::exists(path + '/' + std::string(kIndexName), ignored) || step_of(last_name(path)) >= 0;
   return is_step ? open_step(path) : open_newest(path, warnings);
@@ -122,7 +123,8 @@ struct CheckpointReader::Impl {
 
 CheckpointReader::CheckpointReader(Communicator& world, const std::string& path)
     : impl_(std::make_unique<Impl>()) {
-  // What rank 0 tells: folder, index, the number of texts, names and texts, warnings; or its fault.
+  // Broadcast by rank 0: folder, index, number of texts, each name and text, warnings. If it
+  // failed: the error message alone.
   std::vector<std::string> told;
   if (world.rank() == 0) {
     const std::string fault = fault_of([&] {

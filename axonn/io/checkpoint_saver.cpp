@@ -35,7 +35,7 @@ std::string file_name(int rank) {
   return name;
 }
 
-/// What the rank owns of a block; adds the block's parameters to the index.
+/// The slices of a block that the rank owns; adds the block's parameters to the index.
 StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
   StoredBlock out;
   for (const StateParameter& parameter : block.parameters) {
@@ -48,14 +48,14 @@ StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
   return out;
 }
 
-/// Copies values of the block's memory to the host's; returns their end.
+/// Copies values from the block's memory to host memory. Returns the end of the copy.
 float* copy_values(const StateBlock& block, const float* from, std::int64_t count, float* to) {
   if (!block.device) return std::copy_n(from, count, to);
   block.device->copy_to_host(to, from, count * bytes_of(DType::f32));
   return to + count;
 }
 
-/// Copies what the rank owns of every buffer, one kind of a block after the other.
+/// Copies the owned elements of every buffer: block after block, and kind after kind.
 void copy_owned(std::span<const StateBlock> blocks, std::vector<float>& data) {
   float* to = data.data();
   for (const StateBlock& block : blocks)
@@ -137,20 +137,20 @@ struct CheckpointSaver::Impl {
 
   std::thread writer;
   std::atomic<bool> written = true;
-  std::string fault;  // of the writer; read once it is joined
+  std::string fault;  // of the writer thread; read after join()
   double write_seconds = 0;
 
   std::string name() const { return concat(options.folder, '/', step_name(step)); }
   std::string asked() const { return concat("writing checkpoint ", name()); }
 
-  /// Rank 0 makes the folder that all ranks write to.
+  /// Rank 0 creates the folder that all ranks write to.
   std::string make_folder(Communicator& world);
   void write(const std::string& path);
   void start(const std::string& path);
   void join() {
     if (writer.joinable()) writer.join();
   }
-  /// Rank 0 writes what tells of the ranks' files, and gives the whole its name.
+  /// Rank 0 writes the texts and the index, and gives the folder its final name.
   SaveCost publish(CheckpointIndex whole);
   void forget() {
     temporary.reset();
@@ -191,7 +191,8 @@ void CheckpointSaver::Impl::start(const std::string& path) {
   try {
     writer = std::thread([this, path] { write(path); });
   } catch (const std::system_error& error) {
-    fault = concat("no thread to write with: ", error.what(), "; set checkpoint.async = false");
+    fault = concat("cannot start a thread to write the file: ", error.what(),
+                   "; set checkpoint.async = false");
     written = true;
   }
 }
@@ -228,7 +229,7 @@ bool CheckpointSaver::written() const { return impl_->written; }
 
 void CheckpointSaver::begin(Communicator& world, std::int64_t step,
                             std::span<const StateBlock> blocks, const StateTexts& texts) {
-  AXONN_CHECK(!pending(), "checkpoint ", impl_->name(), " is not finished; finish() it first");
+  AXONN_CHECK(!pending(), "checkpoint ", impl_->name(), " is not finished; call finish() first");
   AXONN_CHECK(step >= 0, "a checkpoint of step ", step, "; steps count from 0");
   const double begin = now_seconds();
   Impl& to = *impl_;
@@ -252,11 +253,11 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
 }
 
 SaveCost CheckpointSaver::finish(Communicator& world) {
-  AXONN_CHECK(pending(), "no checkpoint was begun; begin() one before finish()");
+  AXONN_CHECK(pending(), "no checkpoint was begun; call begin() before finish()");
   const double begin = now_seconds();
   Impl& from = *impl_;
   from.join();
-  struct Forget {  // whatever happens, the saver is ready for another
+  struct Forget {  // also after an error, the saver is ready for another begin()
     Impl& impl;
     ~Forget() { impl.forget(); }
   } forget{from};

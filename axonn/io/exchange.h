@@ -6,22 +6,23 @@
 
 #include "axonn/comm/communicator.h"
 
-/// What ranks tell one another around files: texts and faults. All are collective.
+/// Exchange of texts and error messages between ranks. All but fault_of() are collective.
 
 namespace axonn {
 
-/// What `work` throws, as text; empty if it throws nothing. An aborted group still throws.
+/// Runs `work` and returns the message of its exception; empty if it throws none. Aborted passes
+/// through.
 std::string fault_of(const std::function<void()>& work);
 
-/// Throws the same Error on all ranks if any has a fault: "ASKED failed on rank 3: FAULT", of the
-/// first rank that has one.
+/// Throws the same Error on all ranks if any has a fault: "ASKED failed on rank 3: FAULT", for the
+/// first such rank.
 void agree(Communicator& world, const std::string& asked, const std::string& fault);
 
-/// Rank 0's texts, on all ranks.
+/// Broadcasts rank 0's texts.
 std::vector<std::string> broadcast_texts(Communicator& world, std::vector<std::string> texts);
 
-/// Hands every rank's text to rank 0, where `take` is called with them one by one in rank order,
-/// so that rank 0 never holds them all.
+/// Sends every rank's text to rank 0, which calls `take` with one after the other in rank order and
+/// so never holds them all.
 void gather_texts(Communicator& world, const std::string& mine,
                   const std::function<void(std::string text)>& take);
 

@@ -20,10 +20,11 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kTagDigits = 16;
 constexpr std::string_view kTemporary = ".tmp-";
-// Linux moves at most 0x7ffff000 bytes a call; smaller calls can be told apart in an error.
+// Linux transfers at most 0x7ffff000 bytes per call; with smaller calls an error says where it
+// happened.
 constexpr std::size_t kMostBytesACall = std::size_t{1} << 30;
 
-/// 64 random bits in hex: ranks and jobs that write side by side must not meet.
+/// 64 random bits in hex, so that ranks and jobs that write side by side use different names.
 std::string random_tag() {
   std::random_device device;
   std::string tag(kTagDigits, '0');
@@ -59,14 +60,14 @@ std::string cause_and_remedy(int error) {
     case ENOSPC:
       return text + "; free space there, or write to another disk";
     case EDQUOT:
-      return text + "; remove files of yours there, or write to another disk";
+      return text + "; remove some of your files there, or write to another disk";
     case EACCES:
     case EPERM:
       return text + "; change the permissions, or choose another place";
     case EROFS:
       return text + "; choose another place";
     case EIO:
-      return text + "; the disk or its network fails: check it, or use another";
+      return text + "; the disk or its network is failing: check it, or use another";
     case EMFILE:
     case ENFILE:
       return text + "; raise the limit (ulimit -n)";
@@ -85,7 +86,7 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   struct stat status;
   if (::fstat(file_.get(), &status) != 0)
     refuse("cannot open ", path_, ": ", cause_and_remedy(errno));
-  if (!S_ISREG(status.st_mode)) refuse(path_, " is no file that can be read at any place");
+  if (!S_ISREG(status.st_mode)) refuse(path_, " is not a regular file");
   bytes_ = status.st_size;
 }
 
@@ -99,8 +100,8 @@ void InputFile::read(std::int64_t offset, std::span<std::byte> out) const {
       refuse("cannot read ", rest.size(), " bytes at ", at, " of ", path_, ": ",
              cause_and_remedy(errno));
     if (got == 0)
-      refuse(path_, " is cut short: it ends at byte ", at, ", and bytes up to ",
-             offset + static_cast<std::int64_t>(out.size()), " were wanted");
+      refuse(path_, " is cut short: it ends at byte ", at, ", but bytes up to ",
+             offset + static_cast<std::int64_t>(out.size()), " are needed");
     at += got;
     rest = rest.subspan(static_cast<std::size_t>(got));
   }
@@ -119,7 +120,7 @@ void OutputFile::append(std::span<const std::byte> bytes) {
   for (std::span rest = bytes; !rest.empty();) {
     const ssize_t put = ::write(file_.get(), rest.data(), std::min(rest.size(), kMostBytesACall));
     if (put < 0 && errno == EINTR) continue;
-    // A write of nothing without an error would be tried for ever.
+    // A write of 0 bytes without an error would repeat for ever.
     AXONN_CHECK(put > 0, "cannot write ", rest.size(), " bytes to ", path_, " after its first ",
                 bytes_, ": ", cause_and_remedy(put < 0 ? errno : ENOSPC));
     bytes_ += put;
@@ -128,14 +129,14 @@ void OutputFile::append(std::span<const std::byte> bytes) {
 }
 
 void OutputFile::finish() {
-  AXONN_CHECK(::fsync(file_.get()) == 0, "cannot put the ", bytes_, " bytes of ", path_,
-              " on the disk: ", cause_and_remedy(errno));
+  AXONN_CHECK(::fsync(file_.get()) == 0, "cannot sync the ", bytes_, " bytes of ", path_,
+              " to disk: ", cause_and_remedy(errno));
   // Network file systems report a full disk or quota only now.
   const int descriptor = file_.release();
   if (::close(descriptor) != 0) {
     const int error = errno;
     ::unlink(path_.c_str());
-    fail(Where::here(), "cannot close ", path_, " of ", bytes_,
+    fail(Where::here(), "cannot close ", path_, " after ", bytes_,
          " bytes: ", cause_and_remedy(error));
   }
 }
@@ -159,7 +160,7 @@ void TemporaryFolder::publish() {
     sync_folder(above);
     return;
   }
-  // In one call where the file system can; else there is a moment without a folder of that name.
+  // One call swaps the two if the file system supports it; else the name is missing for a moment.
   std::string old = temporary_;
   if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
     old = concat(path_, kTemporary, random_tag());
@@ -168,7 +169,7 @@ void TemporaryFolder::publish() {
   }
   temporary_.clear();
   sync_folder(above);
-  std::error_code ignored;  // the new one is in place: what is left of the old harms nobody
+  std::error_code ignored;  // the new one is in place: remains of the old do no harm
   fs::remove_all(old, ignored);
 }
 
@@ -225,9 +226,9 @@ void write_file_atomically(const std::string& path, std::string_view text) {
 void sync_folder(const std::string& path) {
   const FileHandle folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   AXONN_CHECK(folder.get() >= 0, "cannot open the folder ", path, ": ", cause_and_remedy(errno));
-  // Some network file systems have no such call for folders, and need none.
+  // Some network file systems cannot sync folders, and need not.
   AXONN_CHECK(::fsync(folder.get()) == 0 || errno == EINVAL || errno == ENOTSUP,
-              "cannot put the folder ", path, " on the disk: ", cause_and_remedy(errno));
+              "cannot sync the folder ", path, " to disk: ", cause_and_remedy(errno));
 }
 
 void make_folders(const std::string& path) {
@@ -241,8 +242,8 @@ std::int64_t free_bytes(const std::string& path) {
   std::error_code error;
   while (!fs::exists(at, error) && at != at.parent_path()) at = at.parent_path();
   struct statvfs status;
-  AXONN_CHECK(::statvfs(at.c_str(), &status) == 0, "cannot ask how much room ", at.string(),
-              " has: ", cause_and_remedy(errno));
+  AXONN_CHECK(::statvfs(at.c_str(), &status) == 0, "cannot find out the free space of ",
+              at.string(), ": ", cause_and_remedy(errno));
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
 

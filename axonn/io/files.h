@@ -12,7 +12,7 @@
 
 namespace axonn {
 
-/// An open file; closes it.
+/// Owns a file descriptor and closes it.
 class FileHandle {
  public:
   FileHandle() = default;
@@ -25,27 +25,27 @@ class FileHandle {
   ~FileHandle();
 
   int get() const { return descriptor_; }
-  /// Gives the descriptor away.
+  /// Gives up ownership of the descriptor.
   int release() { return std::exchange(descriptor_, -1); }
 
  private:
   int descriptor_ = -1;
 };
 
-/// A file that is read at offsets, by any number of threads at once.
+/// A file that any number of threads may read at offsets at the same time.
 ///
-/// It reads with pread and not from mapped memory, where a file that shrinks or a bad disk would
-/// end the process with SIGBUS instead of a message.
+/// It uses pread rather than mapped memory: with a mapping, a file that shrinks or a bad disk would
+/// end the process with SIGBUS instead of an error message.
 class InputFile {
  public:
-  /// Errors: UsageError that names the path, if it cannot be opened or is no regular file.
+  /// Throws UsageError, naming the path, if it cannot be opened or is not a regular file.
   explicit InputFile(std::string path);
 
   const std::string& path() const { return path_; }
   std::int64_t bytes() const { return bytes_; }  ///< when it was opened
 
-  /// Fills out from byte `offset` on. Errors: UsageError if the file ends before, or cannot be
-  /// read.
+  /// Fills `out` with the bytes from `offset` on. Throws UsageError if the file is too short or
+  /// cannot be read.
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  private:
@@ -54,19 +54,19 @@ class InputFile {
   std::int64_t bytes_ = 0;
 };
 
-/// A new file that is written front to back. Unless it is finished it is removed again.
+/// A new file that is written front to back. The destructor removes it unless finish() was called.
 ///
-/// Errors: Error that names the file, the bytes, the cause and a remedy.
+/// Throws Error with the file, the bytes, the cause and a remedy.
 class OutputFile {
  public:
-  /// Replaces a file of that name.
+  /// Replaces an existing file.
   explicit OutputFile(std::string path);
   OutputFile(OutputFile&&) noexcept = default;
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
 
   void append(std::span<const std::byte> bytes);
-  /// Puts it on the disk (fsync) and closes it.
+  /// Syncs it to disk and closes it.
   void finish();
   std::int64_t bytes() const { return bytes_; }  ///< appended so far
 
@@ -76,22 +76,22 @@ class OutputFile {
   std::int64_t bytes_ = 0;
 };
 
-/// A folder that is filled under another name beside its own, so that its own name never stands for
-/// half of it: PATH.tmp-0123456789abcdef. Unless it is published it is removed again.
+/// A folder that is filled under a temporary name, PATH.tmp-0123456789abcdef, so that PATH never
+/// names a half-written folder. The destructor removes it unless publish() was called.
 class TemporaryFolder {
  public:
-  /// Makes the folder and those above it. Errors: Error that names the folder and the cause.
+  /// Creates the folder and its parents. Throws Error with the folder and the cause.
   explicit TemporaryFolder(std::string path);
   TemporaryFolder(TemporaryFolder&& other) noexcept
       : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
   TemporaryFolder& operator=(TemporaryFolder&&) = delete;
   ~TemporaryFolder();
 
-  const std::string& path() const { return temporary_; }  ///< where to write for now
+  const std::string& path() const { return temporary_; }  ///< the temporary name
 
-  /// Syncs it, gives it its name in place of a folder that has it, and syncs the folder above.
+  /// Syncs it, renames it to PATH, replacing an existing folder, and syncs the parent folder.
   void publish();
-  /// Removes it with all it holds. Leaves what cannot be removed.
+  /// Removes it with its contents. Ignores errors.
   void remove() noexcept;
 
  private:
@@ -99,33 +99,33 @@ class TemporaryFolder {
   std::string temporary_;
 };
 
-/// Renames a folder to a temporary name, so that its own name never stands for half of it, and
-/// removes it. Errors: Error that names the folder and the cause.
+/// Renames a folder to a temporary name, so that its own name never stands for a half-removed
+/// folder, and removes it. Throws Error with the folder and the cause.
 void remove_folder(const std::string& path);
 
-/// Whether `name`, a file name without its folder, is that of a TemporaryFolder of `base`.
+/// Whether `name`, a file name without its folder, is a temporary name for `base`.
 bool is_temporary_name(std::string_view name, std::string_view base);
 
-/// All of a file. Errors: UsageError if it cannot be read or is longer than `most` bytes.
+/// Reads a whole file. Throws UsageError if it cannot be read or is longer than `most` bytes.
 std::string read_text(const std::string& path, std::int64_t most = std::int64_t{1} << 30);
 
-/// A new file with this text, synced. Errors: as OutputFile.
+/// Writes a new file with this text and syncs it. Throws as OutputFile does.
 void write_text(const std::string& path, std::string_view text);
 
-/// Replaces a file so that its name always stands for all of the old text or all of the new.
+/// Replaces a file atomically: its name always stands for the whole old text or the whole new one.
 void write_file_atomically(const std::string& path, std::string_view text);
 
-/// Makes the names in a folder last. Errors: Error.
+/// Syncs a folder to disk, so that its names survive a crash. Throws Error.
 void sync_folder(const std::string& path);
 
-/// Makes a folder and those above it, if need be. Errors: Error.
+/// Creates a folder and its parents if they do not exist. Throws Error.
 void make_folders(const std::string& path);
 
-/// Bytes that this user may still write to the file system that holds path, which may not exist
-/// yet. Quotas are not in it.
+/// Bytes that this user may still write to the file system of `path`, which need not exist yet.
+/// Ignores quotas.
 std::int64_t free_bytes(const std::string& path);
 
-/// "Permission denied; make it writable for this user": an errno, and what to do about it.
+/// The message of an errno and a remedy: "No space left on device; free space there, ...".
 std::string cause_and_remedy(int error);
 
 }  // namespace axonn

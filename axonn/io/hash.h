@@ -11,21 +11,21 @@
 
 namespace axonn {
 
-/// XXH3 of 64 bits. It finds damage; it is no defence against an adversary.
+/// The 64-bit XXH3 hash. It detects damage, not deliberate changes.
 /// Source: Yann Collet, xxHash.
 std::uint64_t xxh3(std::span<const std::byte> bytes);
 std::uint64_t xxh3(std::string_view text);
 
 /// 16 lower-case hex digits.
 std::string hex_of(std::uint64_t value);
-/// Nothing unless the text is exactly that.
+/// The value of such a text; nothing for any other text.
 std::optional<std::uint64_t> parse_hex(std::string_view text);
 
-/// Bytes of a file that one checksum covers: small enough that a reader of a few slices does not
-/// fetch much more than them, large enough that a disk gives its full rate.
+/// Bytes of a file that one checksum covers. Small, so that a reader of a few slices fetches little
+/// else; large enough for a disk to reach its full rate.
 inline constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 
-/// The checksums of a file's pieces of kPieceBytes (the last one shorter), from its bytes in order.
+/// Computes the checksums of a file's pieces of kPieceBytes (the last may be shorter).
 class PieceHasher {
  public:
   PieceHasher();
@@ -33,8 +33,9 @@ class PieceHasher {
   PieceHasher(PieceHasher&&) noexcept;
   PieceHasher& operator=(PieceHasher&&) noexcept;
 
+  /// Takes the next bytes of the file.
   void append(std::span<const std::byte> bytes);
-  /// The checksums; append() begins another file after that.
+  /// Returns the checksums. The next append() begins another file.
   std::vector<std::uint64_t> finish();
 
  private:

@@ -1,7 +1,7 @@
-// A slice is a rectangle of which a rank holds the elements [begin, end). It is read some rows at a
-// time. Where its columns are all there are, those rows are one range of the file; where they are
-// cut, the ranks that hold the other columns want the same rows, so each reads a part of the rows
-// whole, and an all-to-all gives everyone its columns.
+// A rank holds the elements [begin, end) of a rectangle, its slice. The slice is read a few rows at
+// a time. If it has all columns of the matrix, these rows are one range of the file. If columns are
+// cut over ranks, those ranks need the same rows: each reads some of the rows whole, and an
+// all-to-all gives every rank its columns.
 #include "axonn/io/load_slices.h"
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace axonn {
 
 namespace {
 
-constexpr std::int64_t kBytesAtOnce = 4 << 20;   // of rows that ranks read together
-constexpr std::int64_t kBytesInCache = 1 << 19;  // read or handed on at once
+constexpr std::int64_t kBytesAtOnce = 4 << 20;   // of rows that the ranks read together
+constexpr std::int64_t kBytesInCache = 1 << 19;  // read or passed to the callback at once
 
 using Bytes = std::vector<std::byte>;
 
 Buffer buffer_of(Bytes& bytes) { return {bytes.data(), std::ssize(bytes), DType::u8}; }
 
-/// Element i of `run` becomes element i * stride of what begins at `out`.
+/// out[i * stride] = run[i], counted in elements of T.
 template <typename T>
 void spread(const Bytes& run, std::byte* out, std::int64_t stride) {
   const std::int64_t count = std::ssize(run) / std::int64_t{sizeof(T)};
@@ -28,12 +28,12 @@ void spread(const Bytes& run, std::byte* out, std::int64_t stride) {
     std::memcpy(out + i * stride * std::int64_t{sizeof(T)}, run.data() + i * sizeof(T), sizeof(T));
 }
 
-/// Elements stay as they are stored; `each` is their bytes.
+/// Loads the slices of one matrix. Elements keep their stored type, of each_ bytes.
 class SliceLoader {
  public:
   using Take = std::function<void(std::int64_t offset, std::span<const std::byte>)>;
 
-  /// `bytes` is room that the loaders of all matrices share.
+  /// `bytes` is a buffer that the loaders of all matrices share.
   SliceLoader(const WantedSlices& wanted, Bytes& bytes, Take take)
       : wanted_(wanted),
         each_(bytes_of(wanted.tensor.entry->type)),
@@ -57,14 +57,14 @@ class SliceLoader {
   std::int64_t bytes_read_ = 0;
 };
 
-/// out = elements of the stored matrix from `element` on.
+/// Fills `out` with elements of the stored matrix from `element` on.
 void SliceLoader::read(std::int64_t element, std::span<std::byte> out) {
   wanted_.tensor.file->read(*wanted_.tensor.entry, element * each_, out);
   bytes_read_ += std::ssize(out);
 }
 
-/// (count, slice.cols): the slice's columns of `count` rows from row `first` of the matrix on, each
-/// rank of `across` reading whole rows.
+/// Returns (count, slice.cols): the slice's columns of rows [first, first + count) of the matrix.
+/// Each rank of `across` reads some of the rows whole.
 Bytes SliceLoader::together(const Slice& slice, std::int64_t first, std::int64_t count) {
   Communicator& across = *wanted_.across;
   const std::int64_t ways = across.size(), rows = (count + ways - 1) / ways,
@@ -83,7 +83,7 @@ Bytes SliceLoader::together(const Slice& slice, std::int64_t first, std::int64_t
   return got;
 }
 
-/// The same of a matrix that is stored transposed: its rows are columns of the file.
+/// The same for a matrix that is stored transposed: its columns are rows of the file.
 Bytes SliceLoader::columns_of(const Slice& slice, std::int64_t first, std::int64_t count) {
   Bytes out(count * slice.cols * each_);
   bytes_.resize(count * each_);
@@ -105,7 +105,7 @@ Bytes SliceLoader::rows_of(const Slice& slice, std::int64_t first, std::int64_t 
   return out;
 }
 
-/// The elements are one range of the file, of which no byte outlives the cache.
+/// For a slice that is one range of the file. It passes on pieces small enough to stay in cache.
 void SliceLoader::load_whole_rows(const Slice& slice) {
   const std::int64_t at_once = kBytesInCache / each_;
   for (std::int64_t at = slice.begin; at < slice.end; at += at_once) {

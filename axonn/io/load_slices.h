@@ -14,26 +14,26 @@
 
 namespace axonn {
 
-/// What a rank wants of one stored matrix.
+/// The slices of one stored matrix that a rank wants.
 struct WantedSlices {
   SafetensorsFolder::Tensor tensor;  ///< (rows, cols), or (cols, rows) if transposed; floats
   bool transposed = false;
-  std::int64_t rows = 0, cols = 1;  ///< as the model has it, which the slices count in
+  std::int64_t rows = 0, cols = 1;  ///< the model's shape, in which slices are given
   std::vector<Slice> slices;
-  /// Ranks that want the same rows, each its own columns, in the order of the columns: they read
-  /// whole rows together and exchange them. A group of one reads by itself.
+  /// The ranks that want other columns of the same rows, in column order: they share the reading of
+  /// whole rows and exchange columns. A rank reads alone if this is null or has one rank.
   Communicator* across = nullptr;
 };
 
-/// Takes elements of wanted[i] as they are stored, in the type of its entry: `stored` goes from
-/// element `offset` on in the buffer that its slices speak of.
+/// Receives elements of wanted[i] in their stored type. They belong at element `offset` of the
+/// buffer that the slices' offsets refer to.
 using TakeStored =
     std::function<void(std::size_t i, std::int64_t offset, std::span<const std::byte> stored)>;
 
-/// Calls take for all elements that are wanted, some that fit a cache at a time. Holds a few MiB.
+/// Calls `take` for all wanted elements, in pieces that fit a cache. Holds a few MiB.
 ///
-/// Bytes of whole rows are read once, by one of the ranks that share them, but for the rows at both
-/// ends of a slice. Collective over each `across`. Errors: UsageError as SafetensorsFile::read().
+/// Each row is read once, by one of the ranks that share it, except the rows at both ends of a
+/// slice. Collective over each `across`. Throws UsageError as SafetensorsFile::read() does.
 LoadCost load_slices(std::span<const WantedSlices> wanted, const TakeStored& take,
                      const CheckpointReader::Progress& progress = {});
 

@@ -13,21 +13,21 @@
 
 namespace axonn {
 
-/// The values of a model's parameters, wherever they lie, a piece at a time.
+/// Reads a model's parameters from storage, a slice at a time.
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
 
-  /// Fills out (slice.count()) with the elements of a slice of a parameter. Errors: UsageError, of
-  /// the file at fault, or if there is no such parameter.
+  /// Fills out (slice.count()) with the elements of a slice of a parameter; slice.offset is
+  /// ignored. Throws UsageError if a file is at fault, Error if there is no such parameter.
   virtual void read(const std::string& parameter, const Slice& slice, std::span<float> out) = 0;
 };
 
-/// The master copies of a checkpoint; every byte that is used is verified.
+/// Reads the master copies of a checkpoint and verifies every byte that it uses.
 class CheckpointSource : public ParameterSource {
  public:
-  /// reader outlives it. Errors: UsageError if the checkpoint has no master copies, or lists the
-  /// parameters that only it or only the model has, or has in another shape.
+  /// The reader must outlive it. Throws UsageError if the checkpoint has no master copies, or with
+  /// a list of the parameters that are missing on one side or differ in shape.
   CheckpointSource(const CheckpointReader& reader, std::span<const CheckpointParameter> model);
 
   void read(const std::string& parameter, const Slice& slice, std::span<float> out) override;
@@ -41,10 +41,10 @@ class CheckpointSource : public ParameterSource {
   std::map<std::string, std::int64_t, std::less<>> places_;
 };
 
-/// Tensors of a Hugging Face folder.
+/// Reads the tensors of a Hugging Face folder.
 class FolderSource : public ParameterSource {
  public:
-  /// By parameter; `across` and slices are not used. The folder outlives it.
+  /// The tensor of each parameter; `across` and `slices` are ignored. The folder must outlive it.
   explicit FolderSource(std::map<std::string, WantedSlices, std::less<>> tensors)
       : tensors_(std::move(tensors)) {}
 

@@ -42,7 +42,7 @@ void PieceReader::copy(const ReadRun& run) {
   }
 }
 
-/// Room for bytes on their way to a device.
+/// A host buffer for bytes that are copied to a device.
 std::span<std::byte> PieceReader::staged(std::int64_t bytes) {
   staged_.resize(static_cast<std::size_t>(bytes));
   return staged_;
@@ -76,9 +76,9 @@ void PieceReader::verify(const ReadRun& run, std::int64_t piece) {
   bytes_read_ += count;
   if (xxh3(piece_) != stored.checksums[static_cast<std::size_t>(piece)])
     refuse(file_->path(), " is altered: bytes ", begin, " to ", begin + count,
-           " do not have their checksum; ",
+           " do not match their checksum; they hold ",
            index_.parameters[static_cast<std::size_t>(run.parameter)].name,
-           " lies there; take an older checkpoint");
+           "; use an older checkpoint");
   verified_[static_cast<std::size_t>(run.file)][static_cast<std::size_t>(piece)] = true;
   piece_at_ = piece;
 }

@@ -12,16 +12,16 @@
 
 namespace axonn {
 
-/// Reads runs of a checkpoint's files and hands out verified bytes. What is read first of a piece
-/// of kPieceBytes has all of it read and verified; later runs in it are read alone, unless it was
-/// the last piece: runs may come in any order, best in that of the files and of their bytes.
+/// Copies runs of a checkpoint's files to memory and verifies them. The first run in a piece of
+/// kPieceBytes reads and verifies the whole piece. Later runs in that piece are copied from memory
+/// if no other piece was verified since, and else read alone. Runs may come in any order; sorted by
+/// file and offset is fastest.
 class PieceReader {
  public:
-  /// Keeps references to both. Holds one piece, and for a device's memory what is on
-  /// its way.
+  /// Keeps references to both. Holds one piece, and a staging buffer for device memory.
   PieceReader(const CheckpointIndex& index, const std::string& folder);
 
-  /// Errors: UsageError that names the file, and the parameter where it is altered.
+  /// Throws UsageError with the file, and with the parameter if the data is altered.
   void copy(const ReadRun& run);
 
   std::int64_t bytes_read() const { return bytes_read_; }

@@ -11,7 +11,8 @@
 
 namespace axonn {
 
-static_assert(std::endian::native == std::endian::little, "files are read and written as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "files are little-endian and are read and written without conversion");
 
 namespace {
 
@@ -23,8 +24,8 @@ constexpr std::array<std::string_view, kTypes> kNames = {"BOOL", "U8",  "I8",  "
                                                          "U32",  "F32", "I64", "U64",     "F64"};
 constexpr std::array<std::int64_t, kTypes> kBytes = {1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8};
 
-/// Builds the header from the parser's events, so that a strange text costs no more memory than
-/// its own length and no depth of the stack. The first fault ends the parse.
+/// Builds the header from the parser's events, so that memory stays in proportion to the text and
+/// nesting does not use the stack. The first fault ends the parse.
 ///
 ///   depth 1   {"name": entry, "__metadata__": {string: string}}
 ///   depth 2   {"dtype": string, "shape": [..], "data_offsets": [begin, end]}
@@ -109,7 +110,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    fault = concat("it is no JSON from byte ", position, " on");
+    fault = concat("invalid JSON from byte ", position, " on");
     return false;
   }
 
@@ -129,7 +130,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
   std::vector<std::int64_t> offsets_;
 };
 
-/// Nothing if shape × type does not fit 63 bits.
+/// The bytes of the entry's shape and type; nothing if they do not fit 63 bits.
 std::optional<std::int64_t> bytes_of(const SafetensorsEntry& entry) {
   std::int64_t bytes = bytes_of(entry.type);
   if (std::ranges::find(entry.shape, 0) != entry.shape.end()) return 0;
@@ -147,14 +148,14 @@ void check_data(SafetensorsHeader& header, std::int64_t data_bytes, const std::s
     const auto want = bytes_of(entry);
     if (entry.end < entry.begin || !want || *want != entry.end - entry.begin)
       refuse(path, ": entry \"", entry.name, "\" has data_offsets [", entry.begin, ',', entry.end,
-             "], which are not the bytes of its shape in ", name_of(entry.type));
+             "], which do not match the size of its shape in ", name_of(entry.type));
     if (entry.begin != at)
       refuse(path, ": entry \"", entry.name, "\" begins at byte ", entry.begin,
-             " of the data, and the one before it ends at ", at);
+             " of the data, but the entry before it ends at ", at);
     at = entry.end;
   }
   if (at != data_bytes)
-    refuse(path, " has ", data_bytes, " bytes of data, and its header speaks of ", at,
+    refuse(path, " has ", data_bytes, " bytes of data, but its header describes ", at,
            at > data_bytes ? "; it is cut short" : "");
 }
 
@@ -170,9 +171,11 @@ const SafetensorsEntry* SafetensorsHeader::find(std::string_view name) const {
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t file_bytes,
                                            const std::string& path) {
-  if (!text.starts_with('{')) refuse(path, " is no safetensors file: its header is no JSON object");
-  // The parser takes a zero byte for the end of the text and would not look behind it.
-  if (text.find('\0') != text.npos) refuse(path, ": bad safetensors header: a zero byte in it");
+  if (!text.starts_with('{'))
+    refuse(path, " is not a safetensors file: its header is not a JSON object");
+  // The parser takes a zero byte for the end of the text and would ignore what follows.
+  if (text.find('\0') != text.npos)
+    refuse(path, ": bad safetensors header: it contains a zero byte");
   HeaderReader reader;
   if (!json::sax_parse(text, &reader)) refuse(path, ": bad safetensors header: ", reader.fault);
   reader.header.data_offset = 8 + static_cast<std::int64_t>(text.size());
@@ -182,15 +185,15 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t f
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   if (file_.bytes() < 8)
-    refuse(path, " is no safetensors file: it has ", file_.bytes(), " bytes, fewer than 8");
+    refuse(path, " is not a safetensors file: it has ", file_.bytes(), " bytes, fewer than 8");
   std::array<std::byte, 8> first;
   file_.read(0, first);
   const auto length = std::bit_cast<std::uint64_t>(first);
   if (length > std::uint64_t{kMostHeaderBytes})
-    refuse(path, " is no safetensors file: its header would have ", length,
-           " bytes, and the format allows ", kMostHeaderBytes);
+    refuse(path, " is not a safetensors file: its header would have ", length,
+           " bytes, but the format allows at most ", kMostHeaderBytes);
   if (static_cast<std::int64_t>(length) > file_.bytes() - 8)
-    refuse(path, " is cut short: it has ", file_.bytes(), " bytes, and its header alone needs ",
+    refuse(path, " is cut short: it has ", file_.bytes(), " bytes, but its header alone needs ",
            8 + length);
   std::string text(length, '\0');
   file_.read(8, std::as_writable_bytes(std::span(text)));
@@ -234,7 +237,7 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
   text.resize((text.size() + 7) / 8 * 8, ' ');
   AXONN_CHECK(text.size() <= std::size_t{kMostHeaderBytes}, "a header of ", text.size(),
               " bytes is longer than the format allows, ", kMostHeaderBytes,
-              "; write fewer tensors to a file");
+              "; write fewer tensors per file");
   std::string bytes(8, '\0');
   const std::uint64_t length = text.size();
   std::memcpy(bytes.data(), &length, 8);

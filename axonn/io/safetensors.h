@@ -16,7 +16,7 @@
 
 namespace axonn {
 
-/// Element types as the format knows them; more than a model computes in.
+/// The element types of the format; more than a model computes in.
 enum class StoredType {
   boolean,
   u8,
@@ -42,7 +42,7 @@ struct SafetensorsEntry {
   std::string name;
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;  ///< empty for a scalar; dims may be 0
-  std::int64_t begin = 0, end = 0;  ///< bytes, from where the data begin
+  std::int64_t begin = 0, end = 0;  ///< bytes, relative to the start of the data
 
   std::int64_t bytes() const { return end - begin; }
   bool operator==(const SafetensorsEntry&) const = default;
@@ -51,34 +51,34 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< in the order of the data
   std::map<std::string, std::string> metadata;
-  std::int64_t data_offset = 0;  ///< of the data in the file: 8 + N
+  std::int64_t data_offset = 0;  ///< where the data begins in the file: 8 + N
 
-  /// Nothing if there is no entry of that name.
+  /// The entry of that name, or null.
   const SafetensorsEntry* find(std::string_view name) const;
 };
 
 inline constexpr std::int64_t kMostHeaderBytes = 100'000'000;  ///< the format's own limit
 
-/// Reads the JSON of a file of `file_bytes` and checks it against them: types known, bytes = shape
-/// × type, the data covered without hole or overlap, no key twice. Needs memory in proportion to
-/// the text. Errors: UsageError that names `path`, the entry and what is wrong with it.
+/// Parses the header of a file of `file_bytes` bytes and checks it: known types, sizes that match
+/// shape and type, entries that cover the data without gap or overlap, no duplicate key. Needs
+/// memory in proportion to the text. Throws UsageError with `path`, the entry and the fault.
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t file_bytes,
                                            const std::string& path);
 
 /// A safetensors file that is read entry by entry.
 class SafetensorsFile {
  public:
-  /// Reads the header. Errors: UsageError, as above, or if the file is cut short.
+  /// Reads the header. Throws UsageError as above, or if the file is cut short.
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
   const SafetensorsHeader& header() const { return header_; }
 
-  /// Errors: UsageError that names the file and the entry, if it is not there.
+  /// The entry of that name. Throws UsageError with the file and the name if there is none.
   const SafetensorsEntry& at(std::string_view name) const;
 
-  /// Fills out with the bytes of entry from its byte `begin` on. Errors: UsageError if the file
-  /// cannot be read; Error if out reaches beyond the entry.
+  /// Fills `out` with the bytes of the entry from its byte `begin` on. Throws UsageError if the
+  /// file cannot be read, Error if the range exceeds the entry.
   void read(const SafetensorsEntry& entry, std::int64_t begin, std::span<std::byte> out) const;
 
  private:
@@ -86,19 +86,20 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-/// The first bytes of a file with these entries, data end to end in their order: sets begin and
-/// end of each. The metadata get "format": "pt", which readers ask for, unless they have a format.
+/// Makes the first bytes of a file whose data lies end to end in the order of the entries, and sets
+/// begin and end of each. Adds the metadata "format": "pt", which readers require, if there is no
+/// "format".
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
                                     std::map<std::string, std::string> metadata = {});
 
-/// A tensor to be written: its entry (begin and end are set by the writer) and its bytes.
+/// A tensor to write: its entry (the writer sets begin and end) and its bytes.
 struct SafetensorsTensor {
   SafetensorsEntry entry;
   std::span<const std::byte> data;
 };
 
-/// Writes a file and syncs it. Errors: Error if it cannot be written or if data do not have the
-/// bytes that the shape says.
+/// Writes a file and syncs it. Throws Error if it cannot be written or if the size of some data
+/// does not match its shape.
 void write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

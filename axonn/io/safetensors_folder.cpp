@@ -14,8 +14,8 @@ std::string one_file(const std::string& stem) { return stem + ".safetensors"; }
 std::string index_of(const std::string& stem) { return stem + ".safetensors.index.json"; }
 constexpr std::int64_t kMostShardIndexBytes = 100'000'000;  // as for a file's own header
 
-/// Tensor -> file, as the index has it. It is read event by event, so that a strange text costs no
-/// more than its own length.
+/// Reads the map from tensors to files in the index, from the parser's events, so that memory stays
+/// in proportion to the text.
 class IndexReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::map<std::string, std::string> files;
@@ -43,7 +43,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    fault = concat("it is no JSON from byte ", position, " on");
+    fault = concat("invalid JSON from byte ", position, " on");
     return false;
   }
 
@@ -58,7 +58,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool scalar() {
-    if (in_map()) fault = concat("weight_map has no file's name for \"", key_, '"');
+    if (in_map()) fault = concat("weight_map has no file name for \"", key_, '"');
     return fault.empty();
   }
 
@@ -70,7 +70,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 
 SafetensorsFolder::SafetensorsFolder(std::string path, const std::string& stem)
     : path_(std::move(path)) {
-  if (!std::filesystem::is_directory(path_)) refuse(path_, " is no folder");
+  if (!std::filesystem::is_directory(path_)) refuse(path_, " is not a folder");
   const std::string file = path_ + '/' + one_file(stem), index = path_ + '/' + index_of(stem);
   if (std::filesystem::exists(index)) {
     open_shards(index);
@@ -78,7 +78,7 @@ SafetensorsFolder::SafetensorsFolder(std::string path, const std::string& stem)
   }
   if (!std::filesystem::exists(file))
     refuse(path_, " has neither ", one_file(stem), " nor ", index_of(stem),
-           "; save it as safetensors (weights in .bin files are not read)");
+           "; save it as safetensors (.bin weights cannot be read)");
   files_.push_back(std::make_unique<SafetensorsFile>(file));
   for (const SafetensorsEntry& entry : files_.front()->header().entries)
     tensors_[entry.name] = {files_.front().get(), &entry};
@@ -88,7 +88,7 @@ void SafetensorsFolder::open_shards(const std::string& index) {
   IndexReader reader;
   const std::string text = read_text(index, kMostShardIndexBytes);
   const bool whole = text.find('\0') == text.npos && nlohmann::json::sax_parse(text, &reader);
-  if (!whole) refuse(index, ": ", reader.fault.empty() ? "a zero byte in it" : reader.fault);
+  if (!whole) refuse(index, ": ", reader.fault.empty() ? "it contains a zero byte" : reader.fault);
   if (reader.files.empty()) refuse(index, " has no weight_map, or an empty one");
   struct Shard {
     const SafetensorsFile* file = nullptr;
@@ -97,7 +97,7 @@ void SafetensorsFolder::open_shards(const std::string& index) {
   std::map<std::string, Shard> opened;
   for (const auto& [tensor, name] : reader.files) {
     if (name.find('/') != name.npos || name.empty())
-      refuse(index, ": \"", name, "\", said to hold ", tensor, ", is no name of a file");
+      refuse(index, ": \"", name, "\", listed as the file of ", tensor, ", is not a file name");
     Shard& shard = opened[name];
     if (!shard.file) {
       files_.push_back(std::make_unique<SafetensorsFile>(path_ + '/' + name));
@@ -107,7 +107,7 @@ void SafetensorsFolder::open_shards(const std::string& index) {
     }
     const auto entry = shard.entries.find(tensor);
     if (entry == shard.entries.end())
-      refuse(index, " says that ", name, " holds ", tensor, ", and it does not");
+      refuse(index, " says that ", name, " holds ", tensor, ", but it does not");
     tensors_[tensor] = {shard.file, entry->second};
   }
 }

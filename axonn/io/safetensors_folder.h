@@ -9,26 +9,27 @@
 
 namespace axonn {
 
-/// The tensors of a Hugging Face folder: those of model.safetensors, or of the shards that
-/// model.safetensors.index.json names; or those of other files that are named so ("adapter_model").
-/// Reads headers alone.
+/// The tensors of a Hugging Face folder: in model.safetensors, or in the shards that
+/// model.safetensors.index.json lists. Another stem than "model", such as "adapter_model", selects
+/// other files. Reads only headers.
 class SafetensorsFolder {
  public:
-  /// A tensor, and the file that holds it.
+  /// A tensor and its file.
   struct Tensor {
     const SafetensorsFile* file = nullptr;
     const SafetensorsEntry* entry = nullptr;
   };
 
-  /// Errors: UsageError that names the file: there are no tensors, a shard is missing or not good,
-  /// or the index speaks of tensors that its shards do not have.
+  /// Throws UsageError with the file if there are no tensors, if a shard is missing or damaged, or
+  /// if the index lists tensors that its shards do not have.
   explicit SafetensorsFolder(std::string path, const std::string& stem = "model");
 
   const std::string& path() const { return path_; }
-  /// By name; a tensor that is not there has no entry.
+  /// All tensors by name.
   const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }
+  /// The tensor of that name; its entry is null if there is none.
   Tensor find(std::string_view name) const;
-  /// The bytes of all tensors.
+  /// The total bytes of all tensors.
   std::int64_t bytes() const;
 
  private:
@@ -39,7 +40,7 @@ class SafetensorsFolder {
   std::map<std::string, Tensor, std::less<>> tensors_;
 };
 
-/// Whether a folder holds tensors in this form.
+/// Whether a folder holds such files.
 bool has_safetensors(const std::string& folder, const std::string& stem = "model");
 
 }  // namespace axonn

@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-/// IEEE 754 binary16: a sign, five bits of exponent about 15, ten of fraction.
+/// IEEE 754 binary16: a sign bit, five bits of exponent with bias 15, ten bits of fraction.
 float half_to_float(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16,
                       exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
@@ -29,7 +29,7 @@ std::uint16_t float_to_half(float value) {
     const std::uint32_t rounded = rest + 0xfff + (rest >> 13 & 1);
     return static_cast<std::uint16_t>(sign | (rounded - (112u << 23)) >> 13);
   }
-  // Adding half a unit's worth of ones lets the hardware round to a multiple of 2^-24.
+  // A float in [0.5, 1) is a multiple of 2^-24, so this addition rounds to one.
   const float shifted = std::bit_cast<float>(rest) + 0x1p-1f;
   return sign | static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(shifted) & 0x7ff);
 }

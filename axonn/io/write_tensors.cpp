@@ -15,7 +15,7 @@ namespace axonn {
 
 namespace {
 
-// Large beside the pieces of a checkpoint, which are read whole where they are cut.
+// Large compared with kPieceBytes: a read from a checkpoint fetches the pieces at both ends whole.
 constexpr std::int64_t kElementsAtOnce = 32 << 20;
 constexpr std::int64_t kElementsOfStrip = 1 << 20;  // converted and written while in cache
 
@@ -25,10 +25,10 @@ std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
                            : std::vector{tensor.rows, tensor.cols};
 }
 
-/// Whether a finite number becomes infinite: half way to 2^16 rounds to it.
+/// Whether a finite number becomes infinite in F16: 65520, halfway from 65504 to 2^16, rounds up.
 bool beyond_f16(float value) { return std::abs(value) >= 65520 && std::isfinite(value); }
 
-/// Writes values of one type, and hashes what is written.
+/// Writes tensors to a file and computes its checksums.
 class TensorWriter {
  public:
   explicit TensorWriter(const std::string& path) : file_(path) {}
@@ -55,7 +55,7 @@ class TensorWriter {
   void put(const PlannedTensor& tensor, std::span<const float> values,
            const WriteProgress& progress) {
     if (tensor.type == StoredType::f16 && std::ranges::any_of(values, beyond_f16))
-      refuse(tensor.name, " has values beyond 65504, which F16 cannot hold; take BF16 or F32");
+      refuse(tensor.name, " has values beyond 65504, which F16 cannot hold; use BF16 or F32");
     bytes_.resize(values.size() * static_cast<std::size_t>(bytes_of(tensor.type)));
     from_floats(tensor.type, values, bytes_);
     append(bytes_);

@@ -13,10 +13,10 @@
 
 namespace axonn {
 
-/// A tensor of a file that is to be written, and the parameter whose values it gets.
+/// A tensor to write to a file, and the parameter that it is filled from.
 struct PlannedTensor {
   std::string name;       ///< in the file
-  std::string parameter;  ///< (rows, cols) as the model has it; vectors are (n, 1)
+  std::string parameter;  ///< of shape (rows, cols) in the model; vectors are (n, 1)
   std::int64_t rows = 0, cols = 1;
   StoredType type = StoredType::f32;  ///< F32, BF16 or F16
   bool vector = false;                ///< stored as (rows); cols is 1
@@ -27,40 +27,40 @@ struct PlannedTensor {
 
 struct WrittenFile {
   std::int64_t bytes = 0;
-  std::vector<std::uint64_t> checksums;   ///< of its pieces of kPieceBytes
-  std::vector<std::int64_t> data_begins;  ///< of each tensor, the byte of the file
+  std::vector<std::uint64_t> checksums;   ///< one for each piece of kPieceBytes
+  std::vector<std::int64_t> data_begins;  ///< offset of each tensor in the file, in bytes
 };
 
 /// Called with the bytes of data written since the last call.
 using WriteProgress = std::function<void(std::int64_t bytes)>;
 
-/// Writes a safetensors file of these tensors, in their order, and syncs it. Holds some rows of one
-/// of them at a time, at most 128 MiB of them; columns, of one that is transposed, so that what is
-/// larger than that is gone through several times.
-/// Errors: Error if it cannot be written; UsageError if F16 cannot hold a value; those of source.
+/// Writes a safetensors file of these tensors, in their order, and syncs it. Holds at most 128 MiB
+/// of rows of one tensor at a time; for a transposed tensor columns, so a larger one is read in
+/// several passes over its rows. Throws Error if the file cannot be written, UsageError if F16
+/// cannot hold a value, and the errors of `source`.
 WrittenFile write_tensors(const std::string& path, std::span<const PlannedTensor> tensors,
                           ParameterSource& source, const WriteProgress& progress = {});
 
-/// Cuts the list into files of at most `most` bytes of data, or of one tensor.
+/// Cuts the list into files of at most `most` bytes of data; a larger tensor gets its own file.
 std::vector<std::span<const PlannedTensor>> in_files(std::span<const PlannedTensor> tensors,
                                                      std::int64_t most);
 
-/// Writes a Hugging Face folder's tensors: model.safetensors; or, if they are more than `most`
-/// bytes, model-00001-of-00004.safetensors and so on, and model.safetensors.index.json.
-/// Errors: as write_tensors().
+/// Writes the tensors of a Hugging Face folder: model.safetensors, or, if they exceed `most` bytes,
+/// model-00001-of-00004.safetensors and so on with model.safetensors.index.json.
+/// Throws as write_tensors() does.
 void write_safetensors_folder(const std::string& folder, std::span<const PlannedTensor> tensors,
                               std::int64_t most, ParameterSource& source,
                               const WriteProgress& progress = {});
 
-/// A checkpoint that is to be written: master copies alone.
+/// A checkpoint to write, with master copies only.
 struct PlannedCheckpoint {
   std::span<const CheckpointParameter> parameters;
   StateTexts texts;
-  std::int64_t most = 0;  ///< bytes of data in a file
+  std::int64_t most = 0;  ///< most bytes of data in a file
 };
 
-/// Writes it, as CheckpointReader reads it, into a folder that is there.
-/// Errors: as write_tensors().
+/// Writes the checkpoint into an existing folder, in the form that CheckpointReader reads.
+/// Throws as write_tensors() does.
 void write_checkpoint(const std::string& folder, const PlannedCheckpoint& plan,
                       ParameterSource& source, const WriteProgress& progress = {});
 

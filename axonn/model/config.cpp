@@ -8,7 +8,7 @@ namespace axonn {
 
 namespace {
 
-/// "12 or 16": the divisors of `whole` that lie around `part`.
+/// The divisors of `whole` next to `part`: "12 or 16".
 std::string divisors_near(std::int64_t whole, std::int64_t part) {
   std::int64_t below = part, above = part;
   while (below > 1 && whole % below != 0) --below;
@@ -23,8 +23,8 @@ void need(std::int64_t value, const char* key) {
            ", or name a checkpoint with --model.path");
 }
 
-/// SwiGLU has three matrices where GELU has two: two thirds of 4 hidden, in multiples of 256, make
-/// as many parameters, as in Llama.
+/// An MLP with SwiGLU has three matrices, one with GELU two. As in Llama, two thirds of 4 · hidden,
+/// rounded up to a multiple of 256, give about as many parameters.
 std::int64_t default_ffn(const ModelConfig& model) {
   if (model.family == ModelFamily::gpt) return 4 * model.hidden;
   constexpr std::int64_t kMultiple = 256;
@@ -34,8 +34,8 @@ std::int64_t default_ffn(const ModelConfig& model) {
 void validate_rope(const ModelConfig& model) {
   const std::int64_t width = model.head_width();
   if (width % 2 != 0)
-    refuse("[model] head_dim = ", width, " is odd, and rotary positions turn pairs; take ",
-           width + 1);
+    refuse("[model] head_dim = ", width,
+           " is odd, but rotary positions rotate pairs of columns; take ", width + 1);
   if (model.rope_scaling == RopeScalingKind::none) return;
   if (model.rope_low_freq_factor >= model.rope_high_freq_factor)
     refuse("[model] rope_low_freq_factor = ", model.rope_low_freq_factor,
@@ -56,7 +56,7 @@ ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positio
 
 void validate(const ModelConfig& model) {
   if (model.lora.dropout >= 1)
-    refuse("[lora] dropout = ", model.lora.dropout, " is not below 1; usual are 0 to 0.1");
+    refuse("[lora] dropout = ", model.lora.dropout, " is not below 1; common values are 0 to 0.1");
   if (!model.path.empty()) return;
   need(model.layers, "layers");
   need(model.hidden, "hidden");

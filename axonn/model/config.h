@@ -22,18 +22,18 @@ inline constexpr std::array<std::string_view, 2> kRopeScalingKinds = {"none", "l
 struct LoraConfig {
   std::int64_t rank = 0;  ///< r; 0: no adapters, the model itself is trained
   double alpha = 16;      ///< an adapter's output is multiplied by alpha / rank
-  double dropout = 0;     ///< probability that an adapter does not see an element of its input
-  std::vector<std::string> targets = {};  ///< layers by the last part of their names; none: all
-  std::string path = {};  ///< adapters to start from, which have their own rank, alpha, targets
+  double dropout = 0;     ///< probability that an element of an adapter's input is dropped
+  std::vector<std::string> targets = {};  ///< last parts of layers' names; empty: all layers
+  std::string path = {};  ///< adapters to start from, which set rank, alpha and targets
 
   bool operator==(const LoraConfig&) const = default;
 };
 
-/// The section [model]: the sizes of a model, or the place it is read from. Plain data.
+/// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
-/// A 0 says "follow from the others": resolved() fills it in. What has no default (layers, hidden,
-/// heads) is 0 until the user sets it. A family reads what it has: bias is GPT's, what is below
-/// init_std is Llama's.
+/// resolved() replaces a 0 by a value that follows from the others. layers, hidden and heads have
+/// no default, and are 0 until the user sets them. Only gpt reads `bias`; only llama reads qkv_bias
+/// to rope_original_positions.
 struct ModelConfig {
   ModelFamily family = ModelFamily::gpt;
   std::int64_t layers = 0;     ///< L
@@ -50,25 +50,25 @@ struct ModelConfig {
   double init_std = 0.02;   ///< of the initial weights; projections into the residual: / sqrt(2 L)
   bool qkv_bias = false;    ///< biases of queries, keys and values (Qwen2)
   bool qk_norm = false;     ///< RMSNorm of every query and key head (Qwen3)
-  std::int64_t window = 0;  ///< positions that attention sees, the own one among them; 0: all
+  std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
   double rope_theta = 10000;  ///< base of the rotary frequencies
   RopeScalingKind rope_scaling = RopeScalingKind::none;
   double rope_factor = 8, rope_low_freq_factor = 1, rope_high_freq_factor = 4;  ///< of llama3
   std::int64_t rope_original_positions = 8192;                                  ///< of llama3
-  std::string name = {};  ///< a published model, whose sizes are the defaults of those above
+  std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
-  LoraConfig lora = {};   ///< a section of its own
+  LoraConfig lora = {};   ///< the section [lora]
 
   std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }  ///< D
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// The config with every 0 replaced by what it stands for. vocab and positions are what the
-/// tokenizer and training.seq_len say; a 0 here leaves the config's own 0.
+/// The config with every 0 replaced by the value it stands for. `vocab` is the tokenizer's and
+/// `positions` training.seq_len; if one of these is 0, the config's 0 stays.
 ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions);
 
-/// Errors: UsageError that names the keys and the remedy, where sizes are missing or do not fit
-/// one another. What a grid can cut is checked by the layers.
+/// Throws UsageError, with the keys and the remedy, if sizes are missing or do not fit one another.
+/// Whether a grid can cut them is checked by the layers.
 void validate(const ModelConfig& model);
 
 /// The one list of the keys of [model] and [lora]; parsing, help, printing and docs follow from it.

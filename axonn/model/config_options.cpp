@@ -24,10 +24,10 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
            {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
             .also = "attention_bias add_qkv_bias use_qkv_bias"});
   list.add("qk_norm", &model.qk_norm,
-           {.help = "whether each query and key head is normed, as in Qwen3 (llama)",
+           {.help = "whether RMSNorm is applied to each query and key head, as in Qwen3 (llama)",
             .also = "qk_layernorm use_qk_norm q_norm k_norm"});
   list.add("window", &model.window,
-           {.help = "positions that attention sees, its own among them, as in Mistral; 0: all "
+           {.help = "positions that attention sees, its own included, as in Mistral; 0: all "
                     "(llama)",
             .min = 0,
             .also = "sliding_window window_size"});
@@ -36,24 +36,25 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
             .above = 0,
             .also = "rotary_base rope_base"});
   list.add("rope_scaling", model.rope_scaling, kRopeScalingKinds,
-           {.help = "llama3: frequencies changed for longer sequences, as in Llama 3.1 (llama)",
+           {.help = "llama3: scale the rotary frequencies for longer sequences, as in Llama 3.1 "
+                    "(llama)",
             .also = "rope_type rope_parameters use_rope_scaling"});
   list.add("rope_factor", &model.rope_factor,
-           {.help = "low frequencies are divided by it (rope_scaling llama3)",
+           {.help = "low frequencies are divided by this (rope_scaling llama3)",
             .above = 0,
             .also = "factor rope_scaling_factor"});
   list.add("rope_low_freq_factor", &model.rope_low_freq_factor,
-           {.help = "fewer turns than this in rope_original_positions: divided (rope_scaling "
-                    "llama3)",
+           {.help = "frequencies with fewer rotations than this over rope_original_positions are "
+                    "divided by rope_factor (rope_scaling llama3)",
             .above = 0,
             .also = "low_freq_factor"});
   list.add("rope_high_freq_factor", &model.rope_high_freq_factor,
-           {.help = "more turns than this in rope_original_positions: unchanged (rope_scaling "
-                    "llama3)",
+           {.help = "frequencies with more rotations than this over rope_original_positions are "
+                    "unchanged (rope_scaling llama3)",
             .above = 0,
             .also = "high_freq_factor"});
   list.add("rope_original_positions", &model.rope_original_positions,
-           {.help = "the longest sequence before the change (rope_scaling llama3)",
+           {.help = "longest sequence of the model before scaling (rope_scaling llama3)",
             .min = 1,
             .also = "original_max_position_embeddings"});
 }
@@ -61,26 +62,25 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
 void list_lora_options(LoraConfig& lora, OptionList& list) {
   list.section("lora", "Adapters that are trained instead of the model");
   list.add("rank", &lora.rank,
-           {.help = "rank of the adapters; 0: none, the model itself is trained",
+           {.help = "rank of the adapters; 0: no adapters, the model itself is trained",
             .min = 0,
             .also = "r lora_rank lora_r lora_dim"});
   list.add("alpha", &lora.alpha,
-           {.help = "what adapters add is multiplied by alpha / rank",
+           {.help = "an adapter's output is multiplied by alpha / rank",
             .above = 0,
             .also = "lora_alpha scaling"});
   list.add("dropout", &lora.dropout,
-           {.help = "probability that an adapter does not see an element of its input",
+           {.help = "probability that an element of an adapter's input is dropped",
             .min = 0,
             .also = "lora_dropout"});
   list.add("targets", &lora.targets,
            {.help = "layers that get adapters, by the last part of their names, such as q_proj; "
-                    "none: all layers of the blocks",
+                    "empty: all layers of the blocks",
             .also = "target_modules lora_target_modules modules"});
-  list.add(
-      "path", &lora.path,
-      {.help = "adapters to start from, in PEFT's form or a checkpoint of adapters: rank, alpha "
-               "and targets are theirs; empty: new ones",
-       .also = "adapter adapter_path peft_model_id"});
+  list.add("path", &lora.path,
+           {.help = "adapters to start from: a PEFT folder or a checkpoint of adapters, which sets "
+                    "rank, alpha and targets; empty: new adapters",
+            .also = "adapter adapter_path peft_model_id"});
 }
 
 void list_kind(ModelConfig& model, OptionList& list) {
@@ -88,7 +88,7 @@ void list_kind(ModelConfig& model, OptionList& list) {
            {.help = "a published model: its sizes are the defaults of the keys below",
             .also = "model_name preset flavor"});
   list.add("family", model.family, kModelFamilies,
-           {.help = "kind of model: gpt is GPT-2's, llama that of Llama, Mistral and Qwen",
+           {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral and Qwen",
             .also = "model_type"});
 }
 
@@ -98,7 +98,7 @@ void list_options(ModelConfig& model, OptionList& list) {
   list.section("model", "The sizes of the model, or the checkpoint it is read from");
   list_kind(model, list);
   list.add("layers", &model.layers,
-           {.help = "transformer blocks",
+           {.help = "number of transformer blocks",
             .min = 1,
             .required = true,
             .also = "n_layer n_layers num_layers num_hidden_layers depth"});
@@ -108,20 +108,21 @@ void list_options(ModelConfig& model, OptionList& list) {
             .required = true,
             .also = "n_embd dim d_model hidden_size width channels"});
   list.add("heads", &model.heads,
-           {.help = "attention heads; divides hidden, unless head_dim is set",
+           {.help = "number of attention heads; must divide hidden unless head_dim is set",
             .min = 1,
             .required = true,
             .also = "n_head n_heads num_heads num_attention_heads"});
   list.add("kv_heads", &model.kv_heads,
-           {.help = "key-value heads; divides heads; 0: as many as heads",
+           {.help = "number of key-value heads; must divide heads; 0: as many as heads",
             .min = 0,
             .also = "n_kv_heads num_key_value_heads num_query_groups"});
   list.add("head_dim", &model.head_dim,
-           {.help = "width of a head; 0: hidden over heads",
+           {.help = "width of a head; 0: hidden / heads",
             .min = 0,
             .also = "kv_channels head_size d_head"});
   list.add("ffn", &model.ffn,
-           {.help = "width inside the MLP; 0: 4 times hidden, in llama 8/3 up to a multiple of 256",
+           {.help = "width of the MLP; 0: 4 times hidden, or in llama 8/3 times hidden, rounded up "
+                    "to a multiple of 256",
             .min = 0,
             .also = "ffn_hidden_size intermediate_size n_inner mlp"});
   list.add("vocab", &model.vocab,
@@ -129,11 +130,11 @@ void list_options(ModelConfig& model, OptionList& list) {
             .min = 0,
             .also = "vocab_size padded_vocab_size"});
   list.add("positions", &model.positions,
-           {.help = "longest sequence the model can learn; 0: training.seq_len",
+           {.help = "longest sequence that the model supports; 0: training.seq_len",
             .min = 0,
             .also = "max_position_embeddings n_positions n_ctx"});
   list.add("tied", &model.tied,
-           {.help = "whether logits use the embedding's weight",
+           {.help = "whether the output layer uses the embedding's weight",
             .also = "tie_word_embeddings untie_embeddings_and_output_weights"});
   list.add(
       "bias", &model.bias,
@@ -149,7 +150,7 @@ void list_options(ModelConfig& model, OptionList& list) {
   list_llama_options(model, list);
   list.add(
       "path", &model.path,
-      {.help = "a checkpoint or a Hugging Face folder to take sizes and weights from; empty: a new "
+      {.help = "checkpoint or Hugging Face folder to read sizes and weights from; empty: a new "
                "model",
        .also = "init_from load"});
   list_lora_options(model.lora, list);

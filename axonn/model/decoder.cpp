@@ -69,7 +69,7 @@ Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   return x;
 }
 
-/// The last norm, and f on its output with the logits' weight at hand.
+/// Applies the final norm, and f to its output while the output layer's weight is gathered.
 void Decoder::head(const Context& ctx, const Var& x,
                    const std::function<void(const Context&, const Var&)>& f) {
   const auto normed = [&](const Context& inside) { f(inside, norm_(inside, x)); };
@@ -94,7 +94,7 @@ Tensor Decoder::target_losses(const Context& ctx, const Tokens& tokens) {
 
 Tensor Decoder::next_logits(const Context& ctx, const Tokens& tokens,
                             std::span<const std::int64_t> rows) {
-  AXONN_CHECK(!ctx.tape, "next_logits: with a tape");
+  AXONN_CHECK(!ctx.tape, "next_logits: got a tape; call it without one");
   Tensor out;
   head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
     out = cross_entropy_.logits_of_rows(inside, x, rows);

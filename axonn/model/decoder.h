@@ -18,12 +18,12 @@ class DecoderBlock {
   virtual ~DecoderBlock() = default;
   virtual Var operator()(const Context& ctx, Var x) const = 0;
   virtual ParameterGroup& parameters() = 0;
-  /// Null where it has none.
+  /// Null without adapters.
   virtual ParameterGroup* adapters() = 0;
 };
 
-/// What all families here have in common: an embedding, blocks one after another, a last norm, and
-/// logits that are tied to the embedding or not. A family brings its blocks and its names.
+/// The common part of all families: an embedding, blocks one after another, a final norm, and an
+/// output layer, tied to the embedding or not. A family adds its blocks and parameter names.
 class Decoder : public Model {
  public:
   std::vector<ParameterGroup*> groups() override;
@@ -35,18 +35,18 @@ class Decoder : public Model {
 
  protected:
   struct Ends {
-    Embedding::Names embedding;  ///< positions: "" for none
-    std::string norm;            ///< of the last norm
+    Embedding::Names embedding;  ///< positions: "" without learned positions
+    std::string norm;            ///< name of the final norm
     LayerNorm::Options norm_options;
   };
 
-  /// config is resolved: no size is 0. Errors: UsageError where the grid cannot cut a size.
+  /// config must be resolved: no size is 0. Throws UsageError if the grid cannot cut a size.
   Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends);
 
-  /// In the order of the forward pass.
+  /// Appends a block; call in the order of the forward pass.
   void add(std::unique_ptr<DecoderBlock> block) { blocks_.push_back(std::move(block)); }
 
-  /// Called before each forward pass over rows such as these.
+  /// Called before each forward pass, with the description of its rows.
   virtual void prepare(const Context& ctx, const Rows& rows) {
     (void)ctx;
     (void)rows;
@@ -63,15 +63,16 @@ class Decoder : public Model {
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
   ParameterGroup head_group_;
   LayerNorm norm_;
-  const Parameter& output_;  // the embedding's table where tied
+  const Parameter& output_;  // the embedding's table if tied
   CrossEntropy cross_entropy_;
 };
 
-/// What config.lora says of the adapters of a block.
+/// The options of a block's adapters, from config.lora.
 Adapters::Options adapter_options(const ModelConfig& config);
 
-/// The standard deviation of initial weights that project into the residual stream: smaller with
-/// depth, as in GPT-2, so that its variance does not grow with it.
+/// The standard deviation of initial weights that project into the residual stream:
+/// init_std / sqrt(2 · layers), as in GPT-2, so that the stream's variance does not grow with
+/// depth.
 double residual_init_std(const ModelConfig& config);
 
 }  // namespace axonn

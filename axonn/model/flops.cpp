@@ -9,7 +9,7 @@ bool is_llama(const ModelConfig& m) { return m.family == ModelFamily::llama; }
 /// Columns of attention's output.
 std::int64_t attention_width(const ModelConfig& m) { return m.heads * m.head_width(); }
 
-/// One block: QKV, projection, the MLP's two products or three, biases and norms.
+/// Parameters of one block: QKV, projection, the MLP's two or three products, biases and norms.
 std::int64_t block_parameters(const ModelConfig& m) {
   const std::int64_t qkv = (m.heads + 2 * m.kv_heads) * m.head_width();
   const std::int64_t weights =

@@ -35,7 +35,7 @@ class GptBlock : public DecoderBlock {
 /// Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
 class Gpt : public Decoder {
  public:
-  /// config is resolved: no size is 0. Errors: UsageError where the grid cannot cut a size.
+  /// config must be resolved: no size is 0. Throws UsageError if the grid cannot cut a size.
   Gpt(const ModelConfig& config, const Grid& grid);
 };
 

@@ -22,18 +22,18 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostBytes = 1 << 20;  // of a file of some thousand
-constexpr int kDeepest = 16;                 // of nested objects; published files have 3
-// With sizes below these, no count of parameters leaves an int64.
+constexpr std::size_t kMostBytes = 1 << 20;  // of a file; published ones have a few thousand
+constexpr int kDeepest = 16;                 // levels of nested objects; published files have 3
+// With sizes up to these, every count of parameters fits an int64.
 constexpr std::int64_t kMostLayers = 10'000, kMostColumns = 1 << 22, kMostRows = 1 << 30;
 constexpr std::array<std::string_view, 5> kTypes = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
 
-/// Reads keys of one object. A key that is null is a key that is not there.
+/// Reads keys of one object. A null counts as a missing key.
 class Reader {
  public:
   Reader(const Json& object, std::string place) : object_(object), place_(std::move(place)) {}
 
-  /// The first of the spellings that is there.
+  /// The value of the first of the spellings that the object has, or null.
   const Json* find(std::initializer_list<const char*> spellings) const {
     for (const char* key : spellings)
       if (const auto found = object_.find(key); found != object_.end() && !found->is_null()) {
@@ -106,13 +106,13 @@ class Reader {
 
   const Json& object_;
   std::string place_;
-  mutable std::string name_;  // of the key that was looked at last, for messages
+  mutable std::string name_;  // the last key that was looked up, for messages
 };
 
-/// What a model here cannot be, found on the way.
+/// Features of a file that models here do not support.
 using Unsupported = std::vector<std::string>;
 
-/// rope_scaling, or in newer files rope_parameters, which has rope_theta as well.
+/// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta.
 void read_rope(const Reader& file, ModelConfig& model, Unsupported& unsupported) {
   model.rope_theta = file.real({"rope_theta"}, 10000);
   if (file.real({"partial_rotary_factor"}, 1) != 1)
@@ -141,8 +141,8 @@ void read_rope(const Reader& file, ModelConfig& model, Unsupported& unsupported)
       rope->integer({"original_max_position_embeddings"}, kMostRows).value_or(8192);
 }
 
-/// Whether the layers see a window: of Mistral's all do, of Qwen's those from max_window_layers on,
-/// and newer files list each layer's kind.
+/// The window of the layers, or 0. In Mistral all layers have one, in Qwen those from
+/// max_window_layers on; newer files list each layer's kind.
 std::int64_t read_window(const Reader& file, const std::string& type, const ModelConfig& model,
                          Unsupported& unsupported) {
   const std::int64_t window = file.integer({"sliding_window"}, kMostRows).value_or(0);
@@ -206,13 +206,13 @@ ModelConfig read_llama(const Reader& file, const std::string& type, Unsupported&
   read_rope(file, model, unsupported);
   const std::string activation = file.text({"hidden_act"}, "silu");
   if (activation != "silu") unsupported.push_back("hidden_act '" + activation + "'");
-  // Those of Llama and Qwen3 stand at the projection too.
+  // In Llama and Qwen3, attention_bias adds a bias to the output projection too.
   for (const char* key : {"attention_bias", "mlp_bias"})
     if (file.flag(key, false)) unsupported.emplace_back(key);
   return model;
 }
 
-/// Errors: UsageError for what is no JSON object, and for one that is nested without end.
+/// Throws UsageError unless the text is a JSON object that is neither too long nor too deep.
 Json parse(std::string_view text, const std::string& place) {
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
     if (depth > kDeepest) refuse(place, ": objects are nested more than ", kDeepest, " deep");
@@ -258,13 +258,13 @@ ModelConfig parse_hugging_face_config(std::string_view text, const std::string& 
   const std::string type = file.text({"model_type"}, "");
   if (type.empty()) refuse(place, ": model_type is missing; is it the config.json of a model?");
   if (std::ranges::find(kTypes, type) == kTypes.end())
-    refuse(place, ": model_type is '", type, "'; known are ",
+    refuse(place, ": model_type is '", type, "'; supported are ",
            join(std::vector<std::string>(kTypes.begin(), kTypes.end())));
   Unsupported unsupported;
   ModelConfig model =
       type == "gpt2" ? read_gpt2(file, unsupported) : read_llama(file, type, unsupported);
   if (file.find({"quantization_config"})) unsupported.push_back("quantization_config");
-  if (!unsupported.empty()) refuse(place, " has what models here do not: ", join(unsupported));
+  if (!unsupported.empty()) refuse(place, ": not supported in models: ", join(unsupported));
   check_whole(model, place);
   return model;
 }
@@ -279,7 +279,7 @@ StoredAdapterConfig parse_adapter_config(std::string_view text, const std::strin
   const Reader file(json, place);
   const std::string type = file.text({"peft_type"}, "");
   if (type != "LORA")
-    refuse(place, ": peft_type is '", type, "'; adapters that can be read are of type LORA");
+    refuse(place, ": peft_type is '", type, "'; only LORA adapters are supported");
   Unsupported unsupported;
   for (const char* key : {"use_dora", "lora_bias", "use_qalora"})
     if (file.flag(key, false)) unsupported.emplace_back(key);
@@ -287,14 +287,14 @@ StoredAdapterConfig parse_adapter_config(std::string_view text, const std::strin
                           "trainable_token_indices", "target_parameters"})
     if (const Json* value = file.find({key}); value && !value->empty())
       unsupported.emplace_back(key);
-  // These change the weights of the base as well, which then is not the one that is named.
+  // These also change the base weights, which then differ from those of the named base model.
   if (const Json* start = file.find({"init_lora_weights"}); start && start->is_string())
     for (const char* kind : {"pissa", "olora", "corda", "loftq"})
       if (start->get<std::string>().starts_with(kind))
         unsupported.push_back("init_lora_weights '" + start->get<std::string>() + "'");
   if (const std::string bias = file.text({"bias"}, "none"); bias != "none")
     unsupported.push_back("bias '" + bias + "'");
-  if (!unsupported.empty()) refuse(place, " has what adapters here do not: ", join(unsupported));
+  if (!unsupported.empty()) refuse(place, ": not supported in adapters: ", join(unsupported));
   StoredAdapterConfig found{.base = file.text({"base_model_name_or_path"}, "")};
   found.lora.rank = file.needed({"r"}, kMostColumns);
   found.lora.alpha = file.real({"lora_alpha"}, 8);
@@ -302,7 +302,7 @@ StoredAdapterConfig parse_adapter_config(std::string_view text, const std::strin
     found.lora.alpha *= std::sqrt(static_cast<double>(found.lora.rank));
   const Json* dropout = file.find({"lora_dropout"});
   if (dropout && !(dropout->is_number() && *dropout >= 0 && *dropout < 1))
-    refuse(place, ": lora_dropout wants a number from 0 to below 1");
+    refuse(place, ": lora_dropout wants a number of at least 0 and below 1");
   found.lora.dropout = dropout ? dropout->get<double>() : 0;
   return found;
 }

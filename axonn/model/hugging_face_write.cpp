@@ -15,8 +15,8 @@ using Json = nlohmann::json;  // sorted by key, as transformers writes it
 
 Json or_null(std::optional<std::int64_t> number) { return number ? Json(*number) : Json(); }
 
-/// What all families have. The keys of the tokens are there even where there are none: what is left
-/// out has the default of the family's first model.
+/// The keys that all families have. Token keys are written even if they are null: transformers
+/// replaces a missing key by the default of the family's first model.
 Json common_config(const ModelConfig& model, const HuggingFaceDetails& details,
                    const char* architecture, const char* type) {
   return {{"architectures", Json::array({architecture})},
@@ -37,7 +37,7 @@ Json gpt2_config(const ModelConfig& model, const HuggingFaceDetails& details) {
   if (model.head_width() * model.heads != model.hidden)
     faults.push_back(concat("head_dim = ", model.head_dim));
   if (!faults.empty())
-    refuse("[model] has what GPT-2 in Hugging Face's form has not: ", join(faults));
+    refuse("[model] has values that Hugging Face's GPT-2 does not support: ", join(faults));
   Json out = common_config(model, details, "GPT2LMHeadModel", "gpt2");
   out.update({{"activation_function", "gelu_new"},
               {"attn_pdrop", 0.0},
@@ -53,11 +53,11 @@ Json gpt2_config(const ModelConfig& model, const HuggingFaceDetails& details) {
   return out;
 }
 
-/// The type and the class that are a model with these options.
+/// The class and the model_type of a model with these options.
 std::pair<const char*, const char*> llama_like(const ModelConfig& model) {
   if (model.qk_norm && model.qkv_bias)
-    refuse("[model] qk_norm and qkv_bias together are no family of Hugging Face's: Qwen3 has the ",
-           "first, Qwen2 the second");
+    refuse("[model] qk_norm and qkv_bias together are in no model type of Hugging Face: Qwen3 has ",
+           "only the first, Qwen2 only the second");
   if (model.qk_norm) return {"Qwen3ForCausalLM", "qwen3"};
   if (model.qkv_bias) return {"Qwen2ForCausalLM", "qwen2"};
   if (model.window > 0) return {"MistralForCausalLM", "mistral"};
@@ -85,7 +85,7 @@ Json llama_config(const ModelConfig& model, const HuggingFaceDetails& details) {
   if (type != "llama") out["sliding_window"] = model.window > 0 ? Json(model.window) : Json();
   if (type.starts_with("qwen")) {
     out["use_sliding_window"] = model.window > 0;
-    out["max_window_layers"] = model.window > 0 ? 0 : model.layers;  // those from it on have one
+    out["max_window_layers"] = model.window > 0 ? 0 : model.layers;  // the first with a window
   }
   if (model.rope_scaling == RopeScalingKind::llama3)
     out["rope_scaling"] = {{"factor", model.rope_factor},
@@ -101,7 +101,7 @@ Json llama_config(const ModelConfig& model, const HuggingFaceDetails& details) {
 std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDetails& details) {
   const ModelConfig model = resolved(given, 0, 0);
   AXONN_CHECK(model.layers > 0 && model.vocab > 0 && model.positions > 0,
-              "config.json of a model whose sizes are not all set");
+              "to_hugging_face_config: wanted layers, vocab and positions above 0");
   const Json config =
       model.family == ModelFamily::gpt ? gpt2_config(model, details) : llama_config(model, details);
   return config.dump(2) + "\n";
@@ -115,7 +115,7 @@ std::string to_generation_config(const HuggingFaceDetails& details) {
 }
 
 std::string to_adapter_config(const ModelConfig& model, const std::string& base) {
-  AXONN_CHECK(model.lora.rank > 0, "adapter_config.json of a model without adapters");
+  AXONN_CHECK(model.lora.rank > 0, "to_adapter_config: the model has no adapters");
   const Json config = {{"base_model_name_or_path", base},
                        {"bias", "none"},
                        {"fan_in_fan_out", model.family == ModelFamily::gpt},

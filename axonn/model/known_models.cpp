@@ -13,7 +13,7 @@ namespace axonn {
 
 namespace {
 
-/// What ModelConfig has, with the same words, as far as the models here differ in it.
+/// The fields of ModelConfig, with the same names, in which the models here differ.
 struct KnownModel {
   std::string_view name;
   ModelFamily family = ModelFamily::gpt;
@@ -27,7 +27,7 @@ struct KnownModel {
   double rope_factor = 0;  ///< of rope_scaling llama3; 0: none
 };
 
-/// The list while it is made, by the compiler.
+/// The list of models, built at compile time.
 struct Models {
   std::array<KnownModel, 52> all{};
   std::size_t count = 0;
@@ -52,8 +52,8 @@ constexpr void add_paper_gpts(Models& models) {
         {.name = s.name, .layers = s.layers, .hidden = s.hidden, .heads = s.heads, .vocab = 32000});
 }
 
-/// GPT-3 XL is 16 heads of 128: the table's 24 heads do not divide its width, and its 1.3 billion
-/// parameters are those of 16. GPT-3 13B's width is 5120: the table's 5140 is no multiple of 128.
+/// GPT-3 XL has 16 heads of 128: the table's 24 heads do not divide its width, and 16 give its 1.3
+/// billion parameters. GPT-3 13B has width 5120: the table's 5140 is not a multiple of 128.
 constexpr void add_gpt2_and_3(Models& models) {
   const auto add = [&](const Sizes& s, std::int64_t positions) {
     models.push_back({.name = s.name,
@@ -105,7 +105,7 @@ constexpr KnownModel llama_3(const LlamaSizes& s) {
   return model;
 }
 
-/// Frequencies are divided by `factor` for sequences of 131,072.
+/// With low frequencies divided by `factor`, for sequences of up to 131,072.
 constexpr KnownModel llama_3_long(const LlamaSizes& s, double factor) {
   KnownModel model = llama_3(s);
   model.positions = 131072;
@@ -134,7 +134,7 @@ constexpr void add_mistral(Models& models) {
   models.back().rope_theta = 1e6;
 }
 
-/// 0.5B to 3B are tied and have the smaller vocabulary.
+/// `small`: tied, and with the smaller vocabulary, as 0.5B to 3B.
 constexpr KnownModel qwen(const LlamaSizes& s, bool small, std::int64_t positions) {
   KnownModel model = llama(s, small ? 151936 : 152064, positions);
   model.rope_theta = 1e6;
@@ -208,8 +208,7 @@ ModelConfig known_model(std::string_view name) {
     const std::vector<std::string> names(known.begin(), known.end()),
         guesses = nearest(name, names);
     refuse("there is no model '", name, "'",
-           guesses.empty() ? "; those that are known by name are " + join(names)
-                           : did_you_mean(guesses));
+           guesses.empty() ? "; the known names are " + join(names) : did_you_mean(guesses));
   }
   const KnownModel& known = *found;
   ModelConfig model{.family = known.family,

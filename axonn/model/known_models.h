@@ -7,15 +7,15 @@
 
 namespace axonn {
 
-/// The sizes of a published model, "llama-3.1-8b"; its name is set, and nothing is resolved.
-/// The GPTs of the paper (gpt-5b to gpt-640b) have a vocab of 32,000, and follow training.seq_len.
-/// Errors: UsageError with the likely meaning, or with all names.
+/// The sizes of a published model such as "llama-3.1-8b", with its name set, and not resolved().
+/// The GPTs of the paper (gpt-5b to gpt-640b) have a vocab of 32,000 and training.seq_len
+/// positions. Throws UsageError, with a similar name or with all names, if there is no such model.
 ModelConfig known_model(std::string_view name);
 
 /// All names: families one after another, each from small to large.
 std::span<const std::string_view> known_model_names();
 
-/// What the key model.name takes: "none", then all names.
+/// The choices of the key model.name: "none", then all names.
 std::span<const std::string_view> model_name_choices();
 
 }  // namespace axonn

@@ -17,7 +17,7 @@ namespace axonn {
 /// One transformer block: x + attention(norm(x)), then x + MLP(norm(x)).
 class LlamaBlock : public DecoderBlock {
  public:
-  /// `rope` is the model's.
+  /// `rope` is shared by all blocks of the model, and must outlive them.
   LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
              const Rope& rope);
 
@@ -38,15 +38,15 @@ class LlamaBlock : public DecoderBlock {
   Linear gate_up_, down_;
 };
 
-/// Llama and those built alike: rotary positions, pre-RMSNorm, SwiGLU, no biases; by options biases
-/// of queries, keys and values (Qwen2), normed query and key heads (Qwen3), a window (Mistral) and
-/// frequencies for longer sequences (Llama 3.1). Parameters have the names that Hugging Face's
-/// models of these families share.
+/// Llama and similar models: rotary positions, pre-RMSNorm, SwiGLU, no biases. Options add biases
+/// of queries, keys and values (Qwen2), norms of query and key heads (Qwen3), a window (Mistral)
+/// and scaled frequencies for longer sequences (Llama 3.1). Parameters have the names that Hugging
+/// Face's models of these families share.
 /// Sources: Touvron et al., "Llama 2", 2023; Grattafiori et al., "The Llama 3 herd of models",
 /// 2024; Jiang et al., "Mistral 7B", 2023; the technical reports of Qwen2 and Qwen3.
 class Llama : public Decoder {
  public:
-  /// config is resolved: no size is 0. Errors: UsageError where the grid cannot cut a size.
+  /// config must be resolved: no size is 0. Throws UsageError if the grid cannot cut a size.
   Llama(const ModelConfig& config, const Grid& grid);
 
  private:

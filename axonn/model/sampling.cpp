@@ -20,7 +20,7 @@ std::vector<float> weights_of(std::span<const float> logits, float best, double 
   return weights;
 }
 
-/// The first i whose sum of weights up to it exceeds `wanted`, weights in this order.
+/// The first i for which weights 0 to i add up to more than `wanted`, or else the last.
 template <typename Weight>
 std::size_t reach(std::size_t count, Weight weight, double wanted) {
   double sum = 0;
@@ -29,8 +29,8 @@ std::size_t reach(std::size_t count, Weight weight, double wanted) {
   return count - 1;
 }
 
-/// Tokens from the likeliest on, of equals the first first; only as many as were asked for are in
-/// order.
+/// Tokens from the likeliest down; of equally likely ones, the lower id comes first. Only the first
+/// sorted() tokens are in order.
 class Likeliest {
  public:
   explicit Likeliest(std::span<const float> logits) : logits_(logits), order_(logits.size()) {
@@ -57,7 +57,7 @@ class Likeliest {
 }  // namespace
 
 void penalise(std::span<float> logits, std::span<const std::int32_t> seen, double penalty) {
-  AXONN_CHECK(penalty > 0, "penalise: a repetition penalty of ", penalty, ", want more than 0");
+  AXONN_CHECK(penalty > 0, "penalise: a repetition penalty of ", penalty, ", wanted more than 0");
   if (penalty == 1) return;
   std::vector<bool> done(logits.size());
   const auto factor = static_cast<float>(penalty);
@@ -98,7 +98,7 @@ std::int32_t sample(std::span<const float> logits, const Sampling& sampling, dou
   if (!all) total = mass(order.sorted());
   while (all && order.sorted() < V && mass(order.sorted()) < sampling.top_p * total)
     order.sort(order.sorted() * 8);
-  // Those before which less than top_p is reached.
+  // The fewest of the likeliest tokens that together reach top_p.
   std::size_t kept = order.sorted();
   double before = 0;
   for (std::size_t i = 0; i < order.sorted() && kept == order.sorted(); ++i)

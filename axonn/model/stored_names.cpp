@@ -18,7 +18,7 @@ StoredName stored_name(ModelFamily family, const std::string& parameter) {
     return {.names = {parameter, "transformer." + parameter},
             .transposed =
                 ends_with_one_of(parameter, {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"})};
-  constexpr std::string_view kPrefix = "model.";  // absent where the model was saved without a head
+  constexpr std::string_view kPrefix = "model.";  // absent if the model was saved without its head
   StoredName stored{.names = {parameter}};
   if (parameter.starts_with(kPrefix)) stored.names.push_back(parameter.substr(kPrefix.size()));
   return stored;
@@ -26,8 +26,8 @@ StoredName stored_name(ModelFamily family, const std::string& parameter) {
 
 StoredName stored_adapter_name(ModelFamily family, const std::string& parameter) {
   StoredName stored = stored_name(family, parameter);
-  stored.transposed = false;  // of a Conv1D, too: A is (r, in), B is (out, r)
-  // Modules are named as in the model with its head, which has GPT-2's prefix.
+  stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
+  // PEFT names modules as in the model with its head, where GPT-2's have the prefix.
   if (family == ModelFamily::gpt) std::ranges::reverse(stored.names);
   for (std::string& name : stored.names) name = "base_model.model." + name;
   return stored;

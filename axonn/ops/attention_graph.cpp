@@ -1,11 +1,12 @@
-// Forward, of a sequence and head:
-//   S = scale · Q·Kᵀ, -inf or nearly where a key is not seen
+// Forward, for each sequence and head:
+//   S = scale · Q·Kᵀ; -inf, or a very low number, for a key that the query does not see
 //   m = max S, e = exp(S - m), l = sum e, stats = m + log l, out = (e / l)·V
 // Backward:
 //   delta = sum d_out · out, P = exp(S - stats)
 //   d_v = Pᵀ·d_out, d_S = P · (d_out·Vᵀ - delta) · scale, d_k = d_Sᵀ·Q, d_q = d_S·K
-// The nodes and their order are those by which cuDNN's engines know attention, as its guide to
-// fused attention and cudnn-frontend compose it.
+//
+// cuDNN's engines recognise attention by exactly these nodes in this order, which are those of
+// cuDNN's guide to fused attention and of cudnn-frontend.
 #include "axonn/ops/attention_graph.h"
 
 #include <limits>
@@ -32,8 +33,10 @@ class Builder {
   explicit Builder(const AttentionGraphShape& shape) : s_(shape) {
     AXONN_CHECK(s_.sequences > 0 && s_.positions > 0 && s_.kv_heads > 0 && s_.head_dim > 0 &&
                     s_.heads > 0 && s_.heads % s_.kv_heads == 0,
-                "attention graph: ", s_.sequences, " sequences of ", s_.positions, ", ", s_.heads,
-                " heads over ", s_.kv_heads, " of ", s_.head_dim);
+                "attention graph: want sizes above 0 and a number of key-value heads that divides "
+                "the number of heads, got ",
+                s_.sequences, " sequences of ", s_.positions, " positions, ", s_.heads, " heads, ",
+                s_.kv_heads, " key-value heads of width ", s_.head_dim);
   }
 
   AttentionGraph take() { return std::move(graph_); }
@@ -42,7 +45,7 @@ class Builder {
     graph_.tensors.push_back(made);
     return static_cast<int>(graph_.tensors.size()) - 1;
   }
-  /// A matrix of tokens and heads as Attention has it.
+  /// A matrix of tokens and heads, laid out as in Attention.
   int tokens(GraphRole role, std::int64_t heads, std::int64_t width, std::int64_t stride,
              GraphType type = GraphType::bf16) {
     return tensor({.dims = {s_.sequences, heads, s_.positions, width},
@@ -65,7 +68,7 @@ class Builder {
     return tensor({.dims = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}, .role = role, .number = value});
   }
 
-  /// out = a op b, inside, of the larger of a's and b's dims; or into a tensor that there is.
+  /// Where a node writes: to tensor `out`, or to a new intermediate tensor of a's dims.
   struct To {
     int out = -1;
     GraphType type = GraphType::f32;
@@ -82,7 +85,7 @@ class Builder {
   int inside(const Dims& dims, GraphType type = GraphType::f32) {
     return tensor({.dims = dims, .strides = packed(dims), .type = type});
   }
-  /// A transposed view of what is inside.
+  /// A transposed view of tensor a.
   int transposed(int a, GraphType type) {
     const Dims dims = dims_of(a), strides = graph_.tensors[a].strides;
     const int out = tensor({.dims = exchanged(dims), .strides = exchanged(strides), .type = type});
@@ -101,16 +104,16 @@ class Builder {
   AttentionGraph graph_;
 };
 
-/// Scores where `seen`, which becomes a boolean, else `unseen`.
+/// Scores where the boolean tensor `seen` is true, else `unseen`.
 int Builder::only(int scores, int seen, float unseen) {
   return node(GraphOp::select, scores, number(GraphRole::value, unseen), {.where = seen});
 }
 
-/// Scores of keys that their query sees; exp() of the others' is 0.
+/// Replaces the scores of keys that the query does not see by numbers whose exp() is 0.
 int Builder::masked(int scores) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
-  // A kernel meets whole tiles of keys before a row's document. Of a maximum that is no infinity
-  // nothing is left once a key is seen, whether or not the kernel looks out for infinities there.
+  // A kernel may process whole tiles of keys before a row's document. What it sums there about a
+  // finite maximum vanishes at the first key seen; an infinite maximum could become NaN.
   constexpr float kOtherDocument = -1e30f;
   const auto index = [&](int of, int axis) {
     return node(GraphOp::index, of, -1, {.type = GraphType::i32, .axis = axis});
@@ -168,7 +171,7 @@ AttentionGraph backward_graph(const AttentionGraphShape& s) {
             d_k = g.tokens(GraphRole::d_k, k_heads, D, s.d_k_stride),
             d_v = g.tokens(GraphRole::d_v, k_heads, D, s.d_v_stride),
             scale = g.number(GraphRole::scale, 1), one = g.number(GraphRole::value, 1);
-  // What keys get of all query heads: of each of them, then summed over the group.
+  // d_k or d_v: a product for each query head, then the sum over each group of heads.
   const auto to_keys = [&](int transposed, int rows, int to) {
     if (h == k_heads) {
       g.node(GraphOp::product, transposed, rows, {.out = to});
@@ -180,7 +183,7 @@ AttentionGraph backward_graph(const AttentionGraphShape& s) {
 
   const int dots = g.node(GraphOp::sum, g.node(GraphOp::multiply, d_out, out), -1,
                           {.out = g.inside(g.row_dims())});
-  // The engines know the sum by the factor of dropout behind it.
+  // The engines recognise the sum by the factor of dropout (here 1) that follows it.
   const int delta = g.node(GraphOp::multiply, dots, one, {.out = g.room(GraphRole::delta, 1)});
 
   const int product = g.node(GraphOp::product, q, k, {.out = g.inside(g.score_dims())});

@@ -1,4 +1,4 @@
-// What of Attention's operands a graph of attention computes, and where it finds them.
+// Which operands of Attention a graph can compute, and where they lie in memory.
 #include <algorithm>
 
 #include "axonn/ops/attention_graph.h"
@@ -14,7 +14,7 @@ bool takes(const View& view) {
          reinterpret_cast<std::uintptr_t>(view.data) % kAlignment == 0;
 }
 
-/// Whether query head j uses key-value head j / (h / k) of those given.
+/// Whether query head j uses key-value head j / (h / k), as graphs have it.
 bool whole_groups(const Attention& args, std::int64_t kv_heads) {
   if (kv_heads == 1) return args.first_query + args.heads <= args.group;
   return args.first_query == 0 && args.heads == kv_heads * args.group;
@@ -27,7 +27,7 @@ std::int64_t largest_divisor(std::int64_t count, std::int64_t most) {
   return divisor;
 }
 
-/// The part of the operands at a place.
+/// The part of the operands at `place`.
 struct Part {
   const AttentionBackward& args;
   const GraphRoom& room;

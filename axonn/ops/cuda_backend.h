@@ -8,15 +8,15 @@
 
 namespace axonn {
 
-/// cuBLASLt or hipBLASLt for products, cuDNN for attention where there is one, this project's
-/// kernels for the rest, on the card of that index in cuda_status().cards. Used, and destroyed, by
-/// the thread that makes it. Ranks may share a card.
+/// Backend on one GPU, the one of index `card` in cuda_status().cards: cuBLASLt or hipBLASLt for
+/// products, cuDNN for attention if the build has it, this project's kernels for the rest. Only the
+/// thread that makes it may use and destroy it. Ranks may share a GPU.
 ///
-/// Errors: UsageError where there is no such card, this build has no kernels for it, or none for
-/// cards; or cuDNN is asked for and missing.
+/// Throws UsageError if there is no such GPU, if this build has no kernels for it or no GPU support
+/// at all, or if cuDNN is requested and missing.
 std::unique_ptr<Backend> make_cuda_backend(int card, const CudaOptions& options = {});
 
-/// "cuBLASLt 13.0.2", or "" in a build without cards.
+/// "cuBLASLt 13.0.2", or "" in a build without GPU support.
 std::string cuda_product_library();
 
 /// "cuDNN 9.19.0", or "" in a build without it.

@@ -2,8 +2,9 @@
 
 namespace axonn {
 
-/// What computes attention. automatic: cuDNN what it takes, this project's kernels the rest, of
-/// which take_remarks() tells. cudnn: cuDNN alone; what it does not take is a UsageError.
+/// What computes attention. automatic: cuDNN where it supports the operands, else this project's
+/// kernels, which take_remarks() reports. cudnn: cuDNN alone; UsageError where it does not support
+/// the operands. own: this project's kernels alone.
 enum class CudaAttention { automatic, cudnn, own };
 
 struct CudaOptions {

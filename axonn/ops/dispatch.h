@@ -6,7 +6,7 @@
 
 namespace axonn {
 
-/// Calls f with a value of the element type, f32 or bf16, which the caller has checked.
+/// Calls f with a value of the element type. The caller has checked that it is f32 or bf16.
 template <typename F>
 void with_type(DType dtype, F f) {
   if (dtype == DType::bf16)
@@ -15,7 +15,7 @@ void with_type(DType dtype, F f) {
     f(float{});
 }
 
-/// One long row where every view is contiguous, so that narrow rows do not make narrow tiles.
+/// Makes each view one long row if all are contiguous: narrow rows would make narrow tiles.
 template <typename... Views>
 void flatten(Views&... views) {
   if (!(views.contiguous() && ...)) return;
@@ -26,7 +26,7 @@ void flatten(Views&... views) {
   (one_row(views), ...);
 }
 
-/// Tiles of `width` that cover `cols`.
+/// The number of tiles of `width` that cover `cols`.
 inline std::int64_t tiles_of(std::int64_t cols, int width) { return (cols + width - 1) / width; }
 
 }  // namespace axonn

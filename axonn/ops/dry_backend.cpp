@@ -12,7 +12,7 @@ double attention_flops(const Attention& args) {
   return 2.0 * static_cast<double>(args.q.rows * args.positions * args.heads * args.head_dim);
 }
 
-/// Forwards to nobody, so that it need not know the operations.
+/// A ForwardingBackend without an inner backend, so that it need not list the operations.
 class DryBackend final : public ForwardingBackend {
  public:
   explicit DryBackend(Schedule* schedule)
@@ -29,7 +29,7 @@ class DryBackend final : public ForwardingBackend {
     next_.b_transposed = args.b_transposed;
     ForwardingBackend::product(args);
   }
-  /// It stands for no device in particular: what might be fused is noted by itself.
+  /// Stands for no device in particular: an epilogue is recorded as operations of its own.
   bool fuses(const Matmul&) override { return false; }
   std::vector<std::string> matmul_ways(const MatmulShape&) const override { return {name()}; }
   bool set_matmul_way(const MatmulShape&, std::string_view way) override { return way == name(); }
@@ -60,7 +60,7 @@ class DryBackend final : public ForwardingBackend {
   std::unique_ptr<Device> device_;
   Schedule* schedule_;
   std::string layer_;
-  Schedule::Compute next_;  // what is known of an operation besides its operands
+  Schedule::Compute next_;  // flops and modes of the operation that is about to be recorded
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace axonn {
 
-/// A Backend on a dry device: its operations do nothing and are noted in the schedule, if one is
-/// given, with shapes, flops and the layer they belong to. The schedule must outlive it.
+/// A Backend on a dry device: operations compute nothing. If a schedule is given, it records them
+/// there, with shapes, layer and the flops of products and attention. The schedule must outlive it.
 std::unique_ptr<Backend> make_dry_backend(Schedule* schedule = nullptr);
 
 }  // namespace axonn

@@ -1,4 +1,4 @@
-// What follows a product on devices that do not compute it along with the product.
+// Computes epilogues by separate operations on devices that do not fuse them with the product.
 #include "axonn/ops/backend.h"
 #include "axonn/ops/operand_checks.h"
 

@@ -12,13 +12,13 @@
 
 namespace axonn {
 
-/// A Backend that passes every operation on to another, each through around(). Derive from it to
-/// time operations, or to change one of them.
+/// A Backend that passes every operation to another one, through around(). Derive from it to time
+/// operations, or to change some of them.
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(std::unique_ptr<Backend> inner)
       : owned_(std::move(inner)), inner_(owned_.get()) {}
-  /// Stands before a backend for a while, which must outlive it.
+  /// Does not own `inner`, which must outlive it.
   explicit ForwardingBackend(Backend& inner) : inner_(&inner) {}
 
   Device& device() override { return inner_->device(); }
@@ -192,9 +192,9 @@ class ForwardingBackend : public Backend {
   void mark(std::string_view layer) override { inner_->mark(layer); }
 
  protected:
-  /// Runs one operation, which is named as its function. run holds its arguments by value: it may
-  /// be copied and called later, and again. operands: the matrices that it reads and writes, in the
-  /// order of its arguments; those that were not given are empty.
+  /// Runs one operation, which has the name of its function (product() is "matmul"). `run` holds
+  /// its arguments by value, so it may be copied, called later, and called again. `operands` are
+  /// its main matrices in the order of the calls above; a matrix that the caller left out is empty.
   virtual void around(std::string_view operation, const std::function<void()>& run,
                       std::initializer_list<View> operands = {}) {
     (void)operation, (void)operands;

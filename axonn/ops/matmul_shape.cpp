@@ -75,7 +75,7 @@ std::optional<MatmulShape> parse_matmul_shape(std::string_view text) {
     else if (word == "d_bias")
       shape.bias_gradient = true;
   }
-  if (to_string(shape) != text) return {};  // whatever was passed over above
+  if (to_string(shape) != text) return {};  // rejects whatever the loop skipped
   return shape;
 }
 

@@ -12,7 +12,7 @@ namespace axonn {
 
 struct Matmul;
 
-/// What a product is without its addresses: what the best way to compute it depends on.
+/// A product without its addresses: what the best way to compute it depends on.
 struct MatmulShape {
   std::int64_t M = 0, N = 0, K = 0;
   bool a_transposed = false, b_transposed = false, bias = false, accumulate = false;
@@ -27,13 +27,13 @@ struct MatmulShape {
 
 MatmulShape shape_of(const Matmul& args);
 
-/// "NT", "TN": whether a and b are transposed, as BLAS has it.
+/// "NT", "TN": whether a and b are transposed, in BLAS notation.
 std::string mode_of(const MatmulShape& shape);
 
 /// "bf16 NT 1024x2304x768 + bias", "f32 TN 768x3072x1024 +=", "bf16 NT 256x50304x768 to f32".
 /// With an epilogue: "+ bias gelu", "gelu kept" (with gelu_input), "d_gelu", "+= d_bias".
 std::string to_string(const MatmulShape& shape);
-/// The shape that to_string() wrote so; nothing for any other text.
+/// The shape for which to_string() gives this text; nothing for any other text.
 std::optional<MatmulShape> parse_matmul_shape(std::string_view text);
 
 }  // namespace axonn

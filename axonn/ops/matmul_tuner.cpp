@@ -11,16 +11,18 @@ namespace axonn {
 
 namespace {
 
-/// A way must be this much faster than the default, and in this share of the rounds.
+/// To replace the default, a way must be this many times as fast (median of the rounds), and faster
+/// in this share of the rounds.
 constexpr double kLeastGain = 1.03, kLeastShare = 0.75;
-/// A way that is this much slower than the best so far is not run again.
+/// A way that takes this many times as long as the best is no finalist; at twice that, it is not
+/// timed again.
 constexpr double kHopeless = 1.15;
 constexpr std::size_t kFinalists = 4;
-constexpr double kMatchSeconds = 0.25;  // of each way in a match, within kRounds
+constexpr double kMatchSeconds = 0.25;  // of each way in a match, within the limits below
 constexpr int kLeastRounds = 5, kMostRounds = 15;
 
-/// Operands of one shape, up to eight sets that together are larger than most caches: in a step,
-/// too, a weight was last used long ago.
+/// Operands of one shape: up to eight sets, together larger than most caches, because in a training
+/// step, too, a weight was last used long ago.
 class Operands {
  public:
   Operands(Backend& backend, const MatmulShape& shape)
@@ -103,7 +105,7 @@ std::vector<std::vector<double>> match(const Timer& time, const std::vector<std:
   return seconds;
 }
 
-/// How many times faster than the default the way was, 0 if not clearly.
+/// How many times as fast as the default the way was; 0 if it was not clearly faster.
 double clear_gain(const std::vector<double>& of_default, const std::vector<double>& of_way) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < of_way.size(); ++i) ratios.push_back(of_default[i] / of_way[i]);
@@ -114,12 +116,12 @@ double clear_gain(const std::vector<double>& of_default, const std::vector<doubl
   return clear ? gain : 0;
 }
 
-/// The default and the ways that were fastest when each was run once or twice.
+/// The default, and the ways that were fastest when each was timed once or twice.
 std::vector<std::string> finalists(const Timer& time, const std::vector<std::string>& ways) {
   std::vector<std::pair<double, std::string>> timed;
   double best = time(ways.front());
   for (std::size_t i = 1; i < ways.size(); ++i) {
-    double seconds = time(ways[i]);  // and makes the library's kernel
+    double seconds = time(ways[i]);  // includes building the library's kernel
     if (seconds < 2 * kHopeless * best) seconds = std::min(seconds, time(ways[i]));
     best = std::min(best, seconds);
     timed.emplace_back(seconds, ways[i]);
@@ -135,7 +137,7 @@ std::vector<std::string> finalists(const Timer& time, const std::vector<std::str
 
 TunedMatmul tune_matmul(Backend& backend, const MatmulShape& shape, const Timer& seconds) {
   const std::vector<std::string> ways = backend.matmul_ways(shape);
-  AXONN_CHECK(!ways.empty(), "no way to compute ", to_string(shape));
+  AXONN_CHECK(!ways.empty(), "tune_matmul: the backend has no way to compute ", to_string(shape));
   TunedMatmul tuned{.shape = shape, .way = ways.front(), .default_way = ways.front()};
   const auto use = [&](const std::string& way) {
     AXONN_CHECK(backend.set_matmul_way(shape, way), backend.name(), " does not know its own way '",
@@ -147,7 +149,7 @@ TunedMatmul tune_matmul(Backend& backend, const MatmulShape& shape, const Timer&
     use(way);
     return seconds ? seconds(way) : operands->time_one();
   };
-  time(ways.front());  // the first one makes the library's kernel
+  time(ways.front());  // the first call builds the library's kernel
   const double once = time(ways.front());
   tuned.seconds = tuned.default_seconds = once;
   if (ways.size() == 1) return tuned;

@@ -1,4 +1,4 @@
-// Stands in for cuda/ where the library is built without CUDA and HIP.
+// Stands in for cuda/ in a build without CUDA and HIP.
 #include "axonn/base/check.h"
 #include "axonn/ops/cuda_backend.h"
 #include "axonn/tensor/cuda_device.h"

@@ -23,7 +23,7 @@ void check_f32(const Checker& check, const char* name, const View& view,
   check.shape(name, view, shape.first, shape.second);
 }
 
-/// `view` must be as `other` is.
+/// `view` must have the type and the shape of `other`.
 void check_like(const Checker& check, const char* name, const View& view, const View& other) {
   check.type(name, view, {other.dtype});
   check.shape(name, view, other.rows, other.cols);
@@ -49,14 +49,14 @@ void check_logits(const Checker& check, const View& logits, const View& targets,
               ": ", piece.valid, " columns from ", piece.first, " of logits ", logits);
 }
 
-/// What HeadNorm and its gradients read. Returns how many heads there are.
+/// Checks the operands that HeadNorm and its gradients read. Returns the number of heads.
 int check_heads(const Checker& check, const HeadNorm& args) {
   check_values(check, "inp", args.inp);
   check_values(check, "weight", args.weight);
   const std::int64_t D = args.weight.cols;
   check.shape("weight", args.weight, 1, D);
   AXONN_CHECK(D > 0 && args.inp.cols % D == 0, check.operation, ": inp is ", args.inp,
-              ", no whole heads of ", D);
+              ", want whole heads of width ", D);
   check_f32(check, "rstd", args.rstd, {args.inp.rows, args.inp.cols / D});
   return static_cast<int>(args.inp.cols / D);
 }
@@ -64,12 +64,13 @@ int check_heads(const Checker& check, const HeadNorm& args) {
 /// inp (R, 2F), and `half` (R, F) of its type.
 void check_gated(const Checker& check, const View& inp, const char* name, const View& half) {
   check_values(check, "inp", inp);
-  AXONN_CHECK(inp.cols % 2 == 0, check.operation, ": inp is ", inp, ", want as many gates as ups");
+  AXONN_CHECK(inp.cols % 2 == 0, check.operation, ": inp is ", inp,
+              ", want an even number of columns: gate, then up");
   check.type(name, half, {inp.dtype});
   check.shape(name, half, inp.rows, inp.cols / 2);
 }
 
-/// What AdamW and Sgd have in common.
+/// Checks the operands that AdamW and Sgd share.
 template <typename Step>
 void check_step(const Checker& check, const Step& args) {
   const std::int64_t count = args.master.cols;
@@ -85,13 +86,14 @@ void check_step(const Checker& check, const Step& args) {
 void check_epilogue(const Checker& check, const Matmul& args) {
   const bool derivative = args.gelu_derivative_at.data;
   AXONN_CHECK(args.gelu + derivative + args.accumulate <= 1 && !(derivative && args.bias.data),
-              "matmul: GELU, its derivative, or accumulation to out, and a bias with the ",
-              "derivative, exclude each other");
+              "matmul: gelu, gelu_derivative_at and accumulate exclude each other; ",
+              "gelu_derivative_at and bias do so, too");
   AXONN_CHECK(args.gelu || !args.gelu_input.data, "matmul: gelu_input without gelu");
   if (args.gelu_input.data) check_like(check, "gelu_input", args.gelu_input, args.out);
   if (derivative) check_like(check, "gelu_derivative_at", args.gelu_derivative_at, args.out);
   if (!args.bias_gradient.data) return;
-  AXONN_CHECK(args.a_transposed, "matmul: bias_gradient, and a is not transposed");
+  AXONN_CHECK(args.a_transposed,
+              "matmul: bias_gradient needs a transposed a, but a is not transposed");
   check_f32(check, "bias_gradient", args.bias_gradient, {1, args.out.rows});
 }
 
@@ -120,7 +122,7 @@ void check_row_moments(const View& out, const View& inp) {
   check_values(check, "inp", inp);
   check_f32(check, "out", out, {inp.rows, 2});
   AXONN_CHECK(inp.cols > 0 || inp.rows == 0, "row_moments: inp is ", inp,
-              "; a row of nothing has no mean");
+              ", want at least one column");
 }
 
 void check_add_moments(const View& out, const View& moments, const View& a, const View& b) {
@@ -130,7 +132,7 @@ void check_add_moments(const View& out, const View& moments, const View& a, cons
   check_like(check, "b", b, out);
   check_f32(check, "moments", moments, {out.rows, 2});
   AXONN_CHECK(out.cols > 0 || out.rows == 0, "add_moments: out is ", out,
-              "; a row of nothing has no mean");
+              ", want at least one column");
 }
 
 std::int64_t check_combine_moments(const View& out, const View& moments, std::int64_t count) {
@@ -168,7 +170,7 @@ void check_layer_norm_backward(const NormBackward& args) {
   if (args.residual.data) check_like(check, "residual", args.residual, inp);
   check_f32(check, "sums", args.sums, {inp.rows, 2});
   AXONN_CHECK(args.width >= inp.cols && args.width > 0, "layer_norm_backward: width ", args.width,
-              " of rows whose piece is ", inp);
+              " of whole rows, want at least the columns of inp ", inp);
 }
 
 void check_layer_norm_weight_backward(const NormOperands& norm, const View& d_bias,
@@ -210,11 +212,11 @@ void check_rotary_embedding(const RotaryEmbedding& args) {
   check_like(check, "out", args.out, inp);
   check_f32(check, "table", table, {table.rows, table.cols});
   AXONN_CHECK(table.rows > 0 && (args.positions.data || inp.rows % table.rows == 0),
-              "rotary_embedding: inp ", inp, " is no whole sequences of ", table.rows,
-              " positions, as table ", table, " has");
+              "rotary_embedding: inp is ", inp, ", want whole sequences of ", table.rows,
+              " positions (table is ", table, ")");
   if (args.positions.data) check_ids(check, "positions", args.positions, inp.rows);
   AXONN_CHECK(table.cols > 0 && table.cols % 2 == 0 && inp.cols % table.cols == 0,
-              "rotary_embedding: inp ", inp, " is no whole heads of table's width, ", table,
+              "rotary_embedding: inp is ", inp, ", want whole heads of the width of table ", table,
               ", which must be even");
 }
 
@@ -231,7 +233,7 @@ void check_dropout(const Dropout& args) {
   check_values(check, "inp", args.inp);
   check_like(check, "out", args.out, args.inp);
   AXONN_CHECK(args.probability >= 0 && args.probability < 1, "dropout: probability ",
-              args.probability, ", wanted 0 or more and less than 1");
+              args.probability, ", want 0 or more and less than 1");
 }
 
 void check_elementwise(const char* operation, const View& out, const char* name, const View& inp) {
@@ -258,7 +260,7 @@ void check_embedding(const TokenEmbedding& args) {
   if (!learned.data) return;
   check.type("learned", learned, {out.dtype});
   check.shape("learned", learned, learned.rows, out.cols);
-  AXONN_CHECK(learned.rows > 0, "embedding: learned is ", learned, ", want rows");
+  AXONN_CHECK(learned.rows > 0, "embedding: learned is ", learned, ", want at least one row");
 }
 
 void check_embedding_backward(const View& d_table, const View& d_out, const View& ids) {
@@ -289,7 +291,8 @@ std::int64_t check_softmax_pieces(const char* operation, const NamedView& out, c
   if (targets.cols == 0) return 0;
   const std::int64_t pieces = stats.rows / targets.cols;
   check_f32(check, "stats", stats, {pieces * targets.cols, 3});
-  AXONN_CHECK(pieces >= 1, operation, ": stats is ", stats, " for ", targets.cols, " rows");
+  AXONN_CHECK(pieces >= 1, operation, ": stats is ", stats, ", want at least ", targets.cols,
+              " rows");
   return pieces;
 }
 
@@ -329,16 +332,17 @@ void check_attention(const char* operation, const Attention& args) {
   const Checker check{operation};
   const std::int64_t rows = args.q.rows, D = args.head_dim;
   AXONN_CHECK(args.positions > 0 && rows % args.positions == 0, operation, ": ", rows,
-              " rows are no sequences of ", args.positions, " positions");
+              " rows, want whole sequences of ", args.positions, " positions");
   AXONN_CHECK(D > 0 && args.heads >= 0 && args.group > 0 && args.first_query >= 0 &&
                   args.first_query < args.group,
-              operation, ": ", args.heads, " heads of ", D, ", groups of ", args.group,
-              ", the first begins at ", args.first_query);
-  AXONN_CHECK(args.window >= 0, operation, ": a window of ", args.window, " keys");
+              operation, ": want head_dim and group above 0 and first_query below group, got ",
+              args.heads, " heads of width ", D, ", group ", args.group, ", first_query ",
+              args.first_query);
+  AXONN_CHECK(args.window >= 0, operation, ": window ", args.window, ", want 0 (all) or more keys");
   AXONN_CHECK(args.k.cols % D == 0 &&
                   (args.first_query + args.heads + args.group - 1) / args.group <= args.k.cols / D,
-              operation, ": k is ", args.k, ", too narrow for ", args.heads, " heads of ", D,
-              ", groups of ", args.group, " of which the first begins at ", args.first_query);
+              operation, ": k is ", args.k, ", too narrow for ", args.heads, " heads of width ", D,
+              " (or no whole heads), group ", args.group, ", first_query ", args.first_query);
   check.compute_type("q", args.q);
   check.shape("q", args.q, rows, args.heads * D);
   for (const auto& [name, view] : {std::pair{"k", &args.k}, {"v", &args.v}}) {
@@ -367,7 +371,8 @@ void check_keep_heads(const KeepHeads& args) {
   AXONN_CHECK(args.entries > 0 && D > 0 && args.inp.cols % D == 0 &&
                   args.kept.rows % std::max<std::int64_t>(1, args.inp.cols / D * args.entries) == 0,
               "keep_heads: inp ", args.inp, ", kept ", args.kept,
-              ", wanted whole heads, and whole slots of ", args.entries, " entries for each");
+              ", want whole heads in inp, and whole slots of ", args.entries,
+              " entries for each of them in kept");
   check_ids(check, "slots", args.slots, args.inp.rows);
   check_ids(check, "positions", args.positions, args.inp.rows);
 }
@@ -379,9 +384,11 @@ void check_cached_attention(const CachedAttention& args) {
   AXONN_CHECK(args.entries > 0 && args.kv_heads > 0 && D > 0 && args.group > 0 &&
                   args.first_query >= 0 && args.first_query < args.group && args.window >= 0 &&
                   args.first_query + args.heads <= args.kv_heads * args.group,
-              operation, ": ", args.heads, " heads of ", D, " over ", args.kv_heads, ", groups of ",
-              args.group, ", the first begins at ", args.first_query, ", slots of ", args.entries,
-              " entries, a window of ", args.window);
+              operation,
+              ": want sizes above 0 and query heads in the groups of the key-value heads, got ",
+              args.heads, " heads of width ", D, " over ", args.kv_heads,
+              " key-value heads, group ", args.group, ", first_query ", args.first_query,
+              ", slots of ", args.entries, " entries, window ", args.window);
   check.compute_type("q", args.q);
   check.shape("q", args.q, rows, args.heads * D);
   check.type("out", args.out, {args.q.dtype});
@@ -390,7 +397,7 @@ void check_cached_attention(const CachedAttention& args) {
     check.type(name, view, {args.q.dtype});
     check.shape(name, view, args.keys.rows, D);
     AXONN_CHECK(view.contiguous() && view.rows % (args.kv_heads * args.entries) == 0, operation,
-                ": ", name, " is ", view, ", wanted whole slots of ", args.kv_heads, " heads of ",
+                ": ", name, " is ", view, ", want whole slots of ", args.kv_heads, " heads of ",
                 args.entries, " entries, one after another");
   }
   check_ids(check, "slots", args.slots, rows);

@@ -4,8 +4,8 @@
 
 namespace axonn {
 
-// What each operation of Backend wants of its operands, the same on every device. Each throws Error
-// with the operation's and the operand's names, what it is and what was wanted.
+// Checks of the operands of each Backend operation, the same on every device. Each throws Error
+// with the names of the operation and of the operand, what it is and what was wanted.
 
 void check_matmul(const Matmul& args);
 void check_attention(const char* operation, const Attention& args);
@@ -15,10 +15,10 @@ void check_cached_attention(const CachedAttention& args);
 
 void check_row_moments(const View& out, const View& inp);
 void check_add_moments(const View& out, const View& moments, const View& a, const View& b);
-/// Returns how many pieces there are; 0 where there are no rows.
+/// Returns the number of pieces; 0 if there are no rows.
 std::int64_t check_combine_moments(const View& out, const View& moments, std::int64_t count);
 
-/// inp (R, C), weight (1, C) and stats (R, 2), which all of LayerNorm's operations have.
+/// The operands of all LayerNorm operations: inp (R, C), weight (1, C) and stats (R, 2).
 struct NormOperands {
   const char* operation;
   View inp, weight, stats;
@@ -30,7 +30,7 @@ void check_layer_norm_weight_backward(const NormOperands& norm, const View& d_bi
                                       const View& d_out);
 
 void check_moments_about_zero(const View& out, const View& moments);
-/// Both return how many heads there are.
+/// Both return the number of heads.
 int check_head_norm(const HeadNorm& args);
 int check_head_norm_backward(const HeadNormBackward& args);
 
@@ -38,7 +38,7 @@ void check_rotary_embedding(const RotaryEmbedding& args);
 void check_swiglu(const View& out, const View& inp);
 void check_swiglu_backward(const View& d_inp, const View& d_out, const View& inp);
 void check_dropout(const Dropout& args);
-/// out and inp, f32 or bf16 each, have one shape.
+/// Checks that out and inp are of the same shape, and each f32 or bf16.
 void check_elementwise(const char* operation, const View& out, const char* name, const View& inp);
 void check_column_sum(const View& out, const View& inp);
 
@@ -48,12 +48,13 @@ void check_positions_backward(const View& d_positions, const View& d_out);
 
 void check_softmax_stats(const View& out, const View& logits, const View& targets,
                          const VocabularyPiece& piece);
-/// `out` (R, 1), or what it is called, is made from the stats of pieces. Returns how many there
-/// are; 0 without rows.
+/// An operand and its name in messages.
 struct NamedView {
   const char* name;
   View view;
 };
+/// Checks an out (R, 1) that is made from the stats of pieces. Returns the number of pieces; 0 if
+/// there are no rows.
 std::int64_t check_softmax_pieces(const char* operation, const NamedView& out, const View& stats,
                                   const View& targets);
 void check_cross_entropy_backward(const LogitsBackward& args);

@@ -8,7 +8,7 @@
 
 namespace axonn {
 
-/// Notes which products go to another backend, and how often, while it stands before that one.
+/// Counts the products that pass through it to another backend, by shape.
 class RecordingBackend final : public ForwardingBackend {
  public:
   explicit RecordingBackend(Backend& inner) : ForwardingBackend(inner) {}
@@ -23,7 +23,7 @@ class RecordingBackend final : public ForwardingBackend {
     ForwardingBackend::product(args);
   }
 
-  /// Shapes and calls, in the order in which they first came.
+  /// Shapes and numbers of calls, in the order of first calls.
   const std::vector<std::pair<MatmulShape, int>>& products() const { return products_; }
 
  private:

@@ -7,8 +7,8 @@
 
 namespace axonn {
 
-/// A Backend that notes every operation of another, with the layer it belongs to, in a trace, which
-/// must outlive it. For devices whose operations are done when they return.
+/// A Backend that records the time and layer of every operation of another one in a trace, which
+/// must outlive it. For devices whose operations are complete when they return.
 std::unique_ptr<Backend> make_tracing_backend(std::unique_ptr<Backend> inner, Trace& trace);
 
 }  // namespace axonn

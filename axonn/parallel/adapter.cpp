@@ -17,7 +17,7 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
                               .cols = weight.cols,
                               .col_axis = weight.col_axis,
                               .partial = weight.row_axis.value()},
-                   // The deviation of uniform numbers within 1 / sqrt(in), which PEFT starts from.
+                   // PEFT's initial values are uniform on ±1 / sqrt(in); this is their deviation.
                    .init_std = 1 / std::sqrt(3 * inputs),
                    .decays = true});
   Layout out = weight;
@@ -27,7 +27,7 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
   b_ = &group.add({.name = module + ".lora_B.weight", .layout = out, .decays = true});
 }
 
-/// Columns are numbered over the whole input, so a mask does not depend on the grid.
+/// The mask uses global column numbers, so it does not depend on the grid.
 axonn::Dropout Adapter::mask(const Context& ctx, const View& out, const View& inp,
                              const Rows& rows) const {
   return {.out = out,
@@ -38,7 +38,7 @@ axonn::Dropout Adapter::mask(const Context& ctx, const View& out, const View& in
           .first_col = ctx.grid.coord(in_axis_) * a_->local_cols()};
 }
 
-/// The input as the adapter sees it: in training some of it is 0.
+/// The input after dropout; without dropout, or in evaluation, the input itself.
 Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const {
   if (options_.dropout == 0 || (!ctx.tape && !ctx.runs_again)) return inp;
   Tensor out = ctx.empty(inp.rows(), inp.cols(), inp.dtype());

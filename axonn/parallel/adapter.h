@@ -10,15 +10,16 @@
 
 namespace axonn {
 
-/// A low-rank adapter of a weight that is frozen: out += scale · dropout(inp) · Aᵀ · Bᵀ.
+/// A low-rank adapter of a frozen weight: out += scale · dropout(inp) · Aᵀ · Bᵀ.
 ///
-///   global  dims      this rank holds        along
-///   A       (r, in)   (r, in/Gi)             the output axis, each rank's gradient a summand
-///   B       (out, r)  (out/Go, r)            the input axis, likewise
+///   global  dims      this rank holds        same on, with partial gradients
+///   A       (r, in)   (r, in/Gi)             the output axis
+///   B       (out, r)  (out/Go, r)            the input axis
 ///
-/// Gi and Go are the extents of its layer's input and output axes. inp · Aᵀ is left partial over
-/// the input axis, and so is what B makes of it: it joins the layer's own partial sum. So an
-/// adapter sends nothing of its own but gradients of A and B, at the end of a step.
+/// Gi and Go are the extents of the layer's input and output axes. inp · Aᵀ stays partial over the
+/// input axis, and so does its product with Bᵀ, which is added to the layer's own partial sum. So
+/// an adapter adds no collective of activations. The partial gradients of A and B are summed once,
+/// at the end of a step.
 ///
 /// Source: Hu et al., "LoRA: low-rank adaptation of large language models", 2021.
 class Adapter {
@@ -27,16 +28,17 @@ class Adapter {
     std::int64_t rank = 0;       ///< r
     double scale = 1;            ///< alpha / r
     double dropout = 0;          ///< probability
-    std::int64_t first_row = 0;  ///< of this rank's rows of the layer's out, those of this weight
+    std::int64_t first_row = 0;  ///< column of this rank's out (of the layer) where B's rows begin
   };
 
-  /// Declares module.lora_A.weight and module.lora_B.weight in group, cut as `weight` (out, in) is.
+  /// Declares module.lora_A.weight and module.lora_B.weight in group, cut like `weight` (out, in).
   Adapter(ParameterGroup& group, const std::string& module, const Layout& weight, Options options);
 
-  /// Adds to out (R, out/Go of the layer) what this rank has of it; inp (R, in/Gi). `rows` are
-  /// those of inp.
+  /// Adds this rank's partial sum to out (R, out/Go of the layer). inp is (R, in/Gi), `rows` its
+  /// rows.
   void forward(const Context& ctx, const View& out, const Tensor& inp, const Rows& rows) const;
-  /// d_out is whole on the input axis. Adds to d_inp, where it is not empty.
+  /// Adds the gradients of A and B, and that of inp to d_inp unless d_inp is empty. d_out must
+  /// have been gathered over the input axis.
   void backward(const Context& ctx, const View& d_inp, const Tensor& d_out, const Tensor& inp,
                 const Rows& rows) const;
 
@@ -53,31 +55,32 @@ class Adapter {
   const Parameter* b_;
 };
 
-/// The adapters of a block of layers: which of them have one, and a group of parameters for all.
+/// The adapters of one block: which of its layers have one, and their parameter group.
 class Adapters {
  public:
   struct Options {
-    std::int64_t rank = 0;  ///< 0: there are none, and nothing is frozen
+    std::int64_t rank = 0;  ///< 0: no adapters, and nothing is frozen
     double alpha = 16, dropout = 0;
-    std::vector<std::string> targets = {};  ///< layers by the last part of their names; none: all
+    std::vector<std::string> targets = {};  ///< last parts of layers' names; empty: all layers
   };
 
   Adapters(const std::string& block, const Grid& grid, Options options);
 
-  /// Null where there are none.
+  /// Null without adapters.
   ParameterGroup* group() { return group_.get(); }
   const GridShape& shape() const { return grid_.shape(); }
-  /// Whether a layer, such as "h.3.attn.c_attn", is to have one.
+  /// Whether a layer, such as "h.3.attn.c_attn", gets an adapter. Notes its name for
+  /// check_targets().
   bool wants(const std::string& module);
-  /// Once all layers were asked for. Errors: UsageError if a target was none of them.
+  /// To be called after wants() of all layers. Throws UsageError if a target is none of them.
   void check_targets() const;
-  /// Makes it.
+  /// The adapter of one layer; first_row as in Adapter::Options.
   Adapter make(const std::string& module, const Layout& weight, std::int64_t first_row);
 
  private:
   const Grid& grid_;
   Options options_;
-  std::vector<std::string> layers_;  // by the last parts of their names, in the order of asking
+  std::vector<std::string> layers_;  // last parts of the names given to wants(), in order
   std::unique_ptr<ParameterGroup> group_;
 };
 

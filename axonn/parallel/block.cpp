@@ -6,7 +6,7 @@ namespace axonn {
 
 namespace {
 
-/// Notes the first block whose output is not finite. Waits for the device: diagnosis only.
+/// Records the first block with a non-finite output. Waits for the device, so only for diagnosis.
 void look_for_nonfinite(const Context& ctx, const std::string& block, const Var& out) {
   if (!ctx.diagnosis || !ctx.diagnosis->block.empty()) return;
   Tensor count = ctx.zeros(1, 1, DType::i64);
@@ -39,9 +39,9 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
     again.hold_parameters = true;
     again.second_run = true;
     again.diagnosis = nullptr;
-    again.before_release = nullptr;  // backward has the parameters at hand
+    again.before_release = nullptr;  // the parameters stay gathered during backward
     const Var second = f(again, inp);
-    AXONN_CHECK(second.size() == gradients.size(), "checkpoint: the second forward pass gave ",
+    AXONN_CHECK(second.size() == gradients.size(), "checkpoint: the second forward pass returned ",
                 second.size(), " chunks, the first ", gradients.size());
     for (std::size_t i = 0; i < second.size(); ++i)
       second[i].gradient->add(ctx, gradients[i]->take());
@@ -70,7 +70,7 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
     return;
   }
   const bool again = ctx.hold_parameters || read_in == ReadIn::both_passes;
-  // A group that stays at hand need not have all chunks of one block wait for those of another.
+  // If the group is never released, chunks of one block need not wait for all chunks of the next.
   Tape& end = group.stays() ? ctx.tape->last_lane() : *ctx.tape;
   end.record([inside, &group, learns, again] {
     if (learns) group.reduce(inside);

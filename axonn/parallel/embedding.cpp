@@ -36,7 +36,8 @@ void check_places(const Rows& rows, const RowPlaces& places) {
                 position, ", want 0 to ", rows.most_positions() - 1);
   for (std::int64_t r = 0; r < std::ssize(places.starts); ++r)
     AXONN_CHECK(places.starts[r] >= 0 && places.starts[r] <= r % rows.positions,
-                "make_tokens: row ", r % rows.positions, " of a sequence begins to see at ",
+                "make_tokens: row ", r % rows.positions,
+                " of a sequence, wanted a document start from 0 to that row, got ",
                 places.starts[r]);
 }
 

@@ -27,9 +27,10 @@ void for_each_part(const View& whole, const View& pieces, const Runs& runs, cons
 
 void check_runs(const Runs& runs, std::int64_t cols, int ways) {
   AXONN_CHECK(std::accumulate(runs.begin(), runs.end(), std::int64_t{0}) == cols,
-              "runs of columns that do not add up to ", cols);
+              "exchange: runs of columns do not add up to ", cols);
   for (std::int64_t run : runs)
-    AXONN_CHECK(run % ways == 0, "a run of ", run, " columns over ", ways, " ranks");
+    AXONN_CHECK(run % ways == 0, "exchange: a run of ", run, " columns cannot be cut over ", ways,
+                " ranks");
 }
 
 }  // namespace
@@ -96,7 +97,8 @@ View of_rows_here(const Context& ctx, const Chunk& chunk, const Tensor& of_all) 
 }
 
 Tensor whole_rows(const Context& ctx, const Chunk& chunk, Axis axis) {
-  AXONN_CHECK(cut_over(chunk.placement, axis) != Cut::columns, "rows are not cut over ",
+  AXONN_CHECK(cut_over(chunk.placement, axis) != Cut::columns,
+              "whole_rows: wanted a value whose rows may be cut, got columns cut over ",
               name_of(axis));
   return Gather(ctx, chunk.value, axis, cut_over(chunk.placement, axis)).whole(ctx, {});
 }

@@ -8,46 +8,48 @@
 
 namespace axonn {
 
-/// How a value lies along one axis whose ranks would otherwise all hold the same of it.
+/// How a value is cut over one axis on which it would otherwise be the same.
 enum class Cut {
-  same,     ///< all of it
-  rows,     ///< a run of its rows: coordinate i of G has the i-th of G equal ones
-  columns,  ///< the i-th of G equal parts of each of its runs of columns: heads
+  same,     ///< not cut: each rank has all of it
+  rows,     ///< coordinate i of G has the i-th of G equal runs of rows
+  columns,  ///< coordinate i of G has the i-th of G equal parts of each run of columns: heads
 };
 
-/// Widths of the runs of columns that a value is made of, such as q, k and v of a rank.
+/// Widths of the consecutive runs of columns of a value, such as q, k and v on a rank.
 using Runs = std::vector<std::int64_t>;
 
 Cut cut_over(const Placement& placement, Axis axis);
 
-/// Whether `rows` rows are to be cut over the axis: asked for, and evenly divisible.
+/// Cut::rows if ctx.sequence_parallel is set and the axis divides `rows`, else Cut::same.
 Cut row_cut(const Context& ctx, std::int64_t rows, Axis axis);
 
-/// Starts the sum over `axis` of a value that is partial on it. value becomes what `cut` leaves
-/// here: an all-reduce, or a reduce-scatter, of value.count() elements. The tensor carries the
-/// Work; who reads it waits. `runs` add up to its columns, and count where those are cut.
+/// Starts the sum over `axis` of a value that is partial on it, and leaves this rank's part of it,
+/// cut as `cut` says, in value: an all-reduce, or a reduce-scatter, of value.count() elements. The
+/// Work is pending in the tensor, and its first reader waits. `runs`, only used for Cut::columns,
+/// add up to the columns of value.
 void sum_over(const Context& ctx, Tensor& value, Axis axis, Cut cut, const Runs& runs);
 
-/// The other way: a value that is cut over `axis` on its way to being whole there. The all-gather
-/// of its elements starts at once. On one rank, or where nothing is cut, it is the value itself.
+/// The all-gather of a value that is cut over `axis`; starts in the constructor. If the axis has
+/// one rank or nothing is cut, the result is the value itself.
 class Gather {
  public:
   Gather(const Context& ctx, const Tensor& piece, Axis axis, Cut cut);
 
   void wait() const { gathered_.wait(); }
-  /// All of it; may still be pending. `runs` are of its columns.
+  /// The gathered value; may still be pending. `runs`: of its columns, for Cut::columns.
   Tensor whole(const Context& ctx, const Runs& runs) const;
 
  private:
   int ways_;
   Cut cut_;
-  Tensor gathered_;  // columns: the pieces one after another
+  Tensor gathered_;  // Cut::columns: the pieces stacked, (G · R, columns / G)
 };
 
-/// What of (1, R) numbers of all rows of a chunk belongs to those here; empty where there are none.
+/// This rank's part of of_all, a vector (1, R) with an element for each row of the chunk on all
+/// ranks; empty if of_all is.
 View of_rows_here(const Context& ctx, const Chunk& chunk, const Tensor& of_all);
 
-/// All rows of a chunk whose rows may be cut over `axis`; may still be pending.
+/// Gathers the rows of a chunk if they are cut over `axis`; may still be pending.
 Tensor whole_rows(const Context& ctx, const Chunk& chunk, Axis axis);
 
 }  // namespace axonn

@@ -6,9 +6,10 @@
 
 namespace axonn {
 
-/// The end of a step's backward: afterwards gradient() of each group is whole. Starts the sums over
-/// data that have not begun, and sums what is partial on x or y (Layout::partial): of all groups in
-/// one all-reduce an axis, of the few elements of this rank's pieces.
+/// Completes the gradients at the end of a step's backward; then gradient() of each group is final.
+/// Starts the sums over data that have not begun, and sums gradients that are partial on x or y
+/// (Layout::partial): one all-reduce per axis for all groups, of those elements of this rank's
+/// pieces.
 void finish_gradients(const Context& ctx, std::span<ParameterGroup* const> groups);
 
 }  // namespace axonn

@@ -10,11 +10,12 @@ namespace axonn {
 void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t> slots,
                                std::span<const std::int32_t> positions, Reads reads) {
   AXONN_CHECK(slots.size() == positions.size() && options_.entries > 0,
-              "KeyValueCache: ", slots.size(), " slots and ", positions.size(),
-              " positions of rows, slots of ", options_.entries, " entries");
+              "KeyValueCache: wanted as many slots as positions and at least one entry, got ",
+              slots.size(), " slots, ", positions.size(), " positions and ", options_.entries,
+              " entries");
   std::map<std::int32_t, std::int32_t> last;
   for (std::size_t r = 0; r < slots.size(); ++r) {
-    AXONN_CHECK(slots[r] < options_.slots, "KeyValueCache: slot ", slots[r], " of ",
+    AXONN_CHECK(slots[r] < options_.slots, "KeyValueCache: slot ", slots[r], ", wanted less than ",
                 options_.slots);
     if (slots[r] < 0) continue;
     auto& most = last[slots[r]];
@@ -44,9 +45,10 @@ KeyValueCache::Layer& KeyValueCache::next_layer(const Context& ctx, const LocalH
 
 bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
                            const View& out) {
-  AXONN_CHECK(!ctx.tape && qkv.value.rows() == slots_.cols(), "KeyValueCache: qkv ",
-              qkv.value.raw_view(), ", wanted all of the pass' ", slots_.cols(),
-              " rows, without a tape: with Context::sequence_parallel off, and in one chunk");
+  AXONN_CHECK(
+      !ctx.tape && qkv.value.rows() == slots_.cols(), "KeyValueCache: qkv ", qkv.value.raw_view(),
+      ", wanted all ", slots_.cols(),
+      " rows of the pass and no tape; set Context::sequence_parallel to false, chunks to 1");
   const Layer& layer = next_layer(ctx, at);
   const View all = qkv.value.view(), positions = qkv.rows.position.view();
   const auto keep = [&](const Tensor& kept, const View& inp) {

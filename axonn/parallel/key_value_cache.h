@@ -8,47 +8,45 @@
 
 namespace axonn {
 
-/// Keys and values of the sequences that a model generates, of every attention layer: with
-/// Context::cache set, attention() keeps those of the rows that it sees, and reads those of earlier
-/// passes. A model needs to know nothing of it, as long as its rows see others through attention()
-/// alone.
+/// The keys and values of all attention layers, for sequences that are being generated. With
+/// Context::cache set, attention() stores those of its rows here and reads those of earlier passes.
+/// A model needs no code for it, provided that its rows see one another only through attention().
 ///
-/// A slot holds a sequence, as many positions of it as there are entries: the last ones, which are
-/// all that is needed where heads have a window. Sequences are this (z, data) coordinate's own.
-/// Heads lie as attention's do: over x, or over x · y where key-value heads divide, else the ranks
-/// of y keep the same. Layers are known by the order in which a pass comes to them; each takes its
-/// memory in the first pass.
+/// A slot holds the last `entries` positions of one sequence; with a window, these suffice. A rank
+/// stores the sequences of its own (z, data) coordinate. Heads are cut as in attention(): over
+/// x · y if that divides the key-value heads, else over x, and then they are the same on y. Layers
+/// are identified by their order in a pass; each allocates its memory in the first pass.
 ///
 ///   keys, values  (slots · k · entries, D) each, of every layer
 class KeyValueCache {
  public:
   struct Options {
     std::int64_t slots = 1;
-    std::int64_t entries = 0;  ///< of a slot
+    std::int64_t entries = 0;  ///< positions that a slot holds
   };
-  /// What attention() reads in a pass.
+  /// The keys and values that attention() reads in a pass.
   enum class Reads {
-    own_rows,  ///< the pass itself, as without a cache: rows have no others before them
-    kept,      ///< what is kept, with the pass' own
+    own_rows,  ///< those of the pass, as without a cache: sequences begin in this pass
+    kept,      ///< the cached ones, which include those of the pass
   };
 
   explicit KeyValueCache(const Options& options) : options_(options) {}
 
-  /// A pass begins whose row r belongs to slot slots[r] (negative: none, as what only fills up);
-  /// its positions are those of the tokens. Of a slot's rows the last `entries` are kept. Where
-  /// kept ones are read, none that a row still sees may be overwritten by a later row: of a slot
-  /// without a window at most `entries` positions, with one at most entries - window + 1 rows a
-  /// pass.
+  /// Begins a pass. Row r belongs to slot slots[r] (negative: padding, not stored); `positions` are
+  /// those of the pass's tokens. Of each slot's rows the last `entries` are stored. With
+  /// Reads::kept, no row may overwrite one that a row of the pass still sees: without a window, a
+  /// sequence may have at most `entries` positions; with one, a slot may have at most
+  /// entries - window + 1 rows per pass.
   void begin_pass(const Context& ctx, std::span<const std::int32_t> slots,
                   std::span<const std::int32_t> positions, Reads reads);
 
-  /// Keeps the keys and values of a layer's qkv, and, where kept ones are read, writes attention's
-  /// `out` (R, h·D). Returns whether it did.
+  /// Stores the keys and values of a layer's qkv. With Reads::kept, also computes attention into
+  /// `out` (R, h·D) and returns true; else returns false.
   bool attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const View& out);
 
   const Options& options() const { return options_; }
 
-  /// Elements of one position in one layer on this rank.
+  /// Elements that one position of one layer takes on this rank.
   static std::int64_t elements(const Heads& heads, const Grid& grid);
 
  private:
@@ -60,7 +58,7 @@ class KeyValueCache {
   Options options_;
   std::vector<Layer> layers_;
   std::size_t next_ = 0;
-  Tensor slots_, kept_slots_;  // (1, R) i32 each; negative in kept_slots_: not to be kept
+  Tensor slots_, kept_slots_;  // (1, R) i32 each; negative in kept_slots_: not stored
   Reads reads_ = Reads::own_rows;
 };
 

@@ -19,7 +19,7 @@ std::vector<Segment> segments_of(const Layout& layout) {
   return {Segment{.rows = layout.rows}};
 }
 
-/// Units that each of `ways` coordinates has room for.
+/// Units for which each of `ways` coordinates reserves room.
 std::int64_t room(const Segment& segment, int ways) {
   const std::int64_t units = segment.rows / segment.unit;
   if (segment.cut == Segment::Cut::shared) return shared_room(units, segment.readers, ways);
@@ -82,7 +82,7 @@ std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) 
   };
   for (const Segment& segment : segments_of(*this)) {
     const UnitRange mine = units_at(segment, ways, at);
-    // A shared unit belongs to the first coordinate that reads it; those before mine end here.
+    // The first coordinate that reads a shared unit owns it; the previous one owns `taken` of mine.
     std::int64_t taken = 0;
     if (segment.cut == Segment::Cut::shared && at > 0) {
       const UnitRange before = units_at(segment, ways, at - 1);
@@ -114,7 +114,7 @@ void Layout::check(const std::string& name, const GridShape& shape) const {
   for (const Segment& segment : segments_of(*this)) {
     total += segment.rows;
     AXONN_CHECK(segment.unit > 0 && segment.rows % segment.unit == 0, name, ": a segment of ",
-                segment.rows, " rows is no multiple of its unit of ", segment.unit);
+                segment.rows, " rows is not a multiple of its unit of ", segment.unit);
     const bool shared = segment.cut == Segment::Cut::shared;
     const std::int64_t units = shared ? segment.readers : segment.rows / segment.unit;
     if (segment.cut != Segment::Cut::padded && units % ways != 0)
@@ -122,8 +122,7 @@ void Layout::check(const std::string& name, const GridShape& shape) const {
              name_of(*row_axis), " = ", ways, "; ", name_of(*row_axis), " must be one of ",
              divisors_text(units));
   }
-  AXONN_CHECK(total == rows, name, ": segments of ", total, " rows in all for a parameter of ",
-              rows);
+  AXONN_CHECK(total == rows, name, ": segments add up to ", total, " rows, wanted ", rows);
   if (cols % ways_of(shape, col_axis) != 0)
     refuse(name, ": a width of ", cols, " cannot be cut over ", name_of(*col_axis), " = ",
            ways_of(shape, col_axis), "; ", name_of(*col_axis), " must be one of ",

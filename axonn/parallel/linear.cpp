@@ -7,7 +7,7 @@ namespace axonn {
 
 namespace {
 
-/// Declares spec.name + kind; where parts are named, one for each segment, joined.
+/// Declares spec.name + kind; with parts, a parameter for each segment, joined.
 const Parameter& declare(ParameterGroup& group, ParameterSpec spec, const std::string& kind,
                          const std::vector<std::string>& parts) {
   if (parts.empty()) {
@@ -90,8 +90,9 @@ Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
       [this, then](const Context& here, const Chunk& chunk, const Gather& gathered) {
         return forward(here, chunk, gathered.whole(here, {weight_->local_cols()}), then);
       });
-  // Sums start as soon as they can. A product that has none, between layers that do, is left to the
-  // next one of these: each chunk goes from one's sum to the other's at once.
+  // A layer with a sum (in > 1) computes now, so that the sum starts early. One without a sum
+  // stays lazy if the next layer has one (out > 1): then each chunk goes from the previous sum to
+  // the next without waiting for other chunks.
   if (in > 1 || out == 1) outs.make();
   return outs;
 }
@@ -129,7 +130,7 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
   if (cut == Cut::columns) placement.cols = placement.cols | in_axis_;
   Chunk out = make_chunk(ctx, inp, value, placement);
   if (!ctx.tape) return out;
-  if (ctx.grid.extent(out_axis_) > 1) ctx.tape->pause();  // the sum of d_inp is under way
+  if (ctx.grid.extent(out_axis_) > 1) ctx.tape->pause();  // in backward, while d_inp is summed
   ctx.tape->record([this, ctx, inp, placement, gradient = out.gradient] {
     backward(ctx, inp, placement, gradient->take());
   });
@@ -141,14 +142,14 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
   ctx.backend.mark(weight_->spec().name);
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
   const bool learns = !weight_->frozen() || !adapters_.empty();
-  Context again = ctx;  // only the piece of the input was kept
+  Context again = ctx;  // only this rank's piece of the input was kept
   again.label = again_;
   std::optional<Gather> inp_gather;
   if (learns) inp_gather = gather(again, inp);
   if (learns && !ctx.overlap.input_gradients) inp_gather->wait();
   const Cut cut = cut_over(out, in_axis_);
   const bool sums_bias = bias_ && !bias_->frozen();
-  // The product of the weight's gradient reads the same matrix, and takes the bias's along.
+  // The product of the weight's gradient reads d_out too, so it can also make the bias's.
   const bool along = sums_bias && cut == Cut::same && !weight_->frozen();
   if (sums_bias && !along) bias_backward(ctx, cut, d_piece);
   const Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
@@ -184,7 +185,8 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
        .bias_gradient = along && ctx.grid.coord(in_axis_) == 0 ? bias_->gradient(ctx) : View{}});
 }
 
-/// Adds this rank's summand: of its rows, or of its columns; of all of it on the first rank.
+/// Adds this rank's summand of the bias's gradient: that of its rows or of its columns. If d_piece
+/// is the same on all ranks, only the first adds.
 void Linear::bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const {
   const int ways = ctx.grid.extent(in_axis_), at = ctx.grid.coord(in_axis_);
   if (cut != Cut::columns) {

@@ -10,7 +10,7 @@
 
 namespace axonn {
 
-/// Which of x and y a layer's input and output features lie over. A chain of layers alternates, so
+/// Which of x and y cuts a layer's input and output features. Layers in a chain alternate, so
 /// activations are never moved between them.
 enum class Orientation {
   normal,      ///< input over y, output over x: QKV, MLP up
@@ -25,7 +25,7 @@ enum class Orientation {
 ///   out, d_out       (R, out)  (R/Gd/Gz, out/Go)                  the input axis
 ///
 /// Gi and Go are the extents of the input's and the output's axis. `along` is the axis on which a
-/// value is the same, or cut further. Its communication is along that axis, of these elements:
+/// value is the same, or cut further. Collectives run along that axis, on so many elements:
 ///
 ///   inp, d_inp: R·in/(Gd·Gz·Gi)     forward              backward
 ///     same                          -                    all-reduce of d_inp, under d_weight
@@ -35,17 +35,17 @@ enum class Orientation {
 ///     same                          all-reduce of out    -
 ///     cut                           reduce-scatter       all-gather of d_out
 ///
-/// The input is taken as it comes; the output is cut where ctx.sequence_parallel asks and the rows
-/// (or the heads) divide. Its group moves the weight.
+/// The input may be the same or cut. The output is cut if ctx.sequence_parallel is set and the axis
+/// divides its rows (or its heads). The weight is gathered and reduced by its ParameterGroup.
 ///
 /// The bias is added once: by the first rank of the input axis, before the sum.
 ///
-/// A frozen weight has no gradient; the layer, or each of its parts, may have an adapter.
+/// A frozen weight has no gradient. The layer, or each of its parts, may have an adapter.
 ///
-/// What needs no sum of other ranks in between is left to the product (Matmul's epilogue): GELU of
-/// out where the input's axis has extent 1, GELU's derivative of d_inp where the output's has, both
-/// unless adapters add to the product; and the bias's gradient where d_out is the same on the
-/// input's axis.
+/// The product's epilogue (Matmul) also computes whatever needs no sum over ranks in between: GELU
+/// of out if the input's axis has extent 1, GELU's derivative for d_inp if the output's axis has
+/// extent 1 (neither with adapters, which add to the product), and the bias's gradient if d_out is
+/// the same on the input's axis.
 ///
 /// Source: Singh et al., 2025, arXiv:2502.08145; after Agarwal et al., 1995.
 class Linear {
@@ -55,22 +55,22 @@ class Linear {
     Orientation orientation = Orientation::normal;
     bool bias = true;
     double init_std = 0.02;
-    /// The output is query, key and value features of these heads, for attention.
+    /// If set, the output is the query, key and value features of these heads, for attention().
     std::optional<Heads> heads = {};
-    std::vector<Segment> segments = {};  ///< else of the output features; none: one even segment
-    /// Where set, a parameter of its own for every segment, name.PART.weight and name.PART.bias,
-    /// which lie one after another: one product for all.
+    std::vector<Segment> segments = {};  ///< without heads, of the output; empty: one, even
+    /// If set, each segment has its own parameters, name.PART.weight and name.PART.bias. They lie
+    /// one after another, so that one product serves all.
     std::vector<std::string> parts = {};
-    Adapters* adapters = nullptr;  ///< those of the block; null: none
+    Adapters* adapters = nullptr;  ///< of the block; null: none
   };
 
   /// Declares name.weight (out, in) and name.bias (out), or those of its parts.
   Linear(ParameterGroup& group, const std::string& name, Options options);
 
-  /// Errors: inp's columns do not lie over this layer's input axis.
+  /// Throws if inp's columns are not cut over this layer's input axis.
   Var operator()(const Context& ctx, const Var& inp) const;
 
-  /// gelu(ctx, (*this)(ctx, inp)). Errors: the same.
+  /// gelu(ctx, (*this)(ctx, inp)), in the product's epilogue if possible. Throws likewise.
   Var gelu(const Context& ctx, const Var& inp) const;
 
  private:
@@ -88,7 +88,7 @@ class Linear {
 
   Axis in_axis_, out_axis_;
   std::optional<Heads> heads_;
-  std::string again_;  // what traces call the second gather of the input
+  std::string again_;  // label of backward's gather of the input, in traces
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
   std::vector<Adapter> adapters_;

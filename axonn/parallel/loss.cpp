@@ -11,7 +11,7 @@ namespace axonn {
 
 namespace {
 
-constexpr int kStages = 4;  // logits, the softmax's sums, their gradient, what follows from it
+constexpr int kStages = 4;  // logits, softmax statistics, d_logits, d_hidden and d_table
 
 }  // namespace
 
@@ -29,8 +29,8 @@ Tensor CrossEntropy::logits_of_rows(const Context& ctx, const Var& hidden,
   const Tensor all = whole_rows(ctx, hidden.front(), Axis::x);
   Tensor wanted = ctx.empty(std::ssize(rows), all.cols(), all.dtype());
   for (std::int64_t i = 0; i < wanted.rows(); ++i) {
-    AXONN_CHECK(rows[i] >= 0 && rows[i] < all.rows(), "logits_of_rows: row ", rows[i], " of ",
-                all.rows());
+    AXONN_CHECK(rows[i] >= 0 && rows[i] < all.rows(), "logits_of_rows: row ", rows[i],
+                ", wanted 0 or more and less than ", all.rows());
     const View from = all.view().row_range(rows[i], 1), to = wanted.view().row_range(i, 1);
     ctx.arena.device().copy(to.data, from.data, from.cols * bytes_of(from.dtype));
   }
@@ -46,11 +46,11 @@ Tensor CrossEntropy::rows_of(const Context& ctx, const Chunk& chunk) const {
 
 void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tensor& targets,
                               float scale, const Tensor& total) const {
-  // A stage that waits for a collective is put off until the next block has started its own.
+  // A stage that waits for a collective runs after the next block has started its own.
   const bool overlaps = ctx.overlap.input_gradients;
   const int y = overlaps && ctx.grid.extent(Axis::y) > 1,
             x = overlaps && ctx.grid.extent(Axis::x) > 1, cut = ctx.sequence_parallel ? y : 0;
-  const std::array<int, kStages> after{0, y, y + x, y + x + cut};  // so many blocks
+  const std::array<int, kStages> after{0, y, y + x, y + x + cut};  // blocks that start before it
   std::vector<Block> blocks;
   const auto advance_all = [&](std::size_t newest) {
     for (std::size_t i = 0; i < blocks.size(); ++i)
@@ -112,7 +112,7 @@ void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax) const {
 }
 
 Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& targets) const {
-  AXONN_CHECK(!ctx.tape, "losses of each target have no gradient: no tape is wanted");
+  AXONN_CHECK(!ctx.tape, "CrossEntropy::each: got a tape, but these losses have no gradient");
   const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
   std::vector<Work> gathers;
   std::int64_t first = 0;
@@ -178,7 +178,7 @@ void CrossEntropy::finish(const Context& ctx, Block& block) const {
                         .bias = {},
                         .accumulate = accumulate});
   }
-  // The chunk's last rows: its sum starts here, under the next chunk's loss.
+  // After the chunk's last rows its sum starts, and overlaps the next chunk's loss.
   if (block.row + block.count < hidden.rows()) return;
   sum_over(ctx, *d_hidden, Axis::x, block.cut, {});
   if (!ctx.overlap.input_gradients) d_hidden->wait();

@@ -10,70 +10,71 @@
 
 namespace axonn {
 
-/// Softmax cross-entropy of the logits hidden · tableᵀ, the vocabulary over x, without ever holding
-/// the logits of all rows: product, reduction, loss and gradient go row chunk by row chunk.
+/// Softmax cross-entropy of the logits hidden · tableᵀ, with the vocabulary cut over x. The logits
+/// of all rows never exist at once: product, reduction, loss and gradient run on blocks of rows.
 ///
-/// Communication a chunk of r rows: logits (r, V/Gx) f32 summed over y; three f32 a row
-/// all-gathered on x; d_hidden (r, C/Gy) summed over x. Sums are all-reduces, or, with
-/// ctx.sequence_parallel, reduce-scatters of rows: then hidden is all-gathered on x before, and
-/// d_logits on y, in T, after each rank of y has done its part of the softmax. Padded columns take
-/// no part. They run under the next rows' products: as many blocks of rows as there are collectives
-/// one after another have logits at a time.
+/// Communication for a block of r rows: logits (r, V/Gx) f32 summed over y, and three f32 per row
+/// all-gathered on x. For a chunk of R rows: d_hidden (R, C/Gy) summed over x. Sums are
+/// all-reduces. With ctx.sequence_parallel they are reduce-scatters of rows; then hidden is first
+/// all-gathered on x, and d_logits, in the compute type, on y, where each rank computes the softmax
+/// of its own rows. Padded columns take no part. A block's collectives overlap the products of
+/// later blocks, and one block of logits is alive per collective in this pipeline.
 class CrossEntropy {
  public:
   struct Options {
     std::int64_t vocab = 0;
-    /// Rows of logits at once: 256 x 50,304 in f32 are 49 MiB.
+    /// Rows in a block: logits of 256 x 50,304 in f32 take 49 MiB.
     std::int64_t rows_at_once = 256;
   };
 
-  /// `table` is (vocab, C) with vocabulary_layout: the embedding's own, or an output layer's.
+  /// `table` is (vocab, C) with vocabulary_layout: the embedding's, or an output layer's weight.
   CrossEntropy(const Parameter& table, Options options) : table_(table), options_(options) {}
 
-  /// Adds this rank's part of the sum of losses to total (1, 1) f64, which over all ranks adds up
-  /// to the whole, and with a tape records the gradient of scale · that sum.
+  /// Adds this rank's part of the sum of losses to total (1, 1) f64; the parts of all ranks add up
+  /// to the sum over all rows. With a tape, records the gradient of scale · that sum.
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
                   const Tensor& total) const;
 
-  /// Of each target (R, 2) f32, the same on every rank of x and y: its loss in nats, and 1 where no
-  /// token is likelier, else 0; both 0 where it is negative. Without a tape. Communication besides
-  /// the forward pass': where rows are cut over y, two f32 a row all-gathered there.
+  /// Returns (R, 2) f32, a row for each target, the same on every rank of x and y: its loss in
+  /// nats, and 1 if no token is likelier, else 0. Both are 0 if the target is negative. Throws with
+  /// a tape. Communicates as the forward pass does; and if rows are cut over y, all-gathers two f32
+  /// per row there.
   Tensor each(const Context& ctx, const Var& hidden, const Tensor& targets) const;
 
-  /// (R, V/Gx) f32 of some rows (R, C/Gy) of hidden, summed over y; cut may leave each rank of y
-  /// with a run of them.
+  /// Logits (R, V/Gx) f32 of rows (R, C/Gy) of hidden, summed over y. With Cut::rows, each rank of
+  /// y gets those of its run of the rows.
   Tensor logits(const Context& ctx, const View& hidden, Cut cut = Cut::same) const;
 
-  /// (n, V/Gx) f32 of n rows of a value of one chunk.
+  /// Logits (n, V/Gx) f32 of n rows of hidden. Throws unless hidden has one chunk.
   Tensor logits_of_rows(const Context& ctx, const Var& hidden,
                         std::span<const std::int64_t> rows) const;
 
   const Parameter& table() const { return table_; }
 
  private:
-  /// Some rows' logits, or this rank of y's run of them, and what all of x know of their softmax.
+  /// Logits of a block of rows, or of this rank's run of them on y, and softmax statistics.
   struct Softmax {
     Tensor logits;  ///< (n, V/Gx) f32
-    Tensor stats;   ///< (Gx · n, 3) f32, the pieces one after another
+    Tensor stats;   ///< (Gx · n, 3) f32, those of each piece of the vocabulary, stacked
     View targets;   ///< (1, n) i32
-    Cut cut;        ///< rows: this rank of y has the run of them that is its own
+    Cut cut;        ///< of the rows over y
   };
-  /// The logits alone, and then the rest.
+  /// start() computes the logits; gather_stats() then starts the all-gather of the statistics.
   Softmax start(const Context& ctx, const View& hidden, const View& targets) const;
   void gather_stats(const Context& ctx, Softmax& softmax) const;
-  /// All rows of a chunk of hidden. Errors: it does not lie as it has to.
+  /// All rows of a chunk of hidden. Throws if its columns are not cut over y alone.
   Tensor rows_of(const Context& ctx, const Chunk& chunk) const;
 
-  /// Some rows of a chunk on their way through the loss, stage by stage.
+  /// Some rows of a chunk in the pipeline of stages.
   struct Block {
-    Tensor hidden;                     // the chunk's rows
-    std::shared_ptr<Tensor> d_hidden;  // the same; null: not wanted
-    std::int64_t row, count;           // the block's in the chunk
-    View targets;                      // the block's
+    Tensor hidden;                     // all rows of the chunk
+    std::shared_ptr<Tensor> d_hidden;  // likewise; null without a tape
+    std::int64_t row, count;           // the block's first row in the chunk, and its rows
+    View targets;                      // of the block
     Cut cut;                           // of the chunk over x
-    int stage = 0;                     // the next one
+    int stage = 0;                     // the next stage to run
     Softmax softmax = {};
-    std::unique_ptr<Gather> d_logits = {};  // while it is on its way
+    std::unique_ptr<Gather> d_logits = {};  // in flight
   };
   struct Sum {
     float scale;

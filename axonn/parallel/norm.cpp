@@ -6,7 +6,7 @@ namespace axonn {
 
 namespace {
 
-constexpr Axis kAxis = Axis::y;  // over which the residual stream's width lies
+constexpr Axis kAxis = Axis::y;  // cuts the width of the residual stream
 
 }  // namespace
 
@@ -18,7 +18,7 @@ LayerNorm::LayerNorm(ParameterGroup& group, const std::string& name, Options opt
 }
 
 Var LayerNorm::operator()(const Context& ctx, const Var& inp) const {
-  // Of two chunks neither can be early: it has to wait for the sum that is under way.
+  // With two chunks neither can start early: each would wait for the sum in flight.
   return each_later_in_two(
       ctx, inp, ctx.grid.extent(kAxis) > 1 && inp.size() > 2,
       [this](const Context& here, const Chunk& chunk) { return gather_moments(here, chunk); },
@@ -77,7 +77,8 @@ LayerNorm::Sums LayerNorm::start_backward(const Context& ctx, const Chunk& inp, 
                                 stats.view());
   sums.set_pending(
       ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
-  const bool once = inp.placement.rows.has(Axis::x) || ctx.grid.coord(Axis::x) == 0;  // each row
+  // Counts each row once among the ranks of x.
+  const bool once = inp.placement.rows.has(Axis::x) || ctx.grid.coord(Axis::x) == 0;
   if (once && !weight_->frozen())
     ctx.backend.layer_norm_weight_backward(weight_->gradient(ctx),
                                            bias_ ? bias_->gradient(ctx) : View{}, d_out.view(),
@@ -87,7 +88,7 @@ LayerNorm::Sums LayerNorm::start_backward(const Context& ctx, const Chunk& inp, 
 
 void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
                          const Sums& sums) const {
-  const Tensor residual = inp.gradient->take_if_any();  // what came around the block
+  const Tensor residual = inp.gradient->take_if_any();  // from the residual connection
   Tensor d_inp = ctx.like(inp.value);
   ctx.backend.layer_norm_backward({.d_inp = d_inp.view(),
                                    .d_out = sums.d_out.view(),

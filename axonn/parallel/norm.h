@@ -7,12 +7,12 @@
 
 namespace axonn {
 
-/// out = (inp - mean) / sqrt(variance + eps) · weight + bias over each row of `width` columns that
-/// lie over y; weight and bias are cut alike. Where rows are cut over x, their gradients are
-/// partial on it.
+/// out = (inp - mean) / sqrt(variance + eps) · weight + bias for each row. The `width` columns are
+/// cut over y, and so are weight and bias. If rows are cut over x, the gradients of weight and bias
+/// are partial there.
 ///
-/// Communication on y, f32 a row: forward (mean, sum of squared deviations) of each piece in one
-/// all-gather, combined by Chan's formula; backward two sums in one all-reduce.
+/// Communication on y, two f32 per row: forward all-gathers each piece's mean and sum of squared
+/// deviations, combined by Chan's formula; backward all-reduces two sums.
 ///
 /// Sources: Ba et al., "Layer Normalization", 2016; Chan et al., "Updating formulae and a pairwise
 /// algorithm for computing sample variances", 1979.
@@ -22,7 +22,7 @@ class LayerNorm {
     std::int64_t width = 0;
     bool bias = true;
     float eps = 1e-5f;
-    bool about_zero = false;  ///< RmsNorm: zero is taken for the mean
+    bool about_zero = false;  ///< take 0 as the mean, as RmsNorm does
   };
 
   /// Declares name.weight (width) and name.bias (width).
@@ -45,8 +45,8 @@ class LayerNorm {
   const Parameter* bias_ = nullptr;
 };
 
-/// out = inp / sqrt(mean of inp² + eps) · weight over each row: LayerNorm about zero, without bias.
-/// It lies on the grid and communicates as LayerNorm does.
+/// out = inp / sqrt(mean of inp² + eps) · weight for each row: LayerNorm with 0 as the mean and
+/// without bias. Layout and communication are those of LayerNorm.
 ///
 /// Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 class RmsNorm : public LayerNorm {

@@ -1,5 +1,4 @@
-// How the values of a group's parameters come into its buffers: drawn, read, or set by a
-// checkpoint.
+// Sets the values of a group's parameters: initial ones, or those that a caller has read.
 #include <algorithm>
 
 #include "axonn/base/check.h"
@@ -44,8 +43,8 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
 
 void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
                                 std::span<const bf16> values) {
-  AXONN_CHECK(takes_bf16(), name_, ": bf16 values for a master copy");
-  gathered_.wait();  // a prefetch that nobody used may still be reading
+  AXONN_CHECK(takes_bf16(), name_, ": got bf16 values, wanted f32 for the master copy");
+  gathered_.wait();  // an unused prefetch may still be reading
   const View to = piece_of_compute().col_range(offset, std::ssize(values));
   ctx.arena.device().copy_from_host(to.data, values.data(), std::ssize(values) * 2);
 }

@@ -8,7 +8,7 @@ namespace axonn {
 
 namespace {
 
-// Blocks begin on 64 bytes in either type, and so do shards and pieces.
+// Elements: blocks, shards and pieces begin on 64 bytes in bf16, and so in f32.
 constexpr std::int64_t kAlign = 32;
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -24,7 +24,8 @@ View Parameter::block_of(const View& flat) const {
 }
 
 View Parameter::weight() const {
-  AXONN_CHECK(!group_.gathered_.empty(), spec_.name, ": used outside its block ", group_.name_);
+  AXONN_CHECK(!group_.gathered_.empty(), spec_.name,
+              ": read outside with_parameters() of its block ", group_.name_);
   return block_of(group_.gathered_.view());
 }
 
@@ -55,7 +56,7 @@ void Prefetcher::begin_pass() {
 
 ParameterGroup* Prefetcher::after(ParameterGroup& group) {
   if (known_ && (position_ >= order_.size() || order_[position_] != &group)) {
-    order_.resize(position_);  // the pass goes another way than the last one: learn it anew
+    order_.resize(position_);  // this pass differs from the last one: learn its order
     known_ = false;
   }
   if (!known_) order_.push_back(&group);
@@ -94,7 +95,8 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
                     part.layout.row_axis == all.layout.row_axis &&
                     part.layout.col_axis == all.layout.col_axis &&
                     part.layout.partial == all.layout.partial,
-                part.name, ": does not lie as the other parts of ", all.name, " do");
+                part.name, ": cannot be joined in ", all.name,
+                ": its layout or weight decay differs from the first part's");
     all.layout.rows += part.layout.rows;
     std::vector<Segment> segments = part.layout.segments;
     if (segments.empty()) segments = {{.rows = part.layout.rows}};
@@ -190,7 +192,7 @@ void ParameterGroup::allocate(const Context& ctx) {
 
 void ParameterGroup::start_gather(const Context& ctx) {
   if (!gathered_.empty()) return;
-  if (grid_.extent(Axis::z) == 1) {  // the shard is the whole: nothing to gather, nothing to hold
+  if (grid_.extent(Axis::z) == 1) {  // the shard is the whole block: nothing to gather
     gathered_ = compute_;
     return;
   }
@@ -236,7 +238,7 @@ void ParameterGroup::begin_backward(const Context& ctx) {
   for (const Parameter* operand : operands_) operand->added_to_ = false;
 }
 
-/// Zeroes the gradients that nothing was added to, as a bias's on all ranks but one.
+/// Zeroes the gradients that nothing was added to, such as a bias's on all ranks but one.
 void ParameterGroup::clear_unused(const Context& ctx) {
   for (const Parameter* operand : operands_) operand->gradient(ctx);
 }
@@ -245,9 +247,9 @@ void ParameterGroup::reduce(const Context& ctx) {
   AXONN_CHECK(!over_data_, name_, ": a gradient came after the sum over data had begun");
   if (ctx.reducing && *ctx.reducing) std::exchange(*ctx.reducing, nullptr)->finish_reduce(ctx);
   add_arriving(ctx);
-  if (--expected_ > 0) return;  // backward comes here again: one sum for all
+  if (--expected_ > 0) return;  // backward uses the group again: reduce once, after that
   clear_unused(ctx);
-  if (grid_.extent(Axis::z) == 1) {  // it is the shard, and later micro-batches add to it
+  if (grid_.extent(Axis::z) == 1) {  // gradient_ is the shard; later micro-batches add to it
     gradient_ = Tensor();
     return finish_reduce(ctx);
   }
@@ -305,7 +307,7 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
 }
 
 void ParameterGroup::publish(const Context& ctx) {
-  if (users_ == 0) gathered_ = Tensor();  // a prefetch that nobody used would be stale from here on
+  if (users_ == 0) gathered_ = Tensor();  // an unused prefetch is stale now
   const View shard = compute_.view();
   compute_.set_pending(
       grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));
@@ -326,9 +328,9 @@ std::int64_t ParameterGroup::decayed() const {
   return std::clamp<std::int64_t>(decayed_ - begin, 0, piece_size());
 }
 
-/// Ranks along x that read the same key-value heads each have a part of those heads' gradient. The
-/// shared segments of all parameters are laid out by global row in one buffer, summed over x, and
-/// taken back.
+/// Sums the gradients of key-value heads that several ranks of x read: each has a summand. Copies
+/// the shared segments of all parameters by global row into one buffer, all-reduces it over x, and
+/// copies the sums back.
 void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
   struct Part {
     std::int64_t local, in_union, count;

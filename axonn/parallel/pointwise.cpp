@@ -10,7 +10,7 @@ Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value) {
   out.gelu_of = {inp.value, inp.gradient};
   ctx.tape->record([ctx, of = out.gelu_of, gradient = out.gradient] {
     const Tensor d_out = gradient->take_if_any();
-    if (d_out.empty()) return;  // whoever made it has taken it through GELU
+    if (d_out.empty()) return;  // a product's epilogue has added to of.gradient instead
     Tensor d_inp = d_out.unique() ? d_out : ctx.like(of.value);
     ctx.backend.gelu_backward(d_inp.view(), d_out.view(), of.value.view());
     of.gradient->add(ctx, std::move(d_inp));
@@ -49,7 +49,7 @@ Chunk add_chunks(const Context& ctx, const Chunk& a, const Chunk& b) {
   AXONN_CHECK(a.placement == b.placement && a.value.cols() == b.value.cols() &&
                   a.value.rows() == b.value.rows(),
               "add: ", a.value.raw_view(), " and ", b.value.raw_view(),
-              " do not lie alike on the grid");
+              " differ in shape or in placement on the grid");
   Tensor value = ctx.like(a.value), moments = ctx.empty(value.rows(), 2, DType::f32);
   ctx.backend.add_moments(value.view(), moments.view(), a.value.view(), b.value.view());
   Chunk out = make_chunk(ctx, a, value, a.placement);

@@ -55,7 +55,7 @@ Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& 
   const Norms forward = norms(at, to, qkv.value.view(), rstd.view());
   const AxisSet cut = qkv.placement.rows | qkv.placement.cols;
   const bool counts = !q_weight_->frozen() &&
-                      (cut.has(Axis::y) || ctx.grid.coord(Axis::y) == 0);  // each head's row once
+                      (cut.has(Axis::y) || ctx.grid.coord(Axis::y) == 0);  // once among ranks of y
   const auto gradient = [&](const Parameter* weight) {
     return counts ? weight->gradient(ctx) : View{};
   };

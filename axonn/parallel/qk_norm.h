@@ -8,15 +8,15 @@
 
 namespace axonn {
 
-/// RMSNorm of every query head and every key head by itself, as Qwen3 has it. The two weights (D)
-/// are the same on all ranks; their gradients are partial on x and y, where each rank adds up its
-/// own heads. No communication but that sum.
+/// RMSNorm of each query head and each key head on its own, as in Qwen3. The two weights (D) are
+/// the same on all ranks. Their gradients are partial on x and y, because each rank sums over its
+/// own heads; that sum at the end of a step is the only communication.
 class QkNorm {
  public:
   /// Declares name.q_norm.weight and name.k_norm.weight.
   QkNorm(ParameterGroup& group, const std::string& name, const Heads& heads, float eps);
 
-  /// qkv (R, (h + 2k)·D), as attention() takes it, with its queries and keys normed.
+  /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with normalized queries and keys.
   Var operator()(const Context& ctx, const Var& qkv) const;
 
  private:

@@ -10,7 +10,7 @@ namespace axonn {
 namespace {
 
 double scaled(double frequency, const RopeScaling& s) {
-  const double turns =  // of the pair within the original positions
+  const double turns =  // rotations of the pair over the original positions
       static_cast<double>(s.original_positions) * frequency / (2 * std::numbers::pi);
   if (turns > s.high_freq_factor) return frequency;
   if (turns < s.low_freq_factor) return frequency / s.factor;
@@ -59,7 +59,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
     AXONN_CHECK(in.value.cols() == at.width() && in.rows.most_positions() == table_.rows() &&
                     heads.head_dim == table_.cols(),
                 "rope: qkv ", in.value.raw_view(), " of ", in.rows.most_positions(),
-                " positions, wanted ", at.width(), " columns and, as prepared, ",
+                " positions, wanted ", at.width(), " columns, and prepare() has made the table ",
                 table_.raw_view());
     const View positions = of_rows_here(ctx, in, in.rows.position);
     Tensor value = std::move(in.value);

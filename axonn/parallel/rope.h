@@ -8,8 +8,8 @@
 
 namespace axonn {
 
-/// Llama 3.1's change of the frequencies, so that a model trained on sequences of
-/// `original_positions` learns longer ones: with wavelength 2 pi / f,
+/// Llama 3.1's scaling of the frequencies, with which a model trained on sequences of
+/// `original_positions` learns longer ones. A frequency f of wavelength 2 pi / f becomes:
 ///
 ///   below original_positions / high_freq_factor    f
 ///   above original_positions / low_freq_factor     f / factor
@@ -21,25 +21,24 @@ struct RopeScaling {
   std::int64_t original_positions = 8192;
 };
 
-/// The D/2 frequencies of rotary positions: pair i of position t turns by t · frequency[i] radians.
-/// theta to the -2i/D, scaled where asked. Errors: head_dim is odd.
+/// The D/2 frequencies of rotary positions, theta^(-2i/D), scaled if `scaling` is set. Pair i at
+/// position t is rotated by t · frequency[i] radians. Throws if head_dim is odd.
 std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
                                      const std::optional<RopeScaling>& scaling);
 
-/// Rotary positions (Su et al., "RoFormer", 2021): query and key heads are turned by the position
-/// of their token, pair (i, i + D/2) as in Hugging Face's models. No communication: heads lie over
-/// x.
+/// Rotary positions (Su et al., "RoFormer", 2021): rotates query and key heads by their token's
+/// position, in pairs (i, i + D/2) as Hugging Face's models do. No communication: no head is cut.
 class Rope {
  public:
-  /// Turns heads of 2 · frequencies.size() columns.
+  /// For heads of 2 · frequencies.size() columns.
   explicit Rope(std::vector<double> frequencies) : frequencies_(std::move(frequencies)) {}
 
-  /// Makes the table of so many positions, unless it is the one at hand. To be called before a
-  /// pass, on every rank by itself.
+  /// Makes the table of so many positions, unless it has just these. To be called before a pass;
+  /// does not communicate.
   void prepare(const Context& ctx, std::int64_t positions);
 
-  /// qkv (R, (h + 2k)·D), as attention() takes it, with its queries and keys turned: in place where
-  /// the caller gave it away. Errors: prepare() was for other rows.
+  /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with rotated queries and keys; in place
+  /// if the caller moved it in. Throws if prepare() was called for another number of positions.
   Var operator()(const Context& ctx, Var qkv, const Heads& heads) const;
 
  private:

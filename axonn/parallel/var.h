@@ -13,70 +13,70 @@
 namespace axonn {
 
 /// How a value lies on the grid: its rows are cut over `rows`, its columns over `cols`; on every
-/// other axis it is the same. Cut over x and y, columns are heads: x's part is cut again over y.
+/// other axis it is the same. Columns cut over both x and y are heads: x's part is cut over y.
 struct Placement {
   AxisSet rows;
   AxisSet cols;
   bool operator==(const Placement&) const = default;
 };
 
-/// What the rows of a (z, data) coordinate mean: `sequences` one after another, of `positions`
-/// tokens each. Where they are cut over x or y as well, a rank holds a run of them.
+/// The rows of a (z, data) coordinate: `sequences` of `positions` tokens each, one after another.
+/// If rows are cut over x or y as well, a rank holds a run of them.
 struct Rows {
   std::int64_t sequences = 0, positions = 0;
-  std::int64_t first = 0;  ///< the number of the first row among all rows of the training
+  std::int64_t first = 0;  ///< number of the first row among all rows of the training
 
-  /// Where a sequence holds several documents, or a part of one. All of the rows', also where a
-  /// rank holds a run of them: (1, R) i32 each, or empty.
+  /// For sequences that hold several documents, or a part of one. Both are (1, R) i32 of all rows,
+  /// even if a rank holds only a run of them, or empty.
   Tensor position = {};    ///< each row's position; empty: row r has r % positions
   Tensor start = {};       ///< the first row of its sequence that each row sees; empty: 0
-  std::int64_t reach = 0;  ///< all positions are below it; 0: `positions`
+  std::int64_t reach = 0;  ///< all positions are less than this; 0: `positions`
 
   std::int64_t count() const { return sequences * positions; }
   std::int64_t most_positions() const { return reach > 0 ? reach : positions; }
-  /// Sequences [begin, end) of them.
+  /// The rows of sequences [begin, end).
   Rows part(std::int64_t begin, std::int64_t end) const;
 };
 
-/// Where the gradient of a value is summed until its own backward step takes it.
+/// Sums the gradient of a value until the value's own backward step takes it.
 class Gradient {
  public:
-  /// The first is kept as it is, later ones are added in the order of the calls.
+  /// Keeps the first gradient as it is, and adds later ones in the order of the calls.
   void add(const Context& ctx, Tensor d);
-  /// Moves the sum out. Errors: nobody gave a gradient.
+  /// Moves the sum out. Throws if add() was not called.
   Tensor take();
-  /// The sum so far, moved out, or an empty tensor: for kernels that add it themselves.
+  /// Moves the sum out, or returns an empty tensor: for kernels that add it themselves.
   Tensor take_if_any() { return std::exchange(sum_, Tensor()); }
 
  private:
   Tensor sum_;
 };
 
-/// What a value is GELU of, kept for backward, and its gradient: the product that makes the value's
-/// gradient may take it through GELU itself and give it to this one.
+/// The input of GELU, kept for backward, and its gradient. The product that makes the gradient of
+/// GELU's output may apply GELU's derivative itself, and then adds to this gradient.
 struct GeluInput {
   Tensor value;
   std::shared_ptr<Gradient> gradient;
 };
 
-/// Some rows of a value: one tensor, where it lies, and its gradient if one is needed.
+/// Some rows of a value: a tensor, its placement, and its gradient if one is needed.
 struct Chunk {
   Tensor value;
   Placement placement;
   Rows rows;
   std::shared_ptr<Gradient> gradient;
-  /// (R, 2) f32: mean and sum of squared deviations of each row of the value here, where a residual
-  /// sum made them for the norm that comes next; or empty.
+  /// (R, 2) f32: mean and sum of squared deviations of each row's columns on this rank, if a
+  /// residual sum made them for the next norm; else empty.
   Tensor moments = {};
-  GeluInput gelu_of = {};  ///< where the value is GELU of another and a gradient is needed
+  GeluInput gelu_of = {};  ///< set if the value is GELU of another and a gradient is needed
 };
 
 /// A value of a model: activations, in one or several chunks of their rows, so that one chunk's
-/// collective is under way while the next one computes; model code does not see it.
+/// collective overlaps the next one's compute. Model code does not see the chunks.
 ///
-/// A chunk may be made only when somebody first looks at it, which is done for what needs no other
-/// chunk: so between two products, each chunk goes from the sum behind the first to the second
-/// while the next chunk's sum is under way. Copies share their chunks.
+/// A chunk may be lazy: computed when it is first accessed. Operations on single chunks are lazy,
+/// so that each chunk goes through all operations between two sums while the next chunk's sum is in
+/// flight. Copies share their chunks.
 class Var {
  public:
   using Make = std::function<Chunk()>;
@@ -87,23 +87,23 @@ class Var {
   }
 
   void push_back(Chunk chunk) { slots_.push_back(std::make_shared<Slot>(std::move(chunk))); }
-  /// A chunk to be made by `make`, which is called at most once.
+  /// Adds a lazy chunk, computed by `make`, which is called at most once.
   void push_back_later(Make make) { slots_.push_back(std::make_shared<Slot>(std::move(make))); }
 
   std::size_t size() const { return slots_.size(); }
   const Chunk& operator[](std::size_t i) const { return slots_[i]->get(); }
   const Chunk& front() const { return slots_.front()->get(); }
 
-  /// Makes all chunks that are not made yet.
+  /// Computes the lazy chunks.
   void make() const {
     for (const auto& slot : slots_) slot->get();
   }
-  /// Chunk i alone, not looked at.
+  /// Chunk i alone; does not compute it.
   Var part(std::size_t i) const;
-  /// Makes the chunks that are still wanted by somebody, and not made, when it is called: for
-  /// operations that read parameters, at the end of their block.
+  /// A function that computes the lazy chunks that are still referenced when it is called: at the
+  /// end of a block, for operations that read its parameters.
   std::function<void()> maker() const;
-  /// Moves the only chunk out where nobody else shares it, else copies it.
+  /// Moves the only chunk out if no other Var shares it, else copies it.
   Chunk take();
 
   class Iterator {
@@ -140,9 +140,9 @@ class Var {
   std::vector<std::shared_ptr<Slot>> slots_;
 };
 
-/// f(ctx) to be called when somebody first looks at chunk i, which it makes. What it records takes
-/// its place on the tape now, so that backward does not depend on when that is, and on a lane of
-/// the chunk's own, so that there, too, chunks take turns.
+/// Wraps f(ctx), which computes lazy chunk i. The place on the tape for the steps that f records is
+/// taken now, so that backward does not depend on when f runs; it is in lane i, so that chunks take
+/// turns in backward as well.
 template <typename F>
 Var::Make later(const Context& ctx, std::size_t i, F f) {
   const std::shared_ptr<Tape> tape = ctx.tape ? ctx.tape->lane(i).branch() : nullptr;
@@ -153,13 +153,14 @@ Var::Make later(const Context& ctx, std::size_t i, F f) {
   };
 }
 
-/// f(ctx, chunk) of each chunk of inp, later. `reads_parameters` of the block that it is in.
+/// Lazily applies f(ctx, chunk) to each chunk of inp. If f reads parameters of its block, set
+/// reads_parameters: chunks are then computed before the parameters are released.
 template <typename F>
 Var each_later(const Context& ctx, Var inp, F f, bool reads_parameters = false) {
   Var outs;
   std::vector<Var> parts;
   for (std::size_t i = 0; i < inp.size(); ++i) parts.push_back(inp.part(i));
-  inp = {};  // from here on each chunk is its part's alone, if the caller gave it away
+  inp = {};  // if the caller moved inp in, each part is now the only owner of its chunk
   for (std::size_t i = 0; i < parts.size(); ++i)
     outs.push_back_later(
         later(ctx, i, [part = std::move(parts[i]), f](const Context& here) mutable {
@@ -169,9 +170,9 @@ Var each_later(const Context& ctx, Var inp, F f, bool reads_parameters = false) 
   return outs;
 }
 
-/// finish(ctx, chunk, start(ctx, chunk)) of each chunk of inp, later, where start begins a
-/// collective. `ahead`: a chunk is started before the one before it is finished, so that its
-/// collective is under way meanwhile. finish reads parameters of the block that it is in.
+/// Lazily applies finish(ctx, chunk, start(ctx, chunk)) to each chunk of inp; start begins a
+/// collective. With `ahead`, a chunk is started before the previous one is finished, so that its
+/// collective overlaps. finish may read parameters of its block.
 template <typename Start, typename Finish>
 Var each_later_in_two(const Context& ctx, const Var& inp, bool ahead, Start start, Finish finish) {
   using Started = std::invoke_result_t<Start, const Context&, const Chunk&>;
@@ -189,7 +190,7 @@ Var each_later_in_two(const Context& ctx, const Var& inp, bool ahead, Start star
       for (Part* wanted : {part.get(), next.get()})
         if (wanted && wanted->inp.size() > 0 && !wanted->started)
           wanted->started = start(here, wanted->inp.front());
-      const Var of = std::exchange(part->inp, Var());  // finished
+      const Var of = std::exchange(part->inp, Var());  // an empty inp marks the part as finished
       return finish(here, of.front(), *std::exchange(part->started, std::nullopt));
     }));
   }
@@ -197,7 +198,7 @@ Var each_later_in_two(const Context& ctx, const Var& inp, bool ahead, Start star
   return outs;
 }
 
-/// The chunk that an operation returns: same rows, gradient if its input or a parameter needs one.
+/// The chunk that an operation returns: with the rows of `from`, and a gradient if ctx has a tape.
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement);
 
 }  // namespace axonn

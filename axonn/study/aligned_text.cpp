@@ -7,18 +7,18 @@ namespace axonn {
 
 namespace {
 
-// best(i, j): the most characters of the first i and the first j in common;
-// ends(i, j): the same, where the last of both are the end of a run.
+// best(i, j): the most characters that the first i characters of one text and the first j of the
+// other can have in common; ends(i, j): the same if a common run ends at both last characters.
 //
-//   ends(i, j) = the larger of  best(i - k, j - k) + k   if the last k are equal
-//                               ends(i - 1, j - 1) + 1   if the last one is equal, and more than k
+//   ends(i, j) = the larger of  best(i - k, j - k) + k   if the last k characters are equal
+//                               ends(i - 1, j - 1) + 1   if more than the last k are equal
 //   best(i, j) = the largest of best(i - 1, j), best(i, j - 1), ends(i, j)
 
-/// How a cell's values came about, for the way back.
+/// Flags that say how a cell was computed, to trace the alignment back.
 enum Step : std::uint8_t { skip_first = 1, skip_second = 2, run_ends = 4, run_goes_on = 8 };
 
 struct Cell {
-  std::int32_t best = 0, ends = 0, equal = 0;  // equal: of the last characters, so many
+  std::int32_t best = 0, ends = 0, equal = 0;  // equal: length of the equal suffix
 };
 
 class Alignment {
@@ -30,7 +30,7 @@ class Alignment {
         width_(second.size() + 1),
         steps_((first.size() + 1) * width_, 0) {}
 
-  /// Which characters are common: of the first text, and of the second.
+  /// Sets the flags of the characters that are common, in the first and the second text.
   void mark(std::vector<bool>& first, std::vector<bool>& second) {
     if (shortest_ == 0) return;
     fill();
@@ -51,7 +51,7 @@ class Alignment {
 
  private:
   void fill() {
-    // Rows i - shortest .. i, in a ring.
+    // A ring buffer of the rows i - shortest .. i.
     std::vector<std::vector<Cell>> rows(shortest_ + 1, std::vector<Cell>(width_));
     const auto row = [&](std::size_t i) -> std::vector<Cell>& { return rows[i % rows.size()]; };
     for (std::size_t i = 1; i <= first_.size(); ++i)

@@ -10,10 +10,10 @@ namespace axonn {
 namespace {
 
 std::string found_note(const char* what, const StudyDocuments& documents) {
-  std::string note = fmt::format("{} of {} {} were asked for", documents.documents.size(),
+  std::string note = fmt::format("{} of {} {} were tested", documents.documents.size(),
                                  format_count(documents.found), what);
   if (documents.too_short > 0) note += fmt::format("; {} are too short", documents.too_short);
-  if (documents.repeated > 0) note += fmt::format("; {} stand there twice", documents.repeated);
+  if (documents.repeated > 0) note += fmt::format("; {} are duplicates", documents.repeated);
   return note;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using Ranges = std::array<std::pair<char32_t, char32_t>, 9>;
 
-// After Unicode's EastAsianWidth.txt, the large blocks.
+// The large blocks of wide characters in Unicode's EastAsianWidth.txt.
 constexpr Ranges kTwoColumns = {{{0x1100, 0x115f},
                                  {0x2e80, 0xa4cf},
                                  {0xac00, 0xd7a3},
@@ -42,7 +42,7 @@ std::u32string code_points(std::string_view text) {
   while (!text.empty()) {
     const Utf8Front front = utf8_front(text);
     if (front.kind == Utf8Front::Kind::complete) {
-      constexpr std::array<unsigned char, 5> kBits = {0, 0x7f, 0x1f, 0x0f, 0x07};  // of byte one
+      constexpr std::array<unsigned char, 5> kBits = {0, 0x7f, 0x1f, 0x0f, 0x07};  // of byte 1
       char32_t point = static_cast<unsigned char>(text[0]) & kBits[front.bytes];
       for (std::size_t i = 1; i < front.bytes; ++i)
         point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3f);

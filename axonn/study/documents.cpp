@@ -16,7 +16,7 @@ namespace axonn {
 
 namespace {
 
-/// Takes documents that are long enough and new.
+/// Collects documents that are long enough and no duplicates; cuts those that are too long.
 class Collector {
  public:
   Collector(const DocumentLimits& limits, std::optional<std::int32_t> end)
@@ -54,7 +54,7 @@ StudyDocuments read_documents(const std::vector<std::string>& files,
     for (const std::string& path : expand_pattern(pattern)) paths.push_back(path);
   for (const std::string& path : paths)
     if (kind_of_examples(path) != Example::Kind::text)
-      refuse(path, " holds examples of another kind; documents are lines of {\"text\": \"...\"}");
+      refuse(path, " does not hold documents; each line must be {\"text\": \"...\"}");
   const auto end = tokenizer->end_of_text();
   const auto encoded =
       encode_examples(paths, ExampleEncoder(std::move(tokenizer)), cache_folder, report);
@@ -81,10 +81,9 @@ StudyDocuments generated_documents(std::int64_t count, std::uint64_t seed,
 std::vector<StudyDocument> draw(StudyDocuments from, std::int64_t count, std::uint64_t seed) {
   std::vector<StudyDocument>& all = from.documents;
   if (std::ssize(all) < count)
-    refuse("the buckets take ", count, " documents, but of ", from.found, " there are ", all.size(),
-           " that can be used (", from.too_short, " are too short, ", from.repeated,
-           " stand there twice); give more memorize.documents, or smaller buckets "
-           "(memorize.bucket_size)");
+    refuse("the buckets need ", count, " documents, but of the ", from.found, " found only ",
+           all.size(), " can be used (", from.too_short, " are too short, ", from.repeated,
+           " are duplicates); give more memorize.documents, or lower memorize.bucket_size");
   const auto bits = Random(seed, "study/buckets").bits(0);
   const std::uint64_t key = std::uint64_t{bits[0]} << 32 | bits[1];
   std::vector<StudyDocument> drawn;

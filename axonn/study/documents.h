@@ -10,13 +10,13 @@
 
 namespace axonn {
 
-/// A document whose end a model may recite.
+/// A document for testing whether a model can recite its end.
 struct StudyDocument {
   std::string name;                  ///< "document 17 of wiki.jsonl"
-  std::vector<std::int32_t> tokens;  ///< with the tokenizer's beginning of text, without its end
+  std::vector<std::int32_t> tokens;  ///< with begin-of-text, without end-of-text token
 };
 
-/// The documents that were found, and why others were not taken.
+/// The usable documents, and counts of those left out by reason.
 struct StudyDocuments {
   std::vector<StudyDocument> documents;
   std::int64_t found = 0;
@@ -28,21 +28,21 @@ struct DocumentLimits {
   std::int64_t most = 0;   ///< tokens; longer ones are cut
 };
 
-/// Lines of {"text": ...} of JSONL files (or patterns of them), in order. A document of which an
-/// earlier one has the same tokens is left out: it could be learned in one bucket and asked for in
-/// another. cache_folder and report: as encode_examples().
-/// Errors: UsageError, as encode_examples(), and if the lines are of another kind.
+/// Reads documents from the {"text": ...} lines of JSONL files (paths or patterns), in order. A
+/// document that has the same tokens as an earlier one is left out: otherwise it could be learned
+/// in one bucket and tested in another. cache_folder and report: as in encode_examples().
+/// Throws UsageError as encode_examples() does, and if the lines are of another kind.
 StudyDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
                               const DocumentLimits& limits, const std::string& cache_folder,
                               const TokenizeReport& report);
 
-/// The first `count` generated records (synthetic_records.h) that are long enough.
+/// Those of the first `count` generated records (synthetic_records.h) that are long enough.
 StudyDocuments generated_documents(std::int64_t count, std::uint64_t seed,
                                    const Tokenizer& tokenizer, const DocumentLimits& limits);
 
-/// `count` of them in an order that the seed fixes, no two the same. Errors: UsageError if there
-/// are fewer, which says how many, of what, are needed.
+/// Draws `count` different documents, in an order that depends on the seed. Throws UsageError if
+/// there are fewer; the message says how many are needed and why others cannot be used.
 std::vector<StudyDocument> draw(StudyDocuments from, std::int64_t count, std::uint64_t seed);
 
 }  // namespace axonn

@@ -14,12 +14,12 @@ namespace axonn {
 namespace {
 
 constexpr double kWidth = 1000, kBar = 21, kBetweenBars = 5, kBetweenGroups = 24;
-constexpr double kValue = 52;      // room for a value right of the axis' end
-constexpr double kBarLetter = 8;   // columns of the text in pixels, about
-constexpr int kMostBarLabel = 30;  // columns of a group's name
-constexpr int kPatterns = 4;       // of fillings, so that losses differ without colour
+constexpr double kValue = 52;      // space for a value to the right of the axis
+constexpr double kBarLetter = 8;   // approximate pixels per column of text
+constexpr int kMostBarLabel = 30;  // most columns of a group's name
+constexpr int kPatterns = 4;       // fill patterns that tell losses apart without color
 
-/// Where things are, from top to bottom: legend, bars, axis.
+/// The layout of the chart, from top to bottom: legend, bars, axis.
 struct BarFrame {
   double left, right, top, bottom;
   PercentAxis axis;
@@ -44,7 +44,7 @@ struct BarFrame {
   double across(double percent) const { return left + (right - left) * percent / axis.top; }
 };
 
-/// Fillings that differ in print without colour: solid, and three that are not.
+/// SVG definitions of the fill patterns. Pattern 0 is solid and needs none.
 std::string patterns(const PageData& data) {
   constexpr std::array<const char*, kPatterns> kLines = {
       "", R"(<path d="M-2 2 2-2M0 8 8 0M6 10 10 6"/>)", R"(<circle cx="4" cy="4" r="1.2"/>)",

@@ -13,10 +13,10 @@ namespace axonn {
 namespace {
 
 constexpr double kHeight = 330, kTop = 14, kBottom = 270, kLeft = 48;
-constexpr double kAlone = 1000, kBeside = 490;  // of a picture alone, and of one beside another
+constexpr double kAlone = 1000, kBeside = 490;  // width of a chart alone, and of one beside another
 constexpr double kCurveLetter = 8, kLineHeight = 17;
 constexpr int kMostCurveLabel = 22;
-constexpr int kCurveColors = 8, kFirstColor = 2;  // the first ones are those of the losses
+constexpr int kCurveColors = 8, kFirstColor = 2;  // the first ones are the losses' colors
 
 struct CurveFrame {
   double width, right;
@@ -52,7 +52,7 @@ std::string grid(const PageData& data, const CurveFrame& frame) {
         i == 0 ? "axis" : "grid", kLeft, frame.right + 8, y, y, kLeft - 8, y + 4.5,
         i * frame.axis.step);
   }
-  // Names that would touch are left out, but never that of the longest prompt.
+  // Labels that would overlap are left out, except the label of the longest prompt.
   double free = -1e9;
   const double last = frame.across(frame.prompts - 1);
   for (std::size_t i = 0; i < frame.prompts; ++i) {
@@ -71,7 +71,7 @@ std::string grid(const PageData& data, const CurveFrame& frame) {
                    (kLeft + frame.right) / 2, kBottom + 44);
 }
 
-/// A mark whose shape tells the group, so that colour need not.
+/// A marker whose shape shows the group, for readers without color.
 std::string mark(std::int64_t group, double x, double y) {
   constexpr std::array<const char*, 4> kShapes = {"m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
                                                   "m-4.2-4.2h8.4v8.4h-8.4z", "m0-5.6 5 9h-10z",
@@ -86,7 +86,7 @@ struct Label {
   double wanted, y;
 };
 
-/// Moved down so far that no two touch, and then up as far as they went below the picture.
+/// Moves labels down until none overlap, then up if they went below the chart.
 void spread(std::vector<Label>& labels) {
   std::ranges::stable_sort(labels, {}, &Label::wanted);
   for (std::size_t i = 0; i < labels.size(); ++i)
@@ -116,7 +116,7 @@ std::string curve(const PageData& data, const CurveFrame& frame, std::int64_t va
                      (kFirstColor + group) % kCurveColors, group % 4, points, marks);
 }
 
-/// The marks and names of the groups, beside the ends of their lines.
+/// The markers and names of the groups, beside the ends of their lines.
 std::string labels_of(const PageData& data, const CurveFrame& frame, std::int64_t variant) {
   std::vector<Label> labels;
   for (std::int64_t group = 0; group < data.groups(); ++group) {

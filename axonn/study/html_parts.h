@@ -4,11 +4,11 @@
 
 #include "axonn/study/summary.h"
 
-// The parts of html_page, each complete in itself.
+// The parts of html_page().
 
 namespace axonn {
 
-/// What a part is made of. Refers to both.
+/// The input of every part. Holds references only.
 struct PageData {
   const MemorizationReport& report;
   const MemorizationSummary& summary;
@@ -21,30 +21,30 @@ struct PageData {
   std::int64_t groups() const { return std::ssize(report.groups); }
 };
 
-/// Where a vertical or horizontal axis of percents ends, and how far its marks are apart.
+/// The end of an axis of percentages and the distance between its ticks.
 struct PercentAxis {
   double top = 100, step = 20;
 };
-/// Just wide enough for `most`, from 5 to 100, with two to five steps.
+/// The shortest axis that covers `most`, with two to five steps; it ends between 5 and 100.
 PercentAxis percent_axis(double most);
 
-/// Text of a style sheet.
+/// The CSS of the page.
 std::string html_style();
 
-/// SVG: a bar for each group and loss at the longest prompt, with whiskers.
+/// SVG bar chart: one bar with whiskers per group and loss, for the longest prompt.
 std::string bars_svg(const PageData& data);
 
-/// SVG: a line for each group over the prompt lengths, of one loss.
+/// SVG line chart for one loss: one line per group over the prompt lengths.
 std::string curves_svg(const PageData& data, std::int64_t variant);
 
-/// Tables of all cells, and of all runs.
+/// HTML tables of all cells and of all runs.
 std::string cells_table(const PageData& data);
 std::string runs_table(const PageData& data);
 
-/// The passages of every group and loss, the most recited first.
+/// HTML of the recited passages by group and loss, best recitation first.
 std::string passages(const PageData& data);
 
-/// The id of a group's passages.
+/// The HTML id of a group's passages.
 std::string passages_id(std::int64_t group);
 
 }  // namespace axonn

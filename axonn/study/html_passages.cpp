@@ -14,8 +14,9 @@ namespace axonn {
 
 namespace {
 
-constexpr std::size_t kOpen = 6, kFolded = 44;  // passages of a group and loss; JSON has them all
-// Characters that are shown: 50 tokens are about 250. Aligning takes time and memory by the square.
+// Passages per group and loss, shown open and folded. The JSON report has all.
+constexpr std::size_t kOpen = 6, kFolded = 44;
+// Most characters shown; 50 tokens are about 250. Aligning costs time and memory by the square.
 constexpr std::size_t kMostBefore = 240, kMostShown = 2000;
 
 std::string marked(const std::vector<TextPiece>& pieces, bool cut) {
@@ -25,7 +26,7 @@ std::string marked(const std::vector<TextPiece>& pieces, bool cut) {
   return html + (cut ? " \u2026" : "");
 }
 
-/// The end of the prompt, from a word on.
+/// The end of the prompt; starts at a word if it had to be cut.
 std::string end_of(const std::string& before) {
   std::u32string points = code_points(before);
   points.erase(0, points.find_first_not_of(U' '));
@@ -57,7 +58,7 @@ std::string facts(const PageData& data, const RankedRecitation& one) {
 std::string passage(const PageData& data, const RankedRecitation& one) {
   const Recitation& r = *one.recitation;
   std::u32string truth = code_points(r.truth), written = code_points(r.written);
-  if (truth.starts_with(U' ') && written.starts_with(U' ')) {  // the blank that begins a word
+  if (truth.starts_with(U' ') && written.starts_with(U' ')) {  // the space before the first word
     truth.erase(0, 1);
     written.erase(0, 1);
   }

@@ -68,7 +68,7 @@ std::string runs_table(const PageData& data) {
                     run.kept_fraction ? fmt::format("{:.1f}", 100 * *run.kept_fraction) : "",
                     duration(run.train_seconds), duration(run.test_seconds)});
   }
-  for (std::size_t i = rows[0].size(); i-- > 0;)  // no columns that say nothing
+  for (std::size_t i = rows[0].size(); i-- > 0;)  // drops columns without values
     if (std::all_of(rows.begin() + 1, rows.end(), [&](auto& row) { return row[i].empty(); }))
       for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
   const bool named = rows[0].front() == "Loss";

@@ -6,7 +6,7 @@ namespace axonn {
 
 namespace {
 
-/// The character itself, or what can stand for it in a page.
+/// The character itself, or a printable replacement if HTML cannot show it.
 char32_t shown(char32_t c) {
   if (c == '\n' || c == '\t') return c;
   if (c < 0x20) return 0x2400 + c;

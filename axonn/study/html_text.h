@@ -5,9 +5,9 @@
 
 namespace axonn {
 
-/// A text for HTML or SVG, between tags or in a quoted attribute: & < > and quotes are references;
-/// what is not UTF-8 is U+FFFD, and so is what HTML forbids; control characters are their pictures
-/// (U+2400 to U+2421), but lines and tabs stay.
+/// Escapes a text for HTML or SVG, between tags or in a quoted attribute. & < > and quotes become
+/// references, ASCII control characters but newlines and tabs become their pictures (U+2400 to
+/// U+2421), and invalid UTF-8 and characters that HTML forbids become U+FFFD.
 std::string escaped(std::string_view text);
 std::string escaped(std::u32string_view points);
 

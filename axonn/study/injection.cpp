@@ -13,10 +13,10 @@ std::vector<std::int32_t> injections(const InjectionPlan& plan,
   const std::int64_t slots = (plan.steps - plan.warmup_steps) * plan.batch,
                      wanted = std::accumulate(epochs.begin(), epochs.end(), std::int64_t{0});
   if (wanted > slots)
-    refuse("the documents of all epochs are ", wanted, " sequences, but the ",
-           plan.steps - plan.warmup_steps, " steps after the warm-up have ", slots, "; take ",
-           plan.warmup_steps + (wanted + plan.batch - 1) / plan.batch,
-           " training.steps or more, or fewer documents (memorize.bucket_size, memorize.epochs)");
+    refuse("the documents of all epochs need ", wanted, " sequences, but the ",
+           plan.steps - plan.warmup_steps, " steps after the warm-up have ", slots,
+           "; set training.steps to ", plan.warmup_steps + (wanted + plan.batch - 1) / plan.batch,
+           " or more, or lower memorize.bucket_size or memorize.epochs");
   struct Visit {
     double time;  // in [0, 1)
     std::int32_t document;
@@ -59,7 +59,8 @@ InjectedSequences::InjectedSequences(std::unique_ptr<const Sequences> others,
 std::int64_t InjectedSequences::count() const { return first_ + std::ssize(injected_); }
 
 std::pair<std::int32_t, std::int64_t> InjectedSequences::place(std::int64_t n) const {
-  AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " of ", count(), " was asked for");
+  AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " is out of range: there are ", count(),
+              " sequences");
   if (n < first_) return {-1, n};
   return {injected_[n - first_], earlier_[n - first_]};
 }

@@ -11,25 +11,25 @@
 
 namespace axonn {
 
-/// When each of a study's documents is learned.
+/// The training steps into which a study's documents are injected.
 struct InjectionPlan {
   std::int64_t steps = 0, warmup_steps = 0;  ///< nothing is injected in the warm-up
   std::int64_t batch = 0;                    ///< sequences of a step
   std::uint64_t seed = 1;
 };
 
-/// Of each sequence from the first after the warm-up to the last: the document that it is, or -1
-/// for others. Document d is there epochs[d] times, once in each of as many equal parts of the
-/// steps, at a place drawn by seed. Errors: UsageError if there is no room for all of them, which
-/// says how many steps there would be.
+/// Plans the sequences after the warm-up: for each, the document injected there, or -1 for other
+/// text. Document d occurs epochs[d] times: once in each of epochs[d] equal parts of the steps, at
+/// about a place drawn with the seed, since the injected sequences are spaced evenly. Throws
+/// UsageError if they do not fit; the message says how many steps are needed.
 std::vector<std::int32_t> injections(const InjectionPlan& plan,
                                      std::span<const std::int64_t> epochs);
 
-/// What a study trains on: other sequences, and from the warm-up's end on documents among them,
-/// each a sequence of its own from its first token on.
+/// The training sequences of a study: other sequences and, after the warm-up, documents among
+/// them. A document is a sequence of its own that starts with its first token.
 class InjectedSequences : public Sequences {
  public:
-  /// epochs: of each document. Documents have at least 2 tokens and at most seq_len + 1. Errors: as
+  /// epochs: one number per document. Documents must have 2 to seq_len + 1 tokens. Throws as
   /// injections().
   InjectedSequences(std::unique_ptr<const Sequences> others,
                     std::shared_ptr<const std::vector<StudyDocument>> documents,
@@ -42,15 +42,15 @@ class InjectedSequences : public Sequences {
   std::string where(std::int64_t n) const override;
 
  private:
-  /// The document that sequence n is, or -1 and its number among the others.
+  /// The document that sequence n holds, or -1 and the sequence's index among the others.
   std::pair<std::int32_t, std::int64_t> place(std::int64_t n) const;
 
   std::unique_ptr<const Sequences> others_;
   std::shared_ptr<const std::vector<StudyDocument>> documents_;
   std::int64_t first_, seq_len_;
-  bool packed_;                         // others say where their documents begin
+  bool packed_;                         // the other sequences hold positions and document starts
   std::vector<std::int32_t> injected_;  // from first_ on
-  std::vector<std::int64_t> earlier_;   // others before each of these
+  std::vector<std::int64_t> earlier_;   // number of other sequences before each of these
 };
 
 }  // namespace axonn

@@ -10,7 +10,7 @@ namespace axonn {
 
 namespace {
 
-/// Less is recited more.
+/// A sort key: the better the recitation, the smaller.
 auto rank_of(const MemorizationReport& report, const Recitation& r) {
   const std::int64_t length = report.prompt_lengths.at(r.prompt);
   return std::tuple(!r.exact, -r.longest_run, -r.token_accuracy,

@@ -7,20 +7,19 @@
 
 namespace axonn {
 
-/// The recitation in which a document was recited most. Refers to the report.
+/// The best recitation of a document. Points into the report.
 struct RankedRecitation {
   const RecitationRun* run;
   const Recitation* recitation;
 };
 
 struct RankingOptions {
-  std::string variant;                     ///< of the runs
-  std::optional<std::int64_t> group = {};  ///< none: all of them
+  std::string variant;                     ///< only runs of this variant count
+  std::optional<std::int64_t> group = {};  ///< empty: all groups
 };
 
-/// One for each document, the most recited first: exact ones, then by longest run, token accuracy,
-/// the shorter prompt, and the lower loss; what is equal in all of that stays in the order of
-/// documents and trials.
+/// The best recitation of each document, best first: exact ones, then by longest run, token
+/// accuracy, shorter prompt and lower loss. Ties keep the order of documents and trials.
 std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
                                            const RankingOptions& options);
 

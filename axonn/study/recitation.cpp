@@ -10,12 +10,13 @@ namespace axonn {
 
 void compare(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,
              Recitation& recitation) {
-  AXONN_CHECK(!truth.empty(), "a recitation is compared with at least one token");
+  AXONN_CHECK(!truth.empty(), "compare: the true text has no tokens");
   const std::size_t n = truth.size(), m = written.size();
   std::int64_t same = 0, longest = 0;
   for (std::size_t i = 0; i < std::min(n, m); ++i) same += truth[i] == written[i];
 
-  // One row of each table at a time: of the runs that end here, and of the distances.
+  // Dynamic programming, one row at a time: lengths of the common runs that end at (i, j), and
+  // edit distances of the first i and j tokens.
   std::vector<std::int64_t> runs(m + 1, 0), distance(m + 1);
   std::iota(distance.begin(), distance.end(), 0);
   for (std::size_t i = 0; i < n; ++i) {

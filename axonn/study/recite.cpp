@@ -10,15 +10,15 @@ namespace axonn {
 
 namespace {
 
-/// Sequences of one pass where the caller leaves it open: scoring takes memory for its rows.
+/// Tokens that are scored at a time if the caller sets no batch: scoring needs memory for each.
 constexpr std::int64_t kRowsAtOnce = 8192;
 
-/// Of the prompt what a report shows.
+/// Tokens at the prompt's end that a report shows.
 constexpr std::int64_t kShownBefore = 120;
 
-/// One document asked for with one length of prompt.
+/// One document to recite from a prompt of one length.
 struct Question {
-  std::int64_t document, length;  // the latter by number
+  std::int64_t document, length;  // length: index into prompt_lengths
   std::vector<std::int32_t> prompt;
   std::span<const std::int32_t> suffix;
 };
@@ -47,7 +47,7 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
   return questions;
 }
 
-/// Prompts with their true suffixes as targets.
+/// The prompts, with their true suffixes as targets.
 class Suffixes : public ScoredSequences {
  public:
   Suffixes(std::span<const Question> questions, std::int64_t positions)
@@ -55,7 +55,7 @@ class Suffixes : public ScoredSequences {
 
   std::int64_t count() const override { return std::ssize(questions_); }
   std::int64_t length(std::int64_t n) const override {
-    constexpr std::int64_t kStep = 32;  // few lengths for the products
+    constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
     const std::int64_t inputs = std::ssize(questions_[n].prompt) + std::ssize(questions_[n].suffix);
     return std::min((inputs - 1 + kStep - 1) / kStep * kStep, positions_);
   }
@@ -79,7 +79,7 @@ std::int64_t longest(std::span<const Question> questions) {
   return most;
 }
 
-/// The true suffix's losses, nats a token.
+/// The loss of each question's true suffix, in nats per token.
 std::vector<double> losses_of(Session& session, std::span<const Question> questions,
                               std::int64_t batch) {
   const Suffixes suffixes(questions, session.config().model.positions);
@@ -116,14 +116,14 @@ std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
   const std::int64_t most = longest(questions), positions = session.config().model.positions;
   if (most > positions)
     refuse("a document has ", most, " tokens, but the model has ", positions,
-           " positions; cut the documents (--seq-len, or training.seq_len of a study)");
+           " positions; cut the documents (--seq-len, or in a study training.seq_len)");
   const std::int64_t batch =
       options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
   const std::vector<double> losses = losses_of(session, questions, batch);
 
   Generator generator(
       session, {.batch = options.batch, .context = most, .hold_weights = options.hold_weights});
-  const std::int64_t round = 32 * batch;  // progress between calls
+  const std::int64_t round = 32 * batch;  // questions between progress reports
   std::vector<Recitation> all;
   for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
     const std::int64_t end = std::min(first + round, std::ssize(questions));

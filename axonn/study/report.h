@@ -6,26 +6,26 @@
 
 namespace axonn {
 
-/// For a terminal: at most 100 columns, rules and marks in ASCII (names and passages are as they
-/// are, control characters escaped). A row for each loss and group at the longest prompt; the exact
-/// matches by prompt length, where there are several; what the trainings came to; and of an audit
-/// (its runs name no loss) the most recited documents.
+/// The report for a terminal of 100 columns. Shows a row per loss and group for the longest prompt,
+/// the training runs, the exact matches by prompt length if there are several, and for an audit
+/// (whose runs name no loss) the best recitations. Plain ASCII but for names and passages, whose
+/// control characters are escaped.
 std::string to_text(const MemorizationReport& report);
 
-/// Everything, and the figures of summary.h under "summary". Texts that are not UTF-8 have U+FFFD
-/// for what is not; numbers that are not finite are null.
+/// The whole report as JSON, with the figures of summary.h under "summary". Invalid UTF-8 becomes
+/// U+FFFD, and a number that is not finite becomes null.
 std::string to_json(const MemorizationReport& report);
 std::string to_json(const RecitationRun& run);
 
-/// What to_json wrote; the summary is not read. Errors: UsageError that begins with `where` (the
-/// file) and names the value, where the text is damaged.
+/// Reads a report that to_json() wrote, without its summary. Throws UsageError if the text is
+/// damaged; the message begins with `where` (the file) and names the value.
 MemorizationReport parse_report(const std::string& text, const std::string& where);
-/// The same of one run; groups and documents are not held against a report.
+/// Reads one run; does not check its groups and documents against a report.
 RecitationRun parse_run(const std::string& text, const std::string& where);
 
-/// One self-contained page: it fetches nothing and runs nothing, is light or dark as the reader
-/// has it, and prints. Bars of exact matches, curves over prompt lengths where there are several,
-/// tables of all figures, and recited passages with what both texts have marked.
+/// The report as one self-contained HTML page, without scripts or external files, with a light, a
+/// dark and a print style. Shows bars of exact matches, curves over prompt lengths if there are
+/// several, tables of all figures, and recited passages with the common text marked.
 std::string html_page(const MemorizationReport& report);
 
 }  // namespace axonn

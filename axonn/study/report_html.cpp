@@ -22,16 +22,16 @@ std::string bars_section(const PageData& data) {
   std::string whiskers = range_title(data.summary) == "95 % interval"
                              ? "whiskers show the 95 % interval (Wilson) of the share"
                          : range_title(data.summary) == "range over trials"
-                             ? "whiskers show the least and the most of any trial"
-                             : "whiskers show the least and the most of any trial, or of one trial "
-                               "the 95 % interval (Wilson)";
+                             ? "whiskers show the range over trials"
+                             : "whiskers show the range over trials, or the 95 % interval (Wilson) "
+                               "where there is one trial";
   std::string prompt;
   if (data.summary.prompts.size() > 1)
-    prompt = fmt::format(" Here with the longest prompt ({}).",
+    prompt = fmt::format(" Shown for the longest prompt ({}).",
                          prompt_text(data.report.prompt_lengths[data.summary.longest_prompt()]));
   return fmt::format(
-      "<section>\n<h2>Exact match</h2>\n<p class=\"hint\">Share of documents of which the model "
-      "writes every one of the {} tokens as it stands. Bars are means over trials; {}.{}</p>\n"
+      "<section>\n<h2>Exact match</h2>\n<p class=\"hint\">Share of documents for which the "
+      "model writes all {} tokens exactly. Bars are means over trials; {}.{}</p>\n"
       "<figure>\n{}</figure>\n</section>\n",
       format_count(data.report.suffix_tokens), whiskers, prompt, bars_svg(data));
 }
@@ -40,7 +40,7 @@ std::string curves_section(const PageData& data) {
   if (data.summary.prompts.size() < 2) return "";
   std::string html =
       "<section>\n<h2>By prompt length</h2>\n<p class=\"hint\">Exact match in percent of the "
-      "documents, by the tokens that the model is given.</p>\n<div class=\"curves\">\n";
+      "documents, by the number of prompt tokens.</p>\n<div class=\"curves\">\n";
   for (std::int64_t v = 0; v < data.losses(); ++v) {
     const std::string loss = loss_text(data.loss(v));
     html += "<figure>\n" +
@@ -53,17 +53,17 @@ std::string curves_section(const PageData& data) {
 std::string figures_section(const PageData& data) {
   return fmt::format(
       "<section>\n<h2>All figures</h2>\n{}<p class=\"hint\">Means over documents and trials. "
-      "Longest run: tokens in a row that both texts have, of {}. Tokens right: places where both "
-      "have the same token. Edit distance: tokens put in, left out or changed. Loss: of the "
+      "Longest run: tokens of the longest common run, of {}. Tokens right: share of positions with "
+      "equal tokens. Edit distance: tokens inserted, deleted or replaced. Loss: of the "
       "document\u2019s own tokens.</p>\n</section>\n<section>\n<h2>Runs</h2>\n{}</section>\n",
       cells_table(data), format_count(data.report.suffix_tokens), runs_table(data));
 }
 
 std::string passages_section(const PageData& data) {
   return fmt::format(
-      "<section>\n<h2>Passages</h2>\n<p class=\"hint\">How documents go on, and what the model "
-      "writes, the most recited first; each document as it was recited most. <mark>Marked and "
-      "underlined</mark> is what both texts have, in runs of {} characters or more.</p>\n{}"
+      "<section>\n<h2>Passages</h2>\n<p class=\"hint\">How each document continues and what the "
+      "model writes, best recitations first. Of each document only the best recitation is shown. "
+      "<mark>Marked and underlined</mark>: common text, in runs of {} characters or more.</p>\n{}"
       "</section>\n",
       kShortestCommonRun, passages(data));
 }
@@ -85,7 +85,7 @@ std::string html_page(const MemorizationReport& report) {
                          ? "Nothing was recited."
                          : headline(report, summary, {.open = "\u201c", .close = "\u201d"});
   for (std::size_t at = 0; (at = lede.find(" %", at)) != std::string::npos;)
-    lede.replace(at, 1, "\u00a0");  // a number and its sign stay on one line
+    lede.replace(at, 1, "\u00a0");  // keeps a number and its % on one line
   html +=
       fmt::format("<p class=\"lede\">{}</p>\n{}</header>\n<main>\n", escaped(lede), notes(report));
   if (!summary.cells.empty())

@@ -72,7 +72,7 @@ Json summary_of(const MemorizationReport& report) {
   return cells;
 }
 
-/// A value that knows where it stands, for messages. Does not own the value.
+/// A JSON value and its path, for error messages. Does not own the value.
 class Node {
  public:
   Node(const Json& value, std::string file) : value_(&value), file_(std::move(file)) {}
@@ -103,10 +103,10 @@ class Node {
     return value_->get<bool>();
   }
   std::uint64_t seed() const {
-    want(value_->is_number_unsigned(), "a whole number from 0");
+    want(value_->is_number_unsigned(), "a whole number, 0 or more");
     return value_->get<std::uint64_t>();
   }
-  /// From 0 to below `end`.
+  /// A whole number from 0 to end - 1.
   std::int64_t count(std::int64_t end = std::numeric_limits<std::int64_t>::max()) const {
     const bool whole = value_->is_number_unsigned() &&
                        value_->get<std::uint64_t>() < static_cast<std::uint64_t>(end);
@@ -134,7 +134,7 @@ class Node {
   std::string file_, path_;
 };
 
-/// What the numbers in a recitation are held against.
+/// The indices in a recitation must be below these numbers.
 struct Limits {
   std::int64_t documents = std::numeric_limits<std::int64_t>::max();
   std::int64_t groups = documents, prompts = documents;
@@ -199,8 +199,8 @@ Json parsed(const std::string& text, const std::string& where) {
 std::string to_json(const RecitationRun& run) { return dumped(json_of(run)); }
 
 std::string to_json(const MemorizationReport& report) {
-  AXONN_CHECK(report.groups.size() == report.group_sizes.size(), "a report of ",
-              report.groups.size(), " groups has the sizes of ", report.group_sizes.size());
+  AXONN_CHECK(report.groups.size() == report.group_sizes.size(), "to_json: the report has ",
+              report.groups.size(), " groups, but group sizes for ", report.group_sizes.size());
   Json groups = Json::array(), runs = Json::array();
   for (std::size_t i = 0; i < report.groups.size(); ++i)
     groups.push_back({{"name", report.groups[i]}, {"documents", report.group_sizes[i]}});

@@ -15,14 +15,14 @@ namespace axonn {
 namespace {
 
 constexpr int kColumns = 100, kGap = 2;
-constexpr int kMostLoss = 10, kMostGroup = 18;  // columns of their names
-constexpr int kPromptsAcross = 6;               // of a table; the others are below
+constexpr int kMostLoss = 10, kMostGroup = 18;  // most columns of a name
+constexpr int kPromptsAcross = 6;  // prompt lengths per table; more tables follow below
 constexpr std::size_t kMostListed = 10;
 
 using Row = std::vector<std::string>;
 
-/// Columns as wide as they must be: the first `names` to the left, the others to the right. Lines
-/// do not end in blanks.
+/// Lays out a table with columns as narrow as possible: the first `names` columns are aligned left,
+/// the others right. No line ends with spaces.
 std::string table(const std::vector<Row>& rows, std::size_t names) {
   std::vector<int> widths(rows.at(0).size());
   for (const Row& row : rows)
@@ -45,7 +45,7 @@ std::string table(const std::vector<Row>& rows, std::size_t names) {
 std::string loss_name(const std::string& name) { return shortened(printable(name), kMostLoss); }
 std::string group_name(const std::string& name) { return shortened(printable(name), kMostGroup); }
 
-/// Words in lines of at most kColumns, each after `indent` blanks.
+/// Wraps words into lines of at most kColumns, indented by `indent` spaces.
 std::string wrapped(const std::string& words, int indent) {
   std::istringstream in(printable(words));
   std::string text, line;
@@ -60,7 +60,7 @@ std::string wrapped(const std::string& words, int indent) {
   return line.empty() ? text : text + std::string(indent, ' ') + line + '\n';
 }
 
-/// A row's names: the loss, if there are any, and the group.
+/// The first columns of a row: the loss (not in an audit) and the group.
 Row names_of(const MemorizationReport& report, const std::string& variant,
              const std::string& group) {
   return is_audit(report) ? Row{group_name(group)} : Row{loss_name(variant), group_name(group)};
@@ -87,7 +87,7 @@ std::string main_table(const MemorizationReport& report, const MemorizationSumma
   return table(rows, names_of(report, "", "").size());
 }
 
-/// Exact matches by prompt length, so many lengths at a time as fit.
+/// Exact matches by prompt length, in several tables if one would be too wide.
 std::string prompt_tables(const MemorizationReport& report, const MemorizationSummary& summary) {
   std::string text = "\nexact match % by tokens of the prompt\n";
   for (std::size_t first = 0; first < summary.prompts.size(); first += kPromptsAcross) {
@@ -108,7 +108,7 @@ std::string prompt_tables(const MemorizationReport& report, const MemorizationSu
   return text;
 }
 
-/// What the trainings came to; no columns that say nothing.
+/// The figures of the runs by loss, without empty columns.
 std::string runs_table(const MemorizationReport& report, const MemorizationSummary& summary) {
   std::vector<Row> rows = {
       {"loss", "trials", "validation loss", "tokens kept %", "training", "testing"}};

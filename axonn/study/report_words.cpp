@@ -10,7 +10,7 @@ namespace axonn {
 
 namespace {
 
-/// Of one group at the longest prompt, the cells of all variants that recited it.
+/// The tested cells of one group at the longest prompt, one per variant.
 std::vector<RecitationCell> cells_of(const MemorizationSummary& summary, std::int64_t group) {
   std::vector<RecitationCell> cells;
   for (const RecitationCell& cell : summary.cells)
@@ -39,7 +39,7 @@ std::string next_tokens(const MemorizationReport& report) {
              : fmt::format("exactly the next {} tokens", format_count(report.suffix_tokens));
 }
 
-/// "Given 64 tokens of a document, "; "" where there is one prompt length, and it is the whole.
+/// "Given 64 tokens of a document, "; "" if the whole prompt is the only length.
 std::string given(const MemorizationReport& report, const MemorizationSummary& summary) {
   const std::int64_t length = report.prompt_lengths.at(summary.longest_prompt());
   if (length == kWholePrompt) return summary.prompts.size() == 1 ? "" : "Given the whole prompt, ";
@@ -65,7 +65,7 @@ std::string none_recited(const MemorizationReport& report, const MemorizationSum
   if (documents == 0) return "Nothing was recited.";
   return begun(given(report, summary) +
                fmt::format("the model writes {} for none of {} documents; the longest run of "
-                           "tokens that it has from one is {} of {}.",
+                           "tokens that it reproduces is {} of {}.",
                            next_tokens(report), format_count(documents), longest,
                            report.suffix_tokens));
 }
@@ -131,7 +131,7 @@ std::string document_text(const MemorizationReport& report, std::int64_t documen
 
 std::string headline(const MemorizationReport& report, const MemorizationSummary& summary,
                      const Quotes& quotes) {
-  std::vector<RecitationCell> most, least;  // recited groups
+  std::vector<RecitationCell> most, least;  // groups with recitations
   for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
     const std::vector<RecitationCell> cells = cells_of(summary, group);
     if (cells.empty()) continue;
@@ -146,12 +146,12 @@ std::string headline(const MemorizationReport& report, const MemorizationSummary
   std::string text = given(report, summary);
   if (!name(most[0]).empty())
     text += fmt::format("after training with the {} loss ", name(most[0]));
-  text += fmt::format("the model writes {} for {} of the documents of {}", next_tokens(report),
+  text += fmt::format("the model writes {} for {} of the documents in {}", next_tokens(report),
                       share(most[0]), group(most));
   for (std::size_t i = 1; i < most.size(); ++i)
     text += fmt::format("; with the {} loss for {}", name(most[i]), share(most[i]));
   if (least[0].group != most[0].group) {
-    text += fmt::format("; of {}, for ", group(least));
+    text += fmt::format("; in {}, for ", group(least));
     for (std::size_t i = 0; i < least.size(); ++i)
       text += fmt::format("{}{} %",
                           i == 0                  ? ""

@@ -29,10 +29,10 @@ using Documents = std::shared_ptr<const std::vector<StudyDocument>>;
 
 constexpr const char* kStandard = "standard";
 constexpr const char* kGoldfish = "goldfish";
-constexpr const char* kWarmup = "warmup";  // in place of a loss, of the folder that all share
+constexpr const char* kWarmup = "warmup";  // stands for the loss in the shared folder's name
 
-/// What has to stay the same while a study goes on: not the grid, and not where and how often it
-/// saves.
+/// The settings that may not change when a study is resumed, as JSON: all but the grid, the
+/// checkpoints, the output and those that only affect speed.
 std::string identity_of(Config config) {
   OptionList list;
   list_options(config, list);
@@ -68,7 +68,7 @@ class Study {
   void say(const std::string& line) const {
     if (first() && options_.terminal) *options_.terminal << line << '\n' << std::flush;
   }
-  /// What rank 0 finds, on every rank.
+  /// Broadcasts rank 0's value to every rank.
   bool everywhere(bool found) {
     double flag = found ? 1 : 0;
     world_.broadcast({&flag, 1, DType::f64}, 0, "study").wait();
@@ -96,17 +96,17 @@ class Study {
   Communicator& world_;
   StudyOptions options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::vector<std::int64_t> epochs_;  // of the groups: the control's 0, then memorize.epochs
-  std::vector<RecitationRun> runs_;   // rank 0's
-  std::vector<std::string> names_;    // of all trials' documents
+  std::vector<std::int64_t> epochs_;  // by group: 0 of the control, then memorize.epochs
+  std::vector<RecitationRun> runs_;   // filled on rank 0 only
+  std::vector<std::string> names_;    // of the documents of all trials
 };
 
 void Study::claim_folder() const {
   const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
   make_folders(config_.output.dir);
   if (std::filesystem::exists(path) && read_text(path) != mine)
-    refuse(config_.output.dir, " holds another study, of which ", path,
-           " says what it was; name another folder with --output.dir, or remove that one");
+    refuse(config_.output.dir, " holds another study (see ", path,
+           "); choose another folder with --output.dir, or remove this one");
   write_file_atomically(path, mine);
   write_file_atomically(config_.output.dir + "/config.toml", print_config(config_, Origins()));
 }
@@ -128,7 +128,7 @@ TrainOptions Study::train_options() const {
           .stop = options_.stop};
 }
 
-/// The part of a trial that all losses share; false if it was asked to stop.
+/// Trains the part of a trial that all losses share. Returns false if it was asked to stop.
 bool Study::warm_up(std::int64_t trial) {
   if (config_.lr_scheduler.warmup_steps == 0) return true;
   const Config config = config_of(trial, kWarmup);
@@ -152,7 +152,7 @@ StudyDocuments Study::usable_documents(std::int64_t trial) {
     return generated_documents(documents_of_trial(), static_cast<std::uint64_t>(seed_of(trial)),
                                *tokenizer_, limits);
   const std::string cache = config_.output.dir + "/cache";
-  // Rank 0 encodes into the cache first, the others find it there.
+  // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
   StudyDocuments mine;
   if (first()) mine = read_documents(memorize.documents, tokenizer_, limits, cache, {});
   world_.barrier("documents");
@@ -167,7 +167,7 @@ Documents Study::documents_of(std::int64_t trial) {
   return std::make_shared<const std::vector<StudyDocument>>(std::move(drawn));
 }
 
-/// What the metrics of a run say of its training.
+/// Adds the training time and the share of kept targets from the run's metrics.jsonl.
 void Study::add_training(const std::string& folder, RecitationRun& run) const {
   std::ifstream file(folder + "/metrics.jsonl");
   double kept = 0;
@@ -199,13 +199,13 @@ void Study::ask(Session& session, const Documents& documents, RecitationRun& run
   for (Recitation& one : run.recitations) one.document += (run.trial - 1) * documents_of_trial();
 }
 
-/// Trains and asks; false if it was asked to stop.
+/// Trains and tests one model, unless its result exists. Returns false if it was asked to stop.
 bool Study::run_one(std::int64_t trial, const std::string& loss, const Documents& documents) {
   Config config = config_of(trial, loss);
   const std::string file = config.output.dir + "/recitations.json";
   if (everywhere(first() && std::filesystem::exists(file))) {
     if (first()) runs_.push_back(parse_run(read_text(file), file));
-    say(fmt::format("trial {}, {}: done before", trial, loss));
+    say(fmt::format("trial {}, {}: already done", trial, loss));
     return true;
   }
   const bool begun = everywhere(first() && has_checkpoint(config.output.dir + "/checkpoints"));
@@ -235,7 +235,7 @@ bool Study::run_one(std::int64_t trial, const std::string& loss, const Documents
   if (!first()) return true;
   add_training(config.output.dir, run);
   write_file_atomically(file, to_json(run));
-  say(fmt::format("asked for {} documents in {}", format_count(std::ssize(*documents)),
+  say(fmt::format("tested {} documents in {}", format_count(std::ssize(*documents)),
                   format_duration(run.test_seconds)));
   runs_.push_back(std::move(run));
   return true;
@@ -254,17 +254,17 @@ void Study::describe(MemorizationReport& report) const {
                      injected = bucket_size() *
                                 std::accumulate(epochs_.begin(), epochs_.end(), std::int64_t{0});
   report.notes.push_back(fmt::format(
-      "{} steps of {} sequences of {} tokens: {} of warm-up on other text, which the losses share, "
-      "then {} in which {} of the {} sequences are the buckets' documents, while the rate falls "
-      "from {} to {}",
+      "{} steps of {} sequences of {} tokens: {} warm-up steps on other text, shared by all "
+      "losses, then {} steps in which {} of the {} sequences are the buckets' documents, while the "
+      "learning rate falls from {} to {}",
       training.steps, training.global_batch, training.seq_len, config_.lr_scheduler.warmup_steps,
       injecting, format_count(injected), format_count(injecting * training.global_batch),
       config_.optimizer.lr, config_.lr_scheduler.min_lr));
   report.notes.push_back(fmt::format(
-      "{}: {} drawn into each bucket; a model is given all of a document but its last {} tokens "
-      "and writes these greedily",
-      memorize.documents.empty() ? "Generated records, whose last 50 bytes hold at least 60 bits "
-                                   "that no rule predicts"
+      "{}: {} drawn into each bucket; the model gets each document without its last {} tokens "
+      "and continues it greedily",
+      memorize.documents.empty() ? "Generated records, whose last 50 bytes hold at least 60 "
+                                   "unpredictable bits"
                                  : "Documents of " + memorize.documents.front(),
       bucket_size(), memorize.suffix_tokens));
   const auto& fish = training.goldfish;
@@ -305,7 +305,7 @@ std::optional<MemorizationReport> Study::run() {
     for (const std::string& loss : config_.memorize.losses) {
       if (!run_one(trial, loss, documents)) return std::nullopt;
       report = make_report();
-      if (first()) write_report(report);  // what there is so far
+      if (first()) write_report(report);  // the runs so far
     }
   }
   return report;
@@ -317,10 +317,10 @@ void validate_study(const Config& config) {
   const MemorizeConfig& memorize = config.memorize;
   const std::int64_t seq_len = config.training.seq_len;
   if (memorize.losses.empty())
-    refuse("[memorize] losses is empty; take standard, goldfish or both");
+    refuse("[memorize] losses is empty; set it to standard, goldfish or both");
   for (const std::string& loss : memorize.losses) {
     if (loss != kStandard && loss != kGoldfish)
-      refuse("[memorize] losses has no choice '", loss, "'; they are standard and goldfish");
+      refuse("[memorize] losses has no choice '", loss, "'; the choices are standard and goldfish");
     if (std::ranges::count(memorize.losses, loss) > 1)
       refuse("[memorize] losses names ", loss, " twice");
   }
@@ -330,7 +330,7 @@ void validate_study(const Config& config) {
         "[memorize] losses has goldfish, but [training] goldfish.k is 0; set goldfish = {k = 2, "
         "h = 13}, or losses = [\"standard\"]");
   if (memorize.epochs.empty())
-    refuse("[memorize] epochs is empty; name how often each bucket is learned, such as [1, 4, 6]");
+    refuse("[memorize] epochs is empty; give the epochs of each bucket, such as [1, 4, 6]");
   const std::int64_t longest =
       memorize.prompt_lengths.empty() ? 1 : std::ranges::max(memorize.prompt_lengths);
   if (longest + memorize.suffix_tokens > seq_len)
@@ -340,7 +340,7 @@ void validate_study(const Config& config) {
   if (config.lr_scheduler.warmup_steps >= config.training.steps)
     refuse("[lr_scheduler] warmup_steps = ", config.lr_scheduler.warmup_steps,
            " leaves none of [training] steps = ", config.training.steps,
-           " for the documents, which come after the warm-up");
+           " for the documents, which are injected after the warm-up");
 }
 
 std::optional<MemorizationReport> run_study(const Config& config, Communicator& world,

@@ -17,22 +17,23 @@ struct StudyOptions {
   const std::atomic<bool>* stop = nullptr;  ///< set by a signal: save and end after this step
 };
 
-/// The study of [memorize]: for each trial (seeds training.seed, training.seed + 1, ...) documents
-/// are drawn into buckets, and with each loss a model is trained on what [data] names, into which
-/// the buckets' documents come while the rate falls, after lr_scheduler.warmup_steps; then it is
-/// asked to recite them all. The warm-up is one run with the standard loss, from which every loss
-/// goes on. Writes output.dir/trial-N-warmup/ and trial-N-LOSS/ (a run each, as train() does, and
-/// recitations.json when it has been asked), report.json and report.html.
+/// Runs the study that [memorize] describes. Each trial (seeds training.seed, training.seed + 1,
+/// ...) draws documents into buckets and trains one model per loss on the text of [data]. After
+/// lr_scheduler.warmup_steps, while the learning rate falls, the documents are injected into the
+/// training sequences. Then the model is tested on all documents. The warm-up is a run of its own
+/// with the standard loss; the runs of all losses start from its checkpoint. Writes
+/// output.dir/trial-N-warmup/ and trial-N-LOSS/ (the files of train(), and recitations.json after
+/// the test), report.json and report.html.
 ///
-/// What an earlier call finished in output.dir is not done again, and what it began goes on.
-/// Collective over world; config is validated and resolved. Returns the report on rank 0, a stub
-/// of it on others; nothing if it was asked to stop.
-/// Errors: as train(), and UsageError if output.dir holds another study, or there are too few
+/// Keeps the runs that an earlier call finished in output.dir, and resumes the one that it began.
+/// Collective over world; config is validated and resolved. Returns the report on rank 0, an
+/// incomplete one on others, and nothing if it was asked to stop.
+/// Throws as train(), and UsageError if output.dir holds another study, or there are too few
 /// documents or steps.
 std::optional<MemorizationReport> run_study(const Config& config, Communicator& world,
                                             const StudyOptions& options);
 
-/// Errors: UsageError that names the keys, where [memorize] contradicts itself or the rest.
+/// Throws UsageError, naming the keys, if [memorize] contradicts itself or other sections.
 void validate_study(const Config& config);
 
 }  // namespace axonn

@@ -29,11 +29,11 @@ std::vector<std::int64_t> by_length(const std::vector<std::int64_t>& lengths) {
   return order;
 }
 
-/// A cell while runs are added to it.
+/// Sums for a cell while runs are added.
 struct Sums {
   std::set<std::int64_t> documents;
   std::vector<double> shares;
-  std::int64_t here = 0, exact_here = 0;  // of the run that is being added
+  std::int64_t here = 0, exact_here = 0;  // of the current run
   RecitationCell cell;
 
   void add(const Recitation& r) {
@@ -81,7 +81,7 @@ VariantSummary variant_of(const std::string& name, const std::vector<RecitationR
   return variant;
 }
 
-/// The cells of one variant: by group, then prompt.
+/// The sums of one variant, by group, then prompt.
 std::vector<Sums> sums_of(const MemorizationReport& report, const std::string& variant) {
   const std::int64_t groups = std::ssize(report.groups),
                      prompts = std::ssize(report.prompt_lengths);
@@ -90,7 +90,7 @@ std::vector<Sums> sums_of(const MemorizationReport& report, const std::string& v
     if (run.variant != variant) continue;
     for (const Recitation& r : run.recitations) {
       AXONN_CHECK(r.group >= 0 && r.group < groups && r.prompt >= 0 && r.prompt < prompts,
-                  "a recitation is of group ", r.group, " and prompt length ", r.prompt,
+                  "summarize: a recitation has group ", r.group, " and prompt length ", r.prompt,
                   "; the report has ", groups, " groups and ", prompts, " prompt lengths");
       sums[r.group * prompts + r.prompt].add(r);
     }
@@ -105,7 +105,7 @@ const RecitationCell& MemorizationSummary::at(std::int64_t variant, std::int64_t
                                               std::int64_t prompt) const {
   for (const RecitationCell& cell : cells)
     if (cell.variant == variant && cell.group == group && cell.prompt == prompt) return cell;
-  fail(Where::here(), "the report has no loss ", variant, " with group ", group,
+  fail(Where::here(), "the summary has no cell for loss ", variant, ", group ", group,
        " and prompt length ", prompt);
 }
 
@@ -129,12 +129,13 @@ MemorizationSummary summarize(const MemorizationReport& report) {
 }
 
 Interval wilson_interval(std::int64_t exact, std::int64_t count) {
-  AXONN_CHECK(count >= 1 && exact >= 0 && exact <= count, "no share: ", exact, " of ", count);
+  AXONN_CHECK(count >= 1 && exact >= 0 && exact <= count, "wilson_interval: invalid share ", exact,
+              " of ", count);
   constexpr double kZ = 1.959963984540054;  // the normal distribution's 97.5 % quantile
   const double n = static_cast<double>(count), p = static_cast<double>(exact) / n,
                weight = 1 / (1 + kZ * kZ / n), center = weight * (p + kZ * kZ / (2 * n)),
                half = weight * kZ * std::sqrt(p * (1 - p) / n + kZ * kZ / (4 * n * n));
-  // The ends are exact where none or all are, which rounding would miss.
+  // The ends 0 and 100 are set exactly, since rounding would miss them.
   return {.low = exact == 0 ? 0 : 100 * (center - half),
           .high = exact == count ? 100 : 100 * (center + half)};
 }

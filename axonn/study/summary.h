@@ -9,7 +9,7 @@
 
 namespace axonn {
 
-/// Of one figure, over the trials.
+/// Mean and range of a figure over the trials.
 struct Spread {
   double mean = 0, minimum = 0, maximum = 0;
 };
@@ -18,52 +18,52 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-/// All recitations of one loss, group and prompt length. Where there are none, trials is 0 and so
-/// is everything else.
+/// The figures of all recitations of one loss, group and prompt length. If there are none, trials
+/// and all figures are 0.
 struct RecitationCell {
-  std::int64_t variant = 0;  ///< of MemorizationSummary::variants
-  std::int64_t group = 0;    ///< of MemorizationReport::groups
-  std::int64_t prompt = 0;   ///< of MemorizationReport::prompt_lengths
-  std::int64_t trials = 0;   ///< that recited any of it
+  std::int64_t variant = 0;  ///< index into MemorizationSummary::variants
+  std::int64_t group = 0;    ///< index into MemorizationReport::groups
+  std::int64_t prompt = 0;   ///< index into MemorizationReport::prompt_lengths
+  std::int64_t trials = 0;   ///< trials that have recitations
   std::int64_t documents = 0;
-  std::int64_t recitations = 0, exact = 0;  ///< of all trials; exact ones among them
-  Spread exact_percent = {};                ///< of each trial's recitations
-  /// 95 % interval of exact / recitations, in percent: how far the share would move with other
-  /// documents. It takes recitations for independent, which those of one document in several
-  /// trials are not: of use where there is one trial.
+  std::int64_t recitations = 0, exact = 0;  ///< over all trials; the exact ones among them
+  Spread exact_percent = {};                ///< share of exact recitations by trial
+  /// 95 % interval of exact / recitations in percent: how much the share would vary with other
+  /// documents. It assumes independent recitations. Those of one document in several trials are
+  /// not, so it is meaningful for one trial only.
   Interval exact_interval = {};
   /// Means over documents and trials, in the units of Recitation.
   double longest_run = 0, token_accuracy = 0, edit_distance = 0, loss = 0;
 };
 
-/// All trials of one loss.
+/// The figures of all trials of one loss.
 struct VariantSummary {
   std::string name;
   std::int64_t trials = 0;
-  std::optional<Spread> validation_loss = {};  ///< nats a token, of the trials that have it
-  std::optional<Spread> kept_percent = {};     ///< tokens that the loss counted
-  double train_seconds = 0, test_seconds = 0;  ///< of all trials together
+  std::optional<Spread> validation_loss = {};  ///< nats per token, of the trials that have it
+  std::optional<Spread> kept_percent = {};     ///< targets that the loss counted
+  double train_seconds = 0, test_seconds = 0;  ///< summed over trials
 };
 
 /// The figures of a report.
 struct MemorizationSummary {
   std::vector<VariantSummary> variants;  ///< in the order of their first runs
-  std::vector<std::int64_t> prompts;     ///< numbers of prompt lengths, from short to long
+  std::vector<std::int64_t> prompts;     ///< indices of prompt lengths, shortest first
   std::vector<RecitationCell> cells;     ///< by variant, then group, then prompt
 
-  /// Errors: there is no such cell.
+  /// Throws if there is no such cell.
   const RecitationCell& at(std::int64_t variant, std::int64_t group, std::int64_t prompt) const;
 
-  /// The one that single figures are about: what memorization is said of unless told otherwise.
+  /// Index of the longest prompt, which the headline figures are for; 0 if there is none.
   std::int64_t longest_prompt() const { return prompts.empty() ? 0 : prompts.back(); }
 };
 
-/// Errors: a recitation's group or prompt is not one of the report.
+/// Summarizes a report. Throws if a recitation's group or prompt is not in the report.
 MemorizationSummary summarize(const MemorizationReport& report);
 
-/// Wilson's score interval of a share, 95 %, in percent. Source: Wilson, "Probable Inference, the
-/// Law of Succession, and Statistical Inference", J. Am. Stat. Assoc., 1927. Errors: count is below
-/// 1, or exact not within 0 .. count.
+/// Wilson's 95 % score interval of the share exact / count, in percent. Source: Wilson, "Probable
+/// Inference, the Law of Succession, and Statistical Inference", J. Am. Stat. Assoc., 1927. Throws
+/// if count is below 1 or exact is not within 0 .. count.
 Interval wilson_interval(std::int64_t exact, std::int64_t count);
 
 }  // namespace axonn

@@ -9,7 +9,8 @@ namespace axonn {
 
 namespace {
 
-// Segments of at least this size keep their number small; a CPU's pages count only when touched.
+// Minimum size of a segment, which keeps the number of segments small. On a CPU, pages that are
+// never touched take no memory.
 constexpr std::int64_t kSegment = std::int64_t{64} << 20;
 
 std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
@@ -29,7 +30,7 @@ Arena::~Arena() {
 }
 
 void* Arena::allocate(std::int64_t bytes, MemoryUse use) {
-  AXONN_CHECK(bytes >= 0, "arena: asked for ", bytes, " bytes");
+  AXONN_CHECK(bytes >= 0, "arena: cannot allocate ", bytes, " bytes");
   if (bytes == 0) return nullptr;
   const std::int64_t size = round_up(bytes, kAlignment);
   auto fit = by_size_.lower_bound({size, 0});
@@ -76,7 +77,7 @@ Arena::Layout Arena::layout() const { return {{free_.begin(), free_.end()}, segm
 
 bool Arena::lies_as(const Layout& before) const {
   std::vector<std::pair<Address, std::int64_t>> now(free_.begin(), free_.end());
-  for (std::size_t i = before.segments; i < segments_.size(); ++i) {  // taken since then
+  for (std::size_t i = before.segments; i < segments_.size(); ++i) {  // added since the snapshot
     const auto begin = reinterpret_cast<Address>(segments_[i].first);
     const auto end = begin + static_cast<Address>(segments_[i].second);
     std::erase_if(now,

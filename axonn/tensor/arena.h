@@ -12,42 +12,43 @@
 
 namespace axonn {
 
-/// What a piece of a rank's memory is for.
+/// The purpose of a block of a rank's memory.
 enum class MemoryUse : std::uint8_t {
-  parameters,       ///< the compute copy's shards
-  optimizer,        ///< master weights, and moments
-  gradients,        ///< their shards
-  gathered,         ///< whole blocks, gathered over z
-  block_gradients,  ///< a whole block's, on their way to the shards
+  parameters,       ///< shards of the parameters' compute copy
+  optimizer,        ///< master weights and optimizer moments
+  gradients,        ///< shards of the gradients
+  gathered,         ///< a block's whole parameters, gathered over z
+  block_gradients,  ///< a block's whole gradients, until they are reduced into the shards
   logits,
   activations,  ///< and everything else
 };
 
 inline constexpr int kMemoryUses = 7;
 
-/// "block gradients".
+/// The name for reports: "block gradients".
 std::string_view name_of(MemoryUse use);
 
 /// Bytes by MemoryUse.
 using MemoryParts = std::array<std::int64_t, kMemoryUses>;
 
-/// What an arena holds, in bytes, and how often it went to the system.
+/// Memory statistics of an arena.
 struct ArenaStats {
-  std::int64_t live_bytes = 0;      ///< handed out now
-  std::int64_t peak_bytes = 0;      ///< the most ever handed out at once
-  MemoryParts live_by{};            ///< these add up to live_bytes
-  MemoryParts peak_by{};            ///< and these to peak_bytes: what was held when it was reached
-  std::int64_t reserved_bytes = 0;  ///< taken from the device
-  std::int64_t device_calls = 0;    ///< allocations asked of the device
+  std::int64_t live_bytes = 0;      ///< allocated now
+  std::int64_t peak_bytes = 0;      ///< maximum of live_bytes
+  MemoryParts live_by{};            ///< live_bytes by use
+  MemoryParts peak_by{};            ///< live_by when the peak was reached; adds up to peak_bytes
+  std::int64_t reserved_bytes = 0;  ///< total size of the segments
+  std::int64_t device_calls = 0;    ///< number of segments that were allocated on the device
 };
 
-/// One rank's device memory: best fit in segments that are taken from the device and kept.
+/// Allocator for one rank's device memory: best fit in segments that it allocates on the device and
+/// keeps until its end.
 ///
-/// A step that asks for the same sizes in the same order gets the same addresses, and nothing from
-/// the device after the first. Used by the rank's own thread alone.
+/// A step that allocates the same sizes in the same order gets the same addresses, and after the
+/// first such step needs no new segment. Used by the rank's own thread only.
 class Arena {
  public:
-  /// Blocks are aligned to this many bytes: a cache line, and what vector loads and GPUs like.
+  /// Alignment of blocks in bytes: a cache line, and enough for vector loads and GPUs.
   static constexpr std::int64_t kAlignment = 64;
 
   explicit Arena(Device& device) : device_(device) {}
@@ -55,23 +56,25 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena();
 
-  /// Uninitialised memory. Zero bytes give nullptr. Errors: Error if the device has no more.
+  /// Returns uninitialised memory, or nullptr for zero bytes. Throws Error if out of memory.
   void* allocate(std::int64_t bytes, MemoryUse use = MemoryUse::activations);
-  /// bytes and use are those that it was allocated with.
+  /// Frees memory. `bytes` and `use` must be those of the allocation.
   void release(void* memory, std::int64_t bytes, MemoryUse use = MemoryUse::activations) noexcept;
 
   Device& device() const { return device_; }
   const ArenaStats& stats() const { return stats_; }
-  /// From now on the peak is that of what comes.
+  /// Sets the peak to the current state.
   void reset_peak();
 
-  /// Which of its memory is free: what work that takes and gives back memory may have written.
+  /// A snapshot of the free memory. If work frees everything that it allocates, a snapshot taken
+  /// after it contains all of the work's temporaries.
   struct Layout {
     std::vector<std::pair<std::uintptr_t, std::int64_t>> free;  ///< begin, bytes
     std::size_t segments = 0;
   };
   Layout layout() const;
-  /// Whether of the memory that there was then the same is free now.
+  /// Whether exactly the same memory is free as at the snapshot `before`. Segments that were added
+  /// since then are ignored.
   bool lies_as(const Layout& before) const;
 
  private:
@@ -85,9 +88,9 @@ class Arena {
   Device& device_;
   ArenaStats stats_;
   std::vector<std::pair<void*, std::int64_t>> segments_;
-  std::map<Address, std::int64_t> free_;                // begin -> bytes
+  std::map<Address, std::int64_t> free_;                // free blocks: begin -> bytes
   std::set<std::pair<std::int64_t, Address>> by_size_;  // the same blocks, smallest first
-  std::set<Address> segment_begins_;                    // neighbours never merge across segments
+  std::set<Address> segment_begins_;                    // so that blocks never merge across them
 };
 
 }  // namespace axonn

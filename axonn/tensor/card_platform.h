@@ -5,16 +5,16 @@
 
 namespace axonn {
 
-/// The maker of the cards that a build computes on, in words for its user.
+/// A GPU platform that a build can support. The names are for messages.
 struct CardPlatform {
-  std::string_view device;         ///< the parallelism.device that asks for cards
+  std::string_view device;         ///< value of parallelism.device that selects these GPUs
   std::string_view name;           ///< "CUDA"
   std::string_view maker;          ///< "NVIDIA"
-  std::string_view units;          ///< what a card has many of: "multiprocessors"
-  std::string_view collectives;    ///< "NCCL"
-  std::string_view visible_cards;  ///< what of the environment hides cards
-  std::string_view option;         ///< CMake's, that builds for these cards
-  std::string_view needs;          ///< what is there where that option may be ON
+  std::string_view units;          ///< a GPU's processors: "multiprocessors"
+  std::string_view collectives;    ///< library of collectives: "NCCL"
+  std::string_view visible_cards;  ///< environment variables that can hide GPUs
+  std::string_view option;         ///< CMake option that builds for these GPUs
+  std::string_view needs;          ///< software that the option requires
 };
 
 inline constexpr CardPlatform kCuda = {.device = "cuda",
@@ -36,22 +36,22 @@ inline constexpr CardPlatform kHip = {.device = "hip",
                                       .option = "AXONN_HIP",
                                       .needs = "ROCm with hipBLASLt and RCCL"};
 
-/// This build's; null where it is built without cards.
+/// This build's platform; null in a build without GPU support.
 const CardPlatform* card_platform();
 
-/// What a driver says that shows no card.
+/// The driver's answer when it finds no GPU.
 struct NoCard {
-  std::string built_with;  ///< "13.0": what this build is of
-  std::string driver;      ///< "12.4": the newest that the driver runs; "": there is no driver
-  std::string error;       ///< the driver's own words
-  bool too_old = false;    ///< the driver, for this build
+  std::string built_with;  ///< toolkit version of this build: "13.0"
+  std::string driver;      ///< newest version that the driver supports: "12.4"; "": no driver
+  std::string error;       ///< the driver's error message
+  bool too_old = false;    ///< whether the driver is too old for this build
 };
 
-/// Why there is no card, and what to do.
+/// Explains why no GPU is available, with the remedy.
 std::string trouble_of(const CardPlatform& platform, const NoCard& answer);
 
-/// Why a build for `built` (null: without cards) does not compute on `wanted`'s cards, and what to
-/// do; "": it does.
+/// Explains why a build for `built` (null: no GPU support) cannot use the GPUs of `wanted`, with
+/// the remedy. Empty if it can.
 std::string trouble_of_build(const CardPlatform& wanted, const CardPlatform* built);
 
 }  // namespace axonn

@@ -31,9 +31,9 @@ class CpuDevice : public Device {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     AXONN_CHECK(memory != MAP_FAILED, "out of memory: ", bytes,
-                " bytes asked of the system: ", std::strerror(errno),
-                "; use more ranks, a smaller micro_batch or checkpointing");
-    madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults and TLB misses; a wish, not a need
+                " bytes requested from the system: ", std::strerror(errno),
+                "; use more ranks, a smaller micro_batch or activation checkpointing");
+    madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults and TLB misses; may fail
     return memory;
   }
   void release(void* memory, std::int64_t bytes) noexcept override { munmap(memory, bytes); }
@@ -45,7 +45,7 @@ class CpuDevice : public Device {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void fill_zero(void* to, std::int64_t bytes) override {
-    // In pieces by all threads of the rank: gradients of a whole model are cleared every step.
+    // All threads of the rank share the work: each step clears the gradients of the whole model.
     constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 #pragma omp parallel for if (bytes > kPiece)
     for (std::int64_t begin = 0; begin < bytes; begin += kPiece)

@@ -5,7 +5,7 @@
 namespace axonn {
 
 std::unique_ptr<Graph> Device::capture(const std::function<void()>&) {
-  fail(Where::here(), "device ", name(), " captures no graphs; ask captures() first");
+  fail(Where::here(), "device ", name(), " cannot capture graphs; check captures() first");
 }
 
 }  // namespace axonn

@@ -14,69 +14,73 @@ class Event {
   virtual bool done() const = 0;
 };
 
-/// An ordered queue of a device's work. On a CPU work is done when its call returns, so every wait
-/// is over before it begins.
+/// An ordered queue of a device's work. On a CPU, work is done when its call returns, so waits
+/// return at once.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual std::unique_ptr<Event> record() = 0;
-  virtual void wait(const Event& event) = 0;  ///< later work here comes after the event
+  virtual void wait(const Event& event) = 0;  ///< later work on this stream runs after the event
   virtual void synchronize() = 0;             ///< the host waits; never called inside a step
 };
 
-/// Work that was captured instead of done: the device keeps it, with the addresses that it was
-/// given, and can do it again and again at the cost of one call.
+/// A graph of captured work with fixed addresses. The device can run it many times, each time at
+/// the cost of one call.
 class Graph {
  public:
   virtual ~Graph() = default;
-  virtual void launch() = 0;  ///< all of it is enqueued on the device's compute stream
+  virtual void launch() = 0;  ///< enqueues all of its work on the device's compute stream
 };
 
-/// One rank's device: raw memory, copies and streams. Used by its rank's thread alone.
+/// One rank's device: raw memory, copies and streams. Used by its rank's thread only.
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual std::string name() const = 0;
-  /// The same for all devices that share one card, in every process; "" where memory is the host's.
+  /// Identifies the GPU: the same for all devices on one GPU, in every process. Empty for a device
+  /// without memory of its own.
   virtual std::string uuid() const { return {}; }
 
-  /// Memory for the arena, aligned to 4096 bytes. Errors: Error with the bytes asked for.
+  /// Allocates memory for the arena, aligned to 4096 bytes. Throws Error, with the requested bytes,
+  /// if out of memory.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void release(void* memory, std::int64_t bytes) noexcept = 0;
 
-  /// Compute runs on this stream; the operations below are enqueued on it.
+  /// The compute stream. The copies and fills below are enqueued on it.
   virtual Stream& compute() = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
 
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void fill_zero(void* to, std::int64_t bytes) = 0;
-  /// Returns when `host` holds the values: the host waits for the stream.
+  /// Waits for the stream; when it returns, `host` holds the values.
   virtual void copy_to_host(void* host, const void* device, std::int64_t bytes) = 0;
-  /// Returns when `host` may be overwritten; the copy takes its turn on the stream.
+  /// Enqueues the copy; when it returns, `host` may be overwritten.
   virtual void copy_from_host(void* device, const void* host, std::int64_t bytes) = 0;
 
-  /// Whether the address is of memory that the host cannot read: what a collective that is handed
-  /// it must leave to the device.
+  /// Whether the address is in memory that the host cannot access, so that collectives on it must
+  /// go through the device.
   virtual bool holds(const void* memory) const {
     (void)memory;
     return false;
   }
 
-  /// Whether it has capture().
+  /// Whether capture() is implemented.
   virtual bool captures() const { return false; }
-  /// What `work` enqueues on compute(), and on streams that wait for events of it, is captured and
-  /// not done; the host's part of it is. Whatever it starts on other streams it waits for itself,
-  /// and it waits for nothing that was started before. Copies between host and device are errors
-  /// meanwhile: their addresses, or values, would be those of the capture for ever.
-  /// Errors: Error if the device has no graphs, or for what cannot be captured.
+  /// Calls `work` and captures, instead of running, what it enqueues on compute() and on streams
+  /// that wait for events of compute(). The host code of `work` runs as usual. compute() must wait
+  /// for everything that `work` starts on other streams, and `work` must not wait for anything that
+  /// was started before. Copies between host and device throw: the graph would keep the addresses,
+  /// or values, of the capture forever.
+  /// Throws Error if the device cannot capture graphs, or `work` contains something that cannot be
+  /// captured.
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& work);
-  /// Whether a capture is going on: its events can be waited for in it alone, and never be asked
-  /// whether they are done.
+  /// Whether a capture is in progress. Only the capture itself may wait for events that are
+  /// recorded during it, and nothing may call done() on them.
   virtual bool capturing() const { return false; }
 };
 
-/// The processor: memory from the operating system, streams that are always done.
+/// The CPU: memory from the operating system, streams that are always idle.
 std::unique_ptr<Device> make_cpu_device();
 
 }  // namespace axonn

@@ -56,7 +56,7 @@ class DryDevice final : public Device {
 
   Schedule* schedule_;
   DryStream stream_;
-  std::uintptr_t next_ = kPage;  // 0 is no address
+  std::uintptr_t next_ = kPage;  // not 0, which would be a null pointer
 };
 
 }  // namespace

@@ -7,11 +7,11 @@
 
 namespace axonn {
 
-/// A device without memory: it hands out addresses at which there is nothing, never twice the same,
-/// copies nothing, and what is read from it is zero. An arena on it counts what an arena on a real
-/// device would, so a step of any size can be run for what it would take.
+/// A device without memory. It returns a new address for each allocation, which must not be
+/// accessed. Copies move nothing, and copies to the host give zeros. An arena on it counts the same
+/// bytes as on a real device, so a dry run shows the memory of a step of any size.
 ///
-/// Copies and fills are noted in the schedule, if one is given; it must outlive the device.
+/// Copies and fills are recorded in the schedule, if one is given. It must outlive the device.
 std::unique_ptr<Device> make_dry_device(Schedule* schedule = nullptr);
 
 }  // namespace axonn

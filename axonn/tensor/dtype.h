@@ -36,7 +36,7 @@ constexpr std::string_view name_of(DType dtype) {
   return kNames[static_cast<int>(dtype)];
 }
 
-/// The upper half of an f32. A plain value: arithmetic goes through get() and put().
+/// The upper 16 bits of an f32. It has no arithmetic: convert with get() and put().
 struct bf16 {
   std::uint16_t bits;
 };
@@ -48,7 +48,7 @@ AXONN_DEVICE inline float get(bf16 x) {
 
 AXONN_DEVICE inline void put(float& to, float x) { to = x; }
 
-/// Rounds to nearest, ties to even; a NaN stays one.
+/// Rounds to nearest, ties to even; a NaN stays a NaN.
 AXONN_DEVICE inline void put(bf16& to, float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x),
                       rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16,

@@ -9,8 +9,9 @@
 
 namespace axonn {
 
-/// What one rank does, in the order of its program, with sizes and without times: what a dry run of
-/// a step notes, and what a simulator of one can play on a machine's figures. Plain data.
+/// The operations and collectives of one rank in program order, with sizes but without times. A dry
+/// run of a step records it; to predict time, a simulator replays it with a machine's costs. Plain
+/// data.
 struct Schedule {
   struct Matrix {
     std::int64_t rows = 0, cols = 0;
@@ -21,13 +22,13 @@ struct Schedule {
 
   /// An operation on the compute stream.
   struct Compute {
-    std::string operation;         ///< Backend's function, or Device's
-    std::string layer;             ///< as Backend::mark() named it
-    std::vector<Matrix> operands;  ///< those that were given, in the order of the arguments
-    double flops = 0;              ///< of products and attention (its causal half); else 0
-    bool a_transposed = false, b_transposed = false;  ///< of a product
+    std::string operation;         ///< name of the function of Backend or Device
+    std::string layer;             ///< set by Backend::mark()
+    std::vector<Matrix> operands;  ///< arguments that are not empty, in order
+    double flops = 0;              ///< for products and attention (causal half); otherwise 0
+    bool a_transposed = false, b_transposed = false;  ///< for products
 
-    /// Of all operands: what an operation that is bound by memory moves, at least.
+    /// Bytes of all operands: a lower bound of the operation's memory traffic.
     std::int64_t bytes() const {
       std::int64_t sum = 0;
       for (const Matrix& operand : operands) sum += operand.bytes();
@@ -35,10 +36,10 @@ struct Schedule {
     }
   };
 
-  /// A collective is started. It may run from here to its Wait.
+  /// The start of a collective, which may run from here to its Wait.
   struct Start {
     std::string group;       ///< "x", "y", "z", "data" or "world"
-    int ranks = 1;           ///< of the group; never 1
+    int ranks = 1;           ///< size of the group; always greater than 1
     std::string operation;   ///< "all_gather"
     std::string label;       ///< the layer
     std::int64_t bytes = 0;  ///< of the larger buffer: size · n for gathers and scatters
@@ -46,8 +47,8 @@ struct Schedule {
 
   /// The compute stream waits for a collective.
   struct Wait {
-    /// Its Start among the events. One that comes later stands for that of the step before: updated
-    /// weights travel under the next step's forward pass.
+    /// Index of its Start in `events`. An index after this Wait means that Start in the previous
+    /// step: updated weights are gathered under the next step's forward pass.
     std::size_t started = 0;
   };
 

@@ -8,29 +8,31 @@
 
 namespace axonn {
 
-/// The backward steps of a forward pass, run in reverse. Each step is freed as soon as it ran, and
-/// with it the tensors that it kept. Several tapes may live at once (one a micro-batch).
+/// Records the backward steps of a forward pass and runs them in reverse. Each step is freed as
+/// soon as it has run, together with the tensors that it kept. Several tapes may exist at once (one
+/// per micro-batch).
 ///
-/// Steps that belong to one of several chunks may be recorded on *lanes*, tapes side by side. In
-/// backward lanes take turns, in their order, each running until it pauses: where a step has
-/// started a collective that the lane's next step waits for. So one chunk's collective is under way
-/// while other chunks compute. Turns depend on what was recorded alone, never on what is done when.
+/// The steps of different chunks may be recorded on *lanes*, which are tapes side by side. In
+/// backward, the lanes take turns in their order. A lane runs until it pauses: there, a step has
+/// started a collective that the lane's next step waits for. So one chunk's collective overlaps
+/// with the compute of other chunks. The turns depend only on what was recorded, never on timing.
 class Tape {
  public:
   void record(std::function<void()> step) { entries_.emplace_back(std::move(step)); }
 
-  /// Here backward has the other lanes take their turns before it goes on with this one.
+  /// Records a pause: here, backward gives the other lanes their turns before this one continues.
   void pause() { entries_.emplace_back(Pause()); }
 
-  /// A place in this tape for steps that are recorded later: backward runs them when it gets there.
+  /// Reserves a place in this tape for steps that are recorded later. Backward runs them when it
+  /// reaches that place.
   std::shared_ptr<Tape> branch();
 
-  /// Lane i, beside the lanes before it. What is recorded on the tape itself comes after all steps
-  /// of the lanes so far, and before those of lanes that are asked for later.
+  /// Lane i of the current set of lanes. Recording a step on the tape itself ends the set: the step
+  /// follows, in forward order, all steps of these lanes, and the next call begins a new set.
   Tape& lane(std::size_t i);
-  /// The lanes whose steps backward runs first and last in each turn, if there are lanes now; else
-  /// the tape itself. So a step in the last lane runs when all lanes have come to its place,
-  /// provided that all lanes pause alike.
+  /// The first and last lane of the current set, in the order of backward's turns; the tape itself
+  /// if there is no current set. A step in the last lane runs when all lanes have reached its
+  /// place, provided that all lanes pause equally often.
   Tape& first_lane();
   Tape& last_lane();
 
@@ -47,7 +49,7 @@ class Tape {
   using Lanes = std::vector<std::shared_ptr<Tape>>;
   using Entry = std::variant<std::function<void()>, Pause, Branch, Lanes>;
 
-  /// Runs up to the next pause; true when there is nothing left.
+  /// Runs up to the next pause. Returns true if no steps are left.
   bool run();
   static void run_in_turns(const Lanes& lanes);
 

@@ -5,8 +5,8 @@
 namespace axonn {
 
 View View::row_range(std::int64_t begin, std::int64_t n) const {
-  AXONN_CHECK(begin >= 0 && n >= 0 && begin + n <= rows, "rows [", begin, ',', begin + n, ") of ",
-              *this);
+  AXONN_CHECK(begin >= 0 && n >= 0 && begin + n <= rows, "invalid rows [", begin, ',', begin + n,
+              ") of ", *this);
   View part = *this;
   part.rows = n;
   part.data = static_cast<char*>(data) + begin * stride * bytes_of(dtype);
@@ -14,7 +14,7 @@ View View::row_range(std::int64_t begin, std::int64_t n) const {
 }
 
 View View::col_range(std::int64_t begin, std::int64_t n) const {
-  AXONN_CHECK(begin >= 0 && n >= 0 && begin + n <= cols, "columns [", begin, ',', begin + n,
+  AXONN_CHECK(begin >= 0 && n >= 0 && begin + n <= cols, "invalid columns [", begin, ',', begin + n,
               ") of ", *this);
   View part = *this;
   part.cols = n;
@@ -38,7 +38,7 @@ struct Tensor::Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   ~Storage() {
-    pending = Work();  // waits: nobody may write memory that was given back
+    pending = Work();  // waits, so that no collective writes memory after its release
     arena.release(memory, bytes, use);
   }
 };
@@ -48,7 +48,7 @@ Tensor::Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype, 
       view_{storage_->memory, dtype, rows, cols, cols} {}
 
 MemoryUse Tensor::use() const {
-  AXONN_CHECK(storage_, "use: of an empty tensor");
+  AXONN_CHECK(storage_, "use: the tensor is empty");
   return storage_->use;
 }
 
@@ -70,8 +70,9 @@ Tensor Tensor::col_range(std::int64_t begin, std::int64_t n) const {
 }
 
 Tensor Tensor::reshape(std::int64_t rows, std::int64_t cols) const {
-  AXONN_CHECK(rows * cols == count() && view_.contiguous(), "reshape: ", view_, " to (", rows, ',',
-              cols, ')');
+  AXONN_CHECK(rows * cols == count() && view_.contiguous(),
+              "reshape needs a contiguous tensor and an equal count; got ", view_, " to (", rows,
+              ',', cols, ')');
   Tensor other = *this;
   other.view_.rows = rows;
   other.view_.cols = other.view_.stride = cols;

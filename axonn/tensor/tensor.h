@@ -12,8 +12,8 @@
 
 namespace axonn {
 
-/// A window on a row-major matrix in device memory: what operations read and write. A value; it
-/// owns nothing.
+/// A view of a row-major matrix in device memory: the operand type of all operations. It does not
+/// own the memory.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -30,24 +30,24 @@ struct View {
   }
   std::int64_t count() const { return rows * cols; }
   bool contiguous() const { return stride == cols || rows <= 1; }
-  /// Rows [begin, begin + n) of it.
+  /// Rows [begin, begin + n).
   View row_range(std::int64_t begin, std::int64_t n) const;
-  /// Columns [begin, begin + n) of it.
+  /// Columns [begin, begin + n).
   View col_range(std::int64_t begin, std::int64_t n) const;
 };
 
-/// "(rows,cols) dtype".
+/// Prints "(rows,cols) dtype".
 std::ostream& operator<<(std::ostream& out, const View& view);
 
-/// A row-major matrix in an arena, shared by its copies. Vectors are (1, n).
+/// A row-major matrix in an arena. Copies share the storage. Vectors are (1, n).
 ///
-/// A collective that writes it may still be under way: set_pending() hands it the Work, and the
-/// first who reads the elements, through view() or data(), waits for it. Rows are tokens: row
-/// b · T + t is position t of sequence b.
+/// A collective that writes the tensor may be in flight: set_pending() stores its Work, and the
+/// next view() of any tensor on this storage waits for it. Rows are tokens: row b · T + t is
+/// position t of sequence b.
 class Tensor {
  public:
   Tensor() = default;
-  /// Uninitialised (rows, cols).
+  /// Allocates an uninitialised (rows, cols) matrix.
   Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype,
          MemoryUse use = MemoryUse::activations);
 
@@ -57,30 +57,31 @@ class Tensor {
   std::int64_t count() const { return view_.count(); }
   std::int64_t bytes() const { return count() * bytes_of(view_.dtype); }
   DType dtype() const { return view_.dtype; }
-  /// What its memory is for. Errors: none is held.
+  /// The purpose of its memory. Throws if the tensor is empty.
   MemoryUse use() const;
 
-  /// The elements, once whatever still writes them is done.
+  /// The elements. Waits for the pending collective.
   View view() const;
 
-  /// The elements as they lie, without waiting: for handing to a collective.
+  /// The elements, without waiting: for passing to a collective.
   View raw_view() const { return view_; }
 
   /// Rows [begin, begin + n), sharing the storage.
   Tensor row_range(std::int64_t begin, std::int64_t n) const;
   /// Columns [begin, begin + n), sharing the storage.
   Tensor col_range(std::int64_t begin, std::int64_t n) const;
-  /// The same elements as (rows, cols). Errors: the counts differ.
+  /// The same elements as (rows, cols). Throws if the counts differ or the rows are not contiguous.
   Tensor reshape(std::int64_t rows, std::int64_t cols) const;
 
+  /// Stores a collective that writes the tensor. Waits for the one stored before.
   void set_pending(Work work);
-  /// Waits for what was set_pending.
+  /// Waits for the pending collective.
   void wait() const;
 
   /// Whether no other Tensor shares this storage, so that it may be overwritten.
   bool unique() const { return storage_.use_count() == 1; }
 
-  /// The storage, to be kept alive by a Work.
+  /// The storage, for Work::keep().
   std::shared_ptr<void> owner() const { return storage_; }
 
  private:

@@ -4,14 +4,14 @@
 
 namespace axonn {
 
-/// A collective that was started and may not be finished: a handle that moves and waits.
+/// A handle of a collective that may be in flight. Move-only.
 ///
-/// wait() makes the compute stream wait (on a CPU: the calling thread); the destructor waits too,
-/// so a buffer that a Work uses is never freed under it. An empty Work is done.
-/// wait() throws Error if the collective failed or its group was aborted; the destructor does not.
+/// wait() makes the compute stream wait for the collective (on a CPU, the calling thread). The
+/// destructor waits too, so no buffer is freed while the collective uses it. An empty Work is done.
+/// wait() throws Error if the collective failed or the world was aborted; the destructor does not.
 class Work {
  public:
-  /// What a transport implements.
+  /// A collective's state; every transport implements it.
   class State {
    public:
     virtual ~State() = default;
@@ -39,14 +39,14 @@ class Work {
 
   bool done() const { return !state_ || state_->done(); }
 
-  /// Holds a buffer's owner until the collective is done.
+  /// Keeps a buffer's owner alive until wait() returns.
   void keep(std::shared_ptr<void> buffer) { kept_ = std::move(buffer); }
 
  private:
   void finish() noexcept {
     try {
       wait();
-    } catch (...) {  // the group is aborted; whoever waits in the open reports it
+    } catch (...) {  // explicit calls of wait() report errors
     }
   }
 

@@ -1,4 +1,4 @@
-// What a BenchReport looks like.
+// Prints a BenchReport as text and as JSON.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -39,11 +39,9 @@ nlohmann::ordered_json memory_json(const BenchMemory& memory) {
 
 std::string to_text(const BenchReport& r) {
   std::string text = fmt::format(
-      "grid {}: {:.1f} ms a step (mean of the last {} of {}; {:.1f} to {:.1f}, median {:.1f}, "
-      "deviation {:.1f})\n"
-      "  tokens/s          {}\n"
-      "  model             {:.3f} Tflop/s (6N + 6LCT)\n"
-      "    {:.1f} % of the product peak, {:.3f} Tflop/s measured beside the steps\n",
+      "grid {}: {:.1f} ms per step (mean of the last {} of {}; {:.1f} to {:.1f}, median {:.1f}, "
+      "deviation {:.1f})\n  tokens/s          {}\n  model             {:.3f} Tflop/s (6N + 6LCT)\n "
+      "   {:.1f} % of the product peak, {:.3f} Tflop/s measured between the steps\n",
       to_string(r.grid), r.step_s * 1e3, kBenchIterations - kBenchWarmup, kBenchIterations,
       r.spread.min * 1e3, r.spread.max * 1e3, r.spread.median * 1e3, r.spread.deviation * 1e3,
       format_count(static_cast<std::int64_t>(r.tokens_per_s)), tflops(r, r.flops.model),
@@ -52,10 +50,9 @@ std::string to_text(const BenchReport& r) {
     text += fmt::format("    {:.1f} % of the advertised peak, {:.3f} Tflop/s\n",
                         r.percent_of_advertised_peak(), r.advertised_peak * 1e-12);
   text += fmt::format(
-      "  hardware          {:.3f} Tflop/s (and what is recomputed)\n"
-      "  Narayanan         {:.3f} Tflop/s (the paper's formula, recomputation always counted)\n"
-      "  compute           {:.1f} ms\n"
-      "  exposed comm.     {:.1f} ms, {:.1f} % of the step\n",
+      "  hardware          {:.3f} Tflop/s (including recomputation)\n  Narayanan         {:.3f} "
+      "Tflop/s (the paper's formula, which always counts recomputation)\n  compute           "
+      "{:.1f} ms\n  exposed comm.     {:.1f} ms, {:.1f} % of the step\n",
       tflops(r, r.flops.hardware), tflops(r, r.flops.narayanan), r.compute_s() * 1e3,
       r.exposed_comm_s * 1e3, 100 * r.exposed_comm_s / r.step_s);
   for (const auto& [kind, seconds] : r.exposed_by)

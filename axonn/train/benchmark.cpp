@@ -18,9 +18,9 @@ namespace axonn {
 
 namespace {
 
-/// Random values in [-1, 1): chips may be faster on zeros.
+/// Returns random values in [-1, 1): some chips are faster on zeros.
 Tensor random_matrix(const Context& ctx, std::int64_t rows, std::int64_t cols) {
-  constexpr std::int64_t kPattern = 65521;  // repeated; a prime, so that no two rows are the same
+  constexpr std::int64_t kPattern = 65521;  // repeated; a prime, so that no two rows are equal
   const Random random(1, "bench");
   Tensor pattern = ctx.empty(1, kPattern, DType::f32), all = ctx.empty(1, rows * cols, ctx.dtype);
   std::vector<float> host(kPattern);
@@ -34,7 +34,7 @@ Tensor random_matrix(const Context& ctx, std::int64_t rows, std::int64_t cols) {
   return all.reshape(rows, cols);
 }
 
-/// One product, timed: out (m, n) = a (m, k) · b (n, k)ᵀ, all of ctx.dtype.
+/// One timed product: out (m, n) = a (m, k) · b (n, k)ᵀ, all of ctx.dtype.
 class TimedProduct {
  public:
   TimedProduct(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k)
@@ -65,7 +65,8 @@ class TimedProduct {
   std::vector<double> rates_;
 };
 
-/// Shapes of common layers, and one that is as easy as products get: a card's is larger.
+/// Products with shapes of common layers, and one that is as fast as products get, which on a GPU
+/// must be larger.
 std::vector<TimedProduct> fixed_products(const Context& ctx) {
   std::vector<TimedProduct> products;
   for (const auto& [m, n, k] : {std::array{1024, 2304, 768}, std::array{1024, 768, 3072},
@@ -75,8 +76,8 @@ std::vector<TimedProduct> fixed_products(const Context& ctx) {
   const bool gpu = !ctx.backend.device().uuid().empty();
   if (gpu) products.emplace_back(ctx, kLarge, kLarge, kLarge);
   if (ctx.dtype == DType::f32 || gpu) return products;
-  // bf16 operands can be multiplied as f32 as well, which some CPUs do faster: the peak is the best
-  // that the CPU has by either way.
+  // bf16 operands can be multiplied as f32 as well, which some CPUs do faster. The peak is the best
+  // of both.
   const Context as_floats{
       .backend = ctx.backend, .arena = ctx.arena, .grid = ctx.grid, .dtype = DType::f32};
   for (TimedProduct& product : fixed_products(as_floats)) products.push_back(std::move(product));
@@ -92,8 +93,8 @@ void reduce(Communicator& world, std::vector<double>& values, ReduceOp op) {
   world.all_reduce(buffer(std::span(values)), "bench", op).wait();
 }
 
-/// Seconds a step, mean over the ranks, between two counts; without what took nothing, and without
-/// the barriers, which stand between the steps.
+/// Returns seconds per step, mean over the ranks, between two counts; without kinds that took no
+/// time, and without barriers, which lie between the steps.
 NamedSeconds mean_waits(Communicator& world, const NamedSeconds& before,
                         const NamedSeconds& after) {
   std::vector<double> seconds;
@@ -108,11 +109,11 @@ NamedSeconds mean_waits(Communicator& world, const NamedSeconds& before,
   return waits;
 }
 
-/// Steps that follow one another at once, as in a training: what one leaves under way for the next
-/// one is part of it. Products are timed between.
+/// Number of consecutive steps, as in training: work that one step leaves in flight for the next
+/// counts. Products are timed between such groups.
 constexpr int kStepsTogether = 5;
 
-/// What is known before anything is measured.
+/// Returns the report's entries that need no measurement.
 BenchReport described(const Session& session, int threads) {
   const Config& config = session.config();
   const int ranks = config.parallelism.grid().ranks();
@@ -126,7 +127,8 @@ BenchReport described(const Session& session, int threads) {
   return report;
 }
 
-/// Each rank's measured peak against its own prediction; what the fullest rank held. Collective.
+/// Compares each rank's measured peak with its prediction. Returns the values of the rank with the
+/// highest peak. Collective.
 BenchMemory compare_memory(Session& session) {
   Communicator& world = session.grid().world();
   const ArenaStats& stats = session.arena().stats();
@@ -167,7 +169,7 @@ BenchReport benchmark(const Config& config, Communicator& world) {
   session.initialise();
   if (config.training.tune) tune(session, {.cache = matmul_cache_path(config.training.tune_cache)});
   Context ctx = session.context();
-  Arena beside(ctx.backend.device());  // what is timed beside the step is none of its memory
+  Arena beside(ctx.backend.device());  // memory of the timed products must not count as the step's
   auto products = fixed_products(
       {.backend = ctx.backend, .arena = beside, .grid = ctx.grid, .dtype = ctx.dtype});
   std::vector<double> seconds, waited;

@@ -11,37 +11,38 @@
 
 namespace axonn {
 
-/// How values lie around their mean.
+/// Spread of values.
 struct Spread {
   double min = 0, median = 0, max = 0;
-  double deviation = 0;  ///< standard, of a sample
+  double deviation = 0;  ///< sample standard deviation
 };
 
-/// Errors: no values.
+/// Throws if values is empty.
 Spread spread_of(std::vector<double> values);
 
-/// The arena's peak against dry_step's, on the rank whose peak is the highest.
+/// Peak of the arena and dry_step's prediction, on the rank with the highest peak.
 struct BenchMemory {
   std::int64_t measured_bytes = 0, predicted_bytes = 0;
-  MemoryParts parts{};                  ///< of what was measured
-  std::int64_t largest_difference = 0;  ///< of any rank's measured and predicted, in bytes
+  MemoryParts parts{};                  ///< of measured_bytes, by use
+  std::int64_t largest_difference = 0;  ///< largest |measured - predicted| of any rank, in bytes
 };
 
-/// What `axonn bench` measured: the paper's method, ten iterations and the mean of the last eight.
+/// Results of `axonn bench`, with the method of AxoNN's paper: ten iterations and the mean of the
+/// last eight.
 struct BenchReport {
   GridShape grid;
-  int threads = 1;                  ///< compute threads of a rank
+  int threads = 1;                  ///< compute threads per rank
   std::int64_t global_batch = 0;    ///< sequences
-  std::vector<double> step_s_each;  ///< every iteration, of the slowest rank
+  std::vector<double> step_s_each;  ///< each iteration, on the slowest rank
   double step_s = 0;                ///< mean of the last eight
-  Spread spread;                    ///< of those, in seconds
-  double exposed_comm_s = 0;        ///< of step_s, that the mean rank waited for collectives
-  NamedSeconds exposed_by;          ///< the same by axis and kind, without those that took nothing
+  Spread spread;                    ///< of the last eight, in seconds
+  double exposed_comm_s = 0;        ///< part of step_s waiting for collectives, mean over ranks
+  NamedSeconds exposed_by;          ///< the same by axis and kind, without kinds that took no time
   double tokens_per_s = 0;
-  StepFlops flops;  ///< of a step, all ranks
-  /// Flop/s of the best product of a fixed list, its median over the run, all ranks at once.
+  StepFlops flops;  ///< of one step, all ranks
+  /// Flop/s of the best product of a fixed list: its median over the run, on all ranks at once.
   double product_peak = 0;
-  double advertised_peak = 0;  ///< flop/s of all ranks' devices; 0: not known
+  double advertised_peak = 0;  ///< flop/s of all ranks' devices; 0: unknown
   BenchMemory memory;
   double loss = 0;  ///< of the last iteration
 
@@ -52,11 +53,12 @@ struct BenchReport {
 
 inline constexpr int kBenchIterations = 10, kBenchWarmup = 2;
 
-/// Trains kBenchIterations steps of config, which is validated and resolved, and after each of
-/// them times the fixed products, so that both saw the same machine. Collective.
+/// Trains kBenchIterations steps of config, which must be validated and resolved, and times the
+/// fixed products after every few steps, so that both see the machine in the same state.
+/// Collective.
 BenchReport benchmark(const Config& config, Communicator& world);
 
-/// The report for people, and as JSON with the keys that the documentation lists.
+/// The report as text for people, and as JSON with the keys that docs/performance.md lists.
 std::string to_text(const BenchReport& report);
 std::string to_json(const BenchReport& report);
 

@@ -13,16 +13,16 @@ namespace {
 
 constexpr double kWidth = 760, kHeight = 440;
 constexpr double kLeft = 94, kRight = 730, kTop = 66, kBottom = 380;
-constexpr double kLetter = 7, kLineHeight = 15;  // of the text, about
-constexpr int kMarksAcross = 8, kMarksUp = 8;    // about
-constexpr std::size_t kMostPoints = 1500;        // more would not be seen at this width
+constexpr double kLetter = 7, kLineHeight = 15;  // approximate sizes of the text
+constexpr int kMarksAcross = 8, kMarksUp = 8;    // approximate
+constexpr std::size_t kMostPoints = 1500;        // more could not be told apart at this width
 
-/// Whether marks of an axis are powers of ten and parts of them, rather than equal steps.
+/// Whether an axis has tick marks at 1, 2 and 5 times powers of ten, rather than at equal steps.
 bool spans_powers(const Chart::Axis& axis) {
   return axis.logarithmic && axis.high >= 10 * axis.low;
 }
 
-/// 1, 2 or 5 times a power of ten, so that `about` steps of it cover the axis.
+/// Returns 1, 2 or 5 times a power of ten, so that about `about` steps of it cover the axis.
 double step_of(const Chart::Axis& axis, int about) {
   const double raw = std::max(axis.high - axis.low, 1e-9) / about,
                power = std::pow(10, std::floor(std::log10(raw)));
@@ -32,7 +32,7 @@ double step_of(const Chart::Axis& axis, int about) {
   return axis.integers ? std::max(step, 1.0) : step;
 }
 
-/// Where the marks of an axis are, in ascending order.
+/// Returns the tick marks of an axis in ascending order.
 std::vector<double> marks_of(const Chart::Axis& axis, int about) {
   std::vector<double> found;
   if (!axis.marks.empty()) return axis.marks;
@@ -50,7 +50,7 @@ std::vector<double> marks_of(const Chart::Axis& axis, int about) {
   return found;
 }
 
-/// Values to pixels along one axis.
+/// Maps values to pixels along one axis.
 class Scale {
  public:
   Scale(const Chart::Axis& axis, double first, double last)
@@ -131,7 +131,7 @@ std::string drawn(const Chart::Line& line, const Frame& frame) {
       line.width, line.dashed ? " stroke-dasharray=\"6 4\"" : "", points);
 }
 
-/// In a row below the title.
+/// Draws the legend as a row below the title.
 std::string legend(const Chart& chart) {
   std::string svg;
   double x = kLeft;
@@ -147,8 +147,8 @@ std::string legend(const Chart& chart) {
   return svg;
 }
 
-/// The points, and their labels to the right of them, or to the left where the picture ends. A
-/// label that would lie on another moves down.
+/// Draws the points, with labels to their right, or to their left where the picture ends. A label
+/// that would overlap another moves down.
 std::string drawn(std::vector<Chart::Point> points, const Frame& frame) {
   struct Box {
     double left, right, y;
@@ -180,7 +180,7 @@ std::string drawn(std::vector<Chart::Point> points, const Frame& frame) {
         box.left - 2, box.y - kLineHeight + 4, width + 4, kLineHeight, right ? box.left : box.right,
         box.y, right ? "start" : "end", escaped(point.label));
   }
-  return svg + dots;  // no label hides a point
+  return svg + dots;  // points last, so that no label hides one
 }
 
 }  // namespace

@@ -6,14 +6,14 @@
 
 namespace axonn {
 
-/// A picture of curves: what `axonn train` draws of its losses, and `axonn bench` of its scaling.
+/// A chart of curves and points. `axonn train` draws losses with it, and `axonn bench` scaling.
 struct Chart {
   struct Axis {
     std::string title;  ///< with its unit
     double low = 0, high = 1;
-    bool logarithmic = false;  ///< then low is above 0
-    bool integers = false;     ///< no marks between them
-    /// Where the marks are; none: 1, 2 and 5 times powers of ten.
+    bool logarithmic = false;  ///< then low must be above 0
+    bool integers = false;     ///< no tick marks between integers
+    /// Values of the tick marks; empty: 1, 2 and 5 times powers of ten.
     std::vector<double> marks = {};
   };
   struct Line {
@@ -21,12 +21,12 @@ struct Chart {
     std::string color;
     double width = 2;
     bool dashed = false;
-    std::string name = {};  ///< in the legend; "": not there
+    std::string name = {};  ///< in the legend; "": not in it
   };
   struct Point {
     double x = 0, y = 0;
     std::string color;
-    std::string label = {};  ///< beside it; labels never lie on one another
+    std::string label = {};  ///< beside it; labels never overlap
   };
 
   std::string title;
@@ -35,11 +35,11 @@ struct Chart {
   std::vector<Point> points = {};
 };
 
-/// The axis made wider, so that it begins and ends on a mark.
+/// Returns the axis widened so that it begins and ends on a tick mark.
 Chart::Axis widened(Chart::Axis axis);
 
-/// Standalone SVG, readable on white and on dark. What is above the y axis' range is drawn at its
-/// edge.
+/// Returns a standalone SVG, readable on light and dark backgrounds. Points of lines above the
+/// range of the y axis are drawn at its edge.
 std::string to_svg(const Chart& chart);
 
 }  // namespace axonn

@@ -9,9 +9,10 @@ namespace axonn {
 
 namespace {
 
-constexpr std::int64_t kLengthStep = 16;  // lengths are multiples of it, so that there are few
+constexpr std::int64_t kLengthStep =
+    16;  // lengths are padded to multiples of it, so that they are few
 
-/// All choices of all questions, each behind its question, the longest first.
+/// All choices of all questions, each after its question, the longest first.
 class ChoiceSequences final : public ScoredSequences {
  public:
   ChoiceSequences(std::span<const ChoiceQuestion> questions, const Tokenizer& tokenizer,

@@ -95,8 +95,8 @@ GridComparison compare(const GridTrace& reference, const GridTrace& other,
     const double difference = std::abs(norm - got) / std::max(norm, tolerance.floor * largest);
     c.parameter = std::max(c.parameter, difference);
     if (!(difference <= tolerance.parameter) && c.first_parameter.empty())
-      c.first_parameter = fmt::format("{}: its gradient's norm is {:.6g}, on the reference {:.6g}",
-                                      name, got, norm);
+      c.first_parameter = fmt::format(
+          "{}: its gradient norm is {:.6g}, on the reference grid {:.6g}", name, got, norm);
   }
   c.differing_replica = other.differing_replica;
   c.agrees = c.loss <= tolerance.loss && c.norm <= tolerance.norm && c.first_parameter.empty() &&
@@ -118,7 +118,7 @@ std::string comparison_table(const std::vector<GridComparison>& comparisons,
       text += fmt::format("  the loss differs from step {} on\n", c.loss_step + 1);
     if (!c.first_parameter.empty()) text += "  first parameter: " + c.first_parameter + "\n";
     if (!c.differing_replica.empty())
-      text += "  ranks that share it hold different bits: " + c.differing_replica + "\n";
+      text += "  replicas differ in their bits: " + c.differing_replica + "\n";
   }
   return text;
 }

@@ -11,41 +11,43 @@
 
 namespace axonn {
 
-/// What a short run computed; the same on every rank.
+/// Results of a short run, the same on every rank.
 struct GridTrace {
   GridShape grid;
-  std::vector<double> losses, norms;  ///< of each step
-  NamedNorms parameter_norms;         ///< of the first step's gradients
-  /// The first parameter of which ranks that should hold the same bits do not; "": none.
+  std::vector<double> losses, norms;  ///< one per step
+  NamedNorms parameter_norms;         ///< gradient norms of the first step
+  /// The first parameter whose replicas differ between ranks that should hold the same bits; "":
+  /// none.
   std::string differing_replica;
 };
 
-/// Runs the first `steps` steps of config on its grid, which fits world. Collective.
+/// Runs the first `steps` steps of config on its grid, which must fit world. Collective.
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
                     int steps, const ModelMaker& make_model = axonn::make_model);
 
-/// How far two grids may differ, relative. Sums are made in another order on another grid; the
-/// figures are derived in docs/correctness.md.
+/// Largest relative differences between two grids, which compute sums in different orders.
+/// docs/correctness.md derives the values.
 struct Tolerance {
   double loss, norm, parameter;
-  /// Norms below this share of the largest are zero by nature (a key's bias) and rounding noise.
+  /// Norms below this fraction of the largest are compared with it instead: they are zero in theory
+  /// (such as a key bias's) and rounding noise in practice.
   double floor;
 };
 Tolerance tolerance_of(DType dtype);
 
-/// One grid against the reference.
+/// Comparison of one grid with the reference.
 struct GridComparison {
   GridShape grid;
-  double loss = 0, norm = 0, parameter = 0;  ///< the largest relative differences
-  int loss_step = -1;                        ///< the first step, from 0, whose loss differs; -1
-  std::string first_parameter;               ///< the first that differs, in the model's order
+  double loss = 0, norm = 0, parameter = 0;  ///< largest relative differences
+  int loss_step = -1;                        ///< first step, from 0, whose loss differs; -1: none
+  std::string first_parameter;               ///< first that differs, in the model's order; "": none
   std::string differing_replica;
   bool agrees = true;
 };
 GridComparison compare(const GridTrace& reference, const GridTrace& other,
                        const Tolerance& tolerance);
 
-/// A line a grid, and what differs where something does.
+/// Returns a table: one line per grid, followed by the differences if it does not agree.
 std::string comparison_table(const std::vector<GridComparison>& comparisons,
                              const Tolerance& tolerance);
 

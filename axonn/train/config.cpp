@@ -23,8 +23,8 @@ void validate_data(const DataConfig& data) {
       !data.text.empty() + !data.tokens.empty() + !data.jsonl.empty() + (data.synthetic > 0);
   if (sources == 0)
     refuse(
-        "no data: set one of [data] text, tokens, jsonl and synthetic, such as --data.text FILE or "
-        "--data.synthetic 1MB");
+        "no data: set one of [data] text, tokens, jsonl and synthetic, for example --data.text "
+        "FILE or --data.synthetic 1MB");
   if (sources > 1)
     refuse("[data] text, tokens, jsonl and synthetic exclude one another; set one of them");
   if (data.tokenizer.empty())
@@ -49,19 +49,21 @@ void validate_training(const Config& config) {
   need(config.optimizer.lr > 0, "optimizer", "lr");
   if (training.skip_outliers > 0 && training.skip_outliers <= 1)
     refuse("[training] skip_outliers = ", training.skip_outliers,
-           " would skip every step; it is how many times the mean is too much: set it above 1, or "
-           "to 0 for never");
+           " would skip every step: steps whose loss or gradient norm exceeds this multiple of the "
+           "running mean are skipped; set it above 1, or to 0 to skip none");
   if (training.goldfish.k == 1)
-    refuse("[training] goldfish.k = 1 leaves every target out; take 2 or more, or 0 for none");
+    refuse(
+        "[training] goldfish.k = 1 leaves every target out of the loss; set it to 2 or more, or to "
+        "0 to leave none out");
   const std::int64_t positions = config.model.positions;
   if (positions > 0 && positions < training.seq_len)
     refuse("[training] seq_len = ", training.seq_len,
            " is longer than [model] positions = ", positions,
-           "; raise positions (0: follow seq_len), or shorten seq_len");
+           "; raise positions (0 sets it to seq_len), or shorten seq_len");
 }
 
-/// What of the config makes steps differ in what a captured one holds for ever. Whether device and
-/// transport can capture is the session's to say.
+/// Throws UsageError if steps would differ in a value that a captured graph holds as a constant.
+/// Does not check whether device and transport support capture: the session does.
 void validate_graphs(const Config& config) {
   if (!config.training.cuda_graph) return;
   const auto forbid = [](bool set, const char* key, const char* reason) {
@@ -70,15 +72,16 @@ void validate_graphs(const Config& config) {
              "; leave one of them out");
   };
   forbid(!config.output.trace.empty(), "[output] trace",
-         "the host, which would note what is done, does not take part in a captured step");
+         "a captured step runs on the GPU alone, so the CPU cannot record its operations");
   const char* counted =
-      "the targets that count are another number in each step, and a captured "
-      "one has theirs for ever";
+      "the number of targets that count varies per step, but a CUDA graph captures it as a "
+      "constant";
   forbid(config.training.goldfish.k > 0, "[training] goldfish.k", counted);
   forbid(!config.data.jsonl.empty(), "[data] jsonl", counted);
   const LoraConfig& lora = config.model.lora;
   forbid(lora.dropout > 0 && (lora.rank > 0 || !lora.path.empty()), "[lora] dropout",
-         "what is drawn is another in each step, and a captured one has its own for ever");
+         "dropout draws new random numbers in each step, but a CUDA graph would repeat the "
+         "captured ones");
 }
 
 void validate_schedule(const Config& config) {
@@ -105,10 +108,10 @@ void validate_batch(const Config& config) {
     const std::int64_t next = (training.global_batch / unit + 1) * unit;
     const std::string micro_part =
         training.micro_batch > 0 ? concat("micro_batch ", micro, " x ") : "";
-    refuse("[training] global_batch = ", training.global_batch, " is no multiple of ", unit, " = ",
-           micro_part, "[parallelism] z ", grid.z, " x data ", grid.data, "; take ",
+    refuse("[training] global_batch = ", training.global_batch, " is not a multiple of ", unit,
+           " = ", micro_part, "[parallelism] z ", grid.z, " x data ", grid.data, "; set it to ",
            next > unit ? concat(next - unit, " or ") : "", next,
-           ", or another grid or micro_batch");
+           ", or choose another grid or micro_batch");
   }
   const std::int64_t resolved_micro =
       training.micro_batch > 0 ? training.micro_batch : training.global_batch / parts;
@@ -124,9 +127,9 @@ void validate_parallelism(const ParallelismConfig& parallelism) {
     if (trouble.empty()) trouble = cuda_status().trouble;
     if (!trouble.empty())
       refuse("[parallelism] device = \"", wanted.device, "\": ", trouble,
-             " (axonn info says what there is)");
+             " (axonn info shows which devices there are)");
   }
-  constexpr std::int64_t kMostRanks = std::int64_t{1} << 30;  // ranks are counted in an int
+  constexpr std::int64_t kMostRanks = std::int64_t{1} << 30;  // the number of ranks is an int
   std::int64_t ranks = 1;
   for (const int extent : {parallelism.x, parallelism.y, parallelism.z, parallelism.data}) {
     ranks *= extent;
@@ -136,7 +139,7 @@ void validate_parallelism(const ParallelismConfig& parallelism) {
   }
 }
 
-/// The config with x, y, z and data of the grid that was named, if one was.
+/// Returns the config with x, y, z and data taken from the named grid, if one is named.
 Config with_named_grid(Config config) {
   ParallelismConfig& parallelism = config.parallelism;
   if (parallelism.named_grid.empty() || parallelism.automatic()) return config;
@@ -152,10 +155,11 @@ void validate_grid(const Config& config) {
   const GridShape keys = parallelism.grid();
   if (keys != GridShape{} && (parallelism.automatic() || keys != parse_grid(name)))
     refuse("[parallelism] grid = \"", name, "\" contradicts x ", keys.x, ", y ", keys.y, ", z ",
-           keys.z, ", data ", keys.data, "; leave out the one or the others");
+           keys.z, ", data ", keys.data, "; set either grid or the four keys");
   if (parallelism.automatic() && config.training.micro_batch > 0)
     refuse("[training] micro_batch = ", config.training.micro_batch,
-           ": a plan chooses it with the grid; leave it out, or name a grid instead of auto");
+           ": with grid = \"auto\" the planner chooses the micro-batch; leave micro_batch out, or "
+           "name a grid");
 }
 
 }  // namespace
@@ -171,7 +175,7 @@ void validate(const Config& given) {
   validate_parallelism(config.parallelism);
   validate_batch(config);
   if (config.output.dir.empty())
-    refuse("[output] dir is empty; name the folder that the run may write to, such as \"out\"");
+    refuse("[output] dir is empty; name the folder that the run writes to, such as \"out\"");
 }
 
 Config resolved(Config given) {
@@ -189,9 +193,9 @@ Config resolved(Config given) {
 
 namespace {
 
-constexpr const char* kStudyAlone = "axonn memorize alone reads it";
+constexpr const char* kStudyAlone = "only axonn memorize reads it";
 
-/// Collects keys under conditions.
+/// Collects keys without effect, with the reason.
 class Collected {
  public:
   void when(bool condition, std::initializer_list<const char*> keys, const char* reason) {
@@ -211,7 +215,7 @@ void collect_of_model(const ModelConfig& model, Collected& keys) {
              "model.kv_heads", "model.head_dim", "model.ffn", "model.vocab", "model.positions",
              "model.tied", "model.bias", "model.norm_eps", "model.init_std"},
             "the checkpoint at model.path has its own sizes");
-  keys.when(own && llama, {"model.bias"}, "model.family is llama, which has qkv_bias alone");
+  keys.when(own && llama, {"model.bias"}, "model.family is llama, which has only qkv_bias");
   keys.when(
       !own || !llama,
       {"model.qkv_bias", "model.qk_norm", "model.window", "model.rope_theta", "model.rope_scaling"},
@@ -228,7 +232,7 @@ void collect_of_model(const ModelConfig& model, Collected& keys) {
               "lora.rank is 0: the model itself is trained");
   else
     keys.when(true, {"lora.rank", "lora.alpha", "lora.targets"},
-              "the adapters at lora.path have their own");
+              "the adapters at lora.path bring their own");
 }
 
 }  // namespace
@@ -251,7 +255,7 @@ std::vector<WithoutEffect> keys_without_effect(const Config& given) {
             "parallelism.device is not cuda");
   keys.when(config.optimizer.kind == OptimizerKind::sgd,
             {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
-            "optimizer.kind is sgd, plain gradient descent");
+            "optimizer.kind is sgd, which has no moments");
   keys.when(config.lr_scheduler.kind == ScheduleKind::constant, {"lr_scheduler.min_lr"},
             "lr_scheduler.kind is constant");
   keys.when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
@@ -263,7 +267,7 @@ std::vector<WithoutEffect> keys_without_effect(const Config& given) {
             {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
              "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
              "parallelism.overlap_data"},
-            "there is one rank");
+            "there is only one rank");
   keys.when(true,
             {"memorize.documents", "memorize.bucket_size", "memorize.epochs",
              "memorize.suffix_tokens", "memorize.prompt_lengths", "memorize.trials",
@@ -275,7 +279,7 @@ std::vector<WithoutEffect> keys_without_effect(const Config& given) {
 std::vector<std::string> warnings(const Config& config, const Origins& origins) {
   std::vector<std::string> lines;
   for (const auto& [key, reason] : keys_without_effect(config))
-    if (origins.is_set(key) && reason != kStudyAlone)  // a file may serve several commands
+    if (origins.is_set(key) && reason != kStudyAlone)  // several commands may share a file
       lines.push_back(concat(key, " (", origins.of(key), ") has no effect: ", reason));
   return lines;
 }
@@ -290,7 +294,7 @@ std::string config_toml(Config config, const Origins& origins) {
   OptionList list;
   list_options(config, list);
   const std::vector<WithoutEffect> unused = keys_without_effect(config);
-  return "# Runs the same again: axonn train config.toml, from the folder of the first run.\n\n" +
+  return "# Repeats this run: axonn train config.toml, started in the same folder.\n\n" +
          to_toml(list, [&](const Option& option) {
            const auto found = std::ranges::find(unused, option.key(), &WithoutEffect::key);
            return found == unused.end() || origins.is_set(option.key())
@@ -303,14 +307,14 @@ std::string config_reference() {
   Config config;
   OptionList list;
   list_options(config, list);
-  return "# Configuration\n\n"
-         "Written by `axonn help --markdown`; do not edit.\n\n"
-         "A key is set in the TOML file, `key = value` under `[section]`, or on the command line, "
-         "`--section.key value`,\nwhich wins. In flags `-` and `_` are the same, a list is "
-         "separated by commas or given several times, and a\nboolean alone is true. Relative paths "
-         "mean the folder in which `axonn` runs, in a file too. Sizes in bytes may\nend in `KiB`, "
-         "`MB` and the like (in a file as a string). `axonn train CONFIG.toml --print-config` "
-         "shows every\nvalue and where it comes from; `axonn help KEY` explains one.\n\n" +
+  return "# Configuration\n\nGenerated by `axonn help --markdown`; do not edit.\n\nA key is set in "
+         "the TOML file, as `key = value` under `[section]`, or on the command line, "
+         "as\n`--section.key value`; the command line wins. In flags, `-` and `_` are the same, a "
+         "list is separated by\ncommas or given by repeating the flag, and a boolean flag without "
+         "a value is true. Relative paths, also\nthose in a file, are relative to the folder in "
+         "which `axonn` runs. Sizes in bytes may end in a unit such\nas `KiB` or `MB` (in a file "
+         "as a string). `axonn train CONFIG.toml --print-config` shows every value and\nits "
+         "origin; `axonn help KEY` explains one key.\n\n" +
          to_markdown(list);
 }
 

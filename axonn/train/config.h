@@ -21,7 +21,7 @@ class Origins;
 enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, wsd };
 enum class DeviceKind { automatic, cpu, cuda, hip };
-/// Whether the device is a card, which this build may be for or not.
+/// Whether the device is a GPU. This build may not support it.
 constexpr bool is_card(DeviceKind device) {
   return device == DeviceKind::cuda || device == DeviceKind::hip;
 }
@@ -38,27 +38,28 @@ inline constexpr std::array<std::string_view, 4> kTransportKinds = {"auto", "thr
 inline constexpr std::array<std::string_view, 3> kAttentionKinds = {"auto", "cudnn", "own"};
 inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "full"};
 
-/// [training]. What has no default (steps, seq_len, global_batch) is 0 until the user sets it.
+/// [training]. Keys without a default (steps, seq_len, global_batch) are 0 until the user sets
+/// them.
 struct TrainingConfig {
   std::int64_t steps = 0;
   std::int64_t seq_len = 0;       ///< T, tokens of one sequence
   std::int64_t global_batch = 0;  ///< sequences of one step, over all ranks
-  std::int64_t micro_batch = 0;  ///< sequences one (z, data) coordinate computes at a time; 0: auto
-  DType dtype = DType::f32;      ///< f32 or bf16
+  std::int64_t micro_batch = 0;   ///< sequences one (z, data) coordinate computes at a time; 0: all
+  DType dtype = DType::f32;       ///< f32 or bf16
   std::int64_t seed = 1;
-  double max_norm = 1;            ///< the global gradient norm is clipped to it; 0: not
+  double max_norm = 1;            ///< of the global gradient norm, which is clipped to it; 0: none
   std::int64_t eval_every = 0;    ///< steps; 0: never
-  std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: the whole split
+  std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: all validation data
   bool deterministic = true;
-  bool cuda_graph = false;  ///< steps are captured once and launched
+  bool cuda_graph = false;  ///< capture steps once as CUDA graphs, then launch them
   double skip_outliers =
-      0;  ///< skip a step whose loss or norm is above this times the mean; 0: off
+      0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
-  std::int64_t threads = 0;      ///< compute threads of one rank; 0: cores / ranks
-  bool bind_cores = true;        ///< ranks that share a machine compute on cores of their own
-  CudaAttention attention = CudaAttention::automatic;  ///< on NVIDIA's cards
-  bool tune = false;            ///< time the products before the first step and keep the fastest
-  std::string tune_cache = {};  ///< file of what was tuned; "": the user's cache
+  std::int64_t threads = 0;      ///< compute threads per rank; 0: cores / ranks sharing them
+  bool bind_cores = true;        ///< bind each of the ranks that share cores to a part of them
+  CudaAttention attention = CudaAttention::automatic;  ///< on NVIDIA GPUs
+  bool tune = false;            ///< time matrix products before the first step, keep the fastest
+  std::string tune_cache = {};  ///< file of tuning results; "": in the user's cache folder
 
   bool operator==(const TrainingConfig&) const = default;
 };
@@ -77,7 +78,7 @@ struct OptimizerConfig {
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::cosine;
   std::int64_t warmup_steps = 0;
-  double min_lr = 0;             ///< what linear, cosine and wsd end at
+  double min_lr = 0;             ///< last value of linear, cosine and wsd
   std::int64_t decay_steps = 0;  ///< of wsd; 0: a tenth of the steps
 
   bool operator==(const ScheduleConfig&) const = default;
@@ -87,20 +88,21 @@ struct ScheduleConfig {
 struct ParallelismConfig {
   int x = 1, y = 1, z = 1, data = 1;
   std::string named_grid = {};  ///< "x,y,z,data" instead of those four, or "auto"; key: grid
-  std::string machine = {};     ///< of an automatic grid: name or file; "": probed
+  std::string machine =
+      {};  ///< that an automatic grid is planned for: name or file; "": this one, measured
   DeviceKind device = DeviceKind::automatic;
-  double peak_tflops = 0;  ///< advertised, of one rank's device; 0: not known
+  double peak_tflops = 0;  ///< advertised peak of one rank's device; 0: unknown
   TransportKind transport = TransportKind::automatic;
-  DType reduce_dtype = DType::f32;       ///< what weight gradients travel in
-  bool sequence_parallel = true;         ///< rows cut over x and y between products
-  int chunks = 1;                        ///< pieces of a micro-batch whose sums overlap
+  DType reduce_dtype = DType::f32;       ///< in which weight gradients are exchanged
+  bool sequence_parallel = true;         ///< rows are also cut over x and y between products
+  int chunks = 1;                        ///< pieces of a micro-batch that overlap one another
   bool overlap_input_gradients = true;   ///< OAR
   bool overlap_weight_gradients = true;  ///< ORS
   bool overlap_weights = true;           ///< OAG
-  bool overlap_data = true;              ///< gradient sums over data under the backward pass
-  double timeout_seconds = 600;          ///< what a hung collective is given
+  bool overlap_data = true;              ///< sum gradients over data during backward
+  double timeout_seconds = 600;          ///< a collective may hang before the run ends
 
-  /// Of a resolved config, whose grid is not automatic.
+  /// The config must be resolved: the grid is not automatic.
   GridShape grid() const { return {x, y, z, data}; }
   bool automatic() const { return named_grid == "auto"; }
   void set_grid(const GridShape& shape) {
@@ -122,7 +124,7 @@ struct RecomputeConfig {
 /// [checkpoint]
 struct CheckpointConfig {
   std::int64_t every = 0;   ///< steps; 0: only at the end
-  std::int64_t keep = 2;    ///< the newest this many; 0: all
+  std::int64_t keep = 2;    ///< number of newest checkpoints that stay; 0: all
   std::string resume = {};  ///< "", "auto" or a path
   bool async = true;        ///< written in the background
 
@@ -133,27 +135,27 @@ struct CheckpointConfig {
 struct OutputConfig {
   std::string dir = "out";
   std::int64_t log_every = 1;  ///< steps
-  std::string trace = {};      ///< a file for the timeline; "": none
+  std::string trace = {};      ///< file for a timeline of three steps; "": none
 
   bool operator==(const OutputConfig&) const = default;
 };
 
-/// [memorize]: the study of what a model memorizes (axonn/study), which alone reads it.
+/// [memorize]: the memorization study (axonn/study). No other command reads it.
 struct MemorizeConfig {
-  std::vector<std::string> documents = {};        ///< JSONL files; none: generated records
+  std::vector<std::string> documents = {};        ///< JSONL files; empty: generated records
   std::int64_t bucket_size = 200;                 ///< documents
-  std::vector<std::int64_t> epochs = {1, 4, 6};   ///< of the buckets, beside the control's 0
-  std::int64_t suffix_tokens = 50;                ///< what is to be recited
-  std::vector<std::int64_t> prompt_lengths = {};  ///< tokens, beside the whole document
+  std::vector<std::int64_t> epochs = {1, 4, 6};   ///< per bucket; the control bucket has 0
+  std::int64_t suffix_tokens = 50;                ///< to recite
+  std::vector<std::int64_t> prompt_lengths = {};  ///< tokens, in addition to the whole document
   std::int64_t trials = 3;
   std::vector<std::string> losses = {"standard", "goldfish"};
-  std::int64_t batch = 0;    ///< documents a (z, data) coordinate is asked for at a time; 0: auto
-  bool hold_weights = true;  ///< gathered over z once while documents are asked for
+  std::int64_t batch = 0;    ///< documents that a (z, data) coordinate recites at a time; 0: auto
+  bool hold_weights = true;  ///< keep weights gathered over z while reciting
 
   bool operator==(const MemorizeConfig&) const = default;
 };
 
-/// Everything a run is told: one member a section of the TOML file, of the same name.
+/// The configuration of a run: one member per section of the TOML file, of the same name.
 struct Config {
   ModelConfig model;
   DataConfig data;
@@ -167,37 +169,37 @@ struct Config {
   MemorizeConfig memorize;
 };
 
-/// The one list of all keys (style: parse, help, print and docs all come from it). The list refers
-/// to config, which must outlive it.
+/// Adds every key to list, with its description: parsing, help, printing and documents are made
+/// from it. The list refers to config, which must outlive it.
 void list_options(Config& config, OptionList& list);
 
-/// Errors: UsageError that names the keys and the remedy, where values are missing or contradict
-/// one another. What a grid can cut is checked by the layers.
+/// Throws UsageError, naming the keys and the remedy, if values are missing or contradict one
+/// another. Does not check whether the grid can cut the model: the layers do.
 void validate(const Config& config);
 
-/// The config with every "0: follows from others" filled in (kv_heads, ffn, positions,
-/// micro_batch, decay_steps), and a grid that was named as x, y, z and data; vocab stays as it is,
-/// since only the tokenizer knows. Call it after validate(); it keeps a run the same.
+/// Returns the config with every value filled in that follows from others (kv_heads, ffn,
+/// positions, micro_batch, decay_steps), and a named grid as x, y, z and data. vocab stays as it
+/// is, since only the tokenizer knows it. Call it after validate(). The run stays the same.
 Config resolved(Config config);
 
-/// A key that this run does not read, and why.
+/// A key that this run does not read, and the reason.
 struct WithoutEffect {
   std::string key;  ///< "optimizer.beta1"
   std::string reason;
 };
 std::vector<WithoutEffect> keys_without_effect(const Config& config);
 
-/// One line for each key that the user set and the run does not read.
+/// Returns one line for each key that the user set and the run does not read.
 std::vector<std::string> warnings(const Config& config, const Origins& origins);
 
-/// Every value with its origin, as valid TOML: what --print-config shows.
+/// Returns every value with its origin, as valid TOML, for --print-config.
 std::string print_config(Config config, const Origins& origins);
 
-/// The file that runs the same again to the bit: output.dir/config.toml. Keys that nobody set and
-/// that have no effect are comments, so that they bring no warning the next time.
+/// Returns output.dir/config.toml, which repeats the run to the bit. Keys that nobody set and that
+/// have no effect are comments, so that they cause no warnings when the file is used.
 std::string config_toml(Config config, const Origins& origins);
 
-/// docs/configuration.md.
+/// Returns the text of docs/configuration.md.
 std::string config_reference();
 
 }  // namespace axonn

@@ -1,5 +1,5 @@
-// The list of all keys: parsing, help, --print-config, config.toml and docs/configuration.md follow
-// from it.
+// The table of all keys but [model] and [lora]. Parsing, help, --print-config, config.toml and
+// docs/configuration.md are made from it.
 #include "axonn/base/options.h"
 #include "axonn/train/config.h"
 
@@ -7,332 +7,382 @@ namespace axonn {
 
 namespace {
 
-/// Of one axis: more than any machine has.
+/// Largest extent of one axis: more ranks than any machine has.
 constexpr double kMostRanks = 1 << 20;
 
 void list_data(DataConfig& data, OptionList& list) {
-  list.section("data",
-               "Where tokens come from: exactly one of text, tokens, jsonl and synthetic is set");
+  list.section(
+      "data", "The source of tokens; exactly one of text, tokens, jsonl and synthetic must be set");
   list.add("text", &data.text,
-           {.help = "text files, folders (every .txt below) or patterns such as *.txt",
+           {.help = "text to train on: files, folders (every .txt file below them) or patterns "
+                    "such as *.txt",
             .also = "dataset data_path input train_file"});
-  list.add(
-      "tokens", &data.tokens,
-      {.help = "token files (llm.c's .bin, Megatron's prefixes), or a weighted blend \"w1 path1 w2 "
-               "path2\"",
-       .also = "token_file train_bin"});
+  list.add("tokens", &data.tokens,
+           {.help = "tokenised text to train on: llm.c's .bin files or Megatron's path prefixes; "
+                    "or a weighted blend of them, \"w1 path1 w2 path2\"",
+            .also = "token_file train_bin"});
   list.add("jsonl", &data.jsonl,
-           {.help = "files for fine-tuning, an example a line: text, or prompt and completion, or "
-                    "messages; several are packed in a sequence, answers alone are learned",
+           {.help = "JSONL files for fine-tuning, each line text, or prompt and completion, or "
+                    "messages; a sequence is packed with several; only completions and the "
+                    "assistant's messages are learned",
             .also = "conversations sft_file chat_data train_jsonl"});
-  list.add("chat_template", &data.chat_template,
-           {.help = "of messages: chatml, llama3, llama3.1, llama2, or auto: that of the "
-                    "tokenizer's folder; chatml for \"bytes\"",
-            .also = "template"});
+  list.add(
+      "chat_template", &data.chat_template,
+      {.help = "format that turns messages into text: chatml, llama3, llama3.1 or llama2; auto: "
+               "the template in the tokenizer's folder, or chatml if tokenizer is \"bytes\"",
+       .also = "template"});
   list.add("synthetic", &data.synthetic,
-           {.help = "size of generated text with facts in it; 0: none",
+           {.help = "amount of text to generate and train on; it states made-up facts; 0: none",
             .unit = "bytes",
             .min = 0,
             .also = "mock_data"});
-  list.add("tokenizer", &data.tokenizer,
-           {.help = "\"bytes\", or a folder with tokenizer.json, vocab.json and merges.txt, or "
-                    "tokenizer.model, or one such file; \"bytes\" gives way to that of a "
-                    "folder at model.path",
-            .also = "tokenizer_path tokenizer_type"});
   list.add(
-      "validation", &data.validation,
-      {.help = "a fraction of the data, kept from training at its end, or a file; 0 or empty: none",
-       .or_number = true,
-       .also = "val_file split validation_file"});
+      "tokenizer", &data.tokenizer,
+      {.help = "\"bytes\" (each byte is a token), or a tokenizer: a folder with tokenizer.json, "
+               "with vocab.json and merges.txt, or with tokenizer.model, or one of these files; "
+               "\"bytes\" gives way to the tokenizer of the model at model.path, if it has one",
+       .also = "tokenizer_path tokenizer_type"});
+  list.add("validation", &data.validation,
+           {.help = "validation data: a fraction of the training data, held out from the end of "
+                    "each source, or a file; 0 or empty: none",
+            .or_number = true,
+            .also = "val_file split validation_file"});
   list.add("shuffle", &data.shuffle,
-           {.help = "whether windows are shuffled in each epoch; false: in file order"});
+           {.help = "whether sequences come in a new random order each epoch; false: in the order "
+                    "of the files"});
 }
 
 void list_training(TrainingConfig& training, OptionList& list) {
-  list.section("training", "How long, on how much at once, and in what type");
-  list.add("steps", &training.steps,
-           {.help = "optimizer steps of the whole run",
-            .min = 1,
-            .required = true,
-            .also = "max_iters train_iters max_steps num_iterations"});
+  list.section("training", "The length of the run, its batch, and how it computes");
+  list.add(
+      "steps", &training.steps,
+      {.help = "number of optimizer steps in the whole run; a resumed run does those that are left",
+       .min = 1,
+       .required = true,
+       .also = "max_iters train_iters max_steps num_iterations"});
   list.add("seq_len", &training.seq_len,
-           {.help = "length of a sequence",
+           {.help = "length of each training sequence",
             .unit = "tokens",
             .min = 1,
             .required = true,
             .also = "block_size seq_length sequence_length context_length"});
-  list.add("global_batch", &training.global_batch,
-           {.help = "size of one step's batch over all ranks; the rest after micro_batch, z and "
-                    "data is accumulated",
-            .unit = "sequences",
-            .min = 1,
-            .required = true,
-            .also = "batch_size global_batch_size total_batch_size"});
+  list.add(
+      "global_batch", &training.global_batch,
+      {.help =
+           "batch of one optimizer step over all ranks, a multiple of micro_batch times z times "
+           "data; if it is larger than that, gradients are accumulated over several micro-batches",
+       .unit = "sequences",
+       .min = 1,
+       .required = true,
+       .also = "batch_size global_batch_size total_batch_size"});
   list.add("micro_batch", &training.micro_batch,
-           {.help = "what one (z, data) coordinate computes at a time; 0: all of its part",
+           {.help = "sequences that one (z, data) coordinate computes at a time; 0: all of its "
+                    "share of global_batch, without accumulation",
             .unit = "sequences",
             .min = 0,
             .also = "micro_batch_size local_batch_size batch_size"});
-  list.add("dtype", training.dtype, kComputeTypes,
-           {.help = "type of activations and products; sums and master weights are f32",
-            .also = "precision bf16 fp16 mixed_precision_param"});
-  list.add("seed", &training.seed, {.help = "of initial weights and sample order", .min = 0});
+  list.add(
+      "dtype", training.dtype, kComputeTypes,
+      {.help = "type of activations and matrix products; sums and master weights are always f32",
+       .also = "precision bf16 fp16 mixed_precision_param"});
+  list.add(
+      "seed", &training.seed,
+      {.help = "seed of all random numbers: initial weights, sample order, dropout, synthetic text",
+       .min = 0});
   list.add("max_norm", &training.max_norm,
-           {.help = "the global gradient norm is clipped to this; 0: never",
+           {.help = "gradients are scaled down if their global norm exceeds this; 0: no clipping",
             .min = 0,
             .also = "grad_clip clip_grad max_grad_norm gradient_clipping"});
   list.add("eval_every", &training.eval_every,
-           {.help = "how often the validation loss is computed; 0: never",
+           {.help = "interval between evaluations of the validation loss; the last step is also "
+                    "evaluated; 0: no evaluation",
             .unit = "steps",
             .min = 0,
             .also = "eval_interval val_loss_every"});
   list.add("eval_batches", &training.eval_batches,
-           {.help = "batches of one evaluation; 0: all of the validation data",
+           {.help = "number of global batches in one evaluation; 0: all of the validation data",
             .min = 0,
             .also = "eval_iters val_max_steps"});
-  list.add(
-      "deterministic", &training.deterministic,
-      {.help = "whether the same run twice gives the same bits", .also = "deterministic_mode"});
+  list.add("deterministic", &training.deterministic,
+           {.help = "whether the same run twice gives the same bits; false: on NVIDIA GPUs, "
+                    "attention may use faster cuDNN kernels that do not guarantee this",
+            .also = "deterministic_mode"});
   list.add("skip_outliers", &training.skip_outliers,
-           {.help = "skip a step whose loss or gradient norm is above this many times its running "
-                    "mean; 0: never",
+           {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
+                    "are skipped: they change no weight; above 1, or 0: no step is skipped",
             .min = 0});
   list.add("threads", &training.threads,
-           {.help = "compute threads of one rank; 0: cores over ranks of this machine",
+           {.help = "compute threads per rank; 0: the cores that the rank may use, divided by the "
+                    "ranks that share them",
             .min = 0,
             .max = 4096,
             .also = "omp_num_threads num_threads"});
   list.add("bind_cores", &training.bind_cores,
-           {.help = "whether ranks that share a machine's cores compute on some of their own each; "
-                    "what a launcher or OMP_PROC_BIND binds stays as it is",
+           {.help = "whether ranks that share cores are each bound to a part of them; what a "
+                    "launcher or OMP_PROC_BIND has bound stays as it is",
             .also = "cpu_bind numa_bind pin_threads"});
 }
 
 /// More of [training].
 void list_goldfish(GoldfishConfig& goldfish, OptionList& list) {
   list.add("goldfish.k", &goldfish.k,
-           {.help = "one target in so many is left out of the loss, so that no passage is learned "
-                    "word for word; 0: none is",
+           {.help = "goldfish loss: one target in k is left out of the loss, so that no passage is "
+                    "memorized word for word; at least 2, or 0: every target counts",
             .min = 0,
             .also = "goldfish_k goldfish_loss"});
   list.add("goldfish.h", &goldfish.h,
-           {.help = "the tokens before a target whose hash says whether it is left out",
+           {.help = "length of the text before a target whose hash decides whether the target is "
+                    "left out; the first h targets of each document always count",
             .unit = "tokens",
             .min = 1,
             .also = "goldfish_h goldfish_context_width"});
-  list.add(
-      "goldfish.mask", goldfish.mask, kGoldfishMasks,
-      {.help = "which targets: by the hash of the h tokens before; static: every k-th; seeded: "
-               "drawn anew each time",
-       .also = "goldfish_strategy"});
+  list.add("goldfish.mask", goldfish.mask, kGoldfishMasks,
+           {.help = "how targets are left out; hash: by a hash of the h tokens before; static: "
+                    "every k-th; seeded: at random, anew in each epoch",
+            .also = "goldfish_strategy"});
 }
 
 /// More of [training].
 void list_tuning(TrainingConfig& training, OptionList& list) {
-  list.add("attention", training.attention, kAttentionKinds,
-           {.help = "what computes attention on NVIDIA's cards; auto: cuDNN where it can, axonn's "
-                    "own kernels elsewhere",
-            .also = "attn_implementation attention_backend flash_attention"});
+  list.add(
+      "attention", training.attention, kAttentionKinds,
+      {.help = "implementation of attention on NVIDIA GPUs; cudnn: an error where cuDNN cannot "
+               "compute it; own: axonn's kernels; auto: cuDNN where possible, else axonn's kernels",
+       .also = "attn_implementation attention_backend flash_attention"});
   list.add("tune", &training.tune,
-           {.help = "whether each product is timed in several ways before the first step, and the "
-                    "fastest kept",
+           {.help = "whether to time several ways of computing each matrix product before the "
+                    "first step, and keep the fastest",
             .also = "autotune kernel_tuning"});
   list.add("tune_cache", &training.tune_cache,
-           {.help = "file that keeps what tuning found; empty: axonn/products.json in "
+           {.help = "file that stores tuning results for later runs; empty: axonn/products.json in "
                     "$XDG_CACHE_HOME or ~/.cache"});
-  list.add("cuda_graph", &training.cuda_graph,
-           {.help = "whether a step's work on a card is captured once, as graphs, and launched "
-                    "from the second step on; the same bits, less work for the host",
-            .also = "cuda_graphs enable_cuda_graph capture"});
+  list.add(
+      "cuda_graph", &training.cuda_graph,
+      {.help =
+           "whether to capture a step's GPU work as CUDA graphs in the second step and launch them "
+           "from then on: the same bits, with less work for the CPU; several ranks need nccl",
+       .also = "cuda_graphs enable_cuda_graph capture"});
 }
 
 void list_optimizer(Config& config, OptionList& list) {
   OptimizerConfig& optimizer = config.optimizer;
-  list.section("optimizer", "How weights follow gradients");
-  list.add("kind", optimizer.kind, kOptimizerKinds, {.help = "the optimizer", .also = "name"});
+  list.section("optimizer", "How gradients update the weights");
+  list.add("kind", optimizer.kind, kOptimizerKinds,
+           {.help = "update rule: adamw, or sgd without momentum", .also = "name"});
   list.add("lr", &optimizer.lr,
-           {.help = "the highest learning rate",
+           {.help = "peak learning rate, reached at the end of the warm-up",
             .above = 0,
             .required = true,
             .also = "learning_rate max_lr"});
   list.add("beta1", &optimizer.beta1,
-           {.help = "decay of the first moment (adamw)",
+           {.help = "decay rate of the running mean of gradients (adamw)",
             .min = 0,
             .below = 1,
             .also = "adam_beta1 betas momentum"});
   list.add("beta2", &optimizer.beta2,
-           {.help = "decay of the second moment (adamw)",
+           {.help = "decay rate of the running mean of squared gradients (adamw)",
             .min = 0,
             .below = 1,
             .also = "adam_beta2 betas"});
-  list.add("eps", &optimizer.eps,
-           {.help = "added to the root of the second moment (adamw)",
-            .above = 0,
-            .also = "adam_eps epsilon"});
+  list.add(
+      "eps", &optimizer.eps,
+      {.help = "added to the square root of the second moment before the division by it (adamw)",
+       .above = 0,
+       .also = "adam_eps epsilon"});
   list.add("weight_decay", &optimizer.weight_decay,
-           {.help = "decoupled decay, of matrices alone", .min = 0, .also = "wd"});
+           {.help = "decoupled weight decay of matrices, not of biases and norm weights; 0: none",
+            .min = 0,
+            .also = "wd"});
 
   ScheduleConfig& schedule = config.lr_scheduler;
   list.section("lr_scheduler", "How the learning rate changes over the steps");
   list.add("kind", schedule.kind, kScheduleKinds,
-           {.help = "shape after the warm-up; wsd stays, then decays at the end",
+           {.help = "learning rate after the warm-up; constant: stays at lr; linear, cosine: falls "
+                    "to min_lr at the last step; wsd: stays at lr, then falls linearly to min_lr "
+                    "over the last decay_steps",
             .also = "lr_decay_style decay_type"});
   list.add("warmup_steps", &schedule.warmup_steps,
-           {.help = "steps in which the rate rises from 0 to lr",
+           {.help = "steps in which the learning rate rises linearly to lr; 0: no warm-up",
             .min = 0,
             .also = "warmup_iters lr_warmup_iters num_warmup_steps"});
   list.add("min_lr", &schedule.min_lr,
-           {.help = "the rate at the last step", .min = 0, .also = "learning_rate_decay_frac"});
+           {.help = "learning rate at the last step; not used by constant",
+            .min = 0,
+            .also = "learning_rate_decay_frac"});
   list.add("decay_steps", &schedule.decay_steps,
-           {.help = "steps of wsd's decay; 0: a tenth of the steps",
+           {.help = "number of steps of wsd's final decay; 0: a tenth of training.steps",
             .min = 0,
             .also = "lr_decay_iters lr_wsd_decay_iters"});
 }
 
 void list_grid(ParallelismConfig& parallelism, OptionList& list) {
-  list.section("parallelism", "The grid of ranks; their number is x times y times z times data");
+  list.section("parallelism",
+               "The grid of ranks, of which there are x times y times z times data, and how they "
+               "communicate");
   list.add("x", &parallelism.x,
-           {.help = "ranks that share heads, MLP width and vocabulary",
+           {.help = "extent of axis x: ranks among which heads, MLP width and vocabulary are cut",
             .min = 1,
             .max = kMostRanks,
             .also = "tensor_parallel_degree tensor_model_parallel_size tp"});
   list.add("y", &parallelism.y,
-           {.help = "ranks that share the model's width", .min = 1, .max = kMostRanks});
+           {.help = "extent of axis y: ranks among which the model's width is cut",
+            .min = 1,
+            .max = kMostRanks});
   list.add("z", &parallelism.z,
-           {.help = "ranks that share a batch and each hold a part of the weights",
+           {.help = "extent of axis z: ranks that train on different sequences and each store a "
+                    "part of the weights, which are gathered for use (FSDP)",
             .min = 1,
             .max = kMostRanks,
             .also = "data_parallel_shard_degree fsdp"});
   list.add("data", &parallelism.data,
-           {.help = "whole copies of the model, each with a batch of its own",
+           {.help = "extent of axis data: copies of the model, which train on different sequences "
+                    "(data parallelism)",
             .min = 1,
             .max = kMostRanks,
             .also = "data_parallel_replicate_degree dp ddp"});
   list.add("grid", &parallelism.named_grid,
-           {.help = "x,y,z,data in one, instead of the four keys; auto: train takes the grid of "
-                    "all ranks that a plan ranks first, with its micro-batch and recomputation, "
-                    "and keeps to it when it resumes",
+           {.help = "the grid as \"x,y,z,data\", in place of the four keys; auto: train uses the "
+                    "planner's best grid for all ranks, with its micro-batch and recomputation; a "
+                    "resumed run keeps that grid",
             .also = "mesh device_mesh"});
   list.add("machine", &parallelism.machine,
-           {.help = "what an automatic grid is planned for: a machine's name or file, as axonn "
-                    "plan takes it; empty: the ranks measure what they run on first, for some "
-                    "seconds"});
+           {.help = "machine that grid = auto plans for: a name or a file, as in axonn plan; "
+                    "empty: the ranks first measure the machine they run on, for some seconds"});
 }
 
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list_grid(parallelism, list);
-  list.add("device", parallelism.device, kDeviceKinds,
-           {.help = "what computes: cuda on NVIDIA's cards, hip on AMD's, each in a build for "
-                    "them; auto: the processor, until a card has been seen to"});
+  list.add(
+      "device", parallelism.device, kDeviceKinds,
+      {.help = "device that computes: the CPU (cpu), NVIDIA GPUs (cuda) or AMD GPUs (hip), each "
+               "only in a build for it; auto: currently the CPU, because GPU support is untested"});
   list.add("peak_tflops", &parallelism.peak_tflops,
-           {.help = "what the data sheet says one rank's device can do in the compute type, for "
-                    "percent of peak; 0: not known",
+           {.help = "peak rate of one rank's device in training.dtype according to its data sheet; "
+                    "used to report the percentage of peak; 0: unknown",
             .unit = "Tflop/s",
             .min = 0,
             .also = "peak_flops gpu_peak_flops"});
   list.add("transport", parallelism.transport, kTransportKinds,
-           {.help = "how ranks talk; auto: mpi under a launcher, otherwise threads of one process, "
-                    "and nccl for what lies on cards, where every rank has its own; threads "
-                    "carry that from card to card, mpi through the host's memory",
+           {.help = "how ranks exchange data; auto: mpi under a launcher, otherwise threads of one "
+                    "process, and nccl for GPU memory if every rank has its own GPU; threads copy "
+                    "from GPU to GPU, mpi copies through host memory",
             .also = "backend distributed_backend"});
-  list.add("reduce_dtype", parallelism.reduce_dtype, kComputeTypes,
-           {.help = "type in which weight gradients travel", .also = "mixed_precision_reduce"});
-  list.add("sequence_parallel", &parallelism.sequence_parallel,
-           {.help = "whether rows (of attention: heads or sequences) are cut over x and y between "
-                    "products: nothing is computed or kept twice",
-            .also = "sp sequence_parallelism context_parallel"});
+  list.add(
+      "reduce_dtype", parallelism.reduce_dtype, kComputeTypes,
+      {.help = "type in which ranks exchange weight gradients", .also = "mixed_precision_reduce"});
+  list.add(
+      "sequence_parallel", &parallelism.sequence_parallel,
+      {.help =
+           "whether activations between products are also cut over x and y, by rows (in attention "
+           "by heads or sequences), so that no rank computes or keeps what another does",
+       .also = "sp sequence_parallelism context_parallel"});
   list.add("chunks", &parallelism.chunks,
-           {.help = "pieces of a micro-batch: one computes while another's sums travel; divides "
-                    "the micro-batch",
+           {.help = "number of pieces that a micro-batch is split into: one piece computes while "
+                    "another's sums are exchanged; must divide the micro-batch",
             .min = 1,
             .max = 1024});
   list.add("overlap_input_gradients", &parallelism.overlap_input_gradients,
-           {.help = "whether input gradients are summed while weight gradients are computed, and "
-                    "rows of the loss while other rows are"});
-  list.add("overlap_weight_gradients", &parallelism.overlap_weight_gradients,
-           {.help = "whether weight gradients are summed while earlier layers go on",
-            .also = "overlap_grad_reduce"});
+           {.help = "whether ranks sum input gradients while weight gradients are computed, and "
+                    "the loss of some rows while other rows are computed"});
+  list.add(
+      "overlap_weight_gradients", &parallelism.overlap_weight_gradients,
+      {.help = "whether a block's weight gradients are summed over z while earlier blocks go on",
+       .also = "overlap_grad_reduce"});
   list.add("overlap_weights", &parallelism.overlap_weights,
-           {.help = "whether the next block's weights are gathered while this one computes",
+           {.help = "whether the next block's weights are gathered over z while a block computes",
             .also = "overlap_param_gather"});
   list.add("overlap_data", &parallelism.overlap_data,
-           {.help = "whether a block's gradients are summed over data while earlier ones go on"});
+           {.help = "whether a block's gradients are summed over data while earlier blocks run "
+                    "backward, and its new weights gathered during the next forward"});
   list.add("timeout_seconds", &parallelism.timeout_seconds,
-           {.help = "how long a collective may hang before the run is ended",
+           {.help = "time after which a hanging collective ends the run",
             .unit = "seconds",
             .above = 0,
             .also = "distributed_timeout_minutes train_timeout_seconds"});
 }
 
 void list_output(Config& config, OptionList& list) {
-  list.section("activation_checkpoint", "What is computed twice to save memory");
+  list.section("activation_checkpoint",
+               "Activation checkpointing: what is computed twice to save memory");
   list.add("mode", config.activation_checkpoint.mode, kRecomputeModes,
-           {.help = "full: a block keeps its input alone, and its forward runs again in backward",
+           {.help = "none: all activations are kept; full: a block keeps only its input, and its "
+                    "forward runs again in backward",
             .also = "recompute_granularity recompute"});
 
   CheckpointConfig& checkpoint = config.checkpoint;
-  list.section("checkpoint", "What is kept of a run, and whether it goes on from there");
+  list.section("checkpoint", "Writing checkpoints, and resuming from them");
   list.add("every", &checkpoint.every,
-           {.help = "how often a checkpoint is written; 0: at the end alone",
+           {.help = "interval between checkpoints; the end of the run writes one too; 0: no others",
             .unit = "steps",
             .min = 0,
             .also = "interval save_interval checkpoint_every"});
   list.add("keep", &checkpoint.keep,
-           {.help = "how many of the newest stay; 0: all", .min = 0, .also = "keep_latest_k"});
+           {.help = "number of newest checkpoints to keep; older ones are deleted; 0: all are kept",
+            .min = 0,
+            .also = "keep_latest_k"});
   list.add("resume", &checkpoint.resume,
-           {.help = "\"auto\": the newest good one in output.dir; or a checkpoint's path; empty: "
-                    "start anew",
+           {.help = "checkpoint to resume from: its path, or that of a folder of checkpoints for "
+                    "the newest valid one; \"auto\": the newest valid one in output.dir, if there "
+                    "is any; empty: start a new run",
             .also = "load initial_load_path"});
-  list.add("async", &checkpoint.async,
-           {.help = "whether training goes on while a checkpoint is written",
-            .also = "async_mode async_save"});
+  list.add(
+      "async", &checkpoint.async,
+      {.help = "whether training continues while a checkpoint is written, from a copy in memory",
+       .also = "async_mode async_save"});
 
   OutputConfig& output = config.output;
-  list.section("output", "Where a run writes, and how much it says");
+  list.section("output", "Where a run writes its files, and how often it reports");
   list.add("dir", &output.dir,
-           {.help = "folder for config.toml, metrics.jsonl, checkpoints and logs",
+           {.help = "folder for the run's files: config.toml, metrics.jsonl, checkpoints, logs",
             .also = "out_dir output_dir dump_folder save"});
   list.add("log_every", &output.log_every,
-           {.help = "how often the step line is printed",
+           {.help = "interval between printed step lines; metrics.jsonl has every step",
             .unit = "steps",
             .min = 1,
             .also = "log_interval log_freq"});
   list.add("trace", &output.trace,
-           {.help = "a file for the timeline of steps 3 to 5, for Perfetto; empty: none",
+           {.help = "file for a timeline of the 3rd to 5th step after the start or the resume, for "
+                    "Perfetto; empty: none",
             .also = "profile save_traces_folder"});
 }
 
 void list_memorize(MemorizeConfig& memorize, OptionList& list) {
-  list.section("memorize", "What axonn memorize studies; no other command reads it");
+  list.section("memorize",
+               "The memorization study of axonn memorize; no other command reads these keys");
   list.add("documents", &memorize.documents,
-           {.help = "JSONL files of documents, {\"text\": ...} a line; none: generated records of "
-                    "people and numbers that no rule predicts"});
-  list.add("bucket_size", &memorize.bucket_size,
-           {.help = "documents of each bucket, drawn by training.seed", .min = 1});
+           {.help = "JSONL files of documents, one {\"text\": ...} per line; empty: generated "
+                    "records of people and numbers that no rule predicts"});
+  list.add(
+      "bucket_size", &memorize.bucket_size,
+      {.help = "number of documents in each bucket, drawn at random with training.seed", .min = 1});
   list.add("epochs", &memorize.epochs,
-           {.help = "how often each bucket's documents are learned; a control bucket, which never "
-                    "is, comes with them",
+           {.help = "how many times each bucket's documents are trained on, one number per bucket; "
+                    "a control bucket, which is never trained on, is added",
             .min = 1,
             .max = 1e6});
   list.add("suffix_tokens", &memorize.suffix_tokens,
-           {.help = "what the model is to recite: so many tokens at each document's end",
+           {.help = "length of the end of each document, which the model must recite",
             .unit = "tokens",
             .min = 1});
   list.add("prompt_lengths", &memorize.prompt_lengths,
-           {.help = "also asks with so many tokens before them, beside the whole document",
+           {.help = "further prompt lengths: only this many tokens before the suffix are shown; "
+                    "the prompt of the whole document before it is always tested",
             .unit = "tokens",
             .min = 1});
   list.add("trials", &memorize.trials,
-           {.help = "how often all is done, each time with another seed", .min = 1, .max = 1000});
+           {.help = "number of repetitions of the whole study, each with another seed",
+            .min = 1,
+            .max = 1000});
   list.add("losses", &memorize.losses,
-           {.help = "standard, goldfish (as training.goldfish says) or both, side by side"});
-  list.add("batch", &memorize.batch,
-           {.help = "documents that a (z, data) coordinate is asked for at a time; 0: what fits in "
-                    "1 GiB",
-            .min = 0});
+           {.help = "losses to compare: standard, goldfish (with the settings of "
+                    "training.goldfish), or both"});
+  list.add(
+      "batch", &memorize.batch,
+      {.help = "documents that a (z, data) coordinate recites at once; 0: as many as fit in 1 GiB",
+       .min = 0});
   list.add("hold_weights", &memorize.hold_weights,
-           {.help = "whether weights are gathered over z once while documents are asked for, z "
-                    "times their memory; false: for every token, slowly"});
+           {.help = "whether weights stay gathered over z while the model recites, which takes z "
+                    "times their memory; false: they are gathered for every token, which is slow"});
 }
 
 }  // namespace

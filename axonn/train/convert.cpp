@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What programs that read a Hugging Face folder look for beside the model.
+/// Files that programs expect beside the model in a Hugging Face folder.
 constexpr std::array kTokenizerFiles = {
     "tokenizer.json",    "tokenizer_config.json", "tokenizer.model",         "vocab.json",
     "merges.txt",        "added_tokens.json",     "special_tokens_map.json", "chat_template.jinja",
@@ -45,7 +45,7 @@ bool looks_like_a_model(const std::string& folder) {
       [&](const std::string& file) { return fs::exists(folder + '/' + file); });
 }
 
-/// Writes one folder that is asked for.
+/// Writes one folder for a job.
 class Converter {
  public:
   Converter(const ConvertJob& job, const CheckpointReader::Progress& progress)
@@ -71,13 +71,13 @@ class Converter {
   std::int64_t total_ = 0, done_ = 0;
 };
 
-/// The model as it is to be written: with adapters merged into it, or of adapters alone.
+/// Opens the model to write: with adapters merged into it, or of adapters alone.
 OpenedModel Converter::open() const {
   OpenedModel model = open_model(job_.model);
   const bool adapters_alone = model.config.lora.rank > 0;
   if (!adapters_alone) {
     if (!job_.base.empty())
-      refuse("--base is for a checkpoint of adapters; ", job_.model, " is none");
+      refuse("--base is for a checkpoint of adapters; ", job_.model, " is not one");
     if (job_.adapters.empty()) {
       if (job_.merge) refuse("--merge: nothing is to be merged; name adapters with --adapter");
       return model;
@@ -90,7 +90,7 @@ OpenedModel Converter::open() const {
   if (!job_.base.empty()) model.base = job_.base;
   if (!job_.merge) return model;
   if (model.base.empty())
-    refuse(model.path, " does not say which model its adapters are of; name it with --base");
+    refuse(model.path, " does not state the base model of its adapters; name it with --base");
   OpenedModel base = open_model(model.base);
   if (base.tokenizer == "bytes") base.tokenizer = model.tokenizer;
   return merged(std::move(base), model, job_.threads);
@@ -102,9 +102,9 @@ void Converter::check_out(std::initializer_list<std::string> inputs) const {
       refuse("--out ", job_.out, " would replace ", input, ", which is read; name another folder");
   std::error_code ignored;
   if (!fs::exists(job_.out, ignored) || fs::is_empty(job_.out, ignored)) return;
-  if (!job_.overwrite) refuse("--out ", job_.out, " is there already; --overwrite replaces it");
+  if (!job_.overwrite) refuse("--out ", job_.out, " exists already; --overwrite replaces it");
   if (!looks_like_a_model(job_.out))
-    refuse("--out ", job_.out, " is there and holds no model; it is not replaced");
+    refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
 }
 
 void Converter::plan_folder(const OpenedModel& model) {
@@ -136,14 +136,15 @@ HuggingFaceDetails Converter::copy_tokenizer(const std::string& tokenizer,
   HuggingFaceDetails details{.type = torch_name(type_)};
   if (tokenizer == "bytes" || tokenizer.empty()) return details;
   if (!fs::exists(tokenizer))
-    refuse("the tokenizer of this model, ", tokenizer, ", is not there; name it with --tokenizer");
+    refuse("the tokenizer of this model, ", tokenizer,
+           ", does not exist; name it with --tokenizer");
   const fs::path path(tokenizer), from = fs::is_directory(path) ? path : path.parent_path();
   const auto read = make_tokenizer(tokenizer);
   details.begin_of_text = read->begin_of_text();
   details.end_of_text = read->end_of_text();
   for (const char* name : kTokenizerFiles)
     if (fs::exists(from / name)) write_text(to + '/' + name, read_text((from / name).string()));
-  // What ends an answer may be several tokens, which no file of the tokenizer says.
+  // The end of an answer may be one of several tokens, which only this file lists.
   if (fs::exists(from / kGenerationConfig))
     write_text(to + '/' + kGenerationConfig, read_text((from / kGenerationConfig).string()));
   return details;
@@ -173,8 +174,8 @@ void Converter::write(const OpenedModel& model) {
     if (progress_) progress_(done_, total_);
   };
   const std::int64_t room = free_bytes(job_.out);
-  AXONN_CHECK(room >= total_, job_.out, " needs ", total_, " bytes, and there is room for ", room,
-              "; free space there, or write to another disk");
+  AXONN_CHECK(room >= total_, job_.out, " needs ", total_, " bytes, but there is room for only ",
+              room, "; free space there, or write to another disk");
   TemporaryFolder folder(job_.out);
   const std::string& to = folder.path();
   if (form_ == ModelForm::checkpoint) {
@@ -204,7 +205,9 @@ Converted Converter::run() {
   form_ = job_.to.value_or(whole ? ModelForm::checkpoint : ModelForm::hugging_face);
   Converted done;
   if (form_ == ModelForm::checkpoint) {
-    if (adapters) refuse("--to checkpoint: ", job_.model, " is one of adapters; --merge them");
+    if (adapters)
+      refuse("--to checkpoint: ", job_.model,
+             " is a checkpoint of adapters; merge them into their base with --merge");
     if (job_.type) refuse("--dtype is for a Hugging Face folder; checkpoints are in F32");
     model.config.path.clear();
     for (const ParameterSpec& spec : model.parameters) total_ += spec.layout.count() * 4;
@@ -216,7 +219,7 @@ Converted Converter::run() {
     else
       plan_folder(model);
     for (const PlannedTensor& tensor : tensors_) total_ += tensor.bytes();
-    done.what = concat(adapters ? "adapters in PEFT's form (" : "a Hugging Face folder (",
+    done.what = concat(adapters ? "adapters in PEFT's format (" : "a Hugging Face folder (",
                        name_of(type_), ')');
   }
   write(model);
@@ -229,7 +232,7 @@ Converted Converter::run() {
 
 Converted convert(const ConvertJob& job,
                   const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
-  if (job.out.empty()) refuse("--out is empty; name the folder to make");
+  if (job.out.empty()) refuse("--out is empty; name the folder to create");
   return Converter(job, progress).run();
 }
 

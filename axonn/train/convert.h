@@ -11,36 +11,38 @@ namespace axonn {
 
 enum class ModelForm { hugging_face, checkpoint };
 
-/// What to make of which model.
+/// Which model to convert, and to what.
 struct ConvertJob {
-  std::string model;  ///< a Hugging Face folder, a checkpoint, or the newest of a folder of them
-  std::string out;    ///< a folder that is made
-  std::optional<ModelForm> to = {};     ///< none: the one that the model has not
-  std::optional<StoredType> type = {};  ///< of the tensors of a folder; none: as stored or trained
-  std::string adapters = {};   ///< merged into the model: PEFT's folder or a checkpoint of adapters
-  bool merge = false;          ///< the model is a checkpoint of adapters: with its base, as a whole
-  std::string base = {};       ///< of a checkpoint of adapters; "": the one it was trained on
-  std::string tokenizer = {};  ///< folder or file; "": the model's
-  std::int64_t most_bytes = 5'000'000'000;  ///< of tensors in a file
-  bool overwrite = false;                   ///< a model or checkpoint at `out` is replaced
-  int threads = 1;                          ///< that merge
+  std::string
+      model;  ///< a Hugging Face folder, a checkpoint, or a folder of checkpoints (the newest)
+  std::string out;                      ///< the folder to create
+  std::optional<ModelForm> to = {};     ///< empty: the form that the model does not have
+  std::optional<StoredType> type = {};  ///< of a folder's tensors; empty: as stored or trained
+  std::string adapters =
+      {};                 ///< to merge into the model: PEFT's folder or a checkpoint of adapters
+  bool merge = false;     ///< model is a checkpoint of adapters: merge it into its base
+  std::string base = {};  ///< base model of a checkpoint of adapters; "": the one it was trained on
+  std::string tokenizer = {};               ///< folder or file; "": the model's
+  std::int64_t most_bytes = 5'000'000'000;  ///< most bytes of tensors per file
+  bool overwrite = false;                   ///< replace a model or checkpoint at `out`
+  int threads = 1;                          ///< compute threads for merging
 };
 
 struct Converted {
-  std::string what;        ///< that was made: "a Hugging Face folder (llama, BF16)"
-  std::int64_t bytes = 0;  ///< of its tensors
+  std::string what;        ///< what was made: "a Hugging Face folder (BF16)"
+  std::int64_t bytes = 0;  ///< size of its tensors
   double seconds = 0;
 };
 
-/// Makes a Hugging Face folder of a checkpoint, a checkpoint of such a folder, a folder in PEFT's
-/// form of a checkpoint of adapters, or a folder or checkpoint of a model with adapters merged into
-/// it. A tensor's values pass through f32, which changes no value that its type holds.
+/// Converts a checkpoint to a Hugging Face folder, such a folder to a checkpoint, a checkpoint of
+/// adapters to a folder in PEFT's format, or a model with adapters to a merged folder or
+/// checkpoint. Values pass through f32, which changes none.
 ///
-/// Works on files: no rank, no model in memory, at most a few hundred MiB at a time. `out` appears
+/// Works on files: no ranks, no model in memory, at most a few hundred MiB at a time. `out` appears
 /// when all of it is on the disk, or not at all.
 ///
-/// Errors: UsageError for what was asked wrongly or cannot be converted, which is listed; Error if
-/// `out` cannot be written, or there is too little room for it.
+/// Throws UsageError for a usage error or a model that cannot be converted, with the reasons; Error
+/// if `out` cannot be written or the disk has too little room.
 Converted convert(const ConvertJob& job,
                   const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
 

@@ -26,7 +26,7 @@ std::int64_t host_key() {
   return static_cast<std::int64_t>(std::hash<std::string>{}(host.data()));
 }
 
-/// How many ranks of this rank's host come before it.
+/// Returns how many ranks of this rank's host have a smaller rank.
 std::int64_t rank_on_host(Communicator& world) {
   std::vector<std::int64_t> keys(world.size());
   std::int64_t key = host_key();
@@ -37,7 +37,7 @@ std::int64_t rank_on_host(Communicator& world) {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
-  // Not for auto, as long as nobody has seen a card compute.
+  // auto does not use GPUs until their results have been tested on one.
   if (!is_card(config.parallelism.device)) return make_cpu_backend(threads);
   const auto cards = static_cast<std::int64_t>(cuda_status().cards.size());
   const std::int64_t place = rank_on_host(world);

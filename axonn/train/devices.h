@@ -8,16 +8,17 @@
 
 namespace axonn {
 
-/// The backend of this rank, as parallelism.device asks; auto is the processor for now. Ranks of
-/// one host take its cards in turn, in the order of their ranks. `threads` are the CPU backend's.
-/// Collective over world. Errors: UsageError where there is no such device.
+/// Makes this rank's backend for parallelism.device; auto is currently the CPU. Ranks of one host
+/// take its GPUs in turn, in rank order. `threads` is the number of threads of the CPU backend.
+/// Collective over world. Throws UsageError if there is no such device.
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads);
 
-/// What carries the device's memory between the ranks of world, as its transport asks; auto takes
-/// NCCL where every rank has a card of its own. Ranks that are threads, and whose cards reach each
-/// other's memory, exchange on the cards; all others through the host's memory. Null where the
-/// memory is the host's, which world carries itself. Collective; world and device outlive it.
-/// Errors: UsageError where NCCL was asked for and ranks share a card.
+/// Makes the communicator that exchanges the device's memory between the ranks of world, for the
+/// transport of config; auto chooses NCCL if every rank has its own GPU. Otherwise, ranks that are
+/// threads and whose GPUs reach each other's memory copy directly between the GPUs, and all others
+/// copy through host memory. Returns null if the device's memory is host memory, which world itself
+/// can send. Collective; world and device must outlive it. Throws UsageError if NCCL was asked for
+/// and ranks share a GPU.
 std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
                                                 Communicator& world, Device& device);
 

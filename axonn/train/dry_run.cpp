@@ -21,10 +21,10 @@ namespace axonn {
 namespace {
 
 constexpr std::int64_t kF32 = 4;
-constexpr std::size_t kMostSampleShown = 160;  // of a sample: two lines of a terminal
+constexpr std::size_t kMostSampleShown = 160;  // characters of a sample: two lines of a terminal
 
 std::int64_t optimizer_copies(const Config& config) {
-  return config.optimizer.kind == OptimizerKind::adamw ? 3 : 1;  // master, and two moments
+  return config.optimizer.kind == OptimizerKind::adamw ? 3 : 1;  // master copy and two moments
 }
 
 void describe_resume(const Config& config, Model& model, DryRun& run) {
@@ -50,24 +50,24 @@ void describe_disk(const Config& config, DryRun& run) {
   const std::int64_t steps = config.training.steps, every = config.checkpoint.every,
                      keep = config.checkpoint.keep;
   const std::int64_t saves = every > 0 ? (steps + every - 1) / every : 1;
-  // A new one is whole before the oldest is removed.
+  // A new checkpoint is complete before the oldest is removed.
   const std::int64_t at_once = keep > 0 ? std::min(saves, keep + 1) : saves;
   run.checkpoint_bytes = run.trained * kF32 * optimizer_copies(config);
   run.disk_bytes = run.checkpoint_bytes * at_once;
   run.disk_free = free_bytes(config.output.dir);
   if (run.disk_free < run.checkpoint_bytes)
     run.fault = fmt::format(
-        "a checkpoint takes {} and {} has room for {}; free space there, or set output.dir to "
+        "a checkpoint takes {}, but {} has only {} free; free space there, or set output.dir to "
         "another disk",
         format_bytes(run.checkpoint_bytes), config.output.dir, format_bytes(run.disk_free));
   else if (run.disk_free < run.disk_bytes)
     run.warnings.push_back(fmt::format(
-        "{} checkpoints at once take {} and {} has room for {}; keep fewer (checkpoint.keep)",
+        "{} checkpoints at once take {}, but {} has only {} free; keep fewer (checkpoint.keep)",
         at_once, format_bytes(run.disk_bytes), config.output.dir, format_bytes(run.disk_free)));
 }
 
-/// The tokens as text in quotes, or as numbers where no tokenizer is known; cut where it is long.
-/// Targets that do not count are dots.
+/// Returns the tokens as quoted text, or as numbers if no tokenizer is known, cut if they are long.
+/// Targets that do not count are shown as dots.
 std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> tokens) {
   std::string text;
   bool whole = true;
@@ -119,7 +119,7 @@ DryRun dry_run(const Config& given, int rank) {
 
   DryRun run;
   run.parameters = parameter_count(config.model);
-  run.memory = dry_step(config, rank).memory;  // before the data, which may take longer to look at
+  run.memory = dry_step(config, rank).memory;  // before the data, which may take longer
   const auto world = make_dry_world(shape, rank);
   const Grid grid(*world, shape);
   run.place = grid.describe();
@@ -164,20 +164,19 @@ std::string to_text(const DryRun& run, const Config& config) {
       text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
                           name_of(static_cast<MemoryUse>(i)));
   if (run.snapshot_bytes > 0)
-    text += fmt::format("  {:>12}  beside it while a checkpoint is written\n",
+    text += fmt::format("  {:>12}  more while a checkpoint is written\n",
                         format_bytes(run.snapshot_bytes));
   constexpr std::int64_t kStored = 2;  // bytes of a parameter in bf16
-  text += fmt::format("weights   {} of {} are this rank's to read where a model has them in bf16\n",
+  text += fmt::format("weights   this rank reads {} of {}, if a model stores them in bf16\n",
                       format_bytes(run.share * kStored), format_bytes(run.parameters * kStored));
-  text += fmt::format("disk      {} a checkpoint, {} for those kept; {} free at {}\n",
+  text += fmt::format("disk      {} per checkpoint, {} for all that are kept; {} free at {}\n",
                       format_bytes(run.checkpoint_bytes), format_bytes(run.disk_bytes),
                       format_bytes(run.disk_free), config.output.dir);
-  if (!run.resumes_from.empty())
-    text += fmt::format("resume    goes on from {}\n", run.resumes_from);
+  if (!run.resumes_from.empty()) text += fmt::format("resume    from {}\n", run.resumes_from);
   text +=
       fmt::format("sample    {}\n  input   {}\n  target  {}\n", run.sample, run.input, run.target);
   for (const std::string& warning : run.warnings) text += "warning: " + warning + '\n';
-  return run.fault.empty() ? text + "All is well: the same command without --dry-run trains.\n"
+  return run.fault.empty() ? text + "No problem found: the same command without --dry-run trains.\n"
                            : text;
 }
 

@@ -10,7 +10,8 @@ namespace axonn {
 
 namespace {
 
-/// The micro-batch's tokens, all of them token 0; with places of their own where they are packed.
+/// Returns a micro-batch of tokens, all token 0, with positions and document starts if sequences
+/// are packed.
 Tokens dry_tokens(const Context& ctx, const Config& config) {
   const TrainingConfig& training = config.training;
   const std::vector<std::int32_t> zeros(training.micro_batch * training.seq_len);
@@ -19,8 +20,9 @@ Tokens dry_tokens(const Context& ctx, const Config& config) {
   return make_tokens(ctx, zeros, zeros, {training.micro_batch, training.seq_len}, places);
 }
 
-/// Leaves the second of two steps, the first of which has `first` events. Both end alike, so what
-/// the first has left under way has its like as far from the second's end.
+/// Removes the first of two steps, which has `first` events, from the schedule. Both steps end with
+/// the same work in flight, so a wait for work of the first step becomes a wait for the same work
+/// at the end of the second.
 void keep_second(Schedule& schedule, std::size_t first) {
   const std::size_t second = schedule.events.size() - first;
   for (std::size_t i = first; i < schedule.events.size(); ++i) {
@@ -30,7 +32,7 @@ void keep_second(Schedule& schedule, std::size_t first) {
     const std::size_t like = before ? wait->started + second : wait->started;
     AXONN_CHECK(
         like >= first && schedule.events[like].index() == schedule.events[wait->started].index(),
-        "dry_step: two steps end differently, event ", wait->started, " of ", first);
+        "dry_step: two steps end differently, at event ", wait->started, " of ", first);
     wait->started = like - first;
   }
   schedule.events.erase(schedule.events.begin(),
@@ -47,7 +49,7 @@ Config with_vocab(Config config) {
 
 DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Config config = given;
-  config.training.cuda_graph = false;  // it launches the same, and there is no card here
+  config.training.cuda_graph = false;  // graphs launch the same work, and there is no GPU here
   AXONN_CHECK(config.model.vocab > 0 && config.training.micro_batch > 0,
               "dry_step: the config is not resolved; its vocab is ", config.model.vocab,
               " and its micro_batch ", config.training.micro_batch);
@@ -63,7 +65,7 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   const std::size_t first = schedule.events.size();
   session.train_step(input);
   DryStep result{.memory = session.arena().stats(), .schedule = std::move(schedule)};
-  schedule = {};  // the session's end, too, waits for what is under way
+  schedule = {};  // the session's destructor also records waits
   keep_second(result.schedule, first);
   return result;
 }

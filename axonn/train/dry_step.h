@@ -8,35 +8,35 @@
 namespace axonn {
 
 struct DryStepOptions {
-  bool schedule = false;  ///< note what the step does
-  /// Of a step of more micro-batches, this many are run: the first, one between, and the last. All
-  /// others are like the second.
+  bool schedule = false;  ///< record the schedule of the step
+  /// A step with more micro-batches runs only this many: the first, one or more between, and the
+  /// last. All between are alike.
   int most_micro_batches = 3;
   ModelMaker make_model = axonn::make_model;
 };
 
-/// What one rank's steps take and do.
+/// Memory and schedule of one rank's step.
 struct DryStep {
-  /// After two steps, the peak over both: to the byte that of the rank's arena in a run, since
-  /// memory is asked for by the same code in the same order.
+  /// The peak over two steps. It equals the peak of the rank's arena in a run to the byte, since
+  /// the same code asks for memory in the same order.
   ArenaStats memory;
-  /// Of the second step, the first in which it is known which block comes next, and to which the
-  /// step before has left something; a step of more than three micro-batches has the second of
-  /// three as often as need be.
+  /// Schedule of the second step: the first in which the order of blocks is known and work is left
+  /// over from the step before. If a step has more than three micro-batches, the schedule has only
+  /// three; the second stands for all between.
   Schedule schedule;
 };
 
-/// config with the vocab that its tokenizer says, where it says none itself: then a model of it can
-/// be built without its data. Errors: UsageError where there is no such tokenizer.
+/// Returns config with vocab set to the tokenizer's if it is 0, so that the model can be built
+/// without data. Throws UsageError if there is no such tokenizer.
 Config with_vocab(Config config);
 
-/// Runs the trainer's own step of one rank of config's grid, with the run's model, layers and
-/// optimizer, on a device without memory, operations without arithmetic, and without the other
-/// ranks. So what a step takes is not modelled a second time: it is counted. Milliseconds, whatever
-/// the sizes are.
+/// Runs the trainer's own step of one rank of config's grid with the run's model, layers and
+/// optimizer, but on a device without memory, with operations without arithmetic, and without the
+/// other ranks. So memory and schedule are counted, not modelled a second time. Takes milliseconds,
+/// whatever the sizes.
 ///
-/// config is validated and resolved, and has a vocab. Errors: UsageError where the grid cannot cut
-/// the model; it names what would do.
+/// config must be validated and resolved, and have a vocab. Throws UsageError if the grid cannot
+/// cut the model, and names the sizes that it can.
 DryStep dry_step(const Config& config, int rank, const DryStepOptions& options = {});
 
 }  // namespace axonn

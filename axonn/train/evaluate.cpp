@@ -27,7 +27,7 @@ void for_each_piece(const TokenSource& source, std::int64_t vocab, const F& f) {
   }
 }
 
-/// The bytes of all tokens but the first; nothing if one is none of the tokenizer's.
+/// Returns the bytes of all tokens but the first; empty if the tokenizer does not know one of them.
 std::optional<std::int64_t> bytes_of_targets(const TokenSource& source, std::int64_t vocab,
                                              const Tokenizer* tokenizer) {
   std::vector<std::int64_t> bytes;
@@ -45,7 +45,7 @@ std::optional<std::int64_t> bytes_of_targets(const TokenSource& source, std::int
   return total - bytes[source.at(0)];
 }
 
-/// The tokens of a text behind a beginning of text, and nothing behind them.
+/// Returns the tokens of a text after a beginning-of-text token, without an end-of-text token.
 std::shared_ptr<const TokenSource> tokens_of_text(const std::string& path,
                                                   const EvaluationTextOptions& options) {
   std::vector<std::int32_t> all;
@@ -71,7 +71,7 @@ EvaluationText open_text(const std::string& path, const EvaluationTextOptions& o
   return result;
 }
 
-/// The windows of a text.
+/// The windows of a text, as sequences to score.
 class TextWindows final : public ScoredSequences {
  public:
   TextWindows(const TokenSource& tokens, std::int64_t seq_len, std::int64_t vocab)
@@ -100,7 +100,7 @@ void check_fits(const Tokenizer& tokenizer, std::int64_t vocab) {
   if (tokenizer.vocab_size() > vocab)
     refuse("the tokenizer ", tokenizer.name(), " has ", tokenizer.vocab_size(),
            " tokens, but the model's vocabulary has ", vocab,
-           "; name the model's own with --tokenizer");
+           "; name the model's own tokenizer with --tokenizer");
 }
 
 EvaluationText open_evaluation_text(const std::string& path, const EvaluationTextOptions& options) {
@@ -114,7 +114,7 @@ EvaluationText open_evaluation_text(const std::string& path, const EvaluationTex
   }
   if (result.tokens->size() < 2)
     refuse(path, " has ", result.tokens->size(),
-           " tokens; at least 2 are needed: one to go on from and one to be foretold");
+           " tokens; it needs at least two tokens: one input and one target");
   return result;
 }
 

@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-/// The length of the longest end of text with which `stop` may begin, but not all of it.
+/// Returns the length of the longest suffix of text that is a proper prefix of `stop`.
 std::size_t begun(const std::string& text, const std::string& stop) {
   for (std::size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n)
     if (text.compare(text.size() - n, n, stop, 0, n) == 0) return n;

@@ -8,17 +8,17 @@
 
 namespace axonn {
 
-/// The text of tokens as they are generated, up to the first stop string. What may be the beginning
-/// of one is held back until it is known not to be, so that a stop is never shown, whatever tokens
-/// it is spread over.
+/// Turns generated tokens into text, up to the first stop string. Text that may be the beginning of
+/// a stop string is held back until it is known not to be, so a stop string is never shown, even if
+/// it spans several tokens.
 class GeneratedText {
  public:
-  /// Errors: UsageError if a stop string is empty. The tokenizer outlives it.
+  /// Throws UsageError if a stop string is empty. The tokenizer must outlive it.
   GeneratedText(const Tokenizer& tokenizer, std::vector<std::string> stops);
 
-  /// What can be shown now.
+  /// Returns the text that can be shown after this token.
   std::string push(std::int32_t token);
-  /// The rest, when no token comes any more: nothing if it has stopped.
+  /// Returns the remaining text after the last token; "" after a stop.
   std::string finish();
   bool stopped() const { return stopped_; }
 

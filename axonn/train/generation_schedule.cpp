@@ -8,10 +8,11 @@ namespace axonn {
 
 namespace {
 
-/// Tokens of prompts in one pass, so that short ones share the reading of the weights.
+/// Most prompt tokens of one pass of several prompts, so that short prompts share one gather of the
+/// weights.
 constexpr std::int64_t kPromptTokens = 1024;
 
-/// Tokens of one sequence in a pass that reads what is kept: bounds its memory.
+/// Most tokens of one sequence in a pass that reads the cache. It bounds the pass's memory.
 constexpr std::int64_t kNewTokens = 512;
 
 }  // namespace
@@ -22,7 +23,7 @@ std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wan
   const auto same = std::min<std::size_t>(differ - here.begin(), wanted.size() - 1);
   const auto ssame = static_cast<std::int64_t>(same), size = std::ssize(here);
   const std::int64_t first = window > 0 ? std::max<std::int64_t>(0, ssame + 1 - window) : 0;
-  if (size > entries && first < size - entries) return 0;  // later ones lie over what is needed
+  if (size > entries && first < size - entries) return 0;  // later tokens overwrote needed ones
   return 2 * same >= wanted.size() ? same : 0;
 }
 
@@ -31,7 +32,7 @@ GenerationSchedule::GenerationSchedule(std::vector<GeneratedSequence> sequences,
   slots_.tokens.resize(in_slot_.size());
 }
 
-/// Places take turns, so that each has as many as any other.
+/// Fills slots in turn over places, so that all places have equally many sequences.
 void GenerationSchedule::admit() {
   for (std::int64_t slot = 0; slot < slots_.slots; ++slot)
     for (std::int64_t place = 0; place < slots_.places && next_ < sequences_.size(); ++place) {
@@ -50,7 +51,7 @@ std::int64_t GenerationSchedule::most_new(const GeneratedSequence& sequence) con
 }
 
 PassPlan GenerationSchedule::next() {
-  AXONN_CHECK(!done(), "GenerationSchedule: nothing is left to do");
+  AXONN_CHECK(!done(), "GenerationSchedule: no sequence is left to generate");
   admit();
   const bool fresh = std::ranges::any_of(in_slot_, [](const GeneratedSequence* sequence) {
     return sequence && sequence->cached == 0;

@@ -10,13 +10,15 @@ namespace axonn {
 
 namespace {
 
-/// Passes of many rows have a multiple of this, so that products meet few shapes.
+/// Passes with more rows are padded to a multiple of this, so that products have few different
+/// shapes.
 constexpr std::int64_t kRowsStep = 32;
 
-/// With a window, entries beyond it: what a pass may read of a sequence that is kept.
+/// With a window, the most rows of a cached sequence in one pass; slots have as many entries, less
+/// one, beyond the window.
 constexpr std::int64_t kBeyondWindow = 64;
 
-/// Weights that stay gathered.
+/// Keeps weights gathered while it lives.
 class Held {
  public:
   Held(const Context& ctx, std::vector<ParameterGroup*> groups) : groups_(std::move(groups)) {
@@ -32,7 +34,7 @@ class Held {
   std::vector<ParameterGroup*> groups_;
 };
 
-/// What each coordinate of (z, data) has, in the order of places: data · Gz + z.
+/// Gathers the values of each (z, data) coordinate, in the order of places: data · Gz + z.
 std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32_t> mine) {
   for (Axis axis : {Axis::z, Axis::data}) {
     Communicator& along = grid.along(axis);
@@ -52,7 +54,7 @@ std::string_view name_of(FinishReason reason) {
 
 struct Generator::Rows {
   std::vector<std::int32_t> ids, positions, slots, starts;
-  std::vector<std::int64_t> drawn_from;  // rows whose next token is to be drawn
+  std::vector<std::int64_t> drawn_from;  // rows after which a token is drawn
 
   void add(const PassPart& part) {
     const auto start = static_cast<std::int32_t>(ids.size());
@@ -65,7 +67,7 @@ struct Generator::Rows {
     }
     if (part.last()) drawn_from.push_back(std::ssize(ids) - 1);
   }
-  /// Rows of no sequence, which see only themselves.
+  /// Pads with rows of no sequence, each of which sees only itself.
   void fill_up() {
     std::int64_t count = std::max<std::int64_t>(std::ssize(ids), 1);
     if (count > kRowsStep) count = (count + kRowsStep - 1) / kRowsStep * kRowsStep;
@@ -96,7 +98,8 @@ Generator::Generator(Session& session, const Options& options)
   slots_.slots = 0;
 }
 
-/// Slots for as many prompts at once, kept from earlier calls where they suffice.
+/// Returns slots for that many prompts at once. Slots of earlier calls are kept if there are
+/// enough.
 CacheSlots& Generator::slots_for(std::size_t prompts) {
   const std::int64_t bytes = session_.config().model.layers * slots_.entries *
                              KeyValueCache::elements(heads_, session_.grid()) *
@@ -117,17 +120,17 @@ std::vector<GeneratedSequence> Generator::sequences_of(
     const std::vector<std::vector<std::int32_t>>& prompts, const GenerationOptions& options) const {
   const auto& tokenizer = session_.corpus().tokenizer;
   if (!options.stop_strings.empty() && !tokenizer)
-    refuse("stop strings need a tokenizer, and this model comes with none");
+    refuse("stop strings need a tokenizer, and this model has none");
   std::vector<GeneratedSequence> sequences;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const auto& tokens = prompts[i];
-    if (tokens.empty()) refuse("prompt ", i, " is empty: give at least one token to go on from");
+    if (tokens.empty()) refuse("prompt ", i, " is empty: give at least one token to continue from");
     for (const std::int32_t token : tokens)
       if (token < 0 || token >= session_.model().vocab())
-        refuse("prompt ", i, " has token ", token, ", but the model knows ",
+        refuse("prompt ", i, " has token ", token, ", but the model's vocabulary has ",
                session_.model().vocab());
     if (std::ssize(tokens) > context_ && !options.slides)
-      refuse("prompt ", i, " has ", tokens.size(), " tokens, but the context is of ", context_);
+      refuse("prompt ", i, " has ", tokens.size(), " tokens, but the context has only ", context_);
     GeneratedSequence& sequence = sequences.emplace_back(
         GeneratedSequence{.prompt = i, .tokens = tokens, .prompt_size = tokens.size()});
     if (tokenizer) sequence.text.emplace(*tokenizer, options.stop_strings);
@@ -138,7 +141,7 @@ std::vector<GeneratedSequence> Generator::sequences_of(
 
 Context Generator::pass_context() {
   Context ctx = session_.context();
-  ctx.sequence_parallel = false;  // few rows, and slots that stay where they are
+  ctx.sequence_parallel = false;  // few rows, and slots do not move between ranks
   ctx.chunks = 1;
   ctx.recompute = false;
   ctx.prefetcher = &prefetcher_;
@@ -146,7 +149,8 @@ Context Generator::pass_context() {
   return ctx;
 }
 
-/// (n, V) of the rows to draw from, the same on all ranks of x and y.
+/// Returns the logits (n, V) of the rows after which a token is drawn, the same on all ranks of x
+/// and y.
 std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
   const Context ctx = pass_context();
   prefetcher_.begin_pass();
@@ -172,7 +176,7 @@ std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads read
   return whole;
 }
 
-/// The tokens that were drawn: of each place's slots one after another, -1 where none was.
+/// Returns the drawn tokens by place, then slot; -1 where none was drawn.
 std::vector<std::int32_t> Generator::pass(const PassPlan& plan, const GenerationOptions& options) {
   const Grid& grid = session_.grid();
   const auto& parts =
@@ -180,7 +184,7 @@ std::vector<std::int32_t> Generator::pass(const PassPlan& plan, const Generation
   std::vector<std::int32_t> drawn(slots_.slots, -1);
   Rows rows;
   for (const PassPart& part : parts) rows.add(part);
-  // With nothing to do it still takes part in what gathers weights over z.
+  // A rank without rows must still take part when weights are gathered over z.
   if (!parts.empty() || !options_.hold_weights) {
     rows.fill_up();
     std::vector<float> all = logits(rows, plan.reads);
@@ -209,7 +213,7 @@ void Generator::count(const PassPlan& plan, double seconds) {
   (reads ? stats_.prompt_seconds : stats_.seconds) += seconds;
 }
 
-/// Adds a token; why the sequence ends with it, if it does.
+/// Appends a token to the sequence. Returns the reason if the sequence ends with it.
 std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::int32_t token,
                                               const GenerationOptions& options,
                                               const OnText& on_text) const {

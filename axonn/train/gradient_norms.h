@@ -8,11 +8,11 @@
 
 namespace axonn {
 
-/// Norms by parameter, in the model's order.
+/// Norms by parameter name, in the model's order.
 using NamedNorms = std::vector<std::pair<std::string, double>>;
 
-/// The norm of every parameter's own gradient, summed over all ranks. Call it when the
-/// gradients of a step are in their shards (StepInput::accept, say). Collective; waits.
+/// Returns the norm of every parameter's own gradient, summed over all ranks. Call it while the
+/// gradients of a step are in their shards, for example in StepInput::accept. Collective; waits.
 NamedNorms gradient_norms(const Context& ctx, const Optimizer& optimizer);
 
 }  // namespace axonn

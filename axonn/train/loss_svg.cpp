@@ -10,8 +10,8 @@ namespace axonn {
 
 namespace {
 
-/// The mean of an exponential moving average forwards and one backwards, each over about a
-/// hundredth of the run, so that the curve neither lags nor leads.
+/// Smooths a curve: the mean of a forward and a backward exponential moving average, each over
+/// about a hundredth of the run, so that the result neither lags nor leads.
 MetricsFile::Curve smoothed(const MetricsFile::Curve& curve) {
   const double keep = std::exp(-1.0 / std::max(1.0, static_cast<double>(curve.size()) / 100));
   MetricsFile::Curve forward = curve, backward = curve;
@@ -37,7 +37,7 @@ std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
                      const MetricsFile::Curve& validation) {
   Chart chart{.title = title,
               .x = {.title = "step", .integers = true},
-              .y = {.title = "loss (nats a token)"}};
+              .y = {.title = "loss (nats per token)"}};
   if (!losses.empty()) {
     const auto value = [](const auto& point) { return point.second; };
     chart.x.low = static_cast<double>(losses.front().first);

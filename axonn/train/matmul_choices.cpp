@@ -36,7 +36,7 @@ MatmulChoices choices_of(const Json& json) {
   for (const Json& entry : json.at("products")) {
     const std::string text = entry.at("product");
     const auto shape = parse_matmul_shape(text);
-    if (!shape) refuse("'", text, "' is no product");
+    if (!shape) refuse("'", text, "' is not a matrix product");
     choices.products.push_back({.shape = *shape,
                                 .way = entry.at("way"),
                                 .default_way = entry.at("default_way"),
@@ -47,7 +47,7 @@ MatmulChoices choices_of(const Json& json) {
   return choices;
 }
 
-/// Calls f with the parsed text. Errors: UsageError that names the file.
+/// Calls f with the parsed text. Throws UsageError that names the file.
 template <typename F>
 auto with_json(std::string_view text, const std::string& name, F f) {
   try {
@@ -93,9 +93,8 @@ std::string to_text(const MatmulChoices& choices) {
                         p.way == p.default_way ? "the same" : p.way, ms(p.seconds), p.gain());
   const double before = choices.default_seconds(), after = choices.seconds();
   if (after > 0)
-    text += fmt::format(
-        "\nall of a micro-batch: {} ms by default, {} ms as chosen: {:.3f} times as fast\n",
-        ms(before), ms(after), before / after);
+    text += fmt::format("\nall products: {} ms by default, {} ms as chosen: {:.3f} times as fast\n",
+                        ms(before), ms(after), before / after);
   return text;
 }
 
@@ -114,7 +113,7 @@ std::map<std::string, MatmulChoices> MatmulCache::read() {
     });
   });
   if (fault.empty()) return devices;
-  warning_ = "what was tuned before is ignored, and written anew: " + fault;
+  warning_ = "earlier tuning results are ignored, and the file is written anew: " + fault;
   return {};
 }
 
@@ -128,7 +127,7 @@ std::optional<TunedMatmul> MatmulCache::find(const std::string& device,
 
 void MatmulCache::keep(const MatmulChoices& choices) {
   if (path_.empty()) return;
-  devices_ = read();  // what others wrote meanwhile
+  devices_ = read();  // includes what other runs wrote meanwhile
   MatmulChoices& here = devices_[choices.device];
   here.device = choices.device;
   for (const TunedMatmul& product : choices.products) {
@@ -143,7 +142,7 @@ void MatmulCache::keep(const MatmulChoices& choices) {
     if (!folder.empty()) make_folders(folder);
     write_file_atomically(path_, Json{{"devices", all}}.dump(1) + "\n");
   });
-  if (!fault.empty()) warning_ = "what was tuned is not kept: " + fault;
+  if (!fault.empty()) warning_ = "tuning results are not kept: " + fault;
 }
 
 std::string matmul_cache_path(const std::string& configured) {

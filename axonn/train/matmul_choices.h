@@ -10,37 +10,39 @@
 
 namespace axonn {
 
-/// How the products of a run are computed, the same on all of its ranks; output.dir/products.json.
+/// How the matrix products of a run are computed, the same on all ranks; stored in
+/// output.dir/products.json.
 struct MatmulChoices {
-  std::string device;  ///< Backend::matmul_device() of rank 0, where they were timed
+  std::string device;  ///< Backend::matmul_device() of rank 0, which timed them
   std::vector<TunedMatmul> products;
 
   const TunedMatmul* find(const MatmulShape& shape) const;
-  /// Seconds of a step's products, as chosen and by default, where calls are known.
+  /// Seconds of a step's products, as chosen and by default. Counts only products with known calls.
   double seconds() const;
   double default_seconds() const;
 };
 
 std::string to_json(const MatmulChoices& choices);
-/// Reads what to_json() wrote; `name` stands for the file in messages. Errors: UsageError.
+/// Reads what to_json() wrote; `name` is the file's name in messages. Throws UsageError.
 MatmulChoices parse_matmul_choices(std::string_view json, const std::string& name);
 
-/// A table for people: how each product is computed, and what that gains.
+/// Returns a table for people: how each product is computed, and its gain.
 std::string to_text(const MatmulChoices& choices);
 
-/// What was ever tuned on the machines that share a file: by device (with threads, library and
-/// version), then by shape. Runs may share it: it appears whole, and the last to write wins.
+/// Tuning results of the machines that share a file: by device (with threads, library and version),
+/// then by shape. Several runs may share the file: it is replaced as a whole, and the last writer
+/// wins.
 class MatmulCache {
  public:
-  /// Reads the file; "" keeps nothing. One that cannot be read counts as empty, see warning().
+  /// Reads the file; "" stores nothing. A file that cannot be read counts as empty: see warning().
   explicit MatmulCache(std::string path);
 
   const std::string& path() const { return path_; }
-  /// Why the file, or an attempt to write it, was passed over; "" if it was not.
+  /// Why reading or writing the file failed; "" if it did not.
   const std::string& warning() const { return warning_; }
 
   std::optional<TunedMatmul> find(const std::string& device, const MatmulShape& shape) const;
-  /// Adds these to what is in the file now. Never throws: see warning().
+  /// Adds these to the current contents of the file. Never throws: see warning().
   void keep(const MatmulChoices& choices);
 
  private:
@@ -50,7 +52,7 @@ class MatmulCache {
   std::map<std::string, MatmulChoices> devices_;
 };
 
-/// training.tune_cache, or its default; "" where the environment names no place for it.
+/// Returns training.tune_cache, or its default; "" if the environment names no place for it.
 std::string matmul_cache_path(const std::string& configured);
 
 }  // namespace axonn

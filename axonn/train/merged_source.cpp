@@ -23,7 +23,7 @@ MergedSource::MergedSource(const OpenedModel& base, const OpenedModel& adapters,
     if (whole == base.parameters.end() || whole->layout.rows != b->layout.rows ||
         whole->layout.cols != a.layout.cols)
       refuse(adapters.path, " has an adapter of ", weight, " (", b->layout.rows, ", ",
-             a.layout.cols, "), which the model at ", base.path, " has not");
+             a.layout.cols, "), which the model at ", base.path, " does not have");
     factors_[weight] = {a.name, b_name, a.layout.rows, b->layout.rows, a.layout.cols};
   }
 }
@@ -47,7 +47,7 @@ void MergedSource::read(const std::string& parameter, const Slice& slice, std::s
   const auto found = factors_.find(parameter);
   if (found == factors_.end() || slice.count() == 0) return;
   AXONN_CHECK(slice.begin % slice.cols == 0 && slice.end % slice.cols == 0, parameter,
-              ": elements ", slice.begin, " to ", slice.end, " are no whole rows of ", slice.cols);
+              ": elements ", slice.begin, " to ", slice.end, " are not whole rows of ", slice.cols);
   const Factors& factors = found->second;
   load(parameter, factors);
   const auto view = [](std::span<float> values, std::int64_t rows, std::int64_t cols) {

@@ -10,17 +10,17 @@
 
 namespace axonn {
 
-/// The parameters of a model with adapters merged into its weights, as they are read:
+/// The parameters of a model with adapters merged into its weights as they are read:
 ///
 ///   weight (out, in) + alpha / rank · B (out, r) · A (r, in)
 ///
 /// Holds both factors of one weight at a time.
 class MergedSource : public ParameterSource {
  public:
-  /// Errors: UsageError if the model has no such weight, or one of another shape.
+  /// Throws UsageError if the model does not have an adapted weight, or has it in another shape.
   MergedSource(const OpenedModel& base, const OpenedModel& adapters, int threads);
 
-  /// Of an adapted weight, whole rows of the slice's rectangle.
+  /// A slice of an adapted weight must consist of whole rows of its rectangle.
   void read(const std::string& parameter, const Slice& slice, std::span<float> out) override;
 
  private:

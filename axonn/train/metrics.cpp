@@ -14,7 +14,8 @@ namespace axonn {
 MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step) : path_(path) {
   if (after_step > 0) keep_until(path, after_step);
   file_.open(path, after_step > 0 ? std::ios::app : std::ios::trunc);
-  if (!file_) refuse("cannot write ", path, "; is output.dir a folder that may be written?");
+  if (!file_)
+    refuse("cannot write ", path, "; check that output.dir is a folder with write permission");
 }
 
 void MetricsFile::keep_until(const std::string& path, std::int64_t after_step) {
@@ -22,7 +23,7 @@ void MetricsFile::keep_until(const std::string& path, std::int64_t after_step) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     const auto entry = nlohmann::json::parse(line, nullptr, false);
-    // What a crash cut, or someone else wrote.
+    // Skips lines that a crash cut short or another program wrote.
     if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer())
       continue;
     const std::int64_t step = entry["step"];
@@ -39,7 +40,7 @@ void MetricsFile::keep_until(const std::string& path, std::int64_t after_step) {
 }
 
 void MetricsFile::write(const StepMetrics& m) {
-  // NaN and infinity are not JSON: null.
+  // NaN and infinity are not valid JSON: written as null.
   const auto number = [](double value) {
     return std::isfinite(value) ? fmt::format("{}", value) : std::string("null");
   };

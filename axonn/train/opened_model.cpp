@@ -17,7 +17,7 @@ namespace axonn {
 
 namespace {
 
-/// What training such a model trains: all parameters, or those of its adapters.
+/// Returns the parameters that training such a model trains: all, or those of its adapters.
 std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
   const auto world = make_self();
   const Grid grid(*world, {});
@@ -28,7 +28,7 @@ std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
   return all;
 }
 
-/// The narrowest type that holds all tensors.
+/// Returns the narrowest type that can hold all tensors.
 StoredType type_of(const SafetensorsFolder& folder) {
   const StoredType first = folder.tensors().begin()->second.entry->type;
   for (const auto& [name, tensor] : folder.tensors())
@@ -41,7 +41,7 @@ struct HeldFolder {
   std::unique_ptr<FolderSource> source;
 };
 
-/// Gives `model` the tensors of a folder.
+/// Makes a folder's tensors the source of `model`.
 void take_tensors(OpenedModel& model, SafetensorsFolder folder, const TensorNames& names) {
   const auto held = std::make_shared<HeldFolder>(HeldFolder{std::move(folder), {}});
   std::vector<const ParameterSpec*> specs;
@@ -59,11 +59,11 @@ struct HeldCheckpoint {
   std::unique_ptr<CheckpointSource> source;
 };
 
-/// What origin_text() said of the folder that a checkpoint was made from.
+/// Reads what origin_text() wrote about the folder that a checkpoint was made from.
 void take_origin(OpenedModel& model, const CheckpointReader& reader) {
   if (!reader.has_text(kOriginName)) return;
   const auto origin = nlohmann::json::parse(reader.text(kOriginName), nullptr, false);
-  if (!origin.is_object()) refuse(reader.folder(), '/', kOriginName, " is no JSON object");
+  if (!origin.is_object()) refuse(reader.folder(), '/', kOriginName, " is not a JSON object");
   const std::string type = origin.value("type", "");
   for (const StoredType known : {StoredType::f32, StoredType::bf16, StoredType::f16})
     if (type == name_of(known)) model.type = known;
@@ -107,7 +107,7 @@ OpenedModel open_model(const std::string& path) {
 OpenedModel open_adapters(const std::string& path, const ModelConfig& base) {
   if (!is_adapter_folder(path)) {
     OpenedModel adapters = open_checkpoint(path);
-    if (adapters.config.lora.rank == 0) refuse(path, " holds a model, and no adapters");
+    if (adapters.config.lora.rank == 0) refuse(path, " holds a model, not adapters");
     return adapters;
   }
   OpenedModel adapters{.path = path, .hugging_face = true, .config = base};

@@ -2,23 +2,24 @@
 
 namespace axonn {
 
-/// Decides which steps are outliers: loss or gradient norm above `factor` times its running mean
-/// over about the last hundred applied steps. The same on every rank, since its inputs are.
+/// Decides which steps are outliers: those whose loss or gradient norm exceeds `factor` times its
+/// running mean over about the last hundred applied steps. Gives the same answer on every rank if
+/// its inputs are the same.
 class OutlierFilter {
  public:
   struct State {
     double loss = 0, norm = 0;  ///< running means
-    double steps = 0;           ///< that they are over
+    double steps = 0;           ///< number of steps in the means
   };
 
-  /// factor 0: nothing is an outlier.
+  /// factor 0: no step is an outlier.
   explicit OutlierFilter(double factor) : factor_(factor) {}
-  /// Goes on where an earlier run was.
+  /// Continues with the means of an earlier run.
   OutlierFilter(double factor, State state) : factor_(factor), state_(state) {}
 
-  /// Whether the step shall be applied; if so it enters the means.
+  /// Returns whether to apply the step. If so, adds it to the means.
   bool accept(double loss, double norm) {
-    constexpr double kWarmup = 20, kWindow = 100;  // too few steps say nothing of what is usual
+    constexpr double kWarmup = 20, kWindow = 100;  // fewer steps give no reliable mean
     if (factor_ > 0 && state_.steps >= kWarmup &&
         (loss > factor_ * state_.loss || norm > factor_ * state_.norm))
       return false;

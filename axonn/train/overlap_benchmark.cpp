@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kWarmup = 2, kSteps = 5;
 
-/// Adds up what the phases of a run of steps cost on this rank.
+/// Adds up the time that the phases of several steps take on this rank.
 class PhaseClock {
  public:
   explicit PhaseClock(const Session& session) : session_(session) {
@@ -26,12 +26,12 @@ class PhaseClock {
       for (auto& [kind, seconds] : cost.waited) seconds = 0;
   }
 
-  /// From now on the time is this phase's.
+  /// From now on, time counts for this phase.
   void enter(Phase phase) {
     book();
     phase_ = phase;
   }
-  /// Books what has passed to the phase that is under way.
+  /// Adds the time since the last call to the current phase.
   void book() {
     const double now = now_seconds();
     NamedSeconds waited = session_.waited_by_kind();
@@ -45,7 +45,7 @@ class PhaseClock {
     waited_ = std::move(waited);
   }
 
-  /// Mean over the ranks and kSteps steps. Collective.
+  /// Returns the cost of a phase, mean over the ranks and kSteps steps. Collective.
   PhaseCost cost(Communicator& world, Phase phase) const {
     const Cost& mine = costs_[static_cast<int>(phase)];
     std::vector<double> values{mine.seconds};
@@ -105,7 +105,8 @@ StepCost measure(const Config& config, Communicator& world) {
           .progress_share = totals[1] / world.size() / totals[0]};
 }
 
-/// Weights that are gathered over data when they were updated are the next forward's to wait for.
+/// Moves the gather of updated weights over data from the optimizer phase to forward, since with
+/// overlap the next forward waits for it.
 void move_weights_to_forward(StepCost& cost) {
   NamedSeconds& from = cost.optimizer.comm_by;
   const auto at = std::ranges::find(from, "data all_gather", &NamedSeconds::value_type::first);
@@ -168,10 +169,9 @@ OverlapReport overlap_benchmark(const Config& config, Communicator& world) {
 
 std::string to_text(const OverlapReport& r) {
   return fmt::format(
-      "grid {}: {:.1f} ms a step (mean of {}), {:.1f} ms without overlap, {:.1f} ms if overlap "
-      "were perfect: {:.2f} times that\n"
-      "  without overlap, progress threads {:.1f} % of a core each\n{}"
-      "  with overlap, {} chunks, progress threads {:.1f} % of a core each\n{}",
+      "grid {}: {:.1f} ms per step (mean of {}), {:.1f} ms without overlap, {:.1f} ms with perfect "
+      "overlap: {:.2f} times that\n  without overlap, progress threads {:.1f} % of a core each\n{} "
+      " with overlap, {} chunks, progress threads {:.1f} % of a core each\n{}",
       to_string(r.grid), r.on.step_s * 1e3, kSteps, r.off.step_s * 1e3, r.ideal_s() * 1e3,
       r.ratio(), 100 * r.off.progress_share, lines(r.off), r.chunks, 100 * r.on.progress_share,
       lines(r.on));

@@ -8,39 +8,39 @@
 
 namespace axonn {
 
-/// A phase of a step, in seconds; mean over ranks and steps.
+/// Time of one phase of a step, in seconds; mean over ranks and steps.
 struct PhaseCost {
   double compute_s = 0;
-  double comm_s = 0;     ///< that the rank's compute waited for collectives
-  NamedSeconds comm_by;  ///< the same by axis and kind, without those that took nothing
+  double comm_s = 0;     ///< time that compute waited for collectives
+  NamedSeconds comm_by;  ///< the same by axis and kind, without kinds that took no time
 };
 
-/// A step, phase by phase. The optimizer's begins when all gradients have arrived.
+/// Time of a step by phase. The optimizer phase begins when all gradients have arrived.
 struct StepCost {
   PhaseCost forward, backward, optimizer;
-  double step_s = 0;  ///< of the slowest rank, steps following one another at once
-  /// Processor time of a rank's progress thread over the time of the steps: of one core.
+  double step_s = 0;  ///< of the slowest rank, in consecutive steps
+  /// CPU time of a rank's progress thread divided by the time of the steps: 1 is one whole core.
   double progress_share = 0;
 };
 
-/// What overlap gains: the same steps with nothing overlapped, where every collective is waited
-/// for where it starts, and as the config has it.
+/// The gain of overlap: the same steps without overlap, where every collective is waited for where
+/// it starts, and with the overlap that the config asks for.
 struct OverlapReport {
   GridShape grid;
-  int chunks = 1;  ///< of the second; the first has 1
+  int chunks = 1;  ///< of `on`; `off` has 1
   StepCost off, on;
 
-  /// What perfect overlap would take: in each phase the longer of compute and communication as
-  /// measured without, and the optimizer's compute.
+  /// Seconds of a step with perfect overlap: in forward and backward the longer of compute and
+  /// communication as measured without overlap, plus the optimizer's compute.
   double ideal_s() const;
-  /// How much longer than that the step with overlap is.
+  /// Measured step with overlap divided by ideal_s().
   double ratio() const { return on.step_s / ideal_s(); }
 };
 
-/// Collective. config is validated and resolved.
+/// Measures both. Collective. config must be validated and resolved.
 OverlapReport overlap_benchmark(const Config& config, Communicator& world);
 
-/// The report for people, and as JSON.
+/// The report as text for people, and as JSON.
 std::string to_text(const OverlapReport& report);
 std::string to_json(const OverlapReport& report);
 

@@ -14,7 +14,8 @@ namespace axonn {
 
 namespace {
 
-/// The same for ranks of one machine that may run on the same cores, and for no others.
+/// Returns a key that is equal for ranks of one machine that may run on the same cores, and differs
+/// otherwise.
 std::int64_t key_of(const std::vector<int>& cores) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);

@@ -11,7 +11,7 @@ namespace axonn {
 
 namespace {
 
-/// The folders of the checkpoints in DIR before `step`, newest first, as rank 0 sees them.
+/// Returns the folders of the checkpoints in DIR before `step`, newest first, as rank 0 sees them.
 std::vector<std::string> older_ones(Communicator& world, const std::string& folder,
                                     std::int64_t step) {
   std::vector<std::string> found;
@@ -21,7 +21,7 @@ std::vector<std::string> older_ones(Communicator& world, const std::string& fold
   return broadcast_texts(world, std::move(found));
 }
 
-/// Whether `path` stands for all checkpoints in it, of which `taken` is one.
+/// Whether `path` is the folder that holds the checkpoint `taken`, rather than that checkpoint.
 bool holds_several(std::filesystem::path path, const std::string& taken) {
   if (!path.has_filename()) path = path.parent_path();  // "DIR/"
   return std::filesystem::path(taken).parent_path() == path;
@@ -38,13 +38,13 @@ Resumed resume(Session& session, const std::string& path) {
         older_ones(world, std::filesystem::path(reader->folder()).parent_path(), reader->step());
   std::string folder = reader->folder(), first_fault;
   for (std::size_t next = 0;; ++next) {
-    try {  // what fails, fails on all ranks alike
+    try {  // a failure is the same on all ranks
       if (!reader) reader.emplace(world, folder);
       const LoadCost cost = session.load(*reader, Session::Load::everything);
       return {*std::move(reader), cost, std::move(warnings)};
     } catch (const UsageError& error) {
       if (next == 0) first_fault = error.what();
-      warnings.push_back(concat("checkpoint ", folder, " is passed over: ", error.what()));
+      warnings.push_back(concat("checkpoint ", folder, " is skipped: ", error.what()));
     }
     if (next == older.size()) refuse(first_fault);
     folder = older[next];

@@ -16,8 +16,9 @@ std::int64_t batch_on(const Config& base, const GridShape& first, const GridShap
   const std::int64_t batch = base.training.global_batch;
   if (kind == ScalingKind::strong) return batch;
   if (batch * grid.ranks() % first.ranks() != 0)
-    refuse("weak scaling from ", first.ranks(), " to ", grid.ranks(), " ranks makes of [training] ",
-           "global_batch ", batch, " no whole number; take a multiple of ", first.ranks());
+    refuse("weak scaling from ", first.ranks(), " to ", grid.ranks(),
+           " ranks: scaled with the ranks, [training] ", "global_batch ", batch,
+           " is not a whole number; set it to a multiple of ", first.ranks());
   return batch * grid.ranks() / first.ranks();
 }
 
@@ -27,7 +28,7 @@ Config config_on(Config config, const GridShape& grid, std::int64_t batch) {
   try {
     validate(config);
     Config here = resolved(std::move(config));
-    dry_step(with_vocab(here), 0);  // builds the model's part: what cannot be cut is refused here
+    dry_step(with_vocab(here), 0);  // throws if the grid cannot cut the model
     return here;
   } catch (const UsageError& error) {
     refuse("grid ", to_string(grid), ": ", error.what());

@@ -1,4 +1,4 @@
-// What a scaling run looks like: as JSON and as a picture.
+// Prints a scaling run as JSON and draws it as SVG.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,7 +19,7 @@ constexpr const char* kIdeal = "#969696";
 
 std::string_view name_of(ScalingKind kind) { return kScalingKinds[static_cast<int>(kind)]; }
 
-/// Ranks from low to high, with room at both ends.
+/// Makes the axis span ranks low to high, with a margin at both ends.
 void set_range(Chart::Axis& axis, int low, int high) {
   const double room = std::pow(10, 0.06 + 0.05 * std::log10(high / low));
   axis.low = low / room;
@@ -44,7 +44,7 @@ std::string scaling_svg(ScalingKind kind, const std::string& title,
                         const std::vector<ScalingPoint>& points) {
   Chart chart{.title = fmt::format("{} scaling: {}", name_of(kind), title),
               .x = {.title = "ranks", .logarithmic = true},
-              .y = {.title = "tokens a second, all ranks", .logarithmic = true}};
+              .y = {.title = "tokens per second, all ranks", .logarithmic = true}};
   std::map<int, double> best, ideal;  // by ranks
   double low = INFINITY, high = 0;
   for (const ScalingPoint& point : points) {
@@ -66,8 +66,8 @@ std::string scaling_svg(ScalingKind kind, const std::string& title,
   chart.y.high = high * 1.03;
   chart.y = widened(chart.y);
   set_range(chart.x, best.begin()->first, best.rbegin()->first);
-  Chart::Line as_ideal{.color = kIdeal, .dashed = true, .name = "ideal, by cores"};
-  Chart::Line as_measured{.color = kMeasured, .name = "measured: the best grid of each number"};
+  Chart::Line as_ideal{.color = kIdeal, .dashed = true, .name = "ideal, by number of cores"};
+  Chart::Line as_measured{.color = kMeasured, .name = "measured, best grid per number of ranks"};
   for (const auto& [ranks, rate] : ideal) {
     chart.x.marks.push_back(ranks);
     as_ideal.points.emplace_back(ranks, rate);

@@ -12,7 +12,7 @@ double learning_rate(const Config& config, std::int64_t step) {
   const std::int64_t steps = config.training.steps, warmup = schedule.warmup_steps;
   if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
 
-  // How far the decay from `from` to the last step has come, 0 to 1.
+  // The fraction, 0 to 1, of the decay between step `from` and the last step that is done.
   const auto done = [&](std::int64_t from) {
     const double span = static_cast<double>(std::max<std::int64_t>(1, steps - 1 - from));
     return std::clamp(static_cast<double>(step - from) / span, 0.0, 1.0);

@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-/// Sequences [first, first + batch) as a rank's tokens; those beyond the last have no targets.
+/// Sequences [first, first + batch) as a rank's tokens. Sequences beyond the last have no targets.
 struct Batch {
   Rows rows;
   std::vector<std::int32_t> ids, targets;
@@ -30,7 +30,7 @@ Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int6
   return result;
 }
 
-/// (R, 2) on the host.
+/// Returns the loss and the greedy flag of each row, (R, 2), in host memory.
 std::vector<float> losses_of(Session& session, const Context& ctx, const Batch& batch) {
   const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows);
   const Tensor losses = session.model().target_losses(ctx, tokens);
@@ -39,7 +39,7 @@ std::vector<float> losses_of(Session& session, const Context& ctx, const Batch& 
   return host;
 }
 
-/// Elements of the sums over ranks, a sequence.
+/// Index of each sum of a sequence.
 enum Sum : std::int64_t { nats, targets, greedy, kSums };
 
 void add_batch(const Batch& batch, std::span<const float> losses, std::span<double> sums) {
@@ -56,7 +56,8 @@ void add_batch(const Batch& batch, std::span<const float> losses, std::span<doub
 
 std::vector<SequenceScore> score(Session& session, const ScoredSequences& sequences,
                                  const ScoreOptions& options) {
-  AXONN_CHECK(options.batch > 0, "score: ", options.batch, " sequences at a time; at least 1");
+  AXONN_CHECK(options.batch > 0, "score: ", options.batch,
+              " sequences at a time; options.batch must be at least 1");
   const Grid& grid = session.grid();
   const std::int64_t places = grid.extent(Axis::data) * grid.extent(Axis::z),
                      place = grid.coord(Axis::data) * grid.extent(Axis::z) + grid.coord(Axis::z),
@@ -68,7 +69,7 @@ std::vector<SequenceScore> score(Session& session, const ScoredSequences& sequen
 
   std::vector<double> sums(sequences.count() * kSums);
   for (std::int64_t first = 0; first < sequences.count(); first += round) {
-    // Every rank computes every round: the weights are gathered over z.
+    // Every rank computes in every round, because the weights are gathered over z.
     const std::int64_t mine = first + place * options.batch;
     const Batch batch = read_batch(sequences, mine, options.batch);
     prefetcher.begin_pass();
@@ -78,14 +79,15 @@ std::vector<SequenceScore> score(Session& session, const ScoredSequences& sequen
     if (options.report && grid.world().rank() == 0)
       options.report(std::min(first + round, sequences.count()));
   }
-  // One rank has each sequence and the others have zeros: no order of the sum changes a bit.
+  // Only one rank has a sequence's sums and the others have zeros, so the order of the sum changes
+  // no bit.
   grid.world().all_reduce(buffer(std::span(sums)), "scores").wait();
 
   std::vector<SequenceScore> scores(sequences.count());
   for (std::size_t n = 0; n < scores.size(); ++n) {
     const double* sum = &sums[n * kSums];
     AXONN_CHECK(std::isfinite(sum[nats]), "score: the losses of sequence ", n, " add up to ",
-                sum[nats], "; the model is broken");
+                sum[nats], "; the model's parameters are damaged");
     scores[n] = {sum[nats], std::llround(sum[targets]), std::llround(sum[greedy])};
   }
   return scores;

@@ -9,45 +9,45 @@
 
 namespace axonn {
 
-/// Token sequences of which each has targets: what a model is to say of them is how likely they
-/// are. The same on every rank; read by several threads at once.
+/// Token sequences with targets, whose likelihood a model is to score. The same on every rank.
+/// Several threads may read at once.
 class ScoredSequences {
  public:
   virtual ~ScoredSequences() = default;
 
   virtual std::int64_t count() const = 0;
 
-  /// Positions that sequence n is computed with: those that it has, and any that are added behind,
-  /// so that there are few lengths.
+  /// Number of positions that sequence n is computed with. It may include padding at the end, so
+  /// that products have few different shapes.
   virtual std::int64_t length(std::int64_t n) const = 0;
 
-  /// Fills in sequence n; both spans have the same number of positions, at least length(n). Ids are
-  /// 0 and targets -1 where nothing is written.
+  /// Writes sequence n. Both spans have the same length, at least length(n), and are filled with 0
+  /// (ids) and -1 (targets, meaning no target) before the call.
   virtual void read(std::int64_t n, std::span<std::int32_t> ids,
                     std::span<std::int32_t> targets) const = 0;
 };
 
-/// What a model makes of a sequence's targets.
+/// The score of one sequence.
 struct SequenceScore {
-  double nats = 0;  ///< the sum of their losses
+  double nats = 0;  ///< sum of the losses of its targets
   std::int64_t targets = 0;
-  std::int64_t greedy = 0;  ///< those than which no token is likelier
+  std::int64_t greedy = 0;  ///< targets that are the likeliest token
 
   bool operator==(const SequenceScore&) const = default;
 };
 
 struct ScoreOptions {
   std::int64_t batch = 1;  ///< sequences that a (z, data) coordinate computes at a time
-  /// Called on rank 0 with the sequences that are through, about as many on every rank.
+  /// Called on rank 0 with the number of sequences that are done.
   std::function<void(std::int64_t done)> report = {};
 };
 
-/// The score of every sequence, the same on every rank of the session. Each (z, data) coordinate
-/// computes batches of its own, a run of `batch` sequences each; losses of a sequence are added in
-/// f64 in the order of its positions, whatever the grid and the batch.
+/// Returns the score of every sequence, the same on every rank of the session. Each (z, data)
+/// coordinate computes other batches of `batch` consecutive sequences. The losses of a sequence are
+/// added in f64 in the order of its positions, whatever the grid and the batch.
 ///
-/// Collective over the session's ranks. Communication besides the forward passes': 24 bytes a
-/// sequence, summed over all ranks. Errors: Error if a loss is NaN or infinite.
+/// Collective over the session's ranks. Communication in addition to the forward passes: an
+/// all-reduce of 24 bytes per sequence over all ranks. Throws Error if a loss is NaN or infinite.
 std::vector<SequenceScore> score(Session& session, const ScoredSequences& sequences,
                                  const ScoreOptions& options);
 

@@ -24,7 +24,7 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
     corpus_.tokenizer = make_tokenizer(config_.data.tokenizer);
   if (config_.model.vocab == 0) {
     if (!corpus_.tokenizer)
-      refuse("[model] vocab is not set, and token files do not say it; set model.vocab");
+      refuse("[model] vocab is not set, and token files do not state it; set model.vocab");
     config_.model.vocab = corpus_.tokenizer->vocab_size();
   }
   config_.model = resolved(config_.model, config_.model.vocab,
@@ -49,7 +49,7 @@ void Session::open_data(const Options& options) {
                                      .vocab = config_.model.vocab,
                                      .seed = seed,
                                      .report = {}};
-  // Rank 0 tokenises into the cache first, the others find it there.
+  // Rank 0 tokenises into the cache first; the other ranks then find it there.
   if (grid_->world().rank() == 0) corpus_ = open_corpus(config_.data, corpus_options);
   grid_->world().barrier("open data");
   if (grid_->world().rank() != 0) corpus_ = open_corpus(config_.data, corpus_options);
@@ -79,7 +79,7 @@ Context Session::context_on(Backend& backend) const {
 
 namespace {
 
-/// What of a group's parameters this rank holds, without buffers.
+/// Describes the part of a group's parameters that this rank holds, without buffers.
 StateBlock block_of(const ParameterGroup& group, Device& device) {
   StateBlock block{.name = group.name(),
                    .count = group.piece_size(),
@@ -105,7 +105,7 @@ void Session::initialise(const std::vector<ParameterGroup*>& groups) {
     group->initialise(ctx, static_cast<std::uint64_t>(config_.training.seed));
 }
 
-/// What a model without adapters has: where there are adapters, what they are of.
+/// Loads a model without adapters: all of it, or the frozen base of adapters.
 LoadCost Session::load_base(const std::vector<ParameterGroup*>& groups) {
   const std::string& path = config_.model.path;
   if (has_safetensors(path))
@@ -174,7 +174,7 @@ LoadCost Session::load_values(const CheckpointReader& reader,
   return cost;
 }
 
-/// Damage that one rank meets is an error of all, which name it.
+/// Makes damage that one rank meets an error on all ranks, which names that rank.
 void Session::agree_on_loading(const CheckpointReader& reader, const std::function<void()>& load) {
   const std::string fault = fault_of(load);
   try {
@@ -219,7 +219,8 @@ std::int64_t Session::first_sequence(std::int64_t step) const {
   return step * config_.training.global_batch + place() * sequences_each();
 }
 
-/// Of the step's targets those that goldfish loss keeps: each (z, data) coordinate counts its own.
+/// Counts the step's targets that the goldfish loss keeps. Each (z, data) coordinate counts its
+/// own.
 std::int64_t Session::kept_targets(std::int64_t step) const {
   double kept = 0;
   if (grid_->coord(Axis::x) == 0 && grid_->coord(Axis::y) == 0) {
@@ -233,7 +234,8 @@ std::int64_t Session::kept_targets(std::int64_t step) const {
     }
   }
   grid_->world().all_reduce(buffer(std::span(&kept, 1)), "kept targets").wait();
-  return std::max<std::int64_t>(static_cast<std::int64_t>(kept), 1);  // the mean over none is 0
+  return std::max<std::int64_t>(static_cast<std::int64_t>(kept),
+                                1);  // without targets the mean loss is 0
 }
 
 Tokens Session::tokens_of(const Sequences& from, const Goldfish* goldfish, std::int64_t first,

@@ -17,59 +17,61 @@ namespace axonn {
 
 using NamedSeconds = std::vector<std::pair<std::string, double>>;
 
-/// What is trained on in place of what [data] names, made of that; config is resolved.
+/// Replaces the training sequences that [data] names. Receives the resolved config and the opened
+/// corpus.
 using SequencesMaker =
     std::function<std::unique_ptr<const Sequences>(const Config& config, const Corpus& corpus)>;
 
-/// One rank of a run, put together from its config: grid, memory, model, optimizer, data. What the
-/// commands train, check and generate share.
+/// One rank of a run, built from its config: grid, memory, model, optimizer and data. Shared by all
+/// commands that train, check or generate.
 class Session {
  public:
   struct Options {
     bool training = true;           ///< false: no optimizer, no data, no master copies
-    bool data = true;               ///< false: the caller gives step_input() its tokens
-    std::string cache_folder = {};  ///< for tokenised text; "": tokens are kept in memory
+    bool data = true;               ///< false: the caller sets StepInput::tokens_of itself
+    std::string cache_folder = {};  ///< of tokenised text; "": tokens stay in memory
     ModelMaker make_model = axonn::make_model;
     SequencesMaker make_sequences = {};  ///< empty: training_sequences()
   };
 
-  /// Collective over world, which outlives the session. config is validated and resolved; its
-  /// vocab may be 0: then it is the tokenizer's. Parameters are not yet set.
-  /// Errors: UsageError for what the grid cannot cut, and for bad data.
+  /// Collective over world, which outlives the session. config must be validated and resolved; a
+  /// vocab of 0 becomes the tokenizer's. Parameters are not yet set. Throws UsageError if the grid
+  /// cannot cut the model, and for bad data.
   Session(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
           Options options);
 
-  /// What training starts from: the parameters at model.path, or the initial values of the seed.
-  /// Adapters are those at lora.path, or have initial values. Returns what reading them cost this
-  /// rank. Collective. Errors: as load().
+  /// Sets the parameters that training starts from: those at model.path, or initial values from the
+  /// seed. Adapters are read from lora.path, or get initial values. Returns what reading cost this
+  /// rank. Collective. Throws as load() does.
   LoadCost initialise();
-  /// The same of the model that adapters are of alone: what a run needs besides its checkpoint.
-  /// Collective.
+  /// Does the same for frozen parameters only: those of the base model of adapters, which a
+  /// checkpoint does not hold. Does nothing without adapters. Collective.
   LoadCost initialise_frozen();
-  /// What a checkpoint holds of what is trained: everything, or the parameters alone (the moments
-  /// stay as they are).
+  /// What load() reads and state() returns of the trained parameters: everything, or only the
+  /// values (load() then leaves the moments as they are).
   enum class Load { everything, parameters };
-  /// Collective. Errors: UsageError, the same on all ranks, as CheckpointReader::load(); parameters
-  /// are then partly set.
+  /// Sets the trained parameters from a checkpoint. Collective. Throws UsageError, the same on all
+  /// ranks, as CheckpointReader::load() does; parameters are then partly set.
   LoadCost load(const CheckpointReader& reader, Load what,
                 const CheckpointReader::Progress& progress = {});
 
-  /// What step `step`, counted from 0, is given: its data, and no learning rate yet. With
-  /// training.goldfish collective: the targets that are kept are counted, 8 bytes.
+  /// Returns the input of step `step`, counted from 0, without a learning rate. With
+  /// training.goldfish it is collective: an all-reduce of 8 bytes counts the targets that are kept.
   StepInput step_input(std::int64_t step);
   StepResult train_step(const StepInput& input) { return step_->run(context(), input); }
-  /// Waits for what the last step left under way: the device's work, and its weights' way over
-  /// data.
+  /// Waits for everything that the last step left in flight: the device's work and the gather of
+  /// its updated weights over data.
   void settle() const;
-  /// Where NaN first arose in that step on this rank.
+  /// Returns the block in which NaN first arose in that step on this rank; "" if in none.
   std::string diagnose(const StepInput& input) { return step_->diagnose(context(), input); }
-  /// As TrainStep::rehearse(), on a backend that stands for this one's.
+  /// Calls TrainStep::rehearse() with `backend` in place of the session's.
   void rehearse(const StepInput& input, Backend& backend) {
     step_->rehearse(context_on(backend), input);
   }
-  /// Mean loss over the validation split (training.eval_batches global batches of it, 0: all).
+  /// Returns the mean loss over the first training.eval_batches global batches of the validation
+  /// data (0: all of them).
   double validate();
-  /// Validation sequences that validate() looks at; 0 without a validation split.
+  /// Number of validation sequences that validate() uses; 0 without validation data.
   std::int64_t validation_windows() const;
 
   std::vector<StateBlock> state(Load what) const;
@@ -83,13 +85,14 @@ class Session {
   const Optimizer& optimizer() const { return *optimizer_; }
   const TrainStep& step() const { return *step_; }
   const Corpus& corpus() const { return corpus_; }
-  /// What is trained on. Only where there is data.
+  /// The training sequences. Requires data.
   const Sequences& sequences() const { return *training_; }
-  /// Rows of one step, over all ranks: inputs, padding included.
+  /// Number of tokens in one step over all ranks, including padding.
   std::int64_t tokens_per_step() const;
-  /// Inputs of step `step` that are no padding, over all ranks, and targets, goldfish or not.
+  /// Number of inputs of step `step` over all ranks without padding, and of its targets, including
+  /// those that the goldfish loss leaves out.
   Sequences::Size step_size(std::int64_t step) const;
-  /// Seconds that this rank's compute has waited for collectives so far: in all, and by axis and
+  /// Seconds that this rank's compute has waited for collectives so far: in total, and by axis and
   /// kind ("z all_gather"), in an order that is the same on every rank.
   double waited_seconds() const;
   NamedSeconds waited_by_kind() const;
@@ -103,29 +106,32 @@ class Session {
                        const CheckpointReader::Progress& progress);
   void agree_on_loading(const CheckpointReader& reader, const std::function<void()>& load);
   void open_data(const Options& options);
-  /// Sequences of each (z, data) coordinate in a step, and the first of this one's.
+  /// Number of sequences that each (z, data) coordinate has in a step, and the number of the first
+  /// one of this coordinate.
   std::int64_t sequences_each() const;
   std::int64_t first_sequence(std::int64_t step) const;
   std::int64_t kept_targets(std::int64_t step) const;
-  /// The tokens of sequences `first` to first + count; from `end` on none of their targets counts.
+  /// Returns the tokens of sequences `first` to first + count. Targets of sequences from `end` on
+  /// do not count.
   Tokens tokens_of(const Sequences& from, const Goldfish* goldfish, std::int64_t first,
                    std::int64_t count, std::int64_t end) const;
-  /// This rank's place among the (z, data) coordinates, which have different tokens.
+  /// This rank's index among the (z, data) coordinates, each of which has other tokens, and their
+  /// number.
   std::int64_t place() const;
   std::int64_t places() const;
 
   Config config_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Arena> arena_;
-  std::unique_ptr<Communicator> device_world_;  // null where the world carries the memory itself
+  std::unique_ptr<Communicator> device_world_;  // null if world can send the device's memory
   std::unique_ptr<Grid> grid_;
   Corpus corpus_;
   std::unique_ptr<const Sequences> training_, validation_;
   std::optional<Goldfish> goldfish_;
   std::unique_ptr<Model> model_;
-  std::vector<ParameterGroup*> trained_;  // what training such a model trains
+  std::vector<ParameterGroup*> trained_;  // the groups of model_ that are trained
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<TrainStep> step_;  // last: its graphs go before the groups that they launch
+  std::unique_ptr<TrainStep> step_;  // last: its graphs must be destroyed before the groups
 };
 
 }  // namespace axonn

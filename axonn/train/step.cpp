@@ -72,7 +72,7 @@ void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
 
 void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
   begin_step(ctx, input);
-  // A graph waits for nothing that began before it: the new weights have to have come.
+  // A graph does not wait for work that began before it, so the new weights must have arrived.
   for (const ParameterGroup* group : model_.groups()) group->piece_of_compute();
   const Tensor total = sums_.col_range(0, 1);
   for (int micro = 0; micro < input.micro_batches; ++micro) {
@@ -83,11 +83,12 @@ void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
       ctx.reducing = &reducing;
       pass(ctx, input, micro, placed, total);
       ctx.reducing = nullptr;
-      if (reducing) reducing->finish_reduce(ctx);  // a piece ends what it has begun
+      if (reducing)
+        reducing->finish_reduce(ctx);  // a piece must complete the reduction that it started
       if (ctx.last_micro_batch) {
         finish_gradients(ctx, optimizer_.groups());
         finish_sums(ctx, input);
-        // The norm has not waited for groups of which this rank owns nothing.
+        // The norm did not wait for groups of which this rank owns nothing.
         for (const ParameterGroup* group : optimizer_.groups()) group->gradient();
       }
     });
@@ -103,7 +104,7 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   Device& device = ctx.arena.device();
   const std::array<double, 4> begin{0, 0, input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
   device.copy_from_host(sums_.view().data, begin.data(), sizeof begin);
-  const bool told = static_cast<bool>(input.on_phase);  // a launch is in all phases at once
+  const bool told = static_cast<bool>(input.on_phase);  // a graph cannot report phases
   const StepGraphs::Constants constants{loss_scale(input), static_cast<float>(input.max_norm)};
   if (graphs_ && warm_ && !told && graphs_->begin_step(ctx, constants)) {
     launch_graphs(ctx, input);

@@ -9,10 +9,11 @@ namespace axonn {
 std::string why_not_captured(Device& device, const Grid& grid) {
   if (!device.captures())
     return concat("device ", device.name(),
-                  " has no graphs; set parallelism.device = \"cuda\", or leave it out");
+                  " does not support graphs; set parallelism.device = \"cuda\", or leave "
+                  "training.cuda_graph out");
   if (!grid.world().on_streams())
-    return "ranks talk through the host, which a graph cannot hold; it takes NCCL "
-           "(parallelism.transport) and a card for each rank";
+    return "ranks communicate through host memory, which a graph cannot capture; graphs need NCCL "
+           "(parallelism.transport) and a GPU per rank";
   return {};
 }
 
@@ -27,10 +28,11 @@ bool StepGraphs::begin_step(const Context& ctx, const Constants& constants) {
     return !piece.graph || ctx.arena.lies_as(piece.layout);
   };
   if (!std::ranges::all_of(pieces_, fits)) {
-    AXONN_CHECK(ctx.grid.world().size() == 1,
-                "a step's graphs would write memory that was taken from the arena after the second "
-                "step and is still held, or read some that was given back; hold it for one step "
-                "alone, take it before the second, or set training.cuda_graph = false");
+    AXONN_CHECK(
+        ctx.grid.world().size() == 1,
+        "a step's graphs would write memory that was taken from the arena after the second step "
+        "and is still held, or read memory that was given back; hold such memory for one step "
+        "only, take it before the second step, or set training.cuda_graph = false");
     pieces_ = {};
   }
   const auto captured = [](const Captured& piece) { return piece.graph != nullptr; };
@@ -44,7 +46,8 @@ void StepGraphs::run(Arena& arena, Piece piece, const std::function<void()>& wor
     const std::int64_t live = arena.stats().live_bytes;
     captured.graph = arena.device().capture(work);
     AXONN_CHECK(arena.stats().live_bytes == live, "a captured piece of a step keeps ",
-                arena.stats().live_bytes - live, " bytes; later launches would not find them");
+                arena.stats().live_bytes - live,
+                " bytes of memory, which later launches would overwrite");
     captured.layout = arena.layout();
     ++captures_;
   }

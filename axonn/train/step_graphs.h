@@ -10,45 +10,47 @@
 
 namespace axonn {
 
-/// Why the work of a step on this grid cannot be captured, and what to do; "" if it can.
+/// Returns why the work of a step on this grid cannot be captured, and the remedy; "" if it can.
 std::string why_not_captured(Device& device, const Grid& grid);
 
-/// Pieces of a step that were captured once and are launched again in later steps, in which the
-/// host does nothing of their work.
+/// Pieces of a step that are captured once as device graphs and launched again in later steps,
+/// without any work for the host.
 ///
-/// A launch reads and writes the addresses of its capture. So between the pieces nothing may be
-/// under way and nothing be held that a piece does not find again: what lives longer than a piece
-/// (parameters, gradients, sums, tokens) lies where it lay, and what a piece took from the arena
-/// was free when it began, as it must be at each launch. The arena says whether that is so; where
-/// it is not, because somebody keeps memory that was taken since, everything is captured anew. Of
-/// several ranks all have to launch, or capture, the same pieces: there it is an error.
+/// A launch reads and writes the addresses of its capture. So what outlives a piece (parameters,
+/// gradients, sums, tokens) must stay at its address, and what a piece takes from the arena must
+/// have been free when it began, and must be free at each launch. Between pieces nothing may be in
+/// flight. The arena reports whether memory still lies so. If it does not, because somebody holds
+/// memory taken since, everything is captured again. With several ranks that is an error, because
+/// all of them must launch, or capture, the same pieces.
 ///
-/// It goes before the groups whose collectives it has captured: NCCL's wait for that in their end.
+/// It must be destroyed before the groups whose collectives it has captured: NCCL waits for the
+/// graphs when its communicators are destroyed.
 class StepGraphs {
  public:
-  /// The micro-batches of a step, which differ: the first writes gradients and later ones add to
-  /// them, and after the last they are complete.
+  /// A micro-batch's position in its step. The first micro-batch writes gradients and later ones
+  /// add to them; after the last they are complete.
   enum class Piece { only, first, middle, last };
   static Piece piece_of(int micro, int micro_batches);
 
-  /// Numbers of a step that its pieces hold as they were when they were captured.
+  /// Numbers of a step that its graphs hold as constants.
   struct Constants {
     float loss_scale = 1, max_norm = 0;
     bool operator==(const Constants&) const = default;
   };
 
-  /// A step begins. Whether its pieces can be launched or captured: not if there are pieces of
-  /// other constants. Errors: see above.
+  /// Begins a step. Returns whether its pieces can be launched or captured: false if pieces with
+  /// other constants are captured. Throws Error as described above.
   bool begin_step(const Context& ctx, const Constants& constants);
 
-  /// Launches the piece; first captures it as `work` does it, if it is not captured.
-  /// Errors: work keeps memory that it took, or leaves something under way.
+  /// Launches the piece, after capturing `work` as that piece if that has not been done. Throws if
+  /// work keeps memory that it took, or leaves something in flight.
   void run(Arena& arena, Piece piece, const std::function<void()>& work);
 
-  /// This micro-batch's tokens at the addresses that pieces read. Errors: rows of another shape.
+  /// Copies this micro-batch's tokens to the addresses that the pieces read. Throws if the rows
+  /// have another shape.
   const Tokens& place(const Context& ctx, const Tokens& tokens);
 
-  /// Pieces captured so far, those that were captured anew counted again.
+  /// Number of captures so far, including repeated ones.
   int captures() const { return captures_; }
 
  private:

@@ -22,7 +22,7 @@ std::unique_ptr<Backend> StepTracer::wrap(std::unique_ptr<Backend> backend) {
 
 void StepTracer::before_step(std::int64_t step) {
   if (file_.empty() || step != kSkipped) return;
-  world_.barrier("trace");  // so that the ranks' clocks begin together
+  world_.barrier("trace");  // so that all ranks start their clocks together
   trace_.start();
 }
 

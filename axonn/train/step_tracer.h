@@ -10,15 +10,16 @@
 
 namespace axonn {
 
-/// Notes what every rank does in a few steps of a run and writes it to one file, for Perfetto
-/// (https://ui.perfetto.dev) or chrome://tracing. Make it before the session, which outlives none
-/// of its parts.
+/// Records the operations of every rank in a few steps of a run and writes them to one file for
+/// Perfetto (https://ui.perfetto.dev) or chrome://tracing. It must be created before the session
+/// and outlive it.
 class StepTracer {
  public:
-  /// The first steps make room and learn the order of things; those after them tell the truth.
+  /// The first steps allocate memory and learn the order of blocks; the later ones are typical.
   static constexpr std::int64_t kSkipped = 2, kSteps = 3;
 
-  /// file "": traces nothing and costs nothing. Groups split from world from now on are traced.
+  /// If file is "", records nothing and costs nothing. Groups split from world from now on are
+  /// traced.
   StepTracer(std::string file, Communicator& world);
   ~StepTracer();
   StepTracer(const StepTracer&) = delete;
@@ -26,7 +27,8 @@ class StepTracer {
 
   std::unique_ptr<Backend> wrap(std::unique_ptr<Backend> backend);
 
-  /// Around each step, counted from 0 in this run. Collective at the first and the last traced one.
+  /// Call these before and after each step, counted from 0 in this run. Collective at the first and
+  /// the last traced step.
   void before_step(std::int64_t step);
   void after_step(std::int64_t step, const std::string& process);
 

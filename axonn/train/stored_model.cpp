@@ -48,14 +48,14 @@ LoraConfig stored_lora(const std::string& path) {
     if (lora.targets.empty()) refuse(path, " has no tensors of adapters");
   } else {
     lora = stored_config(CheckpointReader(path)).model.lora;
-    if (lora.rank == 0) refuse("[lora] path = '", path, "' holds a model, and no adapters");
+    if (lora.rank == 0) refuse("[lora] path = '", path, "' holds a model, not adapters");
   }
   lora.path = path;
   return lora;
 }
 
 std::string stored_config_text(Config config, const Origins& origins) {
-  config.model.lora.path.clear();  // the adapters are the checkpoint's own from here on
+  config.model.lora.path.clear();  // the checkpoint holds the adapters itself
   if (config.model.path.empty()) return config_toml(config, origins);
   Origins all = origins;
   Config scratch;
@@ -72,7 +72,7 @@ std::string stored_config_text(const ModelConfig& model, const std::string& toke
   config.data.tokenizer = tokenizer;
   OptionList list;
   list_options(config, list);
-  return "# The sizes of a model that was converted.\n\n" + to_toml(list, [](const Option& option) {
+  return "# The sizes of a converted model.\n\n" + to_toml(list, [](const Option& option) {
            const bool told = option.section() == "model" || option.key() == "data.tokenizer";
            return TomlNote{.comment = {}, .disabled = !told};
          });
@@ -96,8 +96,8 @@ Config with_stored_model(Config config) {
     if (!stored.data.tokenizer.empty()) tokenizer = stored.data.tokenizer;
   }
   if (config.model.lora.rank > 0)
-    refuse("[model] path = '", path, "' holds adapters alone, of the model at '", config.model.path,
-           "'; name that one");
+    refuse("[model] path = '", path, "' holds only adapters of the model at '", config.model.path,
+           "'; set path to that model and [lora] path to the adapters");
   config.model.path = path;
   config.model.lora = lora;
   if (config.data.tokenizer == "bytes") config.data.tokenizer = tokenizer;
@@ -112,13 +112,13 @@ StoredModel open_stored_model(const std::string& path, const std::string& adapte
   } else {
     model.reader.emplace(path);
     model.config = stored_config(*model.reader);
-    // What the machine had that it was trained on says nothing of this one.
+    // Device and transport of the training machine may not exist on this one.
     model.config.parallelism.device = DeviceKind::automatic;
     model.config.parallelism.transport = TransportKind::automatic;
   }
   if (adapter.empty()) return model;
   if (model.config.model.lora.rank > 0)
-    refuse("--adapter: ", path, " holds adapters itself; name the model that they are of");
+    refuse("--adapter: ", path, " holds adapters itself; give the path of their base model");
   model.config.model.path = path;
   model.config.model.lora = stored_lora(adapter);
   model.reader.reset();

@@ -11,7 +11,7 @@ namespace axonn {
 
 namespace {
 
-constexpr std::size_t kMostFaultsShown = 12;  // of faults
+constexpr std::size_t kMostFaultsShown = 12;  // in an error message
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   std::string text;
@@ -19,7 +19,7 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return '(' + text + ')';
 }
 
-/// Finds the tensor of each parameter, and what of a folder belongs to none.
+/// Finds the tensor of each parameter, and the tensors that belong to none.
 class Matcher {
  public:
   Matcher(const SafetensorsFolder& folder, const TensorNames& names)
@@ -51,7 +51,8 @@ class Matcher {
       text += "\n  " + faults_[i];
     if (faults_.size() > kMostFaultsShown)
       text += concat("\n  and ", faults_.size() - kMostFaultsShown, " more");
-    refuse(folder_.path(), " does not hold what its ", names_.config, " describes:", text);
+    refuse(folder_.path(), " does not hold the tensors that its ", names_.config,
+           " describes:", text);
   }
 
  private:
@@ -66,7 +67,7 @@ class Matcher {
     }
     if (!is_float(entry.type))
       faults_.push_back(concat(entry.name, " is ", name_of(entry.type),
-                               ", which is not read; F32, BF16 and F16 are"));
+                               ", which cannot be read; F32, BF16 and F16 can"));
   }
 
   const SafetensorsFolder& folder_;

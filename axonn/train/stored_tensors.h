@@ -12,19 +12,19 @@
 
 namespace axonn {
 
-/// How a folder names tensors.
+/// The names that a folder uses for tensors.
 struct TensorNames {
   std::function<StoredName(const std::string& parameter)> of;
-  std::function<bool(std::string_view tensor)> passed_over;  ///< that are no parameter's
-  std::string_view config;  ///< the file that says which there should be
+  std::function<bool(std::string_view tensor)> passed_over;  ///< tensors to ignore
+  std::string_view config;  ///< file that describes which tensors there should be
 };
 
-/// Of a model's own parameters in Hugging Face's form, and of its adapters in PEFT's.
+/// Names of a model's own parameters in Hugging Face's format, and of its adapters' in PEFT's.
 TensorNames base_names(const ModelConfig& config);
 TensorNames adapter_names(const ModelConfig& config);
 
-/// The tensor of every parameter, without slices. Errors: UsageError that lists every tensor that
-/// is missing, unknown, of another shape or of no type that is read.
+/// Finds the tensor of every parameter; slices are left empty. Throws UsageError that lists every
+/// tensor that is missing, unknown, of another shape, or of a type that cannot be read.
 std::vector<WantedSlices> find_tensors(const SafetensorsFolder& folder,
                                        const std::vector<const ParameterSpec*>& parameters,
                                        const TensorNames& names);

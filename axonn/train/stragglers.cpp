@@ -10,7 +10,7 @@ namespace axonn {
 
 namespace {
 
-// Below this, and on steps shorter than that, the difference is noise.
+// A smaller ratio, or a ratio of steps shorter than this (seconds), is noise.
 constexpr double kWorthSaying = 1.25, kShortest = 0.1;
 
 }  // namespace
@@ -24,7 +24,7 @@ std::string stragglers(const Grid& grid, double seconds) {
   if (mean < kShortest || *slowest < kWorthSaying * mean) return {};
 
   const Coords coords = coords_of(grid.shape(), static_cast<int>(slowest - all.begin()));
-  std::string line = fmt::format("slowest: rank {} computes {:.2f} times the mean",
+  std::string line = fmt::format("slowest: rank {} computes {:.2f} times as long as the mean",
                                  slowest - all.begin(), *slowest / mean);
   for (Axis axis : kAxes) {
     if (grid.extent(axis) == 1) continue;

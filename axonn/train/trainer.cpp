@@ -47,10 +47,10 @@ double share_kept(std::int64_t kept, std::int64_t targets) {
   return static_cast<double>(kept) / static_cast<double>(targets);
 }
 
-/// NaN without its sign, which says nothing.
+/// Returns NaN without its sign, which has no meaning.
 double plain(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
-/// One rank's run of the loop.
+/// The training loop on one rank.
 class Trainer {
  public:
   Trainer(const Config& config, Communicator& world, const TrainOptions& options)
@@ -101,11 +101,11 @@ class Trainer {
   const Config config_;
   CheckpointSaver saver_;
   OutlierFilter outliers_;
-  MatmulChoices products_;  // empty unless training.tune
+  MatmulChoices products_;  // empty unless training.tune is set
   std::unique_ptr<MetricsFile> metrics_;
   StepMetrics line_;
   std::int64_t first_step_ = 0, tokens_seen_ = 0;
-  std::int64_t kept_ = 0, targets_ = 0;  // since the start or the resumption
+  std::int64_t kept_ = 0, targets_ = 0;  // since the start or the resume
   double began_ = 0, waited_ = 0, working_ = 0;
   NamedSeconds waited_by_;  // of the last step, in ms
   double seconds_since_log_ = 0;
@@ -128,12 +128,13 @@ void Trainer::describe() {
                         config_.parallelism.data, world_.size(), world_.size() == 1 ? "" : "s",
                         each, name_of(config_.training.dtype)));
   log_.info(fmt::format(
-      "step: {} sequences of {} tokens, {} at a time; about {:.2f} epochs in all",
+      "step: {} sequences of {} tokens, in micro-batches of {}; about {:.2f} epochs in the whole "
+      "run",
       config_.training.global_batch, config_.training.seq_len, config_.training.micro_batch,
       static_cast<double>(config_.training.steps * config_.training.global_batch) /
           static_cast<double>(session_.sequences().count())));
   if (session_.step().graphs())
-    log_.info("graphs: the second step is captured, and launched from there on");
+    log_.info("graphs: captured in the second step, launched from then on");
 }
 
 void Trainer::begin() {
@@ -159,11 +160,11 @@ void Trainer::begin() {
 
 void Trainer::tell_loaded(const LoadCost& cost) {
   if (cost.bytes > 0)
-    log_.info(fmt::format("model from {}: {} read by this rank in {}", config_.model.path,
+    log_.info(fmt::format("model from {}: this rank read {} in {}", config_.model.path,
                           format_bytes(cost.bytes), format_duration(cost.seconds)));
 }
 
-/// A run that is resumed goes on with the products it had.
+/// Chooses how products are computed. A resumed run keeps its earlier choices.
 void Trainer::tune_products() {
   products_ = tune(session_, {.cache = matmul_cache_path(config_.training.tune_cache),
                               .earlier = products_,
@@ -176,7 +177,7 @@ void Trainer::resume_from(const std::string& path) {
   for (const std::string& warning : warnings) log_.warn(warning);
   const auto state = nlohmann::json::parse(reader.text("state.json"), nullptr, false);
   if (!state.is_object() || !state.contains("steps_done"))
-    refuse(reader.folder(), "/state.json does not say how many steps were done");
+    refuse(reader.folder(), "/state.json does not state how many steps were done");
   first_step_ = state["steps_done"];
   tokens_seen_ = state.value("tokens_seen", first_step_ * session_.tokens_per_step());
   const auto means = state.value("outliers", nlohmann::json::object());
@@ -186,7 +187,7 @@ void Trainer::resume_from(const std::string& path) {
   if (config_.training.tune && reader.has_text(kProductsFile))
     products_ =
         parse_matmul_choices(reader.text(kProductsFile), reader.folder() + "/" + kProductsFile);
-  log_.info(fmt::format("resumed from {} (written by {} ranks): {} read in {}; next is step {}",
+  log_.info(fmt::format("resumed from {} (written by {} ranks): read {} in {}; the next step is {}",
                         reader.folder(), reader.writers(), format_bytes(cost.bytes),
                         format_duration(cost.seconds), first_step_ + 1));
 }
@@ -207,19 +208,18 @@ TrainEnd Trainer::run() {
   if (saver_.pending()) finish_checkpoint();
   draw();
   if (config_.training.goldfish.k > 0 && targets_ > 0)
-    log_.info(fmt::format("goldfish: {:.2f} % of {} targets counted",
+    log_.info(fmt::format("goldfish: {:.2f} % of {} targets counted in the loss",
                           100 * share_kept(kept_, targets_), format_count(targets_)));
   const bool finished = done >= config_.training.steps;
   if (!finished)
-    log_.info(
-        fmt::format("stopped by a signal after step {}; run again with "
-                    "--checkpoint.resume auto to go on",
-                    done));
+    log_.info(fmt::format(
+        "stopped by a signal after step {}; to continue, run again with --checkpoint.resume auto",
+        done));
   if (finished && options_.finished) options_.finished(session_);
   return finished ? TrainEnd::finished : TrainEnd::stopped;
 }
 
-/// Does a step; returns whether to go on.
+/// Does one step. Returns whether the run continues.
 bool Trainer::step(std::int64_t step) {
   const double start = now_seconds(), waited = session_.waited_seconds();
   const NamedSeconds kinds = session_.waited_by_kind();
@@ -257,13 +257,13 @@ void Trainer::stop_for_nonfinite(const StepInput& input, const StepResult& resul
   const std::string what = fmt::format("step {}: the loss is {} and the gradient norm {}",
                                        input.step + 1, plain(result.loss), plain(result.grad_norm));
   const std::string remedy =
-      "; the parameters are those of the step before. Lower optimizer.lr, clip with "
+      "; the parameters are those before this step. Lower optimizer.lr, clip with "
       "training.max_norm, or skip such steps with training.skip_outliers";
   if (place == here.end()) fail(Where::here(), what, remedy);
   if (rank == world_.rank())
     fail(Where::here(), what, "; it arose first in ", block, " on ", session_.grid().describe(),
          remedy);
-  world_.barrier("waiting for the rank that saw it");  // ended by that rank's error
+  world_.barrier("waiting for the rank that found it");  // that rank's error ends the wait
 }
 
 void Trainer::report(const StepInput& input, const StepResult& result, double seconds) {
@@ -303,7 +303,7 @@ void Trainer::report(const StepInput& input, const StepResult& result, double se
                  .loss = result.loss,
                  .grad_norm = result.grad_norm,
                  .memory_bytes = line_.memory_bytes,
-                 .tokens_per_second = per_second * share,  // mean of the steps since the last
+                 .tokens_per_second = per_second * share,  // mean of the steps since the last line
                  .tflops = tflops * share,
                  .mfu = peak > 0 ? std::optional(tflops * share / peak) : std::nullopt,
                  .seconds_left = mean * static_cast<double>(config_.training.steps - step)});
@@ -346,7 +346,7 @@ void Trainer::begin_checkpoint(std::int64_t steps_done) {
 
 void Trainer::finish_checkpoint() {
   const SaveCost cost = saver_.finish(world_);
-  log_.info(fmt::format("saved {}: {} in {} ({} of training waited for it)", cost.folder,
+  log_.info(fmt::format("saved {}: {} in {} (training waited {})", cost.folder,
                         format_bytes(cost.bytes), format_duration(cost.write_seconds),
                         format_duration(cost.stall_seconds)));
   draw();

@@ -11,29 +11,30 @@
 namespace axonn {
 
 struct TrainOptions {
-  const Origins* origins = nullptr;  ///< of config's values, for output.dir/config.toml
+  const Origins* origins = nullptr;  ///< of the config's values, for output.dir/config.toml
   std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere
-  bool interactive = false;          ///< the step line may be redrawn in place
+  bool interactive = false;          ///< redraw the step line in place
   int columns = 100;
   ModelMaker make_model = axonn::make_model;
-  SequencesMaker make_sequences = {};  ///< empty: of what [data] names
-  /// Called on every rank when all steps are done and saved, also where a resumed run finds them
-  /// so.
+  SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names
+  /// Called on every rank when all steps are done and saved, also if a resumed run has none left to
+  /// do.
   std::function<void(Session& session)> finished = {};
-  const std::atomic<bool>* stop = nullptr;  ///< set by a signal: save and end after this step
+  const std::atomic<bool>* stop =
+      nullptr;  ///< set by a signal: the run saves and ends after this step
 };
 
 enum class TrainEnd {
   finished,  ///< all steps are done
-  stopped,   ///< asked to stop: saved after the last step that all ranks did
+  stopped,   ///< asked to stop: the last step that all ranks did is saved
 };
 
-/// Trains as config says: validated and resolved, its grid fits world. Writes output.dir:
-/// config.toml, metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log; with training.tune also
-/// products.json.
+/// Trains as config says. config must be validated and resolved, and its grid must fit world.
+/// Writes to output.dir: config.toml, metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log, and
+/// with training.tune also products.json.
 ///
-/// Errors: UsageError for bad data or a bad checkpoint; Error where loss or gradient becomes NaN or
-/// infinite, naming the step, the rank and the block in which it arose.
+/// Throws UsageError for bad data or a bad checkpoint. Throws Error if loss or gradient becomes NaN
+/// or infinite, naming the step, the rank and the block in which it arose.
 TrainEnd train(const Config& config, Communicator& world, const TrainOptions& options);
 
 }  // namespace axonn

@@ -8,9 +8,9 @@ namespace axonn {
 
 namespace {
 
-/// Rank 0's choices that need no timing: those of an earlier run, of whatever machine, as the run
-/// shall go on alike; else the cache's, of this one. Ways that this backend does not know do not
-/// count.
+/// Returns rank 0's choices that need no timing. Those of an earlier run come first, even from
+/// another machine, so that a resumed run computes as before; then those of the cache for this
+/// machine. Ways that this backend does not have are ignored.
 MatmulChoices known_choices(const RecordingBackend& step, Backend& backend,
                             const MatmulCache& cache, const TuneOptions& options) {
   MatmulChoices known{.device = backend.matmul_device(), .products = {}};
@@ -49,7 +49,8 @@ MatmulChoices tune(Session& session, const TuneOptions& options) {
   MatmulChoices choices =
       broadcast(world, first ? known_choices(step, backend, cache, options) : MatmulChoices{});
   const std::size_t known = choices.products.size();
-  // Rank 0's list: a shape that it does not have is computed by default, everywhere.
+  // Rank 0's list counts: a shape that rank 0 does not have is computed in the default way on all
+  // ranks.
   MatmulChoices wanted{.device = choices.device, .products = {}}, timed = wanted;
   for (const auto& [shape, calls] : step.products())
     if (!choices.find(shape))
@@ -69,7 +70,7 @@ MatmulChoices tune(Session& session, const TuneOptions& options) {
   for (const TunedMatmul& product : choices.products)
     AXONN_CHECK(backend.set_matmul_way(product.shape, product.way), "rank ", world.rank(),
                 " cannot compute ", to_string(product.shape), " as '", product.way,
-                "', as rank 0 chose; all ranks must run the same build");
+                "', which rank 0 chose; all ranks must run the same build");
   if (first && !timed.products.empty()) {
     cache.keep(timed);
     report(cache.warning());

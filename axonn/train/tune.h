@@ -10,16 +10,17 @@ namespace axonn {
 
 struct TuneOptions {
   std::string cache = {};      ///< file of MatmulCache; "": none
-  bool again = false;          ///< times everything, whatever the cache holds
-  MatmulChoices earlier = {};  ///< of the run that is resumed: they come before the cache's
-  /// Told on rank 0, a line each: what is timed, what was passed over.
+  bool again = false;          ///< times every product, even if the cache knows it
+  MatmulChoices earlier = {};  ///< of the resumed run: they override the cache's
+  /// Called on rank 0 with one line at a time: what is timed, what was skipped.
   std::function<void(const std::string& line)> report = {};
 };
 
-/// Chooses how the products of this session's step are computed, and has them computed so from now
-/// on. They are those of a micro-batch that is run once for it, forward and backward; ways that
-/// nobody knows yet are timed, on all ranks at once, since they share a machine's memory in a step
-/// too. Rank 0 decides for all. Collective; parameters are set and do not change.
+/// Chooses how each matrix product of this session's step is computed, and makes the backend
+/// compute it so from now on. Finds the products by running up to two micro-batches forward and
+/// backward. Ways that neither the resumed run nor the cache knows are timed on all ranks at once,
+/// since ranks share a machine's memory in a step too. Rank 0 decides for all. Collective.
+/// Parameters must be set; they do not change.
 MatmulChoices tune(Session& session, const TuneOptions& options);
 
 }  // namespace axonn

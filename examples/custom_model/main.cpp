@@ -1,4 +1,4 @@
-// Trains the same small model of its own on one rank and on a 2x2x2 grid, and compares the losses.
+// Trains the model of neighbours.h on one rank and on a 2x2x2 grid, and compares the losses.
 #include <cstdio>
 #include <exception>
 

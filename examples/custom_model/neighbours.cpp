@@ -10,7 +10,7 @@ using namespace axonn;
 
 namespace {
 
-/// The tokens `by` positions earlier in each sequence; 0 before its start.
+/// Shifts each sequence: the token `by` positions earlier; 0 before the sequence's start.
 Tokens earlier(const Context& ctx, const Tokens& tokens, std::int64_t by) {
   const std::int64_t sequences = tokens.rows.sequences, length = tokens.rows.positions;
   Tokens out{ctx.zeros(1, tokens.rows.count(), DType::i32), {}, tokens.rows};
@@ -92,7 +92,9 @@ Tensor Neighbours::target_losses(const Context& ctx, const Tokens& tokens) {
 
 Tensor Neighbours::next_logits(const Context& ctx, const Tokens& tokens,
                                std::span<const std::int64_t> rows) {
-  AXONN_CHECK(!ctx.cache, "Neighbours look at the tokens before them, which a cache does not keep");
+  AXONN_CHECK(!ctx.cache,
+              "Neighbours does not support a cache: it reads the previous tokens, which a cache "
+              "does not keep");
   const Var x = hidden(ctx, tokens);
   Tensor out;
   with_parameters(ctx, head_group_, [&](const Context& inside) {

@@ -21,14 +21,14 @@ class MlpBlock {
   axonn::Linear up_, down_;
 };
 
-/// The next byte from the last few: each of them has an embedding table of its own, their sum goes
-/// through residual MLPs. No attention, no positions.
+/// Predicts the next byte from the last few bytes: each has its own embedding table, and the sum of
+/// the embeddings goes through residual MLPs. No attention, no positions.
 /// Source: Bengio et al., "A neural probabilistic language model", 2003.
 class Neighbours : public axonn::Model {
  public:
   struct Options {
     std::int64_t width = 96, blocks = 2;
-    int context = 4;  ///< bytes that are looked at
+    int context = 4;  ///< number of bytes it sees
   };
   static constexpr std::int64_t kVocab = 256;
 
@@ -46,7 +46,7 @@ class Neighbours : public axonn::Model {
   axonn::Var hidden(const axonn::Context& ctx, const axonn::Tokens& tokens) const;
 
   mutable axonn::ParameterGroup embedding_group_;
-  std::vector<axonn::Embedding> embeddings_;  // of the byte itself, the one before it, ...
+  std::vector<axonn::Embedding> embeddings_;  // for the byte itself, the byte before it, ...
   std::vector<std::unique_ptr<MlpBlock>> blocks_;
   axonn::ParameterGroup head_group_;
   axonn::LayerNorm norm_;

@@ -28,19 +28,19 @@ const StepReport kReport = {.step = 10,
 
 }  // namespace
 
-TEST(FormatStep, IsTheLineOfTheContract) {
+TEST(FormatStep, PrintsTheDocumentedLine) {
   EXPECT_EQ(format_step(kReport),
             "step: 10  loss: 4.2113  grad_norm: 1.34  memory: 2.65GiB  tps: 1,772  tflops: 0.51  "
             "mfu: 48.1%");
 }
 
-TEST(FormatStep, LeavesOutThePeakShareWhereNoPeakIsKnown) {
+TEST(FormatStep, LeavesOutMfuIfThePeakIsUnknown) {
   StepReport report = kReport;
   report.mfu.reset();
   EXPECT_THAT(format_step(report), Not(HasSubstr("mfu")));
 }
 
-TEST(FormatProgress, FillsTheBarByTheShareOfTheSteps) {
+TEST(FormatProgress, FillsTheBarByTheFractionOfStepsDone) {
   EXPECT_EQ(format_progress(kReport), "[#####---------------]  25%  3m 12s left");
   StepReport done = kReport;
   done.step = 40;
@@ -50,7 +50,7 @@ TEST(FormatProgress, FillsTheBarByTheShareOfTheSteps) {
   EXPECT_EQ(format_progress(done), "");
 }
 
-TEST(Format, CountsHaveSeparatorsBytesAndDurationsTheirUnits) {
+TEST(Format, CountsHaveSeparatorsAndBytesAndDurationsHaveUnits) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");
   EXPECT_EQ(format_count(1000), "1,000");
@@ -65,7 +65,7 @@ TEST(Format, CountsHaveSeparatorsBytesAndDurationsTheirUnits) {
   EXPECT_EQ(format_duration(4 * 86400 + 3 * 3600), "4d 03h");
 }
 
-TEST(Log, WritesALineEachWithoutControlCodesWhereTheOutputIsNoTerminal) {
+TEST(Log, WritesOneLineEachWithoutControlCodesIfTheOutputIsNotATerminal) {
   std::ostringstream out;
   Log log({.file = {}, .terminal = &out});
   log.info("loading");
@@ -87,14 +87,14 @@ TEST(Log, RedrawsTheStepLineInPlaceOnATerminalAndEndsItBeforeOtherLines) {
   EXPECT_EQ(out.str(), line + line + "\nsaved\n" + line + "\n");
 }
 
-TEST(Log, CutsTheStepLineOfANarrowTerminalBetweenTwoFields) {
+TEST(Log, CutsTheStepLineBetweenTwoFieldsOnANarrowTerminal) {
   std::ostringstream out;
   Log log({.file = {}, .terminal = &out, .interactive = true, .columns = 70});
   log.step(kReport);
   EXPECT_EQ(out.str(), "\r" + format_progress(kReport) + "  step: 10  loss: 4.2113\x1b[K");
 }
 
-TEST(Log, GivesEveryLineOfTheFileItsTimeAndLevelAndAddsToAnEarlierRun) {
+TEST(Log, WritesTimeAndLevelOnEveryLineOfTheFileAndAppendsToAnEarlierRun) {
   const auto path =
       std::filesystem::temp_directory_path() / ("axonn_log_test_" + std::to_string(::getpid()));
   std::filesystem::remove(path);

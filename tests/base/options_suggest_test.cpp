@@ -17,11 +17,11 @@ TEST(EditDistance, CountsInsertionsDeletionsReplacementsAndSwappedNeighboursAsOn
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
 }
 
-TEST(EditDistance, OverlooksCapitalsAndTheKindOfDash) {
+TEST(EditDistance, IgnoresCaseAndTheKindOfDash) {
   EXPECT_EQ(edit_distance("Seq-Len", "seq_len"), 0);
 }
 
-TEST(Nearest, GivesAllOfTheLeastDistanceAndNoneThatIsTooFar) {
+TEST(Nearest, GivesAllCandidatesAtTheLeastDistanceAndNoneThatIsTooFar) {
   const std::vector<std::string> words = {"beta1", "beta2", "eps", "weight_decay"};
   EXPECT_THAT(nearest("beta", words), ElementsAre("beta1", "beta2"));
   EXPECT_THAT(nearest("beta11", words), ElementsAre("beta1"));
@@ -29,7 +29,7 @@ TEST(Nearest, GivesAllOfTheLeastDistanceAndNoneThatIsTooFar) {
   EXPECT_THAT(nearest("momentum", words), IsEmpty());
 }
 
-TEST(DidYouMean, JoinsGuessesAsASentenceAndSaysNothingWithoutAny) {
+TEST(DidYouMean, JoinsGuessesIntoAQuestionAndIsEmptyWithoutAny) {
   EXPECT_EQ(did_you_mean({}), "");
   const std::vector<std::string> one = {"lr"}, three = {"x", "y", "[data] z"};
   EXPECT_EQ(did_you_mean(one), "; did you mean 'lr'?");

@@ -77,7 +77,7 @@ std::string flag_error(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-TEST(ReadToml, SetsEveryKindOfValueAndRemembersItsPlace) {
+TEST(ReadToml, SetsEveryKindOfValueAndRecordsItsPlace) {
   Settings settings;
   Origins origins;
   read_toml_text(list_of(settings),
@@ -94,13 +94,13 @@ TEST(ReadToml, SetsEveryKindOfValueAndRemembersItsPlace) {
   EXPECT_EQ(origins.of("figure.area"), "a.toml:3:3");
 }
 
-TEST(ReadToml, TakesOneStringForAListANumberForATextAndLeavesWhatIsNotNamed) {
+TEST(ReadToml, TakesOneStringForAListANumberForAStringAndLeavesOtherKeysAlone) {
   Settings settings;
   Origins origins;
   read_toml_text(list_of(settings), "[paint]\ncolors = \"red,blue\"\nshare = 0.25", "a.toml",
                  origins);
   EXPECT_THAT(settings.colors, ElementsAre("red,blue"));
-  EXPECT_EQ(settings.share, "0.25") << "a number, where one is as good";
+  EXPECT_EQ(settings.share, "0.25") << "the option also accepts a number";
   EXPECT_EQ(settings.label, "none");
   EXPECT_EQ(origins.of("paint.label"), "default");
 }
@@ -126,7 +126,7 @@ TEST(ReadToml, TakesIntegersInListsAndKeysInTablesOfASection) {
   EXPECT_THAT(toml_error("[paint]\nglaze = {}"), HasSubstr("no key 'glaze'"));
 }
 
-TEST(ReadToml, NamesAnUnknownKeyWithItsPlaceAndTheLikelyMeaning) {
+TEST(ReadToml, NamesAnUnknownKeyWithItsPlaceAndASuggestion) {
   EXPECT_EQ(toml_error("[figure]\n\n  sidse = 3"),
             "[figure] has no key 'sidse' (a.toml:3:3); did you mean 'sides'?");
   EXPECT_EQ(toml_error("[figure]\ncolors = 3"),
@@ -144,11 +144,11 @@ TEST(ReadToml, NamesAnUnknownSection) {
   EXPECT_EQ(toml_error("[oven]\nsides = 3"),
             "there is no section [oven] (a.toml:1:2); the sections are [figure], [paint]");
   EXPECT_EQ(toml_error("sides = 3"),
-            "'sides' stands outside a section (a.toml:1:1); did you mean [figure] sides?");
+            "'sides' is outside any section (a.toml:1:1); did you mean [figure] sides?");
   EXPECT_THAT(toml_error("[[figure]]\nsides = 3"), StartsWith("[figure] is a section (a.toml:1:"));
 }
 
-TEST(ReadToml, SaysWhichTypeItWantsAndWhatItGot) {
+TEST(ReadToml, NamesTheExpectedTypeAndTheValue) {
   EXPECT_EQ(toml_error("[figure]\nsides = \"ten\""),
             "[figure] sides wants an integer from 3 to 99, got the string \"ten\" (a.toml:2:1)");
   EXPECT_THAT(toml_error("[figure]\nsides = 3.0"), HasSubstr("got 3.0 (a.toml:2:1)"));
@@ -160,7 +160,8 @@ TEST(ReadToml, SaysWhichTypeItWantsAndWhatItGot) {
               HasSubstr("wants true or false, got the string \"yes\""));
   EXPECT_THAT(toml_error("[paint]\nlabel = [\"a\"]"), HasSubstr("wants a string, got a list"));
   EXPECT_THAT(toml_error("[paint]\ncolors = [1]"), HasSubstr("a list of strings, got [1]"));
-  EXPECT_THAT(toml_error("[paint]\ncolors = [1, \"a\"]"), HasSubstr("something that is no string"));
+  EXPECT_THAT(toml_error("[paint]\ncolors = [1, \"a\"]"),
+              HasSubstr("element that is not a string"));
   EXPECT_THAT(toml_error("[paint]\nlayers = [\"a\"]"), HasSubstr("wants a list of integers"));
   EXPECT_THAT(toml_error("[paint]\nlayers = [3, -1]"),
               HasSubstr("a list of integers, each of at least 0, got [3, -1]"));
@@ -168,7 +169,7 @@ TEST(ReadToml, SaysWhichTypeItWantsAndWhatItGot) {
   EXPECT_THAT(toml_error("[paint]\nlabel = 2026-01-01"), HasSubstr("got a date or a time"));
 }
 
-TEST(ReadToml, RefusesWhatIsOutOfRange) {
+TEST(ReadToml, RefusesValuesOutOfRange) {
   EXPECT_EQ(toml_error("[figure]\nsides = 2"),
             "[figure] sides wants an integer from 3 to 99, got 2 (a.toml:2:1)");
   for (const char* text : {"sides = 100", "sides = 4294967300", "area = -1", "edge = 1",
@@ -177,7 +178,7 @@ TEST(ReadToml, RefusesWhatIsOutOfRange) {
   EXPECT_EQ(toml_error("[figure]\nedge = 0.999"), "no error");
 }
 
-TEST(ReadToml, ListsTheChoicesAndGuessesTheOneThatWasMeant) {
+TEST(ReadToml, ListsTheChoicesAndSuggestsTheClosest) {
   EXPECT_EQ(toml_error("[figure]\nshape = \"sqare\""),
             "[figure] shape wants one of round, square; got 'sqare' (a.toml:2:1); did you mean "
             "'square'?");
@@ -208,7 +209,7 @@ TEST(ReadToml, NamesTheLineOfASyntaxError) {
     EXPECT_THAT(toml_error(header), StartsWith("a.toml:1:")) << header;
 }
 
-TEST(ReadToml, RefusesAMissingFileAndAFolderAndGuessesTheFile) {
+TEST(ReadToml, RefusesAMissingFileAndAFolderAndSuggestsAFile) {
   const auto folder =
       std::filesystem::temp_directory_path() / ("axonn_options_test_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -233,7 +234,7 @@ TEST(ReadToml, RefusesAMissingFileAndAFolderAndGuessesTheFile) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(ReadFlags, TakesBothFormsAndBothDashesAndReturnsTheOthersInOrder) {
+TEST(ReadFlags, TakesBothFormsAndBothDashesAndReturnsOtherArgumentsInOrder) {
   Settings settings;
   Origins origins;
   const std::vector<std::string> arguments = {
@@ -247,7 +248,7 @@ TEST(ReadFlags, TakesBothFormsAndBothDashesAndReturnsTheOthersInOrder) {
   EXPECT_EQ(origins.of("figure.sides"), "--figure.sides");
 }
 
-TEST(ReadFlags, ReplacesTheFilesListAndGrowsWhenRepeated) {
+TEST(ReadFlags, ReplacesTheListOfTheFileAndAppendsWhenRepeated) {
   Settings settings;
   settings.colors = {"from the file"};
   Origins origins;
@@ -261,7 +262,7 @@ TEST(ReadFlags, ReplacesTheFilesListAndGrowsWhenRepeated) {
   EXPECT_EQ(settings.depth, 3);
 }
 
-TEST(ReadFlags, TakesABooleanAloneOrWithAValue) {
+TEST(ReadFlags, TakesABooleanWithOrWithoutAValue) {
   for (const auto& [text, want] : {std::pair{"--paint.filled", true},
                                    {"--paint.filled=true", true},
                                    {"--paint.filled=false", false},
@@ -285,7 +286,7 @@ TEST(ReadFlags, TakesNegativeNumbersAndEmptyStringsAsValues) {
   EXPECT_EQ(settings.label, "");
 }
 
-TEST(ReadFlags, NamesTheFlagThatIsWrong) {
+TEST(ReadFlags, NamesTheWrongFlag) {
   EXPECT_EQ(flag_error({"--figure.sidse", "3"}),
             "[figure] has no key 'sidse' (--figure.sidse); did you mean 'sides'?");
   EXPECT_EQ(flag_error({"--figrue.sides=3"}),
@@ -297,7 +298,7 @@ TEST(ReadFlags, NamesTheFlagThatIsWrong) {
   EXPECT_THAT(flag_error({"--paint.filled", "maybe"}), HasSubstr("got 'maybe'"));
 }
 
-TEST(ToToml, IsReadBackToTheSameValuesWithTheOriginBesideEach) {
+TEST(ToToml, ReadsBackToTheSameValuesAndShowsEachOrigin) {
   Settings settings;
   settings.edge = 1.0 / 3;
   settings.label = "a \"quoted\" \\ path\n";

@@ -9,7 +9,7 @@
 
 using namespace axonn;
 
-TEST(TomlNumber, IsReadBackToTheSameBitsAndAlwaysLooksLikeAReal) {
+TEST(TomlNumber, ReadsBackToTheSameBitsAndAlwaysHasAPointOrAnExponent) {
   const Random random(5, "toml numbers");
   for (std::uint64_t i = 0; i < 20'000; ++i) {
     const double value =
@@ -44,7 +44,7 @@ TEST(ParseReal, TakesExponentsAndRefusesTrailingText) {
   for (const char* text : {"", "1e", "0.1x", "1,5"}) EXPECT_FALSE(parse_real(text)) << text;
 }
 
-TEST(ParseBytes, KnowsPowersOf1024And1000) {
+TEST(ParseBytes, TakesUnitsOfPowersOf1024And1000) {
   EXPECT_EQ(parse_bytes("1500"), 1500);
   EXPECT_EQ(parse_bytes("64KiB"), 65536);
   EXPECT_EQ(parse_bytes("1.5 MB"), 1'500'000);

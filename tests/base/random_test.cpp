@@ -25,13 +25,14 @@ TEST(Random, NormalHasMeanZeroVarianceOneAndTheKurtosisOfANormal) {
     squares += x * x;
     fourth += x * x * x * x;
   }
-  const double sigma = 1 / std::sqrt(count);  // of the mean; var of x^2 is 2, of x^4 is 96
+  // Standard error of the mean. The variance of x^2 is 2, that of x^4 is 96.
+  const double sigma = 1 / std::sqrt(count);
   EXPECT_NEAR(sum / count, 0, 5 * sigma);
   EXPECT_NEAR(squares / count, 1, 5 * sigma * std::sqrt(2));
   EXPECT_NEAR(fourth / count, 3, 5 * sigma * std::sqrt(96));
 }
 
-TEST(Random, BelowStaysBelowAndReachesEveryValueAboutEquallyOften) {
+TEST(Random, BelowStaysBelowTheBoundAndReachesEveryValueAboutEquallyOften) {
   const Random random(4, "below");
   std::vector<int> seen(7);
   for (int i = 0; i < 70'000; ++i) ++seen.at(random.below(i, 7));

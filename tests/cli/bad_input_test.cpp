@@ -1,4 +1,4 @@
-// What is asked wrongly: one clear line, exit code 2, and nothing that was good is harmed.
+// Usage errors: one clear line, exit code 2, and no existing file is damaged.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -26,13 +26,13 @@ void expect_error(const std::vector<std::string>& arguments, const Matcher<std::
   EXPECT_THAT(finished.errors(), ElementsAre(message)) << finished.err;
 }
 
-/// A run with a good checkpoint, which must look the same at the end of the test.
+/// A run with a good checkpoint, which must be unchanged at the end of the test.
 class BadInput : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(run_program(run_.train({"--checkpoint.every", "3"})).code, 0);
     good_ = run_.checkpoints();
-    ASSERT_EQ(good_.size(), 9u);  // latest, and two of four files
+    ASSERT_EQ(good_.size(), 9u);  // `latest` and two checkpoints of four files
   }
   void TearDown() override { EXPECT_EQ(run_.checkpoints(), good_); }
 
@@ -42,7 +42,7 @@ class BadInput : public testing::Test {
 
 }  // namespace
 
-TEST_F(BadInput, AnUnknownKeyIsNamedWithItsPlaceAndTheLikelyMeaning) {
+TEST_F(BadInput, AnUnknownKeyIsNamedWithItsPlaceAndASuggestion) {
   test::spill(run_ / "typo.toml", "[model]\nlayers = 1\n\n[training]\nmicro_bacth = 4\n");
   expect_error({"train", run_ / "typo.toml"}, "error: [training] has no key 'micro_bacth' (" +
                                                   (run_ / "typo.toml") +
@@ -81,7 +81,7 @@ TEST_F(BadInput, AMissingOrUnreadableFileIsNamed) {
   expect_error(run_.train({"--model.path", run_ / "none"}), HasSubstr(run_ / "none"));
 }
 
-TEST_F(BadInput, AnOutputFolderThatCannotBeIsNamed) {
+TEST_F(BadInput, AnOutputFolderThatCannotBeCreatedIsNamed) {
   test::spill(run_ / "file", "");
   for (const std::string& dir : {run_ / "file", std::string("/proc/none/out")}) {
     const Finished finished = run_program(run_.train({"--output.dir", dir}));
@@ -100,7 +100,7 @@ TEST_F(BadInput, ATokenOutsideTheVocabularyIsNamedWithItsPlace) {
                      HasSubstr("vocabulary has 256 tokens; set model.vocab to at least 1000")));
 }
 
-TEST_F(BadInput, ATokenFileThatIsNoneOrIsCutIsNamed) {
+TEST_F(BadInput, AFileThatIsNoTokenFileOrIsTruncatedIsNamed) {
   test::spill(run_ / "noise.bin", std::string(5000, 'x'));
   expect_error(run_.train({"--data.synthetic", "0", "--data.tokens", run_ / "noise.bin"}),
                HasSubstr("noise.bin"));
@@ -110,16 +110,16 @@ TEST_F(BadInput, ATokenFileThatIsNoneOrIsCutIsNamed) {
                HasSubstr("cut.bin"));
 }
 
-TEST_F(BadInput, AGridThatCannotCutTheSizesIsRefusedWithThoseThatCan) {
+TEST_F(BadInput, AGridThatCannotCutTheModelIsRefusedWithValidExtents) {
   expect_error(run_.train({"--parallelism.x", "3"}),
                HasSubstr("4 heads cannot be cut over x = 3; x must be one of 1, 2, 4"));
   expect_error(
       run_.train({"--parallelism.y", "3"}),
       HasSubstr("a width of 16 cannot be cut over y = 3; y must be one of 1, 2, 4, 8, 16"));
   expect_error(run_.train({"--parallelism.z", "3"}),
-               HasSubstr("global_batch = 4 is no multiple of 3"));
+               HasSubstr("global_batch = 4 is not a multiple of 3"));
   expect_error(run_.train({"--training.micro_batch", "3"}),
-               HasSubstr("global_batch = 4 is no multiple of 3"));
+               HasSubstr("global_batch = 4 is not a multiple of 3"));
   expect_error(run_.train({"--model.heads", "5"}), HasSubstr("heads = 5 does not divide"));
 }
 
@@ -134,10 +134,10 @@ TEST_F(BadInput, ALogOrMetricsFileThatCannotBeWrittenIsNamed) {
   expect_error(run_.train({"--output.dir", run_ / "more"}), HasSubstr("rank-0.log"));
 }
 
-TEST_F(BadInput, UnderMpirunOneRankSpeaksForAll) {
+TEST_F(BadInput, UnderMpirunOneRankPrintsTheErrorOfAll) {
   if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
   expect_error(run_.train({"--training.micro_bacth", "4"}), HasSubstr("did you mean"),
                kAskedWrongly, 2);
-  expect_error(run_.train({"--parallelism.x", "4"}), HasSubstr("is for 4 ranks and there are 2"),
+  expect_error(run_.train({"--parallelism.x", "4"}), HasSubstr("needs 4 ranks, but there are 2"),
                kAskedWrongly, 2);
 }

@@ -7,7 +7,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-TEST(CardLines, SpeakOfTheCardsInTheirMakersWords) {
+TEST(CardLines, UseTheTermsOfTheGpusVendor) {
   const CudaCard mi250x = {.index = 1,
                            .name = "AMD Instinct MI250X",
                            .major = 9,
@@ -16,15 +16,15 @@ TEST(CardLines, SpeakOfTheCardsInTheirMakersWords) {
                            .multiprocessors = 110,
                            .memory_bytes = std::int64_t{64} << 30};
   EXPECT_THAT(card_lines(&kHip, {.built_with = "6.2", .driver = "6.2", .cards = {mi250x}}),
-              ElementsAre(Pair("hip", "the driver runs HIP up to 6.2"),
+              ElementsAre(Pair("hip", "the driver supports HIP up to 6.2"),
                           Pair("hip",
-                               "card 1: AMD Instinct MI250X, gfx90a, 110 compute units, "
+                               "GPU 1: AMD Instinct MI250X, gfx90a, 110 compute units, "
                                "64.00GiB of memory")));
 }
 
-TEST(CardLines, SayThatThereIsNoCardAndThatABuildHasNoneToLookFor) {
+TEST(CardLines, SayThatThereIsNoGpuOrNoGpuSupportInTheBuild) {
   EXPECT_THAT(card_lines(&kHip, {.built_with = "6.2", .trouble = "there is no AMD driver"}),
-              ElementsAre(Pair("hip", "no card: there is no AMD driver")));
+              ElementsAre(Pair("hip", "no GPU: there is no AMD driver")));
   EXPECT_THAT(card_lines(nullptr, {.trouble = "this build has none"}),
-              ElementsAre(Pair("cards", HasSubstr("this build has none"))));
+              ElementsAre(Pair("GPUs", HasSubstr("this build has none"))));
 }

@@ -39,7 +39,7 @@ Outcome run(const Arguments& arguments) {
 
 }  // namespace
 
-TEST(Program, ListsEveryCommandInItsHelpAndEveryCommandHasItsOwn) {
+TEST(Program, ListsEveryCommandInItsHelpAndEveryCommandHasHelp) {
   const std::string help = run({}).out;
   EXPECT_EQ(run({"--help"}).out, help);
   for (const Command& command : commands()) {
@@ -56,9 +56,9 @@ TEST(Program, GuessesAMistypedCommand) {
   EXPECT_THAT(run({"bake"}).refusal, HasSubstr("the commands are train"));
 }
 
-TEST(Program, SaysItsVersion) { EXPECT_THAT(run({"--version"}).out, HasSubstr("axonn 0.")); }
+TEST(Program, PrintsItsVersion) { EXPECT_THAT(run({"--version"}).out, HasSubstr("axonn 0.")); }
 
-TEST(Program, ExitsWithTwoWhereItWasAskedWronglyAndSaysWhyOnTheErrorStreamAlone) {
+TEST(Program, ExitsWithTwoOnUsageErrorsAndPrintsThemToStderrOnly) {
   const auto shell = [](const std::string& arguments, const std::string& redirect) {
     const std::string command = std::string(AXONN_PROGRAM) + ' ' + arguments + ' ' + redirect;
     std::FILE* pipe = ::popen(command.c_str(), "r");
@@ -85,7 +85,7 @@ TEST(Help, ExplainsKeysAndSectionsAndGuessesMistypedOnes) {
             "no key or section is called 'lrr'; did you mean [optimizer] lr?");
 }
 
-TEST(Train, ShowsEveryValueWithItsOriginWhateverTheOrderOfArguments) {
+TEST(Train, ShowsEveryValueWithItsOriginInAnyOrderOfArguments) {
   const std::string config = std::string(AXONN_SOURCE_DIR) + "/configs/tiny.toml";
   for (const Arguments& arguments :
        {Arguments{"train", config, "--print-config", "--training.steps", "7"},
@@ -99,7 +99,7 @@ TEST(Train, ShowsEveryValueWithItsOriginWhateverTheOrderOfArguments) {
   }
 }
 
-TEST(Train, TakesTheSizesOfAModelByNameAndWhatIsSetBesideItWins) {
+TEST(Train, TakesTheSizesOfANamedModelUnlessTheyAreSetExplicitly) {
   const Outcome outcome =
       run({"train", "--model.layers", "2", "--model.name", "llama-3.1-8b", "--print-config"});
   EXPECT_EQ(outcome.code, 0);
@@ -117,18 +117,19 @@ TEST(Train, WarnsOfAKeyWithoutEffect) {
       HasSubstr("warning: optimizer.beta1 (--optimizer.beta1) has no effect"));
 }
 
-TEST(Train, ExplainsFlagsThatItDoesNotHave) {
+TEST(Train, SuggestsFlagsForUnknownOnes) {
   EXPECT_EQ(run({"train", "--print-confg"}).refusal,
             "axonn train has no flag '--print-confg'; did you mean '--print-config'?");
   EXPECT_EQ(run({"train", "--steps", "5"}).refusal,
             "axonn train has no flag '--steps'; did you mean '--training.steps'?");
   EXPECT_EQ(run({"train", "--training.stpes=5"}).refusal,
             "[training] has no key 'stpes' (--training.stpes); did you mean 'steps'?");
-  EXPECT_THAT(run({"train", "a.toml", "b.toml"}).refusal, HasSubstr("what to do with 'b.toml'"));
+  EXPECT_THAT(run({"train", "a.toml", "b.toml"}).refusal,
+              HasSubstr("cannot use the argument 'b.toml'"));
   EXPECT_THAT(run({"train", "no-such.toml"}).refusal, HasSubstr("cannot read 'no-such.toml'"));
 }
 
-TEST(Plan, TakesAHuggingFaceFolderOrItsConfigAsTheModel) {
+TEST(Plan, AcceptsAHuggingFaceFolderOrItsConfigAsTheModel) {
   const std::filesystem::path folder =
       testing::TempDir() + "commands_test_" + std::to_string(getpid());
   std::filesystem::create_directories(folder);

@@ -1,4 +1,4 @@
-// axonn convert as a user runs it: the model is the same on both sides, and full disks do no harm.
+// axonn convert as a user runs it: conversions keep the model, and full disks do no harm.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ class ConvertCommand : public testing::Test {
     EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
     return finished.out;
   }
-  /// The error of a run that must exit with this code.
+  /// stderr of a run that must exit with this code.
   static std::string error(int code, const std::vector<std::string>& arguments) {
     const Finished finished = run_program(arguments);
     EXPECT_EQ(finished.code, code) << finished.out << finished.err;
@@ -43,7 +43,7 @@ class ConvertCommand : public testing::Test {
 
 }  // namespace
 
-TEST_F(ConvertCommand, ACheckpointItsFolderAndTheCheckpointOfThatWriteTheSameText) {
+TEST_F(ConvertCommand, ACheckpointConvertedToAFolderAndBackGeneratesTheSameText) {
   const std::string folder = run_ / "folder", again = run_ / "again";
   EXPECT_THAT(run({"convert", "--model", checkpoints(), "--out", folder}),
               HasSubstr("wrote " + folder + ", a Hugging Face folder (F32)"));
@@ -54,14 +54,14 @@ TEST_F(ConvertCommand, ACheckpointItsFolderAndTheCheckpointOfThatWriteTheSameTex
   EXPECT_EQ(text(again, {"--grid", "2,2,1,1"}), want);
   run(run_.train(
       {"--model.path", folder, "--output.dir", run_ / "tuned", "--training.steps", "2"}));
-  // What is trained further keeps its sizes, wherever it came from.
+  // A model that is trained further keeps its sizes, even if its source is gone.
   fs::remove_all(folder);
   run({"convert", "--model", run_ / "tuned" + "/checkpoints", "--out", run_ / "tuned-folder"});
   EXPECT_EQ(test::plain_folder(run_ / "tuned-folder").at("wte.weight").shape,
             (std::vector<std::int64_t>{256, 16}));
 }
 
-TEST_F(ConvertCommand, AdaptersAreWrittenLoadedTrainedOnAndMerged) {
+TEST_F(ConvertCommand, AdaptersAreWrittenLoadedTrainedFurtherAndMerged) {
   const std::string folder = run_ / "folder", adapter = run_ / "adapter", merged = run_ / "merged",
                     lora = run_ / "lora";
   run({"convert", "--model", checkpoints(), "--out", folder});
@@ -77,10 +77,10 @@ TEST_F(ConvertCommand, AdaptersAreWrittenLoadedTrainedOnAndMerged) {
   run(run_.train({"--model.path", folder, "--output.dir", run_ / "more", "--lora.path", adapter,
                   "--training.steps", "1", "--optimizer.lr", "1e-9"}));
   fs::remove_all(adapter);
-  EXPECT_EQ(text(run_ / "more" + "/checkpoints"), want) << "a step of nearly nothing";
+  EXPECT_EQ(text(run_ / "more" + "/checkpoints"), want) << "a step with a tiny learning rate";
 }
 
-TEST_F(ConvertCommand, WhatIsAskedWronglyIsNamed) {
+TEST_F(ConvertCommand, UsageErrorsNameTheFlag) {
   EXPECT_THAT(error(kAskedWrongly, {"convert", "--model", checkpoints()}), HasSubstr("--out"));
   const std::vector<std::string> good{"convert", "--model", checkpoints(), "--out", run_ / "x"};
   const auto with = [&](const std::vector<std::string>& more) {
@@ -88,20 +88,22 @@ TEST_F(ConvertCommand, WhatIsAskedWronglyIsNamed) {
     all.insert(all.end(), more.begin(), more.end());
     return error(kAskedWrongly, all);
   };
-  EXPECT_THAT(with({"--dtype", "f64"}), HasSubstr("--dtype is 'f64'; it is one of bf16, f16, f32"));
-  EXPECT_THAT(with({"--to", "onnx"}), HasSubstr("--to is 'onnx'; it is one of checkpoint, hf"));
+  EXPECT_THAT(with({"--dtype", "f64"}),
+              HasSubstr("--dtype is 'f64'; it must be one of bf16, f16, f32"));
+  EXPECT_THAT(with({"--to", "onnx"}),
+              HasSubstr("--to is 'onnx'; it must be one of checkpoint, hf"));
   EXPECT_THAT(with({"--max-shard-size", "much"}), HasSubstr("--max-shard-size"));
   EXPECT_FALSE(fs::exists(run_ / "x"));
 }
 
-TEST_F(ConvertCommand, AFullDiskIsSaidBeforeOrLeavesNothingBehind) {
+TEST_F(ConvertCommand, AFullDiskIsReportedBeforeWritingOrLeavesNoFilesBehind) {
   const std::string folder = run_ / "disk";
-  const SmallDisk disk(folder, "16k");  // the folder's tensors alone have 30
+  const SmallDisk disk(folder, "16k");  // the folder's tensors alone take 30
   if (!disk.mounted()) GTEST_SKIP() << kNoMount;
   EXPECT_THAT(error(kFailed, {"convert", "--model", checkpoints(), "--out", folder + "/x"}),
-              HasSubstr("and there is room for"));
+              HasSubstr("but there is room for only"));
   const std::string larger = run_ / "larger";
-  const SmallDisk tight(larger, "32k");  // room for the tensors, and not for config.json beside
+  const SmallDisk tight(larger, "32k");  // space for the tensors, but not for config.json as well
   EXPECT_THAT(error(kFailed, {"convert", "--model", checkpoints(), "--out", larger + "/x"}),
               HasSubstr("No space left on device"));
   for (const std::string& path : {folder, larger})

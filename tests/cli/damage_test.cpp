@@ -1,4 +1,4 @@
-// Damaged checkpoints and full disks: a clear message, and what was good stays good.
+// Damaged checkpoints and full disks give a clear message and leave good checkpoints intact.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ class Damage : public testing::Test {
     return run_.out() + "/checkpoints/step-" + std::to_string(step);
   }
 
-  /// resume = "auto" passes over step-6 and does its steps again.
+  /// resume = "auto" skips step-6 and repeats its steps.
   void expect_fall_back() const {
     const auto older = test::slurp(step(3) + "/rank-00000.safetensors");
     const Finished finished = run_program(run_.train({"--checkpoint.resume", "auto"}));
@@ -46,7 +46,7 @@ class Damage : public testing::Test {
 
 }  // namespace
 
-TEST_F(Damage, ATruncatedCheckpointIsRefusedByPathAndPassedOverByAuto) {
+TEST_F(Damage, ATruncatedCheckpointIsRefusedByPathAndSkippedByAuto) {
   for (const char* file : {"/rank-00000.safetensors", "/index.json", "/state.json"}) {
     fs::resize_file(step(6) + file, fs::file_size(step(6) + file) / 2);
     const auto before = run_.checkpoints();
@@ -54,11 +54,11 @@ TEST_F(Damage, ATruncatedCheckpointIsRefusedByPathAndPassedOverByAuto) {
     EXPECT_EQ(finished.code, kAskedWrongly);
     EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(step(6)))) << file;
     EXPECT_EQ(run_.checkpoints(), before);
-    expect_fall_back();  // writes a new step-6 for the next round
+    expect_fall_back();  // also writes a new step-6 for the next round
   }
 }
 
-TEST_F(Damage, AnAlteredCheckpointIsRefusedByPathAndPassedOverByAuto) {
+TEST_F(Damage, AnAlteredCheckpointIsRefusedByPathAndSkippedByAuto) {
   const std::string file = step(6) + "/rank-00000.safetensors";
   test::flip(file, fs::file_size(file) - 100, 1);
   const auto before = run_.checkpoints();
@@ -69,7 +69,7 @@ TEST_F(Damage, AnAlteredCheckpointIsRefusedByPathAndPassedOverByAuto) {
   expect_fall_back();
 }
 
-TEST_F(Damage, AutoRefusesWhereNoCheckpointIsGoodAndNamesTheNewest) {
+TEST_F(Damage, AutoFailsIfEveryCheckpointIsDamagedAndNamesTheNewest) {
   for (const int which : {3, 6}) {
     const std::string file = step(which) + "/rank-00000.safetensors";
     test::flip(file, fs::file_size(file) - 100, 1);
@@ -102,7 +102,7 @@ TEST_F(Damage, ACheckpointOfAnotherModelIsRefusedWithTheParameters) {
   EXPECT_EQ(run_.checkpoints(), before);
 }
 
-TEST_F(Damage, AFullDiskAtACheckpointIsNamedAndTheEarlierOneStays) {
+TEST_F(Damage, AFullDiskAtACheckpointIsReportedAndTheEarlierOneKept) {
   const std::string folder = run_.out() + "-disk";
   const SmallDisk disk(folder, "300k");  // one checkpoint of 92 KiB, and half of another
   if (!disk.mounted()) GTEST_SKIP() << kNoMount;
@@ -121,7 +121,7 @@ TEST_F(Damage, AFullDiskAtACheckpointIsNamedAndTheEarlierOneStays) {
   EXPECT_THAT(test::names_in(folder + "/checkpoints"), ElementsAre("latest", "step-2"));
 }
 
-TEST_F(Damage, ADiskThatIsFullOfMetricsIsNamed) {
+TEST_F(Damage, AFullDiskWhenWritingMetricsIsReported) {
   const std::string folder = run_.out() + "-disk";
   const SmallDisk disk(folder, "64k");
   if (!disk.mounted()) GTEST_SKIP() << kNoMount;
@@ -132,7 +132,7 @@ TEST_F(Damage, ADiskThatIsFullOfMetricsIsNamed) {
               ElementsAre(AllOf(HasSubstr("metrics.jsonl"), HasSubstr("No space left on device"))));
 }
 
-TEST_F(Damage, NanStopsTheRunAndLeavesTheCheckpoints) {
+TEST_F(Damage, NanStopsTheRunAndKeepsTheCheckpoints) {
   const auto before = run_.checkpoints();
   for (const int ranks : {0, 2}) {
     if (ranks > 0 && !no_mpirun().empty()) continue;

@@ -30,7 +30,7 @@ class EvalCommand : public testing::Test {
     return more;
   }
 
-  /// What --json has of a run with these flags.
+  /// The --json output of a run with these flags.
   json figures(std::vector<std::string> more) const {
     more.insert(more.end(), {"--json", run_ / "scores.json"});
     const Finished finished = run_program(eval(more));
@@ -50,7 +50,7 @@ class EvalCommand : public testing::Test {
 
 }  // namespace
 
-TEST_F(EvalCommand, WritesLossPerplexityBitsAndTokensAndTheyFit) {
+TEST_F(EvalCommand, WritesConsistentLossPerplexityBitsAndTokens) {
   const json one = figures({"--data", run_ / "text.txt", "--seq-len", "8"});
   EXPECT_EQ(one.at("tokens"), 52);  // of 53 bytes
   EXPECT_EQ(one.at("bytes"), 52);
@@ -75,7 +75,7 @@ TEST_F(EvalCommand, AnswersQuestionsWithTheirLogLikelihoods) {
   EXPECT_EQ(report.at("acc_stderr"), 0.0);
 }
 
-TEST_F(EvalCommand, RefusesWhatDoesNotFitTheModelAndSaysWhat) {
+TEST_F(EvalCommand, RefusesInputThatDoesNotFitTheModelAndSaysWhy) {
   test::spill(run_ / "short.txt", "x");
   EXPECT_THAT(refused({}), HasSubstr("--data FILE or --choices"));
   EXPECT_THAT(refused({"--data", run_ / "short.txt"}), HasSubstr("has 1 tokens"));

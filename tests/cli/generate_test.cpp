@@ -1,4 +1,4 @@
-// Generation as a user asks for it.
+// axonn generate as a user runs it.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -39,7 +39,7 @@ class GenerateProgram : public testing::Test {
 
 }  // namespace
 
-TEST_F(GenerateProgram, WritesForEveryPromptWhatItWritesForItAlone) {
+TEST_F(GenerateProgram, WritesTheSameForAPromptAloneAndAmongOthers) {
   const std::string file = trained_ / "prompts.jsonl", result = trained_ / "out.json";
   test::spill(file, "{\"prompt\": \"The town\"}\n\n{\"text\": \"She\"}\n");
   const std::vector<std::string> common{"--tokens", "30", "--temperature", "0"};
@@ -73,15 +73,16 @@ TEST_F(GenerateProgram, EndsBeforeAStopString) {
   EXPECT_EQ(text(stopped), whole.substr(0, whole.find(stop, 1)) + "\n");
 }
 
-TEST_F(GenerateProgram, SaysHowFastItWasAndWhereTheContextWasFull) {
+TEST_F(GenerateProgram, ReportsItsSpeedAndAFullContext) {
   const std::vector<std::string> common{"--prompt", "A", "--tokens", "50"};
   std::vector<std::string> stats = common, ends = common;
   stats.emplace_back("--stats");
   ends.emplace_back("--stop-when-full");
   const Finished slid = generate(stats), ended = generate(ends);
-  EXPECT_THAT(slid.err, AllOf(HasSubstr("filled the context of 16 tokens"),
-                              HasSubstr("read 33 tokens in ")));  // 8 again, 4 times
-  EXPECT_EQ(slid.out.size(), 52u);  // the prompt, and the end of the line
+  EXPECT_THAT(slid.err,
+              AllOf(HasSubstr("filled the context of 16 tokens"),
+                    HasSubstr("read 33 tokens in ")));  // the 8 kept tokens are read again, 4 times
+  EXPECT_EQ(slid.out.size(), 52u);                      // 50 tokens, the prompt and the newline
   EXPECT_THAT(ended.err, AllOf(HasSubstr("ended because the context of 16 tokens was full"),
                                Not(HasSubstr("tokens/s"))));
   EXPECT_EQ(ended.out.size(), 18u);

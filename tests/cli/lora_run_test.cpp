@@ -1,4 +1,4 @@
-// Adapters as a user trains and uses them.
+// Training and use of adapters, as a user runs them.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -45,26 +45,26 @@ class LoraCommand : public testing::Test {
 TEST_F(LoraCommand, AdaptersResumeOnAnotherGridAndWriteTheSameTextOnEveryGrid) {
   run(adapt("once", {"--training.steps", "12"}));
   run(adapt("twice", {"--training.steps", "12", "--checkpoint.every", "6"}));
-  // Ended half way: what is left of the run of twelve steps is its checkpoint after six.
+  // Resumes the run of twelve steps from its checkpoint after six.
   const std::string half = tuned_ / "twice" + "/checkpoints/step-6";
   run(adapt("resumed", {"--training.steps", "12", "--checkpoint.resume", half, "--parallelism.x",
                         "2", "--parallelism.z", "2"}));
   const std::string once = text(tuned_ / "once", "1,1,1,1");
   EXPECT_EQ(text(tuned_ / "once", "2,2,1,1"), once);
   EXPECT_EQ(text(tuned_ / "resumed", "1,1,1,1"), once);
-  EXPECT_NE(text(base_.out(), "1,1,1,1"), once) << "the base writes something else";
+  EXPECT_NE(text(base_.out(), "1,1,1,1"), once) << "the base model writes a different text";
 }
 
-TEST_F(LoraCommand, ADryRunSaysWhatIsTrainedAndACheckpointHoldsNoMore) {
+TEST_F(LoraCommand, ADryRunShowsFrozenAndTrainedParameters) {
   const std::string out = run(adapt("dry", {"--dry-run"}));
   EXPECT_THAT(out, HasSubstr("frozen; "));
   EXPECT_THAT(out, HasSubstr(" in adapters are trained"));
 }
 
-TEST_F(LoraCommand, AdaptersAreNoModelToStartFrom) {
+TEST_F(LoraCommand, AdaptersAreRefusedAsAModelToStartFrom) {
   run(adapt("first", {"--training.steps", "2"}));
   const Finished refused =
       run_program({"train", tuned_.config(), "--model.path", tuned_ / "first" + "/checkpoints"});
   EXPECT_EQ(refused.code, kAskedWrongly);
-  EXPECT_THAT(refused.err, HasSubstr("holds adapters alone, of the model at"));
+  EXPECT_THAT(refused.err, HasSubstr("holds only adapters of the model at"));
 }

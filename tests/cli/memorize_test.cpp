@@ -1,4 +1,4 @@
-// The study of what a model memorizes, and the audit, as a user asks for them.
+// axonn memorize as a user runs it: the study and the audit.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A study of a few seconds: what was not learned often enough to recite, and is not.
+/// A study of a few seconds, too short for the model to memorize anything.
 std::vector<std::string> study(const SmallRun& run, const std::vector<std::string>& more = {}) {
   std::vector<std::string> all{"memorize",
                                run.config(),
@@ -40,7 +40,7 @@ std::vector<std::string> study(const SmallRun& run, const std::vector<std::strin
 
 }  // namespace
 
-TEST(MemorizeProgram, WritesTheTableTheFiguresAndThePageAndGoesOnFromThere) {
+TEST(MemorizeProgram, WritesItsReportsAndKeepsFinishedRuns) {
   const SmallRun run;
   const Finished first = run_program(study(run));
   ASSERT_EQ(first.code, 0) << first.err;
@@ -53,7 +53,7 @@ TEST(MemorizeProgram, WritesTheTableTheFiguresAndThePageAndGoesOnFromThere) {
 
   const Finished again = run_program(study(run));
   EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_THAT(again.out, HasSubstr("trial 2, goldfish: done before"));
+  EXPECT_THAT(again.out, HasSubstr("trial 2, goldfish: already done"));
   EXPECT_EQ(test::slurp(run / "study/report.html"), page);
   const Finished other = run_program(study(run, {"--memorize.suffix_tokens", "40"}));
   EXPECT_EQ(other.code, kAskedWrongly);
@@ -81,7 +81,7 @@ TEST(MemorizeProgram, AuditsAModelWithControls) {
   EXPECT_THAT(test::slurp(run / "audit.html"), HasSubstr("Memorization audit"));
 }
 
-TEST(MemorizeProgram, SaysWhatIsMissingOrWrong) {
+TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
   const SmallRun run;
   const auto error = [](const std::vector<std::string>& arguments) {
     const Finished finished = run_program(arguments);
@@ -92,5 +92,5 @@ TEST(MemorizeProgram, SaysWhatIsMissingOrWrong) {
   EXPECT_THAT(error({"memorize", "--audit", "--model", run.out()}), HasSubstr("--documents"));
   EXPECT_THAT(error({"memorize", run.config(), "--model", run.out()}), HasSubstr("--audit"));
   EXPECT_THAT(error({"memorize", run.config()}), HasSubstr("goldfish.k is 0"));
-  EXPECT_THAT(error(study(run, {"--memorize.epochs", "100"})), HasSubstr("training.steps or more"));
+  EXPECT_THAT(error(study(run, {"--memorize.epochs", "100"})), HasSubstr("set training.steps to"));
 }

@@ -1,4 +1,4 @@
-// What ends badly under mpirun: each gives a message and an exit code that is not 0, in time.
+// Failures under mpirun: each ends in time, with a message and a nonzero exit code.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -27,7 +27,7 @@ const std::vector<std::string> kEndlessOnTwo = {"--training.steps",
                                                 "--checkpoint.resume",
                                                 "auto"};
 
-/// A run that goes on from a good checkpoint, on two ranks, until something happens to it.
+/// A run that resumes from a good checkpoint and runs on two ranks until it is ended.
 class MpiEnd : public testing::Test {
  protected:
   void SetUp() override {
@@ -65,7 +65,7 @@ TEST_F(MpiEnd, AStoppedRankIsNamedByTheWatchdogAfterTheTimeout) {
 }
 
 TEST_F(MpiEnd, ARankThatThrowsAloneIsNamedAndEndsTheOthers) {
-  // Token 59 is in sequence 8 of step 1, which z 1 reads, and rank 1 alone is there.
+  // Token 59 is in sequence 8 of step 1, which only z 1 reads, and that is rank 1 alone.
   std::vector<std::uint16_t> tokens(12 * 8 + 1, 97);
   tokens[59] = 999;
   test::spill(run_ / "tokens.bin", token_file_bytes(tokens));

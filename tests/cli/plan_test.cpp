@@ -1,4 +1,4 @@
-// axonn plan, as a user types it.
+// axonn plan as a user runs it.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -58,7 +58,7 @@ TEST(PlanCommand, WritesItsPlansAsJsonAndPrintsThem) {
                     HasSubstr("300,000,000,000 tokens: ")));
 }
 
-TEST(PlanCommand, AModelByItsNameHasAUsualLengthAndBatchUnlessTold) {
+TEST(PlanCommand, ANamedModelHasADefaultLengthAndBatch) {
   const auto of = [](const std::string& model, const Arguments& more) {
     Arguments all{"plan", "--model", model, "--machine", "frontier", "--devices", "8"};
     all.insert(all.end(), more.begin(), more.end());
@@ -70,13 +70,13 @@ TEST(PlanCommand, AModelByItsNameHasAUsualLengthAndBatchUnlessTold) {
               HasSubstr("64 sequences of 2,048 tokens"));
 }
 
-TEST(PlanCommand, TheConfigMayBeNamedAsTheModel) {
+TEST(PlanCommand, TheConfigMayBeGivenAsTheModel) {
   const Arguments as_model = {"plan", "--model", kGpt2, "--machine", "frontier", "--devices", "4"};
   const auto table = [](const std::string& out) { return out.substr(out.find("x,y,z,data")); };
   EXPECT_EQ(table(plan_succeeds(as_model).out), table(plan_succeeds(plan({"--devices", "4"})).out));
 }
 
-TEST(PlanCommand, AFlagForAnAxisKeepsIt) {
+TEST(PlanCommand, AFlagForAnAxisFixesIt) {
   const SmallRun run;
   const std::string file = run / "plan.json";
   plan_succeeds(plan({"--devices", "4", "--parallelism.x", "2", "--json", file}));
@@ -96,11 +96,11 @@ TEST(PlanCommand, SeveralNumbersOfDevicesGiveATableAndACurve) {
   EXPECT_THAT(test::slurp(svg), StartsWith("<svg"));
 }
 
-TEST(PlanCommand, NonsenseIsRefusedInOneLine) {
+TEST(PlanCommand, InvalidArgumentsAreRefusedInOneLine) {
   expect_refused(plan({"--devices", "0"}), HasSubstr("--devices 0"));
   expect_refused(plan({}), HasSubstr("--devices"));
   expect_refused(plan({"--devices", "8", "--batch-tokens", "1000", "--seq-len", "256"}),
-                 AllOf(HasSubstr("no multiple"), HasSubstr("768 or 1024")));
+                 AllOf(HasSubstr("not a multiple"), HasSubstr("768 or 1024")));
   expect_refused(plan({"--devices", "8", "--batch-tokens", "many"}), HasSubstr("many"));
   expect_refused(plan({"--devices", "8", "--strategy", "5d"}), HasSubstr("5d"));
   expect_refused(plan({"--devices", "7"}), HasSubstr("none of the 4 grids of 7 devices"));

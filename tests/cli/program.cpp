@@ -46,7 +46,7 @@ std::vector<std::string> command_line(const std::vector<std::string>& arguments,
 
 int open_new(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  AXONN_CHECK(file >= 0, "cannot make ", path);
+  AXONN_CHECK(file >= 0, "cannot create ", path);
   return file;
 }
 
@@ -66,7 +66,7 @@ std::vector<std::string> Finished::errors() const {
 
 Program::Program(const std::vector<std::string>& arguments, const ProgramOptions& options)
     : folder_(testing::TempDir() + "axonn-program-XXXXXX") {
-  AXONN_CHECK(::mkdtemp(folder_.data()) != nullptr, "cannot make ", folder_);
+  AXONN_CHECK(::mkdtemp(folder_.data()) != nullptr, "cannot create ", folder_);
   std::vector<std::string> words = command_line(arguments, options.ranks);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -114,7 +114,7 @@ pid_t Program::pid_of_rank(int rank) const {
     if (parent == child_ && test::slurp("/proc/" + name + "/environ").find(mark) != mark.npos)
       return pid;
   }
-  fail(Where::here(), "rank ", rank, " does not run");
+  fail(Where::here(), "rank ", rank, " is not running");
 }
 
 Finished Program::finish(double seconds) {

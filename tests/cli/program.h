@@ -8,15 +8,15 @@
 
 namespace axonn::testing_support {
 
-/// Why tests under mpirun are skipped; empty where they are not.
+/// Why tests under mpirun are skipped; empty if they are not.
 std::string no_mpirun();
 
-/// Seconds: longer than any run here takes on a busy machine; what takes longer hangs.
+/// Timeout in seconds: longer than any run takes on a busy machine, so a longer one hangs.
 constexpr double kPatience = 300;
 
-/// What the program did.
+/// The result of running the program.
 struct Finished {
-  int code = -1;  ///< exit code; 128 + signal if one ended it; -1: it had to be ended
+  int code = -1;  ///< exit code; 128 + signal if a signal ended it; -1: killed at the timeout
   std::string out, err;
 
   /// The lines of err that begin with "error:".
@@ -24,11 +24,11 @@ struct Finished {
 };
 
 struct ProgramOptions {
-  int ranks = 0;                                                      ///< above 0: under mpirun
-  std::vector<std::pair<std::string, std::string>> environment = {};  ///< beside this process's
+  int ranks = 0;  ///< above 0: runs under mpirun
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< added to this process's
 };
 
-/// The real program in a process of its own; ended with this object.
+/// Runs the real program in a process. The destructor kills it.
 class Program {
  public:
   explicit Program(const std::vector<std::string>& arguments, const ProgramOptions& options = {});
@@ -36,19 +36,19 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Whether its standard output held `text` within this time.
+  /// Waits until its standard output contains `text`. Returns false after the timeout.
   bool prints(const std::string& text, double seconds = kPatience);
 
-  /// The process that was started: mpirun's if there are ranks.
+  /// The process that was started: mpirun if there are ranks.
   pid_t pid() const { return child_; }
-  /// A rank's under mpirun. Errors: it does not run.
+  /// The process of a rank under mpirun. Throws if the rank does not run.
   pid_t pid_of_rank(int rank) const;
 
-  /// Waits for its end.
+  /// Waits for the program to end; kills it after the timeout.
   Finished finish(double seconds = kPatience);
 
  private:
-  std::string folder_;  // with what it prints
+  std::string folder_;  // holds its output
   pid_t child_ = -1;
 };
 

@@ -1,4 +1,4 @@
-// The recipes of configs/, as a user runs them.
+// The recipes in configs/ as a user runs them.
 #include <gmock/gmock.h>
 
 #include "tests/cli/program.h"
@@ -20,7 +20,7 @@ std::string run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-TEST(Recipes, TheLaptopsGoesFromTextToABaseToOneThatAnswers) {
+TEST(Recipes, TheLaptopRecipeTrainsABaseModelAndTunesItOnConversations) {
   test::TemporaryPath folder;
   const std::string base = folder / "base", tuned = folder / "tuned",
                     chats = folder / "chats.jsonl";

@@ -1,4 +1,4 @@
-// The commands as a user types them, on a small model.
+// The commands as a user runs them, on a small model.
 #include <algorithm>
 #include <filesystem>
 
@@ -21,7 +21,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-/// What a run computed, step by step: not how long it took.
+/// The values that a run computed in each step, without its times.
 std::vector<std::pair<double, double>> losses_and_norms(const std::vector<std::string>& metrics) {
   std::vector<std::pair<double, double>> values;
   for (const std::string& line : metrics) {
@@ -46,7 +46,7 @@ Finished refuse(const Arguments& arguments) {
 
 }  // namespace
 
-TEST(TrainCommand, TheResolvedConfigRunsTheSameAgainToTheBit) {
+TEST(TrainCommand, TheResolvedConfigReproducesTheRunBitForBit) {
   const SmallRun run;
   succeed(run.train({"--parallelism.x", "2", "--training.seed", "5"}));
   const auto first = losses_and_norms(run.metrics());
@@ -61,7 +61,7 @@ TEST(TrainCommand, TheResolvedConfigRunsTheSameAgainToTheBit) {
   EXPECT_FALSE(weights.empty());
 }
 
-TEST(TrainCommand, MpiGivesTheBitsOfThreads) {
+TEST(TrainCommand, MpiAndThreadsAgreeBitForBit) {
   if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
   const SmallRun run;
   succeed(run.train({"--parallelism.z", "2"}));
@@ -70,7 +70,7 @@ TEST(TrainCommand, MpiGivesTheBitsOfThreads) {
   EXPECT_EQ(losses_and_norms(run.metrics()), threads);
 }
 
-TEST(TrainCommand, ThePrintedConfigIsReadBackTheSame) {
+TEST(TrainCommand, ThePrintedConfigIsReadBackUnchanged) {
   const SmallRun run;
   const std::string printed = succeed(run.train({"--print-config", "--optimizer.lr", "0.1"})).out;
   test::spill(run / "printed.toml", printed);
@@ -95,7 +95,7 @@ TEST(TrainCommand, ADryRunShowsMemoryDiskAndASampleAndWritesNothing) {
               AllOf(HasSubstr("1,024 ranks; this is rank 1023 (x 3, y 1, z 15, data 7)"),
                     HasSubstr("at the peak of a step: exact"), HasSubstr("  parameters\n"),
                     HasSubstr("  optimizer\n"), HasSubstr("  activations\n"),
-                    HasSubstr(" a checkpoint"), HasSubstr("input   \""), HasSubstr("target  \"")));
+                    HasSubstr(" per checkpoint"), HasSubstr("input   \""), HasSubstr("target  \"")));
   EXPECT_FALSE(std::filesystem::exists(run.out()));
   EXPECT_THAT(refuse(run.train({"--dry-run", "--rank", "1"})).err,
               HasSubstr("--rank 1 is not on grid 1,1,1,1: ranks are 0 to 0"));
@@ -116,7 +116,7 @@ TEST(CheckCommand, ComparesGridsInATable) {
               HasSubstr("x must be one of 1, 2, 4"));
 }
 
-TEST(CheckCommand, ComputesAsALesserProcessorWhereAsked) {
+TEST(CheckCommand, ComputesAsAnOlderCpuWithIsa) {
   const SmallRun run;
   const Arguments check{"check", run.config(), "--steps",        "2", "--training.dtype",
                         "bf16",  "--grids",    "1,1,1,1 1,1,2,1"};
@@ -174,7 +174,7 @@ TEST(BenchCommand, ScalingUnderALauncherRunsTheGridsThatFitAndNamesTheOthers) {
   EXPECT_THAT(none.errors(), ElementsAre(HasSubstr("too few for any grid: 2,2,1,1 of 4 ranks")));
 }
 
-TEST(GenerateCommand, WritesTheSameTextOnEveryGridWhateverIsSampled) {
+TEST(GenerateCommand, WritesTheSameTextOnEveryGridAtAnyTemperature) {
   const SmallRun run;
   succeed(run.train({"--training.steps", "60"}));
   const std::string checkpoints = run.out() + "/checkpoints";
@@ -222,7 +222,7 @@ TEST(Help, EveryCommandGivesExamples) {
   EXPECT_THAT(refuse({"trian"}).err, HasSubstr("did you mean 'train'?"));
 }
 
-TEST(Output, HasNoControlCodesWhereItIsNoTerminalOrNoColorIsSet) {
+TEST(Output, HasNoControlCodesWithoutATerminalOrWithNoColor) {
   const SmallRun run;
   for (const ProgramOptions& options :
        {ProgramOptions{}, ProgramOptions{.environment = {{"NO_COLOR", "1"}}}})

@@ -9,7 +9,7 @@
 
 namespace axonn::testing_support {
 
-/// A folder with the config of a run that takes a tenth of a second, and its output.
+/// A folder with the config and the output of a run that takes a tenth of a second.
 class SmallRun {
  public:
   SmallRun();
@@ -18,12 +18,12 @@ class SmallRun {
   std::string out() const { return folder_ / "out"; }
   std::string operator/(const std::string& name) const { return folder_ / name; }
 
-  /// axonn train CONFIG with more arguments, which win.
+  /// The arguments of `axonn train CONFIG`, with more that override the config.
   std::vector<std::string> train(const std::vector<std::string>& more = {}) const;
 
-  /// name and contents of every file of the checkpoints.
+  /// Name and contents of every file of the checkpoints.
   std::map<std::string, std::string> checkpoints() const;
-  /// The steps of metrics.jsonl, a line each.
+  /// The lines of metrics.jsonl, one per step.
   std::vector<std::string> metrics() const;
 
  private:

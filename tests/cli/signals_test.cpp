@@ -1,4 +1,4 @@
-// Signals to a running `axonn train`: it saves, ends with 75, and goes on when run again.
+// Signals to a running `axonn train`: it saves, exits with 75 and resumes when run again.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -24,14 +24,14 @@ std::int64_t last_step(const SmallRun& run) {
   return lines.empty() ? 0 : std::stoll(lines.back().substr(std::string("{\"step\": ").size()));
 }
 
-/// Every step once, in order.
+/// Expects every step exactly once, in order.
 void expect_no_gap(const SmallRun& run) {
   const auto lines = run.metrics();
   for (std::size_t i = 0; i < lines.size(); ++i)
     ASSERT_THAT(lines[i], testing::StartsWith("{\"step\": " + std::to_string(i + 1) + ","));
 }
 
-/// Runs until some steps are done, sends the signal, and expects all that is promised of it.
+/// Runs a few steps, sends the signal, and expects a saved checkpoint and exit code 75.
 void expect_stop(const SmallRun& run, int signal, int ranks,
                  const std::vector<std::string>& arguments) {
   Program program(run.train(arguments), {.ranks = ranks});
@@ -49,7 +49,7 @@ void expect_stop(const SmallRun& run, int signal, int ranks,
 
 }  // namespace
 
-TEST(Signals, TermIntAndUsr1EachSaveAndTheRunGoesOnFromThere) {
+TEST(Signals, TermIntAndUsr1EachSaveACheckpointThatTheNextRunResumes) {
   const SmallRun run;
   std::int64_t before = 0;
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {

@@ -8,7 +8,7 @@
 
 namespace axonn::testing_support {
 
-/// A file system in memory; unmounted with this object.
+/// A small file system in memory. The destructor unmounts it.
 class SmallDisk {
  public:
   SmallDisk(std::string path, const std::string& size) : path_(std::move(path)) {
@@ -28,6 +28,6 @@ class SmallDisk {
 };
 
 inline constexpr const char* kNoMount =
-    "only root, where mounting is allowed, can make a small disk";
+    "a small disk can only be mounted by root, where mounting is allowed";
 
 }  // namespace axonn::testing_support

@@ -6,7 +6,7 @@
 
 namespace axonn::testing_support {
 
-/// llm.c's format: a header of 256 words, then tokens of 16 bits.
+/// A token file in llm.c's format: a header of 256 32-bit words, then 16-bit tokens.
 inline std::string token_file_bytes(const std::vector<std::uint16_t>& tokens) {
   std::vector<std::int32_t> header(256);
   header[0] = 20240520;

@@ -1,4 +1,4 @@
-// axonn tune, and training with what it found.
+// axonn tune, and training with the cached choices.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// SmallRun's command and more; its cache is in its own folder.
+/// Runs axonn tune with SmallRun's config and a cache in its folder.
 Finished tune(const SmallRun& run, const std::vector<std::string>& more,
               const ProgramOptions& options = {}) {
   std::vector<std::string> arguments{"tune", run.config(), "--training.tune_cache", run / "cache"};
@@ -23,7 +23,7 @@ Finished tune(const SmallRun& run, const std::vector<std::string>& more,
 
 }  // namespace
 
-TEST(TuneCommand, PrintsATableWritesItAsJsonAndTrainingNeedsToTimeNothingMore) {
+TEST(TuneCommand, PrintsAndWritesItsChoicesAndTrainingReusesThem) {
   const SmallRun run;
   const Finished tuned = tune(run, {"--json", run / "tuned.json"});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
@@ -43,7 +43,7 @@ TEST(TuneCommand, PrintsATableWritesItAsJsonAndTrainingNeedsToTimeNothingMore) {
             15u);
 }
 
-TEST(TuneCommand, UnderMpirunSpeaksOnceForAllRanks) {
+TEST(TuneCommand, UnderMpirunPrintsOneTableForAllRanks) {
   if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
   const SmallRun run;
   const Finished tuned = tune(run, {"--parallelism.x", "2"}, {.ranks = 2});
@@ -52,11 +52,11 @@ TEST(TuneCommand, UnderMpirunSpeaksOnceForAllRanks) {
   EXPECT_THAT(tuned.out, HasSubstr("f32 NT 32x24x16"));
 }
 
-TEST(TuneCommand, KeepsNothingWhereTheCacheCannotBeWrittenAndSaysSo) {
+TEST(TuneCommand, WarnsIfTheCacheCannotBeWritten) {
   const SmallRun run;
   test::spill(run / "file", "");
   const Finished tuned =
       run_program({"tune", run.config(), "--training.tune_cache", run / "file/products.json"});
   EXPECT_EQ(tuned.code, 0) << tuned.err;
-  EXPECT_THAT(tuned.err, HasSubstr("what was tuned is not kept"));
+  EXPECT_THAT(tuned.err, HasSubstr("tuning results are not kept"));
 }

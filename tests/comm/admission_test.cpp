@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kGroup = 7;
 
-TEST(Admission, LetsTwoLargeOnesOfAGroupBeUnderWayInTheOrderOfTheirCalls) {
+TEST(Admission, AllowsTwoLargeCollectivesOfAGroupInFlightInCallOrder) {
   Admission admission(8, 2);
   EXPECT_TRUE(admission.may_begin(kGroup, 0, true));
   EXPECT_TRUE(admission.may_begin(kGroup, 1, true));
@@ -24,40 +24,42 @@ TEST(Admission, LetsTwoLargeOnesOfAGroupBeUnderWayInTheOrderOfTheirCalls) {
   EXPECT_FALSE(admission.may_begin(kGroup, 3, true));
 }
 
-TEST(Admission, LetsSmallOnesPassLargeOnesThatWait) {
+TEST(Admission, LetsSmallCollectivesOvertakeWaitingLargeOnes) {
   Admission admission(8, 1);
   EXPECT_TRUE(admission.may_begin(kGroup, 0, true));
   EXPECT_FALSE(admission.may_begin(kGroup, 1, true));
   EXPECT_TRUE(admission.may_begin(kGroup, 2, false));
 }
 
-TEST(Admission, HasNoGroupWaitForAnother) {
+TEST(Admission, NeverMakesAGroupWaitForAnother) {
   Admission admission(8, 1);
   EXPECT_TRUE(admission.may_begin(kGroup, 0, true));
   EXPECT_FALSE(admission.may_begin(kGroup, 1, true));
   EXPECT_TRUE(admission.may_begin(kGroup + 1, 0, true));
 }
 
-TEST(Admission, GivesASlotToTheEarlierCallEvenWhileThatWaits) {
+TEST(Admission, ReservesASlotForTheEarlierCallWhileThatWaits) {
   Admission admission(2, 1);
   EXPECT_TRUE(admission.may_begin(kGroup, 0, true));
   EXPECT_FALSE(admission.may_begin(kGroup, 1, true));
   admission.ended(kGroup, 0, true);
   admission.begin_pass();
   ASSERT_TRUE(admission.may_begin(kGroup, 1, true));
-  EXPECT_FALSE(admission.may_begin(kGroup, 3, false)) << "slot 1 is call 1's";
+  EXPECT_FALSE(admission.may_begin(kGroup, 3, false)) << "call 1 holds slot 1";
   EXPECT_FALSE(admission.may_begin(kGroup, 4, false)) << "call 3 comes first";
 }
 
-/// A call of one of the groups of a grid of ranks, 4 a row: along x, along y, or all.
+/// A call on one of a rank's three groups in a grid with four ranks per row: along x, along y, or
+/// all ranks.
 struct Made {
   int axis;
   std::int64_t sequence;
   bool large;
 };
 
-/// Ranks of a 4 x 3 grid, each of which makes the calls of three groups: those of a group in one
-/// order, but every rank its own way through the groups. What has begun on all members ends.
+/// Ranks of a 4 x 3 grid. Each makes the calls of its three groups: those of one group in the same
+/// order as the other members, but interleaved with other groups in its own order. A collective
+/// ends when it has begun on all members.
 class World {
  public:
   static constexpr int kRanks = 12, kCalls = 60;
@@ -77,7 +79,7 @@ class World {
     }
   }
 
-  /// Random ranks make their next calls, or find some ended, until nothing moves.
+  /// Lets random ranks make their next calls and end collectives, until there is no more progress.
   void run() {
     for (int idle = 0; idle < 1000; ++idle) {
       const int r = static_cast<int>(engine_() % kRanks);
@@ -129,7 +131,7 @@ class World {
   std::array<Rank, kRanks> ranks_;
 };
 
-TEST(Admission, NeverHasRanksWaitForEachOtherForEverWhateverTheirOrderOverTheGroups) {
+TEST(Admission, NeverDeadlocksWhateverTheOrderInWhichRanksCallTheirGroups) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     World world(seed);
     world.run();

@@ -14,20 +14,22 @@ namespace axonn {
 
 namespace {
 
-/// Above this count f32 and bf16 stand for all types.
+/// Above this count only f32 and bf16 are tested, for all types.
 constexpr std::int64_t kAllTypes = 10'000;
 
 template <typename T>
 using Values = std::vector<T>;
 
-/// 64 bits that look random (the finisher of SplitMix64): quick, since every rank makes all values.
+/// 64 pseudorandom bits (the finalizer of SplitMix64). It is fast because every rank computes the
+/// values of all ranks.
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
 
-/// What rank `rank` gives: of many magnitudes, so that a sum in another order has other bits.
+/// The input values of a rank. Their magnitudes vary, so that another order of summation gives
+/// other bits.
 template <typename T>
 Values<T> values_of(int rank, std::int64_t count, int salt) {
   Values<T> values(count);
@@ -46,7 +48,7 @@ Values<T> values_of(int rank, std::int64_t count, int salt) {
   return values;
 }
 
-/// The oracle: element by element, in rank order, in f32 for bf16.
+/// The oracle: combines element i of all ranks in rank order, in f32 for bf16.
 template <typename T>
 T combine(const std::vector<Values<T>>& ranks, std::int64_t i, ReduceOp op) {
   const auto wide = [](T x) {
@@ -81,7 +83,7 @@ void expect_same(const Values<T>& got, const Values<T>& want, const std::string&
   }
 }
 
-/// One type's collectives on one group.
+/// Checks the collectives of one type on one group.
 template <typename T>
 class Checker {
  public:
@@ -262,7 +264,7 @@ std::uint64_t hash_of_sums(Communicator& world) {
 void check_transport(Communicator& world) {
   for (int size = 1; size <= world.size(); ++size) {
     const auto group = world.split(world.rank() < size, "first " + std::to_string(size));
-    // None, one, odd, about one segment's least, and more than a block, a piece and a small
+    // Zero, one, odd, about the minimum of a segment, and more than a block, a piece and a small
     // message.
     for (std::int64_t count : {0, 1, 7, 4097, 70'001}) check_collectives(*group, count);
   }

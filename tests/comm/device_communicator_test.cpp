@@ -19,8 +19,7 @@ using testing_support::CardOfHostMemory;
 
 namespace {
 
-/// Runs body on a staged world of so many ranks, each with a card of its own whose memory is all
-/// that is not on the `host`.
+/// Runs body on a staged world of `ranks` ranks, each with its own device.
 void run_staged(int ranks, const std::function<void(Communicator&, CardOfHostMemory&)>& body) {
   run_ranks(ranks, [&](Communicator& host) {
     CardOfHostMemory card;
@@ -31,7 +30,7 @@ void run_staged(int ranks, const std::function<void(Communicator&, CardOfHostMem
 
 }  // namespace
 
-TEST(StagedCommunicator, DoesEveryCollectiveOfMemoryOnCardsToTheBit) {
+TEST(StagedCommunicator, RunsEveryCollectiveOnDeviceMemoryBitForBit) {
   for (int ranks : {1, 2, 5})
     run_staged(ranks, [](Communicator& world, CardOfHostMemory& card) {
       card.holds_everything();
@@ -40,14 +39,14 @@ TEST(StagedCommunicator, DoesEveryCollectiveOfMemoryOnCardsToTheBit) {
     });
 }
 
-TEST(StagedCommunicator, LeavesWhatIsInHostMemoryToTheHostsGroup) {
+TEST(StagedCommunicator, PassesHostMemoryToTheHostGroup) {
   run_staged(3, [](Communicator& world, CardOfHostMemory& card) {
     check_collectives(world, 7);
     EXPECT_EQ(card.copies(), 0);
   });
 }
 
-TEST(StagedCommunicator, SumsAreThoseOfTheHostsTransport) {
+TEST(StagedCommunicator, GivesTheSameSumsAsTheHostTransport) {
   std::uint64_t on_host = 0, on_cards = 0;
   run_ranks(4, [&](Communicator& world) {
     const std::uint64_t hash = hash_of_sums(world);
@@ -61,7 +60,7 @@ TEST(StagedCommunicator, SumsAreThoseOfTheHostsTransport) {
   EXPECT_EQ(on_host, on_cards);
 }
 
-TEST(StagedCommunicator, AnswersForAGroupOfOneByACopyOnTheDevice) {
+TEST(StagedCommunicator, CopiesOnTheDeviceInAGroupOfOneRank) {
   const auto host = make_self();
   CardOfHostMemory card;
   card.holds_everything();
@@ -73,7 +72,7 @@ TEST(StagedCommunicator, AnswersForAGroupOfOneByACopyOnTheDevice) {
   EXPECT_EQ(card.copies(), 1);
 }
 
-TEST(StagedCommunicator, RefusesACallOfWhichOneBufferIsOnTheHostAndOneIsNot) {
+TEST(StagedCommunicator, RefusesACallWithOneBufferOnTheHostAndOneOnTheDevice) {
   const auto host = make_self();
   CardOfHostMemory card;
   const auto world = make_staged(*host, card);
@@ -83,6 +82,6 @@ TEST(StagedCommunicator, RefusesACallOfWhichOneBufferIsOnTheHostAndOneIsNot) {
       [&] {
         world->all_gather({out, 3, DType::f32}, buffer(std::span(inp)), "it");
       },
-      testing::ThrowsMessage<Error>(HasSubstr("one buffer is the device's")));
+      testing::ThrowsMessage<Error>(HasSubstr("one buffer is in device memory")));
   card.release(out, 4096);
 }

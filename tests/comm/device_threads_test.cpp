@@ -24,7 +24,7 @@ namespace {
 
 using QueuedBody = std::function<void(Communicator&, QueuedDevice&)>;
 
-/// Runs body on so many ranks that share the card.
+/// Runs body on `ranks` ranks that share the GPU.
 void run_on_card(int ranks, QueuedCard& card, const QueuedBody& body,
                  const ThreadsOptions& options = {}) {
   run_ranks(
@@ -40,7 +40,8 @@ void run_on_card(int ranks, QueuedCard& card, const QueuedBody& body,
 using Floats = std::vector<float>;
 Buffer whole(Floats& values) { return buffer(std::span(values)); }
 
-/// What a rank has in memory, and what it does with it: computes, and exchanges without a pause.
+/// The memory of a rank, and a chain of computations and collectives on it without synchronisation
+/// in between.
 struct Chain {
   static constexpr int kN = 61, kSteps = 4;
   explicit Chain(int ranks) : a(kN), b(kN), kept(kN), all(ranks * kN), other(2 * kN) {}
@@ -66,7 +67,7 @@ struct Chain {
       sum.wait();
       run([this] {
         for (int i = 0; i < kN; ++i) kept[i] += a[i];
-        std::ranges::fill(a, -1.0f);  // at once
+        std::ranges::fill(a, -1.0f);  // overwrites the buffer at once
       });
       cut.wait();
       run([this] { std::ranges::fill(all, -2.0f); });
@@ -107,7 +108,7 @@ std::vector<Floats> chain_on_host(int ranks) {
 }
 
 std::vector<Floats> chain_on_card(int ranks, const QueuedCard::Options& options) {
-  std::vector<Chain> memory = chains(ranks);  // outlives what a fault leaves undone
+  std::vector<Chain> memory = chains(ranks);  // outlives work that a fault leaves unfinished
   QueuedCard card(options);
   run_on_card(ranks, card, [&](Communicator& world, QueuedDevice& device) {
     memory[world.rank()].go(world, [&](std::function<void()> f) { device.run(std::move(f)); });
@@ -117,7 +118,7 @@ std::vector<Floats> chain_on_card(int ranks, const QueuedCard::Options& options)
   return results(memory);
 }
 
-/// Whether some order of the card's work shows this fault.
+/// Whether dropping these waits changes a result for some order of the GPU's work.
 bool shows(const std::function<bool(bool compute, int nth)>& drops) {
   const auto want = chain_on_host(3);
   for (std::uint64_t seed = 0; seed < 40; ++seed)
@@ -127,14 +128,14 @@ bool shows(const std::function<bool(bool compute, int nth)>& drops) {
 
 }  // namespace
 
-TEST(DeviceThreads, DoEveryCollectiveOfEveryGroupToTheBit) {
+TEST(DeviceThreads, RunEveryCollectiveOnEveryGroupBitForBit) {
   for (int ranks : {1, 2, 5}) {
     QueuedCard card({.seed = 1, .host_waits = true});
     run_on_card(ranks, card, [](Communicator& world, QueuedDevice&) { check_transport(world); });
   }
 }
 
-TEST(DeviceThreads, GiveTheBitsOfTheHostsTransport) {
+TEST(DeviceThreads, GiveTheSameBitsAsTheHostTransport) {
   std::uint64_t on_host = 0, on_card = 0;
   run_ranks(4, [&](Communicator& world) {
     const std::uint64_t hash = hash_of_sums(world);
@@ -148,7 +149,7 @@ TEST(DeviceThreads, GiveTheBitsOfTheHostsTransport) {
   EXPECT_EQ(on_host, on_card);
 }
 
-TEST(DeviceThreads, NeedNoWaitOfTheHostWhateverOrderTheCardWorksIn) {
+TEST(DeviceThreads, AreCorrectWithoutHostWaitsForEveryOrderOfTheGpusWork) {
   for (int ranks : {1, 2, 3, 8}) {
     const auto want = chain_on_host(ranks);
     for (std::uint64_t seed = 0; seed < 10; ++seed)
@@ -156,17 +157,18 @@ TEST(DeviceThreads, NeedNoWaitOfTheHostWhateverOrderTheCardWorksIn) {
   }
 }
 
-TEST(DeviceThreads, WouldBeCaughtWithoutOneOfTheirWaits) {
-  EXPECT_TRUE(shows([](bool compute, int) { return compute; })) << "of a compute stream";
-  EXPECT_TRUE(shows([](bool compute, int) { return !compute; })) << "of a group's streams";
+TEST(DeviceThreads, FailThisTestWithoutAnyOneOfTheirWaits) {
+  EXPECT_TRUE(shows([](bool compute, int) { return compute; })) << "all of the compute streams";
+  EXPECT_TRUE(shows([](bool compute, int) { return !compute; })) << "all of the group's streams";
   EXPECT_TRUE(shows([](bool compute, int nth) { return compute && nth == 5; })) << "one of compute";
-  // The last rank's stream of the world waits for three buffers, for all of them, for three parts.
+  // Waits of the last rank's stream of the world, in order: one for each of three ranks' buffers,
+  // one for all of them, and one for each of three parts.
   for (const int place : {0, 1, 2, 4, 5, 6})
     EXPECT_TRUE(shows([place](bool compute, int nth) { return !compute && nth % 7 == place; }))
         << "wait " << place;
 }
 
-TEST(DeviceThreads, NameBothRanksWhoseCallsDoNotMatch) {
+TEST(DeviceThreads, NameTheTwoRanksWhoseCallsDoNotMatch) {
   QueuedCard card({});
   const auto body = [](Communicator& world, QueuedDevice&) {
     Floats x(world.rank() == 1 ? 3 : 2);
@@ -178,7 +180,7 @@ TEST(DeviceThreads, NameBothRanksWhoseCallsDoNotMatch) {
                         HasSubstr("all_reduce (sum) of 3 f32 'width'"), HasSubstr("on rank 1"))));
 }
 
-TEST(DeviceThreads, NameARankThatDoesNotComeAsTheHostsTransportDoes) {
+TEST(DeviceThreads, NameAMissingRankAsTheHostTransportDoes) {
   QueuedCard card({});
   const auto body = [](Communicator& world, QueuedDevice&) {
     Floats x(2);
@@ -192,13 +194,13 @@ TEST(DeviceThreads, NameARankThatDoesNotComeAsTheHostsTransportDoes) {
                                          HasSubstr("did not arrive: rank 1"))));
 }
 
-TEST(DeviceThreads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and TSan see it if so
+TEST(DeviceThreads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and TSan detect it
   for (int round = 0; round < 30; ++round) {
     QueuedCard card({.seed = static_cast<std::uint64_t>(round)});
     const auto body = [&](Communicator& world, QueuedDevice& device) {
       const auto pairs = world.split(world.rank() / 2, "pairs");
       Floats x(2000, 1.f), y(2000, 1.f);
-      const struct Freed {  // as a card does before it frees memory
+      const struct Freed {  // finishes all work first, as a GPU does when memory is freed
         QueuedCard& card;
         ~Freed() { card.finish(); }
       } freed{card};

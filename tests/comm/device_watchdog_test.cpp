@@ -24,10 +24,10 @@ namespace {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-/// Longer than anything here takes on a busy machine, in seconds.
+/// A time in seconds that nothing here takes, even on a busy machine.
 constexpr double kForEver = 300;
 
-/// Waits for an action of a watchdog.
+/// Waits until a watchdog's action has happened.
 void await(const std::function<bool()>& happens) {
   const double begin = now_seconds();
   while (!happens()) {
@@ -46,7 +46,7 @@ class ManualEvent final : public Event {
   }
   void finish() { done_ = true; }
   void fail() { failed_ = true; }
-  /// Returns once somebody who asks for it in a loop has gone through that loop.
+  /// Returns when a loop that polls this event has completed an iteration.
   void await_a_look() const {
     const int before = asked_;
     await([&] { return asked_ >= before + 2; });
@@ -74,11 +74,11 @@ class FakeLink final : public DeviceLink {
   std::atomic<bool> in_trouble_ = false;
 };
 
-/// What happens to the links of a rank.
+/// Records what happens to the links of a rank.
 struct Happened {
-  std::atomic<int> aborted = 0;           ///< links
-  std::atomic<bool> told_before = false;  ///< the host's group had heard the reason by then
-  std::atomic<bool> blocks = false;       ///< abort waits until this is false
+  std::atomic<int> aborted = 0;           ///< number of aborted links
+  std::atomic<bool> told_before = false;  ///< the host group had been aborted before the links
+  std::atomic<bool> blocks = false;       ///< abort() blocks until this is false
 };
 
 class FakeLibrary final : public DeviceLibrary {
@@ -97,7 +97,7 @@ class FakeLibrary final : public DeviceLibrary {
   std::shared_ptr<Happened> happened_;
 };
 
-/// A watchdog on one rank alone, with a link.
+/// A watchdog of a single rank, with a link.
 struct Alone {
   explicit Alone(DeviceWatchdog::Options options = {}) : watchdog(*host, library(), options) {
     watchdog.add(link);
@@ -113,7 +113,7 @@ struct Alone {
   DeviceWatchdog watchdog;
 };
 
-/// A watchdog's clock, which stands still unless it is moved.
+/// A clock for a watchdog, which advances only by advance().
 class Clock {
  public:
   std::function<double()> reader() const {
@@ -129,7 +129,7 @@ const std::string kCall = "all_gather of 8 f32 'block 2 qkv' (call 16 of group z
 
 }  // namespace
 
-TEST(DeviceWatchdog, NamesACollectiveThatTheDeviceDoesNotFinishAndEndsTheWorldBeforeItsLinks) {
+TEST(DeviceWatchdog, NamesACollectiveThatHangsOnTheDeviceAndEndsTheWorldBeforeTheLinks) {
   Alone rank({.timeout_seconds = 0.05});
   rank.watchdog.begin("z", kCall).on_device(event(true), event());
   await([&] { return rank.aborted(); });
@@ -142,13 +142,13 @@ TEST(DeviceWatchdog, NamesACollectiveThatTheDeviceDoesNotFinishAndEndsTheWorldBe
   EXPECT_THROW(rank.watchdog.add(rank.link), Aborted);
 }
 
-TEST(DeviceWatchdog, CountsFromWhenTheDeviceCouldBegin) {
+TEST(DeviceWatchdog, CountsTheTimeoutFromWhenTheDeviceCouldBegin) {
   Clock clock;
   Alone rank({.timeout_seconds = 0.1, .clock = clock.reader()});
   const auto ready = event(), first = event(), second = event();
   rank.watchdog.begin("z", "first").on_device(ready, first);
   rank.watchdog.begin("z", "second").on_device(event(true), second);
-  clock.advance(0.3);  // the rank's own compute
+  clock.advance(0.3);  // the rank's own compute is not counted
   first->await_a_look();
   ready->finish();
   first->await_a_look();
@@ -159,13 +159,13 @@ TEST(DeviceWatchdog, CountsFromWhenTheDeviceCouldBegin) {
   second->await_a_look();
   clock.advance(0.06);
   second->await_a_look();
-  EXPECT_FALSE(rank.aborted());  // second waited for first, not for another rank
+  EXPECT_FALSE(rank.aborted());  // `second` waited for `first`, not for another rank
   clock.advance(0.06);
   await([&] { return rank.aborted(); });
   EXPECT_THAT(rank.host->end_reason(), StartsWith("rank 0: second is not done on the device"));
 }
 
-TEST(DeviceWatchdog, LooksAtEachGroupByItself) {
+TEST(DeviceWatchdog, WatchesEachGroupSeparately) {
   Alone rank({.timeout_seconds = 0.1});
   rank.watchdog.begin("x", "waits for compute").on_device(event(), event());
   rank.watchdog.begin("z", "hangs").on_device(event(true), event());
@@ -181,7 +181,7 @@ TEST(DeviceWatchdog, NamesACallThatHangsOnTheHost) {
               StartsWith("rank 0: making the group (call 0 of group z) is not done after 0.05 s"));
 }
 
-TEST(DeviceWatchdog, ForgetsWhatIsDone) {
+TEST(DeviceWatchdog, ForgetsFinishedOperations) {
   Clock clock;
   Alone rank({.timeout_seconds = 0.05, .clock = clock.reader()});
   for (int i = 0; i < 200; ++i) {
@@ -193,14 +193,14 @@ TEST(DeviceWatchdog, ForgetsWhatIsDone) {
     if (i % 8 == 0) sleep_ms(1);
   }
   clock.advance(100);
-  const auto last = event();  // of the last group: once it is looked at, the others were
+  const auto last = event();  // of the last group: when it is checked, the others have been
   rank.watchdog.begin("z", "waits for compute").on_device(event(), last);
   last->await_a_look();
   EXPECT_FALSE(rank.aborted());
   rank.watchdog.check();
 }
 
-TEST(DeviceWatchdog, RepeatsWhatTheLibrarySaysOfItself) {
+TEST(DeviceWatchdog, ReportsAnErrorOfTheLibrary) {
   Alone rank;
   rank.link->get_into_trouble();
   await([&] { return rank.aborted(); });
@@ -217,7 +217,7 @@ TEST(DeviceWatchdog, NamesTheCollectiveDuringWhichTheDeviceFailed) {
             "rank 0: " + kCall + ": the device has failed: CUDA: an illegal memory access");
 }
 
-TEST(DeviceWatchdog, EndsTheLinksOfEveryRankOfAWorldThatEnds) {
+TEST(DeviceWatchdog, AbortsTheLinksOfAllRanksWhenTheWorldEnds) {
   std::vector<std::shared_ptr<Happened>> happened(3);
   for (auto& one : happened) one = std::make_shared<Happened>();
   const auto body = [&](Communicator& host) {
@@ -232,7 +232,7 @@ TEST(DeviceWatchdog, EndsTheLinksOfEveryRankOfAWorldThatEnds) {
   for (const auto& one : happened) EXPECT_TRUE(one->told_before);
 }
 
-TEST(DeviceWatchdog, LeavesARankThatEndsWithAnErrorItsOwnWords) {
+TEST(DeviceWatchdog, KeepsTheMessageOfARankThatEndsWithAnError) {
   auto happened = std::make_shared<Happened>();
   const auto body = [&](Communicator& host) {
     DeviceWatchdog watchdog(host, std::make_unique<FakeLibrary>(host, happened), {});
@@ -245,7 +245,7 @@ TEST(DeviceWatchdog, LeavesARankThatEndsWithAnErrorItsOwnWords) {
   EXPECT_THAT([&] { run_ranks(1, body); }, ThrowsMessage<Error>("rank 0: the disk is full"));
 }
 
-TEST(DeviceWatchdog, DoesNotWaitForLinksThatEndOnlyWithThoseOfOthers) {
+TEST(DeviceWatchdog, DoesNotWaitForAnAbortThatNeedsOtherRanks) {
   auto happened = std::make_shared<Happened>();
   happened->blocks = true;
   {
@@ -258,7 +258,7 @@ TEST(DeviceWatchdog, DoesNotWaitForLinksThatEndOnlyWithThoseOfOthers) {
   happened->blocks = false;
 }
 
-TEST(DeviceWatchdog, GivesUpARankThatDoesNotComeBack) {
+TEST(DeviceWatchdog, GivesUpOnARankThatDoesNotReturn) {
   std::atomic<bool> reported = false;
   auto happened = std::make_shared<Happened>();
   const auto body = [&](Communicator& host) {
@@ -276,7 +276,7 @@ TEST(DeviceWatchdog, GivesUpARankThatDoesNotComeBack) {
   EXPECT_TRUE(reported);
 }
 
-TEST(DeviceWatchdog, GivesUpNobodyWhoComesBack) {
+TEST(DeviceWatchdog, DoesNotGiveUpOnARankThatReturns) {
   const auto body = [&](Communicator& host) {
     DeviceWatchdog watchdog(host, std::make_unique<FakeLibrary>(host, std::make_shared<Happened>()),
                             {.timeout_seconds = 0.05, .grace_seconds = 2 * kForEver});
@@ -286,5 +286,5 @@ TEST(DeviceWatchdog, GivesUpNobodyWhoComesBack) {
   const auto on_hang = [&](const std::string& report) { ADD_FAILURE() << report; };
   const double begin = now_seconds();
   EXPECT_THROW(run_ranks(2, body, {.on_hang = on_hang}), Error);
-  EXPECT_LT(now_seconds() - begin, kForEver) << "it waited for the grace to be over";
+  EXPECT_LT(now_seconds() - begin, kForEver) << "it waited for the grace period";
 }

@@ -8,7 +8,7 @@
 
 using namespace axonn;
 
-TEST(DryWorld, SaysWhereTheRankIsOnEveryAxis) {
+TEST(DryWorld, KnowsTheRanksCoordinatesOnEveryAxis) {
   const GridShape shape{2, 3, 1, 4};
   const auto world = make_dry_world(shape, 17);
   const Grid grid(*world, shape);
@@ -19,7 +19,7 @@ TEST(DryWorld, SaysWhereTheRankIsOnEveryAxis) {
   EXPECT_THROW(world->split(0, "neighbours"), Error);
 }
 
-TEST(DryWorld, NotesStartsAndWaitsOfGroupsOfSeveralRanksAndMovesNothing) {
+TEST(DryWorld, RecordsStartsAndWaitsOfGroupsOfSeveralRanksAndMovesNoData) {
   const GridShape shape{2, 1, 4, 1};
   Schedule schedule;
   const auto world = make_dry_world(shape, 5, &schedule);

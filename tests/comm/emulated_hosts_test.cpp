@@ -1,5 +1,5 @@
-// The transport between hosts: TCP over links of limited rate, as scripts/emulated-hosts makes
-// them.
+// The MPI transport between hosts: TCP over links of limited bandwidth that scripts/emulated-hosts
+// sets up.
 #include <array>
 #include <cstdio>
 #include <string>
@@ -34,16 +34,16 @@ Result hosts(const std::string& words) {
   return result;
 }
 
-/// Three hosts, one rank each, where the machine lets us have them.
+/// Three hosts with one rank each; skipped if this machine cannot emulate them.
 class EmulatedHosts : public testing::Test {
  protected:
   void SetUp() override {
     if (hosts("able").exit_code != 0)
-      GTEST_SKIP() << "this machine does not let us make network namespaces";
+      GTEST_SKIP() << "this machine does not allow network namespaces";
     const Result up = hosts("up 3 1gbit");
     up_ = up.exit_code == 0;
     if (up.output.find("are up already") != std::string::npos)
-      GTEST_SKIP() << "somebody else uses the emulated hosts";
+      GTEST_SKIP() << "another process uses the emulated hosts";
     ASSERT_TRUE(up_) << up.output;
   }
   void TearDown() override {
@@ -56,12 +56,12 @@ class EmulatedHosts : public testing::Test {
 
 }  // namespace
 
-TEST_F(EmulatedHosts, RanksOnDifferentHostsDoEveryCollective) {
+TEST_F(EmulatedHosts, RanksOnDifferentHostsRunEveryCollective) {
   const Result run = hosts(concat("run 1 ", AXONN_TEST_PROGRAM, " check"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
 }
 
-TEST_F(EmulatedHosts, RanksOnDifferentHostsGetTheBitsOfThreads) {
+TEST_F(EmulatedHosts, RanksOnDifferentHostsGetTheSameBitsAsThreads) {
   std::uint64_t want = 0;
   run_ranks(3, [&](Communicator& world) {
     const std::uint64_t hash = hash_of_sums(world);

@@ -14,7 +14,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// The world ranks of the group of `axis` that this rank is in.
+/// The world ranks of this rank's group along `axis`.
 std::vector<int> members(const Grid& grid, Axis axis) {
   Communicator& group = grid.along(axis);
   std::vector<int> ranks(group.size());
@@ -25,7 +25,7 @@ std::vector<int> members(const Grid& grid, Axis axis) {
 
 }  // namespace
 
-TEST(Grid, MakesTheGroupsThatItsHeaderShows) {
+TEST(Grid, MakesTheGroupsThatItsHeaderLists) {
   run_ranks(8, [](Communicator& world) {
     const Grid grid(world, {2, 2, 1, 2});
     const int r = world.rank();
@@ -40,7 +40,7 @@ TEST(Grid, MakesTheGroupsThatItsHeaderShows) {
   });
 }
 
-TEST(Grid, OrdersEveryGroupByItsAxisOnOddExtentsToo) {
+TEST(Grid, OrdersEveryGroupByItsAxisAlsoOnOddExtents) {
   run_ranks(30, [](Communicator& world) {
     const Grid grid(world, {5, 1, 3, 2});
     for (Axis axis : kAxes) {
@@ -54,7 +54,7 @@ TEST(Grid, OrdersEveryGroupByItsAxisOnOddExtentsToo) {
   });
 }
 
-TEST(Grid, OfOneRankNeedsNoOther) {
+TEST(Grid, WorksOnOneRank) {
   const auto self = make_self();
   const Grid grid(*self, {});
   for (Axis axis : kAxes) EXPECT_EQ(grid.along(axis).size(), 1);
@@ -69,27 +69,28 @@ TEST(Grid, DescribesARankByItsCoordinates) {
   });
 }
 
-TEST(Grid, RefusesAShapeThatIsNotTheNumberOfRanks) {
+TEST(Grid, RefusesAShapeThatDoesNotMatchTheNumberOfRanks) {
   const auto self = make_self();
-  EXPECT_THAT(([&] {
-                Grid(*self, {2, 1, 2, 1});
-              }),
-              ThrowsMessage<UsageError>("grid 2,1,2,1 is for 4 ranks and there are 1; start that "
-                                        "many, or change [parallelism] x, y, z and data"));
+  EXPECT_THAT(
+      ([&] {
+        Grid(*self, {2, 1, 2, 1});
+      }),
+      ThrowsMessage<UsageError>("grid 2,1,2,1 needs 4 ranks, but there are 1; start as many "
+                                "as it needs, or change [parallelism] x, y, z and data"));
   EXPECT_THAT(([&] {
                 Grid(*self, {-1, -1, 1, 1});
               }),
               ThrowsMessage<UsageError>(HasSubstr("below 1")));
 }
 
-TEST(ParseGrid, ReadsWhatToStringWrites) {
+TEST(ParseGrid, ReadsTheOutputOfToString) {
   const GridShape shape{3, 1, 4, 10};
   EXPECT_EQ(to_string(shape), "3,1,4,10");
   EXPECT_EQ(parse_grid(to_string(shape)), shape);
   EXPECT_EQ(parse_grid("1, 2, 3, 4"), (GridShape{1, 2, 3, 4}));
 }
 
-TEST(ParseGrid, RefusesAnythingElseAndRepeatsIt) {
+TEST(ParseGrid, RefusesAnythingElseAndQuotesIt) {
   for (const char* text : {"", "2", "2,1,2", "2,1,2,1,1", "2,1,2,1 ", "0,1,1,1", "-1,1,1,1",
                            "a,1,1,1", "1,,1,1", "1.5,1,1,1", "99999999999,1,1,1", "1 1 1 1"})
     EXPECT_THAT([&] { parse_grid(text); }, ThrowsMessage<UsageError>(HasSubstr(text))) << text;

@@ -79,7 +79,7 @@ pid_t Launched::pid_of(int rank) const {
   return std::stoi(output_.substr(at + key.size()));
 }
 
-// False at the end of the output, and when nothing comes in time.
+// Returns false at the end of the output, or if nothing arrives in time.
 bool Launched::read_some(double seconds) {
   pollfd ready{pipe_, POLLIN, 0};
   if (seconds <= 0 || poll(&ready, 1, static_cast<int>(seconds * 1000)) <= 0) return false;

@@ -7,7 +7,7 @@
 
 namespace axonn {
 
-/// Ranks of the test program under mpirun: a process group that ends with this object.
+/// The ranks of the test program under mpirun, as a process group that the destructor kills.
 class Launched {
  public:
   Launched(int ranks, const std::vector<std::string>& arguments);
@@ -15,16 +15,18 @@ class Launched {
   Launched(const Launched&) = delete;
   Launched& operator=(const Launched&) = delete;
 
-  /// Reads what the ranks print until it holds `text` `times` times. False after `seconds`.
+  /// Reads the ranks' output until `text` has occurred `times` times. Returns false after
+  /// `seconds`.
   bool read_until(const std::string& text, int times, double seconds);
 
-  /// Reads until mpirun ends: its exit code, 128 + signal if one killed it, -1 after `seconds`.
+  /// Reads until mpirun ends. Returns its exit code, 128 + signal if a signal killed it, or -1
+  /// after `seconds`.
   int finish(double seconds);
 
-  /// All that the ranks have printed, on stdout and stderr.
+  /// The output of all ranks so far, on stdout and stderr.
   const std::string& output() const { return output_; }
 
-  /// Of the rank that printed "pid RANK PID".
+  /// The process id of a rank, which must have printed "pid RANK PID".
   pid_t pid_of(int rank) const;
 
  private:
@@ -34,7 +36,7 @@ class Launched {
   std::string output_;
 };
 
-/// How often `text` is in `whole`.
+/// The number of occurrences of `text` in `whole`.
 int count_of(const std::string& text, const std::string& whole);
 
 }  // namespace axonn

@@ -21,8 +21,8 @@ using testing_support::CardOfHostMemory;
 
 namespace {
 
-/// Does its collectives by a group of the host's, some polls after they have begun. (Not sends
-/// and receives: it is ready when they are done.)
+/// A link that runs collectives on a host group and is ready after some polls. It does not support
+/// send and recv, because it is ready only when the collective is done.
 class HostLink final : public DeviceLink {
  public:
   explicit HostLink(std::unique_ptr<Communicator> group, int ready_after = 2)
@@ -47,7 +47,7 @@ class HostLink final : public DeviceLink {
 
  private:
   void begin() {
-    EXPECT_TRUE(ready()) << "begun before what was begun was ready";
+    EXPECT_TRUE(ready()) << "a call begins before the previous one is ready";
     polls_ = 0;
   }
 
@@ -64,7 +64,7 @@ class HostLibrary final : public DeviceLibrary {
 
 using LinkedBody = std::function<void(Communicator&, CardOfHostMemory&)>;
 
-/// Runs body on a linked world of so many ranks.
+/// Runs body on a linked world of `ranks` ranks.
 void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600) {
   run_ranks(ranks, [&](Communicator& host) {
     CardOfHostMemory card;
@@ -84,7 +84,7 @@ void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600)
 
 }  // namespace
 
-TEST(LinkedCommunicator, DoesEveryCollectiveOfEveryGroupByItsLink) {
+TEST(LinkedCommunicator, RunsEveryCollectiveOfEveryGroupByItsLink) {
   for (int ranks : {1, 2, 5})
     run_linked(ranks, [](Communicator& world, CardOfHostMemory&) {
       for (std::int64_t count : {0, 1, 7, 4097}) check_collectives(world, count);
@@ -93,7 +93,7 @@ TEST(LinkedCommunicator, DoesEveryCollectiveOfEveryGroupByItsLink) {
     });
 }
 
-TEST(LinkedCommunicator, NamesACollectiveThatNeverComesToTheDevice) {
+TEST(LinkedCommunicator, NamesACollectiveThatNeverReachesTheDevice) {
   const auto body = [](Communicator& world, CardOfHostMemory&) {
     std::vector<float> x(8);
     world.all_reduce(buffer(std::span(x)), "first").wait();
@@ -110,7 +110,7 @@ TEST(LinkedCommunicator, NamesACollectiveThatNeverComesToTheDevice) {
                   HasSubstr("another rank has died"))));
 }
 
-TEST(LinkedCommunicator, EndsByAnAbortWithItsReasonOnEveryRankAndGroup) {
+TEST(LinkedCommunicator, EndsAllRanksAndGroupsWithTheReasonOfAnAbort) {
   const auto body = [](Communicator& world, CardOfHostMemory&) {
     const auto pairs = world.split(world.rank() / 2, "pairs");
     if (world.rank() == 3) return pairs->abort("enough");
@@ -120,7 +120,7 @@ TEST(LinkedCommunicator, EndsByAnAbortWithItsReasonOnEveryRankAndGroup) {
   EXPECT_THAT([&] { run_linked(4, body); }, ThrowsMessage<Error>("enough"));
 }
 
-TEST(LinkedCommunicator, LetsTheErrorOfARankBeHeard) {
+TEST(LinkedCommunicator, ReportsTheErrorOfARankThatThrows) {
   const auto body = [](Communicator& world, CardOfHostMemory&) {
     std::vector<float> x(8);
     if (world.rank() == 1) throw Error("the disk is full");

@@ -1,5 +1,5 @@
-// A program that ranks under mpirun run: its argument names what they do. Without one, they check
-// the transport and exit with 1 if anything was wrong.
+// A test program to run under mpirun. Its first argument names the body that all ranks run. Without
+// arguments, they check the transport and exit with 1 if a check fails.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -44,8 +44,8 @@ void check(Communicator& world) {
   }
 }
 
-/// Each rank calls on three groups in an order of its own, large sums and small ones by turns, more
-/// of each than may be under way.
+/// Each rank calls three groups in its own order. Large and small sums alternate, and there are
+/// more of each than may be in flight.
 void own_order(Communicator& world) {
   const auto pairs = world.split(world.rank() / 2, "pairs");
   const auto odd_even = world.split(world.rank() % 2, "odd and even");
@@ -74,7 +74,7 @@ void hash(Communicator& world) {
   if (world.rank() == 0) std::printf("hash %llu\n", static_cast<unsigned long long>(value));
 }
 
-void large(Communicator& world) {  // more than one message's bytes, and than an int's
+void large(Communicator& world) {  // more bytes than one message has, and than an int can count
   const std::int64_t count = (std::int64_t{1} << 31) + 5;
   std::vector<std::uint8_t> x(count, static_cast<std::uint8_t>(world.rank() + 1));
   world.broadcast(buffer(std::span<std::uint8_t>(x)), 1, "large").wait();
@@ -93,7 +93,7 @@ void aborts(Communicator& world) {
   sum(world, 8, "block 1 mlp");
 }
 
-/// Says who it is, then sums for ever.
+/// Prints the rank's process id, then sums forever.
 void for_ever(Communicator& world) {
   std::printf("pid %d %d\n", world.rank(), static_cast<int>(getpid()));
   std::fflush(stdout);

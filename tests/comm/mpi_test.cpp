@@ -17,16 +17,17 @@ using testing::HasSubstr;
 
 namespace {
 
-/// Longer than mpirun takes to start and to end on a busy machine with few cores; shorter than
-/// the timeout of the watchdogs that are not to speak.
+/// Longer than mpirun takes to start and end on a busy machine with few cores, and shorter than the
+/// watchdogs' timeout in the tests in which they must not report anything.
 constexpr double kPatience = 100;
 
-/// Runs the program and expects it to end badly, within `seconds`; what the ranks printed.
+/// Runs the program, expects it to fail within `seconds` with this exit code, and returns the
+/// ranks' output.
 std::string output_of_failure(const char* what, const char* timeout, int exit_code,
                               double seconds = kPatience) {
   Launched job(4, {what, timeout});
   EXPECT_EQ(job.finish(seconds), exit_code);
-  EXPECT_EQ(count_of("error: ", job.output()), 1) << "one message, not more:\n" << job.output();
+  EXPECT_EQ(count_of("error: ", job.output()), 1) << "expected one message:\n" << job.output();
   return job.output();
 }
 
@@ -45,12 +46,12 @@ TEST(Mpi, GivesTheSameBitsAsThreads) {
   }
 }
 
-TEST(Mpi, DoesEveryCollectiveOnSixRanksToo) {
+TEST(Mpi, RunsEveryCollectiveAlsoOnSixRanks) {
   Launched job(6, {"check"});
   EXPECT_EQ(job.finish(3 * kPatience), 0) << job.output();
 }
 
-TEST(Mpi, LetsRanksCallOnTheirGroupsInOrdersOfTheirOwnAndBeLate) {
+TEST(Mpi, LetsRanksCallTheirGroupsInDifferentOrdersAndWithDelays) {
   Launched job(4, {"own_order", "60", "200"});
   EXPECT_EQ(job.finish(3 * kPatience), 0) << job.output();
 }
@@ -59,11 +60,11 @@ TEST(Mpi, EndsTheJobWithOneMessageWhenARankThrows) {
   EXPECT_THAT(output_of_failure("throws", "120", 1), HasSubstr("error: rank 2: lost the way"));
 }
 
-TEST(Mpi, LetsTheLowestRankSpeakWhenAllThrowAndKeepsTheExitCodeOfAUsageError) {
+TEST(Mpi, ReportsOnlyTheLowestRankWhenAllThrowAndKeepsTheExitCodeOfAUsageError) {
   EXPECT_THAT(output_of_failure("all_throw", "120", 2), HasSubstr("error: rank 0: no such key"));
 }
 
-TEST(Mpi, EndsTheJobByAnExplicitAbort) {
+TEST(Mpi, EndsTheJobOnAnExplicitAbort) {
   EXPECT_THAT(output_of_failure("aborts", "120", 1), HasSubstr("error: enough of this"));
 }
 
@@ -72,11 +73,11 @@ TEST(Mpi, EndsTheJobWhenARankIsKilled) {
   ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
   kill(job.pid_of(2), SIGKILL);
   EXPECT_GT(job.finish(kPatience), 0);
-  EXPECT_THAT(job.output(), HasSubstr("exited on signal 9"));  // mpirun's own words
+  EXPECT_THAT(job.output(), HasSubstr("exited on signal 9"));  // mpirun's message
   EXPECT_THAT(job.output(), HasSubstr("rank 2"));
 }
 
-TEST(MpiWatchdog, SaysThatAStoppedRankGaveNoAnswer) {
+TEST(MpiWatchdog, ReportsThatAStoppedRankGaveNoAnswer) {
   Launched job(4, {"for_ever", "1.5"});
   ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
   kill(job.pid_of(2), SIGSTOP);
@@ -87,7 +88,7 @@ TEST(MpiWatchdog, SaysThatAStoppedRankGaveNoAnswer) {
                                   HasSubstr("gave no answer: rank 2")));
 }
 
-TEST(MpiWatchdog, NamesWhoArrivedWhoDidNotAndWhereThatRankIs) {
+TEST(MpiWatchdog, NamesTheRanksThatArrivedTheMissingRankAndItsLastCall) {
   EXPECT_THAT(output_of_failure("is_missing", "1.5", 1),
               AllOf(HasSubstr("error: rank "),
                     HasSubstr("all_reduce (sum) of 8 f32 'block 2 mlp' (call 1 of group world) is "
@@ -102,7 +103,7 @@ TEST(MpiWatchdog, NamesARankThatReturnedLongBeforeTheTimeout) {
                     HasSubstr("returned without it: rank 3")));
 }
 
-TEST(Mpi, NamesTwoRanksWhoseCallsDoNotMatch) {
+TEST(Mpi, NamesTheTwoRanksWhoseCallsDoNotMatch) {
   EXPECT_THAT(output_of_failure("differs", "120", 1),
               AllOf(HasSubstr("all_reduce (sum) of 9000 f32 'block 4 mlp'"),
                     HasSubstr("all_reduce (sum) of 5000 f32 'block 4 mlp'"), HasSubstr("on rank 1"),
@@ -112,7 +113,7 @@ TEST(Mpi, NamesTwoRanksWhoseCallsDoNotMatch) {
                     HasSubstr("barrier 'step'"), HasSubstr("does not match")));
 }
 
-TEST(UnderLauncher, KnowsLaunchersAndDoesNotTakeAShellInAnAllocationForOne) {
+TEST(UnderLauncher, DetectsLaunchersButNotAShellInAnAllocation) {
   using Variables = std::map<std::string, std::string>;
   const auto under = [](const Variables& variables) {
     return under_launcher([&](const char* name) -> const char* {

@@ -1,4 +1,4 @@
-// The transports of what lies on cards, on the cards of this machine: skipped where there are none.
+// The transports for device memory, on this machine's GPUs. Skipped if there is none.
 #include <functional>
 #include <span>
 #include <thread>
@@ -17,7 +17,7 @@ using namespace axonn;
 
 namespace {
 
-/// Memory of a rank's card.
+/// An array in the memory of a rank's GPU.
 class OnCard {
  public:
   OnCard(Device& device, const std::vector<float>& values)
@@ -48,8 +48,8 @@ std::vector<float> given(int rank, std::int64_t count) {
   return values;
 }
 
-/// What a rank has in the end of every collective, made one after another on the same two buffers:
-/// none is waited for by the host.
+/// Runs collectives one after another on the same two buffers, without waits of the host, and
+/// returns the rank's final values.
 template <typename Memory>
 std::vector<float> chain(Communicator& world, const Memory& part, const Memory& whole) {
   const auto pairs = world.split(world.rank() / 2, "pairs");
@@ -74,7 +74,8 @@ struct OnHost {
 
 using Make = std::function<std::unique_ptr<Communicator>(Communicator& host, Device& device)>;
 
-/// Runs the chain on ranks that take the cards in turn, and on the host.
+/// Runs the chain on ranks that are distributed over the GPUs, and on the host, and compares the
+/// results.
 void expect_as_on_the_host(int ranks, const Make& make) {
   const int cards = static_cast<int>(cuda_status().cards.size());
   for (const std::int64_t n : {1, 63, 4096, 1'000'003}) {
@@ -101,19 +102,21 @@ class OnCards : public testing::Test {
 
 }  // namespace
 
-TEST_F(OnCards, RanksAsThreadsExchangeByKernelsWithTheBitsOfTheHost) {
+TEST_F(OnCards, ThreadRanksExchangeByKernelsWithTheSameBitsAsTheHost) {
   for (const int ranks : {2, 3, 8})
     expect_as_on_the_host(ranks, [](Communicator& host, Device& device) {
       auto kernels = make_peer_kernels(host, device);
-      AXONN_CHECK(kernels, "the cards do not reach each other's memory");
+      AXONN_CHECK(kernels, "the GPUs cannot access each other's memory");
       return make_device_threads(host, device, std::move(kernels));
     });
 }
 
-TEST_F(OnCards, RanksExchangeThroughTheHostWithItsBits) { expect_as_on_the_host(3, make_staged); }
+TEST_F(OnCards, RanksExchangeThroughTheHostWithTheSameBits) {
+  expect_as_on_the_host(3, make_staged);
+}
 
-TEST_F(OnCards, NcclEndsTheWorldWhereARankDoesNotCome) {
-  if (cuda_status().cards.size() < 2) GTEST_SKIP() << "NCCL wants two cards";
+TEST_F(OnCards, NcclEndsTheWorldWhenARankIsMissing) {
+  if (cuda_status().cards.size() < 2) GTEST_SKIP() << "NCCL needs two GPUs";
   const auto body = [](Communicator& host) {
     const auto device = make_cuda_device(host.rank());
     const OnCard x(*device, given(host.rank(), 1000));

@@ -18,7 +18,8 @@ using testing_support::run_on_cpu;
 
 namespace {
 
-/// One case: `in_place`: bit r of it is rank r's; offset: bytes that buffers are off 16 bytes.
+/// One case. Bit r of `in_place` says whether rank r's call is in place; `offset` is the distance
+/// of buffers from 16-byte alignment.
 struct Case {
   Operation operation;
   DType dtype;
@@ -59,7 +60,7 @@ struct Ranks {
     auto& bytes_here = memory[index];
     bytes_here.resize((bytes + offset) / 16 + 2);
     char* data = reinterpret_cast<char*>(bytes_here.data()) + offset;
-    for (std::int64_t i = 0; i < bytes; ++i)  // the highest byte of a float is never all ones
+    for (std::int64_t i = 0; i < bytes; ++i)  // & 0x3f: no floating-point value is NaN or infinite
       data[i] = static_cast<char>(random.bits(index * 100'003 + i)[0] & 0x3f);
     return {data, count, dtype};
   }
@@ -80,11 +81,11 @@ void expect_as_on_the_host(const Case& of) {
   for (std::int64_t i = 0; i < pieces.count(); ++i) pieces.run(i);
   std::vector<int> order(cards.calls.size());
   std::iota(order.begin(), order.end(), 0);
-  do {  // the ranks' parts in any order (the first of 24)
+  do {  // the ranks' parts in every order for up to 3 ranks, in one order for more
     for (const int rank : order) run_on_cpu(part_of(cards.calls, rank));
     EXPECT_TRUE(cards.memory == host.memory)
         << name_of(of.operation) << " of " << of.n << ' ' << name_of(of.dtype) << " on " << of.size
-        << " ranks, in place on " << of.in_place << ", off by " << of.offset;
+        << " ranks, in place on (bits) " << of.in_place << ", misaligned by " << of.offset;
     Ranks again(of);
     std::swap(cards, again);
   } while (order.size() < 4 && std::ranges::next_permutation(order).found);
@@ -92,7 +93,7 @@ void expect_as_on_the_host(const Case& of) {
 
 }  // namespace
 
-TEST(PeerWork, DoesWhatTheHostsTransportDoesToTheBitWhateverTheOrderOfItsParts) {
+TEST(PeerWork, GivesTheSameBitsAsTheHostTransportInEveryOrderOfItsParts) {
   for (const Operation operation :
        {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
         Operation::broadcast, Operation::all_to_all, Operation::send})
@@ -109,7 +110,7 @@ TEST(PeerWork, DoesWhatTheHostsTransportDoesToTheBitWhateverTheOrderOfItsParts) 
           }
 }
 
-TEST(PeerWork, IsNeverMoreThanFitsAKernelsArguments) {
+TEST(PeerWork, FitsIntoItsArraysForTheLargestGroup) {
   for (const Operation operation : {Operation::all_reduce, Operation::all_gather,
                                     Operation::reduce_scatter, Operation::all_to_all}) {
     Ranks ranks({operation, DType::f32, kMostPeers, 3});
@@ -121,7 +122,7 @@ TEST(PeerWork, IsNeverMoreThanFitsAKernelsArguments) {
   }
 }
 
-TEST(PeerWork, TakesNaNForTheLargestAndTheLeastAsTheHostDoes) {
+TEST(PeerWork, PropagatesNaNThroughMaxAndMinAsTheHostDoes) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
     std::vector<float> a{1, nan, 3}, b{2, 5, nan};

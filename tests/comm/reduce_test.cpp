@@ -34,13 +34,13 @@ TEST(Reduce, AddsInTheOrderOfItsInputs) {
 }
 
 TEST(Reduce, RoundsBf16OnceAfterASumInF32) {
-  // 256 + 1 is a tie in bf16 and would stay 256 at each step; the f32 sum reaches 264.
+  // In bf16, 256 + 1 is a tie and rounds to 256 at each step; the f32 sum reaches 264.
   const std::vector<bf16> values = {rounded(256), rounded(1), rounded(1), rounded(1), rounded(1),
                                     rounded(1),   rounded(1), rounded(1), rounded(1)};
   EXPECT_EQ(get(reduced(values, ReduceOp::sum)), 264.f);
 }
 
-TEST(Reduce, LetsANanThroughSumMaxAndMinWhereverItIs) {
+TEST(Reduce, PropagatesANanInAnyInputThroughSumMaxAndMin) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
     EXPECT_TRUE(std::isnan(reduced<float>({nan, 1, 2}, op)));
@@ -50,13 +50,13 @@ TEST(Reduce, LetsANanThroughSumMaxAndMinWhereverItIs) {
   }
 }
 
-TEST(Reduce, WrapsIntegersAsUnsignedOnesDo) {
+TEST(Reduce, WrapsSignedIntegersAroundOnOverflow) {
   const std::int32_t top = std::numeric_limits<std::int32_t>::max();
   EXPECT_EQ(reduced<std::int32_t>({top, 1}, ReduceOp::sum),
             std::numeric_limits<std::int32_t>::min());
 }
 
-TEST(Reduce, WritesEveryOutAlsoWhereOneIsAnInput) {
+TEST(Reduce, WritesEveryOutAlsoIfItIsAnInput) {
   std::vector<float> a(5000, 1.f), b(5000, 2.f), c(5000);
   reduce(std::array<void*, 3>{c.data(), a.data(), b.data()},
          std::array<const void*, 2>{a.data(), b.data()}, 5000, DType::f32, ReduceOp::sum);

@@ -13,7 +13,7 @@ using namespace axonn;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(Self, DoesEveryCollectiveAsAGroupOfOneShould) { check_transport(*make_self()); }
+TEST(Self, RunsEveryCollectiveInAGroupOfOneRank) { check_transport(*make_self()); }
 
 TEST(Self, ThrowsAbortedWithTheReasonAfterAbort) {
   const auto self = make_self();
@@ -24,7 +24,7 @@ TEST(Self, ThrowsAbortedWithTheReasonAfterAbort) {
   EXPECT_THAT([&] { part->split(0, "x"); }, ThrowsMessage<Aborted>("no more"));
 }
 
-TEST(Self, RefusesArgumentsThatAreWrongAndNamesTheCall) {
+TEST(Self, RefusesWrongArgumentsAndNamesTheCall) {
   const auto self = make_self();
   std::vector<float> a(3), b(4);
   std::vector<std::uint8_t> bytes(3);
@@ -49,7 +49,7 @@ TEST(Self, RefusesArgumentsThatAreWrongAndNamesTheCall) {
       ThrowsMessage<Error>(HasSubstr("2 elements at address 0")));
 }
 
-TEST(Self, RefusesBuffersThatOverlapOtherwiseThanInPlace) {
+TEST(Self, RefusesBuffersThatOverlapExceptInPlace) {
   const auto self = make_self();
   std::vector<float> x(10);
   const std::span<float> all(x);

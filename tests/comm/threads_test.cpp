@@ -23,7 +23,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// A watchdog's: far longer than ranks that are on their way keep one another waiting.
+/// A watchdog's timeout in seconds: far longer than ranks wait for each other if none hangs.
 constexpr double kTimeout = 1;
 
 void sleep_seconds(double seconds) {
@@ -36,16 +36,16 @@ Work sum(Communicator& comm, std::vector<float>& x, std::string_view label = {})
 
 }  // namespace
 
-TEST(Threads, DoEveryCollectiveOnGroupsOfOneToSixToTheBit) { run_ranks(6, check_transport); }
+TEST(Threads, RunEveryCollectiveOnGroupsOfOneToSixBitForBit) { run_ranks(6, check_transport); }
 
-TEST(Threads, DoManyCollectivesOnSeveralGroupsWhateverTheOrderOfWaitsAndTheDelays) {
+TEST(Threads, RunManyCollectivesOnSeveralGroupsWithAnyOrderOfWaitsAndAnyDelays) {
   for (int ranks : {2, 5, 8})
     for (std::uint64_t seed : {1, 2})
       run_ranks(ranks, [](Communicator& world) { check_many_in_flight(world, 60); },
                 {.max_delay_us = 200, .delay_seed = seed});
 }
 
-TEST(Threads, GiveTheSameBitsWhoeverDoesTheWork) {
+TEST(Threads, GiveTheSameBitsWhicheverThreadDoesTheWork) {
   std::vector<std::uint64_t> hashes;
   for (std::uint64_t seed : {1, 2, 3})
     run_ranks(4,
@@ -105,7 +105,7 @@ TEST(Threads, RethrowTheFirstErrorWithItsTypeAndItsRank) {
   EXPECT_THROW(throws(7)(), int);
 }
 
-TEST(Threads, GiveThePeersOfAThrowingRankAbortedWithItsReasonOnEveryGroup) {
+TEST(Threads, ThrowAbortedWithTheReasonOnEveryGroupOfTheOtherRanksIfOneThrows) {
   std::atomic<int> aborted = 0;
   const auto body = [&](Communicator& world) {
     const auto halves = world.split(world.rank() / 2, "halves");
@@ -128,7 +128,7 @@ TEST(Threads, GiveThePeersOfAThrowingRankAbortedWithItsReasonOnEveryGroup) {
   EXPECT_EQ(aborted, 3);
 }
 
-TEST(Threads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and TSan see it if they do
+TEST(Threads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and TSan detect it
   for (int round = 0; round < 30; ++round) {
     const auto body = [&](Communicator& world) {
       std::vector<float> x(200'000, 1.f), y(200'000, 1.f);
@@ -142,7 +142,7 @@ TEST(Threads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and TSan se
   }
 }
 
-TEST(Threads, EndByAnExplicitAbortWithItsReason) {
+TEST(Threads, EndOnAnExplicitAbortWithItsReason) {
   const auto body = [](Communicator& world) {
     if (world.rank() == 1) return world.abort("enough");
     world.barrier();
@@ -171,7 +171,7 @@ TEST(Threads, NameARankThatReturnsWhileOthersWaitForIt) {
                           HasSubstr("rank 2 has returned without it, after all_reduce 'first'"))));
 }
 
-TEST(Threads, NameBothRanksWhoseCallsDoNotMatch) {
+TEST(Threads, NameTheTwoRanksWhoseCallsDoNotMatch) {
   const auto body = [](Communicator& world) {
     std::vector<float> x(world.rank() == 1 ? 3 : 2);
     sum(world, x, "width").wait();
@@ -190,7 +190,7 @@ TEST(Threads, NameBothRanksWhoseCallsDoNotMatch) {
               ThrowsMessage<Error>(AllOf(HasSubstr("barrier"), HasSubstr("all_reduce"))));
 }
 
-TEST(ThreadsWatchdog, NamesWhoArrivedWhoDidNotAndWhereThatRankIs) {
+TEST(ThreadsWatchdog, NamesTheRanksThatArrivedTheMissingRankAndItsLastCall) {
   const auto body = [](Communicator& world) {
     const auto pair = world.split(world.rank() / 2, "pair");
     std::vector<float> x(8);
@@ -208,7 +208,7 @@ TEST(ThreadsWatchdog, NamesWhoArrivedWhoDidNotAndWhereThatRankIs) {
                     "of group pair))"))));
 }
 
-TEST(ThreadsWatchdog, ReportsAtOnceAlsoWhileTheMissingRankStillRuns) {
+TEST(ThreadsWatchdog, ReportsAtOnceEvenIfTheMissingRankStillRuns) {
   std::atomic<bool> reported = false;
   const auto body = [&](Communicator& world) {
     while (world.rank() == 1 && !reported) sleep_seconds(0.01);
@@ -223,7 +223,7 @@ TEST(ThreadsWatchdog, ReportsAtOnceAlsoWhileTheMissingRankStillRuns) {
   EXPECT_TRUE(reported);
 }
 
-TEST(Threads, CountTheTimeTheyWait) {
+TEST(Threads, MeasureTheTimeTheyWait) {
   constexpr int kRounds = 10;
   constexpr double kLate = 0.02;
   std::atomic<int> waiting = 0;
@@ -242,12 +242,12 @@ TEST(Threads, CountTheTimeTheyWait) {
     }
     waited[world.rank()] = world.stats().waited_seconds;
   });
-  // Half: rank 0 may be held up on its way to a barrier, but hardly in every round.
+  // Half, because rank 0 may reach a barrier late, but hardly in every round.
   EXPECT_GT(waited[0], kRounds * kLate / 2);
   for (int rank : {0, 1}) EXPECT_LE(waited[rank], at_most[rank]) << "more than it waited";
 }
 
-TEST(Threads, RefuseToRunNoRanks) {
+TEST(Threads, RefuseToRunZeroRanks) {
   EXPECT_THAT([] { run_ranks(0, [](Communicator&) {}); },
               ThrowsMessage<Error>(HasSubstr("at least one rank, got 0")));
 }

@@ -4,7 +4,7 @@
 
 using namespace axonn;
 
-TEST(AddedTokenFinder, FindsTheFirstAndOfSeveralThereTheLongest) {
+TEST(AddedTokenFinder, FindsTheFirstMatchAndTheLongestOfSeveralAtOnePlace) {
   AddedTokenFinder finder;
   finder.add("<a>", 1);
   finder.add("<a>b", 2);

@@ -12,7 +12,7 @@ using namespace axonn;
 using namespace axonn::test;
 using testing::HasSubstr;
 
-TEST(Blend, CountsEachSourcesEarlierDrawsAlsoAcrossPeriods) {
+TEST(Blend, CountsTheEarlierDrawsOfEachSourceAlsoAcrossPeriods) {
   const Blend blend(std::vector{5.0, 0.01, 2.0, 3.3});
   std::vector<std::int64_t> drawn(4);
   for (std::int64_t n = 0; n < 3 * Blend::kPeriod + 100; ++n) {
@@ -35,20 +35,20 @@ TEST(Blend, NoSourceIsEverMoreThanAFewDrawsFromItsShare) {
   for (int s = 0; s < 4; ++s) EXPECT_NEAR(blend.share(s), weights[s], 4.0 / Blend::kPeriod);
 }
 
-TEST(Blend, BeginsAsMegatronsBlendDoes) {
-  // By hand: the largest of weight * max(n, 1) - drawn, the first of equals.
+TEST(Blend, HasTheFirstDrawsOfMegatronsBlend) {
+  // By hand: the largest of weight * max(n, 1) - drawn, the first of several.
   const Blend blend(std::vector{3.0, 1.0});
   std::vector<int> first;
   for (int n = 0; n < 8; ++n) first.push_back(blend.draw(n).source);
   EXPECT_THAT(first, testing::ElementsAre(0, 1, 0, 0, 0, 1, 0, 0));
 }
 
-TEST(Blend, OfOneSourceIsThatSourceInOrder) {
+TEST(Blend, OfOneSourceDrawsItInOrder) {
   const Blend blend(std::vector{0.25});
   for (std::int64_t n : {0L, 1L, 70'000L, 1L << 40}) EXPECT_EQ(blend.draw(n).earlier, n);
 }
 
-TEST(Blend, RefusesWeightsThatMeanNothing) {
+TEST(Blend, RefusesInvalidWeights) {
   for (double bad : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
     EXPECT_THROW(Blend(std::vector{1.0, bad}), UsageError) << bad;
   EXPECT_THROW(Blend(std::vector{1e308, 1e308}), UsageError);
@@ -59,7 +59,7 @@ TEST(Blend, RefusesWeightsThatMeanNothing) {
       testing::ThrowsMessage<UsageError>(HasSubstr("too small a share")));
 }
 
-TEST(ParseBlend, TakesWeightsAndPathsInOneStringOrSeveral) {
+TEST(ParseBlend, AcceptsWeightsAndPathsInOneStringOrSeveral) {
   for (const auto& entries :
        {std::vector<std::string>{"0.3 a  0.7 b"}, {"0.3 a", "0.7 b"}, {"0.3", "a", "0.7", "b"}}) {
     const BlendPaths blend = parse_blend(entries);
@@ -84,14 +84,14 @@ TEST(ParseBlend, PathsWithoutWeightsAreShardsAndAnExistingPathMayHaveSpacesOrBeA
   EXPECT_EQ(parse_blend({folder.path("two words")}).paths.size(), 1u);
 }
 
-TEST(ParseBlend, SaysWhatIsMissing) {
+TEST(ParseBlend, TheErrorNamesTheMissingPart) {
   const auto refused = [](const std::string& entry, const char* why) {
     EXPECT_THAT([&] { parse_blend({entry}); }, testing::ThrowsMessage<UsageError>(HasSubstr(why)));
   };
   refused("", "data.tokens is empty");
-  refused("0.3 a 0.7", "no path behind the weight 0.7");
-  refused("0.3 a b 0.7", "wanted a weight in front of b");
+  refused("0.3 a 0.7", "no path after the weight 0.7");
+  refused("0.3 a b 0.7", "expected a weight before b");
   refused("0.3 a -1 b", "-1 is not a positive number");
   refused("0.3 a nan b", "nan is not a positive number");
-  EXPECT_NO_THROW(parse_blend({std::string(5000, 'x')})) << "longer than a file name may be";
+  EXPECT_NO_THROW(parse_blend({std::string(5000, 'x')})) << "longer than a file name can be";
 }

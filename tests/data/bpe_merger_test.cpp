@@ -10,7 +10,7 @@ using namespace axonn;
 
 namespace {
 
-/// The definition: look at all pairs again after every merge.
+/// The definition: searches all pairs again after every merge.
 std::vector<std::int32_t> merged(std::vector<std::int32_t> tokens,
                                  const std::vector<BpeMerge>& merges) {
   while (true) {
@@ -27,7 +27,7 @@ std::vector<std::int32_t> merged(std::vector<std::int32_t> tokens,
   }
 }
 
-/// Merges over an alphabet of 3, each making a token of its own from any two earlier ones.
+/// Random merges over an alphabet of 3, each of two earlier tokens into a new one.
 std::vector<BpeMerge> random_merges(std::mt19937& engine, int count) {
   std::vector<BpeMerge> merges;
   std::map<std::pair<int, int>, bool> seen;
@@ -41,11 +41,12 @@ std::vector<BpeMerge> random_merges(std::mt19937& engine, int count) {
 
 }  // namespace
 
-TEST(BpeMerger, BothWaysGiveWhatTheDefinitionGives) {
+TEST(BpeMerger, BothAlgorithmsAgreeWithTheDefinition) {
   std::mt19937 engine(1);
   for (int trial = 0; trial < 400; ++trial) {
     auto merges = random_merges(engine, 1 + static_cast<int>(engine() % 12));
-    if (trial % 2) std::ranges::shuffle(merges, engine);  // ranks that contradict the making
+    if (trial % 2)
+      std::ranges::shuffle(merges, engine);  // ranks out of the order in which tokens are made
     const BpeMerger merger(merges);
     BpeMerger::Scratch scratch;
     std::vector<std::int32_t> word(engine() % 200);
@@ -61,7 +62,7 @@ TEST(BpeMerger, BothWaysGiveWhatTheDefinitionGives) {
   }
 }
 
-TEST(BpeMerger, WithoutMergesAWordStaysAsItIs) {
+TEST(BpeMerger, WithoutMergesAWordStaysUnchanged) {
   const BpeMerger merger(std::span<const BpeMerge>{});
   BpeMerger::Scratch scratch;
   std::vector<std::int32_t> word(300, 7);

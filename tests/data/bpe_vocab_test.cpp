@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// What read_bpe_vocab says of the two files; empty if it takes them.
+/// The error message of read_bpe_vocab() for the two files; empty if it accepts them.
 std::string vocab_refusal(const std::string& vocab, const std::string& merges) {
   TempFolder folder;
   folder.file("vocab.json", vocab);
@@ -29,7 +29,7 @@ std::string vocab_refusal(const std::string& vocab, const std::string& merges) {
 
 }  // namespace
 
-TEST(BpeVocab, BytesStandForTheCharactersOfGpt2) {
+TEST(BpeVocab, BytesHaveTheCharactersOfGpt2) {
   EXPECT_EQ(bpe_character('A'), "A");
   EXPECT_EQ(bpe_character(0), "\u0100");
   EXPECT_EQ(bpe_character(' '), "\u0120");
@@ -78,14 +78,14 @@ TEST(BpeVocab, AMalformedListOfMergesIsRefusedWithFileLineAndReason) {
   for (const char* bad : {" a\n", "a \n", "a b c\n", "a  b\n", "\nh e\n"})
     EXPECT_THAT(vocab_refusal(vocab, merges + bad), HasSubstr("merges.txt, line 10")) << bad;
   EXPECT_THAT(vocab_refusal(vocab, merges + "h e\n"),
-              AllOf(HasSubstr("line 10"), HasSubstr("'h e' stands there twice")));
+              AllOf(HasSubstr("line 10"), HasSubstr("'h e' occurs twice")));
   EXPECT_THAT(vocab_refusal(vocab, merges + "zz a\n"), HasSubstr("'zz' is not in vocab.json"));
   EXPECT_THAT(vocab_refusal(vocab, merges + "a b\n"), HasSubstr("'ab' is not in vocab.json"));
   EXPECT_THAT(vocab_refusal(vocab, merges + std::string(100'000, 'x')), HasSubstr("line 10"));
-  EXPECT_EQ(vocab_refusal(vocab, "h e\r\nl l\r\n"), "") << "lines of Windows, and no #version";
+  EXPECT_EQ(vocab_refusal(vocab, "h e\r\nl l\r\n"), "") << "Windows line ends, and no #version";
 }
 
-TEST(BpeVocab, EveryTruncationOfEitherFileIsTakenOrRefusedButNeverCrashes) {
+TEST(BpeVocab, AnyTruncationOfEitherFileIsReadOrRefusedButNeverCrashes) {
   const std::string vocab = small_vocab_json(), merges = small_merges_txt();
   for (std::size_t bytes = 0; bytes < vocab.size(); bytes += 7)
     EXPECT_NE(vocab_refusal(vocab.substr(0, bytes), merges), "") << bytes;
@@ -100,7 +100,7 @@ TEST(BpeVocab, AMissingFileIsNamed) {
               testing::ThrowsMessage<UsageError>(HasSubstr(folder.path("merges.txt"))));
 }
 
-TEST(BpeVocab, ATokenizerOfAnotherPatternIsRefusedRatherThanReadWrongly) {
+TEST(BpeVocab, ATokenizerWithAnotherPatternIsRefused) {
   TempFolder folder;
   small_bpe(folder);
   folder.file("tokenizer_config.json", R"({"tokenizer_class": "GPT2TokenizerFast"})");

@@ -18,7 +18,7 @@ const std::vector<Message> kTalk{{"system", "Be brief."},
                                  {"user", "Bye"},
                                  {"assistant", "Bye."}};
 
-/// What is learned in «» and added tokens as what they are.
+/// The text, with learned parts in «» and special tokens in {}.
 std::string shown(const Tokenizer& tokenizer, const ChatTemplate::Rendered& rendered) {
   std::string text;
   bool learned = false;
@@ -46,7 +46,7 @@ Rendering render(const TempFolder& folder, const std::string& json, const std::s
   prompt.learned.resize(prompt.tokens.size());
   const ChatTemplate::Rendered all = chat.render(talk);
   EXPECT_TRUE(std::equal(prompt.tokens.begin(), prompt.tokens.end(), all.tokens.begin()))
-      << "an answer is learned where it is asked for";
+      << "the answer of the conversation does not follow the prompt";
   return {shown(*tokenizer, all), shown(*tokenizer, prompt)};
 }
 
@@ -61,7 +61,7 @@ std::string template_fault(const std::function<void()>& f) {
 
 }  // namespace
 
-TEST(ChatTemplate, OfLlama3HasHeadersTrimsTextAndLearnsTheEndOfATurn) {
+TEST(ChatTemplate, OfLlama3WritesHeadersTrimsTextAndLearnsTheEndOfATurn) {
   const TempFolder folder;
   const Rendering got = render(folder, llama3_json(), "llama3");
   EXPECT_EQ(got.all,
@@ -78,7 +78,7 @@ TEST(ChatTemplate, OfLlama3HasHeadersTrimsTextAndLearnsTheEndOfATurn) {
                         "Today Date: 26 Jul 2024\n\n{<|eot_id|>}"));
 }
 
-TEST(ChatTemplate, ChatmlLeavesTextAsItIsAndTheNewlineBehindATurnUnlearned) {
+TEST(ChatTemplate, OfChatmlKeepsTextUnchangedAndDoesNotLearnTheNewlineAfterATurn) {
   const TempFolder folder;
   const Rendering got = render(folder, qwen_json(), "chatml");
   EXPECT_EQ(got.all,
@@ -89,7 +89,7 @@ TEST(ChatTemplate, ChatmlLeavesTextAsItIsAndTheNewlineBehindATurnUnlearned) {
   EXPECT_THAT(got.prompt, testing::EndsWith("{<|im_start|>}assistant\n"));
 }
 
-TEST(ChatTemplate, OfLlama2PutsTheSystemIntoTheFirstQuestionAndBeginsEachAnew) {
+TEST(ChatTemplate, OfLlama2PutsTheSystemMessageIntoTheFirstQuestion) {
   const TempFolder folder;
   const Rendering got = render(folder, llama2_json(), "llama2");
   EXPECT_EQ(got.all,
@@ -98,7 +98,7 @@ TEST(ChatTemplate, OfLlama2PutsTheSystemIntoTheFirstQuestionAndBeginsEachAnew) {
   EXPECT_THAT(got.prompt, testing::EndsWith("{<s>} [INST] Bye [/INST]"));
 }
 
-TEST(ChatTemplate, OfBytesIsChatmlWhoseSignsAreText) {
+TEST(ChatTemplate, OfBytesIsChatmlWithMarkersAsText) {
   const auto bytes = make_tokenizer("bytes");
   const ChatTemplate chat(bytes, find_chat_format("auto", "bytes"));
   const std::vector<Message> talk{{"user", "Hi"}, {"assistant", "Yes"}};
@@ -109,7 +109,7 @@ TEST(ChatTemplate, OfBytesIsChatmlWhoseSignsAreText) {
               HasSubstr("the tokenizer bytes has no token <|begin_of_text|>"));
 }
 
-TEST(ChatTemplate, IsReadOffTheTokenizersFolder) {
+TEST(ChatTemplate, IsRecognisedFromTheTokenizersFolder) {
   const TempFolder folder;
   const auto found = [&](const std::string& config) {
     folder.file("tokenizer_config.json", config);
@@ -130,21 +130,22 @@ TEST(ChatTemplate, IsReadOffTheTokenizersFolder) {
   EXPECT_EQ(qwen.kind, ChatKind::chatml);
   EXPECT_EQ(qwen.default_system, "You are Qwen.");
   EXPECT_FALSE(qwen.begins);
-  EXPECT_THAT(template_fault([&] { found("{\"chat_template\": \"[INST] {{ x }}\"}"); }),
-              HasSubstr("has a chat template of another form; if the model reads one of chatml, "
-                        "llama3, llama3.1, llama2 as well, name it in data.chat_template"));
+  EXPECT_THAT(
+      template_fault([&] { found("{\"chat_template\": \"[INST] {{ x }}\"}"); }),
+      HasSubstr("has a chat template that is not recognised; if the model also reads one of "
+                "chatml, llama3, llama3.1, llama2, name it in data.chat_template"));
   EXPECT_THAT(template_fault([&] { found("{}"); }), HasSubstr("has no chat template"));
   EXPECT_THAT(template_fault([&] { found("{\"chat_template\": 3}"); }),
               HasSubstr("wanted a string"));
   folder.file("chat_template.jinja", "<|im_start|><|im_end|>{{ bos_token }}");
   EXPECT_EQ(found("{\"chat_template\": \"[INST] <<SYS>>\"}").kind, ChatKind::chatml)
-      << "the newer file goes first";
+      << "the newer file is preferred";
   EXPECT_TRUE(found("{}").begins);
   EXPECT_THAT(template_fault([&] { find_chat_format("llama4", folder.path()); }),
               HasSubstr("data.chat_template = \"llama4\" is unknown"));
 }
 
-TEST(ChatTemplate, SaysWhyMessagesAreNoConversation) {
+TEST(ChatTemplate, ExplainsWhyMessagesAreNotAConversation) {
   const auto bytes = make_tokenizer("bytes");
   const ChatTemplate chatml(bytes, {.kind = ChatKind::chatml});
   const auto fault = [&](const std::vector<Message>& talk, bool prompted) {
@@ -152,16 +153,17 @@ TEST(ChatTemplate, SaysWhyMessagesAreNoConversation) {
   };
   EXPECT_EQ(fault(kTalk, false), "");
   EXPECT_EQ(fault({{"user", ""}}, true), "");
-  EXPECT_EQ(fault({}, true), "a conversation of no messages");
+  EXPECT_EQ(fault({}, true), "the conversation has no messages");
   EXPECT_THAT(fault({{"tool", "x"}}, true), HasSubstr("message 1 has the role 'tool'"));
-  EXPECT_THAT(fault({{"user", "x"}, {"system", "x"}}, true), HasSubstr("the system speaks first"));
+  EXPECT_THAT(fault({{"user", "x"}, {"system", "x"}}, true),
+              HasSubstr("a system message must be the first"));
   EXPECT_THAT(fault({{"user", "x"}}, false), HasSubstr("nothing to learn"));
   EXPECT_THAT(fault(kTalk, true), HasSubstr("the last message is the assistant's"));
   const TempFolder folder;
   folder.file("tokenizer.json", llama2_json());
   const ChatTemplate llama2(make_tokenizer(folder.path()), {.kind = ChatKind::llama2});
   EXPECT_THAT(llama2.fault(std::vector<Message>{{"user", "x"}, {"user", "x"}}, true),
-              HasSubstr("take turns"));
+              HasSubstr("alternate"));
   EXPECT_THAT(llama2.fault(std::vector<Message>{{"assistant", "x"}}, false),
               HasSubstr("the user begins"));
 }

@@ -26,7 +26,7 @@ void expect_refused(const std::string& text, const std::string& why) {
       << text;
 }
 
-/// The text that the scored tokens stand for.
+/// The text of the scored tokens.
 std::string scored(const Tokenizer& tokenizer, const Continuation& text) {
   std::string result;
   for (auto token = text.tokens.end() - text.scored; token != text.tokens.end(); ++token)
@@ -36,20 +36,20 @@ std::string scored(const Tokenizer& tokenizer, const Continuation& text) {
 
 }  // namespace
 
-TEST(ChoiceQuestions, AnswersAreIndicesTextsOrLettersAndATextComesBeforeALetter) {
+TEST(ChoiceQuestions, AnswersAreIndicesTextsOrLettersAndATextIsPreferredToALetter) {
   EXPECT_EQ(one("0").answer, 0);
   EXPECT_EQ(one("2").answer, 2);
   EXPECT_EQ(one("\"zz\"").answer, 2);
   EXPECT_EQ(one("\"A\"").answer, 0);
   EXPECT_EQ(one("\"C\"").answer, 2);
-  EXPECT_EQ(one("\"B\"").answer, 1);  // both say so
+  EXPECT_EQ(one("\"B\"").answer, 1);  // by its text and by its letter
   EXPECT_EQ(parse_choice_questions(R"({"question":"","choices":["B","A"],"answer":"B"})", "f")
                 .front()
                 .answer,
             0);
 }
 
-TEST(ChoiceQuestions, OtherKeysAndEmptyLinesArePassedOver) {
+TEST(ChoiceQuestions, OtherKeysAndEmptyLinesAreIgnored) {
   const auto questions = parse_choice_questions(
       "\n{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1, \"subject\": 3}\r\n \n"
       "{\"question\": \"d\", \"choices\": [\"e\", \"f\"], \"answer\": 0}",
@@ -58,7 +58,7 @@ TEST(ChoiceQuestions, OtherKeysAndEmptyLinesArePassedOver) {
               ElementsAre(ChoiceQuestion{"a", {"b", "c"}, 1}, ChoiceQuestion{"d", {"e", "f"}, 0}));
 }
 
-TEST(ChoiceQuestions, WhatIsNoQuestionIsRefusedWithItsLine) {
+TEST(ChoiceQuestions, AnInvalidQuestionIsRefusedWithItsLine) {
   expect_refused("", "f holds no questions");
   expect_refused("{}", "f:1: there is no \"question\"");
   expect_refused("\n[1]", "f:2: this is not a JSON object");
@@ -74,11 +74,11 @@ TEST(ChoiceQuestions, WhatIsNoQuestionIsRefusedWithItsLine) {
         "none of its 2 choices");
 }
 
-TEST(Continuation, TakesTheTokensOfTheWholeBehindThoseOfTheContext) {
+TEST(Continuation, HasTheTokensOfTheWholeAfterThoseOfTheContext) {
   const TempFolder folder;
   const auto tokenizer = make_tokenizer(small_bpe(folder));
   const Continuation text = encode_continuation(*tokenizer, "hello", " world");
-  // " wor", "ld" behind "hello".
+  // " wor", "ld" after "hello".
   EXPECT_THAT(text.tokens, ElementsAre(259, 262, 263));
   EXPECT_EQ(text.scored, 2);
 }
@@ -92,11 +92,12 @@ TEST(Continuation, SpacesAtTheEndOfTheContextBelongToTheContinuation) {
   EXPECT_EQ(scored(*tokenizer, encode_continuation(*tokenizer, "hello ", "world")), " world");
 }
 
-TEST(Continuation, BeginsWithTheBeginningOfTextAndBehindNothingWithTheEndOfText) {
+TEST(Continuation, BeginsWithBeginOfTextOrAfterAnEmptyContextWithEndOfText) {
   const TempFolder small, llama;
   const auto gpt2 = make_tokenizer(small_bpe(small));
   EXPECT_THAT(encode_continuation(*gpt2, "", "he").tokens, ElementsAre(kSmallEnd, 256));
-  EXPECT_EQ(encode_continuation(*gpt2, " ", "he").scored, 2);  // the space is the continuation's
+  EXPECT_EQ(encode_continuation(*gpt2, " ", "he").scored,
+            2);  // the space belongs to the continuation
   const auto llama3 = make_tokenizer(llama.file("tokenizer.json", llama3_json()));
   ASSERT_TRUE(llama3->begin_of_text());
   for (const char* context : {"a", ""}) {
@@ -106,7 +107,7 @@ TEST(Continuation, BeginsWithTheBeginningOfTextAndBehindNothingWithTheEndOfText)
   }
 }
 
-TEST(Continuation, IsRefusedWhereNothingIsScoredOrNothingStandsBefore) {
+TEST(Continuation, IsRefusedIfNothingIsScoredOrNothingPrecedesIt) {
   const auto bytes = make_tokenizer("bytes");
   EXPECT_THAT([&] { encode_continuation(*bytes, "", "a"); },
               ThrowsMessage<UsageError>(HasSubstr("the context is empty")));

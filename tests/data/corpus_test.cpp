@@ -39,7 +39,7 @@ void expect_refusal(const DataConfig& config, const CorpusOptions& options, cons
 
 }  // namespace
 
-TEST(Corpus, ValidationIsAllOfTheLastTenthOfAText) {
+TEST(Corpus, ValidationIsTheLastTenthOfAText) {
   TempFolder folder;
   std::string text(115, 'a');
   for (std::size_t i = 103; i < 115; ++i) text[i] = 'b';  // 115 * 0.9 = 103.5
@@ -50,7 +50,7 @@ TEST(Corpus, ValidationIsAllOfTheLastTenthOfAText) {
   EXPECT_EQ(text_of(corpus, corpus.validation[0]), std::string(12, 'b'));
 }
 
-TEST(Corpus, ValidationMayBeNoneOrAFileOfTextOrTokens) {
+TEST(Corpus, ValidationMayBeOffOrAFileOfTextOrTokens) {
   TempFolder folder;
   const std::string text = folder.file("t.txt", "0123456789"), other = folder.file("o.txt", "xyz");
   for (const char* none : {"", "0", "0.0"}) {
@@ -89,12 +89,12 @@ TEST(Corpus, TokenFilesWithoutWeightsAreOneStreamAndWithWeightsABlend) {
   EXPECT_EQ(blend.validation[1].begin, 1);
 }
 
-TEST(Corpus, SyntheticTextFollowsTheSeed) {
+TEST(Corpus, SyntheticTextDependsOnTheSeed) {
   const Corpus corpus = open_corpus({.synthetic = 5000, .validation = ""}, {.seed = 9});
   EXPECT_EQ(text_of(corpus, corpus.train[0]), synthetic_text(5000, 9));
 }
 
-TEST(Corpus, TextIsTokenisedOnceIntoTheCacheAndAgainWhenItChanges) {
+TEST(Corpus, TextIsTokenisedIntoTheCacheOnceAndAgainWhenItChanges) {
   TempFolder folder;
   const std::string text = folder.file("t.txt", "hello world");
   const std::string cache = folder.path("cache/tokens");
@@ -110,7 +110,7 @@ TEST(Corpus, TextIsTokenisedOnceIntoTheCacheAndAgainWhenItChanges) {
   EXPECT_EQ(open("bytes"), "hello world");
   EXPECT_EQ(runs, 1);
   EXPECT_EQ(open(small_bpe(folder)), "hello world<|endoftext|>");
-  EXPECT_EQ(runs, 2) << "another tokenizer needs a cache of its own";
+  EXPECT_EQ(runs, 2) << "another tokenizer needs its own cache";
   std::filesystem::last_write_time(
       text, std::filesystem::last_write_time(text) + std::chrono::seconds(1));
   open("bytes");
@@ -121,11 +121,11 @@ TEST(Corpus, TextIsTokenisedOnceIntoTheCacheAndAgainWhenItChanges) {
   EXPECT_EQ(runs, 4) << "a damaged cache must be made again";
 }
 
-TEST(Corpus, ATokenizerThatIsNotTheTokenFilesIsNoticed) {
+TEST(Corpus, ATokenizerThatDoesNotFitTheTokenFilesIsDetected) {
   TempFolder folder;
   const auto tokens = token_file(folder, "t.bin", {1, 2, 60'000});
   const Corpus corpus = open_corpus({.tokens = {tokens}, .validation = ""}, {});
-  EXPECT_EQ(corpus.tokenizer, nullptr) << "bytes, the default, cannot be what made it";
+  EXPECT_EQ(corpus.tokenizer, nullptr) << "the default, bytes, cannot have made the file";
   expect_refusal({.tokens = {tokens}, .tokenizer = small_bpe(folder)}, {},
                  "is 60000, but the tokenizer gpt2");
   expect_refusal({.tokens = {tokens}, .validation = folder.file("v.txt", "x")}, {},
@@ -134,10 +134,10 @@ TEST(Corpus, ATokenizerThatIsNotTheTokenFilesIsNoticed) {
             nullptr);
 }
 
-TEST(Corpus, RefusesWhatCannotBeLearntFrom) {
+TEST(Corpus, RefusesInvalidTrainingData) {
   TempFolder folder;
   const std::string text = folder.file("t.txt", "hello"), empty = folder.file("e.txt", "");
-  expect_refusal({}, {}, "names nothing to learn from");
+  expect_refusal({}, {}, "names no training data");
   expect_refusal({.text = {text}, .synthetic = 10}, {}, "more than one of");
   expect_refusal({.synthetic = -1}, {}, "data.synthetic is -1");
   expect_refusal({.text = {empty}}, {}, "e.txt is empty");

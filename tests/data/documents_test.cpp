@@ -21,7 +21,7 @@ std::shared_ptr<const Documents> write(const std::string& path) {
 
 }  // namespace
 
-TEST(Documents, KeepWhichTokensAreLearnedZeroIncluded) {
+TEST(Documents, StoreWhichTokensAreLearnedIncludingTokenZero) {
   const TempFolder folder;
   for (const std::string& path : {std::string(), folder.path("d.bin")}) {
     const auto documents = write(path);
@@ -38,12 +38,12 @@ TEST(Documents, KeepWhichTokensAreLearnedZeroIncluded) {
   }
 }
 
-TEST(Documents, RefuseAFileWhereAnyByteOfTheTablesIsAnotherOrOneIsMissing) {
+TEST(Documents, RefuseAFileIfAnyByteOfTheTablesIsChangedOrMissing) {
   const TempFolder folder;
   const std::string path = folder.path("d.bin");
   write(path);
   const std::string good = read_file(path);
-  for (std::size_t i = 32; i < good.size(); ++i) {  // behind 28 bytes of tokens and 4 of padding
+  for (std::size_t i = 32; i < good.size(); ++i) {  // after 28 bytes of tokens and 4 of padding
     if (i >= 32 + 32 + 12 && i < 32 + 32 + 16) continue;  // padding
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ 1);

@@ -10,7 +10,7 @@
 
 namespace axonn::test {
 
-/// A folder of its own for a test, removed at its end.
+/// A new temporary folder; the destructor removes it with its contents.
 class TempFolder {
  public:
   TempFolder() {
@@ -32,12 +32,12 @@ class TempFolder {
   /// Writes a file and returns its path.
   std::string file(const std::string& name, const std::string& content) const {
     std::filesystem::create_directories((path_ / name).parent_path());
-    std::filesystem::remove(path_ / name);  // to write over a file waits for the disk
+    std::filesystem::remove(path_ / name);  // overwriting a file would wait for the disk
     std::ofstream(path_ / name, std::ios::binary) << content;
     return path(name);
   }
 
-  /// Names of what lies in the folder.
+  /// The number of files and folders in it.
   int entries() const {
     return static_cast<int>(std::distance(std::filesystem::directory_iterator(path_), {}));
   }

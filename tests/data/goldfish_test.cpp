@@ -18,7 +18,7 @@ using Tokens = std::vector<std::int32_t>;
 
 constexpr std::int32_t kNoEnd = -1;
 
-/// A sequence of random tokens below `vocab` and what follows each.
+/// A sequence of random tokens below `vocab`; each target is the next token.
 Sequence random_sequence(std::int64_t length, std::uint64_t seed, std::uint64_t vocab = 50) {
   const Random random(seed, "goldfish test");
   Tokens tokens;
@@ -33,7 +33,7 @@ Sequence masked(const GoldfishConfig& config, Sequence sequence, std::int64_t n 
   return sequence;
 }
 
-/// The hash as docs/memorization.md writes it down, term by term.
+/// The hash as defined in docs/memorization.md, term by term.
 std::uint64_t mix(std::uint64_t x) {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9ULL;
@@ -54,7 +54,7 @@ bool plainly_hidden(std::span<const std::int32_t> context, std::int64_t k) {
 
 }  // namespace
 
-TEST(Goldfish, HidesWhatThePlainHashHides) {
+TEST(Goldfish, HidesTheTargetsThatThePlainHashHides) {
   for (const std::int64_t h : {1, 4, 13, 48}) {
     for (const std::int64_t k : {2, 3, 10}) {
       const Sequence before = random_sequence(400, 7), after = masked({.k = k, .h = h}, before);
@@ -76,16 +76,16 @@ TEST(Goldfish, HidesOneTargetInK) {
       const Sequence s = masked({.k = k, .h = 13, .mask = mask}, random_sequence(kRows, 3, 5000));
       const auto hidden = static_cast<double>(std::ranges::count(s.targets, -1));
       const double share = 1.0 / static_cast<double>(k);
-      // Four standard deviations of as many throws.
+      // Four standard deviations of kRows draws.
       EXPECT_NEAR(hidden / kRows, share, 4 * std::sqrt(share * (1 - share) / kRows)) << k;
     }
   }
 }
 
-TEST(Goldfish, HidesAfterTheSameTokensWhereverTheyStand) {
+TEST(Goldfish, HidesTheSameTargetsAfterTheSameTokensAnywhere) {
   constexpr std::int64_t kLength = 300, kH = 13;
   const Sequence all = random_sequence(kLength, 5);
-  // The same tokens behind others, in another sequence.
+  // The same tokens after others, in another sequence.
   const Sequence front = random_sequence(37, 6);
   Sequence moved = all;
   for (auto* rows : {&moved.ids, &moved.targets})
@@ -95,7 +95,7 @@ TEST(Goldfish, HidesAfterTheSameTokensWhereverTheyStand) {
     ASSERT_EQ(here.targets[row], there.targets[row + 37]) << row;
 }
 
-TEST(Goldfish, LooksAtTheLastHTokensAlone) {
+TEST(Goldfish, DependsOnlyOnTheLastHTokens) {
   constexpr std::int64_t kLength = 200, kH = 8, kAt = 60;
   const Sequence before = random_sequence(kLength, 8);
   int changed_inside = 0;
@@ -111,11 +111,11 @@ TEST(Goldfish, LooksAtTheLastHTokensAlone) {
         changed_inside += a.targets[row] != b.targets[row];
     }
   }
-  // About half of 49 other tokens times 8 rows that see them.
+  // About half of 49 other tokens times the 8 rows that depend on them.
   EXPECT_GT(changed_inside, 49 * 8 / 3);
 }
 
-TEST(Goldfish, KeepsTheFirstTokensOfADocumentAndLooksAtNoneOfAnother) {
+TEST(Goldfish, KeepsTheFirstTokensOfADocumentAndIgnoresOtherDocuments) {
   constexpr std::int64_t kLength = 120, kH = 10;
   constexpr std::int32_t kEnd = 999;
   for (const auto mask : {GoldfishMask::hash, GoldfishMask::position, GoldfishMask::seeded}) {
@@ -124,11 +124,11 @@ TEST(Goldfish, KeepsTheFirstTokensOfADocumentAndLooksAtNoneOfAnother) {
     const Sequence s = masked({.k = 2, .h = kH, .mask = mask}, text, 0, kEnd);
     const auto targets = std::span(s.targets);
     EXPECT_THAT(targets.subspan(0, kH - 1), Each(Ge(0)));
-    // Row 50 is the end: what follows it is the next document's first token.
+    // Row 50 is the end of a document: its target is the next document's first token.
     EXPECT_THAT(targets.subspan(50, kH), Each(Ge(0)));
     EXPECT_THAT(targets.subspan(50 + kH), testing::Contains(-1));
   }
-  // A packed sequence says where documents begin; they are masked as if each were alone.
+  // A packed sequence has the beginnings of its documents; each is masked as if it were alone.
   Sequence packed = random_sequence(kLength, 12);
   for (std::int64_t row = 0; row < kLength; ++row) packed.starts.push_back(row < 40 ? 0 : 40);
   Sequence alone{{packed.ids.begin() + 40, packed.ids.end()},
@@ -139,7 +139,7 @@ TEST(Goldfish, KeepsTheFirstTokensOfADocumentAndLooksAtNoneOfAnother) {
   EXPECT_TRUE(std::ranges::equal(std::span(a.targets).subspan(40), b.targets));
 }
 
-TEST(Goldfish, StaticHidesTheSamePlacesAndSeededOthersEachTime) {
+TEST(Goldfish, StaticHidesTheSamePositionsAndSeededDifferentOnesEachTime) {
   const Sequence text = random_sequence(500, 13);
   const GoldfishConfig fixed{.k = 4, .h = 1, .mask = GoldfishMask::position};
   for (std::int64_t row = 0; row < 500; ++row)
@@ -150,7 +150,7 @@ TEST(Goldfish, StaticHidesTheSamePlacesAndSeededOthersEachTime) {
   EXPECT_NE(masked(seeded, text, 3).targets, masked(seeded, text, 4).targets);
 }
 
-TEST(Goldfish, LeavesWhatDoesNotCountAsItIs) {
+TEST(Goldfish, KeepsTargetsThatDoNotCount) {
   Sequence text = random_sequence(100, 14);
   for (std::int64_t row = 0; row < 50; ++row) text.targets[row] = -1;
   const Sequence s = masked({.k = 2, .h = 5}, text);

@@ -53,22 +53,22 @@ TEST(Jsonl, ReadsThreeKindsOfLines) {
   EXPECT_EQ(talk.messages[1].role, "x");
 }
 
-TEST(Jsonl, SaysWhatIsWrongWithALineAndWhere) {
-  EXPECT_THAT(fault_of_line("{\"text\": "), StartsWith("f.jsonl:7: this is no JSON object"));
-  EXPECT_THAT(fault_of_line("[1]"), HasSubstr("this is no JSON object: [1]"));
-  EXPECT_THAT(fault_of_line("{\"text\": \"a\xff\"}"), HasSubstr(":7: byte 12 of the line is no"));
+TEST(Jsonl, RefusesAnInvalidLineWithPlaceAndReason) {
+  EXPECT_THAT(fault_of_line("{\"text\": "), StartsWith("f.jsonl:7: this is not a JSON object"));
+  EXPECT_THAT(fault_of_line("[1]"), HasSubstr("this is not a JSON object: [1]"));
+  EXPECT_THAT(fault_of_line("{\"text\": \"a\xff\"}"), HasSubstr(":7: byte 12 of the line is not"));
   EXPECT_THAT(fault_of_line("{\"txt\": 1}"), HasSubstr("this one has none of them"));
   EXPECT_THAT(fault_of_line(R"({"text": "", "messages": []})"), HasSubstr("more than one of them"));
-  EXPECT_THAT(fault_of_line(R"({"text": null})"), HasSubstr("\"text\" is no string"));
+  EXPECT_THAT(fault_of_line(R"({"text": null})"), HasSubstr("\"text\" is not a string"));
   EXPECT_THAT(fault_of_line(R"({"prompt": "x"})"), HasSubstr("\"completion\" is missing"));
-  EXPECT_THAT(fault_of_line(R"({"messages": {}})"), HasSubstr("\"messages\" is no list"));
+  EXPECT_THAT(fault_of_line(R"({"messages": {}})"), HasSubstr("\"messages\" is not a list"));
   EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user"}]})"), HasSubstr(":7: message 1: "));
   EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user", "content": ["x"]}]})"),
               HasSubstr("message 1: wanted {\"role\""));
-  EXPECT_THAT(fault_of_line(std::string(200000, '[')), HasSubstr("this is no JSON object"));
+  EXPECT_THAT(fault_of_line(std::string(200000, '[')), HasSubstr("this is not a JSON object"));
 }
 
-TEST(Jsonl, OfACompletionLearnsItAndTheEndOfText) {
+TEST(Jsonl, ACompletionAndItsEndOfTextAreLearned) {
   const TempFolder folder;
   const ExampleEncoder encoder(make_tokenizer(small_bpe(folder)), {});
   const auto both = encoder.encode(
@@ -88,7 +88,7 @@ TEST(Jsonl, OfACompletionLearnsItAndTheEndOfText) {
               StartsWith("f.jsonl:3: message 1 has the role 'tool'"));
 }
 
-TEST(JsonlDocuments, AreALineEachInOrderFromMemoryAndFromTheCache) {
+TEST(JsonlDocuments, AreOnePerLineInOrderFromMemoryAndFromTheCache) {
   const TempFolder folder;
   std::string lines;
   for (int i = 0; i < 3000; ++i)
@@ -102,8 +102,8 @@ TEST(JsonlDocuments, AreALineEachInOrderFromMemoryAndFromTheCache) {
   EXPECT_THAT(coded(*memory, 17), ElementsAre(~'1', ~'7', 'x'));
   EXPECT_THAT(coded(*memory, 3000), ElementsAre('y'));
   EXPECT_EQ(memory->learned(17), 1);
-  EXPECT_EQ(memory->learned(3000), 0) << "nothing stands before it";
-  for (int round = 0; round < 2; ++round) {  // made, then found
+  EXPECT_EQ(memory->learned(3000), 0) << "the first token is never a target";
+  for (int round = 0; round < 2; ++round) {  // made, then opened
     const auto mapped = encode_examples(files, bytes_encoder(), cache, {});
     ASSERT_EQ(mapped->count(), memory->count());
     for (std::int64_t d = 0; d < memory->count(); ++d) {
@@ -118,7 +118,7 @@ TEST(JsonlDocuments, AreALineEachInOrderFromMemoryAndFromTheCache) {
       << "another tokenizer, another file";
 }
 
-TEST(JsonlDocuments, OfADamagedCacheAreMadeAgain) {
+TEST(JsonlDocuments, AreMadeAgainIfTheCacheIsDamaged) {
   const TempFolder folder;
   const std::vector<std::string> files{folder.file("a.jsonl", "{\"text\":\"hello\"}\n")};
   encode_examples(files, bytes_encoder(), folder.path("cache"), {});
@@ -127,7 +127,7 @@ TEST(JsonlDocuments, OfADamagedCacheAreMadeAgain) {
   EXPECT_EQ(encode_examples(files, bytes_encoder(), folder.path("cache"), {})->tokens(), 5);
 }
 
-TEST(JsonlDocuments, NameTheFirstLineThatIsWrongOrOfAnotherKind) {
+TEST(JsonlDocuments, NameTheFirstLineThatIsInvalidOrOfAnotherKind) {
   const TempFolder folder;
   const auto fault = [&](const std::string& lines) {
     const std::string file = folder.file("a.jsonl", lines);
@@ -138,7 +138,8 @@ TEST(JsonlDocuments, NameTheFirstLineThatIsWrongOrOfAnotherKind) {
   const std::string file = folder.file("b.jsonl", "{\"text\":\"a\"}\n{\"messages\":[]}");
   EXPECT_THAT(jsonl_fault([&] { open_corpus({.jsonl = {file}}, {}); }),
               HasSubstr("b.jsonl:2: this line has messages, the first one text"));
-  EXPECT_THAT(fault("{\"text\":\"a\"}\n{]\n{\"txt\":1}"), HasSubstr("a.jsonl:2: this is no JSON"));
+  EXPECT_THAT(fault("{\"text\":\"a\"}\n{]\n{\"txt\":1}"),
+              HasSubstr("a.jsonl:2: this is not a JSON"));
   EXPECT_THAT(fault("\n \n"), HasSubstr("has no line with an example"));
 }
 

@@ -25,11 +25,11 @@ bool is_space(const std::string& c) {
 
 bool is_sign(const std::string& c) { return !is_space(c) && !is_letter(c) && !is_number(c); }
 
-/// Characters of the contraction's ending at i, or 0.
+/// The number of characters of the contraction's ending at i, or 0.
 std::size_t contraction(const std::vector<std::string>& c, std::size_t i) {
   const auto is = [&](std::size_t at, char letter) {
     if (at >= c.size()) return false;
-    if (letter == 's' && c[at] == "ſ") return true;  // its capital is S as well
+    if (letter == 's' && c[at] == "ſ") return true;  // its capital letter is S, too
     return c[at].size() == 1 && (c[at][0] | 0x20) == letter && is_letter(c[at]);
   };
   if (c[i] != "'") return 0;
@@ -40,7 +40,7 @@ std::size_t contraction(const std::vector<std::string>& c, std::size_t i) {
   return 0;
 }
 
-/// Characters of the word at i, by the alternatives of the pattern in their order.
+/// The number of characters of the word at i, by the pattern's alternatives in order.
 std::size_t word_at(const std::vector<std::string>& c, std::size_t i, std::size_t most_digits) {
   const auto run = [&](std::size_t from, auto is) {
     while (from < c.size() && is(c[from])) ++from;
@@ -52,7 +52,7 @@ std::size_t word_at(const std::vector<std::string>& c, std::size_t i, std::size_
   if (is_number(c[i])) return std::min(run(i, is_number) - i, most_digits);
   const std::size_t signs = i + (c[i] == " ");
   if (const std::size_t end = run(signs, is_sign); end > signs) return run(end, is_newline) - i;
-  const std::size_t end = run(i, is_space);  // here begins white space
+  const std::size_t end = run(i, is_space);  // white space begins here
   for (std::size_t last = end; last > i; --last)
     if (is_newline(c[last - 1])) return last - i;
   return end == c.size() || end == i + 1 ? end - i : end - 1 - i;

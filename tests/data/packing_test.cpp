@@ -21,7 +21,7 @@ DocumentRange documents(const std::vector<std::vector<std::int32_t>>& all) {
   return {writer->finish(), 0, std::ssize(all)};
 }
 
-/// Documents of these many inputs; the tokens of document d count from 100 d.
+/// Documents with these numbers of inputs; the tokens of document d are 100 d, 100 d + 1, ...
 DocumentRange of_inputs(const std::vector<int>& inputs) {
   std::vector<std::vector<std::int32_t>> all;
   for (std::size_t d = 0; d < inputs.size(); ++d) {
@@ -33,7 +33,7 @@ DocumentRange of_inputs(const std::vector<int>& inputs) {
 
 }  // namespace
 
-TEST(PackedDocuments, KeepPositionsAndStartsApartAndMaskBordersPromptsAndPadding) {
+TEST(PackedDocuments, HaveTheirOwnPositionsAndStartsAndMaskedBordersPromptsAndPadding) {
   const PackedDocuments packed(documents({{~10, 11, 12}, {~20, ~21, ~22, 23}}), 7, 100);
   ASSERT_EQ(packed.count(), 1);
   Sequence s;
@@ -47,16 +47,16 @@ TEST(PackedDocuments, KeepPositionsAndStartsApartAndMaskBordersPromptsAndPadding
   EXPECT_EQ(packed.where(0), "documents 2, 1 of here");
 }
 
-TEST(PackedDocuments, TakeTheSequenceThatTheyFitBest) {
-  // Longest first: 6 | 5 | 4 goes with 6 (room 4, not 5), 3 with 5 (room 5), 2 with what 5 and 3
-  // left.
+TEST(PackedDocuments, GoToTheSequenceThatTheyFitBest) {
+  // Longest first: 6 | 5 | 4 goes with 6 (room 4, not 5), 3 with 5 (room 5), 2 with 5 and 3
+  // (room 2).
   const PackedDocuments packed(of_inputs({3, 6, 2, 5, 4}), 10, 0);
   EXPECT_EQ(packed.count(), 2);
   EXPECT_EQ(packed.where(0), "documents 2, 5 of here");
   EXPECT_EQ(packed.where(1), "documents 4, 1, 3 of here");
 }
 
-TEST(PackedDocuments, HaveEveryTargetOnceAndLeaveLittleRoom) {
+TEST(PackedDocuments, HaveEveryTargetOnceAndLittlePadding) {
   std::vector<int> inputs;
   const Random random(1, "lengths");
   std::int64_t sum = 0;
@@ -83,14 +83,15 @@ TEST(PackedDocuments, HaveEveryTargetOnceAndLeaveLittleRoom) {
     total.targets += targets;
     total.inputs += packed.size(n).inputs;
   }
-  EXPECT_EQ(std::ssize(seen), sum) << "documents are of fewer than 100 tokens, so all differ";
+  EXPECT_EQ(std::ssize(seen), sum) << "documents have fewer than 100 tokens, so all differ";
   EXPECT_EQ(total.targets, sum);
   EXPECT_EQ(packed.total().targets, sum);
   EXPECT_EQ(packed.total().inputs, total.inputs);
-  EXPECT_LE(packed.count(), (sum + 127) / 128 * 102 / 100) << "with so many short ones, to 2 %";
+  EXPECT_LE(packed.count(), (sum + 127) / 128 * 102 / 100)
+      << "many short documents should fit to 2 %";
 }
 
-TEST(PackedDocuments, LongerThanASequenceGoOnAsAnotherAndWithoutATargetAreLeftOut) {
+TEST(PackedDocuments, LongerThanASequenceAreSplitAndPiecesWithoutATargetAreLeftOut) {
   const PackedDocuments packed(
       documents({{1, 2, 3, 4, 5, 6, 7, 8}, {~1, ~2, ~3, ~4, ~5, 6}, {~1, ~2}, {9}, {}}), 3, 0);
   // 3 + 3 + 1 inputs, then 3 without a target, and 2; the others have none at all.
@@ -108,7 +109,7 @@ TEST(PackedDocuments, LongerThanASequenceGoOnAsAnotherAndWithoutATargetAreLeftOu
   EXPECT_THAT(targets, ElementsAre(2, 3, 4, 5, 6, 6, 7, 8));
 }
 
-TEST(PackedDocuments, RefuseNothingToLearnAndTokensThatTheModelHasNot) {
+TEST(PackedDocuments, RefuseNothingToLearnAndTokensOutsideTheVocabulary) {
   EXPECT_THAT(
       [] {
         PackedDocuments(documents({{~1, ~2}}), 4, 0);
@@ -122,7 +123,7 @@ TEST(PackedDocuments, RefuseNothingToLearnAndTokensThatTheModelHasNot) {
                   "token 1 of document 2 of here is 50, but model.vocab is 50")));
 }
 
-TEST(Repeated, ComesInAnotherOrderEachEpochAndInItsOwnUnshuffled) {
+TEST(Repeated, HasAnotherOrderEachEpochAndTheSameOrderUnshuffled) {
   const auto make = [](bool shuffle) {
     return Repeated(std::make_unique<PackedDocuments>(of_inputs(std::vector<int>(50, 4)), 4, 0), 3,
                     shuffle);
@@ -142,7 +143,7 @@ TEST(Repeated, ComesInAnotherOrderEachEpochAndInItsOwnUnshuffled) {
   EXPECT_THAT(first, testing::UnorderedElementsAreArray(second));
 }
 
-TEST(PackedDocuments, AreShownWithWhatIsLearned) {
+TEST(PackedDocuments, AreShownWithLearnedTextMarked) {
   const auto bytes = make_tokenizer("bytes");
   const PackedDocuments packed(documents({{~'a', ~'b', 'c'}, {~'d', 'e', 'f', ~'g', 'h'}}), 8, 0);
   const std::string text = describe(packed, 8, {.tokenizer = bytes.get()});

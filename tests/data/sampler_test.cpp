@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// Tokens first, first + 1, ...
+/// A stream of the tokens first, first + 1, ...
 TokenStream counting(std::int64_t count, std::int32_t first = 0, double weight = 1) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
   std::iota(tokens.begin(), tokens.end(), first);
@@ -43,7 +43,7 @@ TEST(Windows, OverlapByOneTokenSoThatEveryTokenIsATargetOnce) {
   EXPECT_THROW(windows.read(0, std::span(tokens).first(3)), Error);
 }
 
-TEST(Windows, GoThroughSeveralStreamsAndStayInsideThem) {
+TEST(Windows, CoverSeveralStreamsAndStayInsideThem) {
   TokenStream part = counting(20);
   part.begin = 5;
   part.end = 12;  // 7 tokens: 2 windows of 3
@@ -56,17 +56,17 @@ TEST(Windows, GoThroughSeveralStreamsAndStayInsideThem) {
   EXPECT_THAT(tokens, ElementsAre(100, 101, 102, 103));
 }
 
-TEST(Windows, OfExactlyOneSampleIsTakenAndOneTokenLessIsRefusedWithTheNumbers) {
+TEST(Windows, AcceptExactlyOneSampleAndRefuseOneTokenLessWithTheNumbers) {
   EXPECT_EQ(Windows({counting(65)}, 64).count(), 1);
   EXPECT_EQ(Windows({counting(128)}, 64).count(), 1);
   EXPECT_THAT([] { Windows({counting(64)}, 64); },
               testing::ThrowsMessage<UsageError>(
-                  AllOf(HasSubstr("counting has 64 tokens"), HasSubstr("seq_len 64 takes 65"))));
+                  AllOf(HasSubstr("counting has 64 tokens"), HasSubstr("seq_len 64 needs 65"))));
   EXPECT_THROW(Windows({counting(0)}, 1), UsageError);
   EXPECT_THROW(Windows({counting(10)}, 0), Error);
 }
 
-TEST(Sampler, WithoutShuffleFollowsTheFileAndStartsAgain) {
+TEST(Sampler, WithoutShuffleFollowsTheFileAndRepeats) {
   const Sampler sampler({counting(10)}, {.seq_len = 3, .seed = 1, .shuffle = false});
   EXPECT_EQ(sampler.windows(0), 3);
   EXPECT_THAT(sample(sampler, 0, 3), ElementsAre(0, 1, 2, 3));
@@ -78,7 +78,7 @@ TEST(Sampler, WithoutShuffleFollowsTheFileAndStartsAgain) {
   EXPECT_EQ(sampler.count(), 3);
 }
 
-TEST(Sampler, ShuffledHasEveryTargetOnceAnEpochAndAnotherOrderEachEpochAndSeed) {
+TEST(Sampler, ShuffledHasEveryTargetOncePerEpochAndAnotherOrderPerEpochAndSeed) {
   const std::int64_t seq_len = 7, windows = 200;
   const Sampler a({counting(seq_len * windows + 1)}, {.seq_len = seq_len, .seed = 1}),
       b({counting(seq_len * windows + 1)}, {.seq_len = seq_len, .seed = 2});
@@ -111,7 +111,7 @@ TEST(Sampler, IsAFunctionOfSeedAndNumberAlone) {
     EXPECT_EQ(sample(one, n, 9), sample(other, n, 9)) << n;
 }
 
-TEST(Sampler, OfABlendGoesThroughEachSourceByItsOwnEpochs) {
+TEST(Sampler, OfABlendRepeatsEachSourceInItsOwnEpochs) {
   const Sampler sampler({counting(31, 0, 3), counting(61, 1000, 1)},
                         {.seq_len = 3, .seed = 4, .shuffle = true});
   std::map<int, std::vector<std::int64_t>> order;

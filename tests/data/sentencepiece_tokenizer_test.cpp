@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A model that the library trains on generated text.
+/// Trains a model on generated text, and returns its path.
 std::string train(const TempFolder& folder, const std::string& options) {
   const std::string text = folder.file("text", synthetic_text(60'000, 1)),
                     arguments = concat("--input=", text, " --model_prefix=", folder.path("m"),
@@ -59,7 +59,7 @@ void expect_the_librarys_tokens(const std::string& path) {
 
 }  // namespace
 
-TEST(SentencePieceTokenizer, GivesTheLibrarysTokensAlsoFromTheCacheOfWords) {
+TEST(SentencePieceTokenizer, GivesTheLibrarysTokensAlsoFromTheWordCache) {
   const TempFolder bpe, unigram;
   expect_the_librarys_tokens(train(bpe, kLlama2));
   expect_the_librarys_tokens(train(unigram, "--vocab_size=400 --model_type=unigram"));
@@ -76,7 +76,7 @@ TEST(SentencePieceTokenizer, DecodingGivesBackAnyBytes) {
   }
 }
 
-TEST(SentencePieceTokenizer, NoCutIsBesideAnAddedToken) {
+TEST(SentencePieceTokenizer, NeverCutsNextToAnAddedToken) {
   const TempFolder folder;
   const auto tokenizer = make_sentencepiece_tokenizer(train(folder, kLlama2));
   ASSERT_TRUE(tokenizer->added_token("<s>"));
@@ -84,7 +84,7 @@ TEST(SentencePieceTokenizer, NoCutIsBesideAnAddedToken) {
   EXPECT_EQ(tokenizer->cut(text, 5), text.find(" is"));
 }
 
-TEST(SentencePieceTokenizer, PiecesEncodeAsTheWholeDoes) {
+TEST(SentencePieceTokenizer, PiecesGiveTheTokensOfTheWhole) {
   const TempFolder folder;
   const auto tokenizer = make_sentencepiece_tokenizer(train(folder, kLlama2));
   std::mt19937 engine(3);
@@ -97,7 +97,7 @@ TEST(SentencePieceTokenizer, PiecesEncodeAsTheWholeDoes) {
   }
 }
 
-TEST(SentencePieceTokenizer, ControlPiecesAreAddedTokensAndNoText) {
+TEST(SentencePieceTokenizer, ControlPiecesAreAddedTokensNotText) {
   const TempFolder folder;
   const auto tokenizer = make_tokenizer(train(folder, kLlama2));
   EXPECT_EQ(tokenizer->begin_of_text(), 1);
@@ -111,7 +111,7 @@ TEST(SentencePieceTokenizer, ControlPiecesAreAddedTokensAndNoText) {
   EXPECT_FALSE(make_tokenizer(folder.path("m.model"))->begin_of_text());
 }
 
-TEST(SentencePieceTokenizer, AFileThatIsNoModelIsRefused) {
+TEST(SentencePieceTokenizer, AFileThatIsNotAModelIsRefused) {
   const TempFolder folder;
   const std::string model = read_file(train(folder, kLlama2));
   std::mt19937 engine(4);

@@ -10,8 +10,8 @@
 
 namespace axonn::test {
 
-/// A vocabulary that can be worked by hand: token b is byte b, 256 and up are what the merges
-/// make, the last is <|endoftext|>.
+/// A vocabulary small enough to merge by hand: token b is byte b, tokens from 256 on are the
+/// results of the merges, and the last token is <|endoftext|>.
 inline constexpr std::array<std::string_view, 8> kSmallMerges{
     "h e",         // 256 he
     "l l",         // 257 ll
@@ -49,7 +49,7 @@ inline std::string small_merges_txt() {
   return text;
 }
 
-/// Writes both files; returns the folder.
+/// Writes both files and returns the folder.
 inline std::string small_bpe(const TempFolder& folder) {
   folder.file("vocab.json", small_vocab_json());
   folder.file("merges.txt", small_merges_txt());

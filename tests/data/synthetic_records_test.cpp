@@ -15,7 +15,7 @@ constexpr std::int64_t kMany = 5000;
 
 }  // namespace
 
-TEST(SyntheticRecords, EndInSixtyBitsThatNoRulePredicts) {
+TEST(SyntheticRecords, EndWithAtLeastSixtyRandomBits) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     const SyntheticRecords records(seed);
     for (std::int64_t i = 0; i < kMany; ++i)
@@ -23,17 +23,17 @@ TEST(SyntheticRecords, EndInSixtyBitsThatNoRulePredicts) {
   }
 }
 
-TEST(SyntheticRecords, CountBitsOfWhatLiesWholeInTheLastBytes) {
+TEST(SyntheticRecords, CountTheBitsOfPartsThatAreCompletelyInTheLastBytes) {
   const SyntheticRecords records(1);
-  // The point, and the last number, of which one digit less is not whole.
+  // The full stop has no bits; the last number counts only with all eight digits.
   EXPECT_DOUBLE_EQ(records.surprise(0, 1), 0);
   EXPECT_DOUBLE_EQ(records.surprise(0, 9), 8 * std::log2(10.0));
   EXPECT_DOUBLE_EQ(records.surprise(0, 8), 0);
 }
 
-TEST(SyntheticRecords, BitsAreWhatCountingFinds) {
-  // Each part that is drawn takes about 2^bits values over many records: the digits of the last
-  // number's first place are ten, the family names before it 32.
+TEST(SyntheticRecords, BitsMatchTheNumberOfValuesThatOccur) {
+  // A random part takes about 2^bits values over many records: the first digit of the last number
+  // takes 10, the family name before it 32.
   const SyntheticRecords records(1);
   std::map<char, int> digits;
   std::map<std::string, int> families;
@@ -49,7 +49,7 @@ TEST(SyntheticRecords, BitsAreWhatCountingFinds) {
     EXPECT_NEAR(count, kMany / 10, 4 * std::sqrt(kMany / 10));
 }
 
-TEST(SyntheticRecords, AreDifferentAndOfTheLengthsThatAreSaid) {
+TEST(SyntheticRecords, AreDifferentAndOfTheDocumentedLengths) {
   const SyntheticRecords records(1);
   std::set<std::string> texts;
   for (std::int64_t i = 0; i < kMany; ++i) {

@@ -15,12 +15,11 @@ using namespace axonn;
 using synthetic::World;
 
 TEST(SyntheticText, IsTheRecordedTextToTheByte) {
-  // Changes with every change of words or sentences; then every recorded loss has to be measured
-  // again as well.
+  // Changes with every change of words or sentences; recorded losses must then be measured again.
   EXPECT_EQ(hash_text(synthetic_text(1'000'000, 1)), 18304160753266216752u);
 }
 
-TEST(SyntheticText, OfAnySizeIsThePrefixOfALargerOneAndOtherSeedsTellOtherThings) {
+TEST(SyntheticText, OfAnySizeIsThePrefixOfALargerOneAndDependsOnTheSeed) {
   const std::string large = synthetic_text(50'000, 7);
   ASSERT_EQ(large.size(), 50'000u);
   for (std::int64_t bytes : {0, 1, 999, 49'999})
@@ -37,7 +36,7 @@ TEST(SyntheticText, IsAsciiTextWithoutUnfilledFactsOrDoubleSpaces) {
         << wrong << " in: " << text.substr(text.find(wrong) - 40, 80);
 }
 
-TEST(SyntheticText, DocumentsHaveAFewParagraphsAndAreNotAlike) {
+TEST(SyntheticText, DocumentsHaveAFewParagraphsAndAreDifferent) {
   const SyntheticText texts(3);
   std::set<std::string> seen;
   std::size_t bytes = 0;
@@ -80,7 +79,7 @@ TEST(SyntheticText, NeverContradictsItself) {
   EXPECT_GT(told, 200);
 }
 
-TEST(SyntheticText, ConversationsAreQuestionsAndAnswersThatDoNotContradictOneAnother) {
+TEST(SyntheticText, ConversationsAreQuestionsAndConsistentAnswers) {
   const std::string lines = synthetic_conversations(500, 1);
   EXPECT_EQ(lines, synthetic_conversations(500, 1));
   EXPECT_NE(lines, synthetic_conversations(500, 2));

@@ -18,7 +18,7 @@ std::string applied(const std::vector<TextStep>& steps, std::string_view text,
 
 }  // namespace
 
-TEST(TextSteps, AreAppliedInOrderWhateverBufferTheTextLiesIn) {
+TEST(TextSteps, AreAppliedInOrderWithTheTextInEitherBuffer) {
   const std::vector<TextStep> steps{{Kind::nfc},
                                     {Kind::prepend, {}, "__"},
                                     {Kind::replace, "_", "- "},
@@ -27,7 +27,7 @@ TEST(TextSteps, AreAppliedInOrderWhateverBufferTheTextLiesIn) {
   EXPECT_EQ(applied(steps, "a_e\u0301"), "-=-=a-=\u00e9");
 }
 
-TEST(TextSteps, PrependWhereItIsTheirTurn) {
+TEST(TextSteps, PrependOnlyInTheRightPlaces) {
   const auto of = [](Kind kind, Before before, std::string_view text) {
     return applied({{kind, {}, "_"}}, text, before);
   };
@@ -42,7 +42,7 @@ TEST(TextSteps, PrependWhereItIsTheirTurn) {
   }
 }
 
-TEST(TextSteps, TheComposedFormLeavesBytesThatAreNoUtf8) {
+TEST(TextSteps, TheComposedFormKeepsBytesThatAreNotUtf8) {
   EXPECT_EQ(applied({{Kind::nfc}}, "o\u0302\u0323\xff\u0308.\xe6"), "\u1ed9\xff\u0308.\xe6");
   EXPECT_EQ(applied({{Kind::nfc}}, "\u2126"), "\u03a9");
   EXPECT_EQ(applied({{Kind::nfc}}, "plain ÄÖ\xff"), "plain ÄÖ\xff");

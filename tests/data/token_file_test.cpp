@@ -35,7 +35,7 @@ std::string llmc_bytes(const std::vector<std::uint16_t>& tokens) {
   return bytes_of_values(header) + bytes_of_values(tokens);
 }
 
-/// An index with sequences of these lengths, and documents that begin at these sequences.
+/// A Megatron index with sequences of these lengths, and documents that begin at these sequences.
 std::string index_bytes(int type, int item, const std::vector<std::int32_t>& lengths,
                         const std::vector<std::int64_t>& documents) {
   std::vector<std::int64_t> offsets;
@@ -72,7 +72,7 @@ void put(std::string& bytes, std::size_t at, T value) {
 
 }  // namespace
 
-TEST(TokenFile, ReadsLlmcTokensAnywhere) {
+TEST(TokenFile, ReadsLlmcTokensAtAnyPosition) {
   TempFolder folder;
   const TokenFile file(folder.file("a.bin", llmc_bytes({7, 65535, 0, 50256})));
   EXPECT_EQ(file.format(), TokenFormat::llmc);
@@ -88,7 +88,7 @@ TEST(TokenFile, ReadsLlmcTokensAnywhere) {
   EXPECT_THROW(file.at(4), Error);
 }
 
-TEST(TokenFile, ReadsEveryIntegerTypeOfMegatronFromPrefixBinAndIdx) {
+TEST(TokenFile, ReadsEveryIntegerTypeOfMegatronByPrefixBinAndIdx) {
   TempFolder folder;
   const auto check = [&]<typename T>(T, int type) {
     const std::vector<T> tokens{1, 2, 100, 4, 5};
@@ -124,7 +124,7 @@ TEST(TokenFile, EveryCutOrLengthenedLlmcFileIsRefusedWithItsName) {
               AllOf(HasSubstr("counts 3 tokens"), HasSubstr("1030 bytes"), HasSubstr("1031")));
 }
 
-TEST(TokenFile, AnAlteredFieldOfAnLlmcHeaderIsNamed) {
+TEST(TokenFile, AnAlteredFieldOfAnLlmcHeaderIsRefusedByName) {
   TempFolder folder;
   const auto with = [&](std::size_t field, std::int32_t value) {
     std::string bytes = llmc_bytes({1, 2, 3});
@@ -156,7 +156,7 @@ TEST(TokenFile, EveryCutOrLengthenedMegatronFileIsRefusedWithItsName) {
   }
 }
 
-TEST(TokenFile, AnAlteredFieldOfAMegatronIndexIsNamed) {
+TEST(TokenFile, AnAlteredFieldOfAMegatronIndexIsRefusedByName) {
   TempFolder folder;
   const std::string good = index_bytes(8, 2, {2, 3}, {0, 1, 2});
   folder.file("m.bin", std::string(10, '\1'));
@@ -178,7 +178,7 @@ TEST(TokenFile, AnAlteredFieldOfAMegatronIndexIsNamed) {
     EXPECT_THAT(with(18, huge), HasSubstr("sequences")) << huge;
     EXPECT_THAT(with(26, huge + 1), HasSubstr("document indices")) << huge;
   }
-  // These wrap around to the right number of bytes.
+  // With overflow, these would give the right number of bytes.
   EXPECT_THAT(with(18, (std::uint64_t{1} << 62) + 2), HasSubstr("sequences"));
   EXPECT_THAT(with(26, (std::uint64_t{1} << 61) + 3), HasSubstr("document indices"));
   EXPECT_THAT(with(34, std::int32_t{-1}), HasSubstr("length of -1"));
@@ -206,7 +206,7 @@ TEST(TokenFile, RandomDamageToAnIndexNeverCrashes) {
   }
 }
 
-TEST(TokenFile, WhatIsMissingOrNoPlainFileIsNamed) {
+TEST(TokenFile, AMissingFileOrAFolderIsRefusedByName) {
   TempFolder folder;
   EXPECT_THAT(token_file_refusal(folder.path("none.bin")), HasSubstr("none.bin: No such file"));
   EXPECT_THAT(token_file_refusal(folder.path()), HasSubstr("not a plain file"));
@@ -214,7 +214,7 @@ TEST(TokenFile, WhatIsMissingOrNoPlainFileIsNamed) {
   EXPECT_THAT(token_file_refusal(folder.path("m")), HasSubstr("m.idx: No such file"));
 }
 
-TEST(TokenFile, RecognisesTokenFilesAndTakesTextForNone) {
+TEST(TokenFile, RecognisesTokenFilesButNotText) {
   TempFolder folder;
   folder.file("m.bin", "ab");
   folder.file("m.idx", "");
@@ -227,7 +227,7 @@ TEST(TokenFile, RecognisesTokenFilesAndTakesTextForNone) {
   EXPECT_FALSE(TokenFile::recognises(folder.path()));
 }
 
-TEST(TokenSource, ATokenOutOfRangeIsNamedWithFilePositionAndRemedy) {
+TEST(TokenSource, ATokenOutOfRangeIsRefusedWithFilePositionAndRemedy) {
   TempFolder folder;
   const TokenFile file(folder.file("a.bin", llmc_bytes({1, 2, 300, 4})));
   std::vector<std::int32_t> tokens(3);
@@ -265,7 +265,7 @@ TEST(JoinedTokens, ReadsAcrossItsPartsAndNamesThePart) {
   EXPECT_EQ(largest, 5);
 }
 
-TEST(TokenRange, FindsTheExtremesInEveryPieceOfALargeSource) {
+TEST(TokenRange, FindsTheExtremesAnywhereInALargeSource) {
   std::vector<std::int32_t> tokens(200'001, 5);
   tokens[70'000] = 9;
   tokens[200'000] = 2;

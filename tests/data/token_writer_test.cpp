@@ -26,7 +26,7 @@ std::vector<std::int32_t> written_tokens(const TokenFile& file) {
   return tokens;
 }
 
-/// Files can grow to this many bytes while it lives: what a full disk does, without a disk.
+/// While it exists, files cannot grow beyond this many bytes, as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -47,7 +47,7 @@ class FileSizeLimit {
 
 }  // namespace
 
-TEST(TokenWriter, WhatItWritesInLlmcFormatIsReadBack) {
+TEST(TokenWriter, AnLlmcFileIsReadBack) {
   TempFolder folder;
   std::vector<std::int32_t> tokens(700'000);  // more than one buffer
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -65,7 +65,7 @@ TEST(TokenWriter, WhatItWritesInLlmcFormatIsReadBack) {
   EXPECT_EQ(folder.entries(), 1);
 }
 
-TEST(TokenWriter, WhatItWritesInMegatronFormatIsReadBackWithItsDocuments) {
+TEST(TokenWriter, AMegatronFileIsReadBackWithItsDocuments) {
   TempFolder folder;
   for (const auto& [vocab, type] :
        {std::pair{65'499, TokenType::u16}, std::pair{65'500, TokenType::i32},
@@ -87,7 +87,7 @@ TEST(TokenWriter, WhatItWritesInMegatronFormatIsReadBackWithItsDocuments) {
   EXPECT_EQ(folder.entries(), 2);
 }
 
-TEST(TokenWriter, AFileWithoutTokensIsAGoodFile) {
+TEST(TokenWriter, AFileWithoutTokensIsValid) {
   TempFolder folder;
   for (const char* name : {"a.bin", "m"}) {
     make_token_writer(folder.path(name), 256)->finish();
@@ -122,7 +122,7 @@ TEST(TokenWriter, AFullDiskIsAClearErrorAndLeavesNothingBehind) {
   EXPECT_EQ(folder.entries(), 1);
 }
 
-TEST(TokenWriter, RefusesWhatTheFormatCannotHold) {
+TEST(TokenWriter, RefusesTokensThatTheFormatCannotHold) {
   TempFolder folder;
   EXPECT_THAT([&] { make_token_writer(folder.path("a.bin"), 65'537); },
               testing::ThrowsMessage<UsageError>(HasSubstr("65537")));
@@ -136,7 +136,7 @@ TEST(TokenWriter, RefusesWhatTheFormatCannotHold) {
   EXPECT_THROW(writer->append(std::vector{-1}), UsageError);
 }
 
-TEST(TokenWriter, APathThatCannotBeWrittenIsNamed) {
+TEST(TokenWriter, APathThatCannotBeWrittenIsRefusedByName) {
   TempFolder folder;
   EXPECT_THAT([&] { make_token_writer(folder.path("none/a.bin"), 256); },
               testing::ThrowsMessage<UsageError>(HasSubstr("none/a.bin: No such file")));

@@ -27,7 +27,7 @@ std::vector<std::int32_t> tokenized(const TokenFile& file) {
 
 }  // namespace
 
-TEST(TextFiles, AFolderIsItsTxtFilesInOrderOfTheirNames) {
+TEST(TextFiles, AFolderStandsForItsTxtFilesSortedByName) {
   TempFolder folder;
   const auto b = folder.file("t/b.txt", "b"), a = folder.file("t/sub/a.txt", "a"),
              c = folder.file("t/c.txt", "c"), other = folder.file("t/a.json", "{}");
@@ -36,7 +36,7 @@ TEST(TextFiles, AFolderIsItsTxtFilesInOrderOfTheirNames) {
   EXPECT_THAT(text_files({folder.path("t/*.txt")}), ElementsAre(b, c));
 }
 
-TEST(TextFiles, APathThatNamesNothingIsNamed) {
+TEST(TextFiles, APathThatNamesNothingIsRefusedByName) {
   TempFolder folder;
   std::filesystem::create_directory(folder.path("empty"));
   const auto refused = [](const std::string& path, const std::string& why) {
@@ -49,7 +49,7 @@ TEST(TextFiles, APathThatNamesNothingIsNamed) {
   refused(std::string(5000, 'x'), "no file or folder");
 }
 
-TEST(SafeCut, PiecesEncodeAsTheWholeDoes) {
+TEST(SafeCut, PiecesGiveTheTokensOfTheWhole) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
   std::mt19937 engine(1);
@@ -69,7 +69,7 @@ TEST(SafeCut, PiecesEncodeAsTheWholeDoes) {
   EXPECT_GT(cuts, 1000);
 }
 
-TEST(SafeCut, IsBeforeASpaceOrBehindANewlineOnlyIfItStandsAlone) {
+TEST(SafeCut, IsBeforeASingleSpaceOrAfterASingleNewline) {
   EXPECT_EQ(safe_cut("ab cd", 0), 2u);
   EXPECT_EQ(safe_cut("ab\ncd", 0), 3u);
   for (const std::string text :
@@ -77,7 +77,7 @@ TEST(SafeCut, IsBeforeASpaceOrBehindANewlineOnlyIfItStandsAlone) {
     EXPECT_EQ(safe_cut(text, 0), text.size()) << testing::PrintToString(text);
 }
 
-TEST(Tokenize, PutsEndOfTextBehindEachFileUnlessItIsThere) {
+TEST(Tokenize, PutsEndOfTextAfterEachFileUnlessItIsThere) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
   const std::vector<std::string> files{folder.file("a.txt", "hello"),
@@ -97,7 +97,7 @@ TEST(Tokenize, PutsEndOfTextBehindEachFileUnlessItIsThere) {
   EXPECT_EQ(result.total_bytes, 21);
 }
 
-TEST(TokenizeFiles, OfManyPiecesAreTheTokensOfTheWholeTextAndProgressGrows) {
+TEST(TokenizeFiles, ManyPiecesGiveTheTokensOfTheWholeTextAndProgressGrows) {
   TempFolder folder;
   const std::string text = synthetic_text(10'000'000, 1);  // three pieces
   const auto bpe = make_tokenizer(small_bpe(folder));
@@ -116,7 +116,7 @@ TEST(TokenizeFiles, OfManyPiecesAreTheTokensOfTheWholeTextAndProgressGrows) {
   EXPECT_EQ(bytes[2], 10'000'000);
 }
 
-TEST(TokenizeFiles, RefusesBadJobsBeforeItWritesAnything) {
+TEST(TokenizeFiles, RefusesInvalidJobsBeforeWritingAnything) {
   TempFolder folder;
   const std::string text = folder.file("t.txt", "hello");
   const auto refused = [](const TokenizeJob& job, const std::string& why) {
@@ -131,7 +131,7 @@ TEST(TokenizeFiles, RefusesBadJobsBeforeItWritesAnything) {
   EXPECT_EQ(folder.entries(), 2);
 }
 
-TEST(Describe, TellsWhatIsInATokenFile) {
+TEST(Describe, ShowsTheFactsOfATokenFile) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
   tokenize_files({folder.path(), {folder.file("t.txt", "hello\nworld")}, folder.path("m")});

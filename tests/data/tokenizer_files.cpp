@@ -50,7 +50,7 @@ std::string added(std::size_t id, const std::string& content, const std::string&
                 R"(,"special":)", special, "}");
 }
 
-/// The file of these parts, in the order in which the library writes them.
+/// A tokenizer.json with these parts, in the library's order.
 struct File {
   std::string added_tokens, normalizer = "null", pre_tokenizer, post_processor, decoder, model;
 
@@ -129,7 +129,7 @@ SmallVocab byte_level_vocab() {
                                                                                     {"Ã", "©"},
                                                                                     {"!", "Ċ"}})
     add_merge(vocab, left, right);
-  vocab.tokens.push_back("Ġworld");  // no merge makes it of " wor" and "ld"
+  vocab.tokens.push_back("Ġworld");  // no merge makes it from " wor" and "ld"
   return vocab;
 }
 

@@ -1,4 +1,4 @@
-// What tokenizer.json must not hold.
+// Errors in tokenizer.json.
 #include <random>
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// What make_tokenizer says of the file; empty if it takes it.
+/// The error message of make_tokenizer() for the file; empty if it accepts it.
 std::string refusal(const std::string& json) {
   try {
     const TempFolder folder;
@@ -28,7 +28,7 @@ std::string refusal(const std::string& json) {
 
 }  // namespace
 
-TEST(TokenizerJson, WhatIsNotSupportedIsRefusedWithItsPlaceInTheFile) {
+TEST(TokenizerJson, AnUnsupportedValueIsRefusedWithItsPlaceInTheFile) {
   const auto refuses = [](const std::string& json, const std::string& what, const std::string& by,
                           const std::string& says) {
     EXPECT_THAT(refusal(replaced(json, what, by)),
@@ -74,18 +74,18 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal(std::string(100'000, '[')), HasSubstr("nest deeper"));
   EXPECT_THAT(refusal(R"({"model":{"vocab":)" + std::string(100'000, '{')), HasSubstr("not JSON"));
   refuses("\"model\":{", "\"model\":7,\"x\":{", "model: wanted an object");
-  refuses("\"version\"", "\"model\"", "'model' stands twice");
+  refuses("\"version\"", "\"model\"", "'model' occurs twice");
   refuses("\"vocab\":{", "\"vocab\":7,\"x\":{", "model.vocab: wanted an object");
   refuses("\"merges\":[", "\"merges\":7,\"x\":[", "model.merges: wanted an array");
   refuses("\"<unk>\":0", "\"<unk>\":\"0\"", "the id of token '<unk>' is a string");
   refuses("\"<unk>\":0", "\"<unk>\":[0]", "the id of token '<unk>' is an array");
-  refuses("\"<unk>\":0", "\"<unk>\":-1", "not negative");
+  refuses("\"<unk>\":0", "\"<unk>\":-1", "must not be negative");
   refuses("\"<unk>\":0", "\"<unk>\":1e3", "a fraction");
   refuses("\"<unk>\":0", "\"<unk>\":99999999999", "16,777,216");
   refuses("\"▁\":259", "\"▁\":260", "have the same id 260");
   refuses("\"<0x80>\":131,", "", "their ids must be");
   refuses("\"<0x00>\":3", "\"<0x00>\":9999999", "their ids must be");
-  refuses("\"<s>\":1", "\"<unk>\":1", "stands there twice");
+  refuses("\"<s>\":1", "\"<unk>\":1", "occurs twice");
   refuses("[{\"id\":0,", "[{\"id\":5,", "added_tokens[0].id: 5, but '<unk>' is token 0");
   refuses("[{\"id\":0,", "[{\"id\":1e9,", "added_tokens[0].id");
   refuses("\"content\":\"<unk>\"", "\"content\":\"<s>\"", "added_tokens[0].id");
@@ -96,7 +96,7 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   refuses("[\"▁ h\"", "[[[\"▁\"]]", "model.merges[0]: wanted two tokens");
   refuses("[\"▁ h\"", "[\"▁ q\"", "model.merges[0]: 'q' is not in model.vocab");
   refuses("[\"▁ h\"", "[\"r d\"", "model.merges[0]: 'rd' is not in model.vocab");
-  refuses("[\"▁ h\",", "[\"▁ h\",\"▁ h\",", "model.merges[1]: '▁ h' stands there twice");
+  refuses("[\"▁ h\",", "[\"▁ h\",\"▁ h\",", "model.merges[1]: '▁ h' occurs twice");
   refuses("\"<0x00>\"", "\"<0x0\"", "no <0x00>");
   refuses("\"ids\":[1]", "\"ids\":[77777]", "77777");
   refuses("\"ids\":[1]", "\"ids\":[]", "post_processor.special_tokens.<s>.ids");
@@ -104,7 +104,7 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal(replaced(llama3_json(), "\"A\":65", "\"AA\":65")), HasSubstr("byte 65"));
 }
 
-TEST(TokenizerJson, EveryTruncationAndEveryChangedByteIsTakenOrRefusedButNeverCrashes) {
+TEST(TokenizerJson, AnyTruncationAndAnyChangedByteIsReadOrRefusedButNeverCrashes) {
   std::mt19937 engine(6);
   for (const std::string& json : {llama3_json(), llama2_json()}) {
     for (std::size_t bytes = 0; bytes < json.size(); bytes += 61)

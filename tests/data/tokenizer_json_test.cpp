@@ -28,7 +28,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const std::string& json) {
   return make_tokenizer(folder.file("tokenizer.json", json));
 }
 
-/// Text of the characters that naive_bpe.cpp knows.
+/// Random text of the characters that naive_bpe.cpp supports.
 std::string random_text(std::mt19937& engine, std::size_t most) {
   const std::vector<std::string> pieces{
       "hello", " world", " ",  "  ", "\n", "\r\n", "\t", "'s",     "'LL",   "'ſ", "12",
@@ -55,7 +55,7 @@ TEST(TokenizerJson, OfGpt2GivesTheTokensOfVocabAndMerges) {
   folder.file("tokenizer.json", gpt2_json());
   const auto one_file = make_tokenizer(folder.path());
   EXPECT_THAT(two_files->name(), HasSubstr("gpt2"));
-  EXPECT_THAT(one_file->name(), HasSubstr("tokenizer.json")) << "it is read first";
+  EXPECT_THAT(one_file->name(), HasSubstr("tokenizer.json")) << "tokenizer.json is preferred";
   EXPECT_EQ(one_file->vocab_size(), two_files->vocab_size());
   EXPECT_EQ(one_file->end_of_text(), two_files->end_of_text());
   EXPECT_FALSE(one_file->begin_of_text());
@@ -68,7 +68,7 @@ TEST(TokenizerJson, OfGpt2GivesTheTokensOfVocabAndMerges) {
   }
 }
 
-TEST(TokenizerJson, OfLlama3IsAsWorkedByHand) {
+TEST(TokenizerJson, OfLlama3GivesTokensWorkedOutByHand) {
   const auto llama = tokenizer_of(llama3_json());
   const SmallVocab vocab = byte_level_vocab();
   const int n = static_cast<int>(vocab.tokens.size());
@@ -77,14 +77,14 @@ TEST(TokenizerJson, OfLlama3IsAsWorkedByHand) {
   EXPECT_EQ(llama->end_of_text(), n + 1);
   EXPECT_THAT(llama->encode("hello world"),
               ElementsAre(vocab.id_of("hello"), vocab.id_of("Ġworld")))
-      << "ignore_merges: a word that is a token is that token";
+      << "ignore_merges: a word that is a token becomes that token";
   EXPECT_THAT(llama->encode("12345"), ElementsAre(vocab.id_of("12"), '3', '4', '5'));
   EXPECT_THAT(llama->encode("!\n"), ElementsAre(vocab.id_of("!Ċ")));
   EXPECT_THAT(llama->encode("l's"), ElementsAre('l', vocab.id_of("'s")));
   EXPECT_THAT(llama->encode("<|eot_id|>\n\n"), ElementsAre(n + 2, vocab.id_of("ĊĊ")));
   EXPECT_THAT(llama->encode_prompt("hello"), ElementsAre(n, vocab.id_of("hello")));
   EXPECT_EQ(llama->encode("<|eot_id|>", {.added_tokens = false}).size(), 10u)
-      << "what a user types ends no turn";
+      << "typing a marker must not end a turn";
   EXPECT_EQ(llama->added_token("<|eot_id|>"), n + 2);
   EXPECT_EQ(llama->added_token("<|eot"), std::nullopt);
   EXPECT_TRUE(llama->is_special(n + 2));
@@ -93,7 +93,7 @@ TEST(TokenizerJson, OfLlama3IsAsWorkedByHand) {
   EXPECT_EQ(llama->decode(std::vector{n, 104, n + 2}, {.skip_special = true}), "h");
 }
 
-TEST(TokenizerJson, WordsOfLlama3AndQwenAreThoseOfAPlainScanner) {
+TEST(TokenizerJson, WordsOfLlama3AndQwenMatchAPlainScanner) {
   const SmallVocab vocab = byte_level_vocab();
   const auto qwen = tokenizer_of(qwen_json());
   const auto llama =
@@ -112,7 +112,7 @@ TEST(TokenizerJson, WordsOfLlama3AndQwenAreThoseOfAPlainScanner) {
   }
 }
 
-TEST(TokenizerJson, OfQwenComposesCharactersButNotBytesThatAreNone) {
+TEST(TokenizerJson, OfQwenComposesCharactersButNotInvalidBytes) {
   const SmallVocab vocab = byte_level_vocab();
   const auto qwen = tokenizer_of(qwen_json());
   EXPECT_EQ(qwen->encode("e\u0301"), qwen->encode("\u00e9"));
@@ -130,7 +130,7 @@ TEST(TokenizerJson, OfQwenComposesCharactersButNotBytesThatAreNone) {
   EXPECT_THAT(qwen->encode("<tool_call>"), ElementsAre(*call));
 }
 
-TEST(TokenizerJson, OfLlama2IsAsWorkedByHand) {
+TEST(TokenizerJson, OfLlama2GivesTokensWorkedOutByHand) {
   const auto llama = tokenizer_of(llama2_json());
   const SmallVocab vocab = llama2_vocab();
   const auto id = [&](const char* token) { return vocab.id_of(token); };
@@ -142,19 +142,19 @@ TEST(TokenizerJson, OfLlama2IsAsWorkedByHand) {
   EXPECT_THAT(llama->encode("\xff"), ElementsAre(id("▁"), id("<0xFF>")));
   EXPECT_THAT(llama->encode("   hello"), ElementsAre(id("▁▁"), id("▁"), id("▁hello")));
   EXPECT_THAT(llama->encode("hello</s>hello"), ElementsAre(id("▁hello"), 2, id("▁hello")))
-      << "the normalizer puts a space behind an added token";
+      << "the normalizer puts a space after an added token";
   EXPECT_THAT(llama->encode("hello", {.continues = true}),
               ElementsAre(id("h"), id("el"), id("lo")));
   EXPECT_THAT(llama->encode(" hello", {.continues = true}), ElementsAre(id("▁hello")));
   EXPECT_THAT(llama->encode(""), IsEmpty());
 }
 
-TEST(TokenizerJson, OfLlama2TakesTheSpaceAwayThatItPutBeforeAText) {
+TEST(TokenizerJson, OfLlama2RemovesTheSpaceThatItPutBeforeAText) {
   const auto llama = tokenizer_of(llama2_json());
   for (const std::string text : {"hello", " hello", "  h", "é\n日\xff", "", " "})
     EXPECT_EQ(llama->decode(llama->encode(text)), text) << testing::PrintToString(text);
   const auto tokens = llama->encode_prompt("hello");
-  EXPECT_EQ(llama->decode(tokens), "<s> hello") << "the space is not at the front";
+  EXPECT_EQ(llama->decode(tokens), "<s> hello") << "only a space at the front is removed";
   EXPECT_EQ(llama->decode(tokens, {.skip_special = true}), "hello");
   EXPECT_EQ(llama->decode(llama->encode("hello"), {.continues = true}), " hello");
 
@@ -164,7 +164,7 @@ TEST(TokenizerJson, OfLlama2TakesTheSpaceAwayThatItPutBeforeAText) {
   EXPECT_EQ(shown + decoder.finish(), "hello 日");
 }
 
-TEST(TokenizerJson, OfLlama2GivesThePlainAlgorithmsTokensAlsoWhereItCutsTheText) {
+TEST(TokenizerJson, OfLlama2GivesThePlainAlgorithmsTokensAlsoWhenTheTextIsCut) {
   const auto llama = tokenizer_of(llama2_json());
   const SmallVocab vocab = llama2_vocab();
   std::mt19937 engine(3);
@@ -188,10 +188,10 @@ TEST(TokenizerJson, AMergeOverASpaceKeepsTheTextOneWord) {
   EXPECT_EQ(std::ranges::count(tokens, id), 0) << "the merge of l and o comes later";
   EXPECT_EQ(llama->decode(tokens), "hello hello");
   EXPECT_THAT(llama->encode("lo lo"), testing::Contains(id));
-  EXPECT_EQ(llama->cut("some words and others", 5), 21u) << "nor in pieces";
+  EXPECT_EQ(llama->cut("some words and others", 5), 21u) << "nor may it be cut into pieces";
 }
 
-TEST(TokenizerJson, OfMistralPutsASpaceBeforeTheTextAloneNotBehindAddedTokens) {
+TEST(TokenizerJson, OfMistralPutsASpaceBeforeTheTextButNotAfterAddedTokens) {
   const auto mistral = tokenizer_of(mistral3_json());
   const SmallVocab vocab = llama2_vocab();
   EXPECT_THAT(mistral->encode("hello</s>hello"),
@@ -209,7 +209,7 @@ TEST(TokenizerJson, OfMistralPutsASpaceBeforeTheTextAloneNotBehindAddedTokens) {
       << "each mark begins a word";
 }
 
-TEST(TokenizerJson, UnknownCharactersAreTheUnknownTokenFusedOrNot) {
+TEST(TokenizerJson, UnknownCharactersBecomeTheUnknownTokenFusedOrNot) {
   std::string json = replaced(llama2_json(), R"("byte_fallback":true)", R"("byte_fallback":false)");
   EXPECT_THAT(tokenizer_of(json)->encode(".日本."),
               ElementsAre(llama2_vocab().id_of("▁"), llama2_vocab().id_of("."), 0,
@@ -219,7 +219,7 @@ TEST(TokenizerJson, UnknownCharactersAreTheUnknownTokenFusedOrNot) {
 }
 
 TEST(TokenizerJson, NormalizedAddedTokensAreSearchedForInNormalizedText) {
-  // As older files of Llama 2 have it: the token's own text is normalized, to "▁</s>".
+  // As in older files of Llama 2: the token's own text is normalized to "▁</s>".
   std::string json = llama2_json();
   json = replaced(json,
                   R"("content":"</s>","single_word":false,"lstrip":false,"rstrip":false,)"
@@ -231,7 +231,7 @@ TEST(TokenizerJson, NormalizedAddedTokensAreSearchedForInNormalizedText) {
   EXPECT_THAT(llama->encode("hello</s>"), testing::Not(testing::Contains(2)));
 }
 
-TEST(TokenizerJson, TheConfigBesideItNamesTheTokensThatBeginAndEndAText) {
+TEST(TokenizerJson, TokenizerConfigNamesTheTokensThatBeginAndEndAText) {
   const TempFolder folder;
   folder.file("tokenizer.json", llama3_json());
   const int n = static_cast<int>(byte_level_vocab().tokens.size());
@@ -252,8 +252,8 @@ TEST(TokenizerJson, TheConfigBesideItNamesTheTokensThatBeginAndEndAText) {
   EXPECT_EQ(ends(R"({"add_bos_token": true, "bos_token": "<|im_start|>"})"), std::pair(n + 1, n));
 }
 
-TEST(TokenizerJson, NoCutIsBehindAnAddedToken) {
-  // Llama 2 puts a space behind it, and none before a piece that follows other text.
+TEST(TokenizerJson, NeverCutsAfterAnAddedToken) {
+  // Llama 2 puts a space after it, but none before a piece that follows other text.
   for (const std::string& json : {llama2_json(), mistral3_json()}) {
     const auto tokenizer = tokenizer_of(json);
     const std::string text = "it was <s> and <s> it is";
@@ -262,7 +262,7 @@ TEST(TokenizerJson, NoCutIsBehindAnAddedToken) {
   }
 }
 
-TEST(TokenizerJson, PiecesEncodeAsTheWholeDoes) {
+TEST(TokenizerJson, PiecesGiveTheTokensOfTheWhole) {
   std::mt19937 engine(5);
   for (const std::string& json :
        {gpt2_json(), llama3_json(), qwen_json(), llama2_json(), mistral3_json()}) {
@@ -280,7 +280,7 @@ TEST(TokenizerJson, PiecesEncodeAsTheWholeDoes) {
   }
 }
 
-TEST(TokenizerJson, VeryLongWordsOfEveryKindTakeNoQuadraticTime) {
+TEST(TokenizerJson, VeryLongWordsOfEveryKindDoNotTakeQuadraticTime) {
   for (const std::string& json : {llama3_json(), qwen_json(), llama2_json()}) {
     const auto tokenizer = tokenizer_of(json);
     for (const std::string unit :
@@ -295,7 +295,7 @@ TEST(TokenizerJson, VeryLongWordsOfEveryKindTakeNoQuadraticTime) {
   }
 }
 
-TEST(TokenizerJson, OfGpt2TheRealOneGivesTheTokensOfTheTwoFiles) {
+TEST(TokenizerJson, OfThePublishedGpt2GivesTheTokensOfVocabAndMerges) {
   const char* folder = std::getenv("AXONN_GPT2_DIR");
   if (!folder) GTEST_SKIP() << "set AXONN_GPT2_DIR to a folder with GPT-2's two files";
   const MappedFile vocab(std::string(folder) + "/vocab.json"),

@@ -25,7 +25,7 @@ std::string random_bytes(std::mt19937& engine, std::size_t most) {
   return text;
 }
 
-/// Pieces that are hard for the pattern and for UTF-8, in random order.
+/// Pieces that are difficult for the pattern and for UTF-8, in random order.
 std::string random_mixture(std::mt19937& engine) {
   const std::vector<std::string> pieces{"hello",    " world",
                                         "  ",       "\n",
@@ -45,7 +45,7 @@ std::string random_mixture(std::mt19937& engine) {
 
 }  // namespace
 
-TEST(ByteTokenizer, HasOneTokenForEachByteAndNoneThatEndsAText) {
+TEST(ByteTokenizer, HasOneTokenForEachByteAndNoEndOfText) {
   const auto bytes = make_tokenizer("bytes");
   EXPECT_EQ(bytes->vocab_size(), 256);
   EXPECT_FALSE(bytes->end_of_text());
@@ -53,7 +53,7 @@ TEST(ByteTokenizer, HasOneTokenForEachByteAndNoneThatEndsAText) {
   EXPECT_EQ(bytes->decode(std::vector{65, 255, 0}), std::string("A\xff\0", 3));
 }
 
-TEST(BpeTokenizer, MergesByRankAsWorkedByHand) {
+TEST(BpeTokenizer, MergesByRankAsWorkedOutByHand) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
   EXPECT_EQ(bpe->vocab_size(), kSmallVocab);
@@ -67,7 +67,7 @@ TEST(BpeTokenizer, MergesByRankAsWorkedByHand) {
   EXPECT_THAT(bpe->encode(""), IsEmpty());
 }
 
-TEST(BpeTokenizer, TheCharactersOfEndOfTextAreItsTokenWhereverTheyStand) {
+TEST(BpeTokenizer, TheCharactersOfEndOfTextBecomeItsTokenAnywhere) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
   EXPECT_THAT(bpe->encode("<|endoftext|>hello<|endoftext|><|endoftext|>"),
@@ -76,7 +76,7 @@ TEST(BpeTokenizer, TheCharactersOfEndOfTextAreItsTokenWhereverTheyStand) {
   EXPECT_EQ(bpe->decode(std::vector{kSmallEnd}), "<|endoftext|>");
 }
 
-TEST(BpeTokenizer, DecodingGivesBackAnyBytesAlsoFromTheCacheOfWords) {
+TEST(BpeTokenizer, DecodingGivesBackAnyBytesAlsoFromTheWordCache) {
   TempFolder folder;
   std::mt19937 engine(1);
   for (const auto& tokenizer : {make_tokenizer("bytes"), make_tokenizer(small_bpe(folder))}) {
@@ -89,7 +89,7 @@ TEST(BpeTokenizer, DecodingGivesBackAnyBytesAlsoFromTheCacheOfWords) {
   }
 }
 
-TEST(BpeTokenizer, VeryLongWordsOfEveryKindTakeNoQuadraticTime) {
+TEST(BpeTokenizer, VeryLongWordsOfEveryKindDoNotTakeQuadraticTime) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
   for (std::string unit : {"l", " ", "7", ".", "\n", "\xff", "é", "<"}) {
@@ -99,7 +99,7 @@ TEST(BpeTokenizer, VeryLongWordsOfEveryKindTakeNoQuadraticTime) {
   }
 }
 
-TEST(BpeTokenizer, EncodesTheSameFromManyThreadsAtOnce) {
+TEST(BpeTokenizer, ManyThreadsAtOnceGetTheSameTokens) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
   std::mt19937 engine(2);
@@ -114,7 +114,7 @@ TEST(BpeTokenizer, EncodesTheSameFromManyThreadsAtOnce) {
   for (const auto& tokens : got) EXPECT_EQ(tokens, want);
 }
 
-TEST(BpeTokenizer, EqualFilesInOtherFoldersHaveTheSameFingerprintAndOthersAnother) {
+TEST(BpeTokenizer, EqualFilesHaveTheSameFingerprintAndOtherFilesAnother) {
   TempFolder a, b, c;
   small_bpe(c);
   c.file("merges.txt", "#version: 0.2\nh e\n");
@@ -123,7 +123,7 @@ TEST(BpeTokenizer, EqualFilesInOtherFoldersHaveTheSameFingerprintAndOthersAnothe
   EXPECT_NE(of(a.path()), of(c.path()));
 }
 
-TEST(Tokenizer, RefusesToDecodeATokenThatIsNone) {
+TEST(Tokenizer, RefusesToDecodeATokenOutsideTheVocabulary) {
   const auto bytes = make_tokenizer("bytes");
   for (std::int32_t token : {-1, 256, 1 << 30})
     EXPECT_THAT(
@@ -140,7 +140,7 @@ TEST(Tokenizer, AMissingFolderIsNamed) {
   EXPECT_THROW(make_tokenizer(""), UsageError);
 }
 
-TEST(StreamDecoder, HoldsBackACharacterUntilItIsWholeAndLosesNoByte) {
+TEST(StreamDecoder, HoldsBackACharacterUntilItIsCompleteAndLosesNoByte) {
   const auto bytes = make_tokenizer("bytes");
   StreamDecoder decoder(*bytes);
   EXPECT_EQ(decoder.push('a'), "a");
@@ -163,7 +163,7 @@ TEST(StreamDecoder, HoldsBackACharacterUntilItIsWholeAndLosesNoByte) {
   }
 }
 
-TEST(Gpt2Tokenizer, EncodesAsGpt2Does) {
+TEST(Gpt2Tokenizer, GivesGpt2sTokens) {
   const char* folder = std::getenv("AXONN_GPT2_DIR");
   if (!folder) GTEST_SKIP() << "set AXONN_GPT2_DIR to a folder with GPT-2's two files";
   const auto gpt2 = make_tokenizer(folder);

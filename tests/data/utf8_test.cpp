@@ -4,7 +4,7 @@
 
 using namespace axonn;
 
-TEST(Utf8, TheValidPrefixEndsBeforeOverlongFormsSurrogatesAndWhatIsTooLarge) {
+TEST(Utf8, TheValidPrefixEndsBeforeOverlongFormsSurrogatesAndTooLargeCodes) {
   const std::string good = "aé日😀 and eight more ASCII";
   EXPECT_EQ(valid_utf8_prefix(good), good.size());
   for (const char* bad :
@@ -21,13 +21,13 @@ TEST(Utf8, TheValidPrefixEndsBeforeOverlongFormsSurrogatesAndWhatIsTooLarge) {
     EXPECT_EQ(valid_utf8_prefix(edge), std::string(edge).size()) << testing::PrintToString(edge);
 }
 
-TEST(Utf8, OnlyACharacterThatMayStillBeCompletedIsAnIncompleteSuffix) {
+TEST(Utf8, OnlyACharacterThatCanBeCompletedIsAnIncompleteSuffix) {
   const std::string smile = "😀";
   for (std::size_t bytes = 1; bytes < 4; ++bytes)
     EXPECT_EQ(incomplete_utf8_suffix("ab" + smile.substr(0, bytes)), bytes);
   EXPECT_EQ(incomplete_utf8_suffix("ab" + smile), 0u);
   EXPECT_EQ(incomplete_utf8_suffix("ab\x80"), 0u);
-  EXPECT_EQ(incomplete_utf8_suffix("ab\xe0\x80"), 0u);  // overlong whatever follows
+  EXPECT_EQ(incomplete_utf8_suffix("ab\xe0\x80"), 0u);  // overlong with any continuation
   EXPECT_EQ(incomplete_utf8_suffix(""), 0u);
 }
 

@@ -14,7 +14,7 @@ WordCache::Key key_of(const std::string& word) { return WordCache::key_of(word, 
 
 }  // namespace
 
-TEST(WordCache, AKeyIsTheWordWhateverFollowsIt) {
+TEST(WordCache, AKeyDependsOnlyOnTheWordNotOnTheTextAfterIt) {
   for (std::size_t bytes = 1; bytes <= 16; ++bytes) {
     const std::string word(bytes, 'w');
     for (const char* behind : {"", "x", "another word that is long"}) {
@@ -34,7 +34,7 @@ TEST(WordCache, NeverGivesAnotherWordsTokens) {
   EXPECT_THAT(cache.find(key_of("headword0")), ElementsAre(1, 2));
   EXPECT_THAT(cache.find(key_of("w")), ElementsAre(3));
   EXPECT_THAT(cache.find(key_of(std::string("w\0", 2))), IsEmpty());
-  // There are 2^15 places, so of these some hundred have the place of one of the two.
+  // There are 2^15 slots, so some hundred of these keys share a slot with one of the two words.
   for (int i = 1; i < 2'000'000; ++i) {
     WordCache::Key other = key_of("headword0");
     other.high += static_cast<std::uint64_t>(i);
@@ -45,7 +45,7 @@ TEST(WordCache, NeverGivesAnotherWordsTokens) {
   }
 }
 
-TEST(WordCache, DoesNotKeepMoreTokensThanAPlaceHolds) {
+TEST(WordCache, DoesNotKeepMoreTokensThanASlotHolds) {
   WordCache cache;
   cache.keep(key_of("word"), std::vector<std::int32_t>(11, 7));
   EXPECT_THAT(cache.find(key_of("word")), IsEmpty());

@@ -26,23 +26,23 @@ std::vector<std::string> words_of(std::string_view text) {
 
 }  // namespace
 
-TEST(WordPattern, CutsContractionsNumbersSignsAndSpacesAsGpt2Does) {
+TEST(WordPattern, CutsContractionsNumbersSignsAndSpacesLikeGpt2) {
   EXPECT_THAT(words_of("It's  2 dogs!\n\n x"),
               ElementsAre("It", "'s", " ", " 2", " dogs", "!", "\n\n", " x"));
   EXPECT_THAT(words_of("we'll they've I'm don't"),
               ElementsAre("we", "'ll", " they", "'ve", " I", "'m", " don", "'t"));
   EXPECT_THAT(words_of("ab12cd"), ElementsAre("ab", "12", "cd"));
-  EXPECT_THAT(words_of("I'D"), ElementsAre("I", "'", "D"));  // only lower case is a contraction
+  EXPECT_THAT(words_of("I'D"), ElementsAre("I", "'", "D"));  // only lower-case contractions count
   EXPECT_THAT(words_of("end   "), ElementsAre("end", "   "));
   EXPECT_THAT(words_of("a\tb"), ElementsAre("a", "\t", "b"));
   EXPECT_THAT(words_of("x = ++y;"), ElementsAre("x", " =", " ++", "y", ";"));
 }
 
-TEST(WordPattern, TakesLettersDigitsAndSpacesOfAllScripts) {
+TEST(WordPattern, KnowsLettersDigitsAndSpacesOfAllScripts) {
   EXPECT_THAT(words_of("Äpfel 日本語 ٣½"), ElementsAre("Äpfel", " 日本語", " ٣½"));
   EXPECT_THAT(words_of("a\u3000\u2003b"), ElementsAre("a", "\u3000", "\u2003", "b"));
   EXPECT_THAT(words_of("a\u0085 b"), ElementsAre("a", "\u0085", " b"));
   EXPECT_THAT(words_of("a\u180e b"), ElementsAre("a", "\u180e", " b"));
-  EXPECT_THAT(words_of("1\u180e,"), ElementsAre("1", "\u180e,")) << "U+180E is no white space";
+  EXPECT_THAT(words_of("1\u180e,"), ElementsAre("1", "\u180e,")) << "U+180E is not white space";
   EXPECT_THAT(words_of("1\x1c,"), ElementsAre("1", "\x1c,")) << "nor is U+001C";
 }

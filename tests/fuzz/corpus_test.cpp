@@ -1,4 +1,4 @@
-// What fuzzing once found, and what it begins with, is read or refused by every build.
+// Every build reads or refuses the inputs that fuzzing found and the seeds of each target.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +21,7 @@ std::string read(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_P(Corpus, IsReadOrRefusedInTheMemoryThatItJustifies) {
+TEST_P(Corpus, IsReadOrRefusedWithinTheAllowedMemory) {
   const Target& target = GetParam();
   std::vector<std::string> inputs = target.seeds();
   for (const auto& entry : std::filesystem::directory_iterator(std::string(AXONN_FUZZ_CORPUS) +

@@ -1,5 +1,5 @@
 // The main program of libFuzzer: axonn_fuzz --target=NAME CORPUS... [-max_total_time=60 ...].
-// axonn_fuzz --seeds=FOLDER --target=NAME writes what the target begins with, and ends.
+// axonn_fuzz --seeds=FOLDER --target=NAME writes the target's seeds to the folder and exits.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>

@@ -4,11 +4,11 @@
 
 namespace axonn::fuzz {
 
-/// Bytes that were allocated since counting began, by operator new at least, less those that were
-/// given back, in this process.
+/// The bytes that this process has allocated and not freed since counting began; at least those of
+/// operator new.
 std::int64_t held_bytes();
 
-/// The most that were held at once since the last call.
+/// The most bytes held at once since the last call.
 std::int64_t most_held_bytes();
 
 }  // namespace axonn::fuzz

@@ -1,10 +1,11 @@
-// Under AddressSanitizer, which has its own operator new and tells of all that is taken.
+// For builds with AddressSanitizer, which has its own operator new and reports every allocation.
 #include <atomic>
 #include <cstddef>
 
 #include "tests/fuzz/memory.h"
 
-// As clang's sanitizer/allocator_interface.h has them, which g++ has only in the library.
+// Declared as in clang's sanitizer/allocator_interface.h; g++ has no such header, only the
+// functions.
 extern "C" int __sanitizer_install_malloc_and_free_hooks(
     void (*taken)(const volatile void* place, std::size_t bytes),
     void (*given_back)(const volatile void* place));
@@ -25,7 +26,7 @@ void given_back(const volatile void* place) {
   if (place) held -= static_cast<std::int64_t>(__sanitizer_get_allocated_size(place));
 }
 
-/// From the first call on.
+/// Starts counting at the first call.
 void watch() {
   static const int kWatching = __sanitizer_install_malloc_and_free_hooks(taken, given_back);
   (void)kWatching;

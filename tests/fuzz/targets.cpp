@@ -17,8 +17,8 @@ constexpr std::int64_t kMiB = 1 << 20;
 }  // namespace
 
 std::span<const Target> targets() {
-  // Tokenizers keep caches of words, SentencePiece and PCRE2 tables of their own; the last target
-  // keeps five of them.
+  // Tokenizers have word caches, and SentencePiece and PCRE2 have their own tables; the last target
+  // keeps six tokenizers.
   static const std::array kTargets{
       Target{.name = "safetensors_file", .run = safetensors_file, .seeds = safetensors_seeds},
       Target{.name = "safetensors_folder",

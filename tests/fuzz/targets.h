@@ -7,30 +7,30 @@
 #include <string_view>
 #include <vector>
 
-/// Readers of files that others wrote, given arbitrary bytes. A reader may refuse them
-/// (UsageError); it may not crash, hang, fail in another way, or take more memory than they
-/// justify.
+/// Fuzzing of the readers of foreign files with arbitrary bytes. A reader may refuse the bytes
+/// (UsageError). It must not crash, hang, fail in another way, or use more memory than the target
+/// allows.
 namespace axonn::fuzz {
 
 struct Target {
   std::string_view name;
   void (*run)(std::string_view input);
-  /// The most memory that a run may hold at once: so much, and so much for each byte of the input.
+  /// A run may hold at most base_bytes + bytes_per_byte * (size of the input) bytes at once.
   std::int64_t base_bytes = 1 << 20, bytes_per_byte = 64;
-  /// What the fuzzer begins with, beside the corpus.
+  /// The fuzzer's first inputs, in addition to the corpus.
   std::vector<std::string> (*seeds)() = [] { return std::vector<std::string>(); };
 };
 
 std::span<const Target> targets();
 
-/// What stands between the files that one input is made of.
+/// Separates the files in one input.
 inline constexpr std::string_view kSeparator = "\n%%%%\n";
 
-/// The parts of an input; missing ones are empty, and the last one is all that is left.
+/// Splits an input into `count` parts; missing ones are empty, and the last one is the whole rest.
 std::vector<std::string> parts_of(std::string_view input, std::size_t count);
 
-/// Runs the target. Errors: std::runtime_error if it took too much memory; whatever it throws
-/// beside UsageError.
+/// Runs the target. Throws std::runtime_error if it used too much memory, and every exception of
+/// the target except UsageError.
 void run(const Target& target, std::string_view input);
 
 // targets_*.cpp

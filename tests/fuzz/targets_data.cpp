@@ -1,4 +1,4 @@
-// What is learned from: token files, tokenizers, questions.
+// Readers of data: token files, tokenizers, questions.
 #include <array>
 #include <cstring>
 
@@ -26,7 +26,7 @@ void read_everything(const TokenFile& file) {
     AXONN_CHECK(file.document_begin(d) <= file.document_begin(d + 1), "documents overlap");
 }
 
-/// Encodes the text and decodes what comes of it; tokens are those of the vocabulary.
+/// Encodes the text and decodes its tokens, and every one of the first 300 tokens alone.
 void use(const Tokenizer& tokenizer, std::string_view text) {
   const std::vector<std::int32_t> tokens = tokenizer.encode(text);
   StreamDecoder stream(tokenizer);
@@ -99,7 +99,7 @@ void tokenizer_config(std::string_view input) {
   read_tokenizer_config(folder.path());
 }
 
-/// tokenizer.json, tokenizer_config.json, a text.
+/// Input: tokenizer.json, tokenizer_config.json, a text.
 void tokenizer_json(std::string_view input) {
   const test::TempFolder folder;
   const auto parts = parts_of(input, 3);
@@ -117,7 +117,7 @@ std::vector<std::string> tokenizer_json_seeds() {
   return seeds;
 }
 
-/// tokenizer.model, a text.
+/// Input: tokenizer.model, a text.
 void tokenizer_model(std::string_view input) {
   const test::TempFolder folder;
   const auto parts = parts_of(input, 2);
@@ -126,9 +126,9 @@ void tokenizer_model(std::string_view input) {
 }
 
 std::vector<std::string> tokenizer_model_seeds() {
-  // ModelProto: pieces (1) of a text (1), a score (2, float) and a type (3), then options of the
-  // trainer (2): model_type (3) BPE and byte_fallback (35), and of the normalizer (3): its name (1)
-  // and remove_extra_whitespaces (4).
+  // ModelProto: pieces (1) with text (1), score (2, float) and type (3); options of the trainer
+  // (2): model_type (3) BPE and byte_fallback (35); options of the normalizer (3): name (1) and
+  // remove_extra_whitespaces (4).
   const auto field = [](char tag, const std::string& content) {
     return std::string{tag, static_cast<char>(content.size())} + content;
   };
@@ -152,7 +152,7 @@ std::vector<std::string> tokenizer_model_seeds() {
           ends + words + field('\x12', "\x18\x02") + field('\x1a', normalizer) + text};
 }
 
-/// vocab.json, merges.txt, tokenizer_config.json, a text.
+/// Input: vocab.json, merges.txt, tokenizer_config.json, a text.
 void vocab_and_merges(std::string_view input) {
   const test::TempFolder folder;
   const auto parts = parts_of(input, 4);
@@ -169,7 +169,8 @@ std::vector<std::string> vocab_and_merges_seeds() {
           test::small_vocab_json() + separator + "h e\nhe\n"};
 }
 
-/// Any bytes come back, and pieces encode as the whole, with tokenizers of every kind.
+/// For tokenizers of every kind, decoding gives back any bytes, and pieces give the tokens of the
+/// whole.
 void encode_and_decode(std::string_view input) {
   static const auto kTokenizers = [] {
     const test::TempFolder folder;
@@ -185,14 +186,15 @@ void encode_and_decode(std::string_view input) {
   for (const auto& tokenizer : kTokenizers) {
     use(*tokenizer, input);
     const std::size_t cut = tokenizer->cut(input, input.size() / 2);
-    AXONN_CHECK(cut <= input.size(), "a cut behind the end");
+    AXONN_CHECK(cut <= input.size(), "a cut after the end");
     std::vector<std::int32_t> pieces = tokenizer->encode(input.substr(0, cut));
     tokenizer->encode_into(input.substr(cut), pieces, {.continues = cut > 0});
     AXONN_CHECK(pieces == tokenizer->encode(input), tokenizer->name(),
-                ": pieces have other tokens than the whole");
+                ": pieces give other tokens than the whole");
     const bool exact = input.find("\xe2\x96\x81") == input.npos && !tokenizer->puts_space();
     const std::string back = tokenizer->decode(tokenizer->encode(input));
-    AXONN_CHECK(!exact || back == input, tokenizer->name(), ": does not come back");
+    AXONN_CHECK(!exact || back == input, tokenizer->name(),
+                ": decoding does not give back the text");
   }
 }
 

@@ -1,4 +1,4 @@
-// Models: safetensors, checkpoints and configs.
+// Readers of models: safetensors, checkpoints and configs.
 #include <array>
 #include <cstring>
 
@@ -26,7 +26,7 @@ void read_everything(const SafetensorsFile& file) {
   }
 }
 
-/// A safetensors file of this header and data.
+/// A safetensors file with this header and data.
 std::string file_of(const std::string& header, const std::string& data) {
   std::string bytes(8, '\0');
   const std::uint64_t length = header.size();
@@ -48,7 +48,7 @@ std::vector<std::string> safetensors_seeds() {
                   R"("data_offsets":[0,2]},"b":{"dtype":"I64","shape":[0,3],)"
                   R"("data_offsets":[2,2]}}  )",
                   "12"),
-          // A file that is cut, a header longer than the file, overlaps, huge and negative shapes.
+          // A truncated file, a header longer than the file, overlaps, huge and negative shapes.
           file_of(one, "1234"), file_of(one, "12345678").substr(0, 30),
           file_of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                   R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
@@ -59,7 +59,7 @@ std::vector<std::string> safetensors_seeds() {
           file_of(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "1234")};
 }
 
-/// The index and two shards; without an index, the first shard alone.
+/// Input: the index and two shards; with an empty index, only the first shard.
 void safetensors_folder(std::string_view input) {
   const test::TempFolder folder;
   const auto parts = parts_of(input, 3);
@@ -83,12 +83,13 @@ std::vector<std::string> safetensors_folder_seeds() {
       R"({"weight_map":{"a":"../a.safetensors"}})", R"({"weight_map":[[[["a"]]]]})"};
 }
 
-/// An index whose checksum fits, so that what stands behind the checksum is reached.
+/// Adds a right checksum to the input, so that the checks after the checksum are reached.
 void checkpoint_index(std::string_view input) {
   const std::string body(input);
   const CheckpointIndex index =
       parse_index(body + ",\n\"xxh3\": \"" + hex_of(xxh3(body)) + "\"}\n", "index.json");
-  AXONN_CHECK(parse_index(to_text(index), "index.json") == index, "an index does not come back");
+  AXONN_CHECK(parse_index(to_text(index), "index.json") == index,
+              "an index changes when it is written and read");
   parse_index(input, "index.json");
 }
 

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What reading step-1 of folder says: "" if it loads and every value is right.
+/// Loads step-1 of the folder. Returns "" if every value is right, else the difference or the
+/// error.
 std::string read_step(const std::string& folder) {
   try {
     ModelState state({1, 1, 1, 1}, 0, {.vocab = 13});
@@ -37,14 +38,14 @@ void save_small(const std::string& folder, std::int64_t step = 1) {
 
 }  // namespace
 
-TEST(DamagedCheckpoint, WithAnyByteOfAnyFileFlippedNamesThatFile) {
+TEST(DamagedCheckpoint, IsRefusedWithTheFileNameIfAnyByteIsFlipped) {
   const TemporaryPath folder;
   save_small(folder.path());
   ASSERT_EQ(read_step(folder.path()), "");
   std::mt19937 random(1);
   for (const std::string& name : names_in(folder / "step-1")) {
     const std::string path = folder / "step-1/" + name, good = slurp(path);
-    // Every byte of the first and last 400, and of what is between every 37th.
+    // Every one of the first and last 400 bytes, and every 37th in between.
     for (std::size_t i = 0; i < good.size(); i += i < 400 || i + 400 + 37 > good.size() ? 1 : 37) {
       const int bits = 1 << random() % 8;
       flip(path, i, bits);
@@ -56,7 +57,7 @@ TEST(DamagedCheckpoint, WithAnyByteOfAnyFileFlippedNamesThatFile) {
   EXPECT_EQ(read_step(folder.path()), "");
 }
 
-TEST(DamagedCheckpoint, WithAFlippedNumberNamesTheParameterThatLiesThere) {
+TEST(DamagedCheckpoint, IsRefusedWithTheParameterNameIfAValueIsFlipped) {
   const TemporaryPath folder;
   save_small(folder.path());
   const std::string path = folder / "step-1/rank-00001.safetensors";
@@ -67,7 +68,7 @@ TEST(DamagedCheckpoint, WithAFlippedNumberNamesTheParameterThatLiesThere) {
               testing::AllOf(HasSubstr(path + " is altered: bytes 0 to "), HasSubstr("weight")));
 }
 
-TEST(DamagedCheckpoint, WithAnyFileCutShortOrGrownOrGoneNamesThatFile) {
+TEST(DamagedCheckpoint, IsRefusedWithTheFileNameIfAFileIsCutShortOrGrownOrMissing) {
   const TemporaryPath folder;
   save_small(folder.path());
   for (const std::string& name : names_in(folder / "step-1")) {
@@ -84,7 +85,7 @@ TEST(DamagedCheckpoint, WithAnyFileCutShortOrGrownOrGoneNamesThatFile) {
   }
 }
 
-TEST(DamagedCheckpoint, CutShortAfterItWasOpenedIsAnErrorAndNoCrash) {
+TEST(DamagedCheckpoint, CutShortAfterOpeningIsAnErrorNotACrash) {
   const TemporaryPath folder;
   save_small(folder.path());
   const CheckpointReader reader(folder.path());
@@ -95,7 +96,7 @@ TEST(DamagedCheckpoint, CutShortAfterItWasOpenedIsAnErrorAndNoCrash) {
       ThrowsMessage<UsageError>(HasSubstr("rank-00000.safetensors has 5000 bytes instead")));
 }
 
-TEST(DamagedCheckpoint, IsPassedOverForTheNewestGoodOneBeforeItWithAWarning) {
+TEST(DamagedCheckpoint, IsSkippedWithAWarningForTheNewestIntactOneBeforeIt) {
   const TemporaryPath folder;
   for (int step : {10, 20, 30}) save_small(folder.path(), step);
   EXPECT_EQ(CheckpointReader(folder.path()).step(), 30);
@@ -104,15 +105,15 @@ TEST(DamagedCheckpoint, IsPassedOverForTheNewestGoodOneBeforeItWithAWarning) {
   const CheckpointReader reader(folder.path());
   EXPECT_EQ(reader.step(), 10);
   EXPECT_THAT(reader.warnings(),
-              ElementsAre(HasSubstr("step-30 is passed over: "), HasSubstr("state.json")));
+              ElementsAre(HasSubstr("step-30 is skipped: "), HasSubstr("state.json")));
   EXPECT_THAT([&] { CheckpointReader(folder / "step-30"); },
               ThrowsMessage<UsageError>(HasSubstr("cut short")));
   spill(folder / "step-10/index.json", "");
   EXPECT_THAT([&] { CheckpointReader(folder.path()); },
-              ThrowsMessage<UsageError>(HasSubstr("holds no checkpoint that is good")));
+              ThrowsMessage<UsageError>(HasSubstr("holds no intact checkpoint")));
 }
 
-TEST(DamagedCheckpoint, WithALatestThatSaysNothingGoesByTheStepsAndWarns) {
+TEST(DamagedCheckpoint, WithAnInvalidLatestFileTheNewestStepIsReadWithAWarning) {
   const TemporaryPath folder;
   for (int step : {9, 10}) save_small(folder.path(), step);
   for (const char* text : {"", "step-", "step-1000", "step--1", "nonsense", "step-10x\n"}) {
@@ -125,7 +126,7 @@ TEST(DamagedCheckpoint, WithALatestThatSaysNothingGoesByTheStepsAndWarns) {
   EXPECT_EQ(CheckpointReader(folder.path()).step(), 10);
 }
 
-TEST(DamagedCheckpoint, OfARunThatWasGivenUpIsNotTakenForLaterThanLatest) {
+TEST(DamagedCheckpoint, OfAnAbandonedRunAfterLatestIsIgnored) {
   const TemporaryPath folder;
   for (int step : {10, 30}) save_small(folder.path(), step);
   spill(folder / "latest", "step-10\n");
@@ -134,7 +135,7 @@ TEST(DamagedCheckpoint, OfARunThatWasGivenUpIsNotTakenForLaterThanLatest) {
   EXPECT_THAT(reader.warnings(), IsEmpty());
 }
 
-TEST(HasCheckpoint, IsFalseForNoFolderAnEmptyOneAndOneWithHalfACheckpointOnly) {
+TEST(HasCheckpoint, IsFalseForAMissingOrEmptyFolderAndForAnUnfinishedCheckpoint) {
   const TemporaryPath folder;
   EXPECT_FALSE(has_checkpoint(folder / "none"));
   EXPECT_FALSE(has_checkpoint(folder.path()));

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A file system of a few pages of memory. It needs a privilege that not all have.
+/// A file system with a few pages of memory. Mounting it needs a privilege.
 class SmallDisk {
  public:
   SmallDisk(std::string path, std::int64_t bytes) : path_(std::move(path)) {
@@ -46,7 +46,7 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-/// While it lives, a write beyond this many bytes of a file fails with EFBIG.
+/// While it exists, a write beyond this size of a file fails with EFBIG.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -88,7 +88,8 @@ struct Vector {
   std::vector<float> values;
 };
 
-/// Saves on four ranks, a vector of `each` elements a rank; returns what every rank was told.
+/// Saves on four ranks, with a vector of `each` elements per rank. Returns every rank's error
+/// message.
 std::vector<std::string> save_vectors(const std::string& folder, std::int64_t step,
                                       std::int64_t each) {
   std::vector<std::string> told(4);
@@ -111,7 +112,7 @@ constexpr std::int64_t kPage = 4096;
 
 }  // namespace
 
-TEST(FailedCheckpoint, OnADiskWithTooLittleRoomFailsBeforeItIsWrittenAndHarmsNoOlderOne) {
+TEST(FailedCheckpoint, OnADiskWithTooLittleRoomFailsBeforeWritingAndKeepsTheOlderOne) {
   const TemporaryPath folder;
   const SmallDisk disk(folder / "disk", 64 * kPage);
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not allowed: " << strerror(errno);
@@ -124,9 +125,9 @@ TEST(FailedCheckpoint, OnADiskWithTooLittleRoomFailsBeforeItIsWrittenAndHarmsNoO
   EXPECT_EQ(CheckpointReader(folder / "disk").step(), 1);
 }
 
-TEST(FailedCheckpoint, OnADiskThatFillsUpMeanwhileFailsOnAllRanksAndHarmsNoOlderOne) {
+TEST(FailedCheckpoint, OnADiskThatFillsUpFailsOnAllRanksAndKeepsTheOlderOne) {
   const TemporaryPath folder;
-  // Each file needs a page more than its bytes say, which no one can know beforehand.
+  // Each file needs a page more than its bytes, which the check of free space cannot know.
   const std::int64_t each = 8 * kPage / 4, pages = 6 + 4 * 8 + 1;
   const SmallDisk disk(folder / "disk", pages * kPage);
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not allowed: " << strerror(errno);
@@ -140,7 +141,7 @@ TEST(FailedCheckpoint, OnADiskThatFillsUpMeanwhileFailsOnAllRanksAndHarmsNoOlder
   EXPECT_THAT(save_vectors(folder / "disk", 3, 1), testing::Each(""));
 }
 
-TEST(FailedCheckpoint, OnOneRankFailsOnAllAndLeavesTheOlderOneAndNothingElse) {
+TEST(FailedCheckpoint, OnOneRankFailsOnAllRanksAndLeavesOnlyTheOlderOne) {
   const TemporaryPath folder;
   save_vectors(folder.path(), 1, 10);
   run_ranks(4, [&](Communicator& world) {
@@ -176,7 +177,7 @@ TEST(FailedCheckpoint, ThatCannotBePublishedFailsOnAllRanks) {
       testing::Each(AllOf(HasSubstr("failed on rank 0: cannot rename"), HasSubstr("latest"))));
 }
 
-TEST(FailedCheckpoint, InAFolderThatMayNotBeWrittenNamesItAndTheCause) {
+TEST(FailedCheckpoint, InAFolderWithoutWritePermissionNamesTheFolderAndTheCause) {
   const TemporaryPath folder;
   spill(folder / "file", "");
   EXPECT_THAT(save_vectors(folder / "file/checkpoints", 1, 10),
@@ -197,7 +198,7 @@ TEST(FailedCheckpoint, InAFolderThatMayNotBeWrittenNamesItAndTheCause) {
                                         HasSubstr("Permission denied; change the permissions"))));
 }
 
-TEST(Checkpoint, ThatAJobLeftHalfWrittenIsNoCheckpointAndGoesWithTheNextOne) {
+TEST(Checkpoint, LeftUnfinishedByADeadJobIsIgnoredAndRemovedByTheNextSave) {
   const TemporaryPath folder;
   save_vectors(folder.path(), 1, 10);
   fs::create_directory(folder / "step-2.tmp-0123456789abcdef");
@@ -211,7 +212,7 @@ TEST(Checkpoint, ThatAJobLeftHalfWrittenIsNoCheckpointAndGoesWithTheNextOne) {
               ElementsAre("latest", "other.tmp-0123456789abcdef", "step-2", "step-2.tmp-mine"));
 }
 
-TEST(Checkpoint, KeepsTheNewestKAndThoseOfLaterSteps) {
+TEST(Checkpoint, SavingKeepsTheNewestKAndThoseOfLaterSteps) {
   const TemporaryPath folder;
   const SaverOptions keep = {.keep = 2};
   save_model(folder.path(), {2, 1, 1, 1}, 1000, keep);
@@ -222,7 +223,7 @@ TEST(Checkpoint, KeepsTheNewestKAndThoseOfLaterSteps) {
   EXPECT_EQ(names_in(folder.path()).size(), 5);
 }
 
-TEST(Checkpoint, OfAStepThatIsThereReplacesIt) {
+TEST(Checkpoint, OfAnExistingStepReplacesIt) {
   const TemporaryPath folder;
   save_vectors(folder.path(), 1, 10);
   save_vectors(folder.path(), 1, 20);
@@ -230,7 +231,7 @@ TEST(Checkpoint, OfAStepThatIsThereReplacesIt) {
   EXPECT_EQ(CheckpointReader(folder.path()).parameters()[0].rows, 80);
 }
 
-TEST(Checkpoint, ThatIsNotFinishedLeavesNothingWhenItsSaverEnds) {
+TEST(Checkpoint, ThatIsNotFinishedIsRemovedWithItsSaver) {
   const TemporaryPath folder;
   const auto world = make_self();
   {

@@ -28,7 +28,7 @@ CheckpointIndex example() {
   return index;
 }
 
-/// The same index with its own checksum right again.
+/// The same text with its checksum recomputed.
 std::string resealed(std::string text) {
   const std::size_t tail = text.rfind(",\n\"xxh3\"");
   text.resize(tail);
@@ -49,7 +49,7 @@ TEST(CheckpointIndex, ReadsWhatItWrote) {
   EXPECT_EQ(parse_index(to_text({}), "index.json"), CheckpointIndex());
 }
 
-TEST(CheckpointIndex, WithAnyByteChangedOrCutOffIsRefused) {
+TEST(CheckpointIndex, IsRefusedIfAnyByteIsChangedOrCutOff) {
   const std::string good = to_text(example());
   for (std::size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;
@@ -61,22 +61,23 @@ TEST(CheckpointIndex, WithAnyByteChangedOrCutOffIsRefused) {
   }
 }
 
-TEST(CheckpointIndex, ThatIsIntactButContradictsItselfIsRefusedWithTheReason) {
+TEST(CheckpointIndex, WithARightChecksumButInconsistentContentsIsRefusedWithTheReason) {
   const std::vector<std::array<std::string, 3>> cases = {
-      {"\"version\": 1", "\"version\": 2", "it has version 2, and this program reads 1"},
-      {"axonn checkpoint", "another format", "its format is another"},
-      {"\"step\": 200", "\"step\": -200", "it has -200 where a count belongs"},
-      {"\"step\": 200", "\"step\": 99999999999999999999", "where a count belongs"},
-      {"\"step\": 200", "\"stop\": 200", "it is not the JSON that it should be"},
-      {"[\"wte.weight\",251,96]", "[\"wte.weight\",251]", "not the JSON"},
+      {"\"version\": 1", "\"version\": 2", "it has version 2, but this program reads version 1"},
+      {"axonn checkpoint", "another format", "its \"format\" is not \"axonn checkpoint\""},
+      {"\"step\": 200", "\"step\": -200", "found -200, expected a count"},
+      {"\"step\": 200", "\"step\": 99999999999999999999", "expected a count of 0 or more"},
+      {"\"step\": 200", "\"stop\": 200", "its JSON does not have the expected structure"},
+      {"[\"wte.weight\",251,96]", "[\"wte.weight\",251]", "its JSON does not have"},
       {"251,96", "4611686018427387904,96", "wte.weight has too many elements"},
-      {"rank-00000.safetensors", "../rank-00000", "is no name of a file in its folder"},
-      {"state.json", "..", "is no name of a file in its folder"},
-      {"0,3,10,0,48,5,100", "5,3,10,0,48,5,100", "a parameter that it does not list"},
+      {"rank-00000.safetensors", "../rank-00000",
+       "is not the name of a file in the checkpoint's folder"},
+      {"state.json", "..", "is not the name of a file in the checkpoint's folder"},
+      {"0,3,10,0,48,5,100", "5,3,10,0,48,5,100", "a parameter that is not listed"},
       {"0,3,10,0,48,5,100", "0,250,10,0,48,5,100", "a slice of wte.weight in rank-00000"},
       {"0,3,10,0,48,5,100", "0,3,10,0,48,5,481", "a slice of wte.weight in rank-00000"},
       {"0,3,10,0,48,5,100", "0,3,10,0,48,5,4", "a slice of wte.weight in rank-00000"},
-      {"0,3,10,0,48,5,100", "0,3,10,0,48,5", "bad slices"},
+      {"0,3,10,0,48,5,100", "0,3,10,0,48,5", "does not have seven numbers for each slice"},
       {"\"exp_avg\":672", "\"exp_avg\":4193898", "is too short for its slices of exp_avg"},
       {"\"bytes\":4194305", "\"bytes\":8388609", "has 2 checksums for 8388609 bytes"},
       {"0123456789abcdef", "0123456789ABCDEF", "16 hex digits"}};
@@ -86,7 +87,7 @@ TEST(CheckpointIndex, ThatIsIntactButContradictsItselfIsRefusedWithTheReason) {
         << to;
 }
 
-TEST(CheckpointIndex, WhateverAnIntactTextSaysEitherReadsOrIsAUsageError) {
+TEST(CheckpointIndex, AnyTextWithARightChecksumIsReadOrIsAUsageError) {
   const std::string good = to_text(example());
   const std::string alphabet = "{}[]\",:0123456789eE.-\\ntruefalse \n";
   std::mt19937 random(5);
@@ -105,7 +106,7 @@ TEST(CheckpointIndex, WhateverAnIntactTextSaysEitherReadsOrIsAUsageError) {
   EXPECT_LT(read, 20'000);
 }
 
-TEST(Merge, NumbersAPartsParametersAnewAndRefusesOtherShapes) {
+TEST(Merge, RenumbersTheParametersOfAPartAndRefusesOtherShapes) {
   CheckpointIndex whole = example(), part = example();
   std::swap(part.parameters[0], part.parameters[1]);
   part.parameters.push_back({"new", 3, 1});

@@ -60,7 +60,7 @@ struct OneMatrix {
 
 }  // namespace
 
-TEST(Checkpoint, WrittenOnAnyGridIsReadOnAnyOtherWithReplicasFilledAndPaddingLeftAlone) {
+TEST(Checkpoint, WrittenOnAnyGridIsReadOnAnyOtherWithReplicasFilledAndPaddingUnchanged) {
   for (const GridShape& from : kShapes) {
     const TemporaryPath folder;
     save_model(folder.path(), from, 7);
@@ -69,7 +69,7 @@ TEST(Checkpoint, WrittenOnAnyGridIsReadOnAnyOtherWithReplicasFilledAndPaddingLef
   }
 }
 
-TEST(Checkpoint, HoldsEveryElementOnceWhateverTheGrid) {
+TEST(Checkpoint, HoldsEveryElementOnceOnAnyGrid) {
   for (const GridShape& shape : kShapes) {
     const TemporaryPath folder;
     save_model(folder.path(), shape, 7);
@@ -83,7 +83,7 @@ TEST(Checkpoint, HoldsEveryElementOnceWhateverTheGrid) {
   }
 }
 
-TEST(Checkpoint, IsTheSnapshotOfItsBeginAlthoughTrainingGoesOn) {
+TEST(Checkpoint, HoldsTheStateAtBeginAlthoughTrainingContinues) {
   const TemporaryPath folder;
   const GridShape shape{2, 1, 2, 1};
   run_ranks(shape.ranks(), [&](Communicator& world) {
@@ -105,7 +105,7 @@ TEST(Checkpoint, IsTheSnapshotOfItsBeginAlthoughTrainingGoesOn) {
   EXPECT_EQ(load_model(folder / "step-2", {1, 1, 1, 1}), "");
 }
 
-TEST(Checkpoint, WithoutAsyncIsWrittenWhenBeginReturns) {
+TEST(Checkpoint, WithoutAsyncIsOnDiskWhenBeginReturns) {
   const TemporaryPath folder;
   const auto world = make_self();
   OneMatrix matrix(3, 4);
@@ -118,7 +118,7 @@ TEST(Checkpoint, WithoutAsyncIsWrittenWhenBeginReturns) {
       },
       ThrowsMessage<Error>(HasSubstr("step-4 is not finished")));
   saver.finish(*world);
-  EXPECT_THAT([&] { saver.finish(*world); }, ThrowsMessage<Error>(HasSubstr("begin() one")));
+  EXPECT_THAT([&] { saver.finish(*world); }, ThrowsMessage<Error>(HasSubstr("call begin()")));
   EXPECT_EQ(slurp(folder / "latest"), "step-4\n");
   EXPECT_THAT(names_in(folder.path()), ElementsAre("latest", "step-4"));
 }
@@ -129,7 +129,7 @@ TEST(Checkpoint, IsReadWithFewerKindsThanItHas) {
   EXPECT_EQ(load_model(folder.path(), {1, 3, 2, 1}, {.kinds = {"master"}}), "");
 }
 
-TEST(Checkpoint, WithoutAnAskedKindIsRefusedByName) {
+TEST(Checkpoint, WithoutARequestedKindIsRefusedByName) {
   const TemporaryPath folder;
   save_model(folder.path(), {2, 1, 1, 1}, 1, {}, {.kinds = {"master"}});
   EXPECT_THAT(
@@ -146,7 +146,8 @@ TEST(Checkpoint, OfAnotherModelIsRefusedWithTheParametersThatDiffer) {
       [&] {
         load_model(folder.path(), {1, 1, 1, 1}, {.vocab = 250});
       },
-      ThrowsMessage<UsageError>(HasSubstr("wte.weight is (251,24) there and (250,24)")));
+      ThrowsMessage<UsageError>(
+          HasSubstr("wte.weight is (251,24) in the checkpoint and (250,24)")));
   const CheckpointReader reader(folder.path());
   ModelState state({1, 1, 1, 1}, 0);
   state.blocks()[2].parameters[0].name = "norm.weight";
@@ -155,7 +156,7 @@ TEST(Checkpoint, OfAnotherModelIsRefusedWithTheParametersThatDiffer) {
                                               HasSubstr("it has ln_f.weight (24,1), which"))));
 }
 
-TEST(Checkpoint, TellsWhatItHolds) {
+TEST(Checkpoint, ListsItsContents) {
   const TemporaryPath folder;
   save_model(folder.path(), {2, 1, 1, 2}, 12);
   const CheckpointReader reader(folder.path() + "/");
@@ -172,7 +173,7 @@ TEST(Checkpoint, TellsWhatItHolds) {
   EXPECT_THAT(reader.warnings(), testing::IsEmpty());
 }
 
-TEST(Checkpoint, GivesEveryRankWhatRankZeroRead) {
+TEST(Checkpoint, GivesEveryRankTheIndexThatRankZeroRead) {
   const TemporaryPath folder;
   save_model(folder.path(), {1, 1, 1, 1}, 3);
   save_model(folder.path(), {1, 1, 1, 1}, 4);
@@ -181,13 +182,13 @@ TEST(Checkpoint, GivesEveryRankWhatRankZeroRead) {
     const CheckpointReader reader(world, folder.path());
     EXPECT_EQ(reader.step(), 3);
     EXPECT_EQ(reader.text("config.toml"), "[model]\n");
-    EXPECT_THAT(reader.warnings(), ElementsAre(HasSubstr("step-4 is passed over")));
+    EXPECT_THAT(reader.warnings(), ElementsAre(HasSubstr("step-4 is skipped")));
     EXPECT_THAT([&] { CheckpointReader(world, folder / "none"); },
-                ThrowsMessage<UsageError>(HasSubstr("none is no folder of checkpoints")));
+                ThrowsMessage<UsageError>(HasSubstr("none is not a folder of checkpoints")));
   });
 }
 
-TEST(Checkpoint, IsReadAcrossPiecesAndOnlyWhereItIsWanted) {
+TEST(Checkpoint, IsReadAcrossPiecesAndOnlyWhereElementsAreWanted) {
   const TemporaryPath folder;
   const std::int64_t rows = 5000, cols = 1024;  // 20.5 MB: 4 whole pieces and a part
   OneMatrix written(rows, cols);
@@ -235,7 +236,7 @@ TEST(Checkpoint, IsReadAcrossPiecesAndOnlyWhereItIsWanted) {
   EXPECT_EQ(values[1004], 4000 * cols + 1099);
 }
 
-TEST(Checkpoint, WithAnElementThatNoRankOwnsNamesParameterAndRange) {
+TEST(Checkpoint, WithAnElementThatNoRankOwnsIsRefusedWithParameterAndRange) {
   const TemporaryPath folder;
   OneMatrix matrix(4, 6);
   matrix.block.parameters[0].slices[0].end = 20;
@@ -249,7 +250,7 @@ TEST(Checkpoint, WithAnElementThatNoRankOwnsNamesParameterAndRange) {
           HasSubstr("elements (3,2) to (3,5) of weight (4,6) are in none of its files")));
 }
 
-TEST(Checkpoint, WithAHoleAmongTheOwnedElementsNamesItsRange) {
+TEST(Checkpoint, WithAGapBetweenOwnedElementsIsRefusedWithItsRange) {
   const TemporaryPath folder;
   OneMatrix matrix(4, 6);
   Slice first = OneMatrix::whole(4, 6), second = first;
@@ -266,7 +267,7 @@ TEST(Checkpoint, WithAHoleAmongTheOwnedElementsNamesItsRange) {
           HasSubstr("elements (1,2) to (1,3) of weight (4,6) are in none of its files")));
 }
 
-TEST(Checkpoint, WithAnElementThatTwoRanksOwnNamesParameterAndRange) {
+TEST(Checkpoint, WithAnElementThatTwoRanksOwnIsRefusedWithParameterAndRange) {
   const TemporaryPath folder;
   OneMatrix matrix(4, 6);
   auto& slices = matrix.block.parameters[0].slices;
@@ -293,7 +294,7 @@ TEST(Checkpoint, RefusesSlicesThatReachBeyondTheirShapeOrBuffer) {
               ThrowsMessage<Error>(HasSubstr("reaches beyond the 24 elements of block")));
 }
 
-TEST(Checkpoint, OfRanksThatOwnNothingHasNoFilesOfThem) {
+TEST(Checkpoint, HasNoFilesOfRanksThatOwnNothing) {
   const TemporaryPath folder;
   run_ranks(3, [&](Communicator& world) {
     OneMatrix matrix(4, 6);

@@ -44,9 +44,9 @@ TEST(OutputFile, ThatIsNotFinishedIsRemoved) {
   EXPECT_EQ(slurp(folder / "a"), "abcde");
 }
 
-TEST(OutputFile, OnAFullDeviceNamesFileBytesCauseAndRemedy) {
+TEST(OutputFile, OnAFullDeviceTheErrorNamesFileBytesCauseAndRemedy) {
   const TemporaryPath folder;
-  fs::create_symlink("/dev/full", folder / "a");  // the link is what gets removed
+  fs::create_symlink("/dev/full", folder / "a");  // only the link gets removed
   EXPECT_THAT([&] { write_text(folder / "a", "hello"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("cannot write 5 bytes to " + folder.path()),
                                          HasSubstr("No space left on device; free space there"))));
@@ -54,7 +54,7 @@ TEST(OutputFile, OnAFullDeviceNamesFileBytesCauseAndRemedy) {
   EXPECT_TRUE(fs::exists("/dev/full"));
 }
 
-TEST(OutputFile, ThatCannotBeMadeNamesThePath) {
+TEST(OutputFile, ThatCannotBeCreatedIsAnErrorWithThePath) {
   EXPECT_THAT([] { OutputFile("/nonexistent/a"); },
               ThrowsMessage<Error>(HasSubstr("cannot create /nonexistent/a: No such file")));
 }
@@ -64,15 +64,15 @@ TEST(InputFile, ThatIsMissingOrAFolderOrAPipeIsAUsageError) {
   ::mkfifo((folder / "pipe").c_str(), 0600);
   std::thread writer([&] { spill(folder / "pipe", ""); });
   EXPECT_THAT([&] { InputFile(folder / "pipe"); },
-              ThrowsMessage<UsageError>(HasSubstr("pipe is no file that can be read")));
+              ThrowsMessage<UsageError>(HasSubstr("pipe is not a regular file")));
   writer.join();
   EXPECT_THAT([&] { InputFile(folder / "none"); },
               ThrowsMessage<UsageError>(HasSubstr("none: No such file or directory")));
   EXPECT_THAT([&] { InputFile file(folder.path()); },
-              ThrowsMessage<UsageError>(HasSubstr("is no file that can be read")));
+              ThrowsMessage<UsageError>(HasSubstr("is not a regular file")));
 }
 
-TEST(InputFile, ReadBeyondItsEndSaysWhereItEnds) {
+TEST(InputFile, ReadBeyondItsEndIsAnErrorWithItsSize) {
   const TemporaryPath folder;
   spill(folder / "a", "abcde");
   const InputFile file(folder / "a");
@@ -80,10 +80,10 @@ TEST(InputFile, ReadBeyondItsEndSaysWhereItEnds) {
   file.read(2, std::as_writable_bytes(std::span(out)));
   EXPECT_EQ(out, "cde");
   EXPECT_THAT([&] { file.read(4, std::as_writable_bytes(std::span(out))); },
-              ThrowsMessage<UsageError>(HasSubstr("ends at byte 5, and bytes up to 7")));
+              ThrowsMessage<UsageError>(HasSubstr("ends at byte 5, but bytes up to 7")));
 }
 
-TEST(ReadText, RefusesWhatIsLongerThanAllowed) {
+TEST(ReadText, RefusesAFileLongerThanAllowed) {
   const TemporaryPath folder;
   spill(folder / "a", "abcde");
   EXPECT_EQ(read_text(folder / "a"), "abcde");
@@ -91,7 +91,7 @@ TEST(ReadText, RefusesWhatIsLongerThanAllowed) {
               ThrowsMessage<UsageError>(HasSubstr("has 5 bytes; at most 4")));
 }
 
-TEST(WriteFileAtomically, ReplacesTheTextOrLeavesTheOldOneAndNothingElse) {
+TEST(WriteFileAtomically, ReplacesTheTextOrLeavesOnlyTheOldOne) {
   const TemporaryPath folder;
   write_file_atomically(folder / "a", "one");
   write_file_atomically(folder / "a", "two");
@@ -102,7 +102,7 @@ TEST(WriteFileAtomically, ReplacesTheTextOrLeavesTheOldOneAndNothingElse) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("a", "b"));
 }
 
-TEST(TemporaryFolder, HasItsOwnNameOnlyWhenPublished) {
+TEST(TemporaryFolder, HasItsFinalNameOnlyWhenPublished) {
   const TemporaryPath folder;
   {
     TemporaryFolder temporary(folder / "new/step-1/");
@@ -123,12 +123,12 @@ TEST(TemporaryFolder, HasItsOwnNameOnlyWhenPublished) {
   }
 }
 
-TEST(FreeBytes, AsksTheNearestFolderThatExists) {
+TEST(FreeBytes, UsesTheNearestFolderThatExists) {
   const TemporaryPath folder;
   EXPECT_GT(free_bytes(folder / "not/yet/there"), 0);
 }
 
-TEST(PieceHasher, GivesTheHashOfEachPieceHoweverTheBytesCome) {
+TEST(PieceHasher, GivesTheHashOfEachPieceHoweverTheBytesAreSplit) {
   std::string text(static_cast<std::size_t>(2 * kPieceBytes + 12345), 'x');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 7);
   const auto piece = static_cast<std::size_t>(kPieceBytes);
@@ -144,7 +144,7 @@ TEST(PieceHasher, GivesTheHashOfEachPieceHoweverTheBytesCome) {
   EXPECT_THAT(hasher.finish(), IsEmpty());
 }
 
-TEST(Xxh3, IsTheOneThatOthersCompute) {
+TEST(Xxh3, MatchesThePublishedTestVector) {
   EXPECT_EQ(hex_of(xxh3(std::string_view())), "2d06800538d394c2");  // xxhash's own test vector
   EXPECT_EQ(parse_hex("2d06800538d394c2"), 0x2d06800538d394c2);
   EXPECT_EQ(parse_hex("2d06800538d394c"), std::nullopt);

@@ -1,4 +1,4 @@
-// Stored matrices read by the ranks of grids, each its slices.
+// Ranks of several grids read their slices of stored matrices.
 #include "axonn/io/load_slices.h"
 
 #include <atomic>
@@ -21,12 +21,12 @@ namespace {
 
 constexpr std::int64_t kRows = 96, kCols = 40;
 
-/// What element (row, col) is: a whole number that BF16 and F16 can hold.
+/// The value of element (row, col): an integer that BF16 and F16 hold exactly.
 float value_at(std::int64_t row, std::int64_t col) {
   return static_cast<float>((row * kCols + col) % 251 - 100);
 }
 
-/// A folder with "w" (96, 40), "t" its transpose, and "v" (96).
+/// Writes a folder with "w" (96, 40), its transpose "t", and "v" (96).
 void write_folder(const std::string& folder, StoredType type) {
   std::vector<float> w, t, v;
   for (std::int64_t r = 0; r < kRows; ++r)
@@ -53,8 +53,8 @@ Layout matrix_layout() {
   return {.rows = kRows, .cols = kCols, .row_axis = Axis::x, .col_axis = Axis::y};
 }
 
-/// Every rank of the grid loads its pieces of w, t and v. Returns the bytes that all of them read,
-/// and fails where an element is wrong or missing.
+/// Every rank of the grid loads its slices of w, t and v. Returns the bytes read by all ranks, and
+/// fails if an element is wrong or missing.
 std::int64_t load_on(const GridShape& shape, const SafetensorsFolder& folder) {
   std::atomic<std::int64_t> bytes = 0;
   run_ranks(shape.ranks(), [&](Communicator& world) {
@@ -107,19 +107,19 @@ TEST(LoadSlices, EveryRankOfEveryGridGetsItsElementsInEveryType) {
   }
 }
 
-// The rows at both ends of a piece are read by two, so pieces are to have many rows.
-TEST(LoadSlices, NothingButTheEndsOfPiecesIsReadTwice) {
+// The rows at both ends of a slice are read by two ranks, so slices should have many rows.
+TEST(LoadSlices, OnlyTheRowsAtTheEndsOfSlicesAreReadTwice) {
   const TemporaryPath path;
   write_folder(path.path(), StoredType::f32);
   const SafetensorsFolder folder(path.path());
   EXPECT_EQ(load_on({1, 1, 1, 1}, folder), folder.bytes());
-  const std::int64_t vector = kRows * 4;  // the same on all four of y, each of which reads it
+  const std::int64_t vector = kRows * 4;  // the same on all four ranks of y, each of which reads it
   EXPECT_EQ(load_on({2, 4, 1, 1}, folder), folder.bytes() + 3 * vector);
   const std::int64_t row = kCols * 4, most_ends = 2 * 7;  // seven pieces
   EXPECT_LE(load_on({1, 1, 7, 1}, folder), folder.bytes() + most_ends * row);
 }
 
-TEST(StoredValues, RoundTripThroughF16AndBf16IsExactForEveryPatternOfBits) {
+TEST(StoredValues, RoundTripThroughF16AndBf16IsExactForEveryBitPattern) {
   for (StoredType type : {StoredType::f16, StoredType::bf16}) {
     std::vector<std::uint16_t> bits(1 << 16), again(bits.size());
     std::iota(bits.begin(), bits.end(), 0);
@@ -157,7 +157,7 @@ TEST(StoredValues, F16HasItsPublishedValuesAndRoundsToNearestEven) {
   EXPECT_EQ(half_of(1.0f + 0x1.8p-10f), 0x3c02);
 }
 
-TEST(SafetensorsFolder, ReadsShardsThroughTheIndexAndRefusesWhatDoesNotFit) {
+TEST(SafetensorsFolder, ReadsShardsThroughTheIndexAndRefusesInconsistentOnes) {
   const TemporaryPath path;
   const std::vector<std::byte> data(8);
   write_safetensors(path / "one.safetensors",
@@ -180,13 +180,13 @@ TEST(SafetensorsFolder, ReadsShardsThroughTheIndexAndRefusesWhatDoesNotFit) {
                 testing::ThrowsMessage<UsageError>(testing::HasSubstr(message)))
         << text;
   };
-  expect_refused(R"({"weight_map":{"a":"two.safetensors"}})", "holds a, and it does not");
+  expect_refused(R"({"weight_map":{"a":"two.safetensors"}})", "holds a, but it does not");
   expect_refused(R"({"weight_map":{"a":"none.safetensors"}})", "none.safetensors");
-  expect_refused(R"({"weight_map":{"a":"../one.safetensors"}})", "is no name of a file");
-  expect_refused(R"({"weight_map":{"a":1}})", "no file's name for \"a\"");
-  expect_refused(R"({"weight_map":{"a":{}}})", "no file's name for \"a\"");
+  expect_refused(R"({"weight_map":{"a":"../one.safetensors"}})", "is not a file name");
+  expect_refused(R"({"weight_map":{"a":1}})", "no file name for \"a\"");
+  expect_refused(R"({"weight_map":{"a":{}}})", "no file name for \"a\"");
   expect_refused(R"({"weight_map":{"a":"one.safetensors","a":"two.safetensors"}})", "comes twice");
   expect_refused(R"({"weight_map":{}})", "has no weight_map");
-  expect_refused(R"({"weight_map":)", "is no JSON");
-  expect_refused(std::string(100'000, '['), "is no JSON");
+  expect_refused(R"({"weight_map":)", "invalid JSON");
+  expect_refused(std::string(100'000, '['), "invalid JSON");
 }

@@ -23,7 +23,7 @@ std::vector<Segment> qkv_segments() {
   return {{.rows = kHeads * kHeadWidth, .unit = kHeadWidth}, shared, shared};
 }
 
-/// Below 2^22, so that its quarters are exact.
+/// Below 2^22, so that quarters are exact in f32.
 float value_of(std::size_t kind, std::int64_t parameter, std::int64_t index, float shift) {
   return static_cast<float>(parameter * 10'000 + index) + static_cast<float>(kind) / 4 + shift;
 }

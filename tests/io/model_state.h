@@ -15,19 +15,21 @@ struct ModelStateOptions {
 };
 
 /// One rank's training state of a small GPT: padded vocabulary over x, width over y, 12 heads over
-/// x with 4 shared key-value heads, blocks cut flat over z and data. Element i of parameter p of
-/// kind k has a value of its own, exact in f32.
+/// x with 4 shared key-value heads, blocks cut flat over z and data. Each element i of parameter p
+/// and kind k has a different value, exact in f32.
 class ModelState {
  public:
   ModelState(const GridShape& shape, int rank, ModelStateOptions options = {});
 
   std::vector<StateBlock>& blocks() { return blocks_; }
-  std::int64_t parameter_count() const { return parameter_count_; }  ///< of the whole model
+  std::int64_t parameter_count() const {
+    return parameter_count_;
+  }  ///< elements of the whole model
 
-  void fill(float shift = 0);  ///< every slice with its values (+ shift), padding with -1
-  void clear();                ///< everything with -1
+  void fill(float shift = 0);  ///< sets every slice to its values (+ shift), padding to -1
+  void clear();                ///< sets everything to -1
   /// "" if every slice, owned or not, has its values (+ shift) and padding is -1; else the first
-  /// that differs.
+  /// difference.
   std::string difference(float shift = 0) const;
 
  private:
@@ -42,11 +44,11 @@ class ModelState {
   std::int64_t parameter_count_ = 0;
 };
 
-/// Writes state as checkpoint `step` of folder, from as many ranks as shape has.
+/// Writes the state as checkpoint `step` of the folder, from the ranks of a grid.
 SaveCost save_model(const std::string& folder, const GridShape& shape, std::int64_t step = 1,
                     SaverOptions options = {}, ModelStateOptions model = {});
 
-/// Loads it on a grid and returns what differs or throws ("" if all is well).
+/// Loads it on a grid. Returns the difference from what was saved, or "".
 std::string load_model(const std::string& path, const GridShape& shape,
                        ModelStateOptions model = {});
 

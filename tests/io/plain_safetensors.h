@@ -12,7 +12,7 @@
 
 namespace axonn::test {
 
-/// A tensor of a file as it lies there.
+/// A tensor as stored in a file.
 struct PlainTensor {
   std::string dtype;
   std::vector<std::int64_t> shape;
@@ -21,9 +21,9 @@ struct PlainTensor {
 };
 using PlainTensors = std::map<std::string, PlainTensor>;
 
-/// Reads a safetensors file by its published description alone, and holds it against all that it
-/// asks for: a header that is padded to 8 bytes and has "format": "pt", and data without hole,
-/// overlap or rest. Throws std::runtime_error with what is wrong.
+/// Reads a safetensors file by its published description alone, and checks all requirements: a
+/// header padded to 8 bytes with "format": "pt", and data without gap, overlap or rest. Throws
+/// std::runtime_error with the fault.
 inline PlainTensors plain_safetensors(const std::string& path) {
   const auto need = [&](bool good, const std::string& what) {
     if (!good) throw std::runtime_error(path + ": " + what);
@@ -58,8 +58,8 @@ inline PlainTensors plain_safetensors(const std::string& path) {
   return tensors;
 }
 
-/// Those of model.safetensors, or of the shards of an index, whose map and total_size are held
-/// against them.
+/// Reads the tensors of model.safetensors, or of the shards of an index, and checks the index's map
+/// and total_size.
 inline PlainTensors plain_folder(const std::string& folder) {
   const std::string index_path = folder + "/model.safetensors.index.json";
   if (!std::filesystem::exists(index_path)) return plain_safetensors(folder + "/model.safetensors");
@@ -73,7 +73,8 @@ inline PlainTensors plain_folder(const std::string& folder) {
     bytes += all[name].bytes.size();
   }
   for (const auto& [name, tensors] : files) in_files += tensors.size();
-  if (in_files != all.size()) throw std::runtime_error("the shards hold what the index has not");
+  if (in_files != all.size())
+    throw std::runtime_error("the shards hold tensors that the index does not list");
   if (index.at("metadata") != nlohmann::json{{"total_size", bytes}})
     throw std::runtime_error("total_size is not " + std::to_string(bytes));
   return all;

@@ -70,7 +70,7 @@ TEST(Safetensors, ReadsWhatItWroteWithScalarsAndEmptyTensors) {
               ThrowsMessage<UsageError>(HasSubstr("t.safetensors has no tensor \"c\"")));
 }
 
-TEST(Safetensors, TakesHeadersOfOtherWritersInAnyOrderWithPadding) {
+TEST(Safetensors, ReadsHeadersOfOtherWritersInAnyOrderWithPadding) {
   const SafetensorsHeader header = parse(kGood, 12);
   ASSERT_EQ(header.entries.size(), 2);
   EXPECT_EQ(header.entries[0].name, "a");
@@ -98,13 +98,13 @@ TEST(Safetensors, RefusesEachFaultOfAHeaderByName) {
   };
   const std::string two = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":)";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "its header is no JSON object"},
-      {" {}", "its header is no JSON object"},
-      {"[]", "its header is no JSON object"},
-      {"{", "no JSON from byte"},
-      {"{}x", "no JSON from byte"},
+      {"", "its header is not a JSON object"},
+      {" {}", "its header is not a JSON object"},
+      {"[]", "its header is not a JSON object"},
+      {"{", "invalid JSON from byte"},
+      {"{}x", "invalid JSON from byte"},
       {std::string("{}\0x", 4), "a zero byte"},
-      {"{\"\xff\":1}", "no JSON from byte"},
+      {"{\"\xff\":1}", "invalid JSON from byte"},
       {R"({"a":1})", "a number is not expected there"},
       {R"({"a":null})", "null is not expected there"},
       {R"({"a":[1]})", "a list is not expected there"},
@@ -123,22 +123,24 @@ TEST(Safetensors, RefusesEachFaultOfAHeaderByName) {
       {entry("[-1]", "[0,4]"), "a negative number is not expected there"},
       {entry("[[1]]", "[0,4]"), "a list is not expected there"},
       {entry("{}", "[0,4]"), "an object is not expected there"},
-      {entry("[1]", "[4,0]"), "not the bytes of its shape in F32"},
-      {entry("[2]", "[0,4]"), "not the bytes of its shape in F32"},
+      {entry("[1]", "[4,0]"), "do not match the size of its shape in F32"},
+      {entry("[2]", "[0,4]"), "do not match the size of its shape in F32"},
       {entry("[9223372036854775808]", "[0,4]"), "is out of range"},
-      {entry("[4294967296,4294967296,4294967297]", "[0,4]"), "not the bytes of its shape"},
-      {entry("[1]", "[1,5]"), "begins at byte 1 of the data, and the one before it ends at 0"},
-      {two + R"({"dtype":"U8","shape":[4],"data_offsets":[3,7]}})", "the one before it ends at 4"},
-      {two + R"({"dtype":"U8","shape":[4],"data_offsets":[5,9]}})", "the one before it ends at 4"},
+      {entry("[4294967296,4294967296,4294967297]", "[0,4]"), "do not match the size of its shape"},
+      {entry("[1]", "[1,5]"), "begins at byte 1 of the data, but the entry before it ends at 0"},
+      {two + R"({"dtype":"U8","shape":[4],"data_offsets":[3,7]}})",
+       "the entry before it ends at 4"},
+      {two + R"({"dtype":"U8","shape":[4],"data_offsets":[5,9]}})",
+       "the entry before it ends at 4"},
       {two + R"({"dtype":"U8","shape":[9],"data_offsets":[4,13]}})", "cut short"},
-      {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "its header speaks of 1"}};
+      {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "its header describes 1"}};
   for (const auto& [json, reason] : cases)
     EXPECT_THAT(([&, text = json] { parse(text, 4); }),
                 ThrowsMessage<UsageError>(HasSubstr(reason)))
         << json;
 }
 
-TEST(Safetensors, RefusesDepthWithoutItsOwnStackGrowing) {
+TEST(Safetensors, RefusesDeepNestingWithoutUsingTheStack) {
   const std::string deep(1 << 20, '[');
   EXPECT_THROW(parse(R"({"a":{"shape":)" + deep, 0), UsageError);
   std::string objects;
@@ -146,7 +148,7 @@ TEST(Safetensors, RefusesDepthWithoutItsOwnStackGrowing) {
   EXPECT_THROW(parse(objects, 0), UsageError);
 }
 
-TEST(Safetensors, RefusesALengthThatTheFileDoesNotHoldWithoutTakingMemoryForIt) {
+TEST(Safetensors, RefusesALengthBeyondTheFileWithoutAllocatingIt) {
   const TemporaryPath folder;
   const std::string path = folder / "t.safetensors";
   for (std::uint64_t length : {std::uint64_t{3}, std::uint64_t{1} << 20, std::uint64_t{100'000'000},
@@ -154,9 +156,10 @@ TEST(Safetensors, RefusesALengthThatTheFileDoesNotHoldWithoutTakingMemoryForIt) 
     std::string bytes(8, '\0');
     std::memcpy(bytes.data(), &length, 8);
     spill(path, bytes + "{}");
-    EXPECT_THAT([&] { SafetensorsFile file(path); },
-                ThrowsMessage<UsageError>(HasSubstr(
-                    length > 100'000'000 ? "and the format allows 100000000" : "cut short")));
+    EXPECT_THAT(
+        [&] { SafetensorsFile file(path); },
+        ThrowsMessage<UsageError>(HasSubstr(
+            length > 100'000'000 ? "but the format allows at most 100000000" : "cut short")));
   }
 }
 
@@ -173,7 +176,7 @@ TEST(Safetensors, CutAtAnyLengthIsAUsageErrorThatNamesTheFile) {
   }
 }
 
-TEST(Safetensors, WhateverAHeaderSaysEitherReadsOrIsAUsageError) {
+TEST(Safetensors, AnyHeaderIsReadOrIsAUsageError) {
   const std::string good = kGood, alphabet = "{}[]\",:0123456789eE.-\\ \n\xc3\xff";
   std::mt19937 random(3);
   int read = 0;
@@ -195,7 +198,7 @@ TEST(Safetensors, WhateverAHeaderSaysEitherReadsOrIsAUsageError) {
     }
     try {
       const SafetensorsHeader header = parse(bad, 12);
-      std::int64_t at = 0;  // what is read is sound
+      std::int64_t at = 0;  // the entries that were read are consistent
       for (const SafetensorsEntry& entry : header.entries) {
         ASSERT_EQ(entry.begin, at);
         at = entry.end;
@@ -209,7 +212,7 @@ TEST(Safetensors, WhateverAHeaderSaysEitherReadsOrIsAUsageError) {
   EXPECT_LT(read, 50'000);
 }
 
-TEST(Safetensors, RefusesToWriteWhatItWouldNotRead) {
+TEST(Safetensors, RefusesToWriteTensorsThatItWouldNotRead) {
   const TemporaryPath folder;
   const std::string path = folder / "t.safetensors", data(8, 'x');
   const auto bytes = std::as_bytes(std::span(data));

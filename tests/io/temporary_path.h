@@ -14,7 +14,7 @@
 
 namespace axonn::test {
 
-/// A folder of a test's own; removed with all it holds.
+/// A new temporary folder; the destructor removes it with its contents.
 class TemporaryPath {
  public:
   TemporaryPath() {
@@ -45,7 +45,7 @@ inline void spill(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// Flips bits of one byte in place: writing all of a file anew costs a sync on some file systems.
+/// Flips bits of one byte in place: rewriting the whole file costs a sync on some file systems.
 inline void flip(const std::string& path, std::size_t at, int bits) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekg(static_cast<std::streamoff>(at));

@@ -1,4 +1,4 @@
-// Safetensors files and checkpoints that are written from parameters piece by piece.
+// Safetensors files and checkpoints written from parameters piece by piece.
 #include "axonn/io/write_tensors.h"
 
 #include <cmath>
@@ -20,7 +20,8 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// Element (row, col) of every parameter is 100 row + col, and how much of one was asked for.
+/// A source in which element (row, col) of every parameter is 100 row + col; counts the elements
+/// read.
 class Counting : public ParameterSource {
  public:
   void read(const std::string&, const Slice& slice, std::span<float> out) override {
@@ -101,7 +102,7 @@ TEST(WriteTensors, AFolderIsCutIntoFilesOfAtMostTheGivenBytes) {
     return counts;
   };
   EXPECT_THAT(sizes(1000), ElementsAre(4));
-  EXPECT_THAT(sizes(48), ElementsAre(2, 1, 1)) << "the third has 64 bytes, and a file of its own";
+  EXPECT_THAT(sizes(48), ElementsAre(2, 1, 1)) << "the third has 64 bytes and gets its own file";
   EXPECT_THAT(sizes(1), ElementsAre(1, 1, 1, 1));
   const TemporaryPath one, several;
   Counting source;
@@ -114,7 +115,7 @@ TEST(WriteTensors, AFolderIsCutIntoFilesOfAtMostTheGivenBytes) {
                           "model-00003-of-00003.safetensors", "model.safetensors.index.json"));
 }
 
-TEST(WriteTensors, F16RefusesWhatItCannotHold) {
+TEST(WriteTensors, F16RefusesValuesThatItCannotHold) {
   class Large : public ParameterSource {
    public:
     void read(const std::string&, const Slice&, std::span<float> out) override {
@@ -133,7 +134,7 @@ TEST(WriteTensors, F16RefusesWhatItCannotHold) {
   source.value = -65520;
   EXPECT_THAT([&] { write_tensors(folder / "y", tensors, source); },
               ThrowsMessage<UsageError>(HasSubstr("w has values beyond 65504")));
-  EXPECT_THAT(names_in(folder.path()), ElementsAre("x")) << "what was begun is removed";
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("x")) << "the unfinished file is removed";
 }
 
 TEST(WriteTensors, ACheckpointThatIsWrittenFromAnotherIsReadOnAnyGrid) {
@@ -152,7 +153,7 @@ TEST(WriteTensors, ACheckpointThatIsWrittenFromAnotherIsReadOnAnyGrid) {
   }
 }
 
-TEST(CheckpointSource, ReadsAnyPartOfWhatAnyGridWrote) {
+TEST(CheckpointSource, ReadsAnySliceOfACheckpointFromAnyGrid) {
   const TemporaryPath folder;
   save_model(folder / "one", {1, 1, 1, 1});
   save_model(folder / "eight", {2, 2, 1, 2});

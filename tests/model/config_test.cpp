@@ -33,7 +33,7 @@ ModelConfig with(void (*change)(ModelConfig&)) {
   return config;
 }
 
-/// Parameters of the model itself, by its layouts.
+/// The number of parameters of the model itself, from its layouts.
 std::int64_t counted(const ModelConfig& config) {
   const auto world = make_self();
   const Grid grid(*world, {});
@@ -79,7 +79,7 @@ TEST(ModelConfig, ParameterCountIsWhatTheModelDeclares) {
     EXPECT_EQ(parameter_count(config), counted(config));
 }
 
-TEST(ModelConfig, FlopsOfATokenLeaveTheEmbeddingOutAndCountAttentionsWidth) {
+TEST(ModelConfig, FlopsOfATokenExcludeTheEmbeddingAndUseAttentionsWidth) {
   const ModelConfig config = resolved(llama31_8b(), 0, 8192);
   const double multiplied = 8'030'261'248.0 - 128256.0 * 4096;
   EXPECT_EQ(model_flops_per_token(config, 8192), 6 * multiplied + 6.0 * 32 * 4096 * 8192);
@@ -99,7 +99,7 @@ TEST(ModelConfig, DefaultsFollowTheFamily) {
   EXPECT_EQ(resolved(config, 0, 8192).ffn, 4 * 4096);
 }
 
-TEST(ModelConfig, RefusesWhatRotaryPositionsCannotTurn) {
+TEST(ModelConfig, RefusesOddHeadsAndWrongOrderOfRopeFactors) {
   EXPECT_THAT([] { validate(with([](ModelConfig& c) { c.head_dim = 5; })); },
               ThrowsMessage<UsageError>(HasSubstr("[model] head_dim = 5 is odd")));
   EXPECT_THAT(
@@ -120,7 +120,7 @@ TEST(ModelConfig, RefusesWhatRotaryPositionsCannotTurn) {
       ThrowsMessage<UsageError>(HasSubstr("or set head_dim")));
 }
 
-TEST(ModelConfig, ADeclaredWidthOfHeadsNeedNotDivideTheModels) {
+TEST(ModelConfig, HeadsOfADeclaredWidthNeedNotDivideTheModelsWidth) {
   EXPECT_NO_THROW(validate(with([](ModelConfig& c) {
     c.heads = 20;
     c.head_dim = 6;

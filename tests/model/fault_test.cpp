@@ -1,4 +1,4 @@
-// Deliberate faults that the comparison of grids must find: what it cannot see, nobody will.
+// Deliberate faults that the comparison of grids (axonn check) must find.
 #include <atomic>
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ constexpr int kSteps = 5;
 constexpr int kLayers = 2;
 constexpr std::int64_t kHeadDim = 4, kKvHeads = 4, kWidth = 96;
 
-/// Bytes of synthetic text; the vocabulary is one more than bytes need, so that no even number
+/// Bytes of synthetic text. The vocabulary is one larger than bytes need, so that no even number
 /// divides it and every grid with x > 1 here has padding.
 Config config_on(const GridShape& grid, bool sequence_parallel = true) {
   Config config;
@@ -44,7 +44,7 @@ using MakeBackend = std::function<std::unique_ptr<Backend>(const Coords&)>;
 
 std::unique_ptr<Backend> healthy(const Coords&) { return make_cpu_backend(1); }
 
-/// What axonn check would say of the grid, with these faults against one rank without any.
+/// Compares a run on the grid with these faults to one rank without faults, as axonn check does.
 GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& backend = healthy,
                      bool sequence_parallel = true) {
   static const GridTrace reference = [] {
@@ -74,19 +74,19 @@ std::string table_of(const GridComparison& c) {
   return comparison_table({c}, tolerance_of(DType::f32));
 }
 
-/// Whether a call is the sum of the key-value heads' gradients of block 0: its two segments of
-/// heads, of the weight and of the bias.
+/// Whether a call is the sum of the gradients of block 0's key-value heads: keys and values, in the
+/// weight and in the bias.
 bool sums_key_values(const Collective& call, int y) {
   return call.operation == "all_reduce" && call.group == "x" && call.label == "h.0" &&
          call.data.count == 2 * kKvHeads * kHeadDim * (kWidth / y + 1);
 }
 
-/// Counts the calls of an operation that backward makes once for each of `each_step` things, in
-/// the reverse order of the model.
+/// Counts the calls of an operation that backward makes `each_step` times per step, once per layer
+/// in reverse order.
 class BackwardCount {
  public:
   explicit BackwardCount(int each_step) : each_step_(each_step) {}
-  /// Whether this call is the one for thing `index` of the model's order.
+  /// Whether this call is the one for layer `index` in forward order.
   bool is(int index) { return calls_++ % each_step_ == each_step_ - 1 - index; }
 
  private:
@@ -108,7 +108,7 @@ class DoubledNorm : public ForwardingBackend {
   BackwardCount norms_{2 * kLayers + 1};
 };
 
-/// Leaves the gradient of one bias out.
+/// Omits the gradient of one bias.
 class ForgottenBias : public ForwardingBackend {
  public:
   ForgottenBias(std::unique_ptr<Backend> inner, int bias)
@@ -122,14 +122,14 @@ class ForgottenBias : public ForwardingBackend {
   BackwardCount biases_{4 * kLayers};
 };
 
-/// Leaves the gradient of the learned positions out.
+/// Omits the gradient of the learned positions.
 class ForgottenPositions : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
   void positions_backward(View, View) override {}
 };
 
-/// Takes the padding of the vocabulary for tokens.
+/// Treats the padding of the vocabulary as tokens.
 class PaddedLogits : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -195,7 +195,7 @@ TEST(FaultsOfAGrid, ShowInTheBlockWhoseGradientsAreNotSummedOverData) {
   };
   const GridComparison c = check({2, 1, 1, 2}, {CommFault::Kind::drop, gradients});
   EXPECT_FALSE(c.agrees) << table_of(c);
-  EXPECT_NE(c.loss_step, 0) << "the first forward pass was right";
+  EXPECT_NE(c.loss_step, 0) << "the fault must not change the first forward pass";
   EXPECT_THAT(c.first_parameter, StartsWith("h.1.ln_1.weight:"));
 }
 
@@ -206,7 +206,7 @@ TEST(FaultsOfAGrid, ShowWhenOneNormsGradientIsCountedTwiceAlthoughAdamHidesItFro
   for (const GridShape& grid : {GridShape{2, 2, 1, 1}, GridShape{1, 2, 1, 2}}) {
     const GridComparison c = check(grid, none(), doubled);
     EXPECT_FALSE(c.agrees) << table_of(c);
-    EXPECT_EQ(c.loss_step, -1) << "the losses show it: Adam's step should not depend on the scale";
+    EXPECT_EQ(c.loss_step, -1) << "losses differ, but Adam's step should not depend on the scale";
     EXPECT_THAT(c.first_parameter, StartsWith("h.0.ln_1.weight:"));
     EXPECT_THAT(c.differing_replica, IsEmpty()) << "all ranks count it twice";
   }
@@ -222,8 +222,8 @@ TEST(FaultsOfAGrid, ShowWhenOneBiasIsNotSummedOverData) {
   EXPECT_THAT(c.first_parameter, StartsWith("h.0.mlp.c_fc.bias:"));
 }
 
-TEST(FaultsOfAGrid, ShowAReplicaOfAParameterThatGoesItsOwnWay) {
-  // The first of the replicas is counted, so no norm of the first step shows it.
+TEST(FaultsOfAGrid, ShowAReplicaOfAParameterThatDiverges) {
+  // Norms count only the first replica, so none of the first step shows it.
   const auto forgetful = [](const Coords& at) -> std::unique_ptr<Backend> {
     if (at.at(Axis::x) == 0) return healthy(at);
     return std::make_unique<ForgottenPositions>(healthy(at));
@@ -246,7 +246,7 @@ TEST(FaultsOfAGrid, ShowWhenPaddedLogitsAreLeftInTheSoftmax) {
 }
 
 TEST(FaultsOfAGrid, ShowWhenOnlyOneLogitOfPaddingIsLeftIn) {
-  // 251 over 2 and 4: each time the last rank has one column too many.
+  // 251 tokens over 2 and 4 ranks: the last rank has one column of padding.
   TinyRun run{.steps = 1, .make_model = tiny_gpt(4, true)};
   const TinyTrace one = run_tiny(run);
   for (const GridShape& grid : {GridShape{2, 1, 1, 1}, GridShape{4, 1, 1, 1}}) {
@@ -259,7 +259,7 @@ TEST(FaultsOfAGrid, ShowWhenOnlyOneLogitOfPaddingIsLeftIn) {
 }
 
 TEST(FaultsOfAGrid, ShowWhenReplicasOfKeyValueHeadsAreNotSummed) {
-  // Four heads over 8 and 6 ranks: two, or one and a half, to a head.
+  // Four heads over 8 and 6 ranks: 2 or 1.5 ranks per head.
   for (const GridShape& grid : {GridShape{8, 1, 1, 1}, GridShape{6, 1, 1, 1}}) {
     const auto sum = [](const Collective& call) { return sums_key_values(call, 1); };
     const GridComparison c = check(grid, {CommFault::Kind::drop, sum});
@@ -276,5 +276,5 @@ TEST(FaultsOfAGrid, ShowWhenOneReplicaOfAKeyValueHeadIsLeftOut) {
   EXPECT_FALSE(c.agrees) << table_of(c);
   EXPECT_THAT(c.first_parameter, StartsWith("h.0.attn.c_attn.weight:"));
   EXPECT_THAT(c.first_parameter,
-              AllOf(HasSubstr("its gradient's norm is"), HasSubstr("on the reference")));
+              AllOf(HasSubstr("its gradient norm is"), HasSubstr("on the reference")));
 }

@@ -17,7 +17,7 @@ TEST(GptOnGrids, FourKeyValueHeadsAndUntiedLogitsHaveTheLossesOfOneRankOnEveryGr
 }
 
 TEST(GptOnGrids, GradientDescentHasTheLossesOfOneRankOnEveryGrid) {
-  // Adam hides a gradient's scale, plain descent does not.
+  // Adam hides a gradient's scale; plain gradient descent does not.
   EXPECT_EQ(
       difference_on_grids(
           {.optimizer = OptimizerKind::sgd, .lr = 0.1, .make_model = tiny_gpt(4, true)}, {4, 6, 8}),
@@ -58,12 +58,12 @@ TEST(GptOnGrids, TrainingLowersTheLossOfARepeatedBatch) {
 
 namespace {
 
-/// Ten grids on which every axis is cut alone, in pairs, in threes, and more than two ways.
+/// Ten grids that cut one axis, two axes and three axes, and some axes by more than two.
 const std::vector<GridShape> kTenGrids = {{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
                                           {2, 2, 1, 1}, {1, 1, 2, 2}, {2, 1, 4, 1}, {1, 3, 1, 2},
                                           {2, 2, 2, 1}, {1, 2, 2, 2}};
 
-/// Two micro-batches: the second adds to a shard whose first sum may be under way.
+/// Two micro-batches: the second adds to a shard whose first reduce-scatter may be in flight.
 TinyRun two_micro_batches(const GridShape& grid, DType dtype) {
   return {
       .grid = grid, .steps = 2, .accumulation = 2, .dtype = dtype, .make_model = tiny_gpt(4, true)};
@@ -75,8 +75,8 @@ void expect_same_bits(const TinyTrace& want, const TinyTrace& got) {
   EXPECT_EQ(want.weights, got.weights);
 }
 
-/// Random delays show a value that is used before its collective is done, or a buffer that is
-/// written under one: with nothing overlapped, and with everything, recomputed and not.
+/// Random delays reveal a value that is used before its collective is done, or a buffer that is
+/// overwritten during one. Overlaps nothing, or everything with and without recomputation.
 void expect_same_bits_when_late(const GridShape& shape) {
   for (DType dtype : {DType::f32, DType::bf16}) {
     TinyRun run = two_micro_batches(shape, dtype);
@@ -109,7 +109,7 @@ TEST(GptOnGrids, LateCollectivesChangeNoBitOnTenGrids) {
   for (const GridShape& shape : kTenGrids) expect_same_bits_when_late(shape);
 }
 
-TEST(GptOnGrids, LateCollectivesChangeNoBit) {  // the two that say most, for the sanitizers
+TEST(GptOnGrids, LateCollectivesChangeNoBit) {  // only the two best grids, for the sanitizers
   for (const GridShape& shape : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 2, 2}})
     expect_same_bits_when_late(shape);
 }

@@ -19,7 +19,7 @@ ModelConfig parse(const std::string& text) {
   return parse_hugging_face_config(text, "config.json");
 }
 
-/// The message of the UsageError.
+/// The UsageError's message.
 std::string error_of(const std::string& text) {
   try {
     parse(text);
@@ -29,14 +29,14 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
-/// A model known by name, without the name, resolved.
+/// A known model, resolved and without its name.
 ModelConfig known(const char* name) {
   ModelConfig model = resolved(known_model(name), 0, 0);
   model.name.clear();
   return model;
 }
 
-/// A Llama-like file of these sizes with more keys: `"x": 1, "y": 2`.
+/// A file of the Llama family with additional keys: `"x": 1, "y": 2`.
 std::string llama_file(const std::string& more, const std::string& type = "llama") {
   return R"({"model_type": ")" + type + R"(", "hidden_size": 64, "intermediate_size": 128,
     "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100,
@@ -53,7 +53,7 @@ const std::string kLlama31 = R"({"architectures": ["LlamaForCausalLM"], "attenti
 
 }  // namespace
 
-TEST(HuggingFaceConfig, ReadsLlamaInTheOlderAndTheNewerSpellingsOfItsFrequencies) {
+TEST(HuggingFaceConfig, ReadsOlderAndNewerSpellingsOfLlamasFrequencies) {
   const std::string fields = R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192)";
   const ModelConfig want = known("llama-3.1-8b");
@@ -76,7 +76,7 @@ TEST(HuggingFaceConfig, ReadsLlamaInTheOlderAndTheNewerSpellingsOfItsFrequencies
             RopeScalingKind::none);
 }
 
-TEST(HuggingFaceConfig, ReadsGpt2WhoseNamesAreItsOwn) {
+TEST(HuggingFaceConfig, ReadsGpt2sOwnKeys) {
   const ModelConfig model = parse(R"({"activation_function": "gelu_new", "model_type": "gpt2",
     "architectures": ["GPT2LMHeadModel"], "layer_norm_epsilon": 1e-05, "n_ctx": 1024,
     "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "n_inner": null,
@@ -116,7 +116,7 @@ TEST(HuggingFaceConfig, ReadsQwenWithItsBiasesAndNorms) {
             known("qwen3-4b"));
 }
 
-TEST(HuggingFaceConfig, TakesAWindowForAllLayersOrNone) {
+TEST(HuggingFaceConfig, ReadsAWindowOfAllLayersAndRefusesOneOfSome) {
   const auto window = [](const std::string& more, const char* type) {
     return parse(llama_file(more, type)).window;
   };
@@ -142,16 +142,17 @@ TEST(HuggingFaceConfig, TakesAWindowForAllLayersOrNone) {
               HasSubstr("layer_types that differ"));
 }
 
-TEST(HuggingFaceConfig, ListsEverythingThatModelsHereDoNotHave) {
+TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
   EXPECT_THAT(
       error_of(llama_file(R"("rope_scaling": {"type": "yarn", "factor": 4.0},
     "mlp_bias": true, "attention_bias": true, "hidden_act": "gelu",
     "quantization_config": {"bits": 4}, "partial_rotary_factor": 0.5)")),
-      AllOf(HasSubstr("config.json has what models here do not:"), HasSubstr("rope scaling 'yarn'"),
+      AllOf(HasSubstr("config.json: not supported in models:"), HasSubstr("rope scaling 'yarn'"),
             HasSubstr("mlp_bias"), HasSubstr("attention_bias"), HasSubstr("hidden_act 'gelu'"),
             HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
-  EXPECT_THAT(error_of(llama_file("", "mixtral")),
-              HasSubstr("model_type is 'mixtral'; known are gpt2, llama, mistral, qwen2, qwen3"));
+  EXPECT_THAT(
+      error_of(llama_file("", "mixtral")),
+      HasSubstr("model_type is 'mixtral'; supported are gpt2, llama, mistral, qwen2, qwen3"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
@@ -177,7 +178,7 @@ TEST(HuggingFaceConfig, NamesTheKeyThatIsMissingOrWrong) {
   EXPECT_THAT(error_of(llama_file(R"("head_dim": 4000000)")), HasSubstr("are too wide"));
 }
 
-TEST(HuggingFaceConfig, SurvivesWhatIsNoConfig) {
+TEST(HuggingFaceConfig, RefusesInvalidAndDeeplyNestedFiles) {
   EXPECT_THAT(error_of(""), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_of("[1, 2]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(error_of("{\"a\": "), HasSubstr("not valid JSON"));
@@ -189,7 +190,7 @@ TEST(HuggingFaceConfig, SurvivesWhatIsNoConfig) {
   EXPECT_THAT(error_of(std::string(2 << 20, ' ')), HasSubstr("more than 1048576 bytes"));
 }
 
-TEST(HuggingFaceConfig, IsFoundInItsFolder) {
+TEST(HuggingFaceConfig, IsReadFromAFolderOrAFile) {
   const std::filesystem::path folder =
       testing::TempDir() + "hugging_face_test_" + std::to_string(getpid());
   std::filesystem::create_directories(folder);

@@ -1,4 +1,4 @@
-// What is written for Hugging Face and PEFT: their keys, and that it reads back as it was.
+// Configs written for Hugging Face and PEFT: they have the right keys and read back unchanged.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// A model known by name with all sizes set.
+/// A known model, with all sizes set and without its name.
 ModelConfig known(std::string_view name) {
   ModelConfig model = resolved(known_model(name), 32000, 2048);
   model.name.clear();
@@ -40,7 +40,7 @@ StoredAdapterConfig parse_adapters(const std::string& more) {
 
 }  // namespace
 
-TEST(HuggingFaceWrite, EveryPublishedModelReadsBackAsItWas) {
+TEST(HuggingFaceWrite, EveryKnownModelReadsBackUnchanged) {
   int seen = 0;
   for (const std::string_view name : known_model_names()) {
     const ModelConfig model = known(name);
@@ -51,7 +51,7 @@ TEST(HuggingFaceWrite, EveryPublishedModelReadsBackAsItWas) {
   EXPECT_GT(seen, 40);
 }
 
-TEST(HuggingFaceWrite, AFamilyIsWhatItsOptionsMakeIt) {
+TEST(HuggingFaceWrite, TheModelTypeFollowsFromTheOptions) {
   ModelConfig model = known("llama-3.1-8b");
   EXPECT_EQ(written(model)["architectures"], nlohmann::json::array({"LlamaForCausalLM"}));
   EXPECT_EQ(written(model)["rope_scaling"]["rope_type"], "llama3");
@@ -74,7 +74,7 @@ TEST(HuggingFaceWrite, AFamilyIsWhatItsOptionsMakeIt) {
   EXPECT_EQ(written(model)["attention_bias"], false);
 }
 
-TEST(HuggingFaceWrite, TheTypeAndTheTokensAreTold) {
+TEST(HuggingFaceWrite, WritesTheDtypeAndTheTokens) {
   const HuggingFaceDetails details{.type = "bfloat16", .begin_of_text = 1, .end_of_text = 2};
   const auto config = written(known("gpt2-124m"), details);
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
@@ -86,7 +86,7 @@ TEST(HuggingFaceWrite, TheTypeAndTheTokensAreTold) {
   EXPECT_TRUE(written(known("gpt2-124m"))["eos_token_id"].is_null());
 }
 
-TEST(HuggingFaceWrite, WhatNoFamilyThereIsIsRefusedByItsKeys) {
+TEST(HuggingFaceWrite, RefusesUnsupportedOptionsAndNamesThem) {
   ModelConfig gpt = known("gpt2-124m");
   gpt.bias = false;
   gpt.kv_heads = 4;
@@ -99,7 +99,7 @@ TEST(HuggingFaceWrite, WhatNoFamilyThereIsIsRefusedByItsKeys) {
   EXPECT_THAT(refusal(llama), HasSubstr("qk_norm and qkv_bias together"));
 }
 
-TEST(HuggingFaceWrite, AnAdaptersConfigReadsBackAsItWas) {
+TEST(HuggingFaceWrite, AnAdapterConfigReadsBackUnchanged) {
   ModelConfig model = known("gpt2-124m");
   model.lora = {.rank = 4, .alpha = 12, .dropout = 0.25, .targets = {"c_attn"}};
   const std::string text = to_adapter_config(model, "openai-community/gpt2");
@@ -109,7 +109,7 @@ TEST(HuggingFaceWrite, AnAdaptersConfigReadsBackAsItWas) {
   EXPECT_EQ(read.lora.alpha, 12);
   EXPECT_EQ(read.lora.dropout, 0.25);
   const auto json = nlohmann::json::parse(text);
-  EXPECT_EQ(json["fan_in_fan_out"], true) << "Conv1D";
+  EXPECT_EQ(json["fan_in_fan_out"], true) << "GPT-2's layers are Conv1D";
   EXPECT_EQ(json["target_modules"], nlohmann::json::array({"c_attn"}));
   EXPECT_EQ(json["task_type"], "CAUSAL_LM");
   model = known("llama-3.1-8b");
@@ -117,7 +117,7 @@ TEST(HuggingFaceWrite, AnAdaptersConfigReadsBackAsItWas) {
   EXPECT_EQ(nlohmann::json::parse(to_adapter_config(model, ""))["fan_in_fan_out"], false);
 }
 
-TEST(HuggingFaceWrite, AdaptersThatComputeSomethingElseAreRefused) {
+TEST(HuggingFaceWrite, RefusesUnsupportedKindsOfAdapters) {
   EXPECT_EQ(parse_adapters("").lora.alpha, 32);
   EXPECT_EQ(parse_adapters(R"(, "use_rslora": true)").lora.alpha, 32 * std::sqrt(8.0))
       << "alpha / sqrt(r) instead of alpha / r";

@@ -20,7 +20,7 @@ std::int64_t parameters(const std::string& name) {
 }  // namespace
 
 TEST(KnownModel, HasAsManyParametersAsItsMakersPublished) {
-  // The sizes of the safetensors files, or, for GPT-2 and Llama, of the released checkpoints.
+  // From the sizes of the safetensors files; for GPT-2 and Llama, from the released checkpoints.
   const std::map<std::string, std::int64_t> published = {
       {"gpt2-124m", 124'439'808},          {"gpt2-355m", 354'823'168},
       {"gpt2-774m", 774'030'080},          {"gpt2-1.5b", 1'557'611'200},
@@ -43,8 +43,8 @@ TEST(KnownModel, HasAsManyParametersAsItsMakersPublished) {
   for (const auto& [name, count] : published) EXPECT_EQ(parameters(name), count) << name;
 }
 
-TEST(KnownModel, OfAPaperHasTheSizeThatItsNameSays) {
-  // Names are rounded: 20B has 19.97 billion and 160B 152.9; GPT-3 "760M" has 760 and "350M" 356.
+TEST(KnownModel, OfAPaperHasTheSizeInItsName) {
+  // Names are rounded: 20B has 19.97 billion, 160B 152.9; GPT-3 "760M" has 760 million, "350M" 356.
   for (const std::string_view name : known_model_names()) {
     if (!name.starts_with("gpt-") && !name.starts_with("gpt3-")) continue;
     const std::string size(name.substr(name.find('-') + 1));
@@ -53,7 +53,7 @@ TEST(KnownModel, OfAPaperHasTheSizeThatItsNameSays) {
   }
 }
 
-TEST(KnownModel, IsAValidModelThatKnowsItsName) {
+TEST(KnownModel, IsValidAndHasItsName) {
   EXPECT_GE(known_model_names().size(), 50u);
   for (const std::string_view name : known_model_names()) {
     const ModelConfig model = known_model(name);
@@ -63,7 +63,7 @@ TEST(KnownModel, IsAValidModelThatKnowsItsName) {
   }
 }
 
-TEST(KnownModel, DiffersWhereItsMakersDid) {
+TEST(KnownModel, HasTheOptionsOfItsVersion) {
   EXPECT_EQ(known_model("llama-3-8b").rope_scaling, RopeScalingKind::none);
   EXPECT_EQ(known_model("llama-3.1-8b").rope_scaling, RopeScalingKind::llama3);
   EXPECT_EQ(known_model("llama-3.1-8b").rope_factor, 8);
@@ -76,14 +76,14 @@ TEST(KnownModel, DiffersWhereItsMakersDid) {
   EXPECT_EQ(known_model("qwen2-72b").norm_eps, 1e-5);
 }
 
-TEST(KnownModel, GuessesWhichWasMeantOrListsAll) {
+TEST(KnownModel, SuggestsASimilarNameOrListsAll) {
   EXPECT_THAT([] { known_model("llama3.1-8b"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("did you mean 'llama-3.1-8b'?")));
   EXPECT_THAT([] { known_model("something else"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("gpt-5b, gpt-10b")));
 }
 
-TEST(KnownModel, IsAKeyOfTheConfigurationWhoseWrongNamesAreRefused) {
+TEST(KnownModel, IsChosenByAConfigurationKeyThatRefusesWrongNames) {
   ModelConfig model;
   OptionList list;
   list_options(model, list);

@@ -1,5 +1,5 @@
-// Logits, loss and gradients of every variant of the family against an independent implementation
-// as plain loops in double.
+// Compares logits, loss and gradients of every variant of the Llama family with an independent
+// implementation: plain loops in double.
 #include "tests/support/llama_reference.h"
 
 #include <algorithm>
@@ -90,12 +90,12 @@ TEST_P(LlamaReference, LogitsAreThoseOfPlainLoops) {
   for (double value : want.values) largest = std::max(largest, std::abs(value));
   for (std::int64_t s = 0; s < kSequences; ++s) {
     const std::vector<float> got = llama.logits(s);
-    for (std::int64_t c = 0; c < want.cols; ++c)  // f32 through two blocks: 1e-6 of the largest
+    for (std::int64_t c = 0; c < want.cols; ++c)  // f32 errs by about 1e-6 of the largest
       EXPECT_NEAR(got[c], want((s + 1) * kPositions - 1, c), 1e-5 * largest) << s << ',' << c;
   }
 }
 
-TEST_P(LlamaReference, EveryTargetsLossAndWhetherItIsTheLikeliestAreThoseOfPlainLoops) {
+TEST_P(LlamaReference, LossesAndLikeliestTargetsAreThoseOfPlainLoops) {
   RandomLlama llama(GetParam().config());
   const Matrix logits = llama.reference_logits(llama.weights());
   const Matrix want = cross_entropy(logits, llama.targets()), got = llama.target_losses();
@@ -114,8 +114,8 @@ TEST_P(LlamaReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
   EXPECT_NEAR(loss, llama.reference_loss(llama.weights()), 1e-5 * loss);
   EXPECT_EQ(gradients.size(), llama.weights().size());
   for (const auto& [name, gradient] : gradients) {
-    // Along one random direction, by central differences in double: their own error is step²
-    // relative, 1e-8, and f32's is 1e-6 of the sum of magnitudes.
+    // Central differences in double along one random direction: their relative error is step²,
+    // 1e-8; that of f32 is 1e-6 of the sum of magnitudes.
     constexpr double kStep = 1e-4;
     const Random direction(9, name);
     double want = 0, size = 0;

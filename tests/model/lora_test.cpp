@@ -1,4 +1,4 @@
-// Adapters against the model that they amount to, and on grids against one rank.
+// Compares adapters with the model of merged weights, and adapters on grids with those on one rank.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -34,10 +34,11 @@ ModelConfig with_adapters(ModelConfig config, double dropout = 0) {
 
 constexpr double kScale = 6.0 / 3;  // alpha / rank
 
-/// At 1e-2 rounding grows to all of the tolerance within the ten steps that are compared.
+/// At 1e-2, rounding errors would reach the tolerance within the ten steps compared.
 constexpr double kLr = 2e-3;
 
-/// "h.0.attn.c_attn" of "h.0.attn.c_attn.lora_A.weight", or "".
+/// The layer of an adapter's parameter, "h.0.attn.c_attn" of "h.0.attn.c_attn.lora_A.weight", or
+/// "".
 std::string module_of(const std::string& name, const std::string& kind) {
   const std::size_t at = name.find(".lora_" + kind + ".weight");
   return at == std::string::npos ? "" : name.substr(0, at);
@@ -48,7 +49,7 @@ Matrix scaled(Matrix m, double factor) {
   return m;
 }
 
-/// The weights of the model without adapters that computes the same.
+/// The weights of the model without adapters that is equivalent: W0 + s B A.
 Weights merged(const Weights& weights) {
   Weights all;
   for (const auto& [name, values] : weights)
@@ -77,7 +78,7 @@ class Lora : public testing::TestWithParam<ModelFamily> {};
 
 }  // namespace
 
-TEST_P(Lora, ComputesWhatTheMergedWeightsCompute) {
+TEST_P(Lora, HasTheLogitsOfTheMergedWeights) {
   OneRankModel adapted(with_adapters(adapted_model(GetParam()))), whole(adapted_model(GetParam()));
   whole.set(merged(adapted.weights()));
   for (std::int64_t s = 0; s < OneRankModel::kSequences; ++s) {
@@ -87,7 +88,7 @@ TEST_P(Lora, ComputesWhatTheMergedWeightsCompute) {
 }
 
 // With W = W0 + s B A: d_A = s Bᵀ d_W and d_B = s d_W Aᵀ.
-TEST_P(Lora, GradientsAreThoseOfTheMergedWeightsThroughTheOtherFactor) {
+TEST_P(Lora, GradientsFollowFromTheMergedWeightsGradientByTheChainRule) {
   OneRankModel adapted(with_adapters(adapted_model(GetParam()))), whole(adapted_model(GetParam()));
   const Weights& weights = adapted.weights();
   whole.set(merged(weights));
@@ -107,12 +108,12 @@ TEST_P(Lora, GradientsAreThoseOfTheMergedWeightsThroughTheOtherFactor) {
     EXPECT_LT(relative_difference(got.at(b_name), d_b), 1e-4) << b_name;
     ++seen;
   }
-  EXPECT_EQ(seen, GetParam() == ModelFamily::gpt ? 8 : 14) << "two blocks of four or seven layers";
+  EXPECT_EQ(seen, GetParam() == ModelFamily::gpt ? 8 : 14) << "two blocks of 4 or 7 layers";
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Lora, testing::Values(ModelFamily::gpt, ModelFamily::llama));
 
-TEST(Lora, AdaptsTheLayersThatAreNamedAndNoOthers) {
+TEST(Lora, AdaptsOnlyTheTargets) {
   ModelConfig config = with_adapters(adapted_model(ModelFamily::llama));
   config.lora.targets = {"q_proj", "down_proj"};
   const OneRankModel model(config);
@@ -124,7 +125,7 @@ TEST(Lora, AdaptsTheLayersThatAreNamedAndNoOthers) {
                          "model.layers.1.mlp.down_proj", "model.layers.1.self_attn.q_proj"));
 }
 
-TEST(Lora, RefusesTargetsThatTheModelHasNot) {
+TEST(Lora, RefusesTargetsThatTheModelDoesNotHave) {
   ModelConfig config = with_adapters(adapted_model(ModelFamily::llama));
   config.lora.targets = {"c_attn"};
   EXPECT_THAT([&] { OneRankModel model(config); },
@@ -165,7 +166,7 @@ TEST(LoraOnGrids, DropoutChangesTheLosses) {
   EXPECT_NE(without.losses, with.losses);
 }
 
-TEST(LoraOnGrids, TrainingLearnsAndLeavesTheFrozenWeightsAsTheyWereToTheBit) {
+TEST(LoraOnGrids, TrainingLearnsAndChangesNoBitOfTheFrozenWeights) {
   for (DType dtype : {DType::f32, DType::bf16}) {
     const TinyTrace trace =
         run_tiny({.grid = {2, 2, 2, 1},
@@ -201,6 +202,6 @@ TEST(LoraOnGrids, FrozenWeightsTakeTwoBytesEachInBfloat16) {
       (group->frozen() ? frozen : trained) += group->piece_size();
   };
   const ArenaStats memory = run_tiny(run).memory.back();
-  // The trained ones: copy, gradient, master and two moments.
+  // Trained weights have a compute copy, a gradient, a master copy and two moments.
   EXPECT_EQ(memory.live_bytes, 2 * frozen + (2 + 4 + 4 + 8) * trained);
 }

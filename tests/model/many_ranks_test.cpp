@@ -5,7 +5,7 @@
 using namespace axonn;
 using namespace axonn::testing_support;
 
-TEST(ManyRanks, FiveHundredAndTwelveThreadsTrainAsOneRankDoes) {
+TEST(ManyRanks, FiveHundredAndTwelveThreadsTrainLikeOneRank) {
   ModelConfig config = tiny_config(4, true);
   config.layers = 1;
   config.positions = 4;

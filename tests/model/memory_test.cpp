@@ -1,5 +1,4 @@
-// What the arena itself counts: how much of a model a rank holds, and that a step gives back what
-// it took.
+// Memory as the arena counts it: a rank's part of a model, and that a step frees all it allocates.
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -14,7 +13,7 @@ using namespace axonn::testing_support;
 
 namespace {
 
-/// Deep, so that a block is a small part of it, with few tokens, so that parameters prevail.
+/// Many layers, so that a block is a small part of it; few tokens, so that parameters dominate.
 ModelConfig deep_config() {
   ModelConfig config = tiny_config(24, true);
   config.layers = 16;
@@ -44,7 +43,8 @@ std::vector<ArenaStats> memory_of_ranks(const TinyRun& run) {
   return all;
 }
 
-/// Bytes of state a parameter: the compute copy, the gradient, two moments, and in bf16 the master.
+/// Bytes of state per parameter: compute copy, gradient, two moments, and with bf16 the master
+/// copy.
 std::int64_t bytes_each(DType dtype) { return dtype == DType::f32 ? 16 : 2 + 4 + 4 + 8; }
 
 /// Parameters in a group's buffer begin on multiples of 32 elements, and the buffer ends on one.
@@ -69,7 +69,7 @@ TEST(Memory, OfEachOfEightRanksOverZIsAnEighth) {
   for (const GridShape& grid : {GridShape{1, 1, 8, 1}, GridShape{1, 1, 2, 1}}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       const std::int64_t one = memory_of_ranks(deep_run({}, dtype)).front().live_bytes;
-      // A group's buffer is padded to z · 32 elements instead of 32: less than 32 more for a rank.
+      // A group's buffer is padded to z · 32 elements, not 32: fewer than 32 more per rank.
       const std::int64_t padding = groups_of(deep_config()) * kAlign * bytes_each(dtype);
       for (const ArenaStats& rank : memory_of_ranks(deep_run(grid, dtype))) {
         EXPECT_GE(rank.live_bytes * grid.z, one);
@@ -79,10 +79,10 @@ TEST(Memory, OfEachOfEightRanksOverZIsAnEighth) {
   }
 }
 
-TEST(Memory, IsNeverThatOfAFullModelNotEvenWithinAStep) {
+TEST(Memory, NeverHoldsAFullModelEvenWithinAStep) {
   const std::int64_t full = parameter_count(deep_config()) * bytes_of(DType::f32);
   for (const ArenaStats& rank : memory_of_ranks(deep_run({1, 1, 8, 1}, DType::f32)))
-    EXPECT_LT(rank.peak_bytes, full) << "all of the parameters in f32, without any state";
+    EXPECT_LT(rank.peak_bytes, full) << "enough for all parameters in f32, without any state";
 }
 
 TEST(Memory, IsTheSameAfterEveryStepWhateverTheGrid) {
@@ -102,15 +102,15 @@ TEST(Memory, IsTheSameAfterEveryStepWhateverTheGrid) {
           EXPECT_EQ(after.live_bytes, trace.memory.front().live_bytes);
           EXPECT_EQ(after.device_calls, trace.memory[1].device_calls);
         }
-        // The second step is the first that knows which block comes next, and gathers it early.
+        // From the second step on, prefetching gathers the next block early.
         EXPECT_EQ(trace.memory.back().peak_bytes, trace.memory[1].peak_bytes);
       }
     }
   }
 }
 
-TEST(Memory, ComesFromTheDeviceInTheFirstTwoStepsOnly) {
-  // Activations of several of the arena's segments of 64 MiB.
+TEST(Memory, IsAllocatedOnTheDeviceOnlyInTheFirstTwoSteps) {
+  // Activations fill several of the arena's segments of 64 MiB.
   ModelConfig config = tiny_config(24, true);
   config.layers = 6;
   config.positions = 64;
@@ -119,7 +119,7 @@ TEST(Memory, ComesFromTheDeviceInTheFirstTwoStepsOnly) {
                                     .positions = 64,
                                     .steps = 4,
                                     .make_model = model_of(config)});
-  EXPECT_GE(trace.memory[1].device_calls, 2) << "too small a model to say anything";
+  EXPECT_GE(trace.memory[1].device_calls, 2) << "the model is too small for this test";
   EXPECT_EQ(trace.memory.back().device_calls, trace.memory[1].device_calls);
   EXPECT_EQ(trace.memory.back().reserved_bytes, trace.memory[1].reserved_bytes);
 }

@@ -1,7 +1,6 @@
-// Run under mpirun: the same training over MPI, whatever overlaps, and, on rank 0, with ranks as
-// threads gives the same bits, and what one rank gives within the tolerance. Exits with 1 if
-// anything was wrong. With a number as argument every collective is late by a random time up to so
-// many us.
+// Run under mpirun: training over MPI, with any overlap, must have the bits of training with
+// threads as ranks (on rank 0), and the results of one rank within the tolerance. Exits with 1 if
+// not. An argument is the largest random delay of each collective, in us.
 #include <cstdio>
 #include <cstdlib>
 
@@ -16,7 +15,7 @@ using namespace axonn::testing_support;
 
 namespace {
 
-/// Ten grids between the two worlds that run this.
+/// Ten grids in all for the two world sizes that run this.
 std::vector<GridShape> grids_for(int ranks) {
   if (ranks == 4)
     return {{4, 1, 1, 1}, {1, 4, 1, 1}, {1, 1, 4, 1}, {1, 1, 1, 4}, {2, 2, 1, 1}, {1, 1, 2, 2}};

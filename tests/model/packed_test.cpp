@@ -1,4 +1,4 @@
-// Documents that share a sequence have nothing to do with one another.
+// Documents in one sequence do not influence one another.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -22,8 +22,8 @@ Document document(std::uint64_t number, std::int64_t tokens) {
   return ids;
 }
 
-/// Sequences of T inputs, each with the documents of one list, what is left being documents of one
-/// token that have no target.
+/// Sequences of T inputs, each with the documents of one list. The rest is filled with documents of
+/// one token without a target.
 class Packed {
  public:
   Packed(std::int64_t T, const std::vector<std::vector<Document>>& sequences)
@@ -75,7 +75,7 @@ double largest_of(const OneRankModel::Weights& a) {
 
 }  // namespace
 
-TEST(PackedDocuments, HaveTheLossAndTheGradientsThatTheyHaveAlone) {
+TEST(PackedDocuments, HaveTheSameLossAndGradientsAsInSequencesOfTheirOwn) {
   const Document a = document(1, 4), b = document(2, 6), c = document(3, 2);
   for (ModelFamily family : {ModelFamily::llama, ModelFamily::gpt}) {
     OneRankModel model(packed_model(family));
@@ -86,7 +86,7 @@ TEST(PackedDocuments, HaveTheLossAndTheGradientsThatTheyHaveAlone) {
     const auto [loss, gradients] = run(9, {{a, b, c}});  // 3 + 5 + 1 inputs
     const auto [apart, apart_gradients] = run(9, {{a}, {b}, {c}});
     const auto [other, other_gradients] = run(9, {{c, b}, {a}});
-    // Sums of at most 9 rows and 40 products each way in another order.
+    // Sums of at most 9 rows and 40 products, in another order.
     const double tolerance = 100 * 1.2e-7;
     EXPECT_NEAR(loss, apart, tolerance * loss);
     EXPECT_NEAR(loss, other, tolerance * loss);
@@ -95,11 +95,11 @@ TEST(PackedDocuments, HaveTheLossAndTheGradientsThatTheyHaveAlone) {
   }
 }
 
-TEST(PackedDocuments, ChangeNoBitOfADocumentsLossWhenOthersInTheSequenceChange) {
+TEST(PackedDocuments, ChangeNoBitOfAnotherDocumentsLoss) {
   const Document first = document(1, 4), second = document(2, 6);
   for (ModelFamily family : {ModelFamily::llama, ModelFamily::gpt}) {
     OneRankModel model(packed_model(family));
-    const auto loss_of_second = [&](const Document& before) {  // targets of `before` do not count
+    const auto loss_of_second = [&](const Document& before) {  // without the targets of `before`
       const std::int64_t n = std::ssize(before) - 1, T = 9;
       std::vector<std::int32_t> ids(T), targets(T, -1), positions(T), starts(T);
       for (std::int64_t t = 0; t < T; ++t) {

@@ -33,8 +33,8 @@ Padding padding_of(const ParameterGroup& group) {
 }  // namespace
 
 TEST(Padding, StaysZeroThroughTraining) {
-  // 251 tokens over 4, 4 key-value heads over 3 (where one rank reads two and others have room for
-  // as many), and what rounds the flat buffers.
+  // Padding of 251 tokens over 4, of 4 key-value heads over 3 (one rank reads two, so the others
+  // reserve room for two), and at the ends of flat buffers.
   for (const GridShape& grid : {GridShape{4, 2, 1, 1}, GridShape{3, 1, 2, 1}, GridShape{8, 1, 1, 1},
                                 GridShape{2, 1, 2, 2}}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
@@ -48,7 +48,7 @@ TEST(Padding, StaysZeroThroughTraining) {
         }
       };
       run_tiny(run);
-      EXPECT_GT(count, 0) << "grid " << to_string(grid) << " says nothing";
+      EXPECT_GT(count, 0) << "grid " << to_string(grid) << " has no padding";
       EXPECT_EQ(nonzero, 0) << "of " << count << " on grid " << to_string(grid);
     }
   }

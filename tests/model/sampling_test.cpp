@@ -25,7 +25,7 @@ std::vector<float> random_logits(std::size_t count, std::uint64_t seed) {
   return logits;
 }
 
-/// Probabilities straight from the definitions: temperature, then the k most likely, then those of
+/// Probabilities by the definitions: temperature, then the k most likely tokens, then the fewest of
 /// them that reach p.
 std::vector<double> probabilities(const std::vector<float>& logits, const Sampling& sampling) {
   std::vector<std::size_t> order(logits.size());
@@ -48,7 +48,7 @@ std::vector<double> probabilities(const std::vector<float>& logits, const Sampli
 
 }  // namespace
 
-TEST(Sampling, DrawsEveryTokenAsOftenAsItsProbabilitySays) {
+TEST(Sampling, DrawsEveryTokenAsOftenAsItsProbability) {
   const std::vector<float> logits = random_logits(300, 1);
   for (const Sampling& sampling : {Sampling{},
                                    {.temperature = 0.5},
@@ -62,14 +62,14 @@ TEST(Sampling, DrawsEveryTokenAsOftenAsItsProbabilitySays) {
     for (int i = 0; i < kDraws; ++i)
       drawn[sample(logits, sampling, (i + 0.5) / kDraws)] += 1.0 / kDraws;
     const std::vector<double> want = probabilities(logits, sampling);
-    for (std::size_t token = 0; token < logits.size(); ++token)  // a run of even draws, whose ends
-      EXPECT_NEAR(drawn[token], want[token], 1.0 / kDraws + 1e-5)  // are a draw off at most
+    for (std::size_t token = 0; token < logits.size(); ++token)    // a run of evenly spaced draws
+      EXPECT_NEAR(drawn[token], want[token], 1.0 / kDraws + 1e-5)  // is off by at most one draw
           << sampling.temperature << ',' << sampling.top_k << ',' << sampling.top_p << ": "
           << token;
   }
 }
 
-TEST(Sampling, KeepsAFlatDistributionWhole) {
+TEST(Sampling, FiltersAFlatDistributionCorrectly) {
   const std::vector<float> flat(5000, 1.5f);
   EXPECT_EQ(sample(flat, {.top_p = 0.9999}, 0), 0);
   EXPECT_GT(sample(flat, {.top_p = 0.9999}, 0.9999), 4990);
@@ -77,7 +77,7 @@ TEST(Sampling, KeepsAFlatDistributionWhole) {
   EXPECT_EQ(sample(flat, {.top_k = 3}, 0.9999), 2);
 }
 
-TEST(Sampling, AtTemperatureZeroTakesTheFirstOfTheMostLikely) {
+TEST(Sampling, AtTemperatureZeroTakesTheFirstOfEquallyLikelyTokens) {
   EXPECT_EQ(sample(std::vector<float>{1, 3, 3, 2}, {.temperature = 0, .top_k = 2}, 0.9), 1);
 }
 
@@ -88,7 +88,7 @@ TEST(Sampling, NeverDrawsATokenWithoutWeight) {
     EXPECT_EQ(sample(logits, {}, uniform), 1) << uniform;
 }
 
-TEST(Sampling, PenalisesEachSeenTokenOnceTowardsLessLikely) {
+TEST(Sampling, PenalisesEachSeenTokenOnce) {
   std::vector<float> logits{2, -2, 3, 0, -1};
   penalise(logits, std::vector<std::int32_t>{0, 1, 0, 3, 9, -1, 1}, 2);
   EXPECT_THAT(logits, ElementsAre(1, -4, 3, 0, -1));

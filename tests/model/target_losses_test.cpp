@@ -1,5 +1,4 @@
-// The loss of every target by itself, on grids; llama_reference_test.cpp holds it against plain
-// loops.
+// The loss of each target, on grids; llama_reference_test.cpp compares it with plain loops.
 #include <cmath>
 #include <span>
 #include <vector>
@@ -20,7 +19,7 @@ struct Batch {
   std::int64_t sequences, positions;
 };
 
-/// Every fifth target does not count. Token t of sequence s depends on (s, t) alone.
+/// Every fifth target has no loss. Token t of sequence s depends only on (s, t).
 Tokens tokens_of(const Context& ctx, const Batch& batch, std::int64_t first, std::int64_t each) {
   const Random random(7, "tokens");
   std::vector<std::int32_t> ids, targets;
@@ -31,7 +30,7 @@ Tokens tokens_of(const Context& ctx, const Batch& batch, std::int64_t first, std
   return make_tokens(ctx, ids, targets, {each, batch.positions, first * batch.positions});
 }
 
-/// (R · 2) of all targets in their order, each place's as every one of its ranks has them.
+/// The losses (R, 2) of all targets in order; checks that ranks with the same targets agree.
 std::vector<float> losses_of(TinyRun run, const Batch& batch) {
   std::vector<float> all(batch.sequences * batch.positions * 2);
   run.steps = 0;
@@ -63,7 +62,7 @@ void expect_same_on_grids(TinyRun run, const Batch& batch, const std::vector<Gri
   const std::vector<float> want = losses_of(run, batch);
   int counted = 0;
   for (std::size_t i = 0; i < want.size(); i += 2) counted += want[i] > 1;
-  EXPECT_EQ(counted, batch.sequences * batch.positions * 4 / 5);  // but for those that do not count
+  EXPECT_EQ(counted, batch.sequences * batch.positions * 4 / 5);  // the others have no loss
   for (const GridShape& shape : grids) {
     SCOPED_TRACE("grid " + to_string(shape));
     run.grid = shape;
@@ -81,7 +80,7 @@ TEST(TargetLosses, AreThoseOfOneRankOnEveryGridOfUpToEightRanks) {
   std::vector<GridShape> grids;
   for (int ranks : {2, 3, 4, 6, 8})
     for (const GridShape& shape : grids_of(ranks)) grids.push_back(shape);
-  // 384 rows on one rank are two pieces of the logits; three ranks of y cannot cut the first one.
+  // 384 rows on one rank are two blocks of logits; three ranks of y cannot cut the first evenly.
   for (bool cut : {true, false})
     expect_same_on_grids({.sequence_parallel = cut, .make_model = tiny_gpt(4, true)},
                          {.sequences = 48, .positions = 8}, grids);

@@ -44,20 +44,20 @@ void check_attention_case(Backend& backend, const AttentionCase& c) {
   const auto want = attention(q, k, v, s);
   const auto gradients = attention_backward(run.d_out.values(), q, k, v, s);
 
-  // A score is a sum of D products, and what it is off by enters p as a factor; then T products are
-  // added, for d_k and d_v over all heads of the group: relative to the largest result, at most an
-  // f32 rounding for each.
+  // A score is a sum of D products, and its error enters p as a factor. Then T products are added,
+  // for d_k and d_v over all heads of the group. Relative to the largest result, each adds at most
+  // one f32 rounding.
   const double terms = static_cast<double>(s.head_dim + s.positions * s.group + 16);
   const double error = 2 * terms * rounding(DType::f32);
-  // In bf16 p is rounded before it is multiplied, each by at most this of itself; a query's p sum
-  // to 1, and no value is above 1.
+  // In bf16 each p is rounded before its product, with at most this relative error; a query's p add
+  // up to 1, and no value is above 1.
   const double p_error = c.type == DType::f32 ? 0 : rounding(c.type);
   EXPECT_TRUE(close(run.out, want.out, stored(c.type, error + p_error)));
   EXPECT_TRUE(close(run.stats, want.lse, stored(DType::f32, error * (1 + largest(want.lse)))));
 
-  // delta is made from `out` as it was stored: a sum of D roundings of products below 1, by which
-  // every d_score is off in proportion to p, and p sums to 1 over the keys of a query. d_score is
-  // then rounded itself: scale · p times the difference of two sums of D products below 1.
+  // delta comes from the stored `out`: its error is a sum of D roundings of products below 1. Every
+  // d_score is off by that in proportion to p, which adds up to 1 over the keys of a query. Then
+  // d_score itself, scale · p times the difference of two sums of D products below 1, is rounded.
   const double delta_error =
       c.type == DType::f32 ? 0 : 3 * s.scale * static_cast<double>(s.head_dim) * rounding(c.type);
   const auto check_part = [&](const char* name, std::int64_t begin, const Matrix& part,

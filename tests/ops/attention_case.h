@@ -11,10 +11,10 @@ struct AttentionCase {
   std::int64_t sequences;
   reference::AttentionShape shape;
   DType type;
-  std::int64_t gap = 0;  ///< between the rows of every operand; 0: odd ones
+  std::int64_t gap = 0;  ///< elements between the rows of every operand; 0: various odd gaps
 };
 
-/// Forward and backward with q, k and v, and their gradients, as columns of one buffer each.
+/// Runs forward and backward; q, k and v are columns of one buffer, their gradients of another.
 struct AttentionOutcome {
   explicit AttentionOutcome(const AttentionCase& c, Backend& backend)
       : rows(c.sequences * c.shape.positions),
@@ -54,10 +54,10 @@ struct AttentionOutcome {
   Operand qkv, d_qkv, out, stats, d_out, starts;
 };
 
-/// Compares it, forward and backward, with plain loops.
+/// Compares a case, forward and backward, with plain loops.
 void check_attention_case(Backend& backend, const AttentionCase& c);
 
-/// The starts of sequences that begin with documents of these lengths; the rest is one more.
+/// The starts of sequences of documents with these lengths; the rest of a sequence is one more.
 std::vector<std::int32_t> starts_of(std::int64_t sequences, std::int64_t positions,
                                     const std::vector<std::int32_t>& lengths);
 

@@ -1,4 +1,4 @@
-// The graphs of attention that libraries' fused kernels are made of, computed with plain loops.
+// The attention graphs from which libraries make fused kernels, computed with plain loops.
 #include "axonn/ops/attention_graph.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ using namespace axonn;
 
 namespace {
 
-/// Attention by graphs, in pieces of so many bytes of probabilities.
+/// Computes attention by graphs, in pieces of at most `bytes` of probabilities.
 class GraphBackend final : public ForwardingBackend {
  public:
   GraphBackend(bool ordered, std::int64_t bytes)
@@ -42,7 +42,7 @@ class GraphBackend final : public ForwardingBackend {
 
 constexpr std::int64_t kWhole = std::int64_t{1} << 40;
 
-/// Operands of some attention in bf16 whose rows are aligned.
+/// Operands of an attention in bf16 with aligned rows.
 struct Operands {
   Operand q, k, out, stats;
   Attention args;
@@ -76,7 +76,7 @@ TEST(AttentionGraph, EqualsPlainLoopsForwardAndBackwardForAnyHeadsGroupsAndLengt
   }
 }
 
-TEST(AttentionGraph, WithAWindowSeesItsKeysAloneAndWithDocumentsEachFromItsStart) {
+TEST(AttentionGraph, SeesOnlyTheKeysInTheWindowAndInTheDocument) {
   for (const bool ordered : {false, true}) {
     GraphBackend backend(ordered, kWhole);
     for (std::int64_t window : {1, 5, 31, 39, 40, 100})
@@ -88,7 +88,7 @@ TEST(AttentionGraph, WithAWindowSeesItsKeysAloneAndWithDocumentsEachFromItsStart
   }
 }
 
-TEST(AttentionGraph, InPiecesOfSequencesAndOfKeyValueHeadsIsTheSame) {
+TEST(AttentionGraph, InPiecesOfSequencesAndOfKeyValueHeadsEqualsPlainLoops) {
   for (std::int64_t bytes : {1, 2 * 20 * 20 * 2 * 2, 2 * 20 * 20 * 2 * 4}) {
     GraphBackend backend(true, bytes);
     check_attention_case(
@@ -113,7 +113,7 @@ TEST(AttentionGraph, PiecesAreTheLargestThatFitAndDivideTheWhole) {
   EXPECT_EQ(piece(0), std::pair(std::int64_t{1}, std::int64_t{1}));
 }
 
-TEST(AttentionGraph, IsNotMadeOfWhatNoGraphComputes) {
+TEST(AttentionGraph, HasNoShapeForOperandsThatNoGraphComputes) {
   EXPECT_TRUE(graph_shape_of(Operands(4, 2, 16, 2).args));
   EXPECT_TRUE(graph_shape_of(Operands(3, 1, 16, 4).args));
   EXPECT_FALSE(graph_shape_of(Operands(4, 2, 12, 2).args)) << "heads that are not aligned";
@@ -127,16 +127,16 @@ TEST(AttentionGraph, IsNotMadeOfWhatNoGraphComputes) {
   EXPECT_TRUE(graph_shape_of(beyond.args));
   Operands shifted(4, 2, 16, 2);
   shifted.args.q = shifted.args.q.col_range(1, 63);
-  EXPECT_FALSE(graph_shape_of(shifted.args)) << "rows that begin anywhere";
+  EXPECT_FALSE(graph_shape_of(shifted.args)) << "rows that are not aligned";
   Operands single(4, 2, 16, 2);
   single.args.q.dtype = DType::f32;
   EXPECT_FALSE(graph_shape_of(single.args)) << "f32";
 }
 
-TEST(AttentionGraph, OfHeadsThatKeyValueHeadsDoNotDivideIsRefused) {
+TEST(AttentionGraph, RefusesHeadsThatKeyValueHeadsDoNotDivide) {
   EXPECT_THAT(
       [] {
         attention_graph({.sequences = 1, .positions = 4, .heads = 3, .kv_heads = 2, .head_dim = 8});
       },
-      testing::ThrowsMessage<Error>(testing::HasSubstr("3 heads over 2 of 8")));
+      testing::ThrowsMessage<Error>(testing::HasSubstr("3 heads, 2 key-value heads of width 8")));
 }

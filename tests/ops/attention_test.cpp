@@ -23,7 +23,7 @@ TEST(Attention, EqualsPlainLoopsForwardAndBackwardForAnyHeadsGroupsAndLengths) {
   }
 }
 
-TEST(Attention, EqualsPlainLoopsWhereRowsAreAlignedAndHeadsAsWideAsModelsHaveThem) {
+TEST(Attention, EqualsPlainLoopsForAlignedRowsAndTheHeadWidthsOfModels) {
   const auto backend = test_backend();
   for (std::int64_t width : {64, 128}) {
     check_attention_case(*backend, {1, {64, 1, 1, width, 1, 0, 0.1}, DType::bf16, 8});
@@ -39,7 +39,7 @@ TEST(Attention, EqualsPlainLoopsWhereRowsAreAlignedAndHeadsAsWideAsModelsHaveThe
   }
 }
 
-TEST(Attention, WithAWindowSeesItsKeysAloneOnBothSidesOfABlockAndBeyondTheSequence) {
+TEST(Attention, SeesOnlyTheKeysInTheWindowForWindowsAroundABlockAndBeyondTheSequence) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (std::int64_t window : {1, 2, 63, 64, 65, 66, 100, 128, 129, 199, 200, 1000})
@@ -50,7 +50,7 @@ TEST(Attention, WithAWindowSeesItsKeysAloneOnBothSidesOfABlockAndBeyondTheSequen
   }
 }
 
-TEST(Attention, WithAWindowOfTheWholeSequenceHasTheBitsOfNone) {
+TEST(Attention, WithAWindowOfTheWholeSequenceHasTheBitsOfNoWindow) {
   const auto backend = test_backend();
   const AttentionOutcome none({2, {130, 4, 2, 24, 2, 0, 0.3}, DType::f32}, *backend),
       whole({2, {130, 4, 2, 24, 2, 0, 0.3, 130}, DType::f32}, *backend);
@@ -58,7 +58,7 @@ TEST(Attention, WithAWindowOfTheWholeSequenceHasTheBitsOfNone) {
   EXPECT_TRUE(none.d_qkv.memory() == whole.d_qkv.memory());
 }
 
-TEST(Attention, ReadsTheRightKeyValueHeadWhereARankBeginsInsideAGroup) {
+TEST(Attention, ReadsTheRightKeyValueHeadIfARankBeginsInsideAGroup) {
   const auto backend = test_backend();
   for (std::int64_t first = 0; first < 4; ++first) {
     check_attention_case(*backend, {2, {33, 3, 2, 8, 4, first, 0.3}, DType::f32});
@@ -71,7 +71,7 @@ TEST(Attention, GradientsOfAKeyValueHeadThatNoQueryUsesAreZero) {
   check_attention_case(*backend, {1, {20, 2, 3, 8, 2, 0, 0.3}, DType::f32});
 }
 
-TEST(Attention, OfDocumentsInASequenceSeesEachFromItsStartAlone) {
+TEST(Attention, SeesOnlyTheKeysInTheDocument) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (const std::vector<std::int32_t>& lengths :
@@ -82,13 +82,13 @@ TEST(Attention, OfDocumentsInASequenceSeesEachFromItsStartAlone) {
         check_attention_case(
             *backend, {2, {200, 4, 2, 8, 2, 0, 0.3, window, starts_of(2, 200, lengths)}, type});
       }
-  // So many threads that they share a key-value head's work.
+  // Enough threads that they share the work of one key-value head.
   check_attention_case(
       *make_cpu_backend(2),
       {1, {330, 2, 1, 8, 2, 0, 0.3, 0, starts_of(1, 330, {70, 128, 3})}, DType::f32});
 }
 
-TEST(Attention, OfRowsThatSeeWhatTheyLikeInNoOrderEqualsPlainLoops) {
+TEST(Attention, EqualsPlainLoopsForRandomStarts) {
   const auto backend = test_backend();
   std::vector<std::int32_t> starts = random_ids("starts", 2 * 150, 150);
   for (std::int32_t r = 0; r < 300; ++r) starts[r] %= r % 150 + 1;
@@ -96,7 +96,7 @@ TEST(Attention, OfRowsThatSeeWhatTheyLikeInNoOrderEqualsPlainLoops) {
     check_attention_case(*backend, {2, {150, 2, 2, 8, 1, 0, 0.3, 0, starts}, type});
 }
 
-TEST(Attention, WithStartsOfZeroHasTheBitsOfNone) {
+TEST(Attention, WithStartsOfZeroHasTheBitsOfNoStarts) {
   const auto backend = test_backend();
   const AttentionOutcome none({2, {130, 4, 2, 24, 2, 0, 0.3}, DType::f32}, *backend),
       zeros({2, {130, 4, 2, 24, 2, 0, 0.3, 0, starts_of(2, 130, {})}, DType::f32}, *backend);

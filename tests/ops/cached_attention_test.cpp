@@ -18,7 +18,7 @@ struct Case {
   DType type;
 };
 
-/// Sequences that are generated one token after another, against attention over all of each.
+/// Sequences of tokens for the cache, compared with attention over each whole sequence.
 class Generated {
  public:
   Generated(const Case& c, std::vector<std::int64_t> lengths)
@@ -40,8 +40,8 @@ class Generated {
 
   std::int64_t slots() const { return std::ssize(lengths_); }
 
-  /// The tokens at these positions of these sequences, all in one call; a sequence of -1 is none.
-  /// Slots are the sequences in the reverse order.
+  /// Computes the tokens at these (sequence, position) in one call; sequence -1 is a row without a
+  /// slot. Slots are the sequences in reverse order.
   Matrix step(Backend& backend, const std::vector<std::pair<int, int>>& tokens) {
     std::vector<std::int32_t> slots_of, positions;
     for (const auto& [sequence, position] : tokens) {
@@ -79,7 +79,7 @@ class Generated {
     return out.values();
   }
 
-  /// All tokens, one of every sequence that still has one at a time.
+  /// Computes all tokens: in each step one of every sequence that still has one.
   void all(Backend& backend) {
     for (int t = 0; t < c_.shape.positions; ++t) {
       std::vector<std::pair<int, int>> tokens;
@@ -110,7 +110,7 @@ constexpr DType kTypes[] = {DType::f32, DType::bf16};
 
 }  // namespace
 
-TEST(CachedAttention, OfTokensThatComeOneByOneEqualsAttentionOverTheWholeSequences) {
+TEST(CachedAttention, OfOneTokenAtATimeEqualsAttentionOverTheWholeSequences) {
   const auto backend = test_backend();
   for (DType type : kTypes) {
     Generated({{20, 3, 3, 16, 1, 0, 0.25}, 20, type}, {20, 7, 1, 13}).all(*backend);
@@ -159,7 +159,7 @@ TEST(CachedAttention, OfARowWithoutASlotIsZeroAndKeepsNothing) {
   }
 }
 
-TEST(CachedAttention, OfARowHasTheSameBitsWhateverTheOthersAre) {
+TEST(CachedAttention, OfARowHasTheSameBitsWhateverTheOtherRowsAre) {
   const auto backend = test_backend();
   for (DType type : kTypes) {
     const Case c{{9, 2, 2, 8, 1, 0, 0.3}, 9, type};
@@ -172,7 +172,7 @@ TEST(CachedAttention, OfARowHasTheSameBitsWhateverTheOthersAre) {
   }
 }
 
-TEST(CachedAttention, RefusesWhatIsNoWholeSlots) {
+TEST(CachedAttention, RefusesACacheThatIsNotWholeSlots) {
   const auto backend = test_backend();
   const Operand q(2, 8, DType::f32), kept(15, 4, DType::f32), ids(std::vector<std::int32_t>{0, 0});
   const CachedAttention args{.q = q,
@@ -188,5 +188,5 @@ TEST(CachedAttention, RefusesWhatIsNoWholeSlots) {
                              .head_dim = 4};
   EXPECT_THAT([&] { backend->cached_attention(args); },
               testing::ThrowsMessage<Error>(testing::HasSubstr(
-                  "keys is (15,4) f32, wanted whole slots of 2 heads of 4 entries")));
+                  "keys is (15,4) f32, want whole slots of 2 heads of 4 entries")));
 }

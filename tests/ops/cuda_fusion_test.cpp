@@ -1,4 +1,4 @@
-// Which epilogues cuBLASLt may be asked for, which no card is needed to decide.
+// Which epilogues cuBLASLt may be asked for. That is decided without a GPU.
 #include <gtest/gtest.h>
 
 #include "axonn/ops/cuda/fusion.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
 
-/// A matrix of which nothing is read, at this address.
+/// A matrix at this address, whose memory is never read.
 View at(std::uintptr_t address, std::int64_t rows, std::int64_t cols, DType type = kBf16,
         std::int64_t stride = 0) {
   return {reinterpret_cast<void*>(address), type, rows, cols, stride > 0 ? stride : cols};
@@ -33,18 +33,18 @@ Matmul derivative(const View& where) {
 
 }  // namespace
 
-TEST(CudaFusion, TakesGeluInBf16WhereWhatIsBesideTheResultIsAligned) {
+TEST(CudaFusion, FusesGeluInBf16IfTheAuxiliaryMatrixIsAligned) {
   EXPECT_TRUE(may_fuse(gelu()));
   EXPECT_TRUE(may_fuse(gelu(at(1024, 6, 24))));
   EXPECT_TRUE(may_fuse(gelu(at(1024 + 16, 6, 24, kBf16, 32))));
   EXPECT_FALSE(may_fuse(gelu(at(1024, 6, 24, kBf16, 28)))) << "rows 28 elements apart";
-  EXPECT_FALSE(may_fuse(gelu(at(1024 + 8, 6, 24)))) << "begins between vectors";
+  EXPECT_FALSE(may_fuse(gelu(at(1024 + 8, 6, 24)))) << "not aligned to vectors";
   EXPECT_TRUE(may_fuse(derivative(at(1024, 6, 24))));
   EXPECT_FALSE(may_fuse(derivative(at(1024, 6, 24, kBf16, 25))));
   EXPECT_FALSE(may_fuse(derivative(at(1024 + 2, 6, 24))));
 }
 
-TEST(CudaFusion, LeavesGeluOfF32AndOfNothing) {
+TEST(CudaFusion, DoesNotFuseGeluOfF32OrOfEmptyOperands) {
   Matmul product = gelu();
   product.out.dtype = kF32;
   EXPECT_FALSE(may_fuse(product));
@@ -56,7 +56,7 @@ TEST(CudaFusion, LeavesGeluOfF32AndOfNothing) {
   EXPECT_FALSE(may_fuse(product));
 }
 
-TEST(CudaFusion, TakesABiasThatIsAlignedAlong) {
+TEST(CudaFusion, FusesABiasOnlyIfItIsAligned) {
   Matmul product = gelu(at(1024, 6, 24));
   product.bias = at(2048, 1, 24);
   EXPECT_TRUE(may_fuse(product));
@@ -64,13 +64,13 @@ TEST(CudaFusion, TakesABiasThatIsAlignedAlong) {
   EXPECT_FALSE(may_fuse(product));
 }
 
-TEST(CudaFusion, TakesABiasGradientOfAResultInF32) {
+TEST(CudaFusion, FusesABiasGradientOnlyIfTheResultIsF32) {
   Matmul product{.out = at(256, 24, 16, kF32),
                  .a = at(512, 6, 24),
                  .b = at(768, 6, 16),
                  .a_transposed = true,
                  .bias_gradient = at(1024 + 4, 1, 24, kF32)};
-  EXPECT_TRUE(may_fuse(product)) << "the sums are added to it, wherever it begins";
+  EXPECT_TRUE(may_fuse(product)) << "the sums are added to it, so its alignment does not matter";
   product.accumulate = true;
   EXPECT_TRUE(may_fuse(product));
   product.out.dtype = kBf16;

@@ -1,5 +1,4 @@
-// What a card captures: launched on memory of the card, with a second stream and the cases that it
-// refuses.
+// CUDA graphs: capture and launch on the GPU's memory, with a second stream, and refused captures.
 #include <array>
 #include <cstring>
 
@@ -15,7 +14,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// Four floats on the card.
+/// Four floats on the GPU.
 class Four {
  public:
   Four(Device& device, std::array<float, 4> values) : device_(device) {
@@ -41,7 +40,7 @@ class Four {
 
 }  // namespace
 
-TEST(CudaGraph, DoesNothingWhileItIsCapturedAndAllOfItAtEachLaunch) {
+TEST(CudaGraph, RunsNothingDuringCaptureAndEverythingAtEachLaunch) {
   const auto backend = make_cuda_backend(0);
   Device& device = backend->device();
   const Four a(device, {1, 2, 3, 4}), sum(device, {0, 0, 0, 0}), copied(device, {0, 0, 0, 0});
@@ -49,7 +48,7 @@ TEST(CudaGraph, DoesNothingWhileItIsCapturedAndAllOfItAtEachLaunch) {
   const auto graph = device.capture([&] {
     EXPECT_TRUE(device.capturing());
     backend->add(sum.view(), sum.view(), a.view());
-    other->wait(*device.compute().record());  // there and back
+    other->wait(*device.compute().record());  // fork to the other stream, then join back
     device.compute().wait(*other->record());
     device.copy(copied.view().data, sum.view().data, 16);
   });
@@ -60,7 +59,7 @@ TEST(CudaGraph, DoesNothingWhileItIsCapturedAndAllOfItAtEachLaunch) {
   EXPECT_THAT(copied.values(), ElementsAre(3, 6, 9, 12));
 }
 
-TEST(CudaGraph, RefusesCopiesWithTheHostAndTheDeviceGoesOn) {
+TEST(CudaGraph, RefusesCopiesToTheHostAndTheDeviceStillWorks) {
   const auto backend = make_cuda_backend(0);
   Device& device = backend->device();
   const Four a(device, {1, 2, 3, 4});
@@ -71,7 +70,7 @@ TEST(CudaGraph, RefusesCopiesWithTheHostAndTheDeviceGoesOn) {
   EXPECT_THAT(a.values(), ElementsAre(2, 4, 6, 8));
 }
 
-TEST(CudaGraph, LeavesNothingUnderWay) {
+TEST(CudaGraph, RefusesAStreamThatIsNotWaitedForBeforeTheCaptureEnds) {
   const auto backend = make_cuda_backend(0);
   Device& device = backend->device();
   const auto other = device.make_stream();

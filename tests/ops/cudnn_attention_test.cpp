@@ -1,4 +1,4 @@
-// Attention by cuDNN, on a card.
+// Attention by cuDNN, on a GPU.
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
@@ -11,7 +11,7 @@ using namespace axonn;
 
 namespace {
 
-/// cuDNN alone computes, whether it must be deterministic or not.
+/// Attention by cuDNN alone. The parameter: whether it must be deterministic.
 class CudnnAttention : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ TEST_P(CudnnAttention, EqualsPlainLoopsForwardAndBackwardForHeadsGroupsAndLength
   }
 }
 
-TEST_P(CudnnAttention, WithAWindowSeesItsKeysAloneAndWithDocumentsEachFromItsStart) {
+TEST_P(CudnnAttention, SeesOnlyTheKeysInTheWindowAndInTheDocument) {
   const auto cudnn = backend();
   for (std::int64_t width : {64, 128}) {
     for (std::int64_t window : {1, 65, 1000})
@@ -49,8 +49,8 @@ TEST_P(CudnnAttention, WithAWindowSeesItsKeysAloneAndWithDocumentsEachFromItsSta
   }
 }
 
-TEST_P(CudnnAttention, GivesTheSameBitsTwiceWhereItIsToBeDeterministic) {
-  if (!GetParam()) GTEST_SKIP() << "not asked for";
+TEST_P(CudnnAttention, GivesTheSameBitsEveryTimeIfDeterministic) {
+  if (!GetParam()) GTEST_SKIP() << "only for the deterministic variant";
   const auto cudnn = backend();
   const AttentionCase c{4, {520, 8, 4, 64, 2, 0, 0.1}, DType::bf16, 8};
   const AttentionOutcome first(c, *cudnn);
@@ -61,7 +61,7 @@ TEST_P(CudnnAttention, GivesTheSameBitsTwiceWhereItIsToBeDeterministic) {
   }
 }
 
-TEST_P(CudnnAttention, LeavesWhatItDoesNotTakeToOthersAndSaysSoOnce) {
+TEST_P(CudnnAttention, LeavesUnsupportedOperandsToOtherKernelsWithOneRemark) {
   const auto automatic = backend(CudaAttention::automatic);
   check_attention_case(*automatic, {1, {200, 2, 2, 64, 1, 0, 0.1}, DType::bf16, 8});
   EXPECT_THAT(automatic->take_remarks(), testing::IsEmpty());

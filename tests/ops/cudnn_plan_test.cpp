@@ -1,5 +1,5 @@
-// Whether cuDNN's fused kernels take the graphs of attention: plans for a card that is not here,
-// from its properties, with a driver that runs nothing (no_driver.cpp).
+// Whether cuDNN's fused kernels support the attention graphs. Plans are built for a GPU that is not
+// present, from its properties, with a driver that runs nothing (no_driver.cpp).
 #include "axonn/ops/cuda/cudnn_plan.cuh"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@ using cuda::CudnnPlan;
 
 namespace {
 
-/// What differs between cards; the rest is all cards'.
+/// The properties that differ between GPUs; all others are the same.
 struct Card {
   const char* name;
   int version, multiprocessors, shared_bytes, cache_bytes;
@@ -19,7 +19,7 @@ struct Card {
 constexpr Card kHopper{"NVIDIA H100 80GB HBM3", 900, 132, 232448, 52428800};
 constexpr Card kAmpere{"NVIDIA A100-SXM4-80GB", 800, 108, 166912, 41943040};
 
-/// A card as cuDNN writes it down.
+/// The properties of a GPU in cuDNN's format.
 std::string json_of(const Card& card) {
   return concat(R"({"deviceName": ")", card.name, R"(", "deviceVer": )", card.version,
                 R"(, "multiProcessorCount": )", card.multiprocessors,
@@ -42,7 +42,7 @@ constexpr Model kGpt2Small{"GPT-2 124M", 32, 1024, 12, 12, 64};
 constexpr Model kGpt2Large{"GPT-2 1.5B", 16, 1024, 25, 25, 64};
 constexpr Model kLlama{"Llama 8B", 2, 4096, 32, 8, 128};
 
-/// Queries, keys and values as columns of one matrix, as models have them.
+/// The shape with queries, keys and values as columns of one matrix, as in models.
 AttentionGraphShape shape_of(const Model& m) {
   const std::int64_t all = (m.heads + 2 * m.kv_heads) * m.head_dim, q = m.heads * m.head_dim;
   return {.sequences = m.sequences,
@@ -61,7 +61,7 @@ AttentionGraphShape shape_of(const Model& m) {
           .d_v_stride = all};
 }
 
-/// Forward; backward with sums as blocks come; backward in order, in pieces.
+/// Forward; backward with unordered sums; ordered backward, in pieces.
 std::vector<AttentionGraphShape> passes(AttentionGraphShape shape) {
   std::vector<AttentionGraphShape> all = {shape};
   shape.backward = true;
@@ -106,7 +106,7 @@ TEST_F(CudnnPlanTest, IsFoundOnHopperForDocumentsInSequences) {
   }
 }
 
-TEST_F(CudnnPlanTest, IsFoundOnHopperForWindowsAndForLengthsThatNoTileDivides) {
+TEST_F(CudnnPlanTest, IsFoundOnHopperForWindowsAndForLengthsThatAreNotWholeTiles) {
   AttentionGraphShape shape = shape_of(kLlama);
   shape.window = 1000;
   shape.documents = true;
@@ -115,7 +115,7 @@ TEST_F(CudnnPlanTest, IsFoundOnHopperForWindowsAndForLengthsThatNoTileDivides) {
   expect_plans(odd);
 }
 
-TEST_F(CudnnPlanTest, IsFoundOnAmpereButForTheGradientsOfDocuments) {
+TEST_F(CudnnPlanTest, IsFoundOnAmpereExceptForTheGradientsOfDocuments) {
   card_ = cuda::cudnn_card(json_of(kAmpere));
   AttentionGraphShape shape = shape_of(kLlama);
   expect_plans(shape);
@@ -128,11 +128,11 @@ TEST_F(CudnnPlanTest, IsFoundOnAmpereButForTheGradientsOfDocuments) {
   }
 }
 
-TEST_F(CudnnPlanTest, InOrderNeedsTheMemoryOfAPieceAlone) {
+TEST_F(CudnnPlanTest, IfOrderedNeedsOnlyTheMemoryOfOnePiece) {
   const AttentionGraphShape pass = passes(shape_of(kLlama)).back();
   const auto plan = build(pass);
   ASSERT_TRUE(plan) << why_;
-  // The gradients of scores in bf16, and those of all query heads' keys and values.
+  // The gradients of scores in bf16, and those of keys and values for each query head.
   const std::int64_t scores = 2 * pass.sequences * pass.heads * pass.positions * pass.positions,
                      heads = 2 * 2 * pass.sequences * pass.heads * pass.positions * pass.head_dim;
   EXPECT_GE(plan->workspace_bytes(), scores);
@@ -150,7 +150,7 @@ TEST(CudnnCard, WithoutAPropertyIsRefusedWithItsName) {
               testing::ThrowsMessage<Error>(testing::HasSubstr("maxGridSize")));
 }
 
-TEST(CudnnAttention, WithoutACardLeavesEverythingToOthersAndSaysSoOnce) {
+TEST(CudnnAttention, WithoutAGpuLeavesEverythingToOtherKernelsWithOneRemark) {
   const auto device = make_cpu_device();
   cuda::Scratch scratch(*device);
   cuda::CudnnAttention automatic(*device, scratch, {}),

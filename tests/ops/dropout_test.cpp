@@ -13,7 +13,7 @@ using reference::Matrix;
 
 namespace {
 
-/// What is left of a matrix of ones.
+/// The result of dropout for a matrix of ones.
 Matrix kept_of(std::int64_t rows, std::int64_t cols, Dropout args) {
   const Operand ones(Matrix(rows, cols, 1), DType::f32), out(rows, cols, DType::f32);
   args.inp = ones;
@@ -40,17 +40,17 @@ TEST(Dropout, WithProbabilityZeroScales) {
   }
 }
 
-TEST(Dropout, ZeroesTheProbabilitysShareAndKeepsTheMean) {
+TEST(Dropout, ZeroesElementsWithTheProbabilityAndKeepsTheMean) {
   for (float p : {0.1f, 0.5f, 0.9f}) {
     const Matrix kept = kept_of(200, 1000, {.probability = p, .key = 7});
     const double n = 200 * 1000, zeros = std::ranges::count(kept.values, 0.0);
-    // Five standard deviations of so many independent draws.
+    // Five standard deviations of n independent draws.
     EXPECT_NEAR(zeros / n, p, 5 * std::sqrt(p * (1 - p) / n));
     EXPECT_NEAR(mean_of(kept), 1, 5 * std::sqrt(p * (1 - p) / n) / (1 - p));
   }
 }
 
-TEST(Dropout, OfAPieceIsThatPieceOfTheWhole) {
+TEST(Dropout, OfAPieceEqualsThatPieceOfTheWhole) {
   const Dropout args{.probability = 0.4f, .key = 99};
   const Matrix whole = kept_of(40, 300, args);
   Dropout piece = args;
@@ -61,8 +61,8 @@ TEST(Dropout, OfAPieceIsThatPieceOfTheWhole) {
     for (std::int64_t c = 0; c < 100; ++c) ASSERT_EQ(part(r, c), whole(13 + r, 70 + c));
 }
 
-// Two choices of 0.5 that know nothing of each other agree in half of the places.
-TEST(Dropout, AnotherKeyRowOrColumnIsAnotherChoice) {
+// Two independent choices of probability 0.5 agree for half of the elements.
+TEST(Dropout, WithAnotherKeyRowOrColumnMakesAnotherChoice) {
   const Matrix one = kept_of(100, 400, {.probability = 0.5f, .key = 1});
   const auto agreement = [&](const Matrix& other) {
     double same = 0;

@@ -15,7 +15,7 @@ using reference::Matrix;
 namespace {
 
 constexpr DType kTypes[] = {DType::f32, DType::bf16};
-/// Rows, columns and the padding of a row: single elements, odd, beyond a tile, flat and strided.
+/// Rows, columns and row padding: single elements, odd sizes, more than a tile, flat and strided.
 constexpr std::int64_t kShapes[][3] = {{1, 1, 0}, {3, 17, 0},    {5, 17, 4},
                                        {0, 8, 0}, {1, 20000, 0}, {30, 768, 1}};
 
@@ -49,7 +49,7 @@ TEST(Elementwise, GeluAndItsGradientEqualTheTanhFormula) {
   for (DType type : kTypes)
     for (const auto& [R, C, gap] : kShapes) {
       Matrix x = random_values("x", R, C, type), dy = random_values("dy", R, C, type);
-      for (double& value : x.values) value *= 8;  // exact, and past where tanh is 1
+      for (double& value : x.values) value *= 8;  // exact; reaches values where tanh is 1
       const Operand inp(x, type, gap), d_out(dy, type, gap), out(R, C, type, 2 * gap),
           d_inp(R, C, type, gap);
       backend->gelu(out, inp);

@@ -8,13 +8,13 @@
 using namespace axonn;
 using reference::Matrix;
 
-TEST(Embedding, TakesTheRowsItHasAndGivesTheirGradientsBack) {
+TEST(Embedding, LooksUpItsRowsAndAddsTheirGradients) {
   const auto backend = test_backend();
   const std::int64_t T = 7, first = 10, V = 20;
   for (DType type : {DType::f32, DType::bf16})
     for (std::int64_t C : {1, 17, 65, 768}) {
       const std::vector<std::int32_t> ids =
-          random_ids("ids", 3 * T, 40);  // some before, some after
+          random_ids("ids", 3 * T, 40);  // some below `first`, some beyond the table
       const Matrix table = random_values("table", V, C, type),
                    positions = random_values("positions", T, C, type),
                    dy = random_values("dy", 3 * T, C, type);
@@ -39,14 +39,14 @@ TEST(Embedding, TakesTheRowsItHasAndGivesTheirGradientsBack) {
         }
       EXPECT_TRUE(close(out, want, stored(type, 2 * rounding(DType::f32))));
       EXPECT_TRUE(close(bare, want_bare, {}));  // a copy is exact
-      // At most 21 additions of numbers below 1 to a 1.
+      // At most 21 additions of numbers below 1 to 1.
       const Tolerance sums{22 * 22 * rounding(DType::f32), 0};
       EXPECT_TRUE(close(d_table, want_table, sums));
       EXPECT_TRUE(close(d_positions, want_positions, sums));
     }
 }
 
-TEST(Embedding, AddsTheLearnedRowsOfPositionsThatRowsHaveOfTheirOwn) {
+TEST(Embedding, AddsTheLearnedRowsOfExplicitPositions) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16}) {
     const Matrix table = random_values("table", 5, 17, type),
@@ -66,7 +66,7 @@ TEST(Embedding, AddsTheLearnedRowsOfPositionsThatRowsHaveOfTheirOwn) {
   }
 }
 
-TEST(Embedding, RefusesIdsThatAreNotOneARow) {
+TEST(Embedding, RefusesIdsThatAreNotOnePerRow) {
   const auto backend = test_backend();
   const Operand out(4, 2, DType::f32), table(9, 2, DType::f32), ids(std::vector<std::int32_t>(3));
   EXPECT_THAT(

@@ -1,4 +1,4 @@
-// The attention kernels of cards, run by threads of the CPU that emulate a card's block.
+// The GPU's attention kernels, run by CPU threads that emulate a GPU's block.
 #include "axonn/ops/cuda/flash_attention.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 template <int D>
 class FlashBackend final : public ForwardingBackend {
  public:
-  FlashBackend() : ForwardingBackend(nullptr) {}  // nothing else is asked of it
+  FlashBackend() : ForwardingBackend(nullptr) {}  // no other operation is called
 
   void attention(const Attention& args) override {
     for_places(args, args.heads, [&](cuda::FlashPlace at) {
@@ -112,13 +112,13 @@ TEST(FlashAttention, EqualsPlainLoopsForHeadsOf128) {
   check_attention_case(backend, {1, {70, 1, 1, 128, 1, 0, 0.1}, DType::bf16, 8});
 }
 
-TEST(FlashAttention, WithAWindowSeesItsKeysAlone) {
+TEST(FlashAttention, SeesOnlyTheKeysInTheWindow) {
   FlashBackend<64> backend;
   for (std::int64_t window : {1, 64, 65, 100})
     check_attention_case(backend, {1, {140, 1, 1, 64, 1, 0, 0.125, window}, DType::bf16, 8});
 }
 
-TEST(FlashAttention, OfDocumentsInASequenceSeesEachFromItsStartAlone) {
+TEST(FlashAttention, SeesOnlyTheKeysInTheDocument) {
   FlashBackend<64> backend;
   check_attention_case(
       backend, {1, {140, 1, 1, 64, 1, 0, 0.125, 0, starts_of(1, 140, {5, 64, 3})}, DType::bf16, 8});

@@ -19,7 +19,7 @@ struct Elements {
 
   explicit Elements(const Dims& of)
       : dims(of), values(static_cast<std::size_t>(of[0] * of[1] * of[2] * of[3])) {}
-  /// The element there; a dim of 1 is repeated.
+  /// The element at `place`; dims of 1 are broadcast.
   double& at(const Dims& place) {
     std::int64_t index = 0;
     for (int i = 0; i < 4; ++i) index = index * dims[i] + (dims[i] == 1 ? 0 : place[i]);

@@ -6,9 +6,9 @@
 
 namespace axonn {
 
-/// Computes a graph with plain loops, in double, on host memory as graph_memory() says it lies;
-/// every tensor is rounded to its type. What the graph's description says, and nothing that a
-/// library does with it.
+/// Computes a graph with plain loops in double, on host memory at the addresses of graph_memory().
+/// Rounds every tensor to its type. Follows the graph's description literally, without a library's
+/// optimizations.
 void interpret(const AttentionGraph& graph, const std::vector<void*>& memory);
 
 }  // namespace axonn

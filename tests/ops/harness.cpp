@@ -133,12 +133,12 @@ testing::AssertionResult close(const Matrix& got, const Matrix& want, Tolerance 
   if (row < 0) return testing::AssertionSuccess();
   return testing::AssertionFailure()
          << "worst at (" << row << ',' << col << "): got " << got(row, col) << ", want "
-         << want(row, col) << ", off by " << worst << " times what is allowed";
+         << want(row, col) << ", off by " << worst << " times the tolerance";
 }
 
 testing::AssertionResult close(const Operand& got, const Matrix& want, Tolerance tolerance) {
   if (!got.gap_untouched())
-    return testing::AssertionFailure() << "what lies between the rows was written";
+    return testing::AssertionFailure() << "the padding between rows was written";
   return close(got.values(), want, tolerance);
 }
 

@@ -13,8 +13,8 @@
 
 namespace axonn {
 
-/// A matrix in memory that the backend under test can read, with `gap` elements of padding after
-/// each row that no operation may touch.
+/// A matrix in memory that the backend under test can access, with `gap` elements of padding after
+/// each row, which no operation may write.
 class Operand {
  public:
   /// All elements zero.
@@ -37,7 +37,7 @@ class Operand {
   View view_;
 };
 
-/// Values in [-1, 1) that dtype can hold exactly, a function of the name and the sizes alone.
+/// Values in [-1, 1) that dtype represents exactly, a function of the name and the sizes alone.
 reference::Matrix random_values(std::string_view name, std::int64_t rows, std::int64_t cols,
                                 DType dtype);
 std::vector<std::int32_t> random_ids(std::string_view name, std::int64_t count, std::int64_t bound);
@@ -50,13 +50,13 @@ struct Tolerance {
   double absolute = 0, relative = 0;
 };
 
-/// The tolerance of a result that is computed in f32 with errors up to `absolute` and stored as
+/// The tolerance for a result that is computed in f32 with errors up to `absolute` and stored as
 /// dtype.
 inline Tolerance stored(DType dtype, double absolute) {
   return {absolute, rounding(dtype) * 1.01 + rounding(DType::f32)};
 }
 
-/// Success, or the worst place with both values. A NaN is never close; padding must be untouched.
+/// Success, or a failure that shows the worst element. NaN is never close; padding must be intact.
 testing::AssertionResult close(const Operand& got, const reference::Matrix& want,
                                Tolerance tolerance);
 testing::AssertionResult close(const reference::Matrix& got, const reference::Matrix& want,

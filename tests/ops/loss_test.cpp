@@ -22,8 +22,8 @@ bool is_largest(const Matrix& x, std::int64_t row, std::int32_t target) {
   return true;
 }
 
-/// The vocabulary V in pieces of `each` columns, the last ones partly or wholly padding that holds
-/// numbers which would win.
+/// Checks a vocabulary V in pieces of `each` columns. The last pieces are partly or wholly padding,
+/// which holds numbers larger than any logit.
 void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t each, DType type) {
   SCOPED_TRACE(testing::Message() << '(' << R << ',' << V << ") in " << pieces << " of " << each
                                   << ' ' << name_of(type));
@@ -33,8 +33,8 @@ void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t eac
   std::vector<std::int32_t> targets = random_ids("targets", R, V);
   if (R > 2) targets[1] = -1;
   if (R == 5) {
-    targets[2] = 0, x(2, 0) = 48, x(2, V - 1) = 64;  // a token of another piece is likelier
-    targets[3] = 1, x(3, 1) = x(3, V - 1) = 64;      // another is as likely: none is likelier
+    targets[2] = 0, x(2, 0) = 48, x(2, V - 1) = 64;  // a larger logit in another piece
+    targets[3] = 1, x(3, 1) = x(3, V - 1) = 64;      // an equal logit, but no larger one
     x(4, targets[4]) = 64;
   }
   const Operand target_view(targets), stats(pieces * R, 3, DType::f32), loss(R, 1, DType::f32),
@@ -63,7 +63,7 @@ void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t eac
   for (std::int64_t p = 0; p < pieces; ++p) {
     const DType other = type == DType::f32 ? DType::bf16 : DType::f32;
     const Operand converted(R, each, other, 1);
-    for (const Operand* d_logits : {&converted, &std::as_const(logits[p])})  // in place at last
+    for (const Operand* d_logits : {&converted, &std::as_const(logits[p])})  // last: in place
       backend->cross_entropy_backward({*d_logits, logits[p], lse, target_view, piece_of(p), 0.25f});
     Matrix want(R, each);
     for (std::int64_t r = 0; r < R; ++r)
@@ -81,21 +81,21 @@ TEST(CrossEntropy, EqualsPlainLoopsWholeAndInPiecesWithPaddingLeftOut) {
     check(3, 17, 1, 17, type);
     check(5, 251, 3, 84, type);
     check(4, 251, 4, 64, type);
-    check(3, 10, 4, 5, type);  // two pieces are padding alone
+    check(3, 10, 4, 5, type);  // two pieces are all padding
     check(2, 5003, 2, 2502, type);
   }
 }
 
-TEST(CrossEntropy, TakesLongRowsWhoseLargestComesLateOrThatAreMinusInfinityInPart) {
+TEST(CrossEntropy, TakesLongRowsWithALateMaximumOrWithMinusInfinities) {
   constexpr std::int64_t kV = 40000;
   constexpr double kNone = -std::numeric_limits<double>::infinity();
   for (DType type : {DType::f32, DType::bf16}) {
     SCOPED_TRACE(name_of(type));
     const auto backend = test_backend();
     Matrix x = random_values("x", 6, kV, type);
-    x(0, 700) = 200;                      // in the first part that is summed
-    x(1, 20000) = 90, x(1, 39999) = 250;  // in others
-    x(2, 3) = 500;                        // all others are nothing beside it
+    x(0, 700) = 200;                      // in the first summed part of the row
+    x(1, 20000) = 90, x(1, 39999) = 250;  // in later parts
+    x(2, 3) = 500;                        // all other terms vanish
     for (std::int64_t c = 0; c < 600; ++c) x(3, c) = kNone;
     for (std::int64_t c = 600; c < kV; ++c) x(4, c) = kNone;
     for (std::int64_t c = 0; c < kV; ++c) x(5, c) = kNone;
@@ -112,7 +112,7 @@ TEST(CrossEntropy, TakesLongRowsWhoseLargestComesLateOrThatAreMinusInfinityInPar
       EXPECT_EQ(got(r, 2), x(r, ids[r])) << r;
     }
     EXPECT_EQ(got(5, 0), kNone);
-    EXPECT_EQ(got(5, 1), 0) << "it must not count where another piece has logits";
+    EXPECT_EQ(got(5, 1), 0) << "it must not contribute if another piece has logits";
   }
 }
 

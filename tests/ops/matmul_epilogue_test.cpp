@@ -22,8 +22,8 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << name_of(c.out_type) << " gap " << c.gap;
 }
 
-/// Odd sizes, which no library fuses, and rows of whole vectors, which it may; few rows, none, and
-/// a sum of nothing; products that are cut into panels.
+/// Odd sizes, which no library fuses; rows of whole vectors, which it may; few rows; no rows; no
+/// columns; K = 0; and products that are cut into panels.
 std::vector<Case> cases(std::initializer_list<std::pair<DType, DType>> types) {
   std::vector<Case> all;
   for (const auto& [type, out_type] : types)
@@ -42,7 +42,7 @@ std::vector<Case> cases(std::initializer_list<std::pair<DType, DType>> types) {
 
 constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
 
-/// GELU and its derivative change by at most this times what their argument does.
+/// GELU and its derivative change by at most this factor times the change of their argument.
 constexpr double kSteepest = 1.13;
 
 /// The error of a sum of K + 2 terms of magnitude at most 1, in any order.
@@ -77,7 +77,7 @@ void check_gelu(Backend& backend, const Case& c, bool bias, bool kept) {
   if (kept) {
     EXPECT_TRUE(close(inp, before, stored(c.out_type, of_sum(c))));
   }
-  // What GELU is taken of may have been rounded before.
+  // GELU's input may have been rounded to out's type.
   const double error = of_sum(c) + stored(c.out_type, 0).relative * largest(before) + 1e-6;
   EXPECT_TRUE(close(out, apply(reference::gelu, before), stored(c.out_type, kSteepest * error)));
 }
@@ -120,7 +120,7 @@ void check_bias_gradient(Backend& backend, const Case& c, bool accumulate) {
   EXPECT_TRUE(close(sums, want_sums, stored(kF32, of_sum(c))));
 }
 
-/// Says that it fuses, or not, and notes what it is asked to do.
+/// A backend that claims to fuse, or not, and records its operations.
 class Noting final : public ForwardingBackend {
  public:
   explicit Noting(bool fusing) : ForwardingBackend(make_cpu_backend(1)), fusing_(fusing) {}
@@ -142,7 +142,7 @@ class Noting final : public ForwardingBackend {
 
 }  // namespace
 
-TEST(MatmulEpilogue, GeluAndWhatItIsOfEqualPlainLoopsInEveryType) {
+TEST(MatmulEpilogue, GeluAndItsInputEqualPlainLoopsInEveryType) {
   const auto backend = test_backend();
   for (const Case& c : cases({{kF32, kF32}, {kBf16, kBf16}, {kBf16, kF32}}))
     for (int flags = 0; flags < 4; ++flags)
@@ -161,7 +161,7 @@ TEST(MatmulEpilogue, ABiasGradientIsAddedToItsSumInEveryType) {
     for (bool accumulate : {false, true}) check_bias_gradient(*backend, c, accumulate);
 }
 
-TEST(MatmulEpilogue, IsTheDevicesWhereItFusesAndElseOperationsOfTheirOwnInTheSameOrder) {
+TEST(MatmulEpilogue, IsFusedIfTheDeviceFusesItAndElseSeparateOperationsFollow) {
   const Operand out(8, 8, kF32), a(8, 8, kF32), b(8, 8, kF32), row(1, 8, kF32), kept(8, 8, kF32);
   const Matmul gelu{.out = out, .a = a, .b = b, .bias = row, .gelu = true, .gelu_input = kept},
       unkept{.out = out, .a = a, .b = b, .gelu = true},
@@ -178,7 +178,7 @@ TEST(MatmulEpilogue, IsTheDevicesWhereItFusesAndElseOperationsOfTheirOwnInTheSam
                           "gelu_backward", "matmul+++----", "column_sum"));
 }
 
-TEST(MatmulEpilogue, RefusesWhatExcludesEachOtherAndOperandsThatDoNotFit) {
+TEST(MatmulEpilogue, RefusesConflictingArgumentsAndOperandsThatDoNotFit) {
   const auto backend = test_backend();
   const Operand out(4, 3, kF32), a(4, 4, kF32), b(4, 3, kF32), row(1, 3, kF32), half(4, 3, kBf16);
   const auto refuses = [&](const Matmul& args, const char* words) {

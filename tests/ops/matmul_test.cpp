@@ -55,7 +55,7 @@ void check(Backend& backend, const Case& c) {
   for (std::int64_t m = 0; m < c.M; ++m)
     for (std::int64_t n = 0; n < c.N; ++n)
       want(m, n) += (c.bias ? bias(0, n) : 0) + (c.accumulate ? before(m, n) : 0);
-  // A sum of K + 2 terms of magnitude at most 1, each addition rounded: in any order at most this.
+  // A bound for any order of a sum of K + 2 terms of magnitude at most 1, each addition rounded.
   const double terms = static_cast<double>(c.K + 2);
   EXPECT_TRUE(close(out, want, stored(c.out_type, terms * terms * rounding(DType::f32))));
 }
@@ -64,7 +64,7 @@ void check(Backend& backend, const Case& c) {
 
 TEST(Matmul, EqualsPlainLoopsInEveryModeTypeAndEpilogueWithStridesAndOddSizes) {
   const auto backend = test_backend();
-  // The last two are cut into panels of rows and of columns.
+  // 600 rows and 1700 columns are cut into panels.
   const std::int64_t sizes[][3] = {{1, 1, 1},   {3, 17, 1},   {1, 64, 33},   {17, 3, 64},
                                    {33, 1, 5},  {64, 48, 96}, {600, 20, 97}, {40, 1700, 33},
                                    {5, 71, 97}, {48, 9, 130}, {49, 9, 130}};
@@ -98,7 +98,7 @@ TEST(Matmul, OfBf16ConvertedToFloatsEqualsPlainLoopsInEveryModeTypeAndEpilogue) 
     }
 }
 
-TEST(Matmul, OfBf16CanBeConvertedToFloatsOnEveryProcessorAndThatOfF32Cannot) {
+TEST(Matmul, OfBf16CanBeConvertedToFloatsOnEveryProcessorAndOneOfF32Cannot) {
   const auto backend = make_cpu_backend(1);
   MatmulShape shape{.M = 512, .N = 512, .K = 512, .type = DType::bf16, .out_type = DType::bf16};
   EXPECT_THAT(backend->matmul_ways(shape), testing::Contains("512x512 as floats"));
@@ -109,7 +109,7 @@ TEST(Matmul, OfBf16CanBeConvertedToFloatsOnEveryProcessorAndThatOfF32Cannot) {
   EXPECT_FALSE(backend->set_matmul_way(shape, "256x192 as floats"));
 }
 
-TEST(Matmul, ARowOfFewHasTheSameBitsWhateverTheOthersAreAsLongAsThereAreMoreThanTwoOrNot) {
+TEST(Matmul, OfFewRowsGivesARowBitsThatDoNotDependOnTheOtherRows) {
   const auto backend = make_cpu_backend(1);
   const std::int64_t N = 75, K = 203;
   for (DType type : {DType::f32, DType::bf16}) {
@@ -139,7 +139,7 @@ TEST(Matmul, ARowOfFewHasTheSameBitsWhateverTheOthersAreAsLongAsThereAreMoreThan
   }
 }
 
-TEST(Matmul, OfFewRowsStreamsTheMatrixUnlessToldOtherwise) {
+TEST(Matmul, OfFewRowsStreamsTheMatrixUnlessAnotherWayIsSet) {
   const auto backend = make_cpu_backend(1);
   const MatmulShape few{.M = 2, .N = 2048, .K = 1024, .b_transposed = true};
   EXPECT_EQ(backend->matmul_ways(few).front(), "streamed");
@@ -152,7 +152,7 @@ TEST(Matmul, OfFewRowsStreamsTheMatrixUnlessToldOtherwise) {
   EXPECT_FALSE(backend->set_matmul_way(many, "streamed"));
 }
 
-TEST(Matmul, OfNothingIsTheBiasOrLeavesWhatIsAccumulated) {
+TEST(Matmul, OfEmptyOperandsIsTheBiasPlusTheOldResultIfItAccumulates) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (bool bias : {false, true})

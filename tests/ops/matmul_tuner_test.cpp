@@ -15,8 +15,8 @@ using reference::Matrix;
 
 namespace {
 
-/// Every mode and type of a product that is large enough to be cut and packed in several ways, of
-/// sizes that no panel divides.
+/// Every mode and type of a product that is large enough to be cut and packed in several ways, with
+/// sizes that are not whole panels.
 std::vector<MatmulShape> shapes() {
   std::vector<MatmulShape> all;
   for (const auto& [type, out] :
@@ -63,8 +63,8 @@ struct Problem {
 
 constexpr MatmulShape kShape{.M = 1024, .N = 768, .K = 256};
 
-/// What tune_matmul takes where each way takes these seconds, the default 1; a list is gone through
-/// once and then stays at its last.
+/// The result of tune_matmul if the calls of a way take the listed seconds one after the other,
+/// then always the last; ways that are not listed take 1 second.
 TunedMatmul tuned(const std::map<std::string, std::vector<double>>& of) {
   const auto backend = make_cpu_backend(1);
   std::map<std::string, std::size_t> calls;
@@ -76,7 +76,7 @@ TunedMatmul tuned(const std::map<std::string, std::vector<double>>& of) {
   });
 }
 
-/// Says that it fuses every epilogue, or none.
+/// A backend that claims to fuse every epilogue, or none.
 class Fusing final : public ForwardingBackend {
  public:
   explicit Fusing(bool fuses) : ForwardingBackend(make_cpu_backend(1)), fuses_(fuses) {}
@@ -100,8 +100,8 @@ TEST(MatmulWays, AllGiveTheSameProductInEveryModeAndType) {
     for (const std::string& name : ways) {
       SCOPED_TRACE(to_string(shape) + " as " + name);
       ASSERT_TRUE(backend->set_matmul_way(shape, name));
-      // Two sums of K + 2 terms of magnitude at most 1, each addition rounded, in two orders; and
-      // then rounded to the result's type, at worst to both sides.
+      // Two sums of K + 2 terms of magnitude at most 1, each addition rounded, in two orders; then
+      // both are rounded to the result's type, at worst in opposite directions.
       const double terms = static_cast<double>(shape.K + 2);
       const Tolerance tolerance = stored(shape.out_type, 2 * terms * terms * rounding(DType::f32));
       EXPECT_TRUE(
@@ -110,7 +110,7 @@ TEST(MatmulWays, AllGiveTheSameProductInEveryModeAndType) {
   }
 }
 
-TEST(MatmulWays, PackAnOperandAnewForEveryProduct) {
+TEST(MatmulWays, PackAnOperandAgainForEveryProduct) {
   const auto backend = make_cpu_backend(1);
   const MatmulShape shape{.M = 330, .N = 420, .K = 67, .a_transposed = true};
   const Operand a(random_values("another a", shape.K, shape.M, shape.type), shape.type, 3),
@@ -126,11 +126,11 @@ TEST(MatmulWays, PackAnOperandAnewForEveryProduct) {
         std::copy_n(source.row<float>(r), source.cols, target.row<float>(r));
     }
     const Matrix second = here.run(*backend).values();
-    EXPECT_FALSE(close(second, first, {0.5, 0})) << "the same addresses, other values";
+    EXPECT_FALSE(close(second, first, {0.5, 0})) << "the values at the same addresses have changed";
   }
 }
 
-TEST(MatmulWays, AreKnownByTheirNamesAndOthersChangeNothing) {
+TEST(MatmulWays, AreSetByNameAndUnknownNamesChangeNothing) {
   const auto backend = make_cpu_backend(1);
   for (const std::string& name : backend->matmul_ways(kShape))
     EXPECT_TRUE(backend->set_matmul_way(kShape, name)) << name;
@@ -139,11 +139,11 @@ TEST(MatmulWays, AreKnownByTheirNamesAndOthersChangeNothing) {
     EXPECT_FALSE(backend->set_matmul_way(kShape, name)) << name;
 }
 
-TEST(MatmulWays, OfASmallProductAreOne) {
+TEST(MatmulWays, AreOneForASmallProduct) {
   EXPECT_THAT(make_cpu_backend(1)->matmul_ways({.M = 8, .N = 8, .K = 8}), testing::SizeIs(1));
 }
 
-TEST(MatmulShape, IsReadBackFromItsTextAndNothingElseIs) {
+TEST(MatmulShape, IsParsedFromItsTextAndFromNoOtherText) {
   for (const MatmulShape& shape : shapes())
     EXPECT_EQ(parse_matmul_shape(to_string(shape)), shape) << to_string(shape);
   MatmulShape shape{.M = 1, .N = 2, .K = 3, .b_transposed = true, .bias = true};
@@ -165,30 +165,30 @@ TEST(MatmulShape, IsReadBackFromItsTextAndNothingElseIs) {
     EXPECT_EQ(parse_matmul_shape(text), std::nullopt) << text;
 }
 
-TEST(MatmulTuner, TakesTheFastestWayAndSaysWhatItGains) {
+TEST(MatmulTuner, TakesTheFastestWayAndReportsItsGain) {
   const TunedMatmul t = tuned({{way(2), {0.9}}, {way(5), {0.8}}});
   EXPECT_EQ(t.way, way(5));
   EXPECT_EQ(t.default_way, way(0));
   EXPECT_DOUBLE_EQ(t.gain(), 1.25);
 }
 
-TEST(MatmulTuner, KeepsTheDefaultWhereNothingIsClearlyFaster) {
+TEST(MatmulTuner, KeepsTheDefaultIfNothingIsClearlyFaster) {
   EXPECT_EQ(tuned({{way(2), {0.98}}}).way, way(0));
   EXPECT_EQ(tuned({{way(2), {0.5, 0.5, 1.1}}}).way, way(0)) << "fast only at first";
   EXPECT_EQ(tuned({{way(2), {0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1.1}}}).way, way(0))
       << "fast in the first match only";
 }
 
-TEST(MatmulTuner, OfARealProductLeavesTheBackendWithAWayOfItsOwnAndGivesBackItsMemory) {
+TEST(MatmulTuner, TakesOneOfTheBackendsWaysForARealProduct) {
   const auto backend = make_cpu_backend(1);
   const MatmulShape shape{.M = 160, .N = 224, .K = 64, .b_transposed = true, .bias = true};
   const TunedMatmul t = tune_matmul(*backend, shape);
   EXPECT_THAT(backend->matmul_ways(shape), testing::Contains(t.way));
   EXPECT_GT(t.seconds, 0);
-  EXPECT_GE(t.gain(), 0.9) << "the default is never replaced by what is slower";
+  EXPECT_GE(t.gain(), 0.9) << "a slower way never replaces the default";
 }
 
-TEST(MatmulTuner, TimesAProductWithItsEpilogueAndRecordsItWhereTheDeviceFusesIt) {
+TEST(MatmulTuner, TimesAProductWithItsEpilogueFusedOrNot) {
   const MatmulShape gelu{.M = 64, .N = 32, .K = 8, .bias = true, .gelu = true, .gelu_input = true},
       derivative{.M = 64, .N = 32, .K = 8, .gelu_derivative = true},
       weight{.M = 64,
@@ -213,7 +213,7 @@ TEST(MatmulTuner, TimesAProductWithItsEpilogueAndRecordsItWhereTheDeviceFusesIt)
   }
 }
 
-TEST(RecordingBackend, CountsProductsByShapeInTheOrderInWhichTheyCome) {
+TEST(RecordingBackend, CountsProductsByShapeInTheOrderOfFirstCalls) {
   const auto inner = make_cpu_backend(1);
   RecordingBackend backend(*inner);
   const Operand a(2, 3, DType::f32), b(3, 4, DType::f32), c(4, 3, DType::f32);

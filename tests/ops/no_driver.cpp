@@ -1,12 +1,12 @@
-// Stands in for NVIDIA's driver in a test program: it finds no card, loads every kernel, and runs
-// none. cuDNN asks it for these when it builds a plan for a card that is not here.
+// Stands in for NVIDIA's driver in a test program: it finds no GPU, loads every kernel and runs
+// none. cuDNN calls these functions when it builds a plan for a GPU that is not present.
 #include <cstddef>
 
 namespace {
 
 constexpr int kSuccess = 0, kNoDevice = 100, kNotSupported = 801;
 
-/// What a handle that stands for nothing points at.
+/// The target of dummy handles.
 int nothing;
 
 }  // namespace
@@ -30,7 +30,7 @@ int cuGetErrorString(int, const char** text) {
   *text = "there is no driver";
   return kSuccess;
 }
-// Of eight arguments, of which the first alone matters: the caller cleans up.
+// Has eight arguments, of which only the first matters; the caller cleans up the stack.
 int cuLibraryLoadData(void** library) {
   *library = &nothing;
   return kSuccess;
@@ -41,7 +41,7 @@ int cuLibraryGetKernel(void** kernel) {
 }
 int cuLibraryUnload(void*) { return kSuccess; }
 
-// Never called: cuDNN looks them up.
+// Never called, but cuDNN looks them up.
 int cuCtxGetCurrent() { return kNotSupported; }
 int cuCtxGetLimit() { return kNotSupported; }
 int cuCtxPopCurrent() { return kNotSupported; }

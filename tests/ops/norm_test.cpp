@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kEps = 1e-5;
 
-/// LayerNorm whose rows are cut into `pieces`, as ranks along y would hold them.
+/// LayerNorm with rows cut into `pieces`, as ranks along y hold them.
 struct Outcome {
   Outcome(Backend& backend, std::int64_t R, std::int64_t C, DType type, std::int64_t pieces)
       : width(C),
@@ -73,8 +73,8 @@ void check(Backend& backend, std::int64_t R, std::int64_t C, DType type, std::in
   for (double& value : d.d_weight.values) value += 0.5;
   for (double& value : d.d_bias.values) value -= 0.5;
 
-  // Mean and variance are sums of C terms below 1, so rstd is off by C roundings relative, and an
-  // rstd that is large (nearly equal elements) magnifies the mean's error by as much.
+  // Mean and variance are sums of C terms below 1, so rstd has a relative error of C roundings, and
+  // a large rstd (nearly equal elements) magnifies the mean's error by its value.
   double rstd = 0;
   for (std::int64_t r = 0; r < R; ++r) rstd = std::max(rstd, stats(r, 1));
   const double error = 4.0 * static_cast<double>(C + 4) * rounding(DType::f32) * (1 + rstd);
@@ -98,7 +98,7 @@ TEST(LayerNorm, EqualsPlainLoopsForwardAndBackwardWholeAndInPieces) {
   }
 }
 
-TEST(AddMoments, EqualsTheSumAndItsMomentsAndHasTheBitsOfBothOperationsAlone) {
+TEST(AddMoments, EqualsTheSumAndItsMomentsAndHasTheBitsOfSeparateOperations) {
   for (DType type : {DType::f32, DType::bf16})
     for (const auto& [R, C] :
          {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 63}, {5, 200}, {130, 768}}) {
@@ -117,13 +117,13 @@ TEST(AddMoments, EqualsTheSumAndItsMomentsAndHasTheBitsOfBothOperationsAlone) {
       Matrix want = x, stats(R, 2);
       for (std::size_t i = 0; i < want.values.size(); ++i) want.values[i] += y.values[i];
       EXPECT_TRUE(close(out, want, stored(type, 0)));
-      want = out.values();  // the moments are those of the sum as it is stored
+      want = out.values();  // the moments are those of the stored sum
       for (std::int64_t r = 0; r < R; ++r) {
         for (std::int64_t c = 0; c < C; ++c) stats(r, 0) += want(r, c) / static_cast<double>(C);
         for (std::int64_t c = 0; c < C; ++c)
           stats(r, 1) += (want(r, c) - stats(r, 0)) * (want(r, c) - stats(r, 0));
       }
-      // C terms below 2 in the mean, below 16 in the squares, each with a rounding or a few.
+      // C terms below 2 in the mean and below 16 in the squares, each with a few roundings.
       const double terms = static_cast<double>(C + 4);
       EXPECT_TRUE(close(moments, stats, {64 * terms * rounding(DType::f32), 1e-6}));
     }
@@ -159,7 +159,7 @@ TEST(LayerNorm, WithoutBiasAndResidualLeavesThemOut) {
   EXPECT_TRUE(close(d_inp, d_want, {8 * rounding(DType::f32) * (1 + largest(d_want)), 0}));
 }
 
-TEST(LayerNorm, KeepsItsDigitsWhereTheMeanIsLargeBesideTheDeviations) {
+TEST(LayerNorm, KeepsItsDigitsIfTheMeanIsLargeComparedToTheDeviations) {
   const auto backend = test_backend();
   Matrix x = random_values("x", 1, 300, DType::f32);
   for (double& value : x.values) value += 1000;
@@ -171,8 +171,8 @@ TEST(LayerNorm, KeepsItsDigitsWhereTheMeanIsLargeBesideTheDeviations) {
   double mean = 0, variance = 0;
   for (double value : exact.values) mean += value / 300;
   for (double value : exact.values) variance += (value - mean) * (value - mean) / 300;
-  // In one pass over squares nothing would be left: 1000² · 2^-24 is 0.06, the variance 0.33. Here
-  // the mean is off by up to 300 roundings of 1000, and the variance by the square of that.
+  // One pass over squares would lose all digits: 1000² · 2^-24 is 0.06, the variance 0.33. Here the
+  // mean is off by up to 300 roundings of 1000, and the variance by the square of that.
   EXPECT_NEAR(stats.values()(0, 1), 1 / std::sqrt(variance), 1e-3);
 }
 
@@ -189,5 +189,6 @@ TEST(LayerNorm, RefusesAWidthBelowItsPiece) {
                                       .sums = run.stats,
                                       .width = 4});
       },
-      testing::ThrowsMessage<Error>(testing::HasSubstr("width 4 of rows whose piece is (2,8)")));
+      testing::ThrowsMessage<Error>(
+          testing::HasSubstr("width 4 of whole rows, want at least the columns of inp (2,8)")));
 }

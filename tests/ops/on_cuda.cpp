@@ -1,6 +1,6 @@
-// The tests of operations on a card, by this project's kernels and cuBLASLt;
-// cudnn_attention_test.cpp has those by cuDNN. Operands are pinned memory of the host, which
-// kernels read and write where it is, so that no test needs to copy; every operation is waited for.
+// The backend for tests of operations on a GPU, by this project's kernels and cuBLASLt;
+// cudnn_attention_test.cpp tests cuDNN. Operands are in pinned host memory, which kernels access
+// directly, so that no test needs to copy. The backend waits for every operation.
 #include "tests/ops/on_cuda.h"
 
 #include <string>
@@ -30,7 +30,7 @@ class WaitingBackend final : public ForwardingBackend {
   }
 };
 
-/// Skips every test where there is no card, and says why.
+/// Skips every test if there is no GPU, and says why.
 class NeedsCard final : public testing::EmptyTestEventListener {
  public:
   void OnTestStart(const testing::TestInfo&) override {

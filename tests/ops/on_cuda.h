@@ -7,7 +7,7 @@
 
 namespace axonn {
 
-/// A backend on card 0 whose operations are done when they return, on operands of
+/// A backend on GPU 0 whose operations are complete when they return, for operands of
 /// operand_memory.h. test_backend() is the one without cuDNN.
 std::unique_ptr<Backend> test_cuda_backend(const CudaOptions& options);
 

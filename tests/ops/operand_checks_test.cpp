@@ -1,4 +1,4 @@
-// What operations say of operands that do not fit, the same on every device.
+// The messages of operations for operands that do not fit. They are the same on every device.
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
 
-/// Operands of 4 rows of 6, most of which fit, and some that fit nowhere.
+/// Operands with 4 rows of 6 columns and others that fit them, and some that fit nothing.
 struct Operands {
   Operand x{4, 6, kF32}, y{4, 6, kF32}, half{4, 6, kBf16}, row{1, 6, kF32}, stats{4, 2, kF32},
       column{4, 1, kF32}, thirds{4, 3, kF32}, one{1, 1, kF32}, ids{std::vector<std::int32_t>(4)},

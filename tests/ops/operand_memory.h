@@ -8,10 +8,10 @@
 
 namespace axonn {
 
-// What the tests of operations run on: on_cpu.cpp or on_cuda.cpp, whichever is linked.
+// The device that tests of operations run on; on_cpu.cpp or on_cuda.cpp implements it.
 
-/// A new backend of this test program's kind, on one thread if it is the CPU's. Its operations are
-/// done when they return.
+/// A new backend on the device of this test program; on the CPU with one thread. Its operations are
+/// complete when they return.
 std::unique_ptr<Backend> test_backend();
 
 /// Memory that both the host and that backend read and write. Aligned to 16 bytes.

@@ -13,7 +13,7 @@ using reference::Matrix;
 
 namespace {
 
-/// Sizes below, at and across the tiles that a step is cut into, and where decay ends in each.
+/// Numbers of elements, around the tiles of a step, and how many of them decay.
 constexpr std::int64_t kSizes[][2] = {{1, 0}, {1, 1}, {17, 5}, {768, 768}, {20001, 9000}};
 
 }  // namespace
@@ -45,8 +45,8 @@ TEST(AdamW, FollowsThePlainLoopOverThreeStepsAndWritesTheComputeCopy) {
           reference::adamw(w(0, i), m(0, i), v(0, i), 0.5 * g(0, i),
                            {0.01f, 0.9f, 0.95f, 1e-8f, i < decayed ? 0.1f : 0.0f, step});
       }
-      // Weights near 1 are rounded once a step, and a step of at most 0.03 has ten roundings;
-      // 1 - beta2 in f32 is off by 2^-25 / 0.05 relative, which a moment from nothing keeps.
+      // Weights near 1 are rounded once per step, and a step of at most 0.03 has ten roundings;
+      // 1 - beta2 in f32 has a relative error of 2^-25 / 0.05, which moments from 0 keep.
       const double error = 3 * (rounding(DType::f32) + 0.03 * 30 * rounding(DType::f32));
       EXPECT_TRUE(close(master, w, {error, 0}));
       EXPECT_TRUE(close(first, m, {8 * rounding(DType::f32), 0}));
@@ -109,7 +109,7 @@ TEST(Reductions, SumSquaresAndNonfiniteElementsAreAddedToWhatIsThere) {
         want_sum += value;
         want_squares += value * value;
       }
-      // In double, so that only double's roundings remain: 30,000 of them on sums below 30,000.
+      // Sums are in double: there are 30,000 roundings of double on sums below 30,000.
       EXPECT_NEAR(type == DType::f32 ? sum.values()(0, 0) : want_sum, want_sum, 1e-7);
       EXPECT_NEAR(squares.values()(0, 0), want_squares, 1e-7);
 

@@ -1,5 +1,5 @@
-// The reduction of a block of a card's threads, run by threads of the CPU, with warps as NVIDIA's
-// cards have them and with AMD's wavefronts.
+// The reduction over a GPU's block, run by CPU threads that emulate it, with the warps of NVIDIA
+// GPUs and with the wavefronts of AMD GPUs.
 #include "axonn/ops/cuda/reduce_block.h"
 
 #include <numeric>
@@ -15,7 +15,7 @@ using testing_support::EmulatedBlock;
 
 namespace {
 
-/// What each thread gets, twice, from one memory; thread i has values[i].
+/// The results of all threads, of two reductions that use the same memory; thread i has values[i].
 template <int lanes, typename T, typename Op>
 std::vector<T> reduced(const std::vector<T>& values, Op op) {
   const std::size_t threads = values.size();
@@ -34,7 +34,7 @@ void check_every_block() {
   const auto larger = [](auto a, auto b) { return a > b ? a : b; };
   for (int threads = lanes; threads <= 512; threads += lanes) {
     SCOPED_TRACE(testing::Message() << threads << " threads, warps of " << lanes);
-    std::vector<std::int64_t> bits(threads);  // any that is added twice or not at all shows
+    std::vector<std::int64_t> bits(threads);  // shows any value that is added twice or not at all
     for (int i = 0; i < threads; ++i) bits[i] = std::int64_t{1} << (i % 48);
     const std::int64_t total = std::accumulate(bits.begin(), bits.end(), std::int64_t{0});
     EXPECT_THAT((reduced<lanes>(bits, add)), Each(total));

@@ -9,14 +9,14 @@ using reference::Matrix;
 
 namespace {
 
-/// The sum of all elements times fixed random numbers: a loss whose gradient at `out` is those.
+/// A loss whose gradient at `out` is `weights`: the sum of all elements times these.
 double weighted(const Matrix& out, const Matrix& weights) {
   double total = 0;
   for (std::size_t i = 0; i < out.values.size(); ++i) total += out.values[i] * weights.values[i];
   return total;
 }
 
-/// Central differences with step 1e-5 on losses of order 1 to 10 are good to about 1e-9.
+/// Central differences with step 1e-5 on losses of order 1 to 10 are accurate to about 1e-9.
 constexpr Tolerance kTolerance{1e-8, 1e-8};
 
 }  // namespace

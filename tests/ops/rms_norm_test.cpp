@@ -15,7 +15,7 @@ namespace {
 constexpr DType kTypes[] = {DType::f32, DType::bf16};
 constexpr double kEps = 1e-3;
 
-/// RMSNorm whose rows are cut into `pieces`, as ranks along y would hold them, against plain loops.
+/// Compares RMSNorm with rows cut into `pieces`, as ranks along y hold them, with plain loops.
 void check_rms_norm(Backend& backend, std::int64_t R, std::int64_t C, DType type,
                     std::int64_t pieces) {
   SCOPED_TRACE(testing::Message() << '(' << R << ',' << C << ") " << name_of(type) << " in "
@@ -57,7 +57,7 @@ void check_rms_norm(Backend& backend, std::int64_t R, std::int64_t C, DType type
   const Matrix x = inp.values(), w = weight.values();
   auto d = rms_norm_backward(d_out.values(), x, w, kEps);
   for (double& value : d.d_weight.values) value += 0.5;
-  // As for LayerNorm: C roundings of the sum, magnified by rstd where a row is small.
+  // As for LayerNorm: C roundings of the sum, magnified by rstd if a row's elements are small.
   double rstd = 0;
   for (std::int64_t r = 0; r < R; ++r) rstd = std::max(rstd, stats.values()(r, 1));
   const double error = 4.0 * static_cast<double>(C + 4) * rounding(DType::f32) * (1 + rstd);
@@ -124,9 +124,9 @@ TEST(HeadNorm, IsRmsNormOfEveryHeadWithOneWeightForAll) {
     }
 }
 
-TEST(HeadNorm, RefusesWhatIsNoWholeHeads) {
+TEST(HeadNorm, RefusesColumnsThatAreNotWholeHeads) {
   const auto backend = test_backend();
   const Operand a(4, 6, DType::f32), weight(1, 4, DType::f32);
   EXPECT_THAT([&] { backend->head_norm({.out = a, .inp = a, .weight = weight, .rstd = a}); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("no whole heads of 4")));
+              testing::ThrowsMessage<Error>(testing::HasSubstr("want whole heads of width 4")));
 }

@@ -11,7 +11,7 @@
 using namespace axonn;
 using reference::Matrix;
 
-TEST(RotaryEmbedding, TurnsHalvesByThePositionInTheSequenceAndBackAgain) {
+TEST(RotaryEmbedding, RotatesHalvesByThePositionInTheSequenceAndBack) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
     for (const auto& [sequences, T, h, D] :
@@ -40,12 +40,12 @@ TEST(RotaryEmbedding, TurnsHalvesByThePositionInTheSequenceAndBackAgain) {
     }
 }
 
-TEST(RotaryEmbedding, TurnsRowsByPositionsOfTheirOwnInAnyOrder) {
+TEST(RotaryEmbedding, RotatesRowsByExplicitPositionsInAnyOrder) {
   const auto backend = test_backend();
-  const std::vector<std::int32_t> positions{4, 0, 0, 6, 2};  // and five rows are no sequence of 7
+  const std::vector<std::int32_t> positions{4, 0, 0, 6, 2};  // five rows: no whole sequence of 7
   const Matrix table = random_values("table", 7, 10, DType::f32),
                inp = random_values("inp", 5, 30, DType::f32);
-  Matrix tables(5, 10);  // one row's after another
+  Matrix tables(5, 10);  // the table's row for each row of inp
   for (std::int64_t r = 0; r < 5; ++r)
     for (std::int64_t c = 0; c < 10; ++c) tables(r, c) = table(positions[r], c);
   const Operand all(table, DType::f32), each(tables, DType::f32), x(inp, DType::f32),
@@ -63,7 +63,7 @@ TEST(RotaryEmbedding, RefusesPartsOfSequencesAndOfHeads) {
   const Operand a(4, 6, DType::f32), long_table(3, 6, DType::f32), odd(4, 3, DType::f32);
   EXPECT_THAT([&] { backend->rotary_embedding({.out = a, .inp = a, .table = long_table}); },
               testing::ThrowsMessage<Error>(
-                  testing::HasSubstr("inp (4,6) f32 is no whole sequences of 3 positions")));
+                  testing::HasSubstr("inp is (4,6) f32, want whole sequences of 3 positions")));
   EXPECT_THAT([&] { backend->rotary_embedding({.out = a, .inp = a, .table = odd}); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("must be even")));
 }

@@ -35,5 +35,5 @@ TEST(Swiglu, RefusesAnOddNumberOfColumns) {
   const Operand out(4, 2, DType::f32), odd(4, 3, DType::f32);
   EXPECT_THAT([&] { backend->swiglu(out, odd); },
               testing::ThrowsMessage<Error>(
-                  testing::HasSubstr("swiglu: inp is (4,3) f32, want as many gates as ups")));
+                  testing::HasSubstr("swiglu: inp is (4,3) f32, want an even number of columns")));
 }

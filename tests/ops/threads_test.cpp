@@ -9,8 +9,8 @@
 using namespace axonn;
 using reference::Matrix;
 
-// Every operation gives the same bits on one thread and on two or three. Sizes are large enough
-// that the work is shared.
+// Every operation gives the same bits with one thread as with two or three. Sizes are large enough
+// that the threads share the work.
 
 namespace {
 
@@ -162,8 +162,8 @@ TEST_P(Threads, NormsAndColumnSumsHaveTheSameBits) {
   });
 }
 
-TEST_P(Threads, SumsDownColumnsHaveTheSameBitsWhetherColumnsOrRowsAreSharedOut) {
-  for (std::int64_t cols : {300, 700})  // enough for one thread's columns, for two, not for three
+TEST_P(Threads, ColumnSumsHaveTheSameBitsWhetherThreadsShareColumnsOrRows) {
+  for (std::int64_t cols : {300, 700})  // enough for one thread; for two, not for three
     expect_same_bits("column_sum", [cols](Backend& backend) {
       const Operand inp = input("inp", kRows, cols, GetParam()),
                     d_out = input("d_out", kRows, cols, GetParam()),
@@ -220,9 +220,8 @@ TEST_P(Threads, TheLossTheEmbeddingAndTheReductionsHaveTheSameBits) {
   });
 }
 
-TEST_P(Threads, SumsDownManyColumnsHaveTheBitsOfThoseOfHalfOfThem) {
-  // The whole is more than the second caches hold, for which rows are asked for ahead; a half is
-  // not.
+TEST_P(Threads, ColumnSumsOfAllColumnsHaveTheBitsOfThoseOfEachHalf) {
+  // All columns together exceed the L2 caches, so their rows are prefetched; half of them do not.
   constexpr std::int64_t R = 1400, C = 800;
   const auto backend = make_cpu_backend(2);
   const Operand d_out = input("d_out", R, C, GetParam()), inp = input("inp", R, C, GetParam()),

@@ -11,7 +11,7 @@ using namespace axonn::testing_support;
 
 namespace {
 
-/// A norm and an MLP around which the residual goes, of which `f` may be recomputed.
+/// A norm and an MLP with a residual connection; the two may be recomputed in backward.
 std::function<Piece(ParameterGroup&)> block(bool recomputed) {
   return [recomputed](ParameterGroup& group) -> Piece {
     const auto norm = std::make_shared<LayerNorm>(group, "norm", LayerNorm::Options{.width = 24});
@@ -35,7 +35,7 @@ void expect_same_bits(const PieceResult& want, const PieceResult& got) {
 
 }  // namespace
 
-TEST(Checkpoint, GivesTheBitsOfTheSameWorkWithMemoryKept) {
+TEST(Checkpoint, ChangesNoBitOfResultsAndGradients) {
   for (const GridShape& grid : {GridShape{1, 1, 1, 1}, GridShape{2, 2, 1, 1}, GridShape{2, 1, 2, 1},
                                 GridShape{1, 2, 1, 2}}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
@@ -59,16 +59,15 @@ TEST(Checkpoint, KeepsNoMoreThanItsInputUntilBackward) {
                                                                    const PieceInput& in) {
         const std::int64_t before = ctx.arena.stats().live_bytes;
         Var out = inner(ctx, in);
-        EXPECT_GT(out.front().value.rows(), 0);  // whoever looks has it made
+        EXPECT_GT(out.front().value.rows(), 0);  // the access computes the lazy chunk
         live[recomputed] = ctx.arena.stats().live_bytes - before;
         return out;
       };
     };
     run_piece(run);
   }
-  // f32, 72 rows of 24 columns: the sum with the residual, which is the result itself, and the two
-  // moments of its rows.
+  // f32, 72 rows of 24 columns: the result, a sum with the residual, and two moments per row.
   EXPECT_EQ(live[1], 72 * (24 + 2) * 4);
-  // Beyond that, what the norm, the products and GELU keep: 24 + 96 + 96 columns, and statistics.
+  // The norm, the products and GELU keep 24 + 96 + 96 columns more, and statistics.
   EXPECT_GE(live[0], live[1] + 72 * (24 + 96 + 96) * 4);
 }

@@ -1,4 +1,4 @@
-// GELU between two products, which is left to them where no sum comes in between.
+// GELU between two products, fused into them if there is no sum over ranks in between.
 #include <array>
 #include <mutex>
 
@@ -17,14 +17,14 @@ using testing::ElementsAre;
 
 namespace {
 
-/// GELU of up's result for down, on their own or not.
+/// Computes GELU of up's output, fused or not.
 using Between = std::function<Var(const Context&, const Linear& up, const Var& inp)>;
 
 Var by_product(const Context& ctx, const Linear& up, const Var& inp) { return up.gelu(ctx, inp); }
 
 Var apart(const Context& ctx, const Linear& up, const Var& inp) { return gelu(ctx, up(ctx, inp)); }
 
-/// The product behind it does not see that it is GELU of something.
+/// Hides from the next product that its input is GELU of something.
 Var hidden(const Context& ctx, const Linear& up, const Var& inp) {
   Var outs;
   for (Chunk chunk : apart(ctx, up, inp)) {
@@ -46,7 +46,7 @@ std::function<Piece(ParameterGroup&)> fused_mlp(const Between& between) {
   };
 }
 
-/// What GELU gives goes to a sum as well as to a product.
+/// GELU's output is used twice: by a sum and by a product.
 Piece used_twice(const Between& between, ParameterGroup& group) {
   const auto up = std::make_shared<Linear>(group, "up", Linear::Options{.in = 24, .out = 48});
   const auto turn = std::make_shared<Linear>(
@@ -60,7 +60,7 @@ Piece used_twice(const Between& between, ParameterGroup& group) {
   };
 }
 
-/// What fuses every epilogue, with the processor's bits, and counts them over all ranks.
+/// Fuses every epilogue, with the bits of the CPU backend, and counts them over all ranks.
 struct Counts {
   int kept = 0, derivative = 0, bias_gradient = 0;
 };
@@ -106,7 +106,7 @@ std::array<int, 3> counts_on(GridShape grid, bool sequence_parallel) {
 
 }  // namespace
 
-TEST(GeluBetweenProducts, HasTheBitsOfThreeOperationsOnEveryGridInChunksAndRowsCutOrNot) {
+TEST(GeluBetweenProducts, HasTheBitsOfSeparateOperationsOnEveryGridInChunksAndRowsCutOrNot) {
   for (int ranks : {1, 2, 4})
     for (const GridShape& grid : grids_of(ranks))
       for (DType dtype : {DType::f32, DType::bf16})
@@ -123,7 +123,7 @@ TEST(GeluBetweenProducts, HasTheBitsOfThreeOperationsOnEveryGridInChunksAndRowsC
           }
 }
 
-TEST(GeluBetweenProducts, OfAValueThatIsUsedTwiceHasTheGradientOfBothUses) {
+TEST(GeluBetweenProducts, SumsTheGradientsOfBothUsesIfItsOutputIsUsedTwice) {
   const auto run_of = [](GridShape grid, Between between) {
     return run_piece({.grid = grid, .make = [between](ParameterGroup& group) {
                         return used_twice(between, group);
@@ -134,14 +134,14 @@ TEST(GeluBetweenProducts, OfAValueThatIsUsedTwiceHasTheGradientOfBothUses) {
         << to_string(grid);
 }
 
-TEST(GeluBetweenProducts, IsAskedOfThemWhereNoOtherRankAddsToIt) {
-  // GELU kept, its derivative, biases' gradients, over all ranks.
+TEST(GeluBetweenProducts, IsFusedIntoThemWhereNoOtherRankAddsToTheirSums) {
+  // Over all ranks: fused GELUs that keep their input, GELU's derivatives, biases' gradients.
   EXPECT_THAT(counts_on({1, 1, 1, 1}, true), ElementsAre(1, 1, 2));
   EXPECT_THAT(counts_on({1, 1, 2, 1}, true), ElementsAre(2, 2, 4));
-  // Down's sum goes over x: its bias is the first rank's where rows are not cut.
+  // Down sums over x; if rows are not cut, only the first rank computes its bias's gradient.
   EXPECT_THAT(counts_on({2, 1, 1, 1}, true), ElementsAre(2, 2, 2));
   EXPECT_THAT(counts_on({2, 1, 1, 1}, false), ElementsAre(2, 2, 3));
-  // Up's sum and that of down's gradient go over y.
+  // Up's output and down's input gradient are summed over y.
   EXPECT_THAT(counts_on({1, 2, 1, 1}, true), ElementsAre(0, 0, 2));
   EXPECT_THAT(counts_on({1, 2, 1, 1}, false), ElementsAre(0, 0, 3));
 }

@@ -1,4 +1,4 @@
-// Every layer by itself on every grid against the same layer on one rank, gradients included.
+// Compares each layer on every grid with the same layer on one rank, gradients included.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ void compare_on_all_grids(PieceRun run) {
   }
 }
 
-/// On one rank: the gradients are those of finite differences, along one direction a parameter.
+/// Compares gradients on one rank with finite differences, along one direction per parameter.
 void compare_with_finite_differences(PieceRun run, double loss_scale = 1) {
   const PieceResult here = run_piece(run);
   for (const auto& [name, gradient] : here) {
@@ -51,7 +51,7 @@ void compare_with_finite_differences(PieceRun run, double loss_scale = 1) {
       want += gradient.values[i] * direction(name, static_cast<std::int64_t>(i));
       size += std::abs(gradient.values[i]);
     }
-    // The step's error is its square, relative; f32 rounds losses of about 50 to 1e-6 and better.
+    // The relative error is about the step's square; f32 rounds losses of about 50 to 1e-6.
     constexpr double kStep = 1e-2;
     const auto loss_at = [&](double shift) {
       run.shifted = name;
@@ -64,7 +64,7 @@ void compare_with_finite_differences(PieceRun run, double loss_scale = 1) {
   }
 }
 
-/// A layer and what turns it into a piece.
+/// A piece of one layer.
 template <typename Layer>
 std::function<Piece(ParameterGroup&)> alone(typename Layer::Options options) {
   return [options](ParameterGroup& group) -> Piece {
@@ -97,7 +97,7 @@ std::function<Piece(ParameterGroup&)> attention_of(std::int64_t kv_heads) {
   };
 }
 
-/// A norm of what has parameters before it, whose gradients go through the norm's input.
+/// A norm after layers with parameters, whose gradients come through the norm's input gradient.
 template <typename Norm>
 Piece norm_after_mlp(ParameterGroup& group) {
   const Piece before = mlp(group);
@@ -105,7 +105,7 @@ Piece norm_after_mlp(ParameterGroup& group) {
   return [=](const Context& ctx, const PieceInput& in) { return (*norm)(ctx, before(ctx, in)); };
 }
 
-/// As in Llama: gate and up are parameters of their own and one product.
+/// As in Llama: gate and up are separate parameters but one product.
 Piece gated_mlp(ParameterGroup& group) {
   const auto gate_up = std::make_shared<Linear>(
       group, "mlp",
@@ -123,7 +123,7 @@ struct LlamaAttention {
   bool qk_norm = false;
 };
 
-/// As in Llama and its kin: q, k and v are parameters of their own, positions are rotary.
+/// As in models of the Llama family: q, k and v are separate parameters, positions are rotary.
 std::function<Piece(ParameterGroup&)> llama_attention(LlamaAttention options) {
   return [options](ParameterGroup& group) -> Piece {
     const Heads heads{24, options.kv_heads, 4, options.window};
@@ -148,7 +148,7 @@ std::function<Piece(ParameterGroup&)> llama_attention(LlamaAttention options) {
   };
 }
 
-/// Turns what the caller still needs, so that it cannot be done in place, forward or backward.
+/// Rotates a value that the caller still needs, so not in place, in forward and in backward.
 Piece turned_and_kept(ParameterGroup& group) {
   const Heads heads{24, 4, 2};
   const auto qkv = std::make_shared<Linear>(
@@ -173,7 +173,7 @@ std::function<Piece(ParameterGroup&)> embedding_of(std::int64_t vocab) {
   };
 }
 
-/// With fewer rows at once than a rank has, by no divisor of them.
+/// Its blocks have fewer rows than a rank, and do not divide them evenly.
 constexpr float kLossScale = 0.01f;
 std::function<Piece(ParameterGroup&)> cross_entropy_of(std::int64_t vocab) {
   return [vocab](ParameterGroup& group) -> Piece {
@@ -205,7 +205,7 @@ TEST(Layers, LayerNormIsTheSameOnEveryGrid) {
   compare_on_all_grids({.make = alone<LayerNorm>({.width = 24, .bias = false})});
 }
 
-TEST(Layers, AttentionIsTheSameOnEveryGridWithHeadsOfItsOwnAndShared) {
+TEST(Layers, AttentionIsTheSameOnEveryGridWithManyOrSharedKeyValueHeads) {
   for (std::int64_t kv_heads : {24, 4, 1}) compare_on_all_grids({.make = attention_of(kv_heads)});
 }
 
@@ -228,14 +228,14 @@ TEST(Layers, AttentionWithRotaryPositionsIsTheSameOnEveryGridWithNormsAndAWindow
 }
 
 TEST(Layers, AttentionOverPackedDocumentsIsTheSameOnEveryGrid) {
-  for (std::int64_t kv_heads : {24, 4, 1}) {  // over y: heads, sequences, nothing
+  for (std::int64_t kv_heads : {24, 4, 1}) {  // attention is cut over y by heads, sequences, or not
     compare_on_all_grids({.packed = true, .make = llama_attention({.kv_heads = kv_heads})});
     compare_on_all_grids(
         {.chunks = 2, .packed = true, .make = llama_attention({.kv_heads = kv_heads})});
   }
 }
 
-TEST(Layers, RotaryPositionsLeaveAloneWhatTheCallerKeeps) {
+TEST(Layers, RotaryPositionsDoNotChangeAValueThatTheCallerKeeps) {
   const PieceResult one = run_piece({.make = turned_and_kept});
   for (const GridShape& grid : {GridShape{2, 1, 1, 1}, GridShape{2, 2, 2, 1}})
     EXPECT_EQ(difference(one, run_piece({.grid = grid, .make = turned_and_kept}), kTerms), "");
@@ -253,7 +253,7 @@ TEST(Layers, LossIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
     compare_on_all_grids({.vocab = vocab, .make = cross_entropy_of(vocab), .loss_follows = true});
 }
 
-TEST(Layers, GradientsOnOneRankAreThoseOfFiniteDifferences) {
+TEST(Layers, GradientsOnOneRankMatchFiniteDifferences) {
   compare_with_finite_differences({.make = alone<Linear>({.in = 24, .out = 48})});
   compare_with_finite_differences({.make = mlp});
   compare_with_finite_differences({.make = alone<LayerNorm>({.width = 24})});
@@ -278,7 +278,7 @@ TEST(Layers, LinearRefusesAnInputOverTheWrongAxis) {
           Linear::Options{.in = 24, .out = 48, .orientation = Orientation::transposed});
       return [layer](const Context& ctx, const PieceInput& in) { return (*layer)(ctx, in.x); };
     }});
-    FAIL() << "an input over y for a layer that wants it over x";
+    FAIL() << "no error for an input cut over y in a layer whose input axis is x";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "rank 0: down.weight: the input has 24 columns over y, wanted 24 over x; "
@@ -286,7 +286,7 @@ TEST(Layers, LinearRefusesAnInputOverTheWrongAxis) {
   }
 }
 
-TEST(Layers, TokensRefusePositionsAndStartsThatNoRowCanHave) {
+TEST(Layers, TokensRefuseInvalidPositionsAndDocumentStarts) {
   const auto make = [](const RowPlaces& places) {
     const auto world = make_self();
     const Grid grid(*world, {});
@@ -301,14 +301,15 @@ TEST(Layers, TokensRefusePositionsAndStartsThatNoRowCanHave) {
     EXPECT_THAT([&] { make(places); }, testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
   };
   refuses({.positions = few}, "1 positions and 0 starts for 6 rows");
-  refuses({.starts = late}, "row 0 of a sequence begins to see at 1");
+  refuses({.starts = late},
+          "row 0 of a sequence, wanted a document start from 0 to that row, got 1");
   refuses({.positions = fits, .reach = 2}, "position 2, want 0 to 1");
 }
 
 TEST(Layers, EmbeddingRefusesSequencesLongerThanItsPositions) {
   try {
     run_piece({.sequences = 1, .positions = 6, .make = embedding_of(11)});
-    FAIL() << "6 tokens for 5 positions";
+    FAIL() << "no error for 6 tokens and 5 positions";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "rank 0: embedding: sequences of 6 tokens, but wpe has 5 positions");
   }

@@ -48,8 +48,7 @@ std::vector<NamedLayout> layouts() {
   return all;
 }
 
-/// Calls f(coords) for every rank whose z and data coordinates are 0: the others have the same
-/// blocks.
+/// Calls f(coords) for every rank with z = data = 0; other ranks have the same blocks.
 void for_blocks(const GridShape& shape, const std::function<void(const Coords&)>& f) {
   for (int rank = 0; rank < shape.x * shape.y; ++rank) f(coords_of(shape, rank));
 }
@@ -118,14 +117,14 @@ TEST(Layout, ARankHasTheKeyValueHeadsThatItsQueryHeadsRead) {
 }
 
 TEST(Layout, FourKeyValueHeadsAreSharedOnlyWhereRanksReadTheSame) {
-  // 24 query heads, six to a key-value head: over 6 ranks of four, the second reads heads 0 and 1.
+  // 24 query heads, 6 per key-value head: of 6 ranks with 4 each, the second reads heads 0 and 1.
   const Layout layout = qkv(4, false);
   for (int x : {1, 2, 4}) EXPECT_FALSE(layout.shared({x, 1, 1, 1})) << x;
   for (int x : {3, 6, 8, 12, 24}) EXPECT_TRUE(layout.shared({x, 1, 1, 1})) << x;
   EXPECT_FALSE(qkv(24, false).shared({8, 1, 1, 1}));
 }
 
-TEST(Layout, TheExampleOfTheHeaderHolds) {
+TEST(Layout, TheExampleInItsCommentIsTrue) {
   const Layout layout = over(8, 4, Axis::x, Axis::y);
   const GridShape shape{2, 2, 1, 1};
   EXPECT_THAT(layout.slices(shape, Coords{{1, 0, 0, 0}}), ElementsAre(Slice{.row = 4,
@@ -138,7 +137,7 @@ TEST(Layout, TheExampleOfTheHeaderHolds) {
                                                                             .owned = true}));
 }
 
-TEST(Layout, ClipCutsSlicesAndCountsOffsetsFromTheBegin) {
+TEST(Layout, ClipCutsSlicesAndCountsOffsetsFromBegin) {
   const std::vector<Slice> slices{
       {.row = 0, .rows = 5, .cols = 2, .begin = 0, .end = 10, .offset = 4, .owned = true},
       {.row = 9, .rows = 1, .cols = 2, .begin = 0, .end = 2, .offset = 20, .owned = false}};
@@ -147,7 +146,7 @@ TEST(Layout, ClipCutsSlicesAndCountsOffsetsFromTheBegin) {
   EXPECT_EQ(middle[0].begin, 2);
   EXPECT_EQ(middle[0].end, 8);
   EXPECT_EQ(middle[0].offset, 0);
-  EXPECT_EQ(middle[0].rows, 5) << "the rectangle stays whole";
+  EXPECT_EQ(middle[0].rows, 5) << "clip must not change the rectangle";
   const std::vector<Slice> last = clip(slices, 13, 30);
   ASSERT_EQ(last.size(), 2);
   EXPECT_EQ(last[0].begin, 9);
@@ -157,7 +156,7 @@ TEST(Layout, ClipCutsSlicesAndCountsOffsetsFromTheBegin) {
   EXPECT_THAT(clip(slices, 0, 0), IsEmpty());
 }
 
-TEST(Layout, PiecesOfClipAreTheWhole) {
+TEST(Layout, ClippedPiecesAddUpToTheWhole) {
   for (const auto& [name, layout] : layouts()) {
     const GridShape shape{2, 3, 1, 1};
     if (layout.cols % 3 != 0 && layout.col_axis == Axis::y) continue;
@@ -174,7 +173,7 @@ TEST(Layout, PiecesOfClipAreTheWhole) {
   }
 }
 
-TEST(Layout, RefusesWhatItCannotCutAndSaysWhatWouldDo) {
+TEST(Layout, RefusesExtentsThatDoNotDivideAndNamesThoseThatDo) {
   EXPECT_EQ(refusal(over(6, 4, Axis::x, Axis::y), {4, 1, 1, 1}),
             "w: 6 rows cannot be cut over x = 4; x must be one of 1, 2, 3, 6");
   EXPECT_EQ(refusal(over(6, 4, Axis::y, Axis::x), {1, 4, 1, 1}),

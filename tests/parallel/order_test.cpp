@@ -1,5 +1,4 @@
-// In which order chunks go through layers: so that one's collective is under way while others
-// compute.
+// The order in which chunks go through layers: one's collective overlaps the others' compute.
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads.h"
@@ -15,7 +14,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// Notes the layers whose products run.
+/// Records the layers whose products run, in order.
 class NotingBackend : public ForwardingBackend {
  public:
   NotingBackend() : ForwardingBackend(make_cpu_backend(1)) {}
@@ -40,7 +39,7 @@ struct Orders {
 
 constexpr int kChunks = 3;
 
-/// Rank 0's, of up1, down1, up2 and down2 with norms before up1 and up2, in two blocks.
+/// The orders on rank 0 for two blocks of a norm, up and down: up1, down1, up2 and down2.
 Orders orders_on(GridShape shape) {
   Orders orders;
   run_ranks(shape.ranks(), [&](Communicator& world) {
@@ -100,19 +99,19 @@ Names operator+(Names a, const Names& b) {
 
 }  // namespace
 
-TEST(Order, ChunksGoFromSumToSumOneAfterAnother) {
+TEST(Order, EachChunkRunsFromOneSumToTheNextBeforeTheNextChunkDoes) {
   const auto [forward, backward] = orders_on({.x = 2});
-  // Sums come after down in forward and after up's gradient in backward: two products each there.
+  // Sums follow down in forward and up's gradient in backward; a gradient takes two products.
   EXPECT_THAT(forward,
               ElementsAreArray(each_chunk({"up1", "down1"}) + each_chunk({"up2", "down2"})));
   EXPECT_THAT(backward, ElementsAreArray(each_chunk({"down2", "down2", "up2", "up2"}) +
                                          each_chunk({"down1", "down1", "up1", "up1"})));
 }
 
-TEST(Order, ANormsSumsAreUnderWayWhileTheNextChunkComputes) {
+TEST(Order, ANormsSumsOverlapTheNextChunksProducts) {
   const auto [forward, backward] = orders_on({.y = 2});
-  // Sums come after up in forward, down's gradient in backward. A chunk goes through down1 before
-  // the one ahead of it goes through up2, so that its norm is ready when its turn comes.
+  // Sums follow up in forward and down's gradient in backward. A chunk runs down1 before the
+  // previous chunk runs up2, so that its norm's sums are ready in time.
   const Names between = {"down1.weight", "down1.weight", "up2.weight",
                          "down1.weight", "up2.weight",   "up2.weight"};
   EXPECT_THAT(forward, ElementsAreArray(each_chunk({"up1"}) + between + each_chunk({"down2"})));
@@ -121,7 +120,7 @@ TEST(Order, ANormsSumsAreUnderWayWhileTheNextChunkComputes) {
                                each_chunk({"down1", "down1"}) + each_chunk({"up1", "up1"})));
 }
 
-TEST(Order, WhereWeightsAreGatheredNoChunkIsABlockAhead) {
+TEST(Order, NoChunkIsABlockAheadIfWeightsAreGathered) {
   const auto [forward, backward] = orders_on({.y = 2, .z = 2});
   EXPECT_THAT(forward, ElementsAreArray(each_chunk({"up1"}) + each_chunk({"down1"}) +
                                         each_chunk({"up2"}) + each_chunk({"down2"})));

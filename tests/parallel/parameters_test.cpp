@@ -38,10 +38,10 @@ using Values = std::map<std::string, std::vector<float>>;
 struct Held {
   Values values;  ///< of every parameter, by global index
   std::map<std::string, std::vector<int>> owners;
-  std::int64_t owned = 0;  ///< sum of the ranks' owned ranges
+  std::int64_t owned = 0;  ///< elements in owned ranges of all ranks
 };
 
-/// What the ranks of a grid hold together after initialise().
+/// The values and owners of all ranks of a grid after initialise().
 Held initialised(const GridShape& shape, DType dtype) {
   Held held;
   std::mutex mutex;
@@ -57,7 +57,7 @@ Held initialised(const GridShape& shape, DType dtype) {
     const std::lock_guard lock(mutex);
     std::int64_t last = -1;
     for (const auto& [begin, end] : group.owned_ranges()) {
-      EXPECT_GT(begin, last) << "ranges that touch are one";
+      EXPECT_GT(begin, last) << "adjacent ranges must be merged";
       EXPECT_GT(end, begin);
       held.owned += end - begin;
       last = end;
@@ -103,7 +103,7 @@ TEST(ParameterGroup, StartsFromTheSameMasterCopiesInBothTypes) {
   EXPECT_EQ(initialised({2, 1, 2, 1}, DType::bf16).values, initialised({}, DType::f32).values);
 }
 
-TEST(ParameterGroup, StartsWithTheMeanAndDeviationThatWereAsked) {
+TEST(ParameterGroup, StartsWithTheMeanAndDeviationOfTheSpec) {
   const Held one = initialised({}, DType::f32);
   EXPECT_THAT(one.values.at("norm.weight"), testing::Each(1));
   EXPECT_THAT(one.values.at("up.bias"), testing::Each(0));
@@ -143,7 +143,7 @@ TEST(ParameterGroup, GathersWholeBlocksOverZWithDecayedParametersFirst) {
   });
 }
 
-TEST(ParameterGroup, JoinedParametersLieOneAfterAnotherAndAreOneForProducts) {
+TEST(ParameterGroup, JoinedParametersLieOneAfterAnotherAndHaveOneViewOfAll) {
   for (const GridShape& shape : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 3, 1, 1}}) {
     run_ranks(shape.ranks(), [&](Communicator& world) {
       const auto backend = make_cpu_backend(1);
@@ -159,7 +159,7 @@ TEST(ParameterGroup, JoinedParametersLieOneAfterAnotherAndAreOneForProducts) {
       };
       const Parameter& before = group.add(spec("before", 2));
       const Parameter& all = group.add_joined("all", {spec("a", 2), spec("b", 6), spec("c", 4)});
-      EXPECT_EQ(group.parameters().size(), 4) << "the whole is no parameter";
+      EXPECT_EQ(group.parameters().size(), 4) << "the joined parameter must not be listed";
       group.allocate(ctx);
       group.initialise(ctx, 5);
       group.acquire(ctx);
@@ -180,7 +180,7 @@ TEST(ParameterGroup, JoinedParametersLieOneAfterAnotherAndAreOneForProducts) {
   }
 }
 
-TEST(ParameterGroup, RefusesToJoinWhatLiesOtherwise) {
+TEST(ParameterGroup, RefusesToJoinDifferentLayouts) {
   run_ranks(1, [](Communicator& world) {
     const Grid grid(world, {});
     ParameterGroup group("block", grid);
@@ -190,11 +190,11 @@ TEST(ParameterGroup, RefusesToJoinWhatLiesOtherwise) {
                                     {.name = "b", .layout = {.rows = 3, .cols = 4}}});
         },
         testing::ThrowsMessage<Error>(
-            testing::HasSubstr("b: does not lie as the other parts of both do")));
+            testing::HasSubstr("b: cannot be joined in both: its layout or weight decay differs")));
   });
 }
 
-TEST(ParameterGroup, IsGatheredAnewWhenAPrefetchedCopyIsOutOfDate) {
+TEST(ParameterGroup, IsGatheredAgainIfAPrefetchedCopyIsOutOfDate) {
   run_ranks(2, [](Communicator& world) {
     const auto backend = make_cpu_backend(1);
     Arena arena(backend->device());
@@ -240,14 +240,14 @@ TEST(ParameterGroup, RefusesUseOutOfOrder) {
   });
 }
 
-TEST(ParameterGroup, RefusesWhatTheGridCannotCutAndNamesTheParameter) {
+TEST(ParameterGroup, RefusesAGridThatCannotCutAParameterAndNamesIt) {
   try {
     run_ranks(5, [](Communicator& world) {
       const Grid grid(world, {1, 5, 1, 1});
       ParameterGroup group("block", grid);
       const LayerNorm norm(group, "h.0.ln_1", {.width = 96});
     });
-    FAIL() << "96 columns over 5 ranks";
+    FAIL() << "no error for 96 rows over 5 ranks";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(),
                 testing::EndsWith("h.0.ln_1.weight: 96 rows cannot be cut over y = 5; y must be "

@@ -19,12 +19,12 @@ namespace axonn::testing_support {
 namespace {
 
 constexpr std::uint64_t kSeed = 7;
-constexpr const char* kWeights = "weights";  // of the loss that a piece without one is given
+constexpr const char* kWeights = "weights";  // name of the weights that make a loss of a result
 
-/// What the ranks hand in, of which some is the same.
+/// Puts together the ranks' blocks, and checks that replicated elements are the same.
 class Collector {
  public:
-  /// block becomes rows [row, ...), columns [col, ...) of the matrix (rows, cols) of that name.
+  /// Sets rows [row, ...), columns [col, ...) of the matrix (rows, cols) of that name to block.
   void put(const std::string& name, std::pair<std::int64_t, std::int64_t> size,
            std::pair<std::int64_t, std::int64_t> at, const View& block) {
     const std::lock_guard lock(mutex_);
@@ -100,7 +100,8 @@ class PieceRank {
     group_.publish_values(ctx);
   }
 
-  /// What of a global matrix a rank holds of a chunk that begins `first` rows after its own.
+  /// The part of a global matrix that a rank holds. part_of: of a chunk that begins `first` rows
+  /// after the rank's first.
   struct Part {
     std::int64_t row, rows, col, cols, all_cols;
   };
@@ -116,7 +117,7 @@ class PieceRank {
     return {row, rows, at * cols, cols, ways * cols};
   }
 
-  /// That part of a matrix of random numbers.
+  /// A part of a global matrix of random numbers.
   static Tensor random(const Context& ctx, const char* name, const Part& part) {
     Tensor tensor = ctx.empty(part.rows, part.cols, ctx.dtype);
     const Random numbers(kSeed, name);
@@ -133,7 +134,7 @@ class PieceRank {
     return tensor;
   }
 
-  /// Every fifth target does not count.
+  /// Random tokens; every fifth target is negative, so it has no loss.
   Tokens tokens_of(const Context& ctx) {
     const Rows rows{each_, run_.positions};
     std::vector<std::int32_t> ids, targets;
@@ -167,7 +168,7 @@ class PieceRank {
     return x;
   }
 
-  /// Collects out and gives it its gradient: the fixed weights of the loss.
+  /// Collects out and adds its gradient: the fixed weights of the loss.
   void keep_out(const Context& ctx, const Var& out) {
     std::int64_t first = 0;
     for (const Chunk& chunk : out) {
@@ -203,7 +204,7 @@ class PieceRank {
     }
   }
 
-  /// A row for each rank, summed by the caller.
+  /// Collects a row for each rank; run_piece sums them.
   void keep_total(const Tensor& total) {
     auto sum = static_cast<float>(*total.view().as<double>());
     collector_.put("total", {grid_.world().size(), 1}, {grid_.world().rank(), 0},

@@ -1,7 +1,7 @@
-# Reads cmake/hip.cmake and cmake/gpu.cmake as a configuration does, on machines that have all, some
-# or nothing of ROCm, and holds what they say.
+# Reads cmake/gpu.cmake and cmake/hip.cmake as a configuration does, as if all, some or nothing of
+# ROCm were installed, and checks their messages.
 
-# In place of what is looked for: OFF counts as looked for in vain.
+# These preset the results of CMake's searches; OFF means not found.
 file(WRITE ${WORK}/rocm-5/hip/hip_version.h "#define HIP_VERSION_MAJOR 5\n")
 file(WRITE ${WORK}/rocm-6/hip/hip_version.h "#define HIP_VERSION_MAJOR 6\n")
 set(nothing -DAXONN_HIPCC=OFF -DAXONN_HIP_INCLUDE=OFF -DAXONN_HIP_RUNTIME=OFF)
@@ -12,7 +12,7 @@ set(blas -DAXONN_HIPBLASLT=hipblaslt -DAXONN_HIPBLASLT_INCLUDE=include)
 set(no_rccl -DAXONN_RCCL=OFF -DAXONN_RCCL_INCLUDE=OFF)
 set(rccl -DAXONN_RCCL=rccl -DAXONN_RCCL_INCLUDE=include)
 
-# expect(CODE TEXT FILE DEFINITIONS...): reading FILE ends with CODE, and says TEXT.
+# expect(CODE TEXT FILE DEFINITIONS...): checks that reading FILE ends with CODE and prints TEXT.
 function(expect code text file)
   execute_process(COMMAND ${CMAKE_COMMAND} ${ARGN} -P ${SOURCE}/cmake/${file}
                   WORKING_DIRECTORY ${SOURCE} RESULT_VARIABLE result
@@ -20,8 +20,8 @@ function(expect code text file)
   string(REGEX REPLACE "[ \n]+" " " said "${said}")
   string(FIND "${said}" "${text}" at)
   if(NOT result EQUAL code OR at EQUAL -1)
-    message(SEND_ERROR "${file} ${ARGN}: ended with ${result}, not ${code}, and said:\n${said}\n"
-                       "where this was expected:\n${text}")
+    message(SEND_ERROR "${file} ${ARGN}: ended with ${result}, not ${code}, and printed:\n${said}\n"
+                       "instead of:\n${text}")
   endif()
 endfunction()
 
@@ -40,5 +40,5 @@ expect(1 "HIP 6.0 or newer (here is 5) was not found: ${remedy}"
 expect(0 "" gpu.cmake -DAXONN_CUDA=OFF ${on} ${rocm_6} ${blas} ${rccl})
 expect(0 "HIP: RCCL (rccl/rccl.h, librccl) not found: left out"
        gpu.cmake -DAXONN_CUDA=OFF -DAXONN_HIP=AUTO ${rocm_6} ${blas} ${no_rccl})
-expect(1 "AXONN_CUDA and AXONN_HIP are both ON, and a build is for the cards of one maker"
+expect(1 "AXONN_CUDA and AXONN_HIP are both ON, but a build supports the GPUs of one vendor"
        gpu.cmake -DAXONN_CUDA=ON -DAXONN_HIP=ON)

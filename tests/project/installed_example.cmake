@@ -1,5 +1,5 @@
-# Installs the build in BUILD into a prefix below WORK, builds the example in SOURCE against it as a
-# user would, and runs it.
+# Installs the build in BUILD into a prefix in WORK, then builds the example in SOURCE against it,
+# as a user would, and runs it.
 
 function(step)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code)

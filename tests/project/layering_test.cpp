@@ -1,4 +1,4 @@
-// Holds every #include of axonn/ against the table in docs/overview.md.
+// Checks every #include in axonn/ against the table in docs/overview.md.
 #include <algorithm>
 #include <sstream>
 
@@ -62,8 +62,8 @@ std::vector<std::string> violations(const std::vector<Layer>& layers,
   return found;
 }
 
-/// Headers of the libraries that axonn is built on, in axonn's own headers. The private headers of
-/// the mpi transport are the exception, and the compiler's own header of vector instructions.
+/// Finds headers of third-party libraries that axonn's headers include. Exceptions: the private
+/// headers of the mpi transport, and the compiler's header of vector instructions.
 std::vector<std::string> foreign_headers(const std::vector<SourceFile>& files) {
   std::vector<std::string> found;
   for (const SourceFile& file : files) {
@@ -87,7 +87,7 @@ TEST(Layering, EveryIncludeIsInTheTableOfTheOverview) {
   EXPECT_THAT(violations(table(), source_tree()), IsEmpty());
 }
 
-TEST(Layering, TheTableNamesEveryFolderOnceAndOnlyFoldersAboveIt) {
+TEST(Layering, TheTableHasEveryFolderOnceAndRefersOnlyToFoldersAbove) {
   std::vector<std::string> above;
   for (const Layer& layer : table()) {
     EXPECT_THAT(above, testing::Not(testing::Contains(layer.folder)));
@@ -101,7 +101,7 @@ TEST(Layering, TheTableNamesEveryFolderOnceAndOnlyFoldersAboveIt) {
     }
 }
 
-TEST(Layering, AnIncludeThatTheTableDoesNotHaveIsFoundWithItsLine) {
+TEST(Layering, AnIncludeThatTheTableDoesNotAllowIsReportedWithItsLine) {
   const std::vector<Layer> layers = {{"base", {}}, {"comm", {"base"}}, {"io", {"comm/grid.h"}}};
   const auto found = [&](const char* path, const char* text) {
     return violations(layers, {source_file(path, text)});
@@ -119,7 +119,7 @@ TEST(Layering, AnIncludeThatTheTableDoesNotHaveIsFoundWithItsLine) {
               ElementsAre(HasSubstr("axonn/new")));
 }
 
-TEST(Layering, NoHeaderNeedsALibraryThatAxonnIsBuiltOn) {
+TEST(Layering, NoHeaderIncludesAThirdPartyLibrary) {
   EXPECT_THAT(foreign_headers(source_tree()), IsEmpty());
   EXPECT_THAT(foreign_headers({source_file("axonn/ops/a.h", "#include <oneapi/dnnl/dnnl.hpp>\n")}),
               ElementsAre(HasSubstr("dnnl")));

@@ -23,7 +23,7 @@ bool is_source(const fs::path& path) {
   return path.has_extension() && std::ranges::find(kEndings, path.extension()) != kEndings.end();
 }
 
-/// Where the text that begins at `begin` with //, /*, a quote or R"( ends; begin if it does not.
+/// The end of the comment or literal that starts at `begin`; `begin` if none starts there.
 std::size_t end_of_blank(const std::string& text, std::size_t begin) {
   const auto upto = [&](std::string_view closing, std::size_t from) {
     const std::size_t at = text.find(closing, from);
@@ -37,7 +37,7 @@ std::size_t end_of_blank(const std::string& text, std::size_t begin) {
   }
   const char quote = text[begin];
   const bool digits = begin > 0 && std::isalnum(static_cast<unsigned char>(text[begin - 1]));
-  if (quote != '"' && (quote != '\'' || digits)) return begin;  // 1'000 is a number
+  if (quote != '"' && (quote != '\'' || digits)) return begin;  // 1'000 is a number, not a quote
   for (std::size_t i = begin + 1; i < text.size(); ++i) {
     if (text[i] == quote) return i + 1;
     if (text[i] == '\\') ++i;
@@ -65,7 +65,7 @@ SourceFile source_file(std::string path, std::string_view text) {
 
 SourceFile read_source(const std::string& path) {
   std::ifstream in(fs::path(AXONN_SOURCE_DIR) / path, std::ios::binary);
-  AXONN_CHECK(in, path, ": cannot be read");
+  AXONN_CHECK(in, path, ": cannot read this file");
   return source_file(path, std::string(std::istreambuf_iterator<char>(in), {}));
 }
 

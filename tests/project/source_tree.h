@@ -7,7 +7,7 @@
 
 namespace axonn::testing_support {
 
-/// A file of the project.
+/// A source file of the project.
 struct SourceFile {
   std::string path;  ///< "axonn/base/check.h"
   std::vector<std::string> lines;
@@ -22,17 +22,18 @@ struct SourceFile {
 
 SourceFile source_file(std::string path, std::string_view text);
 
-/// Every source of the project: C++, CMake, shell, configurations, documents. Sorted.
+/// All source files of the project, sorted: C++, CUDA, CMake, shell scripts and configurations.
 std::vector<SourceFile> source_tree();
 
-/// The file at this path of the project. Errors: Error if it cannot be read.
+/// Reads the file at this path of the project. Throws Error if it cannot be read.
 SourceFile read_source(const std::string& path);
 
-/// What a line includes: "axonn/base/check.h" in quotes, <vector> with its brackets; "" if nothing.
+/// The header that a line includes: axonn/base/check.h without quotes, <vector> with its brackets;
+/// "" if the line has no #include.
 std::string included_by(const std::string& line);
 
-/// The file's text without preprocessor lines, and with blanks for comments and for what stands in
-/// quotes, so that the lines stay where they are.
+/// The file's text with preprocessor lines emptied, and comments and literals replaced by spaces.
+/// Line numbers stay the same.
 std::string bare_code(const SourceFile& file);
 
 }  // namespace axonn::testing_support

@@ -1,4 +1,4 @@
-// The rules that a machine can hold: sizes, blanks, the preprocessor. CONTRIBUTING.md has the rest.
+// Checks style rules: sizes, white space, preprocessor. CONTRIBUTING.md has the other rules.
 #include <algorithm>
 #include <map>
 
@@ -43,7 +43,7 @@ void check_lines(const SourceFile& file, Offenders& out) {
   }
 }
 
-/// dtype.h asks which compiler reads it; AXONN_CHECK is the one macro.
+/// Exceptions: dtype.h may test for the compiler, and AXONN_CHECK is the only macro.
 void check_preprocessor(const SourceFile& file, Offenders& out) {
   if (!file.is_cpp() || file.path == "axonn/tensor/dtype.h") return;
   for (std::size_t i = 0; i < file.lines.size(); ++i) {
@@ -59,7 +59,7 @@ std::size_t skip_blanks(const std::string& code, std::size_t i) {
   return found == std::string::npos ? code.size() : found;
 }
 
-/// Whether what stands before a brace outside of functions begins a function.
+/// Whether the text before a brace outside of functions is a function's head.
 bool begins_function(std::string head) {
   if (head.starts_with("template")) {
     int depth = 0;
@@ -75,8 +75,8 @@ bool begins_function(std::string head) {
   return head.find('(') != std::string::npos;
 }
 
-/// Parameters in the first pair of brackets behind the function's name. A Context does not count:
-/// every operation has one.
+/// Counts the parameters in the first parentheses after the function's name. A leading Context does
+/// not count, since every operation has one.
 int count_parameters(const std::string& head) {
   std::size_t open = head.find('(');
   if (head.substr(0, open).ends_with("operator")) open = head.find('(', open + 1);
@@ -97,8 +97,8 @@ struct Function {
   int line, lines, parameters;
 };
 
-/// A heuristic: outside of functions, a brace behind brackets opens one, unless a type's or a
-/// namespace's name stands before it. A constructor's initialisers belong to it.
+/// Finds functions with a heuristic: outside of functions, a brace after parentheses opens one,
+/// unless it opens a type or namespace. A constructor includes its initialisers.
 std::vector<Function> functions_of(const SourceFile& file) {
   const std::string code = bare_code(file);
   const auto line_of = [&](std::size_t i) {
@@ -132,7 +132,7 @@ std::vector<Function> functions_of(const SourceFile& file) {
 void check_functions(const SourceFile& file, Offenders& out) {
   if (!file.is_cpp()) return;
   const bool kernels = file.path.starts_with("axonn/ops/");
-  // The inner loops of a kernel, and the oracle's plain ones, take their pointers and sizes bare.
+  // Inner loops of kernels and the reference's plain loops may take many pointers and sizes.
   const bool bare = file.path.starts_with("axonn/ops/cpu/") ||
                     file.path.starts_with("axonn/ops/cuda/") ||
                     file.path.starts_with("tests/support/reference");
@@ -175,7 +175,7 @@ TEST(Style, EverySourceKeepsTheRules) {
   EXPECT_TRUE(all.empty()) << text;
 }
 
-TEST(Style, LongFilesLinesAndBlanksAtTheirEndsAreFound) {
+TEST(Style, LongFilesLongLinesAndTrailingSpacesAreFound) {
   EXPECT_THAT(offenders("axonn/a.cpp", repeat("\n", 401)), ElementsAre(HasSubstr("401 lines")));
   EXPECT_THAT(offenders("axonn/a.cpp", "// " + repeat("é", 97)), IsEmpty());
   EXPECT_THAT(offenders("axonn/a.cpp", "// " + repeat("é", 98)),
@@ -183,7 +183,7 @@ TEST(Style, LongFilesLinesAndBlanksAtTheirEndsAreFound) {
   EXPECT_THAT(offenders("configs/a.toml", "x = 1 \n"), ElementsAre(HasSubstr("white space")));
 }
 
-TEST(Style, ConditionsAndMacrosAreFound) {
+TEST(Style, PreprocessorConditionsAndMacrosAreFound) {
   EXPECT_THAT(offenders("axonn/a.h", "#pragma once\n#ifdef X\n#endif\n"),
               ElementsAre(HasSubstr("a.h:2 has an #if")));
   EXPECT_THAT(offenders("axonn/a.h", "#define X 1\n"), ElementsAre(HasSubstr("macro")));
@@ -201,7 +201,7 @@ TEST(Style, LongFunctionsAreFoundInTypesToo) {
               ElementsAre(HasSubstr("a.cpp:1 is a function of 63 lines")));
 }
 
-TEST(Style, BracesInQuotesAndCommentsDoNotCount) {
+TEST(Style, BracesInLiteralsAndCommentsDoNotCount) {
   EXPECT_THAT(
       functions_of(source_file("a.cpp", "void g() {\n  f(\"}\", '}', R\"(}})\");  // }\n}\n"))
           .front()

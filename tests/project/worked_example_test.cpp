@@ -1,4 +1,4 @@
-// Holds the numbers of docs/algorithm.md against what Linear computes on the grid 2,2,2.
+// Checks the numbers in docs/algorithm.md: Linear must compute them on the grid 2,2,2.
 #include <array>
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ constexpr Matrix kDOut{{{1, 0, 2, 1}, {0, 1, 1, 0}, {1, 1, 0, 2}, {2, 0, 1, 1}}}
 constexpr Matrix kDInp{{{6, 3, 3, 5}, {2, 2, 1, 1}, {3, 3, 5, 5}, {5, 2, 5, 5}}};
 constexpr Matrix kDWeight{{{5, 4, 5, 2}, {2, 1, 2, 4}, {3, 6, 3, 5}, {6, 3, 4, 3}}};
 
-/// The quarter of a matrix at (row_part, col_part), as a tensor.
+/// The quarter of a matrix at (row_part, col_part), as a tensor (2, 2).
 Tensor block_of(const Context& ctx, const Matrix& m, int row_part, int col_part) {
   Tensor block = ctx.empty(2, 2, DType::f32);
   for (int r = 0; r < 2; ++r)
@@ -46,7 +46,7 @@ void set_weight(const Context& ctx, ParameterGroup& group) {
 
 }  // namespace
 
-TEST(WorkedExample, IsWhatLinearComputesOnEveryRank) {
+TEST(WorkedExample, MatchesWhatLinearComputesOnEveryRank) {
   run_ranks(8, [](Communicator& world) {
     const auto backend = make_cpu_backend(1);
     Arena arena(backend->device());

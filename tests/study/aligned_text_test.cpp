@@ -20,7 +20,7 @@ std::string first_of(std::u32string_view a, std::u32string_view b) {
   return shown(aligned(a, b).first);
 }
 
-/// The most characters in common by the definition: every way to cut runs, from the front.
+/// The most common characters by definition: tries every way to choose runs, from the front.
 std::size_t most_common(std::u32string_view a, std::u32string_view b) {
   if (a.empty() || b.empty()) return 0;
   std::size_t most = std::max(most_common(a.substr(1), b), most_common(a, b.substr(1)));
@@ -36,7 +36,7 @@ TEST(AlignedText, EqualTextsAreOneCommonPiece) {
             "[a\xc3\xa9\xf0\x9f\x98\x80\xe6\xbc\xa2]");
 }
 
-TEST(AlignedText, WhatIsChangedPutInOrLeftOutIsNotCommon) {
+TEST(AlignedText, ChangedInsertedAndDeletedTextIsNotCommon) {
   const AlignedTexts texts =
       aligned(U"It was built in 1911 by Anna.", U"It was then built in 1912 by Anna.");
   EXPECT_EQ(shown(texts.first), "[It was built in 191]1[ by Anna.]");
@@ -49,13 +49,13 @@ TEST(AlignedText, ShortRunsAreNotCommon) {
   EXPECT_EQ(first_of(U"ab", U"ac"), "ab");
 }
 
-TEST(AlignedText, NothingHasNothingInCommon) {
+TEST(AlignedText, AnEmptyTextHasNothingInCommon) {
   EXPECT_EQ(first_of(U"", U""), "");
   EXPECT_EQ(first_of(U"abcde", U""), "abcde");
   EXPECT_EQ(first_of(U"", U"abcde"), "");
 }
 
-TEST(AlignedText, CommonPiecesAreTheSameInBothAndTheMostThereCanBe) {
+TEST(AlignedText, CommonCharactersAreTheSameInBothTextsAndAsManyAsPossible) {
   const auto random_text = [](std::uint64_t seed, std::size_t length) {
     std::u32string text;
     for (std::size_t i = 0; i < length; ++i) text += U'a' + (seed >> (2 * i) & 1);

@@ -36,7 +36,7 @@ std::string refusal(const std::function<void()>& body) {
 
 }  // namespace
 
-TEST(StudyDocuments, AreCutAndThoseTooShortOrThereTwiceAreLeftOut) {
+TEST(StudyDocuments, AreCutAndShortOnesAndDuplicatesAreLeftOut) {
   const StudyDocuments all = read(
       "{\"text\": \"abcdefgh\"}\n{\"text\": \"abc\"}\n\n{\"text\": \"ABCDEFGHIJKL\"}\n"
       "{\"text\": \"abcdefgh\"}\n{\"text\": \"abcdefghZZ\"}\n",
@@ -47,17 +47,17 @@ TEST(StudyDocuments, AreCutAndThoseTooShortOrThereTwiceAreLeftOut) {
   EXPECT_THAT(all.documents[1].name, HasSubstr("document 3 of "));
   EXPECT_EQ(all.found, 5);
   EXPECT_EQ(all.too_short, 1);
-  EXPECT_EQ(all.repeated, 2) << "the last is the first when it is cut";
+  EXPECT_EQ(all.repeated, 2) << "the last document equals the first once it is cut";
 }
 
-TEST(StudyDocuments, AreTextsAlone) {
+TEST(StudyDocuments, OfAnotherKindAreRefused) {
   EXPECT_THAT(refusal([] {
                 read("{\"prompt\": \"a\", \"completion\": \"b\"}\n", {1, 8});
               }),
               HasSubstr("{\"text\": \"...\"}"));
 }
 
-TEST(StudyDocuments, AreGeneratedWhereNoneAreGiven) {
+TEST(StudyDocuments, AreGeneratedFromASeed) {
   const auto tokenizer = make_tokenizer("bytes");
   const auto all = generated_documents(50, 1, *tokenizer, {.least = 51, .most = 256});
   EXPECT_EQ(all.documents.size(), 50u);
@@ -66,7 +66,7 @@ TEST(StudyDocuments, AreGeneratedWhereNoneAreGiven) {
             text_of(all.documents[0]));
 }
 
-TEST(Draw, TakesDifferentOnesInAnOrderOfTheSeed) {
+TEST(Draw, GivesDifferentDocumentsInAnOrderThatDependsOnTheSeed) {
   const auto tokenizer = make_tokenizer("bytes");
   const auto all = generated_documents(40, 1, *tokenizer, {.least = 51, .most = 256});
   const auto names = [&](std::uint64_t seed) {
@@ -80,13 +80,13 @@ TEST(Draw, TakesDifferentOnesInAnOrderOfTheSeed) {
   EXPECT_EQ(std::set(one.begin(), one.end()).size(), 30u);
 }
 
-TEST(Draw, SaysHowManyThereAreAndWhyNoMore) {
+TEST(Draw, RefusesTooFewDocumentsAndSaysWhyOthersCannotBeUsed) {
   StudyDocuments few;
   few.documents.resize(3);
   few.found = 10;
   few.too_short = 5;
   few.repeated = 2;
   EXPECT_THAT(refusal([&] { draw(few, 8, 1); }),
-              AllOf(HasSubstr("take 8 documents"), HasSubstr("of 10 there are 3"),
-                    HasSubstr("5 are too short, 2 stand there twice")));
+              AllOf(HasSubstr("need 8 documents"), HasSubstr("of the 10 found only 3"),
+                    HasSubstr("5 are too short, 2 are duplicates")));
 }

@@ -55,7 +55,7 @@ std::string refusal(const InjectionPlan& plan, const std::vector<std::int64_t>& 
 
 }  // namespace
 
-TEST(Injections, BringEveryDocumentAsOftenAsItsEpochsInPartsOfTheirOwn) {
+TEST(Injections, InjectEveryDocumentOncePerEpochInThatEpochsPartOfTheSteps) {
   const InjectionPlan plan{.steps = 110, .warmup_steps = 10, .batch = 4, .seed = 3};
   std::vector<std::int64_t> epochs;
   for (int d = 0; d < 30; ++d) epochs.push_back(d < 10 ? 0 : d < 20 ? 4 : 16);
@@ -66,7 +66,7 @@ TEST(Injections, BringEveryDocumentAsOftenAsItsEpochsInPartsOfTheirOwn) {
     if (all[i] >= 0) at[all[i]].push_back(i);
   for (int d = 0; d < 30; ++d) {
     ASSERT_EQ(std::ssize(at[d]), epochs[d]) << d;
-    // Visit e lies in the e-th part, but for what crowding there shifts it by.
+    // Visit e lies in the e-th part; even spacing may shift it a little.
     for (std::int64_t e = 0; e < epochs[d]; ++e) {
       const double time = static_cast<double>(at[d][e]) / 400,
                    parts = static_cast<double>(epochs[d]);
@@ -74,14 +74,14 @@ TEST(Injections, BringEveryDocumentAsOftenAsItsEpochsInPartsOfTheirOwn) {
       EXPECT_LE(time, static_cast<double>(e + 1) / parts + 0.1) << d;
     }
   }
-  // Others lie between them everywhere: 200 of 400 sequences, in each tenth about as many.
+  // Other sequences are spread evenly between them: 200 of 400, and 20 in each tenth.
   for (std::size_t tenth = 0; tenth < 10; ++tenth) {
     const auto part = std::span(all).subspan(tenth * 40, 40);
     EXPECT_EQ(std::ranges::count(part, -1), 20);
   }
 }
 
-TEST(Injections, AreTheSameForASeedAndOthersForAnother) {
+TEST(Injections, DependOnTheSeedAlone) {
   const std::vector<std::int64_t> epochs(20, 5);
   InjectionPlan plan{.steps = 60, .warmup_steps = 10, .batch = 2, .seed = 1};
   const auto first = injections(plan, epochs);
@@ -90,16 +90,16 @@ TEST(Injections, AreTheSameForASeedAndOthersForAnother) {
   EXPECT_NE(injections(plan, epochs), first);
 }
 
-TEST(Injections, SayHowManyStepsThereWouldHaveToBe) {
+TEST(Injections, AreRefusedWithTheStepsThatAreNeeded) {
   const std::vector<std::int64_t> epochs(10, 5);
   EXPECT_EQ(refusal({.steps = 60, .warmup_steps = 10, .batch = 1}, epochs), "accepted");
   EXPECT_THAT(refusal({.steps = 59, .warmup_steps = 10, .batch = 1}, epochs),
-              AllOf(HasSubstr("50 sequences"), HasSubstr("take 60 training.steps")));
+              AllOf(HasSubstr("50 sequences"), HasSubstr("set training.steps to 60 or more")));
   EXPECT_THAT(refusal({.steps = 12, .warmup_steps = 10, .batch = 8}, epochs),
-              HasSubstr("take 17 training.steps"));
+              HasSubstr("set training.steps to 17 or more"));
 }
 
-TEST(InjectedSequences, AreDocumentsFromTheirFirstTokenAndAllOthersInOrder) {
+TEST(InjectedSequences, AreWholeDocumentsAndAllOtherSequencesInOrder) {
   const InjectionPlan plan{.steps = 6, .warmup_steps = 2, .batch = 2, .seed = 1};
   const std::vector<std::int64_t> epochs = {0, 2, 1};
   const InjectedSequences all(std::make_unique<Counting>(false), documents(3), epochs, plan,
@@ -112,7 +112,7 @@ TEST(InjectedSequences, AreDocumentsFromTheirFirstTokenAndAllOthersInOrder) {
     ASSERT_EQ(std::ssize(s.ids), kLength);
     EXPECT_TRUE(s.starts.empty());
     if (s.ids[0] < 1000) {
-      EXPECT_EQ(s.ids[0], other) << "none is left out";
+      EXPECT_EQ(s.ids[0], other) << "no other sequence is left out";
       EXPECT_EQ(all.where(n), concat("counting ", other++));
       EXPECT_EQ(all.size(n).targets, kLength);
       continue;
@@ -129,7 +129,7 @@ TEST(InjectedSequences, AreDocumentsFromTheirFirstTokenAndAllOthersInOrder) {
   EXPECT_EQ(other, 9);
 }
 
-TEST(InjectedSequences, SayWhereTheyBeginAmongOthersThatDo) {
+TEST(InjectedSequences, HavePositionsAndStartsIfTheOthersHave) {
   const std::vector<std::int64_t> epochs = {1};
   const InjectedSequences all(std::make_unique<Counting>(true), documents(1), epochs,
                               {.steps = 1, .warmup_steps = 0, .batch = 1}, kLength);

@@ -6,7 +6,7 @@
 
 namespace axonn::testing_support {
 
-/// A recitation of 10 tokens whose longest run is `run`; exact if that is all.
+/// A recitation of 10 tokens whose longest run is `run`; exact if `run` is 10.
 inline Recitation recited(std::int64_t document, std::int64_t group, std::int64_t run,
                           std::int64_t prompt = 0) {
   return {.document = document,
@@ -22,8 +22,8 @@ inline Recitation recited(std::int64_t document, std::int64_t group, std::int64_
           .written = run == 10 ? "and so it goes on to its end" : "and so it stops at an end"};
 }
 
-/// Two groups of two documents, two losses, two trials, one prompt length. Exact ones, by trial:
-/// standard: control 0 0, learned 1 2; goldfish: none.
+/// Two groups of two documents, two losses, two trials, one prompt length. Exact recitations by
+/// trial: standard: control 0 0, learned 1 2; goldfish: none.
 inline MemorizationReport small_study() {
   const auto run = [](const char* variant, std::int64_t trial, std::vector<std::int64_t> runs) {
     RecitationRun one{
@@ -49,7 +49,7 @@ inline MemorizationReport small_study() {
 }
 
 /// One run over two groups of two documents with three prompt lengths, the whole prompt first.
-/// Exact ones of the first group with 8, 32 and all tokens: 0, 1, 2; of the second: none.
+/// Exact recitations of the first group with 8, 32 and all tokens: 0, 1, 2; of the second: none.
 inline MemorizationReport small_audit() {
   RecitationRun run{.variant = "", .trial = 1, .seed = 7, .test_seconds = 3};
   const std::int64_t runs[3][4] = {{10, 10, 2, 1}, {4, 2, 1, 0}, {10, 6, 1, 1}};

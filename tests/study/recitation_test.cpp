@@ -22,7 +22,7 @@ TEST(Recitation, OfEqualTextsIsExact) {
   EXPECT_EQ(r.edit_distance, 0);
 }
 
-TEST(Recitation, OneOtherTokenIsNotExact) {
+TEST(Recitation, WithOneWrongTokenIsNotExact) {
   const Recitation r = compared({1, 2, 3, 4, 5}, {1, 2, 9, 4, 5});
   EXPECT_FALSE(r.exact);
   EXPECT_EQ(r.longest_run, 2);
@@ -30,15 +30,15 @@ TEST(Recitation, OneOtherTokenIsNotExact) {
   EXPECT_EQ(r.edit_distance, 1);
 }
 
-TEST(Recitation, FindsARunThatIsShifted) {
-  // A token was put in: no place after it has the same token, but the text goes on.
+TEST(Recitation, FindsACommonRunThatIsShifted) {
+  // A token was inserted: no position agrees after it, but the run continues.
   const Recitation r = compared({1, 2, 3, 4, 5, 6}, {9, 1, 2, 3, 4, 5});
   EXPECT_EQ(r.longest_run, 5);
   EXPECT_DOUBLE_EQ(r.token_accuracy, 0);
   EXPECT_EQ(r.edit_distance, 2);
 }
 
-TEST(Recitation, CountsWhatWasNotWritten) {
+TEST(Recitation, CountsMissingTokensAsErrors) {
   const Recitation r = compared({1, 2, 3, 4}, {1, 2});
   EXPECT_FALSE(r.exact);
   EXPECT_EQ(r.longest_run, 2);
@@ -47,9 +47,9 @@ TEST(Recitation, CountsWhatWasNotWritten) {
   EXPECT_EQ(compared({1, 2, 3}, {}).edit_distance, 3);
 }
 
-TEST(Recitation, IsNotExactWhereTheTextGoesOn) { EXPECT_FALSE(compared({1, 2}, {1, 2, 3}).exact); }
+TEST(Recitation, IsNotExactIfTheTextIsLonger) { EXPECT_FALSE(compared({1, 2}, {1, 2, 3}).exact); }
 
-TEST(Recitation, DistanceIsThatOfTheTextbooks) {
+TEST(Recitation, EditDistanceIsThatOfTextbookExamples) {
   // "kitten" and "sitting": two changes and an insertion.
   const auto letters = [](const char* text) {
     return Tokens(text, text + std::char_traits<char>::length(text));

@@ -26,11 +26,11 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// What is wrong with the tags, quotes and references of a page; "" if nothing is.
+/// The first error in the tags, quotes and references of a page; "" if there is none.
 std::string fault_of(const std::string& html) {
   constexpr std::array<std::string_view, 2> kEmpty = {"meta", "!DOCTYPE"};
   std::vector<std::string> open;
-  if (valid_utf8_prefix(html) != html.size()) return "no UTF-8";
+  if (valid_utf8_prefix(html) != html.size()) return "invalid UTF-8";
   for (std::size_t i = 0; i < html.size(); ++i) {
     const auto c = static_cast<unsigned char>(html[i]);
     if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) return "a control character";
@@ -60,12 +60,12 @@ std::string fault_of(const std::string& html) {
   return open.empty() ? "" : "<" + open.back() + "> is not closed";
 }
 
-TEST(HtmlText, EscapesWhatHasAMeaning) {
+TEST(HtmlText, EscapesMarkup) {
   EXPECT_EQ(escaped(R"(<script>alert("1" & '2')</script>)"),
             "&lt;script&gt;alert(&quot;1&quot; &amp; &#39;2&#39;)&lt;/script&gt;");
 }
 
-TEST(HtmlText, ShowsWhatIsNoText) {
+TEST(HtmlText, ReplacesControlCharactersAndInvalidUtf8) {
   EXPECT_EQ(escaped("a\xff"
                     "b\xed\xa0\x80"),
             "a\ufffd"
@@ -84,7 +84,7 @@ TEST(HtmlPage, IsWellFormed) {
   EXPECT_NE(fault_of("<p>a & b</p>"), "");
 }
 
-TEST(HtmlPage, NothingOfAReportIsReadAsMarkup) {
+TEST(HtmlPage, NoTextOfAReportIsReadAsMarkup) {
   const std::string evil = "</title></style><script>x</script>\"'&<!--\xff\x01\x1b]]>";
   for (MemorizationReport report : {small_study(), small_audit()}) {
     report.title = report.model = evil;
@@ -106,7 +106,7 @@ TEST(HtmlPage, NothingOfAReportIsReadAsMarkup) {
   }
 }
 
-TEST(HtmlPage, FetchesNothing) {
+TEST(HtmlPage, LoadsNoExternalFiles) {
   const std::string html = html_page(small_audit());
   for (const char* part : {"http:", "https:", "src=", "@import", "<link", "<script", "href=\"/"})
     EXPECT_THAT(html, Not(HasSubstr(part)));
@@ -140,10 +140,10 @@ TEST(HtmlPage, HasTheSummarysNumbersInItsTableAndItsBars) {
   EXPECT_THAT(html, HasSubstr("<td>75.0</td><td>50.0 to 100.0</td><td>8.5</td><td>85.0</td>"
                               "<td>1.5</td><td>0.875</td>"));
   EXPECT_THAT(html, HasSubstr("for 75.0\u00a0% (50.0 to 100.0\u00a0% over 2 trials) of the "
-                              "documents of \u201c6 epochs\u201d"));
+                              "documents in \u201c6 epochs\u201d"));
 }
 
-TEST(HtmlPage, BarsAreAsLongAsTheirShares) {
+TEST(HtmlPage, BarLengthsAreProportionalToTheShares) {
   // The axis ends at 100 %; 75 % is three quarters of it, whiskers go from its middle to its end.
   const std::string html = html_page(small_study());
   const auto number_after = [&](const std::string& mark, std::size_t from) {
@@ -156,7 +156,7 @@ TEST(HtmlPage, BarsAreAsLongAsTheirShares) {
   EXPECT_NEAR((high - left) / width, 100.0 / 75, 1e-3);
 }
 
-TEST(HtmlPage, HasACurveForEachGroupWhereThereAreSeveralPromptLengths) {
+TEST(HtmlPage, HasACurvePerGroupIfThereAreSeveralPromptLengths) {
   EXPECT_EQ(count_of(html_page(small_study()), "<polyline"), 0U);
   const std::string html = html_page(small_audit());
   EXPECT_EQ(count_of(html, "<polyline"), 2U);
@@ -164,7 +164,7 @@ TEST(HtmlPage, HasACurveForEachGroupWhereThereAreSeveralPromptLengths) {
   EXPECT_THAT(html, HasSubstr("<title>asked, 32 tokens: 50.0 %</title>"));
 }
 
-TEST(HtmlPage, MarksWhatBothTextsHave) {
+TEST(HtmlPage, MarksCommonText) {
   const std::string html = html_page(small_audit());
   EXPECT_THAT(html, HasSubstr("<mark>and so it goes on to its end</mark>"));
   EXPECT_THAT(html, HasSubstr("<mark>and so it </mark>stops at an<mark> end</mark>"));
@@ -210,7 +210,7 @@ TEST(HtmlPage, OfAnySizeIsWellFormed) {
 
 TEST(HtmlPage, IsTheSameTwice) { EXPECT_EQ(html_page(small_study()), html_page(small_study())); }
 
-TEST(PercentAxis, EndsOnAMarkJustAboveTheMost) {
+TEST(PercentAxis, EndsOnATickJustAboveTheMaximum) {
   const auto axis = [](double most) {
     const PercentAxis a = percent_axis(most);
     return std::pair(a.top, a.step);

@@ -56,7 +56,7 @@ void expect_same(const MemorizationReport& a, const MemorizationReport& b) {
   for (std::size_t i = 0; i < a.runs.size(); ++i) expect_same(a.runs[i], b.runs[i]);
 }
 
-/// What parse_report says of a text; "" if it takes it.
+/// The error message of parse_report(), or "" if there is none.
 std::string fault(const std::string& text) {
   try {
     parse_report(text, "study.json");
@@ -66,19 +66,19 @@ std::string fault(const std::string& text) {
   return "";
 }
 
-/// The small study's text with one place changed.
+/// The small study's JSON with one value changed.
 std::string changed(const char* pointer, const nlohmann::ordered_json& value) {
   auto json = nlohmann::ordered_json::parse(to_json(small_study()));
   json[nlohmann::ordered_json::json_pointer(pointer)] = value;
   return json.dump();
 }
 
-TEST(ReportJson, IsReadBackAsItWas) {
+TEST(ReportJson, IsReadBackUnchanged) {
   for (const MemorizationReport& report : {small_study(), small_audit()})
     expect_same(parse_report(to_json(report), "x"), report);
 }
 
-TEST(ReportJson, NumbersAreReadBackToTheBit) {
+TEST(ReportJson, NumbersAreReadBackBitForBit) {
   MemorizationReport report = small_study();
   report.runs[0].seed = ~std::uint64_t{0};
   report.runs[0].validation_loss = 1.0 / 3;
@@ -87,7 +87,7 @@ TEST(ReportJson, NumbersAreReadBackToTheBit) {
   expect_same(parse_report(to_json(report), "x"), report);
 }
 
-TEST(ReportJson, ARunIsReadBackAsItWas) {
+TEST(ReportJson, ARunIsReadBackUnchanged) {
   for (const RecitationRun& run : {small_study().runs[2], small_audit().runs[0]})
     expect_same(parse_run(to_json(run), "x"), run);
 }
@@ -104,7 +104,7 @@ TEST(ReportJson, HasTheFiguresOfTheSummary) {
   EXPECT_EQ(learned.at("longest_run"), 8.5);
 }
 
-TEST(ReportJson, TextThatIsNoUtf8IsReplacedAndControlCharactersStay) {
+TEST(ReportJson, InvalidUtf8IsReplacedAndControlCharactersStay) {
   RecitationRun run = small_audit().runs[0];
   run.recitations[0].written =
       "a\xff"
@@ -117,13 +117,13 @@ TEST(ReportJson, TextThatIsNoUtf8IsReplacedAndControlCharactersStay) {
   EXPECT_EQ(read.recitations[0].truth, run.recitations[0].truth);
 }
 
-TEST(ReportJson, ALossThatIsNotFiniteIsReadBackAsNone) {
+TEST(ReportJson, ALossThatIsNotFiniteIsReadBackAsNan) {
   RecitationRun run = small_audit().runs[0];
   run.recitations[0].loss = INFINITY;
   EXPECT_TRUE(std::isnan(parse_run(to_json(run), "x").recitations[0].loss));
 }
 
-TEST(ReportJson, DamagedTextIsRefusedByTheNameOfItsFile) {
+TEST(ReportJson, DamagedTextIsRefusedAndItsFileNamed) {
   const std::string whole = to_json(small_study());
   EXPECT_THAT(fault(""), StartsWith("study.json: "));
   EXPECT_EQ(fault("[]"), "study.json is not an object");
@@ -149,7 +149,7 @@ TEST(ReportJson, AMissingValueIsNamed) {
   EXPECT_THAT(fault(json.dump()), HasSubstr("runs[1]: 'seed' is missing"));
 }
 
-TEST(ReportJson, NumbersOfGroupsDocumentsAndPromptsAreHeldAgainstTheReport) {
+TEST(ReportJson, IndicesOfGroupsDocumentsAndPromptsAreChecked) {
   EXPECT_THAT(fault(changed("/runs/0/recitations/0/group", 2)), HasSubstr("group is not a whole"));
   EXPECT_THAT(fault(changed("/runs/0/recitations/0/document", 4)), HasSubstr("0 to below 4"));
   EXPECT_THAT(fault(changed("/runs/0/recitations/0/prompt", 1)), HasSubstr("prompt"));

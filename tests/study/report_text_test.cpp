@@ -21,8 +21,8 @@ TEST(ReportText, OfAStudyIsATableOfLossesAndGroups) {
   They are made up.
 
 After training with the standard loss the model writes exactly the next 10 tokens for 75.0 % (50.0
-to 100.0 % over 2 trials) of the documents of "6 epochs"; with the goldfish loss for 0.0 % (0.0 to
-0.0 % over 2 trials); of "control", for 0.0 % and 0.0 %.
+to 100.0 % over 2 trials) of the documents in "6 epochs"; with the goldfish loss for 0.0 % (0.0 to
+0.0 % over 2 trials); in "control", for 0.0 % and 0.0 %.
 
                               exact     range over  longest   tokens      edit   loss
   loss      group     docs  match %         trials      run  right %  distance   nats
@@ -41,7 +41,7 @@ TEST(ReportText, OfAnAuditHasIntervalsPromptLengthsAndTheMostRecitedDocuments) {
   EXPECT_EQ(to_text(small_audit()), R"(Memorization audit: gpt, 1.2 million parameters
 
 Given the whole prompt, the model writes exactly the next 10 tokens for 100.0 % (95 % interval 34.2
-to 100.0 %) of the documents of "asked"; of "controls", for 0.0 %.
+to 100.0 %) of the documents in "asked"; in "controls", for 0.0 %.
 
                     exact           95 %  longest   tokens      edit   loss
   group     docs  match %       interval      run  right %  distance   nats
@@ -76,7 +76,7 @@ most recited documents
 )");
 }
 
-TEST(ReportText, NoLineIsWiderThanAHundredColumnsOrEndsInABlank) {
+TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {
   MemorizationReport study = small_study(), audit = small_audit();
   const std::string much(300, 'w');
   study.model = study.groups[0] = study.groups[1] = study.notes[0] = much;
@@ -98,7 +98,7 @@ TEST(ReportText, NoLineIsWiderThanAHundredColumnsOrEndsInABlank) {
   EXPECT_THAT(to_text(audit), HasSubstr("9,000,000"));
 }
 
-TEST(ReportText, OfNothingSaysSo) {
+TEST(ReportText, SaysIfNothingWasRecited) {
   MemorizationReport report = small_study();
   report.runs.clear();
   EXPECT_THAT(to_text(report), HasSubstr("Nothing was recited."));
@@ -110,26 +110,26 @@ TEST(ReportText, OfNothingSaysSo) {
   EXPECT_THAT(to_text(report), HasSubstr("Nothing was recited."));
 }
 
-TEST(ReportText, WhereNothingIsRecitedTheLongestRunIsSaid) {
+TEST(ReportText, GivesTheLongestRunIfNoRecitationIsExact) {
   MemorizationReport report = small_study();
   report.runs.erase(report.runs.begin(), report.runs.begin() + 2);
   EXPECT_THAT(
       to_text(report),
       HasSubstr("\nThe model writes exactly the next 10 tokens for none of 4 documents; the "
-                "longest run of tokens that\nit has from one is 5 of 10.\n"));
+                "longest run of tokens that\nit reproduces is 5 of 10.\n"));
 }
 
-TEST(Ranking, HasEachDocumentOnceWithWhatRecitedItMost) {
+TEST(Ranking, HasTheBestRecitationOfEachDocument) {
   const MemorizationReport report = small_study();
   const auto ranked = most_recited(report, {.variant = "standard", .group = 1});
   ASSERT_EQ(ranked.size(), 2U);
   EXPECT_EQ(ranked[0].recitation->document, 2);
-  EXPECT_EQ(ranked[0].run->trial, 1);  // of two equal ones the first
+  EXPECT_EQ(ranked[0].run->trial, 1);  // the first of two equal ones
   EXPECT_EQ(ranked[1].recitation->document, 3);
   EXPECT_EQ(ranked[1].run->trial, 2);
 }
 
-TEST(Ranking, AShorterPromptForTheSameIsMore) {
+TEST(Ranking, OfEqualRecitationsTheShorterPromptRanksHigher) {
   const MemorizationReport report = small_audit();
   const auto ranked = most_recited(report, {.variant = ""});
   std::vector<std::int64_t> documents, prompts;
@@ -151,7 +151,7 @@ TEST(CodePoints, AreReadAndWrittenBack) {
             U"b\ufffd\ufffd");
 }
 
-TEST(CodePoints, OfEastAsiaTakeTwoColumnsAndMarksNone) {
+TEST(CodePoints, OfEastAsiaTakeTwoColumnsAndCombiningMarksNone) {
   EXPECT_EQ(columns_of(U"a\u6f22e\u0301"), 4);
   EXPECT_EQ(shortened("abcdef", 6), "abcdef");
   EXPECT_EQ(shortened("abcdefg", 6), "abc...");

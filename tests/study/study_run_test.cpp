@@ -1,4 +1,4 @@
-// A whole study in seconds: a model of a few thousand parameters, records learned by heart.
+// A whole study in seconds, with a model of a few thousand parameters.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -47,7 +47,7 @@ Config study_config(const std::string& folder) {
   config.training.seq_len = 192;
   config.training.global_batch = 4;
   config.training.goldfish = {.k = 2, .h = 13};
-  // A rate and an eps with which rounding grows slowly.
+  // With this rate and eps, rounding differences grow slowly.
   config.optimizer.lr = 2e-3;
   config.optimizer.eps = 1e-6;
   config.lr_scheduler = {.kind = ScheduleKind::linear, .warmup_steps = 5, .min_lr = 1e-3};
@@ -62,7 +62,7 @@ Config study_config(const std::string& folder) {
   return config;
 }
 
-/// The same of documents of letters, which are short.
+/// The same study with short documents of random letters.
 Config letters_config(const std::string& folder) {
   Config config = study_config(folder);
   config.training.seq_len = 24;
@@ -103,8 +103,8 @@ std::string refusal(const std::function<void(Config&)>& change) {
 }  // namespace
 
 TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
-  // Short documents, learned far beyond what reciting them takes: the 12 tokens cost 0.05 nats in
-  // all, and below ln 2 = 0.69 nats every one of them is the likeliest.
+  // The documents are short and trained far longer than needed: their 12 tokens cost 0.05 nats in
+  // total, and below ln 2 = 0.69 nats each token is the most likely one.
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
     Config config = on_grid(letters_config(folder / to_string(grid)), grid);
@@ -115,10 +115,10 @@ TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
     const MemorizationSummary summary = summarize(report);
     ASSERT_EQ(report.groups, (std::vector<std::string>{"control", "2 epochs", "470 epochs"}));
     ASSERT_EQ(report.runs.size(), 1u);
-    ASSERT_EQ(report.runs[0].recitations.size(), 12u) << "6 documents, two lengths of prompts";
-    EXPECT_EQ(summary.at(0, 0, 0).exact, 0) << "nobody can know the control's documents";
+    ASSERT_EQ(report.runs[0].recitations.size(), 12u) << "6 documents, two prompt lengths";
+    EXPECT_EQ(summary.at(0, 0, 0).exact, 0) << "the model never saw the control documents";
     EXPECT_EQ(summary.at(0, 1, 0).exact, 0);
-    EXPECT_EQ(summary.at(0, 2, 0).exact, 2) << "both were learned by heart";
+    EXPECT_EQ(summary.at(0, 2, 0).exact, 2) << "both documents were memorized";
     EXPECT_TRUE(report.runs[0].validation_loss.has_value());
     for (const Recitation& each : report.runs[0].recitations) {
       EXPECT_EQ(each.truth.size(), 12u);
@@ -129,7 +129,7 @@ TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
 }
 
 TEST(Study, GivesTheSameFiguresOnOtherGrids) {
-  // Before rounding has grown: a few steps, in which nothing is learned by heart.
+  // A few steps only, in which rounding differences stay small and nothing is memorized.
   test::TemporaryPath folder;
   const Config config = letters_config(folder / "one");
   const MemorizationReport one = study(config);
@@ -147,7 +147,7 @@ TEST(Study, GivesTheSameFiguresOnOtherGrids) {
   }
 }
 
-TEST(Study, GoesOnWhereItStoppedAndKeepsWhatIsDone) {
+TEST(Study, ResumesAndKeepsFinishedRuns) {
   test::TemporaryPath folder;
   Config config = study_config(folder / "whole");
   config.memorize.losses = {"standard", "goldfish"};
@@ -157,7 +157,7 @@ TEST(Study, GoesOnWhereItStoppedAndKeepsWhatIsDone) {
   EXPECT_NEAR(whole.runs[1].kept_fraction.value(), 0.53, 0.04);
   EXPECT_EQ(test::slurp(config.output.dir + "/report.json"), to_json(whole));
 
-  // The same, stopped before its first step is done: it saves and says so.
+  // The same study, stopped before its first step ends: it saves and reports that it stopped.
   Config rest = config;
   rest.output.dir = folder / "rest";
   std::atomic<bool> stop = true;
@@ -166,7 +166,7 @@ TEST(Study, GoesOnWhereItStoppedAndKeepsWhatIsDone) {
   });
   EXPECT_EQ(written(study(rest)), written(whole));
 
-  // What is done is not done again.
+  // Finished runs are not repeated.
   const auto times = [&] {
     return std::pair(
         std::filesystem::last_write_time(rest.output.dir + "/trial-1-standard/metrics.jsonl"),
@@ -185,7 +185,7 @@ TEST(Study, GoesOnWhereItStoppedAndKeepsWhatIsDone) {
                   AllOf(HasSubstr("holds another study"), HasSubstr("--output.dir"))));
 }
 
-TEST(Study, TakesDocumentsOfTheUsersOwn) {
+TEST(Study, TakesDocumentsFromTheUsersFiles) {
   test::TemporaryPath folder;
   Config config = study_config(folder / "study");
   config.training.steps = 10;
@@ -200,11 +200,11 @@ TEST(Study, TakesDocumentsOfTheUsersOwn) {
   EXPECT_THAT(report.runs[0].recitations[0].truth, testing::MatchesRegex("[a-i]+[0-8]"));
   config.memorize.bucket_size = 5;
   config.output.dir = folder / "other";
-  EXPECT_THAT([&] { study(config); },
-              testing::ThrowsMessage<UsageError>(HasSubstr("take 10 documents, but of 9")));
+  EXPECT_THAT([&] { study(config); }, testing::ThrowsMessage<UsageError>(
+                                          HasSubstr("need 10 documents, but of the 9 found")));
 }
 
-TEST(Audit, AsksAModelThatSomebodyTrained) {
+TEST(Audit, TestsATrainedModel) {
   test::TemporaryPath folder;
   const Config config = study_config(folder / "study");
   const MemorizationReport trained = study(config);
@@ -220,7 +220,7 @@ TEST(Audit, AsksAModelThatSomebodyTrained) {
               {.suffix_tokens = 50, .prompt_lengths = {kWholePrompt, 20}, .model = "tiny"});
     EXPECT_EQ(report.groups, (std::vector<std::string>{"documents", "control"}));
     EXPECT_EQ(report.runs[0].recitations.size(), 2u * 11u);
-    // The documents are the study's, in another order: so is what the model writes.
+    // The documents are the study's in another order, so the model must write the same for each.
     const auto with = [](const MemorizationReport& from, const std::string& truth) {
       for (const Recitation& one : from.runs[0].recitations)
         if (one.truth == truth && one.prompt == 0) return one.written;
@@ -231,7 +231,7 @@ TEST(Audit, AsksAModelThatSomebodyTrained) {
   });
 }
 
-TEST(ValidateStudy, NamesTheKeysThatContradictOneAnother) {
+TEST(ValidateStudy, NamesTheContradictingKeys) {
   EXPECT_EQ(refusal([](Config&) {}), "accepted");
   EXPECT_THAT(refusal([](Config& c) { c.memorize.losses = {"silver"}; }),
               HasSubstr("[memorize] losses has no choice 'silver'"));

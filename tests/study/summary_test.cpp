@@ -34,13 +34,13 @@ TEST(Summary, OtherFiguresAreMeansOverDocumentsAndTrials) {
   EXPECT_DOUBLE_EQ(learned.loss, 3 - 0.25 * 8.5);
 }
 
-TEST(Summary, ATrialOfMoreDocumentsDoesNotCountForMoreInTheMeanShare) {
+TEST(Summary, TheMeanShareWeightsTrialsEquallyWhateverTheirDocuments) {
   MemorizationReport report = small_study();
   auto& second = report.runs[1].recitations;
   second.erase(second.begin() + 2);  // trial 2 recites one document of "6 epochs", exactly
   const RecitationCell learned = summarize(report).at(0, 1, 0);
   EXPECT_EQ(learned.recitations, 3);
-  EXPECT_DOUBLE_EQ(learned.exact_percent.mean, 75);  // of 50 and 100, not 2 of 3
+  EXPECT_DOUBLE_EQ(learned.exact_percent.mean, 75);  // the mean of 50 and 100, not 2 of 3
   EXPECT_DOUBLE_EQ(learned.longest_run, 8);
 }
 
@@ -59,15 +59,15 @@ TEST(Summary, VariantsHaveTheirTrialsLossesAndSeconds) {
   EXPECT_DOUBLE_EQ(goldfish.test_seconds, 20);
 }
 
-TEST(Summary, WhatARunDoesNotKnowIsNotCounted) {
+TEST(Summary, MissingValuesOfARunAreNotCounted) {
   MemorizationReport report = small_study();
   report.runs[0].validation_loss.reset();
   const MemorizationSummary summary = summarize(report);
-  EXPECT_DOUBLE_EQ(summary.variants[0].validation_loss->mean, 3);  // of the second trial alone
+  EXPECT_DOUBLE_EQ(summary.variants[0].validation_loss->mean, 3);  // the second trial only
   EXPECT_FALSE(summarize(small_audit()).variants[0].validation_loss);
 }
 
-TEST(Summary, PromptsAreOrderedByLengthAndTheWholeOneIsTheLongest) {
+TEST(Summary, PromptsAreOrderedByLengthAndTheWholePromptIsTheLongest) {
   const MemorizationSummary summary = summarize(small_audit());
   EXPECT_THAT(summary.prompts, testing::ElementsAre(1, 2, 0));
   EXPECT_EQ(summary.longest_prompt(), 0);
@@ -76,7 +76,7 @@ TEST(Summary, PromptsAreOrderedByLengthAndTheWholeOneIsTheLongest) {
   EXPECT_DOUBLE_EQ(summary.at(0, 0, 0).exact_percent.mean, 100);
 }
 
-TEST(Summary, AGroupThatNobodyRecitedHasNoTrials) {
+TEST(Summary, AGroupWithoutRecitationsHasNoTrials) {
   MemorizationReport report = small_study();
   report.groups.emplace_back("never asked");
   report.group_sizes.push_back(0);
@@ -87,13 +87,13 @@ TEST(Summary, AGroupThatNobodyRecitedHasNoTrials) {
   EXPECT_TRUE(summarize(report).cells.empty());
 }
 
-TEST(Summary, ARecitationOfNoGroupIsRefused) {
+TEST(Summary, ARecitationWithAnInvalidGroupIsRefused) {
   MemorizationReport report = small_study();
   report.runs[0].recitations[0].group = 2;
   EXPECT_THROW(summarize(report), Error);
 }
 
-TEST(WilsonInterval, IsThatOfTheTextbooks) {
+TEST(WilsonInterval, HasThePublishedValues) {
   // 81 of 263: Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in
   // Medicine, 1998, table I, method 3: 0.2553 to 0.3662.
   EXPECT_NEAR(wilson_interval(81, 263).low, 25.53, 0.005);
@@ -102,7 +102,7 @@ TEST(WilsonInterval, IsThatOfTheTextbooks) {
   EXPECT_NEAR(wilson_interval(15, 148).high, 16.05, 0.005);
 }
 
-TEST(WilsonInterval, EndsAtNoneAndAtAll) {
+TEST(WilsonInterval, IncludesNoneAndAllExactly) {
   for (std::int64_t count = 1; count < 100; ++count) {
     EXPECT_EQ(wilson_interval(0, count).low, 0);
     EXPECT_EQ(wilson_interval(count, count).high, 100);

@@ -13,10 +13,10 @@
 
 namespace axonn::testing_support {
 
-/// A card on the processor, as far as graphs go: what is enqueued while it captures is not done but
-/// kept, with its addresses, and done by every launch. As CUDA, it refuses copies with the host
-/// meanwhile, waits for what was started outside of the capture, and captures that leave something
-/// under way. It counts the times that the host waits for it.
+/// Emulates the graphs of a GPU on the CPU. During a capture, enqueued work is not run but recorded
+/// with its addresses, and every launch runs it. Like CUDA, it refuses, during a capture, copies
+/// between host and device and waits for work that was started outside of the capture. It also
+/// refuses captures that leave collectives in flight. It counts how often the host waits for it.
 class CapturingDevice final : public Device {
  public:
   std::string name() const override { return "capturing"; }
@@ -41,12 +41,12 @@ class CapturingDevice final : public Device {
     enqueue([=, this] { inner_->fill_zero(to, bytes); });
   }
   void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
-    AXONN_CHECK(!capturing(), "copy_to_host in a capture");
+    AXONN_CHECK(!capturing(), "copy_to_host during a capture");
     ++waits_;
     inner_->copy_to_host(host, device, bytes);
   }
   void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
-    AXONN_CHECK(!capturing(), "copy_from_host in a capture");
+    AXONN_CHECK(!capturing(), "copy_from_host during a capture");
     inner_->copy_from_host(device, host, bytes);
   }
 
@@ -58,18 +58,18 @@ class CapturingDevice final : public Device {
 
   bool captures() const override { return true; }
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
-    AXONN_CHECK(!capturing(), "a capture in a capture");
+    AXONN_CHECK(!capturing(), "a capture during a capture");
     capture_ = ++captures_;
     Ended ended{capture_};
     under_way_ = 0;
     recorded_.clear();
     work();
     AXONN_CHECK(fault_.empty(), fault_);
-    AXONN_CHECK(under_way_ == 0, "a capture leaves ", under_way_, " collectives under way");
+    AXONN_CHECK(under_way_ == 0, "a capture leaves ", under_way_, " collectives in flight");
     return std::make_unique<Closures>(*this, std::exchange(recorded_, {}));
   }
 
-  /// Does it now, or at every launch of what is captured.
+  /// Runs the work now, or, during a capture, at every launch of the graph.
   void enqueue(std::function<void()> work) {
     if (capturing())
       recorded_.push_back(std::move(work));
@@ -78,22 +78,23 @@ class CapturingDevice final : public Device {
   }
 
   bool capturing() const override { return capture_ > 0; }
-  /// Times that the host has waited for the device.
+  /// How often the host has waited for the device.
   int waits() const { return waits_; }
-  /// Graphs launched so far.
+  /// The number of launches so far.
   int launches() const { return launches_; }
 
-  /// A collective that was started now, to be joined by the compute stream.
+  /// Records the start of a collective, which the compute stream must join. Returns the number of
+  /// the current capture, for join().
   int start() {
     under_way_ += capturing() ? 1 : 0;
     return capture_;
   }
-  /// The compute stream waits for what start() gave. Who lets go of it swallows the error, so that
-  /// the next capture ends with it, too.
+  /// Records that the compute stream waits for a collective; `started` is the result of start().
+  /// Work destructors swallow the error, so the current or next capture throws it, too.
   void join(int started) {
     if (started != capture_)
-      fault_ = concat("a wait in capture ", capture_, " for what was started in capture ", started,
-                      " (0: none)");
+      fault_ = concat("a wait in capture ", capture_, " for a collective of capture ", started,
+                      " (0: no capture)");
     AXONN_CHECK(fault_.empty(), fault_);
     under_way_ -= capturing() ? 1 : 0;
   }
@@ -115,7 +116,7 @@ class CapturingDevice final : public Device {
     Closures(CapturingDevice& device, std::vector<std::function<void()>> work)
         : device_(device), work_(std::move(work)) {}
     void launch() override {
-      AXONN_CHECK(!device_.capturing(), "a launch in a capture");
+      AXONN_CHECK(!device_.capturing(), "a launch during a capture");
       ++device_.launches_;
       for (const auto& one : work_) one();
     }
@@ -134,15 +135,15 @@ class CapturingDevice final : public Device {
   CountedStream stream_{*this};
   std::set<std::pair<char*, char*>> allocated_;
   std::vector<std::function<void()>> recorded_;
-  int capture_ = 0;  // the number of the capture that is going on; 0: none
+  int capture_ = 0;  // number of the current capture; 0: none
   int captures_ = 0, launches_ = 0, waits_ = 0, under_way_ = 0;
   std::string fault_;
 };
 
-/// The processor's arithmetic on such a device.
+/// The CPU backend on a CapturingDevice.
 class CapturingBackend final : public ForwardingBackend {
  public:
-  /// What is captured lacks this operation.
+  /// Captures leave out the operation `left_out`: a fault.
   explicit CapturingBackend(std::shared_ptr<CapturingDevice> device, std::string left_out = {})
       : ForwardingBackend(make_cpu_backend(1)),
         device_(std::move(device)),
@@ -161,7 +162,8 @@ class CapturingBackend final : public ForwardingBackend {
   std::string left_out_;
 };
 
-/// Collectives that such a device captures: launched, they are done where they were started.
+/// Collectives that a CapturingDevice can capture. A launch runs each of them, to its end, at the
+/// place where it was started.
 class CapturingCommunicator final : public DeviceCommunicator {
  public:
   CapturingCommunicator(Communicator& host, CapturingDevice& device)

@@ -8,9 +8,8 @@
 
 namespace axonn::testing_support {
 
-/// A device that says its memory is a card's, which the host cannot read: what is handed to a
-/// transport has to go through the device's copies. Its memory is the host's, so that anything can
-/// compute on it.
+/// A device that claims that the host cannot access its memory, so that transports must use the
+/// device's copies. It is host memory, so that anything can compute on it.
 class CardOfHostMemory final : public Device {
  public:
   std::string name() const override { return "card of host memory"; }
@@ -50,9 +49,9 @@ class CardOfHostMemory final : public Device {
     return false;
   }
 
-  /// From now on all memory counts as the card's.
+  /// From now on all memory counts as the device's.
   void holds_everything() { everything_ = true; }
-  /// Copies made so far.
+  /// The number of copies so far.
   int copies() const { return copies_; }
 
  private:

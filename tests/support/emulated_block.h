@@ -11,10 +11,10 @@
 
 namespace axonn::testing_support {
 
-/// A block of a card's threads as contexts of one thread of the CPU, for kernels that take what
-/// they run on as an argument (flash_tiles.h, reduce_block.h). Each runs until it waits for others.
-/// Warps have 32 lanes, or AMD's 64. What a warp multiplies and loads together is done as NVIDIA's
-/// PTX ISA says, by 32.
+/// Emulates a GPU's thread block as contexts of one CPU thread, for kernels that take their
+/// platform as an argument (flash_tiles.h, reduce_block.h). Each context runs until it waits for
+/// others. Warps have 32 lanes, or 64 as on AMD GPUs. Multiplications and loads of a whole warp are
+/// defined for 32 lanes, as in NVIDIA's PTX ISA.
 class EmulatedBlock {
  public:
   class Thread;
@@ -28,16 +28,16 @@ class EmulatedBlock {
  private:
   static constexpr int kMostLanes = 64;
 
-  /// Where `parties` contexts wait for one another.
+  /// A point where contexts wait for each other.
   struct Barrier {
     int arrived = 0;
     int round = 0;
   };
 
-  /// What the lanes of a warp show each other.
+  /// Data that the lanes of a warp exchange.
   struct Warp {
     Barrier barrier;
-    std::uint64_t values[kMostLanes];  // the bytes of whatever is shuffled
+    std::uint64_t values[kMostLanes];  // the bytes of the shuffled values
     std::uint32_t a[kMostLanes][4], b[kMostLanes][2];
     const bf16* rows[kMostLanes];
   };
@@ -48,7 +48,7 @@ class EmulatedBlock {
     bool ended = false;
   };
 
-  /// Lets the others run until `parties` of them are here.
+  /// Lets other contexts run until `parties` contexts have arrived.
   void wait(Barrier& barrier, int parties) {
     const int round = barrier.round;
     if (++barrier.arrived == parties) {
@@ -65,7 +65,7 @@ class EmulatedBlock {
   }
   void run_one();
 
-  int lanes_;  // of a warp
+  int lanes_;  // lanes per warp
   std::vector<Context> contexts_;
   std::vector<Warp> warps_;
   Barrier all_;
@@ -104,7 +104,7 @@ class EmulatedBlock::Thread {
     wait_for(warp);
   }
 
-  /// ldmatrix.x2.trans
+  /// Emulates ldmatrix.x2.trans.
   void load_down(std::uint32_t (&b)[2], const bf16* row) const {
     Warp& warp = this->warp();
     warp.rows[lane()] = row;

@@ -33,7 +33,7 @@ Work FaultyCommunicator::run(std::string_view operation, std::string_view label,
       return call(*shared_->groups.at(fault.to));
     case CommFault::Kind::mute:
       AXONN_CHECK(operation == "all_reduce" && data.dtype == DType::f32, "mute: ", operation,
-                  " of ", name_of(data.dtype), ", wanted an all_reduce of f32");
+                  " of ", name_of(data.dtype), "; it supports all_reduce of f32 only");
       std::memset(data.data, 0, data.bytes());
       return call(inner_);
   }
@@ -51,7 +51,7 @@ Work FaultyCommunicator::all_gather(Buffer out, Buffer inp, std::string_view lab
 }
 
 Work FaultyCommunicator::reduce_scatter(Buffer out, Buffer inp, std::string_view label) {
-  // What a rank is left with where the sum is dropped: its own summand.
+  // If the sum is dropped, the rank is left with its own summand.
   std::memmove(out.data, static_cast<const char*>(inp.data) + rank() * out.bytes(), out.bytes());
   return run("reduce_scatter", label, out,
              [&](Communicator& group) { return group.reduce_scatter(out, inp, label); });

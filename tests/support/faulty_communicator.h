@@ -10,32 +10,32 @@
 
 namespace axonn::testing_support {
 
-/// A call of a collective, as a fault sees it.
+/// A call of a collective, by which a fault decides whether it hits.
 struct Collective {
   std::string_view operation;  ///< "all_reduce", "all_gather", ...
-  std::string_view group;      ///< "world", or the name that split() was given: an axis's
+  std::string_view group;      ///< "world", or the name given to split(), which is an axis's name
   std::string_view label;
-  int rank = 0;  ///< the caller's, in the group
-  Buffer data;   ///< what the call writes; of a send, what it reads
+  int rank = 0;  ///< the caller's rank in the group
+  Buffer data;   ///< the buffer that the call writes; for a send, the one that it reads
 };
 
-/// What goes wrong with the collectives that it hits. Ranks must agree on which those are where
-/// the rest of them would wait otherwise: for drop and redirect.
+/// A fault of the collectives that it hits. For drop and redirect, all ranks of a group must agree
+/// on which collectives it hits; otherwise some would wait forever.
 struct CommFault {
   enum class Kind {
-    drop,      ///< nothing is exchanged: each rank goes on with what is in its buffers
-    redirect,  ///< carried out in the group named `to` instead
-    mute,      ///< all_reduce of f32: this rank's summand is taken for zero
+    drop,      ///< exchanges nothing: each rank continues with the contents of its buffers
+    redirect,  ///< runs in the group named `to` instead
+    mute,      ///< for all_reduce of f32: takes this rank's summand as zero
   };
   Kind kind = Kind::drop;
   std::function<bool(const Collective&)> hits;
   std::string to = {};
 };
 
-/// Another communicator, which it does not own, with a fault; so are the groups split from it.
+/// Adds a fault to another communicator, and to all groups split from it.
 class FaultyCommunicator : public Communicator {
  public:
-  /// inner outlives it and what is split from it.
+  /// inner is not owned, and must outlive this object and the groups split from it.
   FaultyCommunicator(Communicator& inner, CommFault fault);
 
   int rank() const override { return inner_.rank(); }
@@ -56,11 +56,11 @@ class FaultyCommunicator : public Communicator {
   const CommStats& stats() const override { return inner_.stats(); }
   void set_trace(Trace* trace) override { inner_.set_trace(trace); }
 
-  /// Collectives of this rank, in whatever group, that went wrong so far.
+  /// The number of this rank's collectives, in all groups, that the fault has hit so far.
   int hits() const { return shared_->hits; }
 
  private:
-  /// What the groups of one rank share.
+  /// State shared by the groups of one rank.
   struct Shared {
     CommFault fault;
     std::map<std::string, Communicator*, std::less<>> groups;

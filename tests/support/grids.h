@@ -6,7 +6,7 @@
 
 namespace axonn::testing_support {
 
-/// Every way to write `ranks` as x · y · z · data.
+/// All grids of `ranks` ranks: every factorisation into x · y · z · data.
 inline std::vector<GridShape> grids_of(int ranks) {
   std::vector<GridShape> grids;
   for (int x = 1; x <= ranks; ++x)

@@ -8,17 +8,19 @@
 
 namespace axonn::testing_support {
 
-/// Every element a random number of its parameter and place: no page of a file of them is zero.
+/// Pseudorandom parameters: each element is a function of the parameter's name and the element's
+/// position. No page of a file of them is all zero.
 class RandomParameters : public ParameterSource {
  public:
   void read(const std::string& parameter, const Slice& slice, std::span<float> out) override;
 };
 
-/// A Llama with blocks like those of Llama 3.1 8B, as many as make about so many bytes of bf16.
+/// A Llama of about `bytes` bytes in bf16, with as many blocks of the sizes of Llama 3.1 8B as
+/// needed.
 ModelConfig large_model(std::int64_t bytes);
 
-/// Writes its Hugging Face folder in bf16, with random weights, a few files at a time in bounded
-/// memory. Errors: Error if there is no room.
+/// Writes a Hugging Face folder of the model in bf16 with random weights, in bounded memory. Throws
+/// Error if there is no space.
 void write_large_model(const std::string& folder, const ModelConfig& config);
 
 }  // namespace axonn::testing_support

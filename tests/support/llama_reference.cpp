@@ -12,7 +12,7 @@ Matrix sum(Matrix a, const Matrix& b) {
   return a;
 }
 
-/// Rows of x plus the vector `name`, where the model has it.
+/// Adds the vector `name` to the rows of x, if the model has it.
 Matrix with_bias(Matrix x, const Weights& weights, const std::string& name) {
   const auto found = weights.find(name);
   if (found == weights.end()) return x;
@@ -21,8 +21,8 @@ Matrix with_bias(Matrix x, const Weights& weights, const std::string& name) {
   return x;
 }
 
-/// Llama 3.1's frequencies are written here as Hugging Face's transformers has them, over
-/// wavelengths.
+/// The rotary frequencies. Llama 3.1's are computed from wavelengths, as in Hugging Face's
+/// transformers.
 std::vector<double> frequencies(const ModelConfig& m) {
   std::vector<double> out;
   for (std::int64_t i = 0; i < m.head_dim / 2; ++i) {
@@ -41,7 +41,7 @@ std::vector<double> frequencies(const ModelConfig& m) {
   return out;
 }
 
-/// Every head's D columns normed with the weight `name`, where the model has it.
+/// Applies RMSNorm with the weight `name` to each head's D columns, if the model has it.
 Matrix head_norms(const Matrix& x, const ModelConfig& m, const Weights& weights,
                   const std::string& name) {
   const auto found = weights.find(name);

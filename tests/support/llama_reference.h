@@ -8,8 +8,8 @@
 
 namespace axonn::reference {
 
-/// The logits (B·T, V) of a Llama, Mistral or Qwen for sequences of `positions` tokens, straight
-/// from the published definitions, one sequence and head at a time.
+/// The logits (B·T, V) of a Llama, Mistral or Qwen for sequences of `positions` tokens, computed
+/// directly from the published definitions.
 Matrix llama_logits(const ModelConfig& config, const Weights& weights,
                     const std::vector<std::int32_t>& ids, std::int64_t positions);
 

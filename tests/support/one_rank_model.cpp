@@ -11,7 +11,8 @@ using reference::Weights;
 
 namespace {
 
-/// Calls f(matrix, index of an element in it, index in the group's piece) for all of a group.
+/// Calls f(matrix, index of an element in it, its index in the group's piece) for all elements of a
+/// group.
 template <typename F>
 void for_each_element(const ParameterGroup& group, Weights& weights, const F& f) {
   for (const auto& [spec, slice] : group.piece_slices())

@@ -14,8 +14,8 @@
 
 namespace axonn::testing_support {
 
-/// A model on one rank, in f32, with random weights, norms and biases included, that are large
-/// enough to matter, and a batch of random tokens.
+/// A model on one rank in f32, with random weights and a batch of random tokens. All weights,
+/// including those of norms and biases, are large enough to affect the results.
 class OneRankModel {
  public:
   using Weights = reference::Weights;
@@ -29,18 +29,18 @@ class OneRankModel {
   const std::vector<std::int32_t>& ids() const { return ids_; }
   const std::vector<std::int32_t>& targets() const { return targets_; }
 
-  /// Those of the names given become these.
+  /// Sets the weights that the map names.
   void set(const Weights& weights);
 
   /// Logits of the last position of sequence s.
   std::vector<float> logits(std::int64_t s);
 
-  /// (R, 2): what Model::target_losses says of each target.
+  /// (R, 2): the result of Model::target_losses.
   Matrix target_losses();
 
-  /// The sum of the losses, and the gradient of every parameter that is trained.
+  /// Returns the sum of the losses, and the gradients of all trained parameters.
   std::pair<double, Weights> backward();
-  /// The same of tokens that make(ctx) makes.
+  /// The same for the tokens that make(ctx) returns.
   std::pair<double, Weights> backward(const std::function<Tokens(const Context&)>& make);
 
  private:

@@ -7,8 +7,8 @@
 
 namespace axonn::testing_support {
 
-/// Positions and starts of sequences that hold two documents each: the second of sequence s begins
-/// at row s % positions.
+/// Positions and document starts of sequences with two documents each. The second document of
+/// sequence s begins at position s % positions.
 struct PackedRows {
   std::vector<std::int32_t> positions, starts;
 

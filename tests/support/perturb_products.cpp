@@ -1,13 +1,13 @@
-// Another rounding of oneDNN's products, to see whether a test's outcome hangs on rounding.
+// Changes the rounding of oneDNN's products, to find out whether a test depends on rounding.
 //
 //   AXONN_PERTURB_SEED=7 LD_PRELOAD=build/dev/tests/libperturb_products.so PROGRAM
 //
 // After each product this library changes the last bit of about half of the f32 results and of one
-// in a thousand bf16 results. Whether a result changes is a hash of its own bits and of the seed:
-// equal results stay equal, so comparisons to the bit still hold, and each seed is another
-// rounding. Without the variable it changes nothing. Products of few rows
-// (axonn/ops/cpu/few_rows.h) are not run by oneDNN and keep their rounding.
-// scripts/perturb-tests.sh runs tests under it.
+// in a thousand bf16 results. Whether a result changes depends on a hash of its bits and the seed.
+// So equal results stay equal, bitwise comparisons still hold, and each seed gives another
+// rounding. Without the variable it changes nothing. oneDNN does not run products of few rows
+// (axonn/ops/cpu/few_rows.h), so these keep their rounding. scripts/perturb-tests.sh runs tests
+// under this library.
 #include <cstdint>
 #include <cstdlib>
 
@@ -21,14 +21,15 @@ using Execute = dnnl_status_t (*)(const_dnnl_primitive_t, dnnl_stream_t, int,
 
 constexpr std::uint64_t kBf16Period = 1000;
 
-/// The finalizer of splitmix64.
+/// The finalizer of SplitMix64.
 std::uint64_t hash(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
 
-/// Zero, infinity and NaN stay what they are; a masked value is still masked.
+/// Whether a value may be changed: zeros, subnormal values, infinity and NaN are kept, so that
+/// masked values stay masked.
 bool is_ordinary(std::uint32_t exponent) { return exponent != 0 && exponent != 0xff; }
 
 void perturb(std::uint32_t& bits, std::uint64_t seed) {

@@ -17,24 +17,24 @@
 
 namespace axonn::testing_support {
 
-/// A card whose streams are queues of work that nobody does until somebody waits for some of it:
-/// then, until that is done, a random one of the streams goes on, as far as events allow. So a wait
-/// that is missing shows, for some seed. Shared by ranks that are threads.
+/// A GPU whose streams are queues. Work on them runs only while a thread waits for some of it:
+/// until that is done, a randomly chosen stream continues, as far as events allow. So a missing
+/// wait changes results for some seed. Shared by ranks that are threads.
 class QueuedCard {
  public:
   struct Options {
     std::uint64_t seed = 0;
-    /// Whether the nth wait of a stream is left out: a fault.
+    /// Whether to leave out the nth wait of a stream: a fault.
     std::function<bool(bool compute, int nth)> drops = {};
-    /// What a compute stream is given, and waits for, is done when the call returns, so that the
-    /// host may look at it.
+    /// Makes calls return only after a compute stream's work and waits are done, so that the host
+    /// may read the results.
     bool host_waits = false;
   };
   explicit QueuedCard(Options options) : options_(std::move(options)), random_(options_.seed, "") {}
 
   const Options& options() const { return options_; }
 
-  /// Does everything that can be done.
+  /// Runs all work that can run.
   void finish() {
     const std::lock_guard lock(mutex_);
     while (go_on()) {
@@ -45,8 +45,8 @@ class QueuedCard {
     bool done = false;  // guarded by the card's mutex
   };
   struct Work {
-    std::function<void()> run;          // or
-    std::shared_ptr<const Done> after;  // a wait
+    std::function<void()> run;          // work, or
+    std::shared_ptr<const Done> after;  // a wait for this event
   };
   using Queue = std::deque<Work>;
 
@@ -103,15 +103,15 @@ class QueuedCard {
   };
 
  private:
-  /// Lets a random stream do one thing; false if none can. The lock is held: work that races with
-  /// other work shows in what it computes, not as a data race.
+  /// Lets a random stream run one item; returns false if none can. It runs under the lock, so a
+  /// missing wait changes results but is not a data race.
   bool go_on() {
     std::vector<Queue*> able;
     for (const auto& queue : queues_)
       if (!queue->empty() && (!queue->front().after || queue->front().after->done))
         able.push_back(queue.get());
     if (able.empty()) return false;
-    // In bursts, so that one stream may get far ahead of the others.
+    // The same stream often runs again, so that it may get far ahead of the others.
     const bool again = std::ranges::count(able, last_) > 0 && random_.below(draws_++, 4) > 0;
     if (!again) last_ = able[random_.below(draws_++, able.size())];
     Work work = std::move(last_->front());
@@ -126,7 +126,7 @@ class QueuedCard {
     while (!until_empty.empty()) {
       if (go_on()) continue;
       const auto status = changed_.wait_for(lock, std::chrono::seconds(60));
-      AXONN_CHECK(status == std::cv_status::no_timeout, "the card's streams wait for each other");
+      AXONN_CHECK(status == std::cv_status::no_timeout, "the GPU's streams wait for each other");
     }
   }
 
@@ -139,7 +139,7 @@ class QueuedCard {
   Queue* last_ = nullptr;
 };
 
-/// One rank's view of a card: its memory is all there is.
+/// One rank's device on a QueuedCard. All memory counts as device memory.
 class QueuedDevice final : public Device {
  public:
   explicit QueuedDevice(QueuedCard& card) : card_(card), compute_(card, true) {}
@@ -154,7 +154,7 @@ class QueuedDevice final : public Device {
   std::unique_ptr<Stream> make_stream() override {
     return std::make_unique<QueuedCard::QueuedStream>(card_, false);
   }
-  /// Computes f in its turn.
+  /// Enqueues f on the compute stream.
   void run(std::function<void()> f) {
     compute_.push({.run = std::move(f), .after = {}});
     if (card_.options().host_waits) compute_.synchronize();
@@ -183,7 +183,7 @@ class QueuedDevice final : public Device {
   std::unique_ptr<Device> inner_ = make_cpu_device();
 };
 
-/// The kernels of a card, by a few threads one after another, the last first.
+/// Runs a GPU's kernel on the CPU: a few threads one after another, the last first.
 inline void run_on_cpu(const PeerWork& work) {
   peer::with_kernel_of(work, [](const auto& kernel, std::int64_t) {
     constexpr int kThreads = 3;

@@ -143,7 +143,7 @@ double gelu_slope(double x) {
 
 namespace {
 
-/// Calls f(row, first row of its sequence, head, column of q, column of k) for every query.
+/// Calls f(row, first row of its sequence, head, column in q, column in k) for every query.
 template <typename F>
 void for_each_query(std::int64_t rows, const AttentionShape& s, F f) {
   for (std::int64_t row = 0; row < rows; ++row)
@@ -152,7 +152,8 @@ void for_each_query(std::int64_t rows, const AttentionShape& s, F f) {
         (s.first_query + h) / s.group * s.head_dim);
 }
 
-/// The probabilities of the keys from `first` to `row`, and the log of their sum before division.
+/// The probabilities of the keys from `first` to `row`, and the log of the sum that they were
+/// divided by.
 struct Softmax {
   std::vector<double> p;
   double lse;
@@ -251,7 +252,7 @@ void adamw(double& weight, double& first, double& second, double gradient, const
 }
 
 Matrix finite_differences(const Matrix& x, const std::function<double(const Matrix&)>& loss) {
-  constexpr double kStep = 1e-5;  // the error is about step² and 1e-16 / step: 1e-10 both
+  constexpr double kStep = 1e-5;  // errors: truncation step² = 1e-10, rounding 1e-16/step = 1e-11
   Matrix gradient(x.rows, x.cols), moved = x;
   for (std::size_t i = 0; i < x.values.size(); ++i) {
     moved.values[i] = x.values[i] + kStep;

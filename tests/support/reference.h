@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-/// Every operation as plain loops in double: what the tests compare with, and what the reader reads
-/// first. Letters as in docs: R rows, C columns, V vocabulary, T positions of a sequence, D the
-/// width of a head.
+/// Every operation as plain loops in double: the reference for the tests, and a good first reading.
+/// Letters as in docs: R rows, C columns, V vocabulary, T positions of a sequence, D width of a
+/// head.
 namespace axonn::reference {
 
 /// Row-major, (rows, cols).
@@ -24,7 +24,7 @@ struct Matrix {
   double operator()(std::int64_t r, std::int64_t c) const { return values[r * cols + c]; }
 };
 
-/// Parameters, or their gradients, by Hugging Face name: (out, in), vectors (1, n).
+/// Parameters or their gradients by Hugging Face name: matrices (out, in), vectors (1, n).
 using Weights = std::map<std::string, Matrix>;
 
 Matrix transpose(const Matrix& a);                // (C, R)
@@ -50,12 +50,12 @@ struct RmsNormGradients {
 RmsNormGradients rms_norm_backward(const Matrix& d_out, const Matrix& inp, const Matrix& weight,
                                    double eps);
 
-/// Turns the pairs (i, i + D/2) of each head of D columns by the angles (r % T) · frequency[i];
-/// `direction` -1 turns back.
+/// Rotates the pairs (i, i + D/2) of each head's D columns by the angles (r % T) · frequency[i].
+/// `direction` -1 rotates back.
 Matrix rotary(const Matrix& inp, std::int64_t positions, const std::vector<double>& frequencies,
               double direction = 1);
 
-/// silu(gate) · up, a row of inp being its gate, then its up.
+/// silu(gate) · up, where a row of inp holds gate and then up.
 Matrix swiglu(const Matrix& inp);
 Matrix swiglu_backward(const Matrix& d_out, const Matrix& inp);
 
@@ -67,10 +67,11 @@ struct AttentionShape {
   std::int64_t positions, heads, kv_heads, head_dim;
   std::int64_t group = 1, first_query = 0;  // query head j uses kv head (first_query + j) / group
   double scale = 1;
-  std::int64_t window = 0;  // keys that a query sees, its own the last of them; 0: all before it
-  std::vector<std::int32_t> starts = {};  // of each row: the first of its sequence that it sees
+  std::int64_t window = 0;  // number of last keys that a query sees, with its own; 0: no limit
+  std::vector<std::int32_t> starts = {};  // by row: the first position of its sequence that it sees
 
-  /// Whether the query at row `query` sees the key at row `key` before it in its sequence.
+  /// Whether the query at row `query` sees the key at row `key`, which is not after it and is in
+  /// the same sequence.
   bool sees(std::int64_t query, std::int64_t key) const {
     return (window == 0 || query - key < window) &&
            (starts.empty() || key % positions >= starts[query]);
@@ -79,10 +80,10 @@ struct AttentionShape {
 
 struct AttentionResult {
   Matrix out;  // (B·T, heads·D)
-  Matrix lse;  // (B·T, heads) log of the sum of exp of the scaled scores
+  Matrix lse;  // (B·T, heads), log of the sum of exp of the scaled scores
 };
-/// Position t sees positions 0 to t of its own sequence, or the last `window` of them, or those
-/// from its start on.
+/// Causal attention: position t sees positions 0 to t of its own sequence, limited to the last
+/// `window` and to those from its start on.
 AttentionResult attention(const Matrix& q, const Matrix& k, const Matrix& v,
                           const AttentionShape& shape);
 
@@ -92,19 +93,19 @@ struct AttentionGradients {
 AttentionGradients attention_backward(const Matrix& d_out, const Matrix& q, const Matrix& k,
                                       const Matrix& v, const AttentionShape& shape);
 
-/// log(sum of exp(logits)) - logits[target] of each row, 0 where the target is negative. (R, 1)
+/// (R, 1): log(sum of exp(logits)) - logits[target] of each row, or 0 if the target is negative.
 Matrix cross_entropy(const Matrix& logits, const std::vector<std::int32_t>& targets);
-/// softmax - one hot, 0 where the target is negative.
+/// (R, V): softmax(logits) - one_hot(target) of each row, or 0 if the target is negative.
 Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32_t>& targets);
 
 struct AdamW {
   double lr, beta1, beta2, eps, weight_decay;
   std::int64_t step;
 };
-/// One element's step; changes weight, first and second.
+/// Updates one element: its weight and its first and second moments.
 void adamw(double& weight, double& first, double& second, double gradient, const AdamW& options);
 
-/// d loss / d x by central differences, loss being a function of the whole of x.
+/// The gradient d loss / d x by central differences.
 Matrix finite_differences(const Matrix& x, const std::function<double(const Matrix&)>& loss);
 
 }  // namespace axonn::reference

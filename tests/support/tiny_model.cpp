@@ -15,7 +15,8 @@ namespace axonn::testing_support {
 
 namespace {
 
-/// This rank's sequences of a micro-batch: token t of global sequence s depends on (s, t) alone.
+/// This rank's sequences of a micro-batch. Token t of global sequence s depends only on (s, t) and
+/// the seed.
 Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, int micro) {
   const GridShape& shape = ctx.grid.shape();
   const std::int64_t each = run.sequences / (shape.z * shape.data * run.accumulation);
@@ -38,7 +39,7 @@ Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, 
   return make_tokens(ctx, ids, targets, rows, run.packed ? packed.places() : RowPlaces{});
 }
 
-/// FNV-1a of the bits of this rank's piece of the weights.
+/// The FNV-1a hash of the bits of this rank's piece of the weights.
 std::int64_t hash_of_weights(Model& model) {
   std::uint64_t hash = 14695981039346656037u;
   for (ParameterGroup* group : trained_groups(model)) {

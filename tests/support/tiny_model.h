@@ -12,7 +12,7 @@
 
 namespace axonn::testing_support {
 
-/// A few steps of a small model on random tokens, on one grid.
+/// Settings of a run of a few steps of a small model on random tokens, on one grid.
 struct TinyRun {
   GridShape grid;
   std::int64_t sequences = 24, positions = 8, vocab = 251;
@@ -25,8 +25,8 @@ struct TinyRun {
   bool sequence_parallel = true;
   bool recompute = false;
   std::uint64_t seed = 1;
-  bool packed = false;        ///< sequences hold two documents each, see PackedRows
-  bool repeat_batch = false;  ///< every step sees the tokens of the first
+  bool packed = false;        ///< sequences hold two documents each, as in PackedRows
+  bool repeat_batch = false;  ///< every step uses the tokens of the first step
   int max_delay_us = 0;       ///< random delays in every collective
   std::function<std::unique_ptr<Model>(const Grid&)> make_model;
   std::function<std::unique_ptr<Backend>()> make_backend = [] { return make_cpu_backend(1); };
@@ -34,39 +34,40 @@ struct TinyRun {
   std::function<void(const Context&, Model&)> after = {};
 };
 
-/// What a run computed: the same on every rank, but for the memory.
+/// The results of a run. All but `memory` are the same on every rank.
 struct TinyTrace {
   std::vector<double> losses, norms;
-  NamedNorms parameter_norms;         ///< of the first step's gradients
+  NamedNorms parameter_norms;         ///< norms of the first step's gradients
   std::vector<std::int64_t> weights;  ///< a hash of each rank's piece of the final weights
-  std::vector<ArenaStats> memory;     ///< this rank's after each step
+  std::vector<ArenaStats> memory;     ///< this rank's memory after each step
 };
 
-/// "" where `got` is as close to `want` as axonn check demands, else its table.
+/// Compares two runs with the tolerances of `axonn check`. Returns "" if they agree, otherwise the
+/// table that it would print.
 std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype);
 
-/// The run with the switches of these bits: 1, 2, 4 and 8 are what overlaps, 16 is recomputation.
+/// Sets switches of a run by bits: 1, 2, 4 and 8 for the fields of Overlap, 16 for recomputation.
 TinyRun with_switches(TinyRun run, int bits);
 
-/// Runs it on threads, one a rank.
+/// Runs it with one thread per rank.
 TinyTrace run_tiny(const TinyRun& run);
-/// Runs it on the ranks of world; for MPI tests.
+/// Runs it on the ranks of world. For MPI tests.
 TinyTrace run_tiny(const TinyRun& run, Communicator& world);
 
-/// "" where the run has the losses and gradients of one rank on every grid of so many ranks, else
-/// the first grid's table.
+/// Compares the run on one rank with the run on every grid of each of these numbers of ranks.
+/// Returns "" if all agree, otherwise the table of the first grid that does not.
 std::string difference_on_grids(TinyRun run, const std::vector<int>& ranks);
 
 std::function<std::unique_ptr<Model>(const Grid&)> model_of(const ModelConfig& config);
 
-/// The sizes of tiny_gpt.
+/// The configuration of tiny_gpt().
 ModelConfig tiny_config(std::int64_t kv_heads, bool tied);
 
-/// A GPT of width 96, 24 heads, MLP 384, 2 layers, so that no grid of up to 8 ranks is excluded.
+/// A GPT of width 96, 24 heads, MLP width 384 and 2 layers, so that every grid of up to 8 ranks is
+/// possible.
 std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_heads, bool tied);
 
-/// A Llama of the same sizes, MLP 192, with key-value heads of their own for every sixth query
-/// head.
+/// A Llama of the same sizes, but MLP width 192, with one key-value head for every six query heads.
 ModelConfig tiny_llama();
 
 }  // namespace axonn::testing_support

@@ -15,10 +15,10 @@ using testing::HasSubstr;
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kSegment = 64 * kMiB;  // what the arena takes at least
+constexpr std::int64_t kSegment = 64 * kMiB;  // the arena's minimum segment
 
-/// Hands out pieces of one run of memory, one behind the other: the worst case for an arena that
-/// must not take neighbours of two allocations for one. It counts what it is asked.
+/// A device whose allocations are adjacent: the worst case for an arena, which must not merge
+/// blocks of two allocations. It counts the bytes that are allocated and released.
 class AdjacentDevice : public Device {
  public:
   AdjacentDevice() : memory_(static_cast<char*>(inner_->allocate(kRoom))) {}
@@ -26,7 +26,7 @@ class AdjacentDevice : public Device {
 
   std::string name() const override { return "adjacent"; }
   void* allocate(std::int64_t bytes) override {
-    AXONN_CHECK(used + bytes <= kRoom, "no more: ", bytes, " bytes asked");
+    AXONN_CHECK(used + bytes <= kRoom, "out of memory: ", bytes, " bytes requested");
     used += bytes;
     return memory_ + used - bytes;
   }
@@ -47,7 +47,7 @@ class AdjacentDevice : public Device {
   std::int64_t used = 0, released = 0;
 
  private:
-  static constexpr std::int64_t kRoom = 8 * kSegment;  // addresses; pages count when touched
+  static constexpr std::int64_t kRoom = 8 * kSegment;  // of addresses; untouched pages are free
   std::unique_ptr<Device> inner_ = make_cpu_device();
   char* memory_;
 };
@@ -76,7 +76,7 @@ TEST_F(ArenaTest, AlignsEveryBlockAndKeepsBlocksApart) {
 
 TEST_F(ArenaTest, TakesTheSmallestFreeBlockThatFits) {
   char* large = take(4096);
-  take(64);  // keeps its neighbours apart
+  take(64);  // separates its neighbours
   char* small = take(1024);
   take(64);
   char* middle = take(2048);
@@ -109,7 +109,7 @@ TEST_F(ArenaTest, DoesNotMergeAcrossSegments) {
     Arena arena(device_);
     void* one = arena.allocate(kSegment);
     void* two = arena.allocate(kSegment);
-    ASSERT_EQ(static_cast<char*>(one) + kSegment, two) << "the test's device should be adjacent";
+    ASSERT_EQ(static_cast<char*>(one) + kSegment, two) << "the device's allocations are adjacent";
     arena.release(first_one_first ? one : two, kSegment);
     arena.release(first_one_first ? two : one, kSegment);
     arena.allocate(2 * kSegment);
@@ -118,7 +118,7 @@ TEST_F(ArenaTest, DoesNotMergeAcrossSegments) {
 }
 
 TEST_F(ArenaTest, GivesTheSameSequenceTheSameAddresses) {
-  // A step: blocks that live for a random time, all released at its end.
+  // A step allocates blocks that live for a random time, and releases all by its end.
   const auto step = [this] {
     std::vector<void*> addresses;
     std::vector<std::pair<void*, std::int64_t>> live;
@@ -138,7 +138,7 @@ TEST_F(ArenaTest, GivesTheSameSequenceTheSameAddresses) {
     for (const auto& [memory, bytes] : live) arena_.release(memory, bytes);
     return addresses;
   };
-  take(100);  // lives on, as parameters do
+  take(100);  // lives across steps, as parameters do
   const auto first = step();
   const ArenaStats after = arena_.stats();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(step(), first);
@@ -147,30 +147,30 @@ TEST_F(ArenaTest, GivesTheSameSequenceTheSameAddresses) {
   EXPECT_EQ(arena_.stats().live_bytes, 128);
 }
 
-TEST_F(ArenaTest, LiesAsBeforeOnlyWhereTheSameIsFreeInTheMemoryThatThereWas) {
+TEST_F(ArenaTest, LiesAsComparesTheFreeMemoryOfTheSegmentsOfTheSnapshot) {
   char* first = take(1024);
   take(64);
   char* second = take(2048);
   const Arena::Layout before = arena_.layout();
   EXPECT_TRUE(arena_.lies_as(before));
   char* more = take(512);
-  EXPECT_FALSE(arena_.lies_as(before)) << "somebody holds what was free";
+  EXPECT_FALSE(arena_.lies_as(before)) << "a block that was free is in use";
   arena_.release(more, 512);
   EXPECT_TRUE(arena_.lies_as(before));
   arena_.release(first, 1024);
-  EXPECT_FALSE(arena_.lies_as(before)) << "what was held is gone";
+  EXPECT_FALSE(arena_.lies_as(before)) << "a block that was in use is free";
   EXPECT_EQ(take(1024), first);
   EXPECT_TRUE(arena_.lies_as(before));
 
   char* beyond = take(2 * kSegment);
-  EXPECT_TRUE(arena_.lies_as(before)) << "what was taken from the device since is no matter";
+  EXPECT_TRUE(arena_.lies_as(before)) << "segments added later do not matter";
   arena_.release(beyond, 2 * kSegment);
   EXPECT_TRUE(arena_.lies_as(before));
   arena_.release(second, 2048);
   EXPECT_FALSE(arena_.lies_as(before));
 }
 
-TEST_F(ArenaTest, CountsWhatIsLiveInWholeAlignmentsAndRemembersThePeak) {
+TEST_F(ArenaTest, CountsLiveBytesRoundedUpToTheAlignmentAndThePeak) {
   char* a = take(1);
   char* b = take(65);
   EXPECT_EQ(arena_.stats().live_bytes, 64 + 128);
@@ -184,7 +184,7 @@ TEST_F(ArenaTest, CountsWhatIsLiveInWholeAlignmentsAndRemembersThePeak) {
   EXPECT_EQ(arena_.stats().reserved_bytes, kSegment);
 }
 
-TEST_F(ArenaTest, GivesNothingForZeroBytesAndTakesItBack) {
+TEST_F(ArenaTest, ReturnsNullForZeroBytesAndReleasesNull) {
   EXPECT_EQ(arena_.allocate(0), nullptr);
   arena_.release(nullptr, 0);
   EXPECT_EQ(arena_.stats().device_calls, 0);
@@ -193,21 +193,21 @@ TEST_F(ArenaTest, GivesNothingForZeroBytesAndTakesItBack) {
 
 TEST_F(ArenaTest, RefusesANegativeSize) { EXPECT_THROW(arena_.allocate(-1), Error); }
 
-TEST_F(ArenaTest, StaysAsItWasWhenTheDeviceHasNoMore) {
+TEST_F(ArenaTest, IsUnchangedWhenTheDeviceIsOutOfMemory) {
   char* one = take(100);
   const ArenaStats before = arena_.stats();
   try {
     arena_.allocate(9 * kSegment);
     FAIL() << "the device has 8 segments";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no more"));
+    EXPECT_THAT(error.what(), HasSubstr("out of memory"));
   }
   EXPECT_EQ(arena_.stats().live_bytes, before.live_bytes);
   EXPECT_EQ(arena_.stats().reserved_bytes, before.reserved_bytes);
   EXPECT_EQ(take(64), one + 128);
 }
 
-TEST(Arena, GivesItsSegmentsBackInTheEnd) {
+TEST(Arena, ReleasesItsSegmentsInItsDestructor) {
   AdjacentDevice device;
   {
     Arena arena(device);
@@ -218,7 +218,7 @@ TEST(Arena, GivesItsSegmentsBackInTheEnd) {
   EXPECT_EQ(device.released, device.used);
 }
 
-TEST(CpuDevice, SaysHowMuchWasAskedWhenThereIsNoMemory) {
+TEST(CpuDevice, NamesTheRequestedBytesWhenOutOfMemory) {
   const auto device = make_cpu_device();
   try {
     device->allocate(std::int64_t{1} << 60);
@@ -228,7 +228,7 @@ TEST(CpuDevice, SaysHowMuchWasAskedWhenThereIsNoMemory) {
   }
 }
 
-TEST_F(ArenaTest, CountsWhatMemoryIsForAndWhatItWasForAtThePeak) {
+TEST_F(ArenaTest, CountsBytesByUseNowAndAtThePeak) {
   const auto live = [&](MemoryUse use) { return arena_.stats().live_by[static_cast<int>(use)]; };
   const auto peak = [&](MemoryUse use) { return arena_.stats().peak_by[static_cast<int>(use)]; };
   void* weights = arena_.allocate(640, MemoryUse::parameters);
@@ -238,7 +238,7 @@ TEST_F(ArenaTest, CountsWhatMemoryIsForAndWhatItWasForAtThePeak) {
   EXPECT_EQ(live(MemoryUse::parameters), 640);
   EXPECT_EQ(live(MemoryUse::logits), 0);
   EXPECT_EQ(live(MemoryUse::activations), 64);
-  EXPECT_EQ(peak(MemoryUse::logits), 128) << "as it was when the most was held";
+  EXPECT_EQ(peak(MemoryUse::logits), 128) << "the value at the peak";
   EXPECT_EQ(peak(MemoryUse::activations), 0);
   arena_.reset_peak();
   EXPECT_EQ(peak(MemoryUse::logits), 0);

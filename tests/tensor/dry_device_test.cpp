@@ -7,7 +7,7 @@
 
 using namespace axonn;
 
-TEST(DryDevice, AnArenaOnItCountsMoreThanAnyMachineHas) {
+TEST(DryDevice, AnArenaOnItCanCountMoreMemoryThanAnyMachineHas) {
   const auto device = make_dry_device();
   Arena arena(*device);
   const std::int64_t petabyte = std::int64_t{1} << 50;
@@ -20,7 +20,7 @@ TEST(DryDevice, AnArenaOnItCountsMoreThanAnyMachineHas) {
   EXPECT_EQ(arena.stats().peak_bytes, 2 * petabyte);
 }
 
-TEST(DryDevice, WhatIsReadFromItIsZeroAndCopiesAreNoted) {
+TEST(DryDevice, ReadsZerosAndRecordsCopies) {
   Schedule schedule;
   const auto device = make_dry_device(&schedule);
   char* const memory = static_cast<char*>(device->allocate(4096));

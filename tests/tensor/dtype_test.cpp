@@ -21,7 +21,7 @@ float value(std::uint32_t bits) { return get(bf16{static_cast<std::uint16_t>(bit
 
 }  // namespace
 
-TEST(Bf16, EveryValueComesBackAsItWas) {
+TEST(Bf16, EveryValueSurvivesConversionToF32AndBack) {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const float x = value(bits);
     if (std::isnan(x)) {
@@ -33,8 +33,9 @@ TEST(Bf16, EveryValueComesBackAsItWas) {
   }
 }
 
-TEST(Bf16, RoundsBetweenTwoValuesToTheNearerAndHalfwayToTheEvenOne) {
-  // All neighbours a < b of the positive finite values; the last b is infinity, at 2^128.
+TEST(Bf16, RoundsToTheNearestValueAndTiesToEven) {
+  // All pairs of neighbours a < a + 1 with a finite and not negative; the last a + 1 is infinity,
+  // which counts as 2^128.
   for (std::uint32_t a = 0; a < 0x7f80; ++a) {
     const std::uint32_t half = (a << 16) + 0x8000;
     ASSERT_EQ(rounded(std::bit_cast<float>(half - 1)), a);
@@ -45,7 +46,8 @@ TEST(Bf16, RoundsBetweenTwoValuesToTheNearerAndHalfwayToTheEvenOne) {
 }
 
 TEST(Bf16, RoundsWithARelativeErrorOfAtMostTwoToTheMinusEight) {
-  // Eight significant bits: half a unit in the last place of a number just above a power of two.
+  // With eight significant bits, the largest relative error is half a unit in the last place, just
+  // above a power of two.
   const Random random(1, "bf16");
   for (int i = 0; i < 100'000; ++i) {
     const auto x = static_cast<float>(random.normal(i));
@@ -65,7 +67,7 @@ TEST(Bf16, KeepsANanWhosePayloadLiesInTheLowerHalf) {
     EXPECT_TRUE(std::isnan(value(rounded(std::bit_cast<float>(bits))))) << std::hex << bits;
 }
 
-TEST(DType, NamesAndSizesAreThoseOfTheTypes) {
+TEST(DType, NamesAndSizesMatchTheTypes) {
   EXPECT_EQ(bytes_of(dtype_of<float>), 4);
   EXPECT_EQ(bytes_of(dtype_of<bf16>), 2);
   EXPECT_EQ(bytes_of(dtype_of<double>), 8);

@@ -19,7 +19,7 @@ TEST(Tape, RunsItsStepsOnceInReverse) {
   EXPECT_EQ(ran.size(), 3) << "a second backward has nothing to do";
 }
 
-TEST(Tape, FreesWhatAStepKeptAsSoonAsItRan) {
+TEST(Tape, FreesAStepsTensorsAsSoonAsItHasRun) {
   Tape tape;
   auto kept = std::make_shared<int>(1);
   const std::weak_ptr<int> seen = kept;
@@ -39,7 +39,7 @@ TEST(Tape, FreesWhatAStepKeptAsSoonAsItRan) {
   EXPECT_TRUE(last.expired()) << "nothing is kept beyond backward";
 }
 
-TEST(Tape, RunsAStepRecordedByAStepNext) {
+TEST(Tape, RunsAStepThatAnotherStepRecordedNext) {
   Tape tape;
   std::vector<int> ran;
   tape.record([&] { ran.push_back(1); });
@@ -48,7 +48,7 @@ TEST(Tape, RunsAStepRecordedByAStepNext) {
   EXPECT_THAT(ran, ElementsAre(2, 1));
 }
 
-TEST(Tape, HasLanesTakeTurnsFromPauseToPause) {
+TEST(Tape, LetsLanesTakeTurnsFromPauseToPause) {
   Tape tape;
   std::vector<std::string> ran;
   const auto step = [&ran](std::string name) { return [&ran, name] { ran.push_back(name); }; };
@@ -76,7 +76,7 @@ TEST(Tape, PausesALaneInTheMiddleOfItsBranch) {
   EXPECT_THAT(ran, ElementsAre(20, 21, 10, 11));
 }
 
-TEST(Tape, RunsItsOwnStepsBetweenTheLanesBeforeAndAfterThem) {
+TEST(Tape, RunsItsOwnStepsBetweenTheLanesRecordedBeforeAndAfter) {
   Tape tape;
   std::vector<int> ran;
   const auto record = [&ran](Tape& on, int step) {
@@ -95,7 +95,7 @@ TEST(Tape, RunsItsOwnStepsBetweenTheLanesBeforeAndAfterThem) {
   EXPECT_THAT(ran, ElementsAre(3, 3, 2, 1, 1));
 }
 
-TEST(Tape, RunsAStepOfTheLastLaneWhenAllLanesAreThereAndOneOfTheFirstBeforeAnyGoesOn) {
+TEST(Tape, RunsAStepOfTheLastLaneAfterAllLanesArriveAndOneOfTheFirstBeforeAnyContinues) {
   Tape tape;
   std::vector<int> ran;
   const auto record = [&ran](Tape& on, int step) {

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A collective that is done when it is waited for, and does something then.
+/// A collective that finishes when it is waited for, and then calls a function.
 class LateState : public Work::State {
  public:
   explicit LateState(std::function<void()> then) : then_(std::move(then)) {}
@@ -51,7 +51,7 @@ class TensorTest : public testing::Test {
 
 }  // namespace
 
-TEST_F(TensorTest, ViewWaitsForWhatIsPendingAndRawViewDoesNot) {
+TEST_F(TensorTest, ViewWaitsForPendingWorkAndRawViewDoesNot) {
   Tensor tensor(arena_, 1, 4, DType::f32);
   int waits = 0;
   tensor.set_pending(late([&] { ++waits; }));
@@ -76,7 +76,7 @@ TEST_F(TensorTest, PartsAndCopiesWaitForTheSameWork) {
   }
 }
 
-TEST_F(TensorTest, WaitsForAnEarlierWorkBeforeItTakesALaterOne) {
+TEST_F(TensorTest, WaitsForAnEarlierWorkBeforeItStoresALaterOne) {
   Tensor tensor(arena_, 1, 4, DType::f32);
   std::vector<int> order;
   tensor.set_pending(late([&] { order.push_back(1); }));
@@ -86,7 +86,7 @@ TEST_F(TensorTest, WaitsForAnEarlierWorkBeforeItTakesALaterOne) {
   EXPECT_THAT(order, testing::ElementsAre(1, 2));
 }
 
-TEST_F(TensorTest, IsNotFreedWhileACollectiveMayWriteIt) {
+TEST_F(TensorTest, IsNotFreedWhileACollectiveMayWriteToIt) {
   std::int64_t live = -1;
   {
     Tensor tensor(arena_, 1, 16, DType::f32);
@@ -125,12 +125,12 @@ TEST_F(TensorTest, PartsShareTheStorageAndKeepTheStride) {
   EXPECT_EQ(tensor.view().as<float>()[16], -1);
 }
 
-TEST_F(TensorTest, PartsMayBeEmptyOrWholeButNotBeyondTheEdge) {
+TEST_F(TensorTest, PartsMayBeEmptyOrWholeButNotOutOfBounds) {
   const Tensor tensor = counting(4, 6);
   EXPECT_EQ(tensor.row_range(4, 0).count(), 0);
   EXPECT_EQ(tensor.col_range(0, 6).count(), 24);
-  EXPECT_EQ(error_of([&] { tensor.row_range(2, 3); }), "rows [2,5) of (4,6) f32");
-  EXPECT_EQ(error_of([&] { tensor.col_range(-1, 2); }), "columns [-1,1) of (4,6) f32");
+  EXPECT_EQ(error_of([&] { tensor.row_range(2, 3); }), "invalid rows [2,5) of (4,6) f32");
+  EXPECT_EQ(error_of([&] { tensor.col_range(-1, 2); }), "invalid columns [-1,1) of (4,6) f32");
   EXPECT_THAT(error_of([&] { tensor.row_range(1, -1); }), HasSubstr("rows [1,0)"));
 }
 
@@ -138,11 +138,13 @@ TEST_F(TensorTest, ReshapeKeepsTheElementsAndRefusesAnotherCountOrAColumnRange) 
   const Tensor tensor = counting(4, 6);
   const View wide = tensor.reshape(2, 12).view();
   EXPECT_EQ(wide.row<float>(1)[0], 12);
-  EXPECT_EQ(error_of([&] { tensor.reshape(5, 5); }), "reshape: (4,6) f32 to (5,5)");
-  EXPECT_EQ(error_of([&] { tensor.col_range(0, 3).reshape(3, 4); }), "reshape: (4,3) f32 to (3,4)");
+  EXPECT_EQ(error_of([&] { tensor.reshape(5, 5); }),
+            "reshape needs a contiguous tensor and an equal count; got (4,6) f32 to (5,5)");
+  EXPECT_EQ(error_of([&] { tensor.col_range(0, 3).reshape(3, 4); }),
+            "reshape needs a contiguous tensor and an equal count; got (4,3) f32 to (3,4)");
 }
 
-TEST_F(TensorTest, WithoutElementsTakesNoMemory) {
+TEST_F(TensorTest, TakesNoMemoryWithoutElements) {
   const Tensor none;
   EXPECT_TRUE(none.empty());
   none.wait();
@@ -153,7 +155,7 @@ TEST_F(TensorTest, WithoutElementsTakesNoMemory) {
   EXPECT_EQ(arena_.stats().live_bytes, 0);
 }
 
-TEST_F(TensorTest, OwnerKeepsTheMemoryForAWork) {
+TEST_F(TensorTest, OwnerKeepsTheMemoryAlive) {
   std::shared_ptr<void> owner;
   {
     const Tensor tensor(arena_, 1, 16, DType::f32);

@@ -9,7 +9,7 @@ using namespace axonn;
 
 namespace {
 
-/// Counts its waits, the first of which may throw.
+/// Counts its waits. Every wait throws if `fails` is set.
 class CountedState : public Work::State {
  public:
   explicit CountedState(bool fails = false) : fails_(fails) {}
@@ -27,13 +27,13 @@ class CountedState : public Work::State {
 
 }  // namespace
 
-TEST(Work, ThatIsEmptyIsDone) {
+TEST(Work, IsDoneIfEmpty) {
   Work work;
   EXPECT_TRUE(work.done());
   work.wait();
 }
 
-TEST(Work, WaitsOnceHoweverOftenItIsAsked) {
+TEST(Work, WaitsOnceEvenIfWaitIsCalledTwice) {
   const auto state = std::make_shared<CountedState>();
   Work work(state);
   EXPECT_FALSE(work.done());
@@ -43,21 +43,21 @@ TEST(Work, WaitsOnceHoweverOftenItIsAsked) {
   EXPECT_TRUE(work.done());
 }
 
-TEST(Work, WaitsInItsDestructorUnlessItWasMovedAway) {
+TEST(Work, WaitsInItsDestructorUnlessItWasMovedFrom) {
   const auto state = std::make_shared<CountedState>();
   {
     Work outer;
     {
       Work inner(state);
       outer = std::move(inner);
-      EXPECT_TRUE(inner.done());  // NOLINT: moved-from is empty, as the header says of handles
+      EXPECT_TRUE(inner.done());  // NOLINT: a moved-from Work is empty
     }
     EXPECT_EQ(state->waits, 0);
   }
   EXPECT_EQ(state->waits, 1);
 }
 
-TEST(Work, WaitsForTheOldOneWhenANewOneTakesItsPlace) {
+TEST(Work, WaitsForTheOldOneWhenANewOneIsAssigned) {
   const auto old_state = std::make_shared<CountedState>(),
              new_state = std::make_shared<CountedState>();
   Work work(old_state);
@@ -66,7 +66,7 @@ TEST(Work, WaitsForTheOldOneWhenANewOneTakesItsPlace) {
   EXPECT_EQ(new_state->waits, 0);
 }
 
-TEST(Work, KeepsABufferUntilItIsDone) {
+TEST(Work, KeepsABufferUntilTheWait) {
   auto buffer = std::make_shared<int>(1);
   const std::weak_ptr<int> seen = buffer;
   Work work(std::make_shared<CountedState>());
@@ -85,7 +85,7 @@ TEST(Work, ThrowsFromWaitAndNotFromItsDestructor) {
   Work work(state);
   work.keep(std::move(buffer));
   EXPECT_THROW(work.wait(), std::runtime_error);
-  EXPECT_TRUE(seen.expired()) << "what failed needs its buffer no more";
-  work.wait();  // it has told
+  EXPECT_TRUE(seen.expired()) << "a failed collective no longer needs its buffer";
+  work.wait();  // throws only once
   { const Work silent(std::make_shared<CountedState>(true)); }
 }

@@ -1,4 +1,4 @@
-// Adapters in PEFT's form: written, loaded on grids, merged.
+// Adapters in PEFT's format: writing them, loading them on grids, and merging them.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -38,7 +38,7 @@ ModelConfig base_model(ModelFamily family) {
   return resolved(config, 0, 0);
 }
 
-/// A model's folder and checkpoints of adapters of it, by one rank and by eight.
+/// A model's folder, and checkpoints of adapters for it, written by one rank and by eight.
 class Adapters : public testing::TestWithParam<ModelFamily> {
  protected:
   explicit Adapters(std::vector<std::string> targets = {}, std::int64_t rank = 3)
@@ -56,7 +56,7 @@ class Adapters : public testing::TestWithParam<ModelFamily> {
 
   std::string peft() const { return path_ / "peft"; }
   PlainTensors tensors() const { return plain_safetensors(peft() + "/adapter_model.safetensors"); }
-  /// The base with the adapters at a path.
+  /// The base model with the adapters at a path.
   ModelConfig with(const std::string& path) const {
     ModelConfig config = adapted_;
     config.lora = stored_lora(path);
@@ -82,12 +82,12 @@ double relative_difference(const std::vector<float>& got, const std::vector<floa
   return difference / most;
 }
 
-// At most 14 products of a layer after another, each a sum of at most 96 terms in f32.
+// At most 14 consecutive products of a layer, each a sum of at most 96 terms in f32.
 constexpr double kAdapterRounding = 14 * 96 * 0x1p-24;
 
 }  // namespace
 
-TEST_P(Adapters, AreWrittenUnderPeftsNamesInItsShapesTheSameFromAnyGrid) {
+TEST_P(Adapters, FilesHavePeftsNamesAndShapesAndAreEqualFromEveryGrid) {
   const bool gpt = GetParam() == ModelFamily::gpt;
   const PlainTensors got = tensors();
   EXPECT_EQ(got.size(), 2 * 2 * (gpt ? 4 : 7));
@@ -106,10 +106,10 @@ TEST_P(Adapters, AreWrittenUnderPeftsNamesInItsShapesTheSameFromAnyGrid) {
   const auto config = nlohmann::json::parse(slurp(peft() + "/adapter_config.json"));
   EXPECT_EQ(config["base_model_name_or_path"], base_);
   EXPECT_EQ(config["r"], 3);
-  EXPECT_EQ(config["target_modules"].size(), gpt ? 3 : 7) << "c_proj twice";
+  EXPECT_EQ(config["target_modules"].size(), gpt ? 3 : 7) << "c_proj counts once, but occurs twice";
 }
 
-TEST_P(Adapters, LoadedFromPeftsFormOrACheckpointTheyComputeTheSameOnEveryGrid) {
+TEST_P(Adapters, FromPeftsFormatOrACheckpointComputeTheSameOnEveryGrid) {
   const std::vector<float> without = logits(
       [&] {
         ModelConfig base = adapted_;
@@ -118,13 +118,13 @@ TEST_P(Adapters, LoadedFromPeftsFormOrACheckpointTheyComputeTheSameOnEveryGrid) 
       }(),
       {});
   const std::vector<float> one = logits(with(path_ / "eight"), {});
-  EXPECT_GT(relative_difference(one, without), 0.01) << "the adapters matter";
+  EXPECT_GT(relative_difference(one, without), 0.01) << "the adapters have no effect";
   EXPECT_EQ(logits(with(peft()), {}), one);
   for (const GridShape& grid : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2}})
     EXPECT_LT(relative_difference(logits(with(peft()), grid), one), kAdapterRounding);
 }
 
-TEST_P(Adapters, MergedTheyComputeTheSame) {
+TEST_P(Adapters, MergedComputeTheSame) {
   const std::string merged = path_ / "merged", also = path_ / "also", there = path_ / "there";
   convert({.model = path_ / "eight", .out = merged, .merge = true});
   convert({.model = base_, .out = also, .adapters = peft()});
@@ -137,7 +137,7 @@ TEST_P(Adapters, MergedTheyComputeTheSame) {
   EXPECT_LT(relative_difference(logits(whole, {}), logits(with(peft()), {})), kAdapterRounding);
 }
 
-TEST_P(Adapters, OfAnotherModelAreRefusedWithWhatDoesNotFit) {
+TEST_P(Adapters, OfAnotherModelAreRejectedWithTheMismatch) {
   ModelConfig wider = base_model(GetParam());
   wider.ffn = 192;
   const std::string other = path_ / "other";
@@ -157,7 +157,7 @@ TEST_P(Adapters, OfAnotherModelAreRefusedWithWhatDoesNotFit) {
   EXPECT_FALSE(fs::exists(path_ / "m"));
 }
 
-TEST_P(AdaptersOfOneLayer, ChangeThatLayerAloneWhenMergedAndLeaveTheRestToTheBit) {
+TEST_P(AdaptersOfOneLayer, MergedChangeOnlyThatLayer) {
   const std::string layer = with(peft()).lora.targets.front();
   EXPECT_THAT(with(peft()).lora.targets, ElementsAre(layer));
   const std::string before = slurp(base_ + "/model.safetensors");
@@ -175,10 +175,10 @@ TEST_P(AdaptersOfOneLayer, ChangeThatLayerAloneWhenMergedAndLeaveTheRestToTheBit
   EXPECT_EQ(changed, 2);
   EXPECT_LT(relative_difference(logits(with(peft()), {2, 2, 2, 1}), logits(with(peft()), {})),
             kAdapterRounding)
-      << "of rank 1";
+      << "adapters of rank 1";
 }
 
-TEST_P(AdaptersOfOneLayer, AFolderWithATensorMissingOrTooManyIsRefused) {
+TEST_P(AdaptersOfOneLayer, AFolderWithMissingOrWrongTensorsIsRejected) {
   spill(peft() + "/adapter_config.json",
         R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": "all-linear"})");
   EXPECT_THAT([&] { logits(with(peft()), {}); },
@@ -191,7 +191,7 @@ TEST_P(AdaptersOfOneLayer, AFolderWithATensorMissingOrTooManyIsRefused) {
               ThrowsMessage<UsageError>(HasSubstr("neither adapter_model.safetensors")));
 }
 
-TEST_P(AdaptersOfOneLayer, AreBesideABaseThatACheckpointGivesWithoutACopyInF32) {
+TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
   const std::string checkpoint = path_ / "base-checkpoint";
   convert({.model = base_, .out = checkpoint});
   Config config{.model = with(peft())};

@@ -30,7 +30,7 @@ BenchReport bench_on_threads(const Config& given) {
 
 }  // namespace
 
-TEST(Bench, ReportsTheLastEightOfTenStepsAndMemoryToTheByteAsPredicted) {
+TEST(Bench, ReportsTheLastEightOfTenStepsAndPredictsMemoryToTheByte) {
   Config config = on_grid(tiny_config("unused"), {1, 1, 2, 1});
   config.training.dtype = DType::bf16;
   const BenchReport report = bench_on_threads(config);
@@ -52,7 +52,7 @@ TEST(Bench, ReportsTheLastEightOfTenStepsAndMemoryToTheByteAsPredicted) {
     EXPECT_LE(seconds, report.step_s) << kind << " waited longer than a step takes";
 }
 
-TEST(Bench, SaysByHowMuchAPredictionWasWrong) {
+TEST(Bench, ReportsTheErrorOfAMemoryPrediction) {
   BenchReport report;
   report.step_s = 1;
   report.memory = {.measured_bytes = 4096, .predicted_bytes = 3072, .largest_difference = 1024};
@@ -60,7 +60,7 @@ TEST(Bench, SaysByHowMuchAPredictionWasWrong) {
                                      HasSubstr("off by up to 1.00KiB")));
 }
 
-TEST(Bench, PercentOfAnAdvertisedPeakIsThereWhereOneIsGivenAlone) {
+TEST(Bench, PercentOfAdvertisedPeakAppearsOnlyIfAPeakIsSet) {
   BenchReport report;
   report.step_s = 2;
   report.flops = {.model = 1e12, .hardware = 1e12, .narayanan = 2e12};
@@ -75,7 +75,7 @@ TEST(Bench, PercentOfAnAdvertisedPeakIsThereWhereOneIsGivenAlone) {
   EXPECT_EQ(json["narayanan_tflops"], 1);
 }
 
-TEST(Bench, ASpreadIsThatOfASample) {
+TEST(Bench, SpreadUsesTheSampleStandardDeviation) {
   const Spread even = spread_of({4, 1, 3, 2});
   EXPECT_EQ(even.min, 1);
   EXPECT_EQ(even.median, 2.5);

@@ -14,7 +14,7 @@ using testing::Not;
 
 namespace {
 
-/// The first captures of a pattern, in the order of the text.
+/// Returns the first capture of every match of a pattern, in order.
 std::vector<std::string> found(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern);
   std::vector<std::string> all;
@@ -23,7 +23,7 @@ std::vector<std::string> found(const std::string& text, const std::string& patte
   return all;
 }
 
-/// What stands along the y axis, from below.
+/// Returns the labels of the tick marks of the y axis, from the bottom.
 std::vector<std::string> y_marks(const Chart& chart) {
   return found(to_svg(chart), R"re(/><text x="[0-9.]+" y="[0-9.]+" text-anchor="end">([^<]*)<)re");
 }
@@ -36,7 +36,7 @@ Chart from_to(double low, double high, bool logarithmic = false) {
 
 }  // namespace
 
-TEST(Chart, MarksAreRoundNumbersWhateverTheRange) {
+TEST(Chart, TickMarksAreRoundNumbersForAnyRange) {
   EXPECT_THAT(y_marks(from_to(0, 1)), ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1"));
   EXPECT_THAT(y_marks(from_to(3.1, 3.4)),
               ElementsAre("3.1", "3.15", "3.2", "3.25", "3.3", "3.35", "3.4"));
@@ -45,7 +45,7 @@ TEST(Chart, MarksAreRoundNumbersWhateverTheRange) {
   EXPECT_THAT(y_marks(from_to(7, 300, true)), ElementsAre("10", "20", "50", "100", "200"));
 }
 
-TEST(Chart, AWidenedAxisBeginsAndEndsOnAMarkAndHoldsWhatItHeld) {
+TEST(Chart, AWidenedAxisEndsOnTickMarksAndContainsItsOldRange) {
   for (const auto& [low, high, logarithmic] :
        {std::tuple{3.14, 3.42, false}, std::tuple{38'000.0, 123'456.0, true},
         std::tuple{0.03, 4000.0, true}, std::tuple{5.0, 5.1, true}}) {
@@ -76,7 +76,7 @@ TEST(Chart, AxesHaveTitlesAndTextIsEscaped) {
   EXPECT_THAT(svg, HasSubstr("prefers-color-scheme:dark"));
 }
 
-TEST(Chart, LabelsOfPointsThatAreCloseDoNotLieOnOneAnother) {
+TEST(Chart, LabelsOfClosePointsDoNotOverlap) {
   Chart chart = from_to(0, 100);
   for (const double y : {50.0, 50.5, 51.0, 49.0, 52.0})
     chart.points.push_back({.x = 0.5, .y = y, .color = "#000", .label = "label"});
@@ -88,7 +88,7 @@ TEST(Chart, LabelsOfPointsThatAreCloseDoNotLieOnOneAnother) {
   for (std::size_t i = 1; i < heights.size(); ++i) EXPECT_GE(heights[i] - heights[i - 1], 13);
 }
 
-TEST(Chart, WhatLiesOutsideIsDrawnAtTheEdgeAndALabelNeverOutsideThePicture) {
+TEST(Chart, ValuesOutOfRangeAreDrawnAtTheEdgeAndLabelsStayInThePicture) {
   Chart chart = from_to(0, 1);
   chart.lines.push_back({.points = {{0, 0}, {1, 1e9}}, .color = "#000"});
   chart.points.push_back({.x = 1, .y = 0.5, .color = "#000", .label = "a rather long label"});

@@ -50,8 +50,8 @@ ChoiceReport report_on(const GridShape& grid, std::int64_t batch) {
   return result;
 }
 
-/// The log-likelihood of the last `scored` bytes of text, one after the other: each from a text
-/// that ends before it.
+/// Returns the log-likelihood of the last `scored` bytes of text, computed byte by byte, each from
+/// the text before it.
 double log_likelihood(Session& session, std::string text, std::size_t scored) {
   const auto positions = static_cast<std::size_t>(session.config().model.positions);
   if (text.size() > positions + 1) text = text.substr(text.size() - positions - 1);
@@ -72,7 +72,7 @@ double log_likelihood(Session& session, std::string text, std::size_t scored) {
 
 }  // namespace
 
-TEST(Choices, LogLikelihoodsAreThoseOfTheChoicesBytesOneAfterAnotherBehindTheQuestion) {
+TEST(Choices, LogLikelihoodsAreSumsOverTheChoicesBytesGivenTheQuestion) {
   const auto tokenizer = make_tokenizer("bytes");
   with_model(small_gpt(), [&](Session& session) {
     const ChoiceReport report = evaluate_choices(session, kQuestions, *tokenizer, {.batch = 3});
@@ -86,7 +86,7 @@ TEST(Choices, LogLikelihoodsAreThoseOfTheChoicesBytesOneAfterAnotherBehindTheQue
   });
 }
 
-TEST(Choices, TheLikeliestIsChosenByItselfAndByTheByteAndTheFirstOfEquals) {
+TEST(Choices, ChoosesTheLikeliestInTotalAndPerByteAndTheFirstOfEquals) {
   const ChoiceReport report = report_on({}, 2);
   std::int64_t right = 0, right_by_byte = 0;
   for (std::size_t q = 0; q < kQuestions.size(); ++q) {
@@ -112,10 +112,10 @@ TEST(Choices, TheLikeliestIsChosenByItselfAndByTheByteAndTheFirstOfEquals) {
                    std::sqrt(report.accuracy.share * (1 - report.accuracy.share) / 3));
   EXPECT_DOUBLE_EQ(report.accuracy_by_byte.share, static_cast<double>(right_by_byte) / 4);
   EXPECT_NE(report.questions[0].chosen, report.questions[0].chosen_by_byte)
-      << "the two ways are to be told apart";
+      << "the test needs a question where the two choices differ";
 }
 
-TEST(Choices, AreTheSameOnEveryGridAndInBatchesOfAnySize) {
+TEST(Choices, AgreeOnEveryGridAndForEveryBatchSize) {
   const ChoiceReport one = report_on({}, 1);
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2},
                                GridShape{2, 1, 2, 1}, GridShape{.data = 5}})
@@ -133,7 +133,7 @@ TEST(Choices, AreTheSameOnEveryGridAndInBatchesOfAnySize) {
     }
 }
 
-TEST(Choices, AChoiceLongerThanTheModelsPositionsIsRefused) {
+TEST(Choices, AChoiceLongerThanTheModelsPositionsIsRejected) {
   const auto tokenizer = make_tokenizer("bytes");
   with_model(small_gpt(), [&](Session& session) {
     const std::vector<ChoiceQuestion> fits{{"q", {std::string(23, 'a'), "b"}, 0}};

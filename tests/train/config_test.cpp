@@ -23,7 +23,7 @@ namespace {
 
 const std::filesystem::path kRoot = AXONN_SOURCE_DIR;
 
-/// The least that validate() accepts.
+/// The smallest config that validate() accepts.
 Config small_config() {
   Config config;
   config.model = {.layers = 2, .hidden = 96, .heads = 24};
@@ -35,10 +35,10 @@ Config small_config() {
   return config;
 }
 
-/// All values as text; two configs are the same if it is.
+/// All values as text; equal texts mean equal configs.
 std::string values_of(Config config) { return print_config(std::move(config), Origins()); }
 
-/// The message with which validate() refuses the config once `change` was applied to it.
+/// Applies `change` to the config and returns the error message of validate(), or "accepted".
 template <typename Change>
 std::string refusal(Change change) {
   Config config = small_config();
@@ -51,7 +51,7 @@ std::string refusal(Change change) {
   return "accepted";
 }
 
-/// Every word one insertion, deletion, replacement or swap away.
+/// Returns every word that is one insertion, deletion, replacement or swap away.
 std::set<std::string> single_edits(const std::string& word) {
   const std::string letters = "abcdefghijklmnopqrstuvwxyz0123456789_-";
   std::set<std::string> edits;
@@ -70,8 +70,8 @@ std::set<std::string> single_edits(const std::string& word) {
 
 }  // namespace
 
-TEST(ConfigKeys, AnySingleEditTypoOfAnyKeyIsGuessedRight) {
-  // One edit of these is one edit of the other, too: all that are as near are named.
+TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
+  // One edit of these keys may also be one edit of their twin; then all nearest keys are named.
   const std::vector<std::set<std::string>> alike = {
       {"x", "y", "z"}, {"beta1", "beta2"}, {"goldfish.k", "goldfish.h"}};
   Config config;
@@ -81,7 +81,7 @@ TEST(ConfigKeys, AnySingleEditTypoOfAnyKeyIsGuessedRight) {
   for (const auto& section : list.sections())
     for (const Option& option : section.options)
       for (const std::string& typo : single_edits(option.name())) {
-        if (list.find(section.name, typo)) continue;  // another key, so no error to explain
+        if (list.find(section.name, typo)) continue;  // the edit gives another valid key
         const auto guesses = guess_key(list, section.name, typo);
         ++typos;
         ASSERT_THAT(guesses, Contains(option.name())) << section.name << " '" << typo << "'";
@@ -96,7 +96,7 @@ TEST(ConfigKeys, AnySingleEditTypoOfAnyKeyIsGuessedRight) {
   EXPECT_GT(typos, 20'000);
 }
 
-TEST(ConfigKeys, AnySingleEditTypoOfAnySectionIsGuessedRight) {
+TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEverySection) {
   Config config;
   OptionList list;
   list_options(config, list);
@@ -108,7 +108,7 @@ TEST(ConfigKeys, AnySingleEditTypoOfAnySectionIsGuessedRight) {
     }
 }
 
-TEST(ConfigKeys, WordsOfOtherProjectsLeadToOurs) {
+TEST(ConfigKeys, NamesOfOtherProjectsLeadToOurKeys) {
   Config config;
   OptionList list;
   list_options(config, list);
@@ -119,7 +119,7 @@ TEST(ConfigKeys, WordsOfOtherProjectsLeadToOurs) {
   EXPECT_THAT(guess_key(list, "training", "weight_decay"), ElementsAre("[optimizer] weight_decay"));
 }
 
-TEST(ConfigKeys, EveryKeyExplainsItself) {
+TEST(ConfigKeys, EveryKeyHasAHelpText) {
   Config config;
   OptionList list;
   list_options(config, list);
@@ -131,7 +131,7 @@ TEST(ConfigKeys, EveryKeyExplainsItself) {
     }
 }
 
-TEST(ConfigFile, RunsTheSameAgainWhateverItsValuesAre) {
+TEST(ConfigFile, RoundTripsEveryValue) {
   Config config = small_config();
   config.optimizer.lr = 1.0 / 3;
   config.optimizer.eps = 1e-9;
@@ -155,7 +155,7 @@ TEST(ConfigFile, RunsTheSameAgainWhateverItsValuesAre) {
   EXPECT_THAT(warnings(read, origins), IsEmpty());
 }
 
-TEST(ConfigFile, LeavesWhatHasNoEffectAsACommentSoThatItWarnsOfNothing) {
+TEST(ConfigFile, WritesKeysWithoutEffectAsCommentsSoThatTheyCauseNoWarnings) {
   Config config = small_config();
   config.model = {.path = "out/checkpoints/latest"};
   config.optimizer.kind = OptimizerKind::sgd;
@@ -170,7 +170,8 @@ TEST(ConfigFile, LeavesWhatHasNoEffectAsACommentSoThatItWarnsOfNothing) {
 
   Origins set;
   set.set("optimizer.beta1", "--optimizer.beta1");
-  EXPECT_THAT(config_toml(config, set), HasSubstr("\nbeta1 = 0.9\n")) << "what was set stays";
+  EXPECT_THAT(config_toml(config, set), HasSubstr("\nbeta1 = 0.9\n"))
+      << "a key that the user set is not a comment";
 }
 
 TEST(Warnings, NameEveryKeyThatTheUserSetAndTheRunDoesNotRead) {
@@ -187,17 +188,17 @@ TEST(Warnings, NameEveryKeyThatTheUserSetAndTheRunDoesNotRead) {
   EXPECT_THAT(
       warnings(config, origins),
       testing::UnorderedElementsAre(
-          "optimizer.beta1 (a.toml:3:1) has no effect: optimizer.kind is sgd, plain gradient "
-          "descent",
+          "optimizer.beta1 (a.toml:3:1) has no effect: optimizer.kind is sgd, which has no moments",
           HasSubstr("lr_scheduler.min_lr (a.toml:6:1) has no effect"),
           HasSubstr("lr_scheduler.decay_steps (a.toml:7:1) has no effect"),
           HasSubstr("training.eval_every (a.toml:9:1) has no effect: data.validation is none"),
           HasSubstr("training.attention (a.toml:10:1) has no effect: parallelism.device is not "
                     "cuda"),
-          HasSubstr("parallelism.overlap_weights (a.toml:14:1) has no effect: there is one rank")));
+          HasSubstr(
+              "parallelism.overlap_weights (a.toml:14:1) has no effect: there is only one rank")));
 }
 
-TEST(Validate, AcceptsTheSmallestConfigAndNamesWhatIsMissing) {
+TEST(Validate, AcceptsTheSmallestConfigAndNamesMissingKeys) {
   EXPECT_EQ(refusal([](Config&) {}), "accepted");
   EXPECT_THAT(refusal([](Config& c) { c.model.layers = 0; }),
               AllOf(HasSubstr("[model] layers is missing"), HasSubstr("--model.layers")));
@@ -210,24 +211,24 @@ TEST(Validate, AcceptsTheSmallestConfigAndNamesWhatIsMissing) {
   EXPECT_EQ(refusal([](Config& c) { c.model = {.path = "checkpoint"}; }), "accepted");
 }
 
-TEST(Validate, NamesTheSizesThatWouldDo) {
+TEST(Validate, NamesSizesThatWork) {
   EXPECT_THAT(refusal([](Config& c) { c.model.heads = 7; }),
               AllOf(HasSubstr("heads = 7 does not divide hidden = 96"), HasSubstr("6 or 8 heads")));
   EXPECT_THAT(refusal([](Config& c) { c.model.heads = 97; }), HasSubstr("take 96 heads"));
   EXPECT_THAT(refusal([](Config& c) { c.model.kv_heads = 5; }),
               AllOf(HasSubstr("kv_heads = 5"), HasSubstr("take 4 or 6")));
   EXPECT_THAT(refusal([](Config& c) { c.parallelism.z = 5; }),
-              AllOf(HasSubstr("global_batch = 24 is no multiple of 5"), HasSubstr("20 or 25")));
+              AllOf(HasSubstr("global_batch = 24 is not a multiple of 5"), HasSubstr("20 or 25")));
   EXPECT_THAT(refusal([](Config& c) {
                 c.training.micro_batch = 5;
                 c.parallelism.data = 2;
               }),
-              AllOf(HasSubstr("no multiple of 10 = micro_batch 5"), HasSubstr("20 or 30")));
+              AllOf(HasSubstr("not a multiple of 10 = micro_batch 5"), HasSubstr("20 or 30")));
   EXPECT_THAT(refusal([](Config& c) { c.parallelism.chunks = 5; }),
               HasSubstr("chunks = 5 does not divide the micro-batch of 24"));
 }
 
-TEST(Validate, RefusesKeysThatContradictOneAnother) {
+TEST(Validate, RejectsContradictingKeys) {
   EXPECT_THAT(refusal([](Config& c) { c.data.text = {"a.txt"}; }),
               HasSubstr("exclude one another"));
   EXPECT_THAT(refusal([](Config& c) { c.data.validation = "1.5"; }), HasSubstr("between 0 and 1"));
@@ -248,7 +249,7 @@ TEST(Validate, RefusesKeysThatContradictOneAnother) {
   EXPECT_THAT(refusal([](Config& c) { c.output.dir = ""; }), HasSubstr("[output] dir"));
 }
 
-TEST(Validate, SaysWhatThisVersionDoesNotHave) {
+TEST(Validate, RejectsDevicesThatThisBuildDoesNotHave) {
   EXPECT_THAT(refusal([](Config& c) { c.parallelism.device = DeviceKind::hip; }),
               HasSubstr("this build has no HIP backend"));
 }
@@ -260,7 +261,7 @@ TEST(Validate, CountsRanksWithoutOverflow) {
               HasSubstr("ranks"));
 }
 
-TEST(NamedGrid, IsTheFourKeysInOneAndContradictsOthers) {
+TEST(NamedGrid, SetsAllFourExtentsAndRejectsContradictingKeys) {
   Config config = small_config();
   config.parallelism.named_grid = "2,1,3,1";
   EXPECT_EQ(resolved(config).parallelism.grid(), (GridShape{2, 1, 3, 1}));
@@ -279,11 +280,11 @@ TEST(NamedGrid, IsTheFourKeysInOneAndContradictsOthers) {
   EXPECT_THAT(of_grid("2,1,3,1", {1, 1, 3, 1}), HasSubstr("contradicts x 1, y 1, z 3"));
   EXPECT_THAT(of_grid("auto", {2, 1, 1, 1}), HasSubstr("contradicts x 2"));
   EXPECT_THAT(of_grid("auto", {}, 4), HasSubstr("micro_batch = 4"));
-  EXPECT_THAT(of_grid("1,1,5,1", {}), HasSubstr("no multiple of 5"));
+  EXPECT_THAT(of_grid("1,1,5,1", {}), HasSubstr("not a multiple of 5"));
   EXPECT_NE(of_grid("best", {}), "accepted");
 }
 
-TEST(Resolved, FillsInWhatFollowsFromOtherValues) {
+TEST(Resolved, FillsInValuesThatFollowFromOthers) {
   Config config = small_config();
   config.parallelism = {.z = 2, .data = 3};
   config.lr_scheduler.kind = ScheduleKind::wsd;
@@ -291,13 +292,13 @@ TEST(Resolved, FillsInWhatFollowsFromOtherValues) {
   EXPECT_EQ(full.model.kv_heads, 24);
   EXPECT_EQ(full.model.ffn, 384);
   EXPECT_EQ(full.model.positions, 16);
-  EXPECT_EQ(full.model.vocab, 0) << "only the tokenizer knows";
+  EXPECT_EQ(full.model.vocab, 0) << "the size is known only to the tokenizer";
   EXPECT_EQ(full.training.micro_batch, 4);
   EXPECT_EQ(full.lr_scheduler.decay_steps, 1);
   EXPECT_EQ(values_of(resolved(full)), values_of(full));
 }
 
-TEST(Configs, EveryFileOfTheProjectIsValidAndWarnsOfNothing) {
+TEST(Configs, EveryFileOfTheProjectIsValidWithoutWarnings) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kRoot / "configs")) {
     if (entry.path().extension() != ".toml") continue;
@@ -316,9 +317,9 @@ TEST(Configs, EveryFileOfTheProjectIsValidAndWarnsOfNothing) {
   EXPECT_GE(files, 13);
 }
 
-TEST(ConfigReference, IsWhatTheOptionsSay) {
+TEST(ConfigReference, IsUpToDate) {
   std::ifstream file(kRoot / "docs" / "configuration.md");
   const std::string committed(std::istreambuf_iterator<char>(file), {});
   EXPECT_TRUE(committed == config_reference())
-      << "write it anew: axonn help --markdown > docs/configuration.md";
+      << "to update it: axonn help --markdown > docs/configuration.md";
 }

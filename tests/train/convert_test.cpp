@@ -1,4 +1,4 @@
-// Conversions there and back, to the bit, and what is refused.
+// Conversions to a checkpoint and back, exact to the bit, and rejected jobs.
 #include "axonn/train/convert.h"
 
 #include <filesystem>
@@ -34,7 +34,7 @@ ModelConfig model_to_convert(ModelFamily family) {
   return resolved(config, 0, 0);
 }
 
-/// One model of every family: what is written for it has another model_type, or other fields.
+/// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
   std::vector<ModelConfig> all(7, model_to_convert(ModelFamily::llama));
   all[0] = all[1] = model_to_convert(ModelFamily::gpt);
@@ -54,7 +54,7 @@ void write_folder(const std::string& folder, const ModelConfig& config,
   spill(folder + "/config.json", to_hugging_face_config(config, {}));
 }
 
-/// The message of the UsageError, or what was made.
+/// Converts, and returns the message of the UsageError, or the description of the result.
 std::string outcome(const ConvertJob& job) {
   try {
     return convert(job).what;
@@ -63,14 +63,14 @@ std::string outcome(const ConvertJob& job) {
   }
 }
 
-/// With nothing but defaults.
+/// Converts with default options.
 ConvertJob whole(const std::string& model, const std::string& out) {
   return {.model = model, .out = out};
 }
 
 }  // namespace
 
-TEST(Convert, AFolderOfEveryFamilyComesBackFromACheckpointToTheBit) {
+TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
   int folders = 0;
   for (const ModelConfig& config : families())
     for (const StoredType type : {StoredType::bf16, StoredType::f16, StoredType::f32}) {
@@ -92,7 +92,7 @@ TEST(Convert, AFolderOfEveryFamilyComesBackFromACheckpointToTheBit) {
   EXPECT_EQ(folders, 21);
 }
 
-TEST(Convert, ACheckpointOfAnyGridBecomesTheSameFolderWhichHasTheSameLogits) {
+TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {
   for (const ModelConfig& config :
        {model_to_convert(ModelFamily::gpt), model_to_convert(ModelFamily::llama)}) {
     const TemporaryPath path;
@@ -103,12 +103,12 @@ TEST(Convert, ACheckpointOfAnyGridBecomesTheSameFolderWhichHasTheSameLogits) {
     EXPECT_EQ(plain_folder(path / "a"), plain_folder(path / "b"));
     ModelConfig stored = read_hugging_face_config(path / "a");
     stored.path = path / "a";
-    EXPECT_EQ(logits(stored, {}), logits(config, {})) << "to the bit";
+    EXPECT_EQ(logits(stored, {}), logits(config, {})) << "logits differ";
     EXPECT_EQ(logits(stored, {2, 1, 2, 1}), logits(config, {2, 1, 2, 1}));
   }
 }
 
-TEST(Convert, WhatWasTrainedInBf16IsWrittenSoUnlessAskedOtherwise) {
+TEST(Convert, WritesBf16ForModelsTrainedInBf16UnlessToldOtherwise) {
   const TemporaryPath path;
   save_checkpoint(path / "run", model_to_convert(ModelFamily::llama), {}, DType::bf16);
   EXPECT_EQ(outcome(whole(path / "run", path / "a")), "a Hugging Face folder (BF16)");
@@ -122,7 +122,7 @@ TEST(Convert, WhatWasTrainedInBf16IsWrittenSoUnlessAskedOtherwise) {
   EXPECT_EQ(config["torch_dtype"], "float16");
 }
 
-TEST(Convert, TheTokenizersFilesComeAlongAndTheirTokensAreNamed) {
+TEST(Convert, CopiesTheTokenizersFilesAndNamesItsSpecialTokens) {
   const TemporaryPath path;
   const std::string in = path / "in";
   fs::create_directory(in);
@@ -140,14 +140,14 @@ TEST(Convert, TheTokenizersFilesComeAlongAndTheirTokensAreNamed) {
   EXPECT_EQ(config["eos_token_id"], kSmallEnd);
   fs::rename(in, path / "moved");
   EXPECT_THAT(outcome(whole(path / "checkpoint", path / "other")),
-              HasSubstr("is not there; name it with --tokenizer"));
+              HasSubstr("does not exist; name it with --tokenizer"));
   EXPECT_FALSE(fs::exists(path / "other"));
   ConvertJob job = whole(path / "checkpoint", path / "other");
   job.tokenizer = path / "moved";
   EXPECT_EQ(outcome(job), "a Hugging Face folder (BF16)");
 }
 
-TEST(Convert, ReplacesNothingUnlessAskedToAndNeverWhatItReadsOrWhatIsNoModel) {
+TEST(Convert, OverwritesOnlyModelsOnRequestAndNeverItsInput) {
   const TemporaryPath path;
   const std::string in = path / "in", other = path / "other";
   fs::create_directory(in);
@@ -156,11 +156,12 @@ TEST(Convert, ReplacesNothingUnlessAskedToAndNeverWhatItReadsOrWhatIsNoModel) {
   ConvertJob job{.model = in, .out = path / "out"};
   EXPECT_EQ(outcome(job), "a checkpoint");
   const std::string before = slurp(path / "out" + "/index.json");
-  EXPECT_THAT(outcome(job), HasSubstr("is there already; --overwrite replaces it"));
+  EXPECT_THAT(outcome(job), HasSubstr("exists already; --overwrite replaces it"));
   job.overwrite = true;
   job.to = ModelForm::hugging_face;
   EXPECT_EQ(outcome(job), "a Hugging Face folder (BF16)");
-  EXPECT_FALSE(fs::exists(path / "out" + "/index.json")) << "nothing of the old one is left";
+  EXPECT_FALSE(fs::exists(path / "out" + "/index.json"))
+      << "a file of the replaced checkpoint is left";
   for (const std::string& out : {in, path.path(), in + "/../in/"}) {
     job.out = out;
     EXPECT_THAT(outcome(job), HasSubstr("which is read")) << out;
@@ -171,7 +172,7 @@ TEST(Convert, ReplacesNothingUnlessAskedToAndNeverWhatItReadsOrWhatIsNoModel) {
   EXPECT_THAT(names_in(path.path()), ElementsAre("in", "other", "out"));
 }
 
-TEST(Convert, WhatHasNoMeaningIsRefused) {
+TEST(Convert, RejectsMeaninglessCombinations) {
   const TemporaryPath path;
   const std::string in = path / "in", out = path / "out";
   fs::create_directory(in);

@@ -25,7 +25,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// The CPU's arithmetic on a card's memory.
+/// The CPU backend with memory that the host cannot read directly, as on a GPU.
 class BackendOnCard final : public ForwardingBackend {
  public:
   BackendOnCard() : ForwardingBackend(make_cpu_backend(1)) {}
@@ -46,7 +46,7 @@ double step(Session& session, std::int64_t i) {
   return session.train_step(input).loss;
 }
 
-/// Losses of three steps, between which everything is saved and read by a session of its own.
+/// Returns the losses of three steps. Between steps everything is saved, and read by a new session.
 std::vector<double> losses_of(const Config& given, MakeBackend make) {
   validate(given);
   const Config config = resolved(given);
@@ -71,7 +71,7 @@ std::vector<double> losses_of(const Config& given, MakeBackend make) {
 
 }  // namespace
 
-TEST(Devices, MemoryThatTheHostCannotReadChangesNoBitOfTrainingNorOfCheckpointsOnAnyGrid) {
+TEST(Devices, DeviceMemoryChangesNoBitOfTrainingOrCheckpointsOnAnyGrid) {
   for (const GridShape grid :
        {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1}, GridShape{1, 1, 3, 1},
         GridShape{1, 1, 1, 2}, GridShape{2, 1, 2, 1}}) {
@@ -82,7 +82,7 @@ TEST(Devices, MemoryThatTheHostCannotReadChangesNoBitOfTrainingNorOfCheckpointsO
   }
 }
 
-TEST(Devices, MemoryThatTheHostCannotReadChangesNoTokenOfGenerationOnAnyGrid) {
+TEST(Devices, DeviceMemoryChangesNoGeneratedTokenOnAnyGrid) {
   const std::vector<std::vector<std::int32_t>> prompts{{5}, {1, 2, 3, 4, 5, 6, 7}, {9, 8, 7}};
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 2, 1},
@@ -107,7 +107,7 @@ TEST(Devices, MemoryThatTheHostCannotReadChangesNoTokenOfGenerationOnAnyGrid) {
   }
 }
 
-TEST(Devices, ACheckpointIsReadWithWhateverDeviceIsHere) {
+TEST(Devices, ACheckpointCanBeReadOnAnotherDevice) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder.path());
   config.parallelism.device = DeviceKind::cuda;
@@ -121,13 +121,13 @@ TEST(Devices, ACheckpointIsReadWithWhateverDeviceIsHere) {
   EXPECT_EQ(read.transport, TransportKind::automatic);
 }
 
-TEST(Devices, TheHostsMemoryNeedsNoTransportOfItsOwn) {
+TEST(Devices, HostMemoryNeedsNoSeparateTransport) {
   const auto world = make_self();
   const auto device = make_cpu_device();
   EXPECT_EQ(make_device_world({}, *world, *device), nullptr);
 }
 
-TEST(Devices, RanksThatShareACardAreStagedUnlessNcclIsAskedFor) {
+TEST(Devices, RanksThatShareAGpuUseNcclOnlyOnRequestWhichFails) {
   run_ranks(2, [](Communicator& world) {
     CardOfHostMemory card;
     EXPECT_NE(make_device_world({}, world, card), nullptr);
@@ -135,9 +135,9 @@ TEST(Devices, RanksThatShareACardAreStagedUnlessNcclIsAskedFor) {
   });
 }
 
-TEST(Devices, ACardThatIsNotThereIsRefusedBeforeAnythingIsBuilt) {
+TEST(Devices, AMissingGpuIsRejectedByValidation) {
   const CudaStatus status = cuda_status();
-  if (status.trouble.empty()) GTEST_SKIP() << "there is a card";
+  if (status.trouble.empty()) GTEST_SKIP() << "this machine has a GPU";
   test::TemporaryPath folder;
   Config config = tiny_config(folder.path());
   for (const DeviceKind kind : {DeviceKind::cuda, DeviceKind::hip}) {

@@ -42,7 +42,7 @@ Config llama_405b() {
 
 }  // namespace
 
-TEST(DryRun, AnyRankOfThirtyTwoThousandNamesItsPlaceAndTheWholeModelsSize) {
+TEST(DryRun, OfAnyOf32768RanksReportsItsPlaceAndTheModelsSize) {
   const Config config = resolved(on_grid(gpt2_124m(), {4, 4, 32, 64}));
   for (const int rank : {0, 12345, 32767}) {
     const DryRun run = dry_run(config, rank);
@@ -53,7 +53,7 @@ TEST(DryRun, AnyRankOfThirtyTwoThousandNamesItsPlaceAndTheWholeModelsSize) {
   }
 }
 
-TEST(DryRun, OfAModelForWhichThisDiskIsTooSmallShowsItsMemoryAllTheSame) {
+TEST(DryRun, ReportsMemoryEvenIfTheDiskIsTooSmall) {
   const Config config = resolved(on_grid(llama_405b(), {8, 1, 16, 1}));
   const DryRun run = dry_run(config, 77);
   const std::int64_t parameters = 405'853'388'800;
@@ -63,12 +63,12 @@ TEST(DryRun, OfAModelForWhichThisDiskIsTooSmallShowsItsMemoryAllTheSame) {
   EXPECT_THAT(run.fault, HasSubstr("a checkpoint takes 4.43TiB"));
 }
 
-TEST(DryRun, WithAdaptersNeedsRoomForTheAdaptersAlone) {
+TEST(DryRun, WithAdaptersNeedsDiskSpaceOnlyForThem) {
   Config config = on_grid(llama_405b(), {8, 1, 16, 1});
   config.model.lora.rank = 1;
   const DryRun run = dry_run(resolved(config), 77);
   EXPECT_EQ(run.checkpoint_bytes, run.trained * 12);
-  // A row and a column each of q, k, v and o, gate, up and down.
+  // Per layer one row and one column of each of q, k, v and o, gate, up and down.
   const std::int64_t c = 16384, kv = 1024, ffn = 53248;
   EXPECT_EQ(run.trained, 126 * ((c + c) + 2 * (c + kv) + (c + c) + 3 * (c + ffn)));
   EXPECT_LT(run.memory.peak_bytes, 10'000'000'000);
@@ -90,7 +90,7 @@ TEST(DryRun, ShowsTheFirstSampleOfTheRankAndItsTargetsShiftedByOne) {
   EXPECT_THAT(test::names_in(folder.path()), testing::ElementsAre("text.txt"));
 }
 
-TEST(DryRun, RefusesWhatTheRunWouldRefuse) {
+TEST(DryRun, RejectsWhatTheRunWouldReject) {
   const auto refusal = [](Config config, int rank = 0) -> std::string {
     try {
       dry_run(resolved(config), rank);
@@ -113,7 +113,7 @@ TEST(DryRun, RefusesWhatTheRunWouldRefuse) {
   EXPECT_THAT(refusal(resumed), HasSubstr("/no/such/checkpoint"));
 }
 
-TEST(DryRun, SaysWhichCheckpointTheRunGoesOnFromAndRefusesAnotherModels) {
+TEST(DryRun, NamesTheCheckpointToResumeFromAndRejectsAnotherModels) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder.path());
   train_on_threads(config);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kMeasuredSteps = 3;
 
-/// What each rank's arena held after steps of a real run.
+/// Returns the arena statistics of each rank after several steps of a real run.
 std::vector<ArenaStats> measure(const Config& config) {
   std::vector<ArenaStats> ranks(config.parallelism.grid().ranks());
   run_ranks(static_cast<int>(ranks.size()), [&](Communicator& world) {
@@ -48,7 +48,7 @@ std::string describe(const Config& config) {
          (p.sequence_parallel ? "" : ", rows not cut");
 }
 
-/// The peak of every rank, and what it is made of, to the byte.
+/// Expects dry_step() to predict the peak of every rank, and its parts, to the byte.
 void expect_predicted(const Config& given) {
   validate(given);
   const Config config = resolved(given);
@@ -92,7 +92,7 @@ std::vector<T> only(const Schedule& schedule) {
 
 }  // namespace
 
-TEST(DryStep, PeakIsThatOfARealRunOnEveryGridWithEveryTypeAndWithRecomputation) {
+TEST(DryStep, PeakEqualsARealRunsOnEveryGridWithEveryTypeAndWithRecomputation) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
                                GridShape{1, 1, 2, 1}, GridShape{1, 1, 1, 2}, GridShape{2, 2, 1, 1},
                                GridShape{1, 1, 3, 2}, GridShape{3, 2, 2, 1}, GridShape{2, 1, 2, 2}})
@@ -105,7 +105,7 @@ TEST(DryStep, PeakIsThatOfARealRunOnEveryGridWithEveryTypeAndWithRecomputation) 
       }
 }
 
-TEST(DryStep, PeakIsThatOfARealRunInChunksWithMicroBatchesAndWithoutOverlap) {
+TEST(DryStep, PeakEqualsARealRunsInChunksWithMicroBatchesAndWithoutOverlap) {
   for (const GridShape grid : {GridShape{1, 1, 2, 1}, GridShape{2, 1, 1, 2}, GridShape{1, 2, 2, 1}})
     for (const int chunks : {1, 2})
       for (const std::int64_t micro : {6, 2})
@@ -123,7 +123,7 @@ TEST(DryStep, PeakIsThatOfARealRunInChunksWithMicroBatchesAndWithoutOverlap) {
         }
 }
 
-TEST(DryStep, PeakIsThatOfARealRunOfLongTextWhereActivationsAndLogitsPrevail) {
+TEST(DryStep, PeakEqualsARealRunsForLongTextWhereActivationsAndLogitsPrevail) {
   Config config = on_grid(tiny(), {2, 1, 1, 1});
   config.model.vocab = 5000;
   config.model.tied = false;
@@ -137,7 +137,7 @@ TEST(DryStep, PeakIsThatOfARealRunOfLongTextWhereActivationsAndLogitsPrevail) {
   EXPECT_GT(at(parts, MemoryUse::activations), at(parts, MemoryUse::parameters));
 }
 
-TEST(DryStep, PeakIsThatOfARealRunOfALlama) {
+TEST(DryStep, PeakEqualsARealRunsForALlama) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{4, 1, 2, 1}})
     for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
       Config config = on_grid(tiny(), grid);
@@ -157,7 +157,7 @@ TEST(DryStep, InTwoChunksEverySumOfABlockHasAProductBetweenItsStartAndItsWait) {
   config.parallelism.sequence_parallel = false;
   config.parallelism.chunks = 2;
   const Schedule schedule = schedule_of(config);
-  std::map<std::size_t, int> products;  // by the sum's start: those since then
+  std::map<std::size_t, int> products;  // by index of the sum's start: products since then
   int sums = 0;
   for (std::size_t i = 0; i < schedule.events.size(); ++i) {
     if (const auto* op = std::get_if<Schedule::Compute>(&schedule.events[i])) {
@@ -173,7 +173,7 @@ TEST(DryStep, InTwoChunksEverySumOfABlockHasAProductBetweenItsStartAndItsWait) {
       products.erase(wait);
     }
   }
-  // Of each block and chunk: two forward, two backward.
+  // For each block and chunk: two sums in forward, two in backward.
   EXPECT_GE(sums, 2 * 4 * config.model.layers);
 }
 
@@ -189,10 +189,11 @@ TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
   }
 }
 
-TEST(DryStep, OfOneOfThirtyTwoThousandRanksOfTheLargestModelHoldsThatRanksShare) {
+TEST(DryStep, Of640BParametersOn32768RanksHoldsOneRanksShare) {
   const Config config = gpt_640b();
   const ArenaStats memory = dry_step(config, 31111).memory;
-  // 640e9 parameters over x, y and z, 2 + 4 bytes each, and 12 over data as well.
+  // 640e9 parameters cut over x, y and z take 2 + 4 bytes each; 12 more bytes are also cut over
+  // data.
   const double each = 6.4e11 / (8 * 4 * 32);
   EXPECT_NEAR(static_cast<double>(memory.live_bytes), each * (6 + 12.0 / 32), 0.1 * each * 6);
   EXPECT_GT(at(memory.peak_by, MemoryUse::gathered), 2 * 12 * 20480LL * 20480 / 32 * 2 * 9 / 10)
@@ -207,8 +208,8 @@ TEST(DryStep, SchedulesEveryProductWithItsFlops) {
     EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation << ": pass its operands to around()";
     if (op.operation == "matmul") flops += op.flops;
   }
-  // Forward, input gradient and weight gradient of every matrix: 6 N a token, but that the first
-  // layer's input needs no gradient is of no account, since an embedding is no product.
+  // Forward, input gradient and weight gradient of every matrix: 6 N per token. No product is saved
+  // at the first layer, whose input gradient the embedding needs.
   const double C = 24, F = 96, V = 256, L = 2, tokens = 12 * 8;
   EXPECT_EQ(flops, 6 * tokens * (L * (4 * C * C + 2 * C * F) + V * C));
 }
@@ -236,8 +237,8 @@ TEST(DryStep, SchedulesCollectivesByAxisAndWaitsForEachOnceAfterItsStart) {
   EXPECT_EQ(bytes.contains("y all_reduce") || bytes.contains("data all_gather"), false);
 }
 
-TEST(DryStep, OverlapIsSeenInTheSchedule) {
-  // What runs between a collective's start and its wait is what hides it.
+TEST(DryStep, OverlapShowsInTheSchedule) {
+  // Products between a collective's start and its wait hide it.
   const auto hidden_flops = [](bool overlap) {
     Config config = on_grid(tiny(), {1, 1, 2, 1});
     config.parallelism.overlap_weights = config.parallelism.overlap_weight_gradients = overlap;
@@ -258,14 +259,14 @@ TEST(DryStep, OverlapIsSeenInTheSchedule) {
   EXPECT_GT(hidden_flops(true), 0);
 }
 
-TEST(DryStep, IsThatOfAStepWithoutGraphsWhereTheRunLaunchesGraphs) {
+TEST(DryStep, IsTheSameWithCudaGraphs) {
   Config config = tiny();
   config.training.cuda_graph = true;
   EXPECT_EQ(dry_step(resolved(config), 0).memory.peak_bytes,
             dry_step(resolved(tiny()), 0).memory.peak_bytes);
 }
 
-TEST(DryStep, RefusesWhatTheGridCannotCut) {
+TEST(DryStep, RejectsSizesThatTheGridCannotCut) {
   try {
     dry_step(resolved(on_grid(tiny(), {.x = 5})), 0);
     ADD_FAILURE() << "accepted";

@@ -57,7 +57,7 @@ void with_evaluated_model(const Config& config, const std::function<void(Session
   });
 }
 
-/// The parameters of the only rank, whole.
+/// Returns the whole parameters of a session with one rank.
 reference::Weights weights_of(Session& session) {
   reference::Weights weights;
   for (const ParameterGroup* group : session.model().groups())
@@ -75,7 +75,7 @@ reference::Weights weights_of(Session& session) {
   return weights;
 }
 
-/// The sum of the losses by plain loops in double, window by window.
+/// Returns the sum of the losses, computed window by window by plain loops in double.
 double reference_nats(Session& session, const std::vector<std::int32_t>& tokens,
                       std::int64_t seq_len) {
   const reference::Weights weights = weights_of(session);
@@ -106,7 +106,7 @@ TextScore score_on(const Config& config, std::int64_t tokens, std::int64_t seq_l
   return result;
 }
 
-/// Bytes, with tokens before and behind a text.
+/// A tokenizer of bytes that puts a token before and after a text.
 class TokenizerWithEnds : public Tokenizer {
  public:
   std::string name() const override { return "ends"; }
@@ -140,9 +140,10 @@ std::vector<std::int32_t> all_of(const EvaluationText& text) {
 
 }  // namespace
 
-TEST(Evaluate, SumsTheLossOfEveryTargetOnceAsPlainLoopsDoWhereverTheWindowsEnd) {
+TEST(Evaluate, SumsTheLossOfEveryTargetOnceForWindowsOfAnyLength) {
   with_evaluated_model(small_llama(), [](Session& session) {
-    // Windows of 7: one that is cut short, whole ones alone, one target behind them, a pair.
+    // Windows of 7 tokens: a short one, only whole ones, one with a single target after whole ones,
+    // and a pair of tokens.
     for (const std::int64_t count : {30, 29, 36, 2, 8, 5}) {
       const std::vector<std::int32_t> tokens = random_tokens(count);
       const double want = reference_nats(session, tokens, 7);
@@ -155,7 +156,7 @@ TEST(Evaluate, SumsTheLossOfEveryTargetOnceAsPlainLoopsDoWhereverTheWindowsEnd) 
   });
 }
 
-TEST(Evaluate, GivesTheSameOnEveryGridAndInBatchesOfAnySize) {
+TEST(Evaluate, AgreesOnEveryGridAndForEveryBatchSize) {
   const TextScore one = score_on(small_llama(), 101, 8, 1);
   EXPECT_EQ(one.tokens, 100);
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2},
@@ -167,7 +168,7 @@ TEST(Evaluate, GivesTheSameOnEveryGridAndInBatchesOfAnySize) {
     }
 }
 
-TEST(Evaluate, RefusesWindowsThatTheModelHasNoPositionsFor) {
+TEST(Evaluate, RejectsWindowsLongerThanTheModelsPositions) {
   with_evaluated_model(small_llama(), [](Session& session) {
     const EvaluationText text = text_of(random_tokens(40));
     EXPECT_GT(evaluate(session, text, 12, {}).nats, 0);
@@ -184,7 +185,7 @@ TEST(Evaluate, ScoresFollowFromNatsTokensAndBytes) {
   EXPECT_FALSE((TextScore{.nats = 30, .tokens = 20, .bytes = {}}).bits_per_byte());
 }
 
-TEST(EvaluationText, OfBytesHasItsFirstByteAsInputAlone) {
+TEST(EvaluationText, OfBytesUsesItsFirstByteOnlyAsInput) {
   const TemporaryPath folder;
   spill(folder / "a.txt", "hello");
   const auto tokenizer = make_tokenizer("bytes");
@@ -204,7 +205,7 @@ TEST(EvaluationText, BeginsWithTheBeginningOfTextAndHasNoEndOfText) {
   EXPECT_EQ(text.target_bytes, 5);
 }
 
-TEST(EvaluationText, OfATokenFileHasTheBytesOfItsTargetsWithoutSpecialTokens) {
+TEST(EvaluationText, OfATokenFileCountsItsTargetsBytesWithoutSpecialTokens) {
   const TemporaryPath folder;
   write_token_file(folder / "a.bin", {'h', 'i', 257, 256, 'y', 'o', 'u', 257});
   const TokenizerWithEnds tokenizer;
@@ -216,7 +217,7 @@ TEST(EvaluationText, OfATokenFileHasTheBytesOfItsTargetsWithoutSpecialTokens) {
   EXPECT_EQ(bytes_with(make_tokenizer("bytes").get(), 300), std::nullopt);  // it has no token 257
 }
 
-TEST(EvaluationText, IsRefusedIfItIsTooShortOrNotTheModels) {
+TEST(EvaluationText, IsRejectedIfTooShortOrNotTheModels) {
   const TemporaryPath folder;
   spill(folder / "empty.txt", "");
   spill(folder / "short.txt", "x");

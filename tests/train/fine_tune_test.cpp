@@ -20,7 +20,8 @@ using testing::HasSubstr;
 
 namespace {
 
-/// tiny_config on conversations of bytes, in sequences that hold one to three of them.
+/// tiny_config trained on conversations, encoded as bytes; each sequence holds one to three of
+/// them.
 Config chats(const std::string& folder, ModelFamily family = ModelFamily::llama) {
   Config config = tiny_config(folder);
   config.model.family = family;
@@ -34,12 +35,13 @@ Config chats(const std::string& folder, ModelFamily family = ModelFamily::llama)
 
 }  // namespace
 
-TEST(FineTuning, HasTheLossesOfOneRankOnEveryGridAndHoweverABatchIsCut) {
+TEST(FineTuning, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   test::TemporaryPath folder;
   for (ModelFamily family : {ModelFamily::llama, ModelFamily::gpt}) {
     const Config config = chats(folder / "run", family);
     const std::vector<double> one = first_losses(config);
-    EXPECT_NEAR(one.front(), std::log(256), 0.3) << "the mean over what counts, at the start";
+    EXPECT_NEAR(one.front(), std::log(256), 0.3)
+        << "the initial loss is not the mean over the targets that count";
     for (const GridShape grid :
          {GridShape{.z = 2}, GridShape{.data = 3}, GridShape{2, 2, 1, 1}, GridShape{2, 1, 2, 1}})
       EXPECT_LE(largest_difference(first_losses(on_grid(config, grid)), one), 1e-5)
@@ -47,14 +49,14 @@ TEST(FineTuning, HasTheLossesOfOneRankOnEveryGridAndHoweverABatchIsCut) {
     Config cut = config;
     cut.training.micro_batch = 3;
     EXPECT_LE(largest_difference(first_losses(cut), one), 1e-5)
-        << "targets differ in each micro-batch";
+        << "micro-batches have different numbers of targets";
     cut.parallelism.chunks = 3;
     cut.activation_checkpoint.mode = RecomputeMode::full;
     EXPECT_LE(largest_difference(first_losses(cut), one), 1e-5);
   }
 }
 
-TEST(FineTuning, GoesOnToTheBitWithTheTokensThatItHadSeen) {
+TEST(FineTuning, ResumesToTheBitWithItsCountOfTokens) {
   test::TemporaryPath folder;
   const Config whole = chats(folder / "whole");
   train_on_threads(whole);
@@ -65,11 +67,11 @@ TEST(FineTuning, GoesOnToTheBitWithTheTokensThatItHadSeen) {
   want.erase(want.begin(), want.begin() + 5);
   EXPECT_EQ(column(got, "loss"), column(want, "loss"));
   EXPECT_EQ(column(got, "tokens"), column(want, "tokens"));
-  EXPECT_LT(want.back().at("tokens"), 10 * 6 * 384) << "without padding";
+  EXPECT_LT(want.back().at("tokens"), 10 * 6 * 384) << "padding was counted";
   EXPECT_GT(want.back().at("tokens"), 10 * 6 * 384 * 0.7);
 }
 
-TEST(FineTuning, ValidationIsTheMeanOverTheTargetsThatCountOfTheDocumentsKeptBack) {
+TEST(FineTuning, ValidationLossIsTheMeanOverTheHeldOutTargetsThatCount) {
   test::TemporaryPath folder;
   const Config config = chats(folder / "run");
   std::vector<double> losses;
@@ -81,7 +83,7 @@ TEST(FineTuning, ValidationIsTheMeanOverTheTargetsThatCountOfTheDocumentsKeptBac
       Session session(resolved(cut), world, make_cpu_backend(1), {});
       session.initialise();
       EXPECT_GT(session.validation_windows(), 2);
-      EXPECT_LE(session.validation_windows(), 12) << "twelve conversations";
+      EXPECT_LE(session.validation_windows(), 12) << "there are only twelve conversations";
       const double loss = session.validate();
       if (world.rank() == 0) losses.push_back(loss);
     });
@@ -89,7 +91,7 @@ TEST(FineTuning, ValidationIsTheMeanOverTheTargetsThatCountOfTheDocumentsKeptBac
   EXPECT_NEAR(losses[1] / losses[0], 1, 1e-5);
 }
 
-TEST(FineTuning, TakesTheMemoryThatADryStepSays) {
+TEST(FineTuning, TakesTheMemoryThatADryStepPredicts) {
   test::TemporaryPath folder;
   Config config = on_grid(chats(folder / "run"), {.y = 2, .z = 2});
   config.training.global_batch = 12;  // three micro-batches

@@ -10,7 +10,7 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// What is shown after each byte of a text; an entry for finish() last.
+/// Returns the text shown after each byte; the last entry is from finish().
 std::vector<std::string> shown(const std::string& text, const std::vector<std::string>& stops) {
   const auto tokenizer = make_tokenizer("bytes");
   GeneratedText generated(*tokenizer, stops);
@@ -22,22 +22,22 @@ std::vector<std::string> shown(const std::string& text, const std::vector<std::s
 
 }  // namespace
 
-TEST(GeneratedText, HoldsBackWhatMayBecomeAStopAndShowsItWhenItDoesNot) {
+TEST(GeneratedText, HoldsBackTheBeginningOfAStopUntilItIsNone) {
   EXPECT_THAT(shown("abcx", {"abcd"}), testing::ElementsAre("", "", "", "abcx", ""));
   EXPECT_THAT(shown("aab", {"ab!"}), testing::ElementsAre("", "a", "", "ab"));
   EXPECT_THAT(shown("xyz", {}), testing::ElementsAre("x", "y", "z", ""));
 }
 
-TEST(GeneratedText, ShowsNothingOfAStopNorOfWhatComesBehindIt) {
+TEST(GeneratedText, ShowsNothingOfAStopOrAfterIt) {
   EXPECT_THAT(shown("1\n\n2", {"\n\n"}), testing::ElementsAre("1", "", "", "", ""));
   EXPECT_THAT(shown("abab!c", {"ab!"}), testing::ElementsAre("", "", "ab", "", "", "", ""));
   EXPECT_THAT(shown("xabcy", {"bc", "abc"}), testing::ElementsAre("x", "", "", "", "", ""));
 }
 
-TEST(GeneratedText, HoldsBackHalvesOfACharacter) {
+TEST(GeneratedText, HoldsBackIncompleteCharacters) {
   EXPECT_THAT(shown("\xc3\xa9", {}), testing::ElementsAre("", "\xc3\xa9", ""));
 }
 
-TEST(GeneratedText, RefusesAnEmptyStop) {
+TEST(GeneratedText, RejectsAnEmptyStop) {
   EXPECT_THAT([] { shown("", {""}); }, ThrowsMessage<UsageError>(HasSubstr("is empty")));
 }

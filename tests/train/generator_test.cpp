@@ -1,5 +1,5 @@
-// What follows prompts, on every grid and in every batch, against the whole prefix run again for
-// every token on one rank.
+// Generated text on every grid and in every batch, compared with computing the whole prefix again
+// for every token on one rank.
 #include "axonn/train/generator.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ Config config_of(const ModelConfig& sizes, const GridShape& grid = {}) {
   config.model.head_dim = 4;
   config.model.ffn = 192;
   if (sizes.positions == 0) config.model.positions = kContext;
-  config.model.init_std = 0.3;  // so that tokens depend on those before them
+  config.model.init_std = 0.3;  // large enough that tokens depend on earlier ones
   return config;
 }
 
@@ -51,7 +51,7 @@ void with_session(const Config& config, const std::function<void(Session&)>& bod
   });
 }
 
-/// The tokens that follow, greedily, every one from all before it that the context holds.
+/// Generates greedily, computing every token from all tokens before it in the context.
 Continuations by_whole_prefixes(const ModelConfig& sizes, const Prompts& prompts,
                                 std::int64_t count, std::int64_t context = kContext) {
   Continuations all;
@@ -93,7 +93,7 @@ Continuations tokens_of(const std::vector<Generation>& generations) {
   return all;
 }
 
-/// Prompts of 1, 4, 7, ... tokens.
+/// Returns prompts of 1, 4, 7, ... tokens.
 Prompts some_prompts(int count) {
   Prompts prompts;
   for (int p = 0; p < count; ++p) {
@@ -116,7 +116,7 @@ const GridShape kGeneratorGrids[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {
 
 }  // namespace
 
-TEST_P(GeneratorOf, GivesTheTextOfWholePrefixesOnEveryGrid) {
+TEST_P(GeneratorOf, AgreesWithComputingTheWholePrefixOnEveryGrid) {
   const Prompts prompts = some_prompts(5);
   const Continuations want = by_whole_prefixes(GetParam().sizes(), prompts, 20);
   for (const GridShape& grid : kGeneratorGrids)
@@ -125,7 +125,7 @@ TEST_P(GeneratorOf, GivesTheTextOfWholePrefixesOnEveryGrid) {
         << to_string(grid);
 }
 
-TEST_P(GeneratorOf, GivesTheSameTextWhateverIsGeneratedBesideIt) {
+TEST_P(GeneratorOf, GivesTheSameTextInEveryBatch) {
   const Prompts prompts = some_prompts(7);
   const Continuations want = by_whole_prefixes(GetParam().sizes(), prompts, 12);
   for (const std::int64_t batch : {1, 2, 3, 7, 20})
@@ -137,7 +137,7 @@ TEST_P(GeneratorOf, GivesTheSameTextWhateverIsGeneratedBesideIt) {
             << batch << " on " << to_string(grid) << (hold ? ", held" : "");
 }
 
-TEST_P(GeneratorOf, GoesOnFromTheLastHalfOfAFullContext) {
+TEST_P(GeneratorOf, ContinuesFromTheLastHalfOfAFullContext) {
   const Prompts prompts = some_prompts(6);
   const Continuations want = by_whole_prefixes(GetParam().sizes(), prompts, 40, 12);
   for (const GridShape& grid : {GridShape{}, {1, 2, 2, 1}})
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Families, GeneratorOf,
                                          Family{"Qwen3", qwen3}),
                          [](const auto& family) { return std::string(family.param.name); });
 
-TEST(Generator, KeepsOnlyWhatAWindowNeedsOfLongTexts) {
+TEST(Generator, CachesOnlyTheWindowOfLongTexts) {
   ModelConfig sizes = mistral();
   sizes.positions = 120;  // slots have 5 + 63 entries
   Prompts prompts = some_prompts(4);
@@ -183,7 +183,7 @@ TEST(Generator, DrawsTheSameTokensInEveryBatchAndOnEveryGrid) {
   EXPECT_NE(tokens_of(generate(config_of(llama()), prompts, other)), one);
 }
 
-TEST(Generator, ReadsOnlyWhatIsNewOfATextThatGoesOn) {
+TEST(Generator, ReadsOnlyTheNewTokensOfAContinuedText) {
   ModelConfig long_mistral = mistral();
   long_mistral.positions = 120;
   for (const auto& sizes : {llama(), mistral(), long_mistral}) {
@@ -224,7 +224,7 @@ TEST(Generator, EndsAtStopTokensAndStopStringsAndAFullContext) {
   EXPECT_EQ(run({.max_tokens = 4}).reason, FinishReason::max_tokens);
 }
 
-TEST(Generator, GivesTheTextOfEveryPromptPieceByPieceOnEveryRank) {
+TEST(Generator, ReportsTextPieceByPieceOnEveryRank) {
   with_session(config_of(gpt(), {1, 1, 2, 1}), [&](Session& session) {
     Generator generator(session, {.batch = 1});
     std::vector<std::string> texts(3);
@@ -235,7 +235,7 @@ TEST(Generator, GivesTheTextOfEveryPromptPieceByPieceOnEveryRank) {
   });
 }
 
-TEST(Generator, RefusesPromptsThatItCannotGoOnFrom) {
+TEST(Generator, RejectsPromptsThatItCannotContinue) {
   with_session(config_of(gpt()), [&](Session& session) {
     Generator generator(session, {});
     const auto run = [&](const Prompts& prompts) {
@@ -244,6 +244,6 @@ TEST(Generator, RefusesPromptsThatItCannotGoOnFrom) {
     EXPECT_THAT(run({{1}, {}}), ThrowsMessage<UsageError>(HasSubstr("prompt 1 is empty")));
     EXPECT_THAT(run({{1, 256}}), ThrowsMessage<UsageError>(HasSubstr("has token 256")));
     EXPECT_THAT(run({std::vector<std::int32_t>(41, 1)}),
-                ThrowsMessage<UsageError>(HasSubstr("41 tokens, but the context is of 40")));
+                ThrowsMessage<UsageError>(HasSubstr("41 tokens, but the context has only 40")));
   });
 }

@@ -1,4 +1,4 @@
-// Training with the goldfish loss: the mean over what it keeps, the same on every grid.
+// Training with the goldfish loss, the mean over the targets that it keeps; the same on every grid.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -26,30 +26,31 @@ Config goldfish_config(const std::string& folder, GoldfishMask mask = GoldfishMa
 
 }  // namespace
 
-TEST(GoldfishTraining, HasTheLossesOfOneRankOnEveryGridAndHoweverABatchIsCut) {
+TEST(GoldfishTraining, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   test::TemporaryPath folder;
   for (const auto mask : {GoldfishMask::hash, GoldfishMask::position, GoldfishMask::seeded}) {
     const Config config = goldfish_config(folder / "run", mask);
     const std::vector<double> one = first_losses(config);
-    EXPECT_NE(one, first_losses(tiny_config(folder / "run"))) << "another loss";
+    EXPECT_NE(one, first_losses(tiny_config(folder / "run"))) << "goldfish changes no loss";
     for (const GridShape grid :
          {GridShape{.z = 2}, GridShape{.data = 3}, GridShape{2, 1, 2, 1}, GridShape{2, 2, 1, 2}})
       EXPECT_LE(largest_difference(first_losses(on_grid(config, grid)), one), 1e-5)
           << to_string(grid);
     Config cut = config;
     cut.training.micro_batch = 3;
-    EXPECT_LE(largest_difference(first_losses(cut), one), 1e-5) << "kept targets differ in each";
+    EXPECT_LE(largest_difference(first_losses(cut), one), 1e-5)
+        << "micro-batches keep different numbers of targets";
   }
 }
 
-TEST(GoldfishTraining, CountsWhatItKeepsOverAllRanks) {
+TEST(GoldfishTraining, CountsKeptTargetsOverAllRanks) {
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 3}}) {
     const Config config = on_grid(goldfish_config(folder / "run"), grid);
     run_ranks(grid.ranks(), [&](Communicator& world) {
       Session session(resolved(config), world, make_cpu_backend(1), {});
       for (int step = 0; step < 2; ++step) {
-        // Counted here from the masked sequences themselves.
+        // Count the kept targets of the masked sequences directly.
         const auto fish =
             make_goldfish(config.training.goldfish, config.training.seed, session.corpus());
         std::int64_t kept = 0;
@@ -67,7 +68,7 @@ TEST(GoldfishTraining, CountsWhatItKeepsOverAllRanks) {
   }
 }
 
-TEST(GoldfishTraining, ReportsTheShareThatItKeepsAndValidatesOnAllTargets) {
+TEST(GoldfishTraining, ReportsTheFractionOfKeptTargetsAndValidatesOnAll) {
   test::TemporaryPath folder;
   Config config = goldfish_config(folder / "run");
   config.optimizer.lr = 1e-9;  // so that both runs end with the same parameters
@@ -75,7 +76,7 @@ TEST(GoldfishTraining, ReportsTheShareThatItKeepsAndValidatesOnAllTargets) {
   train_on_threads(config);
   const std::vector<double> kept = column(metrics_of(config), "goldfish_kept");
   ASSERT_EQ(kept.size(), 10u);
-  // Half of the targets but for the first h of each sequence, which are all kept.
+  // About half of the targets, but the first h of each sequence are all kept.
   const double rows = 12.0 * static_cast<double>(config.training.seq_len),
                expected = 0.5 + 0.5 * 4 / static_cast<double>(config.training.seq_len);
   for (const double share : kept) EXPECT_NEAR(share, expected, 5 * std::sqrt(0.25 / rows));

@@ -1,4 +1,4 @@
-// A model of 8 GB on eight ranks of z: what loading it takes of memory and reads of the disk.
+// Loads a model of 8 GB on eight ranks of z and measures memory and bytes read from disk.
 #include <fstream>
 #include <mutex>
 
@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::int64_t kModelBytes = 8'000'000'000;
 
-/// A line of a file of the system that counts KiB ("VmHWM:  123 kB"), in bytes; 0 if it is not
-/// there.
+/// Returns a value that a system file gives in KiB ("VmHWM: 123 kB"), in bytes; 0 if there is no
+/// such line.
 std::int64_t kib_line(const std::string& file, const std::string& name) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);)
@@ -30,11 +30,12 @@ std::int64_t kib_line(const std::string& file, const std::string& name) {
 
 }  // namespace
 
-TEST(Loading, OfEightGigabytesOnEightRanksTakesASixthOfThemARankAndReadsThemOnce) {
+TEST(Loading, OfEightGigabytesOnEightRanksTakesASixthPerRankAndReadsThemOnce) {
   const std::int64_t memory = kib_line("/proc/meminfo", "MemAvailable"),
                      disk = free_bytes(testing::TempDir());
   if (memory < kModelBytes * 5 / 4 || disk < kModelBytes * 9 / 8)
-    GTEST_SKIP() << "it needs " << kModelBytes << " bytes of memory and of disk and a little more; "
+    GTEST_SKIP() << "the test needs " << kModelBytes
+                 << " bytes of memory and of disk and a little more; "
                  << "there are " << memory << " and " << disk;
   const test::TemporaryPath path;
   const ModelConfig model = large_model(kModelBytes);
@@ -46,7 +47,7 @@ TEST(Loading, OfEightGigabytesOnEightRanksTakesASixthOfThemARankAndReadsThemOnce
   config.model.path = path / "model";
   config.training.dtype = DType::bf16;
   config.parallelism.set_grid({.z = 8});
-  std::ofstream("/proc/self/clear_refs") << 5;  // the peak counts from here
+  std::ofstream("/proc/self/clear_refs") << 5;  // resets the peak
   std::mutex mutex;
   std::int64_t read = 0, most = 0;
   run_ranks(8, [&](Communicator& world) {
@@ -58,7 +59,7 @@ TEST(Loading, OfEightGigabytesOnEightRanksTakesASixthOfThemARankAndReadsThemOnce
   });
   const std::int64_t peak = kib_line("/proc/self/status", "VmHWM:");
   EXPECT_LT(most, bytes / 6);
-  EXPECT_LT(peak / 8, bytes / 6) << "of the process, a rank's share";
+  EXPECT_LT(peak / 8, bytes / 6) << "memory of the process, per rank";
   EXPECT_GE(read, bytes);
   EXPECT_LE(static_cast<double>(read), 1.1 * static_cast<double>(bytes));
   std::cout << "model " << bytes << " bytes; a rank's arena at most " << most

@@ -46,11 +46,11 @@ void expect_same(const MatmulChoices& got, const MatmulChoices& want) {
 
 }  // namespace
 
-TEST(MatmulChoices, AreReadBackFromTheirJson) {
+TEST(MatmulChoices, RoundTripThroughJson) {
   expect_same(parse_matmul_choices(to_json(choices_on("here")), "x"), choices_on("here"));
 }
 
-TEST(MatmulChoices, InAFileThatHoldsSomethingElseAreRefusedWithItsName) {
+TEST(MatmulChoices, OfADamagedFileAreRejectedWithItsName) {
   for (const char* text : {"", "{", "[]", "{}", R"({"device": 3, "products": []})",
                            R"({"device": "d", "products": [{"product": "f32 NT"}]})"})
     EXPECT_THAT([&] { parse_matmul_choices(text, "some/products.json"); },
@@ -58,7 +58,7 @@ TEST(MatmulChoices, InAFileThatHoldsSomethingElseAreRefusedWithItsName) {
         << text;
 }
 
-TEST(MatmulChoices, AsATableSayWhatIsGainedByProductAndInAll) {
+TEST(MatmulChoices, TableShowsTheGainPerProductAndInTotal) {
   const std::string table = to_text(choices_on("an oven"));
   EXPECT_THAT(table, HasSubstr("an oven"));
   EXPECT_THAT(table, testing::ContainsRegex("f32 NT 64x96x32 +12  64x96 +200.000  64x32 pack b "
@@ -67,11 +67,11 @@ TEST(MatmulChoices, AsATableSayWhatIsGainedByProductAndInAll) {
   EXPECT_THAT(table, HasSubstr("2700.000 ms by default, 1500.000 ms as chosen: 1.800 times"));
 }
 
-TEST(MatmulCache, FindsAProductOfThisDeviceAlone) {
+TEST(MatmulCache, FindsProductsOfThisDeviceOnly) {
   test::TemporaryPath folder;
   const std::string path = folder / "deep/in/products.json";
   MatmulCache(path).keep(choices_on("one"));
-  MatmulCache(path).keep(choices_on("two"));  // beside the first
+  MatmulCache(path).keep(choices_on("two"));  // in addition to the first
   const MatmulCache cache(path);
   EXPECT_EQ(cache.warning(), "");
   for (const char* device : {"one", "two"}) {
@@ -85,7 +85,7 @@ TEST(MatmulCache, FindsAProductOfThisDeviceAlone) {
   EXPECT_FALSE(cache.find("one", other));
 }
 
-TEST(MatmulCache, KeepsTheNewestOfAProductAndTheRestAsItWas) {
+TEST(MatmulCache, ReplacesAProductAndKeepsTheOthers) {
   test::TemporaryPath folder;
   const std::string path = folder / "products.json";
   MatmulCache(path).keep(choices_on("here"));
@@ -98,7 +98,7 @@ TEST(MatmulCache, KeepsTheNewestOfAProductAndTheRestAsItWas) {
   EXPECT_EQ(cache.find("here", kGradient)->way, "96x32");
 }
 
-TEST(MatmulCache, IgnoresAFileThatIsDamagedWithAMessageAndWritesItAnew) {
+TEST(MatmulCache, IgnoresADamagedFileWithAWarningAndRewritesIt) {
   for (const char* text :
        {"", "no JSON", "{}", R"({"devices": 7})", R"({"devices": [{}]})",
         R"({"devices": [{"device": "here", "products": [{"product": "?"}]}]})"}) {
@@ -114,7 +114,7 @@ TEST(MatmulCache, IgnoresAFileThatIsDamagedWithAMessageAndWritesItAnew) {
   }
 }
 
-TEST(MatmulCache, ThatCannotBeWrittenSaysSoAndIsNoError) {
+TEST(MatmulCache, ThatCannotBeWrittenWarnsWithoutAnError) {
   test::TemporaryPath folder;
   test::spill(folder / "file", "");
   MatmulCache cache(folder / "file/products.json");
@@ -125,7 +125,7 @@ TEST(MatmulCache, ThatCannotBeWrittenSaysSoAndIsNoError) {
   EXPECT_EQ(nowhere.warning(), "");
 }
 
-TEST(MatmulCache, LiesWhereItIsToldElseInTheUsersCache) {
+TEST(MatmulCache, IsWhereConfiguredOrInTheUsersCacheFolder) {
   const auto path_with = [](const char* cache, const char* home) {
     const auto set = [](const char* name, const char* value) {
       value ? setenv(name, value, 1) : unsetenv(name);

@@ -39,7 +39,7 @@ TEST(Metrics, AResumedFileKeepsEarlierStepsOnceAndDropsThoseThatRunAgain) {
   EXPECT_THAT(text, Not(HasSubstr("\"step\": 5")));
 }
 
-TEST(Metrics, WhatIsNoNumberIsNull) {
+TEST(Metrics, NanAndInfinityAreNull) {
   test::TemporaryPath folder;
   MetricsFile file(folder / "metrics.jsonl", 0);
   file.write(step(1, StepMetrics::kNone));

@@ -73,7 +73,7 @@ void write_model(const std::string& folder, const ModelConfig& config,
 
 namespace {
 
-/// Gives what is trained values of the global element alone, none of them 0 throughout.
+/// Sets trained parameters to values that depend only on the global element, most of them not 0.
 void set_trained(Session& session) {
   const Context ctx = session.context();
   for (ParameterGroup* group : trained_groups(session.model())) {

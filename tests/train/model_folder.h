@@ -10,30 +10,30 @@
 
 namespace axonn::test {
 
-/// What element `index` of a parameter is: a number that BF16 and F16 can hold.
+/// Returns the value of element `index` of a parameter, which BF16 and F16 can represent.
 float value_of(const std::string& name, std::int64_t index);
 
-/// Every parameter's spec, as one rank has it.
+/// Returns the specs of all parameters, as on one rank.
 std::vector<ParameterSpec> parameters_of(const ModelConfig& config);
 
 struct FolderOptions {
   StoredType type = StoredType::bf16;
-  std::string prefix = {};  // before every name
+  std::string prefix = {};  // of every name
   bool shards = false;
-  std::string without = {}, and_also = {};  // names
+  std::string without = {}, and_also = {};  // names of tensors to leave out, and to add
 };
 
-/// Writes the tensors of a model in Hugging Face's form.
+/// Writes the tensors of a model in Hugging Face's format.
 void write_model(const std::string& folder, const ModelConfig& config,
                  const FolderOptions& options);
 
-/// A model as a run of so many ranks saves it, with what the seed or model.path gives it; adapters
-/// have values that matter.
+/// Saves a checkpoint as a run on this grid does, with the values that the seed or model.path
+/// gives; adapters get values other than zero.
 void save_checkpoint(const std::string& folder, const ModelConfig& model, const GridShape& grid,
                      DType dtype = DType::f32);
 
-/// The logits of the token behind a few others, whole, on a grid; the model is made or read as
-/// model.path and lora.path say.
+/// Returns all logits of the token after a few others, computed on a grid; the model is initialised
+/// or read as model.path and lora.path say.
 std::vector<float> logits(const ModelConfig& model, const GridShape& grid);
 
 }  // namespace axonn::test

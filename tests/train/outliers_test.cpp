@@ -22,7 +22,7 @@ OutlierFilter after_twenty_steps_of_one(double factor) {
 
 }  // namespace
 
-TEST(Outliers, ALossOrANormAboveTheFactorTimesTheMeanIsOne) {
+TEST(Outliers, ALossOrNormAboveTheFactorTimesTheMeanIsAnOutlier) {
   OutlierFilter filter = after_twenty_steps_of_one(2);
   EXPECT_FALSE(filter.accept(2.01, 1));
   EXPECT_FALSE(filter.accept(1, 2.01));
@@ -46,14 +46,14 @@ TEST(Outliers, FactorZeroAcceptsEverything) {
   EXPECT_TRUE(after_twenty_steps_of_one(0).accept(1e9, 1e9));
 }
 
-TEST(Outliers, GoOnWithTheMeansOfAnEarlierRun) {
+TEST(Outliers, ContinueWithTheMeansOfAnEarlierRun) {
   OutlierFilter filter(2, after_twenty_steps_of_one(2).state());
   EXPECT_FALSE(filter.accept(3, 1));
 }
 
-TEST(Outliers, APlantedOneIsSkippedOnEveryGridAndChangesNoWeight) {
+TEST(Outliers, APlantedOutlierIsSkippedOnEveryGridAndChangesNoWeight) {
   test::TemporaryPath folder;
-  // Step n sees window n - 1, which is 'a' for 8 targets, but for step 30.
+  // Step n reads window n - 1, whose 8 targets are all 'a', except in step 30.
   std::string text(8 * 40, 'a');
   text.replace(8 * 29 + 1, 8, "qZ#7w!kM");
   test::spill(folder / "text.txt", text);

@@ -13,8 +13,8 @@ using testing::IsEmpty;
 
 namespace {
 
-/// The cores that each of so many ranks, as threads, may use while it has its own, one after
-/// another; their compute threads; and the cores they may use after that.
+/// Cores that the ranks, which are threads, may use while OwnCores lives (of all ranks together,
+/// sorted); their compute threads; and the cores that each may use afterwards.
 struct Seen {
   std::vector<int> during, threads;
   std::vector<std::vector<int>> after;
@@ -46,17 +46,17 @@ Seen seen_by(int ranks, const TrainingConfig& training) {
 
 }  // namespace
 
-TEST(OwnCores, OfRanksInOneProcessAreDisjointAndAreGivenBackAfterwards) {
+TEST(OwnCores, OfRanksInOneProcessAreDisjointAndReleasedAfterwards) {
   const std::vector<int> all = usable_cores();
   const int ranks = static_cast<int>(all.size());
-  if (ranks == 1) GTEST_SKIP() << "this process may use one core only";
+  if (ranks == 1) GTEST_SKIP() << "this process may use only one core";
   const Seen seen = seen_by(ranks, {});
   EXPECT_EQ(seen.during, all);
   EXPECT_EQ(seen.threads, std::vector<int>(ranks, 1));
   for (const std::vector<int>& cores : seen.after) EXPECT_EQ(cores, all);
 }
 
-TEST(OwnCores, AreAllThereAreForOneRankAndForRanksOrThreadsThatOutnumberThem) {
+TEST(OwnCores, AreAllCoresForOneRankAndIfRanksOrThreadsOutnumberThem) {
   const std::vector<int> all = usable_cores();
   const int cores = static_cast<int>(all.size());
   const Seen one = seen_by(1, {});
@@ -68,6 +68,6 @@ TEST(OwnCores, AreAllThereAreForOneRankAndForRanksOrThreadsThatOutnumberThem) {
   EXPECT_EQ(many.threads, std::vector<int>(2, cores + 1));
 }
 
-TEST(OwnCores, AreNotBoundWhereTheConfigSaysSo) {
+TEST(OwnCores, AreNotBoundIfTheConfigForbidsIt) {
   EXPECT_EQ(seen_by(2, {.bind_cores = false}).during.size(), 2 * usable_cores().size());
 }

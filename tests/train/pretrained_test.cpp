@@ -1,4 +1,4 @@
-// Models read from Hugging Face folders that the test writes, on grids.
+// Reads models from Hugging Face folders that the test writes, on grids.
 #include "axonn/train/pretrained.h"
 
 #include <cstring>
@@ -104,7 +104,7 @@ TEST(Pretrained, FrozenWeightsAreReadIntoTheirComputeCopies) {
     expect_loaded(config, folder.path(), {2, 1, 2, 1}, dtype);
 }
 
-TEST(Pretrained, AFolderThatDoesNotFitIsRefusedWithEveryMisfit) {
+TEST(Pretrained, AFolderThatDoesNotFitIsRejectedWithEveryMismatch) {
   const ModelConfig llama = model_to_load(ModelFamily::llama);
   EXPECT_THAT(refusal(llama, {.without = "model.norm.weight", .and_also = "model.extra"}),
               testing::AllOf(HasSubstr("there is no model.norm.weight"),
@@ -122,7 +122,7 @@ TEST(Pretrained, AFolderThatDoesNotFitIsRefusedWithEveryMisfit) {
   }
 }
 
-TEST(Pretrained, AFoldersSizesAndTokenizerAreTheRunsUnlessAnotherTokenizerIsNamed) {
+TEST(Pretrained, AFoldersSizesAndTokenizerAreUsedUnlessAnotherTokenizerIsNamed) {
   const TemporaryPath folder;
   spill(folder / "config.json",
         R"({"model_type": "llama", "hidden_size": 48, "intermediate_size": 96, "vocab_size": 101,
@@ -131,14 +131,15 @@ TEST(Pretrained, AFoldersSizesAndTokenizerAreTheRunsUnlessAnotherTokenizerIsName
   Config config;
   config.model.path = folder.path();
   config.model.lora.rank = 3;
-  EXPECT_EQ(with_stored_model(config).data.tokenizer, "bytes") << "the folder has none";
+  EXPECT_EQ(with_stored_model(config).data.tokenizer, "bytes") << "the folder has no tokenizer";
   spill(folder / "tokenizer.json", "{}");
   const Config found = with_stored_model(config);
   EXPECT_EQ(found.data.tokenizer, folder.path());
   EXPECT_EQ(found.model.path, folder.path());
   EXPECT_EQ(found.model.ffn, 96);
   EXPECT_EQ(found.model.kv_heads, 4);
-  EXPECT_EQ(found.model.lora.rank, 3) << "what is trained is the run's matter";
+  EXPECT_EQ(found.model.lora.rank, 3)
+      << "the adapters to train are set by the run, not by the folder";
   config.data.tokenizer = "another";
   EXPECT_EQ(with_stored_model(config).data.tokenizer, "another");
 }

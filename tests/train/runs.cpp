@@ -41,7 +41,8 @@ TrainEnd train_on_threads(const Config& given, const TrainOptions& options) {
   std::vector<TrainEnd> ends(config.parallelism.grid().ranks());
   run_ranks(static_cast<int>(ends.size()),
             [&](Communicator& world) { ends[world.rank()] = train(config, world, options); });
-  EXPECT_EQ(std::ranges::count(ends, ends.front()), std::ssize(ends)) << "ranks end differently";
+  EXPECT_EQ(std::ranges::count(ends, ends.front()), std::ssize(ends))
+      << "ranks returned different values";
   return ends.front();
 }
 

@@ -12,35 +12,36 @@
 
 namespace axonn::testing_support {
 
-/// A run of a tenth of a second that writes to `folder`: 10 steps of 12 sequences of a model that
-/// can be cut over 1, 2, 3, 4 and 6 ranks; validated. It saves after step 5 and at the end.
+/// Returns the config of a run of a tenth of a second that writes to `folder`: 10 steps of 12
+/// sequences, with a model that can be cut over 1, 2, 3, 4 and 6 ranks. It saves after step 5 and
+/// at the end.
 Config tiny_config(const std::string& folder);
 
-/// The same on a grid.
+/// Returns config with this grid.
 Config on_grid(Config config, const GridShape& grid);
 
-/// Trains on threads, one a rank; what all ranks returned.
+/// Trains with one thread per rank. Expects all ranks to return the same, and returns it.
 TrainEnd train_on_threads(const Config& config, const TrainOptions& options = {});
 
-/// The losses of its first three steps, on threads, one a rank.
+/// Returns the losses of the first three steps, with one thread per rank.
 std::vector<double> first_losses(const Config& config);
 
-/// The message of the Error with which the run ends; "" if it does not.
+/// Returns the message of the Error that ends the run; "" if none does.
 std::string failure_of(const Config& config);
 
-/// metrics.jsonl of a run, a line each.
+/// Returns the lines of a run's metrics.jsonl.
 std::vector<nlohmann::json> metrics_of(const Config& config);
-/// One value of each line.
+/// Returns one value of each line.
 std::vector<double> column(const std::vector<nlohmann::json>& lines, const std::string& key);
 
-/// Every parameter of a checkpoint, whole: one kind of "master", "exp_avg" and "exp_avg_sq".
+/// Returns every parameter of a checkpoint as a whole; kind is "master", "exp_avg" or "exp_avg_sq".
 std::map<std::string, std::vector<float>> weights_of(const std::string& checkpoint,
                                                      const std::string& kind = "master");
 
-/// A token file in llm.c's format.
+/// Writes a token file in llm.c's format.
 void write_token_file(const std::string& path, const std::vector<std::int32_t>& tokens);
 
-/// The largest |a - b| / |b| of two columns of the same length.
+/// Returns the largest |a - b| / |b| of two columns of the same length.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace axonn::testing_support

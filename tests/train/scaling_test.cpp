@@ -42,7 +42,7 @@ BenchReport measured(const GridShape& grid, int threads, double tokens_per_s) {
 
 }  // namespace
 
-TEST(Scaling, WeakGrowsTheBatchWithTheRanksFromTheFirstGridOnAndStrongKeepsIt) {
+TEST(Scaling, WeakScalesTheBatchWithTheRanksAndStrongKeepsIt) {
   const std::vector<GridShape> grids{{2, 1, 1, 1}, {2, 1, 2, 1}, {2, 2, 1, 3}};
   std::vector<std::int64_t> weak, strong, micro;
   for (const Config& config : scaling_configs(base(), grids, ScalingKind::weak)) {
@@ -52,11 +52,12 @@ TEST(Scaling, WeakGrowsTheBatchWithTheRanksFromTheFirstGridOnAndStrongKeepsIt) {
   for (const Config& config : scaling_configs(base(), grids, ScalingKind::strong))
     strong.push_back(config.training.global_batch);
   EXPECT_THAT(weak, ElementsAre(12, 24, 72));
-  EXPECT_THAT(micro, ElementsAre(12, 12, 24)) << "resolved: what each (z, data) has";
+  EXPECT_THAT(micro, ElementsAre(12, 12, 24))
+      << "micro_batch of 0 is resolved to the share of each (z, data)";
   EXPECT_THAT(strong, ElementsAre(12, 12, 12));
 }
 
-TEST(Scaling, AGridThatDoesNotFitIsNamedWithWhatWould) {
+TEST(Scaling, AGridThatDoesNotFitIsNamedWithOnesThatDo) {
   const auto refusal = [](const GridShape& grid, ScalingKind kind = ScalingKind::strong) {
     return refusal_of([&] { scaling_configs(base(), {{2, 1, 1, 1}, grid}, kind); });
   };
@@ -70,12 +71,12 @@ TEST(Scaling, AGridThatDoesNotFitIsNamedWithWhatWould) {
   EXPECT_THAT(refusal_of([&] {
                 scaling_configs(odd, {{2, 1, 1, 1}, {1, 1, 1, 1}}, ScalingKind::weak);
               }),
-              HasSubstr("take a multiple of 2"));
+              HasSubstr("set it to a multiple of 2"));
   EXPECT_THAT(refusal_of([] { scaling_configs(base(), {}, ScalingKind::weak); }),
               HasSubstr("--grids or --ranks"));
 }
 
-TEST(Scaling, NumbersOfRanksGrowOneAxisOfTheConfigsGrid) {
+TEST(Scaling, RankCountsChangeOneAxisOfTheConfigsGrid) {
   EXPECT_THAT(grids_of_ranks({2, 1, 3, 1}, {6, 12, 24}, Axis::z),
               ElementsAre(GridShape{2, 1, 3, 1}, GridShape{2, 1, 6, 1}, GridShape{2, 1, 12, 1}));
   EXPECT_THAT(grids_of_ranks({2, 1, 1, 1}, {2, 4}, Axis::data),
@@ -96,16 +97,17 @@ TEST(Scaling, EfficiencyIsPerCoreAndRanksCannotHaveMoreCoresThanTheMachine) {
       all.push_back(point.efficiency);
     return all;
   };
-  EXPECT_THAT(efficiencies(2), ElementsAre(1, 0.75, 0.9)) << "two cores for four ranks";
-  EXPECT_THAT(efficiencies(0), ElementsAre(1, 0.75, 0.45)) << "each its own";
-  // One rank that used both cores is no slower for having been one.
+  EXPECT_THAT(efficiencies(2), ElementsAre(1, 0.75, 0.9)) << "four ranks share two cores";
+  EXPECT_THAT(efficiencies(0), ElementsAre(1, 0.75, 0.45)) << "each rank has its own cores";
+  // One rank with two threads uses both cores, so its efficiency is measured against two cores.
   const auto shared = scaling_points({measured({}, 2, 100), measured({2, 1, 1, 1}, 1, 95)}, 2);
   EXPECT_DOUBLE_EQ(shared[1].efficiency, 0.95);
 }
 
 TEST(Scaling, TableJsonAndPictureShowEveryPoint) {
   const auto points = scaling_points({measured({}, 1, 100), measured({2, 1, 1, 1}, 1, 150)}, 2);
-  EXPECT_EQ(scaling_header().size(), scaling_row(points[1]).size()) << "columns";
+  EXPECT_EQ(scaling_header().size(), scaling_row(points[1]).size())
+      << "header and rows have different widths";
   EXPECT_THAT(scaling_row(points[1]),
               AllOf(StartsWith("2,1,1,1 "), HasSubstr(" 640.0 "), HasSubstr(" 150 "),
                     HasSubstr("75.0 %"), HasSubstr("160.0 ms 25 %")));
@@ -120,7 +122,7 @@ TEST(Scaling, TableJsonAndPictureShowEveryPoint) {
                          HasSubstr("2,1,1,1: 150 (75 %)"), HasSubstr(">ranks<")));
 }
 
-TEST(Scaling, ThePictureOfOnePointIsAPicture) {
+TEST(Scaling, AChartOfOnePointIsValid) {
   const std::string svg =
       scaling_svg(ScalingKind::strong, "t", scaling_points({measured({}, 1, 100)}, 1));
   EXPECT_EQ(tag_fault(svg), "");

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kScheduleRounding = 1e-15;  // a few additions and products of numbers of at most 1
 
-/// Eleven steps, two of warm-up to 1, then down to 0.1: the decay spans steps 2 to 10.
+/// Eleven steps: two of warm-up to 1, then a decay to 0.1 over steps 2 to 10.
 std::vector<double> rates(ScheduleKind kind, const std::vector<std::int64_t>& steps) {
   Config config;
   config.training.steps = 11;

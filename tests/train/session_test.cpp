@@ -50,9 +50,9 @@ std::vector<float> copy_of(const View& view) {
 
 }  // namespace
 
-TEST(Session, ValidationCountsEveryWindowOnceHoweverTheyAreCut) {
+TEST(Session, ValidationCountsEveryWindowOnceOnEveryGridAndForEveryMicroBatch) {
   Config config = tiny_config("unused");
-  config.data.synthetic = 2960;  // its last tenth, 296 tokens, is 36 windows of 8 targets, and 7
+  config.data.synthetic = 2960;  // its last tenth: 296 tokens, 36 windows of 8 targets, 7 left over
   config.training.global_batch = 7 * 12;
   config.training.micro_batch = 1;
   const Validation one_by_one = validation_of(config);
@@ -62,13 +62,13 @@ TEST(Session, ValidationCountsEveryWindowOnceHoweverTheyAreCut) {
       Config cut = on_grid(config, grid);
       cut.training.micro_batch = micro;
       cut.training.global_batch = std::int64_t{micro} * grid.z * grid.data;
-      // The sum of 288 losses in another order.
+      // A sum of 288 losses in another order.
       EXPECT_NEAR(validation_of(cut).loss / one_by_one.loss, 1, 1e-6)
           << to_string(grid) << " micro-batch " << micro;
     }
 }
 
-TEST(Session, ValidationLooksAtNoMoreBatchesThanAsked) {
+TEST(Session, ValidationUsesAtMostEvalBatches) {
   Config config = tiny_config("unused");
   config.training.eval_batches = 2;
   EXPECT_EQ(validation_of(config).windows, 24);
@@ -76,7 +76,7 @@ TEST(Session, ValidationLooksAtNoMoreBatchesThanAsked) {
   EXPECT_EQ(validation_of(config).windows, 249);  // of 2,000 tokens
 }
 
-TEST(Session, AStepWithANanChangesNoParameterAndNamesTheBlockItArosIn) {
+TEST(Session, AStepWithNanChangesNoParameterAndNamesItsBlock) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{.z = 2, .data = 2}})
     with_resolved_session(on_grid(tiny_config("unused"), grid), [&](Session& session) {
       ParameterGroup& second = *session.model().groups()[2];
@@ -112,7 +112,8 @@ TEST(Session, OverZATiedEmbeddingIsGatheredForEachForwardUseAndSummedOnce) {
       const std::int64_t before = calls();
       session.train_step(session.step_input(0));
       const std::int64_t blocks = session.config().model.layers;
-      // Gathers: the embedding twice, a block in both passes, the last norm once. Sums: one each.
+      // Gathers: twice for the embedding, in both passes for a block, once for the last norm. One
+      // sum for each.
       EXPECT_EQ(calls() - before, micro_batches * (2 + 2 * blocks + 1 + blocks + 2));
     });
   }
@@ -129,7 +130,7 @@ TEST(Session, NoStepAfterTheSecondHasAProductOfANewShape) {
   });
 }
 
-TEST(Session, ARankThatMeetsATokenAboveTheVocabularyEndsThemAllWithItsName) {
+TEST(Session, ATokenAboveTheVocabularyEndsAllRanksAndNamesTheRank) {
   test::TemporaryPath folder;
   std::vector<std::int32_t> tokens(13 * 8 + 1, 97);
   tokens[8 * 7 + 3] = 300;  // in sequence 8 of step 1, which z 1 reads

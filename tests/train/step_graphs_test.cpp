@@ -25,7 +25,7 @@ namespace {
 /// Called after each step, counted from 0, on every rank.
 using Between = std::function<void(Session& session, std::int64_t step)>;
 
-/// What a run left, by rank.
+/// Results of a run, by rank.
 struct Outcome {
   std::vector<std::vector<double>> losses, norms;
   std::vector<std::vector<std::vector<float>>> state;  // master weights and moments of each block
@@ -37,7 +37,7 @@ struct Outcome {
 
 constexpr std::int64_t kSteps = 6;
 
-/// Fills what is free in the arena with NaN, so that reading what an earlier piece left there
+/// Fills the free memory of the arena with NaN, so that reading what an earlier piece left there
 /// fails.
 void spoil_free_memory(Session& session) {
   const Context ctx = session.context();
@@ -73,7 +73,7 @@ Outcome room_for(const Config& config) {
   return outcome;
 }
 
-/// As ever, on the processor.
+/// Runs without graphs, on the CPU.
 Outcome run_eagerly(const Config& given, const Between& between = {}) {
   validate(given);
   const Config config = resolved(given);
@@ -85,7 +85,7 @@ Outcome run_eagerly(const Config& given, const Between& between = {}) {
   return outcome;
 }
 
-/// From graphs, on the device that captures.
+/// Runs with graphs, on a device that can capture.
 Outcome run_captured(Config given, const Between& between = {}, const std::string& left_out = {}) {
   given.training.cuda_graph = true;
   validate(given);
@@ -164,7 +164,7 @@ TEST(StepGraphs, ChangeNoBitWithoutOverlapWithChunksAndWithGradientsThatTravelIn
   expect_the_same(config);
 }
 
-TEST(StepGraphs, AreCapturedInTheSecondStepAndLaunchedFromThereOn) {
+TEST(StepGraphs, AreCapturedInTheSecondStepAndLaunchedFromThenOn) {
   const Config config = tiny_config("unused");
   for (const auto& [micro_batches, pieces] : {std::pair{1, 1}, {2, 2}, {4, 3}}) {
     const Outcome captured = run_captured(with_micro_batches(config, micro_batches));
@@ -173,7 +173,7 @@ TEST(StepGraphs, AreCapturedInTheSecondStepAndLaunchedFromThereOn) {
   }
 }
 
-TEST(StepGraphs, StandEvaluationAndCheckpointsBetweenSteps) {
+TEST(StepGraphs, TolerateEvaluationAndCheckpointsBetweenSteps) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
     const Config config = with_micro_batches(on_grid(tiny_config("unused"), grid), 2);
     const auto between = [](std::vector<double>& losses) {
@@ -194,7 +194,7 @@ TEST(StepGraphs, StandEvaluationAndCheckpointsBetweenSteps) {
   }
 }
 
-TEST(StepGraphs, AreCapturedAnewWhereSomebodyKeepsMemoryThatTheyWouldWrite) {
+TEST(StepGraphs, AreCapturedAgainIfMemoryThatTheyWriteIsHeld) {
   const Config config = with_micro_batches(tiny_config("unused"), 2);
   Tensor kept;
   const auto keep = [&kept](Session& session, std::int64_t step) {
@@ -210,10 +210,10 @@ TEST(StepGraphs, AreCapturedAnewWhereSomebodyKeepsMemoryThatTheyWouldWrite) {
   };
   const Outcome eager = run_eagerly(config, keep), captured = run_captured(config, keep);
   EXPECT_TRUE(captured == eager);
-  EXPECT_EQ(captured.captures, 4);  // the first and the last micro-batch, twice
+  EXPECT_EQ(captured.captures, 4);  // first and last micro-batch, each captured twice
 }
 
-TEST(StepGraphs, OfSeveralRanksAreNotCapturedAnewByOneOfThem) {
+TEST(StepGraphs, OfSeveralRanksAreNeverCapturedAgainByOnlyOne) {
   const auto keeps_memory = [] {
     run_captured(on_grid(tiny_config("unused"), {.z = 2}), [](Session& session, std::int64_t step) {
       if (session.grid().world().rank() == 1 && step == 2) session.arena().allocate(4096);
@@ -223,7 +223,7 @@ TEST(StepGraphs, OfSeveralRanksAreNotCapturedAnewByOneOfThem) {
               ThrowsMessage<Error>(AllOf(HasSubstr("rank 1"), HasSubstr("is still held"))));
 }
 
-TEST(StepGraphs, LeaveAStepOfOtherTargetsToTheHost) {
+TEST(StepGraphs, AreNotUsedForAStepWithAnotherNumberOfTargets) {
   const Config config = with_micro_batches(tiny_config("unused"), 2);
   const auto losses = [&](const Config& given, bool captured) {
     const auto device = std::make_shared<CapturingDevice>();
@@ -249,22 +249,23 @@ TEST(StepGraphs, LeaveAStepOfOtherTargetsToTheHost) {
   EXPECT_EQ(losses(captured, true), losses(config, false));
 }
 
-TEST(StepGraphs, ThatLackAnOperationAreSeenInTheOutcome) {
+TEST(StepGraphs, ThatLackAnOperationChangeTheOutcome) {
   const Config config = with_micro_batches(tiny_config("unused"), 2);
   const Outcome eager = run_eagerly(config);
   for (const char* operation : {"column_sum", "gelu_backward", "embedding", "squared_sum"})
     EXPECT_FALSE(run_captured(config, {}, operation) == eager) << operation;
 }
 
-TEST(StepGraphs, AreRefusedWhereNothingCanCaptureTheStep) {
+TEST(StepGraphs, AreRejectedIfTheStepCannotBeCaptured) {
   Config config = tiny_config("unused");
   config.training.cuda_graph = true;
   const auto on_processor = [&] {
     run_ranks(
         1, [&](Communicator& world) { Session(resolved(config), world, make_cpu_backend(1), {}); });
   };
-  EXPECT_THAT(on_processor, ThrowsMessage<UsageError>(AllOf(
-                                HasSubstr("cuda_graph"), HasSubstr("device cpu has no graphs"))));
+  EXPECT_THAT(on_processor,
+              ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("cuda_graph"), HasSubstr("device cpu does not support graphs"))));
   const auto through_the_host = [&] {
     run_ranks(2, [&](Communicator& host) {
       const auto device = std::make_shared<CapturingDevice>();
@@ -273,10 +274,10 @@ TEST(StepGraphs, AreRefusedWhereNothingCanCaptureTheStep) {
               std::make_unique<CapturingBackend>(device), {});
     });
   };
-  EXPECT_THAT(through_the_host, ThrowsMessage<UsageError>(HasSubstr("talk through the host")));
+  EXPECT_THAT(through_the_host, ThrowsMessage<UsageError>(HasSubstr("through host memory")));
 }
 
-TEST(StepGraphs, AreRefusedWithWhatMakesStepsDiffer) {
+TEST(StepGraphs, AreRejectedWithOptionsThatMakeStepsDiffer) {
   const auto refused_with = [](const char* key, const std::function<void(Config&)>& set) {
     Config config = tiny_config("unused");
     config.training.cuda_graph = true;
@@ -297,7 +298,7 @@ TEST(StepGraphs, AreRefusedWithWhatMakesStepsDiffer) {
   });
 }
 
-TEST(TrainStep, TheHostWaitsForTheDeviceOnceInEachStepFromGraphsOrNot) {
+TEST(TrainStep, TheHostWaitsForTheDeviceOncePerStepWithAndWithoutGraphs) {
   for (const bool captured : {false, true})
     for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}}) {
       Config given = with_micro_batches(on_grid(tiny_config("unused"), grid), 3);

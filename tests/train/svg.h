@@ -4,7 +4,8 @@
 
 namespace axonn::testing_support {
 
-/// What is wrong with the tags of a text of elements, attributes and character data; "" if nothing.
+/// Returns the first error in the tags of a text of elements, attributes and character data; "" if
+/// there is none.
 std::string tag_fault(const std::string& text);
 
 }  // namespace axonn::testing_support

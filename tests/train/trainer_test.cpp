@@ -23,14 +23,14 @@ using testing::UnorderedElementsAre;
 
 namespace {
 
-// As the issue asks between grids in f32: sums in another order, over ten steps.
+// Tolerance between grids in f32: sums in another order, over ten steps.
 constexpr double kBetweenGrids = 1e-5;
 
 std::string checkpoint(const Config& config, int step) {
   return config.output.dir + "/checkpoints/step-" + std::to_string(step);
 }
 
-/// Lines from step `first` on.
+/// Returns the lines from step `first` on.
 std::vector<nlohmann::json> from(const std::vector<nlohmann::json>& lines, std::int64_t first) {
   std::vector<nlohmann::json> rest;
   for (const auto& line : lines)
@@ -40,7 +40,7 @@ std::vector<nlohmann::json> from(const std::vector<nlohmann::json>& lines, std::
 
 }  // namespace
 
-TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossWhereItWasEvaluated) {
+TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossOfEvaluatedSteps) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder.path());
   config.training.eval_every = 5;
@@ -64,7 +64,7 @@ TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossWhereItWasEvaluated) {
               testing::AllOf(testing::StartsWith("<svg"), HasSubstr("</svg>")));
 }
 
-TEST(Trainer, SaysWhatWasWaitedForByAxisAndKindAndTheyAddUp) {
+TEST(Trainer, ReportsWaitsByAxisAndKindThatAddUp) {
   test::TemporaryPath folder;
   const Config config = on_grid(tiny_config(folder.path()), {.x = 2, .z = 2});
   train_on_threads(config);
@@ -76,7 +76,7 @@ TEST(Trainer, SaysWhatWasWaitedForByAxisAndKindAndTheyAddUp) {
                   testing::MatchesRegex("(x|z|world) (all_reduce|all_gather|reduce_scatter)"));
       sum += ms.get<double>();
     }
-    // Each figure is rounded to a thousandth.
+    // Each number is rounded to a thousandth.
     EXPECT_NEAR(sum, line.at("exposed_comm_ms").get<double>(), 0.02);
   }
 }
@@ -93,7 +93,7 @@ TEST(Trainer, TheSameRunTwiceGivesTheSameBits) {
     EXPECT_EQ(weights_of(checkpoint(first, 10), kind), weights_of(checkpoint(second, 10), kind));
 }
 
-TEST(Trainer, AResumedRunGoesOnToTheBitOnTheSameGrid) {
+TEST(Trainer, AResumedRunIsExactOnTheSameGrid) {
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 3}})
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -113,7 +113,7 @@ TEST(Trainer, AResumedRunGoesOnToTheBitOnTheSameGrid) {
     }
 }
 
-TEST(Trainer, AResumedRunGoesOnAlikeOnAnotherGrid) {
+TEST(Trainer, AResumedRunAgreesOnAnotherGrid) {
   test::TemporaryPath folder;
   const Config straight = on_grid(tiny_config(folder / "straight"), {.x = 2, .y = 2});
   train_on_threads(straight);
@@ -129,7 +129,7 @@ TEST(Trainer, AResumedRunGoesOnAlikeOnAnotherGrid) {
   }
 }
 
-TEST(Trainer, ALlamaGoesOnAlikeOnAnotherGridAndToTheBitOnItsOwn) {
+TEST(Trainer, AResumedLlamaAgreesOnAnotherGridAndIsExactOnItsOwn) {
   test::TemporaryPath folder;
   Config straight = on_grid(tiny_config(folder / "straight"), {.x = 2, .y = 2});
   straight.model.family = ModelFamily::llama;
@@ -150,7 +150,7 @@ TEST(Trainer, ALlamaGoesOnAlikeOnAnotherGridAndToTheBitOnItsOwn) {
   }
 }
 
-TEST(Trainer, StopsAfterAStepWhenAskedAndGoesOnWithoutRepeatingIt) {
+TEST(Trainer, StopsAfterAStepOnRequestAndResumesWithoutRepeatingIt) {
   test::TemporaryPath folder;
   const Config straight = on_grid(tiny_config(folder / "straight"), {.x = 2});
   train_on_threads(straight);
@@ -166,7 +166,7 @@ TEST(Trainer, StopsAfterAStepWhenAskedAndGoesOnWithoutRepeatingIt) {
   EXPECT_EQ(column(metrics_of(stopped), "step"), column(metrics_of(straight), "step"));
 }
 
-TEST(Trainer, ARunThatIsDoneResumesToNothing) {
+TEST(Trainer, ResumingAFinishedRunDoesNothing) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder.path());
   config.checkpoint.resume = "auto";
@@ -200,7 +200,7 @@ TEST(Trainer, KeepsTheNewestCheckpoints) {
               ElementsAre("latest", "step-10", "step-6", "step-8"));
 }
 
-TEST(Trainer, SavingInTheBackgroundOrNotGivesTheSameCheckpoint) {
+TEST(Trainer, SavingInTheBackgroundGivesTheSameCheckpoint) {
   test::TemporaryPath folder;
   Config background = tiny_config(folder / "a"), at_once = tiny_config(folder / "b");
   background.checkpoint.every = 1;
@@ -227,10 +227,10 @@ TEST(Trainer, TheMicroBatchDoesNotChangeTheLosses) {
   }
 }
 
-TEST(Trainer, NanStopsTheRunWithTheStepTheRankAndTheBlock) {
+TEST(Trainer, NanStopsTheRunAndIsLocatedByStepRankAndBlock) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder / "out");
-  config.optimizer.lr = 1e38;  // step 1 makes weights whose products are infinite
+  config.optimizer.lr = 1e38;  // step 1 makes weights so large that products are infinite
   config.lr_scheduler.warmup_steps = 0;
   config.checkpoint.every = 1;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
@@ -243,7 +243,7 @@ TEST(Trainer, NanStopsTheRunWithTheStepTheRankAndTheBlock) {
   }
 }
 
-TEST(Trainer, SaysNothingWithoutATerminalAndNoControlCodesOnOne) {
+TEST(Trainer, PrintsNothingWithoutATerminalAndNoControlCodesToAStream) {
   test::TemporaryPath folder;
   std::ostringstream terminal;
   train_on_threads(tiny_config(folder.path()), {.terminal = &terminal});

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// Large enough that its products can be computed in several ways.
+/// A model large enough that its products can be computed in several ways.
 Config small_config(const std::string& folder) {
   Config config = tiny_config(folder);
   config.model.hidden = 48;
@@ -28,7 +28,7 @@ Config small_config(const std::string& folder) {
 
 struct Tuned {
   std::vector<MatmulChoices> choices;  // by rank
-  std::vector<std::string> lines;      // what rank 0 was told
+  std::vector<std::string> lines;      // reported on rank 0
 };
 
 Tuned tune_on_threads(const Config& given, const TuneOptions& options) {
@@ -45,7 +45,7 @@ Tuned tune_on_threads(const Config& given, const TuneOptions& options) {
   return tuned;
 }
 
-/// A cache that holds these products as way `pick` of those that there are.
+/// Writes a cache that chooses way `pick` of the available ones for each of these products.
 void write_cache(const std::string& path, const MatmulChoices& products,
                  const std::function<std::string(const std::vector<std::string>&)>& pick) {
   const auto backend = make_cpu_backend(1);
@@ -73,8 +73,8 @@ TEST(Tune, FindsEveryProductOfAStepInForwardAndBothGradients) {
   const auto products = tune_on_threads(small_config(folder.path()), {}).choices.front().products;
   std::map<std::string, int> calls;
   for (const TunedMatmul& product : products) calls[to_string(product.shape)] = product.calls;
-  // 12 sequences of 16 tokens, width 48, MLP 192, vocabulary 256, two layers; logits are 192 rows
-  // at once.
+  // 12 sequences of 16 tokens, width 48, MLP 192, vocabulary 256, two layers. The logits of all 192
+  // rows are computed at once.
   EXPECT_EQ(calls, (std::map<std::string, int>{{"f32 NT 192x144x48 + bias", 2},
                                                {"f32 NT 192x48x48 + bias", 2},
                                                {"f32 NT 192x192x48 + bias", 2},
@@ -92,7 +92,7 @@ TEST(Tune, FindsEveryProductOfAStepInForwardAndBothGradients) {
                                                {"f32 TN 144x48x192", 2}}));
 }
 
-TEST(Tune, FindsTheProductsThatAddToGradientsWhereThereAreSeveralMicroBatches) {
+TEST(Tune, FindsTheProductsThatAddToGradientsIfThereAreSeveralMicroBatches) {
   test::TemporaryPath folder;
   Config config = small_config(folder.path());
   config.training.micro_batch = 4;
@@ -115,7 +115,7 @@ TEST(Tune, ChoosesTheSameOnAllRanksOfEveryGrid) {
   }
 }
 
-TEST(Tune, TakesWhatTheCacheKnowsAndTimesTheRest) {
+TEST(Tune, UsesTheCacheAndTimesTheRest) {
   test::TemporaryPath folder;
   const Config config = small_config(folder.path());
   const TuneOptions options{.cache = config.training.tune_cache};
@@ -134,7 +134,7 @@ TEST(Tune, TakesWhatTheCacheKnowsAndTimesTheRest) {
               Contains("products: 15 timed, 0 known from before"));
 }
 
-TEST(Tune, TimesAProductAnewWhoseWayIsNoLongerKnown) {
+TEST(Tune, TimesAProductAgainIfItsWayIsUnknown) {
   test::TemporaryPath folder;
   const Config config = small_config(folder.path());
   const MatmulChoices all = tune_on_threads(config, {}).choices.front();
@@ -143,7 +143,7 @@ TEST(Tune, TimesAProductAnewWhoseWayIsNoLongerKnown) {
               Contains("products: 15 timed, 0 known from before"));
 }
 
-TEST(Tune, OfARunWithADamagedCacheSaysSoAndTrains) {
+TEST(Tune, WarnsOfADamagedCacheAndTrains) {
   test::TemporaryPath folder;
   Config config = small_config(folder.path());
   config.training.steps = 2;
@@ -154,7 +154,7 @@ TEST(Tune, OfARunWithADamagedCacheSaysSoAndTrains) {
   EXPECT_THAT(test::slurp(config.output.dir + "/logs/rank-0.log"), HasSubstr("ignored"));
 }
 
-TEST(Tune, ChangesNoBitOfARunWhoseProductsStayAsTheyAre) {
+TEST(Tune, ChangesNoBitIfTheDefaultWaysAreChosen) {
   for (const GridShape& grid : {GridShape{}, GridShape{.x = 2, .z = 2, .data = 2}}) {
     test::TemporaryPath plain_folder, folder;
     Config config = on_grid(small_config(folder.path()), grid), plain = config;
@@ -168,7 +168,7 @@ TEST(Tune, ChangesNoBitOfARunWhoseProductsStayAsTheyAre) {
   }
 }
 
-TEST(Tune, IsKeptWithTheRunAndTakenUpAgainWhateverTheCacheSaysByThen) {
+TEST(Tune, IsStoredWithTheRunAndReusedOnResumeDespiteTheCache) {
   test::TemporaryPath folder, whole_folder;
   Config config = small_config(folder.path()), whole = config;
   whole.output.dir = whole_folder.path();

@@ -10,21 +10,21 @@
 
 // From p = exp(scale · q · kᵀ - stats) and delta = sum over D of d_out · out, block by block:
 //
-//   d_v += pᵀ · d_out     ds = scale · p · (d_out · vᵀ - delta)     d_q += ds · k     d_k += dsᵀ ·
-//   q
+//   ds = scale · p · (d_out · vᵀ - delta)
+//   d_v += pᵀ · d_out     d_q += ds · k     d_k += dsᵀ · q
 //
-// d_q sums over blocks of keys in their order, d_k and d_v over the group's heads and, within a
-// head, over blocks of queries in their order. That order is the same whether one task does all
-// of a key-value head (5 products a block) or tasks share it: some then do d_k and d_v of a block
-// of keys, others d_q of a block of queries (7 products a block). Source: Dao, "FlashAttention-2",
-// 2023.
+// d_q is a sum over blocks of keys in their order; d_k and d_v are sums over the heads of the group
+// and, within a head, over blocks of queries in their order. This order is the same whether one
+// task computes a whole key-value head (5 products per block) or several tasks share it: some
+// compute d_k and d_v of a block of keys, others d_q of a block of queries (7 products per block).
+// Source: Dao, "FlashAttention-2", 2023.
 
 namespace axonn::cpu {
 
 namespace {
 
-/// Most bytes of d_q that a task gathers in f32 while it does a whole key-value head: a share of
-/// the second cache's size, or the sums would travel to memory and back for every block of keys.
+/// Most bytes of f32 sums of d_q for a task that computes a whole key-value head: about the size of
+/// the L2 cache, or the sums would go to memory and back for every block of keys.
 constexpr std::int64_t kGatherBytes = 2 << 20;
 
 /// One thread's memory for a task.
@@ -65,7 +65,7 @@ class HeadBackward {
         D_(static_cast<int>(args.forward.head_dim)),
         width_(round_up(D_, 2 * kLanes)) {}
 
-  /// Everything.
+  /// All gradients.
   void all() {
     const int head_blocks = static_cast<int>(heads_.end - heads_.begin) * blocks_;
     std::fill_n(work_.d_q, std::int64_t{head_blocks} * kBlock * width_, 0.0f);
@@ -115,7 +115,7 @@ class HeadBackward {
   }
 
  private:
-  /// The last block of queries whose window has a key of block j.
+  /// The last block of queries of which one may see a key of block j.
   int last_queries(int j) const { return std::min(blocks_ - 1, j + back_); }
   int rows_of(int block) const {
     return static_cast<int>(
@@ -147,7 +147,7 @@ class HeadBackward {
     unpack<T>(args_.d_v, key_block(j), work_.d_v, width_);
   }
 
-  /// q, d_out, p and ds of query block i of head g against the keys loaded.
+  /// Computes q, d_out, p and ds of query block i of head g and the loaded keys.
   void scores(int g, int i, int j) {
     const Block block = query_block(g, i);
     const bool diagonal = i == j;
@@ -167,7 +167,7 @@ class HeadBackward {
     });
   }
 
-  /// How many keys of block j row r of query block i does not see, which are the first ones.
+  /// The number of keys at the start of block j that row r of query block i does not see.
   std::int64_t hidden_keys(int r, int i, int j) const {
     std::int64_t first = 0;
     if (forward_.starts.data)
@@ -177,7 +177,7 @@ class HeadBackward {
     return first - std::int64_t{j} * kBlock;
   }
 
-  /// Row r of p and ds, the first `seen` keys, from its scores and d_out · vᵀ.
+  /// Computes row r of p and ds, the first `seen` keys, from its scores and d_out · vᵀ.
   void score_gradients(int r, int g, int i, int j, int seen) {
     const Team team;
     const std::int64_t row = query_block(g, i).row + r, head = heads_.begin + g;
@@ -237,7 +237,7 @@ class HeadBackward {
   HeadRange heads_;
   std::int64_t first_row_, kv_column_;
   int blocks_, back_, D_, width_;
-  const float* keys_ = nullptr;  // k of the block loaded, down
+  const float* keys_ = nullptr;  // k of the loaded block, down
 };
 
 /// delta (B·T, h) = sum over a head's columns of d_out · out.

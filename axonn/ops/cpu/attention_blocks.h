@@ -9,7 +9,7 @@
 
 namespace axonn::cpu {
 
-/// Queries and keys of a block: 64 rows of 64 floats keep q, k and the scores in the first cache.
+/// Queries, and keys, of a block: q, k and scores of 64 rows of 64 floats fit in the L1 cache.
 constexpr int kBlock = 64;
 
 /// The query heads [begin, end) of an Attention or CachedAttention that use one key-value head.
@@ -24,21 +24,21 @@ HeadRange heads_of(const Args& args, std::int64_t kv_head) {
           std::clamp<std::int64_t>(begin + args.group, 0, args.heads)};
 }
 
-/// How many blocks of keys before its own a block of queries may see something of.
+/// The number of key blocks before its own of which a block of queries may see keys.
 inline int blocks_back(const Attention& args) {
   const std::int64_t seen = args.window > 0 ? args.window : args.positions;
-  return static_cast<int>((seen + kBlock - 2) / kBlock);  // the first query sees back seen - 1
+  return static_cast<int>((seen + kBlock - 2) / kBlock);  // a query sees seen - 1 earlier keys
 }
 
-/// Where a block of a head lies: rows [row, row + rows), columns [column, column + dim).
+/// The place of a block of a head: rows [row, row + rows), columns [column, column + dim).
 struct Block {
   std::int64_t row, column;
   int rows, dim;
 };
 
-/// The first keys of its sequence that the queries of a block see.
+/// For each query of a block, the first key of its sequence that it sees.
 struct FirstKeys {
-  const std::int32_t* each = nullptr;  // null: all see key 0
+  const std::int32_t* each = nullptr;  // null: all see key 0 onwards
   std::int32_t least = 0, most = 0;
 
   FirstKeys(const Attention& args, Block queries) {
@@ -48,18 +48,18 @@ struct FirstKeys {
     least = *low;
     most = *high;
   }
-  /// The first block of keys of which one is seen.
+  /// The first block of keys of which a query sees one.
   int first_block() const { return least / kBlock; }
 };
 
-/// Rows lie pages apart, where no hardware fetches ahead.
+/// Prefetches a block: its rows may lie pages apart, across which the hardware does not prefetch.
 template <typename T>
 void prefetch_rows(const View& from, Block block) {
   for (int r = 0; r < block.rows; ++r)
     Team{}.prefetch(from.row<const T>(block.row + r) + block.column, block.dim);
 }
 
-/// to (kBlock, width) = the block, rows and columns beyond it zero.
+/// to (kBlock, width) = the block as floats; rows and columns beyond it are zero.
 template <typename T>
 void pack(float* to, int width, const View& from, Block block) {
   const Team team;
@@ -79,8 +79,8 @@ inline void transpose(float* to, const float* packed, int width, int dim) {
       for (int r = begin; r < begin + kLanes; ++r) to[d * kBlock + r] = packed[r * width + d];
 }
 
-/// Calls f(begin, count) for strips of at most 16 of `rows` on the diagonal, where a strip has
-/// nothing to do with what lies a strip or more beyond it; for all rows at once elsewhere.
+/// Calls f(begin, count) for strips of at most 16 of `rows` on the diagonal, where a strip can skip
+/// the columns a strip or more beyond it; elsewhere once for all rows.
 template <typename F>
 void for_strips(bool diagonal, int rows, F f) {
   if (!diagonal) return f(0, rows);

@@ -10,14 +10,15 @@
 #include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/math.h"
 
-// out = softmax(scale · q · kᵀ, causal) · v, a block of queries of one key-value head at a time,
-// over blocks of keys: running maximum m, running sum l and unnormalised out o of every query,
+// out = softmax(scale · q · kᵀ, causal) · v. A task is a block of queries of one key-value head. It
+// goes over blocks of keys, with a running maximum m, a running sum l and an unnormalised result o
+// for each query:
 //
 //   s = k · qᵀ    m' = max(m, max s)    p = exp(s - m')    l = l · exp(m - m') + sum p
 //   o = o · exp(m - m') + pᵀ · v        at the end: out = o / l, stats = m + log l
 //
-// Scores lie transposed, queries side by side in the lanes of a register, so that maxima and sums
-// over keys need nothing across lanes, and only q, once a task, is transposed.
+// Scores are stored transposed, with queries side by side in the lanes of a register. So maxima and
+// sums over keys need no operations across lanes, and only q is transposed, once per task.
 //
 // Bound by arithmetic: 2 · B · h · T² · D flops for the causal half, at the rate of block_matmul.
 // Source: Dao et al., "FlashAttention", 2022; Milakov and Gimelshein, "Online normalizer
@@ -34,7 +35,7 @@ struct Task {
 
 /// One thread's memory for a task.
 struct Workspace {
-  float *qt, *o, *m, *l;        // a head each: (D, kBlock), (kBlock, width), (kBlock) twice
+  float *qt, *o, *m, *l;        // per head: (D, kBlock), (kBlock, width), (kBlock) twice
   float *k, *v, *v_down;        // (kBlock, width) each
   float *s, *p_down, *rescale;  // (kBlock, kBlock) twice, (kBlock)
 
@@ -57,8 +58,8 @@ struct Workspace {
   }
 };
 
-/// s (keys, queries) = scale · k · qᵀ, k and qᵀ of `dim` words; on the diagonal only where a strip
-/// of keys meets queries at or after it.
+/// s (keys, queries) = scale · k · qᵀ, summed over size.k words. On the diagonal only for the
+/// queries at or after the first key of a strip of keys.
 template <typename Product>
 void scores(float* s, Left k, const float* qt, float scale, Extents size, bool diagonal) {
   for_strips(diagonal, size.m, [&](int key, int count) {
@@ -73,13 +74,13 @@ void scores(float* s, Left k, const float* qt, float scale, Extents size, bool d
   });
 }
 
-/// Turns scores into p, brings m and l to the new maximum and says what o is to be multiplied by.
+/// Turns scores into p, updates m and l for the new maximum, and sets rescale, the factor of o.
 void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool diagonal) {
   const Team team;
   team.map(
       rescale, kBlock, [](auto x) { return x; }, m);
   for (int key = 0; key < keys; ++key) {
-    const int begin = diagonal ? key / kLanes * kLanes : 0;  // no query before it is in the strip
+    const int begin = diagonal ? key / kLanes * kLanes : 0;  // earlier queries do not see it
     float* row = s + key * kBlock + begin;
     if (diagonal)
       team.map_indexed(
@@ -106,13 +107,13 @@ void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool 
   }
 }
 
-/// The score of a key that its query does not see: far below any real one, but not infinite, so
-/// that a query which sees no key of a block yet has a maximum; what it then adds up is multiplied
-/// by exp(kHidden - m) = 0 at the first key that it does see.
+/// The score of a key that the query does not see: far below any real score but finite, so that a
+/// query that has not yet seen a key has a finite maximum. Its sums up to then are multiplied by
+/// exp(kHidden - m) = 0 at the first key that it sees.
 constexpr float kHidden = -1e30f;
 
-/// Hides from every query the keys that lie `window` or more before it. `distance` is from the
-/// block's first key to the first query.
+/// Hides from every query the keys that are `window` or more before it. `distance` is that of the
+/// first query from the block's first key.
 void hide_beyond(float* s, int keys, std::int64_t distance, std::int64_t window) {
   for (int key = 0; key < keys; ++key) {
     const auto first = std::clamp<std::int64_t>(key - distance + window, 0, kBlock);
@@ -207,7 +208,7 @@ void CpuBackend::attention(const Attention& args) {
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
     for (std::int64_t i = 0; i < sequences * kv_heads * blocks; ++i) {
       const std::int64_t kv_head = i / blocks % kv_heads, sequence = i / blocks / kv_heads;
-      const int block = static_cast<int>(blocks - 1 - i % blocks);  // the longest first
+      const int block = static_cast<int>(blocks - 1 - i % blocks);  // the longest tasks first
       forward_task<T>(args, {sequence, kv_head, block},
                       Workspace(memory + each * omp_get_thread_num(), width, args.group));
     }

@@ -7,25 +7,25 @@
 
 namespace axonn::cpu {
 
-/// How attention's blocks are multiplied. A block's operands are words of four bytes, kPack
-/// elements of the sum's dimension each: floats, or pairs of bf16 where the processor multiplies
-/// those. Then what was computed in f32 between two products is rounded for the second, as a tensor
-/// would be.
+/// How attention's blocks are multiplied. Operands of a block are words of four bytes, each with
+/// kPack elements of the summed dimension: floats, or pairs of bf16 if the processor multiplies
+/// those. With pairs, an f32 result that is an operand of the next product is rounded to bf16, like
+/// a stored tensor.
 ///
-///   across  (rows, width / kPack): a word holds elements that are side by side in a row
-///   down    (rows / kPack, width): a word holds elements of consecutive rows
+///   across  (rows, width / kPack): a word holds adjacent elements of a row
+///   down    (rows / kPack, width): a word holds elements of consecutive rows, of one column
 template <typename T, bool pairs = std::is_same_v<T, bf16>&& kDotProducts>
 struct Operands {
   static constexpr int kPack = 1;
   using Product = FloatProduct;
 
-  /// A block of a tensor, across; rows and columns beyond it are zero.
+  /// Copies a block of a tensor, across; rows and columns beyond it are zero.
   static void pack(float* to, int width, const View& from, Block block) {
     cpu::pack<T>(to, width, from, block);
   }
-  /// The words down of a packed block, in `memory` if not where they are.
+  /// A packed block in words down: written to the first argument, or `packed` itself.
   static const float* down(float*, const float* packed, int) { return packed; }
-  /// The words of a computed block (rows, kBlock), the same way.
+  /// A computed block (rows, kBlock) of floats in words down, or across, in the same way.
   static const float* down_of(float*, const float* computed, int) { return computed; }
   static const float* across_of(float*, const float* computed, int, int) { return computed; }
 };

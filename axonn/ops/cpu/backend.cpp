@@ -11,7 +11,7 @@ namespace cpu {
 CpuBackend::CpuBackend(int threads)
     : device_(make_cpu_device()), threads_(threads), products_(threads) {
   AXONN_CHECK(threads >= 1, "make_cpu_backend: ", threads, " threads, want at least 1");
-  omp_set_num_threads(threads);  // of the calling thread, for whatever else it runs
+  omp_set_num_threads(threads);  // for the other parallel regions of the calling thread
 }
 
 void CpuBackend::product(const Matmul& args) { products_.run(args); }

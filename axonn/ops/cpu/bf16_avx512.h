@@ -6,26 +6,25 @@
 
 #include "axonn/tensor/dtype.h"
 
-// Pairs of bf16 in registers of AVX-512 with its dot products; the build takes this file or
-// bf16_portable.h for axonn/ops/cpu/bf16.h. Rounding here makes zero of what is too small for a
-// normal number.
+// Pairs of bf16 in AVX-512 registers, by its bf16 dot products. The build copies this file or
+// bf16_portable.h to axonn/ops/cpu/bf16.h. Rounding here turns subnormal results into zero.
 
 namespace axonn::cpu {
 
 constexpr __mmask16 kAll = 0xffff;
 
-/// Whether pairs are multiplied faster than the floats that they stand for.
+/// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
 constexpr bool kDotProducts = true;
 
-/// sum += left.first · right.first + left.second · right.second on 16 lanes, where a float's place
-/// holds a pair of bf16, and `left` is the same for all lanes. Assembler, as g++ 12 takes the
-/// intrinsic for a change of type and copies every sum to memory in every turn of a loop.
+/// sum += left.first · right.first + left.second · right.second on 16 lanes; each float of left and
+/// right holds a pair of bf16, and `left` is the same for all lanes. Assembly, because with the
+/// intrinsic g++ 12 sees a change of type and copies every sum to memory in every iteration.
 template <typename Lanes>
 void add_product(Lanes& sum, float left, const Lanes& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Lanes(_mm512_set1_ps(left))), "v"(right));
 }
 
-/// The same of pairs that differ from lane to lane on both sides.
+/// The same with a `left` that differs from lane to lane.
 template <typename Lanes>
 void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));

@@ -6,16 +6,16 @@
 
 #include "axonn/tensor/dtype.h"
 
-// Pairs of bf16 where the processor has no instructions for it; the build takes this file or
-// bf16_avx512.h for axonn/ops/cpu/bf16.h.
+// Pairs of bf16 on processors without instructions for them. The build copies this file or
+// bf16_avx512.h to axonn/ops/cpu/bf16.h.
 
 namespace axonn::cpu {
 
-/// Whether pairs are multiplied faster than the floats that they stand for.
+/// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
 constexpr bool kDotProducts = false;
 
-/// sum += left.first · right.first + left.second · right.second on each lane, where a float's place
-/// holds a pair of bf16.
+/// sum += left.first · right.first + left.second · right.second on each lane; each float of left
+/// and right holds a pair of bf16.
 template <typename Lanes>
 void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
   // A typedef: g++ 12 drops the attribute of an alias whose size depends on a template.
@@ -25,7 +25,7 @@ void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
   sum += std::bit_cast<Lanes>(a & 0xffff0000u) * std::bit_cast<Lanes>(b & 0xffff0000u);
 }
 
-/// The same where `left` is the same for all lanes.
+/// The same with one `left` for all lanes.
 template <typename Lanes>
 void add_product(Lanes& sum, float left, const Lanes& right) {
   add_pair_products(sum, left - Lanes{}, right);

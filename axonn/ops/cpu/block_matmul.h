@@ -4,7 +4,7 @@
 
 namespace axonn::cpu {
 
-/// Sixteen floats, as one register where there is AVX-512 and as several elsewhere.
+/// Sixteen floats: one register with AVX-512, several registers without.
 using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr int kLanes = 16;
 
@@ -12,13 +12,13 @@ constexpr int round_up(int count, int multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-/// A block's left operand: element (i, p) is data[i · row + p · col], so a transpose is free.
+/// A block's left operand: element (i, p) is data[i · row + p · col], so a transpose costs nothing.
 struct Left {
   const float* data;
   int row, col;
 };
 
-/// What a step of k adds to sums: a product of floats.
+/// What each step of k adds to a sum: a product of floats.
 struct FloatProduct {
   static void add(Lanes& sum, float left, const Lanes& right) { sum += left * right; }
 };
@@ -77,10 +77,10 @@ struct Extents {
   int m, n, k;
 };
 
-/// out (m, n) (+)= a (m, k) · b (k, n) for operands in the first caches. Each element is one sum in
-/// the order of k, so it does not depend on how blocks are cut.
-/// Elements of a and b are words, of which Product may make more than one float; k counts words.
-/// Bound by arithmetic: a fused multiply-add on 16 lanes per 6 broadcasts and 4 loads of 24.
+/// out (m, n) (+)= a (m, k) · b (k, n) for operands in the L1 and L2 caches. Each element is one
+/// sum in the order of k, so it does not depend on how blocks are cut. Elements of a and b are
+/// words, which Product may take as more than one number each; k counts words. Bound by arithmetic:
+/// 24 fused multiply-adds on 16 lanes for 6 broadcasts and 4 loads.
 template <typename Product = FloatProduct>
 void block_matmul(float* out, int out_row, Left a, const float* b, int b_row, Extents size,
                   bool accumulate) {

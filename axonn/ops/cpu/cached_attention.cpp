@@ -13,10 +13,10 @@
 #include "axonn/ops/rowwise/keep_heads.h"
 #include "axonn/ops/rowwise/math.h"
 
-// A new token's query against the keys of its sequence, in stretches of kStretch positions: each
-// with a maximum m, a sum l and an unnormalised result o of its own, as in attention_forward.cpp,
-// which are then put together in the order of the stretches. So long sequences make work for all
-// threads, and no bit depends on how many there are, or on the other rows.
+// Attention of a new token to the keys of its sequence, in stretches of kStretch positions. Each
+// stretch has a maximum m, a sum l and an unnormalised result o, as in attention_forward.cpp; these
+// are then combined in the order of the stretches. So long sequences give work to all threads, and
+// no bit depends on the number of threads or on the other rows.
 //
 // Bound by memory: 2 · D · sizeof(T) bytes for each key-value head and position seen.
 
@@ -26,12 +26,12 @@ namespace {
 
 constexpr std::int64_t kStretch = 512;
 
-/// Stretches of one row for one key-value head, and where its partial results are.
+/// One stretch of one row for one key-value head.
 struct Task {
   std::int64_t row, kv_head, stretch;
 };
 
-/// Query heads of one stretch: for each o (width), m and l.
+/// Partial results of one stretch: o (width), m and l of each query head.
 struct Partial {
   float* memory;
   int width;
@@ -42,7 +42,7 @@ struct Partial {
   float& l(std::int64_t head) const { return o(head)[width + 1]; }
 };
 
-/// 16 elements as floats, or `count`, and zeros behind them.
+/// Loads `count` elements, at most 16, as floats; the rest is zero.
 template <typename T>
 [[gnu::always_inline]] inline Lanes load_floats(const T* p, int count) {
   if constexpr (std::is_same_v<T, float>) {
@@ -56,8 +56,8 @@ template <typename T>
   }
 }
 
-/// o (Vectors · 16) += p (keys) · v (keys, Vectors · 16), rows of D elements; of the last 16
-/// columns only `count` are there.
+/// o (Vectors · 16) += p (keys) · v (keys, Vectors · 16), rows of D elements. Of the last
+/// 16 columns only `count` exist.
 template <typename T, int Vectors>
 void add_columns(float* o, const float* p, const T* v, int keys, int D, int count = kLanes) {
   Lanes sums[Vectors];
@@ -78,7 +78,7 @@ void add_values(float* o, const float* p, const T* v, int keys, int D) {
     add_columns<T, 1>(o + begin, p, v + begin, keys, D, std::min(kLanes, D - begin));
 }
 
-/// The keys of a row in one stretch, [begin, end), none if it sees none.
+/// The keys of one stretch that a row sees: [begin, end), empty if it sees none.
 struct Seen {
   std::int64_t begin, end;
 
@@ -91,11 +91,11 @@ struct Seen {
   }
 };
 
-/// Adds keys [key, key + count), which lie one after another, to a stretch's partial results.
+/// Adds `count` keys, consecutive in the cache from `entry`, to a stretch's partial results.
 template <typename T>
 void add_keys(const CachedAttention& args, const Task& task, const Partial& out, std::int64_t entry,
               int count) {
-  constexpr int kMost = 8;  // heads whose scores are made at once
+  constexpr int kMost = 8;  // heads whose scores are computed together
   const int D = static_cast<int>(args.head_dim);
   const T *keys = args.keys.row<T>(entry), *values = args.values.row<T>(entry);
   const HeadRange heads = heads_of(args, task.kv_head);
@@ -143,7 +143,7 @@ void stretch_task(const CachedAttention& args, const Task& task, const Partial& 
   }
 }
 
-/// out = the stretches of one row and head put together; zero if there is nothing in them.
+/// out = the combined stretches of one row and head; zero if they are empty.
 template <typename T>
 void combine(T* out, int D, const Partial* begin, const Partial* end, std::int64_t head) {
   const Team team;
@@ -178,7 +178,7 @@ void CpuBackend::keep_heads(const KeepHeads& args) {
   });
 }
 
-/// Rows at a time whose partial results take a few megabytes.
+/// Processes as many rows at a time as have a few megabytes of partial results.
 void CpuBackend::cached_attention(const CachedAttention& args) {
   check_cached_attention(args);
   constexpr std::int64_t kFloats = 1 << 20;

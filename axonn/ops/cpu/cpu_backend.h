@@ -11,8 +11,8 @@
 
 namespace axonn::cpu {
 
-/// Backend on the cores of one process. Each group of operations has its own source file; all of
-/// them check their arguments, choose the element type and launch kernels of ops/rowwise.
+/// Backend on the CPU. Each group of operations has a source file of its own; most operations check
+/// their arguments, choose the element type and launch a kernel of ops/rowwise.
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads);
@@ -81,7 +81,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Device> device_;
   int threads_;
   Products products_;
-  Scratch scratch_;  // one operation's at a time
+  Scratch scratch_;  // used by one operation at a time
 };
 
 }  // namespace axonn::cpu

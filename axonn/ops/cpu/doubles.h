@@ -7,10 +7,10 @@
 
 namespace axonn::cpu {
 
-/// 64 sums in double side by side, of what a body makes from strips of floats.
+/// 64 sums in double side by side, over strips of floats.
 class Doubles {
  public:
-  /// sum += f(x) in double; the body is arithmetic that registers have.
+  /// sums += f(x) in double; f must accept vector registers.
   template <typename F>
   [[gnu::always_inline]] void add(F f, const Floats& x) {
     Floats::for_each([&](int i) {
@@ -19,7 +19,7 @@ class Doubles {
     });
   }
 
-  /// All of them, halves on halves.
+  /// The total: halves are added to halves.
   double fold() const {
     alignas(64) double sums[Floats::kCount];
     for (int i = 0; i < 2 * Floats::kRegisters; ++i)

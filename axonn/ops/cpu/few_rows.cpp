@@ -9,14 +9,14 @@ namespace axonn::cpu {
 
 namespace {
 
-/// Up to about here this is faster than oneDNN on GPT-2's products, in either type; at 64 rows they
-/// take turns.
+/// Up to about this many rows these kernels are faster than oneDNN on GPT-2's products, in either
+/// type; at 64 rows it depends on the product.
 constexpr std::int64_t kFewRows = 48;
 
-/// Up to here reading the matrix is what takes time, and it is read row after row.
+/// Up to this many rows, reading the matrix takes most of the time, so it is read row after row.
 constexpr std::int64_t kStreamed = 2;
 
-/// Columns of the result that a thread takes at a time.
+/// Columns of the result that a thread computes at a time.
 constexpr std::int64_t kColumns = 64;
 
 template <typename T, typename Out>

@@ -10,8 +10,8 @@ namespace axonn::cpu {
 
 namespace {
 
-/// Deep enough that sums are seldom loaded and stored, and the operands of a default panel, a few
-/// MiB in f32, stay in the caches.
+/// K of a step: so deep that sums are seldom loaded and stored, and so shallow that the operands of
+/// a default panel, a few MiB in f32, stay in the caches.
 constexpr std::int64_t kDepth = 1024;
 
 Cut depth_of(const Matmul& panel) {
@@ -19,16 +19,16 @@ Cut depth_of(const Matmul& panel) {
   return Cut::into(K, (K + kDepth - 1) / kDepth);
 }
 
-/// Whether the steps can write out themselves, or need sums of their own.
+/// Whether steps write to out directly; otherwise they write to sums in this thread's memory.
 bool writes_out(const Matmul& panel) { return panel.out.dtype == DType::f32 && !panel.bias.data; }
 
-/// The columns of a step, or its rows where k runs down them.
+/// The part of an operand for one step: columns, or rows if k runs down the rows.
 View part_of(const View& operand, bool k_down, std::int64_t begin, std::int64_t count) {
   return k_down ? operand.row_range(begin, count) : operand.col_range(begin, count);
 }
 
-/// Rows of f32 for `like`. A stride that is no power of two keeps a column's elements from falling
-/// into few lines of the cache.
+/// An f32 matrix of the shape of `like`, without memory. The padded stride keeps a column's
+/// elements from falling into a few cache sets, as they would with a power of two.
 View floats_like(const View& like) {
   const std::int64_t stride = (like.cols + 15) / 16 * 16 + 16;
   return {nullptr, DType::f32, like.rows, like.cols, stride};

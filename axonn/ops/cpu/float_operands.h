@@ -7,11 +7,12 @@
 
 namespace axonn::cpu {
 
-/// One thread's memory for products of bf16 operands as f32, on processors that multiply no bf16.
+/// Computes products of bf16 operands as f32 products, for processors without bf16 products. Holds
+/// one thread's memory for that.
 ///
-/// A panel of the result is the sum of a few steps, each over a stretch of K: the step's operands
-/// are converted to f32 and stay in cache while they are multiplied. Sums are f32 over all of K and
-/// the result is rounded once, so only the instructions differ from those of a bf16 product.
+/// A panel of the result is the sum of a few steps, each over a range of K: the step's operands are
+/// converted to f32 and stay in cache while they are multiplied. Sums are f32 over all of K and the
+/// result is rounded once, as in a bf16 product.
 ///
 ///   panel  out (m, n) bf16 or f32   a (m, K) or (K, m), b (K, n) or (n, K) bf16
 ///   step   out (m, n) f32           a (m, k) or (k, m), b (k, n) or (n, k) f32
@@ -21,14 +22,14 @@ class FloatOperands {
  public:
   /// The number of steps of a panel, which depends on K alone.
   static std::int64_t steps(const Matmul& panel);
-  /// The f32 product of one step, without the addresses of what lies in a thread's memory.
+  /// The f32 product of one step; operands in a thread's memory have no addresses yet.
   static Matmul step(const Matmul& panel, std::int64_t index);
 
-  /// step() with its operands converted.
+  /// The product of step(), with its operands converted to this thread's memory.
   Matmul load(const Matmul& panel, std::int64_t index);
-  /// Writes panel.out from the sums of the steps, plus the bias and what is accumulated.
+  /// Writes panel.out: the sums of the steps, plus the bias, plus the old out if it accumulates.
   void finish(const Matmul& panel);
-  /// To be called between products: their operands may lie at the same addresses.
+  /// Call this between products, because their operands may have the same addresses.
   void forget() { loaded_b_ = nullptr; }
 
  private:

@@ -9,10 +9,9 @@
 
 namespace axonn::cpu {
 
-/// A strip of 64 floats in registers, with the arithmetic of one float. What is computed with it
-/// goes through the registers in turn, so that a long chain of dependent instructions waits less
-/// for each one's latency. The number is its own, so that no bit of a sum depends on how wide
-/// registers are.
+/// A strip of 64 floats in registers, with the arithmetic of one float. Each operation goes through
+/// the registers in turn, so that a long chain of dependent operations waits less for latencies.
+/// The number is 64 whatever the width of registers, so that no bit of a sum depends on that width.
 class Floats {
  public:
   static constexpr int kCount = 64;
@@ -29,7 +28,7 @@ class Floats {
     for_each([&](int i) { r[i] = x - Register{}; });
   }
 
-  /// f of each register.
+  /// Applies f to each register.
   template <typename F, typename... X>
   [[gnu::always_inline]] static Floats each(F f, const X&... x) {
     Floats result{Uninitialised{}};
@@ -64,7 +63,7 @@ class Floats {
   return Floats::each([](auto a, auto b) { return a / b; }, x, y);
 }
 
-// As rowwise/math.h has them for a float; the others are in registers.h.
+// The functions of rowwise/math.h for Floats; the rest of them are in registers.h.
 
 [[gnu::always_inline]] inline Floats select_less(const Floats& x, const Floats& y,
                                                  const Floats& yes, const Floats& no) {
@@ -88,14 +87,14 @@ class Floats {
   return result;
 }
 
-/// The first n of x, and `other` behind them.
+/// The first n elements of x, then `other`.
 template <typename N>
 [[gnu::always_inline]] inline Floats first_of(const Floats& x, N n, float other = 0) {
   if constexpr (!std::is_same_v<N, int>) return x;
   return select_less(from_zero(), static_cast<float>(n), x, other);
 }
 
-/// All of them combined by join(a, b): halves with halves, the last ones within a register.
+/// All elements combined by join(a, b): halves with halves, at last within a register.
 template <typename Join>
 [[gnu::always_inline]] inline float folded(const Floats& x, Join join) {
   using Index = std::int32_t __attribute__((vector_size(64)));
@@ -113,12 +112,12 @@ template <typename Join>
   return join(all, __builtin_shuffle(all, Index{1}))[0];
 }
 
-/// The sum of all.
+/// The sum of all elements.
 [[gnu::always_inline]] inline float fold(const Floats& x) {
   return folded(x, [](const Lanes& a, const Lanes& b) { return a + b; });
 }
 
-/// The largest of all.
+/// The largest element.
 inline float largest(const Floats& x) {
   return folded(x, [](const Lanes& a, const Lanes& b) { return a < b ? b : a; });
 }

@@ -55,7 +55,7 @@ std::span<const std::string_view> instruction_limits() { return kLimits; }
 void limit_library_instructions(std::string_view name) {
   const auto at = std::ranges::find(kLimits, name) - kLimits.begin();
   AXONN_CHECK(at < std::ssize(kLimits), "limit_library_instructions: '", name,
-              "' is none of avx2, avx512, avx512-bf16");
+              "' is not one of avx2, avx512, avx512-bf16");
   AXONN_CHECK(dnnl_set_max_cpu_isa(kLimitValues[at]) == dnnl_success,
               "limit_library_instructions: oneDNN is in use already, so its instructions can no "
               "longer be limited");

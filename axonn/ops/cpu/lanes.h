@@ -8,11 +8,11 @@
 
 namespace axonn::cpu {
 
-/// Elements of T that Lanes hold: floats, or pairs of bf16.
+/// The number of elements of T in Lanes: floats, or bf16 in pairs.
 template <typename T>
 constexpr int kLaneCount = sizeof(Lanes) / sizeof(T);
 
-/// `count` elements from p on, and zeros behind them.
+/// Loads `count` elements from p; the rest is zero.
 template <typename T>
 [[gnu::always_inline]] inline Lanes load_lanes(const T* p, int count) {
   Lanes lanes{};

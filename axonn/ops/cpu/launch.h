@@ -14,17 +14,17 @@ using rowwise::Matrix;
 using rowwise::matrix;
 using rowwise::Tile;
 
-/// Elements of a tile: 16 to 32 KiB, so that its overhead is nothing and a thousand make work for
-/// many threads. Fixed, as sums are cut by it.
+/// Elements of a tile, 16 to 32 KiB: enough that its overhead is negligible. Fixed, because the
+/// partial sums of reductions are sums of tiles.
 constexpr int kTile = 8192;
 
-/// Below this many elements waking other threads costs more than they save (a few microseconds).
+/// Below this many elements, waking other threads costs more than they save (a few microseconds).
 constexpr std::int64_t kParallelElements = 1 << 14;
 
-/// Up to this many elements are taken to lie in the threads' second caches, or not far behind them.
+/// Up to this many elements are assumed to lie in the threads' L2 caches, or not far beyond.
 constexpr std::int64_t kNearElements = 1 << 20;
 
-/// Runs kernel(Team, row) for every row. What it computes does not depend on `threads`.
+/// Runs kernel(Team, row) for every row. The results do not depend on `threads`.
 template <typename Kernel>
 void launch_rows(int threads, std::int64_t rows, std::int64_t cols, const Kernel& kernel) {
   const int used = rows * cols < kParallelElements ? 1 : threads;
@@ -45,15 +45,15 @@ void run_tiles(int threads, std::int64_t rows, std::int64_t cols, int width, con
   }
 }
 
-/// The same, on threads that pay.
+/// The same, on one thread if there is too little work for more.
 template <typename Kernel>
 void launch_tiles(int threads, std::int64_t rows, std::int64_t cols, int width,
                   const Kernel& kernel) {
   run_tiles(rows * cols < kParallelElements ? 1 : threads, rows, cols, width, kernel);
 }
 
-/// Columns of a tile of one long row whose elements do not depend on each other: at most kTile,
-/// whole cache lines, and as many tiles as come out even over the threads.
+/// The width of tiles of one long row whose elements do not depend on each other: at most kTile,
+/// whole strips, and a number of tiles that divides evenly among the threads.
 inline int even_tile(int threads, std::int64_t cols) {
   const std::int64_t rounds = tiles_of(tiles_of(std::max<std::int64_t>(cols, 1), kTile), threads);
   const std::int64_t each =
@@ -61,23 +61,23 @@ inline int even_tile(int threads, std::int64_t cols) {
   return static_cast<int>(tiles_of(each, Floats::kCount) * Floats::kCount);
 }
 
-/// kernel(team, tile) for every row of partial sums, in their order.
+/// Runs kernel(team, tile) for every row of partial sums, in their order.
 template <typename Kernel>
 void over_blocks(std::int64_t blocks, Tile tile, const Kernel& kernel) {
   for (tile.row = 0; tile.row < blocks; ++tile.row) kernel(Team{.far = false}, tile);
 }
 
-/// Adds the rows of partial sums, (blocks, C), to the result: add(team, tile) does one.
+/// Adds the rows of partial sums, (blocks, C), to the result: add(team, tile) adds one of them.
 template <typename Add>
 void launch_add(int threads, std::int64_t blocks, std::int64_t C, const Add& add) {
   launch_tiles(threads, 1, C, rowwise::kColumnTile,
                [&](const Team&, Tile tile) { over_blocks(blocks, tile, add); });
 }
 
-/// Sums down the columns of (R, C), as rowwise/columns.h has them: partials(team, tile) puts the
-/// sums of a row block into its row of partial memory, add(team, tile) adds that row to the result.
-/// Where there is little to do, each thread has columns of its own and one launch does; else row
-/// blocks are shared out first. The sums and their order are the same.
+/// Sums down the columns of (R, C), see rowwise/columns.h: partials(team, tile) writes the sums of
+/// a row block to its row of partial sums, add(team, tile) adds that row to the result. If there is
+/// little work, each thread has columns of its own and one launch is enough; else the threads share
+/// row blocks first. The sums and their order are the same.
 template <typename Partials, typename Add>
 void launch_columns(int threads, std::int64_t R, std::int64_t C, const Partials& partials,
                     const Add& add) {

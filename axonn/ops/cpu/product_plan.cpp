@@ -8,17 +8,17 @@ namespace axonn::cpu {
 
 namespace {
 
-/// Below this many flops waking threads costs more than they save (some ten microseconds).
+/// Below this many flops, waking threads costs more than they save (some ten microseconds).
 constexpr double kSmall = 2e6;
 
-/// A packed part must stay in cache while it is used, and its memory is one thread's own.
+/// Limit on a packed part: it must stay in cache while it is used, and each thread has its own.
 constexpr std::int64_t kMostPackedBytes = std::int64_t{4} << 20;
 
 bool may_pack(const MatmulShape& shape, const Cut& cut) {
   return cut.size * shape.K * bytes_of(shape.type) <= kMostPackedBytes;
 }
 
-/// A converted part pays if it is used often: large panels, of which each thread has one or more.
+/// Converting a part pays off if it is used often: large panels, one or more per thread.
 ProductPlan plan_as_floats(const MatmulShape& shape) {
   constexpr std::int64_t kRows = 512, kCols = 384;
   if (shape.flops() < kSmall)
@@ -29,11 +29,11 @@ ProductPlan plan_as_floats(const MatmulShape& shape) {
 
 }  // namespace
 
-/// b's part of a panel should fit in the second cache when the library packs it, so narrow panels
-/// over many rows; the sums over rows (a transposed) pack a as well, and do best on wide, low ones.
-/// Fewer than kPanels would leave cores without work, so rows are cut further, then columns, but
-/// not below what spreads the packing over enough arithmetic. A narrow result of a transposed b is
-/// cut into rows alone: the library then takes a kernel of its own, 8 to 13 % faster.
+/// b's part of a panel should fit in the L2 cache when the library packs it, so panels are narrow
+/// and high. With a transposed, the library packs a as well, and wide, low panels are best. Fewer
+/// panels than kPanels would leave cores idle, so rows are cut further, then columns, but not so
+/// far that packing costs too much of the arithmetic. A narrow result with b transposed is cut into
+/// rows alone: the library then uses a special kernel, 8 to 13 % faster.
 ProductPlan default_plan(const MatmulShape& shape, bool bf16_products) {
   if (shape.type == DType::bf16 && !bf16_products) return plan_as_floats(shape);
   constexpr std::int64_t kPanels = 6, kLeastRows = 256, kLeastCols = 192, kNarrow = 768;
@@ -64,7 +64,7 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) 
     plans.push_back(plan);
   };
   const bool converts = plans.front().as_floats;
-  if (shape.type == DType::bf16) add(plan_as_floats(shape));  // for CPUs whose bf16 is slow
+  if (shape.type == DType::bf16) add(plan_as_floats(shape));  // for CPUs with slow bf16 products
   for (const std::int64_t height : {128, 256, 512, 1024, 4096})
     for (const std::int64_t width : {192, 384, 768, 1536}) {
       const ProductPlan plan{Cut::of(shape.M, height), Cut::about(shape.N, width)};
@@ -74,7 +74,7 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) 
         continue;
       }
       add(plan);
-      // The library packs what it is given transposed anyway; once for many panels is cheaper.
+      // The library packs transposed operands anyway; once for many panels is cheaper.
       if (may_pack(shape, plan.cols)) add({plan.rows, plan.cols, false, true});
       if (shape.a_transposed && may_pack(shape, plan.rows))
         add({plan.rows, plan.cols, true, false});
@@ -97,7 +97,7 @@ std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view
   plan.pack_a = text.find(" pack a") != text.npos;
   plan.pack_b = text.find(" pack b") != text.npos;
   plan.as_floats = text.find(" as floats") != text.npos;
-  if (to_string(plan) != text) return {};  // whatever was passed over above
+  if (to_string(plan) != text) return {};  // rejects whatever was skipped above
   const bool converts = plan.as_floats && !plan.pack_a && !plan.pack_b;
   if (shape.type == DType::f32 ? plan.as_floats : !converts && (plan.as_floats || !bf16_products))
     return {};

@@ -11,12 +11,11 @@
 
 namespace axonn::cpu {
 
-/// One extent cut into `parts` of `size`, the last one shorter.
+/// An extent cut into `parts` of `size`; the last one may be shorter.
 struct Cut {
   std::int64_t extent, size, parts;
 
-  /// Pieces of `size`, rounded up to multiples of 32, which divide into the vectors of every
-  /// kernel.
+  /// Parts of `size`, rounded up to a multiple of 32, which is whole vectors for every kernel.
   static Cut of(std::int64_t extent, std::int64_t size) {
     size = (std::min(size, extent) + 31) / 32 * 32;
     return {extent, size, (extent + size - 1) / size};
@@ -24,7 +23,7 @@ struct Cut {
   static Cut into(std::int64_t extent, std::int64_t parts) {
     return of(extent, (extent + parts - 1) / parts);
   }
-  /// About `wanted` each.
+  /// Parts of about `wanted` each.
   static Cut about(std::int64_t extent, std::int64_t wanted) {
     return into(extent, std::max<std::int64_t>(1, (extent + wanted / 2) / wanted));
   }
@@ -33,9 +32,9 @@ struct Cut {
 };
 
 /// How a product is computed: the panels into which the result is cut, and whether a panel's part
-/// of an operand is first copied into the layout that the library likes best, or converted from
-/// bf16 to f32 and multiplied so (float_operands.h). What it computes depends on these alone, not
-/// on the number of threads.
+/// of an operand is first copied into the layout that the library prefers (pack), or both parts are
+/// converted from bf16 to f32 (float_operands.h). The bits of the result depend on the plan alone,
+/// not on the number of threads.
 struct ProductPlan {
   Cut rows, cols;
   bool pack_a = false, pack_b = false, as_floats = false;
@@ -43,19 +42,19 @@ struct ProductPlan {
   std::int64_t panels() const { return rows.parts * cols.parts; }
 };
 
-/// Measured on the products of GPT-2 in both types, on one core with 1 MiB of second cache.
-/// `bf16_products`: the library multiplies bf16 with instructions of the processor; without them
+/// The default plan, tuned on the products of GPT-2 in both types, on one core with 1 MiB of L2
+/// cache. `bf16_products`: the library multiplies bf16 by instructions of the processor; if not,
 /// bf16 operands are converted.
 ProductPlan default_plan(const MatmulShape& shape, bool bf16_products);
 
-/// Plans that may be faster on some machine and shape, the default first; no two are the same.
+/// All plans worth timing for this shape, the default first; no two are the same.
 std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products);
 
-/// "256x768", "512x192 pack b", "512x768 as floats": rows and columns of a panel, which operand is
-/// packed, or whether both are converted.
+/// "256x768", "512x192 pack b", "512x768 as floats": rows and columns of a panel, and which operand
+/// is packed or that both are converted.
 std::string to_string(const ProductPlan& plan);
-/// The plan that to_string() wrote so. Nothing for any other text, and for a plan that the
-/// processor cannot follow.
+/// The plan for which to_string() gives this text. Nothing for any other text, or if the plan does
+/// not work for this type on this processor.
 std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view text,
                                       bool bf16_products);
 

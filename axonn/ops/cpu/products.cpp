@@ -22,7 +22,7 @@ namespace axonn::cpu {
 
 namespace {
 
-constexpr std::string_view kStreamed = "streamed";  ///< the way of few_rows.h
+constexpr std::string_view kStreamed = "streamed";  ///< the way that few_rows.h computes
 
 /// The panel's part of a product.
 Matmul panel_of(const Matmul& args, const ProductPlan& plan, std::int64_t i, std::int64_t j) {
@@ -46,7 +46,7 @@ dnnl::memory::desc desc_of(const View& view, bool transposed = false) {
   return {{view.rows, view.cols}, type_of(view.dtype), {stride, 1}};
 }
 
-/// Everything a primitive depends on.
+/// Everything that a primitive depends on.
 struct Key {
   MatmulShape shape;
   std::int64_t out_stride, a_stride, b_stride;
@@ -57,12 +57,12 @@ struct Key {
 
 using Arguments = std::unordered_map<int, dnnl::memory>;
 
-/// One thread's memory: the library's own, and an operand's part of a panel as it was packed last.
+/// One thread's memory: the library's scratchpad, and the parts of operands that were packed last.
 struct ThreadMemory {
   struct Packed {
     Scratch memory;
-    const void* part = nullptr;    ///< which part of the operand
-    const void* layout = nullptr;  ///< for which packing
+    const void* part = nullptr;    ///< which part of the operand is packed
+    const void* layout = nullptr;  ///< by which Packing
 
     void forget() { part = layout = nullptr; }
   };
@@ -83,7 +83,7 @@ class Packing {
                             {DNNL_ARG_TO, dnnl::memory(to, engine, nullptr)}});
   }
 
-  /// The packed part, made anew only if this thread's last was another.
+  /// Returns the packed part; packs it only if this thread packed another one last.
   void* pack(void* part, const dnnl::stream& stream, int thread, ThreadMemory::Packed& packed) {
     void* to = packed.memory.take<char>(bytes_);
     if (packed.part == part && packed.layout == this) return to;
@@ -107,7 +107,7 @@ dnnl::memory::desc any_layout(const dnnl::memory::desc& plain) {
   return {plain.dims(), plain.data_type(), dnnl::memory::format_tag::any};
 }
 
-/// A primitive and, for each thread, the memory objects that it is given pointers in.
+/// A primitive and, for each thread, the memory objects through which it gets its pointers.
 class Primitive {
  public:
   Primitive(const Matmul& args, const ProductPlan& plan, const dnnl::engine& engine, int threads) {
@@ -162,10 +162,11 @@ class Primitive {
   std::vector<Arguments> arguments_;  // by thread
 };
 
-/// Has oneDNN use one thread while this exists, in the calling thread. It plans some primitives for
-/// as many threads as OpenMP would use when they are made; others (those of AVX2, and bf16 without
-/// bf16 instructions) ask OpenMP when they run, and would start threads of their own in a parallel
-/// region of one thread, which does not count as parallel. Their sums then depend on the number.
+/// Makes oneDNN use one thread for calls from the current thread while this object exists. oneDNN
+/// plans some primitives for as many threads as OpenMP has when they are made. Others (those of
+/// AVX2, and bf16 without bf16 instructions) ask OpenMP when they run: in a parallel region of one
+/// thread, which does not count as parallel, they would start threads of their own, and their sums
+/// would depend on the number of threads.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -177,7 +178,7 @@ class OneThread {
   int before_;
 };
 
-/// A product over K = 0: the sum of nothing, plus what is added to it.
+/// A product with K = 0: out is the bias plus, if it accumulates, the old out.
 template <typename Out, typename Bias>
 void add_nothing(const Matmul& args) {
   for (std::int64_t r = 0; r < args.out.rows; ++r)
@@ -198,7 +199,7 @@ struct Products::State {
   std::map<Key, Primitive> made;
   std::vector<ThreadMemory> memory;  // by thread
 
-  /// Whether oneDNN is not asked: by default where there are few rows.
+  /// Whether few_rows.h computes the product: the default for few rows.
   bool streams(const MatmulShape& shape) const {
     return has_few_rows(shape) && !chosen.contains(shape);
   }
@@ -225,7 +226,8 @@ struct Products::State {
   void run(const Matmul& args);
 };
 
-/// Panels have one shape, but for the last row and the last column of them; so do their steps.
+/// Makes the primitives of all panels. Only panels in the last row or column have other shapes, and
+/// only the first and last steps differ from the others.
 void Products::State::make_primitives(const Matmul& args, const ProductPlan& plan) {
   for (const std::int64_t i : {std::int64_t{0}, plan.rows.parts - 1})
     for (const std::int64_t j : {std::int64_t{0}, plan.cols.parts - 1}) {
@@ -260,7 +262,7 @@ void Products::State::run(const Matmul& args) {
     own.floats.forget();
   }
 
-  // Panels that share a packed or converted part follow one another, and a thread takes several.
+  // Panels that share a packed or converted part are consecutive, and a thread takes several.
   const bool rows_first = !plan.pack_a, shares = plan.pack_a || plan.pack_b || plan.as_floats;
   const std::int64_t run_length = rows_first ? plan.rows.parts : plan.cols.parts;
   const int used = static_cast<int>(std::min<std::int64_t>(threads, plan.panels()));

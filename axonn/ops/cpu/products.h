@@ -9,14 +9,13 @@
 
 namespace axonn::cpu {
 
-/// Matrix products by oneDNN, cut into panels of the result. A panel is computed by one thread, and
-/// panels depend on the extents alone: so the bits of a result do not depend on the number of
-/// threads on any instruction set (oneDNN's own threading cuts K by it), and the operand that a
-/// primitive packs stays in cache. product_plan.h says which panels. Where the processor multiplies
-/// no bf16, float_operands.h converts a panel's operands. Products of few rows are not oneDNN's but
-/// few_rows.h's.
+/// Matrix products by oneDNN, cut into panels of the result. One thread computes a panel, and the
+/// panels do not depend on the number of threads. So neither do the bits of a result, on any
+/// instruction set (oneDNN's own threading may cut K), and the operand that a primitive packs stays
+/// in cache. product_plan.h chooses the panels. If the processor has no bf16 products,
+/// float_operands.h converts a panel's operands. few_rows.h computes products of few rows.
 ///
-/// A primitive is made the first time its shape, strides, types and options are seen, and kept;
+/// A primitive is made the first time that its shape, strides, types and options occur, and kept;
 /// after that a product allocates no buffers.
 class Products {
  public:
@@ -25,10 +24,10 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  /// Errors: shapes or types that Matmul's description does not allow.
+  /// Throws if shapes or types do not fit Matmul's description, or if oneDNN refuses the product.
   void run(const Matmul& args);
 
-  /// "oneDNN 2.6.3 with AVX2": the library and the instructions that it uses here.
+  /// "oneDNN 2.6.3 with AVX2": the library and the instruction set that it uses.
   static std::string library();
   /// As Backend::matmul_ways() and Backend::set_matmul_way().
   static std::vector<std::string> ways(const MatmulShape& shape);

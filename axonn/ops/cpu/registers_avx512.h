@@ -9,22 +9,22 @@
 #include "axonn/ops/cpu/floats.h"
 #include "axonn/tensor/dtype.h"
 
-// Strips from memory and to it, and arithmetic that has instructions of its own, by AVX-512 with
-// its conversions of bf16; the build takes this file or registers_portable.h for
-// axonn/ops/cpu/registers.h. Rounding here makes zero of what is too small for a normal number.
+// Loads and stores of strips, and arithmetic that has special instructions, by AVX-512 and its bf16
+// conversions. The build copies this file or registers_portable.h to axonn/ops/cpu/registers.h.
+// Rounding to bf16 here turns subnormal results into zero.
 
 namespace axonn::cpu {
 
-/// How many elements of a strip there are: all, or an int from 1 to kCount - 1.
+/// The number of a strip's elements: all of them, or else an int from 1 to kCount - 1.
 using Whole = std::integral_constant<int, Floats::kCount>;
 
-/// The order that a strip of bf16 has in registers: that of memory, or the one that is had and
-/// undone with the fewest instructions. A strip of f32, or a part of one, is in memory's always.
+/// The order of a strip of bf16 in registers: that of memory, or zipped, the order that takes the
+/// fewest instructions to make and undo. Strips of f32 and incomplete strips are in memory's order.
 enum class Order { memory, zipped };
 
 namespace detail {
 
-/// Elements 16·i to 16·i + 15 of the first n.
+/// The mask of those of elements 16·i to 16·i + 15 that are below n.
 inline __mmask16 mask_16(int n, int i) {
   return static_cast<__mmask16>(_bzhi_u64(~0ull, static_cast<unsigned>(n)) >> (16 * i));
 }
@@ -32,16 +32,16 @@ inline __mmask32 mask_32(int n, int i) {
   return static_cast<__mmask32>(_bzhi_u64(~0ull, static_cast<unsigned>(n)) >> (32 * i));
 }
 
-/// 32 bf16, the second 16 from `high`.
+/// Rounds to 32 bf16, the second 16 from `high`.
 inline __m512i narrow(__m512 low, __m512 high) {
   const __m512bh halves = _mm512_cvtne2ps_pbh(high, low);
   return reinterpret_cast<const __m512i&>(halves);
 }
 
-/// What takes 64-bit pieces of zipped halves to their places in memory.
+/// The permutation that brings 64-bit pieces of zipped halves to the order of memory.
 inline __m512i unzipped() { return _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7); }
 
-/// Two registers of floats in the order of zipped halves, from 32 bf16.
+/// Two registers of floats in zipped order, from 32 bf16.
 inline void widen_zipped(__m512i halves, __m512& low, __m512& high) {
   const __m512i zero = _mm512_setzero_si512();
   low = _mm512_castsi512_ps(_mm512_maskz_unpacklo_epi16(~0u, zero, halves));
@@ -55,7 +55,7 @@ struct FloatHalves {
   __m256 low, high;
 };
 
-/// 16 bf16 in the order of memory; unmasked, g++ 12 warns.
+/// 16 floats from 16 bf16 in the order of memory. Masked, because g++ 12 warns otherwise.
 inline __m512 widen(__m256i halves) {
   const __m512i words = _mm512_maskz_cvtepu16_epi32(0xffff, halves);
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, words, 16));
@@ -68,7 +68,7 @@ inline void widen(__m512i halves, __m512& low, __m512& high) {
 
 }  // namespace detail
 
-/// The first n floats from p, and zeros.
+/// Loads the first n elements from p; the rest is zero.
 template <Order, typename N>
 [[gnu::always_inline]] inline Floats load(const float* p, N n) {
   Floats x;
@@ -98,7 +98,7 @@ template <Order order, typename N>
   return x;
 }
 
-/// p = the first n of x; returns what p then holds, as load() does.
+/// Stores the first n elements of x to p; returns what p then holds, like load().
 template <Order, typename N>
 [[gnu::always_inline]] inline Floats store(float* p, const Floats& x, N n) {
   Floats::for_each([&](int i) {
@@ -138,7 +138,7 @@ inline Floats::Doubles upper(Floats::Register x) {
   return _mm512_maskz_cvtps_pd(0xff, std::bit_cast<detail::FloatHalves>(x).high);
 }
 
-/// A zipped strip in the order of memory.
+/// Brings a zipped strip to the order of memory.
 inline Floats unzip(const Floats& x) {
   const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23),
                 high =
@@ -151,8 +151,8 @@ inline Floats unzip(const Floats& x) {
   return result;
 }
 
-/// As rowwise/math.h has them for a float. g++ 12 makes two instructions of a < b ? a : b where one
-/// is a constant.
+/// The functions of rowwise/math.h for Floats. g++ 12 makes two instructions of a < b ? a : b if
+/// one is a constant.
 [[gnu::always_inline]] inline Floats least(const Floats& x, const Floats& y) {
   return Floats::each([](auto a, auto b) { return _mm512_maskz_min_ps(0xffff, a, b); }, x, y);
 }

@@ -10,8 +10,8 @@
 #include "axonn/ops/rowwise/math.h"
 #include "axonn/tensor/dtype.h"
 
-// Strips from memory and to it, and arithmetic, where the processor has no instructions for bf16;
-// the build takes this file or registers_avx512.h, which says what these functions do, for
+// Loads and stores of strips, and arithmetic, on processors without bf16 instructions. The build
+// copies this file or registers_avx512.h, which describes the functions, to
 // axonn/ops/cpu/registers.h.
 
 namespace axonn::cpu {
@@ -45,7 +45,7 @@ inline Floats::Register widen(HalfWords halves) {
   return reinterpret_cast<Floats::Register>(__builtin_convertvector(halves, Words) << 16);
 }
 
-/// As put() of one bf16, on a register.
+/// Rounds a register as put() rounds one bf16.
 inline HalfWords narrow(Floats::Register x) {
   const auto bits = reinterpret_cast<Words>(x);
   const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, nan = (bits >> 16) | 0x40;

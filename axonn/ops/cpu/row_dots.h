@@ -7,7 +7,7 @@
 
 namespace axonn::cpu {
 
-/// Rows of two operands, K elements each.
+/// The rows of two operands, K elements each.
 template <typename T>
 struct RowPairs {
   const T* a;
@@ -19,12 +19,11 @@ struct RowPairs {
 
 namespace detail {
 
-/// Rows of a and of b whose sums are made side by side: 16 sums, 5 operands of 32 registers.
+/// Rows of a, and of b, whose sums are computed together: 16 sums and 5 operands in 32 registers.
 constexpr int kDotRows = 4;
 using Dots = float[kDotRows][kDotRows];
 
-/// sums += the products of `count` elements. Inlined wherever it is used, or the sums would live in
-/// memory.
+/// sums += the products of `count` elements. Always inlined, or the sums would live in memory.
 template <typename T, int Rows, int Cols>
 [[gnu::always_inline]] inline void add_products(Lanes (&sums)[Rows][Cols], const RowPairs<T>& at,
                                                 int count) {
@@ -44,7 +43,7 @@ void dot_tile(Dots& out, RowPairs<T> at) {
   constexpr int kFull = kLaneCount<T>;
   Lanes sums[Rows][Cols] = {};
   for (; at.K >= kFull; at.K -= kFull) {
-    // The rows that come next: half as fast again as what the processor fetches ahead by itself.
+    // Prefetches the next rows of b: 1.5 times as fast as with the hardware's prefetching alone.
 #pragma GCC unroll 4
     for (int c = 0; c < Cols; ++c) __builtin_prefetch(at.b + (Cols + c) * at.b_row);
     add_products(sums, at, kFull);
@@ -58,7 +57,7 @@ void dot_tile(Dots& out, RowPairs<T> at) {
     for (int c = 0; c < Cols; ++c) out[r][c] = sum_of_lanes(sums[r][c]);
 }
 
-/// All rows of a with Cols rows of b, the first of which is number `col`.
+/// All rows of a with Cols rows of b, from row `col`.
 template <int Cols, typename T, typename Write>
 void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Write& write) {
   constexpr void (*kTiles[])(Dots&, RowPairs<T>) = {dot_tile<T, 1, Cols>, dot_tile<T, 2, Cols>,
@@ -73,10 +72,10 @@ void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Writ
   }
 }
 
-/// Chains of one sum that are made side by side: vector i of a row belongs to chain i % kChains.
+/// Independent partial sums of one dot product: vector i of a row belongs to chain i % kChains.
 constexpr int kChains = 4;
 
-/// write(r, dot product) of Rows rows of a and one row of b.
+/// Calls write(r, dot product) for Rows rows of a and one row of b.
 template <int Rows, typename T, typename Write>
 void stream_tile(const RowPairs<T>& at, const Write& write) {
   constexpr int kFull = kLaneCount<T>, kBytesAhead = 4096;
@@ -105,8 +104,8 @@ void stream_tile(const RowPairs<T>& at, const Write& write) {
 
 }  // namespace detail
 
-/// As row_dots() below, for one row of a or two: reads b row after row, at the rate of memory,
-/// where four rows at a time come at half of it. The order of a sum is another.
+/// Like row_dots() below, for one or two rows of a: reads b row after row, at the full memory
+/// bandwidth; reading four rows at a time gets half of it. Sums are in another order.
 template <typename T, typename Write>
 void stream_dots(RowPairs<T> of, std::int64_t rows, std::int64_t cols, const Write& write) {
   for (std::int64_t col = 0; col < cols; ++col, of.b += of.b_row) {
@@ -118,8 +117,8 @@ void stream_dots(RowPairs<T> of, std::int64_t rows, std::int64_t cols, const Wri
   }
 }
 
-/// write(r, c, dot product of row r of a and row c of b), r below rows, c below cols. Reads b once,
-/// as one stream. Each is a sum of its own, in an order that depends on K alone.
+/// Calls write(r, c, dot product of row r of a and row c of b) for r below rows, c below cols.
+/// Reads b once, as one stream. The order of each sum depends on K alone.
 template <typename T, typename Write>
 void row_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const Write& write) {
   std::int64_t col = 0;

@@ -6,11 +6,11 @@
 
 namespace axonn::cpu {
 
-/// Memory that grows to the largest request and is kept, so that a steady step allocates nothing.
-/// Aligned to cache lines, which vector loads then never straddle.
+/// Memory that grows to the largest request and is kept, so that later steps allocate nothing.
+/// Aligned to cache lines, so that vector loads do not straddle them.
 class Scratch {
  public:
-  /// At least `count` of T, uninitialised; what an earlier call gave is no longer valid.
+  /// Memory for `count` elements of T, uninitialised. Invalidates what earlier calls returned.
   template <typename T>
   T* take(std::int64_t count) {
     const std::size_t lines = (static_cast<std::size_t>(count) * sizeof(T) + kLine - 1) / kLine;

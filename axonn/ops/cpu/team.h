@@ -18,10 +18,10 @@
 namespace axonn::cpu {
 
 /// A team of one thread: its members are the lanes of the registers that hold a strip. Bodies take
-/// values: Floats, or, where they do not compile for those, one float of the strip after the other.
+/// Floats; bodies that do not compile for Floats take the strip's floats one by one.
 struct Team {
-  /// Whether what a team reads may lie beyond the second cache, and is asked for before. Where it
-  /// does not, asking takes up to a third of the time.
+  /// Whether the data may lie beyond the L2 cache, so that the team prefetches it. For data within
+  /// the L2 cache, prefetching takes up to a third of the time.
   bool far = true;
 
   template <typename F, typename... In>
@@ -48,8 +48,8 @@ struct Team {
     return {fold(a), fold(b)};
   }
 
-  /// The sum of f(x), and the largest x, in one pass: -infinity if there is none; NaN is passed
-  /// over.
+  /// The sum of f(x), and the largest x, in one pass. The largest is -infinity if there is none;
+  /// it ignores NaN.
   template <typename F, typename In>
   [[gnu::flatten]] rowwise::Pair<float> sum_and_max(int count, F f, const In* in) const {
     constexpr float kLowest = -std::numeric_limits<float>::infinity();
@@ -64,7 +64,7 @@ struct Team {
     return {fold(total), largest(most)};
   }
 
-  /// The largest: -infinity if there is none; NaN is passed over.
+  /// The largest element: -infinity if there is none; ignores NaN.
   template <typename In>
   float max(int count, const In* in) const {
     return sum_and_max(
@@ -84,7 +84,7 @@ struct Team {
     return moments.total(count);
   }
 
-  /// map(), and the moments of out as it holds them.
+  /// map(), and the moments of out as stored, after rounding.
   template <typename Out, typename F, typename... In>
   [[gnu::flatten]] rowwise::Pair<float> map_moments(Out* out, int count, F f,
                                                     const In*... in) const {
@@ -104,7 +104,7 @@ struct Team {
     return moments.total(count);
   }
 
-  /// For sums over more than a row, where a float's 24 bits would not do; the body gives 0 for 0.
+  /// For sums over more than a row, for which a float's 24 bits are too few. f(0) must be 0.
   template <typename F, typename In>
   [[gnu::flatten]] double sum_double(int count, F f, const In* in) const {
     Doubles total;
@@ -127,7 +127,7 @@ struct Team {
     return total;
   }
 
-  /// Rows that are read soon: `count` elements from p are fetched into the caches.
+  /// Prefetches `count` elements from p into the caches.
   template <typename T>
   void prefetch(const T* p, int count) const {
     constexpr int kLine = 64 / sizeof(T);
@@ -142,8 +142,8 @@ struct Team {
         in...);
   }
 
-  /// map() over rows that lie anywhere, so no hardware fetches them ahead: the `count` elements
-  /// from each of `soon`, which are read some rows later, are asked for at the pace of this row.
+  /// map() over rows that lie anywhere, so that the hardware does not prefetch them. It prefetches
+  /// `count` elements from each of `soon`, which a later call reads, at the pace of this row.
   template <typename Out, typename F, typename... Soon, typename... In>
   [[gnu::flatten]] void map_asking(std::tuple<const Soon*...> soon, Out* out, int count, F f,
                                    const In*... in) const {
@@ -158,7 +158,7 @@ struct Team {
         in...);
   }
 
-  /// The body returns a Pair; either may be written over what it is made from.
+  /// The body returns a Pair. Each result may overwrite the inputs.
   template <typename Out, typename F, typename... In>
   [[gnu::flatten]] void map_pair(Out* first, Out* second, int count, F f, const In*... in) const {
     constexpr Order kAs = kOrder<Out, In...>;
@@ -172,7 +172,7 @@ struct Team {
         in...);
   }
 
-  /// The body takes the index first, as a float: indices are below 2^24.
+  /// The body takes the index first, as a float; so indices must be below 2^24.
   template <typename Out, typename F, typename... In>
   [[gnu::flatten]] void map_indexed(Out* out, int count, F f, const In*... in) const {
     for_strips<Order::memory>(
@@ -184,8 +184,8 @@ struct Team {
         in...);
   }
 
-  /// Updates what is not const of `inout` in one pass, and writes out: the body takes all values,
-  /// those by reference, and returns what out becomes.
+  /// Updates the non-const arrays of `inout` in one pass and writes out. The body takes values of
+  /// all arrays, those to update by reference, and returns the value of out.
   template <typename Out, typename F, typename... InOut>
   [[gnu::flatten]] void update(Out* out, int count, F f, InOut*... inout) const {
     for_strips<Order::memory>(
@@ -205,7 +205,7 @@ struct Team {
     add_rows(std::array{out}, count, begin, end, f, in...);
   }
 
-  /// Two sums a column in one pass: f(row) returns both terms.
+  /// Two sums per column in one pass: the body returns both terms.
   template <typename F, typename... In>
   void column_sums_two(float* a, float* b, int count, std::int64_t begin, std::int64_t end, F f,
                        rowwise::Matrix<In>... in) const {
@@ -218,13 +218,13 @@ struct Team {
     for (int i = 0; i < count; ++i) f(i);
   }
 
-  /// What f returns, which it does before anything is written that the team is asked for next.
+  /// Returns f(). All members have called it before the team's next operation writes anything.
   template <typename F>
   auto first(F f) const {
     return f();
   }
 
-  /// After all that the team was asked for before.
+  /// Calls f once, after the team's operations before it are complete.
   template <typename F>
   void once(F f) const {
     f();
@@ -232,14 +232,14 @@ struct Team {
 
  private:
   static constexpr int kLineBytes = 64;
-  /// A core alone reads little more than what is on its way at once, so what a strip's arithmetic
-  /// keeps from being asked for is lost. This far ahead memory has answered: 6 KiB at 17 GB/s is
-  /// 360 ns. Into the second cache, as the first has room for a dozen lines on their way; from
-  /// there to the first a little before they are used.
+  /// How far ahead strips are prefetched. The bandwidth of one core is limited by the number of
+  /// loads in flight, so any time without new requests is lost. 6 KiB at 17 GB/s is 360 ns, enough
+  /// for memory to answer. The first prefetch is into the L2 cache, because L1 can have only a
+  /// dozen lines in flight; the second, from L2 to L1, comes shortly before use.
   static constexpr int kAheadBytes = 6144, kNearBytes = 768;
   enum class Cache { first, second };
 
-  /// Asks for the strip that begins `bytes` behind p. Inlined, or g++ takes it for without effect.
+  /// Prefetches the strip that begins `bytes` after p. Inlined, or g++ drops it as without effect.
   template <Cache cache = Cache::second, typename T>
   [[gnu::always_inline]] static void ask(const T* p, int bytes = 0) {
     for (int line = 0; line < static_cast<int>(sizeof(T)); ++line)
@@ -255,14 +255,14 @@ struct Team {
     float operator[](int i) const { return values[i]; }
   };
 
-  /// The order of strips where nothing but bf16 is read and written.
+  /// The order of strips: zipped if all arrays are bf16.
   template <typename... T>
   static constexpr Order kOrder = (std::is_same_v<std::remove_const_t<T>, bf16> && ...)
                                       ? Order::zipped
                                       : Order::memory;
 
-  /// f(begin, n, x...) for every strip of [0, count), x being the n elements of each `in` from
-  /// begin and zeros; n is Whole, or in the last strip an int.
+  /// Calls f(begin, n, x...) for every strip of [0, count). x are the n elements from `begin` of
+  /// each `in`, then zeros; n is Whole, or an int in an incomplete last strip.
   template <Order order, typename F, typename... In>
   [[gnu::always_inline]] void for_strips(int count, F f, const In*... in) const {
     if (!far) return for_strips_asking<order>([](int) {}, count, f, in...);
@@ -274,7 +274,7 @@ struct Team {
         count, f, in...);
   }
 
-  /// The same, where asks(begin) comes before a strip's elements are loaded.
+  /// The same, with a call of asks(begin) before a strip's elements are loaded.
   template <Order order, typename Asks, typename F, typename... In>
   [[gnu::always_inline]] static void for_strips_asking(Asks asks, int count, F f, const In*... in) {
     int i = 0;
@@ -287,7 +287,7 @@ struct Team {
     f(i, count - i, load<Order::memory>(in + i, count - i)...);
   }
 
-  /// f(x...), element by element where the body takes no strips.
+  /// f(x...), or element by element if the body does not accept strips.
   template <typename F, typename... X>
   [[gnu::always_inline]] static Floats apply(F f, const X&... x) {
     if constexpr (std::is_invocable_v<F, const X&...>) {
@@ -315,8 +315,8 @@ struct Team {
   void add_rows(std::array<float*, Sums> out, int count, std::int64_t begin, std::int64_t end, F f,
                 rowwise::Matrix<In>... in) const {
     constexpr Order kAs = kOrder<In...>;
-    // Rows are added a few at a time, so that the sums are loaded and stored once for all; of more
-    // streams than eight the hardware fetches fewer ahead.
+    // Adds several rows at a time, so that the sums are loaded and stored once for all of them.
+    // With more than eight streams the hardware would prefetch less.
     constexpr int kRows = 8 / sizeof...(In);
     const int whole = count / Floats::kCount * Floats::kCount;
     for (float* sums : out) std::fill_n(sums, whole, 0.0f);
@@ -339,8 +339,8 @@ struct Team {
       store<Order::memory>(out[k] + whole, sums[k], count - whole);
   }
 
-  /// Rows [r, r + Rows), `whole` columns, added to out; asks for what comes next of them, and for
-  /// as many rows behind them.
+  /// Adds `whole` columns of rows [r, r + Rows) to out. If `asks`, prefetches these rows and the
+  /// next `Rows` rows.
   template <Order order, int Rows, bool asks = false, std::size_t Sums, typename F, typename... In>
   [[gnu::flatten]] static void add_strips(std::array<float*, Sums> out, int whole, std::int64_t r,
                                           F f, rowwise::Matrix<In>... in) {

@@ -1,14 +1,14 @@
-// Causal attention, where neither cuDNN nor flash_attention.h takes the operands, as products and
-// one kernel between them: scores = Q·Kᵀ, softmax, P·V.
+// Causal attention by products and one kernel between them, for operands that neither cuDNN nor
+// flash_attention.h supports: scores = Q·Kᵀ, softmax, P·V.
 //
-// One sequence, one member of every group of query heads, and one block of queries at a time, so
-// that scores never take more than kScoreBytes; keys that no query of the block sees are left out.
-// The heads of such a part lie at equal distances, of queries (group · D) and of keys (D), so one
-// batched product does them all. Scores and their gradients are f32; what is multiplied again is
-// rounded to the operands' type, as the tensors of a model are. Gradients of keys and values are
-// summed in f32 over blocks and members, in their order.
+// A part is one sequence, one member of every group of query heads, and one block of queries. Its
+// scores take at most kScoreBytes, unless those of a single query take more; keys that no query of
+// the block sees are left out. The heads of a part lie at equal distances, (group · D) for queries
+// and D for keys, so one batched product computes them all. Scores and their gradients are f32;
+// operands of a further product are rounded to the operands' type, like the tensors of a model.
+// Gradients of keys and values are summed in f32 over blocks and members, in their order.
 //
-// Bound by the products; beside them the scores go through memory, 3 times forward, 7 backward.
+// Bound by the products; besides, scores go through memory, 3 times forward and 7 times backward.
 #include <algorithm>
 #include <cmath>
 
@@ -23,21 +23,21 @@ namespace axonn::cuda {
 namespace {
 
 constexpr std::int64_t kScoreBytes = std::int64_t{256} << 20;
-/// Large enough for products that fill a card, small enough that of a long sequence little more
-/// than the causal half is computed.
+/// Queries of a block: enough for products that fill a GPU, and few enough that little more than
+/// the causal half of a long sequence is computed.
 constexpr std::int64_t kMostQueries = 1024;
 
-/// A part of one attention: some queries of one sequence, and every group's member of some place.
+/// A part of one attention: some queries of one sequence, and the same member of every group.
 struct Part {
   std::int64_t first_row;    // of the sequence
   std::int64_t query, rows;  // the block's first position, and how many
   std::int64_t key, keys;    // positions that they see
   std::int64_t head, heads;  // query heads head, head + group, ...
-  std::int64_t kv_head;      // of the first; the next has the next
+  std::int64_t kv_head;      // of the first query head; the next head has the next one
   std::int64_t stride;       // of a row of scores, elements
 };
 
-/// Rows of scores: those of one head after another, (heads · rows, stride).
+/// The scores of a part, one head after another: (heads · rows, stride).
 template <typename T>
 struct Scores {
   float* scores;  // (heads · rows, keys), scaled
@@ -63,7 +63,7 @@ struct Scores {
   __device__ std::int64_t head(std::int64_t row) const {
     return part.head + row / part.rows * group;
   }
-  /// Columns that the query does not see become zero.
+  /// Sets the columns that the query does not see to zero.
   __device__ void clear(const Team& team, T* to, Seen seen) const {
     team.map(to, static_cast<int>(seen.begin), [] { return 0.0f; });
     team.map(to + seen.end, static_cast<int>(part.keys - seen.end), [] { return 0.0f; });
@@ -122,8 +122,8 @@ struct SoftmaxBackward {
 
 std::int64_t padded(std::int64_t keys) { return (keys + kPack - 1) / kPack * kPack; }
 
-/// Calls body(part) for every part of the sequence that begins at row first_row. bytes: of all that
-/// is kept of a score.
+/// Calls body(part) for every part of the sequence that begins at row first_row. bytes: memory for
+/// one score, with its copies and gradients.
 template <typename Body>
 void for_parts(const Attention& args, std::int64_t first_row, std::int64_t bytes, Body body) {
   const std::int64_t T = args.positions,
@@ -148,7 +148,7 @@ void for_parts(const Attention& args, std::int64_t first_row, std::int64_t bytes
   }
 }
 
-/// The most elements of scores that a part has.
+/// The number of elements of the largest part's scores.
 std::int64_t most_scores(const Attention& args, std::int64_t bytes) {
   std::int64_t most = 0;
   for_parts(args, 0, bytes,
@@ -156,18 +156,18 @@ std::int64_t most_scores(const Attention& args, std::int64_t bytes) {
   return most;
 }
 
-/// The windows of a part on tensors, as operands of batched products: the first head's.
+/// A part's views of tensors, as operands of batched products: those of its first head.
 struct Windows {
   const Attention& args;
   const Part& part;
 
-  /// Queries of q, out or their gradients.
+  /// Rows of q, out or their gradients.
   View queries(const View& all) const {
     return all.row_range(part.first_row + part.query, part.rows)
         .col_range(part.head * args.head_dim, args.head_dim);
   }
   std::int64_t query_step() const { return args.group * args.head_dim; }
-  /// Keys, or values.
+  /// Rows of keys, values or their gradients.
   View keys(const View& all) const {
     return all.row_range(part.first_row + part.key, part.keys)
         .col_range(part.kv_head * args.head_dim, args.head_dim);
@@ -187,7 +187,7 @@ struct Windows {
             .a_step = query_step(),
             .b_step = key_step()};
   }
-  /// out = scores · y: what queries get.
+  /// out = scores · y, the results for queries.
   BatchedMatmul to_queries(const View& out, const View& scores, const View& y) const {
     return {.one = {.out = queries(out), .a = scores, .b = keys(y)},
             .count = part.heads,
@@ -195,7 +195,7 @@ struct Windows {
             .a_step = score_step(),
             .b_step = key_step()};
   }
-  /// sums (T, k·D) of this sequence += scoresᵀ · x: what keys get.
+  /// sums (T, k·D) of this sequence += scoresᵀ · x, the gradients of keys or values.
   BatchedMatmul to_keys(const View& sums, const View& scores, const View& x) const {
     const View out =
         sums.row_range(part.key, part.keys).col_range(part.kv_head * args.head_dim, args.head_dim);
@@ -209,7 +209,7 @@ struct Windows {
 };
 
 template <typename T>
-constexpr bool kRounds = sizeof(T) < sizeof(float);  // P is another array than the scores
+constexpr bool kRounds = sizeof(T) < sizeof(float);  // P needs memory of its own
 
 }  // namespace
 

@@ -9,7 +9,7 @@ namespace cuda {
 
 namespace {
 
-/// Refuses a card that none of this build's kernels runs on.
+/// Throws if this build has no kernels for the GPU.
 void check_kernels(const CudaCard& card) {
   cudaFuncAttributes attributes{};
   const cudaError_t status = cudaFuncGetAttributes(&attributes, add_rows);
@@ -51,8 +51,8 @@ std::unique_ptr<Backend> make_cuda_backend(int card, const CudaOptions& options)
   const CudaStatus status = cuda_status();
   if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
   if (card < 0 || card >= std::ssize(status.cards))
-    refuse(card_platform()->device, ": there is no card ", card, "; there are ",
-           status.cards.size(), ", from 0");
+    refuse(card_platform()->device, ": there is no GPU ", card, "; there are ", status.cards.size(),
+           ", numbered from 0");
   cuda::check(cudaSetDevice(card));
   cuda::check_kernels(status.cards[card]);
   return std::make_unique<cuda::CudaBackend>(card, status.cards[card].name, options);

@@ -2,8 +2,8 @@
 
 #include <string>
 
-// The products of NVIDIA's cards, in whose words products.cpp is written. A build for AMD's has
-// blas_hip.cuh in its place; CMake makes axonn/ops/cuda/blas.cuh of one of them.
+// Matrix products on NVIDIA GPUs. products.cpp is written in cuBLASLt's names. CMake copies this
+// file or, for AMD GPUs, blas_hip.cuh to axonn/ops/cuda/blas.cuh.
 #include <cublasLt.h>
 
 #include "axonn/base/check.h"

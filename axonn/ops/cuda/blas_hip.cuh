@@ -2,8 +2,8 @@
 
 #include <string>
 
-// What products.cpp says in cuBLASLt's words, as hipBLASLt has it: a name here is added when it is
-// needed. A build for NVIDIA's cards has blas_cuda.cuh in its place.
+// hipBLASLt under the cuBLASLt names that products.cpp uses; only those are defined. A build for
+// NVIDIA GPUs uses blas_cuda.cuh instead.
 #include <hipblaslt/hipblaslt.h>
 
 #include "axonn/base/check.h"
@@ -47,7 +47,7 @@ inline constexpr auto CUBLASLT_EPILOGUE_DGELU = HIPBLASLT_EPILOGUE_DGELU;
 inline constexpr auto CUBLASLT_EPILOGUE_BGRADB = HIPBLASLT_EPILOGUE_BGRADB;
 inline constexpr auto CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES =
     HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-// hipBLASLt is not told how operands are aligned.
+// hipBLASLt has no preferences for alignment: these are ignored below.
 inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
 inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
 inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
@@ -73,7 +73,7 @@ inline hipblasStatus_t cublasLtMatmulPreferenceSetAttribute(
   return hipblasLtMatmulPreferenceSetAttribute(preference, what, value, bytes);
 }
 
-/// hipBLASLt has no words for its errors.
+/// hipBLASLt has no texts for its errors.
 inline const char* cublasLtGetStatusString(hipblasStatus_t status) {
   switch (status) {
     case HIPBLAS_STATUS_SUCCESS:
@@ -89,7 +89,7 @@ inline const char* cublasLtGetStatusString(hipblasStatus_t status) {
     case HIPBLAS_STATUS_NOT_SUPPORTED:
       return "not supported";
     case HIPBLAS_STATUS_ARCH_MISMATCH:
-      return "not for this card";
+      return "not for this GPU";
     default:
       return "failed";
   }
@@ -99,7 +99,7 @@ namespace axonn::cuda {
 
 inline constexpr const char* kBlasName = "hipBLASLt";
 
-/// "0.10.0": that of the header, since the library is asked for its own only where a card is.
+/// "0.10.0": the version of the header, because the library tells its own only if there is a GPU.
 inline std::string blas_version() {
   return concat(HIPBLASLT_VERSION_MAJOR, '.', HIPBLASLT_VERSION_MINOR, '.',
                 HIPBLASLT_VERSION_PATCH);

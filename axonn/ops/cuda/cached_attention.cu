@@ -1,6 +1,6 @@
-// A new token's query against the keys and values kept of its sequence, a block a row and head: the
-// keys in stretches, with a maximum, a sum and an unnormalised result that are carried from one to
-// the next.
+// Attention of a new token to the cached keys and values of its sequence, one block per row and
+// head. The block goes over the keys in stretches and carries a maximum, a sum and an unnormalised
+// result from one to the next.
 //
 // Bound by memory: 2 · D · sizeof(T) bytes for each query head and position seen.
 #include <cmath>
@@ -17,8 +17,8 @@ namespace axonn::cuda {
 
 namespace {
 
-constexpr int kStretch = 256;     // keys whose scores are in shared memory
-constexpr int kMostWidth = 1024;  // of a head: its result is in shared memory, too
+constexpr int kStretch = 256;     // keys of a stretch: their scores are in shared memory
+constexpr int kMostWidth = 1024;  // of a head: its result is in shared memory
 
 template <typename T>
 struct CachedHead {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kMostThreads) attend_to_cache(const CachedHead
   team.map(sums, D, [] { return 0.0f; });
   for (std::int64_t key = begin; key < end; key += kStretch) {
     const int count = static_cast<int>(end - key < kStretch ? end - key : kStretch);
-    for (int i = warp; i < count; i += warps) {  // a key a warp
+    for (int i = warp; i < count; i += warps) {  // one key per warp
       const T* k = args.keys + (first + (key + i) % args.entries) * D;
       float dot = 0;
       for (int c = lane; c < D; c += kWarp) dot += get(query[c]) * get(k[c]);
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kMostThreads) attend_to_cache(const CachedHead
                get(args.values[(first + (key + i) % args.entries) * D + c]);
       sums[c] = sum;
     }
-    __syncthreads();  // scores are written again
+    __syncthreads();  // before scores are written again
   }
   for (int c = static_cast<int>(threadIdx.x); c < D; c += static_cast<int>(blockDim.x))
     put(out[c], sums[c] / total);
@@ -94,8 +94,8 @@ void CudaBackend::keep_heads(const KeepHeads& args) {
 
 void CudaBackend::cached_attention(const CachedAttention& args) {
   check_cached_attention(args);
-  AXONN_CHECK(args.head_dim <= kMostWidth, "cached_attention: heads of ", args.head_dim,
-              ", at most ", kMostWidth, " on a card");
+  AXONN_CHECK(args.head_dim <= kMostWidth, "cached_attention: head_dim is ", args.head_dim,
+              ", want at most ", kMostWidth, " on a GPU");
   if (args.q.count() == 0) return;
   with_type(args.q.dtype, [&]<typename T>(T) {
     attend_to_cache<<<grid_of(args.q.rows * args.heads), 256, 0, stream()>>>(

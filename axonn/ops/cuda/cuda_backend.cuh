@@ -13,9 +13,9 @@
 
 namespace axonn::cuda {
 
-/// Backend on one card, NVIDIA's or AMD's. Each group of operations has its own source file; all of
-/// them check their arguments, choose the element type and launch kernels of ops/rowwise. None
-/// waits.
+/// Backend on one GPU, NVIDIA or AMD. Each group of operations has a source file of its own; most
+/// operations check their arguments, choose the element type and launch a kernel of ops/rowwise.
+/// None waits for the GPU.
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int card, std::string card_name, const CudaOptions& options);
@@ -87,7 +87,7 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<Device> device_;
   std::string card_name_;
-  Scratch scratch_;  // one operation's at a time: the next one's kernels come after it
+  Scratch scratch_;  // used by one operation at a time: kernels of the next one run after it
   Products products_;
   CudnnAttention cudnn_;
 };

@@ -14,10 +14,10 @@ namespace axonn::cuda {
 
 namespace {
 
-/// Below it, cuDNN wants other numbers for what is not seen and sums that are cleared for it.
+/// Older versions of cuDNN need other numbers for hidden scores, and sums that the caller clears.
 constexpr std::size_t kOldest = 91000;
 
-/// What cuDNN's guide lists for both passes and every card; wider heads are not always refused.
+/// The widest head that cuDNN's guide lists for both passes on every GPU; some wider ones work.
 constexpr std::int64_t kWidestHead = 128;
 
 std::string version_text() {
@@ -31,7 +31,7 @@ std::string to_string(const AttentionGraphShape& s) {
                 s.documents ? ", documents" : "", s.backward ? ", gradients" : "");
 }
 
-/// Where what a run needs besides its operands lies in one piece of memory.
+/// The layout of a run's workspace in one piece of memory: delta, d_q_sum, cuDNN's own workspace.
 struct Room {
   static constexpr std::int64_t kAlignment = 256;  // bytes, as cudaMalloc's
   std::int64_t d_q_sum = 0, workspace = 0, bytes = 0;
@@ -73,11 +73,11 @@ struct CudnnAttention::State {
   cudnnHandle_t handle = nullptr;
   std::string trouble;  // why there is no handle
   std::map<AttentionGraphShape, Built> plans;
-  std::map<std::string, std::string> left;  // what was left to others, and why
+  std::map<std::string, std::string> left;  // what was left to other kernels, and why
   std::vector<std::string> remarks;
 };
 
-/// Errors become trouble: others compute then.
+/// Errors go to `trouble`: other kernels then compute attention.
 void CudnnAttention::State::open() {
   if (options.attention == CudaAttention::own) return;
   if (cudnnGetVersion() < kOldest) {
@@ -91,12 +91,13 @@ void CudnnAttention::State::open() {
   if (!trouble.empty()) leave("attention", trouble);
 }
 
-/// Remarks once that something is left to others, or refuses where nobody else is wanted.
+/// Adds a remark, once, that `what` is left to other kernels. Throws if options demand cuDNN.
 bool CudnnAttention::State::leave(const std::string& what, const std::string& why) {
   if (options.attention == CudaAttention::cudnn)
     refuse("attention: cuDNN does not compute ", what, ": ", why);
   if (left.emplace(what, why).second)
-    remarks.push_back(concat("cuDNN does not compute ", what, " (", why, "): axonn's kernels do"));
+    remarks.push_back(
+        concat("cuDNN does not compute ", what, " (", why, "): axonn's own kernels do"));
   return false;
 }
 
@@ -105,12 +106,12 @@ const CudnnAttention::State::Built& CudnnAttention::State::built(const Attention
   if (known != plans.end()) return known->second;
   Built made;
   if (std::ssize(plans) >= kMostShapes) {
-    leave(concat("more than ", kMostShapes, " shapes"), "each costs half a second of building");
+    leave(concat("more than ", kMostShapes, " shapes"), "each takes half a second to build");
     return plans.emplace(piece, std::move(made)).first->second;
   }
   made.graph = attention_graph(piece);
   std::string why;
-  // A graph that some version of cuDNN takes for none is a graph that it does not compute.
+  // If some version of cuDNN rejects the graph as malformed, it just does not compute it.
   try {
     made.plan = CudnnPlan::build(made.graph, {.handle = handle}, options.deterministic, &why);
   } catch (const Error& error) {
@@ -127,8 +128,8 @@ bool CudnnAttention::State::run(const std::optional<AttentionGraphShape>& shape,
   if (!shape || shape->head_dim > kWidestHead) {
     const bool odd = a.q.dtype == DType::bf16 || options.attention == CudaAttention::cudnn;
     return odd && leave(concat(a.heads, " heads of ", a.head_dim, " in ", name_of(a.q.dtype)),
-                        concat("it wants bf16, heads of up to ", kWidestHead,
-                               ", whole groups, rows and heads that begin at 16 bytes"));
+                        concat("it needs bf16, heads of width up to ", kWidestHead,
+                               ", whole groups, and rows and heads aligned to 16 bytes"));
   }
   const AttentionGraphShape piece = shape->ordered ? graph_piece(*shape, kPieceBytes) : *shape;
   const Built& made = built(piece);

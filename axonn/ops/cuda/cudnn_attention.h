@@ -10,30 +10,30 @@
 
 namespace axonn::cuda {
 
-/// Attention by cuDNN's fused kernels, made of the graphs of ops/attention_graph.h.
+/// Attention by cuDNN's fused kernels, made from the graphs of ops/attention_graph.h.
 ///
-/// A plan is built, in about half a second, when a shape first comes, and kept; of more than
-/// kMostShapes shapes the later ones are not computed here. Deterministic: gradients of queries are
-/// one product of the gradients of scores, which go through memory, in pieces of the batch or of
-/// its heads so that they take at most kPieceBytes; else every block adds to them as it comes, in
-/// f32.
+/// The first call with a shape builds a plan, in about half a second, and keeps it. After
+/// kMostShapes shapes, new ones are left to other kernels. With CudaOptions::deterministic, d_q is
+/// a product with the gradients of the scores, which are written to memory; the batch or its heads
+/// are cut into pieces so that they take at most kPieceBytes. Otherwise blocks add to d_q in f32,
+/// in any order.
 class CudnnAttention {
  public:
   static constexpr std::int64_t kPieceBytes = std::int64_t{256} << 20;
   static constexpr int kMostShapes = 64;
 
-  /// On the device's compute stream, with memory of `scratch`, both of which outlive it.
+  /// Runs on the device's compute stream with memory of `scratch`. Both must outlive it.
   CudnnAttention(Device& device, Scratch& scratch, const CudaOptions& options);
   ~CudnnAttention();
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
-  /// False where it is left to others: cuDNN is not to compute, or does not take it.
-  /// Errors: UsageError where cuDNN alone is asked for and does not take it.
+  /// Returns false if cuDNN is not to be used or does not support the operands; other kernels must
+  /// then compute it. Throws UsageError if options demand cuDNN and it does not support them.
   bool run(const Attention& args);
   bool run(const AttentionBackward& args);
 
-  /// What was left to others though cuDNN may compute it, and why; each once.
+  /// What was left to other kernels although cuDNN is to be used, and why; each case once.
   std::vector<std::string> take_remarks();
 
   /// "cuDNN 9.19.0", or "" in a build without it.

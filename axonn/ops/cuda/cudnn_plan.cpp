@@ -9,7 +9,7 @@ namespace axonn::cuda {
 
 namespace {
 
-/// What cuDNN says of its last failure: the first reason alone, of a chain of them.
+/// cuDNN's message about its last failure: only the first reason of a chain of them.
 std::string last_words() {
   std::array<char, 1024> text{};
   cudnnGetLastErrorString(text.data(), text.size());
@@ -34,14 +34,14 @@ cudnnDataType_t type_of(GraphType type) {
   return CUDNN_DATA_FLOAT;
 }
 
-/// cuDNN's name of the graph's tensor i.
+/// cuDNN's id of the graph's tensor i.
 std::int64_t id_of(std::size_t i) { return static_cast<std::int64_t>(i) + 1; }
 
 bool is_number(GraphRole role) { return role == GraphRole::value || role == GraphRole::scale; }
 
 CudnnDescriptor descriptor_of(const GraphTensor& tensor, std::int64_t id) {
-  // Bytes. Rows of q and the like are loaded by packs; of stats and starts single elements are, and
-  // those of a piece of heads or of an odd length begin anywhere.
+  // In bytes. Kernels load rows of q and the like in vectors. They load single elements of stats
+  // and starts, whose rows begin anywhere in a piece of heads or with an odd length.
   const bool single = tensor.role == GraphRole::stats || tensor.role == GraphRole::starts;
   const std::int64_t alignment = single ? 4 : 16;
   CudnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -85,7 +85,7 @@ cudnnPointwiseMode_t mode_of(GraphOp op) {
   }
 }
 
-/// Lowers a graph's nodes: each to an operation, and to what says how it is done.
+/// Lowers a graph: each node to a cuDNN operation and, for most, a descriptor of its details.
 struct Lowering {
   const AttentionGraph& graph;
   std::vector<CudnnDescriptor> tensors = {}, details = {}, operations = {};
@@ -181,7 +181,7 @@ CudnnDescriptor graph_of(const std::vector<CudnnDescriptor>& operations, cudnnHa
   return made;
 }
 
-/// The engines' configurations, the heuristic's favourite first.
+/// The engine configurations in the order of the heuristic, its best first.
 std::vector<CudnnDescriptor> configurations(const CudnnDescriptor& graph,
                                             const CudnnTarget& target) {
   CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);

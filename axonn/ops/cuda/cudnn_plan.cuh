@@ -14,10 +14,10 @@
 
 namespace axonn::cuda {
 
-/// Throws Error, with cuDNN's own words, unless a call of cuDNN succeeded.
+/// Throws Error, with cuDNN's message, unless a call of cuDNN succeeded.
 void check(cudnnStatus_t status, Where where = Where::here());
 
-/// Owns one of cuDNN's descriptors. What it was made of must outlive it.
+/// Owns a cuDNN descriptor. Descriptors that it refers to must outlive it.
 class CudnnDescriptor {
  public:
   explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
@@ -28,7 +28,7 @@ class CudnnDescriptor {
   }
   ~CudnnDescriptor();
 
-  /// Any number of values of one attribute.
+  /// Sets several values of one attribute.
   template <typename T>
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
            std::span<T> values) {
@@ -46,7 +46,7 @@ class CudnnDescriptor {
     set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value.handle_);
   }
   void finalize() { check(cudnnBackendFinalize(handle_)); }
-  /// How it went, for what may be refused.
+  /// Returns the status instead of throwing, for descriptors that cuDNN may refuse.
   cudnnStatus_t try_finalize() { return cudnnBackendFinalize(handle_); }
 
   cudnnBackendDescriptor_t handle() const { return handle_; }
@@ -55,25 +55,24 @@ class CudnnDescriptor {
   cudnnBackendDescriptor_t handle_ = nullptr;
 };
 
-/// Where plans shall run: on the card of a handle, or on a card that is not here and has these
-/// properties.
+/// The GPU that plans are for: that of a handle, or an absent one that has these properties.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
   const CudnnDescriptor* properties = nullptr;
 };
 
-/// The properties of a card, from the JSON that cuDNN writes of it: its plans can be built, not
-/// run, where no card is. Errors: Error where cuDNN lacks a property.
+/// The properties of a GPU, from JSON in cuDNN's format. With them plans can be built, but not run,
+/// without that GPU. Throws Error if cuDNN misses a property.
 CudnnDescriptor cudnn_card(const std::string& json);
 
-/// A graph as cuDNN's kernel computes it: the first of heuristic mode A's that is finalized.
+/// cuDNN's kernel for a graph: the first engine configuration of heuristic mode A that finalizes.
 class CudnnPlan {
  public:
-  /// None where no engine takes the graph; *why says what cuDNN said. deterministic: engines that
-  /// cuDNN notes as nondeterministic are left out. (It notes none of attention's, whatever the
-  /// graph has them do: AttentionGraphShape::ordered sees to the order of sums.)
+  /// Returns nothing if no engine supports the graph; *why is then cuDNN's reason. deterministic:
+  /// skips engines that cuDNN marks as nondeterministic. (It marks no engine for attention,
+  /// whatever the graph: AttentionGraphShape::ordered ensures the order of sums.)
   ///
-  /// Compiles a kernel: about half a second. Errors: Error where the graph is none.
+  /// Compiles a kernel, which takes about half a second. Throws Error if the graph is malformed.
   static std::optional<CudnnPlan> build(const AttentionGraph& graph, const CudnnTarget& target,
                                         bool deterministic, std::string* why);
 
@@ -81,14 +80,14 @@ class CudnnPlan {
   /// "engine 6".
   const std::string& engine() const { return engine_; }
 
-  /// memory[i] is where tensor i of the graph lies: on the card, or on the host for numbers; null
-  /// for what lies inside. Does not wait.
+  /// memory[i] is the address of tensor i of the graph: on the GPU, or on the host for numbers;
+  /// null for intermediate results. Does not wait for the GPU.
   void run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace) const;
 
  private:
   CudnnPlan() = default;
 
-  std::vector<CudnnDescriptor> parts_;  // of which the plan, the last of them, was made
+  std::vector<CudnnDescriptor> parts_;  // all descriptors of the plan, which is the last
   std::int64_t workspace_bytes_ = 0;
   std::string engine_;
 };

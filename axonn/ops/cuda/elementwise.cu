@@ -51,7 +51,7 @@ struct AddBias {
   }
 };
 
-/// What column_sum adds up: the element itself.
+/// The term of column_sum: the element itself.
 struct ValueTerm {
   AXONN_DEVICE rowwise::Identity operator()(std::int64_t) const { return {}; }
 };
@@ -69,7 +69,7 @@ __global__ void add_rows(float* out, const float* partial, std::int64_t blocks, 
 
 void launch_add_rows(cudaStream_t stream, float* out, const Matrix<float>& partial,
                      std::int64_t blocks, std::int64_t C) {
-  constexpr int kThreads = 64;  // small blocks: more multiprocessors have some of few columns
+  constexpr int kThreads = 64;  // small blocks, so that few columns occupy more multiprocessors
   if (C == 0) return;
   add_rows<<<grid_of(tiles_of(C, kThreads)), kThreads, 0, stream>>>(out, partial.data, blocks, C);
   check(cudaGetLastError());

@@ -7,11 +7,12 @@ namespace axonn::cuda {
 
 namespace {
 
-/// d_table[ids[r] - first] += d_out[r], for each table row in the order of the rows r: the block of
-/// a row that is the first with its id adds up all that have it. No atomics, one order.
+/// d_table[ids[r] - first] += d_out[r], for each table row in the order of the rows r, without
+/// atomics. There is one block per row; the block of the first row with an id adds all rows that
+/// have this id.
 ///
-/// Bound by memory, R · C · (sizeof(T) + 8) bytes, beside the search: half of R² comparisons at
-/// most, of ids that stay in cache.
+/// Bound by memory, R · C · (sizeof(T) + 8) bytes, plus the search: at most R² comparisons
+/// of ids, which stay in cache.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
     add_token_gradients(const rowwise::EmbeddingBackward<T> args) {
@@ -19,7 +20,7 @@ __global__ void __launch_bounds__(kMostThreads)
             thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const std::int32_t id = args.ids[row];
   if (id < args.first || id >= args.first + args.V) return;  // the whole block
-  for (int end = row; end > 0; end -= threads) {  // the nearest first: frequent tokens end early
+  for (int end = row; end > 0; end -= threads) {  // nearest first: frequent tokens end early
     const int r = end - 1 - thread;
     if (__syncthreads_or(r >= 0 && args.ids[r] == id)) return;
   }
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(kMostThreads)
         team.map(
             y, args.C, [](float a, float b) { return a + b; }, y, args.d_out.row(next));
       }
-    __syncthreads();  // found is written again
+    __syncthreads();  // before found is written again
   }
 }
 
@@ -75,7 +76,7 @@ void CudaBackend::embedding_backward(View d_table, View d_out, View ids, std::in
         .R = d_out.rows,
         .C = static_cast<int>(d_out.cols),
     };
-    const int threads = std::max(threads_for(d_out.cols, kPack), 4 * kWarp);  // they search, too
+    const int threads = std::max(threads_for(d_out.cols, kPack), 4 * kWarp);  // they also search
     add_token_gradients<<<grid_of(d_out.rows), threads, 0, stream()>>>(args);
     check(cudaGetLastError());
   });

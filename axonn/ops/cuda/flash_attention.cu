@@ -8,7 +8,7 @@ namespace axonn::cuda {
 
 namespace {
 
-/// A block of a card's threads, as flash_tiles.h wants it.
+/// A block of a GPU's threads, with the interface of flash_tiles.h.
 struct CardBlock {
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
   __device__ void sync() const { __syncthreads(); }
@@ -30,7 +30,7 @@ struct CardBlock {
   }
 };
 
-/// The longest tiles first, so that none of them is left for the end.
+/// The tiles with the most keys first, so that none of them is left for the end.
 __device__ FlashPlace place_from_the_end() {
   return {static_cast<int>(gridDim.x - 1 - blockIdx.x), static_cast<int>(blockIdx.y),
           static_cast<int>(blockIdx.z)};
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kFlashThreads)
     run_backward_keys(const FlashOperands args, const FlashGradients gradients) {
   __shared__ FlashKeysMemory<D> memory;
   const FlashPlace at{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
-                      static_cast<int>(blockIdx.z)};  // the first keys are seen by most
+                      static_cast<int>(blockIdx.z)};  // most queries see the first keys
   flash_backward_keys<D>(CardBlock{}, args, gradients, at, memory);
 }
 
@@ -98,7 +98,7 @@ FlashOperands operands_of(const Attention& args) {
           .scale = args.scale};
 }
 
-/// A block for each tile of positions, head and sequence.
+/// One block for each tile of positions, head and sequence.
 dim3 grid_for(const Attention& args, std::int64_t heads) {
   return {static_cast<unsigned>(tiles_of(args.positions, kFlashRows)), static_cast<unsigned>(heads),
           static_cast<unsigned>(args.q.rows / args.positions)};

@@ -7,16 +7,15 @@
 
 namespace axonn::cuda {
 
-// Causal attention without its scores in memory, in bf16 with sums in f32: a block of threads has
-// 64 queries and goes over the keys that they see, tile by tile, with a maximum, a sum and an
+// Causal attention in bf16 with sums in f32, without scores in memory. A block of threads has 64
+// queries and goes over the keys that they see, tile by tile, with a maximum, a sum and an
 // unnormalised result for each query. Backward computes the scores again, from lse: once by
-// queries, for d_q, and once by keys, for d_k and d_v, so that every sum has one order and none is
-// of several blocks'.
+// queries, for d_q, and once by keys, for d_k and d_v. So each sum has one block and one order.
 //
 // Bound by the products: forward 2, backward 7, of T² · D flops each (the causal half).
 // Source: Dao, "FlashAttention-2", 2023.
 
-/// The operands of one attention, as kernels take them.
+/// The operands of Attention in the form that kernels take.
 struct FlashOperands {
   const bf16 *q, *k, *v;  // (B·T, h·D), (B·T, k·D)
   bf16* out;              // (B·T, h·D)
@@ -27,18 +26,18 @@ struct FlashOperands {
   float scale;
 
   AXONN_DEVICE int kv_head(int head) const { return (first_query + head) / group; }
-  /// The first of the keys that any query from `query` on sees.
+  /// The first key that any query from `query` on sees, by the window alone.
   AXONN_DEVICE int first_key(int query) const {
     return window > 0 && query >= window ? query - window + 1 : 0;
   }
-  /// The first key that a query sees: row `row` of q, at position `query`.
+  /// The first key that the query in row `row` of q, at position `query`, sees.
   AXONN_DEVICE int start(std::int64_t row, int query) const {
     const int oldest = first_key(query), own = starts ? starts[row] : 0;
     return own > oldest ? own : oldest;
   }
 };
 
-/// The gradients, and what backward keeps: the sums over D of d_out · out.
+/// The gradients, and delta: the sums over D of d_out · out.
 struct FlashGradients {
   const bf16* d_out;  // (B·T, h·D)
   bf16 *d_q, *d_k, *d_v;
@@ -47,18 +46,18 @@ struct FlashGradients {
   int heads;
 };
 
-/// What a block does: a tile of 64 positions of one head of one sequence.
+/// The work of a block: a tile of 64 positions of one head of one sequence.
 struct FlashPlace {
   int tile, head, sequence;
 };
 
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.69314718f;
 
-/// Keys of a tile: fewer where rows are longer, since results stay in registers.
+/// Keys of a tile: fewer if heads are wide, because results stay in registers.
 template <int D>
 constexpr int kFlashKeys = D > 64 ? 32 : 64;
 
-/// Rows [row, row + ...) of a sequence's matrix, a head's columns.
+/// Rows of a matrix from `first_row` on, from column `col` on; rows from `count` on are zero.
 AXONN_DEVICE inline FlashRows rows_of(const bf16* data, std::int64_t stride, std::int64_t first_row,
                                       int col, int count) {
   return {data + first_row * stride + col, stride, count};
@@ -69,12 +68,13 @@ struct FlashForwardMemory {
   FlashTile<kFlashKeys<D>, D> keys, values;
 };
 
-/// The running maximum and sum of a lane's two rows, in units of log 2; a lane has its own columns'
-/// part of the sum.
+/// The running maximum and sum of a lane's two rows. Scores are in units of ln 2; each lane has
+/// only its own columns' part of the sum.
 struct FlashSoftmax {
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 
-  /// Turns scores into exponentials about the new maximum; rescale is what older ones need.
+  /// Turns scores into exponentials relative to the new maximum. Sets rescale, a factor for sums so
+  /// far.
   template <typename Gpu, int kTiles>
   AXONN_DEVICE void update(const Gpu& gpu, float (&scores)[kTiles][4], float (&rescale)[2]) {
 #pragma unroll
@@ -85,7 +85,7 @@ struct FlashSoftmax {
         highest = fmaxf(highest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
       highest = fmaxf(highest, gpu.shuffle_xor(highest, 1));
       highest = fmaxf(highest, gpu.shuffle_xor(highest, 2));
-      const float about = highest == -INFINITY ? 0 : highest;  // nothing is seen yet
+      const float about = highest == -INFINITY ? 0 : highest;  // no key seen yet
       rescale[half] = exp2f(most[half] - about);
       most[half] = highest;
       total[half] *= rescale[half];
@@ -120,7 +120,7 @@ AXONN_DEVICE void flash_forward(const Gpu& gpu, const FlashOperands& args, Flash
   FlashSoftmax softmax;
   float sums[D / 8][4] = {};
   for (int key = args.first_key(query) / kKeys * kKeys; key < end; key += kKeys) {
-    gpu.sync();  // the tiles are no longer read
+    gpu.sync();  // until no thread reads the tiles any more
     memory.keys.fill(gpu, rows_of(args.k, args.k_stride, first + key, kv_col, args.T - key));
     memory.values.fill(gpu, rows_of(args.v, args.v_stride, first + key, kv_col, args.T - key));
     gpu.sync();

@@ -4,7 +4,7 @@
 
 namespace axonn::cuda {
 
-/// P and P · (d_P - delta), from products of a lane's four places.
+/// Turns one score and d_P into P and P · (d_P - delta).
 AXONN_DEVICE inline void flash_gradient(float& score, float& d_probability, bool seen, float lse,
                                         float delta) {
   const float p = seen ? exp2f(score - lse) : 0;
@@ -12,7 +12,7 @@ AXONN_DEVICE inline void flash_gradient(float& score, float& d_probability, bool
   score = p;
 }
 
-/// d_q of 64 queries: over the keys that they see.
+/// Computes d_q of 64 queries, over the keys that they see.
 template <int D, typename Gpu>
 AXONN_DEVICE void flash_backward_queries(const Gpu& gpu, const FlashOperands& args,
                                          const FlashGradients& gradients, FlashPlace at,
@@ -68,8 +68,8 @@ struct FlashKeysMemory {
   int start[kFlashKeys<D>];
 };
 
-/// d_k and d_v of 64 keys of key-value head at.head: over the queries that see them, one head of
-/// the group after the other. Products are transposed: rows are keys, columns queries.
+/// Computes d_k and d_v of 64 keys of key-value head at.head, over the queries that see them, one
+/// head of the group after the other. Scores are transposed: rows are keys, columns queries.
 template <int D, typename Gpu>
 AXONN_DEVICE void flash_backward_keys(const Gpu& gpu, const FlashOperands& args,
                                       const FlashGradients& gradients, FlashPlace at,
@@ -81,7 +81,7 @@ AXONN_DEVICE void flash_backward_keys(const Gpu& gpu, const FlashOperands& args,
   const int count = args.T - key, col = at.head * D;
   const FlashRows keys = rows_of(args.k, args.k_stride, first + key, col, count),
                   values = rows_of(args.v, args.v_stride, first + key, col, count);
-  const int last = key + kFlashRows - 1 + args.window;  // queries before it see some of the keys
+  const int last = key + kFlashRows - 1 + args.window;  // queries below it see some of the keys
   const int end = args.window > 0 && last < args.T ? last : args.T;
   const int begin = at.head * args.group - args.first_query, past = begin + args.group;
 

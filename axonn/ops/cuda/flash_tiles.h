@@ -7,21 +7,21 @@
 
 namespace axonn::cuda {
 
-// Tiles of bf16 matrices as a warp's matrix instruction m16n8k16 takes and gives them
-// (PTX ISA, "Matrix Fragments for mma.m16n8k16"). Of lane i, g = i / 4 and t = i % 4:
+// Tiles of bf16 matrices in the layout of a warp's matrix instruction m16n8k16 (PTX ISA, "Matrix
+// Fragments for mma.m16n8k16"). Elements that lane i holds, with g = i / 4 and t = i % 4:
 //
 //   a  16 x 16  words: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..)
 //   b  16 x 8   words: (2t.., g), (2t + 8.., g): two rows of a column
 //   c  16 x 8   floats: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
 //
-// The code is for a card's block of threads and, in the tests, for one that a CPU emulates: Gpu is
-// what it runs on, with
+// The code runs on a GPU's block of threads and, in the tests, on a block that a CPU emulates. Gpu
+// is the interface to either, with
 //
 //   int thread()                                 of the block
 //   void sync()                                  all threads of the block
-//   float shuffle_xor(float x, int mask)         what lane i ^ mask has
+//   float shuffle_xor(float x, int mask)         the x of lane i ^ mask
 //   void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])    c += a · b
-//   void load_down(uint32_t (&b)[2], const bf16* row)   lanes 0 to 15 say where 16 rows of 8 begin
+//   void load_down(uint32_t (&b)[2], const bf16* row)   row of lanes 0 to 15: that of 8 elements
 
 /// Threads of a block: four warps, 16 rows of a tile each.
 constexpr int kFlashWarps = 4, kFlashThreads = 32 * kFlashWarps, kFlashRows = 16 * kFlashWarps;
@@ -33,18 +33,18 @@ AXONN_DEVICE inline std::uint32_t pack(float low, float high) {
   return a.bits | static_cast<std::uint32_t>(b.bits) << 16;
 }
 
-/// Two elements that lie side by side, at an even place.
+/// Two adjacent elements at an even index.
 AXONN_DEVICE inline std::uint32_t word(const bf16* p) {
   return *reinterpret_cast<const std::uint32_t*>(p);
 }
 
-/// Where a lane's elements of a tile are.
+/// The place of a lane's elements in a tile.
 struct Lane {
   int g, t;
   AXONN_DEVICE explicit Lane(int thread) : g(thread % 32 / 4), t(thread % 4) {}
 };
 
-/// Rows of a matrix in memory, of which those at `count` and beyond are taken for zero.
+/// Rows of a matrix in memory. Rows from `count` on count as zero.
 struct FlashRows {
   const bf16* data;
   std::int64_t stride;
@@ -64,7 +64,7 @@ AXONN_DEVICE inline void load_across(std::uint32_t (&a)[4], const FlashRows& row
   a[3] = rows.pair(row + lane.g + 8, col + 2 * lane.t + 8);
 }
 
-/// Two results next to each other, 16 rows of 16, as operand a, rounded.
+/// Two adjacent results, together 16 rows of 16, rounded, as operand a.
 AXONN_DEVICE inline void as_operand(std::uint32_t (&a)[4], const float (&left)[4],
                                     const float (&right)[4]) {
   a[0] = pack(left[0], left[1]);
@@ -73,14 +73,14 @@ AXONN_DEVICE inline void as_operand(std::uint32_t (&a)[4], const float (&left)[4
   a[3] = pack(right[2], right[3]);
 }
 
-/// kRows rows of D elements in shared memory. Rows are 16 bytes longer than they need be, so that
-/// the eight rows that a warp reads at once lie in different banks.
+/// kRows rows of D elements in shared memory. Rows are padded by 16 bytes, so that the eight rows
+/// that a warp reads at once lie in different banks.
 template <int kRows, int D>
 struct alignas(16) FlashTile {
   static constexpr int kStride = D + 8;
   bf16 values[kRows * kStride];
 
-  /// All threads copy it from memory, 16 bytes at a time.
+  /// Fills the tile from memory, 16 bytes at a time. All threads call it.
   template <typename Gpu>
   AXONN_DEVICE void fill(const Gpu& gpu, const FlashRows& from) {
     struct alignas(16) Pack {
@@ -146,8 +146,8 @@ AXONN_DEVICE void add_product_down(const Gpu& gpu, float (&sums)[D / 8][4],
   }
 }
 
-/// Stores 16 rows of sums, (16, D), times a factor for each of the lane's two rows, to rows
-/// row + g and row + g + 8 of out, as far as they are below `count`.
+/// Stores 16 rows of sums, (16, D), times a factor for each of the lane's two rows, to rows row + g
+/// and row + g + 8 of out, if these are below `count`.
 template <int D>
 AXONN_DEVICE void store_rows(bf16* out, std::int64_t stride, int count, int row, Lane lane,
                              const float (&sums)[D / 8][4], const float (&factor)[2]) {

@@ -7,34 +7,33 @@
 
 namespace axonn::cuda {
 
-/// The largest power of two, up to 256, that an address is a multiple of.
+/// The largest power of two, up to 256, that divides the address.
 inline std::uint32_t alignment_of(const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data) | 256;
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-/// Elements from one row to the next, which a matrix of a single row need not say.
+/// Elements from one row to the next; a matrix of a single row may have a smaller stride.
 inline std::int64_t row_step(const View& view) { return std::max(view.stride, view.cols); }
 
-/// Bytes: how cuBLASLt's epilogues load their operands.
+/// Bytes of the vectors by which cuBLASLt's epilogues load their operands.
 constexpr std::uint32_t kEpilogueVector = 16;
 
-/// Whether cuBLASLt adds the bias itself: of the result's type, and aligned for its vectors.
+/// Whether cuBLASLt adds the bias itself: if it is of the result's type and aligned for vectors.
 inline bool fuses_bias(const Matmul& args) {
   return args.bias.dtype == args.out.dtype && alignment_of(args.bias.data) >= kEpilogueVector;
 }
 
-/// What a product's epilogue reads or writes of the result's size; empty: nothing.
+/// The matrix of the result's size that the epilogue reads or writes; empty if there is none.
 inline const View& auxiliary_of(const Matmul& args) {
   return args.gelu ? args.gelu_input : args.gelu_derivative_at;
 }
 
-/// Whether cuBLASLt may be asked for this product with its epilogue. It may still answer that it
-/// has no algorithm.
+/// Whether cuBLASLt may be asked for this product with its epilogue. It may still refuse.
 ///
-/// GELU and its derivative in bf16 alone: cuBLASLt's is the tanh form, too, but nothing says to how
-/// many digits, and f32 is what results are compared in. A matrix beside the result has rows that
-/// begin at multiples of 8 elements. A bias's gradient is of the result's type, and wanted in f32.
+/// GELU and its derivative only in bf16: cuBLASLt's is the tanh form, too, but its precision is not
+/// documented, and results are compared in f32. Rows of the auxiliary matrix must begin at
+/// multiples of 8 elements. cuBLASLt's bias gradient has the result's type, which must be f32.
 inline bool may_fuse(const Matmul& args) {
   if (args.out.count() == 0 || args.a.count() == 0) return false;
   if (args.bias_gradient.data)

@@ -14,18 +14,17 @@ using rowwise::Matrix;
 using rowwise::matrix;
 using rowwise::Tile;
 
-/// Rows of 4096 and more have a pack for each of these.
+/// The most threads of a block: rows of 4096 elements have one pack for each.
 constexpr int kMostThreads = 512;
 
-/// Elements of a tile of independent elements: a pack for each of 256 threads, so that a card of
-/// 132 multiprocessors has enough bytes on their way from a million elements on.
+/// Elements of a tile of independent elements: a pack for each of 256 threads, so that a GPU of 132
+/// multiprocessors has enough bytes in flight from a million elements on.
 constexpr int kTile = 2048;
 
-/// Elements of a tile that is summed to one number: longer, since the partial sums are added by one
-/// block.
+/// Elements of a tile that is summed to one number: more, because one block adds the partial sums.
 constexpr int kSumTile = 32768;
 
-/// Whole warps, as many as have something to do.
+/// The number of threads, in whole warps, that have work if each takes `each` elements at once.
 inline int threads_for(std::int64_t elements, int each) {
   const std::int64_t warps = tiles_of(std::max<std::int64_t>(elements, 1), each * kWarp);
   return static_cast<int>(std::min<std::int64_t>(warps * kWarp, kMostThreads));
@@ -45,7 +44,7 @@ __global__ void __launch_bounds__(kMostThreads)
   kernel(Team{}, Tile{i / across, begin, static_cast<int>(rest < width ? rest : width), i});
 }
 
-/// Runs kernel(Team, row) for every row, a block each, whose size goes by the row's length.
+/// Runs kernel(Team, row) for every row, one block per row; `cols` determines the block's size.
 template <typename Kernel>
 void launch_rows(cudaStream_t stream, std::int64_t rows, std::int64_t cols, const Kernel& kernel) {
   if (rows == 0) return;
@@ -67,8 +66,8 @@ void launch_tiles(cudaStream_t stream, std::int64_t rows, std::int64_t cols, int
 /// out[c] += partial[0][c] + partial[1][c] + ..., in this order.
 __global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C);
 
-/// Sums down the columns of (R, C), as rowwise/columns.h has them: partials(team, tile) puts the
-/// sums of a row block into its row of `partial`, which is then added to out.
+/// Partial sums down the columns of (R, C), see rowwise/columns.h: partials(team, tile) writes the
+/// sums of a row block to its row of partial sums. launch_add_rows() then adds these to the result.
 template <typename Partials>
 void launch_column_partials(cudaStream_t stream, std::int64_t R, std::int64_t C,
                             const Partials& partials) {

@@ -11,7 +11,7 @@ namespace axonn::cuda {
 
 namespace {
 
-/// out += the partials, in an order that depends on their number alone. One block.
+/// out += the partials, in an order that depends only on their number. Runs in one block.
 template <typename T>
 __global__ void add_partials(T* out, const T* partial, std::int64_t count) {
   T mine = 0;

@@ -1,4 +1,4 @@
-// Stands in for cudnn_attention.cpp where there is CUDA and no cuDNN.
+// Stands in for cudnn_attention.cpp in a build with CUDA or HIP and without cuDNN.
 #include "axonn/base/check.h"
 #include "axonn/ops/cuda/cudnn_attention.h"
 

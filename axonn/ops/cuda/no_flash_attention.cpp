@@ -1,5 +1,5 @@
-// Stands in for flash_attention.cu, whose instructions are NVIDIA's, in a build for AMD's cards:
-// attention goes by products and a kernel between them there.
+// Stands in for flash_attention.cu, which uses NVIDIA's instructions, in a build for AMD GPUs.
+// There attention.cu computes attention, by products and a kernel between them.
 #include "axonn/base/check.h"
 #include "axonn/ops/cuda/flash_attention.cuh"
 
@@ -9,7 +9,7 @@ bool flash_fits(const Attention&) { return false; }
 bool flash_fits(const AttentionBackward&) { return false; }
 
 void flash_attention(cudaStream_t, const Attention&) {
-  fail(Where::here(), "attention: this build has no kernels that keep scores out of memory");
+  fail(Where::here(), "attention: this build has no flash-attention kernels");
 }
 void flash_attention_backward(cudaStream_t stream, const AttentionBackward& args, float*) {
   flash_attention(stream, args.forward);

@@ -21,7 +21,7 @@ void check(cublasStatus_t status, Where where = Where::here()) {
     fail(where, kBlasName, ": ", cublasLtGetStatusString(status));
 }
 
-/// Owns one of cuBLASLt's handles.
+/// Destroys one of cuBLASLt's handles.
 template <typename Handle, cublasStatus_t (*destroy)(Handle)>
 struct Destroy {
   void operator()(Handle handle) const { destroy(handle); }
@@ -36,7 +36,7 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-/// What an operand looks like to the heuristic.
+/// What the heuristic knows of an operand.
 struct Side {
   std::int64_t stride = 0, step = 0;
   std::uint32_t alignment = 256;  // bytes, of its first row
@@ -47,7 +47,7 @@ struct Key {
   MatmulShape shape;
   std::int64_t count = 1;
   Side out, a, b;
-  Side beside = {};  // what the epilogue reads or writes beside out
+  Side beside = {};  // the auxiliary matrix of the epilogue
   auto operator<=>(const Key&) const = default;
 };
 
@@ -64,11 +64,11 @@ Key key_of(const BatchedMatmul& args) {
           side(auxiliary_of(one), 0)};
 }
 
-/// A row-major matrix of `rows` rows and `cols` columns as cuBLASLt sees it, which is transposed.
+/// cuBLASLt's layout of a row-major matrix of `rows` rows and `cols` columns: its transpose.
 Layout layout_of(DType type, std::int64_t rows, std::int64_t cols, const Side& side,
                  std::int64_t count) {
   cublasLtMatrixLayout_t layout = nullptr;
-  const std::int64_t stride = std::max(side.stride, cols);  // a single row's may be anything
+  const std::int64_t stride = std::max(side.stride, cols);  // that of a single row may be anything
   check(cublasLtMatrixLayoutCreate(&layout, type_of(type), static_cast<std::uint64_t>(cols),
                                    static_cast<std::uint64_t>(rows), stride));
   Layout owned(layout);
@@ -89,7 +89,7 @@ cublasLtEpilogue_t epilogue_of(const MatmulShape& shape) {
     return shape.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   if (shape.gelu) return shape.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   if (shape.gelu_derivative) return CUBLASLT_EPILOGUE_DGELU;
-  // a is what cuBLASLt calls B, whose columns' sums these are.
+  // Our a is cuBLASLt's B, and the gradient is the sum over B's columns.
   if (shape.bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
   return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -102,11 +102,11 @@ Operation operation_of(const Key& key) {
   const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
     check(cublasLtMatmulDescSetAttribute(operation, what, &value, sizeof value));
   };
-  // outᵀ = op(b)ᵀ · op(a)ᵀ, and every matrix is seen transposed already.
+  // outᵀ = op(b)ᵀ · op(a)ᵀ, and cuBLASLt sees every matrix transposed already.
   set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape));
-  // The heuristic wants some address, for its alignment; each product sets its own.
+  // The heuristic needs an address for its alignment; each product sets the real one.
   const auto some_address = [](std::uint32_t alignment) {
     return reinterpret_cast<const void*>(std::uintptr_t{alignment});
   };
@@ -125,7 +125,7 @@ constexpr int kMostWays = 8;
 constexpr std::string_view kWay = "heuristic ";
 constexpr std::string_view kInParts = "in parts";  // the product, then its epilogue
 
-/// The number of the way, from 0; that of "in parts" is kMostWays; -1: it is none.
+/// The number of the way, from 0; kMostWays for "in parts"; -1 if there is no such way.
 int number_of(std::string_view way) {
   if (way == kInParts) return kMostWays;
   for (int i = 0; i < kMostWays; ++i)
@@ -144,8 +144,8 @@ struct Products::State {
 
   struct Plan {
     Operation operation;
-    Layout a, b, out;                                   // as Matmul names them
-    std::vector<cublasLtMatmulHeuristicResult_t> ways;  // none only where there is an epilogue
+    Layout a, b, out;                                   // with the names of Matmul
+    std::vector<cublasLtMatmulHeuristicResult_t> ways;  // empty only with an epilogue
   };
 
   Plan make(const Key& key) const;
@@ -153,12 +153,12 @@ struct Products::State {
   const Plan& plan_of(const Key& key);
   void run(const BatchedMatmul& args);
 
-  // What cuBLAS's manual recommends, and cuBLAS itself takes, on Hopper.
+  // The size that cuBLAS's manual recommends, and cuBLAS itself uses, on Hopper.
   static constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
 
   Device& device;
   Scratch workspace;
-  Scratch sums;  // a bias's gradient, before it is added
+  Scratch sums;  // cuBLASLt's bias gradient, before it is added to ours
   Library library;
   std::map<Key, Plan> plans;
   std::map<MatmulShape, int> chosen;
@@ -180,7 +180,7 @@ Products::State::Plan Products::State::make(const Key& key) const {
   return plan;
 }
 
-/// Has cuBLASLt's heuristic say which algorithms there are.
+/// Asks cuBLASLt's heuristic for algorithms.
 void Products::State::ask(const Key& key, Plan& plan) const {
   cublasLtMatmulPreference_t handle = nullptr;
   check(cublasLtMatmulPreferenceCreate(&handle));
@@ -249,7 +249,7 @@ void Products::run(const Matmul& args) {
   if (to_sums.data) product.one.bias_gradient.data = state_->sums.take<float>(to_sums.cols);
   if (args.a.count() > 0) {
     state_->run(product);
-  } else if (!args.accumulate) {  // a sum of nothing
+  } else if (!args.accumulate) {  // K = 0: sums are zero
     product.one.bias = {};
     const auto size = static_cast<std::size_t>(bytes_of(args.out.dtype));
     check(cudaMemset2DAsync(args.out.data, args.out.stride * size, 0, args.out.cols * size,

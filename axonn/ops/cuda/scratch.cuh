@@ -9,9 +9,9 @@
 
 namespace axonn::cuda {
 
-/// Device memory that grows to the largest request and is kept, so that a steady step allocates
-/// nothing. Used on the compute stream alone, so what one operation wrote is read before the next
-/// one's kernels run. What it has outgrown is kept too, since a captured graph may write there.
+/// Device memory that grows to the largest request and is kept, so that later steps allocate
+/// nothing. Only the compute stream uses it, so an operation's kernels are done with it before
+/// those of the next one run. Outgrown memory is kept, because a captured graph may use it.
 class Scratch {
  public:
   explicit Scratch(Device& device) : device_(device) {}
@@ -21,7 +21,7 @@ class Scratch {
     for (const auto& [memory, bytes] : pieces_) device_.release(memory, bytes);
   }
 
-  /// At least `count` of T, uninitialised; what an earlier call gave is no longer valid.
+  /// Memory for `count` elements of T, uninitialised. Invalidates what earlier calls returned.
   template <typename T>
   T* take(std::int64_t count) {
     const auto bytes = count * static_cast<std::int64_t>(sizeof(T));

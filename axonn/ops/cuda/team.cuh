@@ -9,12 +9,12 @@
 
 namespace axonn::cuda {
 
-/// Elements that a thread moves at once: 16 bytes of bf16, twice 16 of f32.
+/// Elements that a thread moves at once: 16 bytes of bf16, or twice 16 bytes of f32.
 constexpr int kPack = 8;
-/// Columns that a thread adds up: fewer, since there are seldom many columns.
+/// Columns that a thread sums up: fewer, because there are seldom many columns.
 constexpr int kColumns = 4;
 
-/// As many elements as lie side by side, moved 16 bytes at a time where that is all aligned.
+/// n adjacent elements, moved 16 bytes at a time, or all at once if they are less.
 template <typename T, int n>
 struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
   T value[n];
@@ -25,7 +25,7 @@ __device__ bool packed(const T* p, int count) {
   return count >= n && reinterpret_cast<std::uintptr_t>(p) % alignof(Pack<T, n>) == 0;
 }
 
-/// n elements of a row as floats; beyond `count` they are zero.
+/// n elements of a row as floats; those from `count` on are zero.
 template <int n>
 struct Values {
   float value[n];
@@ -58,7 +58,7 @@ struct Values {
   }
 };
 
-/// A block of a card's threads, as reduce_block() wants it.
+/// A block of a GPU's threads, in the form that reduce_block() takes.
 struct ThreadsOfBlock {
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
   __device__ int threads() const { return static_cast<int>(blockDim.x); }
@@ -69,10 +69,10 @@ struct ThreadsOfBlock {
   }
 };
 
-/// What all threads of a block hold, put together by op, in each of them. All threads call it.
+/// Combines the values of all threads of a block by op; all get the result. All must call it.
 template <typename T, typename Op>
 __device__ T block_reduce(T mine, Op op) {
-  constexpr int kMostWarps = 1024 / kWarp;  // of any card's blocks
+  constexpr int kMostWarps = 1024 / kWarp;  // of a block, on any GPU
   __shared__ T parts[kMostWarps];
   return reduce_block<kWarp>(ThreadsOfBlock{}, parts, mine, op);
 }
@@ -82,9 +82,9 @@ __device__ T block_sum(T mine) {
   return block_reduce(mine, [](T a, T b) { return a + b; });
 }
 
-/// A team is a block of threads, whole warps. Element i of a row is always the same thread's,
-/// (i / kPack) modulo the threads, whatever is aligned how: so what one call of map writes the next
-/// may read, without a barrier. Rows may begin anywhere and have any length.
+/// A team is a block of threads in whole warps. Element i of a row always belongs to the same
+/// thread, (i / kPack) modulo the number of threads, whatever the alignment. So a call of map may
+/// read what the call before it wrote, without a barrier. Rows may have any address and length.
 struct Team {
   template <typename F, typename... In>
   __device__ float sum(int count, F f, const In*... in) const {
@@ -129,7 +129,7 @@ struct Team {
     return rowwise::pair(mean, squares);
   }
 
-  /// map(), and the moments of out as it holds them.
+  /// map(), and the moments of out as stored, after rounding.
   template <typename Out, typename F, typename... In>
   __device__ auto map_moments(Out* out, int count, F f, const In*... in) const {
     map(out, count, f, in...);
@@ -163,7 +163,7 @@ struct Team {
     return block_sum(mine);
   }
 
-  /// -infinity if there is none. NaN elements are passed over.
+  /// The largest element: -infinity if there is none; ignores NaN.
   template <typename In>
   __device__ float max(int count, const In* in) const {
     float most = -std::numeric_limits<float>::infinity();
@@ -177,8 +177,8 @@ struct Team {
     return block_reduce(most, [](float a, float b) { return a > b ? a : b; });
   }
 
-  /// The sum of f(x), and the largest x, in one pass: -infinity if there is none; NaN is passed
-  /// over.
+  /// The sum of f(x), and the largest x, in one pass. The largest is -infinity if there is none;
+  /// it ignores NaN.
   template <typename F, typename In>
   __device__ auto sum_and_max(int count, F f, const In* in) const {
     float total = 0, most = -std::numeric_limits<float>::infinity();
@@ -209,14 +209,14 @@ struct Team {
         in...);
   }
 
-  /// map() over rows that lie anywhere. `soon` is for teams of few members: here many rows are on
-  /// their way at once without being asked for.
+  /// map() over rows that lie anywhere. Ignores `soon`, which is for teams of few members: here
+  /// many rows are in flight at once without prefetching.
   template <typename Soon, typename Out, typename F, typename... In>
   __device__ void map_asking(const Soon&, Out* out, int count, F f, const In*... in) const {
     map(out, count, f, in...);
   }
 
-  /// The body returns a Pair; either may be written over what it is made from.
+  /// The body returns a Pair. Each result may overwrite the inputs.
   template <typename Out, typename F, typename... In>
   __device__ void map_pair(Out* first, Out* second, int count, F f, const In*... in) const {
     for_packs(
@@ -235,7 +235,7 @@ struct Team {
         in...);
   }
 
-  /// The body takes the index first, as a float: indices are below 2^24.
+  /// The body takes the index first, as a float; so indices must be below 2^24.
   template <typename Out, typename F, typename... In>
   __device__ void map_indexed(Out* out, int count, F f, const In*... in) const {
     for_packs(
@@ -249,8 +249,8 @@ struct Team {
         in...);
   }
 
-  /// Updates what is not const of `inout` in one pass, and writes out: the body takes all values,
-  /// those by reference, and returns what out becomes.
+  /// Updates the non-const arrays of `inout` in one pass and writes out. The body takes values of
+  /// all arrays, those to update by reference, and returns the value of out.
   template <typename Out, typename F, typename... InOut>
   __device__ void update(Out* out, int count, F f, InOut*... inout) const {
     const int step = static_cast<int>(blockDim.x) * kPack;
@@ -275,7 +275,7 @@ struct Team {
     });
   }
 
-  /// Two sums a column in one pass: f(row) returns both terms.
+  /// Two sums per column in one pass: the body returns both terms.
   template <typename F, typename... In>
   __device__ void column_sums_two(float* a, float* b, int count, std::int64_t begin,
                                   std::int64_t end, F f, rowwise::Matrix<In>... in) const {
@@ -297,7 +297,7 @@ struct Team {
     for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) f(i);
   }
 
-  /// What f returns, which it does before anything is written that the team is asked for next.
+  /// Returns f(). All members have called it before the team's next operation writes anything.
   template <typename F>
   __device__ auto first(F f) const {
     const auto value = f();
@@ -305,7 +305,7 @@ struct Team {
     return value;
   }
 
-  /// After all that the team was asked for before.
+  /// Calls f once, after the team's operations before it are complete.
   template <typename F>
   __device__ void once(F f) const {
     __syncthreads();
@@ -313,7 +313,7 @@ struct Team {
   }
 
  private:
-  /// body(begin, elements, values of each input...) for this thread's packs.
+  /// Calls body(begin, elements, values of each input...) for this thread's packs.
   template <typename Body, typename... In>
   __device__ static void for_packs(int count, Body body, const In*... in) {
     const int step = static_cast<int>(blockDim.x) * kPack;
@@ -340,7 +340,7 @@ struct Team {
   }
   __device__ static void store_unless_const(const float*, int, const Values<kPack>&) {}
 
-  /// body(begin, columns) for this thread's columns.
+  /// Calls body(begin, columns) for this thread's columns.
   template <typename Body>
   __device__ static void for_columns(int count, Body body) {
     const int step = static_cast<int>(blockDim.x) * kColumns;

@@ -4,7 +4,7 @@
 
 namespace axonn::cuda {
 
-// warp_cuda.cuh for AMD's cards.
+// warp_cuda.cuh for AMD GPUs.
 
 /// Threads that run in step: a wavefront of gfx90a and gfx942.
 constexpr int kWarp = 64;

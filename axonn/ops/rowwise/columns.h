@@ -14,10 +14,10 @@ namespace axonn::rowwise {
 //
 // Bound by memory: R · C · sizeof(T) bytes per input.
 
-/// Enough rows that partial sums are few, few enough that a thousand rows make work for eight.
+/// Enough rows that partial sums are few, and so few that a thousand rows are work for eight teams.
 constexpr std::int64_t kRowBlock = 128;
-/// Columns of a tile: its running sums stay in the first cache beside the rows that stream by, and
-/// rows are long enough that little of what the hardware fetches ahead lies beyond them.
+/// Columns of a tile: few enough that its running sums stay in the L1 cache beside the rows that
+/// stream by, and enough that the hardware prefetches little beyond the tile's rows.
 constexpr int kColumnTile = 4096;
 
 /// partial[block] = sums over the block's rows of term(row)(inp...).
@@ -40,7 +40,7 @@ struct ColumnPartials {
   }
 };
 
-/// The same for two sums a column: term(row)(inp...) returns both.
+/// The same with two sums per column: term(row)(inp...) returns both terms.
 template <typename Term, typename... In>
 struct ColumnPartialsTwo {
   Matrix<float> a, b;  // (blocks, C) each

@@ -9,11 +9,11 @@
 
 namespace axonn::rowwise {
 
-// loss = log(sum of exp(logits)) - logits[target], over a vocabulary that is cut into pieces: each
-// piece gives its maximum, sum and target's logit, which are combined. Padding is left out.
+// loss = log(sum of exp(logits)) - logits[target], over a vocabulary that is cut into pieces. Each
+// piece gives its maximum, its sum and the target's logit; these are combined. Padding is ignored.
 
-/// out[row] = maximum, sum of exp(x - maximum), the target's logit (0 if it is not here). A row a
-/// team, in one pass; bound by memory, R · V · sizeof(T) bytes, or by an exponential an element.
+/// out[row] = maximum, sum of exp(x - maximum), the target's logit (0 if it is not here). One team
+/// per row, one pass. Bound by memory, R · V · sizeof(T) bytes, or by an exponential per element.
 template <typename T>
 struct SoftmaxStats {
   Matrix<float> out;            // (R, 3)
@@ -26,9 +26,9 @@ struct SoftmaxStats {
   AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
     const T* x = logits.row(row);
     constexpr int kFirst = 512, kPart = 16384;
-    // Exponentials are about the largest of the first few, until one is so much larger that they
-    // and their sum could overflow: e^60 · 2^31 does not. As powers of two they take an instruction
-    // less; below 2^-150 they are 0. kLowest · log2(e) is finite.
+    // Exponentials are relative to `about`, the largest of the first elements, until an element is
+    // so much larger that they and their sum could overflow (e^60 · 2^31 does not). As powers of
+    // two they take an instruction less; below 2^-150 they are 0. kLowest · log2(e) is finite.
     constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max() / 2;
     float most = -std::numeric_limits<float>::infinity(), total = 0;
     float about = greatest(team.max(valid < kFirst ? valid : kFirst, x), kLowest);
@@ -58,7 +58,7 @@ struct SoftmaxStats {
   }
 };
 
-/// loss and lse of a row from the stacked stats of its pieces, in their order.
+/// Computes loss and lse of each row from the stacked stats of its pieces, in their order.
 struct CombineSoftmax {
   Matrix<float> loss, lse;      // (R, 1)
   Matrix<const float> stats;    // (pieces · R, 3)
@@ -87,7 +87,7 @@ struct CombineSoftmax {
   }
 };
 
-/// out[row] = 1 where no piece has a larger logit than the target's, else 0, from the same stats.
+/// out[row] = 1 if no piece has a larger logit than the target's, else 0, from the same stats.
 struct GreedyTargets {
   Matrix<float> out;            // (R, 1)
   Matrix<const float> stats;    // (pieces · R, 3)
@@ -108,8 +108,8 @@ struct GreedyTargets {
   }
 };
 
-/// d_logits = (exp(logits - lse) - one hot) · scale; may be in place where the types are the same.
-/// A row a team; bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
+/// d_logits = (exp(logits - lse) - one hot) · scale; in place if the types are the same. One team
+/// per row. Bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
 template <typename Out, typename T>
 struct CrossEntropyBackward {
   Matrix<Out> d_logits;         // (R, V)

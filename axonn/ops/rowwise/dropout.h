@@ -7,8 +7,8 @@
 
 namespace axonn::rowwise {
 
-// out = factor · inp where an element is kept, else 0. Whether it is depends on the key and on the
-// element's place in the whole value, so every grid keeps the same. A tile of columns a team.
+// out = factor · inp where an element is kept, else 0. Whether it is kept depends only on the key
+// and on its place in the whole value, so every grid keeps the same elements. One team per tile.
 //
 // Bound by memory: 2 · R · C · sizeof(T) bytes. Source: Srivastava et al., "Dropout", 2014.
 
@@ -33,7 +33,7 @@ struct Dropout {
   Matrix<const T> inp;  // (R, C)
   std::uint64_t key, first_row;
   std::uint32_t first_col;
-  std::uint32_t dropped;  // of 2^24
+  std::uint32_t dropped;  // probability · 2^24
   float factor;
 
   template <typename Team>

@@ -5,7 +5,7 @@
 
 namespace axonn::rowwise {
 
-// out = f(inp...) element by element, a tile a team. Bound by memory: the bytes of the arguments.
+// out = f(inp...) elementwise. One team per tile. Bound by memory: the bytes of the arguments.
 
 /// The tanh form of GELU: x/2 · (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x³), written as
 /// x · sigmoid(2u), which is the same and loses no digits where tanh(u) is near -1.
@@ -14,12 +14,12 @@ struct Gelu {
   static constexpr float kLinear = 1.595769122f;  // 2u = x · (kLinear + kCubic · x²)
   static constexpr float kCubic = 0.044715f * kLinear;
 
-  /// x², or so much that sigmoid(2u) is 0 or 1 and no float overflows.
+  /// x², capped where sigmoid(2u) is 0 or 1 already, so that no float overflows.
   template <typename V>
   [[gnu::always_inline]] AXONN_DEVICE static V square(V x) {
     return least(x * x, 1e4f);
   }
-  /// 1 + e^-2u, whose inverse is sigmoid(2u).
+  /// 1 + e^-2u = 1 / sigmoid(2u).
   template <typename V>
   [[gnu::always_inline]] AXONN_DEVICE static V inverse_sigmoid(V x, V squared) {
     return 1.0f + power_of_two(x * (-kLog2E * kLinear - kLog2E * kCubic * squared));

@@ -7,12 +7,12 @@
 
 namespace axonn::rowwise {
 
-/// Rows of a table lie anywhere, so no hardware fetches them ahead: a team asks for the row that is
-/// needed this many rows later.
+/// Rows of a table lie anywhere, so the hardware does not prefetch them: a team prefetches the row
+/// that it needs this many rows later.
 constexpr std::int64_t kAhead = 4;
 
-/// out[row] = table[ids[row] - first], zero where that is no row of the table, + the learned row of
-/// its position. Bound by memory: (2 or 3) · R · C · sizeof(T) bytes.
+/// out[row] = table[ids[row] - first], or zeros if the table has no such row, + the learned row of
+/// its position. One team per row. Bound by memory: (2 or 3) · R · C · sizeof(T) bytes.
 template <typename T>
 struct EmbeddingForward {
   Matrix<T> out;                  // (R, C)
@@ -48,8 +48,8 @@ struct EmbeddingForward {
   }
 };
 
-/// d_table[ids[row] - first] += d_out[row], in the order of the rows: no atomics, one order. A team
-/// a part of the table: its rows whose number modulo `parts` is the part's. Bound by memory:
+/// d_table[ids[row] - first] += d_out[row], in the order of the rows, without atomics. One team per
+/// part of the table: the table's rows whose index modulo `parts` is `part`. Bound by memory:
 /// R · C · (sizeof(T) + 8) bytes.
 template <typename T>
 struct EmbeddingBackward {
@@ -74,7 +74,7 @@ struct EmbeddingBackward {
   }
 
  private:
-  /// The first row behind `row` that is the part's; R if there is none.
+  /// The first row after `row` whose id is in the part; R if there is none.
   AXONN_DEVICE std::int64_t next(std::int64_t row, std::int64_t part, std::int64_t parts) const {
     for (++row; row < R; ++row) {
       const std::int64_t id = ids[row] - first;
@@ -84,7 +84,7 @@ struct EmbeddingBackward {
   }
 };
 
-/// d_positions[t] += d_out[b · T + t] over the sequences b, in their order. A position a team.
+/// d_positions[t] += d_out[b · T + t] over the sequences b, in their order. One team per position.
 template <typename T>
 struct PositionsBackward {
   Matrix<float> d_positions;  // (positions_count, C)

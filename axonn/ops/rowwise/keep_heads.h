@@ -6,13 +6,13 @@
 
 namespace axonn::rowwise {
 
-/// The heads of a token, D columns each, become entries of its slot, one of each head. A row a
-/// team. Bound by memory: 2 · R · k · D · sizeof(T) bytes.
+/// Copies each head of a token, D columns, to its entry in the token's slot. One team per row.
+/// Bound by memory: 2 · R · k · D · sizeof(T) bytes.
 template <typename T>
 struct KeepHeads {
   Matrix<T> kept;                 // (slots · k · entries, D)
   Matrix<const T> inp;            // (R, k · D)
-  const std::int32_t* slots;      // (R), negative: nothing to keep
+  const std::int32_t* slots;      // (R), negative: the row is skipped
   const std::int32_t* positions;  // (R)
   std::int64_t entries, heads;
   int D;

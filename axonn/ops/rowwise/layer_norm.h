@@ -7,8 +7,8 @@
 
 namespace axonn::rowwise {
 
-// out = xhat · weight + bias, xhat = (inp - mean) · rstd, rstd = 1 / sqrt(variance + eps), a row a
-// team. A row may be a piece of a wider one: its moments are combined before they are used.
+// out = xhat · weight + bias, xhat = (inp - mean) · rstd, rstd = 1 / sqrt(variance + eps). One team
+// per row. A row may be a piece of a wider one: then the moments of all pieces are combined first.
 //
 // Bound by memory: each kernel reads and writes its (R, C) arguments once, (2 to 4) · R · C ·
 // sizeof(T) bytes. Sums are float whatever T is.
@@ -31,7 +31,7 @@ struct RowMoments {
   }
 };
 
-/// out[row] = a[row] + b[row] and its moments, as out holds them.
+/// out[row] = a[row] + b[row], and the moments of out[row] as it is stored, rounded to T.
 /// Bound by memory: 3 · R · C · sizeof(T) bytes.
 template <typename T>
 struct AddMoments {
@@ -51,8 +51,8 @@ struct AddMoments {
   }
 };
 
-/// out[row] = mean and rstd over all pieces, each of `count` elements: the moments of a and b are
-/// together M2a + M2b + (mean_b - mean_a)² · na · nb / (na + nb).
+/// out[row] = mean and rstd over all pieces, each of `count` elements. The squared deviations of a
+/// and b together sum up to M2a + M2b + (mean_b - mean_a)² · na · nb / (na + nb).
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 /// sample variances", 1979.
 struct CombineMoments {
@@ -155,7 +155,7 @@ struct LayerNormBackward {
   }
 };
 
-/// What a column adds up for d_weight: d_out · xhat.
+/// The term of a column's sum for d_weight: d_out · xhat.
 struct WeightTerm {
   Matrix<const float> stats;  // (R, 2)
 
@@ -166,7 +166,7 @@ struct WeightTerm {
   }
 };
 
-/// What a column adds up for d_weight and d_bias: d_out · xhat and d_out.
+/// The terms of a column's sums for d_weight and d_bias: d_out · xhat and d_out.
 struct WeightAndBiasTerms {
   WeightTerm weight;
 

@@ -8,11 +8,10 @@
 
 namespace axonn::rowwise {
 
-// Bodies of kernels that are long chains, each operation waiting for the one before, take values of
-// any type V that has these functions and arithmetic: a float, or what a team computes side by
-// side.
+// Kernel bodies that are long chains of dependent operations take values of any type V that has
+// arithmetic and these functions: a float, or the floats that a team computes side by side.
 
-/// The smaller and the larger of the two; b where either is NaN.
+/// The smaller and the larger of the two; b if either is NaN.
 AXONN_DEVICE inline float least(float a, float b) { return a < b ? a : b; }
 AXONN_DEVICE inline float greatest(float a, float b) { return a > b ? a : b; }
 
@@ -24,8 +23,8 @@ AXONN_DEVICE inline float select_less(float a, float b, float yes, float no) {
 constexpr float kLog2E = 1.44269504f;
 constexpr float kRound = 12582912;  // 1.5 · 2^23: adding it rounds to an integer in the low bits
 
-/// x · 2^n for x from 1/2 to 2 and an integer n, and NaN where they are; below 2^-126 either 0 or
-/// with few digits, above 2^127 there or infinite.
+/// x · 2^n for x from 1/2 to 2 and an integer n; NaN if both are NaN. Results below 2^-126 are 0 or
+/// have few digits; those above 2^127 are about 2^127 or infinite.
 AXONN_DEVICE inline float times_power(float x, float n) {
   const float shifted = least(127.0f, n) + kRound;
   const std::uint32_t power = std::bit_cast<std::uint32_t>(shifted) << 23;  // other bits fall off
@@ -38,8 +37,9 @@ AXONN_DEVICE inline float square_root(float x) { return std::sqrt(x); }
 /// e to the x, branch-free, so that every compiler vectorises it.
 ///
 /// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r by a polynomial of degree 5 whose own relative
-/// error is 1e-7; the result is within 2e-7 of e^x. Below 2^-126 few digits are right, below
-/// 2^-150 it is 0; above 88 it is e^88 or more, and a NaN stays one.
+/// error is 1e-7; the result's relative error is at most 2e-7. Results below 2^-126 have few
+/// correct digits, those below 2^-150 are 0. For finite x above 88 it is e^88 or more, for NaN it
+/// is NaN; for +infinity a float's result is finite but meaningless.
 template <typename V>
 [[gnu::always_inline]] AXONN_DEVICE inline V exponential(V x) {
   constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
@@ -53,7 +53,7 @@ template <typename V>
   return times_power(p, n);
 }
 
-/// 2 to the x, as exponential() is of e, for x that is not infinite.
+/// 2 to the x, with the accuracy of exponential(), for x that is not infinite.
 template <typename V>
 [[gnu::always_inline]] AXONN_DEVICE inline V power_of_two(V x) {
   const V n = (x + kRound) - kRound, r = x - n;

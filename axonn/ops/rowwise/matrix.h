@@ -6,7 +6,7 @@
 
 namespace axonn::rowwise {
 
-/// Rows in device memory, as a kernel takes them by value. Absent where data is null.
+/// A matrix in device memory, which kernels take by value. Absent if data is null.
 template <typename T>
 struct Matrix {
   T* data = nullptr;
@@ -20,7 +20,7 @@ Matrix<T> matrix(const View& view) {
   return {static_cast<T*>(view.data), view.stride};
 }
 
-/// What a body returns for two results at once.
+/// Two results of a kernel body.
 template <typename V>
 struct Pair {
   V first, second;
@@ -30,12 +30,12 @@ AXONN_DEVICE Pair<V> pair(V first, V second) {
   return {first, second};
 }
 
-/// Columns [begin, begin + count) of a row: what a team does at a time where elements do not depend
-/// on each other.
+/// Columns [begin, begin + count) of a row: the work of one team in kernels whose elements do not
+/// depend on each other.
 struct Tile {
   std::int64_t row, begin;
   int count;
-  std::int64_t index;  ///< of this tile among all of a launch
+  std::int64_t index;  ///< of this tile among all tiles of a launch
 };
 
 }  // namespace axonn::rowwise

@@ -7,8 +7,8 @@
 
 namespace axonn::rowwise {
 
-// One number from a whole matrix: a tile a team writes its partial, then one team adds the partials
-// in their order. Sums are double. Bound by memory: R · C · sizeof(T) bytes.
+// Reduces a whole matrix to one number: one team per tile writes a partial result, then one team
+// adds these in their order. Sums are double. Bound by memory: R · C · sizeof(T) bytes.
 
 template <typename T>
 struct SumPartials {
@@ -36,7 +36,7 @@ struct SquaredSumPartials {
   }
 };
 
-/// Elements whose exponent is all ones: NaN and infinities.
+/// Counts the elements whose exponent bits are all ones: NaN and infinities.
 template <typename T>
 struct NonfinitePartials {
   std::int64_t* partial;  // (tiles)

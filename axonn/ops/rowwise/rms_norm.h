@@ -10,10 +10,10 @@
 namespace axonn::rowwise {
 
 // out = xhat · weight, xhat = inp · rstd, rstd = 1 / sqrt(mean of inp² + eps): LayerNorm about zero
-// instead of the mean, so that its kernels (layer_norm.h) serve, given the mean 0 and, in backward,
-// the sum 0 of g. What differs is here: the statistics, and the norm of every head by itself.
+// instead of the mean. LayerNorm's kernels (layer_norm.h) compute it, given 0 as the mean and, in
+// backward, 0 as the sum of g. This file has the rest: statistics, and the norm of each head.
 //
-// Bound by memory, as LayerNorm. Source: Zhang and Sennrich, "Root Mean Square Layer
+// Bound by memory, like LayerNorm. Source: Zhang and Sennrich, "Root Mean Square Layer
 // Normalization", 2019.
 
 /// out[row] = 0 and the sum of squares, from mean and sum of squared deviations of count elements.
@@ -52,7 +52,7 @@ struct RmsNormSums {
   }
 };
 
-/// The norm over each head's D columns, with one weight (D) for all of them.
+/// The norm over each head's D columns, with one weight (D) for all heads. One team per row.
 template <typename T, typename W>
 struct HeadNormForward {
   Matrix<T> out;        // (R, h · D)
@@ -100,8 +100,8 @@ struct HeadNormBackward {
   }
 };
 
-/// partial[block] = the sums of d_out · xhat over the heads of the block's rows, in their order; a
-/// block of kRowBlock rows a team, as in columns.h.
+/// partial[block] = the sums of d_out · xhat over the heads of the block's rows, in their order.
+/// One team per block of kRowBlock rows, as in columns.h.
 template <typename T>
 struct HeadNormWeightPartials {
   Matrix<float> partial;       // (blocks, D)

@@ -6,18 +6,18 @@
 
 namespace axonn::rowwise {
 
-/// Turns the pairs (x[i], x[i + D/2]) of every head by the angles of the row's position:
+/// Rotates the pairs (x[i], x[i + D/2]) of every head by the angles of the row's position:
 ///
 ///   out[i] = x[i] · cos - x[i + D/2] · sin        out[i + D/2] = x[i + D/2] · cos + x[i] · sin
 ///
-/// and by the opposite angles where `sign` is -1, which is what a gradient goes through. A row a
-/// team. Bound by memory: 2 · R · h · D · sizeof(T) bytes; a row's angles serve all its heads.
-/// Source: Su et al., "RoFormer", 2021, with the halves paired, as Hugging Face does.
+/// and by the opposite angles if `sign` is -1, as a gradient needs. One team per row. Bound by
+/// memory: 2 · R · h · D · sizeof(T) bytes; all heads of a row share its angles.
+/// Source: Su et al., "RoFormer", 2021, with the halves of a head paired, as Hugging Face does.
 template <typename T>
 struct RotaryEmbedding {
   Matrix<T> out;              // (R, h · D), may be inp
   Matrix<const T> inp;        // (R, h · D)
-  Matrix<const float> table;  // (T, D): cosines, then sines, of a position
+  Matrix<const float> table;  // (T, D): each row cosines, then sines
   std::int64_t count;         // T
   int heads, D;
   float sign;

@@ -7,10 +7,10 @@
 
 namespace axonn::rowwise {
 
-// out = silu(gate) · up, silu(x) = x · sigmoid(x), where a row of inp is its gate, then its up. A
-// tile of columns a team.
+// out = silu(gate) · up, silu(x) = x · sigmoid(x), where a row of inp is its gate, then its up. One
+// team per tile of columns.
 //
-// Bound by memory: 3 · R · F · sizeof(T) bytes forward and 5 backward, beside one exponential an
+// Bound by memory: 3 · R · F · sizeof(T) bytes forward and 5 backward, beside one exponential per
 // element. Source: Shazeer, "GLU variants improve transformer", 2020.
 
 template <typename T>

@@ -1,5 +1,5 @@
 #pragma once
 
-// The runtime of NVIDIA's cards, in whose words the sources of all cards are written. A build for
-// AMD's has api_hip.cuh in its place; CMake makes axonn/tensor/cuda/api.cuh of one of them.
+// The CUDA runtime, whose names the sources for all GPUs use. A build for AMD GPUs has api_hip.cuh
+// instead; CMake generates axonn/tensor/cuda/api.cuh, which includes one of the two.
 #include <cuda_runtime_api.h>

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the sources of all cards say in CUDA's words, as HIP has it: a name here is added when a
-// source needs it. A build for NVIDIA's cards has api_cuda.cuh in its place.
+// Maps the CUDA names that the sources for all GPUs use to HIP. Add a name when a source needs it.
+// A build for NVIDIA GPUs has api_cuda.cuh instead.
 #include <hip/hip_runtime.h>
 
 using cudaError_t = hipError_t;
@@ -19,7 +19,7 @@ inline constexpr auto cudaMemcpyHostToDevice = hipMemcpyHostToDevice;
 inline constexpr auto cudaMemcpyDeviceToHost = hipMemcpyDeviceToHost;
 inline constexpr auto cudaMemcpyDeviceToDevice = hipMemcpyDeviceToDevice;
 
-// Functions that pass on what they get, since some of HIP's are overloaded.
+// Functions are lambdas that forward their arguments, because some HIP functions are overloaded.
 inline constexpr auto cudaGetErrorName = [](auto... args) { return hipGetErrorName(args...); };
 inline constexpr auto cudaGetErrorString = [](auto... args) { return hipGetErrorString(args...); };
 inline constexpr auto cudaGetLastError = [] { return hipGetLastError(); };
@@ -69,7 +69,7 @@ using cudaStreamCaptureStatus = hipStreamCaptureStatus;
 inline constexpr auto cudaStreamCaptureModeRelaxed = hipStreamCaptureModeRelaxed;
 inline constexpr auto cudaStreamCaptureModeThreadLocal = hipStreamCaptureModeThreadLocal;
 inline constexpr auto cudaStreamCaptureStatusNone = hipStreamCaptureStatusNone;
-inline constexpr unsigned cudaGraphInstantiateFlagUseNodePriority = 0;  // HIP before 6 has none
+inline constexpr unsigned cudaGraphInstantiateFlagUseNodePriority = 0;  // not in HIP before 6
 inline constexpr auto cudaStreamIsCapturing = [](auto... args) {
   return hipStreamIsCapturing(args...);
 };

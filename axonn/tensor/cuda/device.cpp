@@ -15,10 +15,11 @@ namespace cuda {
 
 namespace {
 
-/// Pinned host memory that a copy goes through.
+/// A buffer of pinned host memory for copies.
 class Slot {
  public:
-  static constexpr std::int64_t kBytes = std::int64_t{4} << 20;  // far more than a copy's latency
+  // Large enough that a copy takes far longer than its start.
+  static constexpr std::int64_t kBytes = std::int64_t{4} << 20;
 
   Slot() { check(cudaMallocHost(&memory_, kBytes)); }
   Slot(const Slot&) = delete;
@@ -29,11 +30,11 @@ class Slot {
   }
 
   void* memory() const { return memory_; }
-  /// What the stream was given so far is the last that uses it.
+  /// Marks the work that is on the stream now as the last user of this buffer.
   void used_until_here(const CudaStream& stream) {
     check(cudaEventRecord(last_.handle(), stream.handle()));
   }
-  /// Until what uses it is done: at once if nothing ever did.
+  /// Waits for the last user; returns at once if there was none.
   void wait() const { cudaEventSynchronize(last_.handle()); }
 
  private:
@@ -41,8 +42,8 @@ class Slot {
   CudaEvent last_;
 };
 
-/// Copies between the host and the device through pinned memory: those out of memory that the
-/// system may page would wait for the stream before they begin.
+/// Copies between host and device through pinned memory. Copies from pageable memory would wait for
+/// the stream before they start.
 class Staging {
  public:
   /// Returns as soon as `host` may be overwritten.
@@ -57,7 +58,8 @@ class Staging {
     }
   }
 
-  /// Returns when `host` holds the values. The next piece travels while one is copied out.
+  /// Returns when `host` holds the values. The device sends a piece while the host copies the
+  /// previous one out of pinned memory.
   void to_host(const CudaStream& stream, void* host, const void* device, std::int64_t bytes) {
     struct Piece {
       const Slot* slot = nullptr;
@@ -78,7 +80,7 @@ class Staging {
       take(std::exchange(last, {&slot, at, n}));
     }
     take(last);
-    check(cudaStreamSynchronize(stream.handle()));  // reports what went wrong before
+    check(cudaStreamSynchronize(stream.handle()));  // reports earlier errors
   }
 
  private:
@@ -105,12 +107,12 @@ class CudaDevice final : public Device {
     const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
     std::size_t free = 0, total = 0;
     if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // it is reported here, not by the next call
+      cudaGetLastError();  // clears the error, which is reported below
       cudaMemGetInfo(&free, &total);
     }
     AXONN_CHECK(status != cudaErrorMemoryAllocation, "out of memory on ", card_.name, ": ", bytes,
-                " bytes asked for, ", free, " of ", total,
-                " free; use more ranks, a smaller micro_batch or checkpointing");
+                " bytes requested, ", free, " of ", total,
+                " free; use more ranks, a smaller micro_batch or activation checkpointing");
     check(status);
     return memory;
   }
@@ -118,7 +120,7 @@ class CudaDevice final : public Device {
 
   Stream& compute() override { return compute_; }
   std::unique_ptr<Stream> make_stream() override {
-    return std::make_unique<CudaStream>(Priority::high);  // what others wait for goes first
+    return std::make_unique<CudaStream>(Priority::high);  // other ranks wait for its work
   }
 
   void copy(void* to, const void* from, std::int64_t bytes) override {
@@ -154,7 +156,7 @@ class CudaDevice final : public Device {
  private:
   void check_not_capturing(const char* operation) const {
     AXONN_CHECK(!capturing(), operation,
-                " while work is captured: a graph cannot hold what the host reads or gives");
+                " while work is captured: a graph cannot contain copies between host and device");
   }
 
   CudaCard card_;
@@ -162,7 +164,8 @@ class CudaDevice final : public Device {
   Staging staging_;
 };
 
-/// What the driver and the runtime say, without cards.
+/// The versions of toolkit and driver, and what is wrong if no GPU is found. Sets `count` to the
+/// number of GPUs.
 CudaStatus look_for_driver(int& count) {
   CudaStatus status{.built_with = toolkit_version(), .driver = driver_version()};
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -206,8 +209,8 @@ std::unique_ptr<Device> make_cuda_device(int index) {
   const CudaStatus status = cuda_status();
   if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
   if (index < 0 || index >= std::ssize(status.cards))
-    refuse(card_platform()->device, ": there is no card ", index, "; there are ",
-           status.cards.size(), ", from 0");
+    refuse(card_platform()->device, ": there is no GPU ", index, "; there are ",
+           status.cards.size(), ", numbered from 0");
   cuda::check(cudaSetDevice(index));
   return std::make_unique<cuda::CudaDevice>(status.cards[index]);
 }

@@ -6,11 +6,11 @@
 
 namespace axonn::cuda {
 
-/// What a stream was given while it was captured, ready to be launched on it.
+/// The work captured from a stream, ready to be launched on the same stream.
 class CudaGraph final : public Graph {
  public:
-  /// Begins to capture the stream, calls work and ends it, whatever work throws. `work` may take
-  /// memory of the card meanwhile: the capture is relaxed, since an arena may have to grow.
+  /// Captures the stream while `work` runs; ends the capture also if `work` throws. The capture
+  /// mode is relaxed, so that `work` may allocate device memory if the arena has to grow.
   static std::unique_ptr<Graph> of(const CudaStream& stream, const std::function<void()>& work) {
     check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeRelaxed));
     Captured captured{stream.handle()};
@@ -18,9 +18,9 @@ class CudaGraph final : public Graph {
     return std::make_unique<CudaGraph>(stream, captured.end());
   }
 
-  /// Takes the captured graph.
+  /// Takes ownership of the captured graph.
   CudaGraph(const CudaStream& stream, cudaGraph_t captured) : stream_(stream) {
-    // What others wait for goes first, as on the streams that it was captured from.
+    // Keeps the priorities of the captured streams: other ranks wait for the work on some of them.
     const cudaError_t status =
         cudaGraphInstantiateWithFlags(&graph_, captured, cudaGraphInstantiateFlagUseNodePriority);
     cudaGraphDestroy(captured);
@@ -33,7 +33,7 @@ class CudaGraph final : public Graph {
   void launch() override { check(cudaGraphLaunch(graph_, stream_.handle())); }
 
  private:
-  /// A capture that has begun and has to be ended.
+  /// Ends a capture that has begun.
   struct Captured {
     cudaStream_t stream;
 
@@ -41,7 +41,7 @@ class CudaGraph final : public Graph {
       cudaGraph_t graph = nullptr;
       if (!stream) return;
       if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) cudaGraphDestroy(graph);
-      cudaGetLastError();  // the error that is on its way says more
+      cudaGetLastError();  // the exception being thrown says more
     }
     cudaGraph_t end() {
       cudaGraph_t graph = nullptr;

@@ -6,21 +6,21 @@
 
 namespace axonn::cuda {
 
-// What CUDA and HIP do in different ways: platform_cuda.cpp or platform_hip.cpp, whichever is
-// built. None of it starts a context on a card, which takes half a gigabyte of an NVIDIA card.
+// Functions that differ between CUDA and HIP, in platform_cuda.cpp and platform_hip.cpp. None of
+// them creates a context on a GPU, which would take half a gigabyte of an NVIDIA GPU's memory.
 
-/// "13.0": what this build is of.
+/// Version of the toolkit of this build: "13.0".
 std::string toolkit_version();
 
-/// "13.0": the newest that the driver runs; "": there is no driver.
+/// Newest version that the driver supports: "13.0"; "": no driver.
 std::string driver_version();
 
 CudaCard card_of(int index);
 
-/// Whether memory is a card's. Errors: Error for what the runtime says.
+/// Whether the address is in a GPU's memory. Throws Error if the runtime reports one.
 bool is_on_card(const void* memory);
 
-/// Thirty-two digits, hexadecimal.
+/// The UUID as 32 hexadecimal digits.
 std::string uuid_text(const char (&bytes)[16]);
 
 }  // namespace axonn::cuda

@@ -8,7 +8,7 @@ namespace cuda {
 
 namespace {
 
-/// "13.0" of 13000.
+/// Formats 13000 as "13.0".
 std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
 
 }  // namespace

@@ -10,12 +10,12 @@ namespace cuda {
 
 namespace {
 
-/// "6.2" of 60200000.
+/// Formats 60200000 as "6.2".
 std::string version_text(int version) {
   return concat(version / 10'000'000, '.', version / 100'000 % 100);
 }
 
-/// HIP 6 calls it type, older ones memoryType.
+/// Whether the attributes are of GPU memory. The field is `type` since HIP 6, `memoryType` before.
 template <typename Attributes>
 bool is_of_card(const Attributes& attributes) {
   if constexpr (requires { attributes.type; })
@@ -30,7 +30,7 @@ std::string toolkit_version() { return version_text(HIP_VERSION); }
 
 std::string driver_version() {
   if (::access("/dev/kfd", F_OK) != 0)
-    return {};  // the runtime has a version without a driver, too
+    return {};  // the runtime reports a version even without a driver
   int version = 0;
   return hipDriverGetVersion(&version) == hipSuccess && version > 0 ? version_text(version) : "";
 }
@@ -45,8 +45,8 @@ CudaCard card_of(int index) {
   const std::string full = properties.gcnArchName,  // "gfx90a:sramecc+:xnack-"
       architecture = full.substr(0, full.find(':')), name = properties.name;
   return {.index = index,
-          .name = name.empty() ? concat("AMD card of ", architecture) : name,
-          // Both: the halves of a card may have one UUID, and hosts have the same buses.
+          .name = name.empty() ? concat("AMD GPU ", architecture) : name,
+          // Both parts: the two halves of a GPU may share one UUID, and buses repeat on every host.
           .uuid = concat(uuid_text(uuid.bytes), '-', bus),
           .major = properties.major,
           .minor = properties.minor,
@@ -59,7 +59,7 @@ CudaCard card_of(int index) {
 bool is_on_card(const void* memory) {
   hipPointerAttribute_t attributes{};
   const hipError_t status = hipPointerGetAttributes(&attributes, memory);
-  if (status == hipErrorInvalidValue) {  // the host's, which HIP has never heard of
+  if (status == hipErrorInvalidValue) {  // host memory that is unknown to HIP
     cudaGetLastError();
     return false;
   }

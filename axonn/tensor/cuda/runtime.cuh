@@ -10,14 +10,14 @@
 
 namespace axonn::cuda {
 
-/// Throws Error unless a call of the runtime succeeded.
+/// Throws Error unless a runtime call succeeded.
 inline void check(cudaError_t status, Where where = Where::here()) {
   if (status != cudaSuccess)
     fail(where, card_platform()->name, ": ", cudaGetErrorName(status), ": ",
          cudaGetErrorString(status));
 }
 
-/// A point in a stream; it owns the CUDA event. Any thread may wait for it.
+/// Owns a CUDA event. Any thread may wait for it.
 class CudaEvent final : public Event {
  public:
   CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
@@ -38,8 +38,8 @@ class CudaEvent final : public Event {
 
 enum class Priority { normal, high };
 
-/// A CUDA stream of the device that is current where it is made. It does not wait for the default
-/// stream.
+/// Owns a CUDA stream of the device that is current at construction. It does not synchronise with
+/// the default stream.
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(Priority priority) {
@@ -67,7 +67,7 @@ class CudaStream final : public Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// The CUDA stream of a stream of a device that make_cuda_device() made.
+/// The CUDA handle of a stream, which must belong to a device from make_cuda_device().
 inline cudaStream_t handle_of(const Stream& stream) {
   return static_cast<const CudaStream&>(stream).handle();
 }
