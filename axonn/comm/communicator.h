@@ -82,7 +82,8 @@ class Communicator {
   virtual int size() const = 0;
 
   /// Whether collectives on device memory run on the device's streams without the host, so that
-  /// Device::capture() can capture them. Ask the world: a group of one rank always can.
+  /// Device::capture() can capture them. Ask the world: a group of one rank may say true although
+  /// the world says false.
   virtual bool on_streams() const { return false; }
 
   /// data[i] becomes the sum (max, min) over ranks of data[i].

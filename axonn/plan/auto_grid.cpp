@@ -20,14 +20,14 @@ namespace {
 
 using Report = std::function<void(const std::string& line)>;
 
-/// What a grid is chosen with.
+/// A grid and the settings that are chosen with it.
 struct GridChoice {
   GridShape grid;
   std::int64_t micro_batch = 1;
   RecomputeMode recompute = RecomputeMode::none;
 };
 
-/// Of the run that this one goes on from.
+/// The choice of the run that this one resumes, if it applies to as many ranks.
 std::optional<GridChoice> earlier_choice(const Config& config, int ranks) {
   const std::string own = config.output.dir + "/checkpoints", &resume = config.checkpoint.resume;
   if (resume.empty() || (resume == "auto" && !has_checkpoint(own))) return std::nullopt;
@@ -54,16 +54,16 @@ GridChoice best_choice(const Config& config, const Machine& machine, int ranks,
                                    format_bytes(found.smallest->memory_bytes))
                           : std::string());
   const Plan& best = found.plans.front();
-  report(fmt::format("grid: {} of {} that cut the model; a step is planned to take {:.3g} s and {}",
+  report(fmt::format("grid: {}, the best of {} that can cut the model; predicted {:.3g} s and {}",
                      to_string(best.grid), found.cut, best.time.step_s,
                      format_bytes(best.memory_bytes)));
   if (found.plans.size() > 1)
-    report(fmt::format("grid: the next, {}, {:.3g} s", to_string(found.plans[1].grid),
+    report(fmt::format("grid: second best {}, {:.3g} s", to_string(found.plans[1].grid),
                        found.plans[1].time.step_s));
   return {best.grid, best.micro_batch, best.recompute};
 }
 
-/// What rank 0 chose, on all ranks.
+/// Sends rank 0's choice to all ranks.
 GridChoice broadcast(Communicator& world, const GridChoice& mine) {
   std::array<std::int64_t, 6> numbers = {
       mine.grid.x,    mine.grid.y,      mine.grid.z,
@@ -78,7 +78,7 @@ GridChoice broadcast(Communicator& world, const GridChoice& mine) {
 }  // namespace
 
 Config with_chosen_grid(Config config, Communicator& world, const Report& report) {
-  AXONN_CHECK(config.parallelism.automatic(), "with_chosen_grid: the grid is ",
+  AXONN_CHECK(config.parallelism.automatic(), "with_chosen_grid: wanted grid = \"auto\", got ",
               to_string(config.parallelism.grid()));
   config.parallelism.named_grid.clear();
   const bool first = world.rank() == 0;
@@ -90,7 +90,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
     if (!config.parallelism.machine.empty()) {
       if (first) machine = read_machine(config.parallelism.machine);
     } else if (world.size() > 1) {
-      if (first) report("grid: measuring what it will run on");
+      if (first) report("grid: measuring this machine");
       Config all = config;
       all.parallelism.data = world.size();
       const OwnCores cores(all, world);
@@ -100,7 +100,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       choice = GridChoice{{}, config.training.micro_batch, config.activation_checkpoint.mode};
     if (first && !choice) choice = best_choice(config, machine, world.size(), report);
   } else if (first) {
-    report(fmt::format("grid: {}, as the run that this one resumes", to_string(choice->grid)));
+    report(fmt::format("grid: {}, from the run that this one resumes", to_string(choice->grid)));
   }
   const GridChoice chosen = broadcast(world, choice.value_or(GridChoice{}));
   config.parallelism.set_grid(chosen.grid);

@@ -8,15 +8,15 @@
 
 namespace axonn {
 
-/// config, whose grid is automatic, on the grid of world's ranks that a plan ranks first, with the
-/// plan's micro-batch, and its recomputation where config has none. Planned for
-/// parallelism.machine, or for what a quick probe() by these ranks says.
+/// Replaces config's automatic grid by the planner's best grid for world's ranks, with the plan's
+/// micro-batch, and with its recomputation if config sets none. The plan is for
+/// parallelism.machine, or for the result of a quick probe() by these ranks.
 ///
-/// A run that resumes keeps what the checkpoint's run had chosen, if that was for as many ranks.
+/// A run that resumes keeps the choice of the checkpoint's run if that had as many ranks.
 ///
-/// config is validated and resolved. Rank 0 chooses for all; the lines that it is told say what and
-/// why. Collective.
-/// Errors: UsageError where no grid of so many ranks cuts the model, or fits into memory.
+/// config must be validated and resolved. Rank 0 chooses for all, and reports the choice and its
+/// reason. Collective.
+/// Throws UsageError if no grid of so many ranks cuts the model or fits into memory.
 Config with_chosen_grid(Config config, Communicator& world,
                         const std::function<void(const std::string& line)>& report);
 

@@ -13,7 +13,7 @@ namespace axonn {
 
 namespace {
 
-/// Costs of a step with `times` the rows.
+/// The costs of a step with `times` as many rows.
 class ScaledCosts final : public Costs {
  public:
   ScaledCosts(const Costs& costs, double times) : costs_(costs), times_(times) {}
@@ -22,7 +22,7 @@ class ScaledCosts final : public Costs {
     if (op.operation == "matmul") {
       scratch_ = op;
       scratch_.flops *= times_;
-      // Rows are what the weight's gradient sums over, and the rows of all other products.
+      // A weight's gradient sums over the rows; in all other products they are the output's rows.
       if (!op.a_transposed) scale(scratch_.operands[0]);
       scale(scratch_.operands[1]);
       if (op.a_transposed) scale(scratch_.operands[2]);
@@ -59,7 +59,7 @@ Optimistic extend(const Optimistic& a, const Optimistic& b, double weight) {
           a.memory_bytes + std::llround(weight) * (b.memory_bytes - a.memory_bytes)};
 }
 
-/// Of a model of so many blocks, as ParameterGroup and Optimizer hold it.
+/// The state of a model of so many blocks, as ParameterGroup and Optimizer hold it.
 std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t blocks) {
   const auto model = make_model(with_blocks(config, blocks).model, grid);
   const DType type = config.training.dtype;

@@ -7,20 +7,20 @@
 
 namespace axonn {
 
-/// What a run of a config takes at least.
+/// Optimistic figures of a run: about the least that it can take.
 struct Optimistic {
   double seconds = 0;             ///< of a step
   std::int64_t memory_bytes = 0;  ///< estimate_memory() of a step of one micro-batch
 };
 
-/// From a step of one micro-batch of config's size, as if all of the batch went through in one, in
-/// the same number of operations: what belongs to rows takes as many times as long, latencies and
-/// what belongs to parameters happen once. Errors: as estimate_time().
+/// Simulates a step of one micro-batch of config's size as if it held the whole batch, in the same
+/// number of operations: work on rows takes as many times as long, while latencies and work on
+/// parameters count once. Throws as estimate_time() does.
 Optimistic optimistic(const Config& config, const Machine& machine);
 
-/// Bytes of parameters, gradients and optimizer that a rank of config's grid holds at least,
-/// without a dry step: from the sizes of its flat buffers.
-/// Errors: UsageError where the grid cannot cut the model.
+/// Bytes of parameters, gradients and optimizer state of a rank of config's grid: a lower bound of
+/// its memory. Computed from the sizes of flat buffers, without a dry step.
+/// Throws UsageError if the grid cannot cut the model.
 std::int64_t state_bytes(const Config& config);
 
 }  // namespace axonn

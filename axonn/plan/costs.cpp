@@ -14,13 +14,13 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 }  // namespace
 
 double moved_bytes(const Schedule::Compute& op) {
-  // A table is not read whole: as many of its rows as there are rows beside it.
+  // Only as many rows of the table are read as there are tokens.
   if (op.operation == "embedding") return real(2 * op.operands.front().bytes());
   if (op.operation == "embedding_backward") {
     const Schedule::Matrix& d_out = op.operands.at(1);
     return real(d_out.bytes() + 2 * d_out.rows * d_out.cols * bytes_of(DType::f32));
   }
-  if (op.operation == "copy") return real(2 * op.bytes());  // noted once: read and written
+  if (op.operation == "copy") return real(2 * op.bytes());  // one operand: read and written
   return real(op.bytes());
 }
 
@@ -62,8 +62,8 @@ MachineCosts::Group MachineCosts::group_of(std::string_view name, int ranks) con
   return {.inner = 1, .size = ranks};  // the world
 }
 
-/// Nodes are filled one after another: a group's ranks lie in one if the blocks of inner · size
-/// ranks do not straddle two.
+/// Ranks fill nodes one after another: groups stay within a node if no block of inner · size ranks
+/// straddles two.
 bool MachineCosts::leaves_node(const Group& group) const {
   const int node = machine_.devices_per_node, block = group.inner * group.size;
   return block > node || (grid_.ranks() > node && node % block != 0);
@@ -91,7 +91,7 @@ MachineCosts::Link MachineCosts::link_of(const Group& group, std::string_view op
     return {rate->latency_s, rate->bytes_per_s};
   const int node = machine_.devices_per_node, at_once = std::min(node, group.inner);
   Link link{machine_.node_latency_s, machine_.node_bytes_per_s / at_once};
-  if (group.inner < node) {  // several members in each node: the ring goes through it, too
+  if (group.inner < node) {  // several members in each node: the ring uses links inside it, too
     const Group inside{.inner = group.inner, .size = node / group.inner};
     const double rate = inside_node(inside, operation).bytes_per_s;
     if (rate > 0) link.bytes_per_s = std::min(link.bytes_per_s, rate);
@@ -120,7 +120,7 @@ void check_rates(const Machine& machine, DType dtype, int devices) {
   const auto need = [&](bool there, const std::string& what) {
     if (!there)
       refuse("machine ", machine.name, " has no ", what,
-             ", so no plan can be made for it; give the figure in its file");
+             ", so no plan can be made for it; set the figure in its file");
   };
   need(machine.devices_per_node > 0, "devices_per_node");
   need(machine.memory_bytes > 0, "memory_bytes");

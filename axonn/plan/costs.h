@@ -8,12 +8,12 @@
 
 namespace axonn {
 
-/// What operations and collectives take on a machine, on one grid: the formulas of
-/// docs/planning.md. All groups of an axis are taken to run at once, each as its rank 0 does.
+/// Seconds of operations and collectives on a machine and a grid, by the formulas of
+/// docs/planning.md. All groups of an axis are assumed to run at once, like that of rank 0.
 class MachineCosts final : public Costs {
  public:
-  /// machine outlives it. Errors: Error if the machine has no rate for what a step of this type
-  /// does; see check_rates() for the user's words.
+  /// machine must outlive it. Throws if the machine has no memory_bytes_per_s or devices_per_node.
+  /// The other rates must be there as well: check_rates().
   MachineCosts(const Machine& machine, const GridShape& grid);
 
   double compute_s(const Schedule::Compute& operation) const override;
@@ -22,7 +22,7 @@ class MachineCosts final : public Costs {
   double collective_slowdown() const override { return machine_.collective_slowdown; }
 
  private:
-  /// A group of the grid: `size` members, `inner` ranks from one to the next.
+  /// A group of the grid: `size` members that are `inner` ranks apart.
   struct Group {
     int inner = 1, size = 1;
   };
@@ -42,11 +42,11 @@ class MachineCosts final : public Costs {
   const GridShape grid_;
 };
 
-/// What an operation that is bound by memory reads and writes: what its rate is of.
+/// Bytes that a memory-bound operation reads and writes; its rate refers to these.
 double moved_bytes(const Schedule::Compute& operation);
 
-/// Errors: UsageError that names what is missing, where no plan of a run in this type can be made
-/// for so many of the machine's devices.
+/// Throws UsageError, with the missing figure, if the machine lacks one that plans in this type for
+/// so many devices need.
 void check_rates(const Machine& machine, DType dtype, int devices);
 
 }  // namespace axonn

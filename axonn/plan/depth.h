@@ -6,8 +6,8 @@
 
 namespace axonn {
 
-/// From here on, a block more makes the same difference. The first and the last block have
-/// neighbours of another kind, and with three there is one that has none.
+/// From this number of blocks on, every further block makes the same difference. The first and the
+/// last block have other neighbours; of three, one has blocks on both sides.
 inline constexpr std::int64_t kLeastBlocks = 3;
 
 inline Config with_blocks(Config config, std::int64_t blocks) {
@@ -15,8 +15,8 @@ inline Config with_blocks(Config config, std::int64_t blocks) {
   return config;
 }
 
-/// f(config) of a model of any depth, from f of three and of four blocks.
-/// extend(a, b, weight) is a + weight · (b - a) of what f returns.
+/// Computes f(config) for a model of any depth by extrapolation from three and four blocks.
+/// extend(a, b, weight) is a + weight · (b - a) for results of f.
 template <typename F, typename Extend>
 auto over_depth(const Config& config, const F& f, const Extend& extend) {
   const std::int64_t blocks = config.model.layers;

@@ -44,7 +44,7 @@ StepTime simulated(const Config& config, const Machine& machine) {
   return simulate(dry.schedule, MachineCosts(machine, config.parallelism.grid()));
 }
 
-/// Of config's depth, extended over its micro-batches.
+/// The time of a step with config's blocks, extrapolated over its micro-batches.
 StepTime over_micro_batches(const Config& config, const Machine& machine) {
   const int count = micro_batches(config);
   if (count <= 3) return simulated(config, machine);
@@ -52,7 +52,7 @@ StepTime over_micro_batches(const Config& config, const Machine& machine) {
                   simulated(with_micro_batches(config, 3), machine), count - 2);
 }
 
-/// Counted in whole numbers.
+/// a + weight · (b - a) in integers.
 std::int64_t extended_bytes(std::int64_t a, std::int64_t b, double weight) {
   return a + std::llround(weight) * (b - a);
 }
@@ -66,7 +66,7 @@ StepTime extended(const StepTime& a, const StepTime& b, double weight) {
                 .compute_by = extend(a.compute_by, b.compute_by, weight),
                 .exposed_by = extend(a.exposed_by, b.exposed_by, weight),
                 .comm_by = extend(a.comm_by, b.comm_by, weight)};
-  // What ever more compute hides is hidden one day, and stays so.
+  // More and more compute hides a collective only until it is hidden completely.
   for (auto& [name, seconds] : time.exposed_by) seconds = std::max(seconds, 0.0);
   time.step_s = time.compute_s + time.exposed_s();
   return time;

@@ -21,7 +21,7 @@ void add_differences(const std::map<std::string, double>& best,
   }
 }
 
-/// "computes more" is no explanation where it computes the same twice.
+/// The part's name, with "(recomputed)" if that explains why `other` computes more.
 std::string named(const std::string& part, const Plan& best, const Plan& other) {
   const bool again =
       other.recompute == RecomputeMode::full && best.recompute == RecomputeMode::none;

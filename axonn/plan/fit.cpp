@@ -31,8 +31,8 @@ double squared_error(std::span<const Term> terms, Factors f) {
   return sum;
 }
 
-/// α and β, not negative, with the least sum of squared relative errors: the normal equations of
-/// two unknowns, or, where one of them would be negative, of the other alone.
+/// The non-negative α and β with the least sum of squared relative errors: solves the normal
+/// equations of two unknowns, or, if one of them would be negative, that of the other alone.
 Factors least_squares(std::span<const Term> terms) {
   double uu = 0, uv = 0, vv = 0, u = 0, v = 0;
   for (const Term& t : terms) {
@@ -63,7 +63,7 @@ Factors first_alone(std::span<const Term> terms) {
   return {u / uu, 0};
 }
 
-/// Hops, and bytes through a member's ring, of the ways in which a collective may be made.
+/// The hops, and the bytes through a member's ring, of one algorithm for a collective.
 struct Way {
   double hops = 0, bytes = 0;
 };
@@ -86,8 +86,8 @@ ProductRate fit_product_rate(std::span<const TimedProduct> products) {
   std::array<double, 3> half{};  // of m, n and k
   Factors factors;
   std::vector<Term> terms(products.size());
-  // 2 (m + m½) (n + n½) (k + k½) / rate is linear in 1 / rate and m½ / rate while the other two
-  // are held, so each has its turn. They hardly depend on one another: a few rounds do.
+  // 2 (m + m½) (n + n½) (k + k½) / rate is linear in 1 / rate and m½ / rate if the other two are
+  // fixed, so they are fitted in turn. They hardly depend on one another, so this converges fast.
   constexpr int kRounds = 100;
   for (int turn = 0; turn < 3 * kRounds; ++turn) {
     const int mine = turn % 3;
@@ -103,7 +103,7 @@ ProductRate fit_product_rate(std::span<const TimedProduct> products) {
       terms[i] = {others * sizes[mine], others, p.seconds};
     }
     factors = least_squares(terms);
-    // Where noise hides that larger products take longer there is a rate all the same.
+    // If noise hides that larger products take longer, fits the rate alone.
     if (factors.first <= 0) factors = first_alone(terms);
     half[mine] = factors.second / factors.first;
   }
@@ -117,7 +117,7 @@ double fit_rows_rate(std::span<const TimedRows> times, double launch_s) {
   for (const TimedRows& t : times) {
     AXONN_CHECK(t.seconds > 0, "fit_rows_rate: ", t.bytes, " bytes took ", t.seconds, " s");
     bytes += t.bytes;
-    // A launch, too, varies; half of what was measured is work at least.
+    // Launches vary, too; at least half of the measured time counts as work.
     seconds += std::max(t.seconds - launch_s, t.seconds / 2);
   }
   return bytes / seconds;
@@ -125,7 +125,7 @@ double fit_rows_rate(std::span<const TimedRows> times, double launch_s) {
 
 GroupRate fit_group_rate(std::span<const TimedCollective> times) {
   AXONN_CHECK(!times.empty(), "fit_group_rate: no times");
-  std::vector<std::size_t> taken(times.size(), 0);  // which way: the ring, until it is known better
+  std::vector<std::size_t> taken(times.size(), 0);  // the algorithm of each; first assumes rings
   Factors factors;
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {
@@ -145,7 +145,7 @@ GroupRate fit_group_rate(std::span<const TimedCollective> times) {
       taken[i] = std::ranges::min_element(ways, {}, seconds) - ways.begin();
     }
   }
-  if (factors.second == 0) {  // noise hid what bytes cost: no more than the largest took
+  if (factors.second == 0) {  // noise hides the cost of bytes: takes the largest message's rate
     const auto largest = std::ranges::max_element(times, {}, &TimedCollective::bytes);
     factors.second = largest->seconds / ways_of(*largest).front().bytes;
   }

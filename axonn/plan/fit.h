@@ -8,15 +8,15 @@
 
 namespace axonn {
 
-/// Fits of a machine's constants to what was timed, see docs/planning.md. All of them make the sum
-/// of squares of the relative errors small, so that short times count as much as long ones.
+/// Fits of a machine's constants to measured times, see docs/planning.md. Those of products and of
+/// groups minimise squared relative errors, so that short times count as much as long ones.
 
 struct TimedProduct {
   std::int64_t m = 1, n = 1, k = 1;
   double seconds = 0;  ///< of one product, without its launch
 };
 
-/// Errors: Error without products, or with one that took no time.
+/// Throws without products, or if a time is not positive.
 ProductRate fit_product_rate(std::span<const TimedProduct> products);
 
 struct TimedRows {
@@ -24,8 +24,8 @@ struct TimedRows {
   double seconds = 0;
 };
 
-/// Bytes a second: seconds = launch_s + bytes / rate. Errors: Error without times, or with one that
-/// is not positive.
+/// Bytes per second, for seconds = launch_s + bytes / rate: the sum of bytes over the sum of times.
+/// Throws without times, or if one is not positive.
 double fit_rows_rate(std::span<const TimedRows> times, double launch_s);
 
 struct TimedCollective {
@@ -35,8 +35,8 @@ struct TimedCollective {
   double seconds = 0;
 };
 
-/// The latency of a hop and the rate that explain them best, where each took the less of ring and
-/// tree. They are of groups of one shape. Errors: Error without times.
+/// The latency of a hop and the rate that fit the times best, if each collective takes the faster
+/// of ring and tree. All times must be of groups of one shape. Throws without times.
 GroupRate fit_group_rate(std::span<const TimedCollective> times);
 
 }  // namespace axonn

@@ -20,7 +20,7 @@ std::vector<int> divisors_of(int number) {
 }  // namespace
 
 std::vector<GridShape> grids_of(int ranks) {
-  AXONN_CHECK(ranks > 0, "grids of ", ranks, " ranks");
+  AXONN_CHECK(ranks > 0, "grids_of: got ", ranks, " ranks, wanted at least 1");
   std::vector<GridShape> grids;
   for (const int x : divisors_of(ranks))
     for (const int y : divisors_of(ranks / x))

@@ -8,9 +8,9 @@
 
 namespace axonn {
 
-/// Which grids a search looks at: what users run today, or all of them.
+/// Which grids a search considers: those of common kinds of parallelism, or all.
 enum class Strategy {
-  fsdp,      ///< z alone: FSDP, ZeRO-3
+  fsdp,      ///< only z: FSDP, ZeRO-3
   hsdp,      ///< z and data: hybrid sharding, ZeRO++
   megatron,  ///< x within a node, and z and data: tensor parallelism in the node
   grid_4d,   ///< all
@@ -18,7 +18,7 @@ enum class Strategy {
 
 inline constexpr std::array<std::string_view, 4> kStrategies = {"fsdp", "hsdp", "megatron", "4d"};
 
-/// All grids of so many ranks, each once, for any number: its ordered factorisations into four.
+/// All grids of so many ranks, each once: the number's ordered factorisations into four.
 std::vector<GridShape> grids_of(int ranks);
 
 bool allows(Strategy strategy, const GridShape& grid, int devices_per_node);

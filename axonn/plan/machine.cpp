@@ -13,12 +13,12 @@ namespace axonn {
 
 namespace {
 
-/// `place` is the file's name, or what stands for it.
+/// `place`: the name of the machine or its file, for messages.
 void validate(const Machine& machine, const std::string& place) {
   const auto need = [&](bool is_set, const char* what) {
     if (!is_set)
       refuse("no plan can be made for the machine ", place, ": ", what,
-             "; `axonn probe` writes a file that has everything");
+             "; `axonn probe` writes a complete file");
   };
   need(machine.memory_bytes > 0, "[machine] memory_bytes is missing");
   need(machine.memory_bytes_per_s > 0, "[machine] memory_bytes_per_s is missing");
@@ -32,7 +32,7 @@ void validate(const Machine& machine, const std::string& place) {
                                  return group.inner * group.size <= machine.devices_per_node;
                                });
   need(node_is_covered,
-       "nothing says how fast the devices of a node reach one another; set "
+       "the bandwidth between devices of a node is missing; set "
        "[links] device_bytes_per_s");
   for (const GroupRate& group : machine.groups)
     need(group.bytes_per_s > 0, "a [[group]] has no bytes_per_s");
@@ -66,9 +66,9 @@ Machine read_machine(const std::string& name_or_file) {
   } else {
     const std::vector<std::string> names = machine_names(), guesses = nearest(name_or_file, names);
     refuse("there is no machine '", name_or_file, "'",
-           guesses.empty() ? "; those that come with the program are " + join(names) +
-                                 ", and a file is named with its .toml"
-                           : did_you_mean(guesses));
+           guesses.empty()
+               ? "; the known machines are " + join(names) + ", and a file's name ends in .toml"
+               : did_you_mean(guesses));
   }
   std::erase_if(machine.rowwise_bytes_per_s, [](const auto& rate) { return rate.second == 0; });
   validate(machine, name_or_file);
@@ -86,7 +86,7 @@ std::string to_toml(const Machine& machine) {
   const OptionList list = options_of(shown);
   AXONN_CHECK(list.find("rowwise")->options.size() == shown.rowwise_bytes_per_s.size(),
               "to_toml: the machine '", machine.name,
-              "' has a rate of a row-wise operation that there is not");
+              "' has a rate of an unknown row-wise operation");
   std::string text = to_toml(list, [](const Option& option) {
     const OptionInfo& info = option.info();
     return TomlNote{.comment = info.unit.empty() ? std::string(info.help)

@@ -7,7 +7,7 @@
 
 namespace axonn {
 
-/// How fast products of one type run, see docs/planning.md: 2mnk flops take
+/// The speed of products in one type, see docs/planning.md: 2mnk flops take
 /// 2mnk / flops_per_s · (1 + half_m/m) · (1 + half_n/n) · (1 + half_k/k) seconds.
 struct ProductRate {
   double flops_per_s = 0;                     ///< of a large product
@@ -16,7 +16,7 @@ struct ProductRate {
   bool operator==(const ProductRate&) const = default;
 };
 
-/// What a collective gets of the links, on groups of one shape that all run at once.
+/// The speed of a collective on groups of one shape that all run at once.
 struct GroupRate {
   std::string operation = {};  ///< "all_gather"; "": every operation
   int inner = 1;               ///< p: ranks from one member of the group to the next
@@ -27,40 +27,40 @@ struct GroupRate {
   bool operator==(const GroupRate&) const = default;
 };
 
-/// What a plan knows of a machine. Plain data; rates in SI units, of one device unless they say
+/// The figures of a machine that plans use. Plain data; SI units, per device unless stated
 /// otherwise.
 struct Machine {
   std::string name, device;
-  std::string source;  ///< where the figures come from: published, fitted to what, or probed when
+  std::string source;  ///< origin of the figures: publications, fits or a probe
   int devices_per_node = 1;
-  double memory_bytes = 0;            ///< of a device, that a run may use
-  double advertised_flops_per_s = 0;  ///< in bf16, dense; 0: not known
+  double memory_bytes = 0;            ///< of a device, usable by a run
+  double advertised_flops_per_s = 0;  ///< in bf16, dense; 0: unknown
   ProductRate bf16, f32;
   double attention_flops_per_s = 0;  ///< of the causal half, as Schedule counts
   double memory_bytes_per_s = 0;
   std::map<std::string, double>
-      rowwise_bytes_per_s;         ///< by Backend's name, or "other"; else memory's
-  double launch_s = 0;             ///< of any operation
-  double overlap_slowdown = 0;     ///< computing takes 1 + this as long while a collective runs
-  double collective_slowdown = 0;  ///< and a collective, while the device computes
+      rowwise_bytes_per_s;         ///< by Backend's function, or "other"; else memory_bytes_per_s
+  double launch_s = 0;             ///< least time of any operation
+  double overlap_slowdown = 0;     ///< compute takes 1 + this times as long during a collective
+  double collective_slowdown = 0;  ///< a collective takes 1 + this times as long during compute
   double node_bytes_per_s = 0;     ///< of all a node's links together, one direction
   double node_latency_s = 0;       ///< of one hop between nodes
-  double device_bytes_per_s = 0;   ///< between devices of a node, where no group has a rate
+  double device_bytes_per_s = 0;   ///< between devices of a node, for groups without a rate
   double device_latency_s = 0;
   std::vector<GroupRate> groups;
 
   bool operator==(const Machine&) const = default;
 };
 
-/// A machine by name ("frontier"), or of a TOML file.
-/// Errors: UsageError for no such name or file (it lists the names), an unknown key, and a machine
-/// that no plan can be made for: no devices, no memory, no rates.
+/// Reads a machine by name ("frontier") or from a TOML file.
+/// Throws UsageError for an unknown name (with a similar one, or all), a file that cannot be read,
+/// an unknown key, and a machine without the memory or the rates that plans need.
 Machine read_machine(const std::string& name_or_file);
 
-/// The names of those that come with the program.
+/// The names of the machines that come with the program.
 std::vector<std::string> machine_names();
 
-/// The file that read_machine() reads back to the same.
+/// The text of a file that read_machine() reads back unchanged.
 std::string to_toml(const Machine& machine);
 
 }  // namespace axonn

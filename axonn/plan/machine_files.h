@@ -5,13 +5,13 @@
 
 namespace axonn {
 
-/// A file of machines/, as it was when the program was built.
+/// A file of machines/, embedded when the program was built.
 struct MachineFile {
   std::string_view name;  ///< without .toml
   std::string_view text;
 };
 
-/// All of them, by name.
+/// All files, sorted by name.
 std::span<const MachineFile> machine_files();
 
 }  // namespace axonn

@@ -5,8 +5,8 @@
 
 namespace axonn {
 
-/// The keys of a machine file but its groups'; reading, writing and docs follow from it. A rate of
-/// [rowwise] that stays 0 must be taken out of the map again: it is memory's.
+/// The keys of a machine file except its groups; reading, writing and docs follow from it. The
+/// caller must erase rates of [rowwise] that stay 0: those operations have memory_bytes_per_s.
 void list_options(Machine& machine, OptionList& list);
 
 /// The keys of one [[group]].

@@ -15,7 +15,7 @@ namespace axonn {
 
 namespace {
 
-/// `sums` over so many steps of every rank, as one of the mean rank's. Collective.
+/// The mean over ranks and steps of the ranks' `sums` over so many steps. Collective.
 NamedSeconds mean_of(Communicator& world, NamedSeconds sums, std::size_t steps) {
   for (auto& [kind, seconds] : sums) {
     world.all_reduce(buffer(std::span(&seconds, 1)), "measure").wait();
@@ -29,14 +29,14 @@ NamedSeconds mean_of(Communicator& world, NamedSeconds sums, std::size_t steps) 
 
 MeasuredSteps measure_steps(const Config& config, Communicator& world,
                             const MeasureOptions& options) {
-  AXONN_CHECK(options.steps > 0, "measure_steps: ", options.steps, " steps; one at least is timed");
+  AXONN_CHECK(options.steps > 0, "measure_steps: got ", options.steps, " steps, wanted at least 1");
   const OwnCores cores(config, world);
   Session session(config, world, make_backend(config, world, cores.threads()), {.data = false});
   session.initialise();
   StepInput input = session.step_input(0);
   input.lr = config.optimizer.lr;
   input.tokens_of = [&](int) { return any_tokens(session.context(), config); };
-  session.train_step(input);  // from the second on it is known which block comes next
+  session.train_step(input);  // from the second step on, prefetching knows the order of blocks
   NamedSeconds waits = session.waited_by_kind();
   for (auto& [kind, seconds] : waits) seconds = 0;
   world.barrier("measure");
@@ -50,7 +50,7 @@ MeasuredSteps measure_steps(const Config& config, Communicator& world,
   std::vector<double> timed;
   world.barrier("measure");
   start = now_seconds();
-  for (int i = 0; i < count; ++i) {  // at once, as in a training
+  for (int i = 0; i < count; ++i) {  // without pauses, as in training
     ++input.step;
     session.train_step(input);
     if (i + 1 == count) session.settle();

@@ -70,7 +70,7 @@ PaperSeconds paper_seconds(const ModelConfig& model, const PaperBatch& batch,
                along_data = per_element(machine, grid, Axis::data);
   PaperSeconds sum;
   for (const auto& [k, n, transposed] : products_of(model)) {
-    // Of what lies as columns over x and over y: (normal) n over x, k over y.
+    // The sizes that are cut over x and over y: in a normal layer n over x and k over y.
     const double over_x = transposed ? k : n, over_y = transposed ? n : k;
     const double forward_x = transposed ? forward : 1, forward_y = transposed ? 1 : forward;
     sum.gather_z += along_z * forward * (gz - 1) * k * n / (gx * gy * gz);

@@ -22,8 +22,8 @@ namespace axonn {
 ///   all-reduce of dI over x         2 · (Gx−1)/Gx · m·k / (Gz·Gy)
 ///   all-reduce of dW over data      2 · (Gd−1)/Gd · k·n / (Gx·Gy·Gz)
 ///
-/// In transposed layers (attention's projection, the MLP's last) x and y change places. The sum
-/// runs over the products of all blocks; embedding and logits are left out.
+/// In transposed layers (attention's projection, the MLP's last) x and y are swapped. The sum runs
+/// over the products of all blocks, without embedding and logits.
 struct PaperSeconds {
   double gather_z = 0, scatter_z = 0, reduce_y = 0, reduce_x = 0, reduce_data = 0;
 
@@ -35,13 +35,13 @@ struct PaperBatch {
   bool recompute = false;   ///< all-gathers and forward all-reduces happen twice
 };
 
-/// Bytes a second of a group along `axis`. With p the product of the extents before it and g its
-/// own, in the order x, y, z, data: inside a node the machine's rate for (p, g), or for any group
-/// where it has none; across nodes the node's links shared by the min(devices of a node, p) groups
-/// that leave it at once.
+/// The bandwidth of a group along `axis`, in bytes per second. Let g be its extent and p the
+/// product of the extents before it, in the order x, y, z, data. Inside a node it is the machine's
+/// rate for (p, g), or else device_bytes_per_s. Across nodes, min(devices of a node, p) groups
+/// leave a node at once and share its links. Throws UsageError if the machine lacks the rate.
 double paper_bandwidth(const Machine& machine, const GridShape& grid, Axis axis);
 
-/// One step of a resolved model.
+/// The seconds of one step of a resolved model.
 PaperSeconds paper_seconds(const ModelConfig& model, const PaperBatch& batch,
                            const Machine& machine, const GridShape& grid);
 

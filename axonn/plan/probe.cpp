@@ -23,8 +23,8 @@ namespace {
 
 using HostName = std::array<std::uint8_t, 256>;
 
-/// How many ranks name the same host as the first. Errors: UsageError where other hosts have more
-/// or fewer, or a host's ranks are not neighbours.
+/// The number of ranks on the first rank's host. Throws UsageError if other hosts have more or
+/// fewer, or if a host's ranks are not consecutive.
 int ranks_of_host(Communicator& world) {
   HostName mine{};
   ::gethostname(reinterpret_cast<char*>(mine.data()), mine.size() - 1);
@@ -39,12 +39,13 @@ int ranks_of_host(Communicator& world) {
   for (int rank = 0; rank < world.size(); ++rank)
     if (world.size() % ranks != 0 || !same(rank, rank / ranks * ranks) ||
         (rank + ranks < world.size() && same(rank, rank + ranks)))
-      refuse("probe: the nodes do not have as many ranks each, one node after another; start ",
-             "them so, or say --devices-per-node");
+      refuse(
+          "probe: wanted the same number of ranks on each node, with consecutive numbers; start ",
+          "the ranks like this, or set --devices-per-node");
   return ranks;
 }
 
-/// What the system has left for programs, of which a container's limit may leave less.
+/// The system's available memory, or a container's limit if that is less.
 double available_memory() {
   double bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
                  static_cast<double>(::sysconf(_SC_PAGE_SIZE));
@@ -65,8 +66,9 @@ std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time
 
 Machine probe(Communicator& world, const ProbeOptions& options) {
   if (world.size() < 2)
-    refuse("probe needs two ranks at least, since it measures what they exchange; say --ranks 2, ",
-           "or start it under mpirun");
+    refuse(
+        "probe needs at least two ranks, because it measures links between them; set --ranks 2, ",
+        "or start it under mpirun");
   if (options.devices_per_node > 0 && world.size() % options.devices_per_node != 0)
     refuse("--devices-per-node ", options.devices_per_node, " does not divide the ", world.size(),
            " ranks");
@@ -82,7 +84,7 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
   double memory = available_memory() / machine.devices_per_node;
   world.all_reduce(buffer(std::span(&memory, 1)), "probe", ReduceOp::min).wait();
   machine.memory_bytes = memory;
-  ctx.report(fmt::format("{}: {}; {} of memory for each rank", machine.device, machine.source,
+  ctx.report(fmt::format("{}: {}; {} of memory per rank", machine.device, machine.source,
                          format_bytes(static_cast<std::int64_t>(memory))));
   const double start = now_seconds();
   probe_memory(ctx, machine);

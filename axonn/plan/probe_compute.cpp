@@ -11,13 +11,13 @@ namespace axonn {
 
 namespace {
 
-/// Ranks that share a core take turns of some milliseconds: over fewer than a few turns a mean
-/// says who had the core and not how fast it is.
+/// Ranks that share a core take turns of some milliseconds. A mean over only a few turns would
+/// depend on which rank had the core.
 constexpr double kWindow = 0.02, kQuickWindow = 0.002;
 
 double window_of(const ProbeContext& ctx) { return ctx.options.quick ? kQuickWindow : kWindow; }
 
-/// A matrix of one small number: a processor may be faster on zeros, and sums must stay finite.
+/// A matrix of equal small numbers: a CPU may be faster on zeros, and sums must stay finite.
 Tensor filled(Backend& backend, Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype) {
   const std::vector<float> row(cols, 0.01f);
   Tensor source(arena, 1, cols, DType::f32), matrix(arena, rows, cols, dtype);
@@ -60,7 +60,7 @@ ProductRate probe_products(const ProbeContext& ctx, DType dtype, double launch_s
     products[i].seconds = std::max(seconds[i] - launch_s, seconds[i] / 2);
   const ProductRate rate = fit_product_rate(products);
   ctx.report(
-      fmt::format("products {:<5} {:9.1f} Gflop/s, half of it at m {:.0f}, n {:.0f}, k {:.0f}",
+      fmt::format("products {:<5} {:9.1f} Gflop/s, half the rate at m {:.0f}, n {:.0f}, k {:.0f}",
                   name_of(dtype), rate.flops_per_s * 1e-9, rate.half_m, rate.half_n, rate.half_k));
   return rate;
 }
@@ -75,7 +75,7 @@ std::vector<double> mean_over_ranks(Communicator& world, std::vector<double> val
 
 double seconds_of_one(Backend& backend, double seconds, const std::function<void()>& run) {
   Stream& stream = backend.device().compute();
-  run();  // makes the library's kernel
+  run();  // the library prepares its kernel
   stream.synchronize();
   const double start = now_seconds();
   double taken = 0;
@@ -108,10 +108,10 @@ void probe_memory(const ProbeContext& ctx, Machine& machine) {
                                      [&] { ctx.backend.add(part(out), part(a), part(b)); }));
   }
   seconds = mean_over_ranks(ctx.world, seconds);
-  machine.launch_s = std::ranges::min(seconds);  // the work of 64 elements is nothing beside it
+  machine.launch_s = std::ranges::min(seconds);  // the work on 64 elements is negligible
   machine.memory_bytes_per_s = fit_rows_rate(
       std::vector<TimedRows>{{3 * 4 * counts.back(), seconds.back()}}, machine.launch_s);
-  ctx.report(fmt::format("memory         {:9.2f} GB/s; an operation takes {:.2f} us at least",
+  ctx.report(fmt::format("memory         {:9.2f} GB/s; an operation takes at least {:.2f} us",
                          machine.memory_bytes_per_s * 1e-9, machine.launch_s * 1e6));
 }
 

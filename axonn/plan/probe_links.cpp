@@ -14,17 +14,17 @@ namespace axonn {
 
 namespace {
 
-constexpr int kLeastRounds = 8;  // of what is timed, however long one takes
+constexpr int kLeastRounds = 8;  // timed calls, however long one takes
 
 constexpr std::array kCollectives = {Operation::all_gather, Operation::reduce_scatter,
                                      Operation::all_reduce};
 
-/// A group of a grid: `size` members, each `inner` ranks from the next.
+/// A group of a grid: `size` members that are `inner` ranks apart.
 struct GroupShape {
   int inner = 1, size = 2;
 };
 
-/// Those that grids of so many ranks have, but for the size of one.
+/// The group shapes in grids of so many ranks, except groups of one.
 std::vector<GroupShape> group_shapes(int ranks) {
   std::vector<GroupShape> shapes;
   for (int inner = 1; inner < ranks; ++inner)
@@ -33,8 +33,8 @@ std::vector<GroupShape> group_shapes(int ranks) {
   return shapes;
 }
 
-/// What a rank computes between collectives. In a step, too, ranks come from work, and those that
-/// share a core do not come at the same time: waiting for the last belongs to a collective's time.
+/// Compute between collectives. In a step, too, ranks start a collective after compute, and those
+/// that share a core not at the same time: waiting for the last is part of a collective's time.
 class Between {
  public:
   explicit Between(const ProbeContext& ctx)
@@ -76,7 +76,7 @@ class Buffers {
     backend.device().fill_zero(piece_.view().data, piece_.bytes());
   }
 
-  /// Starts one of about so many bytes; how many they are exactly: bytes_of_whole().
+  /// Starts a collective of about so many bytes; exactly, of bytes_of_whole().
   Work start(Communicator& group, Operation operation, std::int64_t bytes) {
     Buffer whole{whole_.view().data, bytes_of_whole(group, bytes) / bytes_of(DType::f32),
                  DType::f32};
@@ -96,7 +96,7 @@ class Buffers {
   Tensor whole_, piece_;
 };
 
-/// Seconds that run takes, on average over ranks, of one call, over about `seconds`.
+/// Seconds per call of run, averaged over ranks and over calls for about `seconds`.
 double seconds_of_all(Communicator& world, double seconds, const std::function<void()>& run) {
   const auto time = [&](int count) {
     world.barrier("probe");
@@ -127,7 +127,7 @@ std::vector<GroupRate> probe_group(const ProbeContext& ctx, const GroupShape& sh
       times.push_back({.operation = std::string(name_of(operation)),
                        .size = shape.size,
                        .bytes = Buffers::bytes_of_whole(*group, bytes),
-                       // Less than this is noise, whatever the difference says.
+                       // A smaller difference is noise.
                        .seconds = std::max(with - without, 1e-7)});
     }
     GroupRate rate = fit_group_rate(times);
@@ -146,7 +146,8 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-/// What groups have that were not measured: between nodes and inside of one, from those that were.
+/// Sets the rates of groups that were not measured, between nodes and inside a node, to the medians
+/// of those that were.
 void set_links(Machine& machine) {
   std::vector<double> node_rates, node_latencies, device_rates, device_latencies;
   for (const GroupRate& group : machine.groups) {
@@ -161,14 +162,14 @@ void set_links(Machine& machine) {
   machine.device_latency_s = median(device_latencies);
 }
 
-/// How much longer work takes while a collective of all ranks runs, and the collective while they
-/// work: the mean of the three.
+/// How much longer compute takes during a collective of all ranks, and the collective during
+/// compute: means over the three collectives.
 struct Slowdowns {
   double of_work = 0, of_collective = 0;
 };
 
 Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& work) {
-  constexpr double kMost = 10;  // a collective that hardly moves is as good as not overlapped
+  constexpr double kMost = 10;  // largest slowdown: with more, overlap is useless anyway
   Buffers buffers(ctx.backend, bytes + 4096);
   const double window = ctx.options.quick ? 0.02 : 0.4;
   Slowdowns mean;
@@ -176,7 +177,7 @@ Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& 
     const double through = seconds_of_all(
         ctx.world, window, [&] { buffers.start(ctx.world, operation, bytes).wait(); });
     const double alone = seconds_of_all(ctx.world, window, [&] { work(); });
-    // So little work that the collective is sure to outlast it.
+    // So little work that the collective certainly outlasts it.
     const int pieces = std::max(1, static_cast<int>(0.2 * through / alone));
     double worked = 0;
     int rounds = 0;
@@ -189,7 +190,7 @@ Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& 
       pending.wait();
     });
     const double under = mean_over_ranks(ctx.world, {worked / rounds}).front();
-    // What was left of the collective when the work was done ran alone.
+    // The rest of the collective, after the work was done, ran alone.
     const double done = std::max(through - (both - under), under / (1 + kMost));
     mean.of_work += std::max(0.0, under / (pieces * alone) - 1) / kCollectives.size();
     mean.of_collective += std::max(0.0, under / done - 1) / kCollectives.size();
@@ -204,16 +205,15 @@ void probe_links(const ProbeContext& ctx, Machine& machine) {
       ctx.options.quick ? std::vector<std::int64_t>{4 << 10, 256 << 10}
                         : std::vector<std::int64_t>{8 << 10, 256 << 10, 4 << 20};
   Between work(ctx);
-  ctx.report("groups, all of a shape at once");
+  ctx.report("groups (all groups of one shape at once)");
   for (const GroupShape& shape : group_shapes(ctx.world.size()))
     for (GroupRate& rate : probe_group(ctx, shape, sizes, work)) machine.groups.push_back(rate);
   set_links(machine);
   const Slowdowns slowdowns = probe_slowdowns(ctx, sizes.back(), work);
   machine.overlap_slowdown = slowdowns.of_work;
   machine.collective_slowdown = slowdowns.of_collective;
-  ctx.report(fmt::format(
-      "computing takes {:.0f} % longer while a collective runs, and a collective {:.0f} %",
-      100 * slowdowns.of_work, 100 * slowdowns.of_collective));
+  ctx.report(fmt::format("overlap: compute takes {:.0f} % longer, and a collective {:.0f} %",
+                         100 * slowdowns.of_work, 100 * slowdowns.of_collective));
 }
 
 }  // namespace axonn

@@ -7,7 +7,8 @@
 
 namespace axonn {
 
-/// What a part of a probe is given. Each sets its figures of the machine, the same on all ranks.
+/// The inputs of a part of a probe. Each part sets its figures of the machine, the same on all
+/// ranks.
 struct ProbeContext {
   Communicator& world;
   Backend& backend;
@@ -18,24 +19,24 @@ struct ProbeContext {
   }
 };
 
-/// The launch, and memory's rate: additions of small and of large arrays.
+/// Measures launch_s and the memory's rate, with additions of small and of large arrays.
 void probe_memory(const ProbeContext& ctx, Machine& machine);
 
-/// The products' rates, over shapes, transposition and types.
+/// Measures the rates of products, over shapes, transpositions and types.
 void probe_products(const ProbeContext& ctx, Machine& machine);
 
-/// What works row by row, and attention: every operation of steps of small models, each rank by
-/// itself, as they come in a step. Needs the launch.
+/// Measures row-wise operations and attention, within steps of small models that each rank runs
+/// alone. Needs launch_s.
 void probe_steps(const ProbeContext& ctx, Machine& machine);
 
-/// Collectives of every group shape that grids of the world's ranks have, all groups of a shape at
-/// once, and how much slower a rank computes under one.
+/// Measures collectives of every group shape in grids of the world's ranks, all groups of a shape
+/// at once, and the slowdowns of compute and collectives that overlap.
 void probe_links(const ProbeContext& ctx, Machine& machine);
 
-/// The mean over ranks, each value for itself. Collective.
+/// The mean over ranks of each value. Collective.
 std::vector<double> mean_over_ranks(Communicator& world, std::vector<double> values);
 
-/// Seconds of one call of run, over as many as take about `seconds`, after one that is not timed.
+/// Seconds per call of run, over as many calls as take about `seconds`, after one untimed call.
 double seconds_of_one(Backend& backend, double seconds, const std::function<void()>& run);
 
 }  // namespace axonn

@@ -18,8 +18,8 @@ namespace axonn {
 
 namespace {
 
-/// A model that has every operation of its family, small enough that its steps are short on a share
-/// of a core.
+/// A model with every operation of its family, so small that its steps are short even on a share of
+/// a core.
 Config small_model(ModelFamily family, DType dtype, bool quick) {
   Config config;
   config.model = {.family = family,
@@ -32,15 +32,15 @@ Config small_model(ModelFamily family, DType dtype, bool quick) {
   config.training.steps = 1;
   config.training.seq_len = quick ? 32 : 128;
   config.training.global_batch = 1;
-  config.training.threads = 1;  // the session does not make its backend
+  config.training.threads = 1;  // not used: the session is given its backend
   config.training.dtype = dtype;
   config.optimizer.lr = 1e-4;
   config.data.synthetic = 1;  // never read: the tokens are any_tokens()
   validate(config);
-  return config;  // its micro-batch follows from its batch
+  return config;  // resolved() derives the micro-batch from the batch
 }
 
-/// One rank's steps of config, by itself.
+/// Steps of config that this rank runs alone.
 class LoneSteps {
  public:
   LoneSteps(const Config& config, Backend& inner)
@@ -71,7 +71,7 @@ class LoneSteps {
   StepInput input_;
 };
 
-/// Whether it is Device's, not Backend's.
+/// Whether it is an operation of Device, not of Backend.
 bool is_of_device(const Schedule::Compute& op) {
   return op.operation.starts_with("copy") || op.operation == "fill_zero";
 }
@@ -85,14 +85,14 @@ std::vector<Schedule::Compute> operations_of(const Config& config) {
   return operations;
 }
 
-/// What was timed of one kind of operation.
+/// The times of each kind of operation.
 using TimesByOperation = std::map<std::string, std::vector<TimedRows>>;
 
-/// Adds the mean seconds of each operation of a step of config over steps and ranks.
+/// Adds the seconds of each operation in a step of config, averaged over steps and ranks.
 void time_steps(const ProbeContext& ctx, Config config, TimesByOperation& times) {
   const double seconds = ctx.options.quick ? 0.02 : 1.5, enough = ctx.options.quick ? 0 : 0.03;
   constexpr int kMostSequences = 64;
-  // A faster device has more to do, so that it is not launches that are timed.
+  // Increases the batch on a faster device, so that launches do not dominate.
   for (double taken = 0;; config.training.global_batch *= 2) {
     LoneSteps steps(resolved(config), ctx.backend);
     steps.step_s();

@@ -6,7 +6,7 @@
 
 namespace axonn {
 
-/// A micro-batch of config's size, of tokens spread over its vocab.
+/// A micro-batch of config's size with arbitrary tokens, spread over its vocab.
 Tokens any_tokens(const Context& ctx, const Config& config);
 
 }  // namespace axonn

@@ -18,9 +18,9 @@ constexpr double kDay = 86400, kHour = 3600;
 
 std::string_view name_of(RecomputeMode mode) { return kRecomputeModes[static_cast<int>(mode)]; }
 
-/// What a report's times are in: seconds, or milliseconds where a step takes less than one.
+/// The unit of a report's times: seconds, or milliseconds if a step takes less than a second.
 struct TimeUnit {
-  double each;  // of them in a second
+  double each;  // units per second
   const char* name;
 };
 
@@ -34,7 +34,7 @@ std::string question(const PlanReport& r) {
   const Machine& m = r.machine;
   std::string text = fmt::format(
       "model     {}: {} parameters, {}\n"
-      "machine   {}: {} devices ({}), {} a node, {} each\n"
+      "machine   {}: {} devices ({}), {} per node, {} each\n"
       "step      {} sequences of {} tokens, {} tokens\n"
       "search    strategy {}: {} grids, {} can cut model and batch, {} fit; {:.2f} s\n",
       r.model, format_count(parameter_count(r.config.model)), name_of(r.config.training.dtype),
@@ -65,22 +65,22 @@ std::string table(const PlanReport& r) {
   }
   if (r.options.cost == CostModel::paper)
     text +=
-        "Seconds are the paper's model's, of communication alone: they rank grids, and are no "
-        "prediction of a step; Pflop/s and % mean nothing here.\n";
+        "Seconds are those of the paper's communication model: they rank grids, but do not predict "
+        "a step; Pflop/s and % have no meaning here.\n";
   return text +
-         "Pflop/s and % of the advertised bf16 peak count the model's own flops (convention "
+         "Pflop/s and % of the advertised bf16 peak count model flops (convention "
          "model); "
-         "memory is a rank's arena.\n";
+         "memory is the peak of a rank's arena.\n";
 }
 
-/// Parts of a step, the largest first, each with its share of it.
+/// Lines of the parts of a step, the largest first, each with its share of the step.
 std::string parts(const std::map<std::string, double>& of, const std::string& prefix, double step_s,
                   const TimeUnit& unit) {
   std::vector<std::pair<double, std::string>> sorted;
   for (const auto& [name, seconds] : of) sorted.emplace_back(seconds, name);
   std::ranges::sort(sorted, std::greater{});
   std::string text;
-  constexpr double kWorthALine = 0.0005;  // of the step: what would be shown as 0.0 %
+  constexpr double kWorthALine = 0.0005;  // of the step; a smaller part would be shown as 0.0 %
   for (const auto& [seconds, name] : sorted)
     if (seconds >= kWorthALine * step_s)
       text += fmt::format("  {:>9.3f} {} {:>5.1f} %  {}{}\n", seconds * unit.each, unit.name,
@@ -96,8 +96,8 @@ std::string explanation(const PlanReport& r) {
   const std::int64_t micros =
       r.config.training.global_batch / (best.micro_batch * best.grid.z * best.grid.data);
   std::string text = fmt::format(
-      "\nWhere the first one's time goes ({} micro-batch{} of {} sequence{} on each of {} "
-      "places):\n",
+      "\nTime of the best plan ({} micro-batch{} of {} sequence{} on each of {} (z, data) "
+      "coordinates):\n",
       micros, micros == 1 ? "" : "es", best.micro_batch, best.micro_batch == 1 ? "" : "s",
       best.grid.z * best.grid.data);
   text += parts(time.compute_by, "", time.step_s, unit);
@@ -107,7 +107,7 @@ std::string explanation(const PlanReport& r) {
   if (flops.narayanan_percent_of_peak > 0)
     text += fmt::format(": {:.1f} % of the advertised peak", flops.narayanan_percent_of_peak);
   text += ")\n";
-  if (!r.savings.empty()) text += "What overlap saves of it, and what a setting would change:\n";
+  if (!r.savings.empty()) text += "Time saved by overlap, and saved or added by other settings:\n";
   for (const Saving& saving : r.savings)
     text += fmt::format("  {:>+9.3f} {} {:>5.1f} %  {} parallelism.{}\n",
                         -saving.seconds * unit.each, unit.name, -100 * saving.seconds / time.step_s,
@@ -122,20 +122,20 @@ std::string explanation(const PlanReport& r) {
   return text;
 }
 
-/// Nothing fits: what would.
+/// The text if nothing fits: the least memory that a grid needs, and a number of devices that fits.
 std::string remedy(const PlanReport& r) {
   std::string text = fmt::format("\nDoes not fit on {} devices", format_count(r.options.devices));
   if (const auto& least = r.result.smallest)
     text += fmt::format(
-        ": grid {} needs the least, {} a rank with micro-batches of {} and full recomputation, and "
-        "a device has {}",
+        ": grid {} needs the least, {} per rank with micro-batches of {} and full recomputation, "
+        "but a device has {}",
         to_string(least->grid), gigabytes(static_cast<double>(least->memory_bytes)),
         least->micro_batch, gigabytes(r.machine.memory_bytes));
   text += ".\n";
   if (r.devices_that_fit > 0)
     text += fmt::format("It fits on {} devices.\n", format_count(r.devices_that_fit));
   else
-    text += "No larger number of devices that was tried fits with this batch either.\n";
+    text += "No larger number of devices that was tried fits this batch either.\n";
   return text;
 }
 

@@ -1,4 +1,4 @@
-// Plans for several numbers of devices: a table and a curve.
+// Plans for several numbers of devices: a table and a chart.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +19,7 @@ double rate_of(const PlanReport& r) {
   return static_cast<double>(r.batch_tokens()) / r.result.plans.front().time.step_s;
 }
 
-/// Tokens a second and device, over the first number's that fits.
+/// Tokens per second and device, relative to the first number of devices that fits.
 double efficiency(const PlanReport& first, const PlanReport& r) {
   return rate_of(r) / r.options.devices / (rate_of(first) / first.options.devices);
 }
@@ -35,7 +35,7 @@ std::vector<PlanReport> those_that_fit(const std::vector<PlanReport>& reports) {
 
 std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& reports) {
   const auto fit = those_that_fit(reports);
-  std::string text = fmt::format("{} scaling, the best plan of each number of devices\n\n",
+  std::string text = fmt::format("{} scaling, the best plan for each number of devices\n\n",
                                  kScalingKinds[static_cast<int>(kind)]);
   text += fmt::format("{:>8} {:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>10} {:>13} {:>9} {:>6}\n",
                       "devices", "x,y,z,data", "sequences", "micro", "recompute", "step s",
@@ -56,20 +56,20 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
                     format_count(std::llround(rate_of(r))), flops.model * 1e-15,
                     flops.percent_of_peak > 0 ? fmt::format("{:.1f}", flops.percent_of_peak) : "-");
   }
-  return text + "Pflop/s and % of the advertised bf16 peak count the model's own flops.\n";
+  return text + "Pflop/s and % of the advertised bf16 peak count model flops.\n";
 }
 
 std::string scaling_svg(ScalingKind kind, const std::vector<PlanReport>& reports) {
   const auto fit = those_that_fit(reports);
   Chart chart{.title = {},
               .x = {.title = "devices", .logarithmic = true},
-              .y = {.title = "tokens a second, all devices", .logarithmic = true}};
+              .y = {.title = "tokens per second, all devices", .logarithmic = true}};
   if (fit.empty()) return to_svg(chart);
   const PlanReport& first = fit.front();
   chart.title = fmt::format("{} scaling, planned: {} on {}", kScalingKinds[static_cast<int>(kind)],
                             first.model, first.machine.name);
   Chart::Line ideal{.color = kIdeal, .dashed = true, .name = "ideal"},
-      planned{.color = kPlanned, .name = "the best plan of each number"};
+      planned{.color = kPlanned, .name = "best plan for each number"};
   double low = INFINITY, high = 0;
   for (const PlanReport& r : fit) {
     const double devices = r.options.devices, rate = rate_of(r),

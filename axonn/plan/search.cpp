@@ -16,20 +16,20 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// The optimistic time may be above the true one by what a single micro-batch overlaps worse than
-/// several: its sum over data has all of the backward pass to wait for. Seen on small models: 5 %.
+/// The optimistic time may exceed the true one, because a single micro-batch overlaps its sum over
+/// data worse than several do. The largest excess seen, on small models, is 5 %.
 constexpr double kSlack = 1.08;
 
-/// So many plans more than asked for are kept until their whole depth is known: estimate_time() may
-/// order close ones wrongly.
+/// Plans to keep beyond those requested until all their blocks are simulated: estimate_time() may
+/// order close plans wrongly.
 constexpr int kSpare = 3;
 
 constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
 
-/// A grid that can cut the model and fits, if barely.
+/// A grid that can cut the model and fits in some mode.
 struct Candidate {
   GridShape grid;
-  double optimistic_s = kNever;  ///< of the modes that fit
+  double optimistic_s = kNever;  ///< of the first mode that fits
 };
 
 class Search {
@@ -74,7 +74,7 @@ bool Search::wanted(const GridShape& grid) const {
   return allows(options_.strategy, grid, machine_.devices_per_node);
 }
 
-/// The sizes of a micro-batch on this grid, small ones first; none if it cannot cut the batch.
+/// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
 std::vector<std::int64_t> Search::micro_batches(const GridShape& grid) const {
   const std::int64_t places = std::int64_t{grid.z} * grid.data,
                      batch = config_.training.global_batch;
@@ -126,7 +126,7 @@ void Search::screen() {
     }
     try {
       screen(grid, micros);
-    } catch (const UsageError& error) {  // what the layers cannot cut, they refuse
+    } catch (const UsageError& error) {  // the grid cannot cut a layer
       reason = error.what();
     }
   }
@@ -152,8 +152,8 @@ void Search::screen(const GridShape& grid, const std::vector<std::int64_t>& micr
     result_.smallest = least;
 }
 
-/// The fastest way to run on this grid that takes less than limit_s, if there is one. margin: bytes
-/// by which estimate_memory() is taken to be too low.
+/// The fastest plan on this grid, or none if no mode can take less than limit_s even by its
+/// optimistic time. margin: bytes by which estimate_memory() is assumed to be too low.
 std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s,
                                     std::int64_t margin) const {
   std::optional<Plan> best;
@@ -166,8 +166,8 @@ std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s,
   return best;
 }
 
-/// From the largest micro-batch that fits downwards, until a smaller one is slower. A smaller one
-/// need not take less: there are more of them, whose gradients are added up.
+/// Tries micro-batches from the largest that fits downwards, until a smaller one is slower. A
+/// smaller one may need more memory: there are more of them, whose gradients are added up.
 void Search::best_in(RecomputeMode mode, const GridShape& grid, std::int64_t margin,
                      std::optional<Plan>& best) const {
   const auto sizes = micro_batches(grid);
@@ -188,7 +188,7 @@ void Search::best_in(RecomputeMode mode, const GridShape& grid, std::int64_t mar
   }
 }
 
-/// What a plan must beat.
+/// The time that a plan must beat.
 double Search::last_s() const {
   return std::ssize(result_.plans) < options_.top + kSpare ? kNever
                                                            : result_.plans.back().time.step_s;
@@ -202,8 +202,8 @@ void Search::insert(Plan plan) {
   if (std::ssize(plans) > options_.top + kSpare) plans.pop_back();
 }
 
-/// Has the plans' memory to the byte, and their time of all blocks. One that turns out too large
-/// gives way to the next best of its grid.
+/// Computes the plans' memory to the byte, and their times with all blocks. Replaces a plan that
+/// turns out too large by the next best on its grid.
 void Search::confirm() {
   auto& plans = result_.plans;
   for (std::size_t i = 0; i < plans.size();) {
@@ -237,12 +237,12 @@ SearchResult Search::run() {
 
 std::string Search::uncut_batch(const GridShape& grid) const {
   const std::int64_t micro = options_.micro_batch;
-  return concat("grid ", to_string(grid), " cannot cut the batch of ",
-                config_.training.global_batch, " sequences over z and data, ", grid.z * grid.data,
-                " ways", micro > 0 ? concat(", into micro-batches of ", micro) : "",
-                config_.parallelism.chunks > 1
-                    ? concat(", into ", config_.parallelism.chunks, " chunks each")
-                    : "");
+  return concat(
+      "grid ", to_string(grid), " cannot cut the batch of ", config_.training.global_batch,
+      " sequences into ", grid.z * grid.data, " parts over z and data",
+      micro > 0 ? concat(", with micro-batches of ", micro) : "",
+      config_.parallelism.chunks > 1 ? concat(", with ", config_.parallelism.chunks, " chunks each")
+                                     : "");
 }
 
 void Search::refuse_all(const std::string& reason) const {
@@ -257,7 +257,7 @@ void Search::refuse_all(const std::string& reason) const {
 SearchResult search(const Config& config, const Machine& machine, const SearchOptions& options) {
   AXONN_CHECK(config.model.vocab > 0, "search: the config is not resolved: it has no vocab");
   if (options.devices < 1) refuse("a plan for ", options.devices, " devices; give at least 1");
-  AXONN_CHECK(options.top > 0, "search for the best ", options.top);
+  AXONN_CHECK(options.top > 0, "search: wanted at least one plan, got top = ", options.top);
   check_rates(machine, config.training.dtype, options.devices);
   return Search(config, machine, options).run();
 }
@@ -276,7 +276,7 @@ int devices_that_fit(const Config& config, const Machine& machine, SearchOptions
     options.top = 1;
     try {
       if (!search(config, machine, options).plans.empty()) return options.devices;
-    } catch (const UsageError&) {  // no grid of so many can cut it
+    } catch (const UsageError&) {  // no grid of so many devices can cut the model and batch
       return 0;
     }
   }

@@ -13,7 +13,7 @@
 
 namespace axonn {
 
-/// One way to run a step, and what it takes. Plain data.
+/// One way to run a step, with its predicted time and memory. Plain data.
 struct Plan {
   GridShape grid;
   std::int64_t micro_batch = 1;  ///< sequences
@@ -22,10 +22,10 @@ struct Plan {
   std::int64_t memory_bytes = 0;  ///< peak of a rank's arena
 };
 
-/// What grids are ranked by.
+/// The costs that rank grids.
 enum class CostModel {
-  simulated,  ///< a step, played on the machine's figures
-  paper,  ///< the paper's seconds of communication alone (paper_model.h): no compute, no overlap
+  simulated,  ///< time of a step, simulated with the machine's figures
+  paper,      ///< the paper's communication time (paper_model.h), without compute and overlap
 };
 
 inline constexpr std::array<std::string_view, 2> kCostModels = {"simulated", "paper"};
@@ -34,7 +34,7 @@ struct SearchOptions {
   int devices = 1;
   Strategy strategy = Strategy::grid_4d;
   CostModel cost = CostModel::simulated;
-  int top = 5;                                         ///< plans, each of another grid
+  int top = 5;                                         ///< number of plans, one per grid
   std::int64_t micro_batch = 0;                        ///< 0: free
   std::optional<RecomputeMode> recompute = {};         ///< none: free
   GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0};  ///< extents; 0: free
@@ -43,29 +43,30 @@ struct SearchOptions {
 struct SearchResult {
   std::vector<Plan>
       plans;          ///< fastest first; memory is exact, seconds are estimate_whole_depth()'s
-  int grids = 0;      ///< that the strategy allows
-  int cut = 0;        ///< of those, that can cut model and batch
-  int fit = 0;        ///< of those, that fit into memory in some way
-  int simulated = 0;  ///< of those, that were looked at closely
-  std::optional<Plan> smallest;  ///< where none fits: what takes the least memory; no times
+  int grids = 0;      ///< allowed by the strategy and `fixed`
+  int cut = 0;        ///< of those, grids that can cut model and batch
+  int fit = 0;        ///< of those, grids that fit into memory with some settings
+  int simulated = 0;  ///< of those, grids that were searched in full
+  std::optional<Plan> smallest;  ///< if none fits: the plan with the least memory, without times
 };
 
-/// Ranks the grids of options.devices ranks for config's model, batch and settings: each with the
-/// micro-batch and the recomputation that make it fastest among those that fit into a device.
+/// Ranks the grids of options.devices ranks for config's model, batch and settings, each with its
+/// fastest micro-batch and recomputation that fit into a device's memory.
 ///
-/// A grid's optimistic time is that of a step in one micro-batch that is never recomputed unless it
-/// must be, whatever memory says. Grids are looked at closely in that order, until the optimistic
-/// time is beyond the last plan's. The best are then gone through in their whole depth.
+/// A grid's optimistic time is that of a step whose batch is one micro-batch, recomputed only if
+/// not even the smallest micro-batch fits otherwise. Grids are searched in full in this order,
+/// until the optimistic time exceeds the last plan's time. The best plans are then simulated with
+/// all blocks.
 ///
-/// config is validated and resolved and has a vocab; its grid, micro_batch and recomputation do not
-/// matter. Errors: UsageError where no grid can cut the model and the batch, and where the machine
-/// has no rates for the config's type.
+/// config must be validated and resolved and have a vocab; its grid, micro_batch and recomputation
+/// are ignored. Throws UsageError if no grid can cut the model and the batch, or if the machine has
+/// no rates for the config's type.
 SearchResult search(const Config& config, const Machine& machine, const SearchOptions& options);
 
-/// config as the plan runs it: what `axonn train` is given.
+/// config with the plan's settings, for `axonn train`.
 Config planned(Config config, const Plan& plan);
 
-/// The fewest devices, of devices · 2, · 4, ... up to `most`, that some grid fits on; 0: none.
+/// The least of devices · 2, · 4, ... up to `most` on which some grid fits; 0: none.
 int devices_that_fit(const Config& config, const Machine& machine, SearchOptions options,
                      int most = 1 << 17);
 

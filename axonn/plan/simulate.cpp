@@ -1,6 +1,6 @@
-// One rank's step as a machine would run it: the compute stream in the order of the program, beside
-// it a stream for each communicator's kind of collective. Between two changes of what runs, all
-// rates are constant, so time goes from change to change.
+// Simulates one rank's step: a compute stream in program order, and a stream for each group and
+// operation of collectives. While the same work runs, all rates are constant, so time advances from
+// one change to the next.
 #include "axonn/plan/simulate.h"
 
 #include <algorithm>
@@ -36,11 +36,11 @@ class Player {
 
  private:
   struct Collective {
-    double latency = 0, link = 0;  // seconds that are left, of the link's as if it were alone
+    double latency = 0, link = 0;  // seconds left; those of the link as if it were not shared
     bool leaves_node = false, through = false;
     std::size_t stream = 0;
   };
-  /// The collectives of one group and operation: the front one is under way.
+  /// The collectives of one group and operation; the front one is in flight.
   struct Stream {
     const std::string* group;
     const std::string* operation;
@@ -71,10 +71,10 @@ class Player {
   const Costs& costs_;
   const double slowed_, collective_slowed_;
   std::vector<Collective> collectives_;
-  std::vector<std::size_t> collective_of_;  // by event: that which it started last
+  std::vector<std::size_t> collective_of_;  // by event: the collective that it last started
   std::vector<Stream> streams_;
   int under_way_ = 0;  // streams that are not empty
-  int sharing_ = 0;    // of those, fronts whose bytes are on the node's links
+  int sharing_ = 0;    // of those, streams whose front uses the node's links
   bool computing_ = false;
   double now_ = 0;
   std::array<double, kKinds.size()> computed_{};
@@ -108,7 +108,7 @@ void Player::begin_front(Stream& stream) {
   sharing_ += one.leaves_node && one.latency <= 0;
 }
 
-/// Takes from the stream what is through, and begins what comes next.
+/// Removes finished collectives from the stream, and begins the next.
 void Player::settle(Stream& stream) {
   while (!stream.queue.empty()) {
     Collective& front = collectives_[stream.queue.front()];
@@ -133,7 +133,7 @@ double Player::next_change() const {
 void Player::advance(double seconds) {
   now_ += seconds;
   const double shared = share(), computing = computing_ ? collective_slowed_ : 1;
-  // What differs by rounding alone ends together.
+  // Collectives whose ends differ only by rounding end together.
   const double rounding = 1e-12 * std::max(seconds, 1e-9);
   for (Stream& stream : streams_) {
     if (stream.queue.empty()) continue;
@@ -177,8 +177,7 @@ void Player::wait(std::size_t collective) {
   streams_[collectives_[collective].stream].exposed += now_ - begin;
 }
 
-/// All events once. What the step before has left is there to be waited for unless this is the
-/// first.
+/// Runs all events once. Waits for collectives of the previous step, unless this is the first step.
 void Player::step(bool first) {
   std::vector<bool> waited(schedule_.events.size(), false);
   for (std::size_t i = 0; i < schedule_.events.size(); ++i) {
@@ -242,7 +241,7 @@ StepTime simulate(const Schedule& schedule, const Costs& costs) {
     if (const auto* wait = std::get_if<Schedule::Wait>(&event))
       AXONN_CHECK(wait->started < schedule.events.size() &&
                       std::holds_alternative<Schedule::Start>(schedule.events[wait->started]),
-                  "simulate: a wait for event ", wait->started, ", which starts nothing");
+                  "simulate: a Wait refers to event ", wait->started, ", which is not a Start");
   return Player(schedule, costs).play();
 }
 

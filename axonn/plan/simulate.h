@@ -9,14 +9,14 @@
 
 namespace axonn {
 
-/// What a collective asks of the links: it takes latency_s + link_s seconds if nothing shares the
-/// links with it. Those that leave the node share the node's links.
+/// The cost of a collective: it takes latency_s + link_s seconds if no other shares its links.
+/// Collectives that leave the node share the node's links.
 struct CollectiveCost {
   double latency_s = 0, link_s = 0;
   bool leaves_node = false;
 };
 
-/// Seconds on one machine and grid.
+/// Seconds of operations and collectives on one machine and grid.
 class Costs {
  public:
   virtual ~Costs() = default;
@@ -26,21 +26,21 @@ class Costs {
   virtual double collective_slowdown() const { return 0; }
 };
 
-/// Where a step's time goes. step_s is compute_s plus all of exposed_s.
+/// The parts of a step's time: step_s is compute_s + exposed_s().
 struct StepTime {
   double step_s = 0;
-  double compute_s = 0;  ///< of the compute stream, slowed by what runs beside it
+  double compute_s = 0;  ///< of the compute stream, with the slowdown by collectives
   std::map<std::string, double> compute_by;  ///< "products", "attention", "row-wise", "optimizer"
-  std::map<std::string, double> exposed_by;  ///< "y all_reduce": what the compute stream waited for
-  std::map<std::string, double> comm_by;     ///< the same keys: how long they were under way
+  std::map<std::string, double> exposed_by;  ///< "y all_reduce": time the compute stream waited
+  std::map<std::string, double> comm_by;     ///< the same keys: time in flight
 
   double exposed_s() const;
 };
 
-/// Plays the schedule: the compute stream in order; each collective on the stream of its group
-/// and operation, in order; waits. It is played twice where a step leaves something to the next,
-/// and the second counts. A collective that nobody waits for must be through when the step ends.
-/// Errors: Error for a wait for what is no start.
+/// Simulates the schedule: operations in order on the compute stream, collectives in order on a
+/// stream for each group and operation, and waits. If a step leaves collectives to the next, two
+/// steps are simulated and the second counts. The step also waits for collectives without a Wait.
+/// Throws if a Wait does not refer to a Start.
 StepTime simulate(const Schedule& schedule, const Costs& costs);
 
 }  // namespace axonn

@@ -12,13 +12,13 @@
 
 namespace axonn {
 
-/// Notes how long each operation of another backend takes. It waits for the device before and after
-/// each, so that what is noted is the operation's own.
+/// Records the time of each operation of another backend. Waits for the device before and after
+/// each, so that operations do not overlap.
 class TimedBackend final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 
-  /// Every operation is timed by itself, as a dry run has them.
+  /// Nothing is fused, so that the operations are those of a dry step.
   bool fuses(const Matmul&) override { return false; }
 
   /// Operations and seconds since the last call, in order.

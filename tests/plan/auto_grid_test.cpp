@@ -53,7 +53,7 @@ std::string folder_of(const char* name) {
 
 }  // namespace
 
-TEST(AutoGrid, AllRanksGetThePlanThatTheSearchRanksFirst) {
+TEST(AutoGrid, AllRanksGetTheSearchsBestPlan) {
   const Config config = planned_config(folder_of("first"));
   const Chosen chosen = choose(config, 8);
   const Plan best =
@@ -66,7 +66,7 @@ TEST(AutoGrid, AllRanksGetThePlanThatTheSearchRanksFirst) {
   EXPECT_THAT(chosen.lines, Contains(HasSubstr(to_string(best.grid))));
 }
 
-TEST(AutoGrid, WithoutAMachineTheRanksMeasureTheirOwn) {
+TEST(AutoGrid, WithoutAMachineFileTheRanksProbeTheirOwn) {
   Config config = planned_config(folder_of("probe"));
   config.parallelism.machine = "";
   const Chosen chosen = choose(config, 2);
@@ -74,7 +74,7 @@ TEST(AutoGrid, WithoutAMachineTheRanksMeasureTheirOwn) {
   EXPECT_EQ(chosen.configs[0].parallelism, chosen.configs[1].parallelism);
 }
 
-TEST(AutoGrid, ARunThatResumesKeepsTheGridOfTheRunBeforeUnlessThereAreOtherRanks) {
+TEST(AutoGrid, AResumedRunKeepsItsGridUnlessTheNumberOfRanksChanges) {
   Config config = planned_config(folder_of("resume"));
   const GridShape odd{1, 1, 2, 2};
   Config before = config;
@@ -92,12 +92,12 @@ TEST(AutoGrid, ARunThatResumesKeepsTheGridOfTheRunBeforeUnlessThereAreOtherRanks
   EXPECT_EQ(choose(config, 2).configs.front().parallelism.grid().ranks(), 2);
 }
 
-TEST(AutoGrid, AModelThatFitsOnNoGridIsRefusedWithWhatItTakes) {
+TEST(AutoGrid, RefusesAModelThatFitsOnNoGrid) {
   Config config = planned_config(folder_of("large"));
   config.model = {.layers = 64, .hidden = 32768, .heads = 64, .vocab = 256};
   try {
     choose(config, 2);
-    FAIL() << "it was not refused";
+    FAIL() << "no error for a model that fits on no grid";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("no grid of 2 ranks fits"));
   }

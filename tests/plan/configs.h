@@ -4,7 +4,7 @@
 
 namespace axonn::testing_support {
 
-/// What a plan and a run need besides sizes.
+/// A resolved config of this model, with all other settings that plans and runs need.
 inline Config config_of(const ModelConfig& model, std::int64_t seq_len, std::int64_t batch) {
   Config config;
   config.model = model;
@@ -18,7 +18,7 @@ inline Config config_of(const ModelConfig& model, std::int64_t seq_len, std::int
   return resolved(config);
 }
 
-/// A GPT of 85 million parameters in blocks, on a batch that each of 8 places has 4 sequences of.
+/// A GPT with 85 million parameters in its blocks; each of 8 (z, data) coordinates has 4 sequences.
 inline Config small_gpt() {
   Config config =
       config_of({.layers = 12, .hidden = 768, .heads = 12, .vocab = 32000, .tied = false}, 512, 32);
@@ -27,7 +27,8 @@ inline Config small_gpt() {
   return config;
 }
 
-/// Of five blocks, so that three and four are not all of them; every grid of 8 ranks can cut it.
+/// A GPT of five blocks, more than the three and four that plans simulate; every grid of 8 ranks
+/// can cut it.
 inline Config tiny_gpt_config() {
   return config_of({.layers = 5, .hidden = 64, .heads = 8, .vocab = 256}, 16, 8);
 }

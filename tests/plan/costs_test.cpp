@@ -32,12 +32,12 @@ double seconds(const Machine& machine, const GridShape& grid, const Schedule::St
   return cost.latency_s + cost.link_s;
 }
 
-/// Relative; a handful of roundings.
+/// The tolerance is relative: a few roundings.
 void expect_equal(double got, double want) { EXPECT_NEAR(got, want, 1e-12 * want); }
 
 }  // namespace
 
-TEST(Costs, AProductSlowsByEachOfItsSizesAndIsHalfAsFastAtTheHalfSize) {
+TEST(Costs, AProductIsHalfAsFastAtEachHalfSize) {
   Machine machine = round_machine();
   machine.launch_s = 1e-6;
   const double full = 2e12 / 1e14;
@@ -50,12 +50,12 @@ TEST(Costs, AProductSlowsByEachOfItsSizesAndIsHalfAsFastAtTheHalfSize) {
   expect_equal(MachineCosts(machine, {}).compute_s(product(10000, 10000, 10000)), 1e-6 + 9 * full);
 }
 
-TEST(Costs, AThinProductTakesWhatItsOperandsTakeThroughMemory) {
+TEST(Costs, AThinProductIsBoundByMemory) {
   const double bytes = 2.0 * (8 * 10000 + 8 * 10000 + 1e8);
   expect_equal(MachineCosts(round_machine(), {}).compute_s(product(8, 10000, 10000)), bytes / 1e12);
 }
 
-TEST(Costs, RowwiseWorkTakesItsBytesAtItsOwnRateOrAtMemorys) {
+TEST(Costs, RowwiseWorkHasItsOwnRateOrThatOfMemory) {
   Machine machine = round_machine();
   const Schedule::Compute gelu{.operation = "gelu",
                                .layer = {},
@@ -75,7 +75,7 @@ TEST(Costs, AnEmbeddingReadsAsManyRowsOfItsTableAsItHasTokens) {
   expect_equal(MachineCosts(round_machine(), {}).compute_s(embedding), 2 * 100 * 50 * 2 / 1e12);
 }
 
-TEST(Costs, ARingInsideANodeTakesLatencyForEachHopAndItsShareOfTheBytes) {
+TEST(Costs, ARingInsideANodeTakesALatencyPerHopAndItsShareOfTheBytes) {
   const GridShape grid{.x = 4};
   expect_equal(seconds(round_machine(), grid, collective("x", 4, "all_gather", 1000000)),
                3e-6 + 0.75e6 / 1e11);
@@ -85,8 +85,8 @@ TEST(Costs, ARingInsideANodeTakesLatencyForEachHopAndItsShareOfTheBytes) {
                2 * (3e-6 + 0.75e6 / 1e11));
 }
 
-TEST(Costs, AcrossNodesAsManyGroupsShareTheLinksAsLeaveANode) {
-  // x 2, z 8: two groups along z leave each node; each has a half of the links.
+TEST(Costs, GroupsThatLeaveANodeShareItsLinks) {
+  // x 2, z 8: two groups along z leave each node, and each has half of the links.
   const Machine machine = round_machine();
   expect_equal(seconds(machine, {.x = 2, .z = 8}, collective("z", 8, "all_gather", 8000000)),
                7e-5 + 7e6 / 2e10);
@@ -95,7 +95,7 @@ TEST(Costs, AcrossNodesAsManyGroupsShareTheLinksAsLeaveANode) {
                7e-5 + 7e6 / 1e10);
   expect_equal(seconds(machine, {.x = 8, .z = 8}, collective("z", 8, "all_gather", 8000000)),
                7e-5 + 7e6 / 1e10);
-  // One ring alone has all links, but goes through the node as well.
+  // A single ring has all links between nodes, but also uses those inside each node.
   expect_equal(seconds(machine, {.z = 8}, collective("z", 8, "all_gather", 8000000)),
                7e-5 + 7e6 / 4e10);
   Machine slow_inside = machine;
@@ -104,7 +104,7 @@ TEST(Costs, AcrossNodesAsManyGroupsShareTheLinksAsLeaveANode) {
                7e-5 + 7e6 / 2e10);
 }
 
-TEST(Costs, AGroupLeavesTheNodeWhereItStraddlesTwo) {
+TEST(Costs, AGroupLeavesTheNodeIfItStraddlesTwo) {
   const auto leaves = [](const GridShape& grid, const char* group, int ranks) {
     return MachineCosts(round_machine(), grid)
         .collective(collective(group, ranks, "all_gather", 1000))
@@ -118,7 +118,7 @@ TEST(Costs, AGroupLeavesTheNodeWhereItStraddlesTwo) {
   EXPECT_FALSE(leaves({.x = 3}, "x", 3));
 }
 
-TEST(Costs, AProbedGroupGoesBeforeTheRule) {
+TEST(Costs, TheRateOfAProbedGroupReplacesTheRule) {
   Machine machine = round_machine();
   machine.groups = {{.inner = 2, .size = 8, .latency_s = 2e-5, .bytes_per_s = 1e9},
                     {.operation = "all_gather", .inner = 2, .size = 8, .bytes_per_s = 2e9}};
@@ -128,9 +128,9 @@ TEST(Costs, AProbedGroupGoesBeforeTheRule) {
                7 * 2e-5 + 7e6 / 1e9);
 }
 
-TEST(Costs, ASmallSumOfManyRanksTakesATree) {
+TEST(Costs, ASmallSumOverManyRanksUsesATree) {
   const GridShape grid{.data = 1000};
-  // 10 levels, twice; a ring would take 2 · 999 hops.
+  // A tree takes 2 · 10 hops; a ring would take 2 · 999.
   expect_equal(seconds(round_machine(), grid, collective("data", 1000, "all_reduce", 40)),
                20e-5 + 2 * 40 / 4e10);
   const double ring = 2 * 999e-5 + 2 * 0.999 * 4e10 / 4e10;
@@ -138,7 +138,7 @@ TEST(Costs, ASmallSumOfManyRanksTakesATree) {
             ring * (1 + 1e-12));
 }
 
-TEST(Costs, AMachineWithoutARateIsRefusedByName) {
+TEST(Costs, AMissingRateIsRefusedByName) {
   const auto expect_refused = [](auto change, const char* what) {
     Machine machine = round_machine();
     change(machine);

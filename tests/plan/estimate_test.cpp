@@ -51,10 +51,10 @@ std::vector<std::int64_t> peaks(const Config& config) {
 
 }  // namespace
 
-TEST(Estimate, ADeepStepIsTheOneThatIsSimulatedWhole) {
-  // Each block makes the same difference, but where a collective of the ends of the step hides
-  // under ever more of them: until it is hidden, it seems to go on doing so. That is at most what
-  // of data's sums three blocks leave exposed.
+TEST(Estimate, OfADeepStepAgreesWithASimulationOfAllBlocks) {
+  // Each block makes the same difference, unless more blocks hide more of a collective at the ends
+  // of the step: extrapolation continues even after it is hidden. The error is at most the part of
+  // the sums over data that three blocks leave exposed.
   constexpr double kEnds = 0.05;
   for (Config config : configs_of(small_gpt())) {
     SCOPED_TRACE(describe(config));
@@ -69,8 +69,8 @@ TEST(Estimate, ADeepStepIsTheOneThatIsSimulatedWhole) {
   }
 }
 
-TEST(Estimate, AStepOfManyMicroBatchesIsTheOneThatIsSimulatedWhole) {
-  constexpr double kEnds = 0.03;  // as above; the second micro-batch is like all but the ends
+TEST(Estimate, OfManyMicroBatchesAgreesWithASimulationOfAll) {
+  constexpr double kEnds = 0.03;  // as above; all but the first and last are like the second
   for (Config config : configs_of(small_gpt())) {
     config.training.micro_batch = 1;
     SCOPED_TRACE(describe(config));
@@ -81,7 +81,7 @@ TEST(Estimate, AStepOfManyMicroBatchesIsTheOneThatIsSimulatedWhole) {
   }
 }
 
-TEST(Estimate, ComputeAloneGrowsEvenlyToTheLastDigit) {
+TEST(Estimate, OfComputeAloneIsExactUpToRounding) {
   Config config = small_gpt();
   config.model.layers = 17;
   config.training.micro_batch = 4;
@@ -91,7 +91,7 @@ TEST(Estimate, ComputeAloneGrowsEvenlyToTheLastDigit) {
   EXPECT_NEAR(estimate.step_s, whole.step_s, 1e-9 * whole.step_s);
 }
 
-TEST(Estimate, MemoryIsWithinThreePercentOfTheArenasOfARealRun) {
+TEST(Estimate, OfMemoryIsWithinThreePercentOfARealRun) {
   int combinations = 0;
   for (const Config& base : {tiny_gpt_config(), tiny_llama_config()})
     for (const DType dtype : {DType::f32, DType::bf16})
@@ -109,7 +109,7 @@ TEST(Estimate, MemoryIsWithinThreePercentOfTheArenasOfARealRun) {
   EXPECT_GE(combinations, 12);
 }
 
-TEST(Estimate, MemoryOfADeepModelIsExtendedWithinThreePercent) {
+TEST(Estimate, OfADeepModelsMemoryIsWithinThreePercent) {
   for (Config config : configs_of(small_gpt())) {
     SCOPED_TRACE(describe(config));
     config.model.layers = 40;

@@ -14,9 +14,9 @@ using namespace axonn;
 
 namespace {
 
-constexpr double kNoise = 0.05;  // of a time, relative
+constexpr double kNoise = 0.05;  // relative, in each time
 
-/// Factors around 1, the same in every run of the test.
+/// Random factors around 1, the same in every run of the test.
 class Noise {
  public:
   explicit Noise(double deviation) : normal_(1, deviation) {}
@@ -62,14 +62,14 @@ std::vector<TimedCollective> collectives_of(const GroupRate& rate, double deviat
   return times;
 }
 
-/// Within this share of it.
+/// Matches numbers within a relative tolerance of value.
 testing::Matcher<double> about(double value, double share) {
   return testing::DoubleNear(value, share * value);
 }
 
 }  // namespace
 
-TEST(Fit, AProductsRateAndHalfSizesAreThoseThatItsTimesWereMadeFrom) {
+TEST(Fit, RecoversRateAndHalfSizesFromExactTimesOfProducts) {
   const ProductRate rate{.flops_per_s = 1e11, .half_m = 30, .half_n = 8, .half_k = 120};
   const ProductRate fitted = fit_product_rate(products_of(rate, 0));
   EXPECT_THAT(fitted.flops_per_s, about(rate.flops_per_s, 1e-6));
@@ -78,9 +78,9 @@ TEST(Fit, AProductsRateAndHalfSizesAreThoseThatItsTimesWereMadeFrom) {
   EXPECT_THAT(fitted.half_k, about(rate.half_k, 1e-6));
 }
 
-TEST(Fit, NoisyTimesOfProductsGiveTheRateToWithinTheNoise) {
-  // 64 times of 5 %: a mean of a quarter of them, which is what says a half size, is good to 1.25 %
-  // and a half size that makes up most of a small product's time to a few times that.
+TEST(Fit, RecoversRateAndHalfSizesFromNoisyTimesWithinTheNoise) {
+  // 64 times with 5 % noise. A quarter of them determine a half size, so their mean has 1.25 %
+  // noise, and a half size that makes up most of a small product's time a few times that.
   const ProductRate rate{.flops_per_s = 1e11, .half_m = 30, .half_n = 8, .half_k = 120};
   const ProductRate fitted = fit_product_rate(products_of(rate, kNoise));
   EXPECT_THAT(fitted.flops_per_s, about(rate.flops_per_s, kNoise));
@@ -89,7 +89,7 @@ TEST(Fit, NoisyTimesOfProductsGiveTheRateToWithinTheNoise) {
   EXPECT_THAT(fitted.half_k, about(rate.half_k, 3 * kNoise));
 }
 
-TEST(Fit, ProductsThatTakeLongerTheSmallerTheyAreHaveARateThatIsANumber) {
+TEST(Fit, IsFiniteEvenIfSmallerProductsTakeLonger) {
   std::vector<TimedProduct> products;
   for (const std::int64_t size : {16, 64, 256, 1024})
     products.push_back({size, size, size, 1.0 / static_cast<double>(size)});
@@ -101,13 +101,13 @@ TEST(Fit, ProductsThatTakeLongerTheSmallerTheyAreHaveARateThatIsANumber) {
   EXPECT_GT(fitted.flops_per_s, 0);
 }
 
-TEST(Fit, ProductsThatAreAsFastWhenTheyAreSmallHaveNoHalfSizes) {
+TEST(Fit, HasNoHalfSizesIfSmallProductsAreAsFast) {
   const ProductRate fitted = fit_product_rate(products_of({.flops_per_s = 1e12}, 0));
   EXPECT_THAT(fitted.flops_per_s, about(1e12, 1e-9));
   EXPECT_LT(fitted.half_m + fitted.half_n + fitted.half_k, 1e-3);
 }
 
-TEST(Fit, ARateComesOutOfTimesOfSmallAndLargeRowsOfAKnownLaunch) {
+TEST(Fit, RecoversARowwiseRateWithAKnownLaunch) {
   std::vector<TimedRows> times;
   Noise noise(kNoise);
   for (double bytes = 1 << 10; bytes < 1 << 28; bytes *= 4)
@@ -115,11 +115,11 @@ TEST(Fit, ARateComesOutOfTimesOfSmallAndLargeRowsOfAKnownLaunch) {
   EXPECT_THAT(fit_rows_rate(times, 5e-6), about(2e10, 2 * kNoise));
 }
 
-TEST(Fit, ARateIsNeverNegativeWhereTheLaunchIsMoreThanWasMeasured) {
+TEST(Fit, OfRowsIsPositiveEvenIfTheLaunchExceedsTheMeasuredTime) {
   EXPECT_GT(fit_rows_rate(std::vector<TimedRows>{{1e3, 1e-6}}, 2e-6), 0);
 }
 
-TEST(Fit, AGroupsLatencyAndRateAreThoseThatItsTimesWereMadeFromAlsoWhereATreeWasFaster) {
+TEST(Fit, RecoversAGroupsLatencyAndRateWithRingsAndTrees) {
   for (const int size : {2, 3, 8, 64}) {
     SCOPED_TRACE(size);
     const GroupRate rate{.size = size, .latency_s = 2e-5, .bytes_per_s = 1e9};
@@ -133,13 +133,13 @@ TEST(Fit, AGroupsLatencyAndRateAreThoseThatItsTimesWereMadeFromAlsoWhereATreeWas
   }
 }
 
-TEST(Fit, WhereNoiseMadeLargeMessagesFasterTheRateIsWhatTheLargestHad) {
+TEST(Fit, UsesTheLargestMessagesRateIfNoiseMadeLargeMessagesFaster) {
   const std::vector<TimedCollective> times = {{"all_gather", 2, 1000, 3e-3},
                                               {"all_gather", 2, 100'000, 2e-3}};
   EXPECT_THAT(fit_group_rate(times).bytes_per_s, about(50'000 / 2e-3, 1e-9));
 }
 
-TEST(Fit, NothingMeasuredIsAnError) {
+TEST(Fit, ThrowsWithoutTimesOrWithZeroTimes) {
   EXPECT_THROW(fit_product_rate({}), Error);
   EXPECT_THROW(fit_product_rate(std::vector<TimedProduct>{{1, 1, 1, 0}}), Error);
   EXPECT_THROW(fit_rows_rate({}, 0), Error);

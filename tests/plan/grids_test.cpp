@@ -9,7 +9,7 @@ using testing::Each;
 using testing::SizeIs;
 
 TEST(Grids, AreAllOrderedFactorisationsEachOnce) {
-  // Of 2^n into four: n + 3 over 3. Of 12 = 2^2 · 3: 10 · 4.
+  // 2^n has binomial(n + 3, 3) factorisations into four; 12 = 2^2 · 3 has 10 · 4.
   EXPECT_THAT(grids_of(1), SizeIs(1));
   EXPECT_THAT(grids_of(8), SizeIs(20));
   EXPECT_THAT(grids_of(12), SizeIs(40));
@@ -22,7 +22,7 @@ TEST(Grids, AreAllOrderedFactorisationsEachOnce) {
   EXPECT_THAT(names, SizeIs(grids_of(360).size()));
 }
 
-TEST(Grids, AStrategyAllowsWhatItsUsersRun) {
+TEST(Grids, AStrategyAllowsOnlyItsKindsOfParallelism) {
   EXPECT_TRUE(allows(Strategy::fsdp, {.z = 8}, 4));
   EXPECT_FALSE(allows(Strategy::fsdp, {.z = 4, .data = 2}, 4));
   EXPECT_TRUE(allows(Strategy::hsdp, {.z = 4, .data = 2}, 4));

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A file that is gone with the test.
+/// A file that the destructor removes.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text)
@@ -38,7 +38,7 @@ class TemporaryFile {
 
 Machine machine_of(const std::string& text) { return read_machine(TemporaryFile(text).path()); }
 
-/// The message of the UsageError that a file of this text brings.
+/// The message of the UsageError for a file of this text.
 std::string error_of(const std::string& text) {
   try {
     machine_of(text);
@@ -54,7 +54,7 @@ const std::string kDevice =
 
 }  // namespace
 
-TEST(ReadMachine, KnowsTheMachinesThatComeWithTheProgramByName) {
+TEST(ReadMachine, ReadsTheMachinesOfTheProgramByName) {
   EXPECT_THAT(machine_names(),
               ElementsAre("alps", "dgx-h100", "dgx-h200", "frontier", "perlmutter"));
   for (const std::string& name : machine_names()) {
@@ -68,7 +68,7 @@ TEST(ReadMachine, KnowsTheMachinesThatComeWithTheProgramByName) {
   }
 }
 
-TEST(ReadMachine, HoldsTheGroupRatesThatThePaperMeasured) {
+TEST(ReadMachine, HasTheGroupRatesThatThePaperMeasured) {
   const Machine frontier = read_machine("frontier");
   constexpr double kGiB = 0x1p30;
   EXPECT_THAT(frontier.groups,
@@ -79,7 +79,7 @@ TEST(ReadMachine, HoldsTheGroupRatesThatThePaperMeasured) {
               Contains(GroupRate{.inner = 1, .size = 4, .bytes_per_s = 225 * kGiB}));
 }
 
-TEST(ReadMachine, ReadsWhatToTomlWroteBackToTheSameMachine) {
+TEST(ReadMachine, ReadsTheTextOfToTomlBackUnchanged) {
   Machine machine = read_machine("frontier");
   machine.source = "a \"quoted\" source";
   machine.rowwise_bytes_per_s = {{"gelu", 1.0 / 3}, {"adamw", 2e9}};
@@ -88,7 +88,7 @@ TEST(ReadMachine, ReadsWhatToTomlWroteBackToTheSameMachine) {
   EXPECT_EQ(machine_of(to_toml(machine)), machine);
 }
 
-TEST(ReadMachine, NamesAnUnknownKeyWithItsPlaceAndTheLikelyMeaning) {
+TEST(ReadMachine, ReportsAnUnknownKeyWithItsPlaceAndASuggestion) {
   EXPECT_THAT(error_of("[machine]\nmemory_byts = 1\n"),
               AllOf(HasSubstr(".toml:2:1"), HasSubstr("did you mean 'memory_bytes'?")));
   EXPECT_THAT(error_of("[[group]]\ninner = 1\n[[group]]\nsizes = 2\n"),
@@ -99,7 +99,7 @@ TEST(ReadMachine, NamesAnUnknownKeyWithItsPlaceAndTheLikelyMeaning) {
               HasSubstr("did you mean 'all_gather'?"));
 }
 
-TEST(ReadMachine, GuessesTheMachineThatWasMeantOrListsAll) {
+TEST(ReadMachine, SuggestsASimilarNameOrListsAll) {
   EXPECT_THAT([] { read_machine("frontir"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("did you mean 'frontier'?")));
   EXPECT_THAT([] { read_machine("abacus"); },
@@ -108,7 +108,7 @@ TEST(ReadMachine, GuessesTheMachineThatWasMeantOrListsAll) {
               testing::ThrowsMessage<UsageError>(HasSubstr("cannot read 'none/abacus.toml'")));
 }
 
-TEST(ReadMachine, RefusesAMachineThatNoPlanCanBeMadeFor) {
+TEST(ReadMachine, RefusesAMachineWithoutTheFiguresThatPlansNeed) {
   EXPECT_THAT(error_of(""), HasSubstr("memory_bytes is missing"));
   EXPECT_THAT(error_of(kDevice), HasSubstr("it has no bandwidth"));
   EXPECT_THAT(error_of("[machine]\ndevices_per_node = 0\n"), HasSubstr("at least 1, got 0"));
@@ -123,7 +123,7 @@ TEST(ReadMachine, RefusesAMachineThatNoPlanCanBeMadeFor) {
   EXPECT_THAT(error_of(in_pairs), HasSubstr("a [[group]] has no bytes_per_s"));
 }
 
-TEST(MachineOptions, EveryOperationOfAStepThatMemoryBoundsMayHaveItsOwnRate) {
+TEST(MachineOptions, HaveARateForEveryMemoryBoundOperationOfAStep) {
   Machine machine;
   OptionList list;
   list_options(machine, list);

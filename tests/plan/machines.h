@@ -4,8 +4,8 @@
 
 namespace axonn::testing_support {
 
-/// Round figures, so that times can be worked out by hand: 4 devices a node, and links between
-/// nodes that are slow beside those inside.
+/// A machine with round figures, so that times can be calculated by hand: 4 devices per node, with
+/// slower links between nodes than inside.
 inline Machine round_machine() {
   return {.name = "Round",
           .device = "R1",

@@ -32,7 +32,7 @@ std::vector<MeasuredSteps> measured(const Config& config, const MeasureOptions& 
 
 }  // namespace
 
-TEST(Measure, AllRanksGetTheSameStepAndThePeakIsThatOfAPlanToTheByte) {
+TEST(Measure, AllRanksGetTheSameFiguresAndThePeakIsThePlansToTheByte) {
   for (const GridShape grid :
        {GridShape{1, 1, 1, 1}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}}) {
     SCOPED_TRACE(to_string(grid));
@@ -48,7 +48,7 @@ TEST(Measure, AllRanksGetTheSameStepAndThePeakIsThatOfAPlanToTheByte) {
   }
 }
 
-TEST(Measure, NoStepsAreAnErrorAndOneIsTimedHoweverLittleTimeThereIs) {
+TEST(Measure, ThrowsForZeroStepsAndTimesOneStepEvenWithoutTime) {
   const Config config = measured_config({});
   EXPECT_THROW(measured(config, {.steps = 0}), Error);
   EXPECT_GT(measured(config, {.steps = 5, .seconds = 0}).front().step_s, 0);

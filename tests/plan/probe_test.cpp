@@ -23,7 +23,7 @@ using testing::SizeIs;
 
 namespace {
 
-/// What every rank of a quick probe on threads got.
+/// The machines that the ranks of a quick probe on threads get.
 std::vector<Machine> probed(int ranks, ProbeOptions options = {}) {
   options.quick = true;
   std::vector<Machine> machines(ranks);
@@ -36,12 +36,12 @@ struct Probed {
   std::vector<std::string> lines;  // that rank 0 reports
 };
 
-/// Four ranks on two nodes, probed once for the tests that look at them.
+/// A probe of four ranks on two nodes, run once for all tests that read it.
 const Probed& four_ranks() {
   static const Probed found = [] {
     Probed probe;
     probe.machines = probed(4, {.name = "here", .devices_per_node = 2, .report = [&](auto line) {
-                                  probe.lines.push_back(line);  // on rank 0 alone
+                                  probe.lines.push_back(line);  // only on rank 0
                                 }});
     return probe;
   }();
@@ -50,7 +50,7 @@ const Probed& four_ranks() {
 
 }  // namespace
 
-TEST(Probe, AllRanksGetAMachineThatItsFileGivesBackAndThatAPlanCanBeMadeFor) {
+TEST(Probe, AllRanksGetTheSameMachineWhichReadsBackUnchangedAndAllowsPlans) {
   const auto& [machines, lines] = four_ranks();
   EXPECT_THAT(machines, Each(machines.front()));
   const Machine& machine = machines.front();
@@ -73,7 +73,7 @@ TEST(Probe, AllRanksGetAMachineThatItsFileGivesBackAndThatAPlanCanBeMadeFor) {
   EXPECT_GT(estimate_time(resolved(config), machine).step_s, 0);
 }
 
-TEST(Probe, EveryGroupShapeOfTheRanksGridsAndEveryRowWiseOperationOfAStepHasARate) {
+TEST(Probe, HasARateForEveryGroupShapeAndEveryRowwiseOperationOfAStep) {
   const Machine& machine = four_ranks().machines.front();
   std::vector<std::tuple<std::string, int, int>> groups;
   for (const GroupRate& group : machine.groups) {
@@ -95,7 +95,7 @@ TEST(Probe, EveryGroupShapeOfTheRanksGridsAndEveryRowWiseOperationOfAStepHasARat
   EXPECT_THAT(machine.rowwise_bytes_per_s, testing::Not(Contains(Key("matmul"))));
 }
 
-TEST(Probe, OneRankAndNodesThatAreNotEvenAreRefused) {
+TEST(Probe, RefusesOneRankAndUnevenNodes) {
   EXPECT_THROW(probed(1), UsageError);
   EXPECT_THROW(probed(3, {.devices_per_node = 2}), UsageError);
 }

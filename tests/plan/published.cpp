@@ -13,14 +13,14 @@ namespace axonn::testing_support {
 namespace {
 
 constexpr std::int64_t kTokens = 1 << 24, kSeqLen = 2048, kSequences = kTokens / kSeqLen;
-constexpr std::size_t kTried = 10;    // grids of the model's ranking that were run
-constexpr double kTuningGain = 1.03;  // published: tuning saves 2 to 4 % of a batch
+constexpr std::size_t kTried = 10;    // best grids by the communication model that they ran
+constexpr double kTuningGain = 1.03;  // published: tuning saves 2 to 4 % of a step
 constexpr int kHeadWidth = 128;
 
 struct Sizes {
   const char* name;
   std::int64_t layers, hidden;
-  int least;  ///< devices that hold it, as the authors had it
+  int least;  ///< fewest devices that hold the model, according to the authors
 };
 constexpr std::array<Sizes, 5> kSizes = {{{"5B", 24, 4096, 4},
                                           {"10B", 32, 5120, 8},
@@ -35,7 +35,7 @@ const Sizes& sizes_of(const std::string& name) {
   return *found;
 }
 
-/// Those of powers of two that hold the model.
+/// The grids with powers of two that hold the model.
 std::vector<GridShape> grids_for(const PublishedRun& run) {
   const Sizes& sizes = sizes_of(run.model);
   const std::int64_t heads = sizes.hidden / kHeadWidth;
@@ -70,7 +70,7 @@ GridShape chosen_grid(PublishedRun run) {
   return std::ranges::min(tried, {}, [](const Predicted& p) { return p.time.step_s; }).grid;
 }
 
-/// Tensor parallelism in the node, the model's copies over as many nodes, and data.
+/// Tensor parallelism inside a node, sharding over 8 nodes, and data parallelism.
 GridShape baseline_grid(const PublishedRun& run) {
   const int x = read_machine(run.machine).devices_per_node, z = 8;
   return {x, 1, z, run.devices / (x * z)};

@@ -1,4 +1,4 @@
-// What the planner says of the steps that the authors of arXiv 2502.08145 timed. docs/planning.md
+// Compares the planner with the steps that the authors of arXiv 2502.08145 timed. docs/planning.md
 // has the table; bench_plan_published writes it.
 #include "tests/plan/published.h"
 
@@ -24,7 +24,7 @@ void expect_each_faster_than_the_one_before(const std::vector<Predicted>& all) {
     EXPECT_LT(all[i].time.step_s, all[i - 1].time.step_s) << table_row(all[i]);
 }
 
-/// The predicted seconds of a row of the table: its last but one number.
+/// The predicted seconds in a row of the table: its last number but one.
 double predicted_in(const std::string& row) {
   std::istringstream cells(row);
   std::vector<std::string> all;
@@ -34,7 +34,7 @@ double predicted_in(const std::string& row) {
 
 }  // namespace
 
-TEST(PublishedRuns, FiveOfTheSevenWeakScalingPointsAreWithinTenPercentAndAllWithinAQuarter) {
+TEST(PublishedRuns, FiveOfSevenWeakScalingPointsAreWithinTenPercentAndAllWithinAQuarter) {
   const std::vector<Predicted> all = predict(weak_scaling());
   expect_within(all, 0.25);
   const auto close =
@@ -56,8 +56,8 @@ TEST(PublishedRuns, TheStepsFromTheBaselineAreWithinFifteenPercentAndInTheRightO
   }
 }
 
-TEST(PublishedRuns, TheTableInTheDocsIsWhatIsPredicted) {
-  // Up to the rounding of one step's change: the table is for people.
+TEST(PublishedRuns, TheTableInTheDocsHasThePredictedTimes) {
+  // The tolerance allows small changes of the prediction without an update of the table.
   constexpr double kAsGood = 0.02;
   const std::vector<std::string> lines = read_source("docs/planning.md").lines;
   for (const auto& runs : {weak_scaling(), overlap_steps(), gains_5b(), gains_80b()})
@@ -65,8 +65,8 @@ TEST(PublishedRuns, TheTableInTheDocsIsWhatIsPredicted) {
       const std::string row = table_row(one), run = table_key(one.run);
       const auto line = std::ranges::find_if(
           lines, [&](const std::string& text) { return text.starts_with(run); });
-      ASSERT_NE(line, lines.end()) << "the docs have no row " << row;
+      ASSERT_NE(line, lines.end()) << "docs/planning.md has no row " << row;
       EXPECT_NEAR(predicted_in(*line), one.time.step_s, kAsGood * one.time.step_s)
-          << "the docs have " << *line << ", and now it is " << row;
+          << "docs/planning.md has " << *line << ", but the prediction is " << row;
     }
 }

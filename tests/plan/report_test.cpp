@@ -34,7 +34,7 @@ PlanReport report_on(int devices, double memory_bytes = 1e12) {
 
 }  // namespace
 
-TEST(PlanReport, JsonHasThePlansBestFirstWithAllThatTheCommandPromises) {
+TEST(PlanReport, JsonHasThePlansBestFirstWithAllDocumentedKeys) {
   const PlanReport report = report_on(8);
   const auto json = nlohmann::json::parse(to_json(report));
   ASSERT_EQ(json.at("plans").size(), 5u);
@@ -63,7 +63,7 @@ TEST(PlanReport, JsonHasThePlansBestFirstWithAllThatTheCommandPromises) {
   EXPECT_EQ(json.at("flops_convention"), "model");
 }
 
-TEST(PlanReport, WithoutAnAdvertisedPeakThereIsNoPercentOfIt) {
+TEST(PlanReport, HasNoPercentOfAnUnknownPeak) {
   PlanReport report = report_on(1);
   report.machine.advertised_flops_per_s = 0;
   EXPECT_TRUE(
@@ -73,7 +73,7 @@ TEST(PlanReport, WithoutAnAdvertisedPeakThereIsNoPercentOfIt) {
   EXPECT_EQ(flops_of(report, report.result.plans.front()).percent_of_peak, 0);
 }
 
-TEST(PlanReport, TextHasEachPlanWhereTheTimeGoesAndTheFlopConvention) {
+TEST(PlanReport, TextHasEachPlanThePartsOfTheTimeAndTheFlopConvention) {
   const PlanReport report = report_on(8);
   const std::string text = to_text(report);
   for (const Plan& plan : report.result.plans) EXPECT_THAT(text, HasSubstr(to_string(plan.grid)));
@@ -81,7 +81,7 @@ TEST(PlanReport, TextHasEachPlanWhereTheTimeGoesAndTheFlopConvention) {
                           HasSubstr("Narayanan"), HasSubstr("days"), HasSubstr("small: ")));
 }
 
-TEST(PlanReport, WhatDoesNotFitSaysWhatWould) {
+TEST(PlanReport, NamesANumberOfDevicesThatFitsIfThisOneDoesNot) {
   const PlanReport report = report_on(2, 0.6e9);
   ASSERT_TRUE(report.result.plans.empty());
   ASSERT_GT(report.devices_that_fit, 2);
@@ -93,7 +93,7 @@ TEST(PlanReport, WhatDoesNotFitSaysWhatWould) {
   EXPECT_EQ(json.at("devices_that_fit"), report.devices_that_fit);
 }
 
-TEST(PlanReport, WhyAPlanIsBehindNamesTheLargestPartOfTheDifference) {
+TEST(PlanReport, ExplainsASlowerPlanByTheLargestPartsOfTheDifference) {
   Plan best, other;
   best.time = {.step_s = 10, .compute_s = 10, .compute_by = {{"products", 10}}};
   other.time = {.step_s = 11,
@@ -106,7 +106,7 @@ TEST(PlanReport, WhyAPlanIsBehindNamesTheLargestPartOfTheDifference) {
   EXPECT_EQ(why_behind(best, other), "+30.0 %: 3 s more of products (recomputed)");
 }
 
-TEST(PlanReport, OverlapSavesTimeWhereThereIsSomethingToHide) {
+TEST(PlanReport, OverlapSavesTimeIfThereIsCommunicationToHide) {
   Config config = small_gpt();
   const Plan plan{
       .grid = {.z = 8},
@@ -116,8 +116,8 @@ TEST(PlanReport, OverlapSavesTimeWhereThereIsSomethingToHide) {
   const auto saved = savings(config, round_machine(), plan);
   EXPECT_THAT(saved, Contains(AllOf(Field(&Saving::setting, "overlap_weights"),
                                     Field(&Saving::seconds, Gt(0)))));
-  EXPECT_THAT(saved, Not(Contains(Field(&Saving::setting, "overlap_data")))) << "data is 1";
-  EXPECT_THAT(saved, Not(Contains(Field(&Saving::setting, "chunks = 2")))) << "x and y are 1";
+  EXPECT_THAT(saved, Not(Contains(Field(&Saving::setting, "overlap_data")))) << "Gd is 1";
+  EXPECT_THAT(saved, Not(Contains(Field(&Saving::setting, "chunks = 2")))) << "Gx and Gy are 1";
 }
 
 TEST(PlanReport, ScalingHasALineAndAPointForEachNumberThatFits) {

@@ -24,8 +24,8 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// Every grid, micro-batch and recomputation that fits, each in its whole depth; a grid's best
-/// alone, fastest first.
+/// The best plan of each grid, fastest first, from a simulation of all blocks for every micro-batch
+/// and recomputation mode that fits.
 std::vector<Plan> search_all(const Config& config, const Machine& machine, int devices) {
   std::vector<Plan> plans;
   for (const GridShape& grid : grids_of(devices)) {
@@ -51,7 +51,7 @@ std::vector<Plan> search_all(const Config& config, const Machine& machine, int d
   return plans;
 }
 
-/// Small enough to try everything.
+/// A config small enough to try all plans.
 Config few_blocks() {
   Config config = small_gpt();
   config.model.layers = 8;
@@ -65,8 +65,8 @@ void expect_same_as_searching_all(const Config& config, const Machine& machine, 
   ASSERT_THAT(all, Not(IsEmpty()));
   const auto plans = search(config, machine, {.devices = devices, .top = 3}).plans;
   ASSERT_THAT(plans, SizeIs(std::min<std::size_t>(3, all.size())));
-  // Of plans that are as near to one another as what three and four blocks say of eight is wrong
-  // by, any may be chosen; the first is known well, since others would have to be much better.
+  // Plans that differ by less than the error of extrapolating three and four blocks to eight may be
+  // in any order. The first is more certain than the others.
   constexpr double kFirst = 1.01, kOthers = 1.05;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     EXPECT_LE(plans[i].time.step_s, (i == 0 ? kFirst : kOthers) * all[i].time.step_s)
@@ -86,7 +86,7 @@ TEST(Search, FindsWhatSearchingThroughAllFinds) {
   }
 }
 
-TEST(Search, FindsWhatSearchingThroughAllFindsWhereMemoryIsShort) {
+TEST(Search, FindsWhatSearchingThroughAllFindsIfMemoryIsShort) {
   Machine machine = round_machine();
   const Config config = few_blocks();
   for (const double memory : {0.35e9, 0.5e9, 0.8e9}) {
@@ -96,7 +96,7 @@ TEST(Search, FindsWhatSearchingThroughAllFindsWhereMemoryIsShort) {
   }
 }
 
-TEST(Search, FindsWhatSearchingThroughAllFindsWhereLatencyOrLinksRule) {
+TEST(Search, FindsWhatSearchingThroughAllFindsIfLatencyOrLinksDominate) {
   Machine machine = round_machine();
   machine.node_latency_s = 1e-3;
   expect_same_as_searching_all(few_blocks(), machine, 8);
@@ -106,8 +106,8 @@ TEST(Search, FindsWhatSearchingThroughAllFindsWhereLatencyOrLinksRule) {
   expect_same_as_searching_all(few_blocks(), machine, 8);
 }
 
-TEST(Search, TheOptimisticTimeIsNoLongerThanTheTrueOne) {
-  constexpr double kSlack = 1.08;  // search.cpp's
+TEST(Search, TheOptimisticTimeIsAtMostTheTrueOneWithinTheSlack) {
+  constexpr double kSlack = 1.08;  // as in search.cpp
   for (const GridShape& grid : grids_of(8))
     for (const std::int64_t micro : {1, 2, 4})
       for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
@@ -124,7 +124,7 @@ TEST(Search, TheOptimisticTimeIsNoLongerThanTheTrueOne) {
       }
 }
 
-TEST(Search, StateIsWhatARankHoldsBetweenSteps) {
+TEST(Search, StateBytesAreTheMemoryOfARankBetweenSteps) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
@@ -141,7 +141,7 @@ TEST(Search, StateIsWhatARankHoldsBetweenSteps) {
       }
 }
 
-TEST(Search, KeepsWhatIsFixed) {
+TEST(Search, KeepsFixedExtentsMicroBatchAndRecomputation) {
   SearchOptions options{.devices = 8, .micro_batch = 2, .recompute = RecomputeMode::full};
   options.fixed.x = 2;
   const auto plans = search(small_gpt(), round_machine(), options).plans;
@@ -156,7 +156,7 @@ TEST(Search, KeepsWhatIsFixed) {
     EXPECT_TRUE(allows(Strategy::hsdp, plan.grid, 4)) << to_string(plan.grid);
 }
 
-TEST(Search, ByThePapersModelGridsComeInItsOrder) {
+TEST(Search, WithThePapersCostsRanksGridsLikeThePapersModel) {
   const Config config = few_blocks();
   std::vector<GridShape> grids;
   for (const GridShape& grid : grids_of(8))
@@ -169,7 +169,7 @@ TEST(Search, ByThePapersModelGridsComeInItsOrder) {
     EXPECT_EQ(plans[i].time.step_s, ranking[i].seconds.total()) << to_string(plans[i].grid);
 }
 
-TEST(Search, WhereNothingFitsItSaysWhatTakesTheLeastAndHowManyDevicesWouldDo) {
+TEST(Search, IfNothingFitsFindsTheSmallestPlanAndANumberOfDevicesThatFits) {
   Machine machine = round_machine();
   machine.memory_bytes = 0.25e9;
   const SearchResult result = search(small_gpt(), machine, {.devices = 4});
@@ -183,7 +183,7 @@ TEST(Search, WhereNothingFitsItSaysWhatTakesTheLeastAndHowManyDevicesWouldDo) {
   EXPECT_THAT(search(small_gpt(), machine, {.devices = enough / 2}).plans, IsEmpty());
 }
 
-TEST(Search, RefusesWhatNoGridCanRun) {
+TEST(Search, RefusesModelsAndMachinesThatNoGridCanRun) {
   EXPECT_THAT([] { search(small_gpt(), round_machine(), {.devices = 0}); },
               ThrowsMessage<UsageError>(HasSubstr("0 devices")));
   // 7 divides neither heads, width nor batch.

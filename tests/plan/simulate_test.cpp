@@ -13,7 +13,8 @@ using testing::UnorderedElementsAre;
 
 namespace {
 
-/// Compute takes its flops in seconds, a collective its bytes; those of z and data leave the node.
+/// An operation takes as many seconds as its flops, a collective as its bytes. Collectives of z and
+/// data leave the node.
 struct Fixed final : Costs {
   double latency_s = 0, slowdown = 0, of_collectives = 0;
 
@@ -27,7 +28,7 @@ struct Fixed final : Costs {
   double collective_slowdown() const override { return of_collectives; }
 };
 
-/// A program, a line an event.
+/// Builds a schedule, one event per call.
 class Program {
  public:
   Program& compute(double seconds, const char* operation = "matmul") {
@@ -40,7 +41,7 @@ class Program {
         .group = group, .ranks = 2, .operation = operation, .label = {}, .bytes = seconds});
     return *this;
   }
-  /// For what event `started` starts.
+  /// Waits for the collective that event `started` starts.
   Program& wait(std::size_t started) {
     schedule_.events.emplace_back(Schedule::Wait{started});
     return *this;
@@ -57,7 +58,7 @@ auto near(double value) { return DoubleNear(value, kRounding); }
 
 }  // namespace
 
-TEST(Simulate, OfACollectiveOnlyWhatNoComputeHidesIsExposed) {
+TEST(Simulate, ACollectiveIsExposedOnlyWhileNoComputeHidesIt) {
   const StepTime time = Program().start("z", "all_gather", 5).compute(3).wait(0).compute(1).play();
   EXPECT_THAT(time.step_s, near(6));
   EXPECT_THAT(time.compute_s, near(4));
@@ -65,13 +66,13 @@ TEST(Simulate, OfACollectiveOnlyWhatNoComputeHidesIsExposed) {
   EXPECT_THAT(time.comm_by, UnorderedElementsAre(Pair("z all_gather", near(5))));
 }
 
-TEST(Simulate, AWaitThatComesLateCostsNothing) {
+TEST(Simulate, AWaitForAFinishedCollectiveCostsNothing) {
   const StepTime time = Program().start("z", "all_gather", 2).compute(3).wait(0).play();
   EXPECT_THAT(time.step_s, near(3));
   EXPECT_THAT(time.exposed_s(), near(0));
 }
 
-TEST(Simulate, CollectivesOfOneGroupAndOperationGoOneAfterAnother) {
+TEST(Simulate, CollectivesOfOneGroupAndOperationRunOneAfterAnother) {
   const StepTime time =
       Program().start("x", "all_gather", 2).start("x", "all_gather", 3).wait(1).wait(0).play();
   EXPECT_THAT(time.step_s, near(5));
@@ -96,8 +97,9 @@ TEST(Simulate, CollectivesInsideANodeAndOfOtherOperationsRunAtTheSameTime) {
               near(3));
 }
 
-TEST(Simulate, ThoseThatLeaveTheNodeShareItsLinksWhileBothAreUnderWay) {
-  // Two of 2 and 6 seconds: halves until the first is through after 4, then 4 of the other's left.
+TEST(Simulate, CollectivesThatLeaveTheNodeShareItsLinks) {
+  // Two of 2 and 6 seconds: each at half speed until the first ends after 4 s, then 4 s for the
+  // rest of the other.
   const StepTime time =
       Program().start("z", "all_gather", 2).start("data", "all_gather", 6).wait(0).wait(1).play();
   EXPECT_THAT(time.exposed_by, UnorderedElementsAre(Pair("z all_gather", near(4)),
@@ -106,10 +108,10 @@ TEST(Simulate, ThoseThatLeaveTheNodeShareItsLinksWhileBothAreUnderWay) {
   EXPECT_THAT(time.comm_by.at("data all_gather"), near(8));
 }
 
-TEST(Simulate, LatencyTakesNoneOfTheLinks) {
+TEST(Simulate, ACollectiveDoesNotUseTheLinksDuringItsLatency) {
   Fixed costs;
   costs.latency_s = 2;
-  // z's bytes go from 3 to 5, data's from 5 on: never both.
+  // z uses the links from 2 s to 4 s, data from 4 s to 5 s: never both.
   const StepTime time = Program()
                             .start("z", "all_gather", 2)
                             .compute(2)
@@ -120,17 +122,17 @@ TEST(Simulate, LatencyTakesNoneOfTheLinks) {
   EXPECT_THAT(time.step_s, near(5));
 }
 
-TEST(Simulate, ComputeIsSlowerWhileACollectiveIsUnderWayAndNotAfter) {
+TEST(Simulate, ComputeIsSlowerOnlyDuringACollective) {
   Fixed costs;
   costs.slowdown = 0.5;
-  // In 3 seconds beside it 2 are computed; then the other 2.
+  // The 3 seconds of the collective do 2 seconds of compute; the other 2 follow at full speed.
   const StepTime time = Program().start("x", "all_gather", 3).compute(4).wait(0).play(costs);
   EXPECT_THAT(time.compute_s, near(5));
   EXPECT_THAT(time.exposed_s(), near(0));
 }
 
-TEST(Simulate, WhatAStepLeavesUnderWayHidesUnderTheNext) {
-  // Weights travel for 5 from the step's end; the next one needs them after 3.
+TEST(Simulate, ACollectiveThatAStepLeavesOverlapsTheNextStep) {
+  // Weights are gathered for 5 s from the step's end on; the next step needs them after 3 s.
   const StepTime time =
       Program().compute(3).wait(3).compute(4).start("data", "all_gather", 5).play();
   EXPECT_THAT(time.step_s, near(9));
@@ -138,13 +140,13 @@ TEST(Simulate, WhatAStepLeavesUnderWayHidesUnderTheNext) {
   EXPECT_THAT(time.compute_s, near(7));
 }
 
-TEST(Simulate, WhatNobodyWaitsForIsThroughWhenTheStepEnds) {
+TEST(Simulate, TheStepEndsAfterCollectivesWithoutAWait) {
   const StepTime time = Program().start("z", "reduce_scatter", 5).compute(1).play();
   EXPECT_THAT(time.step_s, near(5));
   EXPECT_THAT(time.exposed_s(), near(4));
 }
 
-TEST(Simulate, ComputeIsBookedByKindAndWithWhatIsExposedAddsUpToTheStep) {
+TEST(Simulate, ComputeByKindAndExposedTimesAddUpToTheStep) {
   const StepTime time = Program()
                             .compute(1, "matmul")
                             .compute(2, "attention")
@@ -161,8 +163,8 @@ TEST(Simulate, ComputeIsBookedByKindAndWithWhatIsExposedAddsUpToTheStep) {
   EXPECT_THAT(time.compute_s + time.exposed_s(), near(time.step_s));
 }
 
-TEST(Simulate, AWaitForWhatStartsNothingIsAnError) {
+TEST(Simulate, ThrowsIfAWaitDoesNotReferToAStart) {
   EXPECT_THAT([] { Program().compute(1).wait(0).play(); },
-              ThrowsMessage<Error>(HasSubstr("event 0, which starts nothing")));
+              ThrowsMessage<Error>(HasSubstr("event 0, which is not a Start")));
   EXPECT_THAT([] { Program().wait(7).play(); }, ThrowsMessage<Error>(HasSubstr("event 7")));
 }

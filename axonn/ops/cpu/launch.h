@@ -14,8 +14,8 @@ using rowwise::Matrix;
 using rowwise::matrix;
 using rowwise::Tile;
 
-/// Elements of a tile, 16 to 32 KiB: enough that its overhead is negligible. Fixed, because the
-/// partial sums of reductions are sums of tiles.
+/// Elements of a tile, 16 to 32 KiB: enough that its overhead is negligible, few enough that a
+/// large array is work for many threads. Fixed, because reductions sum up tile by tile.
 constexpr int kTile = 8192;
 
 /// Below this many elements, waking other threads costs more than they save (a few microseconds).

@@ -11,8 +11,8 @@ namespace axonn::cpu {
 
 /// Matrix products by oneDNN, cut into panels of the result. One thread computes a panel, and the
 /// panels do not depend on the number of threads. So neither do the bits of a result, on any
-/// instruction set (oneDNN's own threading may cut K), and the operand that a primitive packs stays
-/// in cache. product_plan.h chooses the panels. If the processor has no bf16 products,
+/// instruction set (oneDNN's own threading may cut K by it), and the operand that a primitive packs
+/// stays in cache. product_plan.h chooses the panels. If the processor has no bf16 products,
 /// float_operands.h converts a panel's operands. few_rows.h computes products of few rows.
 ///
 /// A primitive is made the first time that its shape, strides, types and options occur, and kept;

@@ -73,8 +73,7 @@ struct FlashForwardMemory {
 struct FlashSoftmax {
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 
-  /// Turns scores into exponentials relative to the new maximum. Sets rescale, a factor for sums so
-  /// far.
+  /// Turns scores into exponentials relative to the new maximum; rescale: for earlier sums.
   template <typename Gpu, int kTiles>
   AXONN_DEVICE void update(const Gpu& gpu, float (&scores)[kTiles][4], float (&rescale)[2]) {
 #pragma unroll

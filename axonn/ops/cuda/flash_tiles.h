@@ -21,7 +21,7 @@ namespace axonn::cuda {
 //   void sync()                                  all threads of the block
 //   float shuffle_xor(float x, int mask)         the x of lane i ^ mask
 //   void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])    c += a · b
-//   void load_down(uint32_t (&b)[2], const bf16* row)   row of lanes 0 to 15: that of 8 elements
+//   void load_down(uint32_t (&b)[2], const bf16* row)   lanes 0 to 15 point to 16 rows of 8
 
 /// Threads of a block: four warps, 16 rows of a tile each.
 constexpr int kFlashWarps = 4, kFlashThreads = 32 * kFlashWarps, kFlashRows = 16 * kFlashWarps;

@@ -14,7 +14,7 @@ using rowwise::Matrix;
 using rowwise::matrix;
 using rowwise::Tile;
 
-/// The most threads of a block: rows of 4096 elements have one pack for each.
+/// The most threads of a block: rows of 4096 elements or more have a pack for each.
 constexpr int kMostThreads = 512;
 
 /// Elements of a tile of independent elements: a pack for each of 256 threads, so that a GPU of 132

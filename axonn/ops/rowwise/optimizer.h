@@ -11,7 +11,7 @@ namespace axonn::rowwise {
 /// first = b1 · first + (1 - b1) · g; second = b2 · second + (1 - b2) · g²;
 /// master -= lr · ((first / c1) / (sqrt(second / c2) + eps) + decay · master); out = master.
 ///
-/// One team per tile, one pass. Bound by memory: 28 + sizeof(Out) bytes an element.
+/// One team per tile, one pass. Bound by memory: 28 + sizeof(Out) bytes per element.
 /// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
 template <typename Out>
 struct AdamWStep {
@@ -49,7 +49,8 @@ struct AdamWStep {
   }
 };
 
-/// master -= lr · (g + decay · master); out = master. Bound by memory: 12 + sizeof(Out) bytes.
+/// master -= lr · (g + decay · master); out = master.
+/// Bound by memory: 12 + sizeof(Out) bytes per element.
 template <typename Out>
 struct SgdStep {
   Out* out;
