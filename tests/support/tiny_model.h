@@ -53,9 +53,9 @@ TinyTrace run_tiny(const TinyRun& run);
 /// Runs it on the ranks of world; for MPI tests.
 TinyTrace run_tiny(const TinyRun& run, Communicator& world);
 
-/// "" where the run has the losses and gradients of one rank on every grid of so many ranks, else
-/// the first grid's table.
-std::string difference_on_grids(TinyRun run, const std::vector<int>& ranks);
+/// "" where the run has the losses and gradients of one rank on each of these grids, else the table
+/// of the first that differs.
+std::string difference_on_grids(TinyRun run, const std::vector<GridShape>& grids);
 
 std::function<std::unique_ptr<Model>(const Grid&)> model_of(const ModelConfig& config);
 
