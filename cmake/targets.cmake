@@ -51,7 +51,7 @@ add_custom_target(unit_tests)
 #            [ARGUMENTS ...] [SEPARATE a.cpp ...]): one test program, run with these arguments;
 # with RANKS it runs as that many MPI processes. LABELS defaults to unit. COST is about how long it
 # takes: ctest starts the longest first. Target unit_tests builds the programs that sanitizers run:
-# those of label unit without label project, which only read the project's sources. SEPARATE is
+# those of label unit without label project, in which sanitizers would find nothing. SEPARATE is
 # axonn_unity()'s.
 function(axonn_test name)
   cmake_parse_arguments(

@@ -71,6 +71,12 @@ void expect_same_bits(const TinyTrace& want, const TinyTrace& got) {
   EXPECT_EQ(want.weights, got.weights);
 }
 
+/// The grids that have most to overlap. Under sanitizers the first.
+std::vector<GridShape> overlap_grids() {
+  if (sanitized()) return {{2, 2, 2, 1}};
+  return {{2, 2, 2, 1}, {1, 2, 2, 2}, {1, 3, 1, 2}};
+}
+
 /// Random delays show a value that is used before its collective is done, or a buffer that is
 /// written under one: with nothing overlapped, and with everything, recomputed and not.
 void expect_same_bits_when_late(const GridShape& shape) {
@@ -102,7 +108,7 @@ TEST(GptOnGrids, NoOverlapAndNoRecomputationChangesABitOnTenGrids) {
 }
 
 TEST(GptOnGrids, NoCombinationOfOverlapsChangesABit) {
-  for (const GridShape& shape : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 2, 2}}) {
+  for (const GridShape& shape : overlap_grids()) {
     const TinyRun run = two_micro_batches(shape, DType::f32);
     const TinyTrace plain = run_tiny(with_switches(run, 0));
     for (int bits = 1; bits < 16; ++bits) {
@@ -113,7 +119,5 @@ TEST(GptOnGrids, NoCombinationOfOverlapsChangesABit) {
 }
 
 TEST(GptOnGrids, LateCollectivesChangeNoBit) {
-  for (const GridShape& shape :
-       {GridShape{2, 2, 2, 1}, GridShape{1, 2, 2, 2}, GridShape{1, 3, 1, 2}})
-    expect_same_bits_when_late(shape);
+  for (const GridShape& shape : overlap_grids()) expect_same_bits_when_late(shape);
 }

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <cstdlib>
 #include <vector>
 
 #include "axonn/comm/grid.h"
+
+#include "tests/support/sanitized.h"
 
 namespace axonn::testing_support {
 
@@ -17,16 +18,12 @@ inline std::vector<GridShape> grids_of(int ranks) {
   return grids;
 }
 
-/// True under sanitizers, which scripts/test.sh says by AXONN_TEST_FEW_GRIDS: they find the same
-/// faults on three grids, and are ten times as slow.
-inline bool few_grids() { return std::getenv("AXONN_TEST_FEW_GRIDS") != nullptr; }
+/// Two grids on which every axis is cut.
+inline std::vector<GridShape> two_grids() { return {{2, 2, 2, 1}, {3, 1, 1, 2}}; }
 
-/// Three grids on which every axis is cut, and one of them three ways.
-inline std::vector<GridShape> three_grids() { return {{2, 2, 2, 1}, {1, 2, 2, 2}, {3, 1, 1, 2}}; }
-
-/// Every grid of 2, 3, 4, 6 and 8 ranks; few_grids(): three of them.
+/// Every grid of 2, 3, 4, 6 and 8 ranks. Under sanitizers two of them.
 inline std::vector<GridShape> every_grid() {
-  if (few_grids()) return three_grids();
+  if (sanitized()) return two_grids();
   std::vector<GridShape> grids;
   for (int ranks : {2, 3, 4, 6, 8})
     for (const GridShape& grid : grids_of(ranks)) grids.push_back(grid);
@@ -34,9 +31,9 @@ inline std::vector<GridShape> every_grid() {
 }
 
 /// Ten grids on which every axis is cut alone, in pairs, in threes, and more than two ways: for
-/// variants of what is tested on every grid; few_grids(): three of them.
+/// variants of what is tested on every grid. Under sanitizers two of them.
 inline std::vector<GridShape> ten_grids() {
-  if (few_grids()) return three_grids();
+  if (sanitized()) return two_grids();
   return {{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}, {2, 2, 1, 1},
           {1, 1, 2, 2}, {2, 1, 4, 1}, {1, 3, 1, 2}, {2, 2, 2, 1}, {1, 2, 2, 2}};
 }
