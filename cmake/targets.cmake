@@ -47,13 +47,15 @@ endfunction()
 
 add_custom_target(unit_tests)
 
-# axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s]
+# axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s] [COST s]
 #            [ARGUMENTS ...] [SEPARATE a.cpp ...]): declares one test program, run with these
-# arguments; with RANKS it runs as that many MPI processes. LABELS defaults to unit. Target
-# unit_tests builds the programs that sanitizers run: those with label unit but without label
-# project, whose tests only read the project's sources. SEPARATE is that of axonn_unity().
+# arguments; with RANKS it runs as that many MPI processes. LABELS defaults to unit. COST is the
+# approximate duration: ctest starts the longest tests first. Target unit_tests builds the programs
+# that sanitizers run: those with label unit but without label project, whose tests execute too
+# little of the library. SEPARATE is that of axonn_unity().
 function(axonn_test name)
-  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "SOURCES;LINK;LABELS;ARGUMENTS;SEPARATE" ${ARGN})
+  cmake_parse_arguments(
+    ARG "" "RANKS;TIMEOUT;COST" "SOURCES;LINK;LABELS;ARGUMENTS;SEPARATE" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   axonn_unity(${name} 12 SEPARATE ${ARG_SEPARATE})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} axonn_test_main GTest::gmock)
@@ -73,7 +75,11 @@ function(axonn_test name)
     set(ARG_TIMEOUT 900)
   endif()
   add_test(NAME ${name} COMMAND ${command})
-  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT})
+  if(NOT ARG_COST)
+    set(ARG_COST 0)
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST})
   if("unit" IN_LIST labels AND NOT "project" IN_LIST labels)
     add_dependencies(unit_tests ${name})
   endif()

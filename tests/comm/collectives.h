@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "axonn/comm/communicator.h"
 
@@ -29,5 +30,9 @@ std::uint64_t hash_of_sums(Communicator& world);
 
 /// Runs the checks above on the world, and those of collectives also on its first 1, 2, ... ranks.
 void check_transport(Communicator& world);
+
+/// The sizes of the worlds that check_transport() is given: one rank, two, and several. Under
+/// sanitizers three ranks alone.
+std::vector<int> some_ranks();
 
 }  // namespace axonn

@@ -129,7 +129,7 @@ bool shows(const std::function<bool(bool compute, int nth)>& drops) {
 }  // namespace
 
 TEST(DeviceThreads, RunEveryCollectiveOnEveryGroupBitForBit) {
-  for (int ranks : {1, 2, 5}) {
+  for (int ranks : some_ranks()) {
     QueuedCard card({.seed = 1, .host_waits = true});
     run_on_card(ranks, card, [](Communicator& world, QueuedDevice&) { check_transport(world); });
   }

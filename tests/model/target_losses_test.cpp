@@ -77,13 +77,10 @@ void expect_same_on_grids(TinyRun run, const Batch& batch, const std::vector<Gri
 }  // namespace
 
 TEST(TargetLosses, AreThoseOfOneRankOnEveryGridOfUpToEightRanks) {
-  std::vector<GridShape> grids;
-  for (int ranks : {2, 3, 4, 6, 8})
-    for (const GridShape& shape : grids_of(ranks)) grids.push_back(shape);
   // 384 rows on one rank are two blocks of logits; three ranks of y cannot cut the first evenly.
   for (bool cut : {true, false})
     expect_same_on_grids({.sequence_parallel = cut, .make_model = tiny_gpt(4, true)},
-                         {.sequences = 48, .positions = 8}, grids);
+                         {.sequences = 48, .positions = 8}, every_grid());
 }
 
 TEST(TargetLosses, AreThoseOfOneRankInChunksAndWhereRowsCannotBeCut) {

@@ -54,9 +54,9 @@ TinyTrace run_tiny(const TinyRun& run);
 /// Runs it on the ranks of world. For MPI tests.
 TinyTrace run_tiny(const TinyRun& run, Communicator& world);
 
-/// Compares the run on one rank with the run on every grid of each of these numbers of ranks.
-/// Returns "" if all agree, otherwise the table of the first grid that does not.
-std::string difference_on_grids(TinyRun run, const std::vector<int>& ranks);
+/// Compares the run on one rank with the run on each of these grids. Returns "" if all agree,
+/// otherwise the table of the first grid that does not.
+std::string difference_on_grids(TinyRun run, const std::vector<GridShape>& grids);
 
 std::function<std::unique_ptr<Model>(const Grid&)> model_of(const ModelConfig& config);
 

@@ -1,0 +1,59 @@
+// The patterns of test names in scripts/ match tests that exist.
+#include <regex>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "tests/project/source_tree.h"
+
+using namespace axonn::testing_support;
+
+namespace {
+
+/// "Suite.Name" of every test.
+std::set<std::string> test_names() {
+  static const std::regex kTest(R"(^(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+), *(\w+)\))");
+  std::set<std::string> names;
+  for (const SourceFile& file : source_tree())
+    for (const std::string& line : file.lines)
+      if (std::smatch match; std::regex_search(line, match, kTest))
+        names.insert(match.str(1) + "." + match.str(2));
+  return names;
+}
+
+/// Words in the lines of a script that look like GoogleTest patterns: "Study.Finds*", "Search*".
+std::set<std::string> patterns_in(const std::string& path) {
+  static const std::regex kLine(R"(^few\+?=|^  "\w+_test )");
+  static const std::regex kPattern(R"([A-Za-z*]\w*\*?\w*(\.[\w*]+)?(/\w+)?)");
+  std::set<std::string> patterns;
+  for (const std::string& line : read_source(path).lines) {
+    if (!std::regex_search(line, kLine)) continue;
+    const std::string words = line.substr(line.find_first_of("' ") + 1);
+    for (auto at = std::sregex_iterator(words.begin(), words.end(), kPattern);
+         at != std::sregex_iterator(); ++at)
+      if (at->str().find('*') != std::string::npos) patterns.insert(at->str());
+  }
+  return patterns;
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  const std::string test = pattern.substr(0, pattern.find('/'));  // without the parameter
+  std::string expression;
+  for (const char c : test) expression += c == '*' ? ".*" : c == '.' ? "\\." : std::string(1, c);
+  return std::regex_match(name, std::regex(expression));
+}
+
+}  // namespace
+
+TEST(Filters, EveryPatternInScriptsMatchesATest) {
+  const std::set<std::string> names = test_names();
+  EXPECT_GT(names.size(), 1000);
+  for (const char* script : {"scripts/test.sh", "scripts/perturb-tests.sh"}) {
+    const std::set<std::string> patterns = patterns_in(script);
+    EXPECT_GT(patterns.size(), 5) << script;
+    for (const std::string& pattern : patterns)
+      EXPECT_TRUE(
+          std::ranges::any_of(names, [&](const auto& name) { return matches(pattern, name); }))
+          << script << ": no test matches " << pattern;
+  }
+}
