@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "axonn/base/clock.h"
-#include "axonn/comm/mpi.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/mpi/mpi.h"
+#include "axonn/comm/threads/threads.h"
 
 // Times every collective in f32 for several sizes and groups, beside its bound. For MPI processes
 // that is the link: the bytes that a rank sends over its rate. For ranks as threads it is memory:

@@ -14,10 +14,10 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/data/mapped_file.h"
-#include "axonn/data/synthetic.h"
+#include "axonn/base/mapped_file.h"
+#include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/tokenize.h"
-#include "axonn/data/tokenizer.h"
+#include "axonn/text/tokenizer.h"
 
 using namespace axonn;
 

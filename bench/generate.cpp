@@ -14,9 +14,9 @@
 
 #include "axonn/base/clock.h"
 #include "axonn/comm/self.h"
+#include "axonn/infer/generator.h"
 #include "axonn/model/flops.h"
 #include "axonn/model/known_models.h"
-#include "axonn/train/generator.h"
 
 #include "bench/measure.h"
 

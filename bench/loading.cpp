@@ -19,10 +19,10 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/comm/threads.h"
-#include "axonn/io/files.h"
-#include "axonn/io/safetensors_folder.h"
+#include "axonn/base/files.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/storage/safetensors/safetensors_folder.h"
 #include "axonn/train/session.h"
 
 #include "tests/support/large_model.h"

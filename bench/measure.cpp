@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/cpu/block_matmul.h"
+#include "axonn/ops/cpu/matmul/block_matmul.h"
 
 namespace axonn::bench {
 

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "axonn/train/chart.h"
+#include "axonn/base/chart.h"
 
 #include "tests/plan/published.h"
 

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options.h"
-#include "axonn/comm/mpi.h"
+#include "axonn/comm/mpi/mpi.h"
+#include "axonn/measure/benchmark.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/options/options.h"
 #include "axonn/plan/estimate.h"
-#include "axonn/plan/grids.h"
 #include "axonn/plan/measure.h"
-#include "axonn/train/benchmark.h"
-#include "axonn/train/dry_step.h"
+#include "axonn/plan/strategy.h"
 
 // Whether the grids that the planner ranks first are the fastest: compares the measured time of
 // every grid with the estimate for a machine file. bench/plan_ranking.sh runs it on emulated hosts.

@@ -3,7 +3,7 @@
 # axonn_gpu_headers(KIND FOLDER): writes headers below FOLDER/axonn that include those of KIND, cuda
 # or hip.
 function(axonn_gpu_headers kind folder)
-  foreach(header tensor/cuda/api ops/cuda/blas ops/cuda/warp)
+  foreach(header tensor/cuda/api ops/cuda/matmul/blas ops/cuda/warp)
     file(CONFIGURE OUTPUT ${folder}/axonn/${header}.cuh @ONLY
          CONTENT "#pragma once\n#include \"axonn/${header}_${kind}.cuh\"\n")
   endforeach()

@@ -99,8 +99,8 @@ function(axonn_hip_check)
   axonn_gpu_headers(hip ${headers})
   axonn_hip_objects(objects HEADERS ${headers} SOURCES ${ARGN})
   add_library(hip_compile_check_host OBJECT EXCLUDE_FROM_ALL
-    cuda/no_flash_attention.cpp
-    ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/device.cpp
+    cuda/attention/no_flash_attention.cpp
+    ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/cuda_device.cpp
     ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/platform_hip.cpp)
   target_link_libraries(hip_compile_check_host PRIVATE axonn_flags)
   target_include_directories(hip_compile_check_host BEFORE PRIVATE ${headers})

@@ -8,7 +8,7 @@ install(TARGETS ${axonn_libraries} axonn_flags axonn_all EXPORT axonn
 install(DIRECTORY axonn/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn
         FILES_MATCHING PATTERN "*.h"
         # Excluded: the program's own headers, and those of the mpi transport, which need mpi.h.
-        PATTERN "cli" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "mpi_*.h" EXCLUDE)
+        PATTERN "cli" EXCLUDE PATTERN "ops/cuda" EXCLUDE PATTERN "comm/mpi/mpi_*.h" EXCLUDE)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/include/axonn/
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn
         FILES_MATCHING PATTERN "*.h" PATTERN "cuda" EXCLUDE)

@@ -111,7 +111,7 @@ few+=':*LlamaReference*:ModelConfig*'
 runner=(env GTEST_FILTER="$few")
 # ThreadSanitizer needs fixed shadow addresses, which address randomisation may take.
 setarch "$(uname -m)" -R true 2>/dev/null && runner=(setarch "$(uname -m)" -R "${runner[@]}")
-tsan=$(for folder in comm parallel model; do
+tsan=$(for folder in comm parallel nn model; do
   sed -n 's/^axonn_test(\([a-z_0-9]*\).*/\1/p' "tests/$folder/CMakeLists.txt" 2>/dev/null
 done)
 run_preset tsan "$tsan" -L unit -R "^($(paste -sd '|' <<<"$tsan"))\$" -j 2

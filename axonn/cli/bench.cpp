@@ -4,17 +4,17 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
+#include "axonn/base/host.h"
 #include "axonn/base/log.h"
-#include "axonn/base/machine.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
-#include "axonn/io/files.h"
+#include "axonn/measure/benchmark.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/measure/overlap_benchmark.h"
+#include "axonn/measure/scaling.h"
 #include "axonn/model/flops.h"
-#include "axonn/train/benchmark.h"
-#include "axonn/train/dry_step.h"
-#include "axonn/train/overlap_benchmark.h"
-#include "axonn/train/scaling.h"
 #include "axonn/train/stored_model.h"
 
 namespace axonn {

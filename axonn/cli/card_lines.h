@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/tensor/card_platform.h"
-#include "axonn/tensor/cuda_device.h"
+#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {
 

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "axonn/base/check.h"
-#include "axonn/data/chat_template.h"
-#include "axonn/io/exchange.h"
+#include "axonn/comm/texts.h"
+#include "axonn/text/chat/chat_template.h"
 
 namespace axonn {
 

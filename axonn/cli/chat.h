@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "axonn/train/generator.h"
+#include "axonn/infer/generator.h"
 
 namespace axonn {
 

@@ -3,9 +3,9 @@
 #include <iostream>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options_suggest.h"
 #include "axonn/cli/build_info.h"
 #include "axonn/cli/command.h"
+#include "axonn/options/options_suggest.h"
 
 namespace axonn {
 

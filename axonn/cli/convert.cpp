@@ -1,4 +1,4 @@
-#include "axonn/train/convert.h"
+#include "axonn/convert/convert.h"
 
 #include <iostream>
 #include <map>
@@ -11,11 +11,11 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/host.h"
 #include "axonn/base/log.h"
-#include "axonn/base/machine.h"
-#include "axonn/base/options_suggest.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/options/options_suggest.h"
 
 namespace axonn {
 

@@ -11,8 +11,8 @@
 #include "axonn/cli/flags.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/show.h"
-#include "axonn/data/synthetic.h"
-#include "axonn/data/synthetic_records.h"
+#include "axonn/data/synthetic/synthetic.h"
+#include "axonn/data/synthetic/synthetic_records.h"
 #include "axonn/data/tokenize.h"
 
 namespace axonn {

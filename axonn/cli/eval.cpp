@@ -8,13 +8,13 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/files.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/stored_session.h"
-#include "axonn/io/files.h"
-#include "axonn/train/choices.h"
-#include "axonn/train/evaluate.h"
+#include "axonn/infer/evaluate.h"
+#include "axonn/infer/multiple_choice.h"
 
 namespace axonn {
 

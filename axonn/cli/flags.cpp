@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options_suggest.h"
 #include "axonn/model/known_models.h"
+#include "axonn/options/options_suggest.h"
 
 namespace axonn {
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "axonn/base/options.h"
 #include "axonn/cli/command.h"
+#include "axonn/options/options.h"
 #include "axonn/train/config.h"
 
 namespace CLI {

@@ -12,10 +12,10 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/cli/prompts.h"
-#include "axonn/data/chat_template.h"
-#include "axonn/io/exchange.h"
+#include "axonn/comm/texts.h"
+#include "axonn/infer/generator.h"
+#include "axonn/text/chat/chat_template.h"
 #include "axonn/train/devices.h"
-#include "axonn/train/generator.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/stored_model.h"
 

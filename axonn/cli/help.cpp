@@ -4,9 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "axonn/base/options_print.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/options/options_print.h"
 
 namespace axonn {
 

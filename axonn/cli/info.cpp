@@ -8,18 +8,18 @@
 #include <toml++/toml.h>
 #include <unistd.h>
 
+#include "axonn/base/host.h"
 #include "axonn/base/log.h"
-#include "axonn/base/machine.h"
 #include "axonn/cli/build_info.h"
 #include "axonn/cli/card_lines.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/mpi_version.h"
-#include "axonn/comm/nccl.h"
+#include "axonn/comm/device/nccl.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/cuda_backend.h"
-#include "axonn/tensor/card_platform.h"
-#include "axonn/tensor/cuda_device.h"
+#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {
 

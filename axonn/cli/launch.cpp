@@ -6,8 +6,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
-#include "axonn/comm/mpi.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/mpi/mpi.h"
+#include "axonn/comm/threads/threads.h"
 
 namespace axonn {
 

@@ -5,18 +5,18 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/cli/stored_session.h"
-#include "axonn/io/files.h"
+#include "axonn/infer/evaluate.h"
 #include "axonn/model/flops.h"
 #include "axonn/study/audit.h"
 #include "axonn/study/report.h"
 #include "axonn/study/study.h"
-#include "axonn/train/evaluate.h"
 
 namespace axonn {
 

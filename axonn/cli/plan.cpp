@@ -5,14 +5,14 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options_text.h"
+#include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/cli/plan_measure.h"
-#include "axonn/io/files.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/options/options_text.h"
 #include "axonn/plan/report.h"
-#include "axonn/train/dry_step.h"
 #include "axonn/train/stored_model.h"
 
 namespace axonn {

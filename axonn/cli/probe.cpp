@@ -1,4 +1,4 @@
-#include "axonn/plan/probe.h"
+#include "axonn/plan/machine/probe.h"
 
 #include <algorithm>
 #include <iostream>
@@ -6,11 +6,11 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/base/machine.h"
+#include "axonn/base/files.h"
+#include "axonn/base/host.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
-#include "axonn/io/files.h"
 #include "axonn/train/own_cores.h"
 
 namespace axonn {

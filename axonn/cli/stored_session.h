@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "axonn/data/tokenizer.h"
+#include "axonn/text/tokenizer.h"
 #include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"
 

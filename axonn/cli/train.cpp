@@ -5,14 +5,14 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/host.h"
 #include "axonn/base/log.h"
-#include "axonn/base/machine.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/cli/stop_signals.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/plan/auto_grid.h"
-#include "axonn/train/dry_run.h"
 #include "axonn/train/stored_model.h"
 #include "axonn/train/trainer.h"
 

@@ -4,10 +4,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
-#include "axonn/io/files.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/stored_model.h"

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/comm/grid.h"
+#include "axonn/grid/grid_shape.h"
 #include "axonn/tensor/schedule.h"
 
 namespace axonn {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "axonn/comm/mpi.h"
+#include "axonn/comm/mpi/mpi.h"
 
 namespace axonn {
 

@@ -8,10 +8,10 @@
 #include "axonn/base/check.h"
 #include "axonn/data/blend.h"
 #include "axonn/data/jsonl_documents.h"
-#include "axonn/data/synthetic.h"
-#include "axonn/data/text_files.h"
+#include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_cache.h"
 #include "axonn/data/token_file.h"
+#include "axonn/text/text_files.h"
 
 namespace axonn {
 

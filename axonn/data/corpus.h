@@ -11,7 +11,7 @@
 #include "axonn/data/packing.h"
 #include "axonn/data/sampler.h"
 #include "axonn/data/tokenize.h"
-#include "axonn/data/tokenizer.h"
+#include "axonn/text/tokenizer.h"
 
 namespace axonn {
 

@@ -6,10 +6,10 @@
 #include <limits>
 #include <utility>
 
+#include "axonn/base/atomic_file.h"
 #include "axonn/base/check.h"
+#include "axonn/base/mapped_file.h"
 #include "axonn/base/random.h"
-#include "axonn/data/atomic_file.h"
-#include "axonn/data/mapped_file.h"
 
 namespace axonn {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/data/utf8.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/data/chat_template.h"
+#include "axonn/text/chat/chat_template.h"
 
 namespace axonn {
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "axonn/base/check.h"
-#include "axonn/data/mapped_file.h"
+#include "axonn/base/mapped_file.h"
 #include "axonn/data/token_cache.h"
 
 namespace axonn {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "axonn/base/check.h"
-#include "axonn/data/utf8.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 

@@ -5,7 +5,7 @@
 
 #include "axonn/data/packing.h"
 #include "axonn/data/token_file.h"
-#include "axonn/data/tokenizer.h"
+#include "axonn/text/tokenizer.h"
 
 namespace axonn {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "axonn/base/check.h"
+#include "axonn/base/mapped_file.h"
 #include "axonn/base/random.h"
-#include "axonn/data/mapped_file.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/token_writer.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/base/atomic_file.h"
 #include "axonn/base/check.h"
-#include "axonn/data/atomic_file.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/token_format.h"
 

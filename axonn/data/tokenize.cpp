@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "axonn/base/check.h"
-#include "axonn/data/mapped_file.h"
-#include "axonn/data/text_files.h"
+#include "axonn/base/mapped_file.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/token_writer.h"
+#include "axonn/text/text_files.h"
 
 namespace axonn {
 

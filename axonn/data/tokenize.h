@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/data/tokenizer.h"
+#include "axonn/text/tokenizer.h"
 
 namespace axonn {
 

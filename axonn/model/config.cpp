@@ -1,8 +1,11 @@
 #include "axonn/model/config.h"
 
+#include <algorithm>
 #include <string>
 
 #include "axonn/base/check.h"
+#include "axonn/model/known_models.h"
+#include "axonn/options/options.h"
 
 namespace axonn {
 
@@ -69,6 +72,156 @@ void validate(const ModelConfig& model) {
     refuse("[model] kv_heads = ", model.kv_heads, " does not divide heads = ", model.heads,
            "; take ", divisors_near(model.heads, model.kv_heads), ", or 0 for as many as heads");
   if (model.family == ModelFamily::llama) validate_rope(model);
+}
+
+namespace {
+
+/// Choice 0 is "none", the empty name.
+Choice name_choice(ModelConfig& model) {
+  const auto names = model_name_choices();
+  return {names,
+          [&model, names] {
+            const auto found = std::ranges::find(names, model.name);
+            return found == names.end() ? 0 : static_cast<int>(found - names.begin());
+          },
+          [&model, names](int i) { model.name = i == 0 ? "" : names[i]; }};
+}
+
+void list_llama_options(ModelConfig& model, OptionList& list) {
+  list.add("qkv_bias", &model.qkv_bias,
+           {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
+            .also = "attention_bias add_qkv_bias use_qkv_bias"});
+  list.add("qk_norm", &model.qk_norm,
+           {.help = "whether RMSNorm is applied to each query and key head, as in Qwen3 (llama)",
+            .also = "qk_layernorm use_qk_norm q_norm k_norm"});
+  list.add("window", &model.window,
+           {.help = "positions that attention sees, its own included, as in Mistral; 0: all "
+                    "(llama)",
+            .min = 0,
+            .also = "sliding_window window_size"});
+  list.add("rope_theta", &model.rope_theta,
+           {.help = "base of the rotary frequencies (llama)",
+            .above = 0,
+            .also = "rotary_base rope_base"});
+  list.add("rope_scaling", model.rope_scaling, kRopeScalingKinds,
+           {.help = "llama3: scale the rotary frequencies for longer sequences, as in Llama 3.1 "
+                    "(llama)",
+            .also = "rope_type rope_parameters use_rope_scaling"});
+  list.add("rope_factor", &model.rope_factor,
+           {.help = "low frequencies are divided by this (rope_scaling llama3)",
+            .above = 0,
+            .also = "factor rope_scaling_factor"});
+  list.add("rope_low_freq_factor", &model.rope_low_freq_factor,
+           {.help = "frequencies with fewer rotations than this over rope_original_positions are "
+                    "divided by rope_factor (rope_scaling llama3)",
+            .above = 0,
+            .also = "low_freq_factor"});
+  list.add("rope_high_freq_factor", &model.rope_high_freq_factor,
+           {.help = "frequencies with more rotations than this over rope_original_positions are "
+                    "unchanged (rope_scaling llama3)",
+            .above = 0,
+            .also = "high_freq_factor"});
+  list.add("rope_original_positions", &model.rope_original_positions,
+           {.help = "longest sequence of the model before scaling (rope_scaling llama3)",
+            .min = 1,
+            .also = "original_max_position_embeddings"});
+}
+
+void list_lora_options(LoraConfig& lora, OptionList& list) {
+  list.section("lora", "Adapters that are trained instead of the model");
+  list.add("rank", &lora.rank,
+           {.help = "rank of the adapters; 0: no adapters, the model itself is trained",
+            .min = 0,
+            .also = "r lora_rank lora_r lora_dim"});
+  list.add("alpha", &lora.alpha,
+           {.help = "an adapter's output is multiplied by alpha / rank",
+            .above = 0,
+            .also = "lora_alpha scaling"});
+  list.add("dropout", &lora.dropout,
+           {.help = "probability that an element of an adapter's input is dropped",
+            .min = 0,
+            .also = "lora_dropout"});
+  list.add("targets", &lora.targets,
+           {.help = "layers that get adapters, by the last part of their names, such as q_proj; "
+                    "empty: all layers of the blocks",
+            .also = "target_modules lora_target_modules modules"});
+  list.add("path", &lora.path,
+           {.help = "adapters to start from: a PEFT folder or a checkpoint of adapters, which sets "
+                    "rank, alpha and targets; empty: new adapters",
+            .also = "adapter adapter_path peft_model_id"});
+}
+
+void list_kind(ModelConfig& model, OptionList& list) {
+  list.add("name", name_choice(model),
+           {.help = "a published model: its sizes are the defaults of the keys below",
+            .also = "model_name preset flavor"});
+  list.add("family", model.family, kModelFamilies,
+           {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral and Qwen",
+            .also = "model_type"});
+}
+
+}  // namespace
+
+void list_options(ModelConfig& model, OptionList& list) {
+  list.section("model", "The sizes of the model, or the checkpoint it is read from");
+  list_kind(model, list);
+  list.add("layers", &model.layers,
+           {.help = "number of transformer blocks",
+            .min = 1,
+            .required = true,
+            .also = "n_layer n_layers num_layers num_hidden_layers depth"});
+  list.add("hidden", &model.hidden,
+           {.help = "width of the residual stream",
+            .min = 1,
+            .required = true,
+            .also = "n_embd dim d_model hidden_size width channels"});
+  list.add("heads", &model.heads,
+           {.help = "number of attention heads; must divide hidden unless head_dim is set",
+            .min = 1,
+            .required = true,
+            .also = "n_head n_heads num_heads num_attention_heads"});
+  list.add("kv_heads", &model.kv_heads,
+           {.help = "number of key-value heads; must divide heads; 0: as many as heads",
+            .min = 0,
+            .also = "n_kv_heads num_key_value_heads num_query_groups"});
+  list.add("head_dim", &model.head_dim,
+           {.help = "width of a head; 0: hidden / heads",
+            .min = 0,
+            .also = "kv_channels head_size d_head"});
+  list.add("ffn", &model.ffn,
+           {.help = "width of the MLP; 0: 4 times hidden, or in llama 8/3 times hidden, rounded up "
+                    "to a multiple of 256",
+            .min = 0,
+            .also = "ffn_hidden_size intermediate_size n_inner mlp"});
+  list.add("vocab", &model.vocab,
+           {.help = "size of the vocabulary, before padding; 0: the tokenizer's",
+            .min = 0,
+            .also = "vocab_size padded_vocab_size"});
+  list.add("positions", &model.positions,
+           {.help = "longest sequence that the model supports; 0: training.seq_len",
+            .min = 0,
+            .also = "max_position_embeddings n_positions n_ctx"});
+  list.add("tied", &model.tied,
+           {.help = "whether the output layer uses the embedding's weight",
+            .also = "tie_word_embeddings untie_embeddings_and_output_weights"});
+  list.add(
+      "bias", &model.bias,
+      {.help = "whether linear layers and norms have biases (gpt)", .also = "add_bias_linear"});
+  list.add("norm_eps", &model.norm_eps,
+           {.help = "added to the variance in norms",
+            .above = 0,
+            .also = "layer_norm_epsilon rms_norm_eps layernorm_epsilon"});
+  list.add("init_std", &model.init_std,
+           {.help = "standard deviation of the initial weights",
+            .min = 0,
+            .also = "initializer_range init_method_std"});
+  list_llama_options(model, list);
+  list.add(
+      "path", &model.path,
+      {.help = "checkpoint or Hugging Face folder to read sizes and weights from; empty: a new "
+               "model",
+       .also = "init_from load"});
+  list_lora_options(model.lora, list);
 }
 
 }  // namespace axonn

@@ -18,7 +18,7 @@ enum class RopeScalingKind { none, llama3 };
 
 inline constexpr std::array<std::string_view, 2> kRopeScalingKinds = {"none", "llama3"};
 
-/// The section [lora]: small adapters that are trained instead of the model (parallel/adapter.h).
+/// The section [lora]: small adapters that are trained instead of the model (nn/adapter.h).
 struct LoraConfig {
   std::int64_t rank = 0;  ///< r; 0: no adapters, the model itself is trained
   double alpha = 16;      ///< an adapter's output is multiplied by alpha / rank

@@ -6,9 +6,9 @@
 
 #include "axonn/model/config.h"
 #include "axonn/model/model.h"
-#include "axonn/parallel/adapter.h"
-#include "axonn/parallel/loss.h"
-#include "axonn/parallel/norm.h"
+#include "axonn/nn/adapter.h"
+#include "axonn/nn/loss.h"
+#include "axonn/nn/norm.h"
 
 namespace axonn {
 

@@ -4,10 +4,10 @@
 
 #include "axonn/model/config.h"
 #include "axonn/model/decoder.h"
-#include "axonn/parallel/attention.h"
-#include "axonn/parallel/linear.h"
-#include "axonn/parallel/norm.h"
-#include "axonn/parallel/pointwise.h"
+#include "axonn/nn/attention.h"
+#include "axonn/nn/linear.h"
+#include "axonn/nn/norm.h"
+#include "axonn/nn/pointwise.h"
 
 namespace axonn {
 

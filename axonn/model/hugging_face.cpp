@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options_suggest.h"
+#include "axonn/options/options_suggest.h"
 
 namespace axonn {
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options_suggest.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/options/options_suggest.h"
 
 namespace axonn {
 

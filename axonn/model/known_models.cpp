@@ -7,7 +7,7 @@
 #include <array>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options_suggest.h"
+#include "axonn/options/options_suggest.h"
 
 namespace axonn {
 

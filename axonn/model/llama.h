@@ -5,12 +5,12 @@
 
 #include "axonn/model/config.h"
 #include "axonn/model/decoder.h"
-#include "axonn/parallel/attention.h"
-#include "axonn/parallel/linear.h"
-#include "axonn/parallel/norm.h"
-#include "axonn/parallel/pointwise.h"
-#include "axonn/parallel/qk_norm.h"
-#include "axonn/parallel/rope.h"
+#include "axonn/nn/attention.h"
+#include "axonn/nn/linear.h"
+#include "axonn/nn/norm.h"
+#include "axonn/nn/pointwise.h"
+#include "axonn/nn/qk_norm.h"
+#include "axonn/nn/rope.h"
 
 namespace axonn {
 

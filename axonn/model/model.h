@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "axonn/model/config.h"
+#include "axonn/nn/embedding.h"
 #include "axonn/parallel/block.h"
-#include "axonn/parallel/embedding.h"
 
 namespace axonn {
 

@@ -1,12 +1,27 @@
 #include "axonn/ops/operand_checks.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/checks.h"
 
 namespace axonn {
+
+namespace {
+
+/// Checks the arguments of an operation. Every function throws Error with the names of the
+/// operation and of the argument, what it is and what was wanted.
+struct Checker {
+  std::string_view operation;
+
+  void shape(std::string_view name, const View& view, std::int64_t rows, std::int64_t cols) const;
+  void type(std::string_view name, const View& view, std::initializer_list<DType> wanted) const;
+  /// f32 or bf16, the types that models compute in.
+  void compute_type(std::string_view name, const View& view) const;
+};
+
+}  // namespace
 
 namespace {
 
@@ -402,6 +417,27 @@ void check_cached_attention(const CachedAttention& args) {
   }
   check_ids(check, "slots", args.slots, rows);
   check_ids(check, "positions", args.positions, rows);
+}
+
+void Checker::shape(std::string_view name, const View& view, std::int64_t rows,
+                    std::int64_t cols) const {
+  AXONN_CHECK(view.rows == rows && view.cols == cols, operation, ": ", name, " is ", view,
+              ", want (", rows, ',', cols, ')');
+  AXONN_CHECK(view.count() == 0 || view.data, operation, ": ", name, ' ', view, " has no memory");
+  AXONN_CHECK(view.rows <= 1 || view.stride >= view.cols, operation, ": ", name, ' ', view,
+              " has rows that overlap, ", view.stride, " elements apart");
+}
+
+void Checker::type(std::string_view name, const View& view,
+                   std::initializer_list<DType> wanted) const {
+  if (std::ranges::find(wanted, view.dtype) != wanted.end()) return;
+  std::ostringstream names;
+  for (DType dtype : wanted) names << (names.tellp() > 0 ? " or " : "") << name_of(dtype);
+  fail(Where::here(), operation, ": ", name, " is ", view, ", want ", names.str());
+}
+
+void Checker::compute_type(std::string_view name, const View& view) const {
+  type(name, view, {DType::f32, DType::bf16});
 }
 
 }  // namespace axonn

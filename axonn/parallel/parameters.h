@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "axonn/grid/layout.h"
 #include "axonn/parallel/context.h"
-#include "axonn/parallel/layout.h"
 
 namespace axonn {
 

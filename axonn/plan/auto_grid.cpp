@@ -7,9 +7,9 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
-#include "axonn/plan/probe.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/plan/machine/probe.h"
 #include "axonn/plan/search.h"
-#include "axonn/train/dry_step.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"

@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "axonn/comm/dry_world.h"
+#include "axonn/measure/dry_step.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/depth.h"
 #include "axonn/plan/estimate.h"
-#include "axonn/train/dry_step.h"
 
 namespace axonn {
 

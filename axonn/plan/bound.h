@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "axonn/plan/machine.h"
+#include "axonn/plan/machine/machine.h"
 #include "axonn/train/config.h"
 
 namespace axonn {

@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-#include "axonn/comm/grid.h"
-#include "axonn/plan/machine.h"
+#include "axonn/grid/grid_shape.h"
+#include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
 
 namespace axonn {

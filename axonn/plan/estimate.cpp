@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "axonn/measure/dry_step.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/depth.h"
-#include "axonn/train/dry_step.h"
 
 namespace axonn {
 

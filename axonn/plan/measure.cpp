@@ -6,8 +6,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/plan/probe_tokens.h"
-#include "axonn/train/benchmark.h"
+#include "axonn/measure/benchmark.h"
+#include "axonn/plan/machine/probe_tokens.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "axonn/comm/grid.h"
+#include "axonn/grid/grid_shape.h"
 #include "axonn/model/config.h"
-#include "axonn/plan/machine.h"
+#include "axonn/plan/machine/machine.h"
 
 namespace axonn {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/measure/scaling.h"
 #include "axonn/plan/explain.h"
 #include "axonn/plan/search.h"
-#include "axonn/train/scaling.h"
 
 namespace axonn {
 

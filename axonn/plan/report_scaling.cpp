@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "axonn/base/chart.h"
 #include "axonn/base/log.h"
 #include "axonn/plan/report.h"
-#include "axonn/train/chart.h"
 
 namespace axonn {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/plan/grids.h"
-#include "axonn/plan/machine.h"
+#include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
+#include "axonn/plan/strategy.h"
 #include "axonn/train/config.h"
 
 namespace axonn {

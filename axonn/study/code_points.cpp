@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "axonn/data/utf8.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 

@@ -9,8 +9,8 @@
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
 #include "axonn/data/jsonl_documents.h"
-#include "axonn/data/synthetic_records.h"
-#include "axonn/data/text_files.h"
+#include "axonn/data/synthetic/synthetic_records.h"
+#include "axonn/text/text_files.h"
 
 namespace axonn {
 

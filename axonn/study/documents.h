@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "axonn/data/tokenize.h"
-#include "axonn/data/tokenizer.h"
+#include "axonn/text/tokenizer.h"
 
 namespace axonn {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/train/generator.h"
-#include "axonn/train/score.h"
+#include "axonn/infer/generator.h"
+#include "axonn/infer/score.h"
 
 namespace axonn {
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "axonn/data/tokenizer.h"
 #include "axonn/study/documents.h"
 #include "axonn/study/recitation.h"
+#include "axonn/text/tokenizer.h"
 #include "axonn/train/session.h"
 
 namespace axonn {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "axonn/base/log.h"
-#include "axonn/data/utf8.h"
+#include "axonn/base/utf8.h"
 #include "axonn/study/code_points.h"
 #include "axonn/study/ranking.h"
 #include "axonn/study/report.h"

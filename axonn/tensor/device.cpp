@@ -1,5 +1,11 @@
 #include "axonn/tensor/device.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/mman.h>
+
 #include "axonn/base/check.h"
 
 namespace axonn {
@@ -7,5 +13,62 @@ namespace axonn {
 std::unique_ptr<Graph> Device::capture(const std::function<void()>&) {
   fail(Where::here(), "device ", name(), " cannot capture graphs; check captures() first");
 }
+
+namespace {
+
+class DoneEvent : public Event {
+ public:
+  bool done() const override { return true; }
+};
+
+class DoneStream : public Stream {
+ public:
+  std::unique_ptr<Event> record() override { return std::make_unique<DoneEvent>(); }
+  void wait(const Event&) override {}
+  void synchronize() override {}
+};
+
+class CpuDevice : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+
+  void* allocate(std::int64_t bytes) override {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    AXONN_CHECK(memory != MAP_FAILED, "out of memory: ", bytes,
+                " bytes requested from the system: ", std::strerror(errno),
+                "; use more ranks, a smaller micro_batch or activation checkpointing");
+    madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults and TLB misses; may fail
+    return memory;
+  }
+  void release(void* memory, std::int64_t bytes) noexcept override { munmap(memory, bytes); }
+
+  Stream& compute() override { return stream_; }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<DoneStream>(); }
+
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void fill_zero(void* to, std::int64_t bytes) override {
+    // All threads of the rank share the work: each step clears the gradients of the whole model.
+    constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+#pragma omp parallel for if (bytes > kPiece)
+    for (std::int64_t begin = 0; begin < bytes; begin += kPiece)
+      std::memset(static_cast<char*>(to) + begin, 0, std::min(kPiece, bytes - begin));
+  }
+  void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
+    copy(host, device, bytes);
+  }
+  void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
+    copy(device, host, bytes);
+  }
+
+ private:
+  DoneStream stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
 
 }  // namespace axonn

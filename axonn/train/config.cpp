@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options_print.h"
-#include "axonn/base/options_text.h"
-#include "axonn/tensor/card_platform.h"
-#include "axonn/tensor/cuda_device.h"
+#include "axonn/options/options_print.h"
+#include "axonn/options/options_text.h"
+#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/comm/grid.h"
 #include "axonn/data/config.h"
 #include "axonn/data/goldfish.h"
+#include "axonn/grid/grid_shape.h"
 #include "axonn/model/config.h"
 #include "axonn/ops/cuda_options.h"
 #include "axonn/tensor/dtype.h"

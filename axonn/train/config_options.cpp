@@ -1,6 +1,6 @@
 // The table of all keys but [model] and [lora]. Parsing, help, --print-config, config.toml and
 // docs/configuration.md are made from it.
-#include "axonn/base/options.h"
+#include "axonn/options/options.h"
 #include "axonn/train/config.h"
 
 namespace axonn {

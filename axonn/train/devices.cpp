@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/device_communicator.h"
-#include "axonn/comm/device_threads.h"
-#include "axonn/comm/nccl.h"
+#include "axonn/comm/device/device_communicator.h"
+#include "axonn/comm/device/device_threads.h"
+#include "axonn/comm/device/nccl.h"
 #include "axonn/ops/cuda_backend.h"
-#include "axonn/tensor/cuda_device.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/io/exchange.h"
-#include "axonn/io/files.h"
+#include "axonn/base/files.h"
+#include "axonn/comm/texts.h"
 
 namespace axonn {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "axonn/io/parameter_source.h"
 #include "axonn/model/config.h"
 #include "axonn/parallel/parameters.h"
+#include "axonn/storage/parameter_source.h"
 
 namespace axonn {
 

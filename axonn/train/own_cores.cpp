@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "axonn/base/machine.h"
+#include "axonn/base/host.h"
 
 namespace axonn {
 

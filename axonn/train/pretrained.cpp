@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "axonn/base/clock.h"
-#include "axonn/io/parameter_source.h"
-#include "axonn/io/stored_values.h"
+#include "axonn/storage/parameter_source.h"
+#include "axonn/storage/stored_values.h"
 
 namespace axonn {
 

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "axonn/io/checkpoint.h"
-#include "axonn/io/safetensors_folder.h"
 #include "axonn/model/model.h"
+#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/safetensors/safetensors_folder.h"
 #include "axonn/train/stored_tensors.h"
 
 namespace axonn {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "axonn/base/check.h"
-#include "axonn/io/checkpoint_folder.h"
-#include "axonn/io/exchange.h"
+#include "axonn/comm/texts.h"
+#include "axonn/storage/checkpoint/checkpoint_folder.h"
 
 namespace axonn {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/io/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint.h"
 #include "axonn/train/session.h"
 
 namespace axonn {

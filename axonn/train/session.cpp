@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/io/exchange.h"
+#include "axonn/comm/texts.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/pretrained.h"
 #include "axonn/train/stored_model.h"

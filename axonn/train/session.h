@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "axonn/data/corpus.h"
-#include "axonn/io/checkpoint.h"
 #include "axonn/model/model.h"
+#include "axonn/storage/checkpoint/checkpoint.h"
 #include "axonn/train/config.h"
 #include "axonn/train/step.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "axonn/parallel/embedding.h"
+#include "axonn/nn/embedding.h"
 
 namespace axonn {
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "axonn/io/exchange.h"
-#include "axonn/io/files.h"
+#include "axonn/base/files.h"
+#include "axonn/comm/texts.h"
 #include "axonn/ops/tracing_backend.h"
 
 namespace axonn {

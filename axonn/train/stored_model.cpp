@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options.h"
-#include "axonn/base/options_print.h"
-#include "axonn/io/safetensors_folder.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/stored_names.h"
+#include "axonn/options/options.h"
+#include "axonn/options/options_print.h"
+#include "axonn/storage/safetensors/safetensors_folder.h"
 
 namespace axonn {
 

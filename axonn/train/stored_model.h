@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "axonn/io/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint.h"
 #include "axonn/train/session.h"
 
 namespace axonn {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/io/stored_values.h"
+#include "axonn/storage/stored_values.h"
 
 namespace axonn {
 

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/io/load_slices.h"
-#include "axonn/io/safetensors_folder.h"
 #include "axonn/model/stored_names.h"
 #include "axonn/parallel/parameters.h"
+#include "axonn/storage/load_slices.h"
+#include "axonn/storage/safetensors/safetensors_folder.h"
 
 namespace axonn {
 

@@ -10,10 +10,10 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/files.h"
 #include "axonn/base/log.h"
-#include "axonn/base/options.h"
-#include "axonn/io/files.h"
 #include "axonn/model/flops.h"
+#include "axonn/options/options.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/metrics.h"
 #include "axonn/train/outliers.h"

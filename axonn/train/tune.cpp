@@ -1,7 +1,7 @@
 #include "axonn/train/tune.h"
 
 #include "axonn/base/check.h"
-#include "axonn/io/exchange.h"
+#include "axonn/comm/texts.h"
 #include "axonn/ops/recording_backend.h"
 
 namespace axonn {

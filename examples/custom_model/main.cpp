@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <exception>
 
-#include "axonn/comm/threads.h"
-#include "axonn/train/compare.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/measure/compare.h"
 
 #include "neighbours.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "axonn/base/check.h"
-#include "axonn/parallel/pointwise.h"
+#include "axonn/nn/pointwise.h"
 
 using namespace axonn;
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "axonn/model/model.h"
-#include "axonn/parallel/linear.h"
-#include "axonn/parallel/loss.h"
-#include "axonn/parallel/norm.h"
+#include "axonn/nn/linear.h"
+#include "axonn/nn/loss.h"
+#include "axonn/nn/norm.h"
 
 /// One residual MLP: x + down(gelu(up(norm(x)))).
 class MlpBlock {

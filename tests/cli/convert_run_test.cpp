@@ -7,7 +7,7 @@
 
 #include "tests/cli/runs.h"
 #include "tests/cli/small_disk.h"
-#include "tests/io/plain_safetensors.h"
+#include "tests/storage/plain_safetensors.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -16,7 +16,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 
-#include "tests/io/temporary_path.h"
+#include "tests/support/temporary_path.h"
 
 namespace axonn::testing_support {
 

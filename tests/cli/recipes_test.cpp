@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cli/program.h"
-#include "tests/io/temporary_path.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

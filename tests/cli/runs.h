@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/cli/program.h"
-#include "tests/io/temporary_path.h"
+#include "tests/support/temporary_path.h"
 
 namespace axonn::testing_support {
 

@@ -1,4 +1,4 @@
-#include "axonn/comm/device_communicator.h"
+#include "axonn/comm/device/device_communicator.h"
 
 #include <functional>
 #include <span>
@@ -8,7 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
 #include "tests/support/card_of_host_memory.h"

@@ -1,4 +1,4 @@
-#include "axonn/comm/device_threads.h"
+#include "axonn/comm/device/device_threads.h"
 
 #include <atomic>
 #include <functional>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
 #include "tests/support/queued_card.h"

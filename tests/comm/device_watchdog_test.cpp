@@ -1,4 +1,4 @@
-#include "axonn/comm/device_watchdog.h"
+#include "axonn/comm/device/device_watchdog.h"
 
 #include <atomic>
 #include <chrono>
@@ -11,7 +11,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/comm/self.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 
 using namespace axonn;
 using testing::AllOf;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/grid.h"
 
 using namespace axonn;
 

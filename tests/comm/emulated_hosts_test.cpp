@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
 

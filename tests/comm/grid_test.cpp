@@ -6,7 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 
 using namespace axonn;
 using testing::HasSubstr;

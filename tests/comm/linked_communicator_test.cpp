@@ -1,4 +1,4 @@
-#include "axonn/comm/linked_communicator.h"
+#include "axonn/comm/device/linked_communicator.h"
 
 #include <functional>
 #include <span>
@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/device_communicator.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/device/device_communicator.h"
+#include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
 #include "tests/support/card_of_host_memory.h"

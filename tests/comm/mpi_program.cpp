@@ -13,7 +13,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/grid.h"
-#include "axonn/comm/mpi.h"
+#include "axonn/comm/mpi/mpi.h"
 
 #include "tests/comm/collectives.h"
 

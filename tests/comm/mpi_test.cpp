@@ -1,4 +1,4 @@
-#include "axonn/comm/mpi.h"
+#include "axonn/comm/mpi/mpi.h"
 
 #include <map>
 #include <string>
@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
 #include "tests/comm/launched.h"

@@ -7,11 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/device_communicator.h"
-#include "axonn/comm/device_threads.h"
-#include "axonn/comm/nccl.h"
-#include "axonn/comm/threads.h"
-#include "axonn/tensor/cuda_device.h"
+#include "axonn/comm/device/device_communicator.h"
+#include "axonn/comm/device/device_threads.h"
+#include "axonn/comm/device/nccl.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 
 using namespace axonn;
 

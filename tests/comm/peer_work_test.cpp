@@ -1,4 +1,4 @@
-#include "axonn/comm/peer_work.h"
+#include "axonn/comm/device/peer_work.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/random.h"
-#include "axonn/comm/peer_kernels.h"
+#include "axonn/comm/device/peer_kernels.h"
 #include "axonn/comm/pieces.h"
 
 #include "tests/support/queued_card.h"

@@ -1,4 +1,4 @@
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 
 #include <algorithm>
 #include <array>

@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/data/synthetic.h"
+#include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_writer.h"
 
-#include "tests/data/small_bpe.h"
+#include "tests/text/small_bpe.h"
 
 using namespace axonn;
 using namespace axonn::test;

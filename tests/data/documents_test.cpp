@@ -4,7 +4,7 @@
 
 #include "axonn/base/check.h"
 
-#include "tests/data/files.h"
+#include "tests/support/data_files.h"
 
 using namespace axonn;
 using namespace axonn::test;

@@ -6,7 +6,7 @@
 #include "axonn/data/corpus.h"
 #include "axonn/data/jsonl_documents.h"
 
-#include "tests/data/small_bpe.h"
+#include "tests/text/small_bpe.h"
 
 using namespace axonn;
 using namespace axonn::test;

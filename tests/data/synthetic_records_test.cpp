@@ -1,4 +1,4 @@
-#include "axonn/data/synthetic_records.h"
+#include "axonn/data/synthetic/synthetic_records.h"
 
 #include <cmath>
 #include <map>

@@ -1,4 +1,4 @@
-#include "axonn/data/synthetic.h"
+#include "axonn/data/synthetic/synthetic.h"
 
 #include <algorithm>
 #include <map>

@@ -10,7 +10,7 @@
 #include "axonn/base/check.h"
 #include "axonn/data/token_file.h"
 
-#include "tests/data/files.h"
+#include "tests/support/data_files.h"
 
 using namespace axonn;
 using namespace axonn::test;

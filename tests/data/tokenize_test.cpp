@@ -6,11 +6,11 @@
 
 #include "axonn/base/check.h"
 #include "axonn/data/show.h"
-#include "axonn/data/synthetic.h"
-#include "axonn/data/text_files.h"
+#include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_file.h"
+#include "axonn/text/text_files.h"
 
-#include "tests/data/small_bpe.h"
+#include "tests/text/small_bpe.h"
 
 using namespace axonn;
 using namespace axonn::test;

@@ -3,16 +3,16 @@
 #include <cstring>
 
 #include "axonn/base/check.h"
-#include "axonn/data/choice_questions.h"
 #include "axonn/data/show.h"
 #include "axonn/data/token_file.h"
-#include "axonn/data/tokenizer.h"
-#include "axonn/data/tokenizer_config.h"
+#include "axonn/infer/choice_questions.h"
+#include "axonn/text/tokenizer.h"
+#include "axonn/text/tokenizer_config.h"
 
-#include "tests/data/files.h"
-#include "tests/data/small_bpe.h"
-#include "tests/data/tokenizer_files.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/data_files.h"
+#include "tests/text/small_bpe.h"
+#include "tests/text/tokenizer_files.h"
 
 namespace axonn::fuzz {
 

@@ -3,15 +3,15 @@
 #include <cstring>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options.h"
-#include "axonn/io/checkpoint_index.h"
-#include "axonn/io/hash.h"
-#include "axonn/io/safetensors_folder.h"
+#include "axonn/base/hash.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/options/options.h"
+#include "axonn/storage/checkpoint/checkpoint_index.h"
+#include "axonn/storage/safetensors/safetensors_folder.h"
 #include "axonn/train/config.h"
 
-#include "tests/data/files.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/data_files.h"
 
 namespace axonn::fuzz {
 

@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/measure/compare.h"
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/train/compare.h"
 
 #include "tests/support/faulty_communicator.h"
 #include "tests/support/tiny_model.h"

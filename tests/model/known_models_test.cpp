@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options.h"
 #include "axonn/model/flops.h"
+#include "axonn/options/options.h"
 
 using namespace axonn;
 using testing::HasSubstr;

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/model/flops.h"
 
 #include "tests/support/tiny_model.h"

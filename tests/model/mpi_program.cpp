@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "axonn/comm/mpi.h"
+#include "axonn/comm/mpi/mpi.h"
 
 #include "tests/support/tiny_model.h"
 

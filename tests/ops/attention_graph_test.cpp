@@ -1,5 +1,5 @@
 // The attention graphs from which libraries make fused kernels, computed with plain loops.
-#include "axonn/ops/attention_graph.h"
+#include "axonn/ops/cuda/attention/attention_graph.h"
 
 #include <gmock/gmock.h>
 

@@ -1,10 +1,10 @@
 // Whether cuDNN's fused kernels support the attention graphs. Plans are built for a GPU that is not
 // present, from its properties, with a driver that runs nothing (no_driver.cpp).
-#include "axonn/ops/cuda/cudnn_plan.cuh"
+#include "axonn/ops/cuda/attention/cudnn_plan.cuh"
 
 #include <gmock/gmock.h>
 
-#include "axonn/ops/cuda/cudnn_attention.h"
+#include "axonn/ops/cuda/attention/cudnn_attention.h"
 
 using namespace axonn;
 using cuda::CudnnPlan;

@@ -1,9 +1,9 @@
 // The GPU's attention kernels, run by CPU threads that emulate a GPU's block.
-#include "axonn/ops/cuda/flash_attention.h"
+#include "axonn/ops/cuda/attention/flash_attention.h"
 
 #include <gtest/gtest.h>
 
-#include "axonn/ops/cuda/flash_backward.h"
+#include "axonn/ops/cuda/attention/flash_backward.h"
 #include "axonn/ops/forwarding_backend.h"
 
 #include "tests/ops/attention_case.h"

@@ -9,8 +9,8 @@
 
 #include "axonn/ops/cuda_backend.h"
 #include "axonn/ops/forwarding_backend.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/runtime.cuh"
-#include "axonn/tensor/cuda_device.h"
 
 #include "tests/ops/operand_memory.h"
 

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
-#include "axonn/parallel/linear.h"
-#include "axonn/parallel/norm.h"
-#include "axonn/parallel/pointwise.h"
+#include "axonn/nn/linear.h"
+#include "axonn/nn/norm.h"
+#include "axonn/nn/pointwise.h"
 
 #include "tests/parallel/piece.h"
 

@@ -4,9 +4,9 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/nn/linear.h"
+#include "axonn/nn/pointwise.h"
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/parallel/linear.h"
-#include "axonn/parallel/pointwise.h"
 
 #include "tests/parallel/piece.h"
 #include "tests/support/grids.h"

@@ -1,11 +1,11 @@
 // The order in which chunks go through layers: one's collective overlaps the others' compute.
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/nn/linear.h"
+#include "axonn/nn/norm.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/parallel/block.h"
-#include "axonn/parallel/linear.h"
-#include "axonn/parallel/norm.h"
 
 using namespace axonn;
 using testing::ElementsAreArray;

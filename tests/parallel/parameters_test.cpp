@@ -8,11 +8,11 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads.h"
-#include "axonn/parallel/attention.h"
-#include "axonn/parallel/embedding.h"
-#include "axonn/parallel/linear.h"
-#include "axonn/parallel/norm.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/nn/attention.h"
+#include "axonn/nn/embedding.h"
+#include "axonn/nn/linear.h"
+#include "axonn/nn/norm.h"
 
 #include "tests/support/grids.h"
 

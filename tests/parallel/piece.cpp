@@ -8,7 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/parallel/exchange.h"
 #include "axonn/parallel/gradients.h"
 

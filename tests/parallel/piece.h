@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "axonn/nn/embedding.h"
 #include "axonn/parallel/block.h"
-#include "axonn/parallel/embedding.h"
 #include "axonn/parallel/parameters.h"
 
 namespace axonn::testing_support {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/trainer.h"
 

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/train/session.h"
 
 #include "tests/plan/configs.h"

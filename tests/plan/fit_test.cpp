@@ -1,4 +1,4 @@
-#include "axonn/plan/fit.h"
+#include "axonn/plan/machine/fit.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "axonn/plan/machine.h"
+#include "axonn/plan/machine/machine.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options.h"
-#include "axonn/plan/machine_options.h"
-#include "axonn/train/dry_step.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/options/options.h"
+#include "axonn/plan/machine/machine_options.h"
 
 using namespace axonn;
 using testing::AllOf;

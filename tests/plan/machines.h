@@ -1,6 +1,6 @@
 #pragma once
 
-#include "axonn/plan/machine.h"
+#include "axonn/plan/machine/machine.h"
 
 namespace axonn::testing_support {
 

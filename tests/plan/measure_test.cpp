@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/plan/estimate.h"
 
 using namespace axonn;

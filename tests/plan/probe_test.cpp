@@ -1,4 +1,4 @@
-#include "axonn/plan/probe.h"
+#include "axonn/plan/machine/probe.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
 

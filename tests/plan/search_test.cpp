@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/measure/dry_step.h"
 #include "axonn/plan/bound.h"
 #include "axonn/plan/estimate.h"
 #include "axonn/plan/paper_model.h"
-#include "axonn/train/dry_step.h"
 
 #include "tests/plan/configs.h"
 #include "tests/plan/machines.h"

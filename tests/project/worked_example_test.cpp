@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/nn/linear.h"
 #include "axonn/parallel/block.h"
-#include "axonn/parallel/linear.h"
 
 using namespace axonn;
 

@@ -7,7 +7,7 @@
 
 #include "axonn/base/check.h"
 
-#include "tests/io/temporary_path.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using testing::HasSubstr;

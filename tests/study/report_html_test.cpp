@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/data/utf8.h"
+#include "axonn/base/utf8.h"
 #include "axonn/study/html_parts.h"
 #include "axonn/study/html_text.h"
 #include "axonn/study/report.h"

@@ -7,15 +7,15 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/study/audit.h"
 #include "axonn/study/report.h"
 #include "axonn/study/study.h"
 #include "axonn/study/summary.h"
 #include "axonn/train/stored_model.h"
 
-#include "tests/io/temporary_path.h"
-#include "tests/train/runs.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/device_communicator.h"
+#include "axonn/comm/device/device_communicator.h"
 #include "axonn/ops/forwarding_backend.h"
 
 namespace axonn::testing_support {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
-#include "axonn/io/files.h"
-#include "axonn/io/write_tensors.h"
 #include "axonn/model/flops.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model.h"
+#include "axonn/storage/write_tensors.h"
 
 namespace axonn::testing_support {
 

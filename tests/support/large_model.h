@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "axonn/io/parameter_source.h"
 #include "axonn/model/config.h"
+#include "axonn/storage/parameter_source.h"
 
 namespace axonn::testing_support {
 

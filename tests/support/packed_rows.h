@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "axonn/parallel/embedding.h"
+#include "axonn/nn/embedding.h"
 
 namespace axonn::testing_support {
 

@@ -12,7 +12,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
-#include "axonn/comm/peer_kernels.h"
+#include "axonn/comm/device/peer_kernels.h"
 #include "axonn/tensor/device.h"
 
 namespace axonn::testing_support {

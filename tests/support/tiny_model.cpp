@@ -4,8 +4,8 @@
 #include <span>
 
 #include "axonn/base/random.h"
-#include "axonn/comm/threads.h"
-#include "axonn/train/compare.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/measure/compare.h"
 #include "axonn/train/step.h"
 
 #include "tests/support/grids.h"

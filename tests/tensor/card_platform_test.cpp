@@ -1,4 +1,4 @@
-#include "axonn/tensor/card_platform.h"
+#include "axonn/tensor/cuda/card_platform.h"
 
 #include <gmock/gmock.h>
 

@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options.h"
-#include "axonn/base/options_print.h"
+#include "axonn/options/options.h"
+#include "axonn/options/options_print.h"
 
 using namespace axonn;
 using testing::AllOf;

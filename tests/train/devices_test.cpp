@@ -3,19 +3,19 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/options.h"
 #include "axonn/comm/self.h"
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/infer/generator.h"
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/tensor/card_platform.h"
-#include "axonn/tensor/cuda_device.h"
-#include "axonn/train/generator.h"
+#include "axonn/options/options.h"
+#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"
 
-#include "tests/io/temporary_path.h"
 #include "tests/support/card_of_host_memory.h"
-#include "tests/train/runs.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

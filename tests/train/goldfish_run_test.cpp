@@ -3,13 +3,13 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
-#include "axonn/train/compare.h"
-#include "axonn/train/dry_run.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/measure/compare.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/train/session.h"
 
-#include "tests/io/temporary_path.h"
-#include "tests/train/runs.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -4,13 +4,13 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
-#include "axonn/io/files.h"
-#include "axonn/io/safetensors_folder.h"
+#include "axonn/base/files.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/storage/safetensors/safetensors_folder.h"
 #include "axonn/train/session.h"
 
-#include "tests/io/temporary_path.h"
 #include "tests/support/large_model.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -6,8 +6,8 @@
 
 #include "axonn/base/check.h"
 
-#include "tests/io/temporary_path.h"
-#include "tests/train/svg.h"
+#include "tests/support/svg.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

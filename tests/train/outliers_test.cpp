@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/io/temporary_path.h"
-#include "tests/train/runs.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

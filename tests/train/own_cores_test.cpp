@@ -5,8 +5,8 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/base/machine.h"
-#include "axonn/comm/threads.h"
+#include "axonn/base/host.h"
+#include "axonn/comm/threads/threads.h"
 
 using namespace axonn;
 using testing::IsEmpty;

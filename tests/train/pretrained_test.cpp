@@ -8,13 +8,13 @@
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
-#include "axonn/comm/threads.h"
-#include "axonn/io/stored_values.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/model/stored_names.h"
+#include "axonn/storage/stored_values.h"
 #include "axonn/train/stored_model.h"
 
-#include "tests/io/temporary_path.h"
-#include "tests/train/model_folder.h"
+#include "tests/support/model_folder.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::test;

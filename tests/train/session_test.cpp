@@ -5,11 +5,11 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 #include "axonn/ops/recording_backend.h"
 
-#include "tests/io/temporary_path.h"
-#include "tests/train/runs.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -6,13 +6,13 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads.h"
-#include "axonn/io/checkpoint.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/storage/checkpoint/checkpoint.h"
 #include "axonn/train/session.h"
 
-#include "tests/io/temporary_path.h"
 #include "tests/support/capturing_device.h"
-#include "tests/train/runs.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -8,8 +8,8 @@
 
 #include "axonn/base/check.h"
 
-#include "tests/io/temporary_path.h"
-#include "tests/train/runs.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -4,10 +4,10 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads.h"
+#include "axonn/comm/threads/threads.h"
 
-#include "tests/io/temporary_path.h"
-#include "tests/train/runs.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

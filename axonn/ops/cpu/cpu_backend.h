@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "axonn/ops/backend.h"
-#include "axonn/ops/cpu/products.h"
+#include "axonn/ops/cpu/matmul/products.h"
 #include "axonn/ops/cpu/scratch.h"
 
 namespace axonn::cpu {

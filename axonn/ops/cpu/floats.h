@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "axonn/ops/cpu/block_matmul.h"
+#include "axonn/ops/cpu/matmul/block_matmul.h"
 
 namespace axonn::cpu {
 

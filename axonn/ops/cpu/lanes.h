@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "axonn/ops/cpu/bf16.h"
-#include "axonn/ops/cpu/block_matmul.h"
+#include "axonn/ops/cpu/matmul/block_matmul.h"
 
 namespace axonn::cpu {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "axonn/ops/backend.h"
-#include "axonn/ops/cuda/cudnn_attention.h"
-#include "axonn/ops/cuda/products.h"
+#include "axonn/ops/cuda/attention/cudnn_attention.h"
+#include "axonn/ops/cuda/matmul/products.h"
 #include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "axonn/tensor/cuda_device.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn::cuda {
 

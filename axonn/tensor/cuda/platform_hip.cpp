@@ -1,6 +1,6 @@
 #include <unistd.h>
 
-#include "axonn/tensor/card_platform.h"
+#include "axonn/tensor/cuda/card_platform.h"
 #include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 

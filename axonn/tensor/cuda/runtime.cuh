@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/tensor/card_platform.h"
 #include "axonn/tensor/cuda/api.cuh"
+#include "axonn/tensor/cuda/card_platform.h"
 #include "axonn/tensor/device.h"
 
 namespace axonn::cuda {

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "axonn/base/clock.h"
+#include "axonn/comm/communicator.h"
+#include "axonn/comm/device/device_link.h"
+
+namespace axonn {
+
+/// Watches the collectives that one rank has started on its device, in all groups. If another rank
+/// has died or makes different calls, their kernels would wait for it forever, and the host would
+/// not notice.
+///
+/// A thread checks ten times a second. It acts if a collective is not done within the timeout, if
+/// the library or the device reports an error, or if the world has ended elsewhere. The timeout
+/// counts from when the device could begin the collective: the work that it waits for on this rank,
+/// and the group's earlier collectives, are done. The thread then, in this order, aborts the host
+/// group with the reason, so that no rank uses what an interrupted collective left in its buffers;
+/// aborts the links, so that the device's streams finish; and calls Communicator::give_up() if the
+/// rank has not returned after the grace period.
+class DeviceWatchdog {
+ public:
+  struct Options {
+    double timeout_seconds = 600;
+    /// How long a rank may take to return after its links were aborted.
+    double grace_seconds = 30;
+    /// The clock of timeout_seconds; tests replace it.
+    std::function<double()> clock = now_seconds;
+  };
+
+  /// Construct and destroy it on the rank's thread. host is the world, and must outlive it.
+  DeviceWatchdog(Communicator& host, std::unique_ptr<DeviceLibrary> library, Options options);
+  ~DeviceWatchdog();
+  DeviceWatchdog(const DeviceWatchdog&) = delete;
+  DeviceWatchdog& operator=(const DeviceWatchdog&) = delete;
+
+  /// Returns the lock that must be held while a link is used. Throws as check() does.
+  std::unique_lock<std::mutex> hold();
+  void add(std::shared_ptr<DeviceLink> link);
+  /// Removes a link that the rank ends itself.
+  void remove(const DeviceLink* link);
+
+  struct Watched;
+  struct State;
+  /// An operation of the rank that may hang. It is watched until the Entry is destroyed, or, after
+  /// on_device(), until `finished` is done, with the timeout counted from `ready`.
+  class Entry {
+   public:
+    Entry(std::shared_ptr<State> state, std::shared_ptr<Watched> watched);
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry();
+    void on_device(std::shared_ptr<const Event> ready, std::shared_ptr<const Event> finished);
+
+   private:
+    std::shared_ptr<State> state_;
+    std::shared_ptr<Watched> watched_;
+  };
+  /// Begins to watch an operation. `what` describes it in messages.
+  Entry begin(const std::string& group, std::string what);
+
+  /// Ends the world and this rank's links with this reason. Returns at once.
+  void abort(const std::string& reason) noexcept;
+  /// Ends this rank's links only, because the rank is leaving with an error. Returns at once.
+  void end_links() noexcept;
+  /// Throws Aborted with the reason if the links are aborted or about to be.
+  void check() const;
+
+ private:
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+};
+
+}  // namespace axonn

@@ -1,0 +1,247 @@
+#include "axonn/comm/device/nccl.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <nccl.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/device/linked_communicator.h"
+#include "axonn/tensor/cuda/runtime.cuh"
+
+namespace axonn {
+
+namespace {
+
+void check(ncclResult_t status, Where where = Where::here()) {
+  if (status != ncclSuccess)
+    fail(where, "NCCL: ", ncclGetErrorString(status), ": ", ncclGetLastError(nullptr),
+         "; NCCL_DEBUG=WARN gives details");
+}
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f64:
+      return ncclFloat64;
+    case DType::i32:
+      return ncclInt32;
+    case DType::i64:
+      return ncclInt64;
+    case DType::u8:
+      return ncclUint8;
+  }
+  return ncclUint8;
+}
+
+ncclRedOp_t reduction_of(ReduceOp op) {
+  return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
+}
+
+/// A non-blocking NCCL communicator, which can be aborted at any time.
+class NcclLink final : public DeviceLink {
+ public:
+  /// The caller sets handle().
+  explicit NcclLink(int size) : size_(size) {}
+  NcclLink(const NcclLink&) = delete;
+  NcclLink& operator=(const NcclLink&) = delete;
+  ~NcclLink() override {
+    if (comm_) ncclCommDestroy(comm_);
+  }
+
+  ncclComm_t& handle() { return comm_; }
+
+  void enqueue(const Call& call, Stream& stream) override {
+    const std::int64_t n = call.count(size_);
+    const auto count = static_cast<std::size_t>(n);
+    const ncclDataType_t type = type_of(call.dtype());
+    const cudaStream_t on = cuda::handle_of(stream);
+    const void* const inp = call.inp.data;
+    void* const out = call.out.data;
+    switch (call.operation) {
+      case Operation::all_reduce:
+        return begun(ncclAllReduce(inp, out, count, type, reduction_of(call.op), comm_, on));
+      case Operation::all_gather:
+        return begun(ncclAllGather(inp, out, count, type, comm_, on));
+      case Operation::reduce_scatter:
+        return begun(ncclReduceScatter(inp, out, count, type, ncclSum, comm_, on));
+      case Operation::broadcast:
+        return begun(ncclBroadcast(inp, out, count, type, call.peer, comm_, on));
+      case Operation::all_to_all:
+        return exchange(call, n, on);
+      case Operation::send:
+      case Operation::recv:
+        return pass(call, count, on);
+      case Operation::barrier:
+        return;  // never gets here, because a barrier has no device buffer
+    }
+  }
+
+  void begin_split(int color, int key) override {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.splitShare = 1;  // shares the parent's connections and buffers where possible
+    config.blocking = 0;
+    part_ = std::make_shared<NcclLink>(0);
+    begun(
+        ncclCommSplit(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part_->comm_, &config));
+  }
+  std::shared_ptr<DeviceLink> take_split() override {
+    const auto part = std::exchange(part_, nullptr);
+    return part->comm_ ? part : nullptr;
+  }
+
+  bool ready() override {
+    const ncclResult_t now = state();
+    if (now == ncclInProgress) return false;
+    check(now);
+    if (copy_) cuda::check(cudaFreeAsync(std::exchange(copy_, nullptr), copied_on_));
+    if (size_ == 0) check(ncclCommCount(comm_, &size_));
+    return true;
+  }
+
+  std::string trouble() override {
+    const ncclResult_t now = state();
+    if (now == ncclSuccess || now == ncclInProgress) return {};
+    return concat("NCCL: ", ncclGetErrorString(now), ": ", ncclGetLastError(comm_),
+                  "; another rank or the network has failed");
+  }
+
+ private:
+  /// Checks a call's status; a call in progress is not an error.
+  static void begun(ncclResult_t status, Where where = Where::here()) {
+    if (status != ncclInProgress) check(status, where);
+  }
+
+  ncclResult_t state() const {
+    ncclResult_t now = ncclSuccess;
+    check(ncclCommGetAsyncError(comm_, &now));
+    return now;
+  }
+
+  /// A send or a receive. It is wrapped in an NCCL group, because a single call may report that it
+  /// is done before it is on the stream.
+  void pass(const Call& call, std::size_t count, cudaStream_t stream) {
+    const ncclDataType_t type = type_of(call.dtype());
+    check(ncclGroupStart());
+    if (call.operation == Operation::send)
+      begun(ncclSend(call.inp.data, count, type, call.peer, comm_, stream));
+    else
+      begun(ncclRecv(call.out.data, count, type, call.peer, comm_, stream));
+    begun(ncclGroupEnd());
+  }
+
+  /// An all_to_all with n elements for each rank. In place, it sends from a copy.
+  void exchange(const Call& call, std::int64_t n, cudaStream_t stream) {
+    const auto bytes = static_cast<std::size_t>(call.inp.bytes());
+    Buffer from = call.inp;
+    if (call.inp.data == call.out.data) {
+      cuda::check(cudaMallocAsync(&copy_, bytes, stream));
+      copied_on_ = stream;
+      cuda::check(cudaMemcpyAsync(copy_, call.inp.data, bytes, cudaMemcpyDeviceToDevice, stream));
+      from.data = copy_;
+    }
+    const auto count = static_cast<std::size_t>(n);
+    const ncclDataType_t type = type_of(call.dtype());
+    check(ncclGroupStart());
+    for (int peer = 0; peer < size_; ++peer) {
+      begun(ncclSend(part(from, peer * n, n).data, count, type, peer, comm_, stream));
+      begun(ncclRecv(part(call.out, peer * n, n).data, count, type, peer, comm_, stream));
+    }
+    begun(ncclGroupEnd());
+  }
+
+  ncclComm_t comm_ = nullptr;
+  int size_;  // 0: unknown until it is ready
+  std::shared_ptr<NcclLink> part_;
+  void* copy_ = nullptr;  // for the current call; freed on its stream after it
+  cudaStream_t copied_on_ = nullptr;
+};
+
+class NcclLibrary final : public DeviceLibrary {
+ public:
+  NcclLibrary() { cuda::check(cudaGetDevice(&device_)); }
+
+  void enter_thread() override {
+    cuda::check(cudaSetDevice(device_));
+    // In this mode, querying events does not disturb a graph that the rank's thread captures.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    cuda::check(cudaThreadExchangeStreamCaptureMode(&mode));
+  }
+
+  void abort(std::span<const std::shared_ptr<DeviceLink>> links) noexcept override {
+    // In one NCCL group, because one communicator's kernels may wait behind another's.
+    ncclGroupStart();
+    for (const auto& link : links)
+      if (ncclComm_t& comm = static_cast<NcclLink&>(*link).handle())
+        ncclCommAbort(std::exchange(comm, nullptr));
+    ncclGroupEnd();
+  }
+
+ private:
+  int device_ = 0;
+};
+
+std::shared_ptr<NcclLink> world_link(Communicator& host) {
+  ncclUniqueId id{};
+  if (host.rank() == 0) check(ncclGetUniqueId(&id));
+  const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(&id), sizeof id);
+  host.broadcast(buffer(bytes), 0, "nccl").wait();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  auto link = std::make_shared<NcclLink>(host.size());
+  const ncclResult_t status =
+      ncclCommInitRankConfig(&link->handle(), host.size(), id, host.rank(), &config);
+  if (status != ncclInProgress) check(status);
+  return link;
+}
+
+std::vector<std::uint8_t> gathered(Communicator& host, const std::string& mine) {
+  std::vector<std::uint8_t> bytes(mine.begin(), mine.end()), all(bytes.size() * host.size());
+  host.all_gather(buffer(std::span(all)), buffer(std::span(bytes)), "GPU UUIDs").wait();
+  return all;
+}
+
+}  // namespace
+
+bool have_own_cards(Communicator& host, const Device& device) {
+  const std::string mine = device.uuid();
+  const std::vector<std::uint8_t> all = gathered(host, mine);
+  std::vector<std::string> uuids;
+  for (auto at = all.begin(); at != all.end(); at += std::ssize(mine))
+    uuids.emplace_back(at, at + std::ssize(mine));
+  std::ranges::sort(uuids);
+  return std::ranges::adjacent_find(uuids) == uuids.end();
+}
+
+std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
+                                        double timeout_seconds) {
+  if (!have_own_cards(host, device))
+    refuse(
+        "nccl: two ranks share a GPU, but NCCL needs one GPU per rank; start as many ranks as "
+        "there ",
+        "are GPUs, or set parallelism.transport = \"threads\" or \"mpi\", with which ranks may ",
+        "share a GPU");
+  std::shared_ptr<DeviceLink> link;
+  std::shared_ptr<DeviceWatchdog> watchdog;
+  if (host.size() > 1) {
+    watchdog = std::make_shared<DeviceWatchdog>(
+        host, std::make_unique<NcclLibrary>(),
+        DeviceWatchdog::Options{.timeout_seconds = timeout_seconds});
+    link = world_link(host);
+  }
+  return make_linked(host, device, std::move(link), std::move(watchdog));
+}
+
+std::string nccl_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) return "unknown";
+  return concat(version / 10000, '.', version / 100 % 100, '.', version % 100);
+}
+
+}  // namespace axonn

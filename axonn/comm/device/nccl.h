@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "axonn/comm/communicator.h"
+#include "axonn/tensor/device.h"
+
+namespace axonn {
+
+/// Makes a group that exchanges device memory by NCCL, or on AMD GPUs by RCCL, which has the same
+/// calls. The host group of the same ranks starts NCCL and carries host memory. Every rank needs
+/// its own GPU. Collective.
+///
+/// A collective runs on a stream of its group. It begins after all work that is on this rank's
+/// compute stream when it is called. Work::wait() makes the compute stream wait for it. The host
+/// waits for neither. Sums are not in rank order: NCCL adds while it passes the values on and
+/// rounds bf16 at every rank, so the bits depend on the grid and on NCCL's choice of algorithm. On
+/// the same grid they are the same in every run, and all ranks get the same result.
+///
+/// A watchdog (comm/device/device_watchdog.h) ends the world if a collective is not done within the
+/// timeout, or if NCCL reports an error later.
+///
+/// host and device must outlive the group. Throws UsageError if two ranks share a GPU, or in a
+/// build without GPU support; Error if NCCL reports one.
+std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, double timeout_seconds);
+
+/// The version of NCCL, such as "2.27.7"; empty in a build without GPU support.
+std::string nccl_version();
+
+/// Whether no two ranks of the group share a GPU. Collective.
+bool have_own_cards(Communicator& host, const Device& device);
+
+}  // namespace axonn

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/comm/device/peer_work.h"
+#include "axonn/comm/reduce_ops.h"
+
+/// The kernels of PeerWork, for GPUs and for the CPU. Each is called by `threads` threads with
+/// indices 0 to threads - 1, in any order.
+///
+/// Memory-bound: each inp is read once, and each out is written once.
+namespace axonn::peer {
+
+/// Bytes that a thread moves at once if all addresses are aligned to it.
+constexpr int kPackBytes = 16;
+
+template <typename T>
+struct alignas(kPackBytes) Pack {
+  static constexpr int kCount = kPackBytes / sizeof(T);
+  T value[kCount];
+};
+
+template <typename T, typename Op>
+struct Reduce {
+  using Acc = decltype(reduction::load(T{}));
+
+  PeerWork work;
+  bool packed = false;  ///< whether all arrays are aligned to Pack
+
+  AXONN_DEVICE void operator()(std::int64_t thread, std::int64_t threads) const {
+    const std::int64_t packs = packed ? work.count / Pack<T>::kCount : 0;
+    for (std::int64_t i = thread; i < packs; i += threads) reduce<Pack<T>, Pack<T>::kCount>(i);
+    for (std::int64_t i = packs * Pack<T>::kCount + thread; i < work.count; i += threads)
+      reduce<One, 1>(i);
+  }
+
+ private:
+  struct One {
+    T value[1];
+  };
+
+  template <typename Unit, int n>
+  AXONN_DEVICE void reduce(std::int64_t i) const {
+    Acc total[n];
+    const Unit first = static_cast<const Unit*>(work.inps.data()[0])[i];
+    for (int j = 0; j < n; ++j) total[j] = reduction::load(first.value[j]);
+    for (int r = 1; r < work.inps_count; ++r) {
+      const Unit x = static_cast<const Unit*>(work.inps.data()[r])[i];
+      for (int j = 0; j < n; ++j) total[j] = Op::apply(total[j], Acc(reduction::load(x.value[j])));
+    }
+    Unit sum;
+    for (int j = 0; j < n; ++j) reduction::store(sum.value[j], total[j]);
+    for (int k = 0; k < work.outs_count; ++k) static_cast<Unit*>(work.outs.data()[k])[i] = sum;
+  }
+};
+
+/// Copies (at_once = 1), or swaps (at_once = 2): reads two inps before it writes either out.
+template <typename Unit, int at_once>
+struct Copy {
+  PeerWork work;  ///< count: units
+
+  AXONN_DEVICE void operator()(std::int64_t thread, std::int64_t threads) const {
+    for (int k = 0; k < work.outs_count; k += at_once)
+      for (std::int64_t i = thread; i < work.count; i += threads) {
+        Unit kept[at_once];
+        for (int j = 0; j < at_once; ++j)
+          kept[j] = static_cast<const Unit*>(work.inps.data()[k + j])[i];
+        for (int j = 0; j < at_once; ++j) static_cast<Unit*>(work.outs.data()[k + j])[i] = kept[j];
+      }
+  }
+};
+
+/// Whether all addresses, and the count if it is given, are multiples of `bytes`.
+inline bool aligned(const PeerWork& work, std::uintptr_t bytes, std::int64_t count = 0) {
+  std::uintptr_t bits = static_cast<std::uintptr_t>(count);
+  for (int k = 0; k < work.outs_count; ++k) bits |= reinterpret_cast<std::uintptr_t>(work.outs[k]);
+  for (int k = 0; k < work.inps_count; ++k) bits |= reinterpret_cast<std::uintptr_t>(work.inps[k]);
+  return bits % bytes == 0;
+}
+
+/// This and the next two functions call launch(kernel, items) with the kernel of this work. At most
+/// `items` threads have something to do.
+template <typename T, typename Launch>
+void with_reduce_of(const PeerWork& work, const Launch& launch) {
+  const bool packed = aligned(work, kPackBytes);
+  const std::int64_t items = packed ? work.count / Pack<T>::kCount + Pack<T>::kCount : work.count;
+  switch (work.op) {
+    case ReduceOp::sum:
+      return launch(Reduce<T, reduction::Sum>{work, packed}, items);
+    case ReduceOp::max:
+      return launch(Reduce<T, reduction::Max>{work, packed}, items);
+    case ReduceOp::min:
+      return launch(Reduce<T, reduction::Min>{work, packed}, items);
+  }
+}
+
+template <typename Unit, typename Launch>
+void with_copy_of(PeerWork work, const Launch& launch) {
+  work.count /= static_cast<std::int64_t>(sizeof(Unit));
+  if (work.kind == PeerWork::Kind::swap)
+    launch(Copy<Unit, 2>{work}, work.count);
+  else
+    launch(Copy<Unit, 1>{work}, work.count);
+}
+
+template <typename Launch>
+void with_kernel_of(const PeerWork& work, const Launch& launch) {
+  if (work.empty()) return;
+  if (work.kind != PeerWork::Kind::reduce) {
+    if (aligned(work, kPackBytes, work.count))
+      return with_copy_of<Pack<std::uint32_t>>(work, launch);
+    if (aligned(work, sizeof(std::uint32_t), work.count))
+      return with_copy_of<std::uint32_t>(work, launch);
+    return with_copy_of<std::uint8_t>(work, launch);
+  }
+  switch (work.dtype) {
+    case DType::f32:
+      return with_reduce_of<float>(work, launch);
+    case DType::bf16:
+      return with_reduce_of<bf16>(work, launch);
+    case DType::f64:
+      return with_reduce_of<double>(work, launch);
+    case DType::i32:
+      return with_reduce_of<std::int32_t>(work, launch);
+    case DType::i64:
+      return with_reduce_of<std::int64_t>(work, launch);
+    case DType::u8:
+      return with_reduce_of<std::uint8_t>(work, launch);
+  }
+}
+
+}  // namespace axonn::peer

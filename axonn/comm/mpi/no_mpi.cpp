@@ -1,0 +1,14 @@
+// Replaces mpi.cpp in a build with AXONN_MPI=OFF.
+#include "axonn/base/check.h"
+#include "axonn/comm/mpi/mpi.h"
+
+namespace axonn {
+
+void run_mpi(const std::function<void(Communicator& world)>&, const MpiOptions&) {
+  refuse(
+      "an MPI launcher started this program, but it is built without MPI: configure with "
+      "-DAXONN_MPI=ON (needs an MPI: libopenmpi-dev, openmpi-bin), or start it without the "
+      "launcher, with ranks as threads");
+}
+
+}  // namespace axonn

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace axonn {
+
+/// An axis of the process grid. "Axis" is always the grid's word; a tensor has "dims".
+enum class Axis : std::uint8_t { x, y, z, data };
+
+inline constexpr std::array kAxes = {Axis::x, Axis::y, Axis::z, Axis::data};
+
+std::string_view name_of(Axis axis);
+
+/// A set of axes.
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(Axis axis) : bits_(bit(axis)) {}
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (Axis axis : axes) bits_ |= bit(axis);
+  }
+  constexpr bool has(Axis axis) const { return bits_ & bit(axis); }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr AxisSet operator|(AxisSet other) const { return from(bits_ | other.bits_); }
+  constexpr AxisSet without(AxisSet other) const { return from(bits_ & ~other.bits_); }
+  constexpr auto operator<=>(const AxisSet&) const = default;
+
+ private:
+  static constexpr unsigned bit(Axis axis) { return 1u << static_cast<unsigned>(axis); }
+  static constexpr AxisSet from(unsigned bits) {
+    AxisSet set;
+    set.bits_ = bits;
+    return set;
+  }
+  unsigned bits_ = 0;
+};
+
+/// The names in words: "no axis", "y", "x and y".
+std::string names_of(AxisSet axes);
+
+/// Extents of the axes.
+struct GridShape {
+  int x = 1, y = 1, z = 1, data = 1;
+
+  int extent(Axis axis) const { return std::array{x, y, z, data}[static_cast<int>(axis)]; }
+  int ranks() const { return x * y * z * data; }
+  bool operator==(const GridShape&) const = default;
+};
+
+/// Writes the extents in the order x,y,z,data: "2,1,2,1".
+std::string to_string(const GridShape& shape);
+/// Reads what to_string() writes. Throws UsageError unless the text is four positive integers
+/// separated by commas.
+GridShape parse_grid(std::string_view text);
+/// Reads several grids, separated by spaces: "1,1,1,1 2,1,1,1".
+std::vector<GridShape> parse_grids(const std::string& text);
+
+/// Coordinates on the axes: 0 <= at(axis) < extent(axis).
+struct Coords {
+  std::array<int, 4> at_axis{};
+  int at(Axis axis) const { return at_axis[static_cast<int>(axis)]; }
+  bool operator==(const Coords&) const = default;
+};
+
+/// Coordinates of world rank r: x = r % Gx, y = r / Gx % Gy, z = r / (Gx Gy) % Gz, data = the rest.
+Coords coords_of(const GridShape& shape, int rank);
+
+/// All grids of so many ranks, each once: the number's ordered factorisations into four.
+std::vector<GridShape> grids_of(int ranks);
+
+}  // namespace axonn

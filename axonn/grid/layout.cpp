@@ -1,0 +1,153 @@
+#include "axonn/grid/layout.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+int ways_of(const GridShape& shape, std::optional<Axis> axis) {
+  return axis ? shape.extent(*axis) : 1;
+}
+
+int place_of(const Coords& coords, std::optional<Axis> axis) { return axis ? coords.at(*axis) : 0; }
+
+std::vector<Segment> segments_of(const Layout& layout) {
+  if (!layout.segments.empty()) return layout.segments;
+  return {Segment{.rows = layout.rows}};
+}
+
+/// Units for which each of `ways` coordinates reserves room.
+std::int64_t room(const Segment& segment, int ways) {
+  const std::int64_t units = segment.rows / segment.unit;
+  if (segment.cut == Segment::Cut::shared) return shared_room(units, segment.readers, ways);
+  return (units + ways - 1) / ways;
+}
+
+UnitRange units_at(const Segment& segment, int ways, int at) {
+  const std::int64_t units = segment.rows / segment.unit;
+  if (segment.cut == Segment::Cut::shared) return shared_units(units, segment.readers, ways, at);
+  const std::int64_t each = room(segment, ways), first = std::min(units, at * each);
+  return {first, std::min(each, units - first)};
+}
+
+}  // namespace
+
+UnitRange shared_units(std::int64_t units, std::int64_t readers, int ways, int at) {
+  const std::int64_t mine = readers / ways, group = readers / units;
+  const std::int64_t first = at * mine / group, last = ((at + 1) * mine + group - 1) / group;
+  return {first, last - first};
+}
+
+std::int64_t shared_room(std::int64_t units, std::int64_t readers, int ways) {
+  std::int64_t most = 0;
+  for (int at = 0; at < ways; ++at)
+    most = std::max(most, shared_units(units, readers, ways, at).count);
+  return most;
+}
+
+std::int64_t Layout::local_rows(const GridShape& shape) const {
+  std::int64_t sum = 0;
+  for (const Segment& segment : segments_of(*this))
+    sum += room(segment, ways_of(shape, row_axis)) * segment.unit;
+  return sum;
+}
+
+std::int64_t Layout::local_cols(const GridShape& shape) const {
+  return cols / ways_of(shape, col_axis);
+}
+
+std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) const {
+  const int ways = ways_of(shape, row_axis), at = place_of(coords, row_axis);
+  const std::int64_t width = local_cols(shape), col = place_of(coords, col_axis) * width;
+  bool first_of_same = true;
+  for (Axis axis : {Axis::x, Axis::y})
+    if (axis != row_axis && axis != col_axis && coords.at(axis) != 0) first_of_same = false;
+
+  std::vector<Slice> out;
+  std::int64_t global_row = 0, local_row = 0;
+  const auto add = [&](const Segment& segment, UnitRange units, std::int64_t skip, bool owned) {
+    if (units.count <= 0) return;
+    const std::int64_t n = units.count * segment.unit;
+    out.push_back({.row = global_row + units.first * segment.unit,
+                   .rows = n,
+                   .col = col,
+                   .cols = width,
+                   .begin = 0,
+                   .end = n * width,
+                   .offset = (local_row + skip * segment.unit) * width,
+                   .owned = owned});
+  };
+  for (const Segment& segment : segments_of(*this)) {
+    const UnitRange mine = units_at(segment, ways, at);
+    // The first coordinate that reads a shared unit owns it; the previous one owns `taken` of mine.
+    std::int64_t taken = 0;
+    if (segment.cut == Segment::Cut::shared && at > 0) {
+      const UnitRange before = units_at(segment, ways, at - 1);
+      taken = std::clamp<std::int64_t>(before.first + before.count - mine.first, 0, mine.count);
+    }
+    add(segment, {mine.first, taken}, 0, false);
+    add(segment, {mine.first + taken, mine.count - taken}, taken, first_of_same);
+    global_row += segment.rows;
+    local_row += room(segment, ways) * segment.unit;
+  }
+  return out;
+}
+
+bool Layout::shared(const GridShape& shape) const {
+  const int ways = ways_of(shape, row_axis);
+  return std::ranges::any_of(segments, [&](const Segment& segment) {
+    if (segment.cut != Segment::Cut::shared) return false;
+    for (int at = 1; at < ways; ++at) {
+      const UnitRange before = units_at(segment, ways, at - 1), mine = units_at(segment, ways, at);
+      if (before.first + before.count > mine.first) return true;
+    }
+    return false;
+  });
+}
+
+void Layout::check(const std::string& name, const GridShape& shape) const {
+  std::int64_t total = 0;
+  const int ways = ways_of(shape, row_axis);
+  for (const Segment& segment : segments_of(*this)) {
+    total += segment.rows;
+    AXONN_CHECK(segment.unit > 0 && segment.rows % segment.unit == 0, name, ": a segment of ",
+                segment.rows, " rows is not a multiple of its unit of ", segment.unit);
+    const bool shared = segment.cut == Segment::Cut::shared;
+    const std::int64_t units = shared ? segment.readers : segment.rows / segment.unit;
+    if (segment.cut != Segment::Cut::padded && units % ways != 0)
+      refuse(name, ": ", units, segment.unit > 1 ? " heads" : " rows", " cannot be cut over ",
+             name_of(*row_axis), " = ", ways, "; ", name_of(*row_axis), " must be one of ",
+             divisors_text(units));
+  }
+  AXONN_CHECK(total == rows, name, ": segments add up to ", total, " rows, wanted ", rows);
+  if (cols % ways_of(shape, col_axis) != 0)
+    refuse(name, ": a width of ", cols, " cannot be cut over ", name_of(*col_axis), " = ",
+           ways_of(shape, col_axis), "; ", name_of(*col_axis), " must be one of ",
+           divisors_text(cols));
+}
+
+std::vector<Slice> clip(const std::vector<Slice>& slices, std::int64_t begin, std::int64_t end) {
+  std::vector<Slice> out;
+  for (Slice slice : slices) {
+    const std::int64_t from = std::max(begin, slice.offset),
+                       to = std::min(end, slice.offset + slice.count());
+    if (from >= to) continue;
+    slice.end = slice.begin + (to - slice.offset);
+    slice.begin += from - slice.offset;
+    slice.offset = from - begin;
+    out.push_back(slice);
+  }
+  return out;
+}
+
+std::string divisors_text(std::int64_t n, std::int64_t most) {
+  std::string text;
+  for (std::int64_t d = 1; d <= std::min(n, most); ++d)
+    if (n % d == 0) text += (text.empty() ? "" : ", ") + std::to_string(d);
+  return text;
+}
+
+}  // namespace axonn

@@ -1,0 +1,167 @@
+// Prints a scaling run as JSON and draws it as SVG.
+#include "axonn/measure/scaling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/chart.h"
+#include "axonn/base/check.h"
+#include "axonn/base/log.h"
+#include "axonn/measure/dry_step.h"
+
+namespace axonn {
+
+namespace {
+
+std::int64_t batch_on(const Config& base, const GridShape& first, const GridShape& grid,
+                      ScalingKind kind) {
+  const std::int64_t batch = base.training.global_batch;
+  if (kind == ScalingKind::strong) return batch;
+  if (batch * grid.ranks() % first.ranks() != 0)
+    refuse("weak scaling from ", first.ranks(), " to ", grid.ranks(),
+           " ranks: scaled with the ranks, [training] ", "global_batch ", batch,
+           " is not a whole number; set it to a multiple of ", first.ranks());
+  return batch * grid.ranks() / first.ranks();
+}
+
+Config config_on(Config config, const GridShape& grid, std::int64_t batch) {
+  config.parallelism.set_grid(grid);
+  config.training.global_batch = batch;
+  try {
+    validate(config);
+    Config here = resolved(std::move(config));
+    dry_step(with_vocab(here), 0);  // throws if the grid cannot cut the model
+    return here;
+  } catch (const UsageError& error) {
+    refuse("grid ", to_string(grid), ": ", error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<GridShape> grids_of_ranks(const GridShape& base, const std::vector<int>& ranks,
+                                      Axis grows) {
+  const int others = base.ranks() / base.extent(grows);
+  std::vector<GridShape> grids;
+  for (const int count : ranks) {
+    if (count < 1 || count % others != 0)
+      refuse("--ranks ", count, " with grid ", to_string(base), " growing along ", name_of(grows),
+             ": the other axes take ", others, " ranks; give multiples of ", others,
+             ", or name the grids with --grids");
+    const auto extent = [&](Axis axis) {
+      return axis == grows ? count / others : base.extent(axis);
+    };
+    grids.push_back({extent(Axis::x), extent(Axis::y), extent(Axis::z), extent(Axis::data)});
+  }
+  return grids;
+}
+
+std::vector<Config> scaling_configs(const Config& base, const std::vector<GridShape>& grids,
+                                    ScalingKind kind) {
+  if (grids.empty()) refuse("no grid to measure: give --grids or --ranks");
+  std::vector<Config> configs;
+  for (const GridShape& grid : grids)
+    configs.push_back(config_on(base, grid, batch_on(base, grids.front(), grid, kind)));
+  return configs;
+}
+
+std::vector<ScalingPoint> scaling_points(const std::vector<BenchReport>& reports,
+                                         int machine_cores) {
+  std::vector<ScalingPoint> points;
+  for (const BenchReport& report : reports) {
+    ScalingPoint point{.report = report, .cores = report.grid.ranks() * report.threads};
+    if (machine_cores > 0) point.cores = std::min(point.cores, machine_cores);
+    const BenchReport& first = reports.front();
+    const int first_cores = points.empty() ? point.cores : points.front().cores;
+    point.ideal = first.tokens_per_s * point.cores / first_cores;
+    point.efficiency = report.tokens_per_s / point.ideal;
+    points.push_back(point);
+  }
+  return points;
+}
+
+std::string scaling_header() {
+  return fmt::format("{:<12} {:>5} {:>7} {:>6} {:>10} {:>10} {:>10} {:>15} {:>9}\n", "x,y,z,data",
+                     "ranks", "threads", "batch", "step ms", "tokens/s", "efficiency",
+                     "exposed comm.", "of peak");
+}
+
+std::string scaling_row(const ScalingPoint& point) {
+  const BenchReport& r = point.report;
+  return fmt::format(
+      "{:<12} {:>5} {:>7} {:>6} {:>10.1f} {:>10.0f} {:>8.1f} % {:>7.1f} ms {:>2.0f} % {:>7.1f} %\n",
+      to_string(r.grid), r.grid.ranks(), r.threads, r.global_batch, r.step_s * 1e3, r.tokens_per_s,
+      100 * point.efficiency, r.exposed_comm_s * 1e3, 100 * r.exposed_comm_s / r.step_s,
+      r.percent_of_product_peak());
+}
+
+namespace {
+
+constexpr const char* kMeasured = "#2171b5";
+constexpr const char* kIdeal = "#969696";
+
+std::string_view name_of(ScalingKind kind) { return kScalingKinds[static_cast<int>(kind)]; }
+
+/// Makes the axis span ranks low to high, with a margin at both ends.
+void set_range(Chart::Axis& axis, int low, int high) {
+  const double room = std::pow(10, 0.06 + 0.05 * std::log10(high / low));
+  axis.low = low / room;
+  axis.high = high * room;
+}
+
+}  // namespace
+
+std::string scaling_json(ScalingKind kind, const std::vector<ScalingPoint>& points) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ScalingPoint& point : points) {
+    auto one = nlohmann::ordered_json::parse(to_json(point.report));
+    one["cores"] = point.cores;
+    one["ideal_tokens_per_s"] = point.ideal;
+    one["efficiency"] = point.efficiency;
+    all.push_back(std::move(one));
+  }
+  return nlohmann::ordered_json{{"scaling", name_of(kind)}, {"points", all}}.dump(2) + "\n";
+}
+
+std::string scaling_svg(ScalingKind kind, const std::string& title,
+                        const std::vector<ScalingPoint>& points) {
+  Chart chart{.title = fmt::format("{} scaling: {}", name_of(kind), title),
+              .x = {.title = "ranks", .logarithmic = true},
+              .y = {.title = "tokens per second, all ranks", .logarithmic = true}};
+  std::map<int, double> best, ideal;  // by ranks
+  double low = INFINITY, high = 0;
+  for (const ScalingPoint& point : points) {
+    const int ranks = point.report.grid.ranks();
+    const double rate = point.report.tokens_per_s;
+    best[ranks] = std::max(best[ranks], rate);
+    ideal[ranks] = std::max(ideal[ranks], point.ideal);
+    low = std::min({low, rate, point.ideal});
+    high = std::max({high, rate, point.ideal});
+    chart.points.push_back(
+        {.x = static_cast<double>(ranks),
+         .y = rate,
+         .color = kMeasured,
+         .label = fmt::format("{}: {} ({:.0f} %)", to_string(point.report.grid),
+                              format_count(std::llround(rate)), 100 * point.efficiency)});
+  }
+  if (points.empty()) return to_svg(chart);
+  chart.y.low = low * 0.97;
+  chart.y.high = high * 1.03;
+  chart.y = widened(chart.y);
+  set_range(chart.x, best.begin()->first, best.rbegin()->first);
+  Chart::Line as_ideal{.color = kIdeal, .dashed = true, .name = "ideal, by number of cores"};
+  Chart::Line as_measured{.color = kMeasured, .name = "measured, best grid per number of ranks"};
+  for (const auto& [ranks, rate] : ideal) {
+    chart.x.marks.push_back(ranks);
+    as_ideal.points.emplace_back(ranks, rate);
+    as_measured.points.emplace_back(ranks, best.at(ranks));
+  }
+  chart.lines = {as_ideal, as_measured};
+  return to_svg(chart);
+}
+
+}  // namespace axonn

@@ -1,0 +1,133 @@
+#include "axonn/nn/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
+
+namespace axonn {
+
+Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
+                 Options options)
+    : options_(options), key_(hash_text(module)), in_axis_(weight.col_axis.value()) {
+  const double inputs = static_cast<double>(weight.cols);
+  a_ = &group.add({.name = module + ".lora_A.weight",
+                   .layout = {.rows = options.rank,
+                              .cols = weight.cols,
+                              .col_axis = weight.col_axis,
+                              .partial = weight.row_axis.value()},
+                   // PEFT's initial values are uniform on ±1 / sqrt(in); this is their deviation.
+                   .init_std = 1 / std::sqrt(3 * inputs),
+                   .decays = true});
+  Layout out = weight;
+  out.cols = options.rank;
+  out.col_axis.reset();
+  out.partial = in_axis_;
+  b_ = &group.add({.name = module + ".lora_B.weight", .layout = out, .decays = true});
+}
+
+/// The mask uses global column numbers, so it does not depend on the grid.
+axonn::Dropout Adapter::mask(const Context& ctx, const View& out, const View& inp,
+                             const Rows& rows) const {
+  return {.out = out,
+          .inp = inp,
+          .probability = static_cast<float>(options_.dropout),
+          .key = key_ + ctx.seed,
+          .first_row = rows.first,
+          .first_col = ctx.grid.coord(in_axis_) * a_->local_cols()};
+}
+
+/// The input after dropout; without dropout, or in evaluation, the input itself.
+Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const {
+  if (options_.dropout == 0 || (!ctx.tape && !ctx.runs_again)) return inp;
+  Tensor out = ctx.empty(inp.rows(), inp.cols(), inp.dtype());
+  ctx.backend.dropout(mask(ctx, out.view(), inp.view(), rows));
+  return out;
+}
+
+/// scale · inp · Aᵀ (R, r), partial over the input axis.
+Tensor Adapter::inner(const Context& ctx, const Tensor& inp) const {
+  Tensor out = ctx.empty(inp.rows(), options_.rank, ctx.dtype);
+  ctx.backend.matmul({.out = out.view(), .a = inp.view(), .b = a_->weight(), .b_transposed = true});
+  ctx.backend.dropout(
+      {.out = out.view(), .inp = out.view(), .scale = static_cast<float>(options_.scale)});
+  return out;
+}
+
+View Adapter::part_of(const View& out) const {
+  return out.col_range(options_.first_row, b_->local_rows());
+}
+
+void Adapter::forward(const Context& ctx, const View& out, const Tensor& inp,
+                      const Rows& rows) const {
+  ctx.backend.matmul({.out = part_of(out),
+                      .a = inner(ctx, dropped(ctx, inp, rows)).view(),
+                      .b = b_->weight(),
+                      .b_transposed = true,
+                      .accumulate = true});
+}
+
+void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_out,
+                       const Tensor& inp, const Rows& rows) const {
+  const Tensor seen = dropped(ctx, inp, rows);
+  const View d_part = part_of(d_out.view());
+  const auto [d_b, add_to_b] = b_->gradient_of_all();
+  ctx.backend.matmul({.out = d_b,
+                      .a = d_part,
+                      .b = inner(ctx, seen).view(),
+                      .a_transposed = true,
+                      .accumulate = add_to_b});
+  Tensor d_inner = ctx.empty(d_part.rows, options_.rank, ctx.dtype);
+  ctx.backend.matmul({.out = d_inner.view(), .a = d_part, .b = b_->weight()});
+  ctx.backend.dropout(
+      {.out = d_inner.view(), .inp = d_inner.view(), .scale = static_cast<float>(options_.scale)});
+  const auto [d_a, add_to_a] = a_->gradient_of_all();
+  ctx.backend.matmul({.out = d_a,
+                      .a = d_inner.view(),
+                      .b = seen.view(),
+                      .a_transposed = true,
+                      .accumulate = add_to_a});
+  if (!d_inp.data) return;
+  if (options_.dropout == 0) {
+    ctx.backend.matmul({.out = d_inp, .a = d_inner.view(), .b = a_->weight(), .accumulate = true});
+    return;
+  }
+  const Tensor d_seen = ctx.empty(d_inp.rows, d_inp.cols, ctx.dtype);
+  ctx.backend.matmul({.out = d_seen.view(), .a = d_inner.view(), .b = a_->weight()});
+  ctx.backend.dropout(mask(ctx, d_seen.view(), d_seen.view(), rows));
+  ctx.backend.add(d_inp, d_inp, d_seen.view());
+}
+
+Adapters::Adapters(const std::string& block, const Grid& grid, Options options)
+    : grid_(grid), options_(std::move(options)) {
+  if (options_.rank > 0) group_ = std::make_unique<ParameterGroup>(block + " (adapters)", grid);
+}
+
+bool Adapters::wants(const std::string& module) {
+  const std::string last = module.substr(module.rfind('.') + 1);
+  layers_.push_back(last);
+  return group_ && (options_.targets.empty() ||
+                    std::ranges::find(options_.targets, last) != options_.targets.end());
+}
+
+void Adapters::check_targets() const {
+  for (const std::string& target : options_.targets) {
+    if (std::ranges::find(layers_, target) != layers_.end()) continue;
+    std::string names;
+    for (const std::string& layer : layers_) names += (names.empty() ? "" : ", ") + layer;
+    refuse("[lora] targets: there is no layer '", target, "' in this model; it has ", names);
+  }
+}
+
+Adapter Adapters::make(const std::string& module, const Layout& weight, std::int64_t first_row) {
+  return {*group_,
+          module,
+          weight,
+          {.rank = options_.rank,
+           .scale = options_.alpha / static_cast<double>(options_.rank),
+           .dropout = options_.dropout,
+           .first_row = first_row}};
+}
+
+}  // namespace axonn

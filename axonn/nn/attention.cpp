@@ -1,0 +1,94 @@
+#include "axonn/nn/attention.h"
+
+#include "axonn/base/check.h"
+#include "axonn/nn/key_value_cache.h"
+
+namespace axonn {
+
+namespace {
+
+Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
+                       const Tensor& out, const Tensor& stats) {
+  const View all = qkv.value.view();
+  return {.q = at.q(all),
+          .k = at.k(all),
+          .v = at.v(all),
+          .out = out.view(),
+          .stats = stats.view(),
+          .positions = qkv.rows.positions,
+          .heads = at.heads,
+          .head_dim = at.dim,
+          .group = at.group,
+          .first_query = at.first_query,
+          .window = at.window,
+          .scale = at.scale(),
+          .starts = of_rows_here(ctx, qkv, qkv.rows.start)};
+}
+
+}  // namespace
+
+LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
+    : dim(all.head_dim), window(all.window) {
+  int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
+  if (over.has(Axis::y)) {
+    ways *= ctx.grid.extent(Axis::y);
+    at = at * ctx.grid.extent(Axis::y) + ctx.grid.coord(Axis::y);
+  }
+  heads = all.heads / ways;
+  group = all.heads / all.kv_heads;
+  room = shared_room(all.kv_heads, all.heads, ways);
+  first_query = at * heads - shared_units(all.kv_heads, all.heads, ways, at).first * group;
+}
+
+std::vector<Segment> Heads::qkv_segments() const {
+  const Segment q{.rows = heads * head_dim, .unit = head_dim};
+  const Segment kv{
+      .rows = kv_heads * head_dim, .unit = head_dim, .cut = Segment::Cut::shared, .readers = heads};
+  return {q, kv, kv};
+}
+
+Runs Heads::qkv_runs(const Grid& grid) const {
+  const int ways = grid.extent(Axis::x);
+  const std::int64_t q = heads / ways * head_dim,
+                     kv = shared_room(kv_heads, heads, ways) * head_dim;
+  return {q, kv, kv};
+}
+
+Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
+  const int x = ctx.grid.extent(Axis::x), y = ctx.grid.extent(Axis::y);
+  const bool even = kv_heads % (x * y) == 0;
+  if (ctx.cache) return even && y > 1 ? Cut::columns : Cut::same;
+  if (!ctx.sequence_parallel || y == 1) return Cut::same;
+  if (even) return Cut::columns;
+  return row_cut(ctx, rows.sequences, Axis::y);
+}
+
+Var attention(const Context& context, const Var& qkv, const Heads& heads) {
+  return each_later(context, qkv, [heads](const Context& ctx, const Chunk& in) {
+    const LocalHeads at(ctx, heads, in.placement.cols);
+    AXONN_CHECK(in.placement.cols.has(Axis::x) && in.value.cols() == at.width(), "attention: qkv ",
+                in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
+                " query and 2 x ", at.room, " key-value heads of ", at.dim);
+    Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);
+    if (ctx.cache && ctx.cache->attend(ctx, at, in, value.view()))
+      return make_chunk(ctx, in, value, in.placement);
+    Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
+    ctx.backend.attention(forward_args(ctx, at, in, value, stats));
+    Chunk out = make_chunk(ctx, in, value, in.placement);
+    if (!ctx.tape) return out;
+    ctx.tape->record([ctx, at, in, value, stats, gradient = out.gradient] {
+      const Tensor d_out = gradient->take();
+      Tensor d_qkv = ctx.like(in.value);
+      const View d = d_qkv.view();
+      ctx.backend.attention_backward({.forward = forward_args(ctx, at, in, value, stats),
+                                      .d_out = d_out.view(),
+                                      .d_q = at.q(d),
+                                      .d_k = at.k(d),
+                                      .d_v = at.v(d)});
+      in.gradient->add(ctx, std::move(d_qkv));
+    });
+    return out;
+  });
+}
+
+}  // namespace axonn

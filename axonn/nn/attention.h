@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cmath>
+
+#include "axonn/grid/layout.h"
+#include "axonn/parallel/exchange.h"
+
+namespace axonn {
+
+/// The global heads of an attention layer.
+struct Heads {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< divides heads; equal to it for plain multi-head attention
+  std::int64_t head_dim = 0;
+  std::int64_t window = 0;  ///< keys that a query sees, its own included; 0: all up to its own
+
+  /// Output features of the fused QKV product.
+  std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+  /// Columns of the attention's output.
+  std::int64_t out_width() const { return heads * head_dim; }
+  /// How QKV features are cut over x: query heads evenly, key-value heads to the ranks whose query
+  /// heads read them.
+  std::vector<Segment> qkv_segments() const;
+  /// The widths of q, k and v on one x coordinate.
+  Runs qkv_runs(const Grid& grid) const;
+  /// How attention is shared among the ranks of y: by heads if x · y divides the key-value heads,
+  /// else by whole sequences if y divides them and ctx.sequence_parallel is set, else not. With
+  /// ctx.cache it is shared by heads or not at all, so that each sequence's keys stay on one rank.
+  Cut cut_over_y(const Context& ctx, const Rows& rows) const;
+};
+
+/// The heads on this rank, and views of them in one fused (R, (h + 2k)·D) tensor of queries, keys
+/// and values. k (`room`) is the largest number of key-value heads that any rank reads.
+struct LocalHeads {
+  std::int64_t heads, room, dim, group, first_query, window;
+
+  /// `over`: the axes that cut the columns, x or x and y.
+  LocalHeads(const Context& ctx, const Heads& all, AxisSet over);
+
+  std::int64_t width() const { return (heads + 2 * room) * dim; }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(dim)); }  ///< of scores
+  View q(const View& qkv) const { return qkv.col_range(0, heads * dim); }
+  View k(const View& qkv) const { return qkv.col_range(heads * dim, room * dim); }
+  View qk(const View& qkv) const { return qkv.col_range(0, (heads + room) * dim); }
+  View v(const View& qkv) const { return qkv.col_range((heads + room) * dim, room * dim); }
+};
+
+/// Causal softmax attention within each sequence; a row sees keys from its Rows::start on. Heads
+/// are cut over x, and those of one x coordinate, or its sequences, over y (Heads::cut_over_y). No
+/// communication: each rank of x that reads a key-value head has a copy of it. With Context::cache,
+/// rows also see the cached keys and values of their sequences.
+///
+///   qkv  (R, (h + 2k)·D)  this rank's query, key and value heads    out  (R, h·D)
+Var attention(const Context& ctx, const Var& qkv, const Heads& heads);
+
+}  // namespace axonn

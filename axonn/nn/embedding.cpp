@@ -1,0 +1,126 @@
+#include "axonn/nn/embedding.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+#include "axonn/parallel/exchange.h"
+
+namespace axonn {
+
+Layout vocabulary_layout(std::int64_t vocab, std::int64_t width) {
+  return {.rows = vocab,
+          .cols = width,
+          .row_axis = Axis::x,
+          .col_axis = Axis::y,
+          .segments = {{.rows = vocab, .cut = Segment::Cut::padded}}};
+}
+
+VocabularyPiece vocabulary_piece(const Grid& grid, std::int64_t vocab) {
+  const int ways = grid.extent(Axis::x);
+  const std::int64_t each = (vocab + ways - 1) / ways,
+                     first = std::min(vocab, grid.coord(Axis::x) * each);
+  return {first, std::min(each, vocab - first)};
+}
+
+namespace {
+
+void check_places(const Rows& rows, const RowPlaces& places) {
+  const auto fits = [&](std::span<const std::int32_t> each) {
+    return each.empty() || std::ssize(each) == rows.count();
+  };
+  AXONN_CHECK(fits(places.positions) && fits(places.starts),
+              "make_tokens: ", places.positions.size(), " positions and ", places.starts.size(),
+              " starts for ", rows.count(), " rows");
+  for (std::int32_t position : places.positions)
+    AXONN_CHECK(position >= 0 && position < rows.most_positions(), "make_tokens: position ",
+                position, ", want 0 to ", rows.most_positions() - 1);
+  for (std::int64_t r = 0; r < std::ssize(places.starts); ++r)
+    AXONN_CHECK(places.starts[r] >= 0 && places.starts[r] <= r % rows.positions,
+                "make_tokens: row ", r % rows.positions,
+                " of a sequence, wanted a document start from 0 to that row, got ",
+                places.starts[r]);
+}
+
+View view_of(const Tensor& tensor) { return tensor.empty() ? View{} : tensor.view(); }
+
+}  // namespace
+
+Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
+                   std::span<const std::int32_t> targets, Rows rows, const RowPlaces& places) {
+  AXONN_CHECK(std::ssize(ids) == rows.count() && (targets.empty() || targets.size() == ids.size()),
+              "make_tokens: ", ids.size(), " ids and ", targets.size(), " targets for ",
+              rows.sequences, " sequences of ", rows.positions);
+  if (places.reach > 0) rows.reach = places.reach;
+  check_places(rows, places);
+  const auto on_device = [&](std::span<const std::int32_t> host) {
+    if (host.empty()) return Tensor();
+    Tensor tensor = ctx.empty(1, std::ssize(host), DType::i32);
+    ctx.arena.device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
+    return tensor;
+  };
+  rows.position = on_device(places.positions);
+  rows.start = on_device(places.starts);
+  return {on_device(ids), on_device(targets), rows};
+}
+
+Embedding::Embedding(ParameterGroup& group, Names names, Options options) : options_(options) {
+  table_ = &group.add({.name = names.tokens,
+                       .layout = vocabulary_layout(options.vocab, options.width),
+                       .init_std = options.init_std,
+                       .decays = true});
+  if (options.positions == 0) return;
+  positions_ = &group.add({.name = names.positions,
+                           .layout = {.rows = options.positions,
+                                      .cols = options.width,
+                                      .row_axis = {},
+                                      .col_axis = Axis::y,
+                                      .segments = {}},
+                           .init_std = options.init_std,
+                           .decays = true});
+}
+
+Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
+  const std::int64_t reach = tokens.rows.most_positions();
+  AXONN_CHECK(!positions_ || reach <= options_.positions, "embedding: sequences of ", reach,
+              " tokens, but ", positions_->spec().name, " has ", options_.positions, " positions");
+  const std::int64_t chunks = std::min<std::int64_t>(ctx.chunks, tokens.rows.sequences);
+  const std::int64_t first = vocabulary_piece(ctx.grid, options_.vocab).first,
+                     length = tokens.rows.positions;
+  const auto learned = [reach](const View& whole) { return whole.row_range(0, reach); };
+  Var outs;
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    const std::int64_t begin = c * tokens.rows.sequences / chunks,
+                       end = (c + 1) * tokens.rows.sequences / chunks;
+    const Rows rows = tokens.rows.part(begin, end);
+    const Tensor ids = tokens.ids.col_range(begin * length, rows.count());
+    Tensor value = ctx.empty(rows.count(), table_->local_cols(), ctx.dtype);
+    const bool adds_positions = positions_ && ctx.grid.coord(Axis::x) == 0;  // once in the sum
+    ctx.backend.embedding({.out = value.view(),
+                           .ids = ids.view(),
+                           .table = table_->weight(),
+                           .first = first,
+                           .learned = adds_positions ? learned(positions_->weight()) : View{},
+                           .positions = view_of(rows.position)});
+    const Cut cut = row_cut(ctx, rows.count(), Axis::x);
+    sum_over(ctx, value, Axis::x, cut, {});
+    Placement placement{{Axis::z, Axis::data}, Axis::y};
+    if (cut == Cut::rows) placement.rows = placement.rows | Axis::x;
+    outs.push_back(make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}},
+                              value, placement));
+    if (!ctx.tape || table_->frozen()) continue;
+    ctx.tape->lane(c).record(
+        [this, ctx, ids, rows, first, learned, cut, gradient = outs[outs.size() - 1].gradient] {
+          const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
+          ctx.backend.embedding_backward(table_->gradient(ctx), d_out.view(), ids.view(), first);
+          if (!positions_) return;
+          const View d_learned = learned(positions_->gradient(ctx));
+          if (rows.position.empty())
+            ctx.backend.positions_backward(d_learned, d_out.view());
+          else
+            ctx.backend.embedding_backward(d_learned, d_out.view(), rows.position.view(), 0);
+        });
+  }
+  return outs;
+}
+
+}  // namespace axonn

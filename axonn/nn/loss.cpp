@@ -1,0 +1,187 @@
+#include "axonn/nn/loss.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr int kStages = 4;  // logits, softmax statistics, d_logits, d_hidden and d_table
+
+}  // namespace
+
+Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
+  Tensor out = ctx.empty(hidden.rows, table_.local_rows(), DType::f32, MemoryUse::logits);
+  ctx.backend.matmul(
+      {.out = out.view(), .a = hidden, .b = table_.weight(), .b_transposed = true, .bias = {}});
+  sum_over(ctx, out, Axis::y, cut, {});
+  return out;
+}
+
+Tensor CrossEntropy::logits_of_rows(const Context& ctx, const Var& hidden,
+                                    std::span<const std::int64_t> rows) const {
+  AXONN_CHECK(hidden.size() == 1, "logits_of_rows: ", hidden.size(), " chunks, wanted one");
+  const Tensor all = whole_rows(ctx, hidden.front(), Axis::x);
+  Tensor wanted = ctx.empty(std::ssize(rows), all.cols(), all.dtype());
+  for (std::int64_t i = 0; i < wanted.rows(); ++i) {
+    AXONN_CHECK(rows[i] >= 0 && rows[i] < all.rows(), "logits_of_rows: row ", rows[i],
+                ", wanted 0 or more and less than ", all.rows());
+    const View from = all.view().row_range(rows[i], 1), to = wanted.view().row_range(i, 1);
+    ctx.arena.device().copy(to.data, from.data, from.cols * bytes_of(from.dtype));
+  }
+  return logits(ctx, wanted.view());
+}
+
+Tensor CrossEntropy::rows_of(const Context& ctx, const Chunk& chunk) const {
+  AXONN_CHECK(chunk.placement.cols == AxisSet(Axis::y) && chunk.value.cols() == table_.local_cols(),
+              "loss: hidden ", chunk.value.raw_view(), ", wanted ", table_.local_cols(),
+              " columns over y");
+  return whole_rows(ctx, chunk, Axis::x);
+}
+
+void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tensor& targets,
+                              float scale, const Tensor& total) const {
+  // A stage that waits for a collective runs after the next block has started its own.
+  const bool overlaps = ctx.overlap.input_gradients;
+  const int y = overlaps && ctx.grid.extent(Axis::y) > 1,
+            x = overlaps && ctx.grid.extent(Axis::x) > 1, cut = ctx.sequence_parallel ? y : 0;
+  const std::array<int, kStages> after{0, y, y + x, y + x + cut};  // blocks that start before it
+  std::vector<Block> blocks;
+  const auto advance_all = [&](std::size_t newest) {
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      while (blocks[i].stage < kStages && i + after[blocks[i].stage] <= newest)
+        advance(ctx, blocks[i], {scale, total});
+  };
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    const Chunk& chunk = hidden[i];
+    ctx.backend.mark("loss");
+    const Cut cut_x = cut_over(chunk.placement, Axis::x);
+    const Tensor whole = rows_of(ctx, chunk);
+    const auto d_hidden = ctx.tape ? std::make_shared<Tensor>(ctx.like(whole)) : nullptr;
+    for (std::int64_t row = 0; row < whole.rows(); row += options_.rows_at_once) {
+      const std::int64_t n = std::min(options_.rows_at_once, whole.rows() - row);
+      blocks.push_back({whole, d_hidden, row, n, targets.view().col_range(first + row, n), cut_x});
+      advance_all(blocks.size() - 1);
+    }
+    first += whole.rows();
+    if (!ctx.tape) continue;
+    ctx.tape->lane(i).record(
+        [ctx, d_hidden, to = chunk.gradient] { to->add(ctx, std::exchange(*d_hidden, Tensor())); });
+  }
+  for (int more = 0; more < after.back(); ++more) advance_all(blocks.size() + more);
+}
+
+void CrossEntropy::advance(const Context& ctx, Block& block, const Sum& sum) const {
+  switch (block.stage++) {
+    case 0:
+      block.softmax =
+          start(ctx, block.hidden.view().row_range(block.row, block.count), block.targets);
+      return;
+    case 1:
+      return gather_stats(ctx, block.softmax);
+    case 2:
+      return start_gradient(ctx, block, sum);
+    default:
+      return finish(ctx, block);
+  }
+}
+
+CrossEntropy::Softmax CrossEntropy::start(const Context& ctx, const View& hidden,
+                                          const View& targets) const {
+  const Cut cut = row_cut(ctx, hidden.rows, Axis::y);
+  Tensor scores = logits(ctx, hidden, cut);
+  const std::int64_t n = scores.rows(), first = cut == Cut::rows ? ctx.grid.coord(Axis::y) * n : 0;
+  return {std::move(scores), {}, targets.col_range(first, n), cut};
+}
+
+void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax) const {
+  Communicator& across = ctx.grid.along(Axis::x);
+  const std::int64_t n = softmax.logits.rows();
+  softmax.stats = ctx.empty(across.size() * n, 3, DType::f32);
+  const View mine = softmax.stats.view().row_range(across.rank() * n, n);
+  ctx.backend.softmax_stats(mine, softmax.logits.view(), softmax.targets,
+                            vocabulary_piece(ctx.grid, options_.vocab));
+  softmax.stats.set_pending(
+      across.all_gather(buffer_of(softmax.stats.raw_view()), buffer_of(mine), "loss"));
+}
+
+Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& targets) const {
+  AXONN_CHECK(!ctx.tape, "CrossEntropy::each: got a tape, but these losses have no gradient");
+  const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
+  std::vector<Work> gathers;
+  std::int64_t first = 0;
+  for (const Chunk& chunk : hidden) {
+    const Tensor whole = rows_of(ctx, chunk);
+    for (std::int64_t row = 0; row < whole.rows(); row += options_.rows_at_once) {
+      const std::int64_t n = std::min(options_.rows_at_once, whole.rows() - row);
+      Softmax piece =
+          start(ctx, whole.view().row_range(row, n), targets.view().col_range(first + row, n));
+      gather_stats(ctx, piece);
+      const View all = out.raw_view().row_range(first + row, n);
+      const std::int64_t here = piece.targets.cols;
+      const View mine =
+          piece.cut == Cut::rows ? all.row_range(ctx.grid.coord(Axis::y) * here, here) : all;
+      const Tensor lse = ctx.empty(here, 1, DType::f32);
+      const View stats = piece.stats.view();
+      ctx.backend.combine_softmax(mine.col_range(0, 1), lse.view(), stats, piece.targets);
+      ctx.backend.greedy_targets(mine.col_range(1, 1), stats, piece.targets);
+      if (piece.cut == Cut::rows)
+        gathers.push_back(
+            ctx.grid.along(Axis::y).all_gather(buffer_of(all), buffer_of(mine), "loss"));
+    }
+    first += whole.rows();
+  }
+  for (Work& gather : gathers) gather.wait();
+  return out;
+}
+
+void CrossEntropy::start_gradient(const Context& ctx, Block& block, const Sum& sum) const {
+  const auto [scores, stats, wanted, cut] = std::exchange(block.softmax, {});
+  const std::int64_t n = scores.rows();
+  Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
+  ctx.backend.combine_softmax(loss.view(), lse.view(), stats.view(), wanted);
+  const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
+  if (ctx.grid.coord(Axis::x) == 0 && first_on_y) ctx.backend.sum(sum.total.view(), loss.view());
+  if (!block.d_hidden) return;
+
+  Tensor d_piece = ctx.empty(n, scores.cols(), ctx.dtype, MemoryUse::logits);
+  ctx.backend.cross_entropy_backward({.d_logits = d_piece.view(),
+                                      .logits = scores.view(),
+                                      .lse = lse.view(),
+                                      .targets = wanted,
+                                      .piece = vocabulary_piece(ctx.grid, options_.vocab),
+                                      .scale = sum.scale});
+  block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);
+}
+
+void CrossEntropy::finish(const Context& ctx, Block& block) const {
+  const Tensor hidden = std::exchange(block.hidden, Tensor());
+  const auto d_hidden = std::exchange(block.d_hidden, nullptr);
+  if (!d_hidden) return;
+  const Tensor d_logits = std::exchange(block.d_logits, nullptr)->whole(ctx, {});
+  ctx.backend.matmul({.out = d_hidden->raw_view().row_range(block.row, block.count),
+                      .a = d_logits.view(),
+                      .b = table_.weight(),
+                      .bias = {}});
+  if (!table_.frozen()) {
+    const auto [d_table, accumulate] = table_.gradient_of_all();
+    ctx.backend.matmul({.out = d_table,
+                        .a = d_logits.view(),
+                        .b = hidden.view().row_range(block.row, block.count),
+                        .a_transposed = true,
+                        .bias = {},
+                        .accumulate = accumulate});
+  }
+  // After the chunk's last rows its sum starts, and overlaps the next chunk's loss.
+  if (block.row + block.count < hidden.rows()) return;
+  sum_over(ctx, *d_hidden, Axis::x, block.cut, {});
+  if (!ctx.overlap.input_gradients) d_hidden->wait();
+}
+
+}  // namespace axonn

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "axonn/nn/attention.h"
+#include "axonn/parallel/var.h"
+
+namespace axonn {
+
+/// Llama 3.1's scaling of the frequencies, with which a model trained on sequences of
+/// `original_positions` learns longer ones. A frequency f of wavelength 2 pi / f becomes:
+///
+///   below original_positions / high_freq_factor    f
+///   above original_positions / low_freq_factor     f / factor
+///   between                                        (1 - s) · f / factor + s · f,
+///       s = (original_positions / wavelength - low_freq_factor) / (high_freq_factor -
+///       low_freq_factor)
+struct RopeScaling {
+  double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
+  std::int64_t original_positions = 8192;
+};
+
+/// The D/2 frequencies of rotary positions, theta^(-2i/D), scaled if `scaling` is set. Pair i at
+/// position t is rotated by t · frequency[i] radians. Throws if head_dim is odd.
+std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
+                                     const std::optional<RopeScaling>& scaling);
+
+/// Rotary positions (Su et al., "RoFormer", 2021): rotates query and key heads by their token's
+/// position, in pairs (i, i + D/2) as Hugging Face's models do. No communication: no head is cut.
+class Rope {
+ public:
+  /// For heads of 2 · frequencies.size() columns.
+  explicit Rope(std::vector<double> frequencies) : frequencies_(std::move(frequencies)) {}
+
+  /// Makes the table of so many positions, unless it has just these. To be called before a pass;
+  /// does not communicate.
+  void prepare(const Context& ctx, std::int64_t positions);
+
+  /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with rotated queries and keys; in place
+  /// if the caller moved it in. Throws if prepare() was called for another number of positions.
+  Var operator()(const Context& ctx, Var qkv, const Heads& heads) const;
+
+ private:
+  void turn(const Context& ctx, const View& out, const View& inp, bool inverse,
+            const View& positions) const;
+
+  std::vector<double> frequencies_;
+  Tensor table_;  // (T, D) f32: cosines, then sines
+};
+
+}  // namespace axonn

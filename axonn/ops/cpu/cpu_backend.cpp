@@ -1,0 +1,39 @@
+#include "axonn/ops/cpu/cpu_backend.h"
+
+#include <omp.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/host.h"
+
+namespace axonn {
+
+namespace cpu {
+
+CpuBackend::CpuBackend(int threads)
+    : device_(make_cpu_device()), threads_(threads), products_(threads) {
+  AXONN_CHECK(threads >= 1, "make_cpu_backend: ", threads, " threads, want at least 1");
+  omp_set_num_threads(threads);  // for the other parallel regions of the calling thread
+}
+
+void CpuBackend::product(const Matmul& args) { products_.run(args); }
+
+std::vector<std::string> CpuBackend::matmul_ways(const MatmulShape& shape) const {
+  return Products::ways(shape);
+}
+
+bool CpuBackend::set_matmul_way(const MatmulShape& shape, std::string_view way) {
+  return products_.set_way(shape, way);
+}
+
+std::string CpuBackend::matmul_device() const {
+  return concat(processor_name(), ", ", threads_, threads_ == 1 ? " thread, " : " threads, ",
+                Products::library());
+}
+
+}  // namespace cpu
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  return std::make_unique<cpu::CpuBackend>(threads);
+}
+
+}  // namespace axonn

@@ -1,0 +1,287 @@
+// Causal attention by products and one kernel between them, for operands that neither cuDNN nor
+// flash_attention.h supports: scores = Q·Kᵀ, softmax, P·V.
+//
+// A part is one sequence, one member of every group of query heads, and one block of queries. Its
+// scores take at most kScoreBytes, unless those of a single query take more; keys that no query of
+// the block sees are left out. The heads of a part lie at equal distances, (group · D) for queries
+// and D for keys, so one batched product computes them all. Scores and their gradients are f32;
+// operands of a further product are rounded to the operands' type, like the tensors of a model.
+// Gradients of keys and values are summed in f32 over blocks and members, in their order.
+//
+// Bound by the products; besides, scores go through memory, 3 times forward and 7 times backward.
+#include <algorithm>
+#include <cmath>
+
+#include "axonn/ops/cuda/attention/flash_attention.cuh"
+#include "axonn/ops/cuda/cuda_backend.cuh"
+#include "axonn/ops/cuda/launch.cuh"
+#include "axonn/ops/operand_checks.h"
+#include "axonn/ops/rowwise/math.h"
+
+namespace axonn::cuda {
+
+namespace {
+
+constexpr std::int64_t kScoreBytes = std::int64_t{256} << 20;
+/// Queries of a block: enough for products that fill a GPU, and few enough that little more than
+/// the causal half of a long sequence is computed.
+constexpr std::int64_t kMostQueries = 1024;
+
+/// A part of one attention: some queries of one sequence, and the same member of every group.
+struct Part {
+  std::int64_t first_row;    // of the sequence
+  std::int64_t query, rows;  // the block's first position, and how many
+  std::int64_t key, keys;    // positions that they see
+  std::int64_t head, heads;  // query heads head, head + group, ...
+  std::int64_t kv_head;      // of the first query head; the next head has the next one
+  std::int64_t stride;       // of a row of scores, elements
+};
+
+/// The scores of a part, one head after another: (heads · rows, stride).
+template <typename T>
+struct Scores {
+  float* scores;  // (heads · rows, keys), scaled
+  T* out;         // the same shape; may be `scores`
+  Part part;
+  std::int64_t group, window;
+  Matrix<float> stats;         // (B·T, h)
+  const std::int32_t* starts;  // (B·T), or null
+
+  /// Columns [begin, end) that a row's query sees.
+  struct Seen {
+    std::int64_t begin, end;
+  };
+  __device__ Seen seen(std::int64_t row) const {
+    const std::int64_t query = part.query + row % part.rows;
+    std::int64_t oldest = window > 0 && query >= window ? query - window + 1 : 0;
+    if (starts && starts[tensor_row(row)] > oldest) oldest = starts[tensor_row(row)];
+    return {oldest > part.key ? oldest - part.key : 0, query + 1 - part.key};
+  }
+  __device__ std::int64_t tensor_row(std::int64_t row) const {
+    return part.first_row + part.query + row % part.rows;
+  }
+  __device__ std::int64_t head(std::int64_t row) const {
+    return part.head + row / part.rows * group;
+  }
+  /// Sets the columns that the query does not see to zero.
+  __device__ void clear(const Team& team, T* to, Seen seen) const {
+    team.map(to, static_cast<int>(seen.begin), [] { return 0.0f; });
+    team.map(to + seen.end, static_cast<int>(part.keys - seen.end), [] { return 0.0f; });
+  }
+};
+
+template <typename T>
+struct SoftmaxForward {
+  Scores<T> of;
+
+  __device__ void operator()(const Team& team, std::int64_t row) const {
+    const auto seen = of.seen(row);
+    const int count = static_cast<int>(seen.end - seen.begin);
+    const float* x = of.scores + row * of.part.stride + seen.begin;
+    T* y = of.out + row * of.part.stride;
+    const float most = team.max(count, x);
+    const float total = team.sum(
+        count, [=](float v) { return rowwise::exponential(v - most); }, x);
+    const float factor = 1 / total;
+    team.map(
+        y + seen.begin, count, [=](float v) { return rowwise::exponential(v - most) * factor; }, x);
+    of.clear(team, y, seen);
+    team.once([&] { of.stats.row(of.tensor_row(row))[of.head(row)] = most + std::log(total); });
+  }
+};
+
+/// P = exp(scores - lse), d_scores = P · (d_P - delta) · scale, delta = sum of d_out · out.
+template <typename T>
+struct SoftmaxBackward {
+  Scores<T> of;                // out becomes P
+  float* d_probabilities;      // (heads · rows, keys)
+  T* d_scores;                 // the same shape; may be d_probabilities
+  Matrix<const T> d_out, out;  // (B·T, h·D)
+  int D;
+  float scale;
+
+  __device__ void operator()(const Team& team, std::int64_t row) const {
+    const auto seen = of.seen(row);
+    const int count = static_cast<int>(seen.end - seen.begin);
+    const std::int64_t at = row * of.part.stride, place = of.tensor_row(row), head = of.head(row);
+    const float delta = team.sum(
+        D, [](float a, float b) { return a * b; }, d_out.row(place) + head * D,
+        out.row(place) + head * D);
+    const float lse = of.stats.row(place)[head], factor = scale;
+    team.map_pair(
+        of.out + at + seen.begin, d_scores + at + seen.begin, count,
+        [=](float s, float d) {
+          const float p = rowwise::exponential(s - lse);
+          return rowwise::pair(p, p * (d - delta) * factor);
+        },
+        of.scores + at + seen.begin, d_probabilities + at + seen.begin);
+    of.clear(team, of.out + at, seen);
+    of.clear(team, d_scores + at, seen);
+  }
+};
+
+std::int64_t padded(std::int64_t keys) { return (keys + kPack - 1) / kPack * kPack; }
+
+/// Calls body(part) for every part of the sequence that begins at row first_row. bytes: memory for
+/// one score, with its copies and gradients.
+template <typename Body>
+void for_parts(const Attention& args, std::int64_t first_row, std::int64_t bytes, Body body) {
+  const std::int64_t T = args.positions,
+                     row_bytes =
+                         tiles_of(args.heads, static_cast<int>(args.group)) * padded(T) * bytes;
+  const std::int64_t half = tiles_of(T, 2),
+                     fits = std::max<std::int64_t>(kScoreBytes / row_bytes, 1);
+  const std::int64_t queries = std::min({std::max<std::int64_t>(half, 64), fits, kMostQueries});
+  for (std::int64_t member = 0; member < args.group; ++member) {
+    Part part{.first_row = first_row};
+    part.head = (member - args.first_query + args.group) % args.group;
+    if (part.head >= args.heads) continue;
+    part.heads = tiles_of(args.heads - part.head, static_cast<int>(args.group));
+    part.kv_head = (args.first_query + part.head) / args.group;
+    for (part.query = 0; part.query < T; part.query += queries) {
+      part.rows = std::min(queries, T - part.query);
+      part.key = args.window > 0 ? std::max<std::int64_t>(part.query - args.window + 1, 0) : 0;
+      part.keys = part.query + part.rows - part.key;
+      part.stride = padded(part.keys);
+      body(part);
+    }
+  }
+}
+
+/// The number of elements of the largest part's scores.
+std::int64_t most_scores(const Attention& args, std::int64_t bytes) {
+  std::int64_t most = 0;
+  for_parts(args, 0, bytes,
+            [&](const Part& part) { most = std::max(most, part.heads * part.rows * part.stride); });
+  return most;
+}
+
+/// A part's views of tensors, as operands of batched products: those of its first head.
+struct Windows {
+  const Attention& args;
+  const Part& part;
+
+  /// Rows of q, out or their gradients.
+  View queries(const View& all) const {
+    return all.row_range(part.first_row + part.query, part.rows)
+        .col_range(part.head * args.head_dim, args.head_dim);
+  }
+  std::int64_t query_step() const { return args.group * args.head_dim; }
+  /// Rows of keys, values or their gradients.
+  View keys(const View& all) const {
+    return all.row_range(part.first_row + part.key, part.keys)
+        .col_range(part.kv_head * args.head_dim, args.head_dim);
+  }
+  std::int64_t key_step() const { return args.head_dim; }
+  View scores(void* data, DType dtype) const {
+    return {data, dtype, part.rows, part.keys, part.stride};
+  }
+  std::int64_t score_step() const { return part.rows * part.stride; }
+
+  /// scores = scale · x · yᵀ over the heads' columns.
+  BatchedMatmul across(const View& scores, const View& x, const View& y, float scale) const {
+    return {.one = {.out = scores, .a = queries(x), .b = keys(y), .b_transposed = true},
+            .scale = scale,
+            .count = part.heads,
+            .out_step = score_step(),
+            .a_step = query_step(),
+            .b_step = key_step()};
+  }
+  /// out = scores · y, the results for queries.
+  BatchedMatmul to_queries(const View& out, const View& scores, const View& y) const {
+    return {.one = {.out = queries(out), .a = scores, .b = keys(y)},
+            .count = part.heads,
+            .out_step = query_step(),
+            .a_step = score_step(),
+            .b_step = key_step()};
+  }
+  /// sums (T, k·D) of this sequence += scoresᵀ · x, the gradients of keys or values.
+  BatchedMatmul to_keys(const View& sums, const View& scores, const View& x) const {
+    const View out =
+        sums.row_range(part.key, part.keys).col_range(part.kv_head * args.head_dim, args.head_dim);
+    return {
+        .one = {.out = out, .a = scores, .b = queries(x), .a_transposed = true, .accumulate = true},
+        .count = part.heads,
+        .out_step = key_step(),
+        .a_step = score_step(),
+        .b_step = query_step()};
+  }
+};
+
+template <typename T>
+constexpr bool kRounds = sizeof(T) < sizeof(float);  // P needs memory of its own
+
+}  // namespace
+
+void CudaBackend::attention(const Attention& args) {
+  check_attention("attention", args);
+  if (args.q.count() == 0 || cudnn_.run(args)) return;
+  if (flash_fits(args)) return flash_attention(stream(), args);
+  with_type(args.q.dtype, [&]<typename T>(T) {
+    const std::int64_t bytes = sizeof(float) + (kRounds<T> ? sizeof(T) : 0);
+    const std::int64_t most = most_scores(args, bytes);
+    auto* scores = reinterpret_cast<float*>(scratch_.take<char>(most * bytes));
+    T* rounded = reinterpret_cast<T*>(kRounds<T> ? scores + most : scores);
+    for (std::int64_t row = 0; row < args.q.rows; row += args.positions)
+      for_parts(args, row, bytes, [&](const Part& part) {
+        const Windows windows{args, part};
+        const View s = windows.scores(scores, DType::f32),
+                   p = windows.scores(rounded, args.q.dtype);
+        products_.run(windows.across(s, args.q, args.k, args.scale));
+        launch_rows(
+            stream(), part.heads * part.rows, part.keys,
+            SoftmaxForward<T>{{scores, rounded, part, args.group, args.window,
+                               matrix<float>(args.stats), args.starts.as<const std::int32_t>()}});
+        products_.run(windows.to_queries(args.out, p, args.v));
+      });
+  });
+}
+
+void CudaBackend::attention_backward(const AttentionBackward& args) {
+  check_attention_backward(args);
+  const Attention& a = args.forward;
+  if (a.k.count() == 0 || cudnn_.run(args)) return;
+  if (flash_fits(args))
+    return flash_attention_backward(stream(), args, scratch_.take<float>(a.q.rows * a.heads));
+  const std::int64_t sums = a.positions * a.k.cols;
+  with_type(a.q.dtype, [&]<typename T>(T) {
+    const std::int64_t bytes = 2 * (sizeof(float) + (kRounds<T> ? sizeof(T) : 0));
+    const std::int64_t most = a.heads > 0 ? most_scores(a, bytes) : 0;
+    auto* d_keys = reinterpret_cast<float*>(
+        scratch_.take<char>(2 * sums * static_cast<std::int64_t>(sizeof(float)) + most * bytes));
+    float *d_values = d_keys + sums, *scores = d_values + sums, *d_probabilities = scores + most;
+    T* rounded = reinterpret_cast<T*>(kRounds<T> ? d_probabilities + most : scores);
+    T* d_scores = kRounds<T> ? rounded + most : reinterpret_cast<T*>(d_probabilities);
+    const View d_k{d_keys, DType::f32, a.positions, a.k.cols, a.k.cols},
+        d_v{d_values, DType::f32, a.positions, a.k.cols, a.k.cols};
+    for (std::int64_t row = 0; row < a.q.rows; row += a.positions) {
+      device_->fill_zero(d_keys, 2 * sums * static_cast<std::int64_t>(sizeof(float)));
+      if (a.heads > 0)
+        for_parts(a, row, bytes, [&](const Part& part) {
+          const Windows windows{a, part};
+          const View p = windows.scores(rounded, a.q.dtype),
+                     d_s = windows.scores(d_scores, a.q.dtype);
+          products_.run(windows.across(windows.scores(scores, DType::f32), a.q, a.k, a.scale));
+          products_.run(
+              windows.across(windows.scores(d_probabilities, DType::f32), args.d_out, a.v, 1));
+          launch_rows(
+              stream(), part.heads * part.rows, part.keys,
+              SoftmaxBackward<T>{{scores, rounded, part, a.group, a.window, matrix<float>(a.stats),
+                                  a.starts.as<const std::int32_t>()},
+                                 d_probabilities,
+                                 d_scores,
+                                 matrix<const T>(args.d_out),
+                                 matrix<const T>(a.out),
+                                 static_cast<int>(a.head_dim),
+                                 a.scale});
+          products_.run(windows.to_queries(args.d_q, d_s, a.k));
+          products_.run(windows.to_keys(d_v, p, args.d_out));
+          products_.run(windows.to_keys(d_k, d_s, a.q));
+        });
+      cast(args.d_k.row_range(row, a.positions), d_k);
+      cast(args.d_v.row_range(row, a.positions), d_v);
+    }
+  });
+}
+
+}  // namespace axonn::cuda

@@ -1,0 +1,306 @@
+#include "axonn/ops/cuda/attention/cudnn_plan.cuh"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+
+namespace axonn::cuda {
+
+namespace {
+
+/// cuDNN's message about its last failure: only the first reason of a chain of them.
+std::string last_words() {
+  std::array<char, 1024> text{};
+  cudnnGetLastErrorString(text.data(), text.size());
+  const std::string_view all = text.data(), reason = "Reason: ";
+  const std::size_t begin = all.find(reason);
+  if (begin == std::string_view::npos) return std::string(all.substr(0, all.find('\n')));
+  const std::string_view rest = all.substr(begin + reason.size());
+  return std::string(rest.substr(0, rest.find('\n')));
+}
+
+cudnnDataType_t type_of(GraphType type) {
+  switch (type) {
+    case GraphType::f32:
+      return CUDNN_DATA_FLOAT;
+    case GraphType::bf16:
+      return CUDNN_DATA_BFLOAT16;
+    case GraphType::i32:
+      return CUDNN_DATA_INT32;
+    case GraphType::boolean:
+      return CUDNN_DATA_BOOLEAN;
+  }
+  return CUDNN_DATA_FLOAT;
+}
+
+/// cuDNN's id of the graph's tensor i.
+std::int64_t id_of(std::size_t i) { return static_cast<std::int64_t>(i) + 1; }
+
+bool is_number(GraphRole role) { return role == GraphRole::value || role == GraphRole::scale; }
+
+CudnnDescriptor descriptor_of(const GraphTensor& tensor, std::int64_t id) {
+  // In bytes. Kernels load rows of q and the like in vectors. They load single elements of stats
+  // and starts, whose rows begin anywhere in a piece of heads or with an odd length.
+  const bool single = tensor.role == GraphRole::stats || tensor.role == GraphRole::starts;
+  const std::int64_t alignment = single ? 4 : 16;
+  CudnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type_of(tensor.type));
+  made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64,
+           std::span<const std::int64_t>(tensor.dims));
+  made.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64,
+           std::span<const std::int64_t>(tensor.strides));
+  made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  made.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, tensor.role == GraphRole::inside);
+  made.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, is_number(tensor.role));
+  made.finalize();
+  return made;
+}
+
+cudnnPointwiseMode_t mode_of(GraphOp op) {
+  switch (op) {
+    case GraphOp::multiply:
+      return CUDNN_POINTWISE_MUL;
+    case GraphOp::add:
+      return CUDNN_POINTWISE_ADD;
+    case GraphOp::subtract:
+      return CUDNN_POINTWISE_SUB;
+    case GraphOp::divide:
+      return CUDNN_POINTWISE_DIV;
+    case GraphOp::exponential:
+      return CUDNN_POINTWISE_EXP;
+    case GraphOp::logarithm:
+      return CUDNN_POINTWISE_LOG;
+    case GraphOp::index:
+      return CUDNN_POINTWISE_GEN_INDEX;
+    case GraphOp::at_least:
+      return CUDNN_POINTWISE_CMP_GE;
+    case GraphOp::greater:
+      return CUDNN_POINTWISE_CMP_GT;
+    case GraphOp::select:
+      return CUDNN_POINTWISE_BINARY_SELECT;
+    default:
+      return CUDNN_POINTWISE_IDENTITY;
+  }
+}
+
+/// Lowers a graph: each node to a cuDNN operation and, for most, a descriptor of its details.
+struct Lowering {
+  const AttentionGraph& graph;
+  std::vector<CudnnDescriptor> tensors = {}, details = {}, operations = {};
+
+  const CudnnDescriptor& tensor(int at) const { return tensors[static_cast<std::size_t>(at)]; }
+  void product(const GraphNode& node);
+  void reduction(const GraphNode& node);
+  void transpose(const GraphNode& node);
+  void pointwise(const GraphNode& node);
+  void lower();
+};
+
+void Lowering::product(const GraphNode& node) {
+  CudnnDescriptor how(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+  how.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  how.finalize();
+  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+  made.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, tensor(node.a));
+  made.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, tensor(node.b));
+  made.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, tensor(node.out));
+  made.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+  made.finalize();
+  details.push_back(std::move(how));
+  operations.push_back(std::move(made));
+}
+
+void Lowering::reduction(const GraphNode& node) {
+  CudnnDescriptor how(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+  how.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  how.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
+          node.op == GraphOp::largest ? CUDNN_REDUCE_TENSOR_MAX : CUDNN_REDUCE_TENSOR_ADD);
+  how.finalize();
+  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+  made.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, tensor(node.a));
+  made.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, tensor(node.out));
+  made.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
+  made.finalize();
+  details.push_back(std::move(how));
+  operations.push_back(std::move(made));
+}
+
+void Lowering::transpose(const GraphNode& node) {
+  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+  made.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, tensor(node.a));
+  made.set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, tensor(node.out));
+  made.finalize();
+  operations.push_back(std::move(made));
+}
+
+void Lowering::pointwise(const GraphNode& node) {
+  const bool compares = node.op == GraphOp::at_least || node.op == GraphOp::greater;
+  CudnnDescriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode_of(node.op));
+  how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE,
+          compares ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT);
+  if (node.axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, std::int64_t{node.axis});
+  how.finalize();
+  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  made.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+  made.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensor(node.a));
+  if (node.b >= 0) made.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(node.b));
+  if (node.where >= 0) made.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, tensor(node.where));
+  made.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(node.out));
+  made.finalize();
+  details.push_back(std::move(how));
+  operations.push_back(std::move(made));
+}
+
+void Lowering::lower() {
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i)
+    tensors.push_back(descriptor_of(graph.tensors[i], id_of(i)));
+  for (const GraphNode& node : graph.nodes) {
+    if (node.op == GraphOp::product)
+      product(node);
+    else if (node.op == GraphOp::largest || node.op == GraphOp::sum)
+      reduction(node);
+    else if (node.op == GraphOp::transpose)
+      transpose(node);
+    else
+      pointwise(node);
+  }
+}
+
+CudnnDescriptor graph_of(const std::vector<CudnnDescriptor>& operations, cudnnHandle_t handle) {
+  std::vector<cudnnBackendDescriptor_t> handles;
+  handles.reserve(operations.size());
+  for (const CudnnDescriptor& operation : operations) handles.push_back(operation.handle());
+  CudnnDescriptor made(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  made.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+           std::span<const cudnnBackendDescriptor_t>(handles));
+  if (handle) made.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
+  made.finalize();
+  return made;
+}
+
+/// The engine configurations in the order of the heuristic, its best first.
+std::vector<CudnnDescriptor> configurations(const CudnnDescriptor& graph,
+                                            const CudnnTarget& target) {
+  CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
+  if (target.properties) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.properties);
+  if (heuristic.try_finalize() != CUDNN_STATUS_SUCCESS) return {};
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(heuristic.handle(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
+  std::vector<CudnnDescriptor> found;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (std::int64_t i = 0; i < count; ++i)
+    handles.push_back(found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).handle());
+  check(cudnnBackendGetAttribute(heuristic.handle(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, handles.data()));
+  while (std::ssize(found) > count) found.pop_back();
+  return found;
+}
+
+/// The engine of a configuration.
+CudnnDescriptor engine_of(const CudnnDescriptor& configuration) {
+  CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.handle();
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(configuration.handle(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &handle));
+  return engine;
+}
+
+bool is_deterministic(const CudnnDescriptor& engine) {
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(engine.handle(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                 CUDNN_TYPE_NUMERICAL_NOTE, std::ssize(notes), &count,
+                                 notes.data()));
+  const auto end = notes.begin() + count;
+  return std::find(notes.begin(), end, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == end;
+}
+
+std::int64_t number_of(const CudnnDescriptor& from, cudnnBackendAttributeName_t name) {
+  std::int64_t number = 0, count = 0;
+  check(cudnnBackendGetAttribute(from.handle(), name, CUDNN_TYPE_INT64, 1, &count, &number));
+  return number;
+}
+
+}  // namespace
+
+void check(cudnnStatus_t status, Where where) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    fail(where, "cuDNN: ", cudnnGetErrorString(status), ": ", last_words());
+}
+
+CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type) {
+  check(cudnnBackendCreateDescriptor(type, &handle_));
+}
+
+CudnnDescriptor::~CudnnDescriptor() {
+  if (handle_) cudnnBackendDestroyDescriptor(handle_);
+}
+
+CudnnDescriptor cudnn_card(const std::string& json) {
+  CudnnDescriptor card(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  card.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::span<const char>(json));
+  card.finalize();
+  return card;
+}
+
+std::optional<CudnnPlan> CudnnPlan::build(const AttentionGraph& graph, const CudnnTarget& target,
+                                          bool deterministic, std::string* why) {
+  Lowering lowering{graph};
+  lowering.lower();
+  CudnnPlan plan;
+  CudnnDescriptor whole = graph_of(lowering.operations, target.handle);
+  std::vector<CudnnDescriptor> found = configurations(whole, target);
+  *why = found.empty() ? concat("no engine takes the graph: ", last_words()) : std::string();
+  for (CudnnDescriptor& configuration : found) {
+    const CudnnDescriptor engine = engine_of(configuration);
+    const std::int64_t number = number_of(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+    if (deterministic && !is_deterministic(engine)) {
+      *why = concat("engine ", number, " is not deterministic");
+      continue;
+    }
+    CudnnDescriptor made(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+    if (target.handle) made.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+    if (target.properties) made.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
+    if (made.try_finalize() != CUDNN_STATUS_SUCCESS) {
+      *why = concat("engine ", number, ": ", last_words());
+      continue;
+    }
+    plan.workspace_bytes_ = number_of(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+    plan.engine_ = concat("engine ", number);
+    for (auto* parts : {&lowering.tensors, &lowering.details, &lowering.operations})
+      std::ranges::move(*parts, std::back_inserter(plan.parts_));
+    plan.parts_.push_back(std::move(whole));
+    plan.parts_.push_back(std::move(configuration));
+    plan.parts_.push_back(std::move(made));
+    return plan;
+  }
+  return std::nullopt;
+}
+
+void CudnnPlan::run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace) const {
+  std::vector<std::int64_t> ids;
+  std::vector<void*> pointers;
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    if (!memory[i]) continue;
+    ids.push_back(id_of(i));
+    pointers.push_back(memory[i]);
+  }
+  CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+           std::span<const std::int64_t>(ids));
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+           std::span<void* const>(pointers));
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
+  pack.finalize();
+  check(cudnnBackendExecute(handle, parts_.back().handle(), pack.handle()));
+}
+
+}  // namespace axonn::cuda

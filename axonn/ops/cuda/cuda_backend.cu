@@ -1,0 +1,65 @@
+#include "axonn/ops/cuda/cuda_backend.cuh"
+#include "axonn/ops/cuda/launch.cuh"
+#include "axonn/ops/cuda_backend.h"
+#include "axonn/tensor/cuda/cuda_device.h"
+
+namespace axonn {
+
+namespace cuda {
+
+namespace {
+
+/// Throws if this build has no kernels for the GPU.
+void check_kernels(const CudaCard& card) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, add_rows);
+  if (status == cudaSuccess) return;
+  cudaGetLastError();
+  refuse(card_platform()->device, ": ", card.name, " is of ", card.architecture,
+         ", for which this build has no kernels (", cudaGetErrorString(status),
+         "); configure with -D", card.build_for);
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(int card, std::string card_name, const CudaOptions& options)
+    : device_(make_cuda_device(card)),
+      card_name_(std::move(card_name)),
+      scratch_(*device_),
+      products_(*device_),
+      cudnn_(*device_, scratch_, options) {}
+
+void CudaBackend::product(const Matmul& args) { products_.run(args); }
+
+std::vector<std::string> CudaBackend::matmul_ways(const MatmulShape& shape) const {
+  return products_.ways(shape);
+}
+
+bool CudaBackend::set_matmul_way(const MatmulShape& shape, std::string_view way) {
+  return products_.set_way(shape, way);
+}
+
+std::string CudaBackend::matmul_device() const {
+  return concat(card_name_, ", ", Products::library());
+}
+
+std::vector<std::string> CudaBackend::take_remarks() { return cudnn_.take_remarks(); }
+
+}  // namespace cuda
+
+std::unique_ptr<Backend> make_cuda_backend(int card, const CudaOptions& options) {
+  const CudaStatus status = cuda_status();
+  if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
+  if (card < 0 || card >= std::ssize(status.cards))
+    refuse(card_platform()->device, ": there is no GPU ", card, "; there are ", status.cards.size(),
+           ", numbered from 0");
+  cuda::check(cudaSetDevice(card));
+  cuda::check_kernels(status.cards[card]);
+  return std::make_unique<cuda::CudaBackend>(card, status.cards[card].name, options);
+}
+
+std::string cuda_product_library() { return cuda::Products::library(); }
+
+std::string cuda_attention_library() { return cuda::CudnnAttention::library(); }
+
+}  // namespace axonn

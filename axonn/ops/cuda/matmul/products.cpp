@@ -1,0 +1,302 @@
+#include "axonn/ops/cuda/matmul/products.h"
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <map>
+#include <type_traits>
+
+#include "axonn/ops/cuda/matmul/blas.cuh"
+#include "axonn/ops/cuda/matmul/fusion.h"
+#include "axonn/ops/cuda/scratch.cuh"
+#include "axonn/ops/operand_checks.h"
+#include "axonn/tensor/cuda/runtime.cuh"
+
+namespace axonn::cuda {
+
+namespace {
+
+void check(cublasStatus_t status, Where where = Where::here()) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail(where, kBlasName, ": ", cublasLtGetStatusString(status));
+}
+
+/// Destroys one of cuBLASLt's handles.
+template <typename Handle, cublasStatus_t (*destroy)(Handle)>
+struct Destroy {
+  void operator()(Handle handle) const { destroy(handle); }
+};
+template <typename Handle, cublasStatus_t (*destroy)(Handle)>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
+
+using Library = Owned<cublasLtHandle_t, cublasLtDestroy>;
+using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+/// What the heuristic knows of an operand.
+struct Side {
+  std::int64_t stride = 0, step = 0;
+  std::uint32_t alignment = 256;  // bytes, of its first row
+  auto operator<=>(const Side&) const = default;
+};
+
+struct Key {
+  MatmulShape shape;
+  std::int64_t count = 1;
+  Side out, a, b;
+  Side beside = {};  // the auxiliary matrix of the epilogue
+  auto operator<=>(const Key&) const = default;
+};
+
+Key key_of(const BatchedMatmul& args) {
+  const auto side = [](const View& view, std::int64_t step) {
+    return view.data ? Side{view.stride, step, alignment_of(view.data)} : Side{};
+  };
+  const Matmul& one = args.one;
+  return {shape_of(one),
+          args.count,
+          side(one.out, args.out_step),
+          side(one.a, args.a_step),
+          side(one.b, args.b_step),
+          side(auxiliary_of(one), 0)};
+}
+
+/// cuBLASLt's layout of a row-major matrix of `rows` rows and `cols` columns: its transpose.
+Layout layout_of(DType type, std::int64_t rows, std::int64_t cols, const Side& side,
+                 std::int64_t count) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  const std::int64_t stride = std::max(side.stride, cols);  // that of a single row may be anything
+  check(cublasLtMatrixLayoutCreate(&layout, type_of(type), static_cast<std::uint64_t>(cols),
+                                   static_cast<std::uint64_t>(rows), stride));
+  Layout owned(layout);
+  const auto batch = static_cast<std::int32_t>(count);
+  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                         sizeof batch));
+  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                         &side.step, sizeof side.step));
+  return owned;
+}
+
+bool has_epilogue(const MatmulShape& shape) {
+  return shape.gelu || shape.gelu_derivative || shape.bias_gradient;
+}
+
+cublasLtEpilogue_t epilogue_of(const MatmulShape& shape) {
+  if (shape.gelu && shape.gelu_input)
+    return shape.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (shape.gelu) return shape.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  if (shape.gelu_derivative) return CUBLASLT_EPILOGUE_DGELU;
+  // Our a is cuBLASLt's B, and the gradient is the sum over B's columns.
+  if (shape.bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
+  return shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+Operation operation_of(const Key& key) {
+  const MatmulShape& shape = key.shape;
+  cublasLtMatmulDesc_t operation = nullptr;
+  check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  Operation owned(operation);
+  const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
+    check(cublasLtMatmulDescSetAttribute(operation, what, &value, sizeof value));
+  };
+  // outᵀ = op(b)ᵀ · op(a)ᵀ, and cuBLASLt sees every matrix transposed already.
+  set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(shape));
+  // The heuristic needs an address for its alignment; each product sets the real one.
+  const auto some_address = [](std::uint32_t alignment) {
+    return reinterpret_cast<const void*>(std::uintptr_t{alignment});
+  };
+  if (shape.bias || shape.bias_gradient) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(shape.out_type));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, some_address(256));
+  }
+  if (shape.gelu_input || shape.gelu_derivative) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::max(key.beside.stride, shape.N));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, some_address(key.beside.alignment));
+  }
+  return owned;
+}
+
+constexpr int kMostWays = 8;
+constexpr std::string_view kWay = "heuristic ";
+constexpr std::string_view kInParts = "in parts";  // the product, then its epilogue
+
+/// The number of the way, from 0; kMostWays for "in parts"; -1 if there is no such way.
+int number_of(std::string_view way) {
+  if (way == kInParts) return kMostWays;
+  for (int i = 0; i < kMostWays; ++i)
+    if (way == concat(kWay, i + 1)) return i;
+  return -1;
+}
+
+}  // namespace
+
+struct Products::State {
+  explicit State(Device& on) : device(on), workspace(on), sums(on) {
+    cublasLtHandle_t handle = nullptr;
+    check(cublasLtCreate(&handle));
+    library.reset(handle);
+  }
+
+  struct Plan {
+    Operation operation;
+    Layout a, b, out;                                   // with the names of Matmul
+    std::vector<cublasLtMatmulHeuristicResult_t> ways;  // empty only with an epilogue
+  };
+
+  Plan make(const Key& key) const;
+  void ask(const Key& key, Plan& plan) const;
+  const Plan& plan_of(const Key& key);
+  void run(const BatchedMatmul& args);
+
+  // The size that cuBLAS's manual recommends, and cuBLAS itself uses, on Hopper.
+  static constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
+
+  Device& device;
+  Scratch workspace;
+  Scratch sums;  // cuBLASLt's bias gradient, before it is added to ours
+  Library library;
+  std::map<Key, Plan> plans;
+  std::map<MatmulShape, int> chosen;
+};
+
+Products::State::Plan Products::State::make(const Key& key) const {
+  const MatmulShape& s = key.shape;
+  const auto oriented = [&](DType type, bool transposed, std::pair<std::int64_t, std::int64_t> size,
+                            const Side& side) {
+    return transposed ? layout_of(type, size.second, size.first, side, key.count)
+                      : layout_of(type, size.first, size.second, side, key.count);
+  };
+  Plan plan{.operation = operation_of(key),
+            .a = oriented(s.type, s.a_transposed, {s.M, s.K}, key.a),
+            .b = oriented(s.type, s.b_transposed, {s.K, s.N}, key.b),
+            .out = oriented(s.out_type, false, {s.M, s.N}, key.out),
+            .ways = {}};
+  ask(key, plan);
+  return plan;
+}
+
+/// Asks cuBLASLt's heuristic for algorithms.
+void Products::State::ask(const Key& key, Plan& plan) const {
+  cublasLtMatmulPreference_t handle = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&handle));
+  const Preference preference(handle);
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+    check(cublasLtMatmulPreferenceSetAttribute(handle, what, &value, sizeof value));
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b.alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a.alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.out.alignment);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.out.alignment);
+  std::array<cublasLtMatmulHeuristicResult_t, kMostWays> found{};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      library.get(), plan.operation.get(), plan.b.get(), plan.a.get(), plan.out.get(),
+      plan.out.get(), handle, kMostWays, found.data(), &count);
+  const bool fused = has_epilogue(key.shape);
+  if (fused && (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE))
+    return;
+  check(status);
+  for (int i = 0; i < count; ++i)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.ways.push_back(found[i]);
+  AXONN_CHECK(fused || !plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ",
+              to_string(key.shape));
+}
+
+const Products::State::Plan& Products::State::plan_of(const Key& key) {
+  const auto known = plans.find(key);
+  return known != plans.end() ? known->second : plans.emplace(key, make(key)).first->second;
+}
+
+void Products::State::run(const BatchedMatmul& args) {
+  const Matmul& one = args.one;
+  const Key key = key_of(args);
+  const Plan& plan = plan_of(key);
+  const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
+    if (to) check(cublasLtMatmulDescSetAttribute(plan.operation.get(), what, &to, sizeof to));
+  };
+  point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, one.bias.data ? one.bias.data : one.bias_gradient.data);
+  point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary_of(one).data);
+  const auto way = chosen.find(key.shape);
+  const std::size_t wanted = way == chosen.end() || args.count != 1 ? 0 : way->second;
+  const auto& algorithm = plan.ways[std::min(wanted, plan.ways.size() - 1)].algo;
+  const float beta = one.accumulate ? 1 : 0;
+  const cublasStatus_t status = cublasLtMatmul(
+      library.get(), plan.operation.get(), &args.scale, one.b.data, plan.b.get(), one.a.data,
+      plan.a.get(), &beta, one.out.data, plan.out.get(), one.out.data, plan.out.get(), &algorithm,
+      workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes, handle_of(device.compute()));
+  AXONN_CHECK(status == CUBLAS_STATUS_SUCCESS, "matmul: ", kBlasName, " refused ",
+              to_string(key.shape), ", rows of out, a and b ", one.out.stride, ", ", one.a.stride,
+              " and ", one.b.stride, " elements apart: ", cublasLtGetStatusString(status));
+}
+
+Products::Products(Device& device) : state_(std::make_unique<State>(device)) {}
+Products::~Products() = default;
+
+void Products::run(const Matmul& args) {
+  check_matmul(args);
+  if (args.out.count() == 0) return;
+  Stream& stream = state_->device.compute();
+  const View bias = args.bias;
+  BatchedMatmul product{.one = args};
+  if (bias.data && !fuses_bias(args)) product.one.bias = {};
+  const View& to_sums = args.bias_gradient;
+  if (to_sums.data) product.one.bias_gradient.data = state_->sums.take<float>(to_sums.cols);
+  if (args.a.count() > 0) {
+    state_->run(product);
+  } else if (!args.accumulate) {  // K = 0: sums are zero
+    product.one.bias = {};
+    const auto size = static_cast<std::size_t>(bytes_of(args.out.dtype));
+    check(cudaMemset2DAsync(args.out.data, args.out.stride * size, 0, args.out.cols * size,
+                            static_cast<std::size_t>(args.out.rows), handle_of(stream)));
+  } else {
+    product.one.bias = {};
+  }
+  if (bias.data && !product.one.bias.data) add_bias(stream, args.out, bias);
+  if (to_sums.data) add_bias(stream, to_sums, product.one.bias_gradient);
+}
+
+bool Products::fuses(const Matmul& args) {
+  if (!may_fuse(args)) return false;
+  const auto way = state_->chosen.find(shape_of(args));
+  if (way != state_->chosen.end() && way->second == kMostWays) return false;
+  return !state_->plan_of(key_of({.one = args})).ways.empty();
+}
+
+void Products::run(const BatchedMatmul& args) {
+  if (args.count == 0 || args.one.out.count() == 0) return;
+  state_->run(args);
+}
+
+std::string Products::library() { return concat(kBlasName, ' ', blas_version()); }
+
+std::vector<std::string> Products::ways(const MatmulShape& shape) const {
+  if (shape.M == 0 || shape.N == 0 || shape.K == 0) return {concat(kWay, 1)};
+  Key key{.shape = shape};
+  key.out.stride = shape.N;
+  key.a.stride = shape.a_transposed ? shape.M : shape.K;
+  key.b.stride = shape.b_transposed ? shape.K : shape.N;
+  key.beside.stride = (shape.N + 7) / 8 * 8;
+  if (shape.bias && shape.out_type != shape.type) key.shape.bias = false;
+  std::vector<std::string> names;
+  for (std::size_t i = 1; i <= state_->plan_of(key).ways.size(); ++i)
+    names.push_back(concat(kWay, i));
+  if (has_epilogue(shape)) names.emplace_back(kInParts);
+  return names;
+}
+
+bool Products::set_way(const MatmulShape& shape, std::string_view way) {
+  const std::vector<std::string> known = ways(shape);
+  if (std::ranges::find(known, way) == known.end()) return false;
+  MatmulShape computed = shape;
+  computed.bias = shape.bias && shape.out_type == shape.type;
+  state_->chosen[computed] = number_of(way);
+  return true;
+}
+
+}  // namespace axonn::cuda

@@ -1,0 +1,16 @@
+// Stands in for cuda/ in a build without CUDA and HIP.
+#include "axonn/base/check.h"
+#include "axonn/ops/cuda_backend.h"
+#include "axonn/tensor/cuda/cuda_device.h"
+
+namespace axonn {
+
+std::unique_ptr<Backend> make_cuda_backend(int, const CudaOptions&) {
+  refuse(cuda_status().trouble);
+}
+
+std::string cuda_product_library() { return {}; }
+
+std::string cuda_attention_library() { return {}; }
+
+}  // namespace axonn

@@ -1,0 +1,156 @@
+#include "axonn/plan/machine/fit.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+/// seconds = α · first + β · second.
+struct Term {
+  double first = 0, second = 0;
+  double seconds = 0;
+};
+
+struct Factors {
+  double first = 0, second = 0;
+};
+
+double squared_error(std::span<const Term> terms, Factors f) {
+  double sum = 0;
+  for (const Term& t : terms) {
+    const double error = (f.first * t.first + f.second * t.second) / t.seconds - 1;
+    sum += error * error;
+  }
+  return sum;
+}
+
+/// The non-negative α and β with the least sum of squared relative errors: solves the normal
+/// equations of two unknowns, or, if one of them would be negative, that of the other alone.
+Factors least_squares(std::span<const Term> terms) {
+  double uu = 0, uv = 0, vv = 0, u = 0, v = 0;
+  for (const Term& t : terms) {
+    const double a = t.first / t.seconds, b = t.second / t.seconds;
+    uu += a * a;
+    uv += a * b;
+    vv += b * b;
+    u += a;
+    v += b;
+  }
+  const double determinant = uu * vv - uv * uv;
+  if (determinant > 1e-12 * uu * vv) {  // else the two cannot be told apart
+    const Factors both{(vv * u - uv * v) / determinant, (uu * v - uv * u) / determinant};
+    if (both.first >= 0 && both.second >= 0) return both;
+  }
+  const Factors first{uu > 0 ? u / uu : 0, 0}, second{0, vv > 0 ? v / vv : 0};
+  return squared_error(terms, first) < squared_error(terms, second) ? first : second;
+}
+
+/// α for β = 0.
+Factors first_alone(std::span<const Term> terms) {
+  double uu = 0, u = 0;
+  for (const Term& t : terms) {
+    const double a = t.first / t.seconds;
+    uu += a * a;
+    u += a;
+  }
+  return {u / uu, 0};
+}
+
+/// The hops, and the bytes through a member's ring, of one algorithm for a collective.
+struct Way {
+  double hops = 0, bytes = 0;
+};
+
+std::vector<Way> ways_of(const TimedCollective& timed) {
+  const auto bytes = static_cast<double>(timed.bytes);
+  const double others = timed.size - 1, passes = timed.operation == "all_reduce" ? 2 : 1;
+  std::vector<Way> ways{{passes * others, passes * bytes * others / timed.size}};
+  if (timed.operation == "all_reduce") {
+    const double depth = std::bit_width(static_cast<unsigned>(timed.size - 1));
+    ways.push_back({2 * depth, 2 * bytes});
+  }
+  return ways;
+}
+
+}  // namespace
+
+ProductRate fit_product_rate(std::span<const TimedProduct> products) {
+  AXONN_CHECK(!products.empty(), "fit_product_rate: no products");
+  std::array<double, 3> half{};  // of m, n and k
+  Factors factors;
+  std::vector<Term> terms(products.size());
+  // 2 (m + m½) (n + n½) (k + k½) / rate is linear in 1 / rate and m½ / rate if the other two are
+  // fixed, so they are fitted in turn. They hardly depend on one another, so this converges fast.
+  constexpr int kRounds = 100;
+  for (int turn = 0; turn < 3 * kRounds; ++turn) {
+    const int mine = turn % 3;
+    for (std::size_t i = 0; i < products.size(); ++i) {
+      const TimedProduct& p = products[i];
+      AXONN_CHECK(p.seconds > 0, "fit_product_rate: a product of ", p.m, ',', p.n, ',', p.k,
+                  " took ", p.seconds, " s");
+      const std::array sizes{static_cast<double>(p.m), static_cast<double>(p.n),
+                             static_cast<double>(p.k)};
+      double others = 2;
+      for (int j = 0; j < 3; ++j)
+        if (j != mine) others *= sizes[j] + half[j];
+      terms[i] = {others * sizes[mine], others, p.seconds};
+    }
+    factors = least_squares(terms);
+    // If noise hides that larger products take longer, fits the rate alone.
+    if (factors.first <= 0) factors = first_alone(terms);
+    half[mine] = factors.second / factors.first;
+  }
+  return {
+      .flops_per_s = 1 / factors.first, .half_m = half[0], .half_n = half[1], .half_k = half[2]};
+}
+
+double fit_rows_rate(std::span<const TimedRows> times, double launch_s) {
+  AXONN_CHECK(!times.empty(), "fit_rows_rate: no times");
+  double bytes = 0, seconds = 0;
+  for (const TimedRows& t : times) {
+    AXONN_CHECK(t.seconds > 0, "fit_rows_rate: ", t.bytes, " bytes took ", t.seconds, " s");
+    bytes += t.bytes;
+    // Launches vary, too; at least half of the measured time counts as work.
+    seconds += std::max(t.seconds - launch_s, t.seconds / 2);
+  }
+  return bytes / seconds;
+}
+
+GroupRate fit_group_rate(std::span<const TimedCollective> times) {
+  AXONN_CHECK(!times.empty(), "fit_group_rate: no times");
+  std::vector<std::size_t> taken(times.size(), 0);  // the algorithm of each; first assumes rings
+  Factors factors;
+  constexpr int kRounds = 10;
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<Term> terms;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      AXONN_CHECK(times[i].seconds > 0, "fit_group_rate: an ", times[i].operation, " of ",
+                  times[i].bytes, " bytes took ", times[i].seconds, " s");
+      const Way way = ways_of(times[i])[taken[i]];
+      terms.push_back({way.hops, way.bytes, times[i].seconds});
+    }
+    factors = least_squares(terms);
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const std::vector<Way> ways = ways_of(times[i]);
+      const auto seconds = [&](const Way& way) {
+        return factors.first * way.hops + factors.second * way.bytes;
+      };
+      taken[i] = std::ranges::min_element(ways, {}, seconds) - ways.begin();
+    }
+  }
+  if (factors.second == 0) {  // noise hides the cost of bytes: takes the largest message's rate
+    const auto largest = std::ranges::max_element(times, {}, &TimedCollective::bytes);
+    factors.second = largest->seconds / ways_of(*largest).front().bytes;
+  }
+  return {
+      .size = times.front().size, .latency_s = factors.first, .bytes_per_s = 1 / factors.second};
+}
+
+}  // namespace axonn

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/comm/communicator.h"
+#include "axonn/grid/layout.h"
+#include "axonn/tensor/device.h"
+
+/// Checkpoints: written on one grid of ranks, read on any other.
+///
+///   DIR/latest                          "step-200": the checkpoint that a run resumes from
+///   DIR/step-200/index.json             location and checksums of the data (checkpoint_index.h)
+///   DIR/step-200/rank-00000.safetensors the slices that rank 0 owns, end to end
+///   DIR/step-200/state.json, ...        the texts that the caller gave
+///   DIR/step-300.tmp-0123456789abcdef   a checkpoint being written, or left by a job that died
+///
+/// `world` holds all ranks of the run, with collectives on host memory. DIR is on a file system
+/// that all ranks share.
+
+namespace axonn {
+
+/// A parameter, and its slices in a block's buffers.
+struct StateParameter {
+  std::string name;       ///< global; unique among all blocks
+  std::int64_t rows = 0;  ///< of the global matrix, unpadded; vectors are (n, 1)
+  std::int64_t cols = 1;
+  std::vector<Slice> slices;  ///< offsets count from the start of each buffer of the block
+};
+
+/// One flat buffer of a block; not owned.
+struct StateBuffer {
+  std::string kind;       ///< "master", "exp_avg", "exp_avg_sq"
+  float* data = nullptr;  ///< (StateBlock::count)
+};
+
+/// A rank's piece of a parameter group: one buffer for each kind, all with the same length and
+/// slices.
+///
+/// Every rank lists every parameter; a parameter of which it holds nothing has no slices.
+struct StateBlock {
+  std::string name;        ///< begins the names of the file's entries ("h.3.master"); unique
+  std::int64_t count = 0;  ///< elements of each buffer
+  std::vector<StateParameter> parameters;
+  std::vector<StateBuffer> buffers;
+  Device* device = nullptr;  ///< device whose memory holds the buffers; null: host
+};
+
+/// Further files of a checkpoint: name and contents ("state.json", "config.toml").
+using StateTexts = std::map<std::string, std::string>;
+
+struct SaverOptions {
+  std::string folder = {};  ///< DIR; created with the first checkpoint
+  std::int64_t keep = 2;    ///< number of newest checkpoints to keep; 0: all
+  bool async = true;        ///< write in a background thread while training continues
+};
+
+/// The cost of a checkpoint; the same on every rank.
+struct SaveCost {
+  std::int64_t step = 0;
+  std::string folder;        ///< DIR/step-N
+  std::int64_t bytes = 0;    ///< of all files
+  double write_seconds = 0;  ///< to write the slowest rank's file, in the background if async
+  double stall_seconds = 0;  ///< spent by the slowest rank in begin() and finish()
+  std::vector<std::string> warnings;  ///< on rank 0: older checkpoints that could not be removed
+};
+
+/// Writes checkpoints. Every rank has one saver, and all ranks make the same calls.
+///
+///   saver.begin(world, step, blocks, texts);    // copies the owned slices; training continues
+///   ... steps; all ranks reduce saver.written() with something they reduce anyway ...
+///   if (all_written) log(saver.finish(world));  // publishes
+///
+/// finish() is also needed before the next begin() and at the end of the run. The checkpoint gets
+/// its final name only when every rank's file is on disk; older checkpoints are removed only after
+/// that. The background thread calls no communicator.
+///
+/// If any rank fails, begin() or finish() throws the same Error on all ranks; it names the rank,
+/// the file and the cause. The unfinished checkpoint is then removed, older ones stay, and the
+/// saver is ready for another begin().
+class CheckpointSaver {
+ public:
+  explicit CheckpointSaver(SaverOptions options);
+  /// Joins the background thread. An unfinished checkpoint is removed, here or by the next begin()
+  /// in that folder.
+  ~CheckpointSaver();
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  /// Takes a snapshot of the owned slices and starts to write it. Collective. Only rank 0's texts
+  /// are used. Costs a copy of the owned elements in host memory, reused for the next checkpoint.
+  /// Also throws if pending(), or if the disk has too little room for all ranks' files.
+  void begin(Communicator& world, std::int64_t step, std::span<const StateBlock> blocks,
+             const StateTexts& texts);
+
+  /// Whether a checkpoint was begun but not finished.
+  bool pending() const;
+
+  /// Whether this rank's part is written or has failed, so that finish() will not wait for it.
+  /// True if nothing is pending. Does not wait.
+  bool written() const;
+
+  /// Waits for all ranks' files, publishes the checkpoint, and removes older ones beyond `keep`.
+  /// Collective. Also throws if not pending().
+  SaveCost finish(Communicator& world);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A parameter in a checkpoint.
+struct CheckpointParameter {
+  std::string name;
+  std::int64_t rows = 0, cols = 1;
+  bool operator==(const CheckpointParameter&) const = default;
+};
+
+struct CheckpointIndex;
+
+struct LoadCost {
+  std::int64_t bytes = 0;  ///< read by this rank
+  double seconds = 0;
+};
+
+/// Reads a checkpoint written on any grid. Verifies every byte that it uses.
+///
+/// Throws UsageError, naming the file (and the parameter, if known), if something is missing,
+/// altered, cut short or has another shape.
+class CheckpointReader {
+ public:
+  /// path: a folder DIR/step-N, which must be intact; or DIR: the checkpoint that `latest` names,
+  /// or the newest intact one before it, with a warning for each damaged one. Collective: rank 0
+  /// reads the index and broadcasts it; if that fails, all ranks throw.
+  CheckpointReader(Communicator& world, const std::string& path);
+  /// For a single rank.
+  explicit CheckpointReader(const std::string& path);
+  CheckpointReader(CheckpointReader&&) noexcept;
+  CheckpointReader& operator=(CheckpointReader&&) noexcept;
+  ~CheckpointReader();
+
+  const std::string& folder() const;  ///< DIR/step-N
+  std::int64_t step() const;
+  int writers() const;  ///< number of ranks that wrote it
+  const std::vector<CheckpointParameter>& parameters() const;
+  /// The location of all data (checkpoint_index.h).
+  const CheckpointIndex& index() const;
+  const std::vector<std::string>& kinds() const;
+  bool has_kind(std::string_view kind) const;
+  /// Throws UsageError if the checkpoint has no such text.
+  const std::string& text(const std::string& name) const;
+  bool has_text(const std::string& name) const;
+  /// One line for each newer checkpoint that was damaged and skipped.
+  const std::vector<std::string>& warnings() const;
+
+  /// Called with the bytes read so far and the total.
+  using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+  /// Fills every slice, owned or not, of every buffer; elements outside the slices (padding) are
+  /// left unchanged. Blocks may have fewer kinds of buffers than the checkpoint, such as only
+  /// "master". Not collective. Each file is read front to back, only where it holds wanted
+  /// elements. Also throws UsageError with a list of the parameters that are missing on one side or
+  /// differ in shape. After an error while reading, the buffers are partly filled.
+  LoadCost load(std::span<const StateBlock> blocks, const Progress& progress = {}) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Whether DIR holds a checkpoint, intact or not. For resume = "auto": false means a fresh start.
+/// Does not throw if the folder does not exist. Call it on rank 0 and broadcast the result.
+bool has_checkpoint(const std::string& folder);
+
+}  // namespace axonn

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/storage/checkpoint/checkpoint.h"
+
+namespace axonn {
+
+inline constexpr std::string_view kIndexName = "index.json";
+
+/// A rectangle of a parameter; a file holds its elements [begin, end), in row-major order.
+struct StoredSlice {
+  std::int64_t parameter = 0;  ///< index into CheckpointIndex::parameters
+  std::int64_t row = 0, rows = 0;
+  std::int64_t col = 0, cols = 0;
+  std::int64_t begin = 0, end = 0;
+
+  std::int64_t count() const { return end - begin; }
+  bool operator==(const StoredSlice&) const = default;
+};
+
+/// The slices of one block that a rank owns, end to end, stored once for every kind.
+struct StoredBlock {
+  std::vector<StoredSlice> slices;
+  std::map<std::string, std::int64_t> offsets;  ///< kind -> offset in the file, in bytes
+  bool operator==(const StoredBlock&) const = default;
+};
+
+struct StoredFile {
+  std::string name;  ///< within the checkpoint's folder
+  std::int64_t bytes = 0;
+  std::vector<std::uint64_t> checksums;  ///< one for each piece of kPieceBytes
+  std::vector<StoredBlock> blocks;
+  bool operator==(const StoredFile&) const = default;
+};
+
+struct StoredText {
+  std::int64_t bytes = 0;
+  std::uint64_t checksum = 0;
+  bool operator==(const StoredText&) const = default;
+};
+
+/// The contents of index.json: the location and checksums of all data of a checkpoint. The text is
+/// JSON that ends with its own checksum:
+///
+///   {"format": "axonn checkpoint", "version": 1, "step": 200, "ranks": 4,
+///    "kinds": ["master", ...], "parameters": [["wte.weight", 251, 96], ...],
+///    "texts": [["state.json", 87, "0123456789abcdef"], ...],
+///    "files": [{"name": "rank-00000.safetensors", "bytes": 4096, "xxh3": ["0123...", ...],
+///               "blocks": [{"offsets": {"master": 264, ...},
+///                           "slices": [parameter, row, rows, col, cols, begin, end, ...]}]}],
+///    "xxh3": "0123456789abcdef"}
+struct CheckpointIndex {
+  std::int64_t step = 0;
+  std::int64_t ranks = 0;
+  std::vector<std::string> kinds;
+  std::vector<CheckpointParameter> parameters;
+  std::map<std::string, StoredText> texts;
+  std::vector<StoredFile> files;
+  bool operator==(const CheckpointIndex&) const = default;
+};
+
+std::string to_text(const CheckpointIndex& index);
+
+/// Throws UsageError with the path and the fault unless the text is an intact index whose numbers
+/// are consistent.
+CheckpointIndex parse_index(std::string_view text, const std::string& path);
+
+/// Adds a rank's part, with its parameters and kinds, to the whole. Throws Error if the two
+/// disagree on shapes or kinds.
+void merge(CheckpointIndex& whole, CheckpointIndex part);
+
+}  // namespace axonn

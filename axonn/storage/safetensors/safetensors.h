@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/base/files.h"
+
+/// The safetensors file: u64 N, little-endian; N bytes of JSON, padded with spaces so that the data
+/// begin at a multiple of 8; then the data, little-endian, row-major, without holes.
+/// Source: the format's description at huggingface.co/docs/safetensors.
+
+namespace axonn {
+
+/// The element types of the format; more than a model computes in.
+enum class StoredType {
+  boolean,
+  u8,
+  i8,
+  f8_e4m3,
+  f8_e5m2,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  i64,
+  u64,
+  f64
+};
+
+std::int64_t bytes_of(StoredType type);
+std::string_view name_of(StoredType type);  ///< "BF16"
+
+struct SafetensorsEntry {
+  std::string name;
+  StoredType type = StoredType::f32;
+  std::vector<std::int64_t> shape;  ///< empty for a scalar; dims may be 0
+  std::int64_t begin = 0, end = 0;  ///< bytes, relative to the start of the data
+
+  std::int64_t bytes() const { return end - begin; }
+  bool operator==(const SafetensorsEntry&) const = default;
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  ///< in the order of the data
+  std::map<std::string, std::string> metadata;
+  std::int64_t data_offset = 0;  ///< where the data begins in the file: 8 + N
+
+  /// The entry of that name, or null.
+  const SafetensorsEntry* find(std::string_view name) const;
+};
+
+inline constexpr std::int64_t kMostHeaderBytes = 100'000'000;  ///< the format's own limit
+
+/// Parses the header of a file of `file_bytes` bytes and checks it: known types, sizes that match
+/// shape and type, entries that cover the data without gap or overlap, no duplicate key. Needs
+/// memory in proportion to the text. Throws UsageError with `path`, the entry and the fault.
+SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t file_bytes,
+                                           const std::string& path);
+
+/// A safetensors file that is read entry by entry.
+class SafetensorsFile {
+ public:
+  /// Reads the header. Throws UsageError as above, or if the file is cut short.
+  explicit SafetensorsFile(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  const SafetensorsHeader& header() const { return header_; }
+
+  /// The entry of that name. Throws UsageError with the file and the name if there is none.
+  const SafetensorsEntry& at(std::string_view name) const;
+
+  /// Fills `out` with the bytes of the entry from its byte `begin` on. Throws UsageError if the
+  /// file cannot be read, Error if the range exceeds the entry.
+  void read(const SafetensorsEntry& entry, std::int64_t begin, std::span<std::byte> out) const;
+
+ private:
+  InputFile file_;
+  SafetensorsHeader header_;
+};
+
+/// Makes the first bytes of a file whose data lies end to end in the order of the entries, and sets
+/// begin and end of each. Adds the metadata "format": "pt", which readers require, if there is no
+/// "format".
+std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
+                                    std::map<std::string, std::string> metadata = {});
+
+/// A tensor to write: its entry (the writer sets begin and end) and its bytes.
+struct SafetensorsTensor {
+  SafetensorsEntry entry;
+  std::span<const std::byte> data;
+};
+
+/// Writes a file and syncs it. Throws Error if it cannot be written or if the size of some data
+/// does not match its shape.
+void write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace axonn

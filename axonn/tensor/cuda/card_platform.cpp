@@ -1,0 +1,27 @@
+#include "axonn/tensor/cuda/card_platform.h"
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+std::string trouble_of(const CardPlatform& platform, const NoCard& answer) {
+  const std::string go_on = "; set parallelism.device = \"cpu\", or run on a machine that has one";
+  if (answer.driver.empty()) return concat("there is no ", platform.maker, " driver", go_on);
+  if (answer.too_old)
+    return concat("the driver supports ", platform.name, " up to ", answer.driver,
+                  ", but this build uses ", answer.built_with, "; build with a supported ",
+                  platform.name, ", or install a newer driver");
+  return concat("the driver finds no GPU (", answer.error, "; ", platform.visible_cards,
+                " may hide it)", go_on);
+}
+
+std::string trouble_of_build(const CardPlatform& wanted, const CardPlatform* built) {
+  if (built && built->device == wanted.device) return {};
+  const std::string other = built ? concat("; it supports ", built->maker, " GPUs: set device = \"",
+                                           built->device, "\" for those, or")
+                                  : concat(":");
+  return concat("this build has no ", wanted.name, " backend", other, " configure with -D",
+                wanted.option, "=ON on a machine with ", wanted.needs, " (docs/gpus.md)");
+}
+
+}  // namespace axonn

@@ -1,0 +1,219 @@
+#include "axonn/tensor/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/graph.cuh"
+#include "axonn/tensor/cuda/platform.cuh"
+#include "axonn/tensor/cuda/runtime.cuh"
+
+namespace axonn {
+
+namespace cuda {
+
+namespace {
+
+/// A buffer of pinned host memory for copies.
+class Slot {
+ public:
+  // Large enough that a copy takes far longer than its start.
+  static constexpr std::int64_t kBytes = std::int64_t{4} << 20;
+
+  Slot() { check(cudaMallocHost(&memory_, kBytes)); }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+  ~Slot() {
+    wait();
+    cudaFreeHost(memory_);
+  }
+
+  void* memory() const { return memory_; }
+  /// Marks the work that is on the stream now as the last user of this buffer.
+  void used_until_here(const CudaStream& stream) {
+    check(cudaEventRecord(last_.handle(), stream.handle()));
+  }
+  /// Waits for the last user; returns at once if there was none.
+  void wait() const { cudaEventSynchronize(last_.handle()); }
+
+ private:
+  void* memory_ = nullptr;
+  CudaEvent last_;
+};
+
+/// Copies between host and device through pinned memory. Copies from pageable memory would wait for
+/// the stream before they start.
+class Staging {
+ public:
+  /// Returns as soon as `host` may be overwritten.
+  void to_device(const CudaStream& stream, void* device, const void* host, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += Slot::kBytes) {
+      const auto n = static_cast<std::size_t>(std::min(Slot::kBytes, bytes - at));
+      Slot& slot = next();
+      std::memcpy(slot.memory(), static_cast<const char*>(host) + at, n);
+      check(cudaMemcpyAsync(static_cast<char*>(device) + at, slot.memory(), n,
+                            cudaMemcpyHostToDevice, stream.handle()));
+      slot.used_until_here(stream);
+    }
+  }
+
+  /// Returns when `host` holds the values. The device sends a piece while the host copies the
+  /// previous one out of pinned memory.
+  void to_host(const CudaStream& stream, void* host, const void* device, std::int64_t bytes) {
+    struct Piece {
+      const Slot* slot = nullptr;
+      std::int64_t at = 0, bytes = 0;
+    } last;
+    const auto take = [&](const Piece& piece) {
+      if (!piece.slot) return;
+      piece.slot->wait();
+      std::memcpy(static_cast<char*>(host) + piece.at, piece.slot->memory(),
+                  static_cast<std::size_t>(piece.bytes));
+    };
+    for (std::int64_t at = 0; at < bytes; at += Slot::kBytes) {
+      const std::int64_t n = std::min(Slot::kBytes, bytes - at);
+      Slot& slot = next();
+      check(cudaMemcpyAsync(slot.memory(), static_cast<const char*>(device) + at,
+                            static_cast<std::size_t>(n), cudaMemcpyDeviceToHost, stream.handle()));
+      slot.used_until_here(stream);
+      take(std::exchange(last, {&slot, at, n}));
+    }
+    take(last);
+    check(cudaStreamSynchronize(stream.handle()));  // reports earlier errors
+  }
+
+ private:
+  Slot& next() {
+    auto& slot = slots_[next_++ % slots_.size()];
+    if (!slot) slot = std::make_unique<Slot>();
+    slot->wait();
+    return *slot;
+  }
+
+  std::array<std::unique_ptr<Slot>, 4> slots_;
+  std::size_t next_ = 0;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(CudaCard card) : card_(std::move(card)), compute_(Priority::normal) {}
+
+  std::string name() const override { return card_.name; }
+  std::string uuid() const override { return card_.uuid; }
+
+  void* allocate(std::int64_t bytes) override {
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
+    std::size_t free = 0, total = 0;
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // clears the error, which is reported below
+      cudaMemGetInfo(&free, &total);
+    }
+    AXONN_CHECK(status != cudaErrorMemoryAllocation, "out of memory on ", card_.name, ": ", bytes,
+                " bytes requested, ", free, " of ", total,
+                " free; use more ranks, a smaller micro_batch or activation checkpointing");
+    check(status);
+    return memory;
+  }
+  void release(void* memory, std::int64_t) noexcept override { cudaFree(memory); }
+
+  Stream& compute() override { return compute_; }
+  std::unique_ptr<Stream> make_stream() override {
+    return std::make_unique<CudaStream>(Priority::high);  // other ranks wait for its work
+  }
+
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes > 0)
+      check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
+                            compute_.handle()));
+  }
+  void fill_zero(void* to, std::int64_t bytes) override {
+    if (bytes > 0)
+      check(cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), compute_.handle()));
+  }
+  void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
+    check_not_capturing("copy_to_host");
+    staging_.to_host(compute_, host, device, bytes);
+  }
+  void copy_from_host(void* device, const void* host, std::int64_t bytes) override {
+    check_not_capturing("copy_from_host");
+    staging_.to_device(compute_, device, host, bytes);
+  }
+
+  bool holds(const void* memory) const override { return is_on_card(memory); }
+
+  bool captures() const override { return true; }
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    return CudaGraph::of(compute_, work);
+  }
+  bool capturing() const override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(compute_.handle(), &status));
+    return status != cudaStreamCaptureStatusNone;
+  }
+
+ private:
+  void check_not_capturing(const char* operation) const {
+    AXONN_CHECK(!capturing(), operation,
+                " while work is captured: a graph cannot contain copies between host and device");
+  }
+
+  CudaCard card_;
+  CudaStream compute_;
+  Staging staging_;
+};
+
+/// The versions of toolkit and driver, and what is wrong if no GPU is found. Sets `count` to the
+/// number of GPUs.
+CudaStatus look_for_driver(int& count) {
+  CudaStatus status{.built_with = toolkit_version(), .driver = driver_version()};
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return status;
+  cudaGetLastError();
+  count = 0;
+  status.trouble = trouble_of(*card_platform(), {.built_with = status.built_with,
+                                                 .driver = status.driver,
+                                                 .error = cudaGetErrorString(error),
+                                                 .too_old = error == cudaErrorInsufficientDriver});
+  return status;
+}
+
+}  // namespace
+
+std::string uuid_text(const char (&bytes)[16]) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char byte : bytes) {
+    text += kDigits[static_cast<unsigned char>(byte) >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace cuda
+
+CudaStatus cuda_status() {
+  int count = 0;
+  CudaStatus status = cuda::look_for_driver(count);
+  try {
+    for (int i = 0; i < count; ++i) status.cards.push_back(cuda::card_of(i));
+  } catch (const Error& error) {
+    status.cards.clear();
+    status.trouble = error.what();
+  }
+  return status;
+}
+
+std::unique_ptr<Device> make_cuda_device(int index) {
+  const CudaStatus status = cuda_status();
+  if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
+  if (index < 0 || index >= std::ssize(status.cards))
+    refuse(card_platform()->device, ": there is no GPU ", index, "; there are ",
+           status.cards.size(), ", numbered from 0");
+  cuda::check(cudaSetDevice(index));
+  return std::make_unique<cuda::CudaDevice>(status.cards[index]);
+}
+
+}  // namespace axonn

@@ -1,0 +1,18 @@
+// Replaces cuda/ in a build without CUDA and HIP.
+#include "axonn/base/check.h"
+#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/cuda_device.h"
+
+namespace axonn {
+
+const CardPlatform* card_platform() { return nullptr; }
+
+CudaStatus cuda_status() {
+  return {.trouble = concat("this build has no GPU backend: configure with -D", kCuda.option,
+                            "=ON on a machine with ", kCuda.needs, ", or with -D", kHip.option,
+                            "=ON on a machine with ", kHip.needs, " (docs/gpus.md)")};
+}
+
+std::unique_ptr<Device> make_cuda_device(int) { refuse(cuda_status().trouble); }
+
+}  // namespace axonn

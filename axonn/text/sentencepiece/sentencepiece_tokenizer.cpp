@@ -1,0 +1,272 @@
+#include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <mutex>
+#include <utility>
+
+#include <sentencepiece_processor.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/mapped_file.h"
+#include "axonn/base/random.h"
+#include "axonn/base/utf8.h"
+#include "axonn/text/added_tokens.h"
+#include "axonn/text/text_files.h"
+#include "axonn/text/text_steps.h"
+#include "axonn/text/tokenizer_config.h"
+#include "axonn/text/word_cache.h"
+
+namespace axonn {
+
+namespace {
+
+// A private-use character, which no vocabulary has. Text after it is encoded as in the middle of a
+// text.
+constexpr std::string_view kStranger = "\ue0fa";
+
+std::string spaced(std::string_view piece) {
+  const TextStep step{TextStep::Kind::replace, std::string(kSpaceMark), " "};
+  TextBuffers buffers;
+  return std::string(apply_steps({&step, 1}, piece, Before::text, buffers));
+}
+
+bool has_mark_behind_another(std::string_view piece) {
+  while (piece.starts_with(kSpaceMark)) piece.remove_prefix(kSpaceMark.size());
+  return piece.find(kSpaceMark) != piece.npos;
+}
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
+    const MappedFile file(path);
+    const auto status = model_.LoadFromSerializedProto(file.text());
+    if (!status.ok() || model_.GetPieceSize() == 0)
+      refuse(path, ": SentencePiece cannot read this model (", printable(status.ToString()),
+             "); is the file whole?");
+    read_pieces();
+    // Without byte pieces, an unknown character and its neighbours become one token.
+    cuts_ = cuts_ && byte_tokens_[0] != model_.unk_id();
+    const auto probe = ask("a");
+    puts_space_ = !probe.empty() && model_.IdToPiece(probe[0]).starts_with(kSpaceMark);
+    stranger_ = ask(kStranger);
+    newlines_apart_ = cuts_ && newline_is_a_byte() && spaced_text(ask("a  a")).ends_with("a  a");
+    find_ends(read_tokenizer_config(std::filesystem::path(path).parent_path().string()));
+    fingerprint_ = hash_text(concat("sentencepiece ", hash_text(file.text()), ' ',
+                                    begin_.value_or(-1), ' ', end_.value_or(-1)));
+  }
+
+  std::string name() const override { return concat("SentencePiece (", path_, ')'); }
+  std::int64_t vocab_size() const override { return std::ssize(tokens_); }
+  std::optional<std::int32_t> begin_of_text() const override { return begin_; }
+  std::optional<std::int32_t> end_of_text() const override { return end_; }
+  std::uint64_t fingerprint() const override { return fingerprint_; }
+  bool puts_space() const override { return puts_space_; }
+
+  bool is_special(std::int32_t token) const override {
+    return token >= 0 && token < vocab_size() &&
+           (model_.IsControl(token) || model_.IsUnknown(token));
+  }
+
+  std::optional<std::int32_t> added_token(std::string_view content) const override {
+    const std::int32_t token = model_.PieceToId(content);
+    if (!is_special(token) || model_.IdToPiece(token) != content) return std::nullopt;
+    return token;
+  }
+
+  std::size_t cut(std::string_view text, std::size_t wanted) const override {
+    std::size_t at = cuts_ ? safe_cut(text, wanted, CutAt::space) : text.size();
+    // Text after an added token gets a space before it, and text after other text does not. A space
+    // before an added token may be dropped as the end of a text.
+    while (at < text.size() && beside_added_token(text, at))
+      at = safe_cut(text, at + 1, CutAt::space);
+    return at;
+  }
+
+ private:
+  /// Whether an added token is directly before or after the space at this place.
+  bool beside_added_token(std::string_view text, std::size_t at) const {
+    for (int i = 0; i < model_.GetPieceSize(); ++i)
+      if (const std::string_view piece = model_.IdToPiece(i);
+          model_.IsControl(i) && !piece.empty() &&
+          (text.substr(0, at).ends_with(piece) || text.substr(at + 1).starts_with(piece)))
+        return true;
+    return false;
+  }
+
+  std::vector<int> ask(std::string_view text) const {
+    std::vector<int> tokens;
+    const auto status = model_.Encode(text, &tokens);
+    if (!status.ok())
+      refuse(path_,
+             ": SentencePiece cannot encode with this model: ", printable(status.ToString()));
+    return tokens;
+  }
+
+  /// The byte that a piece such as "<0x0A>" stands for.
+  int byte_of(std::string_view piece) const {
+    int byte = -1;
+    if (piece.size() == 6) std::from_chars(piece.data() + 3, piece.data() + 5, byte, /*base=*/16);
+    if (byte < 0) refuse(path_, ": '", printable(piece), "' is not a byte piece");
+    return byte;
+  }
+
+  void read_pieces() {
+    byte_tokens_.fill(model_.unk_id());
+    for (int i = 0; i < model_.GetPieceSize(); ++i) {
+      const std::string& piece = model_.IdToPiece(i);
+      if (model_.IsByte(i)) {
+        const int byte = byte_of(piece);
+        byte_tokens_[byte] = i;
+        tokens_.emplace_back(1, static_cast<char>(byte));
+        continue;
+      }
+      tokens_.push_back(spaced(piece));
+      if (model_.IsControl(i) && !piece.empty()) added_.add(piece, i);
+      cuts_ = cuts_ && !has_mark_behind_another(piece);
+    }
+  }
+
+  std::string spaced_text(const std::vector<int>& tokens) const {
+    std::string text;
+    for (int token : tokens) text += tokens_[token];
+    return text;
+  }
+
+  /// Whether a newline is always a byte piece, which no other piece contains.
+  bool newline_is_a_byte() const {
+    const int newline = byte_tokens_['\n'];
+    const auto has_newline = [](const std::string& token) {
+      return token.find('\n') != token.npos;
+    };
+    return newline != model_.unk_id() && std::ranges::count_if(tokens_, has_newline) == 1 &&
+           std::ranges::count(ask("a\na"), newline) == 1;
+  }
+
+  void find_ends(const TokenizerConfig& config) {
+    const auto id_of = [&](const std::string& content, int otherwise) {
+      if (content.empty())
+        return otherwise < 0 ? std::nullopt : std::optional<std::int32_t>(otherwise);
+      const auto token = added_token(content);
+      if (!token)
+        refuse(path_, " has no token '", printable(content),
+               "', which tokenizer_config.json names");
+      return token;
+    };
+    if (config.adds_begin.value_or(true)) begin_ = id_of(config.begin_of_text, model_.bos_id());
+    end_ = id_of(config.end_of_text, model_.eos_id());
+  }
+
+  std::string_view bytes_of_valid(std::int32_t token) const override { return tokens_[token]; }
+
+  void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
+                     const EncodeOptions& options) const override {
+    std::unique_ptr<WordCache> cache = take_cache();
+    bool continues = options.continues;
+    while (!text.empty()) {
+      const auto match = options.added_tokens ? added_.find(text) : std::nullopt;
+      const std::size_t end = match ? match->begin : text.size();
+      append_words(*cache, text.substr(0, end), continues, tokens);
+      if (match) tokens.push_back(match->token);
+      text.remove_prefix(match ? end + match->bytes : end);
+      continues = false;
+    }
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(cache));
+  }
+
+  std::unique_ptr<WordCache> take_cache() const {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<WordCache>();
+    std::unique_ptr<WordCache> cache = std::move(idle_.back());
+    idle_.pop_back();
+    return cache;
+  }
+
+  void append_words(WordCache& cache, std::string_view text, bool continues,
+                    std::vector<std::int32_t>& tokens) const {
+    while (!text.empty()) {
+      const std::size_t valid = valid_utf8_prefix(text);
+      for (std::string_view rest = text.substr(0, valid); !rest.empty();) {
+        const std::size_t bytes = first_word(rest);
+        if (newlines_apart_ && continues && rest[0] == '\n') {
+          tokens.push_back(byte_tokens_['\n']);
+        } else {
+          append_word(cache, rest, bytes, continues, tokens);
+        }
+        continues = true;
+        rest.remove_prefix(bytes);
+      }
+      text.remove_prefix(valid);
+      if (text.empty()) break;
+      tokens.push_back(byte_tokens_[static_cast<unsigned char>(text[0])]);
+      text.remove_prefix(1);
+      continues = true;
+    }
+  }
+
+  std::size_t first_word(std::string_view text) const {
+    if (!cuts_) return text.size();
+    if (!newlines_apart_) return safe_cut(text, 0, CutAt::space);
+    if (text[0] == '\n') return 1;
+    const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
+    for (std::size_t i = 1; i < text.size(); ++i) {
+      if (text[i] == '\n') return i;
+      if (text[i] == ' ' && visible(i - 1) && i + 1 < text.size() && visible(i + 1)) return i;
+    }
+    return text.size();
+  }
+
+  /// Appends the tokens of the word in the first `bytes` bytes of text. After other text, a word
+  /// with a space in front has the tokens of the word without the space at the start of a text.
+  void append_word(WordCache& cache, std::string_view text, std::size_t bytes, bool continues,
+                   std::vector<std::int32_t>& tokens) const {
+    const bool space = continues && text[0] == ' ' && bytes > 1 && text[1] > ' ';
+    const WordCache::Key key = continues ? WordCache::key_of(text, bytes) : WordCache::Key{};
+    if (key.bytes > 0) {
+      const auto known = cache.find(key);
+      if (!known.empty()) {
+        tokens.insert(tokens.end(), known.begin(), known.end());
+        return;
+      }
+    }
+    const std::string_view word = text.substr(0, bytes);
+    std::vector<int> found;
+    if (!continues) {
+      found = ask(word);
+    } else if (space && puts_space_) {
+      found = ask(word.substr(1));
+    } else {
+      found = ask(concat(kStranger, word));
+      found.erase(found.begin(),
+                  found.begin() + std::min(std::ssize(stranger_), std::ssize(found)));
+      if (found.empty()) found.push_back(model_.unk_id());  // it was merged with the stranger
+    }
+    tokens.insert(tokens.end(), found.begin(), found.end());
+    cache.keep(key, found);
+  }
+
+  std::string path_;
+  sentencepiece::SentencePieceProcessor model_;
+  std::vector<std::string> tokens_;
+  std::array<std::int32_t, 256> byte_tokens_{};
+  AddedTokenFinder added_;
+  std::vector<int> stranger_;
+  bool puts_space_ = false;
+  bool cuts_ = true;             ///< whether words are encoded one by one
+  bool newlines_apart_ = false;  ///< the same for newlines; needs a model that keeps all spaces
+  std::optional<std::int32_t> begin_, end_;
+  std::uint64_t fingerprint_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<WordCache>> idle_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> make_sentencepiece_tokenizer(const std::string& path) {
+  return std::make_shared<SentencePieceTokenizer>(path);
+}
+
+}  // namespace axonn

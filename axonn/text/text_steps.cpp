@@ -1,0 +1,88 @@
+#include "axonn/text/text_steps.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
+
+namespace axonn {
+
+namespace {
+
+/// Whether NFC may change the text. Characters below U+0300 are composed and do not compose with
+/// each other; in UTF-8, all their bytes are below 0xcc.
+bool may_compose(std::string_view text) {
+  const auto above = [](char c) { return static_cast<unsigned char>(c) >= 0xcc; };
+  return std::ranges::any_of(text, above);
+}
+
+void append_nfc(std::string_view valid, std::string& out) {
+  AXONN_CHECK(valid.size() <= std::numeric_limits<std::int32_t>::max(), "NFC: a text of ",
+              valid.size(), " bytes; at most 2^31 - 1 are possible");
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
+  icu::StringByteSink<std::string> sink(&out);
+  if (U_SUCCESS(status))
+    nfc->normalizeUTF8(0, {valid.data(), static_cast<std::int32_t>(valid.size())}, sink, nullptr,
+                       status);
+  AXONN_CHECK(U_SUCCESS(status), "NFC: ICU reports ", u_errorName(status));
+}
+
+std::string_view compose(std::string_view text, std::string& out) {
+  if (!may_compose(text)) return text;
+  out.clear();
+  while (!text.empty()) {
+    const std::size_t valid = valid_utf8_prefix(text);
+    if (valid > 0) append_nfc(text.substr(0, valid), out);
+    out += text.substr(valid, 1);
+    text.remove_prefix(std::min(valid + 1, text.size()));
+  }
+  return out;
+}
+
+std::string_view replace(const TextStep& step, std::string_view text, std::string& out) {
+  std::size_t found = text.find(step.from);
+  if (found == text.npos) return text;
+  out.clear();
+  out.reserve(text.size() + text.size() / 2);
+  for (; found != text.npos; found = text.find(step.from)) {
+    out += text.substr(0, found);
+    out += step.to;
+    text.remove_prefix(found + step.from.size());
+  }
+  out += text;
+  return out;
+}
+
+bool prepends(const TextStep& step, std::string_view text, Before before) {
+  if (text.empty() || before == Before::text) return false;
+  if (step.kind == TextStep::Kind::prepend) return true;
+  if (step.kind == TextStep::Kind::prepend_first && before != Before::nothing) return false;
+  return !text.starts_with(step.to);
+}
+
+}  // namespace
+
+std::string_view apply_steps(std::span<const TextStep> steps, std::string_view text, Before before,
+                             TextBuffers& buffers) {
+  for (const TextStep& step : steps) {
+    // The text may be in one buffer, so the result goes to the other.
+    std::string& out = text.data() == buffers[0].data() ? buffers[1] : buffers[0];
+    if (step.kind == TextStep::Kind::nfc) {
+      text = compose(text, out);
+    } else if (step.kind == TextStep::Kind::replace) {
+      text = replace(step, text, out);
+    } else if (prepends(step, text, before)) {
+      out.assign(step.to);
+      out += text;
+      text = out;
+    }
+  }
+  return text;
+}
+
+}  // namespace axonn

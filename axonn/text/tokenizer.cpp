@@ -1,0 +1,128 @@
+#include "axonn/text/tokenizer.h"
+
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "axonn/base/check.h"
+#include "axonn/base/mapped_file.h"
+#include "axonn/base/random.h"
+#include "axonn/base/utf8.h"
+#include "axonn/text/bpe/bpe_tokenizer.h"
+#include "axonn/text/bpe/bpe_vocab.h"
+#include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
+#include "axonn/text/text_files.h"
+#include "axonn/text/tokenizer_json.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr auto kEveryByte = [] {
+  std::array<char, 256> bytes{};
+  for (int i = 0; i < 256; ++i) bytes[i] = static_cast<char>(i);
+  return bytes;
+}();
+
+class ByteTokenizer : public Tokenizer {
+ public:
+  std::string name() const override { return "bytes"; }
+  std::int64_t vocab_size() const override { return 256; }
+  std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
+  std::uint64_t fingerprint() const override { return hash_text("bytes"); }
+
+ private:
+  void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
+                     const EncodeOptions&) const override {
+    const std::size_t before = tokens.size();
+    tokens.resize(before + text.size());
+    for (std::size_t i = 0; i < text.size(); ++i)
+      tokens[before + i] = static_cast<unsigned char>(text[i]);
+  }
+
+  std::string_view bytes_of_valid(std::int32_t token) const override {
+    return {kEveryByte.data() + token, 1};
+  }
+};
+
+/// The text that a token adds after the tokens before it.
+std::string_view shown(const Tokenizer& tokenizer, std::int32_t token, DecodeOptions& state) {
+  std::string_view bytes = tokenizer.bytes_of(token);
+  if (state.skip_special && tokenizer.is_special(token)) return {};
+  const bool front = !std::exchange(state.continues, true);
+  if (front && bytes.starts_with(' ') && tokenizer.puts_space()) bytes.remove_prefix(1);
+  return bytes;
+}
+
+}  // namespace
+
+std::string_view Tokenizer::bytes_of(std::int32_t token) const {
+  AXONN_CHECK(token >= 0 && token < vocab_size(), "decode: token ", token, " is not one of the ",
+              vocab_size(), " of the tokenizer ", name());
+  return bytes_of_valid(token);
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
+                                            const EncodeOptions& options) const {
+  std::vector<std::int32_t> tokens;
+  encode_into(text, tokens, options);
+  return tokens;
+}
+
+std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const {
+  std::vector<std::int32_t> tokens;
+  if (const auto begin = begin_of_text()) tokens.push_back(*begin);
+  encode_into(text, tokens);
+  return tokens;
+}
+
+std::size_t Tokenizer::cut(std::string_view text, std::size_t wanted) const {
+  return safe_cut(text, wanted);
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> tokens,
+                              const DecodeOptions& options) const {
+  DecodeOptions state = options;
+  std::string text;
+  for (std::int32_t token : tokens) text += shown(*this, token, state);
+  return text;
+}
+
+std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
+  constexpr std::string_view kWanted =
+      "a folder with tokenizer.json, with vocab.json and merges.txt, or with tokenizer.model";
+  if (bytes_or_path.empty()) refuse("data.tokenizer is empty; give \"bytes\" or ", kWanted);
+  if (bytes_or_path == "bytes") return std::make_shared<ByteTokenizer>();
+  const std::filesystem::path path(bytes_or_path);
+  const auto in_folder = [&](const char* name) { return (path / name).string(); };
+  if (is_folder(bytes_or_path)) {
+    if (path_exists(in_folder("tokenizer.json")))
+      return make_bpe_tokenizer(read_tokenizer_json(in_folder("tokenizer.json")));
+    if (path_exists(in_folder("vocab.json")))
+      return make_bpe_tokenizer(read_bpe_vocab(bytes_or_path));
+    if (path_exists(in_folder("tokenizer.model")))
+      return make_sentencepiece_tokenizer(in_folder("tokenizer.model"));
+    refuse("the tokenizer's folder ", bytes_or_path, " holds no tokenizer; expected ", kWanted);
+  }
+  if (!path_exists(bytes_or_path))
+    refuse("tokenizer '", bytes_or_path, "' does not exist; expected \"bytes\", ", kWanted,
+           ", or one of these files");
+  if (path.filename() == "vocab.json" || path.filename() == "merges.txt")
+    return make_bpe_tokenizer(read_bpe_vocab(path.parent_path().string()));
+  if (path.extension() == ".json") return make_bpe_tokenizer(read_tokenizer_json(bytes_or_path));
+  if (path.extension() == ".model") return make_sentencepiece_tokenizer(bytes_or_path);
+  refuse("tokenizer '", bytes_or_path, "' is not a tokenizer's file; expected \"bytes\", ", kWanted,
+         ", or one of these files");
+}
+
+std::string StreamDecoder::push(std::int32_t token) {
+  held_ += shown(tokenizer_, token, options_);
+  const std::size_t whole = held_.size() - incomplete_utf8_suffix(held_);
+  std::string text = held_.substr(0, whole);
+  held_.erase(0, whole);
+  return text;
+}
+
+std::string StreamDecoder::finish() { return std::exchange(held_, {}); }
+
+}  // namespace axonn

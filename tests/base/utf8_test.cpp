@@ -1,0 +1,38 @@
+#include "axonn/base/utf8.h"
+
+#include <gmock/gmock.h>
+
+using namespace axonn;
+
+TEST(Utf8, TheValidPrefixEndsBeforeOverlongFormsSurrogatesAndTooLargeCodes) {
+  const std::string good = "aé日😀 and eight more ASCII";
+  EXPECT_EQ(valid_utf8_prefix(good), good.size());
+  for (const char* bad :
+       {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xed\xa0\x80",
+        "\xed\xbf\xbf", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff",
+        "\xe6\x97"
+        "x",
+        "\xf0\x9f\x98"}) {
+    EXPECT_EQ(valid_utf8_prefix(good + bad + good), good.size()) << testing::PrintToString(bad);
+    EXPECT_EQ(valid_utf8_prefix(bad), 0u);
+  }
+  for (const char* edge : {"\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+    EXPECT_EQ(valid_utf8_prefix(edge), std::string(edge).size()) << testing::PrintToString(edge);
+}
+
+TEST(Utf8, OnlyACharacterThatCanBeCompletedIsAnIncompleteSuffix) {
+  const std::string smile = "😀";
+  for (std::size_t bytes = 1; bytes < 4; ++bytes)
+    EXPECT_EQ(incomplete_utf8_suffix("ab" + smile.substr(0, bytes)), bytes);
+  EXPECT_EQ(incomplete_utf8_suffix("ab" + smile), 0u);
+  EXPECT_EQ(incomplete_utf8_suffix("ab\x80"), 0u);
+  EXPECT_EQ(incomplete_utf8_suffix("ab\xe0\x80"), 0u);  // overlong with any continuation
+  EXPECT_EQ(incomplete_utf8_suffix(""), 0u);
+}
+
+TEST(Utf8, PrintableTextIsOneLineOfValidUtf8) {
+  EXPECT_EQ(printable("a\n\tb\x01\x7f"
+                      "é\xff."),
+            "a\\n\\tb\\x01\\x7fé\uFFFD.");
+}

@@ -1,0 +1,191 @@
+// Conversions to a checkpoint and back, exact to the bit, and rejected jobs.
+#include "axonn/convert/convert.h"
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/model/hugging_face.h"
+
+#include "tests/storage/plain_safetensors.h"
+#include "tests/support/model_folder.h"
+#include "tests/text/small_bpe.h"
+
+using namespace axonn;
+using namespace axonn::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+namespace {
+
+ModelConfig model_to_convert(ModelFamily family) {
+  ModelConfig config{.family = family,
+                     .layers = 2,
+                     .hidden = 48,
+                     .heads = 12,
+                     .ffn = 96,
+                     .vocab = 101,
+                     .positions = 8,
+                     .tied = family == ModelFamily::gpt};
+  if (family == ModelFamily::llama) config.kv_heads = 4;
+  return resolved(config, 0, 0);
+}
+
+/// One model of every family whose written config has another model_type or other fields.
+std::vector<ModelConfig> families() {
+  std::vector<ModelConfig> all(7, model_to_convert(ModelFamily::llama));
+  all[0] = all[1] = model_to_convert(ModelFamily::gpt);
+  all[1].tied = false;
+  all[2].rope_scaling = RopeScalingKind::llama3;
+  all[3].window = 4;
+  all[4].qkv_bias = true;
+  all[5].qk_norm = true;
+  all[5].head_dim = 8;
+  all[6].tied = true;
+  return all;
+}
+
+void write_folder(const std::string& folder, const ModelConfig& config,
+                  const FolderOptions& options = {}) {
+  write_model(folder, config, options);
+  spill(folder + "/config.json", to_hugging_face_config(config, {}));
+}
+
+/// Converts, and returns the message of the UsageError, or the description of the result.
+std::string outcome(const ConvertJob& job) {
+  try {
+    return convert(job).what;
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+/// Converts with default options.
+ConvertJob whole(const std::string& model, const std::string& out) {
+  return {.model = model, .out = out};
+}
+
+}  // namespace
+
+TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
+  int folders = 0;
+  for (const ModelConfig& config : families())
+    for (const StoredType type : {StoredType::bf16, StoredType::f16, StoredType::f32}) {
+      const TemporaryPath path;
+      const std::string in = path / "in", checkpoint = path / "checkpoint", out = path / "out";
+      fs::create_directory(in);
+      const bool prefixed =
+          config.family == ModelFamily::gpt && type == StoredType::bf16 && config.tied;
+      write_folder(
+          in, config,
+          {.type = type, .prefix = prefixed ? "transformer." : "", .shards = folders % 2 == 1});
+      EXPECT_EQ(outcome(whole(in, checkpoint)), "a checkpoint");
+      EXPECT_EQ(outcome(whole(checkpoint, out)),
+                concat("a Hugging Face folder (", name_of(type), ')'));
+      EXPECT_EQ(plain_folder(out), plain_folder(in)) << folders;
+      EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
+      ++folders;
+    }
+  EXPECT_EQ(folders, 21);
+}
+
+TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {
+  for (const ModelConfig& config :
+       {model_to_convert(ModelFamily::gpt), model_to_convert(ModelFamily::llama)}) {
+    const TemporaryPath path;
+    save_checkpoint(path / "one", config, {});
+    save_checkpoint(path / "eight", config, {2, 2, 2, 1});
+    EXPECT_EQ(outcome(whole(path / "one", path / "a")), "a Hugging Face folder (F32)");
+    EXPECT_EQ(outcome(whole(path / "eight", path / "b")), "a Hugging Face folder (F32)");
+    EXPECT_EQ(plain_folder(path / "a"), plain_folder(path / "b"));
+    ModelConfig stored = read_hugging_face_config(path / "a");
+    stored.path = path / "a";
+    EXPECT_EQ(logits(stored, {}), logits(config, {})) << "logits differ";
+    EXPECT_EQ(logits(stored, {2, 1, 2, 1}), logits(config, {2, 1, 2, 1}));
+  }
+}
+
+TEST(Convert, WritesBf16ForModelsTrainedInBf16UnlessToldOtherwise) {
+  const TemporaryPath path;
+  save_checkpoint(path / "run", model_to_convert(ModelFamily::llama), {}, DType::bf16);
+  EXPECT_EQ(outcome(whole(path / "run", path / "a")), "a Hugging Face folder (BF16)");
+  ConvertJob job = whole(path / "run", path / "b");
+  job.type = StoredType::f16;
+  job.most_bytes = 20'000;
+  EXPECT_EQ(outcome(job), "a Hugging Face folder (F16)");
+  EXPECT_TRUE(fs::exists(path / "b" + "/model.safetensors.index.json"));
+  for (const auto& [name, tensor] : plain_folder(path / "b")) EXPECT_EQ(tensor.dtype, "F16");
+  const auto config = nlohmann::json::parse(slurp(path / "b" + "/config.json"));
+  EXPECT_EQ(config["torch_dtype"], "float16");
+}
+
+TEST(Convert, CopiesTheTokenizersFilesAndNamesItsSpecialTokens) {
+  const TemporaryPath path;
+  const std::string in = path / "in";
+  fs::create_directory(in);
+  write_folder(in, model_to_convert(ModelFamily::llama));
+  spill(in + "/vocab.json", small_vocab_json());
+  spill(in + "/merges.txt", small_merges_txt());
+  spill(in + "/chat_template.jinja", "{{ messages }}");
+  spill(in + "/generation_config.json", R"({"eos_token_id": [3, 2]})");
+  outcome(whole(in, path / "checkpoint"));
+  EXPECT_EQ(outcome(whole(path / "checkpoint", path / "out")), "a Hugging Face folder (BF16)");
+  for (const char* name :
+       {"vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"})
+    EXPECT_EQ(slurp(path / "out" + '/' + name), slurp(in + '/' + name)) << name;
+  const auto config = nlohmann::json::parse(slurp(path / "out" + "/config.json"));
+  EXPECT_EQ(config["eos_token_id"], kSmallEnd);
+  fs::rename(in, path / "moved");
+  EXPECT_THAT(outcome(whole(path / "checkpoint", path / "other")),
+              HasSubstr("does not exist; name it with --tokenizer"));
+  EXPECT_FALSE(fs::exists(path / "other"));
+  ConvertJob job = whole(path / "checkpoint", path / "other");
+  job.tokenizer = path / "moved";
+  EXPECT_EQ(outcome(job), "a Hugging Face folder (BF16)");
+}
+
+TEST(Convert, OverwritesOnlyModelsOnRequestAndNeverItsInput) {
+  const TemporaryPath path;
+  const std::string in = path / "in", other = path / "other";
+  fs::create_directory(in);
+  fs::create_directory(other);
+  write_folder(in, model_to_convert(ModelFamily::gpt));
+  ConvertJob job{.model = in, .out = path / "out"};
+  EXPECT_EQ(outcome(job), "a checkpoint");
+  const std::string before = slurp(path / "out" + "/index.json");
+  EXPECT_THAT(outcome(job), HasSubstr("exists already; --overwrite replaces it"));
+  job.overwrite = true;
+  job.to = ModelForm::hugging_face;
+  EXPECT_EQ(outcome(job), "a Hugging Face folder (BF16)");
+  EXPECT_FALSE(fs::exists(path / "out" + "/index.json"))
+      << "a file of the replaced checkpoint is left";
+  for (const std::string& out : {in, path.path(), in + "/../in/"}) {
+    job.out = out;
+    EXPECT_THAT(outcome(job), HasSubstr("which is read")) << out;
+  }
+  spill(other + "/diary.txt", "dear");
+  job.out = other;
+  EXPECT_THAT(outcome(job), HasSubstr("holds no model; it is not replaced"));
+  EXPECT_THAT(names_in(path.path()), ElementsAre("in", "other", "out"));
+}
+
+TEST(Convert, RejectsMeaninglessCombinations) {
+  const TemporaryPath path;
+  const std::string in = path / "in", out = path / "out";
+  fs::create_directory(in);
+  write_folder(in, model_to_convert(ModelFamily::llama));
+  EXPECT_THAT(outcome({.model = in, .out = out, .type = StoredType::bf16}),
+              HasSubstr("--dtype is for a Hugging Face folder"));
+  EXPECT_THAT(outcome({.model = in, .out = out, .merge = true}),
+              HasSubstr("nothing is to be merged"));
+  EXPECT_THAT(outcome({.model = in, .out = out, .base = in}),
+              HasSubstr("--base is for a checkpoint of adapters"));
+  EXPECT_THAT(outcome({.model = in, .out = out, .adapters = in}), HasSubstr("holds no checkpoint"));
+  EXPECT_THAT(outcome({.model = path / "none", .out = out}), HasSubstr("no such path"));
+  spill(in + "/config.json", R"({"model_type": "bert"})");
+  EXPECT_THAT(outcome({.model = in, .out = out}), HasSubstr("model_type is 'bert'"));
+  EXPECT_THAT(names_in(path.path()), ElementsAre("in"));
+}

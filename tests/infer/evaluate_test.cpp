@@ -1,0 +1,244 @@
+#include "axonn/infer/evaluate.h"
+
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
+#include "axonn/comm/threads/threads.h"
+
+#include "tests/support/llama_reference.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using axonn::test::spill;
+using axonn::test::TemporaryPath;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+constexpr std::int64_t kVocab = 31;
+
+Config small_llama() {
+  Config config;
+  config.model = {.family = ModelFamily::llama,
+                  .layers = 2,
+                  .hidden = 24,
+                  .heads = 6,
+                  .kv_heads = 2,
+                  .ffn = 40,
+                  .vocab = kVocab,
+                  .positions = 12,
+                  .tied = false};
+  config.model.init_std = 0.4;  // large enough that losses differ
+  config.training.threads = 1;
+  return config;
+}
+
+std::vector<std::int32_t> random_tokens(std::int64_t count) {
+  const Random random(11, "tokens");
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i)
+    tokens.push_back(static_cast<std::int32_t>(random.below(i, kVocab)));
+  return tokens;
+}
+
+void with_evaluated_model(const Config& config, const std::function<void(Session&)>& body) {
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    Session session(config, world, make_cpu_backend(1), {.training = false, .data = false});
+    session.initialise();
+    body(session);
+  });
+}
+
+/// Returns the whole parameters of a session with one rank.
+reference::Weights weights_of(Session& session) {
+  reference::Weights weights;
+  for (const ParameterGroup* group : session.model().groups())
+    for (const auto& [spec, slice] : group->piece_slices()) {
+      const Layout& layout = spec->layout;
+      const bool vector = layout.cols == 1;
+      reference::Matrix& matrix =
+          weights
+              .try_emplace(spec->name, vector ? 1 : layout.rows, vector ? layout.rows : layout.cols)
+              .first->second;
+      const float* master = group->master().as<float>();
+      for (std::int64_t i = 0; i < slice.count(); ++i)
+        matrix.values[slice.row * slice.cols + slice.begin + i] = master[slice.offset + i];
+    }
+  return weights;
+}
+
+/// Returns the sum of the losses, computed window by window by plain loops in double.
+double reference_nats(Session& session, const std::vector<std::int32_t>& tokens,
+                      std::int64_t seq_len) {
+  const reference::Weights weights = weights_of(session);
+  double nats = 0;
+  for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += seq_len) {
+    const std::size_t end = std::min(begin + seq_len, tokens.size() - 1);
+    const std::vector<std::int32_t> ids(tokens.begin() + begin, tokens.begin() + end);
+    const std::vector<std::int32_t> targets(tokens.begin() + begin + 1, tokens.begin() + end + 1);
+    const auto logits = reference::llama_logits(session.config().model, weights, ids,
+                                                static_cast<std::int64_t>(ids.size()));
+    for (const double loss : reference::cross_entropy(logits, targets).values) nats += loss;
+  }
+  return nats;
+}
+
+EvaluationText text_of(std::vector<std::int32_t> tokens) {
+  return {std::make_shared<MemoryTokens>("tokens", std::move(tokens)), std::nullopt};
+}
+
+TextScore score_on(const Config& config, std::int64_t tokens, std::int64_t seq_len,
+                   std::int64_t batch) {
+  TextScore result;
+  with_evaluated_model(config, [&](Session& session) {
+    const TextScore mine =
+        evaluate(session, text_of(random_tokens(tokens)), seq_len, {.batch = batch});
+    if (session.grid().world().rank() == 0) result = mine;
+  });
+  return result;
+}
+
+/// A tokenizer of bytes that puts a token before and after a text.
+class TokenizerWithEnds : public Tokenizer {
+ public:
+  std::string name() const override { return "ends"; }
+  std::int64_t vocab_size() const override { return 258; }
+  std::optional<std::int32_t> begin_of_text() const override { return 256; }
+  std::optional<std::int32_t> end_of_text() const override { return 257; }
+  bool is_special(std::int32_t token) const override { return token >= 256; }
+  std::uint64_t fingerprint() const override { return 1; }
+
+ private:
+  std::string_view bytes_of_valid(std::int32_t token) const override {
+    static const std::vector<std::string> kTexts = [] {
+      std::vector<std::string> texts;
+      for (int c = 0; c < 256; ++c) texts.emplace_back(1, static_cast<char>(c));
+      texts.insert(texts.end(), {"<s>", "</s>"});
+      return texts;
+    }();
+    return kTexts[token];
+  }
+  void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
+                     const EncodeOptions&) const override {
+    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  }
+};
+
+std::vector<std::int32_t> all_of(const EvaluationText& text) {
+  std::vector<std::int32_t> tokens(text.tokens->size());
+  text.tokens->read(0, tokens);
+  return tokens;
+}
+
+}  // namespace
+
+TEST(Evaluate, SumsTheLossOfEveryTargetOnceForWindowsOfAnyLength) {
+  with_evaluated_model(small_llama(), [](Session& session) {
+    // Windows of 7 tokens: a short one, only whole ones, one with a single target after whole ones,
+    // and a pair of tokens.
+    for (const std::int64_t count : {30, 29, 36, 2, 8, 5}) {
+      const std::vector<std::int32_t> tokens = random_tokens(count);
+      const double want = reference_nats(session, tokens, 7);
+      for (const std::int64_t batch : {1, 3}) {
+        const TextScore got = evaluate(session, text_of(tokens), 7, {.batch = batch});
+        EXPECT_EQ(got.tokens, count - 1);
+        EXPECT_NEAR(got.nats, want, 1e-5 * want) << count << " tokens, batch " << batch;
+      }
+    }
+  });
+}
+
+TEST(Evaluate, AgreesOnEveryGridAndForEveryBatchSize) {
+  const TextScore one = score_on(small_llama(), 101, 8, 1);
+  EXPECT_EQ(one.tokens, 100);
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2},
+                               GridShape{2, 1, 2, 1}, GridShape{1, 2, 3, 1}, GridShape{.data = 5}})
+    for (const std::int64_t batch : {1, 5}) {
+      const TextScore other = score_on(on_grid(small_llama(), grid), 101, 8, batch);
+      EXPECT_EQ(other.tokens, 100) << to_string(grid);
+      EXPECT_NEAR(other.nats, one.nats, 1e-6 * one.nats) << to_string(grid) << " batch " << batch;
+    }
+}
+
+TEST(Evaluate, RejectsWindowsLongerThanTheModelsPositions) {
+  with_evaluated_model(small_llama(), [](Session& session) {
+    const EvaluationText text = text_of(random_tokens(40));
+    EXPECT_GT(evaluate(session, text, 12, {}).nats, 0);
+    EXPECT_THAT([&] { evaluate(session, text, 13, {}); },
+                ThrowsMessage<UsageError>(HasSubstr("windows of 13 tokens")));
+  });
+}
+
+TEST(Evaluate, ScoresFollowFromNatsTokensAndBytes) {
+  const TextScore score{.nats = 30, .tokens = 20, .bytes = 40};
+  EXPECT_DOUBLE_EQ(score.loss(), 1.5);
+  EXPECT_DOUBLE_EQ(score.perplexity(), std::exp(1.5));
+  EXPECT_DOUBLE_EQ(*score.bits_per_byte(), 0.75 / std::numbers::ln2);
+  EXPECT_FALSE((TextScore{.nats = 30, .tokens = 20, .bytes = {}}).bits_per_byte());
+}
+
+TEST(EvaluationText, OfBytesUsesItsFirstByteOnlyAsInput) {
+  const TemporaryPath folder;
+  spill(folder / "a.txt", "hello");
+  const auto tokenizer = make_tokenizer("bytes");
+  const EvaluationText text =
+      open_evaluation_text(folder / "a.txt", {.tokenizer = tokenizer.get(), .vocab = 256});
+  EXPECT_THAT(all_of(text), testing::ElementsAre('h', 'e', 'l', 'l', 'o'));
+  EXPECT_EQ(text.target_bytes, 4);
+}
+
+TEST(EvaluationText, BeginsWithTheBeginningOfTextAndHasNoEndOfText) {
+  const TemporaryPath folder;
+  spill(folder / "a.txt", "hello");
+  const TokenizerWithEnds tokenizer;
+  const EvaluationText text =
+      open_evaluation_text(folder / "a.txt", {.tokenizer = &tokenizer, .vocab = 258});
+  EXPECT_THAT(all_of(text), testing::ElementsAre(256, 'h', 'e', 'l', 'l', 'o'));
+  EXPECT_EQ(text.target_bytes, 5);
+}
+
+TEST(EvaluationText, OfATokenFileCountsItsTargetsBytesWithoutSpecialTokens) {
+  const TemporaryPath folder;
+  write_token_file(folder / "a.bin", {'h', 'i', 257, 256, 'y', 'o', 'u', 257});
+  const TokenizerWithEnds tokenizer;
+  const auto bytes_with = [&](const Tokenizer* with, std::int64_t vocab) {
+    return open_evaluation_text(folder / "a.bin", {.tokenizer = with, .vocab = vocab}).target_bytes;
+  };
+  EXPECT_EQ(bytes_with(&tokenizer, 258), 4);
+  EXPECT_EQ(bytes_with(nullptr, 258), std::nullopt);
+  EXPECT_EQ(bytes_with(make_tokenizer("bytes").get(), 300), std::nullopt);  // it has no token 257
+}
+
+TEST(EvaluationText, IsRejectedIfTooShortOrNotTheModels) {
+  const TemporaryPath folder;
+  spill(folder / "empty.txt", "");
+  spill(folder / "short.txt", "x");
+  write_token_file(folder / "short.bin", {5});
+  write_token_file(folder / "large.bin", {5, 6, 300, 7});
+  const auto tokenizer = make_tokenizer("bytes");
+  const auto open = [&](const std::string& name, const Tokenizer* with, std::int64_t vocab) {
+    return [&, name, with, vocab] {
+      open_evaluation_text(folder / name, {.tokenizer = with, .vocab = vocab});
+    };
+  };
+  EXPECT_THAT(open("empty.txt", tokenizer.get(), 256),
+              ThrowsMessage<UsageError>(HasSubstr("has 0 tokens")));
+  EXPECT_THAT(open("short.txt", tokenizer.get(), 256),
+              ThrowsMessage<UsageError>(HasSubstr("has 1 tokens")));
+  EXPECT_THAT(open("short.bin", nullptr, 256),
+              ThrowsMessage<UsageError>(HasSubstr("has 1 tokens")));
+  EXPECT_THAT(open("large.bin", nullptr, 256), ThrowsMessage<UsageError>(HasSubstr("token 2 of")));
+  EXPECT_THAT(open("short.txt", nullptr, 256), ThrowsMessage<UsageError>(HasSubstr("--tokenizer")));
+  EXPECT_THAT(open("short.txt", tokenizer.get(), 255),
+              ThrowsMessage<UsageError>(HasSubstr("has 256 tokens")));
+  EXPECT_THAT(open("missing.txt", tokenizer.get(), 256),
+              ThrowsMessage<UsageError>(HasSubstr("missing.txt")));
+}

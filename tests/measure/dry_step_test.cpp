@@ -1,0 +1,276 @@
+#include "axonn/measure/dry_step.h"
+
+#include <map>
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads/threads.h"
+
+#include "tests/support/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+namespace {
+
+constexpr int kMeasuredSteps = 3;
+
+/// Returns the arena statistics of each rank after several steps of a real run.
+std::vector<ArenaStats> measure(const Config& config) {
+  std::vector<ArenaStats> ranks(config.parallelism.grid().ranks());
+  run_ranks(static_cast<int>(ranks.size()), [&](Communicator& world) {
+    Session session(config, world, make_cpu_backend(1), {});
+    session.initialise();
+    for (int step = 0; step < kMeasuredSteps; ++step) session.train_step(session.step_input(step));
+    ranks[world.rank()] = session.arena().stats();
+  });
+  return ranks;
+}
+
+std::int64_t total(const MemoryParts& parts) {
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
+}
+
+std::int64_t at(const MemoryParts& parts, MemoryUse use) { return parts[static_cast<int>(use)]; }
+
+std::string describe(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  return "grid " + to_string(p.grid()) + ", " + std::string(name_of(config.training.dtype)) +
+         (config.activation_checkpoint.mode == RecomputeMode::full ? ", recomputed" : "") +
+         ", micro-batches of " + std::to_string(config.training.micro_batch) + ", chunks " +
+         std::to_string(p.chunks) + (p.overlap_weights ? "" : ", no overlap") +
+         (p.sequence_parallel ? "" : ", rows not cut");
+}
+
+/// Expects dry_step() to predict the peak of every rank, and its parts, to the byte.
+void expect_predicted(const Config& given) {
+  validate(given);
+  const Config config = resolved(given);
+  const std::vector<ArenaStats> measured = measure(config);
+  for (int rank = 0; rank < std::ssize(measured); ++rank) {
+    SCOPED_TRACE(describe(config) + ", rank " + std::to_string(rank));
+    const ArenaStats dry = dry_step(config, rank).memory;
+    EXPECT_EQ(dry.peak_bytes, measured[rank].peak_bytes);
+    EXPECT_EQ(dry.peak_by, measured[rank].peak_by);
+    EXPECT_EQ(dry.live_bytes, measured[rank].live_bytes);
+    EXPECT_EQ(total(dry.peak_by), dry.peak_bytes);
+    EXPECT_EQ(total(dry.live_by), dry.live_bytes);
+  }
+}
+
+Config tiny() { return tiny_config("unused"); }
+
+/// 640B parameters: the largest model of the AxoNN paper, on 32,768 ranks.
+Config gpt_640b() {
+  Config config = tiny();
+  config.model = {.layers = 135, .hidden = 20480, .heads = 160, .vocab = 51200};
+  config.training.seq_len = 2048;
+  config.training.global_batch = 8192;
+  config.training.micro_batch = 1;
+  config.training.dtype = DType::bf16;
+  config.activation_checkpoint.mode = RecomputeMode::full;
+  return resolved(on_grid(config, {8, 4, 32, 32}));
+}
+
+Schedule schedule_of(const Config& config, int rank = 0) {
+  return dry_step(resolved(config), rank, {.schedule = true}).schedule;
+}
+
+template <typename T>
+std::vector<T> only(const Schedule& schedule) {
+  std::vector<T> found;
+  for (const Schedule::Event& event : schedule.events)
+    if (const T* one = std::get_if<T>(&event)) found.push_back(*one);
+  return found;
+}
+
+}  // namespace
+
+TEST(DryStep, PeakEqualsARealRunsOnEveryGridWithEveryTypeAndWithRecomputation) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
+                               GridShape{1, 1, 2, 1}, GridShape{1, 1, 1, 2}, GridShape{2, 2, 1, 1},
+                               GridShape{1, 1, 3, 2}, GridShape{3, 2, 2, 1}, GridShape{2, 1, 2, 2}})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+        Config config = on_grid(tiny(), grid);
+        config.training.dtype = dtype;
+        config.activation_checkpoint.mode = mode;
+        expect_predicted(config);
+      }
+}
+
+TEST(DryStep, PeakEqualsARealRunsInChunksWithMicroBatchesAndWithoutOverlap) {
+  for (const GridShape grid : {GridShape{1, 1, 2, 1}, GridShape{2, 1, 1, 2}, GridShape{1, 2, 2, 1}})
+    for (const int chunks : {1, 2})
+      for (const std::int64_t micro : {6, 2})
+        for (const bool overlap : {true, false}) {
+          Config config = on_grid(tiny(), grid);
+          config.training.micro_batch = micro;
+          config.training.global_batch = 24;
+          config.parallelism.chunks = chunks;
+          config.parallelism.sequence_parallel = micro == 6;
+          config.parallelism.overlap_weights = config.parallelism.overlap_weight_gradients =
+              config.parallelism.overlap_input_gradients = config.parallelism.overlap_data =
+                  overlap;
+          config.parallelism.reduce_dtype = overlap ? DType::f32 : DType::bf16;
+          expect_predicted(config);
+        }
+}
+
+TEST(DryStep, PeakEqualsARealRunsForLongTextWhereActivationsAndLogitsPrevail) {
+  Config config = on_grid(tiny(), {2, 1, 1, 1});
+  config.model.vocab = 5000;
+  config.model.tied = false;
+  config.model.kv_heads = 1;
+  config.training.seq_len = 100;  // 600 rows: three pieces of the loss, the last one shorter
+  config.training.global_batch = 6;
+  config.optimizer.kind = OptimizerKind::sgd;
+  expect_predicted(config);
+  const MemoryParts parts = dry_step(resolved(config), 0).memory.peak_by;
+  EXPECT_GT(at(parts, MemoryUse::logits), 0);
+  EXPECT_GT(at(parts, MemoryUse::activations), at(parts, MemoryUse::parameters));
+}
+
+TEST(DryStep, PeakEqualsARealRunsForALlama) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{4, 1, 2, 1}})
+    for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+      Config config = on_grid(tiny(), grid);
+      config.model.family = ModelFamily::llama;
+      config.model.kv_heads = 2;
+      config.model.tied = false;
+      config.training.dtype = DType::bf16;
+      config.activation_checkpoint.mode = mode;
+      expect_predicted(config);
+      for (const auto& op : only<Schedule::Compute>(schedule_of(config)))
+        EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation;
+    }
+}
+
+TEST(DryStep, InTwoChunksEverySumOfABlockHasAProductBetweenItsStartAndItsWait) {
+  Config config = on_grid(tiny(), {2, 1, 1, 1});
+  config.parallelism.sequence_parallel = false;
+  config.parallelism.chunks = 2;
+  const Schedule schedule = schedule_of(config);
+  std::map<std::size_t, int> products;  // by index of the sum's start: products since then
+  int sums = 0;
+  for (std::size_t i = 0; i < schedule.events.size(); ++i) {
+    if (const auto* op = std::get_if<Schedule::Compute>(&schedule.events[i])) {
+      if (op->operation == "matmul")
+        for (auto& [start, count] : products) ++count;
+    } else if (const auto* start = std::get_if<Schedule::Start>(&schedule.events[i])) {
+      if (start->operation == "all_reduce" && start->label.starts_with("h.")) products[i] = 0;
+    } else if (const auto wait =
+                   products.find(std::get<Schedule::Wait>(schedule.events[i]).started);
+               wait != products.end()) {
+      EXPECT_GT(wait->second, 0) << "sum " << sums << ", event " << i;
+      ++sums;
+      products.erase(wait);
+    }
+  }
+  // For each block and chunk: two sums in forward, two in backward.
+  EXPECT_GE(sums, 2 * 4 * config.model.layers);
+}
+
+TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Config config = tiny();
+    config.training.dtype = dtype;
+    const MemoryParts live = dry_step(resolved(config), 0).memory.live_by;
+    const std::int64_t count = at(live, MemoryUse::parameters) / bytes_of(dtype);
+    EXPECT_EQ(at(live, MemoryUse::gradients), 4 * count);
+    EXPECT_EQ(at(live, MemoryUse::optimizer), (dtype == DType::f32 ? 8 : 12) * count);
+    EXPECT_EQ(at(live, MemoryUse::activations), 0);
+  }
+}
+
+TEST(DryStep, Of640BParametersOn32768RanksHoldsOneRanksShare) {
+  const Config config = gpt_640b();
+  const ArenaStats memory = dry_step(config, 31111).memory;
+  // 640e9 parameters cut over x, y and z take 2 + 4 bytes each; 12 more bytes are also cut over
+  // data.
+  const double each = 6.4e11 / (8 * 4 * 32);
+  EXPECT_NEAR(static_cast<double>(memory.live_bytes), each * (6 + 12.0 / 32), 0.1 * each * 6);
+  EXPECT_GT(at(memory.peak_by, MemoryUse::gathered), 2 * 12 * 20480LL * 20480 / 32 * 2 * 9 / 10)
+      << "two blocks, in bf16";
+}
+
+TEST(DryStep, SchedulesEveryProductWithItsFlops) {
+  const Config config = tiny();
+  const Schedule schedule = schedule_of(config);
+  double flops = 0;
+  for (const auto& op : only<Schedule::Compute>(schedule)) {
+    EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation << ": pass its operands to around()";
+    if (op.operation == "matmul") flops += op.flops;
+  }
+  // Forward, input gradient and weight gradient of every matrix: 6 N per token. No product is saved
+  // at the first layer, whose input gradient the embedding needs.
+  const double C = 24, F = 96, V = 256, L = 2, tokens = 12 * 8;
+  EXPECT_EQ(flops, 6 * tokens * (L * (4 * C * C + 2 * C * F) + V * C));
+}
+
+TEST(DryStep, SchedulesCollectivesByAxisAndWaitsForEachOnceAfterItsStart) {
+  const Schedule schedule = schedule_of(on_grid(tiny(), {2, 1, 2, 1}), 3);
+  std::vector<int> waits(schedule.events.size(), 0);
+  std::map<std::string, std::int64_t> bytes;
+  for (std::size_t i = 0; i < schedule.events.size(); ++i) {
+    if (const auto* start = std::get_if<Schedule::Start>(&schedule.events[i])) {
+      EXPECT_EQ(start->ranks, start->group == "world" ? 4 : 2);
+      bytes[start->group + ' ' + start->operation] += start->bytes;
+    }
+    if (const auto* wait = std::get_if<Schedule::Wait>(&schedule.events[i])) {
+      ASSERT_LT(wait->started, i);
+      ASSERT_TRUE(std::holds_alternative<Schedule::Start>(schedule.events[wait->started]));
+      ++waits[wait->started];
+    }
+  }
+  for (std::size_t i = 0; i < schedule.events.size(); ++i)
+    EXPECT_EQ(waits[i], std::holds_alternative<Schedule::Start>(schedule.events[i])) << i;
+  EXPECT_GT(bytes["x all_reduce"], 0);
+  EXPECT_GT(bytes["z all_gather"], 0);
+  EXPECT_GT(bytes["z reduce_scatter"], 0);
+  EXPECT_EQ(bytes.contains("y all_reduce") || bytes.contains("data all_gather"), false);
+}
+
+TEST(DryStep, OverlapShowsInTheSchedule) {
+  // Products between a collective's start and its wait hide it.
+  const auto hidden_flops = [](bool overlap) {
+    Config config = on_grid(tiny(), {1, 1, 2, 1});
+    config.parallelism.overlap_weights = config.parallelism.overlap_weight_gradients = overlap;
+    const Schedule schedule = schedule_of(config);
+    double flops = 0;
+    int under_way = 0;
+    for (const Schedule::Event& event : schedule.events) {
+      if (const auto* start = std::get_if<Schedule::Start>(&event))
+        under_way += start->group == "z";
+      if (const auto* wait = std::get_if<Schedule::Wait>(&event))
+        under_way -= std::get<Schedule::Start>(schedule.events[wait->started]).group == "z";
+      if (const auto* op = std::get_if<Schedule::Compute>(&event); op && under_way > 0)
+        flops += op->flops;
+    }
+    return flops;
+  };
+  EXPECT_EQ(hidden_flops(false), 0);
+  EXPECT_GT(hidden_flops(true), 0);
+}
+
+TEST(DryStep, IsTheSameWithCudaGraphs) {
+  Config config = tiny();
+  config.training.cuda_graph = true;
+  EXPECT_EQ(dry_step(resolved(config), 0).memory.peak_bytes,
+            dry_step(resolved(tiny()), 0).memory.peak_bytes);
+}
+
+TEST(DryStep, RejectsSizesThatTheGridCannotCut) {
+  try {
+    dry_step(resolved(on_grid(tiny(), {.x = 5})), 0);
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("x must be one of 1, 2, 3, 4, 6, 12"));
+  }
+}

@@ -1,0 +1,353 @@
+#include "axonn/options/options.h"
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+#include "axonn/options/options_print.h"
+
+using namespace axonn;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+namespace {
+
+enum class Shape { round, square };
+constexpr std::array<std::string_view, 2> kShapes = {"round", "square"};
+
+struct Settings {
+  int sides = 4;
+  std::int64_t area = 0;
+  double edge = 0.5, scale = 1;
+  bool filled = true;
+  std::string label = "none";
+  std::string share;
+  std::vector<std::string> colors;
+  std::vector<std::int64_t> layers = {1};
+  int depth = 0;
+  Shape shape = Shape::round;
+};
+
+OptionList list_of(Settings& settings) {
+  OptionList list;
+  list.section("figure", "What is drawn");
+  list.add("sides", &settings.sides, {.help = "number of sides", .min = 3, .max = 99});
+  list.add("area", &settings.area, {.help = "how large", .unit = "bytes", .min = 0});
+  list.add("edge", &settings.edge,
+           {.help = "length of one", .min = 0, .below = 1, .also = "side_length"});
+  list.add("scale_by", &settings.scale, {.help = "how much larger"});
+  list.add("shape", settings.shape, kShapes, {.help = "its form"});
+  list.section("paint", "How it is coloured");
+  list.add("filled", &settings.filled, {.help = "whether it is filled"});
+  list.add("label", &settings.label, {.help = "its name"});
+  list.add("share", &settings.share, {.help = "how much of it", .or_number = true});
+  list.add("colors", &settings.colors, {.help = "its colours"});
+  list.add("layers", &settings.layers, {.help = "where it lies", .min = 0});
+  list.add("glaze.depth", &settings.depth, {.help = "how thick the glaze is", .min = 0});
+  return list;
+}
+
+/// The message of the UsageError that reading `text` throws.
+std::string toml_error(std::string_view text) {
+  Settings settings;
+  Origins origins;
+  try {
+    read_toml_text(list_of(settings), text, "a.toml", origins);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string flag_error(const std::vector<std::string>& arguments) {
+  Settings settings;
+  Origins origins;
+  try {
+    read_flags(list_of(settings), arguments, origins);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST(ReadToml, SetsEveryKindOfValueAndRecordsItsPlace) {
+  Settings settings;
+  Origins origins;
+  read_toml_text(list_of(settings),
+                 "[figure]\nsides = 6\n  area = \"2KiB\"\nedge = 0\nshape = \"square\"\n"
+                 "[paint]\nfilled = false\nlabel = \"a\\tb\"\ncolors = [\"red\", \"blue\"]\n",
+                 "a.toml", origins);
+  EXPECT_EQ(settings.sides, 6);
+  EXPECT_EQ(settings.area, 2048);
+  EXPECT_EQ(settings.edge, 0.0);
+  EXPECT_EQ(settings.shape, Shape::square);
+  EXPECT_FALSE(settings.filled);
+  EXPECT_EQ(settings.label, "a\tb");
+  EXPECT_THAT(settings.colors, ElementsAre("red", "blue"));
+  EXPECT_EQ(origins.of("figure.area"), "a.toml:3:3");
+}
+
+TEST(ReadToml, TakesOneStringForAListANumberForAStringAndLeavesOtherKeysAlone) {
+  Settings settings;
+  Origins origins;
+  read_toml_text(list_of(settings), "[paint]\ncolors = \"red,blue\"\nshare = 0.25", "a.toml",
+                 origins);
+  EXPECT_THAT(settings.colors, ElementsAre("red,blue"));
+  EXPECT_EQ(settings.share, "0.25") << "the option also accepts a number";
+  EXPECT_EQ(settings.label, "none");
+  EXPECT_EQ(origins.of("paint.label"), "default");
+}
+
+TEST(ReadToml, TakesIntegersInListsAndKeysInTablesOfASection) {
+  for (const char* text : {"[paint]\nlayers = [4, 16]\nglaze = {depth = 2}\n",
+                           "[paint]\nlayers = [4, 16]\nglaze.depth = 2\n",
+                           "[paint]\nlayers = [4, 16]\n[paint.glaze]\ndepth = 2\n"}) {
+    Settings settings;
+    Origins origins;
+    read_toml_text(list_of(settings), text, "a.toml", origins);
+    EXPECT_THAT(settings.layers, ElementsAre(4, 16));
+    EXPECT_EQ(settings.depth, 2);
+    EXPECT_TRUE(origins.is_set("paint.glaze.depth"));
+  }
+  Settings settings;
+  Origins origins;
+  read_toml_text(list_of(settings), "[paint]\nlayers = []\n", "a.toml", origins);
+  EXPECT_THAT(settings.layers, testing::IsEmpty());
+  read_toml_text(list_of(settings), "[paint]\nlayers = 7\n", "a.toml", origins);
+  EXPECT_THAT(settings.layers, ElementsAre(7));
+  EXPECT_THAT(toml_error("[paint]\nglaze = {width = 2}"), HasSubstr("no key 'glaze.width'"));
+  EXPECT_THAT(toml_error("[paint]\nglaze = {}"), HasSubstr("no key 'glaze'"));
+}
+
+TEST(ReadToml, NamesAnUnknownKeyWithItsPlaceAndASuggestion) {
+  EXPECT_EQ(toml_error("[figure]\n\n  sidse = 3"),
+            "[figure] has no key 'sidse' (a.toml:3:3); did you mean 'sides'?");
+  EXPECT_EQ(toml_error("[figure]\ncolors = 3"),
+            "[figure] has no key 'colors' (a.toml:2:1); did you mean [paint] colors?");
+  EXPECT_EQ(toml_error("[paint]\nside_length = 3"),
+            "[paint] has no key 'side_length' (a.toml:2:1); did you mean [figure] edge?");
+  EXPECT_EQ(toml_error("[paint]\nwater = 3"),
+            "[paint] has no key 'water' (a.toml:2:1); its keys are filled, label, share, colors, "
+            "layers, glaze.depth");
+}
+
+TEST(ReadToml, NamesAnUnknownSection) {
+  EXPECT_EQ(toml_error("[figrue]\nsides = 3"),
+            "there is no section [figrue] (a.toml:1:2); did you mean [figure]?");
+  EXPECT_EQ(toml_error("[oven]\nsides = 3"),
+            "there is no section [oven] (a.toml:1:2); the sections are [figure], [paint]");
+  EXPECT_EQ(toml_error("sides = 3"),
+            "'sides' is outside any section (a.toml:1:1); did you mean [figure] sides?");
+  EXPECT_THAT(toml_error("[[figure]]\nsides = 3"), StartsWith("[figure] is a section (a.toml:1:"));
+}
+
+TEST(ReadToml, NamesTheExpectedTypeAndTheValue) {
+  EXPECT_EQ(toml_error("[figure]\nsides = \"ten\""),
+            "[figure] sides wants an integer from 3 to 99, got the string \"ten\" (a.toml:2:1)");
+  EXPECT_THAT(toml_error("[figure]\nsides = 3.0"), HasSubstr("got 3.0 (a.toml:2:1)"));
+  EXPECT_THAT(toml_error("[figure]\nedge = true"),
+              HasSubstr("edge wants a number of at least 0 and below 1, got true"));
+  EXPECT_THAT(toml_error("[figure]\nshape = 1"), HasSubstr("wants one of round, square, got 1"));
+  EXPECT_THAT(toml_error("[figure]\narea = \"2 acres\""), HasSubstr("wants a size in bytes"));
+  EXPECT_THAT(toml_error("[paint]\nfilled = \"yes\""),
+              HasSubstr("wants true or false, got the string \"yes\""));
+  EXPECT_THAT(toml_error("[paint]\nlabel = [\"a\"]"), HasSubstr("wants a string, got a list"));
+  EXPECT_THAT(toml_error("[paint]\ncolors = [1]"), HasSubstr("a list of strings, got [1]"));
+  EXPECT_THAT(toml_error("[paint]\ncolors = [1, \"a\"]"),
+              HasSubstr("element that is not a string"));
+  EXPECT_THAT(toml_error("[paint]\nlayers = [\"a\"]"), HasSubstr("wants a list of integers"));
+  EXPECT_THAT(toml_error("[paint]\nlayers = [3, -1]"),
+              HasSubstr("a list of integers, each of at least 0, got [3, -1]"));
+  EXPECT_THAT(toml_error("[paint.label]\na = 1"), HasSubstr("wants a string, got a table"));
+  EXPECT_THAT(toml_error("[paint]\nlabel = 2026-01-01"), HasSubstr("got a date or a time"));
+}
+
+TEST(ReadToml, RefusesValuesOutOfRange) {
+  EXPECT_EQ(toml_error("[figure]\nsides = 2"),
+            "[figure] sides wants an integer from 3 to 99, got 2 (a.toml:2:1)");
+  for (const char* text : {"sides = 100", "sides = 4294967300", "area = -1", "edge = 1",
+                           "edge = -0.1", "scale_by = nan", "scale_by = -inf"})
+    EXPECT_THAT(toml_error(std::string("[figure]\n") + text), HasSubstr("wants a")) << text;
+  EXPECT_EQ(toml_error("[figure]\nedge = 0.999"), "no error");
+}
+
+TEST(ReadToml, ListsTheChoicesAndSuggestsTheClosest) {
+  EXPECT_EQ(toml_error("[figure]\nshape = \"sqare\""),
+            "[figure] shape wants one of round, square; got 'sqare' (a.toml:2:1); did you mean "
+            "'square'?");
+}
+
+TEST(ReadToml, ReadsEachEntryOfARepeatedSectionIntoItsOwnValues) {
+  std::vector<Settings> figures;
+  OptionList list;
+  list.repeated("figure", "What is drawn", [&](OptionList& entry) {
+    figures.emplace_back();
+    entry = list_of(figures.back());
+  });
+  Origins origins;
+  read_toml_text(list, "[[figure]]\nsides = 3\n[[figure]]\narea = 7\n", "a.toml", origins);
+  ASSERT_EQ(figures.size(), 2u);
+  EXPECT_EQ(figures[0].sides, 3);
+  EXPECT_EQ(figures[1].sides, 4);
+  EXPECT_EQ(figures[1].area, 7);
+  EXPECT_THAT([&] { read_toml_text(list, "[figure]\nsides = 3\n", "a.toml", origins); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("write each as [[figure]]")));
+}
+
+TEST(ReadToml, NamesTheLineOfASyntaxError) {
+  EXPECT_THAT(toml_error("[figure]\nsides = = 3"), StartsWith("a.toml:2:9: not valid TOML: "));
+  EXPECT_THAT(toml_error("[figure]\nsides = 3\nsides = 4"), StartsWith("a.toml:3:"));
+  EXPECT_THAT(toml_error("\xff\xfe"), HasSubstr("not valid TOML"));
+  for (const char* header : {"[!]", "[.figure]", "[[=", "[\xc3\xa9]"})
+    EXPECT_THAT(toml_error(header), StartsWith("a.toml:1:")) << header;
+}
+
+TEST(ReadToml, RefusesAMissingFileAndAFolderAndSuggestsAFile) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("axonn_options_test_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "train.toml") << "[figure]\nsides = 5\n";
+  Settings settings;
+  Origins origins;
+  const OptionList list = list_of(settings);
+  const auto error = [&](const std::string& path) -> std::string {
+    try {
+      read_toml(list, path, origins);
+    } catch (const UsageError& refused) {
+      return refused.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error(folder / "train.toml"), "no error");
+  EXPECT_EQ(settings.sides, 5);
+  EXPECT_THAT(error(folder / "trian.toml"),
+              testing::AllOf(HasSubstr("No such file"), HasSubstr("/train.toml'?")));
+  EXPECT_THAT(error(folder), HasSubstr("is a folder"));
+  EXPECT_THAT(error("/nowhere/at/all.toml"), HasSubstr("No such file"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(ReadFlags, TakesBothFormsAndBothDashesAndReturnsOtherArgumentsInOrder) {
+  Settings settings;
+  Origins origins;
+  const std::vector<std::string> arguments = {
+      "file.toml",           "--figure.sides",    "7",   "--fast",
+      "--figure.scale-by=3", "--paint.label=x y", "rest"};
+  EXPECT_THAT(read_flags(list_of(settings), arguments, origins),
+              ElementsAre("file.toml", "--fast", "rest"));
+  EXPECT_EQ(settings.sides, 7);
+  EXPECT_EQ(settings.label, "x y");
+  EXPECT_EQ(settings.scale, 3.0);
+  EXPECT_EQ(origins.of("figure.sides"), "--figure.sides");
+}
+
+TEST(ReadFlags, ReplacesTheListOfTheFileAndAppendsWhenRepeated) {
+  Settings settings;
+  settings.colors = {"from the file"};
+  Origins origins;
+  const std::vector<std::string> arguments = {"--paint.colors", "red,green", "--paint.colors=blue"};
+  read_flags(list_of(settings), arguments, origins);
+  EXPECT_THAT(settings.colors, ElementsAre("red", "green", "blue"));
+  const std::vector<std::string> numbers = {"--paint.layers", "4,16", "--paint.layers=64",
+                                            "--paint.glaze.depth", "3"};
+  read_flags(list_of(settings), numbers, origins);
+  EXPECT_THAT(settings.layers, ElementsAre(4, 16, 64));
+  EXPECT_EQ(settings.depth, 3);
+}
+
+TEST(ReadFlags, TakesABooleanWithOrWithoutAValue) {
+  for (const auto& [text, want] : {std::pair{"--paint.filled", true},
+                                   {"--paint.filled=true", true},
+                                   {"--paint.filled=false", false},
+                                   {"--paint.filled=off", false},
+                                   {"--paint.filled=0", false}}) {
+    Settings settings;
+    settings.filled = !want;
+    Origins origins;
+    const std::vector<std::string> arguments = {text, "--other"};
+    read_flags(list_of(settings), arguments, origins);
+    EXPECT_EQ(settings.filled, want) << text;
+  }
+}
+
+TEST(ReadFlags, TakesNegativeNumbersAndEmptyStringsAsValues) {
+  EXPECT_THAT(flag_error({"--figure.sides", "-3"}), HasSubstr("got -3 (--figure.sides)"));
+  Settings settings;
+  Origins origins;
+  const std::vector<std::string> arguments = {"--paint.label="};
+  read_flags(list_of(settings), arguments, origins);
+  EXPECT_EQ(settings.label, "");
+}
+
+TEST(ReadFlags, NamesTheWrongFlag) {
+  EXPECT_EQ(flag_error({"--figure.sidse", "3"}),
+            "[figure] has no key 'sidse' (--figure.sidse); did you mean 'sides'?");
+  EXPECT_EQ(flag_error({"--figrue.sides=3"}),
+            "there is no section [figrue] (--figrue.sides); did you mean [figure]?");
+  EXPECT_EQ(flag_error({"--figure.sides", "ten"}),
+            "[figure] sides wants an integer from 3 to 99, got 'ten' (--figure.sides)");
+  EXPECT_THAT(flag_error({"--figure.sides"}), HasSubstr("got nothing (--figure.sides)"));
+  EXPECT_THAT(flag_error({"--figure.sides", "--fast"}), HasSubstr("got nothing"));
+  EXPECT_THAT(flag_error({"--paint.filled", "maybe"}), HasSubstr("got 'maybe'"));
+}
+
+TEST(ToToml, ReadsBackToTheSameValuesAndShowsEachOrigin) {
+  Settings settings;
+  settings.edge = 1.0 / 3;
+  settings.label = "a \"quoted\" \\ path\n";
+  settings.colors = {"red", "b,lue"};
+  settings.layers = {1, 2, 3};
+  settings.depth = 5;
+  settings.shape = Shape::square;
+  Origins origins;
+  origins.set("figure.edge", "a.toml:2:1");
+  const std::string text = to_toml(list_of(settings), origins);
+  EXPECT_THAT(text, HasSubstr("sides = 4"));
+  EXPECT_THAT(text, HasSubstr("# a.toml:2:1\n"));
+  EXPECT_THAT(text, HasSubstr("# default\n"));
+
+  Settings read;
+  Origins places;
+  read_toml_text(list_of(read), text, "printed", places);
+  EXPECT_EQ(read.edge, settings.edge);
+  EXPECT_EQ(read.label, settings.label);
+  EXPECT_EQ(read.colors, settings.colors);
+  EXPECT_EQ(read.layers, settings.layers);
+  EXPECT_EQ(read.depth, settings.depth);
+  EXPECT_EQ(read.shape, settings.shape);
+}
+
+TEST(ToJson, HoldsEverySectionAndValueOnOneLine) {
+  Settings settings;
+  EXPECT_EQ(
+      to_json(list_of(settings)),
+      R"({"figure": {"sides": 4, "area": 0, "edge": 0.5, "scale_by": 1.0, "shape": "round"}, )"
+      R"("paint": {"filled": true, "label": "none", "share": "", "colors": [], "layers": [1], )"
+      R"("glaze.depth": 0}})");
+}
+
+TEST(HelpFor, FindsASectionAKeyWithItsSectionAndAKeyAlone) {
+  Settings settings;
+  const OptionList list = list_of(settings);
+  EXPECT_THAT(help_for(list, "paint"), HasSubstr("whether it is filled"));
+  EXPECT_THAT(help_for(list, "figure.edge"),
+              testing::AllOf(HasSubstr("length of one"), HasSubstr("--figure.edge VALUE"),
+                             HasSubstr("side_length")));
+  EXPECT_EQ(help_for(list, "edge"), help_for(list, "--figure.edge"));
+  EXPECT_THAT([&] { help_for(list, "egde"); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("did you mean [figure] edge?")));
+}
+
+TEST(OptionList, RefusesAKeyThatIsListedTwice) {
+  Settings settings;
+  OptionList list = list_of(settings);
+  EXPECT_THROW(list.add("label", &settings.label, {.help = "again"}), Error);
+  EXPECT_THROW(list.section("figure", "again"), Error);
+}

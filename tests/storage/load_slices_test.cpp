@@ -1,0 +1,192 @@
+// Ranks of several grids read their slices of stored matrices.
+#include "axonn/storage/load_slices.h"
+
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "axonn/comm/grid.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/storage/stored_values.h"
+
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::test;
+
+namespace {
+
+constexpr std::int64_t kRows = 96, kCols = 40;
+
+/// The value of element (row, col): an integer that BF16 and F16 hold exactly.
+float value_at(std::int64_t row, std::int64_t col) {
+  return static_cast<float>((row * kCols + col) % 251 - 100);
+}
+
+/// Writes a folder with "w" (96, 40), its transpose "t", and "v" (96).
+void write_folder(const std::string& folder, StoredType type) {
+  std::vector<float> w, t, v;
+  for (std::int64_t r = 0; r < kRows; ++r)
+    for (std::int64_t c = 0; c < kCols; ++c) w.push_back(value_at(r, c));
+  for (std::int64_t c = 0; c < kCols; ++c)
+    for (std::int64_t r = 0; r < kRows; ++r) t.push_back(value_at(r, c));
+  for (std::int64_t r = 0; r < kRows; ++r) v.push_back(value_at(r, 0));
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<SafetensorsTensor> tensors;
+  const auto add = [&](const char* name, const std::vector<float>& values,
+                       std::vector<std::int64_t> shape) {
+    bytes.emplace_back(values.size() * static_cast<std::size_t>(bytes_of(type)));
+    from_floats(type, values, bytes.back());
+    tensors.push_back({{.name = name, .type = type, .shape = std::move(shape)}, {}});
+  };
+  add("w", w, {kRows, kCols});
+  add("t", t, {kCols, kRows});
+  add("v", v, {kRows});
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = bytes[i];
+  write_safetensors(folder + "/model.safetensors", tensors);
+}
+
+Layout matrix_layout() {
+  return {.rows = kRows, .cols = kCols, .row_axis = Axis::x, .col_axis = Axis::y};
+}
+
+/// Every rank of the grid loads its slices of w, t and v. Returns the bytes read by all ranks, and
+/// fails if an element is wrong or missing.
+std::int64_t load_on(const GridShape& shape, const SafetensorsFolder& folder) {
+  std::atomic<std::int64_t> bytes = 0;
+  run_ranks(shape.ranks(), [&](Communicator& world) {
+    const Grid grid(world, shape);
+    std::vector<WantedSlices> wanted;
+    std::vector<std::vector<float>> buffers;
+    const auto want = [&](const char* name, const Layout& layout, bool transposed) {
+      const std::int64_t all = layout.local_count(shape), z = grid.extent(Axis::z),
+                         begin = all * grid.coord(Axis::z) / z,
+                         end = all * (grid.coord(Axis::z) + 1) / z;
+      wanted.push_back({.tensor = folder.find(name),
+                        .transposed = transposed,
+                        .rows = layout.rows,
+                        .cols = layout.cols,
+                        .slices = clip(layout.slices(shape, grid.coords()), begin, end),
+                        .across = layout.col_axis ? &grid.along(*layout.col_axis) : nullptr});
+      buffers.emplace_back(end - begin, std::nanf(""));
+    };
+    want("w", matrix_layout(), false);
+    want("t", matrix_layout(), true);
+    want("v", {.rows = kRows, .row_axis = Axis::x}, false);
+    const auto take = [&](std::size_t i, std::int64_t offset, std::span<const std::byte> stored) {
+      const StoredType type = wanted[i].tensor.entry->type;
+      to_floats(type, stored,
+                std::span(buffers[i]).subspan(offset, stored.size() / bytes_of(type)));
+    };
+    bytes += load_slices(wanted, take).bytes;
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      for (const Slice& slice : wanted[i].slices)
+        for (std::int64_t e = slice.begin; e < slice.end; ++e)
+          ASSERT_EQ(buffers[i][slice.offset + e - slice.begin],
+                    value_at(slice.row + e / slice.cols, slice.col + e % slice.cols))
+              << "tensor " << i << ", element " << e << ", " << grid.describe();
+  });
+  return bytes;
+}
+
+}  // namespace
+
+TEST(LoadSlices, EveryRankOfEveryGridGetsItsElementsInEveryType) {
+  for (StoredType type : {StoredType::f32, StoredType::bf16, StoredType::f16}) {
+    const TemporaryPath path;
+    write_folder(path.path(), type);
+    const SafetensorsFolder folder(path.path());
+    for (const GridShape& shape :
+         {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
+          GridShape{1, 1, 3, 1}, GridShape{2, 2, 2, 1}, GridShape{3, 4, 1, 1},
+          GridShape{1, 5, 2, 1}})
+      load_on(shape, folder);
+  }
+}
+
+// The rows at both ends of a slice are read by two ranks, so slices should have many rows.
+TEST(LoadSlices, OnlyTheRowsAtTheEndsOfSlicesAreReadTwice) {
+  const TemporaryPath path;
+  write_folder(path.path(), StoredType::f32);
+  const SafetensorsFolder folder(path.path());
+  EXPECT_EQ(load_on({1, 1, 1, 1}, folder), folder.bytes());
+  const std::int64_t vector = kRows * 4;  // the same on all four ranks of y, each of which reads it
+  EXPECT_EQ(load_on({2, 4, 1, 1}, folder), folder.bytes() + 3 * vector);
+  const std::int64_t row = kCols * 4, most_ends = 2 * 7;  // seven pieces
+  EXPECT_LE(load_on({1, 1, 7, 1}, folder), folder.bytes() + most_ends * row);
+}
+
+TEST(StoredValues, RoundTripThroughF16AndBf16IsExactForEveryBitPattern) {
+  for (StoredType type : {StoredType::f16, StoredType::bf16}) {
+    std::vector<std::uint16_t> bits(1 << 16), again(bits.size());
+    std::iota(bits.begin(), bits.end(), 0);
+    std::vector<float> values(bits.size());
+    to_floats(type, std::as_bytes(std::span(bits)), values);
+    from_floats(type, values, std::as_writable_bytes(std::span(again)));
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      if (std::isnan(values[i])) {
+        std::vector<float> still(1);
+        to_floats(type, std::as_bytes(std::span(again).subspan(i, 1)), still);
+        EXPECT_TRUE(std::isnan(still[0])) << i;
+      } else {
+        ASSERT_EQ(bits[i], again[i]) << name_of(type);
+      }
+    }
+  }
+}
+
+TEST(StoredValues, F16HasItsPublishedValuesAndRoundsToNearestEven) {
+  const auto half_of = [](float value) {
+    std::uint16_t bits = 0;
+    from_floats(StoredType::f16, std::span(&value, 1), std::as_writable_bytes(std::span(&bits, 1)));
+    return bits;
+  };
+  EXPECT_EQ(half_of(1.0f), 0x3c00);
+  EXPECT_EQ(half_of(-2.0f), 0xc000);
+  EXPECT_EQ(half_of(65504.0f), 0x7bff);
+  EXPECT_EQ(half_of(65519.9f), 0x7bff);
+  EXPECT_EQ(half_of(65520.0f), 0x7c00) << "half way to 2^16 rounds to infinity";
+  EXPECT_EQ(half_of(0x1p-14f), 0x0400) << "the smallest normal number";
+  EXPECT_EQ(half_of(0x1p-24f), 0x0001);
+  EXPECT_EQ(half_of(0x1p-25f), 0x0000) << "half way to zero: to even";
+  EXPECT_EQ(half_of(0x1.8p-24f), 0x0002) << "half way between 1 and 2 units: to even";
+  EXPECT_EQ(half_of(1.0f + 0x1p-11f), 0x3c00) << "to even";
+  EXPECT_EQ(half_of(1.0f + 0x1.8p-10f), 0x3c02);
+}
+
+TEST(SafetensorsFolder, ReadsShardsThroughTheIndexAndRefusesInconsistentOnes) {
+  const TemporaryPath path;
+  const std::vector<std::byte> data(8);
+  write_safetensors(path / "one.safetensors",
+                    {{{.name = "a", .type = StoredType::f32, .shape = {2}}, data}});
+  write_safetensors(path / "two.safetensors",
+                    {{{.name = "b", .type = StoredType::f32, .shape = {2}}, data}});
+  const auto with_index = [&](const std::string& text) {
+    spill(path / "model.safetensors.index.json", text);
+    return SafetensorsFolder(path.path());
+  };
+  const SafetensorsFolder good =
+      with_index(R"({"metadata":{"total_size":16},)"
+                 R"("weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
+  EXPECT_EQ(good.tensors().size(), 2);
+  EXPECT_EQ(good.bytes(), 16);
+  EXPECT_EQ(good.find("b").file->path(), path / "two.safetensors");
+  EXPECT_EQ(good.find("c").entry, nullptr);
+  const auto expect_refused = [&](const std::string& text, const std::string& message) {
+    EXPECT_THAT([&] { with_index(text); },
+                testing::ThrowsMessage<UsageError>(testing::HasSubstr(message)))
+        << text;
+  };
+  expect_refused(R"({"weight_map":{"a":"two.safetensors"}})", "holds a, but it does not");
+  expect_refused(R"({"weight_map":{"a":"none.safetensors"}})", "none.safetensors");
+  expect_refused(R"({"weight_map":{"a":"../one.safetensors"}})", "is not a file name");
+  expect_refused(R"({"weight_map":{"a":1}})", "no file name for \"a\"");
+  expect_refused(R"({"weight_map":{"a":{}}})", "no file name for \"a\"");
+  expect_refused(R"({"weight_map":{"a":"one.safetensors","a":"two.safetensors"}})", "comes twice");
+  expect_refused(R"({"weight_map":{}})", "has no weight_map");
+  expect_refused(R"({"weight_map":)", "invalid JSON");
+  expect_refused(std::string(100'000, '['), "invalid JSON");
+}

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "axonn/grid/grid_shape.h"
+#include "axonn/storage/checkpoint/checkpoint.h"
+
+namespace axonn::test {
+
+struct ModelStateOptions {
+  std::vector<std::string> kinds = {"master", "exp_avg", "exp_avg_sq"};
+  std::int64_t vocab = 251;
+};
+
+/// One rank's training state of a small GPT: padded vocabulary over x, width over y, 12 heads over
+/// x with 4 shared key-value heads, blocks cut flat over z and data. Each element i of parameter p
+/// and kind k has a different value, exact in f32.
+class ModelState {
+ public:
+  ModelState(const GridShape& shape, int rank, ModelStateOptions options = {});
+
+  std::vector<StateBlock>& blocks() { return blocks_; }
+  std::int64_t parameter_count() const {
+    return parameter_count_;
+  }  ///< elements of the whole model
+
+  void fill(float shift = 0);  ///< sets every slice to its values (+ shift), padding to -1
+  void clear();                ///< sets everything to -1
+  /// "" if every slice, owned or not, has its values (+ shift) and padding is -1; else the first
+  /// difference.
+  std::string difference(float shift = 0) const;
+
+ private:
+  void add_block(const std::string& name,
+                 const std::vector<std::pair<std::string, Layout>>& parameters);
+
+  GridShape shape_;
+  Coords coords_;
+  ModelStateOptions options_;
+  std::vector<StateBlock> blocks_;
+  std::deque<std::vector<float>> storage_;
+  std::int64_t parameter_count_ = 0;
+};
+
+/// Writes the state as checkpoint `step` of the folder, from the ranks of a grid.
+SaveCost save_model(const std::string& folder, const GridShape& shape, std::int64_t step = 1,
+                    SaverOptions options = {}, ModelStateOptions model = {});
+
+/// Loads it on a grid. Returns the difference from what was saved, or "".
+std::string load_model(const std::string& path, const GridShape& shape,
+                       ModelStateOptions model = {});
+
+}  // namespace axonn::test

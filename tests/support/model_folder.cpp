@@ -1,0 +1,131 @@
+#include "tests/support/model_folder.h"
+
+#include <array>
+
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
+#include "axonn/comm/self.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/model/model.h"
+#include "axonn/model/stored_names.h"
+#include "axonn/options/options.h"
+#include "axonn/storage/stored_values.h"
+#include "axonn/train/session.h"
+#include "axonn/train/stored_model.h"
+
+#include "tests/support/temporary_path.h"
+
+namespace axonn::test {
+
+float value_of(const std::string& name, std::int64_t index) {
+  return static_cast<float>(Random(1, name).below(index, 255)) / 64 - 2;
+}
+
+std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
+  const auto world = make_self();
+  const Grid grid(*world, {});
+  const auto model = make_model(config, grid);
+  std::vector<ParameterSpec> all;
+  for (const ParameterGroup* group : model->groups())
+    for (const auto& parameter : group->parameters()) all.push_back(parameter->spec());
+  return all;
+}
+
+void write_model(const std::string& folder, const ModelConfig& config,
+                 const FolderOptions& options) {
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<SafetensorsTensor> tensors;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape,
+                       const std::vector<float>& values) {
+    bytes.emplace_back(values.size() * static_cast<std::size_t>(bytes_of(options.type)));
+    from_floats(options.type, values, bytes.back());
+    tensors.push_back({{.name = name, .type = options.type, .shape = std::move(shape)}, {}});
+  };
+  for (const ParameterSpec& spec : parameters_of(config)) {
+    if (spec.name == options.without) continue;
+    const std::int64_t rows = spec.layout.rows, cols = spec.layout.cols;
+    const bool transposed = stored_name(config.family, spec.name).transposed;
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < rows * cols; ++i)
+      values.push_back(value_of(spec.name, transposed ? i % rows * cols + i / rows : i));
+    std::vector<std::int64_t> shape{transposed ? cols : rows};
+    if (cols > 1) shape.push_back(transposed ? rows : cols);
+    add(options.prefix + spec.name, shape, values);
+  }
+  if (!options.and_also.empty()) add(options.and_also, {3}, {1, 2, 3});
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = bytes[i];
+  if (!options.shards) return write_safetensors(folder + "/model.safetensors", tensors);
+  std::string map;
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    total += tensors[i].data.size();
+    const std::string file = concat("part-", i % 3, ".safetensors");
+    map += concat(map.empty() ? "" : ",", '"', tensors[i].entry.name, "\":\"", file, '"');
+  }
+  for (std::size_t part = 0; part < 3; ++part) {
+    std::vector<SafetensorsTensor> some;
+    for (std::size_t i = part; i < tensors.size(); i += 3) some.push_back(tensors[i]);
+    write_safetensors(folder + concat("/part-", part, ".safetensors"), some);
+  }
+  spill(folder + "/model.safetensors.index.json",
+        concat("{\"metadata\":{\"total_size\":", total, "},\"weight_map\":{", map, "}}"));
+}
+
+namespace {
+
+/// Sets trained parameters to values that depend only on the global element, most of them not 0.
+void set_trained(Session& session) {
+  const Context ctx = session.context();
+  for (ParameterGroup* group : trained_groups(session.model())) {
+    for (const auto& [spec, slice] : group->piece_slices())
+      for (std::int64_t e = slice.begin; e < slice.end; ++e) {
+        const std::int64_t row = slice.row + e / slice.cols, col = slice.col + e % slice.cols;
+        const float value = value_of(spec->name, row * spec->layout.cols + col) / 16;
+        group->set_values(ctx, slice.offset + e - slice.begin, {&value, 1});
+      }
+    group->publish_values(ctx);
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& folder, const ModelConfig& model, const GridShape& grid,
+                     DType dtype) {
+  Config config{.model = model};
+  config.parallelism.set_grid(grid);
+  config.training = {.steps = 1, .seq_len = 8, .global_batch = 8, .dtype = dtype};
+  config.optimizer.lr = 1;
+  run_ranks(grid.ranks(), [&](Communicator& world) {
+    Session session(config, world, make_cpu_backend(1), {.data = false});
+    session.initialise();
+    if (model.lora.rank > 0) set_trained(session);
+    CheckpointSaver saver({.folder = folder, .async = false});
+    const StateTexts texts{{"config.toml", stored_config_text(session.config(), Origins())}};
+    saver.begin(world, 1, session.state(Session::Load::parameters), texts);
+    saver.finish(world);
+  });
+}
+
+std::vector<float> logits(const ModelConfig& model, const GridShape& grid) {
+  Config config{.model = model};
+  config.parallelism.set_grid(grid);
+  std::vector<float> result;
+  run_ranks(grid.ranks(), [&](Communicator& world) {
+    Session session(config, world, make_cpu_backend(1), {.training = false});
+    session.initialise();
+    const std::vector<std::int32_t> ids{5, 17, 3, 99, 40, 8, 77, 1};
+    const Context ctx = session.context();
+    const std::int64_t count = std::ssize(ids);
+    const Tensor mine = session.model().next_logits(ctx, make_tokens(ctx, ids, {}, {1, count}),
+                                                    std::array{count - 1});
+    Communicator& across = session.grid().along(Axis::x);
+    std::vector<float> here(mine.view().as<float>(), mine.view().as<float>() + mine.cols()),
+        all(here.size() * across.size());
+    across.all_gather(buffer(std::span(all)), buffer(std::span(here)), "logits").wait();
+    all.resize(session.model().vocab());
+    if (world.rank() == 0) result = all;
+  });
+  return result;
+}
+
+}  // namespace axonn::test

@@ -1,0 +1,114 @@
+#include "tests/support/runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/data/token_writer.h"
+#include "axonn/measure/compare.h"
+#include "axonn/storage/checkpoint/checkpoint.h"
+
+namespace axonn::testing_support {
+
+Config tiny_config(const std::string& folder) {
+  Config config;
+  config.model = {.layers = 2, .hidden = 24, .heads = 12, .vocab = 256};
+  config.data.synthetic = 20'000;
+  config.training.steps = 10;
+  config.training.seq_len = 8;
+  config.training.global_batch = 12;
+  config.training.threads = 1;
+  config.optimizer.lr = 1e-2;
+  config.lr_scheduler.warmup_steps = 2;
+  config.checkpoint.every = 5;
+  config.checkpoint.keep = 0;
+  config.output.dir = folder;
+  return config;
+}
+
+Config on_grid(Config config, const GridShape& grid) {
+  config.parallelism.set_grid(grid);
+  return config;
+}
+
+TrainEnd train_on_threads(const Config& given, const TrainOptions& options) {
+  validate(given);
+  const Config config = resolved(given);
+  std::vector<TrainEnd> ends(config.parallelism.grid().ranks());
+  run_ranks(static_cast<int>(ends.size()),
+            [&](Communicator& world) { ends[world.rank()] = train(config, world, options); });
+  EXPECT_EQ(std::ranges::count(ends, ends.front()), std::ssize(ends))
+      << "ranks returned different values";
+  return ends.front();
+}
+
+std::vector<double> first_losses(const Config& given) {
+  validate(given);
+  const Config config = resolved(given);
+  std::vector<double> losses;
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    const GridTrace trace = trace_run(config, world, make_cpu_backend(1), 3);
+    if (world.rank() == 0) losses = trace.losses;
+  });
+  return losses;
+}
+
+std::string failure_of(const Config& config) {
+  try {
+    train_on_threads(config);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::vector<nlohmann::json> metrics_of(const Config& config) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(config.output.dir + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+std::vector<double> column(const std::vector<nlohmann::json>& lines, const std::string& key) {
+  std::vector<double> values;
+  for (const auto& line : lines) values.push_back(line.at(key));
+  return values;
+}
+
+std::map<std::string, std::vector<float>> weights_of(const std::string& checkpoint,
+                                                     const std::string& kind) {
+  const CheckpointReader reader(checkpoint);
+  std::map<std::string, std::vector<float>> weights;
+  std::vector<StateBlock> blocks;
+  for (const auto& [name, rows, cols] : reader.parameters()) {
+    std::vector<float>& values = weights[name];
+    values.resize(rows * cols);
+    const Slice all{.rows = rows, .cols = cols, .end = rows * cols, .owned = true};
+    blocks.push_back({.name = name,
+                      .count = rows * cols,
+                      .parameters = {{name, rows, cols, {all}}},
+                      .buffers = {{kind, values.data()}}});
+  }
+  reader.load(blocks);
+  return weights;
+}
+
+void write_token_file(const std::string& path, const std::vector<std::int32_t>& tokens) {
+  const auto writer = make_token_writer(path, 1000);
+  writer->append(tokens);
+  writer->finish();
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return largest;
+}
+
+}  // namespace axonn::testing_support

@@ -1,0 +1,28 @@
+#include "axonn/text/added_tokens.h"
+
+#include <gmock/gmock.h>
+
+using namespace axonn;
+
+TEST(AddedTokenFinder, FindsTheFirstMatchAndTheLongestOfSeveralAtOnePlace) {
+  AddedTokenFinder finder;
+  finder.add("<a>", 1);
+  finder.add("<a>b", 2);
+  finder.add("<", 3);
+  finder.add("[x]", 4);
+  const auto check = [&](std::string_view text, std::size_t begin, std::int32_t token) {
+    const auto match = finder.find(text);
+    ASSERT_TRUE(match) << text;
+    EXPECT_EQ(match->begin, begin) << text;
+    EXPECT_EQ(match->token, token) << text;
+  };
+  check("..<a>b", 2, 2);
+  check("..<a>c", 2, 1);
+  check("..<a", 2, 3);
+  check("[x<[x]", 2, 3);
+  check("[[x]", 1, 4);
+  EXPECT_FALSE(finder.find("[x a>"));
+  EXPECT_FALSE(finder.find(""));
+  EXPECT_EQ(finder.find("<a><a>b", 1)->begin, 3u);
+  EXPECT_FALSE(AddedTokenFinder().find("<a>"));
+}

@@ -1,0 +1,118 @@
+// Errors in tokenizer.json.
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/text/tokenizer.h"
+
+#include "tests/text/tokenizer_files.h"
+
+using namespace axonn;
+using namespace axonn::test;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+/// The error message of make_tokenizer() for the file; empty if it accepts it.
+std::string refusal(const std::string& json) {
+  try {
+    const TempFolder folder;
+    make_tokenizer(folder.file("tokenizer.json", json));
+    return {};
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST(TokenizerJson, AnUnsupportedValueIsRefusedWithItsPlaceInTheFile) {
+  const auto refuses = [](const std::string& json, const std::string& what, const std::string& by,
+                          const std::string& says) {
+    EXPECT_THAT(refusal(replaced(json, what, by)),
+                AllOf(HasSubstr("tokenizer.json: "), HasSubstr(says)))
+        << by;
+  };
+  const std::string gpt2 = gpt2_json(), llama2 = llama2_json(), llama3 = llama3_json(),
+                    qwen = qwen_json();
+  refuses(llama3, R"("type":"BPE")", R"("type":"WordPiece")", "model.type: 'WordPiece'");
+  refuses(llama3, R"("dropout":null)", R"("dropout":0.1)", "model.dropout");
+  refuses(llama2, R"("end_of_word_suffix":null)", R"("end_of_word_suffix":"</w>")",
+          "model.end_of_word_suffix");
+  refuses(qwen, R"({"type":"NFC"})", R"({"type":"NFKC"})", "normalizer.type: 'NFKC'");
+  refuses(llama2, R"({"type":"Prepend","prepend":"▁"})", R"({"type":"Lowercase"})",
+          "normalizer.normalizers[0].type: 'Lowercase'");
+  refuses(llama3, "\"Isolated\"", "\"Removed\"", "pre_tokenizer.pretokenizers[0].behavior");
+  refuses(llama3, "\"invert\":false", "\"invert\":true", "pretokenizers[0].invert");
+  refuses(llama3, R"("type":"Split")", R"("type":"Digits")", "pretokenizers[0].type: 'Digits'");
+  refuses(llama3, R"(\\s+(?!\\S)|)", R"(\\w+|)", "pretokenizers[0].pattern.Regex");
+  refuses(llama3, R"(\\s+(?!\\S)|)", R"((?<=a)b|)", "pretokenizers[0].pattern.Regex");
+  refuses(llama3, R"(\\s+(?!\\S)|)", R"((|)", "cannot be compiled");
+  refuses(llama3, R"(\\s+(?!\\S)|)", R"(a*|)", "matches the empty string");
+  refuses(llama3, R"("lstrip":false)", R"("lstrip":true)", "added_tokens[0].lstrip");
+  refuses(llama3, R"("type":"TemplateProcessing")", R"("type":"RobertaProcessing")",
+          "post_processor.processors[1].type");
+  refuses(llama2, R"({"type":"Fuse"})", R"({"type":"WordPiece"})", "decoder.decoders[2].type");
+  refuses(llama2, R"({"type":"ByteFallback"})", R"({"type":"Fuse"})", "model.byte_fallback");
+  refuses(llama2, R"("start":1)", R"("start":2)", "decoder.decoders[3].start");
+  refuses(gpt2, R"("decoder":{"type":"ByteLevel")", R"("decoder":{"type":"Fuse")", "decoder");
+  refuses(mistral3_json(), R"("replacement":"▁")", R"("replacement":"_")",
+          "pre_tokenizer.replacement");
+}
+
+TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
+  const std::string json = llama2_json();
+  const auto refuses = [&](const std::string& what, const std::string& by,
+                           const std::string& says) {
+    EXPECT_THAT(refusal(replaced(json, what, by)), HasSubstr(says)) << by;
+  };
+  EXPECT_THAT(refusal(""), HasSubstr("not JSON"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("wanted an object"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("model"));
+  EXPECT_THAT(refusal(std::string(100'000, '[')), HasSubstr("nest deeper"));
+  EXPECT_THAT(refusal(R"({"model":{"vocab":)" + std::string(100'000, '{')), HasSubstr("not JSON"));
+  refuses("\"model\":{", "\"model\":7,\"x\":{", "model: wanted an object");
+  refuses("\"version\"", "\"model\"", "'model' occurs twice");
+  refuses("\"vocab\":{", "\"vocab\":7,\"x\":{", "model.vocab: wanted an object");
+  refuses("\"merges\":[", "\"merges\":7,\"x\":[", "model.merges: wanted an array");
+  refuses("\"<unk>\":0", "\"<unk>\":\"0\"", "the id of token '<unk>' is a string");
+  refuses("\"<unk>\":0", "\"<unk>\":[0]", "the id of token '<unk>' is an array");
+  refuses("\"<unk>\":0", "\"<unk>\":-1", "must not be negative");
+  refuses("\"<unk>\":0", "\"<unk>\":1e3", "a fraction");
+  refuses("\"<unk>\":0", "\"<unk>\":99999999999", "16,777,216");
+  refuses("\"▁\":259", "\"▁\":260", "have the same id 260");
+  refuses("\"<0x80>\":131,", "", "their ids must be");
+  refuses("\"<0x00>\":3", "\"<0x00>\":9999999", "their ids must be");
+  refuses("\"<s>\":1", "\"<unk>\":1", "occurs twice");
+  refuses("[{\"id\":0,", "[{\"id\":5,", "added_tokens[0].id: 5, but '<unk>' is token 0");
+  refuses("[{\"id\":0,", "[{\"id\":1e9,", "added_tokens[0].id");
+  refuses("\"content\":\"<unk>\"", "\"content\":\"<s>\"", "added_tokens[0].id");
+  refuses("\"content\":\"<unk>\"", "\"content\":[]", "added_tokens[0].content: wanted a string");
+  refuses("[\"▁ h\"", "[\"▁h\"", "model.merges[0]: wanted two tokens");
+  refuses("[\"▁ h\"", "[7", "model.merges[0]: wanted");
+  refuses("[\"▁ h\"", "[[\"▁\"]", "model.merges[0]: wanted two tokens, got 1");
+  refuses("[\"▁ h\"", "[[[\"▁\"]]", "model.merges[0]: wanted two tokens");
+  refuses("[\"▁ h\"", "[\"▁ q\"", "model.merges[0]: 'q' is not in model.vocab");
+  refuses("[\"▁ h\"", "[\"r d\"", "model.merges[0]: 'rd' is not in model.vocab");
+  refuses("[\"▁ h\",", "[\"▁ h\",\"▁ h\",", "model.merges[1]: '▁ h' occurs twice");
+  refuses("\"<0x00>\"", "\"<0x0\"", "no <0x00>");
+  refuses("\"ids\":[1]", "\"ids\":[77777]", "77777");
+  refuses("\"ids\":[1]", "\"ids\":[]", "post_processor.special_tokens.<s>.ids");
+  refuses("\"unk_token\":\"<unk>\"", "\"unk_token\":{}", "");
+  EXPECT_THAT(refusal(replaced(llama3_json(), "\"A\":65", "\"AA\":65")), HasSubstr("byte 65"));
+}
+
+TEST(TokenizerJson, AnyTruncationAndAnyChangedByteIsReadOrRefusedButNeverCrashes) {
+  std::mt19937 engine(6);
+  for (const std::string& json : {llama3_json(), llama2_json()}) {
+    for (std::size_t bytes = 0; bytes < json.size(); bytes += 61)
+      EXPECT_NE(refusal(json.substr(0, bytes)), "") << bytes;
+    for (int i = 0; i < 150; ++i) {
+      std::string damaged = json;
+      damaged[engine() % json.size()] = static_cast<char>(engine());
+      refusal(damaged);
+    }
+  }
+}
