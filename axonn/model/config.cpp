@@ -160,6 +160,17 @@ void list_kind(ModelConfig& model, OptionList& list) {
             .also = "model_type"});
 }
 
+void list_initialisation(ModelConfig& model, OptionList& list) {
+  list.add("norm_eps", &model.norm_eps,
+           {.help = "added to the variance in norms",
+            .above = 0,
+            .also = "layer_norm_epsilon rms_norm_eps layernorm_epsilon"});
+  list.add("init_std", &model.init_std,
+           {.help = "standard deviation of the initial weights",
+            .min = 0,
+            .also = "initializer_range init_method_std"});
+}
+
 }  // namespace
 
 void list_options(ModelConfig& model, OptionList& list) {
@@ -207,14 +218,7 @@ void list_options(ModelConfig& model, OptionList& list) {
   list.add(
       "bias", &model.bias,
       {.help = "whether linear layers and norms have biases (gpt)", .also = "add_bias_linear"});
-  list.add("norm_eps", &model.norm_eps,
-           {.help = "added to the variance in norms",
-            .above = 0,
-            .also = "layer_norm_epsilon rms_norm_eps layernorm_epsilon"});
-  list.add("init_std", &model.init_std,
-           {.help = "standard deviation of the initial weights",
-            .min = 0,
-            .also = "initializer_range init_method_std"});
+  list_initialisation(model, list);
   list_llama_options(model, list);
   list.add(
       "path", &model.path,

@@ -52,6 +52,28 @@ void list_data(DataConfig& data, OptionList& list) {
                     "of the files"});
 }
 
+/// Part of [training].
+void list_computation(TrainingConfig& training, OptionList& list) {
+  list.add("deterministic", &training.deterministic,
+           {.help = "whether the same run twice gives the same bits; false: on NVIDIA GPUs, "
+                    "attention may use faster cuDNN kernels that do not guarantee this",
+            .also = "deterministic_mode"});
+  list.add("skip_outliers", &training.skip_outliers,
+           {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
+                    "are skipped: they change no weight; above 1, or 0: no step is skipped",
+            .min = 0});
+  list.add("threads", &training.threads,
+           {.help = "compute threads per rank; 0: the cores that the rank may use, divided by the "
+                    "ranks that share them",
+            .min = 0,
+            .max = 4096,
+            .also = "omp_num_threads num_threads"});
+  list.add("bind_cores", &training.bind_cores,
+           {.help = "whether ranks that share cores are each bound to a part of them; what a "
+                    "launcher or OMP_PROC_BIND has bound stays as it is",
+            .also = "cpu_bind numa_bind pin_threads"});
+}
+
 void list_training(TrainingConfig& training, OptionList& list) {
   list.section("training", "The length of the run, its batch, and how it computes");
   list.add(
@@ -103,27 +125,10 @@ void list_training(TrainingConfig& training, OptionList& list) {
            {.help = "number of global batches in one evaluation; 0: all of the validation data",
             .min = 0,
             .also = "eval_iters val_max_steps"});
-  list.add("deterministic", &training.deterministic,
-           {.help = "whether the same run twice gives the same bits; false: on NVIDIA GPUs, "
-                    "attention may use faster cuDNN kernels that do not guarantee this",
-            .also = "deterministic_mode"});
-  list.add("skip_outliers", &training.skip_outliers,
-           {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
-                    "are skipped: they change no weight; above 1, or 0: no step is skipped",
-            .min = 0});
-  list.add("threads", &training.threads,
-           {.help = "compute threads per rank; 0: the cores that the rank may use, divided by the "
-                    "ranks that share them",
-            .min = 0,
-            .max = 4096,
-            .also = "omp_num_threads num_threads"});
-  list.add("bind_cores", &training.bind_cores,
-           {.help = "whether ranks that share cores are each bound to a part of them; what a "
-                    "launcher or OMP_PROC_BIND has bound stays as it is",
-            .also = "cpu_bind numa_bind pin_threads"});
+  list_computation(training, list);
 }
 
-/// More of [training].
+/// Part of [training].
 void list_goldfish(GoldfishConfig& goldfish, OptionList& list) {
   list.add("goldfish.k", &goldfish.k,
            {.help = "goldfish loss: one target in k is left out of the loss, so that no passage is "
@@ -142,7 +147,7 @@ void list_goldfish(GoldfishConfig& goldfish, OptionList& list) {
             .also = "goldfish_strategy"});
 }
 
-/// More of [training].
+/// Part of [training].
 void list_tuning(TrainingConfig& training, OptionList& list) {
   list.add(
       "attention", training.attention, kAttentionKinds,

@@ -91,11 +91,12 @@ TEST(TrainCommand, ADryRunShowsMemoryDiskAndASampleAndWritesNothing) {
   const Finished finished = succeed(run.train(
       {"--dry-run", "--rank", "1023", "--parallelism.x", "4", "--parallelism.y", "2",
        "--parallelism.z", "16", "--parallelism.data", "8", "--training.global_batch", "128"}));
-  EXPECT_THAT(finished.out,
-              AllOf(HasSubstr("1,024 ranks; this is rank 1023 (x 3, y 1, z 15, data 7)"),
-                    HasSubstr("at the peak of a step: exact"), HasSubstr("  parameters\n"),
-                    HasSubstr("  optimizer\n"), HasSubstr("  activations\n"),
-                    HasSubstr(" per checkpoint"), HasSubstr("input   \""), HasSubstr("target  \"")));
+  EXPECT_THAT(
+      finished.out,
+      AllOf(HasSubstr("1,024 ranks; this is rank 1023 (x 3, y 1, z 15, data 7)"),
+            HasSubstr("at the peak of a step: exact"), HasSubstr("  parameters\n"),
+            HasSubstr("  optimizer\n"), HasSubstr("  activations\n"), HasSubstr(" per checkpoint"),
+            HasSubstr("input   \""), HasSubstr("target  \"")));
   EXPECT_FALSE(std::filesystem::exists(run.out()));
   EXPECT_THAT(refuse(run.train({"--dry-run", "--rank", "1"})).err,
               HasSubstr("--rank 1 is not on grid 1,1,1,1: ranks are 0 to 0"));

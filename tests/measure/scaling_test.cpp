@@ -64,7 +64,7 @@ TEST(Scaling, AGridThatDoesNotFitIsNamedWithOnesThatDo) {
   EXPECT_THAT(refusal({5, 1, 1, 1}),
               AllOf(StartsWith("grid 5,1,1,1: "), HasSubstr("x must be one of 1, 2, 3, 4, 6, 12")));
   EXPECT_THAT(refusal({1, 1, 5, 1}),
-              AllOf(StartsWith("grid 1,1,5,1: "), HasSubstr("take 10 or 15")));
+              AllOf(StartsWith("grid 1,1,5,1: "), HasSubstr("set it to 10 or 15")));
   EXPECT_EQ(refusal({3, 1, 1, 1}, ScalingKind::weak), "accepted");
   Config odd = base();
   odd.training.global_batch = 3;
