@@ -23,8 +23,8 @@ function(axonn_gpu_is_here result kind)
   endforeach()
 endfunction()
 
-# axonn_use_cards(TARGET): lets the target's sources call the GPU runtime.
-function(axonn_use_cards target)
+# axonn_use_gpus(TARGET): lets the target's sources call the GPU runtime.
+function(axonn_use_gpus target)
   target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/include)
   target_link_libraries(${target} PRIVATE ${AXONN_GPU_RUNTIME})
   target_include_directories(${target} SYSTEM PRIVATE ${AXONN_GPU_INCLUDE})

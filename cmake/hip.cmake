@@ -69,7 +69,7 @@ function(axonn_hip_objects objects)
     set(ARG_HEADERS ${PROJECT_BINARY_DIR}/include)
   endif()
   separate_arguments(flags UNIX_COMMAND "${AXONN_HIP_FLAGS}")
-  list(TRANSFORM AXONN_HIP_ARCH PREPEND --offload-arch= OUTPUT_VARIABLE cards)
+  list(TRANSFORM AXONN_HIP_ARCH PREPEND --offload-arch= OUTPUT_VARIABLE gpus)
   set(all)
   foreach(source IN LISTS ARG_SOURCES)
     get_filename_component(path ${source} ABSOLUTE)
@@ -77,7 +77,7 @@ function(axonn_hip_objects objects)
     cmake_path(GET object PARENT_PATH folder)
     file(MAKE_DIRECTORY ${folder})
     add_custom_command(OUTPUT ${object}
-      COMMAND ${CMAKE_HIP_COMPILER_LAUNCHER} ${AXONN_HIPCC} -x hip ${cards} -std=c++20 -O3 -fPIC
+      COMMAND ${CMAKE_HIP_COMPILER_LAUNCHER} ${AXONN_HIPCC} -x hip ${gpus} -std=c++20 -O3 -fPIC
               ${flags} ${AXONN_HIP_OPTIONS} -I${ARG_HEADERS} -I${PROJECT_SOURCE_DIR}
               -MD -MT ${object} -MF ${object}.d -c ${path} -o ${object}
       DEPENDS ${path} DEPFILE ${object}.d

@@ -17,7 +17,7 @@ fail_at_once() {
 }
 
 command -v nvidia-smi >/dev/null || fail_at_once "no nvidia-smi: run this where an NVIDIA GPU is"
-card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
+gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
 arch=$capability-real
 [[ $capability == 90 ]] && arch=90a-real
@@ -62,11 +62,11 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-result=bench/results/$(date +%F)-$(tr -cs '[:alnum:]' - <<<"${card,,}" | sed 's/-$//').md
+result=bench/results/$(date +%F)-$(tr -cs '[:alnum:]' - <<<"${gpu,,}" | sed 's/-$//').md
 failures=0
 
 {
-  echo "# $card"
+  echo "# $gpu"
   echo
   echo '```'
   "$axonn" info
@@ -118,10 +118,10 @@ close_losses() {
          exit !(n > 0 && worst <= most)}'
 }
 
-card_and_processor() {  # DTYPE RELATIVE
-  train "card-$1" --training.dtype "$1" &&
+gpu_and_processor() {  # DTYPE RELATIVE
+  train "gpu-$1" --training.dtype "$1" &&
     train "cpu-$1" --training.dtype "$1" --parallelism.device cpu &&
-    close_losses "card-$1" "cpu-$1" "$2"
+    close_losses "gpu-$1" "cpu-$1" "$2"
 }
 repetition() { train again-a && train again-b && same_losses again-a again-b; }
 resumption() {
@@ -147,15 +147,15 @@ graphs() {  # one micro-batch a step, three, recomputation
   done
 }
 export axonn work
-export -f train column same_losses close_losses card_and_processor repetition resumption overlap
+export -f train column same_losses close_losses gpu_and_processor repetition resumption overlap
 export -f graphs
 
 grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1 1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
 on_grids=("$axonn" check configs/tiny.toml --parallelism.device cuda --grids "$grids" --steps 5)
 check "operations against the reference" 200 "$ops_test"
 check "exchange between GPUs, and NCCL's watchdog on two" 60 "$comm_test"
-check "one rank in f32 as on the CPU" 60 bash -c 'card_and_processor f32 1e-4'
-check "one rank in bf16 as on the CPU" 60 bash -c 'card_and_processor bf16 1e-2'
+check "one rank in f32 as on the CPU" 60 bash -c 'gpu_and_processor f32 1e-4'
+check "one rank in bf16 as on the CPU" 60 bash -c 'gpu_and_processor bf16 1e-2'
 check "the same run twice, to the bit" 60 bash -c repetition
 check "grids of up to eight ranks on one GPU, f32" 90 "${on_grids[@]}"
 check "grids of up to eight ranks on one GPU, bf16" 90 "${on_grids[@]}" --training.dtype bf16

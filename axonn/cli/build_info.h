@@ -10,8 +10,8 @@ struct BuildInfo {
   std::string_view type;      ///< "Release"
   std::string_view compiler;  ///< "GNU 12.2.0"
   std::string_view flags;
-  std::string_view march;      ///< -march of the CPU kernels
-  std::string_view card_arch;  ///< architectures of the GPU kernels; "" without GPUs
+  std::string_view march;     ///< -march of the CPU kernels
+  std::string_view gpu_arch;  ///< architectures of the GPU kernels; "" without GPUs
 };
 
 const BuildInfo& build_info();

@@ -11,15 +11,15 @@
 #include "axonn/base/host.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/build_info.h"
-#include "axonn/cli/card_lines.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/cli/gpu_lines.h"
 #include "axonn/cli/mpi_version.h"
 #include "axonn/comm/device/nccl.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/cuda_backend.h"
-#include "axonn/tensor/cuda/card_platform.h"
 #include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 
 namespace axonn {
 
@@ -30,14 +30,14 @@ void line(std::string_view what, const std::string& value) {
 }
 
 /// The GPU toolkit and libraries of the build, or "none".
-std::string card_build(const CardPlatform& platform, const CudaStatus& status,
-                       const BuildInfo& build) {
-  if (!trouble_of_build(platform, card_platform()).empty())
+std::string gpu_build(const GpuPlatform& platform, const CudaStatus& status,
+                      const BuildInfo& build) {
+  if (!trouble_of_build(platform, gpu_platform()).empty())
     return fmt::format("none (built without {})", platform.name);
   const std::string attention = cuda_attention_library();
   return fmt::format("{}, {}, {}, {} {}, kernels for {}", status.built_with, cuda_product_library(),
                      attention.empty() ? "no cuDNN" : attention, platform.collectives,
-                     nccl_version(), build.card_arch);
+                     nccl_version(), build.gpu_arch);
 }
 
 }  // namespace
@@ -52,9 +52,9 @@ int run_info(const Arguments& arguments) {
   line("flags", std::string(build.flags));
   line("oneDNN", cpu::library_version());
   line("MPI", mpi_version());
-  const CudaStatus cards = cuda_status();
-  for (const CardPlatform& platform : {kCuda, kHip})
-    line(platform.name, card_build(platform, cards, build));
+  const CudaStatus gpus = cuda_status();
+  for (const GpuPlatform& platform : {kCuda, kHip})
+    line(platform.name, gpu_build(platform, gpus, build));
   line("CLI11", CLI11_VERSION);
   line("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
   line("fmt",
@@ -70,7 +70,7 @@ int run_info(const Arguments& arguments) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),
                        format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page)));
-  for (const auto& [what, text] : card_lines(card_platform(), cards)) line(what, text);
+  for (const auto& [what, text] : gpu_lines(gpu_platform(), gpus)) line(what, text);
   return 0;
 }
 

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   try {
     return axonn::run_axonn(axonn::Arguments(argv + (argc > 0 ? 1 : 0), argv + argc));
   } catch (const axonn::UsageError& error) {
-    return report(error, axonn::kAskedWrongly);
+    return report(error, axonn::kUsageError);
   } catch (const std::exception& error) {
     return report(error, axonn::kFailed);
   }

@@ -8,13 +8,13 @@
 
 namespace axonn {
 
-/// Backend on one GPU, the one of index `card` in cuda_status().cards: cuBLASLt or hipBLASLt for
+/// Backend on one GPU, the one of index `gpu` in cuda_status().gpus: cuBLASLt or hipBLASLt for
 /// products, cuDNN for attention if the build has it, this project's kernels for the rest. Only the
 /// thread that makes it may use and destroy it. Ranks may share a GPU.
 ///
 /// Throws UsageError if there is no such GPU, if this build has no kernels for it or no GPU support
 /// at all, or if cuDNN is requested and missing.
-std::unique_ptr<Backend> make_cuda_backend(int card, const CudaOptions& options = {});
+std::unique_ptr<Backend> make_cuda_backend(int gpu, const CudaOptions& options = {});
 
 /// "cuBLASLt 13.0.2", or "" in a build without GPU support.
 std::string cuda_product_library();

@@ -7,14 +7,14 @@ namespace {
 constexpr const char* kColorRules = R"(
 :root {
   color-scheme: light dark;
-  --page: #fdfdfb; --card: #ffffff; --ink: #1d2126; --soft: #5b636d; --line: #dcdfe3;
+  --page: #fdfdfb; --gpu: #ffffff; --ink: #1d2126; --soft: #5b636d; --line: #dcdfe3;
   --mark: #ffe9a8; --mark-line: #a87400; --link: #1b5a9e;
   --c0: #1f66ad; --c1: #c4540a; --c2: #0b7a5c; --c3: #8a3f94;
   --c4: #946c00; --c5: #b52a50; --c6: #0f7488; --c7: #5f6670;
 }
 @media (prefers-color-scheme: dark) {
   :root {
-    --page: #14171b; --card: #1b1f24; --ink: #e7e9ec; --soft: #a0a8b2; --line: #363c44;
+    --page: #14171b; --gpu: #1b1f24; --ink: #e7e9ec; --soft: #a0a8b2; --line: #363c44;
     --mark: #4a3d10; --mark-line: #e5b93c; --link: #84b9f0;
     --c0: #68aaf0; --c1: #f5955a; --c2: #4cc3a0; --c3: #c98ad3;
     --c4: #d8ad3e; --c5: #f0809c; --c6: #55bdd1; --c7: #a6aeb8;
@@ -91,7 +91,7 @@ svg .value { font-weight: 600; paint-order: stroke; stroke: var(--page); stroke-
 )";
 
 constexpr const char* kPassageRules = R"(
-.passage { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
+.passage { background: var(--gpu); border: 1px solid var(--line); border-radius: .5rem;
            padding: 1rem 1.2rem 1.1rem; margin: 0 0 .9rem }
 .passage header { display: flex; flex-wrap: wrap; gap: .15rem 1rem; align-items: baseline;
                   justify-content: space-between; margin-bottom: .7rem }
@@ -120,7 +120,7 @@ constexpr const char* kPrintRules = R"(
   @page { margin: 16mm 15mm }
   :root {
     color-scheme: light;
-    --page: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #bbb; --mark: transparent;
+    --page: #fff; --gpu: #fff; --ink: #000; --soft: #444; --line: #bbb; --mark: transparent;
     --mark-line: #000; --link: #000;
     --c0: #1f66ad; --c1: #c4540a; --c2: #0b7a5c; --c3: #8a3f94;
     --c4: #946c00; --c5: #b52a50; --c6: #0f7488; --c7: #5f6670;

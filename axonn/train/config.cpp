@@ -5,8 +5,8 @@
 #include "axonn/base/check.h"
 #include "axonn/options/options_print.h"
 #include "axonn/options/options_text.h"
-#include "axonn/tensor/cuda/card_platform.h"
 #include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 
 namespace axonn {
 
@@ -121,9 +121,9 @@ void validate_batch(const Config& config) {
 }
 
 void validate_parallelism(const ParallelismConfig& parallelism) {
-  if (is_card(parallelism.device)) {
-    const CardPlatform& wanted = parallelism.device == DeviceKind::hip ? kHip : kCuda;
-    std::string trouble = trouble_of_build(wanted, card_platform());
+  if (is_gpu(parallelism.device)) {
+    const GpuPlatform& wanted = parallelism.device == DeviceKind::hip ? kHip : kCuda;
+    std::string trouble = trouble_of_build(wanted, gpu_platform());
     if (trouble.empty()) trouble = cuda_status().trouble;
     if (!trouble.empty())
       refuse("[parallelism] device = \"", wanted.device, "\": ", trouble,

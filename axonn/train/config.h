@@ -22,7 +22,7 @@ enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, wsd };
 enum class DeviceKind { automatic, cpu, cuda, hip };
 /// Whether the device is a GPU. This build may not support it.
-constexpr bool is_card(DeviceKind device) {
+constexpr bool is_gpu(DeviceKind device) {
   return device == DeviceKind::cuda || device == DeviceKind::hip;
 }
 enum class TransportKind { automatic, threads, mpi, nccl };

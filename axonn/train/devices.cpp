@@ -38,11 +38,11 @@ std::int64_t rank_on_host(Communicator& world) {
 
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
   // auto does not use GPUs until their results have been tested on one.
-  if (!is_card(config.parallelism.device)) return make_cpu_backend(threads);
-  const auto cards = static_cast<std::int64_t>(cuda_status().cards.size());
+  if (!is_gpu(config.parallelism.device)) return make_cpu_backend(threads);
+  const auto gpus = static_cast<std::int64_t>(cuda_status().gpus.size());
   const std::int64_t place = rank_on_host(world);
   return make_cuda_backend(
-      static_cast<int>(place % std::max<std::int64_t>(cards, 1)),
+      static_cast<int>(place % std::max<std::int64_t>(gpus, 1)),
       {.attention = config.training.attention, .deterministic = config.training.deterministic});
 }
 
@@ -50,7 +50,7 @@ std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
                                                 Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
   if (config.transport == TransportKind::nccl ||
-      (config.transport == TransportKind::automatic && have_own_cards(world, device)))
+      (config.transport == TransportKind::automatic && have_own_gpus(world, device)))
     return make_nccl(world, device, config.timeout_seconds);
   if (config.transport != TransportKind::mpi && world.in_one_process())
     if (auto kernels = make_peer_kernels(world, device))

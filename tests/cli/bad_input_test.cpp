@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void expect_error(const std::vector<std::string>& arguments, const Matcher<std::string>& message,
-                  int code = kAskedWrongly, int ranks = 0) {
+                  int code = kUsageError, int ranks = 0) {
   const Finished finished = run_program(arguments, {.ranks = ranks});
   EXPECT_EQ(finished.code, code) << finished.err;
   EXPECT_THAT(finished.errors(), ElementsAre(message)) << finished.err;
@@ -85,7 +85,7 @@ TEST_F(BadInput, AnOutputFolderThatCannotBeCreatedIsNamed) {
   test::spill(run_ / "file", "");
   for (const std::string& dir : {run_ / "file", std::string("/proc/none/out")}) {
     const Finished finished = run_program(run_.train({"--output.dir", dir}));
-    EXPECT_THAT(finished.code, testing::AnyOf(kFailed, kAskedWrongly));
+    EXPECT_THAT(finished.code, testing::AnyOf(kFailed, kUsageError));
     EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(dir)));
   }
 }
@@ -136,8 +136,8 @@ TEST_F(BadInput, ALogOrMetricsFileThatCannotBeWrittenIsNamed) {
 
 TEST_F(BadInput, UnderMpirunOneRankPrintsTheErrorOfAll) {
   if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
-  expect_error(run_.train({"--training.micro_bacth", "4"}), HasSubstr("did you mean"),
-               kAskedWrongly, 2);
+  expect_error(run_.train({"--training.micro_bacth", "4"}), HasSubstr("did you mean"), kUsageError,
+               2);
   expect_error(run_.train({"--parallelism.x", "4"}), HasSubstr("needs 4 ranks, but there are 2"),
-               kAskedWrongly, 2);
+               kUsageError, 2);
 }

@@ -29,7 +29,7 @@ Outcome run(const Arguments& arguments) {
   try {
     outcome.code = run_axonn(arguments);
   } catch (const UsageError& error) {
-    outcome.code = kAskedWrongly;
+    outcome.code = kUsageError;
     outcome.refusal = error.what();
   }
   outcome.out = testing::internal::GetCapturedStdout();
@@ -67,7 +67,7 @@ TEST(Program, ExitsWithTwoOnUsageErrorsAndPrintsThemToStderrOnly) {
     return std::pair(WEXITSTATUS(::pclose(pipe)), text);
   };
   EXPECT_EQ(shell("--version", "").first, 0);
-  EXPECT_EQ(shell("train no-such.toml", "2>/dev/null"), std::pair(kAskedWrongly, std::string()));
+  EXPECT_EQ(shell("train no-such.toml", "2>/dev/null"), std::pair(kUsageError, std::string()));
   EXPECT_THAT(shell("train no-such.toml", "2>&1").second,
               testing::StartsWith("error: cannot read 'no-such.toml': No such file or directory"));
 }

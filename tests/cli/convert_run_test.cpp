@@ -81,12 +81,12 @@ TEST_F(ConvertCommand, AdaptersAreWrittenLoadedTrainedFurtherAndMerged) {
 }
 
 TEST_F(ConvertCommand, UsageErrorsNameTheFlag) {
-  EXPECT_THAT(error(kAskedWrongly, {"convert", "--model", checkpoints()}), HasSubstr("--out"));
+  EXPECT_THAT(error(kUsageError, {"convert", "--model", checkpoints()}), HasSubstr("--out"));
   const std::vector<std::string> good{"convert", "--model", checkpoints(), "--out", run_ / "x"};
   const auto with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all = good;
     all.insert(all.end(), more.begin(), more.end());
-    return error(kAskedWrongly, all);
+    return error(kUsageError, all);
   };
   EXPECT_THAT(with({"--dtype", "f64"}),
               HasSubstr("--dtype is 'f64'; it must be one of bf16, f16, f32"));

@@ -51,7 +51,7 @@ TEST_F(Damage, ATruncatedCheckpointIsRefusedByPathAndSkippedByAuto) {
     fs::resize_file(step(6) + file, fs::file_size(step(6) + file) / 2);
     const auto before = run_.checkpoints();
     const Finished finished = run_program(run_.train({"--checkpoint.resume", step(6)}));
-    EXPECT_EQ(finished.code, kAskedWrongly);
+    EXPECT_EQ(finished.code, kUsageError);
     EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(step(6)))) << file;
     EXPECT_EQ(run_.checkpoints(), before);
     expect_fall_back();  // also writes a new step-6 for the next round
@@ -63,7 +63,7 @@ TEST_F(Damage, AnAlteredCheckpointIsRefusedByPathAndSkippedByAuto) {
   test::flip(file, fs::file_size(file) - 100, 1);
   const auto before = run_.checkpoints();
   const Finished finished = run_program(run_.train({"--checkpoint.resume", step(6)}));
-  EXPECT_EQ(finished.code, kAskedWrongly);
+  EXPECT_EQ(finished.code, kUsageError);
   EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(file)));
   EXPECT_EQ(run_.checkpoints(), before);
   expect_fall_back();
@@ -77,7 +77,7 @@ TEST_F(Damage, AutoFailsIfEveryCheckpointIsDamagedAndNamesTheNewest) {
   const auto before = run_.checkpoints();
   const Finished finished =
       run_program(run_.train({"--checkpoint.resume", "auto", "--parallelism.x", "2"}));
-  EXPECT_EQ(finished.code, kAskedWrongly);
+  EXPECT_EQ(finished.code, kUsageError);
   EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(step(6))));
   EXPECT_EQ(run_.checkpoints(), before);
 }
@@ -88,7 +88,7 @@ TEST_F(Damage, AnAlteredCheckpointIsRefusedUnderMpirunByOneRank) {
   test::flip(file, fs::file_size(file) - 100, 1);
   const Finished finished = run_program(
       run_.train({"--checkpoint.resume", step(6), "--parallelism.x", "2"}), {.ranks = 2});
-  EXPECT_EQ(finished.code, kAskedWrongly);
+  EXPECT_EQ(finished.code, kUsageError);
   EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr(file)));
 }
 
@@ -96,7 +96,7 @@ TEST_F(Damage, ACheckpointOfAnotherModelIsRefusedWithTheParameters) {
   const auto before = run_.checkpoints();
   const Finished finished =
       run_program(run_.train({"--checkpoint.resume", step(6), "--model.ffn", "32"}));
-  EXPECT_EQ(finished.code, kAskedWrongly);
+  EXPECT_EQ(finished.code, kUsageError);
   EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr("is not a checkpoint of this model")));
   EXPECT_THAT(finished.err, HasSubstr("h.0.mlp.c_fc.weight"));
   EXPECT_EQ(run_.checkpoints(), before);

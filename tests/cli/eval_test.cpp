@@ -40,7 +40,7 @@ class EvalCommand : public testing::Test {
 
   std::string refused(std::vector<std::string> more) const {
     const Finished finished = run_program(eval(std::move(more)));
-    EXPECT_EQ(finished.code, kAskedWrongly) << finished.out;
+    EXPECT_EQ(finished.code, kUsageError) << finished.out;
     EXPECT_EQ(finished.errors().size(), 1u);
     return finished.err;
   }

@@ -93,7 +93,7 @@ TEST_F(GenerateProgram, RefusesPromptsThatItCannotRead) {
   EXPECT_THAT(generate({"--prompts", file}).err, HasSubstr("cannot read " + file));
   test::spill(file, "{\"prompt\": \"a\"}\n{\"answer\": \"b\"}\n");
   const Finished refused = generate({"--prompts", file});
-  EXPECT_EQ(refused.code, kAskedWrongly);
+  EXPECT_EQ(refused.code, kUsageError);
   EXPECT_THAT(refused.err, HasSubstr("prompts.jsonl:2: neither \"prompt\" nor \"text\""));
   test::spill(file, "{\"prompt\": \n");
   EXPECT_THAT(generate({"--prompts", file}).err, HasSubstr("prompts.jsonl:1: no JSON object"));

@@ -65,6 +65,6 @@ TEST_F(LoraCommand, AdaptersAreRefusedAsAModelToStartFrom) {
   run(adapt("first", {"--training.steps", "2"}));
   const Finished refused =
       run_program({"train", tuned_.config(), "--model.path", tuned_ / "first" + "/checkpoints"});
-  EXPECT_EQ(refused.code, kAskedWrongly);
+  EXPECT_EQ(refused.code, kUsageError);
   EXPECT_THAT(refused.err, HasSubstr("holds only adapters of the model at"));
 }

@@ -56,7 +56,7 @@ TEST(MemorizeProgram, WritesItsReportsAndKeepsFinishedRuns) {
   EXPECT_THAT(again.out, HasSubstr("trial 2, goldfish: already done"));
   EXPECT_EQ(test::slurp(run / "study/report.html"), page);
   const Finished other = run_program(study(run, {"--memorize.suffix_tokens", "40"}));
-  EXPECT_EQ(other.code, kAskedWrongly);
+  EXPECT_EQ(other.code, kUsageError);
   EXPECT_THAT(other.err, HasSubstr("holds another study"));
 }
 
@@ -85,7 +85,7 @@ TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
   const SmallRun run;
   const auto error = [](const std::vector<std::string>& arguments) {
     const Finished finished = run_program(arguments);
-    EXPECT_EQ(finished.code, kAskedWrongly);
+    EXPECT_EQ(finished.code, kUsageError);
     return finished.err;
   };
   EXPECT_THAT(error({"memorize", "--audit"}), HasSubstr("--model DIR"));

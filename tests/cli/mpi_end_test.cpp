@@ -74,7 +74,7 @@ TEST_F(MpiEnd, ARankThatThrowsAloneIsNamedAndEndsTheOthers) {
                               "--data.shuffle", "false", "--data.validation", "0",
                               "--parallelism.z", "2", "--training.global_batch", "12"}),
                   {.ranks = 2});
-  EXPECT_EQ(finished.code, kAskedWrongly) << finished.err;
+  EXPECT_EQ(finished.code, kUsageError) << finished.err;
   EXPECT_THAT(finished.errors(),
               ElementsAre(MatchesRegex("error: rank 1: token 59 of .*tokens.bin is 999, .*")));
 }

@@ -36,7 +36,7 @@ Finished plan_succeeds(const Arguments& arguments) {
 
 void expect_refused(const Arguments& arguments, const Matcher<std::string>& message) {
   const Finished finished = run_program(arguments);
-  EXPECT_EQ(finished.code, kAskedWrongly) << finished.out << finished.err;
+  EXPECT_EQ(finished.code, kUsageError) << finished.out << finished.err;
   EXPECT_THAT(finished.errors(), ElementsAre(message)) << finished.err;
 }
 

@@ -39,7 +39,7 @@ Finished succeed(const Arguments& arguments, const ProgramOptions& options = {})
 
 Finished refuse(const Arguments& arguments) {
   const Finished finished = run_program(arguments);
-  EXPECT_EQ(finished.code, kAskedWrongly) << finished.out;
+  EXPECT_EQ(finished.code, kUsageError) << finished.out;
   EXPECT_EQ(finished.errors().size(), 1u) << finished.err;
   return finished;
 }
@@ -171,7 +171,7 @@ TEST(BenchCommand, ScalingUnderALauncherRunsTheGridsThatFitAndNamesTheOthers) {
   const Finished none = run_program({"bench", run.config(), "--scaling", "strong", "--grids",
                                      "2,2,1,1", "--svg", run / "none.svg"},
                                     {.ranks = 2});
-  EXPECT_EQ(none.code, kAskedWrongly);
+  EXPECT_EQ(none.code, kUsageError);
   EXPECT_THAT(none.errors(), ElementsAre(HasSubstr("too few for any grid: 2,2,1,1 of 4 ranks")));
 }
 

@@ -11,20 +11,20 @@
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
-#include "tests/support/card_of_host_memory.h"
+#include "tests/support/gpu_of_host_memory.h"
 
 using namespace axonn;
 using testing::HasSubstr;
-using testing_support::CardOfHostMemory;
+using testing_support::GpuOfHostMemory;
 
 namespace {
 
 /// Runs body on a staged world of `ranks` ranks, each with its own device.
-void run_staged(int ranks, const std::function<void(Communicator&, CardOfHostMemory&)>& body) {
+void run_staged(int ranks, const std::function<void(Communicator&, GpuOfHostMemory&)>& body) {
   run_ranks(ranks, [&](Communicator& host) {
-    CardOfHostMemory card;
-    const auto world = make_staged(host, card);
-    body(*world, card);
+    GpuOfHostMemory gpu;
+    const auto world = make_staged(host, gpu);
+    body(*world, gpu);
   });
 }
 
@@ -32,56 +32,56 @@ void run_staged(int ranks, const std::function<void(Communicator&, CardOfHostMem
 
 TEST(StagedCommunicator, RunsEveryCollectiveOnDeviceMemoryBitForBit) {
   for (int ranks : some_ranks())
-    run_staged(ranks, [](Communicator& world, CardOfHostMemory& card) {
-      card.holds_everything();
+    run_staged(ranks, [](Communicator& world, GpuOfHostMemory& gpu) {
+      gpu.holds_everything();
       check_transport(world);
-      EXPECT_GT(card.copies(), world.size() > 1 ? 100 : 0);
+      EXPECT_GT(gpu.copies(), world.size() > 1 ? 100 : 0);
     });
 }
 
 TEST(StagedCommunicator, PassesHostMemoryToTheHostGroup) {
-  run_staged(3, [](Communicator& world, CardOfHostMemory& card) {
+  run_staged(3, [](Communicator& world, GpuOfHostMemory& gpu) {
     check_collectives(world, 7);
-    EXPECT_EQ(card.copies(), 0);
+    EXPECT_EQ(gpu.copies(), 0);
   });
 }
 
 TEST(StagedCommunicator, GivesTheSameSumsAsTheHostTransport) {
-  std::uint64_t on_host = 0, on_cards = 0;
+  std::uint64_t on_host = 0, on_gpus = 0;
   run_ranks(4, [&](Communicator& world) {
     const std::uint64_t hash = hash_of_sums(world);
     if (world.rank() == 0) on_host = hash;
   });
-  run_staged(4, [&](Communicator& world, CardOfHostMemory& card) {
-    card.holds_everything();
+  run_staged(4, [&](Communicator& world, GpuOfHostMemory& gpu) {
+    gpu.holds_everything();
     const std::uint64_t hash = hash_of_sums(world);
-    if (world.rank() == 0) on_cards = hash;
+    if (world.rank() == 0) on_gpus = hash;
   });
-  EXPECT_EQ(on_host, on_cards);
+  EXPECT_EQ(on_host, on_gpus);
 }
 
 TEST(StagedCommunicator, CopiesOnTheDeviceInAGroupOfOneRank) {
   const auto host = make_self();
-  CardOfHostMemory card;
-  card.holds_everything();
-  const auto world = make_staged(*host, card);
+  GpuOfHostMemory gpu;
+  gpu.holds_everything();
+  const auto world = make_staged(*host, gpu);
   const std::vector<float> inp{1, 2, 3};
   std::vector<float> out(3);
   world->all_gather(buffer(std::span(out)), buffer(std::span(inp))).wait();
   EXPECT_EQ(out, inp);
-  EXPECT_EQ(card.copies(), 1);
+  EXPECT_EQ(gpu.copies(), 1);
 }
 
 TEST(StagedCommunicator, RefusesACallWithOneBufferOnTheHostAndOneOnTheDevice) {
   const auto host = make_self();
-  CardOfHostMemory card;
-  const auto world = make_staged(*host, card);
-  auto* out = static_cast<float*>(card.allocate(4096));
+  GpuOfHostMemory gpu;
+  const auto world = make_staged(*host, gpu);
+  auto* out = static_cast<float*>(gpu.allocate(4096));
   const std::vector<float> inp{1, 2, 3};
   EXPECT_THAT(
       [&] {
         world->all_gather({out, 3, DType::f32}, buffer(std::span(inp)), "it");
       },
       testing::ThrowsMessage<Error>(HasSubstr("one buffer is in device memory")));
-  card.release(out, 4096);
+  gpu.release(out, 4096);
 }

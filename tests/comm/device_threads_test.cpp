@@ -10,14 +10,14 @@
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
-#include "tests/support/queued_card.h"
+#include "tests/support/queued_gpu.h"
 
 using namespace axonn;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-using testing_support::QueuedCard;
 using testing_support::QueuedDevice;
+using testing_support::QueuedGpu;
 using testing_support::QueuedKernels;
 
 namespace {
@@ -25,12 +25,12 @@ namespace {
 using QueuedBody = std::function<void(Communicator&, QueuedDevice&)>;
 
 /// Runs body on `ranks` ranks that share the GPU.
-void run_on_card(int ranks, QueuedCard& card, const QueuedBody& body,
-                 const ThreadsOptions& options = {}) {
+void run_on_gpu(int ranks, QueuedGpu& gpu, const QueuedBody& body,
+                const ThreadsOptions& options = {}) {
   run_ranks(
       ranks,
       [&](Communicator& host) {
-        QueuedDevice device(card);
+        QueuedDevice device(gpu);
         const auto world = make_device_threads(host, device, std::make_shared<QueuedKernels>());
         body(*world, device);
       },
@@ -107,10 +107,10 @@ std::vector<Floats> chain_on_host(int ranks) {
   return results(memory);
 }
 
-std::vector<Floats> chain_on_card(int ranks, const QueuedCard::Options& options) {
+std::vector<Floats> chain_on_gpu(int ranks, const QueuedGpu::Options& options) {
   std::vector<Chain> memory = chains(ranks);  // outlives work that a fault leaves unfinished
-  QueuedCard card(options);
-  run_on_card(ranks, card, [&](Communicator& world, QueuedDevice& device) {
+  QueuedGpu gpu(options);
+  run_on_gpu(ranks, gpu, [&](Communicator& world, QueuedDevice& device) {
     memory[world.rank()].go(world, [&](std::function<void()> f) { device.run(std::move(f)); });
     device.compute().synchronize();
     world.barrier();
@@ -122,7 +122,7 @@ std::vector<Floats> chain_on_card(int ranks, const QueuedCard::Options& options)
 bool shows(const std::function<bool(bool compute, int nth)>& drops) {
   const auto want = chain_on_host(3);
   for (std::uint64_t seed = 0; seed < 40; ++seed)
-    if (chain_on_card(3, {.seed = seed, .drops = drops}) != want) return true;
+    if (chain_on_gpu(3, {.seed = seed, .drops = drops}) != want) return true;
   return false;
 }
 
@@ -130,30 +130,30 @@ bool shows(const std::function<bool(bool compute, int nth)>& drops) {
 
 TEST(DeviceThreads, RunEveryCollectiveOnEveryGroupBitForBit) {
   for (int ranks : some_ranks()) {
-    QueuedCard card({.seed = 1, .host_waits = true});
-    run_on_card(ranks, card, [](Communicator& world, QueuedDevice&) { check_transport(world); });
+    QueuedGpu gpu({.seed = 1, .host_waits = true});
+    run_on_gpu(ranks, gpu, [](Communicator& world, QueuedDevice&) { check_transport(world); });
   }
 }
 
 TEST(DeviceThreads, GiveTheSameBitsAsTheHostTransport) {
-  std::uint64_t on_host = 0, on_card = 0;
+  std::uint64_t on_host = 0, on_gpu = 0;
   run_ranks(4, [&](Communicator& world) {
     const std::uint64_t hash = hash_of_sums(world);
     if (world.rank() == 0) on_host = hash;
   });
-  QueuedCard card({.host_waits = true});
-  run_on_card(4, card, [&](Communicator& world, QueuedDevice&) {
+  QueuedGpu gpu({.host_waits = true});
+  run_on_gpu(4, gpu, [&](Communicator& world, QueuedDevice&) {
     const std::uint64_t hash = hash_of_sums(world);
-    if (world.rank() == 0) on_card = hash;
+    if (world.rank() == 0) on_gpu = hash;
   });
-  EXPECT_EQ(on_host, on_card);
+  EXPECT_EQ(on_host, on_gpu);
 }
 
 TEST(DeviceThreads, AreCorrectWithoutHostWaitsForEveryOrderOfTheGpusWork) {
   for (int ranks : {1, 2, 3, 8}) {
     const auto want = chain_on_host(ranks);
     for (std::uint64_t seed = 0; seed < 10; ++seed)
-      EXPECT_EQ(chain_on_card(ranks, {.seed = seed}), want) << ranks << " ranks, seed " << seed;
+      EXPECT_EQ(chain_on_gpu(ranks, {.seed = seed}), want) << ranks << " ranks, seed " << seed;
   }
 }
 
@@ -169,26 +169,26 @@ TEST(DeviceThreads, FailThisTestWithoutAnyOneOfTheirWaits) {
 }
 
 TEST(DeviceThreads, NameTheTwoRanksWhoseCallsDoNotMatch) {
-  QueuedCard card({});
+  QueuedGpu gpu({});
   const auto body = [](Communicator& world, QueuedDevice&) {
     Floats x(world.rank() == 1 ? 3 : 2);
     world.all_reduce(whole(x), "width").wait();
   };
-  EXPECT_THAT([&] { run_on_card(2, card, body); },
+  EXPECT_THAT([&] { run_on_gpu(2, gpu, body); },
               ThrowsMessage<Error>(
                   AllOf(HasSubstr("all_reduce (sum) of 2 f32 'width'"), HasSubstr("on rank 0"),
                         HasSubstr("all_reduce (sum) of 3 f32 'width'"), HasSubstr("on rank 1"))));
 }
 
 TEST(DeviceThreads, NameAMissingRankAsTheHostTransportDoes) {
-  QueuedCard card({});
+  QueuedGpu gpu({});
   const auto body = [](Communicator& world, QueuedDevice&) {
     Floats x(2);
     if (world.rank() == 1)
       while (world.end_reason().empty()) std::this_thread::yield();
     world.all_reduce(whole(x), "it").wait();
   };
-  EXPECT_THAT([&] { run_on_card(3, card, body, {.timeout_seconds = 1}); },
+  EXPECT_THAT([&] { run_on_gpu(3, gpu, body, {.timeout_seconds = 1}); },
               ThrowsMessage<Error>(AllOf(HasSubstr("all_reduce (sum) of 2 f32 'it'"),
                                          HasSubstr("arrived: ranks 0, 2"),
                                          HasSubstr("did not arrive: rank 1"))));
@@ -196,14 +196,14 @@ TEST(DeviceThreads, NameAMissingRankAsTheHostTransportDoes) {
 
 TEST(DeviceThreads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and TSan detect it
   for (int round = 0; round < 30; ++round) {
-    QueuedCard card({.seed = static_cast<std::uint64_t>(round)});
+    QueuedGpu gpu({.seed = static_cast<std::uint64_t>(round)});
     const auto body = [&](Communicator& world, QueuedDevice& device) {
       const auto pairs = world.split(world.rank() / 2, "pairs");
       Floats x(2000, 1.f), y(2000, 1.f);
       const struct Freed {  // finishes all work first, as a GPU does when memory is freed
-        QueuedCard& card;
-        ~Freed() { card.finish(); }
-      } freed{card};
+        QueuedGpu& gpu;
+        ~Freed() { gpu.finish(); }
+      } freed{gpu};
       Work first = world.all_reduce(whole(x));
       Work second = world.rank() == 2 ? Work() : pairs->all_reduce(whole(y));
       if (world.rank() == round % 4) throw Error("lost");
@@ -211,6 +211,6 @@ TEST(DeviceThreads, NeverTouchABufferThatARankFreedWhenItThrew) {  // ASan and T
       second.wait();
       device.compute().synchronize();
     };
-    EXPECT_THROW(run_on_card(4, card, body, {.max_delay_us = 50}), Error);
+    EXPECT_THROW(run_on_gpu(4, gpu, body, {.max_delay_us = 50}), Error);
   }
 }

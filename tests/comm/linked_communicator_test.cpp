@@ -10,14 +10,14 @@
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
-#include "tests/support/card_of_host_memory.h"
+#include "tests/support/gpu_of_host_memory.h"
 
 using namespace axonn;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 using testing::ThrowsMessage;
-using testing_support::CardOfHostMemory;
+using testing_support::GpuOfHostMemory;
 
 namespace {
 
@@ -62,12 +62,12 @@ class HostLibrary final : public DeviceLibrary {
   void abort(std::span<const std::shared_ptr<DeviceLink>>) noexcept override {}
 };
 
-using LinkedBody = std::function<void(Communicator&, CardOfHostMemory&)>;
+using LinkedBody = std::function<void(Communicator&, GpuOfHostMemory&)>;
 
 /// Runs body on a linked world of `ranks` ranks.
 void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600) {
   run_ranks(ranks, [&](Communicator& host) {
-    CardOfHostMemory card;
+    GpuOfHostMemory gpu;
     std::shared_ptr<DeviceWatchdog> watchdog;
     std::shared_ptr<DeviceLink> link;
     if (ranks > 1) {
@@ -76,9 +76,9 @@ void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600)
           DeviceWatchdog::Options{.timeout_seconds = timeout_seconds});
       link = std::make_shared<HostLink>(host.split(0, "links"));
     }
-    const auto world = make_linked(host, card, link, watchdog);
-    card.holds_everything();
-    body(*world, card);
+    const auto world = make_linked(host, gpu, link, watchdog);
+    gpu.holds_everything();
+    body(*world, gpu);
   });
 }
 
@@ -86,7 +86,7 @@ void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600)
 
 TEST(LinkedCommunicator, RunsEveryCollectiveOfEveryGroupByItsLink) {
   for (int ranks : {1, 2, 5})
-    run_linked(ranks, [](Communicator& world, CardOfHostMemory&) {
+    run_linked(ranks, [](Communicator& world, GpuOfHostMemory&) {
       for (std::int64_t count : {0, 1, 7, 4097}) check_collectives(world, count);
       check_many_in_flight(world, 10);
       check_split(world);
@@ -94,7 +94,7 @@ TEST(LinkedCommunicator, RunsEveryCollectiveOfEveryGroupByItsLink) {
 }
 
 TEST(LinkedCommunicator, NamesACollectiveThatNeverReachesTheDevice) {
-  const auto body = [](Communicator& world, CardOfHostMemory&) {
+  const auto body = [](Communicator& world, GpuOfHostMemory&) {
     std::vector<float> x(8);
     world.all_reduce(buffer(std::span(x)), "first").wait();
     if (world.rank() == 1) {  // makes other calls
@@ -111,7 +111,7 @@ TEST(LinkedCommunicator, NamesACollectiveThatNeverReachesTheDevice) {
 }
 
 TEST(LinkedCommunicator, EndsAllRanksAndGroupsWithTheReasonOfAnAbort) {
-  const auto body = [](Communicator& world, CardOfHostMemory&) {
+  const auto body = [](Communicator& world, GpuOfHostMemory&) {
     const auto pairs = world.split(world.rank() / 2, "pairs");
     if (world.rank() == 3) return pairs->abort("enough");
     std::vector<float> x(8);
@@ -121,7 +121,7 @@ TEST(LinkedCommunicator, EndsAllRanksAndGroupsWithTheReasonOfAnAbort) {
 }
 
 TEST(LinkedCommunicator, ReportsTheErrorOfARankThatThrows) {
-  const auto body = [](Communicator& world, CardOfHostMemory&) {
+  const auto body = [](Communicator& world, GpuOfHostMemory&) {
     std::vector<float> x(8);
     if (world.rank() == 1) throw Error("the disk is full");
     world.all_reduce(buffer(std::span(x))).wait();

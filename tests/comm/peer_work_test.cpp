@@ -11,7 +11,7 @@
 #include "axonn/comm/device/peer_kernels.h"
 #include "axonn/comm/pieces.h"
 
-#include "tests/support/queued_card.h"
+#include "tests/support/queued_gpu.h"
 
 using namespace axonn;
 using testing_support::run_on_cpu;
@@ -76,18 +76,18 @@ struct Ranks {
 constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8};
 
 void expect_as_on_the_host(const Case& of) {
-  Ranks host(of), cards(of);
+  Ranks host(of), gpus(of);
   const Pieces pieces(host.calls);
   for (std::int64_t i = 0; i < pieces.count(); ++i) pieces.run(i);
-  std::vector<int> order(cards.calls.size());
+  std::vector<int> order(gpus.calls.size());
   std::iota(order.begin(), order.end(), 0);
   do {  // the ranks' parts in every order for up to 3 ranks, in one order for more
-    for (const int rank : order) run_on_cpu(part_of(cards.calls, rank));
-    EXPECT_TRUE(cards.memory == host.memory)
+    for (const int rank : order) run_on_cpu(part_of(gpus.calls, rank));
+    EXPECT_TRUE(gpus.memory == host.memory)
         << name_of(of.operation) << " of " << of.n << ' ' << name_of(of.dtype) << " on " << of.size
         << " ranks, in place on (bits) " << of.in_place << ", misaligned by " << of.offset;
     Ranks again(of);
-    std::swap(cards, again);
+    std::swap(gpus, again);
   } while (order.size() < 4 && std::ranges::next_permutation(order).found);
 }
 

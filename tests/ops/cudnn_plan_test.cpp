@@ -12,19 +12,19 @@ using cuda::CudnnPlan;
 namespace {
 
 /// The properties that differ between GPUs; all others are the same.
-struct Card {
+struct Gpu {
   const char* name;
   int version, multiprocessors, shared_bytes, cache_bytes;
 };
-constexpr Card kHopper{"NVIDIA H100 80GB HBM3", 900, 132, 232448, 52428800};
-constexpr Card kAmpere{"NVIDIA A100-SXM4-80GB", 800, 108, 166912, 41943040};
+constexpr Gpu kHopper{"NVIDIA H100 80GB HBM3", 900, 132, 232448, 52428800};
+constexpr Gpu kAmpere{"NVIDIA A100-SXM4-80GB", 800, 108, 166912, 41943040};
 
 /// The properties of a GPU in cuDNN's format.
-std::string json_of(const Card& card) {
-  return concat(R"({"deviceName": ")", card.name, R"(", "deviceVer": )", card.version,
-                R"(, "multiProcessorCount": )", card.multiprocessors,
-                R"(, "maxSharedMemoryPerBlockOptin": )", card.shared_bytes, R"(, "l2CacheSize": )",
-                card.cache_bytes, R"(,
+std::string json_of(const Gpu& gpu) {
+  return concat(R"({"deviceName": ")", gpu.name, R"(", "deviceVer": )", gpu.version,
+                R"(, "multiProcessorCount": )", gpu.multiprocessors,
+                R"(, "maxSharedMemoryPerBlockOptin": )", gpu.shared_bytes, R"(, "l2CacheSize": )",
+                gpu.cache_bytes, R"(,
     "driverVer": 13000, "cudaDeviceId": 0, "warpSize": 32, "maxCtasPerSM": 32,
     "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxThreadsPerBlock": 1024,
     "maxThreadsPerSM": 2048, "maxGridSize": [2147483647, 65535, 65535],
@@ -74,7 +74,7 @@ std::vector<AttentionGraphShape> passes(AttentionGraphShape shape) {
 class CudnnPlanTest : public testing::Test {
  protected:
   std::optional<CudnnPlan> build(const AttentionGraphShape& shape) {
-    return CudnnPlan::build(attention_graph(shape), {.properties = &card_}, true, &why_);
+    return CudnnPlan::build(attention_graph(shape), {.properties = &gpu_}, true, &why_);
   }
   void expect_plans(const AttentionGraphShape& shape) {
     for (const AttentionGraphShape& pass : passes(shape)) {
@@ -84,7 +84,7 @@ class CudnnPlanTest : public testing::Test {
     }
   }
 
-  cuda::CudnnDescriptor card_ = cuda::cudnn_card(json_of(kHopper));
+  cuda::CudnnDescriptor gpu_ = cuda::cudnn_gpu(json_of(kHopper));
   std::string why_;
 };
 
@@ -116,7 +116,7 @@ TEST_F(CudnnPlanTest, IsFoundOnHopperForWindowsAndForLengthsThatAreNotWholeTiles
 }
 
 TEST_F(CudnnPlanTest, IsFoundOnAmpereExceptForTheGradientsOfDocuments) {
-  card_ = cuda::cudnn_card(json_of(kAmpere));
+  gpu_ = cuda::cudnn_gpu(json_of(kAmpere));
   AttentionGraphShape shape = shape_of(kLlama);
   expect_plans(shape);
   shape.documents = true;
@@ -145,8 +145,8 @@ TEST_F(CudnnPlanTest, IsNotFoundForHeadsThatAreNotAlignedAndSaysWhy) {
   EXPECT_THAT(why_, testing::HasSubstr("not a multiple of 8"));
 }
 
-TEST(CudnnCard, WithoutAPropertyIsRefusedWithItsName) {
-  EXPECT_THAT([] { cuda::cudnn_card(R"({"warpSize": 32})"); },
+TEST(CudnnGpu, WithoutAPropertyIsRefusedWithItsName) {
+  EXPECT_THAT([] { cuda::cudnn_gpu(R"({"warpSize": 32})"); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("maxGridSize")));
 }
 

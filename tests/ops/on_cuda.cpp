@@ -31,7 +31,7 @@ class WaitingBackend final : public ForwardingBackend {
 };
 
 /// Skips every test if there is no GPU, and says why.
-class NeedsCard final : public testing::EmptyTestEventListener {
+class NeedsGpu final : public testing::EmptyTestEventListener {
  public:
   void OnTestStart(const testing::TestInfo&) override {
     if (!trouble_.empty()) GTEST_SKIP() << trouble_;
@@ -41,8 +41,8 @@ class NeedsCard final : public testing::EmptyTestEventListener {
   std::string trouble_ = cuda_status().trouble;
 };
 
-[[maybe_unused]] const bool kNeedsCard = [] {
-  testing::UnitTest::GetInstance()->listeners().Append(new NeedsCard);
+[[maybe_unused]] const bool kNeedsGpu = [] {
+  testing::UnitTest::GetInstance()->listeners().Append(new NeedsGpu);
   return true;
 }();
 

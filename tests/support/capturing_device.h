@@ -167,42 +167,42 @@ class CapturingBackend final : public ForwardingBackend {
 class CapturingCommunicator final : public DeviceCommunicator {
  public:
   CapturingCommunicator(Communicator& host, CapturingDevice& device)
-      : DeviceCommunicator("world", host, device), card_(device) {}
+      : DeviceCommunicator("world", host, device), gpu_(device) {}
   CapturingCommunicator(std::string name, std::unique_ptr<Communicator> host,
                         CapturingDevice& device)
-      : DeviceCommunicator(std::move(name), std::move(host), device), card_(device) {}
+      : DeviceCommunicator(std::move(name), std::move(host), device), gpu_(device) {}
 
   bool on_streams() const override { return true; }
   std::unique_ptr<Communicator> split_off(int color, std::string name) override {
     auto part = host().split(color, name);
-    return std::make_unique<CapturingCommunicator>(std::move(name), std::move(part), card_);
+    return std::make_unique<CapturingCommunicator>(std::move(name), std::move(part), gpu_);
   }
 
  protected:
   std::shared_ptr<Work::State> start_on_device(Call call) override {
-    if (!card_.capturing()) return std::make_shared<Started>(card_, forward(host(), call));
-    card_.enqueue([this, call] { forward(host(), call).wait(); });
-    return std::make_shared<Started>(card_, Work());
+    if (!gpu_.capturing()) return std::make_shared<Started>(gpu_, forward(host(), call));
+    gpu_.enqueue([this, call] { forward(host(), call).wait(); });
+    return std::make_shared<Started>(gpu_, Work());
   }
 
  private:
   class Started final : public Work::State {
    public:
-    Started(CapturingDevice& card, Work work)
-        : card_(card), started_(card.start()), work_(std::move(work)) {}
+    Started(CapturingDevice& gpu, Work work)
+        : gpu_(gpu), started_(gpu.start()), work_(std::move(work)) {}
     void wait() override {
-      card_.join(started_);
+      gpu_.join(started_);
       work_.wait();
     }
     bool done() override { return work_.done(); }
 
    private:
-    CapturingDevice& card_;
+    CapturingDevice& gpu_;
     int started_;
     Work work_;
   };
 
-  CapturingDevice& card_;
+  CapturingDevice& gpu_;
 };
 
 }  // namespace axonn::testing_support

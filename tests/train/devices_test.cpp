@@ -8,12 +8,12 @@
 #include "axonn/infer/generator.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/options/options.h"
-#include "axonn/tensor/cuda/card_platform.h"
 #include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 #include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"
 
-#include "tests/support/card_of_host_memory.h"
+#include "tests/support/gpu_of_host_memory.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
@@ -26,17 +26,17 @@ using testing::ThrowsMessage;
 namespace {
 
 /// The CPU backend with memory that the host cannot read directly, as on a GPU.
-class BackendOnCard final : public ForwardingBackend {
+class BackendOnGpu final : public ForwardingBackend {
  public:
-  BackendOnCard() : ForwardingBackend(make_cpu_backend(1)) {}
-  Device& device() override { return card_; }
+  BackendOnGpu() : ForwardingBackend(make_cpu_backend(1)) {}
+  Device& device() override { return gpu_; }
 
  private:
-  CardOfHostMemory card_;
+  GpuOfHostMemory gpu_;
 };
 
 std::unique_ptr<Backend> on_host() { return make_cpu_backend(1); }
-std::unique_ptr<Backend> on_card() { return std::make_unique<BackendOnCard>(); }
+std::unique_ptr<Backend> on_gpu() { return std::make_unique<BackendOnGpu>(); }
 
 using MakeBackend = std::unique_ptr<Backend> (*)();
 
@@ -76,9 +76,9 @@ TEST(Devices, DeviceMemoryChangesNoBitOfTrainingOrCheckpointsOnAnyGrid) {
        {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1}, GridShape{1, 1, 3, 1},
         GridShape{1, 1, 1, 2}, GridShape{2, 1, 2, 1}}) {
     SCOPED_TRACE(to_string(grid));
-    test::TemporaryPath host, card;
+    test::TemporaryPath host, gpu;
     EXPECT_EQ(losses_of(on_grid(tiny_config(host.path()), grid), on_host),
-              losses_of(on_grid(tiny_config(card.path()), grid), on_card));
+              losses_of(on_grid(tiny_config(gpu.path()), grid), on_gpu));
   }
 }
 
@@ -101,9 +101,9 @@ TEST(Devices, DeviceMemoryChangesNoGeneratedTokenOnAnyGrid) {
       });
       return tokens;
     };
-    const auto on_the_card = texts(on_card);
-    EXPECT_EQ(on_the_card.size(), prompts.size());
-    EXPECT_EQ(on_the_card, texts(on_host));
+    const auto on_the_gpu = texts(on_gpu);
+    EXPECT_EQ(on_the_gpu.size(), prompts.size());
+    EXPECT_EQ(on_the_gpu, texts(on_host));
   }
 }
 
@@ -129,9 +129,9 @@ TEST(Devices, HostMemoryNeedsNoSeparateTransport) {
 
 TEST(Devices, RanksThatShareAGpuUseNcclOnlyOnRequestWhichFails) {
   run_ranks(2, [](Communicator& world) {
-    CardOfHostMemory card;
-    EXPECT_NE(make_device_world({}, world, card), nullptr);
-    EXPECT_THROW(make_device_world({.transport = TransportKind::nccl}, world, card), UsageError);
+    GpuOfHostMemory gpu;
+    EXPECT_NE(make_device_world({}, world, gpu), nullptr);
+    EXPECT_THROW(make_device_world({.transport = TransportKind::nccl}, world, gpu), UsageError);
   });
 }
 
@@ -142,8 +142,8 @@ TEST(Devices, AMissingGpuIsRejectedByValidation) {
   Config config = tiny_config(folder.path());
   for (const DeviceKind kind : {DeviceKind::cuda, DeviceKind::hip}) {
     config.parallelism.device = kind;
-    const CardPlatform& platform = kind == DeviceKind::hip ? kHip : kCuda;
-    const std::string of_build = trouble_of_build(platform, card_platform());
+    const GpuPlatform& platform = kind == DeviceKind::hip ? kHip : kCuda;
+    const std::string of_build = trouble_of_build(platform, gpu_platform());
     EXPECT_THAT(
         [&] { validate(config); },
         ThrowsMessage<UsageError>(AllOf(HasSubstr(of_build.empty() ? status.trouble : of_build),

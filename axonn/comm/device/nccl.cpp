@@ -209,7 +209,7 @@ std::vector<std::uint8_t> gathered(Communicator& host, const std::string& mine) 
 
 }  // namespace
 
-bool have_own_cards(Communicator& host, const Device& device) {
+bool have_own_gpus(Communicator& host, const Device& device) {
   const std::string mine = device.uuid();
   const std::vector<std::uint8_t> all = gathered(host, mine);
   std::vector<std::string> uuids;
@@ -221,7 +221,7 @@ bool have_own_cards(Communicator& host, const Device& device) {
 
 std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
                                         double timeout_seconds) {
-  if (!have_own_cards(host, device))
+  if (!have_own_gpus(host, device))
     refuse(
         "nccl: two ranks share a GPU, but NCCL needs one GPU per rank; start as many ranks as "
         "there ",

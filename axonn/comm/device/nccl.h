@@ -29,6 +29,6 @@ std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, doub
 std::string nccl_version();
 
 /// Whether no two ranks of the group share a GPU. Collective.
-bool have_own_cards(Communicator& host, const Device& device);
+bool have_own_gpus(Communicator& host, const Device& device);
 
 }  // namespace axonn

@@ -11,6 +11,6 @@ std::unique_ptr<Communicator> make_nccl(Communicator&, Device&, double) {
 
 std::string nccl_version() { return {}; }
 
-bool have_own_cards(Communicator&, const Device&) { return false; }
+bool have_own_gpus(Communicator&, const Device&) { return false; }
 
 }  // namespace axonn

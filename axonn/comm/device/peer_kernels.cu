@@ -66,13 +66,13 @@ bool reach(int mine, int other) {
 }  // namespace
 
 std::shared_ptr<PeerKernels> make_peer_kernels(Communicator& host, Device& device) {
-  constexpr std::int32_t kNoCard = -1;
-  std::int32_t mine = kNoCard, all_reached = host.size() <= kMostPeers ? 1 : 0;
+  constexpr std::int32_t kNoGpu = -1;
+  std::int32_t mine = kNoGpu, all_reached = host.size() <= kMostPeers ? 1 : 0;
   if (dynamic_cast<cuda::CudaStream*>(&device.compute())) cuda::check(cudaGetDevice(&mine));
-  std::vector<std::int32_t> cards(host.size());
-  host.all_gather(buffer(std::span(cards)), buffer(std::span(&mine, 1)), "GPUs").wait();
-  if (std::ranges::count(cards, kNoCard) > 0) return nullptr;
-  for (const std::int32_t other : cards)
+  std::vector<std::int32_t> gpus(host.size());
+  host.all_gather(buffer(std::span(gpus)), buffer(std::span(&mine, 1)), "GPUs").wait();
+  if (std::ranges::count(gpus, kNoGpu) > 0) return nullptr;
+  for (const std::int32_t other : gpus)
     if (!reach(mine, other)) all_reached = 0;
   host.all_reduce(buffer(std::span(&all_reached, 1)), "peer access", ReduceOp::min).wait();
   if (all_reached == 0) return nullptr;

@@ -10,21 +10,21 @@ namespace cuda {
 namespace {
 
 /// Throws if this build has no kernels for the GPU.
-void check_kernels(const CudaCard& card) {
+void check_kernels(const CudaGpu& gpu) {
   cudaFuncAttributes attributes{};
   const cudaError_t status = cudaFuncGetAttributes(&attributes, add_rows);
   if (status == cudaSuccess) return;
   cudaGetLastError();
-  refuse(card_platform()->device, ": ", card.name, " is of ", card.architecture,
+  refuse(gpu_platform()->device, ": ", gpu.name, " is of ", gpu.architecture,
          ", for which this build has no kernels (", cudaGetErrorString(status),
-         "); configure with -D", card.build_for);
+         "); configure with -D", gpu.build_for);
 }
 
 }  // namespace
 
-CudaBackend::CudaBackend(int card, std::string card_name, const CudaOptions& options)
-    : device_(make_cuda_device(card)),
-      card_name_(std::move(card_name)),
+CudaBackend::CudaBackend(int gpu, std::string gpu_name, const CudaOptions& options)
+    : device_(make_cuda_device(gpu)),
+      gpu_name_(std::move(gpu_name)),
       scratch_(*device_),
       products_(*device_),
       cudnn_(*device_, scratch_, options) {}
@@ -40,22 +40,22 @@ bool CudaBackend::set_matmul_way(const MatmulShape& shape, std::string_view way)
 }
 
 std::string CudaBackend::matmul_device() const {
-  return concat(card_name_, ", ", Products::library());
+  return concat(gpu_name_, ", ", Products::library());
 }
 
 std::vector<std::string> CudaBackend::take_remarks() { return cudnn_.take_remarks(); }
 
 }  // namespace cuda
 
-std::unique_ptr<Backend> make_cuda_backend(int card, const CudaOptions& options) {
+std::unique_ptr<Backend> make_cuda_backend(int gpu, const CudaOptions& options) {
   const CudaStatus status = cuda_status();
-  if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
-  if (card < 0 || card >= std::ssize(status.cards))
-    refuse(card_platform()->device, ": there is no GPU ", card, "; there are ", status.cards.size(),
+  if (!status.trouble.empty()) refuse(gpu_platform()->device, ": ", status.trouble);
+  if (gpu < 0 || gpu >= std::ssize(status.gpus))
+    refuse(gpu_platform()->device, ": there is no GPU ", gpu, "; there are ", status.gpus.size(),
            ", numbered from 0");
-  cuda::check(cudaSetDevice(card));
-  cuda::check_kernels(status.cards[card]);
-  return std::make_unique<cuda::CudaBackend>(card, status.cards[card].name, options);
+  cuda::check(cudaSetDevice(gpu));
+  cuda::check_kernels(status.gpus[gpu]);
+  return std::make_unique<cuda::CudaBackend>(gpu, status.gpus[gpu].name, options);
 }
 
 std::string cuda_product_library() { return cuda::Products::library(); }

@@ -18,10 +18,10 @@ namespace axonn::cuda {
 /// None waits for the GPU.
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int card, std::string card_name, const CudaOptions& options);
+  CudaBackend(int gpu, std::string gpu_name, const CudaOptions& options);
 
   Device& device() override { return *device_; }
-  std::string name() const override { return std::string(card_platform()->device); }
+  std::string name() const override { return std::string(gpu_platform()->device); }
   std::vector<std::string> take_remarks() override;
 
   void product(const Matmul& args) override;
@@ -86,7 +86,7 @@ class CudaBackend final : public Backend {
   cudaStream_t stream() const { return handle_of(device_->compute()); }
 
   std::unique_ptr<Device> device_;
-  std::string card_name_;
+  std::string gpu_name_;
   Scratch scratch_;  // used by one operation at a time: kernels of the next one run after it
   Products products_;
   CudnnAttention cudnn_;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 #include "axonn/tensor/cuda/graph.cuh"
 #include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
@@ -98,10 +98,10 @@ class Staging {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(CudaCard card) : card_(std::move(card)), compute_(Priority::normal) {}
+  explicit CudaDevice(CudaGpu gpu) : gpu_(std::move(gpu)), compute_(Priority::normal) {}
 
-  std::string name() const override { return card_.name; }
-  std::string uuid() const override { return card_.uuid; }
+  std::string name() const override { return gpu_.name; }
+  std::string uuid() const override { return gpu_.uuid; }
 
   void* allocate(std::int64_t bytes) override {
     void* memory = nullptr;
@@ -111,7 +111,7 @@ class CudaDevice final : public Device {
       cudaGetLastError();  // clears the error, which is reported below
       cudaMemGetInfo(&free, &total);
     }
-    AXONN_CHECK(status != cudaErrorMemoryAllocation, "out of memory on ", card_.name, ": ", bytes,
+    AXONN_CHECK(status != cudaErrorMemoryAllocation, "out of memory on ", gpu_.name, ": ", bytes,
                 " bytes requested, ", free, " of ", total,
                 " free; use more ranks, a smaller micro_batch or activation checkpointing");
     check(status);
@@ -142,7 +142,7 @@ class CudaDevice final : public Device {
     staging_.to_device(compute_, device, host, bytes);
   }
 
-  bool holds(const void* memory) const override { return is_on_card(memory); }
+  bool holds(const void* memory) const override { return is_on_gpu(memory); }
 
   bool captures() const override { return true; }
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
@@ -160,7 +160,7 @@ class CudaDevice final : public Device {
                 " while work is captured: a graph cannot contain copies between host and device");
   }
 
-  CudaCard card_;
+  CudaGpu gpu_;
   CudaStream compute_;
   Staging staging_;
 };
@@ -173,10 +173,10 @@ CudaStatus look_for_driver(int& count) {
   if (error == cudaSuccess && count > 0) return status;
   cudaGetLastError();
   count = 0;
-  status.trouble = trouble_of(*card_platform(), {.built_with = status.built_with,
-                                                 .driver = status.driver,
-                                                 .error = cudaGetErrorString(error),
-                                                 .too_old = error == cudaErrorInsufficientDriver});
+  status.trouble = trouble_of(*gpu_platform(), {.built_with = status.built_with,
+                                                .driver = status.driver,
+                                                .error = cudaGetErrorString(error),
+                                                .too_old = error == cudaErrorInsufficientDriver});
   return status;
 }
 
@@ -198,9 +198,9 @@ CudaStatus cuda_status() {
   int count = 0;
   CudaStatus status = cuda::look_for_driver(count);
   try {
-    for (int i = 0; i < count; ++i) status.cards.push_back(cuda::card_of(i));
+    for (int i = 0; i < count; ++i) status.gpus.push_back(cuda::gpu_of(i));
   } catch (const Error& error) {
-    status.cards.clear();
+    status.gpus.clear();
     status.trouble = error.what();
   }
   return status;
@@ -208,12 +208,12 @@ CudaStatus cuda_status() {
 
 std::unique_ptr<Device> make_cuda_device(int index) {
   const CudaStatus status = cuda_status();
-  if (!status.trouble.empty()) refuse(card_platform()->device, ": ", status.trouble);
-  if (index < 0 || index >= std::ssize(status.cards))
-    refuse(card_platform()->device, ": there is no GPU ", index, "; there are ",
-           status.cards.size(), ", numbered from 0");
+  if (!status.trouble.empty()) refuse(gpu_platform()->device, ": ", status.trouble);
+  if (index < 0 || index >= std::ssize(status.gpus))
+    refuse(gpu_platform()->device, ": there is no GPU ", index, "; there are ", status.gpus.size(),
+           ", numbered from 0");
   cuda::check(cudaSetDevice(index));
-  return std::make_unique<cuda::CudaDevice>(status.cards[index]);
+  return std::make_unique<cuda::CudaDevice>(status.gpus[index]);
 }
 
 }  // namespace axonn

@@ -12,7 +12,7 @@ namespace axonn {
 // Names with "Cuda" stand for GPUs of both makers: NVIDIA's through CUDA and AMD's through HIP.
 
 /// A GPU that this process may use.
-struct CudaCard {
+struct CudaGpu {
   int index = 0;             ///< the runtime's index, from 0, among the visible GPUs
   std::string name;          ///< "NVIDIA H200"
   std::string uuid;          ///< identifies the GPU; the same in every process
@@ -25,16 +25,16 @@ struct CudaCard {
 
 /// CUDA or HIP support of this build and this machine.
 struct CudaStatus {
-  std::string built_with;       ///< toolkit version: "13.0"; "": built without GPU support
-  std::string driver;           ///< newest version the driver supports: "13.0"; "": no driver
-  std::vector<CudaCard> cards;  ///< in the order of their indices
-  std::string trouble;          ///< why no GPU is available, with the remedy; "": one is
+  std::string built_with;     ///< toolkit version: "13.0"; "": built without GPU support
+  std::string driver;         ///< newest version the driver supports: "13.0"; "": no driver
+  std::vector<CudaGpu> gpus;  ///< in the order of their indices
+  std::string trouble;        ///< why no GPU is available, with the remedy; "": one is
 };
 
 /// Starts the driver if there is one. Never throws.
 CudaStatus cuda_status();
 
-/// Makes the device for the GPU with that index in cuda_status().cards, with its own compute
+/// Makes the device for the GPU with that index in cuda_status().gpus, with its own compute
 /// stream. Several ranks may share a GPU. The GPU becomes the current device of the calling thread,
 /// which alone must use and destroy the device.
 ///

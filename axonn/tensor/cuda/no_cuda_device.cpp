@@ -1,11 +1,11 @@
 // Replaces cuda/ in a build without CUDA and HIP.
 #include "axonn/base/check.h"
-#include "axonn/tensor/cuda/card_platform.h"
 #include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 
 namespace axonn {
 
-const CardPlatform* card_platform() { return nullptr; }
+const GpuPlatform* gpu_platform() { return nullptr; }
 
 CudaStatus cuda_status() {
   return {.trouble = concat("this build has no GPU backend: configure with -D", kCuda.option,

@@ -15,10 +15,10 @@ std::string toolkit_version();
 /// Newest version that the driver supports: "13.0"; "": no driver.
 std::string driver_version();
 
-CudaCard card_of(int index);
+CudaGpu gpu_of(int index);
 
 /// Whether the address is in a GPU's memory. Throws Error if the runtime reports one.
-bool is_on_card(const void* memory);
+bool is_on_gpu(const void* memory);
 
 /// The UUID as 32 hexadecimal digits.
 std::string uuid_text(const char (&bytes)[16]);

@@ -1,4 +1,4 @@
-#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 #include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 
@@ -20,7 +20,7 @@ std::string driver_version() {
   return cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0 ? version_text(driver) : "";
 }
 
-CudaCard card_of(int index) {
+CudaGpu gpu_of(int index) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index));
   return {.index = index,
@@ -34,7 +34,7 @@ CudaCard card_of(int index) {
           .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
 
-bool is_on_card(const void* memory) {
+bool is_on_gpu(const void* memory) {
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, memory));
   return attributes.type == cudaMemoryTypeDevice;
@@ -42,6 +42,6 @@ bool is_on_card(const void* memory) {
 
 }  // namespace cuda
 
-const CardPlatform* card_platform() { return &kCuda; }
+const GpuPlatform* gpu_platform() { return &kCuda; }
 
 }  // namespace axonn

@@ -1,6 +1,6 @@
 #include <unistd.h>
 
-#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 #include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 
@@ -17,7 +17,7 @@ std::string version_text(int version) {
 
 /// Whether the attributes are of GPU memory. The field is `type` since HIP 6, `memoryType` before.
 template <typename Attributes>
-bool is_of_card(const Attributes& attributes) {
+bool is_of_gpu(const Attributes& attributes) {
   if constexpr (requires { attributes.type; })
     return attributes.type == hipMemoryTypeDevice;
   else
@@ -35,7 +35,7 @@ std::string driver_version() {
   return hipDriverGetVersion(&version) == hipSuccess && version > 0 ? version_text(version) : "";
 }
 
-CudaCard card_of(int index) {
+CudaGpu gpu_of(int index) {
   hipDeviceProp_t properties{};
   check(hipGetDeviceProperties(&properties, index));
   hipUUID uuid{};
@@ -56,7 +56,7 @@ CudaCard card_of(int index) {
           .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
 
-bool is_on_card(const void* memory) {
+bool is_on_gpu(const void* memory) {
   hipPointerAttribute_t attributes{};
   const hipError_t status = hipPointerGetAttributes(&attributes, memory);
   if (status == hipErrorInvalidValue) {  // host memory that is unknown to HIP
@@ -64,11 +64,11 @@ bool is_on_card(const void* memory) {
     return false;
   }
   check(status);
-  return is_of_card(attributes);
+  return is_of_gpu(attributes);
 }
 
 }  // namespace cuda
 
-const CardPlatform* card_platform() { return &kHip; }
+const GpuPlatform* gpu_platform() { return &kHip; }
 
 }  // namespace axonn

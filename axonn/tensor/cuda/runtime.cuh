@@ -5,7 +5,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/tensor/cuda/api.cuh"
-#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 #include "axonn/tensor/device.h"
 
 namespace axonn::cuda {
@@ -13,7 +13,7 @@ namespace axonn::cuda {
 /// Throws Error unless a runtime call succeeded.
 inline void check(cudaError_t status, Where where = Where::here()) {
   if (status != cudaSuccess)
-    fail(where, card_platform()->name, ": ", cudaGetErrorName(status), ": ",
+    fail(where, gpu_platform()->name, ": ", cudaGetErrorName(status), ": ",
          cudaGetErrorString(status));
 }
 

@@ -243,11 +243,11 @@ CudnnDescriptor::~CudnnDescriptor() {
   if (handle_) cudnnBackendDestroyDescriptor(handle_);
 }
 
-CudnnDescriptor cudnn_card(const std::string& json) {
-  CudnnDescriptor card(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  card.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::span<const char>(json));
-  card.finalize();
-  return card;
+CudnnDescriptor cudnn_gpu(const std::string& json) {
+  CudnnDescriptor gpu(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  gpu.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::span<const char>(json));
+  gpu.finalize();
+  return gpu;
 }
 
 std::optional<CudnnPlan> CudnnPlan::build(const AttentionGraph& graph, const CudnnTarget& target,

@@ -63,7 +63,7 @@ struct CudnnTarget {
 
 /// The properties of a GPU, from JSON in cuDNN's format. With them plans can be built, but not run,
 /// without that GPU. Throws Error if cuDNN misses a property.
-CudnnDescriptor cudnn_card(const std::string& json);
+CudnnDescriptor cudnn_gpu(const std::string& json);
 
 /// cuDNN's kernel for a graph: the first engine configuration of heuristic mode A that finalizes.
 class CudnnPlan {

@@ -9,7 +9,7 @@ namespace axonn::cuda {
 namespace {
 
 /// A block of a GPU's threads, with the interface of flash_tiles.h.
-struct CardBlock {
+struct GpuBlock {
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
   __device__ void sync() const { __syncthreads(); }
   __device__ float shuffle_xor(float x, int mask) const { return cuda::shuffle_xor(x, mask); }
@@ -39,14 +39,14 @@ __device__ FlashPlace place_from_the_end() {
 template <int D>
 __global__ void __launch_bounds__(kFlashThreads) run_forward(const FlashOperands args) {
   __shared__ FlashForwardMemory<D> memory;
-  flash_forward<D>(CardBlock{}, args, place_from_the_end(), memory);
+  flash_forward<D>(GpuBlock{}, args, place_from_the_end(), memory);
 }
 
 template <int D>
 __global__ void __launch_bounds__(kFlashThreads)
     run_backward_queries(const FlashOperands args, const FlashGradients gradients) {
   __shared__ FlashForwardMemory<D> memory;
-  flash_backward_queries<D>(CardBlock{}, args, gradients, place_from_the_end(), memory);
+  flash_backward_queries<D>(GpuBlock{}, args, gradients, place_from_the_end(), memory);
 }
 
 template <int D>
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kFlashThreads)
   __shared__ FlashKeysMemory<D> memory;
   const FlashPlace at{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
                       static_cast<int>(blockIdx.z)};  // most queries see the first keys
-  flash_backward_keys<D>(CardBlock{}, args, gradients, at, memory);
+  flash_backward_keys<D>(GpuBlock{}, args, gradients, at, memory);
 }
 
 /// delta[row][head] = sum of d_out · out.

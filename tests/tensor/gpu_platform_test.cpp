@@ -1,4 +1,4 @@
-#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TEST(CardPlatform, ExplainsAMissingGpuInTheTermsOfItsMaker) {
+TEST(GpuPlatform, ExplainsAMissingGpuInTheTermsOfItsMaker) {
   EXPECT_EQ(trouble_of(kCuda, {.built_with = "13.0"}),
             "there is no NVIDIA driver; set parallelism.device = \"cpu\", or run on a machine that "
             "has one");
@@ -20,7 +20,7 @@ TEST(CardPlatform, ExplainsAMissingGpuInTheTermsOfItsMaker) {
       AllOf(HasSubstr("CUDA up to 12.2"), HasSubstr("uses 13.0"), HasSubstr("newer driver")));
 }
 
-TEST(CardPlatform, ABuildForOtherGpusSaysWhatItSupportsAndHowToBuildForTheWantedOnes) {
+TEST(GpuPlatform, ABuildForOtherGpusSaysWhatItSupportsAndHowToBuildForTheWantedOnes) {
   EXPECT_EQ(trouble_of_build(kHip, &kHip), "");
   EXPECT_EQ(trouble_of_build(kCuda, &kCuda), "");
   EXPECT_THAT(trouble_of_build(kCuda, &kHip),

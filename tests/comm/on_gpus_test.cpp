@@ -18,15 +18,15 @@ using namespace axonn;
 namespace {
 
 /// An array in the memory of a rank's GPU.
-class OnCard {
+class OnGpu {
  public:
-  OnCard(Device& device, const std::vector<float>& values)
+  OnGpu(Device& device, const std::vector<float>& values)
       : device_(device), count_(std::ssize(values)), memory_(device.allocate(4 * count_)) {
     device_.copy_from_host(memory_, values.data(), 4 * count_);
   }
-  OnCard(const OnCard&) = delete;
-  OnCard& operator=(const OnCard&) = delete;
-  ~OnCard() { device_.release(memory_, 4 * count_); }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+  ~OnGpu() { device_.release(memory_, 4 * count_); }
 
   Buffer buffer() const { return {memory_, count_, DType::f32}; }
   std::vector<float> values() const {
@@ -77,14 +77,14 @@ using Make = std::function<std::unique_ptr<Communicator>(Communicator& host, Dev
 /// Runs the chain on ranks that are distributed over the GPUs, and on the host, and compares the
 /// results.
 void expect_as_on_the_host(int ranks, const Make& make) {
-  const int cards = static_cast<int>(cuda_status().cards.size());
+  const int gpus = static_cast<int>(cuda_status().gpus.size());
   for (const std::int64_t n : {1, 63, 4096, 1'000'003}) {
     std::vector<std::vector<float>> want(ranks), got(ranks);
     run_ranks(ranks, [&](Communicator& host) {
       const int rank = host.rank();
       want[rank] = chain(host, OnHost{given(rank, n)}, OnHost{given(rank + 50, n * ranks)});
-      const auto device = make_cuda_device(rank % cards);
-      const OnCard part(*device, given(rank, n)), whole(*device, given(rank + 50, n * ranks));
+      const auto device = make_cuda_device(rank % gpus);
+      const OnGpu part(*device, given(rank, n)), whole(*device, given(rank + 50, n * ranks));
       const auto world = make(host, *device);
       got[rank] = chain(*world, part, whole);
       host.barrier("all have read");
@@ -93,7 +93,7 @@ void expect_as_on_the_host(int ranks, const Make& make) {
   }
 }
 
-class OnCards : public testing::Test {
+class OnGpus : public testing::Test {
   void SetUp() override {
     if (const std::string trouble = cuda_status().trouble; !trouble.empty())
       GTEST_SKIP() << trouble;
@@ -102,7 +102,7 @@ class OnCards : public testing::Test {
 
 }  // namespace
 
-TEST_F(OnCards, ThreadRanksExchangeByKernelsWithTheSameBitsAsTheHost) {
+TEST_F(OnGpus, ThreadRanksExchangeByKernelsWithTheSameBitsAsTheHost) {
   for (const int ranks : {2, 3, 8})
     expect_as_on_the_host(ranks, [](Communicator& host, Device& device) {
       auto kernels = make_peer_kernels(host, device);
@@ -111,15 +111,15 @@ TEST_F(OnCards, ThreadRanksExchangeByKernelsWithTheSameBitsAsTheHost) {
     });
 }
 
-TEST_F(OnCards, RanksExchangeThroughTheHostWithTheSameBits) {
+TEST_F(OnGpus, RanksExchangeThroughTheHostWithTheSameBits) {
   expect_as_on_the_host(3, make_staged);
 }
 
-TEST_F(OnCards, NcclEndsTheWorldWhenARankIsMissing) {
-  if (cuda_status().cards.size() < 2) GTEST_SKIP() << "NCCL needs two GPUs";
+TEST_F(OnGpus, NcclEndsTheWorldWhenARankIsMissing) {
+  if (cuda_status().gpus.size() < 2) GTEST_SKIP() << "NCCL needs two GPUs";
   const auto body = [](Communicator& host) {
     const auto device = make_cuda_device(host.rank());
-    const OnCard x(*device, given(host.rank(), 1000));
+    const OnGpu x(*device, given(host.rank(), 1000));
     const auto world = make_nccl(host, *device, 2);
     world->all_reduce(x.buffer(), "first").wait();
     if (host.rank() == 1)

@@ -10,9 +10,9 @@ namespace axonn::testing_support {
 
 /// A device that claims that the host cannot access its memory, so that transports must use the
 /// device's copies. It is host memory, so that anything can compute on it.
-class CardOfHostMemory final : public Device {
+class GpuOfHostMemory final : public Device {
  public:
-  std::string name() const override { return "card of host memory"; }
+  std::string name() const override { return "gpu of host memory"; }
   std::string uuid() const override { return "0123456789abcdef"; }
 
   void* allocate(std::int64_t bytes) override {

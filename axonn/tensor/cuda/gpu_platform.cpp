@@ -1,21 +1,21 @@
-#include "axonn/tensor/cuda/card_platform.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 
 #include "axonn/base/check.h"
 
 namespace axonn {
 
-std::string trouble_of(const CardPlatform& platform, const NoCard& answer) {
+std::string trouble_of(const GpuPlatform& platform, const NoGpu& answer) {
   const std::string go_on = "; set parallelism.device = \"cpu\", or run on a machine that has one";
   if (answer.driver.empty()) return concat("there is no ", platform.maker, " driver", go_on);
   if (answer.too_old)
     return concat("the driver supports ", platform.name, " up to ", answer.driver,
                   ", but this build uses ", answer.built_with, "; build with a supported ",
                   platform.name, ", or install a newer driver");
-  return concat("the driver finds no GPU (", answer.error, "; ", platform.visible_cards,
+  return concat("the driver finds no GPU (", answer.error, "; ", platform.visible_gpus,
                 " may hide it)", go_on);
 }
 
-std::string trouble_of_build(const CardPlatform& wanted, const CardPlatform* built) {
+std::string trouble_of_build(const GpuPlatform& wanted, const GpuPlatform* built) {
   if (built && built->device == wanted.device) return {};
   const std::string other = built ? concat("; it supports ", built->maker, " GPUs: set device = \"",
                                            built->device, "\" for those, or")

@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/tensor/cuda/card_platform.h"
 #include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 
 namespace axonn {
 
 /// The lines of `axonn info` about GPUs, as pairs of label and text. platform: the one that the
 /// build is for; null: none.
-std::vector<std::pair<std::string_view, std::string>> card_lines(const CardPlatform* platform,
-                                                                 const CudaStatus& status);
+std::vector<std::pair<std::string_view, std::string>> gpu_lines(const GpuPlatform* platform,
+                                                                const CudaStatus& status);
 
 }  // namespace axonn

@@ -20,7 +20,7 @@ namespace axonn::testing_support {
 /// A GPU whose streams are queues. Work on them runs only while a thread waits for some of it:
 /// until that is done, a randomly chosen stream continues, as far as events allow. So a missing
 /// wait changes results for some seed. Shared by ranks that are threads.
-class QueuedCard {
+class QueuedGpu {
  public:
   struct Options {
     std::uint64_t seed = 0;
@@ -30,7 +30,7 @@ class QueuedCard {
     /// may read the results.
     bool host_waits = false;
   };
-  explicit QueuedCard(Options options) : options_(std::move(options)), random_(options_.seed, "") {}
+  explicit QueuedGpu(Options options) : options_(std::move(options)), random_(options_.seed, "") {}
 
   const Options& options() const { return options_; }
 
@@ -42,7 +42,7 @@ class QueuedCard {
   }
 
   struct Done {
-    bool done = false;  // guarded by the card's mutex
+    bool done = false;  // guarded by the GPU's mutex
   };
   struct Work {
     std::function<void()> run;          // work, or
@@ -52,51 +52,51 @@ class QueuedCard {
 
   class QueuedEvent final : public Event {
    public:
-    QueuedEvent(QueuedCard& card, std::shared_ptr<const Done> state)
-        : card_(card), state_(std::move(state)) {}
+    QueuedEvent(QueuedGpu& gpu, std::shared_ptr<const Done> state)
+        : gpu_(gpu), state_(std::move(state)) {}
     bool done() const override {
-      const std::lock_guard lock(card_.mutex_);
-      card_.go_on();
+      const std::lock_guard lock(gpu_.mutex_);
+      gpu_.go_on();
       return state_->done;
     }
     const std::shared_ptr<const Done>& state() const { return state_; }
 
    private:
-    QueuedCard& card_;
+    QueuedGpu& gpu_;
     std::shared_ptr<const Done> state_;
   };
 
   class QueuedStream final : public Stream {
    public:
-    QueuedStream(QueuedCard& card, bool compute)
-        : card_(card), compute_(compute), queue_(std::make_shared<Queue>()) {
-      const std::lock_guard lock(card_.mutex_);
-      card_.queues_.push_back(queue_);
+    QueuedStream(QueuedGpu& gpu, bool compute)
+        : gpu_(gpu), compute_(compute), queue_(std::make_shared<Queue>()) {
+      const std::lock_guard lock(gpu_.mutex_);
+      gpu_.queues_.push_back(queue_);
     }
     ~QueuedStream() override {
-      const std::lock_guard lock(card_.mutex_);
-      std::erase(card_.queues_, queue_);
+      const std::lock_guard lock(gpu_.mutex_);
+      std::erase(gpu_.queues_, queue_);
     }
     void push(Work work) {
-      const std::lock_guard lock(card_.mutex_);
+      const std::lock_guard lock(gpu_.mutex_);
       queue_->push_back(std::move(work));
-      card_.changed_.notify_all();
+      gpu_.changed_.notify_all();
     }
     std::unique_ptr<Event> record() override {
       const auto state = std::make_shared<Done>();
       push({.run = [state] { state->done = true; }, .after = {}});
-      return std::make_unique<QueuedEvent>(card_, state);
+      return std::make_unique<QueuedEvent>(gpu_, state);
     }
     void wait(const Event& event) override {
       const int nth = waits_++;
-      if (card_.options_.drops && card_.options_.drops(compute_, nth)) return;
+      if (gpu_.options_.drops && gpu_.options_.drops(compute_, nth)) return;
       push({.run = {}, .after = static_cast<const QueuedEvent&>(event).state()});
-      if (compute_ && card_.options_.host_waits) synchronize();
+      if (compute_ && gpu_.options_.host_waits) synchronize();
     }
-    void synchronize() override { card_.drive(*queue_); }
+    void synchronize() override { gpu_.drive(*queue_); }
 
    private:
-    QueuedCard& card_;
+    QueuedGpu& gpu_;
     bool compute_;
     int waits_ = 0;
     std::shared_ptr<Queue> queue_;
@@ -139,12 +139,12 @@ class QueuedCard {
   Queue* last_ = nullptr;
 };
 
-/// One rank's device on a QueuedCard. All memory counts as device memory.
+/// One rank's device on a QueuedGpu. All memory counts as device memory.
 class QueuedDevice final : public Device {
  public:
-  explicit QueuedDevice(QueuedCard& card) : card_(card), compute_(card, true) {}
+  explicit QueuedDevice(QueuedGpu& gpu) : gpu_(gpu), compute_(gpu, true) {}
 
-  std::string name() const override { return "queued card"; }
+  std::string name() const override { return "queued gpu"; }
   std::string uuid() const override { return "0123456789abcdef"; }
   void* allocate(std::int64_t bytes) override { return inner_->allocate(bytes); }
   void release(void* memory, std::int64_t bytes) noexcept override {
@@ -152,12 +152,12 @@ class QueuedDevice final : public Device {
   }
   Stream& compute() override { return compute_; }
   std::unique_ptr<Stream> make_stream() override {
-    return std::make_unique<QueuedCard::QueuedStream>(card_, false);
+    return std::make_unique<QueuedGpu::QueuedStream>(gpu_, false);
   }
   /// Enqueues f on the compute stream.
   void run(std::function<void()> f) {
     compute_.push({.run = std::move(f), .after = {}});
-    if (card_.options().host_waits) compute_.synchronize();
+    if (gpu_.options().host_waits) compute_.synchronize();
   }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     run([=] { std::memcpy(to, from, bytes); });
@@ -178,8 +178,8 @@ class QueuedDevice final : public Device {
   bool holds(const void*) const override { return true; }
 
  private:
-  QueuedCard& card_;
-  QueuedCard::QueuedStream compute_;
+  QueuedGpu& gpu_;
+  QueuedGpu::QueuedStream compute_;
   std::unique_ptr<Device> inner_ = make_cpu_device();
 };
 
@@ -195,7 +195,7 @@ class QueuedKernels final : public PeerKernels {
  public:
   void on_device(const std::function<void()>& f) override { f(); }
   void enqueue(Stream& stream, const PeerWork& work) override {
-    static_cast<QueuedCard::QueuedStream&>(stream).push(
+    static_cast<QueuedGpu::QueuedStream&>(stream).push(
         {.run = [work] { run_on_cpu(work); }, .after = {}});
   }
 };

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace axonn {
+
+/// A GPU platform that a build can support. The names are for messages.
+struct GpuPlatform {
+  std::string_view device;        ///< value of parallelism.device that selects these GPUs
+  std::string_view name;          ///< "CUDA"
+  std::string_view maker;         ///< "NVIDIA"
+  std::string_view units;         ///< a GPU's processors: "multiprocessors"
+  std::string_view collectives;   ///< library of collectives: "NCCL"
+  std::string_view visible_gpus;  ///< environment variables that can hide GPUs
+  std::string_view option;        ///< CMake option that builds for these GPUs
+  std::string_view needs;         ///< software that the option requires
+};
+
+inline constexpr GpuPlatform kCuda = {.device = "cuda",
+                                      .name = "CUDA",
+                                      .maker = "NVIDIA",
+                                      .units = "multiprocessors",
+                                      .collectives = "NCCL",
+                                      .visible_gpus = "CUDA_VISIBLE_DEVICES",
+                                      .option = "AXONN_CUDA",
+                                      .needs = "nvcc, cuBLASLt and NCCL"};
+inline constexpr GpuPlatform kHip = {.device = "hip",
+                                     .name = "HIP",
+                                     .maker = "AMD",
+                                     .units = "compute units",
+                                     .collectives = "RCCL",
+                                     .visible_gpus =
+                                         "ROCR_VISIBLE_DEVICES or "
+                                         "HIP_VISIBLE_DEVICES",
+                                     .option = "AXONN_HIP",
+                                     .needs = "ROCm with hipBLASLt and RCCL"};
+
+/// This build's platform; null in a build without GPU support.
+const GpuPlatform* gpu_platform();
+
+/// The driver's answer when it finds no GPU.
+struct NoGpu {
+  std::string built_with;  ///< toolkit version of this build: "13.0"
+  std::string driver;      ///< newest version that the driver supports: "12.4"; "": no driver
+  std::string error;       ///< the driver's error message
+  bool too_old = false;    ///< whether the driver is too old for this build
+};
+
+/// Explains why no GPU is available, with the remedy.
+std::string trouble_of(const GpuPlatform& platform, const NoGpu& answer);
+
+/// Explains why a build for `built` (null: no GPU support) cannot use the GPUs of `wanted`, with
+/// the remedy. Empty if it can.
+std::string trouble_of_build(const GpuPlatform& wanted, const GpuPlatform* built);
+
+}  // namespace axonn
