@@ -252,7 +252,7 @@ Case Cases::optimizer(bool adam) {
                       .lr = 1e-3f,
                       .decayed = n});
             }};
-  const AdamW args{.master = master,
+  const AdamWUpdate args{.master = master,
                    .first = f32(1, n),
                    .second = f32(1, n),
                    .gradient = gradient,

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -47,9 +48,38 @@ void rename_path(const std::string& from, const std::string& to) {
               cause_and_remedy(errno));
 }
 
-bool exists(const std::string& path) {
+/// Whether the name is taken, also by a link that leads nowhere.
+bool is_taken(const std::string& path) {
   struct stat status;
   return ::lstat(path.c_str(), &status) == 0;
+}
+
+/// Removes the temporary files of `path` whose writers are gone: those that nobody has locked. Does
+/// nothing on file systems without locks.
+void remove_abandoned(const std::string& path) {
+  const std::string name = fs::path(path).filename();
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), error)) {
+    if (!is_temporary_name(entry.path().filename().string(), name)) continue;
+    const FileHandle file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
+      ::unlink(entry.path().c_str());
+  }
+}
+
+/// A new file PATH.tmp-0123456789abcdef with a lock on it.
+OutputFile create_temporary(const std::string& path) {
+  if (path.empty()) refuse("cannot write a file: its path is empty");
+  if (is_folder(path)) refuse("cannot write ", path, ": it is a folder");
+  for (;;) {
+    const std::string name = concat(path, kTemporary, random_tag());
+    FileHandle file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file.get() < 0 && errno == EEXIST) continue;
+    if (file.get() < 0) refuse("cannot write ", path, ": ", cause_and_remedy(errno));
+    ::flock(file.get(), LOCK_EX | LOCK_NB);
+    // Somebody may have taken it for abandoned before it was locked.
+    if (is_taken(name)) return OutputFile(name, std::move(file));
+  }
 }
 
 }  // namespace
@@ -116,16 +146,35 @@ OutputFile::~OutputFile() {
   if (file_.get() >= 0) ::unlink(path_.c_str());
 }
 
-void OutputFile::append(std::span<const std::byte> bytes) {
+void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
+  const bool at_end = offset == bytes_;  // all that a pipe can do
   for (std::span rest = bytes; !rest.empty();) {
-    const ssize_t put = ::write(file_.get(), rest.data(), std::min(rest.size(), kMostBytesACall));
+    const std::size_t count = std::min(rest.size(), kMostBytesACall);
+    const ssize_t put = at_end ? ::write(file_.get(), rest.data(), count)
+                               : ::pwrite(file_.get(), rest.data(), count, offset);
     if (put < 0 && errno == EINTR) continue;
     // A write of 0 bytes without an error would repeat for ever.
     AXONN_CHECK(put > 0, "cannot write ", rest.size(), " bytes to ", path_, " after its first ",
-                bytes_, ": ", cause_and_remedy(put < 0 ? errno : ENOSPC));
-    bytes_ += put;
+                offset, ": ", cause_and_remedy(put < 0 ? errno : ENOSPC));
+    offset += put;
     rest = rest.subspan(static_cast<std::size_t>(put));
   }
+}
+
+void OutputFile::append(std::span<const std::byte> bytes) {
+  write_at(bytes_, bytes);
+  bytes_ += std::ssize(bytes);
+}
+
+void OutputFile::overwrite(std::int64_t offset, std::span<const std::byte> bytes) {
+  AXONN_CHECK(offset >= 0 && offset + std::ssize(bytes) <= bytes_, "overwrite: bytes [", offset,
+              ", ", offset + std::ssize(bytes), ") of ", path_, " are not among the ", bytes_,
+              " that were appended");
+  write_at(offset, bytes);
+}
+
+FileHandle OutputFile::duplicate() const {
+  return FileHandle(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
 void OutputFile::finish() {
@@ -141,6 +190,24 @@ void OutputFile::finish() {
   }
 }
 
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)), file_(create_temporary(path_)), lock_(file_.duplicate()) {
+  remove_abandoned(path_);
+}
+
+void AtomicFile::commit() {
+  const std::string temporary = file_.path();
+  file_.finish();
+  try {
+    rename_path(temporary, path_);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  sync_folder(folder_of(path_));
+  lock_ = {};
+}
+
 TemporaryFolder::TemporaryFolder(std::string path) : path_(without_slash(std::move(path))) {
   make_folders(folder_of(path_));
   const std::string name = concat(path_, kTemporary, random_tag());
@@ -154,7 +221,7 @@ TemporaryFolder::~TemporaryFolder() { remove(); }
 void TemporaryFolder::publish() {
   sync_folder(temporary_);
   const std::string above = folder_of(path_);
-  if (!exists(path_)) {
+  if (!is_taken(path_)) {
     rename_path(temporary_, path_);
     temporary_.clear();
     sync_folder(above);
@@ -196,6 +263,21 @@ bool is_temporary_name(std::string_view name, std::string_view base) {
          name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+bool path_exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+bool is_plain_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
 std::string read_text(const std::string& path, std::int64_t most) {
   const InputFile file(path);
   if (file.bytes() > most)
@@ -212,15 +294,9 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {
-  const std::string temporary = concat(path, kTemporary, random_tag());
-  write_text(temporary, text);
-  try {
-    rename_path(temporary, path);
-  } catch (const Error&) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
-  sync_folder(folder_of(path));
+  AtomicFile file(path);
+  file.append(std::as_bytes(std::span(text)));
+  file.commit();
 }
 
 void sync_folder(const std::string& path) {
@@ -234,7 +310,7 @@ void sync_folder(const std::string& path) {
 void make_folders(const std::string& path) {
   std::error_code error;
   fs::create_directories(without_slash(path), error);
-  AXONN_CHECK(!error, "cannot make the folder ", path, ": ", cause_and_remedy(error.value()));
+  if (error) refuse("cannot make the folder ", path, ": ", cause_and_remedy(error.value()));
 }
 
 std::int64_t free_bytes(const std::string& path) {

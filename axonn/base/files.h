@@ -61,26 +61,61 @@ class OutputFile {
  public:
   /// Replaces an existing file.
   explicit OutputFile(std::string path);
+  /// Writes to a file that was just created and is open.
+  OutputFile(std::string path, FileHandle file) : path_(std::move(path)), file_(std::move(file)) {}
   OutputFile(OutputFile&&) noexcept = default;
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
 
   void append(std::span<const std::byte> bytes);
+  /// Overwrites bytes that were appended.
+  void overwrite(std::int64_t offset, std::span<const std::byte> bytes);
   /// Syncs it to disk and closes it.
   void finish();
+  /// Another handle of the same open file, which shares its locks.
+  FileHandle duplicate() const;
+
+  const std::string& path() const { return path_; }
   std::int64_t bytes() const { return bytes_; }  ///< appended so far
 
  private:
+  void write_at(std::int64_t offset, std::span<const std::byte> bytes);
+
   std::string path_;
   FileHandle file_;
   std::int64_t bytes_ = 0;
+};
+
+/// A file that is written under a temporary name, PATH.tmp-0123456789abcdef, until commit() renames
+/// it, so that PATH always names the whole old file or the whole new one. The destructor removes
+/// the temporary file unless commit() was called. If a process was killed before that, the next
+/// AtomicFile of the same path removes its temporary file: writers hold a lock on theirs.
+class AtomicFile {
+ public:
+  /// Throws UsageError, with the cause and a remedy, if no file can be created there.
+  explicit AtomicFile(std::string path);
+
+  const std::string& path() const { return path_; }
+
+  /// Throw as OutputFile does.
+  void append(std::span<const std::byte> bytes) { file_.append(bytes); }
+  void overwrite(std::int64_t offset, std::span<const std::byte> bytes) {
+    file_.overwrite(offset, bytes);
+  }
+  /// Syncs the file, renames it to path() and syncs the folder.
+  void commit();
+
+ private:
+  std::string path_;
+  OutputFile file_;
+  FileHandle lock_;  // of the same open file, so that it is held until the file has its name
 };
 
 /// A folder that is filled under a temporary name, PATH.tmp-0123456789abcdef, so that PATH never
 /// names a half-written folder. The destructor removes it unless publish() was called.
 class TemporaryFolder {
  public:
-  /// Creates the folder and its parents. Throws Error with the folder and the cause.
+  /// Creates the folder and its parents. Throws Error, or UsageError for the parents.
   explicit TemporaryFolder(std::string path);
   TemporaryFolder(TemporaryFolder&& other) noexcept
       : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
@@ -106,19 +141,24 @@ void remove_folder(const std::string& path);
 /// Whether `name`, a file name without its folder, is a temporary name for `base`.
 bool is_temporary_name(std::string_view name, std::string_view base);
 
+/// Whether the path exists. Never throws: a path that cannot be accessed counts as missing.
+bool path_exists(const std::string& path);
+bool is_folder(const std::string& path);
+bool is_plain_file(const std::string& path);
+
 /// Reads a whole file. Throws UsageError if it cannot be read or is longer than `most` bytes.
 std::string read_text(const std::string& path, std::int64_t most = std::int64_t{1} << 30);
 
 /// Writes a new file with this text and syncs it. Throws as OutputFile does.
 void write_text(const std::string& path, std::string_view text);
 
-/// Replaces a file atomically: its name always stands for the whole old text or the whole new one.
+/// Replaces a file with this text, as AtomicFile does.
 void write_file_atomically(const std::string& path, std::string_view text);
 
 /// Syncs a folder to disk, so that its names survive a crash. Throws Error.
 void sync_folder(const std::string& path);
 
-/// Creates a folder and its parents if they do not exist. Throws Error.
+/// Creates a folder and its parents if they do not exist. Throws UsageError.
 void make_folders(const std::string& path);
 
 /// Bytes that this user may still write to the file system of `path`, which need not exist yet.

@@ -5,11 +5,6 @@
 
 namespace axonn {
 
-/// Whether the path exists. Never throws: a path that cannot be accessed counts as missing.
-bool path_exists(const std::string& path);
-bool is_folder(const std::string& path);
-bool is_plain_file(const std::string& path);
-
 /// A file mapped into memory, read-only. The file must not shrink meanwhile.
 class MappedFile {
  public:

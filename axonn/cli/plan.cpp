@@ -1,5 +1,4 @@
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -111,7 +110,7 @@ std::int64_t count_of(const std::string& flag, const std::string& text) {
 Arguments spelled_out(const Arguments& arguments) {
   const auto key_of = [](const std::string& model) {
     if (model.ends_with(".toml")) return "--config";
-    return std::filesystem::exists(model) ? "--model.path" : "--model.name";
+    return path_exists(model) ? "--model.path" : "--model.name";
   };
   constexpr std::string_view kFlag = "--model", kFlagIs = "--model=";
   Arguments out;

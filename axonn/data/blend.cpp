@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "axonn/base/check.h"
-#include "axonn/base/mapped_file.h"
+#include "axonn/base/files.h"
 
 namespace axonn {
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "axonn/base/atomic_file.h"
+#include "axonn/base/files.h"
 #include "axonn/base/check.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/base/random.h"

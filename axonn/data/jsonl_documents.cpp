@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/data/token_cache.h"
 
@@ -124,7 +125,7 @@ std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>&
   if (!cache_folder.empty()) {
     path = concat(cache_folder, "/documents-",
                   cache_key(files, concat(kDocumentsVersion, ' ', encoder.fingerprint())), ".bin");
-    make_cache_folder(cache_folder);
+    make_folders(cache_folder);
     if (path_exists(path)) {
       try {
         return Documents::open(path);

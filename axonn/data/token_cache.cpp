@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/base/mapped_file.h"
+#include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/token_writer.h"
@@ -39,12 +39,6 @@ std::string cache_key(const std::vector<std::string>& files, const std::string& 
   return hex.str();
 }
 
-void make_cache_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) refuse("cannot make the folder ", folder, " for tokens: ", error.message());
-}
-
 std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::string>& files,
                                                       const Tokenizer& tokenizer,
                                                       const TokenizeReport& report) {
@@ -61,7 +55,7 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
                                                    const Tokenizer& tokenizer,
                                                    const std::string& folder,
                                                    const TokenizeReport& report) {
-  make_cache_folder(folder);
+  make_folders(folder);
   // Megatron's format, because it has no limit on the tokens.
   const std::string prefix =
       folder + "/tokens-" +

@@ -13,9 +13,6 @@ namespace axonn {
 /// path, size and modification time.
 std::string cache_key(const std::vector<std::string>& files, const std::string& how);
 
-/// Creates the folder and its parents. Throws UsageError.
-void make_cache_folder(const std::string& folder);
-
 /// Tokenises text files in memory.
 std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::string>& files,
                                                       const Tokenizer& tokenizer,

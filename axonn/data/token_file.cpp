@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/data/token_format.h"
 
 namespace axonn {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/base/atomic_file.h"
+#include "axonn/base/files.h"
 #include "axonn/base/check.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/token_format.h"

@@ -8,7 +8,7 @@
 namespace axonn {
 
 /// Writes a token file piece by piece. The file appears when finish() is called; without that call,
-/// or if a write fails, nothing is left behind (atomic_file.h).
+/// or if a write fails, nothing is left behind (AtomicFile).
 class TokenWriter {
  public:
   virtual ~TokenWriter() = default;

@@ -23,8 +23,9 @@ namespace {
 constexpr std::int64_t kF32 = 4;
 constexpr std::size_t kMostSampleShown = 160;  // characters of a sample: two lines of a terminal
 
+/// f32 values in a checkpoint for each weight: the master copy and the optimizer's state.
 std::int64_t optimizer_copies(const Config& config) {
-  return config.optimizer.kind == OptimizerKind::adamw ? 3 : 1;  // master copy and two moments
+  return 1 + std::ssize(make_optimizer(config.optimizer)->state_names());
 }
 
 void describe_resume(const Config& config, Model& model, DryRun& run) {

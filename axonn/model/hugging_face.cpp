@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/options/options_suggest.h"
 
 namespace axonn {
@@ -270,7 +270,7 @@ ModelConfig parse_hugging_face_config(std::string_view text, const std::string& 
 }
 
 ModelConfig read_hugging_face_config(const std::string& path) {
-  const std::string file = std::filesystem::is_directory(path) ? path + "/config.json" : path;
+  const std::string file = is_folder(path) ? path + "/config.json" : path;
   return parse_hugging_face_config(read_file(file), file);
 }
 

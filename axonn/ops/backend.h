@@ -174,7 +174,7 @@ struct LogitsBackward {
 };
 
 /// One step of AdamW (Loshchilov and Hutter, 2019) on a flat piece of parameters.
-struct AdamW {
+struct AdamWUpdate {
   View master;         ///< (1, n) f32
   View first, second;  ///< (1, n) f32, the moments
   View gradient;       ///< (1, n) f32
@@ -186,8 +186,8 @@ struct AdamW {
 };
 
 /// One step of gradient descent with decoupled decay on a flat piece of parameters.
-struct Sgd {
-  View master, gradient, out, scale;  ///< as in AdamW
+struct SgdUpdate {
+  View master, gradient, out, scale;  ///< as in AdamWUpdate
   float lr = 0, weight_decay = 0;
   std::int64_t decayed = 0;
 };
@@ -313,8 +313,8 @@ class Backend {
   /// out (1, 1) i64 += elements of inp (R, C) T that are NaN or infinite.
   virtual void count_nonfinite(View out, View inp) = 0;
 
-  virtual void adamw(const AdamW& args) = 0;
-  virtual void sgd(const Sgd& args) = 0;
+  virtual void adamw(const AdamWUpdate& args) = 0;
+  virtual void sgd(const SgdUpdate& args) = 0;
 };
 
 /// Backend on the CPU: oneDNN for products, this project's kernels for the rest. The calling thread

@@ -181,11 +181,11 @@ class ForwardingBackend : public Backend {
     around("count_nonfinite", [=, this] { inner_->count_nonfinite(out, inp); }, {out, inp});
   }
 
-  void adamw(const AdamW& args) override {
+  void adamw(const AdamWUpdate& args) override {
     around("adamw", [=, this] { inner_->adamw(args); },
            {args.out, args.master, args.first, args.second, args.gradient});
   }
-  void sgd(const Sgd& args) override {
+  void sgd(const SgdUpdate& args) override {
     around("sgd", [=, this] { inner_->sgd(args); }, {args.out, args.master, args.gradient});
   }
 

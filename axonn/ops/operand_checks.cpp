@@ -85,7 +85,7 @@ void check_gated(const Checker& check, const View& inp, const char* name, const 
   check.shape(name, half, inp.rows, inp.cols / 2);
 }
 
-/// Checks the operands that AdamW and Sgd share.
+/// Checks the operands that AdamW and SGD share.
 template <typename Step>
 void check_step(const Checker& check, const Step& args) {
   const std::int64_t count = args.master.cols;
@@ -333,7 +333,7 @@ void check_clip_factor(const View& out, const View& squared_norm) {
   check.shape("squared_norm", squared_norm, 1, 1);
 }
 
-void check_adamw(const AdamW& args) {
+void check_adamw(const AdamWUpdate& args) {
   const Checker check{"adamw"};
   check_step(check, args);
   check_f32(check, "first", args.first, {1, args.master.cols});
@@ -341,7 +341,7 @@ void check_adamw(const AdamW& args) {
   AXONN_CHECK(args.step >= 1, "adamw: step ", args.step, ", want 1 or more");
 }
 
-void check_sgd(const Sgd& args) { check_step({"sgd"}, args); }
+void check_sgd(const SgdUpdate& args) { check_step({"sgd"}, args); }
 
 void check_attention(const char* operation, const Attention& args) {
   const Checker check{operation};

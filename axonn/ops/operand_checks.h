@@ -63,7 +63,7 @@ void check_cross_entropy_backward(const LogitsBackward& args);
 void check_reduction(const char* operation, DType sum, const View& out, const View& inp);
 void check_clip_factor(const View& out, const View& squared_norm);
 
-void check_adamw(const AdamW& args);
-void check_sgd(const Sgd& args);
+void check_adamw(const AdamWUpdate& args);
+void check_sgd(const SgdUpdate& args);
 
 }  // namespace axonn

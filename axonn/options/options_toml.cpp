@@ -7,6 +7,7 @@
 #include <toml++/toml.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_suggest.h"
 
@@ -100,7 +101,7 @@ std::vector<std::string> neighbours(const std::filesystem::path& path) {
 }  // namespace
 
 void read_toml(const OptionList& list, const std::string& path, Origins& origins) {
-  if (std::filesystem::is_directory(path))
+  if (is_folder(path))
     refuse("cannot read '", path, "': it is a folder, not a TOML file");
   std::ifstream file(path, std::ios::binary);
   if (!file) {

@@ -59,13 +59,13 @@ Optimistic extend(const Optimistic& a, const Optimistic& b, double weight) {
           a.memory_bytes + std::llround(weight) * (b.memory_bytes - a.memory_bytes)};
 }
 
-/// The state of a model of so many blocks, as ParameterGroup and Optimizer hold it.
+/// The state of a model of so many blocks, as ParameterGroup and OptimizerState hold it.
 std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t blocks) {
   const auto model = make_model(with_blocks(config, blocks).model, grid);
   const DType type = config.training.dtype;
   const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32,
                      master = type == DType::f32 ? 0 : f32,
-                     moments = config.optimizer.kind == OptimizerKind::adamw ? 2 * f32 : 0;
+                     moments = f32 * std::ssize(make_optimizer(config.optimizer)->state_names());
   std::int64_t bytes = 0;
   for (const ParameterGroup* group : model->groups()) {
     const FlatSizes sizes = group->sizes();

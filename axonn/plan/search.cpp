@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <ranges>
 
 #include "axonn/base/check.h"
@@ -206,9 +207,13 @@ void Search::insert(Plan plan) {
 /// turns out too large by the next best on its grid.
 void Search::confirm() {
   auto& plans = result_.plans;
+  std::map<std::string, std::int64_t> margins;  // by grid: how far estimates were too low
   for (std::size_t i = 0; i < plans.size();) {
     const std::int64_t exact = exact_memory(planned(config_, plans[i]));
-    const std::int64_t margin = exact - plans[i].memory_bytes;
+    std::int64_t& margin = margins[to_string(plans[i].grid)];
+    // memory_bytes has the margin that the plan was chosen with. The new one is larger if the plan
+    // does not fit, so that it is not chosen again.
+    margin += exact - plans[i].memory_bytes;
     plans[i].memory_bytes = exact;
     if (fits(exact)) {
       ++i;

@@ -113,7 +113,7 @@ std::string runs_table(const MemorizationReport& report, const MemorizationSumma
   std::vector<Row> rows = {
       {"loss", "trials", "validation loss", "tokens kept %", "training", "testing"}};
   for (const VariantSummary& variant : summary.variants) {
-    const auto spread = [&](const std::optional<Spread>& value, int digits) {
+    const auto spread = [&](const std::optional<TrialSpread>& value, int digits) {
       return value ? spread_text(*value, digits) : "";
     };
     const auto duration = [](double seconds) {

@@ -103,7 +103,7 @@ std::vector<std::string> figures_of(const RecitationCell& cell) {
           fmt::format("{:.3f}", cell.loss)};
 }
 
-std::string spread_text(const Spread& spread, int digits) {
+std::string spread_text(const TrialSpread& spread, int digits) {
   const auto text = [&](double value) { return fmt::format("{:.{}f}", value, digits); };
   const std::string least = text(spread.minimum), most = text(spread.maximum);
   if (least == most) return text(spread.mean);

@@ -25,7 +25,7 @@ std::string range_title(const MemorizationSummary& summary);
 std::vector<std::string> figures_of(const RecitationCell& cell);
 
 /// "2.875", or "2.875 (2.750 to 3.000)" if trials differ.
-std::string spread_text(const Spread& spread, int digits);
+std::string spread_text(const TrialSpread& spread, int digits);
 
 /// "64", or "whole" for kWholePrompt.
 std::string prompt_text(std::int64_t length);

@@ -13,7 +13,7 @@ namespace axonn {
 
 namespace {
 
-Spread spread_of(std::span<const double> values) {
+TrialSpread trial_spread_of(std::span<const double> values) {
   const auto [least, most] = std::ranges::minmax(values);
   const double sum = std::accumulate(values.begin(), values.end(), 0.0);
   return {.mean = sum / static_cast<double>(values.size()), .minimum = least, .maximum = most};
@@ -57,7 +57,7 @@ struct Sums {
     if (shares.empty()) return cell;
     cell.trials = std::ssize(shares);
     cell.documents = std::ssize(documents);
-    cell.exact_percent = spread_of(shares);
+    cell.exact_percent = trial_spread_of(shares);
     cell.exact_interval = wilson_interval(cell.exact, cell.recitations);
     for (double* mean : {&cell.longest_run, &cell.token_accuracy, &cell.edit_distance, &cell.loss})
       *mean /= static_cast<double>(cell.recitations);
@@ -76,8 +76,8 @@ VariantSummary variant_of(const std::string& name, const std::vector<RecitationR
     variant.train_seconds += run.train_seconds;
     variant.test_seconds += run.test_seconds;
   }
-  if (!losses.empty()) variant.validation_loss = spread_of(losses);
-  if (!kept.empty()) variant.kept_percent = spread_of(kept);
+  if (!losses.empty()) variant.validation_loss = trial_spread_of(losses);
+  if (!kept.empty()) variant.kept_percent = trial_spread_of(kept);
   return variant;
 }
 

@@ -6,7 +6,7 @@
 #include <glob.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/mapped_file.h"
+#include "axonn/base/files.h"
 
 namespace axonn {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/base/mapped_file.h"
+#include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/bpe/bpe_tokenizer.h"

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/mapped_file.h"
 
 namespace axonn {

@@ -5,7 +5,7 @@
 
 namespace axonn {
 
-NamedNorms gradient_norms(const Context& ctx, const Optimizer& optimizer) {
+NamedNorms gradient_norms(const Context& ctx, const OptimizerState& optimizer) {
   NamedNorms norms;
   std::map<const ParameterSpec*, std::int64_t> index;
   for (const ParameterGroup* group : optimizer.groups()) {

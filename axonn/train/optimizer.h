@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,32 +13,61 @@
 
 namespace axonn {
 
-/// Updates the pieces of the parameters that this rank keeps, with one kernel launch per block. The
-/// moments are f32 and are laid out as the master copies: cut over x, y, z and data.
+/// An update rule. It names the buffers that it needs beside the weights, and updates one group of
+/// parameters at a time; allocation, clipping, communication and checkpoints are not its concern.
+/// AdamW and Sgd implement it, and so does a user's own rule (make_optimizer in TrainOptions).
 class Optimizer {
  public:
-  Optimizer(std::vector<ParameterGroup*> groups, const OptimizerConfig& config);
+  virtual ~Optimizer() = default;
 
-  /// Allocates the moments and sets them to zero. The groups must be allocated.
+  /// Names of the buffers that the rule keeps for each weight, as checkpoints call them:
+  /// {"exp_avg", "exp_avg_sq"}. They are f32, start at zero and lie as the master weights do, cut
+  /// over x, y, z and data.
+  virtual std::vector<std::string> state_names() const = 0;
+
+  struct Update {
+    std::int64_t step = 0;             ///< counted from 0
+    double lr = 0;                     ///< learning rate of this step
+    View scale = {};                   ///< (1, 1) f32, multiplies the gradients: the clip factor
+    std::span<const View> state = {};  ///< one (1, P) f32 for each of state_names()
+  };
+  /// Computes this rank's piece (P elements) of the group's new weights from group.gradient(), and
+  /// stores it in group.master() and, in the compute type, in group.piece_of_compute().
+  virtual void update(const Context& ctx, const ParameterGroup& group,
+                      const Update& update) const = 0;
+};
+
+using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(const OptimizerConfig& config)>;
+
+/// The OptimizerMaker of this library's rules.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
+
+/// An optimizer and its state on this rank, for all groups that are trained.
+class OptimizerState {
+ public:
+  OptimizerState(std::vector<ParameterGroup*> groups, std::unique_ptr<Optimizer> optimizer)
+      : groups_(std::move(groups)), optimizer_(std::move(optimizer)) {}
+
+  /// Allocates the buffers, which are zero. The groups must have been allocated.
   void allocate(const Context& ctx);
 
-  /// out (1, 1) f64 += the squares of the gradients that this rank owns. Summed over all ranks this
-  /// is the squared global norm, with every element counted once.
+  /// out (1, 1) f64 += sum of squares of the gradients that this rank owns. Summed over all ranks,
+  /// it is the square of the global gradient norm: every element is counted once.
   void add_squared_norm(const Context& ctx, const View& out) const;
 
-  /// Does one update, `step` counted from 0, and starts the all-gather of the updated pieces over
-  /// data. scale (1, 1) f32 multiplies the gradients.
+  /// Does step `step`, counted from 0, and gathers the updated pieces over data. scale (1, 1) f32
+  /// multiplies the gradients.
   void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
 
   const std::vector<ParameterGroup*>& groups() const { return groups_; }
-  /// Returns the state of group i as f32 buffers of piece_size(): ("master", ...), ("exp_avg",
-  /// ...), ...
-  std::vector<std::pair<std::string, float*>> state(std::size_t i) const;
+  /// What a checkpoint holds of group i, in f32 buffers of piece_size(): ("master", ...), and those
+  /// of the optimizer's state_names().
+  std::vector<std::pair<std::string, float*>> buffers(std::size_t i) const;
 
  private:
   std::vector<ParameterGroup*> groups_;
-  OptimizerConfig config_;
-  std::vector<Tensor> first_, second_;  // (1, P) per group; empty for sgd
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<std::vector<Tensor>> state_;  // for each group a (1, P) of each name
 };
 
 }  // namespace axonn

@@ -37,7 +37,8 @@ Session::Session(const Config& config, Communicator& world, std::unique_ptr<Back
     group->allocate(ctx);
   }
   if (!options.training) return;
-  optimizer_ = std::make_unique<Optimizer>(trained_, config_.optimizer);
+  optimizer_ =
+      std::make_unique<OptimizerState>(trained_, options.make_optimizer(config_.optimizer));
   optimizer_->allocate(ctx);
   step_ = std::make_unique<TrainStep>(*model_, *optimizer_);
   if (config_.training.cuda_graph) step_->use_graphs(ctx);
@@ -149,7 +150,7 @@ std::vector<StateBlock> Session::state(Load what) const {
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     StateBlock& block = blocks.emplace_back(block_of(*trained_[i], backend_->device()));
     if (what == Load::everything)
-      for (const auto& [kind, data] : optimizer_->state(i)) block.buffers.push_back({kind, data});
+      for (const auto& [kind, data] : optimizer_->buffers(i)) block.buffers.push_back({kind, data});
     else
       block.buffers.push_back({"master", trained_[i]->master().as<float>()});
   }

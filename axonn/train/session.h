@@ -31,6 +31,7 @@ class Session {
     bool data = true;               ///< false: the caller sets StepInput::tokens_of itself
     std::string cache_folder = {};  ///< of tokenised text; "": tokens stay in memory
     ModelMaker make_model = axonn::make_model;
+    OptimizerMaker make_optimizer = axonn::make_optimizer;
     SequencesMaker make_sequences = {};  ///< empty: training_sequences()
   };
 
@@ -82,7 +83,7 @@ class Session {
   const Grid& grid() const { return *grid_; }
   Arena& arena() { return *arena_; }
   Model& model() { return *model_; }
-  const Optimizer& optimizer() const { return *optimizer_; }
+  const OptimizerState& optimizer() const { return *optimizer_; }
   const TrainStep& step() const { return *step_; }
   const Corpus& corpus() const { return corpus_; }
   /// The training sequences. Requires data.
@@ -130,7 +131,7 @@ class Session {
   std::optional<Goldfish> goldfish_;
   std::unique_ptr<Model> model_;
   std::vector<ParameterGroup*> trained_;  // the groups of model_ that are trained
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<OptimizerState> optimizer_;
   std::unique_ptr<TrainStep> step_;  // last: its graphs must be destroyed before the groups
 };
 

@@ -46,7 +46,7 @@ struct StepResult {
 /// norm, and the clipped update. Loss and flags share the all-reduce of the norm.
 class TrainStep {
  public:
-  TrainStep(Model& model, Optimizer& optimizer) : model_(model), optimizer_(optimizer) {}
+  TrainStep(Model& model, OptimizerState& optimizer) : model_(model), optimizer_(optimizer) {}
 
   /// Captures everything up to the norm as device graphs in the second step and launches them from
   /// then on. Changes no bit. Throws UsageError if device or transport do not support it.
@@ -82,7 +82,7 @@ class TrainStep {
   void launch_graphs(Context& ctx, const StepInput& input);
 
   Model& model_;
-  Optimizer& optimizer_;
+  OptimizerState& optimizer_;
   Prefetcher training_, evaluation_;
   // For one step; with graphs, at the same addresses in all steps.
   Tensor sums_;   // (1, 4) f64: loss, squared norm, stop, busy; summed over all ranks

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/stored_names.h"
 #include "axonn/options/options.h"
@@ -14,17 +14,16 @@
 namespace axonn {
 
 bool has_tokenizer(const std::string& folder) {
-  return std::ranges::any_of(
-      std::array{"tokenizer.json", "vocab.json", "tokenizer.model"},
-      [&](const char* file) { return std::filesystem::exists(folder + '/' + file); });
+  return std::ranges::any_of(std::array{"tokenizer.json", "vocab.json", "tokenizer.model"},
+                             [&](const char* file) { return path_exists(folder + '/' + file); });
 }
 
 bool is_adapter_folder(const std::string& path) {
-  return std::filesystem::exists(path + "/adapter_config.json");
+  return path_exists(path + "/adapter_config.json");
 }
 
 bool is_hugging_face(const std::string& path) {
-  return path.ends_with(".json") || std::filesystem::exists(path + "/config.json");
+  return path.ends_with(".json") || path_exists(path + "/config.json");
 }
 
 Config stored_config(const CheckpointReader& reader) {

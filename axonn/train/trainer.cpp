@@ -62,6 +62,7 @@ class Trainer {
         session_(config, world, tracer_.wrap(make_backend(config, world, cores_.threads())),
                  {.cache_folder = config.output.dir + "/cache",
                   .make_model = options.make_model,
+                  .make_optimizer = options.make_optimizer,
                   .make_sequences = options.make_sequences}),
         config_(session_.config()),
         saver_({.folder = config.output.dir + "/checkpoints",
@@ -176,7 +177,8 @@ void Trainer::resume_from(const std::string& path) {
   const auto& [reader, cost, warnings] = resume(session_, path);
   for (const std::string& warning : warnings) log_.warn(warning);
   const auto state = nlohmann::json::parse(reader.text("state.json"), nullptr, false);
-  if (!state.is_object() || !state.contains("steps_done"))
+  if (!state.is_object() || !state.contains("steps_done") ||
+      !state["steps_done"].is_number_integer())
     refuse(reader.folder(), "/state.json does not state how many steps were done");
   first_step_ = state["steps_done"];
   tokens_seen_ = state.value("tokens_seen", first_step_ * session_.tokens_per_step());

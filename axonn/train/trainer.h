@@ -16,6 +16,7 @@ struct TrainOptions {
   bool interactive = false;          ///< redraw the step line in place
   int columns = 100;
   ModelMaker make_model = axonn::make_model;
+  OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names
   /// Called on every rank when all steps are done and saved, also if a resumed run has none left to
   /// do.

@@ -98,7 +98,7 @@ TEST(WriteFileAtomically, ReplacesTheTextOrLeavesOnlyTheOldOne) {
   EXPECT_EQ(slurp(folder / "a"), "two");
   fs::create_directory(folder / "b");
   EXPECT_THAT([&] { write_file_atomically(folder / "b", "three"); },
-              ThrowsMessage<Error>(HasSubstr("cannot rename")));
+              ThrowsMessage<Error>(HasSubstr("it is a folder")));
   EXPECT_THAT(names_in(folder.path()), ElementsAre("a", "b"));
 }
 
@@ -149,4 +149,48 @@ TEST(Xxh3, MatchesThePublishedTestVector) {
   EXPECT_EQ(parse_hex("2d06800538d394c2"), 0x2d06800538d394c2);
   EXPECT_EQ(parse_hex("2d06800538d394c"), std::nullopt);
   EXPECT_EQ(parse_hex("2d06800538d394cg"), std::nullopt);
+}
+
+TEST(AtomicFile, HasItsNameOnlyOnceItIsWhole) {
+  const TemporaryPath folder;
+  write_text(folder / "a", "old");
+  {
+    AtomicFile file(folder / "a");
+    file.append(bytes_of("hello"));
+    EXPECT_EQ(slurp(folder / "a"), "old");
+    EXPECT_EQ(names_in(folder.path()).size(), 2);
+  }
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("a")) << "not committed";
+  AtomicFile file(folder / "a");
+  file.append(bytes_of("hello"));
+  file.overwrite(1, bytes_of("ipp"));
+  EXPECT_THROW(file.overwrite(3, bytes_of("abc")), Error) << "beyond what was appended";
+  file.append(bytes_of("!"));
+  file.commit();
+  EXPECT_EQ(slurp(folder / "a"), "hippo!");
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("a"));
+}
+
+TEST(AtomicFile, RemovesTheTemporaryFilesOfKilledWritersAndNoOthers) {
+  const TemporaryPath folder;
+  write_text(folder / "a.tmp-0123456789abcdef", "abandoned");
+  write_text(folder / "a.tmp-0123", "the user's");
+  write_text(folder / "b.tmp-0123456789abcdef", "of another file");
+  AtomicFile first(folder / "a"), second(folder / "a");
+  first.append(bytes_of("first"));
+  second.append(bytes_of("second"));
+  EXPECT_FALSE(fs::exists(folder / "a.tmp-0123456789abcdef"));
+  first.commit();
+  second.commit();
+  EXPECT_EQ(slurp(folder / "a"), "second");
+  EXPECT_THAT(names_in(folder.path()),
+              testing::UnorderedElementsAre("a", "a.tmp-0123", "b.tmp-0123456789abcdef"));
+}
+
+TEST(AtomicFile, ThatCannotBeCreatedIsAUsageErrorWithThePath) {
+  const TemporaryPath folder;
+  EXPECT_THAT([] { AtomicFile("/nonexistent/a"); },
+              ThrowsMessage<UsageError>(HasSubstr("cannot write /nonexistent/a: No such file")));
+  EXPECT_THAT([&] { AtomicFile{folder.path()}; },
+              ThrowsMessage<UsageError>(HasSubstr("it is a folder")));
 }

@@ -209,7 +209,7 @@ TEST(TokenFile, RandomDamageToAnIndexNeverCrashes) {
 TEST(TokenFile, AMissingFileOrAFolderIsRefusedByName) {
   TempFolder folder;
   EXPECT_THAT(token_file_refusal(folder.path("none.bin")), HasSubstr("none.bin: No such file"));
-  EXPECT_THAT(token_file_refusal(folder.path()), HasSubstr("not a plain file"));
+  EXPECT_THAT(token_file_refusal(folder.path()), HasSubstr("not a regular file"));
   folder.file("m.bin", "ab");
   EXPECT_THAT(token_file_refusal(folder.path("m")), HasSubstr("m.idx: No such file"));
 }

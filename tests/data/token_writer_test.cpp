@@ -116,7 +116,7 @@ TEST(TokenWriter, AFullDiskIsAClearErrorAndLeavesNothingBehind) {
   };
   EXPECT_THAT([&] { write(older); },
               testing::ThrowsMessage<Error>(
-                  AllOf(HasSubstr("cannot write " + older), HasSubstr("bytes: File too large"))));
+                  AllOf(HasSubstr(" bytes to " + older), HasSubstr("File too large"))));
   EXPECT_THROW(write(folder.path("m")), Error);
   EXPECT_EQ(read_file(older), "older");
   EXPECT_EQ(folder.entries(), 1);

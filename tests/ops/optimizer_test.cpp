@@ -80,7 +80,7 @@ TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
 TEST(Optimizers, RefuseStepZeroAndMoreDecayedElementsThanThereAre) {
   const auto backend = test_backend();
   const Operand x(1, 4, DType::f32), scale(1, 1, DType::f32);
-  AdamW args{.master = x, .first = x, .second = x, .gradient = x, .out = x, .scale = scale};
+  AdamWUpdate args{.master = x, .first = x, .second = x, .gradient = x, .out = x, .scale = scale};
   args.step = 0;
   EXPECT_THAT([&] { backend->adamw(args); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("adamw: step 0, want 1 or more")));

@@ -132,6 +132,7 @@ TEST(MachineOptions, HaveARateForEveryMemoryBoundOperationOfAStep) {
     Config config;
     config.model = {.family = family, .layers = 2, .hidden = 64, .heads = 4, .vocab = 128};
     config.model.qk_norm = true;
+    if (family == ModelFamily::llama) config.model.lora = {.rank = 2, .dropout = 0.1};
     config.training = {.steps = 1, .seq_len = 16, .global_batch = 4, .dtype = DType::bf16};
     config.optimizer.lr = 1e-3;
     config.parallelism.set_grid({2, 2, 1, 1});

@@ -66,7 +66,8 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
     group->allocate(ctx);
     group->initialise(ctx, run.seed);
   }
-  Optimizer optimizer(trained_groups(*model), {.kind = run.optimizer, .lr = run.lr});
+  OptimizerState optimizer(trained_groups(*model),
+                           make_optimizer({.kind = run.optimizer, .lr = run.lr}));
   optimizer.allocate(ctx);
   TrainStep step(*model, optimizer);
   TinyTrace trace;

@@ -11,7 +11,6 @@ namespace cpu {
 
 CpuBackend::CpuBackend(int threads)
     : device_(make_cpu_device()), threads_(threads), products_(threads) {
-  AXONN_CHECK(threads >= 1, "make_cpu_backend: ", threads, " threads, want at least 1");
   omp_set_num_threads(threads);  // for the other parallel regions of the calling thread
 }
 
@@ -33,6 +32,7 @@ std::string CpuBackend::matmul_device() const {
 }  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  AXONN_CHECK(threads >= 1, "make_cpu_backend: ", threads, " threads, want at least 1");
   return std::make_unique<cpu::CpuBackend>(threads);
 }
 

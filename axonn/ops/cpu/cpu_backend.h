@@ -71,8 +71,8 @@ class CpuBackend final : public Backend {
   void clip_factor(View out, View squared_norm, float max_norm) override;
   void count_nonfinite(View out, View inp) override;
 
-  void adamw(const AdamW& args) override;
-  void sgd(const Sgd& args) override;
+  void adamw(const AdamWUpdate& args) override;
+  void sgd(const SgdUpdate& args) override;
 
  private:
   template <template <typename> typename Partials, typename T>

@@ -13,11 +13,11 @@ void CpuBackend::dropout(const axonn::Dropout& args) {
   with_type(args.inp.dtype, [&]<typename T>(T) {
     launch_tiles(
         threads_, args.inp.rows, args.inp.cols, kTile,
-        rowwise::Dropout<T>{matrix<T>(args.out), matrix<const T>(args.inp), args.key,
-                            static_cast<std::uint64_t>(args.first_row),
-                            static_cast<std::uint32_t>(args.first_col),
-                            static_cast<std::uint32_t>(std::lround(args.probability * (1 << 24))),
-                            args.scale / (1 - args.probability)});
+        rowwise::DropoutKernel<T>{
+            matrix<T>(args.out), matrix<const T>(args.inp), args.key,
+            static_cast<std::uint64_t>(args.first_row), static_cast<std::uint32_t>(args.first_col),
+            static_cast<std::uint32_t>(std::lround(args.probability * (1 << 24))),
+            args.scale / (1 - args.probability)});
   });
 }
 

@@ -8,7 +8,7 @@
 
 namespace axonn::cpu {
 
-void CpuBackend::adamw(const AdamW& args) {
+void CpuBackend::adamw(const AdamWUpdate& args) {
   check_adamw(args);
   const double step = static_cast<double>(args.step);
   with_type(args.out.dtype, [&]<typename Out>(Out) {
@@ -32,7 +32,7 @@ void CpuBackend::adamw(const AdamW& args) {
   });
 }
 
-void CpuBackend::sgd(const Sgd& args) {
+void CpuBackend::sgd(const SgdUpdate& args) {
   check_sgd(args);
   with_type(args.out.dtype, [&]<typename Out>(Out) {
     const rowwise::SgdStep<Out> kernel{

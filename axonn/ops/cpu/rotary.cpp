@@ -12,10 +12,10 @@ void CpuBackend::rotary_embedding(const RotaryEmbedding& args) {
   const auto D = static_cast<int>(table.cols), heads = static_cast<int>(inp.cols / D);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch_rows(threads_, inp.rows, inp.cols,
-                rowwise::RotaryEmbedding<T>{matrix<T>(args.out), matrix<const T>(inp),
-                                            matrix<const float>(table), table.rows, heads, D,
-                                            args.inverse ? -1.0f : 1.0f,
-                                            args.positions.as<const std::int32_t>()});
+                rowwise::RotaryKernel<T>{matrix<T>(args.out), matrix<const T>(inp),
+                                         matrix<const float>(table), table.rows, heads, D,
+                                         args.inverse ? -1.0f : 1.0f,
+                                         args.positions.as<const std::int32_t>()});
   });
 }
 

@@ -76,8 +76,8 @@ class CudaBackend final : public Backend {
   void clip_factor(View out, View squared_norm, float max_norm) override;
   void count_nonfinite(View out, View inp) override;
 
-  void adamw(const AdamW& args) override;
-  void sgd(const Sgd& args) override;
+  void adamw(const AdamWUpdate& args) override;
+  void sgd(const SgdUpdate& args) override;
 
  private:
   template <template <typename> typename Partials, typename Sum>

@@ -123,11 +123,11 @@ void CudaBackend::dropout(const axonn::Dropout& args) {
   with_type(args.inp.dtype, [&]<typename T>(T) {
     launch_tiles(
         stream(), args.inp.rows, args.inp.cols, kTile,
-        rowwise::Dropout<T>{matrix<T>(args.out), matrix<const T>(args.inp), args.key,
-                            static_cast<std::uint64_t>(args.first_row),
-                            static_cast<std::uint32_t>(args.first_col),
-                            static_cast<std::uint32_t>(std::lround(args.probability * (1 << 24))),
-                            args.scale / (1 - args.probability)});
+        rowwise::DropoutKernel<T>{
+            matrix<T>(args.out), matrix<const T>(args.inp), args.key,
+            static_cast<std::uint64_t>(args.first_row), static_cast<std::uint32_t>(args.first_col),
+            static_cast<std::uint32_t>(std::lround(args.probability * (1 << 24))),
+            args.scale / (1 - args.probability)});
   });
 }
 
@@ -137,10 +137,10 @@ void CudaBackend::rotary_embedding(const RotaryEmbedding& args) {
   const auto D = static_cast<int>(table.cols), heads = static_cast<int>(inp.cols / D);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch_rows(stream(), inp.rows, D / 2,  // a head at a time
-                rowwise::RotaryEmbedding<T>{matrix<T>(args.out), matrix<const T>(inp),
-                                            matrix<const float>(table), table.rows, heads, D,
-                                            args.inverse ? -1.0f : 1.0f,
-                                            args.positions.as<const std::int32_t>()});
+                rowwise::RotaryKernel<T>{matrix<T>(args.out), matrix<const T>(inp),
+                                         matrix<const float>(table), table.rows, heads, D,
+                                         args.inverse ? -1.0f : 1.0f,
+                                         args.positions.as<const std::int32_t>()});
   });
 }
 

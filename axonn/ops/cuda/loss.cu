@@ -111,7 +111,7 @@ void CudaBackend::clip_factor(View out, View squared_norm, float max_norm) {
   check(cudaGetLastError());
 }
 
-void CudaBackend::adamw(const AdamW& args) {
+void CudaBackend::adamw(const AdamWUpdate& args) {
   check_adamw(args);
   const double step = static_cast<double>(args.step);
   with_type(args.out.dtype, [&]<typename Out>(Out) {
@@ -135,7 +135,7 @@ void CudaBackend::adamw(const AdamW& args) {
   });
 }
 
-void CudaBackend::sgd(const Sgd& args) {
+void CudaBackend::sgd(const SgdUpdate& args) {
   check_sgd(args);
   with_type(args.out.dtype, [&]<typename Out>(Out) {
     const rowwise::SgdStep<Out> kernel{

@@ -142,9 +142,9 @@ void CudaBackend::head_norm_backward(const HeadNormBackward& args) {
   with_type(inp.dtype, [&]<typename T>(T) {
     with_type(forward.weight.dtype, [&]<typename W>(W) {
       launch_rows(stream(), inp.rows, D,
-                  rowwise::HeadNormBackward<T, W>{matrix<T>(args.d_inp),
-                                                  matrix<const T>(args.d_out), matrix<const T>(inp),
-                                                  forward.weight.as<const W>(), rstd, heads, D});
+                  rowwise::HeadNormBackwardKernel<T, W>{
+                      matrix<T>(args.d_inp), matrix<const T>(args.d_out), matrix<const T>(inp),
+                      forward.weight.as<const W>(), rstd, heads, D});
     });
   });
   if (!args.d_weight.data) return;

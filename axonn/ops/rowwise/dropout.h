@@ -28,7 +28,7 @@ AXONN_DEVICE inline std::uint32_t uniform_24(std::uint64_t row, std::uint32_t co
 }
 
 template <typename T>
-struct Dropout {
+struct DropoutKernel {
   Matrix<T> out;        // (R, C), may be inp
   Matrix<const T> inp;  // (R, C)
   std::uint64_t key, first_row;

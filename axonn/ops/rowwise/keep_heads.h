@@ -9,7 +9,7 @@ namespace axonn::rowwise {
 /// Copies each head of a token, D columns, to its entry in the token's slot. One team per row.
 /// Bound by memory: 2 · R · k · D · sizeof(T) bytes.
 template <typename T>
-struct KeepHeads {
+struct KeepHeadsKernel {
   Matrix<T> kept;                 // (slots · k · entries, D)
   Matrix<const T> inp;            // (R, k · D)
   const std::int32_t* slots;      // (R), negative: the row is skipped

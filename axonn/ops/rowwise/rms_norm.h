@@ -78,7 +78,7 @@ struct HeadNormForward {
 
 /// d_inp = rstd · (g - xhat · mean(g · xhat)), head by head.
 template <typename T, typename W>
-struct HeadNormBackward {
+struct HeadNormBackwardKernel {
   Matrix<T> d_inp;             // (R, h · D)
   Matrix<const T> d_out, inp;  // (R, h · D)
   const W* weight;             // (D)

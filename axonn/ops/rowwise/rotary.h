@@ -14,7 +14,7 @@ namespace axonn::rowwise {
 /// memory: 2 · R · h · D · sizeof(T) bytes; all heads of a row share its angles.
 /// Source: Su et al., "RoFormer", 2021, with the halves of a head paired, as Hugging Face does.
 template <typename T>
-struct RotaryEmbedding {
+struct RotaryKernel {
   Matrix<T> out;              // (R, h · D), may be inp
   Matrix<const T> inp;        // (R, h · D)
   Matrix<const float> table;  // (T, D): each row cosines, then sines

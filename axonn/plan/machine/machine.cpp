@@ -1,9 +1,9 @@
 #include "axonn/plan/machine/machine.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/options/options_print.h"
 #include "axonn/options/options_suggest.h"
 #include "axonn/plan/machine/machine_files.h"
@@ -61,7 +61,7 @@ Machine read_machine(const std::string& name_or_file) {
   const auto known = std::ranges::find(machine_files(), name_or_file, &MachineFile::name);
   if (known != machine_files().end()) {
     read_toml_text(list, known->text, name_or_file, origins);
-  } else if (is_file_name(name_or_file) || std::filesystem::exists(name_or_file)) {
+  } else if (is_file_name(name_or_file) || path_exists(name_or_file)) {
     read_toml(list, name_or_file, origins);
   } else {
     const std::vector<std::string> names = machine_names(), guesses = nearest(name_or_file, names);

@@ -8,7 +8,7 @@ namespace axonn {
 namespace {
 
 /// The memory-bound operations of Backend and Device.
-constexpr std::array<std::string_view, 36> kRowwiseOperations = {
+constexpr std::array<std::string_view, 40> kRowwiseOperations = {
     "other",  // operations without a rate of their own
     "row_moments",
     "add_moments",
@@ -22,8 +22,11 @@ constexpr std::array<std::string_view, 36> kRowwiseOperations = {
     "head_norm",
     "head_norm_backward",
     "rotary_embedding",
+    "keep_heads",
+    "cached_attention",
     "swiglu",
     "swiglu_backward",
+    "dropout",
     "gelu",
     "gelu_backward",
     "add",
@@ -35,6 +38,7 @@ constexpr std::array<std::string_view, 36> kRowwiseOperations = {
     "softmax_stats",
     "combine_softmax",
     "cross_entropy_backward",
+    "greedy_targets",
     "sum",
     "squared_sum",
     "clip_factor",

@@ -1,10 +1,11 @@
 #include "axonn/storage/safetensors/safetensors_folder.h"
 
-#include <filesystem>
 #include <string_view>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
+
+#include "axonn/base/files.h"
 
 namespace axonn {
 
@@ -70,13 +71,13 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 
 SafetensorsFolder::SafetensorsFolder(std::string path, const std::string& stem)
     : path_(std::move(path)) {
-  if (!std::filesystem::is_directory(path_)) refuse(path_, " is not a folder");
+  if (!is_folder(path_)) refuse(path_, " is not a folder");
   const std::string file = path_ + '/' + one_file(stem), index = path_ + '/' + index_of(stem);
-  if (std::filesystem::exists(index)) {
+  if (path_exists(index)) {
     open_shards(index);
     return;
   }
-  if (!std::filesystem::exists(file))
+  if (!path_exists(file))
     refuse(path_, " has neither ", one_file(stem), " nor ", index_of(stem),
            "; save it as safetensors (.bin weights cannot be read)");
   files_.push_back(std::make_unique<SafetensorsFile>(file));
@@ -124,8 +125,8 @@ std::int64_t SafetensorsFolder::bytes() const {
 }
 
 bool has_safetensors(const std::string& folder, const std::string& stem) {
-  return std::filesystem::exists(folder + '/' + index_of(stem)) ||
-         std::filesystem::exists(folder + '/' + one_file(stem));
+  return path_exists(folder + '/' + index_of(stem)) ||
+         path_exists(folder + '/' + one_file(stem));
 }
 
 }  // namespace axonn

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"

@@ -170,11 +170,11 @@ void CpuBackend::keep_heads(const KeepHeads& args) {
   check_keep_heads(args);
   const std::int64_t D = args.kept.cols;
   with_type(args.inp.dtype, [&]<typename T>(T) {
-    launch_rows(
-        threads_, args.inp.rows, args.inp.cols,
-        rowwise::KeepHeads<T>{matrix<T>(args.kept), matrix<const T>(args.inp),
-                              args.slots.as<std::int32_t>(), args.positions.as<std::int32_t>(),
-                              args.entries, args.inp.cols / D, static_cast<int>(D)});
+    launch_rows(threads_, args.inp.rows, args.inp.cols,
+                rowwise::KeepHeadsKernel<T>{matrix<T>(args.kept), matrix<const T>(args.inp),
+                                            args.slots.as<std::int32_t>(),
+                                            args.positions.as<std::int32_t>(), args.entries,
+                                            args.inp.cols / D, static_cast<int>(D)});
   });
 }
 

@@ -14,9 +14,9 @@ namespace {
 /// a default panel, a few MiB in f32, stay in the caches.
 constexpr std::int64_t kDepth = 1024;
 
-Cut depth_of(const Matmul& panel) {
+PanelCut depth_of(const Matmul& panel) {
   const std::int64_t K = panel.a_transposed ? panel.a.rows : panel.a.cols;
-  return Cut::into(K, (K + kDepth - 1) / kDepth);
+  return PanelCut::into(K, (K + kDepth - 1) / kDepth);
 }
 
 /// Whether steps write to out directly; otherwise they write to sums in this thread's memory.
@@ -51,7 +51,7 @@ void convert(const View& to, const View& from) {
 std::int64_t FloatOperands::steps(const Matmul& panel) { return depth_of(panel).parts; }
 
 Matmul FloatOperands::step(const Matmul& panel, std::int64_t index) {
-  const Cut depth = depth_of(panel);
+  const PanelCut depth = depth_of(panel);
   const std::int64_t begin = depth.begin(index), count = depth.count(index);
   const bool direct = writes_out(panel);
   return {.out = direct ? panel.out : floats_like(panel.out),
@@ -64,7 +64,7 @@ Matmul FloatOperands::step(const Matmul& panel, std::int64_t index) {
 }
 
 Matmul FloatOperands::load(const Matmul& panel, std::int64_t index) {
-  const Cut depth = depth_of(panel);
+  const PanelCut depth = depth_of(panel);
   const std::int64_t begin = depth.begin(index), count = depth.count(index);
   Matmul product = step(panel, index);
   if (!writes_out(panel)) product.out.data = take(sums_, product.out);

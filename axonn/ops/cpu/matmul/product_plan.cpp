@@ -14,7 +14,7 @@ constexpr double kSmall = 2e6;
 /// Limit on a packed part: it must stay in cache while it is used, and each thread has its own.
 constexpr std::int64_t kMostPackedBytes = std::int64_t{4} << 20;
 
-bool may_pack(const MatmulShape& shape, const Cut& cut) {
+bool may_pack(const MatmulShape& shape, const PanelCut& cut) {
   return cut.size * shape.K * bytes_of(shape.type) <= kMostPackedBytes;
 }
 
@@ -22,9 +22,11 @@ bool may_pack(const MatmulShape& shape, const Cut& cut) {
 ProductPlan plan_as_floats(const MatmulShape& shape) {
   constexpr std::int64_t kRows = 512, kCols = 384;
   if (shape.flops() < kSmall)
-    return {.rows = Cut::into(shape.M, 1), .cols = Cut::into(shape.N, 1), .as_floats = true};
-  return {
-      .rows = Cut::about(shape.M, kRows), .cols = Cut::about(shape.N, kCols), .as_floats = true};
+    return {
+        .rows = PanelCut::into(shape.M, 1), .cols = PanelCut::into(shape.N, 1), .as_floats = true};
+  return {.rows = PanelCut::about(shape.M, kRows),
+          .cols = PanelCut::about(shape.N, kCols),
+          .as_floats = true};
 }
 
 }  // namespace
@@ -38,18 +40,19 @@ ProductPlan default_plan(const MatmulShape& shape, bool bf16_products) {
   if (shape.type == DType::bf16 && !bf16_products) return plan_as_floats(shape);
   constexpr std::int64_t kPanels = 6, kLeastRows = 256, kLeastCols = 192, kNarrow = 768;
   const std::int64_t M = shape.M, N = shape.N;
-  if (shape.flops() < kSmall) return {Cut::into(M, 1), Cut::into(N, 1)};
+  if (shape.flops() < kSmall) return {PanelCut::into(M, 1), PanelCut::into(N, 1)};
   if (!shape.a_transposed && shape.b_transposed && N <= kNarrow) {
     const std::int64_t parts = std::max((M + 511) / 512, std::min<std::int64_t>(4, M / kLeastRows));
-    return {Cut::into(M, std::max<std::int64_t>(1, parts)), Cut::of(N, N)};
+    return {PanelCut::into(M, std::max<std::int64_t>(1, parts)), PanelCut::of(N, N)};
   }
   std::int64_t width = shape.a_transposed ? 768 : 384;
-  Cut cols = Cut::about(N, width);
+  PanelCut cols = PanelCut::about(N, width);
   const std::int64_t most_rows = shape.a_transposed ? 256 : 1024;
   const std::int64_t for_size = (M + most_rows - 1) / most_rows,
                      for_work = std::min((kPanels + cols.parts - 1) / cols.parts, M / kLeastRows);
-  const Cut rows = Cut::into(M, std::max({std::int64_t{1}, for_size, for_work}));
-  while (rows.parts * cols.parts < kPanels && width > kLeastCols) cols = Cut::about(N, width /= 2);
+  const PanelCut rows = PanelCut::into(M, std::max({std::int64_t{1}, for_size, for_work}));
+  while (rows.parts * cols.parts < kPanels && width > kLeastCols)
+    cols = PanelCut::about(N, width /= 2);
   return {rows, cols};
 }
 
@@ -67,7 +70,7 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) 
   if (shape.type == DType::bf16) add(plan_as_floats(shape));  // for CPUs with slow bf16 products
   for (const std::int64_t height : {128, 256, 512, 1024, 4096})
     for (const std::int64_t width : {192, 384, 768, 1536}) {
-      const ProductPlan plan{Cut::of(shape.M, height), Cut::about(shape.N, width)};
+      const ProductPlan plan{PanelCut::of(shape.M, height), PanelCut::about(shape.N, width)};
       if (plan.panels() < 2) continue;
       if (converts) {
         add({.rows = plan.rows, .cols = plan.cols, .as_floats = true});
@@ -93,7 +96,7 @@ std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view
   std::int64_t rows = 0, cols = 0;
   char by = 0;
   if (!(words >> rows >> by >> cols) || rows <= 0 || cols <= 0) return {};
-  ProductPlan plan{Cut::of(shape.M, rows), Cut::of(shape.N, cols)};
+  ProductPlan plan{PanelCut::of(shape.M, rows), PanelCut::of(shape.N, cols)};
   plan.pack_a = text.find(" pack a") != text.npos;
   plan.pack_b = text.find(" pack b") != text.npos;
   plan.as_floats = text.find(" as floats") != text.npos;

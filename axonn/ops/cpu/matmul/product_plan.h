@@ -12,19 +12,19 @@
 namespace axonn::cpu {
 
 /// An extent cut into `parts` of `size`; the last one may be shorter.
-struct Cut {
+struct PanelCut {
   std::int64_t extent, size, parts;
 
   /// Parts of `size`, rounded up to a multiple of 32, which is whole vectors for every kernel.
-  static Cut of(std::int64_t extent, std::int64_t size) {
+  static PanelCut of(std::int64_t extent, std::int64_t size) {
     size = (std::min(size, extent) + 31) / 32 * 32;
     return {extent, size, (extent + size - 1) / size};
   }
-  static Cut into(std::int64_t extent, std::int64_t parts) {
+  static PanelCut into(std::int64_t extent, std::int64_t parts) {
     return of(extent, (extent + parts - 1) / parts);
   }
   /// Parts of about `wanted` each.
-  static Cut about(std::int64_t extent, std::int64_t wanted) {
+  static PanelCut about(std::int64_t extent, std::int64_t wanted) {
     return into(extent, std::max<std::int64_t>(1, (extent + wanted / 2) / wanted));
   }
   std::int64_t begin(std::int64_t part) const { return part * size; }
@@ -36,7 +36,7 @@ struct Cut {
 /// converted from bf16 to f32 (float_operands.h). The bits of the result depend on the plan alone,
 /// not on the number of threads.
 struct ProductPlan {
-  Cut rows, cols;
+  PanelCut rows, cols;
   bool pack_a = false, pack_b = false, as_floats = false;
 
   std::int64_t panels() const { return rows.parts * cols.parts; }

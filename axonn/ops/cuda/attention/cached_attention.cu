@@ -84,11 +84,11 @@ void CudaBackend::keep_heads(const KeepHeads& args) {
   check_keep_heads(args);
   const std::int64_t D = args.kept.cols;
   with_type(args.inp.dtype, [&]<typename T>(T) {
-    launch_rows(
-        stream(), args.inp.rows, D,
-        rowwise::KeepHeads<T>{matrix<T>(args.kept), matrix<const T>(args.inp),
-                              args.slots.as<std::int32_t>(), args.positions.as<std::int32_t>(),
-                              args.entries, args.inp.cols / D, static_cast<int>(D)});
+    launch_rows(stream(), args.inp.rows, D,
+                rowwise::KeepHeadsKernel<T>{matrix<T>(args.kept), matrix<const T>(args.inp),
+                                            args.slots.as<std::int32_t>(),
+                                            args.positions.as<std::int32_t>(), args.entries,
+                                            args.inp.cols / D, static_cast<int>(D)});
   });
 }
 
