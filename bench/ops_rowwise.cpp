@@ -253,13 +253,13 @@ Case Cases::optimizer(bool adam) {
                       .decayed = n});
             }};
   const AdamWUpdate args{.master = master,
-                   .first = f32(1, n),
-                   .second = f32(1, n),
-                   .gradient = gradient,
-                   .out = out,
-                   .scale = one,
-                   .lr = 1e-3f,
-                   .decayed = n};
+                         .first = f32(1, n),
+                         .second = f32(1, n),
+                         .gradient = gradient,
+                         .out = out,
+                         .scale = one,
+                         .lr = 1e-3f,
+                         .decayed = n};
   return {"adamw",
           n,
           each * n,

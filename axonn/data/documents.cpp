@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "axonn/base/files.h"
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/base/random.h"
 

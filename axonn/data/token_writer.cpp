@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/base/files.h"
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/token_format.h"
 

@@ -101,8 +101,7 @@ std::vector<std::string> neighbours(const std::filesystem::path& path) {
 }  // namespace
 
 void read_toml(const OptionList& list, const std::string& path, Origins& origins) {
-  if (is_folder(path))
-    refuse("cannot read '", path, "': it is a folder, not a TOML file");
+  if (is_folder(path)) refuse("cannot read '", path, "': it is a folder, not a TOML file");
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     const std::string reason = std::strerror(errno);

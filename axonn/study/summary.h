@@ -27,7 +27,7 @@ struct RecitationCell {
   std::int64_t trials = 0;   ///< trials that have recitations
   std::int64_t documents = 0;
   std::int64_t recitations = 0, exact = 0;  ///< over all trials; the exact ones among them
-  TrialSpread exact_percent = {};                ///< share of exact recitations by trial
+  TrialSpread exact_percent = {};           ///< share of exact recitations by trial
   /// 95 % interval of exact / recitations in percent: how much the share would vary with other
   /// documents. It assumes independent recitations. Those of one document in several trials are
   /// not, so it is meaningful for one trial only.
@@ -42,7 +42,7 @@ struct VariantSummary {
   std::int64_t trials = 0;
   std::optional<TrialSpread> validation_loss = {};  ///< nats per token, of the trials that have it
   std::optional<TrialSpread> kept_percent = {};     ///< targets that the loss counted
-  double train_seconds = 0, test_seconds = 0;  ///< summed over trials
+  double train_seconds = 0, test_seconds = 0;       ///< summed over trials
 };
 
 /// The figures of a report.
