@@ -8,9 +8,15 @@ config=configs/quickstart.toml
 out=out/quickstart
 axonn=build/release/bin/axonn
 
+# show ARGUMENTS...: prints the command so that it can be pasted, and runs it.
 show() {
+  local word line="\$ $axonn"
+  for word; do
+    [[ $word == *" "* ]] && word="\"$word\""
+    line+=" $word"
+  done
   echo
-  echo "\$ $axonn $*"
+  echo "$line"
   "$axonn" "$@"
 }
 
