@@ -129,31 +129,31 @@ Case Cases::norm(std::int64_t C, const std::string& which) {
              out = f32(R, 2);
   Backend& to = backend_;
   if (which == "row_moments")
-    return {which, n, b_ * n, {1, 0, 0}, {1, 2, get_}, [=, &to] { to.row_moments(out, x); }};
+    return {
+        which, n, b_ * n, {1, 0, 0}, {1, 2, get_}, [=, &to] { to.run(ops::RowMoments{out, x}); }};
   if (which == "layer_norm")
     return {which, n, 2 * b_ * n, {1, 0, 1}, {2, 1 + put_, 3 * get_}, [=, &to] {
-              to.layer_norm(y, x, w, w, stats);
+              to.run(ops::LayerNorm{y, x, w, w, stats});
             }};
   if (which == "layer_norm_sums")
     return {which, n, 2 * b_ * n, {2, 0, 0}, {2, 2, 3 * get_}, [=, &to] {
-              to.layer_norm_sums(out, y, x, w, stats);
+              to.run(ops::LayerNormSums{out, y, x, w, stats});
             }};
   const View dx = typed(R, C), residual = typed(R, C);
   if (which == "add_moments")
     return {which, n, 3 * b_ * n, {2, 0, 1}, {1, 3 + put_, 3 * get_}, [=, &to] {
-              to.add_moments(dx, out, x, y);
+              to.run(ops::AddMoments{dx, out, x, y});
             }};
-  const NormBackward args{.d_inp = dx,
-                          .d_out = y,
-                          .inp = x,
-                          .weight = w,
-                          .stats = stats,
-                          .sums = out,
-                          .residual = residual,
-                          .width = C};
+  const ops::LayerNormBackward args{.d_inp = dx,
+                                    .d_out = y,
+                                    .inp = x,
+                                    .weight = w,
+                                    .stats = stats,
+                                    .sums = out,
+                                    .residual = residual,
+                                    .width = C};
   return {which, n, 4 * b_ * n, {3, 0, 1}, {3, 1 + put_, 4 * get_}, [=, &to] {
-            to.layer_norm_backward(args);
-          }};
+            to.run(args); }};
 }
 
 Case Cases::sums(std::int64_t C, const std::string& which) {
@@ -162,10 +162,11 @@ Case Cases::sums(std::int64_t C, const std::string& which) {
   const View x = typed(R, C), out = f32(1, C), bias = f32(1, C);
   Backend& to = backend_;
   if (!weights)
-    return {which, n, b_ * n, {1, 0, 0}, {0, 1, get_}, [=, &to] { to.column_sum(out, x); }};
+    return {
+        which, n, b_ * n, {1, 0, 0}, {0, 1, get_}, [=, &to] { to.run(ops::ColumnSum{out, x}); }};
   const View d_out = typed(R, C), stats = f32(R, 2);
   return {which, n, 2 * b_ * n, {2, 0, 0}, {2, 2, 2 * get_}, [=, &to] {
-            to.layer_norm_weight_backward(out, bias, d_out, x, stats);
+            to.run(ops::LayerNormWeightBackward{out, bias, d_out, x, stats});
           }};
 }
 
@@ -180,14 +181,16 @@ Case Cases::embedding(std::int64_t C, bool backward) {
             (b_ + 8) * n,
             {1, 1, 0},
             {0, 1, get_},
-            [=, &to, table = f32(V, C)] { to.embedding_backward(table, x, ids, 0); }};
+            [=, &to, table = f32(V, C)] {
+              to.run(ops::EmbeddingBackward{table, x, ids, 0});
+            }};
   return {"embedding",
           n,
           3 * b_ * n,
           {2, 0, 1},
           {0, 1 + put_, 2 * get_},
           [=, &to, table = typed(V, C), positions = typed(T, C)] {
-            to.embedding({.out = x, .ids = ids, .table = table, .learned = positions});
+            to.run(ops::Embedding{.out = x, .ids = ids, .table = table, .learned = positions});
           }};
 }
 
@@ -199,16 +202,17 @@ Case Cases::loss(bool backward) {
   if (!backward)
     return {
         "softmax_stats", n, b_ * n, {1, 0, 0}, {kPowerMultiplies, 2 + kPowerSums, get_}, [=, &to] {
-          to.softmax_stats(stats, logits, targets, {0, kVocabulary - 47});
+          to.run(ops::SoftmaxStats{stats, logits, targets, {0, kVocabulary - 47}});
         }};
-  return {"cross_entropy_backward",
-          n,
-          2 * b_ * n,
-          {1, 0, 1},
-          {1 + kExpMultiplies, 1 + kExpSums + put_, get_},
-          [=, &to, out = typed(R, kVocabulary)] {
-            to.cross_entropy_backward({out, logits, lse, targets, {0, kVocabulary - 47}, 1e-3f});
-          }};
+  return {
+      "cross_entropy_backward",
+      n,
+      2 * b_ * n,
+      {1, 0, 1},
+      {1 + kExpMultiplies, 1 + kExpSums + put_, get_},
+      [=, &to, out = typed(R, kVocabulary)] {
+        to.run(ops::CrossEntropyBackward{out, logits, lse, targets, {0, kVocabulary - 47}, 1e-3f});
+      }};
 }
 
 Case Cases::elementwise(const std::string& which) {
@@ -217,7 +221,12 @@ Case Cases::elementwise(const std::string& which) {
   const View a = typed(1, n), out = typed(1, n);
   Backend& to = backend_;
   if (which == "gelu")
-    return {which, n, 2 * b_ * n, {1, 0, 1}, {8, 6 + put_, get_, 1}, [=, &to] { to.gelu(out, a); }};
+    return {which,
+            n,
+            2 * b_ * n,
+            {1, 0, 1},
+            {8, 6 + put_, get_, 1},
+            [=, &to] { to.run(ops::Gelu{out, a}); }};
   if (which == "cast")  // to the other type
     return {which,
             n,
@@ -225,14 +234,15 @@ Case Cases::elementwise(const std::string& which) {
             {1, 0, 1},
             {0, get_ > 0 ? 0 : 0.5, get_},
             [=, &to, other = memory_.view(1, n, get_ > 0 ? DType::f32 : DType::bf16)] {
-              to.cast(other, a);
+              to.run(ops::Cast{other, a});
             }};
   const View b = typed(1, n);
   if (which == "add")
-    return {
-        which, n, 3 * b_ * n, {2, 0, 1}, {0, 1 + put_, 2 * get_}, [=, &to] { to.add(out, a, b); }};
+    return {which, n, 3 * b_ * n, {2, 0, 1}, {0, 1 + put_, 2 * get_}, [=, &to] {
+              to.run(ops::Add{out, a, b});
+            }};
   return {which, n, 3 * b_ * n, {2, 0, 1}, {13, 7 + put_, 2 * get_, 1}, [=, &to] {
-            to.gelu_backward(out, b, a);
+            to.run(ops::GeluBackward{out, b, a});
           }};
 }
 
@@ -245,27 +255,27 @@ Case Cases::optimizer(bool adam) {
   Backend& to = backend_;
   if (!adam)
     return {"sgd", n, each * n, {1, 1, copy ? 1 : 0}, {2, 1 + put_, 0}, [=, &to] {
-              to.sgd({.master = master,
-                      .gradient = gradient,
-                      .out = out,
-                      .scale = one,
-                      .lr = 1e-3f,
-                      .decayed = n});
+              to.run(ops::Sgd{.master = master,
+                              .gradient = gradient,
+                              .out = out,
+                              .scale = one,
+                              .lr = 1e-3f,
+                              .decayed = n});
             }};
-  const AdamWUpdate args{.master = master,
-                         .first = f32(1, n),
-                         .second = f32(1, n),
-                         .gradient = gradient,
-                         .out = out,
-                         .scale = one,
-                         .lr = 1e-3f,
-                         .decayed = n};
+  const ops::AdamW args{.master = master,
+                        .first = f32(1, n),
+                        .second = f32(1, n),
+                        .gradient = gradient,
+                        .out = out,
+                        .scale = one,
+                        .lr = 1e-3f,
+                        .decayed = n};
   return {"adamw",
           n,
           each * n,
           {1, 3, copy ? 1 : 0},
           {9, 2 + put_, 0, 1, 1},
-          [=, &to] { to.adamw(args); }};
+          [=, &to] { to.run(args); }};
 }
 
 Case Cases::squares() {
@@ -274,7 +284,7 @@ Case Cases::squares() {
   // In double, 8 to a register: two conversions and two multiply-adds for 16 elements.
   return {"squared_sum", n,
           b_ * n,        {1, 0, 0},
-          {2, 2, get_},  [=, &to = backend_] { to.squared_sum(total, x); }};
+          {2, 2, get_},  [=, &to = backend_] { to.run(ops::SquaredSum{total, x}); }};
 }
 
 std::vector<Named> Cases::all() {

@@ -34,7 +34,7 @@ Tensor random_matrix(const Context& ctx, std::int64_t rows, std::int64_t cols) {
   ctx.arena.device().copy_from_host(pattern.view().data, host.data(), pattern.bytes());
   for (std::int64_t i = 0; i < all.cols(); i += kPattern) {
     const std::int64_t n = std::min(kPattern, all.cols() - i);
-    ctx.backend.cast(all.view().col_range(i, n), pattern.view().col_range(0, n));
+    ctx.backend.run(ops::Cast{all.view().col_range(i, n), pattern.view().col_range(0, n)});
   }
   return all.reshape(rows, cols);
 }

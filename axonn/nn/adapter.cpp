@@ -28,8 +28,8 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
 }
 
 /// The mask uses global column numbers, so it does not depend on the grid.
-axonn::Dropout Adapter::mask(const Context& ctx, const View& out, const View& inp,
-                             const Rows& rows) const {
+ops::Dropout Adapter::mask(const Context& ctx, const View& out, const View& inp,
+                           const Rows& rows) const {
   return {.out = out,
           .inp = inp,
           .probability = static_cast<float>(options_.dropout),
@@ -42,7 +42,7 @@ axonn::Dropout Adapter::mask(const Context& ctx, const View& out, const View& in
 Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const {
   if (options_.dropout == 0 || (!ctx.tape && !ctx.runs_again)) return inp;
   Tensor out = ctx.empty(inp.rows(), inp.cols(), inp.dtype());
-  ctx.backend.dropout(mask(ctx, out.view(), inp.view(), rows));
+  ctx.backend.run(mask(ctx, out.view(), inp.view(), rows));
   return out;
 }
 
@@ -50,8 +50,8 @@ Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows)
 Tensor Adapter::inner(const Context& ctx, const Tensor& inp) const {
   Tensor out = ctx.empty(inp.rows(), options_.rank, ctx.dtype);
   ctx.backend.matmul({.out = out.view(), .a = inp.view(), .b = a_->weight(), .b_transposed = true});
-  ctx.backend.dropout(
-      {.out = out.view(), .inp = out.view(), .scale = static_cast<float>(options_.scale)});
+  ctx.backend.run(ops::Dropout{
+      .out = out.view(), .inp = out.view(), .scale = static_cast<float>(options_.scale)});
   return out;
 }
 
@@ -80,8 +80,8 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
                       .accumulate = add_to_b});
   Tensor d_inner = ctx.empty(d_part.rows, options_.rank, ctx.dtype);
   ctx.backend.matmul({.out = d_inner.view(), .a = d_part, .b = b_->weight()});
-  ctx.backend.dropout(
-      {.out = d_inner.view(), .inp = d_inner.view(), .scale = static_cast<float>(options_.scale)});
+  ctx.backend.run(ops::Dropout{
+      .out = d_inner.view(), .inp = d_inner.view(), .scale = static_cast<float>(options_.scale)});
   const auto [d_a, add_to_a] = a_->gradient_of_all();
   ctx.backend.matmul({.out = d_a,
                       .a = d_inner.view(),
@@ -95,8 +95,8 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
   }
   const Tensor d_seen = ctx.empty(d_inp.rows, d_inp.cols, ctx.dtype);
   ctx.backend.matmul({.out = d_seen.view(), .a = d_inner.view(), .b = a_->weight()});
-  ctx.backend.dropout(mask(ctx, d_seen.view(), d_seen.view(), rows));
-  ctx.backend.add(d_inp, d_inp, d_seen.view());
+  ctx.backend.run(mask(ctx, d_seen.view(), d_seen.view(), rows));
+  ctx.backend.run(ops::Add{d_inp, d_inp, d_seen.view()});
 }
 
 Adapters::Adapters(const std::string& block, const Grid& grid, Options options)

@@ -95,12 +95,13 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     const Tensor ids = tokens.ids.col_range(begin * length, rows.count());
     Tensor value = ctx.empty(rows.count(), table_->local_cols(), ctx.dtype);
     const bool adds_positions = positions_ && ctx.grid.coord(Axis::x) == 0;  // once in the sum
-    ctx.backend.embedding({.out = value.view(),
-                           .ids = ids.view(),
-                           .table = table_->weight(),
-                           .first = first,
-                           .learned = adds_positions ? learned(positions_->weight()) : View{},
-                           .positions = view_of(rows.position)});
+    ctx.backend.run(
+        ops::Embedding{.out = value.view(),
+                       .ids = ids.view(),
+                       .table = table_->weight(),
+                       .first = first,
+                       .learned = adds_positions ? learned(positions_->weight()) : View{},
+                       .positions = view_of(rows.position)});
     const Cut cut = row_cut(ctx, rows.count(), Axis::x);
     sum_over(ctx, value, Axis::x, cut, {});
     Placement placement{{Axis::z, Axis::data}, Axis::y};
@@ -108,17 +109,18 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     outs.push_back(make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}},
                               value, placement));
     if (!ctx.tape || table_->frozen()) continue;
-    ctx.tape->lane(c).record(
-        [this, ctx, ids, rows, first, learned, cut, gradient = outs[outs.size() - 1].gradient] {
-          const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
-          ctx.backend.embedding_backward(table_->gradient(ctx), d_out.view(), ids.view(), first);
-          if (!positions_) return;
-          const View d_learned = learned(positions_->gradient(ctx));
-          if (rows.position.empty())
-            ctx.backend.positions_backward(d_learned, d_out.view());
-          else
-            ctx.backend.embedding_backward(d_learned, d_out.view(), rows.position.view(), 0);
-        });
+    ctx.tape->lane(c).record([this, ctx, ids, rows, first, learned, cut,
+                              gradient = outs[outs.size() - 1].gradient] {
+      const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
+      ctx.backend.run(
+          ops::EmbeddingBackward{table_->gradient(ctx), d_out.view(), ids.view(), first});
+      if (!positions_) return;
+      const View d_learned = learned(positions_->gradient(ctx));
+      if (rows.position.empty())
+        ctx.backend.run(ops::PositionsBackward{d_learned, d_out.view()});
+      else
+        ctx.backend.run(ops::EmbeddingBackward{d_learned, d_out.view(), rows.position.view(), 0});
+    });
   }
   return outs;
 }

@@ -52,11 +52,11 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
   const Layer& layer = next_layer(ctx, at);
   const View all = qkv.value.view(), positions = qkv.rows.position.view();
   const auto keep = [&](const Tensor& kept, const View& inp) {
-    ctx.backend.keep_heads({.kept = kept.view(),
-                            .inp = inp,
-                            .slots = kept_slots_.view(),
-                            .positions = positions,
-                            .entries = options_.entries});
+    ctx.backend.run(ops::KeepHeads{.kept = kept.view(),
+                                   .inp = inp,
+                                   .slots = kept_slots_.view(),
+                                   .positions = positions,
+                                   .entries = options_.entries});
   };
   keep(layer.keys, at.k(all));
   keep(layer.values, at.v(all));

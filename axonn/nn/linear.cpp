@@ -190,14 +190,15 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
 void Linear::bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const {
   const int ways = ctx.grid.extent(in_axis_), at = ctx.grid.coord(in_axis_);
   if (cut != Cut::columns) {
-    if (cut == Cut::rows || at == 0) ctx.backend.column_sum(bias_->gradient(ctx), d_piece.view());
+    if (cut == Cut::rows || at == 0)
+      ctx.backend.run(ops::ColumnSum{bias_->gradient(ctx), d_piece.view()});
     return;
   }
   std::int64_t from = 0, to = 0;
   for (std::int64_t run : out_runs(ctx)) {
     const std::int64_t n = run / ways;
-    ctx.backend.column_sum(bias_->gradient(ctx).col_range(to + at * n, n),
-                           d_piece.view().col_range(from, n));
+    ctx.backend.run(ops::ColumnSum{bias_->gradient(ctx).col_range(to + at * n, n),
+                                   d_piece.view().col_range(from, n)});
     from += n;
     to += run;
   }

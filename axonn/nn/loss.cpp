@@ -105,8 +105,8 @@ void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax) const {
   const std::int64_t n = softmax.logits.rows();
   softmax.stats = ctx.empty(across.size() * n, 3, DType::f32);
   const View mine = softmax.stats.view().row_range(across.rank() * n, n);
-  ctx.backend.softmax_stats(mine, softmax.logits.view(), softmax.targets,
-                            vocabulary_piece(ctx.grid, options_.vocab));
+  ctx.backend.run(ops::SoftmaxStats{mine, softmax.logits.view(), softmax.targets,
+                                    vocabulary_piece(ctx.grid, options_.vocab)});
   softmax.stats.set_pending(
       across.all_gather(buffer_of(softmax.stats.raw_view()), buffer_of(mine), "loss"));
 }
@@ -129,8 +129,8 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
           piece.cut == Cut::rows ? all.row_range(ctx.grid.coord(Axis::y) * here, here) : all;
       const Tensor lse = ctx.empty(here, 1, DType::f32);
       const View stats = piece.stats.view();
-      ctx.backend.combine_softmax(mine.col_range(0, 1), lse.view(), stats, piece.targets);
-      ctx.backend.greedy_targets(mine.col_range(1, 1), stats, piece.targets);
+      ctx.backend.run(ops::CombineSoftmax{mine.col_range(0, 1), lse.view(), stats, piece.targets});
+      ctx.backend.run(ops::GreedyTargets{mine.col_range(1, 1), stats, piece.targets});
       if (piece.cut == Cut::rows)
         gathers.push_back(
             ctx.grid.along(Axis::y).all_gather(buffer_of(all), buffer_of(mine), "loss"));
@@ -145,18 +145,19 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, const Sum& s
   const auto [scores, stats, wanted, cut] = std::exchange(block.softmax, {});
   const std::int64_t n = scores.rows();
   Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
-  ctx.backend.combine_softmax(loss.view(), lse.view(), stats.view(), wanted);
+  ctx.backend.run(ops::CombineSoftmax{loss.view(), lse.view(), stats.view(), wanted});
   const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
-  if (ctx.grid.coord(Axis::x) == 0 && first_on_y) ctx.backend.sum(sum.total.view(), loss.view());
+  if (ctx.grid.coord(Axis::x) == 0 && first_on_y)
+    ctx.backend.run(ops::Sum{sum.total.view(), loss.view()});
   if (!block.d_hidden) return;
 
   Tensor d_piece = ctx.empty(n, scores.cols(), ctx.dtype, MemoryUse::logits);
-  ctx.backend.cross_entropy_backward({.d_logits = d_piece.view(),
-                                      .logits = scores.view(),
-                                      .lse = lse.view(),
-                                      .targets = wanted,
-                                      .piece = vocabulary_piece(ctx.grid, options_.vocab),
-                                      .scale = sum.scale});
+  ctx.backend.run(ops::CrossEntropyBackward{.d_logits = d_piece.view(),
+                                            .logits = scores.view(),
+                                            .lse = lse.view(),
+                                            .targets = wanted,
+                                            .piece = vocabulary_piece(ctx.grid, options_.vocab),
+                                            .scale = sum.scale});
   block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);
 }
 

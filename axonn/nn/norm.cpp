@@ -37,10 +37,10 @@ Tensor LayerNorm::gather_moments(const Context& ctx, const Chunk& inp) const {
   Tensor moments = ctx.empty(group.size() * rows, 2, DType::f32);
   const View mine = moments.view().row_range(group.rank() * rows, rows);
   if (inp.moments.empty())
-    ctx.backend.row_moments(mine, inp.value.view());
+    ctx.backend.run(ops::RowMoments{mine, inp.value.view()});
   else
-    ctx.backend.cast(mine, inp.moments.view());
-  if (options_.about_zero) ctx.backend.moments_about_zero(mine, mine, inp.value.cols());
+    ctx.backend.run(ops::Cast{mine, inp.moments.view()});
+  if (options_.about_zero) ctx.backend.run(ops::MomentsAboutZero{mine, mine, inp.value.cols()});
   moments.set_pending(ctx.grid.along(kAxis).all_gather(buffer_of(moments.raw_view()),
                                                        buffer_of(mine), weight_->spec().name));
   return moments;
@@ -49,11 +49,12 @@ Tensor LayerNorm::gather_moments(const Context& ctx, const Chunk& inp) const {
 Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments) const {
   ctx.backend.mark(weight_->spec().name);
   Tensor stats = ctx.empty(inp.value.rows(), 2, DType::f32);
-  ctx.backend.combine_moments(stats.view(), moments.view(), inp.value.cols(), options_.eps);
+  ctx.backend.run(
+      ops::CombineMoments{stats.view(), moments.view(), inp.value.cols(), options_.eps});
 
   Tensor value = ctx.like(inp.value);
-  ctx.backend.layer_norm(value.view(), inp.value.view(), weight_->weight(),
-                         bias_ ? bias_->weight() : View{}, stats.view());
+  ctx.backend.run(ops::LayerNorm{value.view(), inp.value.view(), weight_->weight(),
+                                 bias_ ? bias_->weight() : View{}, stats.view()});
   Chunk out = make_chunk(ctx, inp, value, inp.placement);
   if (!ctx.tape) return out;
   const auto sums = std::make_shared<Sums>();
@@ -70,19 +71,19 @@ LayerNorm::Sums LayerNorm::start_backward(const Context& ctx, const Chunk& inp, 
   ctx.backend.mark(weight_->spec().name);
   Tensor sums = ctx.empty(d_out.rows(), 2, DType::f32);
   if (options_.about_zero)
-    ctx.backend.rms_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
-                              stats.view());
+    ctx.backend.run(ops::RmsNormSums{sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
+                                     stats.view()});
   else
-    ctx.backend.layer_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
-                                stats.view());
+    ctx.backend.run(ops::LayerNormSums{sums.view(), d_out.view(), inp.value.view(),
+                                       weight_->weight(), stats.view()});
   sums.set_pending(
       ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
   // Counts each row once among the ranks of x.
   const bool once = inp.placement.rows.has(Axis::x) || ctx.grid.coord(Axis::x) == 0;
   if (once && !weight_->frozen())
-    ctx.backend.layer_norm_weight_backward(weight_->gradient(ctx),
-                                           bias_ ? bias_->gradient(ctx) : View{}, d_out.view(),
-                                           inp.value.view(), stats.view());
+    ctx.backend.run(ops::LayerNormWeightBackward{weight_->gradient(ctx),
+                                                 bias_ ? bias_->gradient(ctx) : View{},
+                                                 d_out.view(), inp.value.view(), stats.view()});
   return {std::move(d_out), std::move(sums)};
 }
 
@@ -90,14 +91,14 @@ void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& sta
                          const Sums& sums) const {
   const Tensor residual = inp.gradient->take_if_any();  // from the residual connection
   Tensor d_inp = ctx.like(inp.value);
-  ctx.backend.layer_norm_backward({.d_inp = d_inp.view(),
-                                   .d_out = sums.d_out.view(),
-                                   .inp = inp.value.view(),
-                                   .weight = weight_->weight(),
-                                   .stats = stats.view(),
-                                   .sums = sums.sums.view(),
-                                   .residual = residual.empty() ? View{} : residual.view(),
-                                   .width = options_.width});
+  ctx.backend.run(ops::LayerNormBackward{.d_inp = d_inp.view(),
+                                         .d_out = sums.d_out.view(),
+                                         .inp = inp.value.view(),
+                                         .weight = weight_->weight(),
+                                         .stats = stats.view(),
+                                         .sums = sums.sums.view(),
+                                         .residual = residual.empty() ? View{} : residual.view(),
+                                         .width = options_.width});
   inp.gradient->add(ctx, std::move(d_inp));
 }
 

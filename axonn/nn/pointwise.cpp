@@ -12,7 +12,7 @@ Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value) {
     const Tensor d_out = gradient->take_if_any();
     if (d_out.empty()) return;  // a product's epilogue has added to of.gradient instead
     Tensor d_inp = d_out.unique() ? d_out : ctx.like(of.value);
-    ctx.backend.gelu_backward(d_inp.view(), d_out.view(), of.value.view());
+    ctx.backend.run(ops::GeluBackward{d_inp.view(), d_out.view(), of.value.view()});
     of.gradient->add(ctx, std::move(d_inp));
   });
   return out;
@@ -21,7 +21,7 @@ Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value) {
 Var gelu(const Context& context, const Var& inp) {
   return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
     Tensor value = ctx.like(in.value);
-    ctx.backend.gelu(value.view(), in.value.view());
+    ctx.backend.run(ops::Gelu{value.view(), in.value.view()});
     return gelu_chunk(ctx, in, std::move(value));
   });
 }
@@ -29,14 +29,14 @@ Var gelu(const Context& context, const Var& inp) {
 Var swiglu(const Context& context, const Var& inp) {
   return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
     Tensor value = ctx.empty(in.value.rows(), in.value.cols() / 2, ctx.dtype);
-    ctx.backend.swiglu(value.view(), in.value.view());
+    ctx.backend.run(ops::Swiglu{value.view(), in.value.view()});
     Chunk out = make_chunk(ctx, in, value, in.placement);
     if (!ctx.tape) return out;
     ctx.tape->record([ctx, in, gradient = out.gradient] {
       const Tensor d_out = gradient->take();
       const View gate_up = in.value.view();
       Tensor d_inp = in.value.unique() ? in.value : ctx.like(in.value);
-      ctx.backend.swiglu_backward(d_inp.view(), d_out.view(), gate_up);
+      ctx.backend.run(ops::SwigluBackward{d_inp.view(), d_out.view(), gate_up});
       in.gradient->add(ctx, std::move(d_inp));
     });
     return out;
@@ -51,7 +51,7 @@ Chunk add_chunks(const Context& ctx, const Chunk& a, const Chunk& b) {
               "add: ", a.value.raw_view(), " and ", b.value.raw_view(),
               " differ in shape or in placement on the grid");
   Tensor value = ctx.like(a.value), moments = ctx.empty(value.rows(), 2, DType::f32);
-  ctx.backend.add_moments(value.view(), moments.view(), a.value.view(), b.value.view());
+  ctx.backend.run(ops::AddMoments{value.view(), moments.view(), a.value.view(), b.value.view()});
   Chunk out = make_chunk(ctx, a, value, a.placement);
   out.moments = moments;
   if (!ctx.tape) return out;

@@ -34,9 +34,9 @@ Var QkNorm::operator()(const Context& context, const Var& qkv) const {
     Tensor value = ctx.like(in.value);
     Tensor rstd = ctx.empty(in.value.rows(), at.heads + at.room, DType::f32);
     const Norms both = norms(at, value.view(), in.value.view(), rstd.view());
-    ctx.backend.head_norm(both.q);
-    ctx.backend.head_norm(both.k);
-    ctx.backend.cast(at.v(value.view()), at.v(in.value.view()));
+    ctx.backend.run(both.q);
+    ctx.backend.run(both.k);
+    ctx.backend.run(ops::Cast{at.v(value.view()), at.v(in.value.view())});
     Chunk out = make_chunk(ctx, in, value, in.placement);
     if (ctx.tape)
       ctx.tape->record([this, ctx, at, in, rstd, gradient = out.gradient] {
@@ -59,11 +59,11 @@ Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& 
   const auto gradient = [&](const Parameter* weight) {
     return counts ? weight->gradient(ctx) : View{};
   };
-  ctx.backend.head_norm_backward(
-      {.forward = forward.q, .d_out = at.q(d), .d_inp = at.q(to), .d_weight = gradient(q_weight_)});
-  ctx.backend.head_norm_backward(
-      {.forward = forward.k, .d_out = at.k(d), .d_inp = at.k(to), .d_weight = gradient(k_weight_)});
-  ctx.backend.cast(at.v(to), at.v(d));
+  ctx.backend.run(ops::HeadNormBackward{
+      .forward = forward.q, .d_out = at.q(d), .d_inp = at.q(to), .d_weight = gradient(q_weight_)});
+  ctx.backend.run(ops::HeadNormBackward{
+      .forward = forward.k, .d_out = at.k(d), .d_inp = at.k(to), .d_weight = gradient(k_weight_)});
+  ctx.backend.run(ops::Cast{at.v(to), at.v(d)});
   return d_qkv;
 }
 

@@ -21,7 +21,7 @@ class QkNorm {
 
  private:
   struct Norms {
-    HeadNorm q, k;
+    ops::HeadNorm q, k;
   };
   Norms norms(const LocalHeads& at, const View& out, const View& inp, const View& rstd) const;
   Tensor backward(const Context& ctx, const LocalHeads& at, const Tensor& d_out, const Chunk& qkv,

@@ -49,8 +49,8 @@ void Rope::prepare(const Context& ctx, std::int64_t positions) {
 
 void Rope::turn(const Context& ctx, const View& out, const View& inp, bool inverse,
                 const View& positions) const {
-  ctx.backend.rotary_embedding(
-      {.out = out, .inp = inp, .table = table_.view(), .inverse = inverse, .positions = positions});
+  ctx.backend.run(ops::RotaryEmbedding{
+      .out = out, .inp = inp, .table = table_.view(), .inverse = inverse, .positions = positions});
 }
 
 Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
@@ -66,7 +66,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
     const View inp = value.view();
     if (!value.unique()) {
       value = ctx.like(value);
-      ctx.backend.cast(at.v(value.view()), at.v(inp));
+      ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
     }
     turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
     Chunk out = make_chunk(ctx, in, value, in.placement);
@@ -77,7 +77,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
       const View d_out = d.view();
       if (!d.unique()) {
         d = ctx.like(d);
-        ctx.backend.cast(at.v(d.view()), at.v(d_out));
+        ctx.backend.run(ops::Cast{at.v(d.view()), at.v(d_out)});
       }
       turn(ctx, at.qk(d.view()), at.qk(d_out), true, positions);
       to->add(ctx, std::move(d));

@@ -27,9 +27,10 @@ void Backend::matmul(const Matmul& args) {
   Matmul plain = without_epilogue(args);
   if (args.gelu_input.data) plain.out = args.gelu_input;
   product(plain);
-  if (args.gelu) gelu(args.out, plain.out);
-  if (args.gelu_derivative_at.data) gelu_backward(args.out, args.out, args.gelu_derivative_at);
-  if (args.bias_gradient.data) column_sum(args.bias_gradient, args.a);
+  if (args.gelu) run(ops::Gelu{args.out, plain.out});
+  if (args.gelu_derivative_at.data)
+    run(ops::GeluBackward{args.out, args.out, args.gelu_derivative_at});
+  if (args.bias_gradient.data) run(ops::ColumnSum{args.bias_gradient, args.a});
 }
 
 }  // namespace axonn

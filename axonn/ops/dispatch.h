@@ -15,6 +15,12 @@ void with_type(DType dtype, F f) {
     f(float{});
 }
 
+/// The same for two element types.
+template <typename F>
+void with_types(DType a, DType b, F f) {
+  with_type(a, [&]<typename A>(A) { with_type(b, [&]<typename B>(B) { f(A{}, B{}); }); });
+}
+
 /// Makes each view one long row if all are contiguous: narrow rows would make narrow tiles.
 template <typename... Views>
 void flatten(Views&... views) {

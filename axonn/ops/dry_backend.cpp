@@ -45,14 +45,15 @@ class DryBackend final : public ForwardingBackend {
   }
 
  protected:
-  void around(std::string_view operation, const std::function<void()>&,
-              std::initializer_list<View> operands) override {
+  void around(const OperationCall& call, const std::function<void()>&) override {
     Schedule::Compute now = std::exchange(next_, {});
     if (!schedule_) return;
-    now.operation = operation;
+    now.operation = call.name;
+    now.kind = call.kind;
     now.layer = layer_;
-    for (const View& view : operands)
+    for (const View& view : call.operands)
       if (view.data) now.operands.push_back({view.rows, view.cols, view.dtype});
+    now.moved_bytes = call.moved_bytes;
     schedule_->events.emplace_back(std::move(now));
   }
 

@@ -77,7 +77,7 @@ class Operands {
     const View all{tensor.view().data, type, 1, rows * cols, rows * cols};
     for (std::int64_t i = 0; i < all.cols; i += count) {
       const std::int64_t part = std::min(count, all.cols - i);
-      backend_.cast(all.col_range(i, part), source.view().col_range(0, part));
+      backend_.run(ops::Cast{all.col_range(i, part), source.view().col_range(0, part)});
     }
     return tensor.view();
   }

@@ -18,12 +18,11 @@ class TracingBackend final : public ForwardingBackend {
   }
 
  protected:
-  void around(std::string_view operation, const std::function<void()>& run,
-              std::initializer_list<View>) override {
+  void around(const OperationCall& call, const std::function<void()>& run) override {
     if (!trace_.on()) return run();
     const double begin = now_seconds();
     run();
-    trace_.span(Trace::kCompute, concat(operation, ' ', layer_), begin, now_seconds());
+    trace_.span(Trace::kCompute, concat(call.name, ' ', layer_), begin, now_seconds());
   }
 
  private:

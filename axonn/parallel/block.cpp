@@ -10,7 +10,8 @@ namespace {
 void look_for_nonfinite(const Context& ctx, const std::string& block, const Var& out) {
   if (!ctx.diagnosis || !ctx.diagnosis->block.empty()) return;
   Tensor count = ctx.zeros(1, 1, DType::i64);
-  for (const Chunk& chunk : out) ctx.backend.count_nonfinite(count.view(), chunk.value.view());
+  for (const Chunk& chunk : out)
+    ctx.backend.run(ops::CountNonfinite{count.view(), chunk.value.view()});
   std::int64_t found = 0;
   ctx.arena.device().copy_to_host(&found, count.view().data, sizeof found);
   if (found > 0) ctx.diagnosis->block = block;

@@ -57,8 +57,9 @@ void sum_over(const Context& ctx, Tensor& value, Axis axis, Cut cut, const Runs&
   if (cut == Cut::columns) {
     check_runs(runs, value.cols(), ways);
     parts = ctx.empty(ways * value.rows(), value.cols() / ways, value.dtype(), value.use());
-    for_each_part(value.view(), parts.view(), runs,
-                  [&](const View& whole, const View& piece) { ctx.backend.cast(piece, whole); });
+    for_each_part(value.view(), parts.view(), runs, [&](const View& whole, const View& piece) {
+      ctx.backend.run(ops::Cast{piece, whole});
+    });
   }
   Tensor mine = ctx.empty(parts.rows() / ways, parts.cols(), value.dtype(), value.use());
   Work work = group.reduce_scatter(buffer_of(mine.raw_view()), buffer_of(parts.view()), ctx.label);
@@ -82,8 +83,9 @@ Tensor Gather::whole(const Context& ctx, const Runs& runs) const {
   check_runs(runs, gathered_.cols() * ways_, ways_);
   Tensor out = ctx.empty(gathered_.rows() / ways_, gathered_.cols() * ways_, gathered_.dtype(),
                          gathered_.use());
-  for_each_part(out.view(), gathered_.view(), runs,
-                [&](const View& whole, const View& piece) { ctx.backend.cast(whole, piece); });
+  for_each_part(out.view(), gathered_.view(), runs, [&](const View& whole, const View& piece) {
+    ctx.backend.run(ops::Cast{whole, piece});
+  });
   return out;
 }
 

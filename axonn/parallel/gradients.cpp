@@ -24,9 +24,9 @@ void sum_partial(const Context& ctx, std::span<ParameterGroup* const> groups, Ax
       at += run.cols;
     }
   };
-  each([&](const View& sum, const View& run) { ctx.backend.cast(sum, run); });
+  each([&](const View& sum, const View& run) { ctx.backend.run(ops::Cast{sum, run}); });
   ctx.grid.along(axis).all_reduce(buffer_of(sums.view()), "partial gradients").wait();
-  each([&](const View& sum, const View& run) { ctx.backend.cast(run, sum); });
+  each([&](const View& sum, const View& run) { ctx.backend.run(ops::Cast{run, sum}); });
 }
 
 }  // namespace

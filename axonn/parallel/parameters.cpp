@@ -260,7 +260,7 @@ void ParameterGroup::reduce(const Context& ctx) {
   Tensor sent = full;
   if (ctx.reduce_dtype != DType::f32) {
     sent = ctx.empty(1, flat_size_, ctx.reduce_dtype, MemoryUse::block_gradients);
-    ctx.backend.cast(sent.view(), full.view());
+    ctx.backend.run(ops::Cast{sent.view(), full.view()});
   }
   const bool direct = fresh_ && ctx.reduce_dtype == DType::f32;
   Tensor into = direct ? shard_gradient_
@@ -284,9 +284,9 @@ void ParameterGroup::add_arriving(const Context& ctx) {
   if (arriving_.empty()) return;
   const Tensor part = std::exchange(arriving_, Tensor());
   if (std::exchange(fresh_, false))
-    ctx.backend.cast(shard_gradient_.view(), part.view());
+    ctx.backend.run(ops::Cast{shard_gradient_.view(), part.view()});
   else
-    ctx.backend.add(shard_gradient_.view(), shard_gradient_.view(), part.view());
+    ctx.backend.run(ops::Add{shard_gradient_.view(), shard_gradient_.view(), part.view()});
 }
 
 void ParameterGroup::finish_reduce(const Context& ctx) {
@@ -411,7 +411,8 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
 }
 
 void ParameterGroup::publish_values(const Context& ctx) {
-  if (!master_.empty() && ctx.dtype != DType::f32) ctx.backend.cast(piece_of_compute(), master());
+  if (!master_.empty() && ctx.dtype != DType::f32)
+    ctx.backend.run(ops::Cast{piece_of_compute(), master()});
   publish(ctx);
 }
 

@@ -15,10 +15,10 @@ void Gradient::add(const Context& ctx, Tensor d) {
   if (sum_.empty()) {
     sum_ = std::move(d);
   } else if (sum_.unique()) {
-    ctx.backend.add(sum_.view(), sum_.view(), d.view());
+    ctx.backend.run(ops::Add{sum_.view(), sum_.view(), d.view()});
   } else {
     Tensor total = ctx.like(sum_);
-    ctx.backend.add(total.view(), sum_.view(), d.view());
+    ctx.backend.run(ops::Add{total.view(), sum_.view(), d.view()});
     sum_ = std::move(total);
   }
 }

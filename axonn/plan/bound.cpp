@@ -19,7 +19,7 @@ class ScaledCosts final : public Costs {
   ScaledCosts(const Costs& costs, double times) : costs_(costs), times_(times) {}
 
   double compute_s(const Schedule::Compute& op) const override {
-    if (op.operation == "matmul") {
+    if (op.kind == OperationKind::product) {
       scratch_ = op;
       scratch_.flops *= times_;
       // A weight's gradient sums over the rows; in all other products they are the output's rows.
@@ -29,7 +29,7 @@ class ScaledCosts final : public Costs {
       return costs_.compute_s(scratch_);
     }
     const double seconds = costs_.compute_s(op);
-    return of_parameters(op.operation) ? seconds : times_ * seconds;
+    return of_parameters(op) ? seconds : times_ * seconds;
   }
   CollectiveCost collective(const Schedule::Start& start) const override {
     CollectiveCost cost = costs_.collective(start);
@@ -40,10 +40,9 @@ class ScaledCosts final : public Costs {
   double collective_slowdown() const override { return costs_.collective_slowdown(); }
 
  private:
-  static bool of_parameters(const std::string& operation) {
-    return operation == "adamw" || operation == "sgd" || operation == "squared_sum" ||
-           operation == "clip_factor" || operation == "fill_zero" || operation == "copy_to_host" ||
-           operation == "copy_from_host";
+  static bool of_parameters(const Schedule::Compute& op) {
+    return op.kind == OperationKind::update ||
+           (op.kind == OperationKind::device && op.operation != "copy");
   }
   void scale(Schedule::Matrix& matrix) const {
     matrix.rows = static_cast<std::int64_t>(static_cast<double>(matrix.rows) * times_);

@@ -13,17 +13,6 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
 
-double moved_bytes(const Schedule::Compute& op) {
-  // Only as many rows of the table are read as there are tokens.
-  if (op.operation == "embedding") return real(2 * op.operands.front().bytes());
-  if (op.operation == "embedding_backward") {
-    const Schedule::Matrix& d_out = op.operands.at(1);
-    return real(d_out.bytes() + 2 * d_out.rows * d_out.cols * bytes_of(DType::f32));
-  }
-  if (op.operation == "copy") return real(2 * op.bytes());  // one operand: read and written
-  return real(op.bytes());
-}
-
 MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid)
     : machine_(machine), grid_(grid) {
   AXONN_CHECK(machine.memory_bytes_per_s > 0 && machine.devices_per_node > 0, "machine ",
@@ -31,8 +20,8 @@ MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid)
 }
 
 double MachineCosts::compute_s(const Schedule::Compute& op) const {
-  if (op.operation == "matmul") return product_s(op);
-  if (op.operation == "attention" || op.operation == "attention_backward")
+  if (op.kind == OperationKind::product) return product_s(op);
+  if (op.kind == OperationKind::attention)
     return machine_.launch_s + op.flops / machine_.attention_flops_per_s;
   return machine_.launch_s + memory_s(op);
 }
@@ -50,7 +39,7 @@ double MachineCosts::memory_s(const Schedule::Compute& op) const {
   const auto& rates = machine_.rowwise_bytes_per_s;
   auto own = rates.find(op.operation);
   if (own == rates.end()) own = rates.find("other");
-  return moved_bytes(op) / (own != rates.end() ? own->second : machine_.memory_bytes_per_s);
+  return real(op.moved_bytes) / (own != rates.end() ? own->second : machine_.memory_bytes_per_s);
 }
 
 MachineCosts::Group MachineCosts::group_of(std::string_view name, int ranks) const {

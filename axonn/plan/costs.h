@@ -42,9 +42,6 @@ class MachineCosts final : public Costs {
   const GridShape grid_;
 };
 
-/// Bytes that a memory-bound operation reads and writes; its rate refers to these.
-double moved_bytes(const Schedule::Compute& operation);
-
 /// Throws UsageError, with the missing figure, if the machine lacks one that plans in this type for
 /// so many devices need.
 void check_rates(const Machine& machine, DType dtype, int devices);

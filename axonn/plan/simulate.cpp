@@ -16,12 +16,9 @@ namespace {
 
 constexpr std::array<const char*, 4> kKinds = {"products", "attention", "row-wise", "optimizer"};
 
-int kind_of(const std::string& operation) {
-  if (operation == "matmul") return 0;
-  if (operation.starts_with("attention")) return 1;
-  const bool updates = operation == "adamw" || operation == "sgd" || operation == "squared_sum" ||
-                       operation == "clip_factor";
-  return updates ? 3 : 2;
+/// The index in kKinds. Copies and fills of a Device count as row-wise operations.
+std::size_t part_of(OperationKind kind) {
+  return static_cast<std::size_t>(kind == OperationKind::device ? OperationKind::rowwise : kind);
 }
 
 class Player {
@@ -168,7 +165,7 @@ void Player::compute(const Schedule::Compute& operation) {
     }
   }
   computing_ = false;
-  computed_[kind_of(operation.operation)] += now_ - begin;
+  computed_[part_of(operation.kind)] += now_ - begin;
 }
 
 void Player::wait(std::size_t collective) {

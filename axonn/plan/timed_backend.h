@@ -1,9 +1,7 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,14 +23,13 @@ class TimedBackend final : public ForwardingBackend {
   std::vector<std::pair<std::string, double>> take() { return std::exchange(timed_, {}); }
 
  protected:
-  void around(std::string_view operation, const std::function<void()>& run,
-              std::initializer_list<View>) override {
+  void around(const OperationCall& call, const std::function<void()>& run) override {
     Stream& stream = device().compute();
     stream.synchronize();
     const double start = now_seconds();
     run();
     stream.synchronize();
-    timed_.emplace_back(operation, now_seconds() - start);
+    timed_.emplace_back(call.name, now_seconds() - start);
   }
 
  private:

@@ -34,24 +34,27 @@ class DryDevice final : public Device {
   Stream& compute() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<DryStream>(); }
 
-  void copy(void*, const void*, std::int64_t bytes) override { note("copy", bytes); }
-  void fill_zero(void*, std::int64_t bytes) override { note("fill_zero", bytes); }
+  void copy(void*, const void*, std::int64_t bytes) override { note("copy", bytes, 2 * bytes); }
+  void fill_zero(void*, std::int64_t bytes) override { note("fill_zero", bytes, bytes); }
   void copy_to_host(void* host, const void*, std::int64_t bytes) override {
     if (bytes > 0) std::memset(host, 0, bytes);
-    note("copy_to_host", bytes);
+    note("copy_to_host", bytes, bytes);
   }
   void copy_from_host(void*, const void*, std::int64_t bytes) override {
-    note("copy_from_host", bytes);
+    note("copy_from_host", bytes, bytes);
   }
 
  private:
   static constexpr std::int64_t kPage = 4096;
 
-  void note(const char* operation, std::int64_t bytes) {
+  void note(const char* operation, std::int64_t bytes, std::int64_t moved) {
     if (!schedule_) return;
     const Schedule::Matrix whole{.rows = 1, .cols = bytes, .dtype = DType::u8};
-    schedule_->events.emplace_back(
-        Schedule::Compute{.operation = operation, .layer = {}, .operands = {whole}});
+    schedule_->events.emplace_back(Schedule::Compute{.operation = operation,
+                                                     .kind = OperationKind::device,
+                                                     .layer = {},
+                                                     .operands = {whole},
+                                                     .moved_bytes = moved});
   }
 
   Schedule* schedule_;

@@ -9,6 +9,15 @@
 
 namespace axonn {
 
+/// What determines the time of an operation of Backend or Device.
+enum class OperationKind {
+  product,
+  attention,
+  rowwise,  ///< memory traffic, in proportion to the rows of the batch
+  update,   ///< memory traffic; it belongs to the update of the parameters
+  device    ///< memory traffic of a Device's copy or fill
+};
+
 /// The operations and collectives of one rank in program order, with sizes but without times. A dry
 /// run of a step records it; to predict time, a simulator replays it with a machine's costs. Plain
 /// data.
@@ -22,10 +31,12 @@ struct Schedule {
 
   /// An operation on the compute stream.
   struct Compute {
-    std::string operation;         ///< name of the function of Backend or Device
+    std::string operation;  ///< name of the function of Backend or Device
+    OperationKind kind = OperationKind::rowwise;
     std::string layer;             ///< set by Backend::mark()
     std::vector<Matrix> operands;  ///< arguments that are not empty, in order
     double flops = 0;              ///< for products and attention (causal half); otherwise 0
+    std::int64_t moved_bytes = 0;  ///< that an operation bound by memory reads and writes
     bool a_transposed = false, b_transposed = false;  ///< for products
 
     /// Bytes of all operands: a lower bound of the operation's memory traffic.

@@ -19,8 +19,8 @@ NamedNorms gradient_norms(const Context& ctx, const OptimizerState& optimizer) {
   for (const ParameterGroup* group : optimizer.groups())
     for (const auto& [spec, slice] : group->piece_slices())
       if (slice.owned)
-        ctx.backend.squared_sum(sums.view().col_range(index.at(spec), 1),
-                                group->gradient().col_range(slice.offset, slice.count()));
+        ctx.backend.run(ops::SquaredSum{sums.view().col_range(index.at(spec), 1),
+                                        group->gradient().col_range(slice.offset, slice.count())});
   sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "gradient norms"));
   std::vector<double> host(norms.size());
   ctx.arena.device().copy_to_host(host.data(), sums.view().data, sums.bytes());

@@ -22,7 +22,7 @@ void OptimizerState::allocate(const Context& ctx) {
 void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const {
   for (const ParameterGroup* group : groups_)
     for (const auto& [begin, end] : group->owned_ranges())
-      ctx.backend.squared_sum(out, group->gradient().col_range(begin, end - begin));
+      ctx.backend.run(ops::SquaredSum{out, group->gradient().col_range(begin, end - begin)});
 }
 
 void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, const View& scale) {

@@ -66,8 +66,8 @@ void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
   optimizer_.add_squared_norm(ctx, sums_.view().col_range(1, 1));
   enter(input, Phase::optimizer);
   sums_.set_pending(ctx.grid.world().all_reduce(buffer_of(sums_.raw_view()), "step"));
-  ctx.backend.clip_factor(scale_.view(), sums_.view().col_range(1, 1),
-                          static_cast<float>(input.max_norm));
+  ctx.backend.run(ops::ClipFactor{scale_.view(), sums_.view().col_range(1, 1),
+                                  static_cast<float>(input.max_norm)});
 }
 
 void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
@@ -144,7 +144,7 @@ std::string TrainStep::diagnose(Context ctx, const StepInput& input) {
   const auto& groups = optimizer_.groups();
   for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
     Tensor count = ctx.zeros(1, 1, DType::i64);
-    ctx.backend.count_nonfinite(count.view(), (*group)->gradient());
+    ctx.backend.run(ops::CountNonfinite{count.view(), (*group)->gradient()});
     if (value_of<std::int64_t>(ctx, count) > 0) return (*group)->name() + " (backward)";
   }
   return {};

@@ -97,11 +97,13 @@ class BackwardCount {
 class DoubledNorm : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
-  void layer_norm_weight_backward(View d_weight, View d_bias, View d_out, View inp,
-                                  View stats) override {
-    ForwardingBackend::layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats);
-    if (norms_.is(0))
-      ForwardingBackend::layer_norm_weight_backward(d_weight, {}, d_out, inp, stats);
+  void run(const RowwiseOperation& operation) override {
+    ForwardingBackend::run(operation);
+    const auto* norm = std::get_if<ops::LayerNormWeightBackward>(&operation);
+    if (!norm || !norms_.is(0)) return;
+    ops::LayerNormWeightBackward again = *norm;
+    again.d_bias = {};
+    ForwardingBackend::run(again);
   }
 
  private:
@@ -113,8 +115,9 @@ class ForgottenBias : public ForwardingBackend {
  public:
   ForgottenBias(std::unique_ptr<Backend> inner, int bias)
       : ForwardingBackend(std::move(inner)), bias_(bias) {}
-  void column_sum(View out, View inp) override {
-    if (!biases_.is(bias_)) ForwardingBackend::column_sum(out, inp);
+  void run(const RowwiseOperation& operation) override {
+    if (!std::holds_alternative<ops::ColumnSum>(operation) || !biases_.is(bias_))
+      ForwardingBackend::run(operation);
   }
 
  private:
@@ -126,20 +129,23 @@ class ForgottenBias : public ForwardingBackend {
 class ForgottenPositions : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
-  void positions_backward(View, View) override {}
+  void run(const RowwiseOperation& operation) override {
+    if (!std::holds_alternative<ops::PositionsBackward>(operation))
+      ForwardingBackend::run(operation);
+  }
 };
 
 /// Treats the padding of the vocabulary as tokens.
 class PaddedLogits : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
-  void softmax_stats(View out, View logits, View targets, VocabularyPiece piece) override {
-    ForwardingBackend::softmax_stats(out, logits, targets, {piece.first, logits.cols});
-  }
-  void cross_entropy_backward(const LogitsBackward& args) override {
-    LogitsBackward wrong = args;
-    wrong.piece.valid = args.logits.cols;
-    ForwardingBackend::cross_entropy_backward(wrong);
+  void run(const RowwiseOperation& operation) override {
+    RowwiseOperation wrong = operation;
+    if (auto* stats = std::get_if<ops::SoftmaxStats>(&wrong))
+      stats->piece.valid = stats->logits.cols;
+    if (auto* gradient = std::get_if<ops::CrossEntropyBackward>(&wrong))
+      gradient->piece.valid = gradient->logits.cols;
+    ForwardingBackend::run(wrong);
   }
 };
 

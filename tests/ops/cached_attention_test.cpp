@@ -52,8 +52,8 @@ class Generated {
         k(rows(k_, tokens), c_.type, 1), v(rows(v_, tokens), c_.type),
         out(std::ssize(tokens), c_.shape.heads * c_.shape.head_dim, c_.type, 2);
     const auto keep = [&](const Operand& kept, const Operand& inp) {
-      backend.keep_heads(
-          {.kept = kept, .inp = inp, .slots = slots_at, .positions = at, .entries = c_.entries});
+      backend.run(ops::KeepHeads{
+          .kept = kept, .inp = inp, .slots = slots_at, .positions = at, .entries = c_.entries});
     };
     keep(keys_, k);
     keep(values_, v);

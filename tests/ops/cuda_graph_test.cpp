@@ -47,7 +47,7 @@ TEST(CudaGraph, RunsNothingDuringCaptureAndEverythingAtEachLaunch) {
   const auto other = device.make_stream();
   const auto graph = device.capture([&] {
     EXPECT_TRUE(device.capturing());
-    backend->add(sum.view(), sum.view(), a.view());
+    backend->run(ops::Add{sum.view(), sum.view(), a.view()});
     other->wait(*device.compute().record());  // fork to the other stream, then join back
     device.compute().wait(*other->record());
     device.copy(copied.view().data, sum.view().data, 16);
@@ -66,7 +66,7 @@ TEST(CudaGraph, RefusesCopiesToTheHostAndTheDeviceStillWorks) {
   EXPECT_THAT([&] { device.capture([&] { a.values(); }); },
               ThrowsMessage<Error>(HasSubstr("copy_to_host while work is captured")));
   EXPECT_THAT(a.values(), ElementsAre(1, 2, 3, 4));
-  device.capture([&] { backend->add(a.view(), a.view(), a.view()); })->launch();
+  device.capture([&] { backend->run(ops::Add{a.view(), a.view(), a.view()}); })->launch();
   EXPECT_THAT(a.values(), ElementsAre(2, 4, 6, 8));
 }
 

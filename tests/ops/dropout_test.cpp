@@ -14,11 +14,11 @@ using reference::Matrix;
 namespace {
 
 /// The result of dropout for a matrix of ones.
-Matrix kept_of(std::int64_t rows, std::int64_t cols, Dropout args) {
+Matrix kept_of(std::int64_t rows, std::int64_t cols, ops::Dropout args) {
   const Operand ones(Matrix(rows, cols, 1), DType::f32), out(rows, cols, DType::f32);
   args.inp = ones;
   args.out = out;
-  test_backend()->dropout(args);
+  test_backend()->run(args);
   return out.values();
 }
 
@@ -33,7 +33,7 @@ double mean_of(const Matrix& m) {
 TEST(Dropout, WithProbabilityZeroScales) {
   for (DType type : {DType::f32, DType::bf16}) {
     const Operand inp(random_values("inp", 5, 70, type), type, 3), out(5, 70, type, 1);
-    test_backend()->dropout({.out = out, .inp = inp, .scale = 0.5f});
+    test_backend()->run(ops::Dropout{.out = out, .inp = inp, .scale = 0.5f});
     Matrix want = inp.values();
     for (double& value : want.values) value *= 0.5;
     EXPECT_TRUE(close(out, want, {})) << name_of(type);
@@ -51,9 +51,9 @@ TEST(Dropout, ZeroesElementsWithTheProbabilityAndKeepsTheMean) {
 }
 
 TEST(Dropout, OfAPieceEqualsThatPieceOfTheWhole) {
-  const Dropout args{.probability = 0.4f, .key = 99};
+  const ops::Dropout args{.probability = 0.4f, .key = 99};
   const Matrix whole = kept_of(40, 300, args);
-  Dropout piece = args;
+  ops::Dropout piece = args;
   piece.first_row = 13;
   piece.first_col = 70;
   const Matrix part = kept_of(20, 100, piece);
@@ -70,15 +70,15 @@ TEST(Dropout, WithAnotherKeyRowOrColumnMakesAnotherChoice) {
     return same / static_cast<double>(one.values.size());
   };
   const double five_deviations = 5 * std::sqrt(0.25 / 40000);
-  for (const Dropout& other : {Dropout{.probability = 0.5f, .key = 2},
-                               Dropout{.probability = 0.5f, .key = 1, .first_row = 1},
-                               Dropout{.probability = 0.5f, .key = 1, .first_row = 1LL << 40},
-                               Dropout{.probability = 0.5f, .key = 1, .first_col = 1}})
+  for (const ops::Dropout& other :
+       {ops::Dropout{.probability = 0.5f, .key = 2},
+        ops::Dropout{.probability = 0.5f, .key = 1, .first_row = 1},
+        ops::Dropout{.probability = 0.5f, .key = 1, .first_row = 1LL << 40},
+        ops::Dropout{.probability = 0.5f, .key = 1, .first_col = 1}})
     EXPECT_NEAR(agreement(kept_of(100, 400, other)), 0.5, five_deviations);
 }
 
 TEST(Dropout, RefusesToDropEverything) {
   const Operand x(2, 2, DType::f32);
-  EXPECT_THAT([&] { test_backend()->dropout({.out = x, .inp = x, .probability = 1}); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("dropout: probability 1")));
+  expect_refusal("dropout: probability 1", ops::Dropout{.out = x, .inp = x, .probability = 1});
 }

@@ -21,11 +21,11 @@ TEST(Embedding, LooksUpItsRowsAndAddsTheirGradients) {
       const Operand out(3 * T, C, type, 3), bare(3 * T, C, type), rows(table, type, 1),
           where(positions, type, 2), id_view(ids), d_out(dy, type, 5),
           d_table(Matrix(V, C, 1), DType::f32, 2), d_positions(Matrix(T, C, 1), DType::f32);
-      backend->embedding(
-          {.out = out, .ids = id_view, .table = rows, .first = first, .learned = where});
-      backend->embedding({.out = bare, .ids = id_view, .table = rows, .first = first});
-      backend->embedding_backward(d_table, d_out, id_view, first);
-      backend->positions_backward(d_positions, d_out);
+      backend->run(ops::Embedding{
+          .out = out, .ids = id_view, .table = rows, .first = first, .learned = where});
+      backend->run(ops::Embedding{.out = bare, .ids = id_view, .table = rows, .first = first});
+      backend->run(ops::EmbeddingBackward{d_table, d_out, id_view, first});
+      backend->run(ops::PositionsBackward{d_positions, d_out});
 
       Matrix want(3 * T, C), want_bare(3 * T, C), want_table(V, C, 1), want_positions(T, C, 1);
       for (std::int64_t r = 0; r < 3 * T; ++r)
@@ -53,11 +53,11 @@ TEST(Embedding, AddsTheLearnedRowsOfExplicitPositions) {
                  learned = random_values("learned", 4, 17, type);
     const std::vector<std::int32_t> ids{0, 4, 7, 2, 2, 1}, positions{3, 0, 1, 1, 0, 2};
     const Operand out(6, 17, type), rows(table, type), where(learned, type);
-    backend->embedding({.out = out,
-                        .ids = Operand(ids),
-                        .table = rows,
-                        .learned = where,
-                        .positions = Operand(positions)});
+    backend->run(ops::Embedding{.out = out,
+                                .ids = Operand(ids),
+                                .table = rows,
+                                .learned = where,
+                                .positions = Operand(positions)});
     Matrix want(6, 17);
     for (std::int64_t r = 0; r < 6; ++r)
       for (std::int64_t c = 0; c < 17; ++c)
@@ -67,9 +67,7 @@ TEST(Embedding, AddsTheLearnedRowsOfExplicitPositions) {
 }
 
 TEST(Embedding, RefusesIdsThatAreNotOnePerRow) {
-  const auto backend = test_backend();
   const Operand out(4, 2, DType::f32), table(9, 2, DType::f32), ids(std::vector<std::int32_t>(3));
-  EXPECT_THAT(
-      [&] { backend->embedding({.out = out, .ids = ids, .table = table}); },
-      testing::ThrowsMessage<Error>(testing::HasSubstr("embedding: ids is (1,3) i32, want (1,4)")));
+  expect_refusal("embedding: ids is (1,3) i32, want (1,4)",
+                 ops::Embedding{.out = out, .ids = ids, .table = table});
 }

@@ -4,8 +4,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
 #include "axonn/base/random.h"
+#include "axonn/ops/backend.h"
 
 namespace axonn {
 
@@ -140,6 +145,11 @@ testing::AssertionResult close(const Operand& got, const Matrix& want, Tolerance
   if (!got.gap_untouched())
     return testing::AssertionFailure() << "the padding between rows was written";
   return close(got.values(), want, tolerance);
+}
+
+void expect_refusal(std::string_view words, const RowwiseOperation& operation) {
+  EXPECT_THAT([&] { test_backend()->run(operation); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr(std::string(words))));
 }
 
 double largest(const Matrix& values) {

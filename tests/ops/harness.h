@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "axonn/ops/operations.h"
 #include "axonn/tensor/tensor.h"
 
 #include "tests/ops/operand_memory.h"
@@ -61,6 +62,9 @@ testing::AssertionResult close(const Operand& got, const reference::Matrix& want
                                Tolerance tolerance);
 testing::AssertionResult close(const reference::Matrix& got, const reference::Matrix& want,
                                Tolerance tolerance);
+
+/// Expects that the backend under test refuses the operation with a message that contains `words`.
+void expect_refusal(std::string_view words, const RowwiseOperation& operation);
 
 /// The largest magnitude in it.
 double largest(const reference::Matrix& values);

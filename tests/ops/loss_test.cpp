@@ -48,11 +48,12 @@ void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t eac
     for (std::int64_t r = 0; r < R; ++r)
       for (std::int64_t c = 0; c < piece_of(p).valid; ++c) piece(r, c) = x(r, p * each + c);
     logits.emplace_back(piece, type, 3);
-    backend->softmax_stats(stats.view().row_range(p * R, R), logits[p], target_view, piece_of(p));
+    backend->run(
+        ops::SoftmaxStats{stats.view().row_range(p * R, R), logits[p], target_view, piece_of(p)});
   }
-  backend->combine_softmax(loss, lse, stats, target_view);
+  backend->run(ops::CombineSoftmax{loss, lse, stats, target_view});
   const Operand greedy(R, 1, DType::f32);
-  backend->greedy_targets(greedy, stats, target_view);
+  backend->run(ops::GreedyTargets{greedy, stats, target_view});
   for (std::int64_t r = 0; r < R; ++r)
     EXPECT_EQ(greedy.values()(r, 0), is_largest(x, r, targets[r]) ? 1 : 0) << r;
   // Sums of V terms at most 1; log makes a relative error absolute, on top of a logit up to 64.
@@ -64,7 +65,8 @@ void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t eac
     const DType other = type == DType::f32 ? DType::bf16 : DType::f32;
     const Operand converted(R, each, other, 1);
     for (const Operand* d_logits : {&converted, &std::as_const(logits[p])})  // last: in place
-      backend->cross_entropy_backward({*d_logits, logits[p], lse, target_view, piece_of(p), 0.25f});
+      backend->run(
+          ops::CrossEntropyBackward{*d_logits, logits[p], lse, target_view, piece_of(p), 0.25f});
     Matrix want(R, each);
     for (std::int64_t r = 0; r < R; ++r)
       for (std::int64_t c = 0; c < piece_of(p).valid; ++c) want(r, c) = d(r, p * each + c) * 0.25;
@@ -101,7 +103,7 @@ TEST(CrossEntropy, TakesLongRowsWithALateMaximumOrWithMinusInfinities) {
     for (std::int64_t c = 0; c < kV; ++c) x(5, c) = kNone;
     const std::vector<std::int32_t> ids{9, 39999, 3, 700, 5, 5};
     const Operand logits(x, type), targets(ids), stats(6, 3, DType::f32);
-    backend->softmax_stats(stats, logits, targets, {0, kV});
+    backend->run(ops::SoftmaxStats{stats, logits, targets, {0, kV}});
     const Matrix got = stats.values();
     for (std::int64_t r = 0; r < 5; ++r) {
       double most = kNone, sum = 0;
@@ -122,18 +124,14 @@ TEST(CrossEntropy, GivesANaNLossForANaNLogit) {
   x(0, 25) = std::numeric_limits<double>::quiet_NaN();
   const Operand logits(x, DType::f32), targets(std::vector<std::int32_t>{3}),
       stats(1, 3, DType::f32), loss(1, 1, DType::f32), lse(1, 1, DType::f32);
-  backend->softmax_stats(stats, logits, targets, {0, 40});
-  backend->combine_softmax(loss, lse, stats, targets);
+  backend->run(ops::SoftmaxStats{stats, logits, targets, {0, 40}});
+  backend->run(ops::CombineSoftmax{loss, lse, stats, targets});
   EXPECT_TRUE(std::isnan(loss.values()(0, 0)));
 }
 
 TEST(CrossEntropy, RefusesMoreValidColumnsThanThereAre) {
-  const auto backend = test_backend();
   const Operand logits(2, 8, DType::f32), targets(std::vector<std::int32_t>(2)),
       stats(2, 3, DType::f32);
-  EXPECT_THAT(
-      [&] {
-        backend->softmax_stats(stats, logits, targets, {0, 9});
-      },
-      testing::ThrowsMessage<Error>(testing::HasSubstr("9 columns from 0 of logits (2,8)")));
+  expect_refusal("9 columns from 0 of logits (2,8)",
+                 ops::SoftmaxStats{stats, logits, targets, {0, 9}});
 }

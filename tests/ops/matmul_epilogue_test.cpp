@@ -128,11 +128,10 @@ class Noting final : public ForwardingBackend {
   std::vector<std::string> take() { return std::exchange(done_, {}); }
 
  protected:
-  void around(std::string_view operation, const std::function<void()>&,
-              std::initializer_list<View> operands) override {
-    done_.emplace_back(operation);
-    if (operation != "matmul") return;
-    for (const View& view : operands) done_.back() += view.data ? '+' : '-';
+  void around(const OperationCall& call, const std::function<void()>&) override {
+    done_.emplace_back(call.name);
+    if (call.kind != OperationKind::product) return;
+    for (const View& view : call.operands) done_.back() += view.data ? '+' : '-';
   }
 
  private:

@@ -23,8 +23,7 @@ class WaitingBackend final : public ForwardingBackend {
   using ForwardingBackend::ForwardingBackend;
 
  protected:
-  void around(std::string_view, const std::function<void()>& run,
-              std::initializer_list<View>) override {
+  void around(const OperationCall&, const std::function<void()>& run) override {
     run();
     device().compute().synchronize();
   }

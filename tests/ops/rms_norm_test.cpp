@@ -31,28 +31,29 @@ void check_rms_norm(Backend& backend, std::int64_t R, std::int64_t C, DType type
   };
   for (std::int64_t p = 0; p < pieces; ++p) {
     const View here = moments.view().row_range(p * R, R);
-    backend.row_moments(here, part(inp, p));
-    backend.moments_about_zero(here, here, each);
+    backend.run(ops::RowMoments{here, part(inp, p)});
+    backend.run(ops::MomentsAboutZero{here, here, each});
   }
-  backend.combine_moments(stats, moments, each, static_cast<float>(kEps));
+  backend.run(ops::CombineMoments{stats, moments, each, static_cast<float>(kEps)});
   Matrix total(R, 2);
   for (std::int64_t p = 0; p < pieces; ++p) {
     const Operand sums(R, 2, DType::f32);
-    backend.layer_norm(part(out, p), part(inp, p), part(weight, p), {}, stats);
-    backend.rms_norm_sums(sums, part(d_out, p), part(inp, p), part(weight, p), stats);
-    backend.layer_norm_weight_backward(part(d_weight, p), {}, part(d_out, p), part(inp, p), stats);
+    backend.run(ops::LayerNorm{part(out, p), part(inp, p), part(weight, p), {}, stats});
+    backend.run(ops::RmsNormSums{sums, part(d_out, p), part(inp, p), part(weight, p), stats});
+    backend.run(
+        ops::LayerNormWeightBackward{part(d_weight, p), {}, part(d_out, p), part(inp, p), stats});
     for (std::int64_t r = 0; r < R; ++r)
       for (std::int64_t c = 0; c < 2; ++c) total(r, c) += sums.values()(r, c);
   }
   const Operand sums(total, DType::f32);
   for (std::int64_t p = 0; p < pieces; ++p)
-    backend.layer_norm_backward({.d_inp = part(d_inp, p),
-                                 .d_out = part(d_out, p),
-                                 .inp = part(inp, p),
-                                 .weight = part(weight, p),
-                                 .stats = stats,
-                                 .sums = sums,
-                                 .width = C});
+    backend.run(ops::LayerNormBackward{.d_inp = part(d_inp, p),
+                                       .d_out = part(d_out, p),
+                                       .inp = part(inp, p),
+                                       .weight = part(weight, p),
+                                       .stats = stats,
+                                       .sums = sums,
+                                       .width = C});
 
   const Matrix x = inp.values(), w = weight.values();
   auto d = rms_norm_backward(d_out.values(), x, w, kEps);
@@ -105,11 +106,11 @@ TEST(HeadNorm, IsRmsNormOfEveryHeadWithOneWeightForAll) {
           weight(random_values("weight", 1, D, type), type),
           d_out(random_values("d_out", R, h * D, type), type, 1), out(R, h * D, type, 2),
           d_inp(R, h * D, type, 4), d_weight(Matrix(1, D, 0.5), DType::f32), rstd(R, h, DType::f32);
-      const HeadNorm forward{
+      const ops::HeadNorm forward{
           .out = out, .inp = inp, .weight = weight, .rstd = rstd, .eps = static_cast<float>(kEps)};
-      backend->head_norm(forward);
-      backend->head_norm_backward(
-          {.forward = forward, .d_out = d_out, .d_inp = d_inp, .d_weight = d_weight});
+      backend->run(forward);
+      backend->run(ops::HeadNormBackward{
+          .forward = forward, .d_out = d_out, .d_inp = d_inp, .d_weight = d_weight});
 
       const Matrix x = heads_as_rows(inp.values(), D);
       auto d = rms_norm_backward(heads_as_rows(d_out.values(), D), x, weight.values(), kEps);
@@ -125,8 +126,7 @@ TEST(HeadNorm, IsRmsNormOfEveryHeadWithOneWeightForAll) {
 }
 
 TEST(HeadNorm, RefusesColumnsThatAreNotWholeHeads) {
-  const auto backend = test_backend();
   const Operand a(4, 6, DType::f32), weight(1, 4, DType::f32);
-  EXPECT_THAT([&] { backend->head_norm({.out = a, .inp = a, .weight = weight, .rstd = a}); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("want whole heads of width 4")));
+  expect_refusal("want whole heads of width 4",
+                 ops::HeadNorm{.out = a, .inp = a, .weight = weight, .rstd = a});
 }

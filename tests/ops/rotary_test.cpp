@@ -29,13 +29,13 @@ TEST(RotaryEmbedding, RotatesHalvesByThePositionInTheSequenceAndBack) {
       }
       const Operand inp(random_values("inp", R, h * D, type), type, 3),
           angles(table, DType::f32, 2), out(R, h * D, type, 1), back(R, h * D, type);
-      backend->rotary_embedding({.out = out, .inp = inp, .table = angles});
-      backend->rotary_embedding({.out = back, .inp = inp, .table = angles, .inverse = true});
+      backend->run(ops::RotaryEmbedding{.out = out, .inp = inp, .table = angles});
+      backend->run(ops::RotaryEmbedding{.out = back, .inp = inp, .table = angles, .inverse = true});
       // Cosine, sine, two products and a sum: five roundings of numbers up to 1.
       const Tolerance tolerance = stored(type, 5 * rounding(DType::f32));
       EXPECT_TRUE(close(out, reference::rotary(inp.values(), T, frequencies), tolerance));
       EXPECT_TRUE(close(back, reference::rotary(inp.values(), T, frequencies, -1), tolerance));
-      backend->rotary_embedding({.out = inp, .inp = inp, .table = angles});
+      backend->run(ops::RotaryEmbedding{.out = inp, .inp = inp, .table = angles});
       EXPECT_TRUE(close(inp, out.values(), {})) << "in place";
     }
 }
@@ -51,19 +51,16 @@ TEST(RotaryEmbedding, RotatesRowsByExplicitPositionsInAnyOrder) {
   const Operand all(table, DType::f32), each(tables, DType::f32), x(inp, DType::f32),
       out(5, 30, DType::f32), want(5, 30, DType::f32), where(positions);
   for (bool inverse : {false, true}) {
-    backend->rotary_embedding(
-        {.out = out, .inp = x, .table = all, .inverse = inverse, .positions = where});
-    backend->rotary_embedding({.out = want, .inp = x, .table = each, .inverse = inverse});
+    backend->run(ops::RotaryEmbedding{
+        .out = out, .inp = x, .table = all, .inverse = inverse, .positions = where});
+    backend->run(ops::RotaryEmbedding{.out = want, .inp = x, .table = each, .inverse = inverse});
     EXPECT_TRUE(close(out, want.values(), {}));
   }
 }
 
 TEST(RotaryEmbedding, RefusesPartsOfSequencesAndOfHeads) {
-  const auto backend = test_backend();
   const Operand a(4, 6, DType::f32), long_table(3, 6, DType::f32), odd(4, 3, DType::f32);
-  EXPECT_THAT([&] { backend->rotary_embedding({.out = a, .inp = a, .table = long_table}); },
-              testing::ThrowsMessage<Error>(
-                  testing::HasSubstr("inp is (4,6) f32, want whole sequences of 3 positions")));
-  EXPECT_THAT([&] { backend->rotary_embedding({.out = a, .inp = a, .table = odd}); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("must be even")));
+  expect_refusal("inp is (4,6) f32, want whole sequences of 3 positions",
+                 ops::RotaryEmbedding{.out = a, .inp = a, .table = long_table});
+  expect_refusal("must be even", ops::RotaryEmbedding{.out = a, .inp = a, .table = odd});
 }

@@ -19,21 +19,18 @@ TEST(Swiglu, AndItsGradientEqualPlainLoopsAlsoInPlace) {
       for (double& value : x.values) value *= 8;
       const Operand inp(x, type, 3), d_out(random_values("dy", R, F, type), type, 1),
           out(R, F, type, 2), d_inp(R, 2 * F, type, 4);
-      backend->swiglu(out, inp);
-      backend->swiglu_backward(d_inp, d_out, inp);
+      backend->run(ops::Swiglu{out, inp});
+      backend->run(ops::SwigluBackward{d_inp, d_out, inp});
       // The sigmoid is within 3e-7, and a handful of roundings follow, on results below 64.
       const Tolerance tolerance = stored(type, 64 * 1e-6);
       EXPECT_TRUE(close(out, reference::swiglu(x), tolerance));
       EXPECT_TRUE(close(d_inp, swiglu_backward(d_out.values(), x), tolerance));
-      backend->swiglu_backward(inp, d_out, inp);
+      backend->run(ops::SwigluBackward{inp, d_out, inp});
       EXPECT_TRUE(close(inp, d_inp.values(), {})) << "in place";
     }
 }
 
 TEST(Swiglu, RefusesAnOddNumberOfColumns) {
-  const auto backend = test_backend();
   const Operand out(4, 2, DType::f32), odd(4, 3, DType::f32);
-  EXPECT_THAT([&] { backend->swiglu(out, odd); },
-              testing::ThrowsMessage<Error>(
-                  testing::HasSubstr("swiglu: inp is (4,3) f32, want an even number of columns")));
+  expect_refusal("swiglu: inp is (4,3) f32, want an even number of columns", ops::Swiglu{out, odd});
 }

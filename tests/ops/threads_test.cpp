@@ -1,8 +1,13 @@
 #include <functional>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
-#include "axonn/ops/backend.h"
+#include "axonn/ops/forwarding_backend.h"
 
 #include "tests/ops/harness.h"
 
@@ -38,6 +43,140 @@ Outputs outputs(std::initializer_list<Operand*> list) {
   for (Operand* operand : list) all.push_back(std::move(*operand));
   return all;
 }
+
+Outputs layer_norm(Backend& backend, DType type) {
+  const Operand inp = input("inp", kRows, kCols, type), d_out = input("d_out", kRows, kCols, type),
+                weight = input("weight", 1, kCols, type);
+  Operand moments(kRows, 2, DType::f32), stats(kRows, 2, DType::f32), out(kRows, kCols, type),
+      sums(kRows, 2, DType::f32), d_inp(kRows, kCols, type), d_weight(1, kCols, DType::f32),
+      d_bias(1, kCols, DType::f32);
+  backend.run(ops::RowMoments{moments, inp});
+  backend.run(ops::CombineMoments{stats, moments, kCols, 1e-5f});
+  backend.run(ops::LayerNorm{out, inp, weight, {}, stats});
+  backend.run(ops::LayerNormSums{sums, d_out, inp, weight, stats});
+  backend.run(ops::LayerNormBackward{.d_inp = d_inp,
+                                     .d_out = d_out,
+                                     .inp = inp,
+                                     .weight = weight,
+                                     .stats = stats,
+                                     .sums = sums,
+                                     .width = kCols});
+  backend.run(ops::LayerNormWeightBackward{d_weight, d_bias, d_out, inp, stats});
+  Operand sum(kRows, kCols, type), moments_of_sum(kRows, 2, DType::f32);
+  backend.run(ops::AddMoments{sum, moments_of_sum, inp, d_out});
+  return outputs({&stats, &out, &sums, &d_inp, &d_weight, &d_bias, &sum, &moments_of_sum});
+}
+
+Outputs llama(Backend& backend, DType type) {
+  const Operand inp = input("inp", kRows, kCols, type), d_out = input("d_out", kRows, kCols, type),
+                weight = input("weight", 1, kCols, type),
+                head_weight = input("head_weight", 1, 64, type),
+                table = input("table", 150, 64, DType::f32),
+                d_half = input("d_half", kRows, kCols / 2, type);
+  Operand squares(kRows, 2, DType::f32), sums(kRows, 2, DType::f32), heads(kRows, kCols, type),
+      rstd(kRows, kCols / 64, DType::f32), d_heads(kRows, kCols, type), d_weight(1, 64, DType::f32),
+      turned(kRows, kCols, type), activated(kRows, kCols / 2, type),
+      d_activated(kRows, kCols, type);
+  backend.run(ops::RowMoments{squares, inp});
+  backend.run(ops::MomentsAboutZero{squares, squares, kCols});
+  backend.run(ops::RmsNormSums{sums, d_out, inp, weight, squares});
+  const ops::HeadNorm norm{.out = heads, .inp = inp, .weight = head_weight, .rstd = rstd};
+  backend.run(norm);
+  backend.run(ops::HeadNormBackward{
+      .forward = norm, .d_out = d_out, .d_inp = d_heads, .d_weight = d_weight});
+  backend.run(ops::RotaryEmbedding{.out = turned, .inp = inp, .table = table});
+  backend.run(ops::Swiglu{activated, inp});
+  backend.run(ops::SwigluBackward{d_activated, d_half, inp});
+  std::vector<std::int32_t> rows(kRows);
+  std::iota(rows.begin(), rows.end(), 0);
+  const Operand slots(rows), positions(random_ids("positions", kRows, 5));
+  Operand kept(kRows * (kCols / 64) * 2, 64, type);
+  backend.run(ops::KeepHeads{
+      .kept = kept, .inp = inp, .slots = slots, .positions = positions, .entries = 2});
+  return outputs({&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated,
+                  &d_activated, &kept});
+}
+
+Outputs loss_and_embedding(Backend& backend, DType type) {
+  const Operand x = input("x", kRows, kCols, type), ids(random_ids("ids", kRows, 50));
+  Operand stats(kRows, 3, DType::f32), loss(kRows, 1, DType::f32), lse(kRows, 1, DType::f32),
+      d(kRows, kCols, type), d_table(50, kCols, DType::f32), squares(1, 1, DType::f64),
+      d_positions(100, kCols, DType::f32), embedded(kRows, kCols, type);
+  backend.run(ops::SoftmaxStats{stats, x, ids, {0, kCols}});
+  backend.run(ops::CombineSoftmax{loss, lse, stats, ids});
+  backend.run(ops::CrossEntropyBackward{d, x, lse, ids, {0, kCols}, 1});
+  backend.run(ops::Embedding{.out = embedded, .ids = ids, .table = x, .first = 3});
+  backend.run(ops::EmbeddingBackward{d_table, x, ids, 0});
+  backend.run(ops::PositionsBackward{d_positions, x});
+  Operand greedy(kRows, 1, DType::f32), sum(1, 1, DType::f64), bad(1, 1, DType::i64),
+      clip(1, 1, DType::f32);
+  backend.run(ops::GreedyTargets{greedy, stats, ids});
+  backend.run(ops::SquaredSum{squares, x});
+  backend.run(ops::Sum{sum, x});
+  backend.run(ops::CountNonfinite{bad, x});
+  backend.run(ops::ClipFactor{clip, squares, 1});
+  return outputs(
+      {&loss, &lse, &d, &d_table, &squares, &d_positions, &embedded, &greedy, &sum, &bad, &clip});
+}
+
+Outputs optimizers(Backend& backend, DType type) {
+  const std::int64_t n = 100'000;
+  const Operand gradient = input("g", 1, n, DType::f32);
+  Operand master = input("w", 1, n, DType::f32), first(1, n, DType::f32), second(1, n, DType::f32),
+          out(1, n, type), by_sgd(1, n, type);
+  backend.run(ops::AdamW{.master = master,
+                         .first = first,
+                         .second = second,
+                         .gradient = gradient,
+                         .out = out,
+                         .lr = 0.1f,
+                         .weight_decay = 0.1f,
+                         .decayed = 70'001});
+  backend.run(ops::Sgd{.master = master,
+                       .gradient = gradient,
+                       .out = by_sgd,
+                       .lr = 0.1f,
+                       .weight_decay = 0.1f,
+                       .decayed = 70'001});
+  return outputs({&master, &first, &second, &out, &by_sgd});
+}
+
+Outputs elements(Backend& backend, DType type) {
+  const Operand a = input("a", kRows, kCols, DType::f32), b = input("b", kRows, kCols, type);
+  Operand activated(kRows, kCols, type), d(kRows, kCols, type), sum(kRows, kCols, type),
+      copy(kRows, kCols, type), dropped(kRows, kCols, type), columns(1, kCols, DType::f32);
+  backend.run(ops::Gelu{activated, a});
+  backend.run(ops::GeluBackward{d, b, a});
+  backend.run(ops::Add{sum, a, b});
+  backend.run(ops::Cast{copy, a});
+  backend.run(ops::Dropout{.out = dropped, .inp = b, .probability = 0.3f, .key = 5});
+  backend.run(ops::ColumnSum{columns, b});
+  return outputs({&activated, &d, &sum, &copy, &dropped, &columns});
+}
+
+/// Together they run every row-wise operation.
+constexpr std::pair<const char*, Outputs (*)(Backend&, DType)> kRowwise[] = {
+    {"layer_norm", layer_norm},
+    {"llama", llama},
+    {"loss_and_embedding", loss_and_embedding},
+    {"optimizers", optimizers},
+    {"elements", elements}};
+
+/// Notes the names of the operations that pass through it.
+class NamingBackend final : public ForwardingBackend {
+ public:
+  NamingBackend() : ForwardingBackend(make_cpu_backend(1)) {}
+  const std::set<std::string_view>& names() const { return names_; }
+
+ protected:
+  void around(const OperationCall& call, const std::function<void()>& run) override {
+    names_.insert(call.name);
+    run();
+  }
+
+ private:
+  std::set<std::string_view> names_;
+};
 
 class Threads : public testing::TestWithParam<DType> {};
 
@@ -138,28 +277,13 @@ TEST_P(Threads, CachedAttentionHasTheSameBits) {
   });
 }
 
-TEST_P(Threads, NormsAndColumnSumsHaveTheSameBits) {
-  expect_same_bits("layer_norm", [](Backend& backend) {
-    const Operand inp = input("inp", kRows, kCols, GetParam()),
-                  d_out = input("d_out", kRows, kCols, GetParam()),
-                  weight = input("weight", 1, kCols, GetParam());
-    Operand moments(kRows, 2, DType::f32), stats(kRows, 2, DType::f32),
-        out(kRows, kCols, GetParam()), sums(kRows, 2, DType::f32), d_inp(kRows, kCols, GetParam()),
-        d_weight(1, kCols, DType::f32), d_bias(1, kCols, DType::f32);
-    backend.row_moments(moments, inp);
-    backend.combine_moments(stats, moments, kCols, 1e-5f);
-    backend.layer_norm(out, inp, weight, {}, stats);
-    backend.layer_norm_sums(sums, d_out, inp, weight, stats);
-    backend.layer_norm_backward({.d_inp = d_inp,
-                                 .d_out = d_out,
-                                 .inp = inp,
-                                 .weight = weight,
-                                 .stats = stats,
-                                 .sums = sums,
-                                 .width = kCols});
-    backend.layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats);
-    return outputs({&stats, &out, &sums, &d_inp, &d_weight, &d_bias});
-  });
+TEST_P(Threads, EveryRowwiseOperationHasTheSameBits) {
+  NamingBackend naming;
+  for (const auto& [name, run] : kRowwise) {
+    expect_same_bits(name, [&](Backend& backend) { return run(backend, GetParam()); });
+    run(naming, GetParam());
+  }
+  EXPECT_THAT(naming.names(), testing::UnorderedElementsAreArray(kRowwiseNames));
 }
 
 TEST_P(Threads, ColumnSumsHaveTheSameBitsWhetherThreadsShareColumnsOrRows) {
@@ -169,55 +293,10 @@ TEST_P(Threads, ColumnSumsHaveTheSameBitsWhetherThreadsShareColumnsOrRows) {
                     d_out = input("d_out", kRows, cols, GetParam()),
                     stats = input("stats", kRows, 2, DType::f32);
       Operand sums(1, cols, DType::f32), d_weight(1, cols, DType::f32), d_bias(1, cols, DType::f32);
-      backend.column_sum(sums, inp);
-      backend.layer_norm_weight_backward(d_weight, d_bias, d_out, inp, stats);
+      backend.run(ops::ColumnSum{sums, inp});
+      backend.run(ops::LayerNormWeightBackward{d_weight, d_bias, d_out, inp, stats});
       return outputs({&sums, &d_weight, &d_bias});
     });
-}
-
-TEST_P(Threads, OperationsOfLlamaHaveTheSameBits) {
-  expect_same_bits("llama", [](Backend& backend) {
-    const Operand inp = input("inp", kRows, kCols, GetParam()),
-                  d_out = input("d_out", kRows, kCols, GetParam()),
-                  weight = input("weight", 1, kCols, GetParam()),
-                  head_weight = input("head_weight", 1, 64, GetParam()),
-                  table = input("table", 150, 64, DType::f32),
-                  d_half = input("d_half", kRows, kCols / 2, GetParam());
-    Operand squares(kRows, 2, DType::f32), sums(kRows, 2, DType::f32),
-        heads(kRows, kCols, GetParam()), rstd(kRows, kCols / 64, DType::f32),
-        d_heads(kRows, kCols, GetParam()), d_weight(1, 64, DType::f32),
-        turned(kRows, kCols, GetParam()), activated(kRows, kCols / 2, GetParam()),
-        d_activated(kRows, kCols, GetParam());
-    backend.row_moments(squares, inp);
-    backend.moments_about_zero(squares, squares, kCols);
-    backend.rms_norm_sums(sums, d_out, inp, weight, squares);
-    const HeadNorm norm{.out = heads, .inp = inp, .weight = head_weight, .rstd = rstd};
-    backend.head_norm(norm);
-    backend.head_norm_backward(
-        {.forward = norm, .d_out = d_out, .d_inp = d_heads, .d_weight = d_weight});
-    backend.rotary_embedding({.out = turned, .inp = inp, .table = table});
-    backend.swiglu(activated, inp);
-    backend.swiglu_backward(d_activated, d_half, inp);
-    return outputs(
-        {&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated, &d_activated});
-  });
-}
-
-TEST_P(Threads, TheLossTheEmbeddingAndTheReductionsHaveTheSameBits) {
-  expect_same_bits("loss", [](Backend& backend) {
-    const Operand x = input("x", kRows, kCols, GetParam()), ids(random_ids("ids", kRows, 50));
-    Operand stats(kRows, 3, DType::f32), loss(kRows, 1, DType::f32), lse(kRows, 1, DType::f32),
-        d(kRows, kCols, GetParam()), d_table(50, kCols, DType::f32), squares(1, 1, DType::f64),
-        d_positions(100, kCols, DType::f32), embedded(kRows, kCols, GetParam());
-    backend.softmax_stats(stats, x, ids, {0, kCols});
-    backend.combine_softmax(loss, lse, stats, ids);
-    backend.cross_entropy_backward({d, x, lse, ids, {0, kCols}, 1});
-    backend.embedding({.out = embedded, .ids = ids, .table = x, .first = 3});
-    backend.embedding_backward(d_table, x, ids, 0);
-    backend.positions_backward(d_positions, x);
-    backend.squared_sum(squares, x);
-    return outputs({&loss, &lse, &d, &d_table, &squares, &d_positions, &embedded});
-  });
 }
 
 TEST_P(Threads, ColumnSumsOfAllColumnsHaveTheBitsOfThoseOfEachHalf) {
@@ -230,34 +309,14 @@ TEST_P(Threads, ColumnSumsOfAllColumnsHaveTheBitsOfThoseOfEachHalf) {
       half_sums(1, C, DType::f32);
   const auto sums = [&](const View& two, const View& one, std::int64_t begin, std::int64_t n) {
     const auto cut = [&](const View& view) { return view.col_range(begin, n); };
-    backend->layer_norm_weight_backward(cut(two.row_range(0, 1)), cut(two.row_range(1, 1)),
-                                        cut(d_out), cut(inp), stats);
-    backend->column_sum(cut(one), cut(d_out));
+    backend->run(ops::LayerNormWeightBackward{cut(two.row_range(0, 1)), cut(two.row_range(1, 1)),
+                                              cut(d_out), cut(inp), stats});
+    backend->run(ops::ColumnSum{cut(one), cut(d_out)});
   };
   sums(whole, sum, 0, C);
   for (std::int64_t begin : {std::int64_t{0}, C / 2}) sums(halves, half_sums, begin, C / 2);
   EXPECT_TRUE(whole.memory() == halves.memory()) << close(whole, halves.values(), {});
   EXPECT_TRUE(sum.memory() == half_sums.memory()) << close(sum, half_sums.values(), {});
-}
-
-TEST_P(Threads, TheOptimizerAndActivationsHaveTheSameBits) {
-  expect_same_bits("adamw", [](Backend& backend) {
-    const std::int64_t n = 100'000;
-    const Operand gradient = input("g", 1, n, DType::f32);
-    Operand master = input("w", 1, n, DType::f32), first(1, n, DType::f32),
-            second(1, n, DType::f32), out(1, n, GetParam()), activated(1, n, GetParam());
-    backend.adamw({.master = master,
-                   .first = first,
-                   .second = second,
-                   .gradient = gradient,
-                   .out = out,
-                   .scale = {},
-                   .lr = 0.1f,
-                   .weight_decay = 0.1f,
-                   .decayed = 70'001});
-    backend.gelu(activated, gradient);
-    return outputs({&master, &first, &second, &out, &activated});
-  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Threads, testing::Values(DType::f32, DType::bf16),

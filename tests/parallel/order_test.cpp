@@ -22,9 +22,8 @@ class NotingBackend : public ForwardingBackend {
   Names take() { return std::exchange(products_, {}); }
 
  protected:
-  void around(std::string_view operation, const std::function<void()>& run,
-              std::initializer_list<View>) override {
-    if (operation == "matmul") products_.push_back(layer_);
+  void around(const OperationCall& call, const std::function<void()>& run) override {
+    if (call.kind == OperationKind::product) products_.push_back(layer_);
     run();
   }
 

@@ -31,9 +31,9 @@ struct Fixed final : Costs {
 /// Builds a schedule, one event per call.
 class Program {
  public:
-  Program& compute(double seconds, const char* operation = "matmul") {
-    schedule_.events.emplace_back(
-        Schedule::Compute{.operation = operation, .layer = {}, .operands = {}, .flops = seconds});
+  Program& compute(double seconds, OperationKind kind = OperationKind::product) {
+    schedule_.events.emplace_back(Schedule::Compute{
+        .operation = {}, .kind = kind, .layer = {}, .operands = {}, .flops = seconds});
     return *this;
   }
   Program& start(const char* group, const char* operation, std::int64_t seconds) {
@@ -148,14 +148,15 @@ TEST(Simulate, TheStepEndsAfterCollectivesWithoutAWait) {
 
 TEST(Simulate, ComputeByKindAndExposedTimesAddUpToTheStep) {
   const StepTime time = Program()
-                            .compute(1, "matmul")
-                            .compute(2, "attention")
-                            .compute(3, "attention_backward")
+                            .compute(1, OperationKind::product)
+                            .compute(2, OperationKind::attention)
+                            .compute(3, OperationKind::attention)
                             .start("y", "all_reduce", 4)
-                            .compute(0.5, "gelu")
+                            .compute(0.25, OperationKind::rowwise)
+                            .compute(0.25, OperationKind::device)
                             .wait(3)
-                            .compute(5, "adamw")
-                            .compute(6, "squared_sum")
+                            .compute(5, OperationKind::update)
+                            .compute(6, OperationKind::update)
                             .play();
   EXPECT_THAT(time.compute_by,
               UnorderedElementsAre(Pair("products", near(1)), Pair("attention", near(5)),

@@ -1,4 +1,4 @@
-// No two headers define types of one name.
+// No two headers define types of one name, but for operations, which are written ops::Name.
 #include <algorithm>
 #include <map>
 #include <regex>
@@ -17,10 +17,12 @@ namespace {
 
 /// A type that a header defines at namespace scope.
 struct Type {
-  std::string space;  ///< innermost namespace: "cpu"
+  std::string space;  ///< innermost namespace as it is opened, with a colon: "axonn::cpu:"
   std::string name;
   std::string path;
 };
+
+const std::string kOperations = "ops:";
 
 std::vector<Type> types_of(const SourceFile& file) {
   static const std::regex kOpens(
@@ -46,7 +48,7 @@ std::vector<Type> types_of(const SourceFile& file) {
 }
 
 /// The two devices have types for the same purpose, and CMake chooses between two headers of
-/// registers.
+/// registers. Layers and operations have the same names.
 bool are_alternatives(const Type& a, const Type& b) {
   const auto without = [](std::string path, const std::vector<std::string>& words) {
     for (const std::string& word : words)
@@ -55,7 +57,9 @@ bool are_alternatives(const Type& a, const Type& b) {
     return path;
   };
   const std::set<std::string> devices = {"axonn::cpu:", "axonn::cuda:"};
-  if (a.space != b.space) return devices.contains(a.space) && devices.contains(b.space);
+  if (a.space != b.space)
+    return (devices.contains(a.space) && devices.contains(b.space)) ||
+           (a.space == kOperations) != (b.space == kOperations);
   const std::vector<std::string> kinds = {"_avx512", "_portable", "_cuda", "_hip"};
   return a.path != b.path && without(a.path, kinds) == without(b.path, kinds);
 }
@@ -67,15 +71,22 @@ std::vector<std::string> duplicates(const std::vector<SourceFile>& files) {
       for (Type& type : types_of(file)) by_name[type.name].push_back(type);
   std::vector<std::string> found;
   for (const auto& [name, types] : by_name)
-    for (std::size_t i = 1; i < types.size(); ++i)
-      if (!are_alternatives(types[0], types[i]))
-        found.push_back(name + " is defined in " + types[0].path + " and " + types[i].path);
+    for (std::size_t i = 0; i < types.size(); ++i)
+      for (std::size_t j = i + 1; j < types.size(); ++j)
+        if (!are_alternatives(types[i], types[j]))
+          found.push_back(name + " is defined in " + types[i].path + " and " + types[j].path);
   return found;
 }
 
 }  // namespace
 
 TEST(Names, NoTwoHeadersDefineTypesOfOneName) { EXPECT_THAT(duplicates(source_tree()), IsEmpty()); }
+
+TEST(Names, OfOperationsAreWrittenWithTheirNamespace) {
+  static const std::regex kUsing(R"(using\s+(namespace\s+)?(axonn::)?ops\b)");
+  for (const SourceFile& file : source_tree())
+    EXPECT_FALSE(std::regex_search(bare_code(file), kUsing)) << file.path;
+}
 
 TEST(Names, ASecondTypeOfANameIsFoundAlsoInAnotherNamespace) {
   const auto found = [](const char* a, const char* b) {
@@ -95,4 +106,7 @@ TEST(Names, ASecondTypeOfANameIsFoundAlsoInAnotherNamespace) {
   EXPECT_THAT(found("namespace axonn::cpu {\nclass Team {\n};\n}\n",
                     "namespace axonn::cuda {\nclass Team {\n};\n}\n"),
               IsEmpty());
+  const char* operation = "namespace axonn {\nnamespace ops {\nstruct Spread {\n};\n}\n}\n";
+  EXPECT_THAT(found(spread, operation), IsEmpty()) << "ops::Spread";
+  EXPECT_THAT(found(operation, operation), ElementsAre(HasSubstr("Spread")));
 }

@@ -152,9 +152,8 @@ class CapturingBackend final : public ForwardingBackend {
   Device& device() override { return *device_; }
 
  protected:
-  void around(std::string_view operation, const std::function<void()>& run,
-              std::initializer_list<View>) override {
-    if (!device_->capturing() || operation != left_out_) device_->enqueue(run);
+  void around(const OperationCall& call, const std::function<void()>& run) override {
+    if (!device_->capturing() || call.name != left_out_) device_->enqueue(run);
   }
 
  private:

@@ -32,7 +32,7 @@ class Momentum final : public Optimizer {
       weight[i] -= static_cast<float>(update.lr) * velocity[i];
     }
     if (group.piece_of_compute().dtype != DType::f32)
-      ctx.backend.cast(group.piece_of_compute(), group.master());
+      ctx.backend.run(ops::Cast{group.piece_of_compute(), group.master()});
   }
 };
 

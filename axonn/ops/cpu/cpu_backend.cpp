@@ -1,9 +1,12 @@
 #include "axonn/ops/cpu/cpu_backend.h"
 
+#include <variant>
+
 #include <omp.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
+#include "axonn/ops/cpu/launch.h"
 
 namespace axonn {
 
@@ -22,6 +25,10 @@ std::vector<std::string> CpuBackend::matmul_ways(const MatmulShape& shape) const
 
 bool CpuBackend::set_matmul_way(const MatmulShape& shape, std::string_view way) {
   return products_.set_way(shape, way);
+}
+
+void CpuBackend::run(const RowwiseOperation& operation) {
+  std::visit([&](const auto& args) { args.run(Launch{threads_, scratch_}); }, operation);
 }
 
 std::string CpuBackend::matmul_device() const {

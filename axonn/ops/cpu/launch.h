@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
+#include "axonn/ops/cpu/scratch.h"
 #include "axonn/ops/cpu/team.h"
 #include "axonn/ops/dispatch.h"
 #include "axonn/ops/rowwise/columns.h"
@@ -67,34 +69,83 @@ void over_blocks(std::int64_t blocks, Tile tile, const Kernel& kernel) {
   for (tile.row = 0; tile.row < blocks; ++tile.row) kernel(Team{.far = false}, tile);
 }
 
-/// Adds the rows of partial sums, (blocks, C), to the result: add(team, tile) adds one of them.
-template <typename Add>
-void launch_add(int threads, std::int64_t blocks, std::int64_t C, const Add& add) {
-  launch_tiles(threads, 1, C, rowwise::kColumnTile,
-               [&](const Team&, Tile tile) { over_blocks(blocks, tile, add); });
-}
+/// Launches kernels on CPU threads, see rowwise/launch.h. The results do not depend on `threads`.
+struct Launch {
+  int threads;
+  Scratch& scratch;
 
-/// Sums down the columns of (R, C), see rowwise/columns.h: partials(team, tile) writes the sums of
-/// a row block to its row of partial sums, add(team, tile) adds that row to the result. If there is
-/// little work, each thread has columns of its own and one launch is enough; else the threads share
-/// row blocks first. The sums and their order are the same.
-template <typename Partials, typename Add>
-void launch_columns(int threads, std::int64_t R, std::int64_t C, const Partials& partials,
-                    const Add& add) {
-  constexpr std::int64_t kNarrowest = 256;
-  const std::int64_t blocks = tiles_of(R, rowwise::kRowBlock);
-  const int used = R * C < kParallelElements ? 1 : threads;
-  if (R * C <= kNearElements && C >= used * kNarrowest) {
-    run_tiles(used, 1, C, even_tile(used, C), [&](const Team&, Tile tile) {
-      over_blocks(blocks, tile, partials);
-      over_blocks(blocks, tile, add);
-    });
-    return;
+  void rows(const rowwise::RowWork& work, const auto& kernel) const {
+    launch_rows(threads, work.rows, work.cols, kernel);
   }
-  const bool far = R * C > kNearElements;
-  run_tiles(used, blocks, C, rowwise::kColumnTile,
-            [&](const Team&, Tile tile) { partials(Team{far}, tile); });
-  launch_add(threads, blocks, C, add);
-}
+
+  void tiles(std::int64_t rows, std::int64_t cols, const auto& kernel) const {
+    launch_tiles(threads, rows, cols, rows == 1 ? even_tile(threads, cols) : kTile, kernel);
+  }
+
+  template <typename Sum>
+  void reduce(std::int64_t rows, std::int64_t cols, Sum* out, const auto& make) const {
+    const std::int64_t count = rows * tiles_of(cols, kTile);
+    Sum* partial = scratch.take<Sum>(count);
+    launch_tiles(threads, rows, cols, kTile, make(partial));
+    Sum total = 0;
+    for (std::int64_t i = 0; i < count; ++i) total += partial[i];
+    *out += total;
+  }
+
+  /// If there is little work, each thread has columns of its own and one launch is enough; else the
+  /// threads share row blocks first. The sums and their order are the same.
+  template <std::size_t n>
+  void columns(std::int64_t R, std::int64_t C, const std::array<float*, n>& out,
+               const auto& make) const {
+    constexpr std::int64_t kNarrowest = 256;
+    const std::int64_t blocks = tiles_of(R, rowwise::kRowBlock);
+    const auto partial = rowwise::partial_sums<n>(scratch, blocks, C);
+    const auto kernel = make(partial);
+    const auto add = [&](const Team& team, Tile tile) {
+      for (std::size_t i = 0; i < n; ++i) add_row(out[i], partial[i], team, tile);
+    };
+    const int used = R * C < kParallelElements ? 1 : threads;
+    if (R * C <= kNearElements && C >= used * kNarrowest) {
+      run_tiles(used, 1, C, even_tile(used, C), [&](const Team&, Tile tile) {
+        over_blocks(blocks, tile, kernel);
+        over_blocks(blocks, tile, add);
+      });
+      return;
+    }
+    const bool far = R * C > kNearElements;
+    run_tiles(used, blocks, C, rowwise::kColumnTile,
+              [&](const Team&, Tile tile) { kernel(Team{far}, tile); });
+    add_blocks(blocks, C, add);
+  }
+
+  void row_blocks(const rowwise::RowWork& work, std::int64_t C, float* out,
+                  const auto& make) const {
+    const std::int64_t blocks = tiles_of(work.rows, rowwise::kRowBlock);
+    const Matrix<float> partial = rowwise::partial_sums<1>(scratch, blocks, C)[0];
+    launch_rows(threads, blocks, work.cols * rowwise::kRowBlock, make(partial));
+    add_blocks(blocks, C, [&](const Team& team, Tile tile) { add_row(out, partial, team, tile); });
+  }
+
+  /// Each thread has a part of the table.
+  void rows_by_id(const auto& kernel) const {
+    const std::int64_t count = kernel.R * kernel.C;
+    const int parts = count < kParallelElements ? 1 : threads;
+    const Team team{.far = count > kNearElements};
+    run_tiles(parts, 1, parts, 1, [&](const Team&, Tile tile) { kernel(team, tile.begin, parts); });
+  }
+
+ private:
+  /// Adds all rows of partial sums to the result: add(team, tile) adds one of them.
+  void add_blocks(std::int64_t blocks, std::int64_t C, const auto& add) const {
+    launch_tiles(threads, 1, C, rowwise::kColumnTile,
+                 [&](const Team&, Tile tile) { over_blocks(blocks, tile, add); });
+  }
+
+  static void add_row(float* out, const Matrix<float>& partial, const Team& team, Tile tile) {
+    float* y = out + tile.begin;
+    team.map(
+        y, tile.count, [](auto a, auto b) { return a + b; }, y, partial.row(tile.row) + tile.begin);
+  }
+};
 
 }  // namespace axonn::cpu

@@ -1,3 +1,5 @@
+#include <variant>
+
 #include "axonn/ops/cuda/cuda_backend.cuh"
 #include "axonn/ops/cuda/launch.cuh"
 #include "axonn/ops/cuda_backend.h"
@@ -37,6 +39,10 @@ std::vector<std::string> CudaBackend::matmul_ways(const MatmulShape& shape) cons
 
 bool CudaBackend::set_matmul_way(const MatmulShape& shape, std::string_view way) {
   return products_.set_way(shape, way);
+}
+
+void CudaBackend::run(const RowwiseOperation& operation) {
+  std::visit([&](const auto& args) { args.run(Launch{stream(), scratch_}); }, operation);
 }
 
 std::string CudaBackend::matmul_device() const {

@@ -1,6 +1,6 @@
-#include "axonn/ops/cuda/cuda_backend.cuh"
+#include <algorithm>
+
 #include "axonn/ops/cuda/launch.cuh"
-#include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/embedding.h"
 
 namespace axonn::cuda {
@@ -15,7 +15,7 @@ namespace {
 /// of ids, which stay in cache.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
-    add_token_gradients(const rowwise::EmbeddingBackward<T> args) {
+    add_token_gradients(const rowwise::EmbeddingBackwardKernel<T> args) {
   const int row = static_cast<int>(blockIdx.x), R = static_cast<int>(args.R),
             thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const std::int32_t id = args.ids[row];
@@ -44,56 +44,19 @@ __global__ void __launch_bounds__(kMostThreads)
 
 }  // namespace
 
-void CudaBackend::embedding(const TokenEmbedding& args) {
-  check_embedding(args);
-  with_type(args.out.dtype, [&]<typename T>(T) {
-    const rowwise::EmbeddingForward<T> kernel{
-        .out = matrix<T>(args.out),
-        .ids = args.ids.as<const std::int32_t>(),
-        .table = matrix<const T>(args.table),
-        .learned = matrix<const T>(args.learned),
-        .positions = args.positions.as<const std::int32_t>(),
-        .first = args.first,
-        .V = args.table.rows,
-        .P = args.learned.rows,
-        .R = args.out.rows,
-        .C = static_cast<int>(args.out.cols),
-    };
-    launch_rows(stream(), args.out.rows, args.out.cols, kernel);
-  });
-}
-
-void CudaBackend::embedding_backward(View d_table, View d_out, View ids, std::int64_t first) {
-  check_embedding_backward(d_table, d_out, ids);
-  if (d_out.count() == 0) return;
-  with_type(d_out.dtype, [&]<typename T>(T) {
-    const rowwise::EmbeddingBackward<T> args{
-        .d_table = matrix<float>(d_table),
-        .d_out = matrix<const T>(d_out),
-        .ids = ids.as<const std::int32_t>(),
-        .first = first,
-        .V = d_table.rows,
-        .R = d_out.rows,
-        .C = static_cast<int>(d_out.cols),
-    };
-    const int threads = std::max(threads_for(d_out.cols, kPack), 4 * kWarp);  // they also search
-    add_token_gradients<<<grid_of(d_out.rows), threads, 0, stream()>>>(args);
-    check(cudaGetLastError());
-  });
-}
-
-void CudaBackend::positions_backward(View d_positions, View d_out) {
-  check_positions_backward(d_positions, d_out);
-  with_type(d_out.dtype, [&]<typename T>(T) {
-    const rowwise::PositionsBackward<T> kernel{
-        .d_positions = matrix<float>(d_positions),
-        .d_out = matrix<const T>(d_out),
-        .positions_count = d_positions.rows,
-        .R = d_out.rows,
-        .C = static_cast<int>(d_out.cols),
-    };
-    launch_rows(stream(), d_positions.rows, d_out.cols, kernel);
-  });
+void Launch::rows_by_id(const auto& kernel) const {
+  if (kernel.R * kernel.C == 0) return;
+  const int threads = std::max(threads_for(kernel.C, kPack), 4 * kWarp);  // they also search
+  add_token_gradients<<<grid_of(kernel.R), threads, 0, stream>>>(kernel);
+  check(cudaGetLastError());
 }
 
 }  // namespace axonn::cuda
+
+namespace axonn::ops {
+
+template void Embedding::run(cuda::Launch) const;
+template void EmbeddingBackward::run(cuda::Launch) const;
+template void PositionsBackward::run(cuda::Launch) const;
+
+}  // namespace axonn::ops

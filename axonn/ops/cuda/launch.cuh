@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
+#include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/ops/cuda/team.cuh"
 #include "axonn/ops/dispatch.h"
 #include "axonn/ops/rowwise/columns.h"
@@ -66,17 +68,67 @@ void launch_tiles(cudaStream_t stream, std::int64_t rows, std::int64_t cols, int
 /// out[c] += partial[0][c] + partial[1][c] + ..., in this order.
 __global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C);
 
-/// Partial sums down the columns of (R, C), see rowwise/columns.h: partials(team, tile) writes the
-/// sums of a row block to its row of partial sums. launch_add_rows() then adds these to the result.
-template <typename Partials>
-void launch_column_partials(cudaStream_t stream, std::int64_t R, std::int64_t C,
-                            const Partials& partials) {
-  constexpr int kColumnTile = 256 * kColumns;
-  launch_tiles(stream, tiles_of(R, rowwise::kRowBlock), C, kColumnTile, partials, kColumns);
+/// out += the partials, in an order that depends only on their number. Runs in one block.
+template <typename T>
+__global__ void add_partials(T* out, const T* partial, std::int64_t count) {
+  T mine = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) mine += partial[i];
+  const T total = block_sum(mine);
+  if (threadIdx.x == 0) *out += total;
 }
 
-/// Adds `blocks` rows of partial sums, (blocks, C), to out (C).
-void launch_add_rows(cudaStream_t stream, float* out, const Matrix<float>& partial,
-                     std::int64_t blocks, std::int64_t C);
+/// Launches kernels on a stream, see rowwise/launch.h. The scratch memory is the stream's.
+struct Launch {
+  cudaStream_t stream;
+  Scratch& scratch;
+
+  void rows(const rowwise::RowWork& work, const auto& kernel) const {
+    launch_rows(stream, work.rows, work.at_once, kernel);
+  }
+
+  void tiles(std::int64_t rows, std::int64_t cols, const auto& kernel) const {
+    launch_tiles(stream, rows, cols, kTile, kernel);
+  }
+
+  template <typename Sum>
+  void reduce(std::int64_t rows, std::int64_t cols, Sum* out, const auto& make) const {
+    const std::int64_t count = rows * tiles_of(cols, kSumTile);
+    Sum* partial = scratch.take<Sum>(count);
+    launch_tiles(stream, rows, cols, kSumTile, make(partial));
+    add_partials<<<1, kMostThreads, 0, stream>>>(out, partial, count);
+    check(cudaGetLastError());
+  }
+
+  template <std::size_t n>
+  void columns(std::int64_t R, std::int64_t C, const std::array<float*, n>& out,
+               const auto& make) const {
+    constexpr int kColumnTile = 256 * kColumns;
+    const std::int64_t blocks = tiles_of(R, rowwise::kRowBlock);
+    const auto partial = rowwise::partial_sums<n>(scratch, blocks, C);
+    launch_tiles(stream, blocks, C, kColumnTile, make(partial), kColumns);
+    for (std::size_t i = 0; i < n; ++i) add_blocks(out[i], partial[i], blocks);
+  }
+
+  void row_blocks(const rowwise::RowWork& work, std::int64_t C, float* out,
+                  const auto& make) const {
+    const std::int64_t blocks = tiles_of(work.rows, rowwise::kRowBlock);
+    const Matrix<float> partial = rowwise::partial_sums<1>(scratch, blocks, C)[0];
+    launch_rows(stream, blocks, work.at_once, make(partial));
+    add_blocks(out, partial, blocks);
+  }
+
+  /// Defined in embedding.cu.
+  void rows_by_id(const auto& kernel) const;
+
+ private:
+  /// Adds `blocks` rows of partial sums, (blocks, C), to out (C).
+  void add_blocks(float* out, const Matrix<float>& partial, std::int64_t blocks) const {
+    constexpr int kThreads = 64;  // small blocks, so that few columns occupy more multiprocessors
+    const std::int64_t C = partial.stride;
+    if (C == 0) return;
+    add_rows<<<grid_of(tiles_of(C, kThreads)), kThreads, 0, stream>>>(out, partial.data, blocks, C);
+    check(cudaGetLastError());
+  }
+};
 
 }  // namespace axonn::cuda

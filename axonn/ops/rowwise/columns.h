@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 
@@ -61,18 +63,13 @@ struct ColumnPartialsTwo {
   }
 };
 
-/// out += a row of inp.
-template <typename T>
-struct AddRow {
-  float* out;           // (C)
-  Matrix<const T> inp;  // (R, C)
-
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
-    float* y = out + tile.begin;
-    team.map(
-        y, tile.count, [](auto a, auto b) { return a + b; }, y, inp.row(tile.row) + tile.begin);
-  }
-};
+/// n matrices of partial sums, (blocks, C), in memory of a Scratch.
+template <std::size_t n>
+std::array<Matrix<float>, n> partial_sums(auto& scratch, std::int64_t blocks, std::int64_t C) {
+  float* memory = scratch.template take<float>(static_cast<std::int64_t>(n) * blocks * C);
+  std::array<Matrix<float>, n> sums;
+  for (Matrix<float>& one : sums) one = {memory + (&one - sums.data()) * blocks * C, C};
+  return sums;
+}
 
 }  // namespace axonn::rowwise

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
 #include "axonn/ops/rowwise/matrix.h"
 
@@ -15,7 +16,7 @@ namespace axonn::rowwise {
 /// out[row] = maximum, sum of exp(x - maximum), the target's logit (0 if it is not here). One team
 /// per row, one pass. Bound by memory, R · V · sizeof(T) bytes, or by an exponential per element.
 template <typename T>
-struct SoftmaxStats {
+struct SoftmaxStatsKernel {
   Matrix<float> out;            // (R, 3)
   Matrix<const T> logits;       // (R, V)
   const std::int32_t* targets;  // (R)
@@ -59,7 +60,7 @@ struct SoftmaxStats {
 };
 
 /// Computes loss and lse of each row from the stacked stats of its pieces, in their order.
-struct CombineSoftmax {
+struct CombineSoftmaxKernel {
   Matrix<float> loss, lse;      // (R, 1)
   Matrix<const float> stats;    // (pieces · R, 3)
   const std::int32_t* targets;  // (R)
@@ -88,7 +89,7 @@ struct CombineSoftmax {
 };
 
 /// out[row] = 1 if no piece has a larger logit than the target's, else 0, from the same stats.
-struct GreedyTargets {
+struct GreedyTargetsKernel {
   Matrix<float> out;            // (R, 1)
   Matrix<const float> stats;    // (pieces · R, 3)
   const std::int32_t* targets;  // (R)
@@ -111,7 +112,7 @@ struct GreedyTargets {
 /// d_logits = (exp(logits - lse) - one hot) · scale; in place if the types are the same. One team
 /// per row. Bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
 template <typename Out, typename T>
-struct CrossEntropyBackward {
+struct CrossEntropyBackwardKernel {
   Matrix<Out> d_logits;         // (R, V)
   Matrix<const T> logits;       // (R, V)
   Matrix<const float> lse;      // (R, 1)
@@ -138,3 +139,79 @@ struct CrossEntropyBackward {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+inline void check_logits(const Checker& check, const View& logits, const View& targets,
+                         const VocabularyPiece& piece) {
+  check.values("logits", logits);
+  check.ids("targets", targets, logits.rows);
+  AXONN_CHECK(piece.first >= 0 && piece.valid >= 0 && piece.valid <= logits.cols, check.operation,
+              ": ", piece.valid, " columns from ", piece.first, " of logits ", logits);
+}
+
+/// Checks stats (pieces · R, 3) and targets (1, R). Returns the number of pieces; 0 if R is 0.
+inline std::int64_t check_pieces(const Checker& check, const View& stats, const View& targets) {
+  check.ids("targets", targets, targets.cols);
+  if (targets.cols == 0) return 0;
+  const std::int64_t pieces = stats.rows / targets.cols;
+  check.f32("stats", stats, pieces * targets.cols, 3);
+  AXONN_CHECK(pieces >= 1, check.operation, ": stats is ", stats, ", want at least ", targets.cols,
+              " rows");
+  return pieces;
+}
+
+void SoftmaxStats::run(auto launch) const {
+  const Checker check{kName};
+  check_logits(check, logits, targets, piece);
+  check.f32("out", out, logits.rows, 3);
+  with_type(logits.dtype, [&]<typename T>(T) {
+    launch.rows({logits.rows, logits.cols},
+                rowwise::SoftmaxStatsKernel<T>{matrix<float>(out), matrix<const T>(logits),
+                                               targets.as<const std::int32_t>(), piece.first,
+                                               static_cast<int>(piece.valid)});
+  });
+}
+
+void CombineSoftmax::run(auto launch) const {
+  const Checker check{kName};
+  check.f32("loss", loss, targets.cols, 1);
+  check.f32("lse", lse, targets.cols, 1);
+  const std::int64_t pieces = check_pieces(check, stats, targets);
+  if (pieces == 0) return;
+  launch.tiles(1, loss.rows,
+               rowwise::CombineSoftmaxKernel{matrix<float>(loss), matrix<float>(lse),
+                                             matrix<const float>(stats),
+                                             targets.as<const std::int32_t>(), loss.rows, pieces});
+}
+
+void GreedyTargets::run(auto launch) const {
+  const Checker check{kName};
+  check.f32("out", out, targets.cols, 1);
+  const std::int64_t pieces = check_pieces(check, stats, targets);
+  if (pieces == 0) return;
+  launch.tiles(1, out.rows,
+               rowwise::GreedyTargetsKernel{matrix<float>(out), matrix<const float>(stats),
+                                            targets.as<const std::int32_t>(), out.rows, pieces});
+}
+
+void CrossEntropyBackward::run(auto launch) const {
+  const Checker check{kName};
+  check_logits(check, logits, targets, piece);
+  check.values("d_logits", d_logits, logits.rows, logits.cols);
+  check.f32("lse", lse, logits.rows, 1);
+  with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
+    launch.rows({logits.rows, logits.cols}, rowwise::CrossEntropyBackwardKernel<Out, T>{
+                                                .d_logits = matrix<Out>(d_logits),
+                                                .logits = matrix<const T>(logits),
+                                                .lse = matrix<const float>(lse),
+                                                .targets = targets.as<const std::int32_t>(),
+                                                .first = piece.first,
+                                                .V = width(logits),
+                                                .valid = static_cast<int>(piece.valid),
+                                                .scale = scale,
+                                            });
+  });
+}
+
+}  // namespace axonn::ops

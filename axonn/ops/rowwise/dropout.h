@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
 #include "axonn/ops/rowwise/matrix.h"
 
@@ -50,3 +52,23 @@ struct DropoutKernel {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+void Dropout::run(auto launch) const {
+  const Checker check{kName};
+  check.values("inp", inp);
+  check.like("out", out, inp);
+  AXONN_CHECK(probability >= 0 && probability < 1, "dropout: probability ", probability,
+              ", want 0 or more and less than 1");
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.tiles(inp.rows, inp.cols,
+                 rowwise::DropoutKernel<T>{
+                     matrix<T>(out), matrix<const T>(inp), key,
+                     static_cast<std::uint64_t>(first_row), static_cast<std::uint32_t>(first_col),
+                     static_cast<std::uint32_t>(std::lround(probability * (1 << 24))),
+                     scale / (1 - probability)});
+  });
+}
+
+}  // namespace axonn::ops

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
@@ -14,7 +15,7 @@ constexpr std::int64_t kAhead = 4;
 /// out[row] = table[ids[row] - first], or zeros if the table has no such row, + the learned row of
 /// its position. One team per row. Bound by memory: (2 or 3) · R · C · sizeof(T) bytes.
 template <typename T>
-struct EmbeddingForward {
+struct EmbeddingKernel {
   Matrix<T> out;                  // (R, C)
   const std::int32_t* ids;        // (R)
   Matrix<const T> table;          // (V, C)
@@ -52,7 +53,7 @@ struct EmbeddingForward {
 /// part of the table: the table's rows whose index modulo `parts` is `part`. Bound by memory:
 /// R · C · (sizeof(T) + 8) bytes.
 template <typename T>
-struct EmbeddingBackward {
+struct EmbeddingBackwardKernel {
   Matrix<float> d_table;    // (V, C)
   Matrix<const T> d_out;    // (R, C)
   const std::int32_t* ids;  // (R)
@@ -86,7 +87,7 @@ struct EmbeddingBackward {
 
 /// d_positions[t] += d_out[b · T + t] over the sequences b, in their order. One team per position.
 template <typename T>
-struct PositionsBackward {
+struct PositionsBackwardKernel {
   Matrix<float> d_positions;  // (positions_count, C)
   Matrix<const T> d_out;      // (R, C)
   std::int64_t positions_count, R;
@@ -102,3 +103,66 @@ struct PositionsBackward {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+void Embedding::run(auto launch) const {
+  const Checker check{kName};
+  check.values("out", out);
+  check.ids("ids", ids, out.rows);
+  check.typed("table", table, out.dtype, table.rows, out.cols);
+  if (positions.data) check.ids("positions", positions, out.rows);
+  if (learned.data) {
+    check.typed("learned", learned, out.dtype, learned.rows, out.cols);
+    AXONN_CHECK(learned.rows > 0, "embedding: learned is ", learned, ", want at least one row");
+  }
+  with_type(out.dtype, [&]<typename T>(T) {
+    launch.rows({out.rows, out.cols}, rowwise::EmbeddingKernel<T>{
+                                          .out = matrix<T>(out),
+                                          .ids = ids.as<const std::int32_t>(),
+                                          .table = matrix<const T>(table),
+                                          .learned = matrix<const T>(learned),
+                                          .positions = positions.as<const std::int32_t>(),
+                                          .first = first,
+                                          .V = table.rows,
+                                          .P = learned.rows,
+                                          .R = out.rows,
+                                          .C = width(out),
+                                      });
+  });
+}
+
+void EmbeddingBackward::run(auto launch) const {
+  const Checker check{kName};
+  check.values("d_out", d_out);
+  check.ids("ids", ids, d_out.rows);
+  check.f32("d_table", d_table, d_table.rows, d_out.cols);
+  with_type(d_out.dtype, [&]<typename T>(T) {
+    launch.rows_by_id(rowwise::EmbeddingBackwardKernel<T>{
+        .d_table = matrix<float>(d_table),
+        .d_out = matrix<const T>(d_out),
+        .ids = ids.as<const std::int32_t>(),
+        .first = first,
+        .V = d_table.rows,
+        .R = d_out.rows,
+        .C = width(d_out),
+    });
+  });
+}
+
+void PositionsBackward::run(auto launch) const {
+  const Checker check{kName};
+  check.values("d_out", d_out);
+  check.f32("d_positions", d_positions, d_positions.rows, d_out.cols);
+  with_type(d_out.dtype, [&]<typename T>(T) {
+    launch.rows({d_positions.rows, d_out.cols}, rowwise::PositionsBackwardKernel<T>{
+                                                    .d_positions = matrix<float>(d_positions),
+                                                    .d_out = matrix<const T>(d_out),
+                                                    .positions_count = d_positions.rows,
+                                                    .R = d_out.rows,
+                                                    .C = width(d_out),
+                                                });
+  });
+}
+
+}  // namespace axonn::ops

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
@@ -30,3 +32,27 @@ struct KeepHeadsKernel {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+void KeepHeads::run(auto launch) const {
+  const Checker check{kName};
+  const std::int64_t D = kept.cols;
+  check.values("inp", inp);
+  check.type("kept", kept, {inp.dtype});
+  AXONN_CHECK(entries > 0 && D > 0 && inp.cols % D == 0 &&
+                  kept.rows % std::max<std::int64_t>(1, inp.cols / D * entries) == 0,
+              "keep_heads: inp ", inp, ", kept ", kept,
+              ", want whole heads in inp, and whole slots of ", entries,
+              " entries for each of them in kept");
+  check.ids("slots", slots, inp.rows);
+  check.ids("positions", positions, inp.rows);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, inp.cols, D},
+                rowwise::KeepHeadsKernel<T>{
+                    matrix<T>(kept), matrix<const T>(inp), slots.as<const std::int32_t>(),
+                    positions.as<const std::int32_t>(), entries, inp.cols / D, width(kept)});
+  });
+}
+
+}  // namespace axonn::ops

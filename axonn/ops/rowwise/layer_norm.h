@@ -1,8 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 
+#include "axonn/ops/rowwise/columns.h"
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
@@ -16,7 +20,7 @@ namespace axonn::rowwise {
 
 /// out[row] = mean and sum of squared deviations.
 template <typename T>
-struct RowMoments {
+struct RowMomentsKernel {
   Matrix<float> out;    // (R, 2)
   Matrix<const T> inp;  // (R, C)
   int C;
@@ -34,7 +38,7 @@ struct RowMoments {
 /// out[row] = a[row] + b[row], and the moments of out[row] as it is stored, rounded to T.
 /// Bound by memory: 3 · R · C · sizeof(T) bytes.
 template <typename T>
-struct AddMoments {
+struct AddMomentsKernel {
   Matrix<T> out;          // (R, C)
   Matrix<float> moments;  // (R, 2)
   Matrix<const T> a, b;   // (R, C)
@@ -55,7 +59,7 @@ struct AddMoments {
 /// and b together sum up to M2a + M2b + (mean_b - mean_a)² · na · nb / (na + nb).
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 /// sample variances", 1979.
-struct CombineMoments {
+struct CombineMomentsKernel {
   Matrix<float> out;            // (R, 2)
   Matrix<const float> moments;  // (pieces · R, 2)
   std::int64_t R, pieces;
@@ -79,7 +83,7 @@ struct CombineMoments {
 };
 
 template <typename T, typename W>
-struct LayerNormForward {
+struct LayerNormKernel {
   Matrix<T> out;              // (R, C)
   Matrix<const T> inp;        // (R, C)
   const W* weight;            // (C)
@@ -103,7 +107,7 @@ struct LayerNormForward {
 
 /// out[row] = sums over this piece of g and g · xhat, g = d_out · weight.
 template <typename T, typename W>
-struct LayerNormSums {
+struct LayerNormSumsKernel {
   Matrix<float> out;           // (R, 2)
   Matrix<const T> d_out, inp;  // (R, C)
   const W* weight;             // (C)
@@ -130,7 +134,7 @@ struct LayerNormSums {
 
 /// d_inp = rstd · (g - mean(g) - xhat · mean(g · xhat)) + residual, means over the whole row.
 template <typename T, typename W>
-struct LayerNormBackward {
+struct LayerNormBackwardKernel {
   Matrix<T> d_inp;                  // (R, C)
   Matrix<const T> d_out, inp;       // (R, C)
   const W* weight;                  // (C)
@@ -176,3 +180,124 @@ struct WeightAndBiasTerms {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+/// Checks the operands of all LayerNorm operations: inp (R, C), weight (1, C) and stats (R, 2).
+inline void check_norm(const Checker& check, const View& inp, const View& weight,
+                       const View& stats) {
+  check.values("inp", inp);
+  check.values("weight", weight, 1, inp.cols);
+  check.f32("stats", stats, inp.rows, 2);
+}
+
+void RowMoments::run(auto launch) const {
+  const Checker check{kName};
+  check.values("inp", inp);
+  check.f32("out", out, inp.rows, 2);
+  AXONN_CHECK(inp.cols > 0 || inp.rows == 0, "row_moments: inp is ", inp,
+              ", want at least one column");
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, inp.cols},
+                rowwise::RowMomentsKernel<T>{matrix<float>(out), matrix<const T>(inp), width(inp)});
+  });
+}
+
+void AddMoments::run(auto launch) const {
+  const Checker check{kName};
+  check.values("out", out);
+  check.like("a", a, out);
+  check.like("b", b, out);
+  check.f32("moments", moments, out.rows, 2);
+  AXONN_CHECK(out.cols > 0 || out.rows == 0, "add_moments: out is ", out,
+              ", want at least one column");
+  with_type(out.dtype, [&]<typename T>(T) {
+    launch.rows({out.rows, out.cols},
+                rowwise::AddMomentsKernel<T>{matrix<T>(out), matrix<float>(moments),
+                                             matrix<const T>(a), matrix<const T>(b), width(out)});
+  });
+}
+
+void CombineMoments::run(auto launch) const {
+  const Checker check{kName};
+  check.type("moments", moments, {DType::f32});
+  check.f32("out", out, out.rows, 2);
+  if (out.rows == 0) return;
+  const std::int64_t pieces = moments.rows / out.rows;
+  check.shape("moments", moments, pieces * out.rows, 2);
+  AXONN_CHECK(pieces >= 1 && count >= 1, "combine_moments: ", pieces, " pieces of ", count,
+              " elements each, want at least one of both");
+  launch.tiles(1, out.rows,
+               rowwise::CombineMomentsKernel{matrix<float>(out), matrix<const float>(moments),
+                                             out.rows, pieces, static_cast<float>(count), eps});
+}
+
+void LayerNorm::run(auto launch) const {
+  const Checker check{kName};
+  check_norm(check, inp, weight, stats);
+  check.like("out", out, inp);
+  if (bias.data) check.like("bias", bias, weight);
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows(
+        {inp.rows, inp.cols},
+        rowwise::LayerNormKernel<T, W>{matrix<T>(out), matrix<const T>(inp), weight.as<const W>(),
+                                       bias.as<const W>(), matrix<const float>(stats), width(inp)});
+  });
+}
+
+void LayerNormSums::run(auto launch) const {
+  const Checker check{kName};
+  check_norm(check, inp, weight, stats);
+  check.like("d_out", d_out, inp);
+  check.f32("out", out, inp.rows, 2);
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows({inp.rows, inp.cols},
+                rowwise::LayerNormSumsKernel<T, W>{matrix<float>(out), matrix<const T>(d_out),
+                                                   matrix<const T>(inp), weight.as<const W>(),
+                                                   matrix<const float>(stats), width(inp)});
+  });
+}
+
+void LayerNormBackward::run(auto launch) const {
+  const Checker check{kName};
+  check_norm(check, inp, weight, stats);
+  check.like("d_inp", d_inp, inp);
+  check.like("d_out", d_out, inp);
+  if (residual.data) check.like("residual", residual, inp);
+  check.f32("sums", sums, inp.rows, 2);
+  AXONN_CHECK(width >= inp.cols && width > 0, "layer_norm_backward: width ", width,
+              " of whole rows, want at least the columns of inp ", inp);
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows({inp.rows, inp.cols},
+                rowwise::LayerNormBackwardKernel<T, W>{
+                    matrix<T>(d_inp), matrix<const T>(d_out), matrix<const T>(inp),
+                    weight.as<const W>(), matrix<const float>(stats), matrix<const float>(sums),
+                    matrix<const T>(residual), ops::width(inp), static_cast<float>(width)});
+  });
+}
+
+void LayerNormWeightBackward::run(auto launch) const {
+  const Checker check{kName};
+  check_norm(check, inp, d_weight, stats);
+  check.type("d_weight", d_weight, {DType::f32});
+  check.like("d_out", d_out, inp);
+  if (d_bias.data) check.like("d_bias", d_bias, d_weight);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    const rowwise::WeightTerm term{matrix<const float>(stats)};
+    const std::tuple both{matrix<const T>(d_out), matrix<const T>(inp)};
+    if (d_bias.data)
+      launch.columns(inp.rows, inp.cols, std::array{d_weight.as<float>(), d_bias.as<float>()},
+                     [&](const std::array<Matrix<float>, 2>& partial) {
+                       return rowwise::ColumnPartialsTwo<rowwise::WeightAndBiasTerms, T, T>{
+                           partial[0], partial[1], inp.rows, {term}, both};
+                     });
+    else
+      launch.columns(inp.rows, inp.cols, std::array{d_weight.as<float>()},
+                     [&](const std::array<Matrix<float>, 1>& partial) {
+                       return rowwise::ColumnPartials<rowwise::WeightTerm, T, T>{
+                           partial[0], inp.rows, term, both};
+                     });
+  });
+}
+
+}  // namespace axonn::ops

@@ -38,4 +38,10 @@ struct Tile {
   std::int64_t index;  ///< of this tile among all tiles of a launch
 };
 
+/// The rows of a launch with one team per row.
+struct RowWork {
+  std::int64_t rows, cols;
+  std::int64_t at_once = cols;  ///< columns that a team handles in one call of its functions
+};
+
 }  // namespace axonn::rowwise

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
 #include "axonn/ops/rowwise/matrix.h"
 
@@ -14,7 +16,7 @@ namespace axonn::rowwise {
 /// One team per tile, one pass. Bound by memory: 28 + sizeof(Out) bytes per element.
 /// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
 template <typename Out>
-struct AdamWStep {
+struct AdamWKernel {
   Out* out;
   float *master, *first, *second;
   const float* gradient;
@@ -52,7 +54,7 @@ struct AdamWStep {
 /// master -= lr · (g + decay · master); out = master.
 /// Bound by memory: 12 + sizeof(Out) bytes per element.
 template <typename Out>
-struct SgdStep {
+struct SgdKernel {
   Out* out;
   float* master;
   const float *gradient, *scale;
@@ -78,3 +80,64 @@ struct SgdStep {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+/// Checks the operands that AdamW and SGD share.
+void check_update(const Checker& check, const auto& update) {
+  const std::int64_t count = update.master.cols;
+  check.f32("master", update.master, 1, count);
+  check.f32("gradient", update.gradient, 1, count);
+  check.values("out", update.out, 1, count);
+  if (update.scale.data) check.f32("scale", update.scale, 1, 1);
+  AXONN_CHECK(update.decayed >= 0 && update.decayed <= count, check.operation, ": ", update.decayed,
+              " decayed elements of ", count);
+}
+
+void AdamW::run(auto launch) const {
+  const Checker check{kName};
+  check_update(check, *this);
+  check.f32("first", first, 1, master.cols);
+  check.f32("second", second, 1, master.cols);
+  AXONN_CHECK(step >= 1, "adamw: step ", step, ", want 1 or more");
+  const auto correction = [&](float beta) {
+    return static_cast<float>(1 / (1 - std::pow(double{beta}, static_cast<double>(step))));
+  };
+  with_type(out.dtype, [&]<typename Out>(Out) {
+    launch.tiles(1, master.cols,
+                 rowwise::AdamWKernel<Out>{
+                     .out = out.as<Out>(),
+                     .master = master.as<float>(),
+                     .first = first.as<float>(),
+                     .second = second.as<float>(),
+                     .gradient = gradient.as<const float>(),
+                     .scale = scale.as<const float>(),
+                     .lr = lr,
+                     .beta1 = beta1,
+                     .beta2 = beta2,
+                     .eps = eps,
+                     .weight_decay = weight_decay,
+                     .correction1 = correction(beta1),
+                     .correction2 = correction(beta2),
+                     .decayed = decayed,
+                 });
+  });
+}
+
+void Sgd::run(auto launch) const {
+  check_update({kName}, *this);
+  with_type(out.dtype, [&]<typename Out>(Out) {
+    launch.tiles(1, master.cols,
+                 rowwise::SgdKernel<Out>{
+                     .out = out.as<Out>(),
+                     .master = master.as<float>(),
+                     .gradient = gradient.as<const float>(),
+                     .scale = scale.as<const float>(),
+                     .lr = lr,
+                     .weight_decay = weight_decay,
+                     .decayed = decayed,
+                 });
+  });
+}
+
+}  // namespace axonn::ops

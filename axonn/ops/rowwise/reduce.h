@@ -1,14 +1,16 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
 
-// Reduces a whole matrix to one number: one team per tile writes a partial result, then one team
-// adds these in their order. Sums are double. Bound by memory: R · C · sizeof(T) bytes.
+// Reduces a whole matrix to one number: one team per tile writes a partial result, then these
+// are added in a fixed order. Sums are double. Bound by memory: R · C · sizeof(T) bytes.
 
 template <typename T>
 struct SumPartials {
@@ -52,21 +54,56 @@ struct NonfinitePartials {
   }
 };
 
-/// out += the partials, in their order.
-template <typename T>
-struct AddPartials {
-  T* out;
-  const T* partial;
-  std::int64_t count;
+/// out = the factor that clips a gradient of this squared norm to max_norm; 1 if max_norm is 0.
+struct ClipFactorKernel {
+  float* out;
+  const double* squared_norm;
+  float max_norm;
 
   template <typename Team>
   AXONN_DEVICE void operator()(const Team& team, Tile) const {
     team.once([&] {
-      T total = 0;
-      for (std::int64_t i = 0; i < count; ++i) total += partial[i];
-      *out += total;
+      const double norm = std::sqrt(*squared_norm);
+      *out = max_norm > 0 && norm > max_norm ? static_cast<float>(max_norm / norm) : 1.0f;
     });
   }
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+/// out (1, 1) += the sum that Partials makes of inp (R, C).
+template <typename Total, template <typename> typename Partials>
+void run_reduction(auto launch, const Checker& check, const View& out, View inp) {
+  check.values("inp", inp);
+  check.typed("out", out, dtype_of<Total>, 1, 1);
+  flatten(inp);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.reduce(inp.rows, inp.cols, out.as<Total>(), [&](Total* partial) {
+      return Partials<T>{partial, matrix<const T>(inp)};
+    });
+  });
+}
+
+void Sum::run(auto launch) const {
+  run_reduction<double, rowwise::SumPartials>(launch, {kName}, out, inp);
+}
+
+void SquaredSum::run(auto launch) const {
+  run_reduction<double, rowwise::SquaredSumPartials>(launch, {kName}, out, inp);
+}
+
+void CountNonfinite::run(auto launch) const {
+  run_reduction<std::int64_t, rowwise::NonfinitePartials>(launch, {kName}, out, inp);
+}
+
+void ClipFactor::run(auto launch) const {
+  const Checker check{kName};
+  check.f32("out", out, 1, 1);
+  check.typed("squared_norm", squared_norm, DType::f64, 1, 1);
+  launch.tiles(
+      1, 1, rowwise::ClipFactorKernel{out.as<float>(), squared_norm.as<const double>(), max_norm});
+}
+
+}  // namespace axonn::ops

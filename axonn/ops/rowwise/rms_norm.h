@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "axonn/ops/rowwise/columns.h"
+#include "axonn/ops/rowwise/launch.h"
+#include "axonn/ops/rowwise/layer_norm.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
@@ -17,7 +19,7 @@ namespace axonn::rowwise {
 // Normalization", 2019.
 
 /// out[row] = 0 and the sum of squares, from mean and sum of squared deviations of count elements.
-struct MomentsAboutZero {
+struct MomentsAboutZeroKernel {
   Matrix<float> out;            // (R, 2)
   Matrix<const float> moments;  // (R, 2)
   float count;
@@ -34,7 +36,7 @@ struct MomentsAboutZero {
 
 /// out[row] = 0 and the sum over this piece of g · xhat, g = d_out · weight.
 template <typename T, typename W>
-struct RmsNormSums {
+struct RmsNormSumsKernel {
   Matrix<float> out;           // (R, 2)
   Matrix<const T> d_out, inp;  // (R, C)
   const W* weight;             // (C)
@@ -54,7 +56,7 @@ struct RmsNormSums {
 
 /// The norm over each head's D columns, with one weight (D) for all heads. One team per row.
 template <typename T, typename W>
-struct HeadNormForward {
+struct HeadNormKernel {
   Matrix<T> out;        // (R, h · D)
   Matrix<const T> inp;  // (R, h · D)
   const W* weight;      // (D)
@@ -126,3 +128,76 @@ struct HeadNormWeightPartials {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+void MomentsAboutZero::run(auto launch) const {
+  const Checker check{kName};
+  check.f32("out", out, out.rows, 2);
+  check.f32("moments", moments, out.rows, 2);
+  launch.tiles(1, out.rows,
+               rowwise::MomentsAboutZeroKernel{matrix<float>(out), matrix<const float>(moments),
+                                               static_cast<float>(count)});
+}
+
+void RmsNormSums::run(auto launch) const {
+  const Checker check{kName};
+  check_norm(check, inp, weight, stats);
+  check.like("d_out", d_out, inp);
+  check.f32("out", out, inp.rows, 2);
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows({inp.rows, inp.cols},
+                rowwise::RmsNormSumsKernel<T, W>{matrix<float>(out), matrix<const T>(d_out),
+                                                 matrix<const T>(inp), weight.as<const W>(),
+                                                 matrix<const float>(stats), width(inp)});
+  });
+}
+
+/// Checks the operands that HeadNorm and its gradients read. Returns the number of heads.
+inline int check_heads(const Checker& check, const HeadNorm& norm) {
+  const std::int64_t D = norm.weight.cols;
+  check.values("inp", norm.inp);
+  check.values("weight", norm.weight, 1, D);
+  AXONN_CHECK(D > 0 && norm.inp.cols % D == 0, check.operation, ": inp is ", norm.inp,
+              ", want whole heads of width ", D);
+  check.f32("rstd", norm.rstd, norm.inp.rows, norm.inp.cols / D);
+  return static_cast<int>(norm.inp.cols / D);
+}
+
+void HeadNorm::run(auto launch) const {
+  const Checker check{kName};
+  const int heads = check_heads(check, *this);
+  check.like("out", out, inp);
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows(
+        {inp.rows, inp.cols, weight.cols},
+        rowwise::HeadNormKernel<T, W>{matrix<T>(out), matrix<const T>(inp), weight.as<const W>(),
+                                      matrix<float>(rstd), heads, width(weight), eps});
+  });
+}
+
+void HeadNormBackward::run(auto launch) const {
+  const Checker check{kName};
+  const int heads = check_heads(check, forward);
+  const View &inp = forward.inp, &weight = forward.weight;
+  check.like("d_out", d_out, inp);
+  check.like("d_inp", d_inp, inp);
+  if (d_weight.data) check.f32("d_weight", d_weight, 1, weight.cols);
+  const rowwise::RowWork work{inp.rows, inp.cols, weight.cols};
+  const auto rstd = matrix<const float>(forward.rstd);
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows(work, rowwise::HeadNormBackwardKernel<T, W>{
+                          matrix<T>(d_inp), matrix<const T>(d_out), matrix<const T>(inp),
+                          weight.as<const W>(), rstd, heads, width(weight)});
+  });
+  if (!d_weight.data) return;
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.row_blocks(work, weight.cols, d_weight.as<float>(), [&](const Matrix<float>& partial) {
+      return rowwise::HeadNormWeightPartials<T>{
+          partial, matrix<const T>(d_out), matrix<const T>(inp), rstd, inp.rows,
+          heads,   width(weight)};
+    });
+  });
+}
+
+}  // namespace axonn::ops

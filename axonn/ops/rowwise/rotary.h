@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
@@ -41,3 +42,28 @@ struct RotaryKernel {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+void RotaryEmbedding::run(auto launch) const {
+  const Checker check{kName};
+  check.values("inp", inp);
+  check.like("out", out, inp);
+  check.f32("table", table, table.rows, table.cols);
+  AXONN_CHECK(table.rows > 0 && (positions.data || inp.rows % table.rows == 0),
+              "rotary_embedding: inp is ", inp, ", want whole sequences of ", table.rows,
+              " positions (table is ", table, ")");
+  if (positions.data) check.ids("positions", positions, inp.rows);
+  AXONN_CHECK(table.cols > 0 && table.cols % 2 == 0 && inp.cols % table.cols == 0,
+              "rotary_embedding: inp is ", inp, ", want whole heads of the width of table ", table,
+              ", which must be even");
+  const int D = width(table), heads = width(inp) / D;
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, inp.cols, D / 2},
+                rowwise::RotaryKernel<T>{
+                    matrix<T>(out), matrix<const T>(inp), matrix<const float>(table), table.rows,
+                    heads, D, inverse ? -1.0f : 1.0f, positions.as<const std::int32_t>()});
+  });
+}
+
+}  // namespace axonn::ops

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
 #include "axonn/ops/rowwise/matrix.h"
 
@@ -14,7 +15,7 @@ namespace axonn::rowwise {
 // element. Source: Shazeer, "GLU variants improve transformer", 2020.
 
 template <typename T>
-struct SwigluForward {
+struct SwigluKernel {
   Matrix<T> out;        // (R, F)
   Matrix<const T> inp;  // (R, 2F)
   std::int64_t F;
@@ -30,7 +31,7 @@ struct SwigluForward {
 
 /// d_gate = d_out · up · (s + gate · s · (1 - s)), d_up = d_out · gate · s, s = sigmoid(gate).
 template <typename T>
-struct SwigluBackward {
+struct SwigluBackwardKernel {
   Matrix<T> d_inp;        // (R, 2F), may be inp
   Matrix<const T> d_out;  // (R, F)
   Matrix<const T> inp;    // (R, 2F)
@@ -51,3 +52,34 @@ struct SwigluBackward {
 };
 
 }  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+/// Checks inp (R, 2F), and `half` (R, F) of its type.
+inline void check_gated(const Checker& check, const View& inp, const char* name, const View& half) {
+  check.values("inp", inp);
+  AXONN_CHECK(inp.cols % 2 == 0, check.operation, ": inp is ", inp,
+              ", want an even number of columns: gate, then up");
+  check.typed(name, half, inp.dtype, inp.rows, inp.cols / 2);
+}
+
+void Swiglu::run(auto launch) const {
+  check_gated({kName}, inp, "out", out);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.tiles(out.rows, out.cols,
+                 rowwise::SwigluKernel<T>{matrix<T>(out), matrix<const T>(inp), out.cols});
+  });
+}
+
+void SwigluBackward::run(auto launch) const {
+  const Checker check{kName};
+  check_gated(check, inp, "d_out", d_out);
+  check.like("d_inp", d_inp, inp);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.tiles(d_out.rows, d_out.cols,
+                 rowwise::SwigluBackwardKernel<T>{matrix<T>(d_inp), matrix<const T>(d_out),
+                                                  matrix<const T>(inp), d_out.cols});
+  });
+}
+
+}  // namespace axonn::ops

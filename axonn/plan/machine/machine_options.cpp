@@ -3,52 +3,15 @@
 #include <algorithm>
 #include <array>
 
+#include "axonn/ops/backend.h"
+
 namespace axonn {
 
 namespace {
 
-/// The memory-bound operations of Backend and Device.
-constexpr std::array<std::string_view, 40> kRowwiseOperations = {
-    "other",  // operations without a rate of their own
-    "row_moments",
-    "add_moments",
-    "combine_moments",
-    "moments_about_zero",
-    "layer_norm",
-    "layer_norm_sums",
-    "layer_norm_backward",
-    "layer_norm_weight_backward",
-    "rms_norm_sums",
-    "head_norm",
-    "head_norm_backward",
-    "rotary_embedding",
-    "keep_heads",
-    "cached_attention",
-    "swiglu",
-    "swiglu_backward",
-    "dropout",
-    "gelu",
-    "gelu_backward",
-    "add",
-    "cast",
-    "column_sum",
-    "embedding",
-    "embedding_backward",
-    "positions_backward",
-    "softmax_stats",
-    "combine_softmax",
-    "cross_entropy_backward",
-    "greedy_targets",
-    "sum",
-    "squared_sum",
-    "clip_factor",
-    "count_nonfinite",
-    "adamw",
-    "sgd",
-    "copy",
-    "fill_zero",
-    "copy_to_host",
-    "copy_from_host"};
+/// The memory-bound operations that are not row-wise: one of Backend and those of Device.
+constexpr std::array<std::string_view, 5> kOtherOperations = {
+    CachedAttention::kName, "copy", "fill_zero", "copy_to_host", "copy_from_host"};
 
 constexpr std::array<std::string_view, 4> kGroupOperations = {"", "all_gather", "reduce_scatter",
                                                               "all_reduce"};
@@ -108,9 +71,13 @@ void list_options(Machine& machine, OptionList& list) {
   list_products(machine.f32, list, "products_f32", "Matrix products in f32");
   list_links(machine, list);
   list.section("rowwise", "Operations whose rate differs from memory_bytes_per_s");
-  for (const std::string_view operation : kRowwiseOperations)
+  const auto add = [&](std::string_view operation) {
     list.add(operation, &machine.rowwise_bytes_per_s[std::string(operation)],
              {.help = "rate over all operands", .unit = "bytes/s", .min = 0});
+  };
+  add("other");  // operations without a rate of their own
+  std::ranges::for_each(kRowwiseNames, add);
+  std::ranges::for_each(kOtherOperations, add);
 }
 
 void list_options(GroupRate& group, OptionList& list) {

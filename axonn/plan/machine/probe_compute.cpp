@@ -23,7 +23,7 @@ Tensor filled(Backend& backend, Arena& arena, std::int64_t rows, std::int64_t co
   Tensor source(arena, 1, cols, DType::f32), matrix(arena, rows, cols, dtype);
   backend.device().copy_from_host(source.view().data, row.data(), source.bytes());
   for (std::int64_t r = 0; r < rows; ++r)
-    backend.cast(matrix.view().row_range(r, 1), source.view());
+    backend.run(ops::Cast{matrix.view().row_range(r, 1), source.view()});
   return matrix;
 }
 
@@ -104,8 +104,9 @@ void probe_memory(const ProbeContext& ctx, Machine& machine) {
     const auto part = [&](const Tensor& tensor) {
       return tensor.view().col_range(0, static_cast<std::int64_t>(count));
     };
-    seconds.push_back(seconds_of_one(ctx.backend, window_of(ctx),
-                                     [&] { ctx.backend.add(part(out), part(a), part(b)); }));
+    seconds.push_back(seconds_of_one(ctx.backend, window_of(ctx), [&] {
+      ctx.backend.run(ops::Add{part(out), part(a), part(b)});
+    }));
   }
   seconds = mean_over_ranks(ctx.world, seconds);
   machine.launch_s = std::ranges::min(seconds);  // the work on 64 elements is negligible

@@ -71,16 +71,12 @@ class LoneSteps {
   StepInput input_;
 };
 
-/// Whether it is an operation of Device, not of Backend.
-bool is_of_device(const Schedule::Compute& op) {
-  return op.operation.starts_with("copy") || op.operation == "fill_zero";
-}
-
 /// The operations of the backend in a step of config, in order.
 std::vector<Schedule::Compute> operations_of(const Config& config) {
   std::vector<Schedule::Compute> operations;
   for (const Schedule::Event& event : dry_step(config, 0, {.schedule = true}).schedule.events)
-    if (const auto* op = std::get_if<Schedule::Compute>(&event); op && !is_of_device(*op))
+    if (const auto* op = std::get_if<Schedule::Compute>(&event);
+        op && op->kind != OperationKind::device)
       operations.push_back(*op);
   return operations;
 }
@@ -116,7 +112,8 @@ void time_steps(const ProbeContext& ctx, Config config, TimesByOperation& times)
     sums = mean_over_ranks(ctx.world, sums);
     for (std::size_t j = 0; j < operations.size(); ++j) {
       const Schedule::Compute& op = operations[j];
-      times[op.operation].push_back({op.flops > 0 ? op.flops : moved_bytes(op), sums[j]});
+      times[op.operation].push_back(
+          {op.flops > 0 ? op.flops : static_cast<double>(op.moved_bytes), sums[j]});
     }
     return;
   }

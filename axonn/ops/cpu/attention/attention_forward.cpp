@@ -196,7 +196,7 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
 }  // namespace
 
 void CpuBackend::attention(const Attention& args) {
-  check_attention("attention", args);
+  check_attention(Attention::kName, args);
   if (args.q.count() == 0) return;
   const std::int64_t sequences = args.q.rows / args.positions,
                      kv_heads = args.k.cols / args.head_dim;

@@ -10,7 +10,6 @@
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/cpu/matmul/row_dots.h"
 #include "axonn/ops/operand_checks.h"
-#include "axonn/ops/rowwise/keep_heads.h"
 #include "axonn/ops/rowwise/math.h"
 
 // Attention of a new token to the keys of its sequence, in stretches of kStretch positions. Each
@@ -165,18 +164,6 @@ void combine(T* out, int D, const Partial* begin, const Partial* end, std::int64
 }
 
 }  // namespace
-
-void CpuBackend::keep_heads(const KeepHeads& args) {
-  check_keep_heads(args);
-  const std::int64_t D = args.kept.cols;
-  with_type(args.inp.dtype, [&]<typename T>(T) {
-    launch_rows(threads_, args.inp.rows, args.inp.cols,
-                rowwise::KeepHeadsKernel<T>{matrix<T>(args.kept), matrix<const T>(args.inp),
-                                            args.slots.as<std::int32_t>(),
-                                            args.positions.as<std::int32_t>(), args.entries,
-                                            args.inp.cols / D, static_cast<int>(D)});
-  });
-}
 
 /// Processes as many rows at a time as have a few megabytes of partial results.
 void CpuBackend::cached_attention(const CachedAttention& args) {

@@ -214,7 +214,7 @@ constexpr bool kRounds = sizeof(T) < sizeof(float);  // P needs memory of its ow
 }  // namespace
 
 void CudaBackend::attention(const Attention& args) {
-  check_attention("attention", args);
+  check_attention(Attention::kName, args);
   if (args.q.count() == 0 || cudnn_.run(args)) return;
   if (flash_fits(args)) return flash_attention(stream(), args);
   with_type(args.q.dtype, [&]<typename T>(T) {
@@ -278,8 +278,8 @@ void CudaBackend::attention_backward(const AttentionBackward& args) {
           products_.run(windows.to_keys(d_v, p, args.d_out));
           products_.run(windows.to_keys(d_k, d_s, a.q));
         });
-      cast(args.d_k.row_range(row, a.positions), d_k);
-      cast(args.d_v.row_range(row, a.positions), d_v);
+      run(ops::Cast{args.d_k.row_range(row, a.positions), d_k});
+      run(ops::Cast{args.d_v.row_range(row, a.positions), d_v});
     }
   });
 }

@@ -10,7 +10,6 @@
 #include "axonn/ops/cuda/cuda_backend.cuh"
 #include "axonn/ops/cuda/launch.cuh"
 #include "axonn/ops/operand_checks.h"
-#include "axonn/ops/rowwise/keep_heads.h"
 #include "axonn/ops/rowwise/math.h"
 
 namespace axonn::cuda {
@@ -79,18 +78,6 @@ __global__ void __launch_bounds__(kMostThreads) attend_to_cache(const CachedHead
 }
 
 }  // namespace
-
-void CudaBackend::keep_heads(const KeepHeads& args) {
-  check_keep_heads(args);
-  const std::int64_t D = args.kept.cols;
-  with_type(args.inp.dtype, [&]<typename T>(T) {
-    launch_rows(stream(), args.inp.rows, D,
-                rowwise::KeepHeadsKernel<T>{matrix<T>(args.kept), matrix<const T>(args.inp),
-                                            args.slots.as<std::int32_t>(),
-                                            args.positions.as<std::int32_t>(), args.entries,
-                                            args.inp.cols / D, static_cast<int>(D)});
-  });
-}
 
 void CudaBackend::cached_attention(const CachedAttention& args) {
   check_cached_attention(args);
