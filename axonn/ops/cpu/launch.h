@@ -13,7 +13,6 @@
 namespace axonn::cpu {
 
 using rowwise::Matrix;
-using rowwise::matrix;
 using rowwise::Tile;
 
 /// Elements of a tile, 16 to 32 KiB: enough that its overhead is negligible, few enough that a

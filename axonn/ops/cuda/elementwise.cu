@@ -38,7 +38,7 @@ void add_bias(Stream& stream, const View& out, const View& bias) {
   with_type(out.dtype, [&]<typename Out>(Out) {
     with_type(bias.dtype, [&]<typename B>(B) {
       launch_tiles(handle_of(stream), out.rows, out.cols, kTile,
-                   AddBias<Out, B>{matrix<Out>(out), bias.as<const B>()});
+                   AddBias<Out, B>{out, bias.as<const B>()});
     });
   });
 }

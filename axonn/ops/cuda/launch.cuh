@@ -13,7 +13,6 @@
 namespace axonn::cuda {
 
 using rowwise::Matrix;
-using rowwise::matrix;
 using rowwise::Tile;
 
 /// The most threads of a block: rows of 4096 elements or more have a pack for each.

@@ -167,9 +167,8 @@ void SoftmaxStats::run(auto launch) const {
   check.f32("out", out, logits.rows, 3);
   with_type(logits.dtype, [&]<typename T>(T) {
     launch.rows({logits.rows, logits.cols},
-                rowwise::SoftmaxStatsKernel<T>{matrix<float>(out), matrix<const T>(logits),
-                                               targets.as<const std::int32_t>(), piece.first,
-                                               static_cast<int>(piece.valid)});
+                rowwise::SoftmaxStatsKernel<T>{out, logits, targets.as<const std::int32_t>(),
+                                               piece.first, static_cast<int>(piece.valid)});
   });
 }
 
@@ -180,9 +179,8 @@ void CombineSoftmax::run(auto launch) const {
   const std::int64_t pieces = check_pieces(check, stats, targets);
   if (pieces == 0) return;
   launch.tiles(1, loss.rows,
-               rowwise::CombineSoftmaxKernel{matrix<float>(loss), matrix<float>(lse),
-                                             matrix<const float>(stats),
-                                             targets.as<const std::int32_t>(), loss.rows, pieces});
+               rowwise::CombineSoftmaxKernel{loss, lse, stats, targets.as<const std::int32_t>(),
+                                             loss.rows, pieces});
 }
 
 void GreedyTargets::run(auto launch) const {
@@ -190,9 +188,9 @@ void GreedyTargets::run(auto launch) const {
   check.f32("out", out, targets.cols, 1);
   const std::int64_t pieces = check_pieces(check, stats, targets);
   if (pieces == 0) return;
-  launch.tiles(1, out.rows,
-               rowwise::GreedyTargetsKernel{matrix<float>(out), matrix<const float>(stats),
-                                            targets.as<const std::int32_t>(), out.rows, pieces});
+  launch.tiles(
+      1, out.rows,
+      rowwise::GreedyTargetsKernel{out, stats, targets.as<const std::int32_t>(), out.rows, pieces});
 }
 
 void CrossEntropyBackward::run(auto launch) const {
@@ -202,9 +200,9 @@ void CrossEntropyBackward::run(auto launch) const {
   check.f32("lse", lse, logits.rows, 1);
   with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
     launch.rows({logits.rows, logits.cols}, rowwise::CrossEntropyBackwardKernel<Out, T>{
-                                                .d_logits = matrix<Out>(d_logits),
-                                                .logits = matrix<const T>(logits),
-                                                .lse = matrix<const float>(lse),
+                                                .d_logits = d_logits,
+                                                .logits = logits,
+                                                .lse = lse,
                                                 .targets = targets.as<const std::int32_t>(),
                                                 .first = piece.first,
                                                 .V = width(logits),

@@ -62,12 +62,12 @@ void Dropout::run(auto launch) const {
   AXONN_CHECK(probability >= 0 && probability < 1, "dropout: probability ", probability,
               ", want 0 or more and less than 1");
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.tiles(inp.rows, inp.cols,
-                 rowwise::DropoutKernel<T>{
-                     matrix<T>(out), matrix<const T>(inp), key,
-                     static_cast<std::uint64_t>(first_row), static_cast<std::uint32_t>(first_col),
-                     static_cast<std::uint32_t>(std::lround(probability * (1 << 24))),
-                     scale / (1 - probability)});
+    launch.tiles(
+        inp.rows, inp.cols,
+        rowwise::DropoutKernel<T>{out, inp, key, static_cast<std::uint64_t>(first_row),
+                                  static_cast<std::uint32_t>(first_col),
+                                  static_cast<std::uint32_t>(std::lround(probability * (1 << 24))),
+                                  scale / (1 - probability)});
   });
 }
 

@@ -105,8 +105,7 @@ template <typename F>
 void run_unary(auto launch, View out, View inp) {
   flatten(out, inp);
   with_types(out.dtype, inp.dtype, [&]<typename Out, typename In>(Out, In) {
-    launch.tiles(out.rows, out.cols,
-                 rowwise::Unary<F, Out, In>{matrix<Out>(out), matrix<const In>(inp)});
+    launch.tiles(out.rows, out.cols, rowwise::Unary<F, Out, In>{out, inp});
   });
 }
 
@@ -116,9 +115,7 @@ void run_binary(auto launch, View out, View a, View b) {
   flatten(out, a, b);
   with_type(out.dtype, [&]<typename Out>(Out) {
     with_types(a.dtype, b.dtype, [&]<typename A, typename B>(A, B) {
-      launch.tiles(
-          out.rows, out.cols,
-          rowwise::Binary<F, Out, A, B>{matrix<Out>(out), matrix<const A>(a), matrix<const B>(b)});
+      launch.tiles(out.rows, out.cols, rowwise::Binary<F, Out, A, B>{out, a, b});
     });
   });
 }
@@ -150,11 +147,11 @@ void ColumnSum::run(auto launch) const {
   check.values("inp", inp);
   check.f32("out", out, 1, inp.cols);
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.columns(inp.rows, inp.cols, std::array{out.as<float>()},
-                   [&](const std::array<Matrix<float>, 1>& partial) {
-                     return rowwise::ColumnPartials<rowwise::ValueTerm, T>{
-                         partial[0], inp.rows, {}, {matrix<const T>(inp)}};
-                   });
+    launch.columns(
+        inp.rows, inp.cols, std::array{out.as<float>()},
+        [&](const std::array<Matrix<float>, 1>& partial) {
+          return rowwise::ColumnPartials<rowwise::ValueTerm, T>{partial[0], inp.rows, {}, {inp}};
+        });
   });
 }
 

@@ -118,10 +118,10 @@ void Embedding::run(auto launch) const {
   }
   with_type(out.dtype, [&]<typename T>(T) {
     launch.rows({out.rows, out.cols}, rowwise::EmbeddingKernel<T>{
-                                          .out = matrix<T>(out),
+                                          .out = out,
                                           .ids = ids.as<const std::int32_t>(),
-                                          .table = matrix<const T>(table),
-                                          .learned = matrix<const T>(learned),
+                                          .table = table,
+                                          .learned = learned,
                                           .positions = positions.as<const std::int32_t>(),
                                           .first = first,
                                           .V = table.rows,
@@ -139,8 +139,8 @@ void EmbeddingBackward::run(auto launch) const {
   check.f32("d_table", d_table, d_table.rows, d_out.cols);
   with_type(d_out.dtype, [&]<typename T>(T) {
     launch.rows_by_id(rowwise::EmbeddingBackwardKernel<T>{
-        .d_table = matrix<float>(d_table),
-        .d_out = matrix<const T>(d_out),
+        .d_table = d_table,
+        .d_out = d_out,
         .ids = ids.as<const std::int32_t>(),
         .first = first,
         .V = d_table.rows,
@@ -156,8 +156,8 @@ void PositionsBackward::run(auto launch) const {
   check.f32("d_positions", d_positions, d_positions.rows, d_out.cols);
   with_type(d_out.dtype, [&]<typename T>(T) {
     launch.rows({d_positions.rows, d_out.cols}, rowwise::PositionsBackwardKernel<T>{
-                                                    .d_positions = matrix<float>(d_positions),
-                                                    .d_out = matrix<const T>(d_out),
+                                                    .d_positions = d_positions,
+                                                    .d_out = d_out,
                                                     .positions_count = d_positions.rows,
                                                     .R = d_out.rows,
                                                     .C = width(d_out),

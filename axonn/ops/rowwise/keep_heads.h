@@ -49,9 +49,9 @@ void KeepHeads::run(auto launch) const {
   check.ids("positions", positions, inp.rows);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch.rows({inp.rows, inp.cols, D},
-                rowwise::KeepHeadsKernel<T>{
-                    matrix<T>(kept), matrix<const T>(inp), slots.as<const std::int32_t>(),
-                    positions.as<const std::int32_t>(), entries, inp.cols / D, width(kept)});
+                rowwise::KeepHeadsKernel<T>{kept, inp, slots.as<const std::int32_t>(),
+                                            positions.as<const std::int32_t>(), entries,
+                                            inp.cols / D, width(kept)});
   });
 }
 

@@ -198,8 +198,7 @@ void RowMoments::run(auto launch) const {
   AXONN_CHECK(inp.cols > 0 || inp.rows == 0, "row_moments: inp is ", inp,
               ", want at least one column");
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.rows({inp.rows, inp.cols},
-                rowwise::RowMomentsKernel<T>{matrix<float>(out), matrix<const T>(inp), width(inp)});
+    launch.rows({inp.rows, inp.cols}, rowwise::RowMomentsKernel<T>{out, inp, width(inp)});
   });
 }
 
@@ -212,9 +211,7 @@ void AddMoments::run(auto launch) const {
   AXONN_CHECK(out.cols > 0 || out.rows == 0, "add_moments: out is ", out,
               ", want at least one column");
   with_type(out.dtype, [&]<typename T>(T) {
-    launch.rows({out.rows, out.cols},
-                rowwise::AddMomentsKernel<T>{matrix<T>(out), matrix<float>(moments),
-                                             matrix<const T>(a), matrix<const T>(b), width(out)});
+    launch.rows({out.rows, out.cols}, rowwise::AddMomentsKernel<T>{out, moments, a, b, width(out)});
   });
 }
 
@@ -228,8 +225,8 @@ void CombineMoments::run(auto launch) const {
   AXONN_CHECK(pieces >= 1 && count >= 1, "combine_moments: ", pieces, " pieces of ", count,
               " elements each, want at least one of both");
   launch.tiles(1, out.rows,
-               rowwise::CombineMomentsKernel{matrix<float>(out), matrix<const float>(moments),
-                                             out.rows, pieces, static_cast<float>(count), eps});
+               rowwise::CombineMomentsKernel{out, moments, out.rows, pieces,
+                                             static_cast<float>(count), eps});
 }
 
 void LayerNorm::run(auto launch) const {
@@ -238,10 +235,9 @@ void LayerNorm::run(auto launch) const {
   check.like("out", out, inp);
   if (bias.data) check.like("bias", bias, weight);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows(
-        {inp.rows, inp.cols},
-        rowwise::LayerNormKernel<T, W>{matrix<T>(out), matrix<const T>(inp), weight.as<const W>(),
-                                       bias.as<const W>(), matrix<const float>(stats), width(inp)});
+    launch.rows({inp.rows, inp.cols},
+                rowwise::LayerNormKernel<T, W>{out, inp, weight.as<const W>(), bias.as<const W>(),
+                                               stats, width(inp)});
   });
 }
 
@@ -252,9 +248,8 @@ void LayerNormSums::run(auto launch) const {
   check.f32("out", out, inp.rows, 2);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
     launch.rows({inp.rows, inp.cols},
-                rowwise::LayerNormSumsKernel<T, W>{matrix<float>(out), matrix<const T>(d_out),
-                                                   matrix<const T>(inp), weight.as<const W>(),
-                                                   matrix<const float>(stats), width(inp)});
+                rowwise::LayerNormSumsKernel<T, W>{out, d_out, inp, weight.as<const W>(), stats,
+                                                   width(inp)});
   });
 }
 
@@ -268,11 +263,9 @@ void LayerNormBackward::run(auto launch) const {
   AXONN_CHECK(width >= inp.cols && width > 0, "layer_norm_backward: width ", width,
               " of whole rows, want at least the columns of inp ", inp);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows({inp.rows, inp.cols},
-                rowwise::LayerNormBackwardKernel<T, W>{
-                    matrix<T>(d_inp), matrix<const T>(d_out), matrix<const T>(inp),
-                    weight.as<const W>(), matrix<const float>(stats), matrix<const float>(sums),
-                    matrix<const T>(residual), ops::width(inp), static_cast<float>(width)});
+    launch.rows({inp.rows, inp.cols}, rowwise::LayerNormBackwardKernel<T, W>{
+                                          d_inp, d_out, inp, weight.as<const W>(), stats, sums,
+                                          residual, ops::width(inp), static_cast<float>(width)});
   });
 }
 
@@ -283,8 +276,8 @@ void LayerNormWeightBackward::run(auto launch) const {
   check.like("d_out", d_out, inp);
   if (d_bias.data) check.like("d_bias", d_bias, d_weight);
   with_type(inp.dtype, [&]<typename T>(T) {
-    const rowwise::WeightTerm term{matrix<const float>(stats)};
-    const std::tuple both{matrix<const T>(d_out), matrix<const T>(inp)};
+    const rowwise::WeightTerm term{stats};
+    const std::tuple both{Matrix<const T>(d_out), Matrix<const T>(inp)};
     if (d_bias.data)
       launch.columns(inp.rows, inp.cols, std::array{d_weight.as<float>(), d_bias.as<float>()},
                      [&](const std::array<Matrix<float>, 2>& partial) {

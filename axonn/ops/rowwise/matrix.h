@@ -6,19 +6,19 @@
 
 namespace axonn::rowwise {
 
-/// A matrix in device memory, which kernels take by value. Absent if data is null.
+/// A matrix in device memory, which kernels take by value. Absent if data is null. Made from a View
+/// of elements of T.
 template <typename T>
 struct Matrix {
   T* data = nullptr;
   std::int64_t stride = 0;  ///< elements from one row to the next
 
+  Matrix() = default;
+  AXONN_DEVICE Matrix(T* first, std::int64_t apart) : data(first), stride(apart) {}
+  Matrix(const View& view) : data(view.as<T>()), stride(view.stride) {}  // NOLINT: see above
+
   AXONN_DEVICE T* row(std::int64_t r) const { return data + r * stride; }
 };
-
-template <typename T>
-Matrix<T> matrix(const View& view) {
-  return {static_cast<T*>(view.data), view.stride};
-}
 
 /// Two results of a kernel body.
 template <typename V>

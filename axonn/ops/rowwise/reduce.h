@@ -81,7 +81,7 @@ void run_reduction(auto launch, const Checker& check, const View& out, View inp)
   flatten(inp);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch.reduce(inp.rows, inp.cols, out.as<Total>(), [&](Total* partial) {
-      return Partials<T>{partial, matrix<const T>(inp)};
+      return Partials<T>{partial, inp};
     });
   });
 }

@@ -136,8 +136,7 @@ void MomentsAboutZero::run(auto launch) const {
   check.f32("out", out, out.rows, 2);
   check.f32("moments", moments, out.rows, 2);
   launch.tiles(1, out.rows,
-               rowwise::MomentsAboutZeroKernel{matrix<float>(out), matrix<const float>(moments),
-                                               static_cast<float>(count)});
+               rowwise::MomentsAboutZeroKernel{out, moments, static_cast<float>(count)});
 }
 
 void RmsNormSums::run(auto launch) const {
@@ -146,10 +145,9 @@ void RmsNormSums::run(auto launch) const {
   check.like("d_out", d_out, inp);
   check.f32("out", out, inp.rows, 2);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows({inp.rows, inp.cols},
-                rowwise::RmsNormSumsKernel<T, W>{matrix<float>(out), matrix<const T>(d_out),
-                                                 matrix<const T>(inp), weight.as<const W>(),
-                                                 matrix<const float>(stats), width(inp)});
+    launch.rows(
+        {inp.rows, inp.cols},
+        rowwise::RmsNormSumsKernel<T, W>{out, d_out, inp, weight.as<const W>(), stats, width(inp)});
   });
 }
 
@@ -169,10 +167,9 @@ void HeadNorm::run(auto launch) const {
   const int heads = check_heads(check, *this);
   check.like("out", out, inp);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows(
-        {inp.rows, inp.cols, weight.cols},
-        rowwise::HeadNormKernel<T, W>{matrix<T>(out), matrix<const T>(inp), weight.as<const W>(),
-                                      matrix<float>(rstd), heads, width(weight), eps});
+    launch.rows({inp.rows, inp.cols, weight.cols},
+                rowwise::HeadNormKernel<T, W>{out, inp, weight.as<const W>(), rstd, heads,
+                                              width(weight), eps});
   });
 }
 
@@ -184,18 +181,16 @@ void HeadNormBackward::run(auto launch) const {
   check.like("d_inp", d_inp, inp);
   if (d_weight.data) check.f32("d_weight", d_weight, 1, weight.cols);
   const rowwise::RowWork work{inp.rows, inp.cols, weight.cols};
-  const auto rstd = matrix<const float>(forward.rstd);
+  const auto rstd = Matrix<const float>(forward.rstd);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows(work, rowwise::HeadNormBackwardKernel<T, W>{
-                          matrix<T>(d_inp), matrix<const T>(d_out), matrix<const T>(inp),
-                          weight.as<const W>(), rstd, heads, width(weight)});
+    launch.rows(work, rowwise::HeadNormBackwardKernel<T, W>{d_inp, d_out, inp, weight.as<const W>(),
+                                                            rstd, heads, width(weight)});
   });
   if (!d_weight.data) return;
   with_type(inp.dtype, [&]<typename T>(T) {
     launch.row_blocks(work, weight.cols, d_weight.as<float>(), [&](const Matrix<float>& partial) {
-      return rowwise::HeadNormWeightPartials<T>{
-          partial, matrix<const T>(d_out), matrix<const T>(inp), rstd, inp.rows,
-          heads,   width(weight)};
+      return rowwise::HeadNormWeightPartials<T>{partial,  d_out, inp,          rstd,
+                                                inp.rows, heads, width(weight)};
     });
   });
 }

@@ -59,10 +59,10 @@ void RotaryEmbedding::run(auto launch) const {
               ", which must be even");
   const int D = width(table), heads = width(inp) / D;
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.rows({inp.rows, inp.cols, D / 2},
-                rowwise::RotaryKernel<T>{
-                    matrix<T>(out), matrix<const T>(inp), matrix<const float>(table), table.rows,
-                    heads, D, inverse ? -1.0f : 1.0f, positions.as<const std::int32_t>()});
+    launch.rows(
+        {inp.rows, inp.cols, D / 2},
+        rowwise::RotaryKernel<T>{out, inp, table, table.rows, heads, D, inverse ? -1.0f : 1.0f,
+                                 positions.as<const std::int32_t>()});
   });
 }
 

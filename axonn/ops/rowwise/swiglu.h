@@ -66,8 +66,7 @@ inline void check_gated(const Checker& check, const View& inp, const char* name,
 void Swiglu::run(auto launch) const {
   check_gated({kName}, inp, "out", out);
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.tiles(out.rows, out.cols,
-                 rowwise::SwigluKernel<T>{matrix<T>(out), matrix<const T>(inp), out.cols});
+    launch.tiles(out.rows, out.cols, rowwise::SwigluKernel<T>{out, inp, out.cols});
   });
 }
 
@@ -77,8 +76,7 @@ void SwigluBackward::run(auto launch) const {
   check.like("d_inp", d_inp, inp);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch.tiles(d_out.rows, d_out.cols,
-                 rowwise::SwigluBackwardKernel<T>{matrix<T>(d_inp), matrix<const T>(d_out),
-                                                  matrix<const T>(inp), d_out.cols});
+                 rowwise::SwigluBackwardKernel<T>{d_inp, d_out, inp, d_out.cols});
   });
 }
 

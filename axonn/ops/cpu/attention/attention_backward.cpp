@@ -6,6 +6,7 @@
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/operand_checks.h"
+#include "axonn/ops/rowwise/head_dots.h"
 #include "axonn/ops/rowwise/math.h"
 
 // From p = exp(scale · q · kᵀ - stats) and delta = sum over D of d_out · out, block by block:
@@ -240,21 +241,6 @@ class HeadBackward {
   const float* keys_ = nullptr;  // k of the loaded block, down
 };
 
-/// delta (B·T, h) = sum over a head's columns of d_out · out.
-template <typename T>
-struct Delta {
-  Matrix<float> delta;
-  Matrix<const T> d_out, out;
-  std::int64_t heads;
-  int D;
-
-  void operator()(const Team& team, std::int64_t row) const {
-    for (std::int64_t h = 0; h < heads; ++h)
-      delta.row(row)[h] = team.sum(
-          D, [](auto a, auto b) { return a * b; }, d_out.row(row) + h * D, out.row(row) + h * D);
-  }
-};
-
 }  // namespace
 
 void CpuBackend::attention_backward(const AttentionBackward& args) {
@@ -274,8 +260,8 @@ void CpuBackend::attention_backward(const AttentionBackward& args) {
   const std::int64_t tasks = whole ? pairs : 2 * pairs * blocks;
   with_type(forward.q.dtype, [&]<typename T>(T) {
     launch_rows(threads_, rows, forward.q.cols,
-                Delta<T>{delta, matrix<const T>(args.d_out), matrix<const T>(forward.out),
-                         forward.heads, static_cast<int>(forward.head_dim)});
+                rowwise::HeadDots<T>{delta, args.d_out, forward.out, forward.heads,
+                                     static_cast<int>(forward.head_dim)});
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
     for (std::int64_t i = 0; i < tasks; ++i) {
       const Workspace work(memory + each * omp_get_thread_num(), width);

@@ -228,10 +228,9 @@ void CudaBackend::attention(const Attention& args) {
         const View s = windows.scores(scores, DType::f32),
                    p = windows.scores(rounded, args.q.dtype);
         products_.run(windows.across(s, args.q, args.k, args.scale));
-        launch_rows(
-            stream(), part.heads * part.rows, part.keys,
-            SoftmaxForward<T>{{scores, rounded, part, args.group, args.window,
-                               matrix<float>(args.stats), args.starts.as<const std::int32_t>()}});
+        launch_rows(stream(), part.heads * part.rows, part.keys,
+                    SoftmaxForward<T>{{scores, rounded, part, args.group, args.window, args.stats,
+                                       args.starts.as<const std::int32_t>()}});
         products_.run(windows.to_queries(args.out, p, args.v));
       });
   });
@@ -264,16 +263,15 @@ void CudaBackend::attention_backward(const AttentionBackward& args) {
           products_.run(windows.across(windows.scores(scores, DType::f32), a.q, a.k, a.scale));
           products_.run(
               windows.across(windows.scores(d_probabilities, DType::f32), args.d_out, a.v, 1));
-          launch_rows(
-              stream(), part.heads * part.rows, part.keys,
-              SoftmaxBackward<T>{{scores, rounded, part, a.group, a.window, matrix<float>(a.stats),
-                                  a.starts.as<const std::int32_t>()},
-                                 d_probabilities,
-                                 d_scores,
-                                 matrix<const T>(args.d_out),
-                                 matrix<const T>(a.out),
-                                 static_cast<int>(a.head_dim),
-                                 a.scale});
+          launch_rows(stream(), part.heads * part.rows, part.keys,
+                      SoftmaxBackward<T>{{scores, rounded, part, a.group, a.window, a.stats,
+                                          a.starts.as<const std::int32_t>()},
+                                         d_probabilities,
+                                         d_scores,
+                                         args.d_out,
+                                         a.out,
+                                         static_cast<int>(a.head_dim),
+                                         a.scale});
           products_.run(windows.to_queries(args.d_q, d_s, a.k));
           products_.run(windows.to_keys(d_v, p, args.d_out));
           products_.run(windows.to_keys(d_k, d_s, a.q));

@@ -216,14 +216,14 @@ AttentionGraph attention_graph(const AttentionGraphShape& shape) {
   return shape.backward ? backward_graph(shape) : forward_graph(shape);
 }
 
-namespace {
-
 constexpr std::int64_t kAlignment = 16;  // bytes
 
-bool takes(const View& view) {
+bool is_aligned_bf16(const View& view) {
   return view.dtype == DType::bf16 && view.stride * bytes_of(view.dtype) % kAlignment == 0 &&
          reinterpret_cast<std::uintptr_t>(view.data) % kAlignment == 0;
 }
+
+namespace {
 
 /// Whether query head j uses key-value head j / (h / k), as graphs have it.
 bool whole_groups(const Attention& args, std::int64_t kv_heads) {
@@ -298,7 +298,8 @@ struct Part {
 std::optional<AttentionGraphShape> graph_shape_of(const Attention& args) {
   if (args.q.count() == 0 || args.k.count() == 0 || args.heads == 0) return std::nullopt;
   const std::int64_t kv_heads = args.k.cols / args.head_dim;
-  const bool fits = takes(args.q) && takes(args.k) && takes(args.v) && takes(args.out) &&
+  const bool fits = is_aligned_bf16(args.q) && is_aligned_bf16(args.k) && is_aligned_bf16(args.v) &&
+                    is_aligned_bf16(args.out) &&
                     args.head_dim * bytes_of(DType::bf16) % kAlignment == 0 &&
                     args.k.cols == kv_heads * args.head_dim && args.v.cols == args.k.cols &&
                     whole_groups(args, kv_heads);
@@ -321,7 +322,8 @@ std::optional<AttentionGraphShape> graph_shape_of(const Attention& args) {
 
 std::optional<AttentionGraphShape> graph_shape_of(const AttentionBackward& args, bool ordered) {
   std::optional<AttentionGraphShape> shape = graph_shape_of(args.forward);
-  if (!shape || !takes(args.d_out) || !takes(args.d_q) || !takes(args.d_k) || !takes(args.d_v))
+  if (!shape || !is_aligned_bf16(args.d_out) || !is_aligned_bf16(args.d_q) ||
+      !is_aligned_bf16(args.d_k) || !is_aligned_bf16(args.d_v))
     return std::nullopt;
   shape->backward = true;
   shape->ordered = ordered;

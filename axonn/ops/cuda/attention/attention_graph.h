@@ -120,4 +120,7 @@ struct GraphRoom {
 std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBackward& args,
                                 const GraphRoom& room, const GraphPlace& place);
 
+/// Whether the GPU's attention kernels can read the view: bf16, rows aligned to 16 bytes.
+bool is_aligned_bf16(const View& view);
+
 }  // namespace axonn

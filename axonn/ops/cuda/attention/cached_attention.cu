@@ -86,11 +86,10 @@ void CudaBackend::cached_attention(const CachedAttention& args) {
   if (args.q.count() == 0) return;
   with_type(args.q.dtype, [&]<typename T>(T) {
     attend_to_cache<<<grid_of(args.q.rows * args.heads), 256, 0, stream()>>>(
-        CachedHead<T>{matrix<const T>(args.q), args.keys.as<const T>(), args.values.as<const T>(),
-                      matrix<T>(args.out), args.slots.as<const std::int32_t>(),
-                      args.positions.as<const std::int32_t>(), args.entries, args.kv_heads,
-                      args.group, args.first_query, args.window, static_cast<int>(args.heads),
-                      static_cast<int>(args.head_dim), args.scale});
+        CachedHead<T>{args.q, args.keys.as<const T>(), args.values.as<const T>(), args.out,
+                      args.slots.as<const std::int32_t>(), args.positions.as<const std::int32_t>(),
+                      args.entries, args.kv_heads, args.group, args.first_query, args.window,
+                      static_cast<int>(args.heads), static_cast<int>(args.head_dim), args.scale});
   });
   check(cudaGetLastError());
 }

@@ -1,8 +1,10 @@
 #include "axonn/base/check.h"
+#include "axonn/ops/cuda/attention/attention_graph.h"
 #include "axonn/ops/cuda/attention/flash_attention.cuh"
 #include "axonn/ops/cuda/attention/flash_attention.h"
 #include "axonn/ops/cuda/attention/flash_backward.h"
 #include "axonn/ops/cuda/launch.cuh"
+#include "axonn/ops/rowwise/head_dots.h"
 
 namespace axonn::cuda {
 
@@ -58,27 +60,6 @@ __global__ void __launch_bounds__(kFlashThreads)
   flash_backward_keys<D>(GpuBlock{}, args, gradients, at, memory);
 }
 
-/// delta[row][head] = sum of d_out · out.
-struct HeadDots {
-  float* delta;                   // (R, h)
-  Matrix<const bf16> d_out, out;  // (R, h·D)
-  int heads, D;
-
-  __device__ void operator()(const Team& team, std::int64_t row) const {
-    for (int h = 0; h < heads; ++h) {
-      const float sum = team.sum(
-          D, [](float a, float b) { return a * b; }, d_out.row(row) + h * D, out.row(row) + h * D);
-      team.once([&] { delta[row * heads + h] = sum; });
-    }
-  }
-};
-
-bool takes(const View& view) {
-  constexpr std::uintptr_t kBytes = 16;
-  return view.dtype == DType::bf16 && view.stride % 8 == 0 &&
-         reinterpret_cast<std::uintptr_t>(view.data) % kBytes == 0;
-}
-
 FlashOperands operands_of(const Attention& args) {
   return {.q = args.q.as<const bf16>(),
           .k = args.k.as<const bf16>(),
@@ -117,14 +98,14 @@ void with_width(std::int64_t head_dim, F f) {
 
 bool flash_fits(const Attention& args) {
   constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
-  return (args.head_dim == 64 || args.head_dim == 128) && takes(args.q) && takes(args.k) &&
-         takes(args.v) && takes(args.out) && args.heads <= kMostBlocks &&
-         args.q.rows / args.positions <= kMostBlocks;
+  return (args.head_dim == 64 || args.head_dim == 128) && is_aligned_bf16(args.q) &&
+         is_aligned_bf16(args.k) && is_aligned_bf16(args.v) && is_aligned_bf16(args.out) &&
+         args.heads <= kMostBlocks && args.q.rows / args.positions <= kMostBlocks;
 }
 
 bool flash_fits(const AttentionBackward& args) {
-  return flash_fits(args.forward) && takes(args.d_out) && takes(args.d_q) && takes(args.d_k) &&
-         takes(args.d_v);
+  return flash_fits(args.forward) && is_aligned_bf16(args.d_out) && is_aligned_bf16(args.d_q) &&
+         is_aligned_bf16(args.d_k) && is_aligned_bf16(args.d_v);
 }
 
 void flash_attention(cudaStream_t stream, const Attention& args) {
@@ -148,9 +129,10 @@ void flash_attention_backward(cudaStream_t stream, const AttentionBackward& args
                                  .d_k_stride = args.d_k.stride,
                                  .d_v_stride = args.d_v.stride,
                                  .heads = static_cast<int>(forward.heads)};
-  launch_rows(stream, forward.q.rows, D,
-              HeadDots{delta, matrix<const bf16>(args.d_out), matrix<const bf16>(forward.out),
-                       gradients.heads, static_cast<int>(D)});
+  launch_rows(
+      stream, forward.q.rows, D,
+      rowwise::HeadDots<bf16>{
+          {delta, forward.heads}, args.d_out, forward.out, gradients.heads, static_cast<int>(D)});
   with_width(D, [&]<int width>(std::integral_constant<int, width>) {
     if (forward.heads > 0)
       run_backward_queries<width>
