@@ -6,8 +6,9 @@
 #include "axonn/comm/communicator.h"
 #include "axonn/model/flops.h"
 #include "axonn/tensor/arena.h"
+#include "axonn/comm/wait_clock.h"
 #include "axonn/train/config.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 

@@ -11,7 +11,7 @@
 #include "axonn/plan/machine/probe.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 #include "axonn/train/stored_model.h"
 
 namespace axonn {
