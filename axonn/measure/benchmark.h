@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "axonn/comm/communicator.h"
+#include "axonn/comm/wait_clock.h"
 #include "axonn/model/flops.h"
 #include "axonn/tensor/arena.h"
-#include "axonn/comm/wait_clock.h"
 #include "axonn/train/config.h"
 #include "axonn/train/training.h"
 
