@@ -10,6 +10,7 @@
 
 #include "axonn/infer/generation_schedule.h"
 #include "axonn/infer/sampling.h"
+#include "axonn/parallel/scheduling.h"
 #include "axonn/train/session.h"
 
 namespace axonn {
@@ -108,7 +109,7 @@ class Generator {
   Heads heads_;
   std::optional<KeyValueCache> cache_;
   CacheSlots slots_;
-  Prefetcher prefetcher_;
+  StepState state_;
   GenerationStats stats_;
 };
 

@@ -40,7 +40,7 @@ axonn::Dropout Adapter::mask(const Context& ctx, const View& out, const View& in
 
 /// The input after dropout; without dropout, or in evaluation, the input itself.
 Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const {
-  if (options_.dropout == 0 || (!ctx.tape && !ctx.runs_again)) return inp;
+  if (options_.dropout == 0 || !ctx.training()) return inp;
   Tensor out = ctx.empty(inp.rows(), inp.cols(), inp.dtype());
   ctx.backend.dropout(mask(ctx, out.view(), inp.view(), rows));
   return out;

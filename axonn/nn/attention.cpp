@@ -2,6 +2,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/nn/key_value_cache.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -58,7 +59,7 @@ Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
   const int x = ctx.grid.extent(Axis::x), y = ctx.grid.extent(Axis::y);
   const bool even = kv_heads % (x * y) == 0;
   if (ctx.cache) return even && y > 1 ? Cut::columns : Cut::same;
-  if (!ctx.sequence_parallel || y == 1) return Cut::same;
+  if (!ctx.scheduling().run.sequence_parallel || y == 1) return Cut::same;
   if (even) return Cut::columns;
   return row_cut(ctx, rows.sequences, Axis::y);
 }

@@ -24,7 +24,7 @@ struct Heads {
   /// The widths of q, k and v on one x coordinate.
   Runs qkv_runs(const Grid& grid) const;
   /// How attention is shared among the ranks of y: by heads if x · y divides the key-value heads,
-  /// else by whole sequences if y divides them and ctx.sequence_parallel is set, else not. With
+  /// else by whole sequences with RunSettings::sequence_parallel if y divides them, else not. With
   /// ctx.cache it is shared by heads or not at all, so that each sequence's keys stay on one rank.
   Cut cut_over_y(const Context& ctx, const Rows& rows) const;
 };

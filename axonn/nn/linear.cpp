@@ -2,6 +2,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/nn/pointwise.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -85,7 +86,7 @@ Var Linear::gelu(const Context& ctx, const Var& inp) const {
 Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
   const int in = ctx.grid.extent(in_axis_), out = ctx.grid.extent(out_axis_);
   const Var outs = each_later_in_two(
-      ctx, inp, ctx.sequence_parallel && out > 1,
+      ctx, inp, ctx.scheduling().run.sequence_parallel && out > 1,
       [this](const Context& here, const Chunk& chunk) { return gather(here, chunk); },
       [this, then](const Context& here, const Chunk& chunk, const Gather& gathered) {
         return forward(here, chunk, gathered.whole(here, {weight_->local_cols()}), then);
@@ -143,10 +144,11 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
   const bool learns = !weight_->frozen() || !adapters_.empty();
   Context again = ctx;  // only this rank's piece of the input was kept
-  again.label = again_;
+  again.own_scheduling().scope.label = again_;
   std::optional<Gather> inp_gather;
   if (learns) inp_gather = gather(again, inp);
-  if (learns && !ctx.overlap.input_gradients) inp_gather->wait();
+  const bool overlaps = ctx.scheduling().run.overlap.input_gradients;
+  if (learns && !overlaps) inp_gather->wait();
   const Cut cut = cut_over(out, in_axis_);
   const bool sums_bias = bias_ && !bias_->frozen();
   // The product of the weight's gradient reads d_out too, so it can also make the bias's.
@@ -170,7 +172,7 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
   }
   if (inp.gradient) {
     sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->local_cols()});
-    if (!ctx.overlap.input_gradients) d_inp.wait();
+    if (!overlaps) d_inp.wait();
     (before.gradient ? before.gradient : inp.gradient)->add(ctx, std::move(d_inp));
   }
   if (weight_->frozen()) return;

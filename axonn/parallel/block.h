@@ -27,8 +27,8 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
 void with_head(const Context& ctx, ParameterGroup& group,
                const std::function<void(const Context&)>& f);
 
-/// One block of a model: f(ctx, inp) with the group's parameters; with ctx.recompute, backward
-/// computes it again.
+/// One block of a model: f(ctx, inp) with the group's parameters; with RunSettings::recompute,
+/// backward computes it again.
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f);
 
 }  // namespace axonn

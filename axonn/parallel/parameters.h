@@ -69,20 +69,6 @@ struct NamedSlice {
   Slice slice;
 };
 
-/// Remembers the order in which groups are acquired, so that later passes gather the next group
-/// while one computes. Each kind of pass (training, evaluation) has its own.
-class Prefetcher {
- public:
-  void begin_pass();
-  /// The group that will be acquired after this one, or nullptr while that is not known.
-  ParameterGroup* after(ParameterGroup& group);
-
- private:
-  std::vector<ParameterGroup*> order_;
-  std::size_t position_ = 0;
-  bool known_ = false;
-};
-
 /// Elements of a group's flat buffers on one rank; F, S and P as ParameterGroup has them.
 struct FlatSizes {
   std::vector<std::int64_t> offsets;  ///< of each parameter's block in F, in the order of add()
@@ -139,7 +125,7 @@ class ParameterGroup {
   void initialise(const Context& ctx, std::uint64_t seed);
 
   /// Gathers the compute copy, or uses a gather that was prefetched. Each acquire() needs its
-  /// release(). With ctx.prefetcher, also starts the next group's gather.
+  /// release(). With a StepState, also starts the next group's gather.
   void acquire(const Context& ctx);
   void release();
   /// Whether the parameters stay available after release(), because z has extent 1.
@@ -154,7 +140,7 @@ class ParameterGroup {
   /// Called after backward through the block. The last call that was expected starts the
   /// reduce-scatter of the gradient to its shard.
   void reduce(const Context& ctx);
-  /// Waits for reduce(). If it was the step's last and ctx.overlap.data is set, starts the sum of
+  /// Waits for reduce(). If it was the step's last and Overlap::data is set, starts the sum of
   /// the shard over data, which overlaps the backward of other blocks.
   void finish_reduce(const Context& ctx);
   /// Starts the sum of the shard over data unless it has begun; gradient() waits for it.
@@ -225,5 +211,11 @@ class ParameterGroup {
   bool over_data_ = false;  // the sum over data has begun
   bool fresh_ = true;       // the shard's gradient holds nothing of this step yet
 };
+
+/// Completes the gradients at the end of a step's backward; then gradient() of each group is final.
+/// Starts the sums over data that have not begun, and sums gradients that are partial on x or y
+/// (Layout::partial): one all-reduce per axis for all groups, of those elements of this rank's
+/// pieces.
+void finish_gradients(const Context& ctx, std::span<ParameterGroup* const> groups);
 
 }  // namespace axonn

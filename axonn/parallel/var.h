@@ -100,9 +100,9 @@ class Var {
   }
   /// Chunk i alone; does not compute it.
   Var part(std::size_t i) const;
-  /// A function that computes the lazy chunks that are still referenced when it is called: at the
-  /// end of a block, for operations that read its parameters.
-  std::function<void()> maker() const;
+  /// Computes the lazy chunks that are still referenced at the end of the current block, before its
+  /// parameters are released: for operations that read them.
+  void make_before_release(const Context& ctx) const;
   /// Moves the only chunk out if no other Var shares it, else copies it.
   Chunk take();
 
@@ -166,7 +166,7 @@ Var each_later(const Context& ctx, Var inp, F f, bool reads_parameters = false) 
         later(ctx, i, [part = std::move(parts[i]), f](const Context& here) mutable {
           return f(here, part.take());
         }));
-  if (reads_parameters && ctx.before_release) ctx.before_release->push_back(outs.maker());
+  if (reads_parameters) outs.make_before_release(ctx);
   return outs;
 }
 
@@ -194,7 +194,7 @@ Var each_later_in_two(const Context& ctx, const Var& inp, bool ahead, Start star
       return finish(here, of.front(), *std::exchange(part->started, std::nullopt));
     }));
   }
-  if (ctx.before_release) ctx.before_release->push_back(outs.maker());
+  outs.make_before_release(ctx);
   return outs;
 }
 

@@ -17,8 +17,8 @@ Tokens earlier(const Context& ctx, const Tokens& tokens, std::int64_t by) {
   const auto* from = tokens.ids.view().as<std::int32_t>();
   auto* to = out.ids.view().as<std::int32_t>();
   for (std::int64_t s = 0; s < sequences; ++s)
-    ctx.arena.device().copy(to + s * length + std::min(by, length), from + s * length,
-                            std::max<std::int64_t>(length - by, 0) * bytes_of(DType::i32));
+    ctx.device().copy(to + s * length + std::min(by, length), from + s * length,
+                      std::max<std::int64_t>(length - by, 0) * bytes_of(DType::i32));
   return out;
 }
 

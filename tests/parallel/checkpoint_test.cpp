@@ -57,10 +57,10 @@ TEST(Checkpoint, KeepsNoMoreThanItsInputUntilBackward) {
     run.make = [&](ParameterGroup& group) -> Piece {
       return [&live, recomputed, inner = block(recomputed)(group)](const Context& ctx,
                                                                    const PieceInput& in) {
-        const std::int64_t before = ctx.arena.stats().live_bytes;
+        const std::int64_t before = ctx.arena().stats().live_bytes;
         Var out = inner(ctx, in);
         EXPECT_GT(out.front().value.rows(), 0);  // the access computes the lazy chunk
-        live[recomputed] = ctx.arena.stats().live_bytes - before;
+        live[recomputed] = ctx.arena().stats().live_bytes - before;
         return out;
       };
     };

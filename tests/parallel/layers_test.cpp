@@ -290,7 +290,7 @@ TEST(Layers, TokensRefuseInvalidPositionsAndDocumentStarts) {
     const Grid grid(*world, {});
     const auto backend = make_cpu_backend(1);
     Arena arena(backend->device());
-    const Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    const Context ctx(*backend, arena, grid);
     make_tokens(ctx, std::vector<std::int32_t>(6), {}, {2, 3}, places);
   };
   const std::vector<std::int32_t> fits{0, 1, 2, 0, 1, 2}, late{0, 1, 2, 1, 1, 2}, few{0};

@@ -6,6 +6,7 @@
 #include "axonn/nn/norm.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/parallel/block.h"
+#include "axonn/parallel/scheduling.h"
 
 using namespace axonn;
 using testing::ElementsAreArray;
@@ -46,8 +47,8 @@ Orders orders_on(GridShape shape) {
     NotingBackend backend;
     Arena arena(backend.device());
     const Grid grid(world, shape);
-    Context ctx{.backend = backend, .arena = arena, .grid = grid};
-    ctx.sequence_parallel = false;
+    Context ctx(backend, arena, grid);
+    ctx.own_scheduling().run.sequence_parallel = false;
     struct Block {
       Block(const std::string& i, const Grid& grid)
           : group("block " + i, grid),

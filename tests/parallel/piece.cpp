@@ -10,7 +10,7 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/parallel/exchange.h"
-#include "axonn/parallel/gradients.h"
+#include "axonn/parallel/scheduling.h"
 
 #include "tests/support/packed_rows.h"
 
@@ -62,10 +62,11 @@ class PieceRank {
 
   void go() {
     const Piece piece = run_.make(group_);
-    Context ctx{.backend = *backend_, .arena = arena_, .grid = grid_, .dtype = run_.dtype};
-    ctx.chunks = run_.chunks;
-    ctx.sequence_parallel = run_.sequence_parallel;
-    ctx.hold_parameters = run_.loss_follows;
+    Context ctx(*backend_, arena_, grid_, run_.dtype);
+    Scheduling& scheduling = ctx.own_scheduling();
+    scheduling.run.chunks = run_.chunks;
+    scheduling.run.sequence_parallel = run_.sequence_parallel;
+    scheduling.scope.hold_parameters = run_.loss_follows;
     group_.allocate(ctx);
     group_.initialise(ctx, 1);
     shift(ctx);
