@@ -13,7 +13,7 @@ Layout vocabulary_layout(std::int64_t vocab, std::int64_t width) {
           .cols = width,
           .row_axis = Axis::x,
           .col_axis = Axis::y,
-          .segments = {{.rows = vocab, .cut = Segment::Cut::padded}}};
+          .segments = {{.rows = vocab, .kind = Segment::Kind::padded}}};
 }
 
 VocabularyPiece vocabulary_piece(const Grid& grid, std::int64_t vocab) {
@@ -107,20 +107,21 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     sum_over(ctx, value, Axis::x, cut, {});
     Placement placement{{Axis::z, Axis::data}, Axis::y};
     if (cut == Cut::rows) placement.rows = placement.rows | Axis::x;
-    outs.push_back(make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}},
-                              value, placement));
-    if (!ctx.tape || table_->frozen()) continue;
-    ctx.tape->lane(c).record(
-        [this, ctx, ids, rows, first, learned, cut, gradient = outs[outs.size() - 1].gradient] {
-          const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
-          ctx.backend.embedding_backward(table_->gradient(ctx), d_out.view(), ids.view(), first);
-          if (!positions_) return;
-          const View d_learned = learned(positions_->gradient(ctx));
-          if (rows.position.empty())
-            ctx.backend.positions_backward(d_learned, d_out.view());
-          else
-            ctx.backend.embedding_backward(d_learned, d_out.view(), rows.position.view(), 0);
-        });
+    Chunk out = make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}}, value,
+                           placement);
+    if (!table_->frozen()) need_gradient(ctx, out);
+    outs.push_back(out);
+    if (!out.gradient) continue;
+    ctx.tape->lane(c).record([this, ctx, ids, rows, first, learned, cut, gradient = out.gradient] {
+      const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
+      ctx.backend.embedding_backward(table_->gradient(ctx), d_out.view(), ids.view(), first);
+      if (!positions_) return;
+      const View d_learned = learned(positions_->gradient(ctx));
+      if (rows.position.empty())
+        ctx.backend.positions_backward(d_learned, d_out.view());
+      else
+        ctx.backend.embedding_backward(d_learned, d_out.view(), rows.position.view(), 0);
+    });
   }
   return outs;
 }

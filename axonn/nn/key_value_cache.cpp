@@ -81,7 +81,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
 
 std::int64_t KeyValueCache::elements(const Heads& heads, const Grid& grid) {
   const int x = grid.extent(Axis::x), y = grid.extent(Axis::y);
-  const int ways = heads.kv_heads % (x * y) == 0 ? x * y : x;
+  const int ways = heads.divide_over_y(grid) ? x * y : x;
   return 2 * shared_room(heads.kv_heads, heads.heads, ways) * heads.head_dim;
 }
 

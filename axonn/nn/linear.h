@@ -79,6 +79,7 @@ class Linear {
   Var apply(const Context& ctx, const Var& inp, Then then) const;
   Gather gather(const Context& ctx, const Chunk& inp) const;
   Runs out_runs(const Context& ctx) const;
+  bool learns() const { return !weight_->frozen() || !adapters_.empty(); }
   void adapt(Adapters& adapters, const std::string& name, const Layout& layout,
              const std::vector<std::string>& parts);
   Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const;

@@ -72,7 +72,7 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
       advance_all(blocks.size() - 1);
     }
     first += whole.rows();
-    if (!ctx.tape) continue;
+    if (!ctx.tape || !chunk.gradient) continue;
     ctx.tape->lane(i).record(
         [ctx, d_hidden, to = chunk.gradient] { to->add(ctx, std::exchange(*d_hidden, Tensor())); });
   }
@@ -118,7 +118,7 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
   const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
   std::vector<Work> gathers;
   std::int64_t first = 0;
-  for (const Chunk& chunk : hidden) {
+  for (const Chunk& chunk : hidden.chunks()) {
     const Tensor whole = rows_of(ctx, chunk);
     for (std::int64_t row = 0; row < whole.rows(); row += options_.rows_at_once) {
       const std::int64_t n = std::min(options_.rows_at_once, whole.rows() - row);

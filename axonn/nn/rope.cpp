@@ -70,7 +70,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
     }
     turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
     Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!ctx.tape) return out;
+    if (!out.gradient) return out;
     ctx.tape->record([this, ctx, at, positions, kept = in.rows.position, to = in.gradient,
                       gradient = out.gradient] {
       Tensor d = gradient->take();

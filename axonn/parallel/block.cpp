@@ -13,7 +13,8 @@ void look_for_nonfinite(const Context& ctx, const std::string& block, const Var&
   if (!step || !step->looks_for_nonfinite || !step->nonfinite_block.empty()) return;
   if (scope.rerun == Rerun::second_run) return;
   Tensor count = ctx.zeros(1, 1, DType::i64);
-  for (const Chunk& chunk : out) ctx.backend.count_nonfinite(count.view(), chunk.value.view());
+  for (const Chunk& chunk : out.chunks())
+    ctx.backend.count_nonfinite(count.view(), chunk.value.view());
   std::int64_t found = 0;
   ctx.device().copy_to_host(&found, count.view().data, sizeof found);
   if (found > 0) step->nonfinite_block = block;
@@ -36,7 +37,7 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
   if (!ctx.tape) return silently;
   Var out;
   std::vector<std::shared_ptr<Gradient>> gradients;
-  for (Chunk chunk : silently) {
+  for (Chunk chunk : silently.chunks()) {
     chunk.gradient = std::make_shared<Gradient>();
     gradients.push_back(chunk.gradient);
     out.push_back(std::move(chunk));
@@ -54,7 +55,7 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
     AXONN_CHECK(second.size() == gradients.size(), "checkpoint: the second forward pass returned ",
                 second.size(), " chunks, the first ", gradients.size());
     for (std::size_t i = 0; i < second.size(); ++i)
-      second[i].gradient->add(ctx, gradients[i]->take());
+      if (second[i].gradient) second[i].gradient->add(ctx, gradients[i]->take());
     inner.backward();
   });
   return out;
@@ -69,7 +70,10 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
     for (const auto& make : before_release) make();
   };
   Context inside = ctx;
-  inside.own_scheduling().scope.label = group.name();
+  BlockScope& scope = inside.own_scheduling().scope;
+  scope.label = group.name();
+  if (read_in == ReadIn::held) scope.hold_parameters = true;
+  const bool held = scope.hold_parameters;
   group.acquire(inside);
   ctx.backend.mark(group.name());
   const bool learns = !group.frozen();
@@ -79,7 +83,6 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
     group.release();
     return;
   }
-  const bool held = ctx.scheduling().scope.hold_parameters;
   const bool again = held || read_in == ReadIn::both_passes;
   // If the group is never released, chunks of one block need not wait for all chunks of the next.
   Tape& end = group.stays() ? ctx.tape->last_lane() : *ctx.tape;
@@ -99,13 +102,6 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
     if (again) group.acquire(inside);
     if (learns) group.begin_backward(inside);
   });
-}
-
-void with_head(const Context& ctx, ParameterGroup& group,
-               const std::function<void(const Context&)>& f) {
-  Context held = ctx;
-  held.own_scheduling().scope.hold_parameters = true;
-  with_parameters(held, group, f);
 }
 
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f) {

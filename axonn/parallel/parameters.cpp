@@ -35,7 +35,7 @@ View Parameter::weight() const {
 View Parameter::gradient_block() const {
   AXONN_CHECK(!group_.gradient_.empty(), spec_.name,
               ": gradient used outside the backward pass of ", group_.name_,
-              "; a loss computes it in the forward pass, inside with_head()");
+              "; a loss computes it in the forward pass, with parameters held (ReadIn::held)");
   return block_of(group_.gradient_.raw_view());
 }
 
@@ -123,16 +123,12 @@ FlatSizes ParameterGroup::sizes() const {
 }
 
 void ParameterGroup::arrange() {
-  const FlatSizes all = sizes();
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = all.offsets[i];
+  sizes_ = sizes();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = sizes_.offsets[i];
   for (const Joined& joined : joined_) joined.whole->offset_ = joined.first->offset_;
-  decayed_ = all.decayed;
-  flat_size_ = all.flat;
-  shard_size_ = all.shard;
   find_gaps();
 
-  const std::int64_t begin =
-      grid_.coord(Axis::z) * shard_size_ + grid_.coord(Axis::data) * piece_size();
+  const std::int64_t begin = piece_begin();
   for (const auto& parameter : parameters_) {
     std::vector<Slice> slices = parameter->spec_.layout.slices(grid_.shape(), grid_.coords());
     for (Slice& slice : slices) slice.offset += parameter->offset_;
@@ -165,15 +161,15 @@ void ParameterGroup::find_gaps() {
     if (end < operand->offset_) gaps_.emplace_back(end, operand->offset_);
     end = operand->offset_ + operand->size();
   }
-  if (end < flat_size_) gaps_.emplace_back(end, flat_size_);
+  if (end < sizes_.flat) gaps_.emplace_back(end, sizes_.flat);
 }
 
 void ParameterGroup::allocate(const Context& ctx) {
   AXONN_CHECK(compute_.empty(), name_, ": allocated twice");
   arrange();
-  compute_ = ctx.zeros(1, shard_size_, ctx.dtype, MemoryUse::parameters);
+  compute_ = ctx.zeros(1, sizes_.shard, ctx.dtype, MemoryUse::parameters);
   if (ctx.dtype == DType::f32)
-    master_ = compute_.col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
+    master_ = piece_of(compute_);
   else if (!frozen_)
     master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
 }
@@ -184,7 +180,7 @@ void ParameterGroup::start_gather(const Context& ctx) {
     gathered_ = compute_;
     return;
   }
-  gathered_ = ctx.empty(1, flat_size_, ctx.dtype, MemoryUse::gathered);
+  gathered_ = ctx.empty(1, sizes_.flat, ctx.dtype, MemoryUse::gathered);
   gathered_.set_pending(grid_.along(Axis::z).all_gather(buffer_of(gathered_.raw_view()),
                                                         buffer_of(compute_.view()), name_));
 }
@@ -210,7 +206,7 @@ void ParameterGroup::begin_step(const Context& ctx) {
   over_data_ = false;
   expected_ = 0;
   if (shard_gradient_.empty())  // the gaps of a whole block stay zero from here on
-    shard_gradient_ = ctx.zeros(1, shard_size_, DType::f32, MemoryUse::gradients);
+    shard_gradient_ = ctx.zeros(1, sizes_.shard, DType::f32, MemoryUse::gradients);
   for (const Parameter* operand : operands_) operand->added_to_ = false;
 }
 
@@ -220,7 +216,7 @@ void ParameterGroup::begin_backward(const Context& ctx) {
     gradient_ = shard_gradient_;
     return;
   }
-  gradient_ = ctx.empty(1, flat_size_, DType::f32, MemoryUse::block_gradients);
+  gradient_ = ctx.empty(1, sizes_.flat, DType::f32, MemoryUse::block_gradients);
   float* flat = gradient_.view().as<float>();
   for (const auto& [begin, end] : gaps_)
     ctx.device().fill_zero(flat + begin, (end - begin) * bytes_of(DType::f32));
@@ -247,12 +243,12 @@ void ParameterGroup::reduce(const Context& ctx) {
   const Tensor full = std::exchange(gradient_, Tensor());
   Tensor sent = full;
   if (run.reduce_dtype != DType::f32) {
-    sent = ctx.empty(1, flat_size_, run.reduce_dtype, MemoryUse::block_gradients);
+    sent = ctx.empty(1, sizes_.flat, run.reduce_dtype, MemoryUse::block_gradients);
     ctx.backend.cast(sent.view(), full.view());
   }
   const bool direct = fresh_ && run.reduce_dtype == DType::f32;
   Tensor into = direct ? shard_gradient_
-                       : ctx.empty(1, shard_size_, run.reduce_dtype, MemoryUse::block_gradients);
+                       : ctx.empty(1, sizes_.shard, run.reduce_dtype, MemoryUse::block_gradients);
   Work work = grid_.along(Axis::z).reduce_scatter(buffer_of(into.view()),
                                                   buffer_of(sent.raw_view()), name_);
   work.keep(sent.owner());
@@ -291,10 +287,7 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
   if (grid_.extent(Axis::z) == 1) sum_shared(ctx, shard_gradient_);
   const View shard = shard_gradient_.view();
   shard_gradient_.set_pending(
-      grid_.along(Axis::data)
-          .reduce_scatter(
-              buffer_of(shard.col_range(grid_.coord(Axis::data) * piece_size(), piece_size())),
-              buffer_of(shard), name_));
+      grid_.along(Axis::data).reduce_scatter(buffer_of(piece_of(shard)), buffer_of(shard), name_));
 }
 
 void ParameterGroup::publish(const Context& ctx) {
@@ -305,18 +298,8 @@ void ParameterGroup::publish(const Context& ctx) {
   if (!ctx.scheduling().run.overlap.data) compute_.wait();
 }
 
-View ParameterGroup::piece_of_compute() const {
-  return compute_.view().col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
-}
-
-View ParameterGroup::gradient() const {
-  return shard_gradient_.view().col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
-}
-
 std::int64_t ParameterGroup::decayed() const {
-  const std::int64_t begin =
-      grid_.coord(Axis::z) * shard_size_ + grid_.coord(Axis::data) * piece_size();
-  return std::clamp<std::int64_t>(decayed_ - begin, 0, piece_size());
+  return std::clamp<std::int64_t>(sizes_.decayed - piece_begin(), 0, piece_size());
 }
 
 /// Sums the gradients of key-value heads that several ranks of x read: each has a summand. Copies
@@ -335,7 +318,7 @@ void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
     axis = layout.row_axis;
     std::int64_t row = 0;
     for (const Segment& segment : layout.segments) {
-      if (segment.cut == Segment::Cut::shared) {
+      if (segment.kind == Segment::Kind::shared) {
         for (const Slice& slice : layout.slices(grid_.shape(), grid_.coords()))
           if (slice.row >= row && slice.row < row + segment.rows)
             parts.push_back({parameter->offset_ + slice.offset,

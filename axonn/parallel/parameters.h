@@ -163,9 +163,9 @@ class ParameterGroup {
     gathered_.wait();
     return master_.view();
   }
-  View piece_of_compute() const;
-  View gradient() const;
-  std::int64_t piece_size() const { return shard_size_ / grid_.extent(Axis::data); }
+  View piece_of_compute() const { return piece_of(compute_.view()); }
+  View gradient() const { return piece_of(shard_gradient_.view()); }
+  std::int64_t piece_size() const { return sizes_.piece; }
   /// Leading elements of the piece to which weight decay applies.
   std::int64_t decayed() const;
   /// The slices of parameters in the piece, with offsets counted from its start.
@@ -179,6 +179,15 @@ class ParameterGroup {
  private:
   friend class Parameter;
   void arrange();
+  /// Where this rank's piece begins in F.
+  std::int64_t piece_begin() const {
+    return grid_.coord(Axis::z) * sizes_.shard + grid_.coord(Axis::data) * sizes_.piece;
+  }
+  /// This rank's piece of a View or Tensor (1, S).
+  template <typename Shard>
+  Shard piece_of(const Shard& shard) const {
+    return shard.col_range(grid_.coord(Axis::data) * sizes_.piece, sizes_.piece);
+  }
   void find_gaps();
   void start_gather(const Context& ctx);
   void clear_unused(const Context& ctx);
@@ -194,7 +203,7 @@ class ParameterGroup {
     const Parameter* first;
   };
   std::vector<Joined> joined_;
-  std::int64_t flat_size_ = 0, shard_size_ = 0, decayed_ = 0;
+  FlatSizes sizes_;                         // set by allocate()
   std::vector<const Parameter*> operands_;  // parameters as operations see them: joined ones as one
   std::vector<std::pair<std::int64_t, std::int64_t>> gaps_;  // [begin, end) of F between them
   std::vector<NamedSlice> piece_slices_;

@@ -54,7 +54,11 @@ Chunk Var::take() {
 
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement) {
   return {std::move(value), placement, from.rows,
-          ctx.tape ? std::make_shared<Gradient>() : nullptr};
+          ctx.tape && from.gradient ? std::make_shared<Gradient>() : nullptr};
+}
+
+void need_gradient(const Context& ctx, Chunk& chunk) {
+  if (ctx.tape && !chunk.gradient) chunk.gradient = std::make_shared<Gradient>();
 }
 
 }  // namespace axonn

@@ -14,7 +14,7 @@ namespace {
 /// A norm and an MLP with a residual connection; the two may be recomputed in backward.
 std::function<Piece(ParameterGroup&)> block(bool recomputed) {
   return [recomputed](ParameterGroup& group) -> Piece {
-    const auto norm = std::make_shared<LayerNorm>(group, "norm", LayerNorm::Options{.width = 24});
+    const auto norm = std::make_shared<Norm>(group, "norm", Norm::Options{.width = 24});
     const auto up = std::make_shared<Linear>(group, "up", Linear::Options{.in = 24, .out = 96});
     const auto down = std::make_shared<Linear>(
         group, "down",
@@ -48,6 +48,26 @@ TEST(Checkpoint, ChangesNoBitOfResultsAndGradients) {
       }
     }
   }
+}
+
+TEST(Checkpoint, OneInsideAnotherIsForTrainingInEachOfItsRuns) {
+  int runs = 0;
+  PieceRun run;
+  run.make = [&](ParameterGroup& group) -> Piece {
+    const Piece inner = block(false)(group);
+    return [&runs, inner](const Context& ctx, const PieceInput& in) {
+      const Forward counted = [&runs, inner](const Context& here, const Var& x) {
+        EXPECT_TRUE(here.training());
+        ++runs;
+        return inner(here, {x, {}, {}});
+      };
+      return checkpoint(ctx, in.x, [counted](const Context& outer, const Var& x) {
+        return checkpoint(outer, x, counted);
+      });
+    };
+  };
+  run_piece(run);
+  EXPECT_EQ(runs, 3) << "forward, again without a tape, and again with one";
 }
 
 TEST(Checkpoint, KeepsNoMoreThanItsInputUntilBackward) {

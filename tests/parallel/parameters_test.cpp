@@ -25,7 +25,7 @@ namespace {
 /// A group with every kind of parameter: cut both ways, in segments, padded, vectors.
 void declare(ParameterGroup& group) {
   const Heads heads{24, 4, 4};
-  const LayerNorm norm(group, "norm", {.width = 96});
+  const Norm norm(group, "norm", {.width = 96});
   const Linear up(group, "up", {.in = 96, .out = heads.qkv_width(), .heads = heads});
   const Linear gate_up(
       group, "mlp",
@@ -244,7 +244,7 @@ TEST(ParameterGroup, RefusesAGridThatCannotCutAParameterAndNamesIt) {
     run_ranks(5, [](Communicator& world) {
       const Grid grid(world, {1, 5, 1, 1});
       ParameterGroup group("block", grid);
-      const LayerNorm norm(group, "h.0.ln_1", {.width = 96});
+      const Norm norm(group, "h.0.ln_1", {.width = 96});
     });
     FAIL() << "no error for 96 rows over 5 ranks";
   } catch (const UsageError& error) {
