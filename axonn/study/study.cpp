@@ -53,9 +53,10 @@ std::string rate_text(const Config& config) {
   const auto& [kind, warmup, least, decay] = config.lr_scheduler;
   const double most = config.optimizer.lr;
   if (kind == ScheduleKind::constant) return fmt::format("with a learning rate of {}", most);
-  const std::string when =
-      kind == ScheduleKind::wsd ? fmt::format("in the last {} of ", decay) : "";
-  return fmt::format("while {}the learning rate falls from {} to {}", when, most, least);
+  const std::string falls = fmt::format("falls from {} to {}", most, least);
+  if (kind == ScheduleKind::wsd)
+    return fmt::format("with a learning rate that {} in the last {} steps", falls, decay);
+  return "while the learning rate " + falls;
 }
 
 /// One rank of a study.

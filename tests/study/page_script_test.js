@@ -153,8 +153,9 @@ test("the top has title, model, headline and notes", () => {
   const page = open("study");
   assert.equal(page.document.title, "Memorization study: gpt, 1.2 million parameters");
   assert.equal(page.title.textContent, "Memorization study");
-  assert.match(page.headline.textContent, /for 75\.0\u00a0% \(50\.0 to 100\.0\u00a0% over 2 trials\)/);
-  assert.match(page.headline.textContent, / of the documents in \u201c6 epochs\u201d;/);
+  const headline = page.headline.textContent;
+  assert.match(headline, /for 75\.0\u00a0% \(50\.0 to 100\.0\u00a0% over 2 trials\) of the /);
+  assert.match(headline, / documents in \u201c6 epochs\u201d;/);
   assert.deepEqual(texts(page.notes.children),
     ["Four documents are learned.", "They are made up."]);
 });
