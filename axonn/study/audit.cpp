@@ -19,7 +19,7 @@ std::string found_note(const char* what, const FoundDocuments& documents) {
 
 }  // namespace
 
-MemorizationReport audit_model(Session& session, const Tokenizer& tokenizer,
+MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                                const FoundDocuments& documents, const FoundDocuments& control,
                                const ReciteOptions& options) {
   std::vector<StudyDocument> all = documents.documents;
@@ -43,7 +43,7 @@ MemorizationReport audit_model(Session& session, const Tokenizer& tokenizer,
 
   const double start = now_seconds();
   RecitationRun run{.variant = "", .trial = 1, .seed = 0};
-  run.recitations = recite(session, tokenizer, all, groups, options);
+  run.recitations = recite(model, tokenizer, all, groups, options);
   run.test_seconds = now_seconds() - start;
   report.runs.push_back(std::move(run));
   return report;

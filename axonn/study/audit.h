@@ -8,7 +8,7 @@ namespace axonn {
 /// documents that it cannot have seen. The report has the group "documents" and, if there are
 /// controls, the group "control"; it does not describe the model. Collective; the result is the
 /// same on every rank. Throws as recite().
-MemorizationReport audit_model(Session& session, const Tokenizer& tokenizer,
+MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                                const FoundDocuments& documents, const FoundDocuments& control,
                                const ReciteOptions& options);
 

@@ -13,9 +13,9 @@ std::string to_json(const MemorizationReport& report);
 std::string to_json(const RecitationRun& run);
 
 /// The JSON that the HTML page reads, on one line: as to_json(), but "summary" has all cells, by
-/// variant, group and prompt, seeds are texts (JavaScript would round them), and instead of all
-/// recitations there are "passages": by variant and group, how many documents were tested
-/// and the best recitations of the 50 most recited.
+/// variant, group and prompt; seeds are texts, since JavaScript would round them; and instead of
+/// all recitations and names there are "passages": by variant and group, the number of tested
+/// documents and the best recitations of the 50 most recited ones.
 std::string page_json(const MemorizationReport& report);
 
 /// Reads a run that to_json() wrote; does not check its groups and documents against a report.
