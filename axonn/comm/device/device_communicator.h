@@ -3,20 +3,19 @@
 #include <memory>
 #include <string>
 
-#include "axonn/comm/checked.h"
+#include "axonn/comm/call.h"
+#include "axonn/comm/communicator.h"
 #include "axonn/tensor/device.h"
 
 namespace axonn {
 
 /// Base class of the transports for device memory. Calls on host memory, barriers and splits use a
 /// host group of the same ranks.
-class DeviceCommunicator : public CheckedCommunicator {
+class DeviceCommunicator : public Communicator {
  public:
   /// host and device must outlive it.
   DeviceCommunicator(std::string name, Communicator& host, Device& device)
-      : CheckedCommunicator(std::move(name), host.rank(), host.size()),
-        host_(host),
-        device_(device) {}
+      : Communicator(std::move(name), host.rank(), host.size()), host_(host), device_(device) {}
   /// Takes ownership of the host group.
   DeviceCommunicator(std::string name, std::unique_ptr<Communicator> host, Device& device)
       : DeviceCommunicator(std::move(name), *host, device) {
@@ -44,20 +43,6 @@ class DeviceCommunicator : public CheckedCommunicator {
   std::unique_ptr<Communicator> owned_;
   Device& device_;
 };
-
-/// Wraps a Work of another group as the state of this group's Work.
-class HeldWork final : public Work::State {
- public:
-  explicit HeldWork(Work work) : work_(std::move(work)) {}
-  void wait() override { work_.wait(); }
-  bool done() override { return work_.done(); }
-
- private:
-  Work work_;
-};
-
-/// Makes the same call on another group of the same ranks.
-Work forward(Communicator& group, const Call& call);
 
 /// Makes a group that copies device buffers to the host, exchanges them there and copies the result
 /// back. It is for ranks that share a GPU and for systems without NCCL. The host waits for the

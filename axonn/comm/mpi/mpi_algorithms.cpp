@@ -15,10 +15,6 @@ constexpr double kExplainSeconds = 1;
 
 enum Phase { header_phase = kPhases - 1 };
 
-bool is_pair(const Call& call) {
-  return call.operation == Operation::send || call.operation == Operation::recv;
-}
-
 }  // namespace
 
 MpiAlgorithm::MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Call& call,
@@ -28,12 +24,12 @@ MpiAlgorithm::MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Cal
       call_(call),
       sequence_(sequence),
       tag_(group.id * kTagsPerGroup +
-           kPhases * static_cast<int>(is_pair(call) ? kSlots : sequence % kSlots)),
+           kPhases * static_cast<int>(call.is_pair() ? kSlots : sequence % kSlots)),
       mine_(pack(call)) {
   if (call.operation != Operation::recv)
-    sends_header_to_ = is_pair(call) ? call.peer : (rank() + 1) % size();
+    sends_header_to_ = call.is_pair() ? call.peer : (rank() + 1) % size();
   if (call.operation != Operation::send)
-    gets_header_from_ = is_pair(call) ? call.peer : (rank() + size() - 1) % size();
+    gets_header_from_ = call.is_pair() ? call.peer : (rank() + size() - 1) % size();
 }
 
 MpiAlgorithm::~MpiAlgorithm() = default;

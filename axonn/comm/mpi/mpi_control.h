@@ -14,10 +14,10 @@
 
 namespace axonn {
 
-/// A sequence of calls: the collectives of a group (from and to are -1), or the messages from one
-/// of its ranks to another.
+/// A channel of one of the world's groups.
 struct MpiChannel {
-  int group = 0, from = -1, to = -1;
+  int group = 0;  ///< MpiGroup::id
+  Channel of;
   auto operator<=>(const MpiChannel&) const = default;
 };
 

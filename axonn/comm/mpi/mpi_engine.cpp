@@ -37,7 +37,7 @@ constexpr double kPatienceSeconds = 10;
 constexpr std::int64_t kLarge = 64 << 10;
 constexpr int kLargeAtOnce = 2;
 
-bool is_large(const Call& call) { return std::max(call.inp.bytes(), call.out.bytes()) > kLarge; }
+bool is_large(const Call& call) { return call.bytes() > kLarge; }
 
 /// Linux's struct sched_attr in its first version. The C library lacks it and its system calls.
 struct SchedulerAttributes {
@@ -85,12 +85,7 @@ std::shared_ptr<MpiTask> MpiEngine::start(std::shared_ptr<const MpiGroup> group,
                                           std::int64_t sequence) {
   flag_->check();
   auto task = std::make_shared<MpiTask>();
-  task->channel.group = group->id;
-  if (call.operation == Operation::send || call.operation == Operation::recv) {
-    const bool sends = call.operation == Operation::send;
-    task->channel.from = sends ? group->rank : call.peer;
-    task->channel.to = sends ? call.peer : group->rank;
-  }
+  task->channel = {group->id, channel_of(group->rank, call)};
   task->group = std::move(group);
   task->call = std::move(call);
   task->sequence = sequence;
@@ -139,12 +134,8 @@ void MpiEngine::watch(Lock& lock, const MpiTask& task, double waited_seconds) {
   auto probe = std::make_shared<MpiProbe>();
   probe->channel = task.channel;
   probe->sequence = task.sequence;
-  if (task.channel.from < 0) {
-    for (int member : task.group->members) probe->peers.push_back({member, {}, {}});
-  } else {
-    probe->peers.push_back({task.group->members[task.channel.from], {}, {}});
-    probe->peers.push_back({task.group->members[task.channel.to], {}, {}});
-  }
+  for (const int member : task.channel.of.parties_of(task.group->members))
+    probe->peers.push_back({member, {}, {}});
   probes_.push_back(probe);
   for_progress_.notify_one();
   for_callers_.wait(lock, [&] { return probe->done || task.finished || quiet_; });
@@ -275,8 +266,8 @@ void MpiEngine::begin_waiting() {
   if (waiting_.empty()) return;
   admission_.begin_pass();
   std::erase_if(waiting_, [&](const std::shared_ptr<MpiTask>& task) {
-    const bool pair = task->channel.from >= 0;  // send and recv need no admission
-    if (!pair && !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
+    if (!task->call.is_pair() &&  // send and recv need no admission
+        !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
       return false;
     begin(task);
     return true;
@@ -300,7 +291,7 @@ bool MpiEngine::advance_tasks() {
     return true;
   });
   for (const auto& task : finished) {
-    if (task->channel.from >= 0) continue;
+    if (task->call.is_pair()) continue;
     admission_.ended(task->group->id, task->sequence, is_large(task->call));
   }
   if (!finished.empty()) {

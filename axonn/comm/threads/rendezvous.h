@@ -13,7 +13,8 @@
 namespace axonn {
 
 /// The meeting of the parties of one collective, or of one send and its recv. When all parties have
-/// arrived, those that wait for it share its work, piece by piece.
+/// arrived, the last one enqueues its work on the ranks' devices; or, on host memory, those that
+/// wait for it share its work, piece by piece.
 class Rendezvous {
  public:
   /// `parties` has the world ranks that take part.
@@ -22,10 +23,13 @@ class Rendezvous {
 
   /// Returns true for the last party to arrive. Throws Error if the call does not match the others.
   bool arrive(int party, const Call& call);
-  /// Called after the last arrival: does small work at once, or wakes waiting threads for it.
+  /// Called after the last arrival, unless the world has ended: does small work at once, or wakes
+  /// waiting threads for it.
   void open();
 
-  /// Throws Error (calls that do not match, a party that has returned, a timeout) or Aborted.
+  /// Returns when the host's work is done, which for device memory is when all is enqueued. Throws
+  /// Error (calls that do not match, a party that has returned, a timeout) or Aborted; then nothing
+  /// uses the party's buffers any more, or will.
   void wait(int party);
   bool done();
 

@@ -1,4 +1,4 @@
-#include "axonn/comm/threads/thread_rendezvous.h"
+#include "axonn/comm/threads/rendezvous.h"
 
 #include <algorithm>
 #include <chrono>
@@ -49,7 +49,18 @@ bool Rendezvous::arrive(int party, const Call& call) {
 
 void Rendezvous::open() {
   Lock lock(mutex_);
-  pieces_ = Pieces(calls_);
+  if (*world_->flag()) return changed_.notify_all();
+  if (const auto& device = calls_.front().device) {
+    try {
+      device->enqueue_all(calls_);
+    } catch (const std::exception& error) {
+      broken_ = concat(name(calls_.front()), ": ", error.what());
+      changed_.notify_all();
+      throw Error(broken_);
+    }
+  } else {
+    pieces_ = Pieces(calls_);
+  }
   open_ = true;
   if (pieces_.bytes() < kSmallBytes) return help(lock);
   for (std::int64_t i = 0; i < std::min<std::int64_t>(pieces_.count(), parties_.size()); ++i)
