@@ -48,6 +48,10 @@ std::string describe(const Call& call) {
   return text.str();
 }
 
+std::string describe(const Call& call, std::int64_t sequence, const std::string& group) {
+  return concat(describe(call), " (call ", sequence, " of group ", group, ')');
+}
+
 bool agree(const Call& a, const Call& b) {
   if (a.operation == Operation::barrier && b.operation == Operation::barrier) return true;
   const bool same_count = std::max(a.out.count, a.inp.count) == std::max(b.out.count, b.inp.count);

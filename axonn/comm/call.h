@@ -51,6 +51,8 @@ struct Call {
 
 /// Describes a call: "all_reduce (sum) of 1024 f32 'block 3 mlp.down'".
 std::string describe(const Call& call);
+/// The same with the call's number: "all_reduce (sum) of ... (call 16 of group z)".
+std::string describe(const Call& call, std::int64_t sequence, const std::string& group);
 
 /// Whether two ranks' calls match: the same operation, count, type, root and kind of memory, or a
 /// send and its recv.

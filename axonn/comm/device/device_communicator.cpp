@@ -1,6 +1,7 @@
 #include "axonn/comm/device/device_communicator.h"
 
 #include <cstddef>
+#include <set>
 #include <vector>
 
 #include "axonn/base/check.h"
@@ -15,6 +16,20 @@ std::shared_ptr<Work::State> DeviceCommunicator::start(Call call) {
   if (size() > 1) return start_on_device(std::move(call));
   if (call.out.data != call.inp.data) device_.copy(call.out.data, call.inp.data, call.out.bytes());
   return nullptr;
+}
+
+bool have_own_gpus(Communicator& host, const Device& device) {
+  const std::string uuid = device.uuid();  // as long on every rank
+  const std::int64_t length = std::ssize(uuid);
+  std::string all(length * host.size(), '\0');
+  const auto bytes = [](const std::string& text) {
+    return buffer(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+  };
+  host.all_gather(bytes(all), bytes(uuid), "GPU UUIDs").wait();
+  std::set<std::string> different;
+  for (int rank = 0; rank < host.size(); ++rank)
+    different.insert(all.substr(rank * length, length));
+  return length > 0 && std::ssize(different) == host.size();
 }
 
 namespace {

@@ -44,6 +44,9 @@ class DeviceCommunicator : public Communicator {
   Device& device_;
 };
 
+/// Whether no two ranks of the group share a GPU; false if there is none. Collective.
+bool have_own_gpus(Communicator& host, const Device& device);
+
 /// Makes a group that copies device buffers to the host, exchanges them there and copies the result
 /// back. It is for ranks that share a GPU and for systems without NCCL. The host waits for the
 /// device when a collective starts, and for the other ranks in Work::wait(). Sums are the host

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "axonn/base/clock.h"
-#include "axonn/comm/mpi/mpi_collectives.h"
 
 namespace axonn {
 
@@ -55,9 +54,8 @@ bool MpiAlgorithm::advance() {
       failed_at_ = now_seconds();
     }
   }
-  AXONN_CHECK(now_seconds() < failed_at_ + kExplainSeconds, describe(call_), " (call ", sequence_,
-              " of group ", group_.name, "): ", failure_,
-              "; all ranks of a group must make the same calls in the same order");
+  AXONN_CHECK(now_seconds() < failed_at_ + kExplainSeconds, describe(call_, sequence_, group_.name),
+              ": ", failure_, "; all ranks of a group must make the same calls in the same order");
   return false;
 }
 
@@ -74,9 +72,9 @@ bool MpiAlgorithm::check_header() {
   if (header_checked_ || gets_header_from_ < 0) return true;
   header_checked_ = true;
   const Call theirs = unpack(theirs_);
-  AXONN_CHECK(agree(call_, theirs), describe(call_), " (call ", sequence_, " of group ",
-              group_.name, ") on rank ", group_.members[rank()], " does not match ",
-              describe(theirs), " on rank ", group_.members[gets_header_from_],
+  AXONN_CHECK(agree(call_, theirs), describe(call_, sequence_, group_.name), " on rank ",
+              group_.members[rank()], " does not match ", describe(theirs), " on rank ",
+              group_.members[gets_header_from_],
               "; all ranks of a group must make the same calls in the same order");
   return true;
 }
@@ -99,28 +97,6 @@ Call MpiAlgorithm::unpack(const Header& header) {
   call.out = {nullptr, header.out_count, header.out_type};
   call.inp = {nullptr, header.inp_count, header.inp_type};
   return call;
-}
-
-std::unique_ptr<MpiAlgorithm> MpiAlgorithm::create(MpiContext& context, const MpiGroup& group,
-                                                   const Call& call, std::int64_t sequence) {
-  switch (call.operation) {
-    case Operation::all_reduce:
-      if (call.out.bytes() <= kSmallAllReduce)
-        return std::make_unique<SmallAllReduce>(context, group, call, sequence);
-      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
-    case Operation::reduce_scatter:
-      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
-    case Operation::broadcast:
-      return std::make_unique<Broadcast>(context, group, call, sequence);
-    case Operation::barrier:
-      return std::make_unique<Barrier>(context, group, call, sequence);
-    case Operation::all_gather:
-    case Operation::all_to_all:
-    case Operation::send:
-    case Operation::recv:
-      break;
-  }
-  return std::make_unique<Exchange>(context, group, call, sequence);
 }
 
 }  // namespace axonn

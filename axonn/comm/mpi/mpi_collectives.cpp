@@ -25,6 +25,28 @@ void copy(Buffer to, Buffer from) {
 
 }  // namespace
 
+std::unique_ptr<MpiAlgorithm> MpiAlgorithm::create(MpiContext& context, const MpiGroup& group,
+                                                   const Call& call, std::int64_t sequence) {
+  switch (call.operation) {
+    case Operation::all_reduce:
+      if (call.out.bytes() <= kSmallAllReduce)
+        return std::make_unique<SmallAllReduce>(context, group, call, sequence);
+      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
+    case Operation::reduce_scatter:
+      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
+    case Operation::broadcast:
+      return std::make_unique<Broadcast>(context, group, call, sequence);
+    case Operation::barrier:
+      return std::make_unique<Barrier>(context, group, call, sequence);
+    case Operation::all_gather:
+    case Operation::all_to_all:
+    case Operation::send:
+    case Operation::recv:
+      break;
+  }
+  return std::make_unique<Exchange>(context, group, call, sequence);
+}
+
 Exchange::~Exchange() {
   if (copy_.data) context_.staging.give(std::move(copy_));
 }

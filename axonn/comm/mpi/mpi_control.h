@@ -41,7 +41,7 @@ class MpiControl {
   MpiControl(MPI_Comm comm, Heard heard, Answered answered);
 
   /// Records a call that this rank starts.
-  void note(const MpiChannel& channel, Place place);
+  void note(const MpiChannel& channel, CallId id);
   void note_returned() { returned_ = true; }
 
   void ask(std::shared_ptr<MpiProbe> probe);
@@ -95,7 +95,7 @@ class MpiControl {
   std::map<std::int64_t, Pending> probes_;
   std::int64_t next_probe_ = 0;
   std::map<MpiChannel, std::int64_t> started_;
-  Place last_;
+  CallId last_;
   bool returned_ = false;
 };
 

@@ -25,8 +25,6 @@ constexpr double kIdleSleep = 20e-3;
 /// Wait time after which the group is first probed: a rank may have returned without this
 /// collective.
 constexpr double kFirstProbeSeconds = 5;
-/// Maximum timeout, about three years, so that no clock overflows.
-constexpr double kLongestTimeout = 1e8;
 /// How long a failed rank listens for other ranks that failed at the same time, while these unwind.
 constexpr double kGraceSeconds = 0.5;
 /// How long a rank waits to be killed before it ends the job itself.
@@ -98,8 +96,7 @@ std::shared_ptr<MpiTask> MpiEngine::start(std::shared_ptr<const MpiGroup> group,
 }
 
 void MpiEngine::wait(MpiTask& task) {
-  const double begin = now_seconds(),
-               timeout = std::clamp(options_.timeout_seconds, 0.0, kLongestTimeout);
+  const double begin = now_seconds(), timeout = options_.timeout_seconds;
   double probe_after = std::min(kFirstProbeSeconds, timeout);
   Lock lock(mutex_);
   while (!task.finished) {
@@ -142,11 +139,10 @@ void MpiEngine::watch(Lock& lock, const MpiTask& task, double waited_seconds) {
   if (!probe->done || task.finished) return;
   const bool returned = std::ranges::any_of(
       probe->peers, [](const PeerReport& p) { return p.standing == Standing::returned; });
-  if (waited_seconds < std::min(options_.timeout_seconds, kLongestTimeout) && !returned) return;
-  const std::string report =
-      hang_report(concat("rank ", rank_, ": ", describe(task.call), " (call ", task.sequence,
-                         " of group ", task.group->name, ')'),
-                  waited_seconds, probe->peers);
+  if (waited_seconds < options_.timeout_seconds && !returned) return;
+  const std::string report = hang_report(
+      concat("rank ", rank_, ": ", describe(task.call, task.sequence, task.group->name)),
+      waited_seconds, probe->peers);
   lock.unlock();
   abort(report, 1);
   lock.lock();
@@ -181,7 +177,10 @@ void MpiEngine::run() {
   } catch (const std::exception& error) {
     flag_->set(concat("rank ", rank_, ": ", error.what()));
   }
-  if (!control_) MPI_Abort(MPI_COMM_WORLD, 1);  // MPI failed to initialise and has reported why
+  if (!control_) {  // MPI failed to initialise
+    report_end();
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   if (*flag_) end_world();
   control_->close();
   active_.clear();
@@ -324,12 +323,17 @@ void MpiEngine::end_world() {
   release_waiters();
   if (!speaks) {
     std::this_thread::sleep_for(duration_of(kPatienceSeconds));
-  } else if (options_.report) {
-    options_.report(flag_->reason());
   } else {
-    std::fprintf(stderr, "error: %s\n", flag_->reason().c_str());
+    report_end();
   }
   MPI_Abort(MPI_COMM_WORLD, exit_code_);
+}
+
+void MpiEngine::report_end() const {
+  if (options_.report)
+    options_.report(flag_->reason());
+  else
+    std::fprintf(stderr, "error: %s\n", flag_->reason().c_str());
 }
 
 void MpiEngine::release_waiters() {

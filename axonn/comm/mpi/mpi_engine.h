@@ -77,6 +77,7 @@ class MpiEngine {
   void begin(const std::shared_ptr<MpiTask>& task);
   void delay();
   void end_world();
+  void report_end() const;
   void release_waiters();
   /// Probes the task's group. Aborts the world if a member has returned or the timeout has passed;
   /// does not throw.

@@ -40,7 +40,6 @@ class Rendezvous {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  std::string name(const Call& call) const;
   bool finished() const { return open_ && next_ == pieces_.count() && active_ == 0; }
   void help(Lock& lock);
   [[noreturn]] void report_hang(Lock& lock, int party);
