@@ -167,8 +167,8 @@ class CapturingBackend final : public ForwardingBackend {
 class CapturingCommunicator final : public DeviceCommunicator {
  public:
   CapturingCommunicator(Communicator& host, CapturingDevice& device)
-      : DeviceCommunicator("world", host, device), gpu_(device) {}
-  CapturingCommunicator(std::string name, std::unique_ptr<Communicator> host,
+      : CapturingCommunicator("world", not_owned(host), device) {}
+  CapturingCommunicator(std::string name, std::shared_ptr<Communicator> host,
                         CapturingDevice& device)
       : DeviceCommunicator(std::move(name), std::move(host), device), gpu_(device) {}
 

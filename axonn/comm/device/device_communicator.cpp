@@ -10,7 +10,7 @@ namespace axonn {
 
 std::shared_ptr<Work::State> DeviceCommunicator::start(Call call) {
   const Buffer& one = call.out.count > 0 ? call.out : call.inp;
-  if (one.count == 0 || !device_.holds(one.data)) return start_on(host_, std::move(call));
+  if (one.count == 0 || !device_.holds(one.data)) return start_on(*host_, std::move(call));
   AXONN_CHECK(call.inp.count == 0 || device_.holds(call.inp.data), describe(call), " on group ",
               name(), ": one buffer is in device memory and the other in host memory");
   if (size() > 1) return start_on_device(std::move(call));
@@ -86,7 +86,7 @@ class StagedCommunicator final : public DeviceCommunicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_staged(Communicator& host, Device& device) {
-  return std::make_unique<StagedCommunicator>("world", host, device);
+  return std::make_unique<StagedCommunicator>("world", not_owned(host), device);
 }
 
 }  // namespace axonn

@@ -9,25 +9,27 @@
 
 namespace axonn {
 
+/// Refers to a group that outlives the result.
+inline std::shared_ptr<Communicator> not_owned(Communicator& group) {
+  return {std::shared_ptr<void>(), &group};
+}
+
 /// Base class of the transports for device memory. Calls on host memory, barriers and splits use a
 /// host group of the same ranks.
 class DeviceCommunicator : public Communicator {
  public:
-  /// host and device must outlive it.
-  DeviceCommunicator(std::string name, Communicator& host, Device& device)
-      : Communicator(std::move(name), host.rank(), host.size()), host_(host), device_(device) {}
-  /// Takes ownership of the host group.
-  DeviceCommunicator(std::string name, std::unique_ptr<Communicator> host, Device& device)
-      : DeviceCommunicator(std::move(name), *host, device) {
-    owned_ = std::move(host);
-  }
+  /// device must outlive it. The world's host group is not_owned().
+  DeviceCommunicator(std::string name, std::shared_ptr<Communicator> host, Device& device)
+      : Communicator(std::move(name), host->rank(), host->size()),
+        host_(std::move(host)),
+        device_(device) {}
 
   bool on_streams() const override { return size() == 1; }
-  bool in_one_process() const override { return host_.in_one_process(); }
-  void abort(const std::string& reason) noexcept override { host_.abort(reason); }
-  std::string end_reason() const override { return host_.end_reason(); }
-  void give_up(const std::string& reason) noexcept override { host_.give_up(reason); }
-  double progress_seconds() const override { return host_.progress_seconds(); }
+  bool in_one_process() const override { return host_->in_one_process(); }
+  void abort(const std::string& reason) noexcept override { host_->abort(reason); }
+  std::string end_reason() const override { return host_->end_reason(); }
+  void give_up(const std::string& reason) noexcept override { host_->give_up(reason); }
+  double progress_seconds() const override { return host_->progress_seconds(); }
 
  protected:
   /// Starts a call on device memory in a group of more than one rank.
@@ -35,12 +37,11 @@ class DeviceCommunicator : public Communicator {
 
   std::shared_ptr<Work::State> start(Call call) final;
 
-  Communicator& host() { return host_; }
+  Communicator& host() { return *host_; }
   Device& device() { return device_; }
 
  private:
-  Communicator& host_;
-  std::unique_ptr<Communicator> owned_;
+  std::shared_ptr<Communicator> host_;
   Device& device_;
 };
 

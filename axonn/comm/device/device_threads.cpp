@@ -108,10 +108,10 @@ class PeerWait final : public Work::State {
 
 class DeviceThreads final : public DeviceCommunicator {
  public:
-  template <typename Host>
-  DeviceThreads(std::string name, Host&& ranks, Device& on, std::shared_ptr<PeerKernels> kernels)
-      : DeviceCommunicator(std::move(name), std::forward<Host>(ranks), on),
-        stream_(on.make_stream()),
+  DeviceThreads(std::string name, std::shared_ptr<Communicator> host, Device& device,
+                std::shared_ptr<PeerKernels> kernels)
+      : DeviceCommunicator(std::move(name), std::move(host), device),
+        stream_(device.make_stream()),
         kernels_(std::move(kernels)) {}
 
   ~DeviceThreads() override {
@@ -146,7 +146,7 @@ class DeviceThreads final : public DeviceCommunicator {
 std::unique_ptr<Communicator> make_device_threads(Communicator& host, Device& device,
                                                   std::shared_ptr<PeerKernels> kernels) {
   AXONN_CHECK(host.in_one_process(), "device_threads: the ranks of the host group are no threads");
-  return std::make_unique<DeviceThreads>("world", host, device, std::move(kernels));
+  return std::make_unique<DeviceThreads>("world", not_owned(host), device, std::move(kernels));
 }
 
 }  // namespace axonn

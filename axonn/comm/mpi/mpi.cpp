@@ -11,18 +11,6 @@ namespace axonn {
 
 namespace {
 
-class TaskState final : public Work::State {
- public:
-  TaskState(MpiEngine& engine, std::shared_ptr<MpiTask> task)
-      : engine_(engine), task_(std::move(task)) {}
-  void wait() override { engine_.wait(*task_); }
-  bool done() override { return engine_.done(*task_); }
-
- private:
-  MpiEngine& engine_;
-  std::shared_ptr<MpiTask> task_;
-};
-
 /// The smallest id that this process may give to its next group; see MpiGroup::id.
 using NextGroup = std::shared_ptr<int>;
 
@@ -56,7 +44,7 @@ class MpiCommunicator final : public Communicator {
  protected:
   std::shared_ptr<Work::State> start(Call call) override {
     const std::int64_t sequence = started_[channel_of(rank(), call)]++;
-    return std::make_shared<TaskState>(engine_, engine_.start(group_, std::move(call), sequence));
+    return engine_.start(group_, std::move(call), sequence);
   }
 
  private:
@@ -85,8 +73,7 @@ void meet_at_the_end(MpiEngine& engine) {
   if (engine.size() == 1) return;
   Call call;
   call.label = "end of the run";
-  const auto task = engine.start(everyone(engine, kEndId, "end"), call, 0);
-  engine.wait(*task);
+  engine.start(everyone(engine, kEndId, "end"), call, 0)->wait();
 }
 
 }  // namespace

@@ -61,6 +61,10 @@ void ask_for_short_turns() {
 
 }  // namespace
 
+void MpiTask::wait() { engine.wait(*this); }
+
+bool MpiTask::done() { return engine.done(*this); }
+
 MpiEngine::MpiEngine(const MpiOptions& options)
     : options_(options),
       flag_(std::make_shared<AbortFlag>([this] { for_progress_.notify_all(); })),
@@ -82,7 +86,7 @@ MpiEngine::~MpiEngine() {
 std::shared_ptr<MpiTask> MpiEngine::start(std::shared_ptr<const MpiGroup> group, Call call,
                                           std::int64_t sequence) {
   flag_->check();
-  auto task = std::make_shared<MpiTask>();
+  auto task = std::make_shared<MpiTask>(*this);
   task->channel = {group->id, channel_of(group->rank, call)};
   task->group = std::move(group);
   task->call = std::move(call);

@@ -17,8 +17,15 @@
 
 namespace axonn {
 
+class MpiEngine;
+
 /// One collective of this rank, from its start to its end.
-struct MpiTask {
+struct MpiTask final : Work::State {
+  explicit MpiTask(MpiEngine& of) : engine(of) {}
+  void wait() override;
+  bool done() override;
+
+  MpiEngine& engine;
   std::shared_ptr<const MpiGroup> group;
   Call call;
   MpiChannel channel;

@@ -117,22 +117,23 @@ void Rendezvous::help(Lock& lock) {
   if (active_ == 0) changed_.notify_all();
 }
 
+// Ends the world. The caller checks again whether the work has begun: the missing rank may have
+// arrived before the world's end.
 void Rendezvous::report_hang(Lock& lock, int party) {
   using Standing = PeerReport::Standing;
-  const std::string call = describe(calls_[party], sequence_, group_);
-  const std::vector<char> arrived = arrived_;
-  lock.unlock();
   std::vector<PeerReport> peers;
   for (std::size_t i = 0; i < parties_.size(); ++i) {
     const int rank = parties_[i];
     const Standing missing = world_->has_returned(rank) ? Standing::returned : Standing::elsewhere;
-    peers.push_back({rank, arrived[i] ? Standing::arrived : missing, world_->last_call(rank)});
+    peers.push_back({rank, arrived_[i] ? Standing::arrived : missing, world_->last_call(rank)});
   }
-  const std::string report = hang_report(call, world_->options().timeout_seconds, peers),
-                    reason = concat("rank ", parties_[party], ": ", report);
+  const std::string reason = concat("rank ", parties_[party], ": ",
+                                    hang_report(describe(calls_[party], sequence_, group_),
+                                                world_->options().timeout_seconds, peers));
+  lock.unlock();
   const auto& on_hang = world_->options().on_hang;
   if (world_->flag()->set(reason) && on_hang) on_hang(reason);
-  throw Error(report);
+  lock.lock();
 }
 
 }  // namespace axonn

@@ -23,13 +23,13 @@ class Rendezvous {
 
   /// Returns true for the last party to arrive. Throws Error if the call does not match the others.
   bool arrive(int party, const Call& call);
-  /// Called after the last arrival, unless the world has ended: does small work at once, or wakes
-  /// waiting threads for it.
+  /// Called after the last arrival: does small work at once, or wakes waiting threads for it. Does
+  /// nothing if the waits fail.
   void open();
 
   /// Returns when the host's work is done, which for device memory is when all is enqueued. Throws
-  /// Error (calls that do not match, a party that has returned, a timeout) or Aborted; then nothing
-  /// uses the party's buffers any more, or will.
+  /// Error (calls that do not match, a party that has returned) or Aborted (also after a timeout);
+  /// then nothing uses the party's buffers any more, or will.
   void wait(int party);
   bool done();
 
@@ -42,7 +42,7 @@ class Rendezvous {
   using Lock = std::unique_lock<std::mutex>;
   bool finished() const { return open_ && next_ == pieces_.count() && active_ == 0; }
   void help(Lock& lock);
-  [[noreturn]] void report_hang(Lock& lock, int party);
+  void report_hang(Lock& lock, int party);
 
   const std::shared_ptr<ThreadWorld> world_;
   const std::vector<int> parties_;
