@@ -11,6 +11,7 @@ namespace axonn {
 
 namespace {
 
+/// A rank's event, stream and kernels for one collective.
 class PeerPart final : public DevicePart {
  public:
   /// The rank's buffers may be used after the event `ready`, and its part runs on `stream`.
