@@ -183,10 +183,11 @@ TEST(DeviceThreads, NameTheTwoRanksWhoseCallsDoNotMatch) {
 
 TEST(DeviceThreads, NameTheRanksOfTheWorldAndTheCallIfThoseOfASmallerGroupDoNotMatch) {
   QueuedGpu gpu({});
-  const auto body = [](Communicator& world, QueuedDevice&) {
+  const auto body = [](Communicator& world, QueuedDevice& device) {
     const auto pairs = world.split(world.rank() / 2, "pairs");
     Floats x(world.rank() == 3 ? 3 : 2);
     pairs->all_reduce(whole(x), "width").wait();
+    device.compute().synchronize();  // before x is freed
   };
   EXPECT_THAT(
       [&] { run_on_gpu(4, gpu, body); },
