@@ -72,7 +72,7 @@ struct Case {
   std::int64_t elements, bytes;  ///< elements of the work; bytes that the arguments move
   Streams streams;
   VectorWork work;  ///< per 16 elements
-  std::function<void()> run;
+  RowwiseOperation operation;
 };
 
 /// A function that makes a case, which takes memory only then.
@@ -85,9 +85,8 @@ struct Named {
 /// Makes the cases of one type, with arguments of about `bytes`.
 class Cases {
  public:
-  Cases(Backend& backend, Memory& memory, DType type, std::int64_t bytes, int threads)
-      : backend_(backend),
-        memory_(memory),
+  Cases(Memory& memory, DType type, std::int64_t bytes, int threads)
+      : memory_(memory),
         type_(type),
         bytes_(bytes),
         threads_(threads),
@@ -112,7 +111,6 @@ class Cases {
   Case optimizer(bool adam);
   Case squares();
 
-  Backend& backend_;
   Memory& memory_;
   DType type_;
   std::int64_t bytes_, threads_, b_;
@@ -127,23 +125,22 @@ Case Cases::norm(std::int64_t C, const std::string& which) {
   const std::int64_t R = rows(C, arrays * b_), n = R * C;
   const View x = typed(R, C), y = typed(arrays > 1 ? R : 1, C), w = typed(1, C), stats = f32(R, 2),
              out = f32(R, 2);
-  Backend& to = backend_;
   if (which == "row_moments")
-    return {
-        which, n, b_ * n, {1, 0, 0}, {1, 2, get_}, [=, &to] { to.run(ops::RowMoments{out, x}); }};
+    return {which, n, b_ * n, {1, 0, 0}, {1, 2, get_}, ops::RowMoments{out, x}};
   if (which == "layer_norm")
-    return {which, n, 2 * b_ * n, {1, 0, 1}, {2, 1 + put_, 3 * get_}, [=, &to] {
-              to.run(ops::LayerNorm{y, x, w, w, stats});
-            }};
+    return {which,
+            n,
+            2 * b_ * n,
+            {1, 0, 1},
+            {2, 1 + put_, 3 * get_},
+            ops::LayerNorm{y, x, w, w, stats}};
   if (which == "layer_norm_sums")
-    return {which, n, 2 * b_ * n, {2, 0, 0}, {2, 2, 3 * get_}, [=, &to] {
-              to.run(ops::LayerNormSums{out, y, x, w, stats});
-            }};
+    return {
+        which, n, 2 * b_ * n, {2, 0, 0}, {2, 2, 3 * get_}, ops::LayerNormSums{out, y, x, w, stats}};
   const View dx = typed(R, C), residual = typed(R, C);
   if (which == "add_moments")
-    return {which, n, 3 * b_ * n, {2, 0, 1}, {1, 3 + put_, 3 * get_}, [=, &to] {
-              to.run(ops::AddMoments{dx, out, x, y});
-            }};
+    return {
+        which, n, 3 * b_ * n, {2, 0, 1}, {1, 3 + put_, 3 * get_}, ops::AddMoments{dx, out, x, y}};
   const ops::LayerNormBackward args{.d_inp = dx,
                                     .d_out = y,
                                     .inp = x,
@@ -152,98 +149,77 @@ Case Cases::norm(std::int64_t C, const std::string& which) {
                                     .sums = out,
                                     .residual = residual,
                                     .width = C};
-  return {which, n, 4 * b_ * n, {3, 0, 1}, {3, 1 + put_, 4 * get_}, [=, &to] {
-            to.run(args); }};
+  return {which, n, 4 * b_ * n, {3, 0, 1}, {3, 1 + put_, 4 * get_}, args};
 }
 
 Case Cases::sums(std::int64_t C, const std::string& which) {
   const bool weights = which != "column_sum";
   const std::int64_t R = rows(C, (weights ? 2 : 1) * b_), n = R * C;
   const View x = typed(R, C), out = f32(1, C), bias = f32(1, C);
-  Backend& to = backend_;
-  if (!weights)
-    return {
-        which, n, b_ * n, {1, 0, 0}, {0, 1, get_}, [=, &to] { to.run(ops::ColumnSum{out, x}); }};
+  if (!weights) return {which, n, b_ * n, {1, 0, 0}, {0, 1, get_}, ops::ColumnSum{out, x}};
   const View d_out = typed(R, C), stats = f32(R, 2);
-  return {which, n, 2 * b_ * n, {2, 0, 0}, {2, 2, 2 * get_}, [=, &to] {
-            to.run(ops::LayerNormWeightBackward{out, bias, d_out, x, stats});
-          }};
+  return {which,
+          n,
+          2 * b_ * n,
+          {2, 0, 0},
+          {2, 2, 2 * get_},
+          ops::LayerNormWeightBackward{out, bias, d_out, x, stats}};
 }
 
 Case Cases::embedding(std::int64_t C, bool backward) {
   const std::int64_t R = rows(C, backward ? b_ + 8 : 3 * b_), n = R * C, T = std::min(R, R / 4 + 1),
                      V = 2 * R;
   const View ids = memory_.ids(R, V), x = typed(R, C);
-  Backend& to = backend_;
   if (backward)
-    return {"embedding_backward",
-            n,
-            (b_ + 8) * n,
-            {1, 1, 0},
-            {0, 1, get_},
-            [=, &to, table = f32(V, C)] {
-              to.run(ops::EmbeddingBackward{table, x, ids, 0});
-            }};
+    return {"embedding_backward", n,
+            (b_ + 8) * n,         {1, 1, 0},
+            {0, 1, get_},         ops::EmbeddingBackward{f32(V, C), x, ids, 0}};
   return {"embedding",
           n,
           3 * b_ * n,
           {2, 0, 1},
           {0, 1 + put_, 2 * get_},
-          [=, &to, table = typed(V, C), positions = typed(T, C)] {
-            to.run(ops::Embedding{.out = x, .ids = ids, .table = table, .learned = positions});
-          }};
+          ops::Embedding{.out = x, .ids = ids, .table = typed(V, C), .learned = typed(T, C)}};
 }
 
 Case Cases::loss(bool backward) {
   const std::int64_t R = rows(kVocabulary, (backward ? 2 : 1) * b_), n = R * kVocabulary;
   const View logits = typed(R, kVocabulary), targets = memory_.ids(R, kVocabulary),
              stats = f32(R, 3), lse = f32(R, 1);
-  Backend& to = backend_;
   if (!backward)
-    return {
-        "softmax_stats", n, b_ * n, {1, 0, 0}, {kPowerMultiplies, 2 + kPowerSums, get_}, [=, &to] {
-          to.run(ops::SoftmaxStats{stats, logits, targets, {0, kVocabulary - 47}});
-        }};
-  return {
-      "cross_entropy_backward",
-      n,
-      2 * b_ * n,
-      {1, 0, 1},
-      {1 + kExpMultiplies, 1 + kExpSums + put_, get_},
-      [=, &to, out = typed(R, kVocabulary)] {
-        to.run(ops::CrossEntropyBackward{out, logits, lse, targets, {0, kVocabulary - 47}, 1e-3f});
-      }};
+    return {"softmax_stats",
+            n,
+            b_ * n,
+            {1, 0, 0},
+            {kPowerMultiplies, 2 + kPowerSums, get_},
+            ops::SoftmaxStats{stats, logits, targets, {0, kVocabulary - 47}}};
+  return {"cross_entropy_backward",
+          n,
+          2 * b_ * n,
+          {1, 0, 1},
+          {1 + kExpMultiplies, 1 + kExpSums + put_, get_},
+          ops::CrossEntropyBackward{
+              typed(R, kVocabulary), logits, lse, targets, {0, kVocabulary - 47}, 1e-3f}};
 }
 
 Case Cases::elementwise(const std::string& which) {
   const int arrays = which == "add" || which == "gelu_backward" ? 3 : 2;
   const std::int64_t n = rows(1024, arrays * b_) * 1024;
   const View a = typed(1, n), out = typed(1, n);
-  Backend& to = backend_;
   if (which == "gelu")
-    return {which,
-            n,
-            2 * b_ * n,
-            {1, 0, 1},
-            {8, 6 + put_, get_, 1},
-            [=, &to] { to.run(ops::Gelu{out, a}); }};
+    return {which, n, 2 * b_ * n, {1, 0, 1}, {8, 6 + put_, get_, 1}, ops::Gelu{out, a}};
   if (which == "cast")  // to the other type
     return {which,
             n,
             6 * n,
             {1, 0, 1},
             {0, get_ > 0 ? 0 : 0.5, get_},
-            [=, &to, other = memory_.view(1, n, get_ > 0 ? DType::f32 : DType::bf16)] {
-              to.run(ops::Cast{other, a});
-            }};
+            ops::Cast{memory_.view(1, n, get_ > 0 ? DType::f32 : DType::bf16), a}};
   const View b = typed(1, n);
   if (which == "add")
-    return {which, n, 3 * b_ * n, {2, 0, 1}, {0, 1 + put_, 2 * get_}, [=, &to] {
-              to.run(ops::Add{out, a, b});
-            }};
-  return {which, n, 3 * b_ * n, {2, 0, 1}, {13, 7 + put_, 2 * get_, 1}, [=, &to] {
-            to.run(ops::GeluBackward{out, b, a});
-          }};
+    return {which, n, 3 * b_ * n, {2, 0, 1}, {0, 1 + put_, 2 * get_}, ops::Add{out, a, b}};
+  return {
+      which, n, 3 * b_ * n, {2, 0, 1}, {13, 7 + put_, 2 * get_, 1}, ops::GeluBackward{out, b, a}};
 }
 
 Case Cases::optimizer(bool adam) {
@@ -252,16 +228,18 @@ Case Cases::optimizer(bool adam) {
   const std::int64_t each = (adam ? 28 : 12) + (copy ? 2 : 0), n = rows(1024, each) * 1024;
   const View master = f32(1, n), gradient = f32(1, n), one = f32(1, 1),
              out = copy ? typed(1, n) : master;
-  Backend& to = backend_;
   if (!adam)
-    return {"sgd", n, each * n, {1, 1, copy ? 1 : 0}, {2, 1 + put_, 0}, [=, &to] {
-              to.run(ops::Sgd{.master = master,
-                              .gradient = gradient,
-                              .out = out,
-                              .scale = one,
-                              .lr = 1e-3f,
-                              .decayed = n});
-            }};
+    return {"sgd",
+            n,
+            each * n,
+            {1, 1, copy ? 1 : 0},
+            {2, 1 + put_, 0},
+            ops::Sgd{.master = master,
+                     .gradient = gradient,
+                     .out = out,
+                     .scale = one,
+                     .lr = 1e-3f,
+                     .decayed = n}};
   const ops::AdamW args{.master = master,
                         .first = f32(1, n),
                         .second = f32(1, n),
@@ -270,21 +248,14 @@ Case Cases::optimizer(bool adam) {
                         .scale = one,
                         .lr = 1e-3f,
                         .decayed = n};
-  return {"adamw",
-          n,
-          each * n,
-          {1, 3, copy ? 1 : 0},
-          {9, 2 + put_, 0, 1, 1},
-          [=, &to] { to.run(args); }};
+  return {"adamw", n, each * n, {1, 3, copy ? 1 : 0}, {9, 2 + put_, 0, 1, 1}, args};
 }
 
 Case Cases::squares() {
   const std::int64_t n = rows(1024, b_) * 1024;
   const View x = typed(1, n), total = memory_.view(1, 1, DType::f64);
   // In double, 8 to a register: two conversions and two multiply-adds for 16 elements.
-  return {"squared_sum", n,
-          b_ * n,        {1, 0, 0},
-          {2, 2, get_},  [=, &to = backend_] { to.run(ops::SquaredSum{total, x}); }};
+  return {"squared_sum", n, b_ * n, {1, 0, 0}, {2, 2, get_}, ops::SquaredSum{total, x}};
 }
 
 std::vector<Named> Cases::all() {
@@ -324,10 +295,11 @@ bool holds(const std::string& label, const std::string& word) {
          std::istream_iterator<std::string>();
 }
 
-/// Prints one line and returns the share of the bound that is reached.
-double measure(const Case& c, const std::string& what, const Size& size,
-               const bench::VectorRates& rates, const std::function<void()>& stream) {
-  const auto [time, streaming] = bench::best_of(size.repetitions, c.run, stream, size.burst);
+/// Prints one line and returns the share of the bound that is reached. seconds: of the operation
+/// and of its stream.
+double report(const Case& c, const std::string& what, const bench::VectorRates& rates,
+              const bench::Pair& seconds) {
+  const auto [time, streaming] = seconds;
   const double vector = c.work.seconds(static_cast<double>(c.elements) / 16, rates);
   const double share = std::max(streaming, vector) / time;
   std::printf("%s %10.1f us %6.1f GB/s  stream %6.1f GB/s %4.0f %%  vector %4.0f %%  %s %4.0f %%\n",
@@ -353,14 +325,16 @@ int main(int argc, char** argv) {
   for (const Size& size : sizes()) {
     int count = 0, near = 0;
     for (DType type : {DType::f32, DType::bf16}) {
-      Cases cases(*backend, memory, type, size.bytes, threads);
+      Cases cases(memory, type, size.bytes, threads);
       for (const auto& [name, length, make] : cases.all()) {
         const std::string what = label(name, size, type, length);
         if (!std::ranges::all_of(wanted, [&](const auto& word) { return holds(what, word); }))
           continue;
         const Case made = make();
         const auto stream = bench::stream(memory, threads, made.streams, made.bytes);
-        near += measure(made, what, size, rates, stream) >= 0.85;
+        const auto seconds = bench::best_of(
+            size.repetitions, [&] { backend->run(made.operation); }, stream, size.burst);
+        near += report(made, what, rates, seconds) >= 0.85;
         ++count;
         memory.clear();
       }

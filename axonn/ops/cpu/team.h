@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "axonn/ops/cpu/doubles.h"
 #include "axonn/ops/cpu/floats.h"
-#include "axonn/ops/cpu/moments.h"
 #include "axonn/ops/cpu/registers.h"
+#include "axonn/ops/cpu/sums.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::cpu {

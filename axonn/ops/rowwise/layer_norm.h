@@ -241,16 +241,22 @@ void LayerNorm::run(auto launch) const {
   });
 }
 
-void LayerNormSums::run(auto launch) const {
-  const Checker check{kName};
-  check_norm(check, inp, weight, stats);
-  check.like("d_out", d_out, inp);
-  check.f32("out", out, inp.rows, 2);
-  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows({inp.rows, inp.cols},
-                rowwise::LayerNormSumsKernel<T, W>{out, d_out, inp, weight.as<const W>(), stats,
-                                                   width(inp)});
+/// LayerNormSums or RmsNormSums.
+template <template <typename, typename> typename Kernel>
+void run_norm_sums(auto launch, const auto& op) {
+  const Checker check{op.kName};
+  check_norm(check, op.inp, op.weight, op.stats);
+  check.like("d_out", op.d_out, op.inp);
+  check.f32("out", op.out, op.inp.rows, 2);
+  with_types(op.inp.dtype, op.weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows({op.inp.rows, op.inp.cols},
+                Kernel<T, W>{op.out, op.d_out, op.inp, op.weight.template as<const W>(), op.stats,
+                             width(op.inp)});
   });
+}
+
+void LayerNormSums::run(auto launch) const {
+  run_norm_sums<rowwise::LayerNormSumsKernel>(launch, *this);
 }
 
 void LayerNormBackward::run(auto launch) const {

@@ -140,15 +140,7 @@ void MomentsAboutZero::run(auto launch) const {
 }
 
 void RmsNormSums::run(auto launch) const {
-  const Checker check{kName};
-  check_norm(check, inp, weight, stats);
-  check.like("d_out", d_out, inp);
-  check.f32("out", out, inp.rows, 2);
-  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows(
-        {inp.rows, inp.cols},
-        rowwise::RmsNormSumsKernel<T, W>{out, d_out, inp, weight.as<const W>(), stats, width(inp)});
-  });
+  run_norm_sums<rowwise::RmsNormSumsKernel>(launch, *this);
 }
 
 /// Checks the operands that HeadNorm and its gradients read. Returns the number of heads.
