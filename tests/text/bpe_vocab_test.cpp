@@ -54,7 +54,7 @@ TEST(BpeVocab, AMalformedVocabularyIsRefusedWithFileAndReason) {
   EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": {\"b\": 65}"), merges),
               HasSubstr("the id of token 'A' is an object"));
   EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": 6.5"), merges),
-              HasSubstr("fraction"));
+              HasSubstr("'A' is 6.5; wanted a number"));
   EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": \"x\""), merges),
               HasSubstr("a string"));
   EXPECT_THAT(vocab_refusal(replaced(vocab, "\"A\": 65", "\"A\": -65"), merges), HasSubstr("-65"));

@@ -79,8 +79,8 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   refuses("\"merges\":[", "\"merges\":7,\"x\":[", "model.merges: wanted an array");
   refuses("\"<unk>\":0", "\"<unk>\":\"0\"", "the id of token '<unk>' is a string");
   refuses("\"<unk>\":0", "\"<unk>\":[0]", "the id of token '<unk>' is an array");
-  refuses("\"<unk>\":0", "\"<unk>\":-1", "must not be negative");
-  refuses("\"<unk>\":0", "\"<unk>\":1e3", "a fraction");
+  refuses("\"<unk>\":0", "\"<unk>\":-1", "'<unk>' is -1; wanted a number");
+  refuses("\"<unk>\":0", "\"<unk>\":1e3", "'<unk>' is 1000.0; wanted a number");
   refuses("\"<unk>\":0", "\"<unk>\":99999999999", "16,777,216");
   refuses("\"▁\":259", "\"▁\":260", "have the same id 260");
   refuses("\"<0x80>\":131,", "", "their ids must be");
@@ -92,8 +92,9 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   refuses("\"content\":\"<unk>\"", "\"content\":[]", "added_tokens[0].content: wanted a string");
   refuses("[\"▁ h\"", "[\"▁h\"", "model.merges[0]: wanted two tokens");
   refuses("[\"▁ h\"", "[7", "model.merges[0]: wanted");
-  refuses("[\"▁ h\"", "[[\"▁\"]", "model.merges[0]: wanted two tokens, got 1");
-  refuses("[\"▁ h\"", "[[[\"▁\"]]", "model.merges[0]: wanted two tokens");
+  refuses("[\"▁ h\"", "[[\"▁\"]",
+          R"(model.merges[0]: wanted "left right" or ["left", "right"], got ["▁"])");
+  refuses("[\"▁ h\"", "[[[\"▁\"]]", R"(model.merges[0]: wanted "left right")");
   refuses("[\"▁ h\"", "[\"▁ q\"", "model.merges[0]: 'q' is not in model.vocab");
   refuses("[\"▁ h\"", "[\"r d\"", "model.merges[0]: 'rd' is not in model.vocab");
   refuses("[\"▁ h\",", "[\"▁ h\",\"▁ h\",", "model.merges[1]: '▁ h' occurs twice");

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/tokenizer_config.h"
-#include "axonn/text/vocab_reader.h"
 
 namespace axonn {
 
@@ -40,14 +41,7 @@ std::vector<BpeMerge> read_merges(const MappedFile& file, const TokenIds& ids) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line_number == 1 && line.starts_with("#version")) continue;
     if (line.empty() && rest.empty()) continue;
-
-    const std::size_t space = line.find(' ');
-    if (space == 0 || space == line.npos || space + 1 == line.size() ||
-        line.find(' ', space + 1) != line.npos)
-      refuse(file.path(), ", line ", line_number,
-             ": wanted two tokens and a space between them, got '", printable(line.substr(0, 80)),
-             "'");
-    merges.add(line.substr(0, space), line.substr(space + 1), line_number);
+    merges.add_line(line, line_number);
   }
   return merges.take();
 }
@@ -120,6 +114,30 @@ void MergeList::add(std::string_view left, std::string_view right, std::size_t p
   merges_.push_back(merge);
 }
 
+void MergeList::add_line(std::string_view line, std::size_t place) {
+  const std::size_t space = line.find(' ');
+  if (space == 0 || space == line.npos || space + 1 == line.size() ||
+      line.find(' ', space + 1) != line.npos)
+    refuse(names_.before, place, names_.after,
+           ": wanted two tokens and a space between them, got '", printable(line.substr(0, 80)),
+           "'");
+  add(line.substr(0, space), line.substr(space + 1), place);
+}
+
+TokenIds read_token_ids(const JsonNode& node) {
+  if (!node.is_object()) node.reject("wanted an object {\"token\": id, ...}, got ", node.got());
+  TokenIds ids;
+  ids.reserve(node.value().size());
+  for (const auto& [token, id] : node.value().get_ref<const nlohmann::json::object_t&>()) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxTokens)
+      node.reject("the id of token '", printable(token.substr(0, 80)), "' is ",
+                  JsonNode(id, {}).got(), "; wanted a number from 0, and at most 16,777,216 ",
+                  "tokens are possible");
+    ids.emplace(token, id.get<std::int32_t>());
+  }
+  return ids;
+}
+
 BpeVocab read_bpe_vocab(const std::string& folder) {
   if (!is_folder(folder))
     refuse("tokenizer '", folder, "' is not a folder with vocab.json and merges.txt");
@@ -129,7 +147,8 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
            ", which splits text differently from GPT-2; only GPT2Tokenizer can be read from ",
            "vocab.json and merges.txt. Put the model's tokenizer.json beside them");
   const MappedFile vocab_file(folder + "/vocab.json"), merges_file(folder + "/merges.txt");
-  const TokenIds ids = read_vocab_ids(vocab_file);
+  const TokenIds ids =
+      read_token_ids({parse_json(vocab_file.text(), vocab_file.path()), vocab_file.path()});
   check_ids(ids, vocab_file.path());
 
   BpeVocab vocab;

@@ -1,32 +1,32 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "axonn/base/check.h"
 
 namespace axonn {
 
-/// A JSON value. Fractions and negative numbers, which no tokenizer uses, do not keep their value.
-struct JsonValue {
-  enum class Kind { null, boolean, number, other_number, string, array, object };
-  Kind kind = Kind::null;
-  std::uint64_t number = 0;  ///< 0 or 1 for a boolean
-  std::string text = {};
-  std::vector<JsonValue> elements = {};
-  std::map<std::string, JsonValue> members = {};
-};
+/// Parses the text of a JSON file. Memory: a few times the text. Throws UsageError with the file
+/// and, for a fault of syntax, the line; also for a key that occurs twice in an object, and for
+/// nesting deeper than that of any published file.
+nlohmann::json parse_json(std::string_view text, const std::string& file);
 
 /// A value in a JSON file with its place for messages, "FILE: model.unk_token". A missing member is
 /// null. Does not own the value. Throws UsageError with that place.
 class JsonNode {
  public:
-  JsonNode(const JsonValue& value, std::string file) : value_(&value), file_(std::move(file)) {}
+  /// `file` may also be another place at which the value stands.
+  JsonNode(const nlohmann::json& value, std::string file)
+      : value_(&value), file_(std::move(file)) {}
 
-  bool is_null() const { return value_->kind == JsonValue::Kind::null; }
-  bool is_object() const { return value_->kind == JsonValue::Kind::object; }
+  const nlohmann::json& value() const { return *value_; }
+  bool is_null() const;
+  bool is_object() const;
 
   /// A member of an object. Throws if this is not an object.
   JsonNode operator[](const std::string& key) const;
@@ -39,6 +39,9 @@ class JsonNode {
   bool flag_or(bool if_null) const;
   std::int64_t number() const;  ///< 0 .. 2^31 - 1
 
+  /// The value in messages: a number or literal as it is written, "a string", "an array".
+  std::string got() const;
+
   /// "FILE: model.unk_token".
   std::string place() const { return path_.empty() ? file_ : file_ + ": " + path_; }
 
@@ -49,11 +52,11 @@ class JsonNode {
   }
 
  private:
-  JsonNode(const JsonValue* value, std::string file, std::string path)
+  JsonNode(const nlohmann::json* value, std::string file, std::string path)
       : value_(value), file_(std::move(file)), path_(std::move(path)) {}
-  void want(JsonValue::Kind kind) const;
+  void want(bool holds, const char* what) const;
 
-  const JsonValue* value_;
+  const nlohmann::json* value_;
   std::string file_, path_;
 };
 
