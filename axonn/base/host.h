@@ -10,6 +10,7 @@ std::string processor_name();
 
 /// The cores that the calling thread may run on, ascending. A launcher may have limited them.
 std::vector<int> usable_cores();
+inline int usable_core_count() { return static_cast<int>(usable_cores().size()); }
 
 /// Binds the calling thread, and threads that it starts later, to these cores. Returns false, and
 /// changes nothing, if the system refuses.

@@ -6,6 +6,9 @@
 
 namespace axonn {
 
+/// ASCII white space, as Python's strip() removes it.
+inline constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
+
 /// The character at the front of a text. UTF-8 is well-formed as in the Unicode standard, table
 /// 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
 struct Utf8Front {
@@ -22,6 +25,10 @@ std::size_t valid_utf8_prefix(std::string_view text);
 
 /// The number of bytes at the end (0 to 3) that are an unfinished character.
 std::size_t incomplete_utf8_suffix(std::string_view text);
+
+/// The characters of a text, with U+FFFD for each invalid byte; and the text of characters.
+std::u32string code_points(std::string_view text);
+std::string to_utf8(std::u32string_view points);
 
 /// For display on one line: invalid bytes become U+FFFD, control characters \n, \t or \xNN.
 std::string printable(std::string_view text);

@@ -43,7 +43,6 @@ class ExampleEncoder {
   ChatTemplate::Rendered encode(const Example& example, const std::string& place) const;
 
   std::string fingerprint() const;
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;

@@ -4,8 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "axonn/base/utf8.h"
-
 namespace axonn {
 
 namespace {
@@ -36,50 +34,6 @@ int columns_taken(char32_t c) {
 }
 
 }  // namespace
-
-std::u32string code_points(std::string_view text) {
-  std::u32string points;
-  while (!text.empty()) {
-    const Utf8Front front = utf8_front(text);
-    if (front.kind == Utf8Front::Kind::complete) {
-      constexpr std::array<unsigned char, 5> kBits = {0, 0x7f, 0x1f, 0x0f, 0x07};  // of byte 1
-      char32_t point = static_cast<unsigned char>(text[0]) & kBits[front.bytes];
-      for (std::size_t i = 1; i < front.bytes; ++i)
-        point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3f);
-      points += point;
-    } else {
-      points.append(front.bytes, 0xfffd);
-    }
-    text.remove_prefix(front.bytes);
-  }
-  return points;
-}
-
-std::string to_utf8(std::u32string_view points) {
-  std::string text;
-  const auto byte = [](char32_t bits) {
-    return static_cast<char>(static_cast<unsigned char>(bits));
-  };
-  for (const char32_t c : points) {
-    if (c < 0x80) {
-      text += byte(c);
-      continue;
-    }
-    if (c < 0x800) {
-      text += byte(0xc0 | c >> 6);
-    } else {
-      if (c < 0x10000) {
-        text += byte(0xe0 | c >> 12);
-      } else {
-        text += byte(0xf0 | c >> 18);
-        text += byte(0x80 | (c >> 12 & 0x3f));
-      }
-      text += byte(0x80 | (c >> 6 & 0x3f));
-    }
-    text += byte(0x80 | (c & 0x3f));
-  }
-  return text;
-}
 
 int columns_of(std::u32string_view points) {
   int columns = 0;

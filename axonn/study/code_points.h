@@ -3,12 +3,9 @@
 #include <string>
 #include <string_view>
 
+#include "axonn/base/utf8.h"
+
 namespace axonn {
-
-/// The characters of a UTF-8 text, with U+FFFD for each invalid byte.
-std::u32string code_points(std::string_view text);
-
-std::string to_utf8(std::u32string_view points);
 
 /// Approximate columns of a text on a terminal: East Asian characters and pictographs take two,
 /// combining marks none.

@@ -25,12 +25,6 @@ std::string byte_name(int byte) {
   return {'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'};
 }
 
-std::string with_spaces(std::string_view token) {
-  const TextStep step{TextStep::Kind::replace, std::string(kSpaceMark), " "};
-  TextBuffers buffers;
-  return std::string(apply_steps({&step, 1}, token, Before::text, buffers));
-}
-
 std::string bytes_of(const std::string& token, const TextParts& parts,
                      const std::unordered_map<std::string, char>& byte_names) {
   if (parts.byte_level) return bytes_of_characters(token).value_or(token);

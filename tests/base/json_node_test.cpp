@@ -17,7 +17,7 @@ void expect_refused(const Function& function, const std::string& why) {
 
 TEST(ParseJson, RefusesWhatIsNotJsonWithTheLine) {
   expect_refused([] { parse_json("", "f"); }, "f, line 1, byte 1: this is not JSON");
-  expect_refused([] { parse_json("[1,\n2", "f"); }, "f, line 2, byte 7: this is not JSON");
+  expect_refused([] { parse_json("[1,\n2", "f"); }, "f, line 2, byte 6: this is not JSON");
   expect_refused([] { parse_json("[1e999]", "f"); }, "this is not JSON");
 }
 

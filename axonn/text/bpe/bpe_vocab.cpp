@@ -50,21 +50,15 @@ std::vector<BpeMerge> read_merges(const MappedFile& file, const TokenIds& ids) {
 
 std::string bpe_character(unsigned char byte) {
   const auto found = std::ranges::find(kByteOfCharacter, int{byte});
-  const auto code = static_cast<int>(found - kByteOfCharacter.begin());
-  if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
+  const auto code = static_cast<char32_t>(found - kByteOfCharacter.begin());
+  return to_utf8({&code, 1});
 }
 
 std::optional<std::string> bytes_of_characters(std::string_view token) {
   std::string bytes;
-  while (!token.empty()) {
-    const Utf8Front front = utf8_front(token);
-    int code = static_cast<unsigned char>(token[0]);
-    if (front.bytes == 2) code = (code & 0x1f) << 6 | (token[1] & 0x3f);
-    if (front.bytes > 2 || code >= std::ssize(kByteOfCharacter) || kByteOfCharacter[code] < 0)
-      return std::nullopt;
+  for (const char32_t code : code_points(token)) {
+    if (code >= kByteOfCharacter.size() || kByteOfCharacter[code] < 0) return std::nullopt;
     bytes += static_cast<char>(kByteOfCharacter[code]);
-    token.remove_prefix(front.bytes);
   }
   return bytes;
 }

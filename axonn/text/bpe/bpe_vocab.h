@@ -50,7 +50,7 @@ struct BpeVocab {
       {};                              ///< applied before normalized added tokens are searched for
   std::vector<TextStep> spacing = {};  ///< applied after that
   BpeWords words = BpeWords::pattern;
-  std::string pattern = {};  ///< matches a word; in Oniguruma's syntax (split_pattern.h)
+  std::string pattern = {};  ///< matches a word; in Oniguruma's syntax (word_pattern.h)
   std::vector<AddedToken> added_tokens = {};
 
   std::optional<std::int32_t> begin_of_text = {}, end_of_text = {};
