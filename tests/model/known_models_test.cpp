@@ -6,7 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/model/flops.h"
-#include "axonn/options/options.h"
+#include "axonn/options/options_read.h"
 
 using namespace axonn;
 using testing::HasSubstr;

@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/options/options_print.h"
+#include "axonn/options/options_read.h"
 #include "axonn/options/options_suggest.h"
 #include "axonn/plan/machine/machine_files.h"
 #include "axonn/plan/machine/machine_options.h"
