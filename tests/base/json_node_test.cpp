@@ -48,5 +48,6 @@ TEST(JsonNode, NamesThePlaceAndTheValueOfAFault) {
   expect_refused([&] { list.items()[2].flag_or(false); },
                  "f: a.b[2]: wanted true or false, got a string");
   expect_refused([&] { list["x"]; }, "f: a.b: wanted an object, got an array");
-  expect_refused([&] { root["d"].text(); }, "f: d: wanted a string, got null");
+  expect_refused([&] { root["d"].text(); }, "f: d: wanted a string, got nothing");
+  expect_refused([&] { root["c"].text(); }, "f: c: wanted a string, got null");
 }
