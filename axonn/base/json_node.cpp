@@ -65,6 +65,7 @@ bool JsonNode::is_null() const { return value_->is_null(); }
 bool JsonNode::is_object() const { return value_->is_object(); }
 
 std::string JsonNode::got() const {
+  if (value_ == &kNull) return "nothing";
   if (value_->is_string()) return "a string";
   if (value_->is_structured()) return value_->is_array() ? "an array" : "an object";
   return value_->dump();

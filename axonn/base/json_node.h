@@ -39,7 +39,8 @@ class JsonNode {
   bool flag_or(bool if_null) const;
   std::int64_t number() const;  ///< 0 .. 2^31 - 1
 
-  /// The value in messages: a number or literal as it is written, "a string", "an array".
+  /// The value in messages: a number or literal as it is written, "a string", "an array"; "nothing"
+  /// for a missing member.
   std::string got() const;
 
   /// "FILE: model.unk_token".

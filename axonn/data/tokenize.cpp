@@ -115,8 +115,9 @@ TokenizeProgress tokenize_files(const TokenizeJob& job, const TokenizeOptions& o
   const auto tokenizer = make_tokenizer(job.tokenizer);
   const auto files = text_files(job.text);
   for (const std::string& file : files)
-    if (std::error_code error; std::filesystem::equivalent(file, job.output, error))
-      refuse("the output ", job.output, " is one of the text files");
+    for (const char* ending : {"", ".bin", ".idx"})  // Megatron's files have the endings
+      if (std::error_code error; std::filesystem::equivalent(file, job.output + ending, error))
+        refuse("the output ", job.output, ending, " is one of the text files");
   const auto writer = make_token_writer(job.output, tokenizer->vocab_size());
   const TokenizeProgress result = tokenize(files, *tokenizer, sink_of(*writer), options);
   writer->finish();

@@ -149,6 +149,9 @@ TEST(TokenizeFiles, RefusesInvalidJobsBeforeWritingAnything) {
     EXPECT_THAT([&] { tokenize_files(job); }, testing::ThrowsMessage<UsageError>(HasSubstr(why)));
   };
   refused({"bytes", {text}, text}, "is one of the text files");
+  const std::string bin = folder.file("t.bin", "hello");
+  refused({"bytes", {bin}, folder.path("t")}, "t.bin is one of the text files");
+  std::filesystem::remove(bin);
   refused({"bytes", {}, folder.path("o.bin")}, "--text");
   refused({"bytes", {text}, ""}, "--output");
   refused({"bytes", {folder.path("none")}, folder.path("o.bin")}, "no file or folder");
