@@ -34,9 +34,7 @@ void refuse_repeated_key(std::string_view text, const std::string& file) {
   [[maybe_unused]] const json read = json::parse(text, check, /*allow_exceptions=*/false);
 }
 
-}  // namespace
-
-json parse_json(std::string_view text, const std::string& file) {
+json parse_strictly(std::string_view text, const std::string& file) {
   // Counting an object's keys takes half the time of comparing them.
   std::vector<std::size_t> keys;  // of each open object
   const auto check = [&](int depth, Event event, json& parsed) {
@@ -61,14 +59,48 @@ json parse_json(std::string_view text, const std::string& file) {
   }
 }
 
-bool JsonNode::is_null() const { return value_->is_null(); }
-bool JsonNode::is_object() const { return value_->is_object(); }
+const json& json_of(const std::shared_ptr<const void>& value) {
+  return *static_cast<const json*>(value.get());
+}
+
+}  // namespace
+
+/// The file of the root, or the key or index (then not -1) of another node in its parent.
+struct JsonNode::Step {
+  std::shared_ptr<const Step> parent;
+  std::string key;
+  std::int64_t index;
+
+  std::string place() const {
+    if (!parent) return key;
+    const std::string before = parent->parent ? parent->place() : parent->place() + ": ";
+    if (index >= 0) return concat(before, '[', index, ']');
+    return concat(before, parent->parent ? "." : "", printable(key.substr(0, 80)));
+  }
+};
+
+JsonNode JsonNode::parse(std::string_view text, const std::string& file) {
+  return {std::make_shared<const json>(parse_strictly(text, file)),
+          std::make_shared<const Step>(Step{nullptr, file, -1})};
+}
+
+JsonNode JsonNode::child(const void* value, std::string key, std::int64_t index) const {
+  return {std::shared_ptr<const void>(value_, value),
+          std::make_shared<const Step>(Step{step_, std::move(key), index})};
+}
+
+std::string JsonNode::place() const { return step_->place(); }
+
+bool JsonNode::is_null() const { return json_of(value_).is_null(); }
+bool JsonNode::is_object() const { return json_of(value_).is_object(); }
+bool JsonNode::is_array() const { return json_of(value_).is_array(); }
+bool JsonNode::is_text() const { return json_of(value_).is_string(); }
 
 std::string JsonNode::got() const {
-  if (value_ == &kNull) return "nothing";
-  if (value_->is_string()) return "a string";
-  if (value_->is_structured()) return value_->is_array() ? "an array" : "an object";
-  return value_->dump();
+  if (value_.get() == &kNull) return "nothing";
+  if (is_text()) return "a string";
+  if (is_array()) return "an array";
+  return is_object() ? "an object" : json_of(value_).dump();
 }
 
 void JsonNode::want(bool holds, const char* what) const {
@@ -77,24 +109,30 @@ void JsonNode::want(bool holds, const char* what) const {
 
 JsonNode JsonNode::operator[](const std::string& key) const {
   want(is_object(), "an object");
-  const auto found = value_->find(key);
-  const std::string shown = printable(key);
-  return {found == value_->end() ? &kNull : &*found, file_,
-          path_.empty() ? shown : path_ + '.' + shown};
+  const json& object = json_of(value_);
+  const auto found = object.find(key);
+  return child(found == object.end() ? &kNull : &*found, key);
+}
+
+std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
+  want(is_object(), "an object");
+  std::vector<std::pair<std::string, JsonNode>> members;
+  for (const auto& [key, value] : json_of(value_).get_ref<const json::object_t&>())
+    members.emplace_back(key, child(&value, key));
+  return members;
 }
 
 std::vector<JsonNode> JsonNode::items() const {
+  want(is_null() || is_array(), "an array");
   std::vector<JsonNode> nodes;
-  if (is_null()) return nodes;
-  want(value_->is_array(), "an array");
-  for (const json& element : *value_)
-    nodes.push_back({&element, file_, concat(path_, '[', nodes.size(), ']')});
+  for (const json& element : json_of(value_))
+    nodes.push_back(child(&element, {}, std::ssize(nodes)));
   return nodes;
 }
 
 std::string JsonNode::text() const {
-  want(value_->is_string(), "a string");
-  return value_->get<std::string>();
+  want(is_text(), "a string");
+  return json_of(value_).get<std::string>();
 }
 
 std::string JsonNode::text_or(const std::string& if_null) const {
@@ -102,15 +140,16 @@ std::string JsonNode::text_or(const std::string& if_null) const {
 }
 
 bool JsonNode::flag_or(bool if_null) const {
-  want(is_null() || value_->is_boolean(), "true or false");
-  return is_null() ? if_null : value_->get<bool>();
+  want(is_null() || json_of(value_).is_boolean(), "true or false");
+  return is_null() ? if_null : json_of(value_).get<bool>();
 }
 
 std::int64_t JsonNode::number() const {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
-  want(value_->is_number_unsigned() && value_->get<std::uint64_t>() <= kMost,
+  const json& value = json_of(value_);
+  want(value.is_number_unsigned() && value.get<std::uint64_t>() <= kMost,
        "a number from 0 to 2147483647");
-  return value_->get<std::int64_t>();
+  return value.get<std::int64_t>();
 }
 
 }  // namespace axonn

@@ -1,35 +1,34 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "axonn/base/check.h"
 
 namespace axonn {
 
-/// Parses the text of a JSON file. Memory: a few times the text. Throws UsageError with the file
-/// and, for a fault of syntax, the line; also for a key that occurs twice in an object, and for
-/// nesting deeper than that of any published file.
-nlohmann::json parse_json(std::string_view text, const std::string& file);
-
 /// A value in a JSON file with its place for messages, "FILE: model.unk_token". A missing member is
-/// null. Does not own the value. Throws UsageError with that place.
+/// null. Cheap to copy; keeps the values of the whole file alive. Throws UsageError with its place.
 class JsonNode {
  public:
-  /// `file` may also be another place at which the value stands.
-  JsonNode(const nlohmann::json& value, std::string file)
-      : value_(&value), file_(std::move(file)) {}
+  /// Parses the text of a file. Memory: a few times the text. Throws UsageError with the file and,
+  /// for a fault of syntax, the line; also for a key that occurs twice in an object, and for
+  /// nesting deeper than that of any published file.
+  static JsonNode parse(std::string_view text, const std::string& file);
 
-  const nlohmann::json& value() const { return *value_; }
   bool is_null() const;
   bool is_object() const;
+  bool is_array() const;
+  bool is_text() const;
 
   /// A member of an object. Throws if this is not an object.
   JsonNode operator[](const std::string& key) const;
+  /// All members of an object, sorted. Throws if this is not an object.
+  std::vector<std::pair<std::string, JsonNode>> members() const;
 
   /// The elements of an array; empty if it is null.
   std::vector<JsonNode> items() const;
@@ -44,7 +43,7 @@ class JsonNode {
   std::string got() const;
 
   /// "FILE: model.unk_token".
-  std::string place() const { return path_.empty() ? file_ : file_ + ": " + path_; }
+  std::string place() const;
 
   /// Throws UsageError with the place and the parts as its message.
   template <typename... Parts>
@@ -53,12 +52,14 @@ class JsonNode {
   }
 
  private:
-  JsonNode(const nlohmann::json* value, std::string file, std::string path)
-      : value_(value), file_(std::move(file)), path_(std::move(path)) {}
+  struct Step;
+  JsonNode(std::shared_ptr<const void> value, std::shared_ptr<const Step> step)
+      : value_(std::move(value)), step_(std::move(step)) {}
+  JsonNode child(const void* value, std::string key, std::int64_t index = -1) const;
   void want(bool holds, const char* what) const;
 
-  const nlohmann::json* value_;
-  std::string file_, path_;
+  std::shared_ptr<const void> value_;  // the library's type, in memory that the file's nodes share
+  std::shared_ptr<const Step> step_;   // from the node that this one is in
 };
 
 }  // namespace axonn

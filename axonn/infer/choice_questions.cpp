@@ -5,40 +5,55 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/base/json_node.h"
 #include "axonn/base/mapped_file.h"
-#include "axonn/base/utf8.h"
 
 namespace axonn {
 
 namespace {
 
-std::int64_t index_of(const JsonNode& answer, const std::vector<std::string>& choices) {
+using nlohmann::json;
+
+constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
+
+const json& member(const json& line, const char* key, const std::string& place) {
+  const auto found = line.find(key);
+  if (found == line.end()) refuse(place, ": there is no \"", key, '"');
+  return *found;
+}
+
+std::string text_of(const json& value, const std::string& place) {
+  if (!value.is_string()) refuse(place, ": wanted a string");
+  return value.get<std::string>();
+}
+
+std::int64_t index_of(const json& answer, const std::vector<std::string>& choices,
+                      const std::string& place) {
   const std::int64_t count = std::ssize(choices);
-  const nlohmann::json& value = answer.value();
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() < choices.size())
-    return value.get<std::int64_t>();
-  if (value.is_string()) {
-    const std::string text = answer.text();
+  if (answer.is_number_unsigned() && answer.get<std::uint64_t>() < choices.size())
+    return answer.get<std::int64_t>();
+  if (answer.is_string()) {
+    const std::string text = answer.get<std::string>();
     if (const auto same = std::ranges::find(choices, text); same != choices.end())
       return same - choices.begin();
     if (text.size() == 1 && text[0] >= 'A' && text[0] - 'A' < count) return text[0] - 'A';
   }
-  answer.reject(answer.got(), " is none of its ", count, " choices: wanted an index from 0 to ",
-                count - 1, ", the text of a choice, or a letter from A");
+  refuse(place, ": the answer is none of its ", count, " choices: wanted an index from 0 to ",
+         count - 1, ", the text of a choice, or a letter from A");
 }
 
 ChoiceQuestion question_of(std::string_view text, const std::string& place) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const JsonNode line(json, place);
-  if (!line.is_object()) line.reject("this is not a JSON object");
-  ChoiceQuestion question{.question = line["question"].text(), .choices = {}};
-  for (const JsonNode& choice : line["choices"].items()) {
-    question.choices.push_back(choice.text());
-    if (question.choices.back().empty()) choice.reject("a choice must not be empty");
+  const auto line = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!line.is_object()) refuse(place, ": this is not a JSON object");
+  ChoiceQuestion question{
+      .question = text_of(member(line, "question", place), place + ": question"), .choices = {}};
+  const json& choices = member(line, "choices", place);
+  if (!choices.is_array() || choices.size() < 2)
+    refuse(place, ": choices: wanted a list of at least two");
+  for (const json& choice : choices) {
+    question.choices.push_back(text_of(choice, place + ": choices"));
+    if (question.choices.back().empty()) refuse(place, ": choices: one is empty");
   }
-  if (question.choices.size() < 2) line["choices"].reject("wanted a list of at least two");
-  question.answer = index_of(line["answer"], question.choices);
+  question.answer = index_of(member(line, "answer", place), question.choices, place);
   return question;
 }
 

@@ -1,7 +1,5 @@
 #include "axonn/text/tokenizer_config.h"
 
-#include <nlohmann/json.hpp>
-
 #include "axonn/base/files.h"
 #include "axonn/base/json_node.h"
 #include "axonn/base/mapped_file.h"
@@ -23,8 +21,7 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
   TokenizerConfig result;
   if (!path_exists(path)) return result;
   const MappedFile file(path);
-  const nlohmann::json json = parse_json(file.text(), path);
-  const JsonNode config(json, path);
+  const JsonNode config = JsonNode::parse(file.text(), path);
   result.tokenizer_class = config["tokenizer_class"].text_or("");
   if (const JsonNode adds = config["add_bos_token"]; !adds.is_null())
     result.adds_begin = adds.flag_or(false);

@@ -4,8 +4,6 @@
 #include <string_view>
 #include <unordered_set>
 
-#include <nlohmann/json.hpp>
-
 #include "axonn/base/check.h"
 #include "axonn/base/json_node.h"
 #include "axonn/base/mapped_file.h"
@@ -69,19 +67,17 @@ void read_characters(const JsonNode& model, const TokenIds& ids, BpeVocab& vocab
 
 /// Reads merges, each "left right" or ["left", "right"].
 std::vector<BpeMerge> read_merges(const JsonNode& node, const TokenIds& ids) {
-  if (!node.is_null() && !node.value().is_array()) node.reject("wanted an array, got ", node.got());
   MergeList merges(ids, {"model.vocab", node.place() + '[', "]"});
-  for (std::size_t i = 0; i < node.value().size(); ++i) {
-    const nlohmann::json& merge = node.value()[i];
-    const bool pair =
-        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
-    if (pair)
-      merges.add(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(), i);
-    else if (merge.is_string())
-      merges.add_line(merge.get_ref<const std::string&>(), i);
-    else
-      refuse(node.place(), '[', i, "]: wanted \"left right\" or [\"left\", \"right\"], got ",
-             printable(merge.dump().substr(0, 80)));
+  std::size_t place = 0;
+  for (const JsonNode& merge : node.items()) {
+    if (merge.is_text()) {
+      merges.add_line(merge.text(), place++);
+      continue;
+    }
+    if (!merge.is_array()) merge.reject("wanted \"left right\" or two tokens, got ", merge.got());
+    const std::vector<JsonNode> pair = merge.items();
+    if (pair.size() != 2) merge.reject("wanted two tokens, got ", pair.size());
+    merges.add(pair[0].text(), pair[1].text(), place++);
   }
   return merges.take();
 }
@@ -163,8 +159,7 @@ void find_ends(const TokenIds& ids, const TextParts& parts, const std::string& f
 
 BpeVocab read_tokenizer_json(const std::string& path) {
   const MappedFile file(path);
-  const nlohmann::json json = parse_json(file.text(), path);
-  const JsonNode root(json, path);
+  const JsonNode root = JsonNode::parse(file.text(), path);
   if (!root.is_object()) root.reject("wanted an object with \"model\"");
   check_model(root["model"]);
 

@@ -60,17 +60,14 @@ TEST(ChoiceQuestions, OtherKeysAndEmptyLinesAreIgnored) {
 
 TEST(ChoiceQuestions, AnInvalidQuestionIsRefusedWithItsLine) {
   expect_refused("", "f holds no questions");
-  expect_refused("{}", "f:1: question: wanted a string, got nothing");
+  expect_refused("{}", "f:1: there is no \"question\"");
   expect_refused("\n[1]", "f:2: this is not a JSON object");
   expect_refused("{\"question\": \"a\"", "f:1: this is not a JSON object");
   expect_refused(R"({"question": 1})", "f:1: question: wanted a string");
   expect_refused(R"({"question": "a", "choices": ["b"], "answer": 0})", "at least two");
-  expect_refused(R"({"question": "a", "choices": ["b", 7], "answer": 0})",
-                 "choices[1]: wanted a string");
-  expect_refused(R"({"question": "a", "choices": ["b", ""], "answer": 0})",
-                 "f:1: choices[1]: a choice must not be empty");
-  expect_refused(R"({"question": "a", "choices": ["b", "c"]})",
-                 "f:1: answer: nothing is none of its 2 choices");
+  expect_refused(R"({"question": "a", "choices": ["b", 7], "answer": 0})", "wanted a string");
+  expect_refused(R"({"question": "a", "choices": ["b", ""], "answer": 0})", "one is empty");
+  expect_refused(R"({"question": "a", "choices": ["b", "c"]})", "there is no \"answer\"");
   for (const char* answer : {"2", "-1", "1.0", "\"C\"", "\"d\"", "null", "[0]"})
     expect_refused(
         std::string(R"({"question": "a", "choices": ["b", "c"], "answer": )") + answer + "}",

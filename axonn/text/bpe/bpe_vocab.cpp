@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/mapped_file.h"
@@ -119,15 +117,11 @@ void MergeList::add_line(std::string_view line, std::size_t place) {
 }
 
 TokenIds read_token_ids(const JsonNode& node) {
-  if (!node.is_object()) node.reject("wanted an object {\"token\": id, ...}, got ", node.got());
   TokenIds ids;
-  ids.reserve(node.value().size());
-  for (const auto& [token, id] : node.value().get_ref<const nlohmann::json::object_t&>()) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxTokens)
-      node.reject("the id of token '", printable(token.substr(0, 80)), "' is ",
-                  JsonNode(id, {}).got(), "; wanted a number from 0, and at most 16,777,216 ",
-                  "tokens are possible");
-    ids.emplace(token, id.get<std::int32_t>());
+  for (const auto& [token, id] : node.members()) {
+    if (id.number() >= kMaxTokens)
+      id.reject(id.number(), "; at most 16,777,216 tokens are possible");
+    ids.emplace(token, static_cast<std::int32_t>(id.number()));
   }
   return ids;
 }
@@ -141,8 +135,7 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
            ", which splits text differently from GPT-2; only GPT2Tokenizer can be read from ",
            "vocab.json and merges.txt. Put the model's tokenizer.json beside them");
   const MappedFile vocab_file(folder + "/vocab.json"), merges_file(folder + "/merges.txt");
-  const TokenIds ids =
-      read_token_ids({parse_json(vocab_file.text(), vocab_file.path()), vocab_file.path()});
+  const TokenIds ids = read_token_ids(JsonNode::parse(vocab_file.text(), vocab_file.path()));
   check_ids(ids, vocab_file.path());
 
   BpeVocab vocab;

@@ -2,8 +2,6 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/json_node.h"
@@ -26,7 +24,7 @@ struct TemplateFile {
 /// The template in a JSON value: a string, or in a list of {"name", "template"} the one named
 /// "default".
 std::string template_in(const JsonNode& node) {
-  if (!node.value().is_array()) return node.text();
+  if (!node.is_array()) return node.text();
   for (const JsonNode& each : node.items())
     if (each["name"].text_or("") == "default") return each["template"].text();
   node.reject("wanted a string, or a list with an entry named \"default\"");
@@ -38,8 +36,7 @@ TemplateFile read_template(const std::string& folder) {
   if (path_exists(jinja)) return {jinja, std::string(MappedFile(jinja).text())};
   if (!path_exists(config)) return {};
   const MappedFile file(config);
-  const nlohmann::json json = parse_json(file.text(), config);
-  const JsonNode found = JsonNode(json, config)["chat_template"];
+  const JsonNode found = JsonNode::parse(file.text(), config)["chat_template"];
   if (found.is_null()) return {};
   return {config, template_in(found)};
 }
