@@ -19,6 +19,8 @@ struct Utf8Front {
 
 /// The first character of a text, which must not be empty.
 Utf8Front utf8_front(std::string_view text);
+/// The code point of that character; U+FFFD if it is not complete.
+char32_t code_point(std::string_view text);
 
 /// The length in bytes of the longest prefix that is well-formed UTF-8.
 std::size_t valid_utf8_prefix(std::string_view text);
@@ -26,11 +28,14 @@ std::size_t valid_utf8_prefix(std::string_view text);
 /// The number of bytes at the end (0 to 3) that are an unfinished character.
 std::size_t incomplete_utf8_suffix(std::string_view text);
 
-/// The characters of a text, with U+FFFD for each invalid byte; and the text of characters.
-std::u32string code_points(std::string_view text);
-std::string to_utf8(std::u32string_view points);
-
 /// For display on one line: invalid bytes become U+FFFD, control characters \n, \t or \xNN.
 std::string printable(std::string_view text);
+
+/// Approximate columns of a text on a terminal: East Asian characters and pictographs take two,
+/// combining marks none.
+int utf8_columns(std::string_view text);
+
+/// Cuts a text that is wider than `columns` (at least 3), and then ends it with "...".
+std::string shortened(std::string_view text, int columns);
 
 }  // namespace axonn

@@ -31,8 +31,30 @@ TEST(Utf8, OnlyACharacterThatCanBeCompletedIsAnIncompleteSuffix) {
   EXPECT_EQ(incomplete_utf8_suffix(""), 0u);
 }
 
+TEST(Utf8, CodePointsOfAllLengths) {
+  EXPECT_EQ(code_point("ab"), U'a');
+  EXPECT_EQ(code_point("\xc3\xa9x"), U'\u00e9');
+  EXPECT_EQ(code_point("\xe6\xbc\xa2"), U'\u6f22');
+  EXPECT_EQ(code_point("\xf0\x9f\x98\x80"), U'\U0001f600');
+  for (const char* bad : {"\xff", "\xc3", "\xed\xa0\x80"}) EXPECT_EQ(code_point(bad), 0xfffdu);
+}
+
 TEST(Utf8, PrintableTextIsOneLineOfValidUtf8) {
   EXPECT_EQ(printable("a\n\tb\x01\x7f"
                       "é\xff."),
             "a\\n\\tb\\x01\\x7fé\uFFFD.");
+}
+
+TEST(Utf8, EastAsianCharactersTakeTwoColumnsAndCombiningMarksNone) {
+  EXPECT_EQ(utf8_columns("a\xe6\xbc\xa2"
+                         "e\xcc\x81"),
+            4);
+  EXPECT_EQ(utf8_columns("\xf0\x9f\x98\x80\xff"), 3) << "an invalid byte takes one";
+}
+
+TEST(Utf8, ATextThatIsTooWideIsCutBetweenCharacters) {
+  EXPECT_EQ(shortened("abcdef", 6), "abcdef");
+  EXPECT_EQ(shortened("abcdefg", 6), "abc...");
+  EXPECT_EQ(shortened("\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2", 7),
+            "\xe6\xbc\xa2\xe6\xbc\xa2...");
 }

@@ -262,7 +262,7 @@ TEST(Trainer, WarnsIfTheTokenizerThatWasNamedCannotHaveMadeTheTokens) {
   Config config = tiny_config(folder / "out");
   config.model.vocab = 301;
   config.data = {.tokens = {folder / "tokens.bin"}, .validation = "0"};
-  config.training.steps = 1;
+  config.training.steps = 2;
   Origins origins;
   train_on_threads(config, {.origins = &origins});
   EXPECT_THAT(test::slurp(folder / "out/logs/rank-0.log"), Not(HasSubstr("no effect")));

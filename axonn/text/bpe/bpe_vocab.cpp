@@ -48,15 +48,18 @@ std::vector<BpeMerge> read_merges(const MappedFile& file, const TokenIds& ids) {
 
 std::string bpe_character(unsigned char byte) {
   const auto found = std::ranges::find(kByteOfCharacter, int{byte});
-  const auto code = static_cast<char32_t>(found - kByteOfCharacter.begin());
-  return to_utf8({&code, 1});
+  const auto code = static_cast<int>(found - kByteOfCharacter.begin());
+  if (code < 0x80) return {static_cast<char>(code)};
+  return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
 }
 
 std::optional<std::string> bytes_of_characters(std::string_view token) {
   std::string bytes;
-  for (const char32_t code : code_points(token)) {
+  while (!token.empty()) {
+    const char32_t code = code_point(token);
     if (code >= kByteOfCharacter.size() || kByteOfCharacter[code] < 0) return std::nullopt;
     bytes += static_cast<char>(kByteOfCharacter[code]);
+    token.remove_prefix(utf8_front(token).bytes);
   }
   return bytes;
 }
