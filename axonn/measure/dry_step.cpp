@@ -10,16 +10,6 @@ namespace axonn {
 
 namespace {
 
-/// Returns a micro-batch of tokens, all token 0, with positions and document starts if sequences
-/// are packed.
-Tokens dry_tokens(const Context& ctx, const Config& config) {
-  const TrainingConfig& training = config.training;
-  const std::vector<std::int32_t> zeros(training.micro_batch * training.seq_len);
-  RowPlaces places;
-  if (!config.data.jsonl.empty()) places = {.positions = zeros, .starts = zeros};
-  return make_tokens(ctx, zeros, zeros, {training.micro_batch, training.seq_len}, places);
-}
-
 /// Removes the first of two steps, which has `first` events, from the schedule. Both steps end with
 /// the same work in flight, so a wait for work of the first step becomes a wait for the same work
 /// at the end of the second.
@@ -47,6 +37,24 @@ Config with_vocab(Config config) {
   return config;
 }
 
+Tokens any_tokens(const Context& ctx, const Config& config) {
+  const TrainingConfig& training = config.training;
+  constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
+  std::vector<std::int32_t> ids(training.micro_batch * training.seq_len), positions, starts;
+  for (std::int64_t i = 0, id = 0; i < std::ssize(ids); ++i) {
+    ids[i] = static_cast<std::int32_t>(id);
+    id = (id + kStride) % config.model.vocab;
+  }
+  if (!config.data.jsonl.empty()) {  // packed sequences
+    positions.resize(ids.size());
+    starts.resize(ids.size());
+    for (std::int64_t i = 0; i < std::ssize(ids); ++i)
+      positions[i] = static_cast<std::int32_t>(i % training.seq_len);
+  }
+  return make_tokens(ctx, ids, ids, {training.micro_batch, training.seq_len},
+                     {.positions = positions, .starts = starts});
+}
+
 DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Config config = given;
   config.training.cuda_graph = false;  // graphs launch the same work, and there is no GPU here
@@ -60,7 +68,7 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
                   {.data = false, .make_model = options.make_model});
   StepInput input = session.step_input(0);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
-  input.tokens_of = [&](int) { return dry_tokens(session.context(), config); };
+  input.tokens_of = [&](int) { return any_tokens(session.context(), config); };
   session.train_step(input);
   const std::size_t first = schedule.events.size();
   session.train_step(input);

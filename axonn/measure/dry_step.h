@@ -30,6 +30,10 @@ struct DryStep {
 /// without data. Throws UsageError if there is no such tokenizer.
 Config with_vocab(Config config);
 
+/// A micro-batch of config's size with arbitrary tokens, spread over its vocab; with positions and
+/// document starts if config's data is packed.
+Tokens any_tokens(const Context& ctx, const Config& config);
+
 /// Runs the trainer's own step of one rank of config's grid with the run's model, layers and
 /// optimizer, but on a device without memory, with operations without arithmetic, and without the
 /// other ranks. So memory and schedule are counted, not modelled a second time. Takes milliseconds,

@@ -7,7 +7,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/measure/benchmark.h"
-#include "axonn/plan/machine/probe_tokens.h"
+#include "axonn/measure/dry_step.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 

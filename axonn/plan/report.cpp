@@ -14,7 +14,23 @@ namespace axonn {
 
 namespace {
 
-constexpr double kDay = 86400, kHour = 3600;
+using Part = std::pair<double, std::string>;  // seconds, name
+
+void add_differences(const std::map<std::string, double>& best,
+                     const std::map<std::string, double>& other, const std::string& prefix,
+                     std::vector<Part>& parts) {
+  for (const auto& [name, seconds] : other) {
+    const auto found = best.find(name);
+    parts.emplace_back(seconds - (found == best.end() ? 0 : found->second), prefix + name);
+  }
+}
+
+/// The part's name, with "(recomputed)" if that explains why `other` computes more.
+std::string named(const std::string& part, const Plan& best, const Plan& other) {
+  const bool again =
+      other.recompute == RecomputeMode::full && best.recompute == RecomputeMode::none;
+  return part + (again && !part.starts_with("exposed") ? " (recomputed)" : "");
+}
 
 std::string_view name_of(RecomputeMode mode) { return kRecomputeModes[static_cast<int>(mode)]; }
 
@@ -68,8 +84,7 @@ std::string table(const PlanReport& r) {
         "Seconds are those of the paper's communication model: they rank grids, but do not predict "
         "a step; Pflop/s and % have no meaning here.\n";
   return text +
-         "Pflop/s and % of the advertised bf16 peak count model flops (convention "
-         "model); "
+         "Pflop/s and % of the advertised bf16 peak count model flops (convention model); "
          "memory is the peak of a rank's arena.\n";
 }
 
@@ -93,8 +108,7 @@ std::string explanation(const PlanReport& r) {
   const PlanFlops flops = flops_of(r, best);
   const StepTime& time = best.time;
   const TimeUnit unit = unit_of(r);
-  const std::int64_t micros =
-      r.config.training.global_batch / (best.micro_batch * best.grid.z * best.grid.data);
+  const std::int64_t micros = best.micro_batch_count(r.config.training.global_batch);
   std::string text = fmt::format(
       "\nTime of the best plan ({} micro-batch{} of {} sequence{} on each of {} (z, data) "
       "coordinates):\n",
@@ -112,13 +126,9 @@ std::string explanation(const PlanReport& r) {
     text += fmt::format("  {:>+9.3f} {} {:>5.1f} %  {} parallelism.{}\n",
                         -saving.seconds * unit.each, unit.name, -100 * saving.seconds / time.step_s,
                         saving.set ? "by" : "with", saving.setting);
-  if (r.tokens > 0) {
-    const double seconds =
-        static_cast<double>(r.tokens) / static_cast<double>(r.batch_tokens()) * time.step_s;
+  if (r.tokens > 0)
     text += fmt::format("{} tokens: {:.1f} days, {} device hours\n", format_count(r.tokens),
-                        seconds / kDay,
-                        format_count(std::llround(seconds / kHour * r.options.devices)));
-  }
+                        r.training_days(best), format_count(std::llround(r.device_hours(best))));
   return text;
 }
 
@@ -140,6 +150,55 @@ std::string remedy(const PlanReport& r) {
 }
 
 }  // namespace
+
+std::vector<Saving> savings(const Config& config, const Machine& machine, const Plan& plan) {
+  const Config base = planned(config, plan);
+  std::vector<Saving> found;
+  const auto add = [&](const std::string& name, const Config& other, bool set) {
+    const double seconds = predict(other, machine).time.step_s - plan.time.step_s;
+    found.push_back({name, set ? seconds : -seconds, set});
+  };
+  const auto without = [&](const char* name, bool applies, bool ParallelismConfig::*flag) {
+    if (!applies || !(base.parallelism.*flag)) return;
+    Config other = base;
+    other.parallelism.*flag = false;
+    add(name, other, true);
+  };
+  const GridShape& grid = plan.grid;
+  using P = ParallelismConfig;
+  without("overlap_input_gradients", grid.x > 1 || grid.y > 1, &P::overlap_input_gradients);
+  without("overlap_weight_gradients", grid.z > 1, &P::overlap_weight_gradients);
+  without("overlap_weights", grid.z > 1, &P::overlap_weights);
+  without("overlap_data", grid.data > 1, &P::overlap_data);
+  Config other = base;
+  if (base.parallelism.chunks > 1) {
+    other.parallelism.chunks = 1;
+    add(fmt::format("chunks = {}", base.parallelism.chunks), other, true);
+  } else if ((grid.x > 1 || grid.y > 1) && plan.micro_batch % 2 == 0) {
+    other.parallelism.chunks = 2;
+    add("chunks = 2", other, false);
+  }
+  return found;
+}
+
+std::string why_behind(const Plan& best, const Plan& other) {
+  std::vector<Part> parts;
+  add_differences(best.time.compute_by, other.time.compute_by, "", parts);
+  add_differences(best.time.exposed_by, other.time.exposed_by, "exposed ", parts);
+  std::ranges::sort(parts, std::greater{});
+  const double behind = other.time.step_s - best.time.step_s;
+  std::string text = fmt::format("{:+.1f} %", 100 * behind / best.time.step_s);
+  constexpr double kWorthSaying = 0.3;  // of the largest part
+  constexpr std::size_t kMost = 2;
+  for (std::size_t i = 0; i < std::min(kMost, parts.size()); ++i) {
+    if (parts[i].first <= 0 || parts[i].first < kWorthSaying * parts.front().first) break;
+    const bool small = best.time.step_s < 1;
+    text += fmt::format("{} {:.3g} {} more of {}", i == 0 ? ":" : ",",
+                        parts[i].first * (small ? 1e3 : 1), small ? "ms" : "s",
+                        named(parts[i].second, best, other));
+  }
+  return text;
+}
 
 PlanReport make_plans(PlanReport asked) {
   const double begin = now_seconds();

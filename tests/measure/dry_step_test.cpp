@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/support/runs.h"
@@ -257,6 +258,20 @@ TEST(DryStep, OverlapShowsInTheSchedule) {
   };
   EXPECT_EQ(hidden_flops(false), 0);
   EXPECT_GT(hidden_flops(true), 0);
+}
+
+TEST(AnyTokens, OfPackedDataHavePositionsAndStarts) {
+  for (const bool packed : {false, true}) {
+    Config config = tiny();
+    if (packed) config.data.jsonl = {"documents.jsonl"};
+    const auto world = make_self();
+    Session session(resolved(config), *world, make_cpu_backend(1), {.data = false});
+    const Tokens tokens = any_tokens(session.context(), session.config());
+    const std::int64_t count = session.config().training.micro_batch * config.training.seq_len;
+    EXPECT_EQ(tokens.ids.count(), count);
+    EXPECT_EQ(tokens.rows.position.count(), packed ? count : 0);
+    EXPECT_EQ(tokens.rows.start.count(), packed ? count : 0);
+  }
 }
 
 TEST(DryStep, IsTheSameWithCudaGraphs) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -43,21 +42,6 @@ int ranks_of_host(Communicator& world) {
           "probe: wanted the same number of ranks on each node, with consecutive numbers; start ",
           "the ranks like this, or set --devices-per-node");
   return ranks;
-}
-
-/// The system's available memory, or a container's limit if that is less.
-double available_memory() {
-  double bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
-                 static_cast<double>(::sysconf(_SC_PAGE_SIZE));
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string line; std::getline(meminfo, line);)
-    if (line.starts_with("MemAvailable:")) bytes = 1024 * std::stod(line.substr(13));
-  for (const char* file :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    double limit = 0;
-    if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);
-  }
-  return bytes;
 }
 
 std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr))); }
