@@ -10,8 +10,8 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
+#include "axonn/cli/model_flags.h"
 #include "axonn/cli/stop_signals.h"
-#include "axonn/cli/stored_session.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/model/flops.h"
 #include "axonn/study/audit.h"
@@ -128,12 +128,12 @@ int run_audit(const MemorizeFlags& flags) {
       std::cout << fmt::format("\rtested {} of {} ", format_count(done), format_count(of))
                 << (done == of ? "\n" : "") << std::flush;
     };
-  with_model(model, [&](Session& session) {
-    const ModelConfig& sizes = session.config().model;
+  with_model(model, [&](LoadedModel& loaded) {
+    const ModelConfig& sizes = loaded.config().model;
     options.model = fmt::format("{}: {} parameters, {} layers, width {}", flags.model,
                                 format_count(parameter_count(sizes)), sizes.layers, sizes.hidden);
-    const MemorizationReport report = audit(session, *tokenizer, documents, control, options);
-    if (session.grid().world().rank() != 0) return;
+    const MemorizationReport report = audit(loaded, *tokenizer, documents, control, options);
+    if (loaded.grid().world().rank() != 0) return;
     std::cout << to_text(report);
     if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
     if (!flags.html.empty()) write_file_atomically(flags.html, html_page(report));

@@ -31,30 +31,6 @@ void keep_second(Schedule& schedule, std::size_t first) {
 
 }  // namespace
 
-Config with_vocab(Config config) {
-  if (config.model.vocab == 0)
-    config.model.vocab = make_tokenizer(config.data.tokenizer)->vocab_size();
-  return config;
-}
-
-Tokens any_tokens(const Context& ctx, const Config& config) {
-  const TrainingConfig& training = config.training;
-  constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
-  std::vector<std::int32_t> ids(training.micro_batch * training.seq_len), positions, starts;
-  for (std::int64_t i = 0, id = 0; i < std::ssize(ids); ++i) {
-    ids[i] = static_cast<std::int32_t>(id);
-    id = (id + kStride) % config.model.vocab;
-  }
-  if (!config.data.jsonl.empty()) {  // packed sequences
-    positions.resize(ids.size());
-    starts.resize(ids.size());
-    for (std::int64_t i = 0; i < std::ssize(ids); ++i)
-      positions[i] = static_cast<std::int32_t>(i % training.seq_len);
-  }
-  return make_tokens(ctx, ids, ids, {training.micro_batch, training.seq_len},
-                     {.positions = positions, .starts = starts});
-}
-
 DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Config config = given;
   config.training.cuda_graph = false;  // graphs launch the same work, and there is no GPU here
@@ -64,16 +40,16 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Schedule schedule;
   Schedule* const noted = options.schedule ? &schedule : nullptr;
   const auto world = make_dry_world(config.parallelism.grid(), rank, noted);
-  Session session(config, *world, make_dry_backend(noted),
-                  {.data = false, .make_model = options.make_model});
-  StepInput input = session.step_input(0);
+  Training training(config, *world, make_dry_backend(noted),
+                    {.data = false, .make_model = options.make_model});
+  const Context ctx = training.model.context();
+  StepInput input = made_up_input(training.model);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
-  input.tokens_of = [&](int) { return any_tokens(session.context(), config); };
-  session.train_step(input);
+  training.step.run(ctx, input);
   const std::size_t first = schedule.events.size();
-  session.train_step(input);
-  DryStep result{.memory = session.arena().stats(), .schedule = std::move(schedule)};
-  schedule = {};  // the session's destructor also records waits
+  training.step.run(ctx, input);
+  DryStep result{.memory = training.model.arena().stats(), .schedule = std::move(schedule)};
+  schedule = {};  // the destructor of `training` also records waits
   keep_second(result.schedule, first);
   return result;
 }

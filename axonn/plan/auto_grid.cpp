@@ -11,8 +11,8 @@
 #include "axonn/plan/machine/probe.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/session.h"
 #include "axonn/train/stored_model.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 

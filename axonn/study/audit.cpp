@@ -19,7 +19,7 @@ std::string found_note(const char* what, const StudyDocuments& documents) {
 
 }  // namespace
 
-MemorizationReport audit(Session& session, const Tokenizer& tokenizer,
+MemorizationReport audit(LoadedModel& model, const Tokenizer& tokenizer,
                          const StudyDocuments& documents, const StudyDocuments& control,
                          const AuditOptions& options) {
   std::vector<StudyDocument> all = documents.documents;
@@ -44,7 +44,7 @@ MemorizationReport audit(Session& session, const Tokenizer& tokenizer,
 
   const double start = now_seconds();
   RecitationRun run{.variant = "", .trial = 1, .seed = 0};
-  run.recitations = recite(session, tokenizer, all, groups,
+  run.recitations = recite(model, tokenizer, all, groups,
                            {.suffix_tokens = options.suffix_tokens,
                             .prompt_lengths = options.prompt_lengths,
                             .batch = options.batch,

@@ -21,7 +21,7 @@ struct AuditOptions {
 /// documents that it cannot have seen. The report has the group "documents" and, if there are
 /// controls, the group "control". Collective; the result is the same on every rank. Throws as
 /// recite().
-MemorizationReport audit(Session& session, const Tokenizer& tokenizer,
+MemorizationReport audit(LoadedModel& model, const Tokenizer& tokenizer,
                          const StudyDocuments& documents, const StudyDocuments& control,
                          const AuditOptions& options);
 

@@ -80,10 +80,10 @@ std::int64_t longest(std::span<const Question> questions) {
 }
 
 /// The loss of each question's true suffix, in nats per token.
-std::vector<double> losses_of(Session& session, std::span<const Question> questions,
+std::vector<double> losses_of(LoadedModel& model, std::span<const Question> questions,
                               std::int64_t batch) {
-  const Suffixes suffixes(questions, session.config().model.positions);
-  const std::vector<SequenceScore> scores = score(session, suffixes, {.batch = batch});
+  const Suffixes suffixes(questions, model.config().model.positions);
+  const std::vector<SequenceScore> scores = score(model, suffixes, {.batch = batch});
   std::vector<double> losses;
   for (const SequenceScore& one : scores)
     losses.push_back(one.nats / static_cast<double>(one.targets));
@@ -106,23 +106,25 @@ Recitation recitation_of(const Question& question, std::span<const std::int32_t>
 
 }  // namespace
 
-std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
+std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                                std::span<const StudyDocument> documents,
                                std::span<const std::int64_t> groups, const ReciteOptions& options) {
   AXONN_CHECK(groups.size() == documents.size(), "recite: ", documents.size(), " documents, but ",
               groups.size(), " groups");
   const std::vector<Question> questions = questions_of(documents, tokenizer, options);
   if (questions.empty()) return {};
-  const std::int64_t most = longest(questions), positions = session.config().model.positions;
+  const std::int64_t most = longest(questions), positions = model.config().model.positions;
   if (most > positions)
     refuse("a document has ", most, " tokens, but the model has ", positions,
            " positions; cut the documents (--seq-len, or in a study training.seq_len)");
   const std::int64_t batch =
       options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
-  const std::vector<double> losses = losses_of(session, questions, batch);
+  const std::vector<double> losses = losses_of(model, questions, batch);
 
-  Generator generator(
-      session, {.batch = options.batch, .context = most, .hold_weights = options.hold_weights});
+  Generator generator(model, {.batch = options.batch,
+                              .context = most,
+                              .hold_weights = options.hold_weights,
+                              .tokenizer = &tokenizer});
   const std::int64_t round = 32 * batch;  // questions between progress reports
   std::vector<Recitation> all;
   for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
@@ -134,7 +136,7 @@ std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
       all.push_back(recitation_of(questions[q], written[q - first].tokens, losses[q], tokenizer));
       all.back().group = groups[questions[q].document];
     }
-    if (options.report && session.grid().world().rank() == 0)
+    if (options.report && model.grid().world().rank() == 0)
       options.report(end, std::ssize(questions));
   }
   return all;

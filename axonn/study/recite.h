@@ -8,7 +8,7 @@
 #include "axonn/study/documents.h"
 #include "axonn/study/recitation.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 
 namespace axonn {
 
@@ -26,10 +26,10 @@ struct ReciteOptions {
 /// groups: the group of each document. Returns one recitation per document and prompt length, all
 /// documents of the first length first; skips documents that are too short for a length.
 ///
-/// Collective over the session's ranks. The result is the same on every rank, and on every grid up
+/// Collective over the model's ranks. The result is the same on every rank, and on every grid up
 /// to ties within rounding. Throws UsageError if a document is longer than the model's positions,
 /// and as score().
-std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
+std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                                std::span<const StudyDocument> documents,
                                std::span<const std::int64_t> groups, const ReciteOptions& options);
 

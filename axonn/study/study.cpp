@@ -86,7 +86,7 @@ class Study {
   bool warm_up(std::int64_t trial);
   bool run_one(std::int64_t trial, const std::string& loss, const Documents& documents);
   InjectionPlan plan_of(const Config& config) const;
-  void ask(Session& session, const Documents& documents, RecitationRun& run);
+  void ask(Training& training, const Documents& documents, RecitationRun& run);
   void add_training(const std::string& folder, RecitationRun& run) const;
   MemorizationReport make_report() const;
   void describe(MemorizationReport& report) const;
@@ -182,7 +182,7 @@ void Study::add_training(const std::string& folder, RecitationRun& run) const {
   if (run.variant == kGoldfish && steps > 0) run.kept_fraction = kept / static_cast<double>(steps);
 }
 
-void Study::ask(Session& session, const Documents& documents, RecitationRun& run) {
+void Study::ask(Training& training, const Documents& documents, RecitationRun& run) {
   std::vector<std::int64_t> groups;
   for (std::size_t d = 0; d < documents->size(); ++d)
     groups.push_back(static_cast<std::int64_t>(d) / bucket_size());
@@ -192,9 +192,9 @@ void Study::ask(Session& session, const Documents& documents, RecitationRun& run
                         .hold_weights = config_.memorize.hold_weights};
   for (const std::int64_t length : config_.memorize.prompt_lengths)
     options.prompt_lengths.push_back(length);
-  if (session.validation_windows() > 0) run.validation_loss = session.validate();
+  if (training.validation) run.validation_loss = training.validate();
   const double start = now_seconds();
-  run.recitations = recite(session, *tokenizer_, *documents, groups, options);
+  run.recitations = recite(training.model, *tokenizer_, *documents, groups, options);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.document += (run.trial - 1) * documents_of_trial();
 }
@@ -230,7 +230,7 @@ bool Study::run_one(std::int64_t trial, const std::string& loss, const Documents
                                                made.training.seq_len);
   };
   RecitationRun run{.variant = loss, .trial = trial, .seed = plan.seed};
-  options.finished = [&](Session& session) { ask(session, documents, run); };
+  options.finished = [&](Training& training) { ask(training, documents, run); };
   if (train(config, world_, options) == TrainEnd::stopped) return false;
   if (!first()) return true;
   add_training(config.output.dir, run);

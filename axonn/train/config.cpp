@@ -63,7 +63,7 @@ void validate_training(const Config& config) {
 }
 
 /// Throws UsageError if steps would differ in a value that a captured graph holds as a constant.
-/// Does not check whether device and transport support capture: the session does.
+/// Does not check whether device and transport support capture: TrainStep does.
 void validate_graphs(const Config& config) {
   if (!config.training.cuda_graph) return;
   const auto forbid = [](bool set, const char* key, const char* reason) {

@@ -72,4 +72,16 @@ LoadCost load_parameters(const Context& ctx, const std::vector<ParameterGroup*>&
   return {.bytes = source.bytes_read(), .seconds = now_seconds() - began};
 }
 
+void agree_on_loading(Communicator& world, const CheckpointReader& reader,
+                      const std::function<void()>& load) {
+  const std::string fault = fault_of(load);
+  try {
+    agree(world, "loading " + reader.folder(), fault);
+  } catch (const Aborted&) {
+    throw;
+  } catch (const Error& error) {
+    refuse(error.what());  // the files are at fault
+  }
+}
+
 }  // namespace axonn

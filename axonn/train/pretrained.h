@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "axonn/model/model.h"
@@ -25,5 +26,10 @@ LoadCost load_pretrained(const Context& ctx, const std::vector<ParameterGroup*>&
 LoadCost load_parameters(const Context& ctx, const std::vector<ParameterGroup*>& groups,
                          const CheckpointReader& reader,
                          const CheckpointReader::Progress& progress = {});
+
+/// Runs `load`, and makes damage that one rank meets a UsageError on all ranks of world, which
+/// names that rank. Collective.
+void agree_on_loading(Communicator& world, const CheckpointReader& reader,
+                      const std::function<void()>& load);
 
 }  // namespace axonn

@@ -124,13 +124,13 @@ StoredModel open_stored_model(const std::string& path, const std::string& adapte
   return model;
 }
 
-void load_parameters(Session& session, const StoredModel& model) {
+void load_parameters(LoadedModel& loaded, const StoredModel& model) {
   if (!model.reader) {
-    session.initialise();
+    loaded.initialise();
     return;
   }
-  session.initialise_frozen();
-  session.load(*model.reader, Session::Load::parameters);
+  loaded.initialise_frozen();
+  loaded.load(*model.reader);
 }
 
 }  // namespace axonn

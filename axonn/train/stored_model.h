@@ -4,7 +4,7 @@
 #include <string>
 
 #include "axonn/storage/checkpoint/checkpoint.h"
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 
 namespace axonn {
 
@@ -41,7 +41,7 @@ Config with_stored_model(Config config);
 struct StoredModel {
   Config config;  ///< the model's; grid and compute type may be changed
   std::optional<CheckpointReader> reader =
-      {};  ///< empty if session.initialise() reads all parameters
+      {};  ///< empty if LoadedModel::initialise() reads all parameters
 };
 
 /// Opens a model. path is a checkpoint, a folder of several (the newest valid one is taken), or a
@@ -50,8 +50,8 @@ struct StoredModel {
 /// adapters although `adapter` is given.
 StoredModel open_stored_model(const std::string& path, const std::string& adapter = {});
 
-/// Sets the parameters of a session that has the model's config. Collective. Throws as
-/// Session::load() does.
-void load_parameters(Session& session, const StoredModel& model);
+/// Sets the parameters of a LoadedModel that has the model's config. Collective. Throws as
+/// LoadedModel::load() does.
+void load_parameters(LoadedModel& loaded, const StoredModel& model);
 
 }  // namespace axonn

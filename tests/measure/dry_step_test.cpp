@@ -26,10 +26,11 @@ constexpr int kMeasuredSteps = 3;
 std::vector<ArenaStats> measure(const Config& config) {
   std::vector<ArenaStats> ranks(config.parallelism.grid().ranks());
   run_ranks(static_cast<int>(ranks.size()), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {});
-    session.initialise();
-    for (int step = 0; step < kMeasuredSteps; ++step) session.train_step(session.step_input(step));
-    ranks[world.rank()] = session.arena().stats();
+    Training training(config, world, make_cpu_backend(1));
+    training.model.initialise();
+    for (int step = 0; step < kMeasuredSteps; ++step)
+      training.step.run(training.model.context(), training.inputs->at(step));
+    ranks[world.rank()] = training.model.arena().stats();
   });
   return ranks;
 }
@@ -260,14 +261,15 @@ TEST(DryStep, OverlapShowsInTheSchedule) {
   EXPECT_GT(hidden_flops(true), 0);
 }
 
-TEST(AnyTokens, OfPackedDataHavePositionsAndStarts) {
+TEST(MadeUpInput, OfPackedDataHasPositionsAndStarts) {
   for (const bool packed : {false, true}) {
     Config config = tiny();
     if (packed) config.data.jsonl = {"documents.jsonl"};
     const auto world = make_self();
-    Session session(resolved(config), *world, make_cpu_backend(1), {.data = false});
-    const Tokens tokens = any_tokens(session.context(), session.config());
-    const std::int64_t count = session.config().training.micro_batch * config.training.seq_len;
+    Training training(resolved(config), *world, make_cpu_backend(1), {.data = false});
+    const Config& made = training.model.config();
+    const Tokens tokens = made_up_input(training.model).tokens_of(0);
+    const std::int64_t count = made.training.micro_batch * made.training.seq_len;
     EXPECT_EQ(tokens.ids.count(), count);
     EXPECT_EQ(tokens.rows.position.count(), packed ? count : 0);
     EXPECT_EQ(tokens.rows.start.count(), packed ? count : 0);

@@ -213,10 +213,10 @@ TEST(Audit, TestsATrainedModel) {
   const auto records = generated_documents(6, 1, *tokenizer, {.least = 51, .most = 192});
   const auto control = generated_documents(5, 99, *tokenizer, {.least = 51, .most = 192});
   run_ranks(1, [&](Communicator& world) {
-    Session session(model.config, world, make_cpu_backend(1), {.training = false, .data = false});
-    load_parameters(session, model);
+    LoadedModel loaded(model.config, world, make_cpu_backend(1), {.trainable = false});
+    load_parameters(loaded, model);
     const MemorizationReport report =
-        audit(session, *tokenizer, records, control,
+        audit(loaded, *tokenizer, records, control,
               {.suffix_tokens = 50, .prompt_lengths = {kWholePrompt, 20}, .model = "tiny"});
     EXPECT_EQ(report.groups, (std::vector<std::string>{"documents", "control"}));
     EXPECT_EQ(report.runs[0].recitations.size(), 2u * 11u);

@@ -15,7 +15,7 @@
 #include "axonn/plan/costs.h"
 #include "axonn/plan/machine/fit.h"
 #include "axonn/plan/machine/probe_parts.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 
@@ -65,7 +65,7 @@ Config small_model(ModelFamily family, DType dtype, bool quick) {
   config.training.threads = 1;  // not used: the session is given its backend
   config.training.dtype = dtype;
   config.optimizer.lr = 1e-4;
-  config.data.synthetic = 1;  // never read: the tokens are any_tokens()
+  config.data.synthetic = 1;  // never read: the tokens are made up
   validate(config);
   return config;  // resolved() derives the micro-batch from the batch
 }
@@ -75,15 +75,14 @@ class LoneSteps {
  public:
   LoneSteps(const Config& config, Backend& inner)
       : world_(make_self()),
-        session_(config, *world_, make_timed(inner), {.data = false}),
-        input_(session_.step_input(0)) {
-    session_.initialise();
-    input_.tokens_of = [this](int) { return any_tokens(session_.context(), session_.config()); };
+        training_(config, *world_, make_timed(inner), {.data = false}),
+        input_(made_up_input(training_.model)) {
+    training_.model.initialise();
   }
 
   double step_s() {
     const double start = now_seconds();
-    session_.train_step(input_);
+    training_.step.run(training_.model.context(), input_);
     return now_seconds() - start;
   }
   TimedBackend& timed() { return *timed_; }
@@ -95,9 +94,9 @@ class LoneSteps {
     return timed;
   }
 
-  TimedBackend* timed_ = nullptr;  // the session's backend
+  TimedBackend* timed_ = nullptr;  // the run's backend
   std::unique_ptr<Communicator> world_;
-  Session session_;
+  Training training_;
   StepInput input_;
 };
 

@@ -1,4 +1,4 @@
-#include "axonn/cli/stored_session.h"
+#include "axonn/cli/model_flags.h"
 
 #include <iostream>
 
@@ -46,13 +46,13 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const StoredModel& model, const Mo
   return make_tokenizer(config.data.tokenizer);
 }
 
-void with_model(const StoredModel& model, const std::function<void(Session&)>& body) {
+void with_model(const StoredModel& model, const std::function<void(LoadedModel&)>& body) {
   launch(model.config, [&](Communicator& world) {
     const OwnCores cores(model.config, world);
-    Session session(model.config, world, make_backend(model.config, world, cores.threads()),
-                    {.training = false, .data = false});
-    load_parameters(session, model);
-    body(session);
+    LoadedModel loaded(model.config, world, make_backend(model.config, world, cores.threads()),
+                       {.trainable = false});
+    load_parameters(loaded, model);
+    body(loaded);
   });
 }
 

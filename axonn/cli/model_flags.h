@@ -5,7 +5,7 @@
 #include <string>
 
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 #include "axonn/train/stored_model.h"
 
 namespace CLI {
@@ -29,6 +29,6 @@ StoredModel stored_model_of(const ModelFlags& flags);
 std::shared_ptr<const Tokenizer> tokenizer_of(const StoredModel& model, const ModelFlags& flags);
 
 /// Runs body once per rank of the model's grid, with the parameters loaded.
-void with_model(const StoredModel& model, const std::function<void(Session&)>& body);
+void with_model(const StoredModel& model, const std::function<void(LoadedModel&)>& body);
 
 }  // namespace axonn
