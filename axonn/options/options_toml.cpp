@@ -113,7 +113,7 @@ void read_toml(const OptionList& list, const std::string& path, Origins& origins
 }
 
 void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
-                    Origins& origins) {
+                    Origins& origins, UnknownSections unknown) {
   toml::table root;
   try {
     root = toml::parse(text, name);
@@ -128,6 +128,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
       continue;
     }
     const toml::table* keys = node.as_table();
+    if (!known && keys && unknown == UnknownSections::skip) continue;
     if (!keys) {
       if (known)
         refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),
