@@ -19,9 +19,9 @@ class GptBlock : public DecoderBlock {
   Var operator()(const Context& ctx, Var x) const override;
 
  private:
-  LayerNorm norm1_;
+  Norm norm1_;
   Linear qkv_, project_;
-  LayerNorm norm2_;
+  Norm norm2_;
   Linear up_, down_;
 };
 
