@@ -51,9 +51,11 @@ class DryBackend final : public ForwardingBackend {
     now.operation = call.name;
     now.kind = call.kind;
     now.layer = layer_;
-    for (const View& view : call.operands)
-      if (view.data) now.operands.push_back({view.rows, view.cols, view.dtype});
-    now.moved_bytes = call.moved_bytes;
+    for (std::size_t i = 0; i < call.operands.size(); ++i) {
+      const View& view = call.operands[i];
+      const int passes = call.passes.empty() ? 1 : call.passes[i];
+      if (view.data) now.operands.push_back({view.rows, view.cols, view.dtype, passes});
+    }
     schedule_->events.emplace_back(std::move(now));
   }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -18,8 +17,8 @@ namespace axonn {
 struct OperationCall {
   std::string_view name;  ///< its kName: "matmul", "layer_norm"
   OperationKind kind = OperationKind::rowwise;
-  std::span<const View> operands;  ///< results first; one that the caller left out is empty
-  std::int64_t moved_bytes = 0;    ///< that it reads and writes
+  std::span<const View> operands;    ///< results first; one that the caller left out is empty
+  std::span<const int> passes = {};  ///< how often each is read or written; empty: once
 };
 
 /// A Backend that passes every operation to another one, through around(). Derive from it to time
@@ -77,12 +76,13 @@ class ForwardingBackend : public Backend {
     const auto operands = args.operands();
     OperationCall call{.name = Operation::kName, .operands = operands};
     if constexpr (requires { Operation::kKind; }) call.kind = Operation::kKind;
-    if constexpr (requires { args.moved_bytes(); })
-      call.moved_bytes = args.moved_bytes();
-    else
-      for (const View& view : operands)
-        if (view.data) call.moved_bytes += view.count() * bytes_of(view.dtype);
-    around(call, run);
+    if constexpr (requires { args.passes(); }) {
+      const auto passes = args.passes();
+      call.passes = passes;
+      around(call, run);
+    } else {
+      around(call, run);
+    }
   }
 
   std::unique_ptr<Backend> owned_;

@@ -17,7 +17,7 @@
 //   run(launch)   checks the operands, chooses the element types and launches the kernels; defined
 //                 beside these in ops/rowwise/ and instantiated in ops/cpu/ and ops/cuda/
 //   kKind         if it is not OperationKind::rowwise
-//   moved_bytes() if it reads and writes other bytes than those of its operands
+//   passes()      how often it reads or writes each operand, if that is not once
 //
 // A View documented as T is f32 or bf16. Gradients of parameters are f32 and are added to (+=);
 // everything else is overwritten (=). Every sum has a fixed order, whatever the number of threads.
@@ -278,8 +278,8 @@ struct Embedding {
 
   static constexpr std::string_view kName = "embedding";
   auto operands() const { return std::array{out, ids, table, learned, positions}; }
-  /// Only as many rows of the table are read as there are tokens.
-  std::int64_t moved_bytes() const { return 2 * out.count() * bytes_of(out.dtype); }
+  /// Of the table, as many rows are read as out has.
+  auto passes() const { return std::array{2, 0, 0, 0, 0}; }
   void run(auto launch) const;
 };
 
@@ -292,8 +292,9 @@ struct EmbeddingBackward {
 
   static constexpr std::string_view kName = "embedding_backward";
   auto operands() const { return std::array{d_table, d_out, ids}; }
-  std::int64_t moved_bytes() const {
-    return d_out.count() * (bytes_of(d_out.dtype) + 2 * bytes_of(DType::f32));
+  /// Of d_table, as many rows are read and written as d_out has.
+  auto passes() const {
+    return std::array{0, static_cast<int>(1 + 2 * bytes_of(DType::f32) / bytes_of(d_out.dtype)), 0};
   }
   void run(auto launch) const;
 };

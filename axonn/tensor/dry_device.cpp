@@ -6,18 +6,6 @@ namespace axonn {
 
 namespace {
 
-class DryEvent : public Event {
- public:
-  bool done() const override { return true; }
-};
-
-class DryStream : public Stream {
- public:
-  std::unique_ptr<Event> record() override { return std::make_unique<DryEvent>(); }
-  void wait(const Event&) override {}
-  void synchronize() override {}
-};
-
 class DryDevice final : public Device {
  public:
   explicit DryDevice(Schedule* schedule) : schedule_(schedule) {}
@@ -32,33 +20,30 @@ class DryDevice final : public Device {
   void release(void*, std::int64_t) noexcept override {}
 
   Stream& compute() override { return stream_; }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<DryStream>(); }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<IdleStream>(); }
 
-  void copy(void*, const void*, std::int64_t bytes) override { note("copy", bytes, 2 * bytes); }
-  void fill_zero(void*, std::int64_t bytes) override { note("fill_zero", bytes, bytes); }
+  void copy(void*, const void*, std::int64_t bytes) override { note("copy", bytes, 2); }
+  void fill_zero(void*, std::int64_t bytes) override { note("fill_zero", bytes); }
   void copy_to_host(void* host, const void*, std::int64_t bytes) override {
     if (bytes > 0) std::memset(host, 0, bytes);
-    note("copy_to_host", bytes, bytes);
+    note("copy_to_host", bytes);
   }
   void copy_from_host(void*, const void*, std::int64_t bytes) override {
-    note("copy_from_host", bytes, bytes);
+    note("copy_from_host", bytes);
   }
 
  private:
   static constexpr std::int64_t kPage = 4096;
 
-  void note(const char* operation, std::int64_t bytes, std::int64_t moved) {
+  void note(const char* operation, std::int64_t bytes, int passes = 1) {
     if (!schedule_) return;
-    const Schedule::Matrix whole{.rows = 1, .cols = bytes, .dtype = DType::u8};
-    schedule_->events.emplace_back(Schedule::Compute{.operation = operation,
-                                                     .kind = OperationKind::device,
-                                                     .layer = {},
-                                                     .operands = {whole},
-                                                     .moved_bytes = moved});
+    const Schedule::Matrix whole{.rows = 1, .cols = bytes, .dtype = DType::u8, .passes = passes};
+    schedule_->events.emplace_back(Schedule::Compute{
+        .operation = operation, .kind = OperationKind::device, .layer = {}, .operands = {whole}});
   }
 
   Schedule* schedule_;
-  DryStream stream_;
+  IdleStream stream_;
   std::uintptr_t next_ = kPage;  // not 0, which would be a null pointer
 };
 

@@ -25,8 +25,9 @@ struct Schedule {
   struct Matrix {
     std::int64_t rows = 0, cols = 0;
     DType dtype = DType::f32;
+    int passes = 1;  ///< how often its elements are read or written
 
-    std::int64_t bytes() const { return rows * cols * bytes_of(dtype); }
+    std::int64_t bytes() const { return passes * rows * cols * bytes_of(dtype); }
   };
 
   /// An operation on the compute stream.
@@ -36,10 +37,9 @@ struct Schedule {
     std::string layer;             ///< set by Backend::mark()
     std::vector<Matrix> operands;  ///< arguments that are not empty, in order
     double flops = 0;              ///< for products and attention (causal half); otherwise 0
-    std::int64_t moved_bytes = 0;  ///< that an operation bound by memory reads and writes
     bool a_transposed = false, b_transposed = false;  ///< for products
 
-    /// Bytes of all operands: a lower bound of the operation's memory traffic.
+    /// Bytes that it reads and writes.
     std::int64_t bytes() const {
       std::int64_t sum = 0;
       for (const Matrix& operand : operands) sum += operand.bytes();

@@ -9,6 +9,7 @@
 #include "axonn/model/stored_names.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_print.h"
+#include "axonn/options/options_read.h"
 #include "axonn/storage/safetensors/safetensors_folder.h"
 
 namespace axonn {

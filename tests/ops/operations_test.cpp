@@ -52,7 +52,7 @@ TEST(RowwiseOperations, MoveTheBytesOfTheirOperandsWithoutThoseLeftOut) {
   const auto norm = recorded(ops::LayerNorm{.out = x, .inp = x, .weight = weight, .stats = stats});
   EXPECT_EQ(norm.kind, OperationKind::rowwise);
   EXPECT_THAT(norm.operands, SizeIs(4)) << "no bias";
-  EXPECT_EQ(norm.moved_bytes, 2 * 400 + 80 + 80);
+  EXPECT_EQ(norm.bytes(), 2 * 400 + 80 + 80);
 }
 
 TEST(RowwiseOperations, OfAnEmbeddingMoveAsManyRowsOfItsTableAsThereAreTokens) {
@@ -60,10 +60,10 @@ TEST(RowwiseOperations, OfAnEmbeddingMoveAsManyRowsOfItsTableAsThereAreTokens) {
   const auto forward =
       recorded(ops::Embedding{.out = out, .ids = ids, .table = matrix(100000, 50, DType::bf16)});
   EXPECT_THAT(forward.operands, SizeIs(3));
-  EXPECT_EQ(forward.moved_bytes, 2 * 100 * 50 * 2);
+  EXPECT_EQ(forward.bytes(), 2 * 100 * 50 * 2);
   const auto backward = recorded(
       ops::EmbeddingBackward{.d_table = matrix(100000, 50, DType::f32), .d_out = out, .ids = ids});
-  EXPECT_EQ(backward.moved_bytes, 100 * 50 * (2 + 2 * 4));
+  EXPECT_EQ(backward.bytes(), 100 * 50 * (2 + 2 * 4));
 }
 
 TEST(RowwiseOperations, OfTheUpdateAreMarkedSo) {

@@ -60,8 +60,7 @@ TEST(Costs, RowwiseWorkHasItsOwnRateOrThatOfMemory) {
   Machine machine = round_machine();
   const Schedule::Compute gelu{.operation = "gelu",
                                .layer = {},
-                               .operands = {{1000, 1000, DType::f32}, {1000, 1000, DType::f32}},
-                               .moved_bytes = 8'000'000};
+                               .operands = {{1000, 1000, DType::f32}, {1000, 1000, DType::f32}}};
   expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 1e12);
   machine.rowwise_bytes_per_s["other"] = 2e11;
   expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 2e11);
