@@ -14,7 +14,7 @@
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/session.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

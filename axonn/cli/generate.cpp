@@ -12,12 +12,12 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
 #include "axonn/cli/prompts.h"
+#include "axonn/cli/stored_session.h"
 #include "axonn/comm/texts.h"
 #include "axonn/infer/generator.h"
 #include "axonn/text/chat/chat_template.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/stored_model.h"
 
 namespace axonn {
 
@@ -168,11 +168,10 @@ void converse(Session& session, Request request) {
         .wanted = request.wanted});
 }
 
-void generate(const StoredModel& model, Communicator& world, Request request) {
-  const OwnCores cores(model.config, world);
-  Session session(model.config, world, make_backend(model.config, world, cores.threads()),
-                  {.training = false});
-  load_parameters(session, model);
+void generate(const Config& config, Communicator& world, Request request) {
+  const OwnCores cores(config, world);
+  Session session(config, world, make_backend(config, world, cores.threads()), {.training = false});
+  session.initialise();
   if (!session.corpus().tokenizer)
     refuse("the model has no tokenizer, which text needs: it was trained on token files");
   if (const auto end = session.corpus().tokenizer->end_of_text())
@@ -262,16 +261,12 @@ int run_generate(const Arguments& arguments) {
   request.wanted.slides = !request.stop_when_full;
   request.generator.hold_weights = !request.gather_weights;
 
-  StoredModel model = open_stored_model(request.model, request.adapter);
-  if (model.reader)
-    for (const std::string& warning : model.reader->warnings())
-      std::cerr << "warning: " << warning << '\n';
-  Config& config = model.config;
+  Config config = open_model(request.model, request.adapter);
   if (!request.dtype.empty())
     config.training.dtype = request.dtype == "bf16" ? DType::bf16 : DType::f32;
   config.parallelism.set_grid(parse_grid(request.grid));
   if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
-  launch(config, [&](Communicator& world) { generate(model, world, request); });
+  launch(config, [&](Communicator& world) { generate(config, world, request); });
   return 0;
 }
 

@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace axonn {
 
+class ModelFiles;
 class OptionList;
 
 enum class ModelFamily { gpt, llama };
@@ -25,6 +27,7 @@ struct LoraConfig {
   double dropout = 0;     ///< probability that an element of an adapter's input is dropped
   std::vector<std::string> targets = {};  ///< last parts of layers' names; empty: all layers
   std::string path = {};  ///< adapters to start from, which set rank, alpha and targets
+  std::shared_ptr<const ModelFiles> files = {};  ///< at `path`, if opened already; not a key
 
   bool operator==(const LoraConfig&) const = default;
 };
@@ -57,7 +60,8 @@ struct ModelConfig {
   std::int64_t rope_original_positions = 8192;                                  ///< of llama3
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
-  LoraConfig lora = {};   ///< the section [lora]
+  std::shared_ptr<const ModelFiles> files = {};  ///< at `path`, if opened already; not a key
+  LoraConfig lora = {};                          ///< the section [lora]
 
   std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }  ///< D
   bool operator==(const ModelConfig&) const = default;

@@ -152,9 +152,12 @@ class Origins {
 /// file, invalid TOML, an unknown section or key (with a suggestion), and as Option::set() does.
 void read_toml(const OptionList& list, const std::string& path, Origins& origins);
 
+/// Whether sections and keys that a list lacks are errors.
+enum class UnknownKeys { refused, ignored };
+
 /// Sets the values of a TOML text. `name` is the file name in messages.
 void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
-                    Origins& origins);
+                    Origins& origins, UnknownKeys unknown = UnknownKeys::refused);
 
 /// Sets the values of flags of the form `--section.key value` and `--section.key=value`, and
 /// returns the other arguments in order. '-' and '_' are equivalent. A boolean flag without a value

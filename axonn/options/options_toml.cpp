@@ -47,8 +47,9 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
 /// Sets options from the keys of a section.
 class KeyReader {
  public:
-  KeyReader(const OptionList& list, const std::string& file, Origins& origins)
-      : list_(list), file_(file), origins_(origins) {}
+  KeyReader(const OptionList& list, const std::string& file, Origins& origins,
+            UnknownKeys unknown = UnknownKeys::refused)
+      : list_(list), file_(file), origins_(origins), unknown_(unknown) {}
 
   /// Reads one table: the section's own (empty prefix), or a table inside it (prefix "name.").
   void read(const std::string& section, const toml::table& keys, const std::string& prefix = {}) {
@@ -60,6 +61,7 @@ class KeyReader {
         read(section, *table, name + '.');
         continue;
       }
+      if (!option && unknown_ == UnknownKeys::ignored) continue;
       if (!option) refuse_key(list_, section, name, at);
       set_from(*option, value, at);
       origins_.set(option->key(), at);
@@ -70,6 +72,7 @@ class KeyReader {
   const OptionList& list_;
   const std::string& file_;
   Origins& origins_;
+  UnknownKeys unknown_;
 };
 
 /// Reads all tables [[section]]. The origins of their values are not recorded.
@@ -113,7 +116,7 @@ void read_toml(const OptionList& list, const std::string& path, Origins& origins
 }
 
 void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
-                    Origins& origins) {
+                    Origins& origins, UnknownKeys unknown) {
   toml::table root;
   try {
     root = toml::parse(text, name);
@@ -123,6 +126,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
   for (const auto& [section, node] : root) {
     const std::string place = place_of(name, section.source());
     const auto* known = list.find(section.str());
+    if (!known && unknown == UnknownKeys::ignored) continue;
     if (known && known->entry) {
       read_entries(*known, node, name);
       continue;
@@ -138,7 +142,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
           guesses.empty() ? "; put keys below a line such as [training]" : did_you_mean(guesses));
     }
     if (!known) refuse_section(list, section.str(), place);
-    KeyReader(list, name, origins).read(std::string(section.str()), *keys);
+    KeyReader(list, name, origins, unknown).read(std::string(section.str()), *keys);
   }
 }
 

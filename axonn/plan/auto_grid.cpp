@@ -12,7 +12,7 @@
 #include "axonn/plan/search.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/session.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 
@@ -29,9 +29,9 @@ struct GridChoice {
 
 /// The choice of the run that this one resumes, if it applies to as many ranks.
 std::optional<GridChoice> earlier_choice(const Config& config, int ranks) {
-  const std::string own = config.output.dir + "/checkpoints", &resume = config.checkpoint.resume;
-  if (resume.empty() || (resume == "auto" && !has_checkpoint(own))) return std::nullopt;
-  const Config earlier = stored_config(CheckpointReader(resume == "auto" ? own : resume));
+  const std::string resumed = resume_path(config);
+  if (resumed.empty()) return std::nullopt;
+  const Config earlier = stored_config(CheckpointReader(resumed));
   const std::int64_t each =
       earlier.training.micro_batch * earlier.parallelism.z * earlier.parallelism.data;
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||

@@ -6,6 +6,8 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
+#include "axonn/storage/checkpoint/checkpoint_source.h"
+#include "axonn/train/session.h"
 
 namespace axonn {
 
@@ -29,6 +31,41 @@ bool holds_several(std::filesystem::path path, const std::string& taken) {
 
 }  // namespace
 
+std::string resume_path(const Config& config) {
+  if (config.checkpoint.resume != "auto") return config.checkpoint.resume;
+  const std::string own = config.output.dir + "/checkpoints";
+  return has_checkpoint(own) ? own : "";
+}
+
+std::vector<StateBlock> state_of(const OptimizerState& optimizer, Device& device) {
+  std::vector<StateBlock> blocks;
+  for (std::size_t i = 0; i < optimizer.groups().size(); ++i) {
+    ParameterGroup* group = optimizer.groups()[i];
+    StateBlock block{.name = group->name(), .count = group->piece_size(), .device = &device};
+    for (const StoredParameter& stored : stored_parameters({&group, 1})) {
+      StateParameter& parameter = block.parameters.emplace_back(stored);
+      for (const auto& [spec, slice] : group->piece_slices())
+        if (spec->name == stored.name) parameter.slices.push_back(slice);
+    }
+    for (const auto& [kind, data] : optimizer.buffers(i)) block.buffers.push_back({kind, data});
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+LoadCost load_state(const Context& ctx, const OptimizerState& optimizer,
+                    const CheckpointReader& reader) {
+  std::vector<Destination> to;
+  std::vector<std::string> kinds;
+  for (std::size_t i = 0; i < optimizer.groups().size(); ++i)
+    for (const auto& [kind, data] : optimizer.buffers(i)) {
+      to.push_back({optimizer.groups()[i], kind, data});
+      if (i == 0) kinds.push_back(kind);
+    }
+  CheckpointSource source(reader, stored_parameters(optimizer.groups()), kinds);
+  return load(ctx, to, source);
+}
+
 Resumed resume(Session& session, const std::string& path) {
   Communicator& world = session.grid().world();
   std::optional<CheckpointReader> reader(std::in_place, world, path);
@@ -40,7 +77,7 @@ Resumed resume(Session& session, const std::string& path) {
   for (std::size_t next = 0;; ++next) {
     try {  // a failure is the same on all ranks
       if (!reader) reader.emplace(world, folder);
-      const LoadCost cost = session.load(*reader, Session::Load::everything);
+      const LoadCost cost = session.load(*reader);
       return {*std::move(reader), cost, std::move(warnings)};
     } catch (const UsageError& error) {
       if (next == 0) first_fault = error.what();

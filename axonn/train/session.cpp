@@ -3,10 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/texts.h"
 #include "axonn/train/devices.h"
-#include "axonn/train/pretrained.h"
-#include "axonn/train/stored_model.h"
 
 namespace axonn {
 
@@ -76,115 +73,6 @@ Context Session::context_on(Backend& backend) const {
   ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
   ctx.recompute = config_.activation_checkpoint.mode == RecomputeMode::full;
   return ctx;
-}
-
-namespace {
-
-/// Describes the part of a group's parameters that this rank holds, without buffers.
-StateBlock block_of(const ParameterGroup& group, Device& device) {
-  StateBlock block{.name = group.name(),
-                   .count = group.piece_size(),
-                   .parameters = {},
-                   .buffers = {},
-                   .device = &device};
-  for (const auto& parameter : group.parameters()) {
-    const ParameterSpec& spec = parameter->spec();
-    StateParameter entry{
-        .name = spec.name, .rows = spec.layout.rows, .cols = spec.layout.cols, .slices = {}};
-    for (const auto& [owner, slice] : group.piece_slices())
-      if (owner == &spec) entry.slices.push_back(slice);
-    block.parameters.push_back(std::move(entry));
-  }
-  return block;
-}
-
-}  // namespace
-
-void Session::initialise(const std::vector<ParameterGroup*>& groups) {
-  const Context ctx = context();
-  for (ParameterGroup* group : groups)
-    group->initialise(ctx, static_cast<std::uint64_t>(config_.training.seed));
-}
-
-/// Loads a model without adapters: all of it, or the frozen base of adapters.
-LoadCost Session::load_base(const std::vector<ParameterGroup*>& groups) {
-  const std::string& path = config_.model.path;
-  if (has_safetensors(path))
-    return load_pretrained(context(), groups, SafetensorsFolder(path), base_names(config_.model));
-  return load_values(CheckpointReader(grid_->world(), path), groups, {});
-}
-
-LoadCost Session::load_adapters() {
-  const std::string& path = config_.model.lora.path;
-  if (is_adapter_folder(path))
-    return load_pretrained(context(), trained_, SafetensorsFolder(path, "adapter_model"),
-                           adapter_names(config_.model));
-  return load_values(CheckpointReader(grid_->world(), path), trained_, {});
-}
-
-LoadCost Session::initialise() {
-  const bool adapters = config_.model.lora.rank > 0;
-  if (!adapters && !config_.model.path.empty()) return load_base(trained_);
-  LoadCost cost = initialise_frozen();
-  if (config_.model.lora.path.empty()) {
-    initialise(trained_);
-    return cost;
-  }
-  const LoadCost more = load_adapters();
-  return {.bytes = cost.bytes + more.bytes, .seconds = cost.seconds + more.seconds};
-}
-
-LoadCost Session::initialise_frozen() {
-  std::vector<ParameterGroup*> groups = model_->groups();
-  std::erase_if(groups, [this](ParameterGroup* group) {
-    return std::ranges::find(trained_, group) != trained_.end();
-  });
-  if (groups.empty()) return {};
-  if (!config_.model.path.empty()) return load_base(groups);
-  initialise(groups);
-  return {};
-}
-
-std::vector<StateBlock> Session::state(Load what) const {
-  std::vector<StateBlock> blocks;
-  for (std::size_t i = 0; i < trained_.size(); ++i) {
-    StateBlock& block = blocks.emplace_back(block_of(*trained_[i], backend_->device()));
-    if (what == Load::everything)
-      for (const auto& [kind, data] : optimizer_->buffers(i)) block.buffers.push_back({kind, data});
-    else
-      block.buffers.push_back({"master", trained_[i]->master().as<float>()});
-  }
-  return blocks;
-}
-
-LoadCost Session::load(const CheckpointReader& reader, Load what,
-                       const CheckpointReader::Progress& progress) {
-  if (what == Load::parameters) return load_values(reader, trained_, progress);
-  LoadCost cost;
-  agree_on_loading(reader, [&] { cost = reader.load(state(what), progress); });
-  for (ParameterGroup* group : trained_) group->publish_values(context());
-  return cost;
-}
-
-LoadCost Session::load_values(const CheckpointReader& reader,
-                              const std::vector<ParameterGroup*>& groups,
-                              const CheckpointReader::Progress& progress) {
-  LoadCost cost;
-  agree_on_loading(reader, [&] { cost = load_parameters(context(), groups, reader, progress); });
-  for (ParameterGroup* group : groups) group->publish_values(context());
-  return cost;
-}
-
-/// Makes damage that one rank meets an error on all ranks, which names that rank.
-void Session::agree_on_loading(const CheckpointReader& reader, const std::function<void()>& load) {
-  const std::string fault = fault_of(load);
-  try {
-    agree(grid_->world(), "loading " + reader.folder(), fault);
-  } catch (const Aborted&) {
-    throw;
-  } catch (const Error& error) {
-    refuse(error.what());  // the files are at fault
-  }
 }
 
 void Session::settle() const {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "axonn/data/corpus.h"
-#include "axonn/model/model.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/model/load.h"
 #include "axonn/train/config.h"
+#include "axonn/train/resume.h"
 #include "axonn/train/step.h"
 
 namespace axonn {
@@ -43,18 +43,20 @@ class Session {
 
   /// Sets the parameters that training starts from: those at model.path, or initial values from the
   /// seed. Adapters are read from lora.path, or get initial values. Returns what reading cost this
-  /// rank. Collective. Throws as load() does.
-  LoadCost initialise();
+  /// rank. Collective. Throws as axonn::initialise() does.
+  LoadCost initialise(const Progress& progress = {}) {
+    return axonn::initialise(context(), *model_, trained_, config_.model, progress);
+  }
   /// Does the same for frozen parameters only: those of the base model of adapters, which a
   /// checkpoint does not hold. Does nothing without adapters. Collective.
-  LoadCost initialise_frozen();
-  /// What load() reads and state() returns of the trained parameters: everything, or only the
-  /// values (load() then leaves the moments as they are).
-  enum class Load { everything, parameters };
-  /// Sets the trained parameters from a checkpoint. Collective. Throws UsageError, the same on all
-  /// ranks, as CheckpointReader::load() does; parameters are then partly set.
-  LoadCost load(const CheckpointReader& reader, Load what,
-                const CheckpointReader::Progress& progress = {});
+  LoadCost initialise_frozen(const Progress& progress = {}) {
+    return axonn::initialise_frozen(context(), *model_, trained_, config_.model, progress);
+  }
+  /// Sets the trained parameters and the optimizer's buffers from a checkpoint. Collective. Throws
+  /// as load_state() does.
+  LoadCost load(const CheckpointReader& reader) {
+    return load_state(context(), *optimizer_, reader);
+  }
 
   /// Returns the input of step `step`, counted from 0, without a learning rate. With
   /// training.goldfish it is collective: an all-reduce of 8 bytes counts the targets that are kept.
@@ -75,7 +77,7 @@ class Session {
   /// Number of validation sequences that validate() uses; 0 without validation data.
   std::int64_t validation_windows() const;
 
-  std::vector<StateBlock> state(Load what) const;
+  std::vector<StateBlock> state() const { return state_of(*optimizer_, backend_->device()); }
   Context context() const { return context_on(*backend_); }
 
   const Config& config() const { return config_; }
@@ -100,12 +102,6 @@ class Session {
 
  private:
   Context context_on(Backend& backend) const;
-  LoadCost load_base(const std::vector<ParameterGroup*>& groups);
-  void initialise(const std::vector<ParameterGroup*>& groups);
-  LoadCost load_adapters();
-  LoadCost load_values(const CheckpointReader& reader, const std::vector<ParameterGroup*>& groups,
-                       const CheckpointReader::Progress& progress);
-  void agree_on_loading(const CheckpointReader& reader, const std::function<void()>& load);
   void open_data(const Options& options);
   /// Number of sequences that each (z, data) coordinate has in a step, and the number of the first
   /// one of this coordinate.

@@ -12,6 +12,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/base/log.h"
+#include "axonn/comm/texts.h"
 #include "axonn/model/flops.h"
 #include "axonn/options/options.h"
 #include "axonn/train/devices.h"
@@ -22,7 +23,7 @@
 #include "axonn/train/schedule.h"
 #include "axonn/train/session.h"
 #include "axonn/train/step_tracer.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 #include "axonn/train/stragglers.h"
 #include "axonn/train/tune.h"
 
@@ -143,15 +144,13 @@ void Trainer::begin() {
     write_file_atomically(config_.output.dir + "/config.toml", config_text());
     describe();
   }
-  const std::string& resume = config_.checkpoint.resume;
-  const std::string own = config_.output.dir + "/checkpoints";
-  double found = first() && resume == "auto" && has_checkpoint(own) ? 1 : 0;
-  world_.broadcast({&found, 1, DType::f64}, 0, "resume").wait();
-  const std::string from = resume == "auto" ? (found > 0 ? own : "") : resume;
+  const std::string from =
+      broadcast_texts(world_, {first() ? resume_path(config_) : std::string()}).front();
+  ProgressLine progress(first() && options_.interactive ? options_.terminal : nullptr, "loading");
   if (from.empty()) {
-    tell_loaded(session_.initialise());
+    tell_loaded(session_.initialise(std::ref(progress)));
   } else {
-    tell_loaded(session_.initialise_frozen());
+    tell_loaded(session_.initialise_frozen(std::ref(progress)));
     resume_from(from);
   }
   if (config_.training.tune) tune_products();
@@ -190,7 +189,7 @@ void Trainer::resume_from(const std::string& path) {
     products_ =
         parse_matmul_choices(reader.text(kProductsFile), reader.folder() + "/" + kProductsFile);
   log_.info(fmt::format("resumed from {} (written by {} ranks): read {} in {}; the next step is {}",
-                        reader.folder(), reader.writers(), format_bytes(cost.bytes),
+                        reader.folder(), reader.index().ranks, format_bytes(cost.bytes),
                         format_duration(cost.seconds), first_step_ + 1));
 }
 
@@ -340,7 +339,7 @@ void Trainer::begin_checkpoint(std::int64_t steps_done) {
       {"tokens_seen", tokens_seen_},
       {"seed", config_.training.seed},
       {"outliers", {{"loss", means.loss}, {"norm", means.norm}, {"steps", means.steps}}}};
-  const auto blocks = session_.state(Session::Load::everything);
+  const auto blocks = session_.state();
   StateTexts texts{{"state.json", state.dump(2) + "\n"}, {"config.toml", stored_text()}};
   if (!products_.products.empty()) texts.emplace(kProductsFile, to_json(products_));
   saver_.begin(world_, steps_done, blocks, texts);

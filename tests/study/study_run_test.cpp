@@ -12,7 +12,7 @@
 #include "axonn/study/report.h"
 #include "axonn/study/study.h"
 #include "axonn/study/summary.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -208,13 +208,14 @@ TEST(Audit, TestsATrainedModel) {
   test::TemporaryPath folder;
   const Config config = study_config(folder / "study");
   const MemorizationReport trained = study(config);
-  const StoredModel model = open_stored_model(config.output.dir + "/trial-1-standard/checkpoints");
+  const Config trained_config =
+      config_of_model(config.output.dir + "/trial-1-standard/checkpoints");
   const auto tokenizer = make_tokenizer("bytes");
   const auto records = generated_documents(6, 1, *tokenizer, {.least = 51, .most = 192});
   const auto control = generated_documents(5, 99, *tokenizer, {.least = 51, .most = 192});
   run_ranks(1, [&](Communicator& world) {
-    Session session(model.config, world, make_cpu_backend(1), {.training = false, .data = false});
-    load_parameters(session, model);
+    Session session(trained_config, world, make_cpu_backend(1), {.training = false, .data = false});
+    session.initialise();
     const MemorizationReport report =
         audit(session, *tokenizer, records, control,
               {.suffix_tokens = 50, .prompt_lengths = {kWholePrompt, 20}, .model = "tiny"});

@@ -11,9 +11,10 @@
 #include "axonn/options/options.h"
 #include "axonn/storage/stored_values.h"
 #include "axonn/train/session.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 #include "tests/support/temporary_path.h"
+#include "tests/support/write_safetensors.h"
 
 namespace axonn::test {
 
@@ -101,7 +102,7 @@ void save_checkpoint(const std::string& folder, const ModelConfig& model, const 
     if (model.lora.rank > 0) set_trained(session);
     CheckpointSaver saver({.folder = folder, .async = false});
     const StateTexts texts{{"config.toml", stored_config_text(session.config(), Origins())}};
-    saver.begin(world, 1, session.state(Session::Load::parameters), texts);
+    saver.begin(world, 1, session.state(), texts);
     saver.finish(world);
   });
 }

@@ -7,7 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/train/session.h"
 
 #include "tests/support/capturing_device.h"
@@ -59,7 +59,7 @@ void run_steps(Session& session, int rank, const Between& between, Outcome& outc
     outcome.norms[rank].push_back(result.grad_norm);
     if (between) between(session, step);
   }
-  for (const StateBlock& block : session.state(Session::Load::everything))
+  for (const StateBlock& block : session.state())
     for (const auto& [kind, data] : block.buffers)
       outcome.state[rank].emplace_back(data, data + block.count);
 }
@@ -184,7 +184,7 @@ TEST(StepGraphs, TolerateEvaluationAndCheckpointsBetweenSteps) {
         Communicator& world = session.grid().world();
         if (world.rank() == 0) losses.push_back(loss);
         CheckpointSaver saver({.folder = folder.path(), .keep = 0, .async = true});
-        saver.begin(world, step, session.state(Session::Load::everything), {{"state.json", "{}"}});
+        saver.begin(world, step, session.state(), {{"state.json", "{}"}});
         saver.finish(world);
       };
     };

@@ -1,20 +1,16 @@
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
+
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/texts.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
-#include "axonn/storage/checkpoint/checkpoint_index.h"
-#include "axonn/storage/checkpoint/checkpoint_plan.h"
-#include "axonn/storage/piece_reader.h"
 
 namespace axonn {
 
@@ -114,85 +110,36 @@ Opened open_path(std::string path, std::vector<std::string>& warnings) {
 
 }  // namespace
 
-struct CheckpointReader::Impl {
-  std::string folder;
-  CheckpointIndex index;
-  StateTexts texts;
-  std::vector<std::string> warnings;
-};
-
-CheckpointReader::CheckpointReader(Communicator& world, const std::string& path)
-    : impl_(std::make_unique<Impl>()) {
+CheckpointReader::CheckpointReader(Communicator& world, const std::string& path) {
   // Broadcast by rank 0: folder, index, number of texts, each name and text, warnings. If it
   // failed: the error message alone.
   std::vector<std::string> told;
   if (world.rank() == 0) {
     const std::string fault = fault_of([&] {
-      Opened opened = open_path(path, impl_->warnings);
+      Opened opened = open_path(path, warnings_);
       told = {opened.folder, std::move(opened.index_text), concat(opened.texts.size())};
       for (auto& [name, contents] : opened.texts) told.insert(told.end(), {name, contents});
-      told.insert(told.end(), impl_->warnings.begin(), impl_->warnings.end());
-      impl_->index = std::move(opened.index);
+      told.insert(told.end(), warnings_.begin(), warnings_.end());
+      index_ = std::move(opened.index);
     });
     if (!fault.empty()) told = {fault};
   }
   told = broadcast_texts(world, std::move(told));
   if (told.size() == 1) refuse(told.front());
-  impl_->folder = told.at(0);
-  if (world.rank() != 0) impl_->index = parse_index(told.at(1), impl_->folder);
+  folder_ = told.at(0);
+  if (world.rank() != 0) index_ = parse_index(told.at(1), folder_);
   const std::size_t texts = std::stoul(told.at(2));
-  for (std::size_t i = 0; i < texts; ++i) impl_->texts[told.at(3 + 2 * i)] = told.at(4 + 2 * i);
-  impl_->warnings.assign(told.begin() + 3 + static_cast<std::ptrdiff_t>(2 * texts), told.end());
+  for (std::size_t i = 0; i < texts; ++i) texts_[told.at(3 + 2 * i)] = told.at(4 + 2 * i);
+  warnings_.assign(told.begin() + 3 + static_cast<std::ptrdiff_t>(2 * texts), told.end());
 }
 
 CheckpointReader::CheckpointReader(const std::string& path)
     : CheckpointReader(*make_self(), path) {}
 
-CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
-CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
-CheckpointReader::~CheckpointReader() = default;
-
-const std::string& CheckpointReader::folder() const { return impl_->folder; }
-std::int64_t CheckpointReader::step() const { return impl_->index.step; }
-int CheckpointReader::writers() const { return static_cast<int>(impl_->index.ranks); }
-const CheckpointIndex& CheckpointReader::index() const { return impl_->index; }
-const std::vector<std::string>& CheckpointReader::kinds() const { return impl_->index.kinds; }
-const std::vector<std::string>& CheckpointReader::warnings() const { return impl_->warnings; }
-const std::vector<CheckpointParameter>& CheckpointReader::parameters() const {
-  return impl_->index.parameters;
-}
-
-bool CheckpointReader::has_kind(std::string_view kind) const {
-  return std::ranges::find(kinds(), kind) != kinds().end();
-}
-
-bool CheckpointReader::has_text(const std::string& name) const {
-  return impl_->texts.contains(name);
-}
-
 const std::string& CheckpointReader::text(const std::string& name) const {
-  const auto found = impl_->texts.find(name);
-  if (found == impl_->texts.end()) refuse(impl_->folder, " has no ", name);
+  const auto found = texts_.find(name);
+  if (found == texts_.end()) refuse(folder_, " has no ", name);
   return found->second;
 }
-
-LoadCost CheckpointReader::load(std::span<const StateBlock> blocks,
-                                const Progress& progress) const {
-  const double begin = now_seconds();
-  const auto runs = plan_reads(impl_->index, blocks, impl_->folder);
-  std::int64_t total = 0, done = 0, told = 0;
-  for (const ReadRun& run : runs) total += run.count * std::int64_t{sizeof(float)};
-  PieceReader reader(impl_->index, impl_->folder);
-  for (const ReadRun& run : runs) {
-    reader.copy(run);
-    done += run.count * std::int64_t{sizeof(float)};
-    if (!progress || (done < total && done - told < kPieceBytes)) continue;
-    progress(done, total);
-    told = done;
-  }
-  return {.bytes = reader.bytes_read(), .seconds = now_seconds() - begin};
-}
-
-bool has_checkpoint(const std::string& folder) { return !steps_in(folder).empty(); }
 
 }  // namespace axonn

@@ -6,22 +6,24 @@
 #include <vector>
 
 #include "axonn/ops/backend.h"
-#include "axonn/train/opened_model.h"
+#include "axonn/storage/parameter_source.h"
 
 namespace axonn {
 
-/// The parameters of a model with adapters merged into its weights as they are read:
+/// The parameters of a model with adapters merged into its weights as they are read, in f32:
 ///
 ///   weight (out, in) + alpha / rank · B (out, r) · A (r, in)
 ///
-/// Holds both factors of one weight at a time.
-class MergedSource : public ParameterSource {
+/// Holds one slice, and both factors of one weight, at a time.
+class MergedSource final : public ParameterSource {
  public:
-  /// Throws UsageError if the model does not have an adapted weight, or has it in another shape.
-  MergedSource(const OpenedModel& base, const OpenedModel& adapters, int threads);
+  /// `scale` is alpha / rank. Throws UsageError if the model does not have an adapted weight, or
+  /// has it in another shape.
+  MergedSource(std::unique_ptr<ParameterSource> base, std::unique_ptr<ParameterSource> adapters,
+               float scale, int threads);
 
   /// A slice of an adapted weight must consist of whole rows of its rectangle.
-  void read(const std::string& parameter, const Slice& slice, std::span<float> out) override;
+  std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override;
 
  private:
   struct Factors {
@@ -29,13 +31,15 @@ class MergedSource : public ParameterSource {
     std::int64_t rank = 0, rows = 0, cols = 0;  // of the weight
   };
   void load(const std::string& parameter, const Factors& factors);
+  void add(const std::string& parameter, const Factors& factors, const Slice& slice);
 
-  std::shared_ptr<ParameterSource> base_, adapters_;
+  std::unique_ptr<ParameterSource> base_, adapters_;
   std::unique_ptr<Backend> backend_;
   float scale_;
   std::map<std::string, Factors, std::less<>> factors_;  // by the weight's name
   std::string loaded_;                                   // the weight whose factors these are
   std::vector<float> a_, b_;                             // (r, in) times the scale, (out, r)
+  std::vector<float> values_;
 };
 
 }  // namespace axonn
