@@ -82,8 +82,7 @@ class Converter {
   void open_adapters();
   void merge();
   void check_out(std::initializer_list<std::string> inputs) const;
-  void plan_folder();
-  void plan_adapters();
+  void plan_tensors();
   void write();
   void write_folder(const std::string& to);
   void write_adapters(const std::string& to);
@@ -159,26 +158,20 @@ void Converter::check_out(std::initializer_list<std::string> inputs) const {
     refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
 }
 
-void Converter::plan_folder() {
+void Converter::plan_tensors() {
   const ModelFamily family = model_->config().family;
   const std::string prefix = model_->form().prefix;
   for (const ParameterSpec& spec : parameters_) {
-    const StoredName stored_as = stored_name(family, spec.name);
+    const StoredName as = model_->adapters() ? stored_adapter_name(family, spec.name)
+                                             : stored_name(family, spec.name);
     const bool plain = prefix.empty() || spec.name == "lm_head.weight";
-    tensors_.push_back({.name = plain ? stored_as.names.front() : prefix + spec.name,
+    tensors_.push_back({.name = plain ? as.names.front() : prefix + spec.name,
                         .parameter = stored(spec),
                         .type = type_,
                         .vector = spec.layout.cols == 1 && !spec.decays,
-                        .transposed = stored_as.transposed});
+                        .transposed = as.transposed});
+    total_ += tensors_.back().bytes();
   }
-}
-
-void Converter::plan_adapters() {
-  const ModelFamily family = model_->config().family;
-  for (const ParameterSpec& spec : parameters_)
-    tensors_.push_back({.name = stored_adapter_name(family, spec.name).names.front(),
-                        .parameter = stored(spec),
-                        .type = type_});
 }
 
 HuggingFaceDetails Converter::copy_tokenizer(const std::string& to) const {
@@ -263,11 +256,7 @@ Converted Converter::run() {
     done.what = "a checkpoint";
   } else {
     type_ = job_.type.value_or(adapters ? StoredType::f32 : model_->form().type);
-    if (adapters)
-      plan_adapters();
-    else
-      plan_folder();
-    for (const PlannedTensor& tensor : tensors_) total_ += tensor.bytes();
+    plan_tensors();
     done.what = concat(adapters ? "adapters in PEFT's format (" : "a Hugging Face folder (",
                        name_of(type_), ')');
   }

@@ -24,37 +24,37 @@ MergedSource::MergedSource(std::unique_ptr<ParameterSource> base,
     if (whole == parameters().end() || whole->rows != b->rows || whole->cols != a.cols)
       refuse(adapters_->path(), " has an adapter of ", weight, " (", b->rows, ", ", a.cols,
              "), which the model at ", path(), " does not have");
-    factors_[weight] = {a.name, b_name, a.rows, b->rows, a.cols};
+    factors_[weight] = {a, *b};
   }
 }
 
-void MergedSource::load(const std::string& parameter, const Factors& factors) {
-  if (loaded_ == parameter) return;
-  loaded_.clear();
-  const auto read = [&](const std::string& name, std::int64_t rows, std::int64_t cols,
-                        std::vector<float>& out) {
+void MergedSource::load(const Factors& factors) {
+  if (loaded_ == &factors) return;
+  loaded_ = nullptr;
+  const auto read = [&](const auto& parameter, std::vector<float>& out) {
+    const auto& [name, rows, cols] = parameter;
     out.resize(static_cast<std::size_t>(rows * cols));
-    adapters_->read_slice(name, {.rows = rows, .cols = cols, .begin = 0, .end = rows * cols}, out);
+    adapters_->read_slice(name, {.rows = rows, .cols = cols, .end = rows * cols}, out);
   };
-  read(factors.a_name, factors.rank, factors.cols, a_);
-  read(factors.b_name, factors.rows, factors.rank, b_);
+  read(factors.a, a_);
+  read(factors.b, b_);
   for (float& value : a_) value *= scale_;
-  loaded_ = parameter;
+  loaded_ = &factors;
 }
 
 /// Adds the slice of the product of the factors to values_.
-void MergedSource::add(const std::string& parameter, const Factors& factors, const Slice& slice) {
-  AXONN_CHECK(slice.begin % slice.cols == 0 && slice.end % slice.cols == 0, parameter,
+void MergedSource::add(const Factors& factors, const Slice& slice) {
+  AXONN_CHECK(slice.begin % slice.cols == 0 && slice.end % slice.cols == 0, factors.b.name,
               ": elements ", slice.begin, " to ", slice.end, " are not whole rows of ", slice.cols);
-  load(parameter, factors);
+  load(factors);
   const auto view = [](std::span<float> values, std::int64_t rows, std::int64_t cols) {
     return View{.data = values.data(), .rows = rows, .cols = cols, .stride = cols};
   };
   const std::int64_t first = slice.row + slice.begin / slice.cols,
                      rows = slice.count() / slice.cols;
   backend_->matmul({.out = view(values_, rows, slice.cols),
-                    .a = view(b_, factors.rows, factors.rank).row_range(first, rows),
-                    .b = view(a_, factors.rank, factors.cols).col_range(slice.col, slice.cols),
+                    .a = view(b_, factors.b.rows, factors.b.cols).row_range(first, rows),
+                    .b = view(a_, factors.a.rows, factors.a.cols).col_range(slice.col, slice.cols),
                     .accumulate = true});
 }
 
@@ -71,7 +71,7 @@ std::int64_t MergedSource::read(std::span<const SliceRequest> wanted, const Take
       if (slice.count() == 0) continue;
       values_.resize(static_cast<std::size_t>(slice.count()));
       base_->read_slice(wanted[i].parameter, slice, values_);
-      add(wanted[i].parameter, found->second, slice);
+      add(found->second, slice);
       take(i, slice.offset, StoredType::f32, std::as_bytes(std::span(values_)));
       bytes += slice.count() * bytes_of(StoredType::f32);
     }

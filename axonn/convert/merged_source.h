@@ -27,18 +27,17 @@ class MergedSource final : public ParameterSource {
 
  private:
   struct Factors {
-    std::string a_name, b_name;
-    std::int64_t rank = 0, rows = 0, cols = 0;  // of the weight
+    StoredParameter a, b;  // (r, in), (out, r)
   };
-  void load(const std::string& parameter, const Factors& factors);
-  void add(const std::string& parameter, const Factors& factors, const Slice& slice);
+  void load(const Factors& factors);
+  void add(const Factors& factors, const Slice& slice);
 
   std::unique_ptr<ParameterSource> base_, adapters_;
   std::unique_ptr<Backend> backend_;
   float scale_;
   std::map<std::string, Factors, std::less<>> factors_;  // by the weight's name
-  std::string loaded_;                                   // the weight whose factors these are
-  std::vector<float> a_, b_;                             // (r, in) times the scale, (out, r)
+  const Factors* loaded_ = nullptr;
+  std::vector<float> a_, b_;  // the loaded factors; (r, in) times the scale, (out, r)
   std::vector<float> values_;
 };
 

@@ -1,35 +1,15 @@
 #include "axonn/train/resume.h"
 
-#include <filesystem>
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/texts.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
 #include "axonn/storage/checkpoint/checkpoint_source.h"
 #include "axonn/train/session.h"
 
 namespace axonn {
-
-namespace {
-
-/// Returns the folders of the checkpoints in DIR before `step`, newest first, as rank 0 sees them.
-std::vector<std::string> older_ones(Communicator& world, const std::string& folder,
-                                    std::int64_t step) {
-  std::vector<std::string> found;
-  if (world.rank() == 0)
-    for (const std::int64_t other : steps_in(folder))
-      if (other < step) found.push_back(concat(folder, '/', step_name(other)));
-  return broadcast_texts(world, std::move(found));
-}
-
-/// Whether `path` is the folder that holds the checkpoint `taken`, rather than that checkpoint.
-bool holds_several(std::filesystem::path path, const std::string& taken) {
-  if (!path.has_filename()) path = path.parent_path();  // "DIR/"
-  return std::filesystem::path(taken).parent_path() == path;
-}
-
-}  // namespace
 
 std::string resume_path(const Config& config) {
   if (config.checkpoint.resume != "auto") return config.checkpoint.resume;
@@ -67,25 +47,21 @@ LoadCost load_state(const Context& ctx, const OptimizerState& optimizer,
 }
 
 Resumed resume(Session& session, const std::string& path) {
-  Communicator& world = session.grid().world();
-  std::optional<CheckpointReader> reader(std::in_place, world, path);
-  std::vector<std::string> warnings = reader->warnings(), older;
-  if (holds_several(path, reader->folder()))
-    older =
-        older_ones(world, std::filesystem::path(reader->folder()).parent_path(), reader->step());
-  std::string folder = reader->folder(), first_fault;
-  for (std::size_t next = 0;; ++next) {
-    try {  // a failure is the same on all ranks
-      if (!reader) reader.emplace(world, folder);
+  std::vector<std::string> warnings;
+  std::string first_fault;
+  for (std::int64_t before = CheckpointReader::kAnyStep;;) {  // a failure is the same on all ranks
+    std::optional<CheckpointReader> reader;
+    try {
+      reader.emplace(session.grid().world(), path, before);
+      std::ranges::copy(reader->warnings(), std::back_inserter(warnings));
       const LoadCost cost = session.load(*reader);
       return {*std::move(reader), cost, std::move(warnings)};
     } catch (const UsageError& error) {
-      if (next == 0) first_fault = error.what();
-      warnings.push_back(concat("checkpoint ", folder, " is skipped: ", error.what()));
+      if (first_fault.empty()) first_fault = error.what();
+      if (!reader || !reader->one_of_several()) refuse(first_fault);
+      warnings.push_back(concat("checkpoint ", reader->folder(), " is skipped: ", error.what()));
+      before = reader->step();
     }
-    if (next == older.size()) refuse(first_fault);
-    folder = older[next];
-    reader.reset();
   }
 }
 
