@@ -43,9 +43,9 @@ double bytes_of_pass(const ModelConfig& model, DType dtype, std::int64_t batch,
   return static_cast<double>((weights + kept) * bytes_of(dtype));
 }
 
-void measure(Session& session, std::int64_t batch, std::int64_t tokens, int threads) {
-  const ModelConfig& model = session.config().model;
-  Generator generator(session, {.batch = batch, .context = kPrompt + tokens});
+void measure(LoadedModel& loaded, std::int64_t batch, std::int64_t tokens, int threads) {
+  const ModelConfig& model = loaded.config().model;
+  Generator generator(loaded, {.batch = batch, .context = kPrompt + tokens});
   std::vector<std::vector<std::int32_t>> prompts(batch, std::vector<std::int32_t>(kPrompt));
   for (auto& prompt : prompts) std::iota(prompt.begin(), prompt.end(), 1000);
   bench::Memory memory;
@@ -64,7 +64,7 @@ void measure(Session& session, std::int64_t batch, std::int64_t tokens, int thre
                                     stats.prompt_seconds);
   }
   const double passes = median(tokens_per_s) / static_cast<double>(batch),
-               bytes = bytes_of_pass(model, session.config().training.dtype, batch, tokens);
+               bytes = bytes_of_pass(model, loaded.config().training.dtype, batch, tokens);
   std::printf("%5lld %10.1f %10.2f %10.1f %9.1f %9.1f %6.0f %% %12.0f\n",
               static_cast<long long>(batch), median(tokens_per_s), 1e3 / passes, bytes / 1e6,
               passes * bytes / 1e9, median(bandwidth) / 1e9,
@@ -83,11 +83,11 @@ int main(int argc, char** argv) {
   config.data.tokenizer.clear();
   config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
   const auto world = make_self();
-  Session session(config, *world, make_cpu_backend(threads), {.training = false});
-  session.initialise();
+  LoadedModel model(config, *world, make_cpu_backend(threads), {.trainable = false});
+  model.initialise();
   std::printf("%s %s, %d threads, %lld tokens after a prompt of %lld\n", name.c_str(),
               dtype.c_str(), threads, static_cast<long long>(tokens),
               static_cast<long long>(kPrompt));
   std::printf("batch   tokens/s    ms/pass    MB/pass      GB/s    stream   share  prompt tok/s\n");
-  for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) measure(session, batch, tokens, threads);
+  for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) measure(model, batch, tokens, threads);
 }

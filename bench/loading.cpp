@@ -23,7 +23,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/storage/safetensors/safetensors_folder.h"
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 
 #include "tests/support/large_model.h"
 
@@ -79,12 +79,12 @@ double load_seconds(const std::string& folder, int ranks) {
   config.parallelism.z = ranks;
   double seconds = 0;
   run_ranks(ranks, [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {.training = false});
+    LoadedModel model(config, world, make_cpu_backend(1), {.trainable = false});
     // As before plain reading: so the pages that the drop frees are the next to be filled.
     if (world.rank() == 0) drop_from_cache(folder);
     world.barrier("begin");
     const double begin = now_seconds();
-    session.initialise();
+    model.initialise();
     world.barrier("end");
     if (world.rank() == 0) seconds = now_seconds() - begin;
   });

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that axonn needs and that are missing. --tests adds the packages for
-# developers: Ninja, ccache, GoogleTest, clang-format, and hipcc, if it is available, for the test
-# that compiles for AMD GPUs. Needs root or sudo only if something is missing.
+# developers: Ninja, ccache, GoogleTest, clang-format, Node.js, and hipcc, if it is available, for
+# the test that compiles for AMD GPUs. Needs root or sudo only if something is missing.
 set -euo pipefail
 tests=0
 [[ ${1:-} == --tests ]] && tests=1
@@ -18,6 +18,7 @@ packages=(
 ((!tests)) || packages+=(
   ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz
   libgtest-dev libgmock-dev clang-format               # tests, format of the sources
+  nodejs                                               # tests of the HTML report's script
 )
 
 is_installed() {

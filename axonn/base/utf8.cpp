@@ -1,8 +1,10 @@
 #include "axonn/base/utf8.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace axonn {
 
@@ -24,6 +26,45 @@ Form form_of(unsigned char first) {
   if (first < 0xf4) return {4, 0x80, 0xbf};
   if (first == 0xf4) return {4, 0x80, 0x8f};
   return {0, 0, 0};
+}
+
+// The large blocks of wide characters in Unicode's EastAsianWidth.txt.
+constexpr std::array<std::pair<char32_t, char32_t>, 9> kTwoColumns = {{{0x1100, 0x115f},
+                                                                       {0x2e80, 0xa4cf},
+                                                                       {0xac00, 0xd7a3},
+                                                                       {0xf900, 0xfaff},
+                                                                       {0xfe30, 0xfe6f},
+                                                                       {0xff00, 0xff60},
+                                                                       {0xffe0, 0xffe6},
+                                                                       {0x1f300, 0x1faff},
+                                                                       {0x20000, 0x3fffd}}};
+
+/// The columns of the character at the front of a text; 1 if it is not well-formed.
+int columns_of(std::string_view text, const Utf8Front& front) {
+  if (front.kind != Utf8Front::Kind::complete) return 1;
+  constexpr std::array<unsigned char, 5> kBits = {0, 0x7f, 0x1f, 0x0f, 0x07};  // of byte 1
+  char32_t c = static_cast<unsigned char>(text[0]) & kBits[front.bytes];
+  for (std::size_t i = 1; i < front.bytes; ++i)
+    c = c << 6 | (static_cast<unsigned char>(text[i]) & 0x3f);
+  const bool combining =
+      (c >= 0x300 && c <= 0x36f) || (c >= 0x200b && c <= 0x200f) || (c >= 0xfe00 && c <= 0xfe0f);
+  if (combining) return 0;
+  return std::ranges::any_of(kTwoColumns,
+                             [&](auto range) { return range.first <= c && c <= range.second; })
+             ? 2
+             : 1;
+}
+
+/// The bytes of the longest prefix that takes at most so many columns.
+std::size_t prefix_within(std::string_view text, int columns) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const Utf8Front front = utf8_front(text.substr(at));
+    columns -= columns_of(text.substr(at), front);
+    if (columns < 0) break;
+    at += front.bytes;
+  }
+  return at;
 }
 
 }  // namespace
@@ -87,6 +128,23 @@ std::string printable(std::string_view text) {
     text.remove_prefix(front.bytes);
   }
   return out;
+}
+
+int utf8_columns(std::string_view text) {
+  int columns = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Front front = utf8_front(text.substr(at));
+    columns += columns_of(text.substr(at), front);
+    at += front.bytes;
+  }
+  return columns;
+}
+
+std::string shortened(std::string_view text, int columns) {
+  constexpr std::string_view kSign = "...";
+  if (prefix_within(text, columns) == text.size()) return std::string(text);
+  const int room = columns - static_cast<int>(kSign.size());
+  return std::string(text.substr(0, prefix_within(text, room))).append(kSign);
 }
 
 }  // namespace axonn

@@ -26,4 +26,11 @@ std::size_t incomplete_utf8_suffix(std::string_view text);
 /// For display on one line: invalid bytes become U+FFFD, control characters \n, \t or \xNN.
 std::string printable(std::string_view text);
 
+/// Approximate columns of a text on a terminal: East Asian characters and pictographs take two,
+/// combining marks none.
+int utf8_columns(std::string_view text);
+
+/// Cuts a text that is wider than `columns` (at least 3), and then ends it with "...".
+std::string shortened(std::string_view text, int columns);
+
 }  // namespace axonn

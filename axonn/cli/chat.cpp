@@ -46,17 +46,16 @@ std::vector<std::int32_t> prompt_of(const ChatTemplate& form, std::vector<Messag
 
 }  // namespace
 
-void chat(Session& session, Generator& generator, const ChatOptions& options) {
-  const auto tokenizer = session.corpus().tokenizer;
-  const ChatTemplate form(tokenizer, find_chat_format(options.format, options.tokenizer));
+void chat(Communicator& world, Generator& generator, const ChatOptions& options) {
+  const ChatTemplate form(options.tokenizer,
+                          find_chat_format(options.format, options.tokenizer_path));
   GenerationOptions wanted = options.wanted;
   const std::vector<std::int32_t>& end = form.end_of_turn();
   if (end.size() == 1)
     wanted.stop_tokens.push_back(end.front());
   else
-    wanted.stop_strings.push_back(tokenizer->decode(end));
+    wanted.stop_strings.push_back(options.tokenizer->decode(end));
 
-  Communicator& world = session.grid().world();
   const bool speaks = world.rank() == 0;
   std::vector<Message> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});

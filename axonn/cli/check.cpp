@@ -13,7 +13,6 @@
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/session.h"
 #include "axonn/train/stored_config.h"
 
 namespace axonn {

@@ -12,7 +12,7 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/stored_session.h"
+#include "axonn/cli/model_flags.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/infer/multiple_choice.h"
 
@@ -56,10 +56,10 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
   app.add_option("--json", flags.json, "also write the results to this file")->type_name("FILE");
 }
 
-std::int64_t seq_len_of(const Session& session, const EvalFlags& flags) {
+std::int64_t seq_len_of(const LoadedModel& loaded, const EvalFlags& flags) {
   if (flags.seq_len > 0) return flags.seq_len;
-  const std::int64_t trained = session.config().training.seq_len;
-  return std::min<std::int64_t>(trained > 0 ? trained : 1024, session.config().model.positions);
+  const std::int64_t trained = loaded.config().training.seq_len;
+  return std::min<std::int64_t>(trained > 0 ? trained : 1024, loaded.config().model.positions);
 }
 
 /// "scoring 128 of 965 windows, 12.3 a second", redrawn in place.
@@ -91,9 +91,9 @@ Json or_null(const auto& value) {
 }
 
 /// Adds the settings of the evaluation to the JSON results.
-void add_setting(Json& json, const Session& session, double seconds) {
-  json["dtype"] = name_of(session.config().training.dtype);
-  json["grid"] = to_string(session.grid().shape());
+void add_setting(Json& json, const LoadedModel& loaded, double seconds) {
+  json["dtype"] = name_of(loaded.config().training.dtype);
+  json["grid"] = to_string(loaded.grid().shape());
   json["seconds"] = seconds;
 }
 
@@ -106,18 +106,18 @@ void write_json(const EvalFlags& flags, const Json& json) {
 std::int64_t batch_of(const EvalFlags& flags, const Grid& grid, std::int64_t length,
                       std::int64_t count) {
   if (flags.batch > 0) return flags.batch;
-  const std::int64_t places = grid.extent(Axis::z) * grid.extent(Axis::data);
+  const std::int64_t places = grid.batch_places();
   return std::min(std::max<std::int64_t>(kRowsAtOnce / length, 1), (count + places - 1) / places);
 }
 
-void score_text(Session& session, const EvaluationText& text, const EvalFlags& flags) {
-  const std::int64_t seq_len = seq_len_of(session, flags);
+void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags& flags) {
+  const std::int64_t seq_len = seq_len_of(loaded, flags);
   const std::int64_t windows = evaluation_windows(text.tokens->size(), seq_len);
   const Progress progress(windows, "windows");
-  const TextScore score = evaluate(session, text, seq_len,
-                                   {.batch = batch_of(flags, session.grid(), seq_len, windows),
+  const TextScore score = evaluate(loaded, text, seq_len,
+                                   {.batch = batch_of(flags, loaded.grid(), seq_len, windows),
                                     .report = [&](std::int64_t done) { progress.show(done); }});
-  if (session.grid().world().rank() != 0) return;
+  if (loaded.grid().world().rank() != 0) return;
   const double seconds = progress.seconds(),
                tokens_per_s = static_cast<double>(score.tokens) / seconds;
   const auto bits = score.bits_per_byte();
@@ -131,7 +131,7 @@ void score_text(Session& session, const EvaluationText& text, const EvalFlags& f
                {"bits_per_byte", or_null(bits)}, {"tokens", score.tokens},
                {"bytes", or_null(score.bytes)},  {"seq_len", seq_len},
                {"tokens_per_s", tokens_per_s}};
-  add_setting(json, session, seconds);
+  add_setting(json, loaded, seconds);
   write_json(flags, json);
 }
 
@@ -153,24 +153,24 @@ Json to_json(const ChoiceReport& report, std::span<const ChoiceQuestion> questio
           {"questions", std::move(each)}};
 }
 
-void score_choices(Session& session, std::span<const ChoiceQuestion> questions,
+void score_choices(LoadedModel& loaded, std::span<const ChoiceQuestion> questions,
                    const Tokenizer& tokenizer, const EvalFlags& flags) {
   std::int64_t count = 0;
   for (const ChoiceQuestion& question : questions) count += std::ssize(question.choices);
   constexpr std::int64_t kUsualLength = 64;
   const Progress progress(count, "choices");
   const ChoiceReport report =
-      evaluate_choices(session, questions, tokenizer,
-                       {.batch = batch_of(flags, session.grid(), kUsualLength, count),
+      evaluate_choices(loaded, questions, tokenizer,
+                       {.batch = batch_of(flags, loaded.grid(), kUsualLength, count),
                         .report = [&](std::int64_t done) { progress.show(done); }});
-  if (session.grid().world().rank() != 0) return;
+  if (loaded.grid().world().rank() != 0) return;
   std::cout << fmt::format("questions       {}\n", format_count(std::ssize(questions)))
             << fmt::format("acc             {:.4f} +- {:.4f}\n", report.accuracy.share,
                            report.accuracy.error)
             << fmt::format("acc_norm        {:.4f} +- {:.4f}\n", report.accuracy_by_byte.share,
                            report.accuracy_by_byte.error);
   Json json = to_json(report, questions);
-  add_setting(json, session, progress.seconds());
+  add_setting(json, loaded, progress.seconds());
   write_json(flags, json);
 }
 
@@ -196,14 +196,14 @@ int run_eval(const Arguments& arguments) {
   if (!flags.data.empty()) {
     const EvaluationText text =
         open_evaluation_text(flags.data, {.tokenizer = tokenizer.get(), .vocab = vocab});
-    with_model(config, [&](Session& session) { score_text(session, text, flags); });
+    with_model(config, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
     return 0;
   }
   if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
   check_fits(*tokenizer, vocab);
   const auto questions = read_choice_questions(flags.choices);
   with_model(config,
-             [&](Session& session) { score_choices(session, questions, *tokenizer, flags); });
+             [&](LoadedModel& loaded) { score_choices(loaded, questions, *tokenizer, flags); });
   return 0;
 }
 

@@ -75,11 +75,10 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   app.add_option("CONFIG,--config", loaded.file, "a TOML file; axonn help lists its sections")
       ->type_name("FILE.toml");
   // Flags override the file, but the file's name is known only after the flags are removed.
-  Config scratch;
+  LoadedConfig scratch;
   OptionList scratch_list;
-  list_options(scratch, scratch_list);
-  Origins scratch_origins;
-  const Arguments own = read_flags(scratch_list, arguments, scratch_origins);
+  list_options(scratch.config, scratch_list);
+  const Arguments own = read_flags(scratch_list, arguments, scratch.origins);
   if (!parse(app, own, &scratch_list)) return std::nullopt;
 
   const auto read = [&] {
@@ -91,7 +90,8 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   };
   read();
   if (const std::string name = loaded.config.model.name; !name.empty()) {
-    loaded.config = {.model = known_model(name)};  // defaults; explicit values override them
+    // The model's sizes are defaults; explicit values override them.
+    loaded.config = {.model = known_model(name), .further = loaded.config.further};
     const OptionList list = read();
     if (loaded.config.model.path.empty()) note_named(list, scratch_list, loaded.origins);
   }

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "axonn/cli/command.h"
 #include "axonn/options/options.h"
-#include "axonn/train/config.h"
+#include "axonn/study/config.h"
 
 namespace CLI {
 class App;
@@ -17,9 +18,10 @@ namespace axonn {
 /// Throws UsageError, naming the flag and the closest known ones.
 bool parse_flags(CLI::App& app, const Arguments& arguments);
 
-/// A config and the origin of each of its values.
+/// A config, with all sections that the program knows, and the origin of each of its values.
 struct LoadedConfig {
-  Config config;
+  std::shared_ptr<MemorizeConfig> memorize = std::make_shared<MemorizeConfig>();
+  Config config{.further = {memorize_section(memorize)}};
   Origins origins;
   std::string file;  ///< the config file; "" if there is none
 };

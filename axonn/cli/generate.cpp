@@ -11,8 +11,8 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
+#include "axonn/cli/model_flags.h"
 #include "axonn/cli/prompts.h"
-#include "axonn/cli/stored_session.h"
 #include "axonn/comm/texts.h"
 #include "axonn/infer/generator.h"
 #include "axonn/text/chat/chat_template.h"
@@ -127,9 +127,8 @@ std::int64_t context_for(const std::vector<std::vector<std::int32_t>>& prompts,
   return std::min(positions, static_cast<std::int64_t>(longest) + max_tokens);
 }
 
-void write_texts(Session& session, Request request) {
-  Communicator& world = session.grid().world();
-  const Tokenizer& tokenizer = *session.corpus().tokenizer;
+void write_texts(LoadedModel& loaded, const Tokenizer& tokenizer, Request request) {
+  Communicator& world = loaded.grid().world();
   const std::vector<std::string> texts = broadcast_texts(world, request.prompts);
   std::vector<std::vector<std::int32_t>> prompts;
   for (const std::string& text : texts) {
@@ -138,8 +137,8 @@ void write_texts(Session& session, Request request) {
   }
   if (request.generator.context == 0)
     request.generator.context =
-        context_for(prompts, request.wanted.max_tokens, session.config().model.positions);
-  Generator generator(session, request.generator);
+        context_for(prompts, request.wanted.max_tokens, loaded.config().model.positions);
+  Generator generator(loaded, request.generator);
   if (world.rank() != 0) {
     generator.generate(prompts, request.wanted);
     return;
@@ -155,31 +154,32 @@ void write_texts(Session& session, Request request) {
   if (!request.json.empty()) write_json(request.json, texts, results, generator.stats());
 }
 
-void converse(Session& session, Request request) {
+void converse(LoadedModel& loaded, std::shared_ptr<const Tokenizer> tokenizer, Request request) {
   constexpr std::int64_t kContext = 4096;
   if (request.generator.context == 0)
-    request.generator.context = std::min(kContext, session.config().model.positions);
+    request.generator.context = std::min(kContext, loaded.config().model.positions);
   request.wanted.slides = false;
-  Generator generator(session, request.generator);
-  chat(session, generator,
+  Generator generator(loaded, request.generator);
+  chat(loaded.grid().world(), generator,
        {.format = request.chat_template,
-        .tokenizer = session.config().data.tokenizer,
+        .tokenizer_path = loaded.config().data.tokenizer,
+        .tokenizer = std::move(tokenizer),
         .system = request.system,
         .wanted = request.wanted});
 }
 
-void generate(const Config& config, Communicator& world, Request request) {
+void generate(const Config& config, std::shared_ptr<const Tokenizer> tokenizer, Communicator& world,
+              Request request) {
   const OwnCores cores(config, world);
-  Session session(config, world, make_backend(config, world, cores.threads()), {.training = false});
-  session.initialise();
-  if (!session.corpus().tokenizer)
-    refuse("the model has no tokenizer, which text needs: it was trained on token files");
-  if (const auto end = session.corpus().tokenizer->end_of_text())
-    request.wanted.stop_tokens.push_back(*end);
+  LoadedModel loaded(config, world, make_backend(config, world, cores.threads()),
+                     {.trainable = false});
+  loaded.initialise();
+  request.generator.tokenizer = tokenizer.get();
+  if (const auto end = tokenizer->end_of_text()) request.wanted.stop_tokens.push_back(*end);
   if (request.chat)
-    converse(session, std::move(request));
+    converse(loaded, std::move(tokenizer), std::move(request));
   else
-    write_texts(session, std::move(request));
+    write_texts(loaded, *tokenizer, std::move(request));
 }
 
 void add_sampling_flags(CLI::App& app, Sampling& sampling) {
@@ -266,7 +266,11 @@ int run_generate(const Arguments& arguments) {
     config.training.dtype = request.dtype == "bf16" ? DType::bf16 : DType::f32;
   config.parallelism.set_grid(parse_grid(request.grid));
   if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
-  launch(config, [&](Communicator& world) { generate(config, world, request); });
+  if (config.data.tokenizer.empty())
+    refuse("the model has no tokenizer, which text needs: it was trained on token files");
+  const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(config.data.tokenizer);
+  if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
+  launch(config, [&](Communicator& world) { generate(config, tokenizer, world, request); });
   return 0;
 }
 

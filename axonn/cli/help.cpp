@@ -47,11 +47,11 @@ int run_help(const Arguments& arguments) {
   app.add_flag("--markdown", markdown, "print the reference of all keys (docs/configuration.md)");
   if (!parse_flags(app, arguments)) return 0;
 
-  Config config;
+  Config config = LoadedConfig{}.config;
   OptionList list;
   list_options(config, list);
   if (markdown) {
-    std::cout << config_reference();
+    std::cout << config_reference(config);
     return 0;
   }
   if (word.empty()) {

@@ -10,12 +10,14 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
+#include "axonn/cli/model_flags.h"
 #include "axonn/cli/stop_signals.h"
-#include "axonn/cli/stored_session.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/model/flops.h"
 #include "axonn/study/audit.h"
-#include "axonn/study/report.h"
+#include "axonn/study/page.h"
+#include "axonn/study/report_json.h"
+#include "axonn/study/report_text.h"
 #include "axonn/study/study.h"
 
 namespace axonn {
@@ -106,7 +108,7 @@ int run_audit(const MemorizeFlags& flags) {
 
   const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(config, flags)};
   const auto read = [&](const std::vector<std::string>& files) {
-    StudyDocuments found = read_documents(files, tokenizer, limits, "", {});
+    FoundDocuments found = read_documents(files, tokenizer, limits, "", {});
     if (found.documents.empty())
       refuse("of ", found.found, " documents in ", files.front(), " none has more than ",
              flags.suffix, " tokens; lower --suffix");
@@ -114,26 +116,24 @@ int run_audit(const MemorizeFlags& flags) {
       found.documents.resize(static_cast<std::size_t>(flags.limit));
     return found;
   };
-  const StudyDocuments documents = read(flags.documents);
-  const StudyDocuments control = flags.control.empty() ? StudyDocuments{} : read(flags.control);
+  const FoundDocuments documents = read(flags.documents);
+  const FoundDocuments control = flags.control.empty() ? FoundDocuments{} : read(flags.control);
 
-  AuditOptions options{.suffix_tokens = flags.suffix,
-                       .batch = flags.batch,
-                       .hold_weights = !flags.gather_weights,
-                       .report = {}};
+  ReciteOptions options{
+      .suffix_tokens = flags.suffix, .batch = flags.batch, .hold_weights = !flags.gather_weights};
   options.prompt_lengths.insert(options.prompt_lengths.end(), flags.prompts.begin(),
                                 flags.prompts.end());
   if (stdout_is_interactive())
-    options.report = [](std::int64_t done, std::int64_t of) {
+    options.progress = [](std::int64_t done, std::int64_t of) {
       std::cout << fmt::format("\rtested {} of {} ", format_count(done), format_count(of))
                 << (done == of ? "\n" : "") << std::flush;
     };
-  with_model(config, [&](Session& session) {
-    const ModelConfig& sizes = session.config().model;
-    options.model = fmt::format("{}: {} parameters, {} layers, width {}", flags.model,
-                                format_count(parameter_count(sizes)), sizes.layers, sizes.hidden);
-    const MemorizationReport report = audit(session, *tokenizer, documents, control, options);
-    if (session.grid().world().rank() != 0) return;
+  with_model(config, [&](LoadedModel& loaded) {
+    MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
+    const ModelConfig& sizes = loaded.config().model;
+    report.model = fmt::format("{}: {} parameters, {} layers, width {}", flags.model,
+                               format_count(parameter_count(sizes)), sizes.layers, sizes.hidden);
+    if (loaded.grid().world().rank() != 0) return;
     std::cout << to_text(report);
     if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
     if (!flags.html.empty()) write_file_atomically(flags.html, html_page(report));
@@ -152,15 +152,15 @@ int run_trainings(const LoadedConfig& loaded) {
     refuse(
         "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "
         "of axonn plan");
-  validate_study(config);
+  validate_study(config, *loaded.memorize);
   const StopSignals signals;
-  const StudyOptions options{.terminal = &std::cout,
+  const TrainOptions options{.terminal = &std::cout,
                              .interactive = stdout_is_interactive() && !launches_mpi(config),
                              .columns = terminal_columns(),
                              .stop = &signals.received()};
   bool stopped = false;
   launch(config, [&](Communicator& world) {
-    const auto report = run_study(config, world, options);
+    const auto report = run_study(config, *loaded.memorize, world, options);
     if (world.rank() != 0) return;
     stopped = !report;
     if (report)

@@ -43,12 +43,12 @@ int run_tune(const Arguments& arguments) {
   const std::string cache = matmul_cache_path(config.training.tune_cache);
   launch(config, [&](Communicator& world) {
     const OwnCores cores(config, world);
-    Session session(config, world, make_backend(config, world, cores.threads()), {});
-    session.initialise();
+    Training training(config, world, make_backend(config, world, cores.threads()));
+    training.model.initialise();
     const MatmulChoices choices =
-        tune(session, {.cache = cache, .again = true, .report = [](const std::string& line) {
-                         std::cerr << line << '\n';
-                       }});
+        tune(training, {.cache = cache, .again = true, .report = [](const std::string& line) {
+                          std::cerr << line << '\n';
+                        }});
     if (world.rank() != 0) return;
     std::cout << to_text(choices);
     if (!cache.empty()) std::cout << "kept in " << cache << '\n';

@@ -27,6 +27,10 @@ class Grid {
   const Coords& coords() const { return coords_; }
   int extent(Axis axis) const { return shape_.extent(axis); }
   int coord(Axis axis) const { return coords_.at(axis); }
+  /// The number of (z, data) coordinates, each of which computes other sequences, and of this
+  /// rank's: data · Gz + z.
+  int batch_places() const { return axonn::batch_places(shape_); }
+  int batch_place() const { return axonn::batch_place(shape_, coords_); }
 
   /// The group of ranks that differ from this one only in `axis`, ordered by it.
   Communicator& along(Axis axis) const { return *groups_[static_cast<int>(axis)]; }

@@ -63,12 +63,19 @@ std::vector<GridShape> parse_grids(const std::string& text);
 /// Coordinates on the axes: 0 <= at(axis) < extent(axis).
 struct Coords {
   std::array<int, 4> at_axis{};
-  int at(Axis axis) const { return at_axis[static_cast<int>(axis)]; }
+  constexpr int at(Axis axis) const { return at_axis[static_cast<int>(axis)]; }
   bool operator==(const Coords&) const = default;
 };
 
 /// Coordinates of world rank r: x = r % Gx, y = r / Gx % Gy, z = r / (Gx Gy) % Gz, data = the rest.
 Coords coords_of(const GridShape& shape, int rank);
+
+/// Number of (z, data) coordinates, each of which computes other sequences.
+constexpr int batch_places(const GridShape& shape) { return shape.z * shape.data; }
+/// The number of a rank's (z, data) coordinate: data · Gz + z.
+constexpr int batch_place(const GridShape& shape, const Coords& at) {
+  return at.at(Axis::data) * shape.z + at.at(Axis::z);
+}
 
 /// All grids of so many ranks, each once: the number's ordered factorisations into four.
 std::vector<GridShape> grids_of(int ranks);

@@ -129,15 +129,15 @@ std::int64_t evaluation_windows(std::int64_t tokens, std::int64_t seq_len) {
   return (tokens - 2) / seq_len + 1;
 }
 
-TextScore evaluate(Session& session, const EvaluationText& text, std::int64_t seq_len,
+TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t seq_len,
                    const ScoreOptions& options) {
-  const std::int64_t positions = session.config().model.positions;
+  const std::int64_t positions = model.config().model.positions;
   if (seq_len < 1 || seq_len > positions)
     refuse("windows of ", seq_len, " tokens (--seq-len) do not fit the model, which has ",
            positions, " positions");
-  const TextWindows windows(*text.tokens, seq_len, session.model().vocab());
+  const TextWindows windows(*text.tokens, seq_len, model.model().vocab());
   TextScore result{.bytes = text.target_bytes};
-  for (const SequenceScore& window : score(session, windows, options)) {
+  for (const SequenceScore& window : score(model, windows, options)) {
     result.nats += window.nats;
     result.tokens += window.targets;
   }

@@ -55,9 +55,9 @@ struct TextScore {
 /// every token but the first is a target once, and sees only the tokens before it in its window.
 /// The last window may be shorter. Windows are summed in order, in f64.
 ///
-/// Collective over the session's ranks. Throws UsageError if seq_len is not positive or exceeds the
+/// Collective over the model's ranks. Throws UsageError if seq_len is not positive or exceeds the
 /// model's positions; also throws as score() does.
-TextScore evaluate(Session& session, const EvaluationText& text, std::int64_t seq_len,
+TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t seq_len,
                    const ScoreOptions& options);
 
 /// Returns the number of windows of a text of `tokens` tokens.

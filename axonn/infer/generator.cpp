@@ -79,19 +79,18 @@ struct Generator::Rows {
   }
 };
 
-Generator::Generator(Session& session, const Options& options)
-    : session_(session), options_(options) {
-  const ModelConfig& model = session.config().model;
+Generator::Generator(LoadedModel& loaded, const Options& options)
+    : model_(loaded), options_(options) {
+  const ModelConfig& model = loaded.config().model;
   context_ = options.context > 0 ? options.context : model.positions;
   AXONN_CHECK(options.batch >= 0 && options.context >= 0, "Generator: a batch of ", options.batch,
               ", a context of ", options.context);
   if (context_ > model.positions)
     refuse("a context of ", context_, " tokens, but the model has ", model.positions, " positions");
-  const auto& tokenizer = session.corpus().tokenizer;
-  vocab_ = tokenizer ? std::min(session.model().vocab(), tokenizer->vocab_size())
-                     : session.model().vocab();
+  vocab_ = loaded.model().vocab();
+  if (options.tokenizer) vocab_ = std::min(vocab_, options.tokenizer->vocab_size());
   heads_ = {model.heads, model.kv_heads, model.head_width(), model.window};
-  slots_.places = session.grid().extent(Axis::z) * session.grid().extent(Axis::data);
+  slots_.places = loaded.grid().batch_places();
   slots_.window = heads_.window < context_ ? heads_.window : 0;
   slots_.entries =
       slots_.window > 0 ? std::min(context_, slots_.window + kBeyondWindow - 1) : context_;
@@ -101,9 +100,9 @@ Generator::Generator(Session& session, const Options& options)
 /// Returns slots for that many prompts at once. Slots of earlier calls are kept if there are
 /// enough.
 CacheSlots& Generator::slots_for(std::size_t prompts) {
-  const std::int64_t bytes = session_.config().model.layers * slots_.entries *
-                             KeyValueCache::elements(heads_, session_.grid()) *
-                             bytes_of(session_.context().dtype);
+  const std::int64_t bytes = model_.config().model.layers * slots_.entries *
+                             KeyValueCache::elements(heads_, model_.grid()) *
+                             bytes_of(model_.context().dtype);
   const std::int64_t most = options_.batch > 0
                                 ? options_.batch
                                 : std::clamp<std::int64_t>(options_.cache_bytes / bytes, 1, 64);
@@ -118,7 +117,7 @@ CacheSlots& Generator::slots_for(std::size_t prompts) {
 
 std::vector<GeneratedSequence> Generator::sequences_of(
     const std::vector<std::vector<std::int32_t>>& prompts, const GenerationOptions& options) const {
-  const auto& tokenizer = session_.corpus().tokenizer;
+  const auto& tokenizer = options_.tokenizer;
   if (!options.stop_strings.empty() && !tokenizer)
     refuse("stop strings need a tokenizer, and this model has none");
   std::vector<GeneratedSequence> sequences;
@@ -126,9 +125,9 @@ std::vector<GeneratedSequence> Generator::sequences_of(
     const auto& tokens = prompts[i];
     if (tokens.empty()) refuse("prompt ", i, " is empty: give at least one token to continue from");
     for (const std::int32_t token : tokens)
-      if (token < 0 || token >= session_.model().vocab())
+      if (token < 0 || token >= model_.model().vocab())
         refuse("prompt ", i, " has token ", token, ", but the model's vocabulary has ",
-               session_.model().vocab());
+               model_.model().vocab());
     if (std::ssize(tokens) > context_ && !options.slides)
       refuse("prompt ", i, " has ", tokens.size(), " tokens, but the context has only ", context_);
     GeneratedSequence& sequence = sequences.emplace_back(
@@ -140,7 +139,7 @@ std::vector<GeneratedSequence> Generator::sequences_of(
 }
 
 Context Generator::pass_context() {
-  Context ctx = session_.context();
+  Context ctx = model_.context();
   ctx.sequence_parallel = false;  // few rows, and slots do not move between ranks
   ctx.chunks = 1;
   ctx.recompute = false;
@@ -160,9 +159,9 @@ std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads read
                   {.positions = rows.positions, .starts = rows.starts, .reach = context_});
   const std::vector<std::int64_t> any{0};
   const auto& from = rows.drawn_from.empty() ? any : rows.drawn_from;
-  const Tensor mine = session_.model().next_logits(ctx, tokens, from);
+  const Tensor mine = model_.model().next_logits(ctx, tokens, from);
 
-  Communicator& across = session_.grid().along(Axis::x);
+  Communicator& across = model_.grid().along(Axis::x);
   const std::int64_t n = mine.rows(), piece = mine.cols(), ways = across.size();
   std::vector<float> here(n * piece), all(n * piece * ways);
   ctx.arena.device().copy_to_host(here.data(), mine.view().data, mine.bytes());
@@ -178,9 +177,8 @@ std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads read
 
 /// Returns the drawn tokens by place, then slot; -1 where none was drawn.
 std::vector<std::int32_t> Generator::pass(const PassPlan& plan, const GenerationOptions& options) {
-  const Grid& grid = session_.grid();
-  const auto& parts =
-      plan.of_place[grid.coord(Axis::data) * grid.extent(Axis::z) + grid.coord(Axis::z)];
+  const Grid& grid = model_.grid();
+  const auto& parts = plan.of_place[grid.batch_place()];
   std::vector<std::int32_t> drawn(slots_.slots, -1);
   Rows rows;
   for (const PassPart& part : parts) rows.add(part);
@@ -255,7 +253,7 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<std::i
   if (prompts.empty()) return results;
   GenerationSchedule schedule(sequences_of(prompts, options), slots_for(prompts.size()));
   std::optional<Held> held;
-  if (options_.hold_weights) held.emplace(session_.context(), session_.model().groups());
+  if (options_.hold_weights) held.emplace(model_.context(), model_.model().groups());
   while (!schedule.done()) {
     const PassPlan plan = schedule.next();
     const double start = now_seconds();

@@ -10,7 +10,8 @@
 
 #include "axonn/infer/generation_schedule.h"
 #include "axonn/infer/sampling.h"
-#include "axonn/train/session.h"
+#include "axonn/text/tokenizer.h"
+#include "axonn/train/loaded_model.h"
 
 namespace axonn {
 
@@ -47,7 +48,7 @@ struct GenerationStats {
   double prompt_seconds = 0, seconds = 0;
 };
 
-/// Generates text with a session's model, on any grid, from several prompts at once.
+/// Generates text with a model, on any grid, from several prompts at once.
 ///
 /// Each (z, data) coordinate generates from other prompts, `batch` at a time; when one ends, the
 /// next takes its place. A prompt is read in one pass, and several short ones share a pass. After
@@ -69,14 +70,16 @@ class Generator {
     /// true: gathers all blocks over z once and keeps them gathered while generate() runs, which
     /// takes Gz times the memory of the weights. false: gathers them for every token.
     bool hold_weights = true;
+    /// Makes texts of tokens, and limits the vocabulary to its own. Null: results have tokens only.
+    const Tokenizer* tokenizer = nullptr;
   };
   /// Receives the text of a prompt as far as it can be shown. Called on every rank after every
   /// token.
   using OnText = std::function<void(std::size_t prompt, std::string_view text)>;
 
-  /// The session must outlive it. Throws UsageError if the context is longer than the model's
+  /// The model must outlive it. Throws UsageError if the context is longer than the model's
   /// positions.
-  Generator(Session& session, const Options& options);
+  Generator(LoadedModel& loaded, const Options& options);
 
   /// Generates from each prompt, which has at least one token. Collective; arguments and results
   /// are the same on every rank. Throws UsageError if a prompt is empty, has a token that the model
@@ -101,7 +104,7 @@ class Generator {
                                      const GenerationOptions& options, const OnText& on_text) const;
   static Generation finish(GeneratedSequence& sequence, FinishReason reason, const OnText& on_text);
 
-  Session& session_;
+  LoadedModel& model_;
   Options options_;
   std::int64_t context_;
   std::int64_t vocab_;  ///< number of tokens that may be drawn

@@ -88,17 +88,17 @@ Accuracy accuracy_of(std::int64_t right, std::int64_t of) {
 
 }  // namespace
 
-ChoiceReport evaluate_choices(Session& session, std::span<const ChoiceQuestion> questions,
+ChoiceReport evaluate_choices(LoadedModel& model, std::span<const ChoiceQuestion> questions,
                               const Tokenizer& tokenizer, const ScoreOptions& options) {
   AXONN_CHECK(!questions.empty(), "evaluate_choices: there are no questions");
-  const ChoiceSequences sequences(questions, tokenizer, session.config().model.positions);
+  const ChoiceSequences sequences(questions, tokenizer, model.config().model.positions);
   ChoiceReport report;
   for (const ChoiceQuestion& question : questions) {
     const std::size_t choices = question.choices.size();
     report.questions.push_back(
         {.log_likelihoods = std::vector<double>(choices), .greedy = std::vector<bool>(choices)});
   }
-  const std::vector<SequenceScore> scores = score(session, sequences, options);
+  const std::vector<SequenceScore> scores = score(model, sequences, options);
   for (std::int64_t n = 0; n < std::ssize(scores); ++n) {
     ChoiceScore& question = report.questions[sequences.question(n)];
     question.log_likelihoods[sequences.choice(n)] = -scores[n].nats;

@@ -31,11 +31,11 @@ struct ChoiceReport {
 
 /// Scores every choice of every question: the log-likelihood of " choice" given the question. If
 /// both together are longer than the model's positions, the question loses its beginning. In
-/// options, batch counts choices. Collective over the session's ranks; the result is the same on
+/// options, batch counts choices. Collective over the model's ranks; the result is the same on
 /// every rank. Throws UsageError that names the question (counted from 1) if a choice is longer
 /// than the model's positions or cannot be encoded; also throws as score() does. Source:
 /// EleutherAI's lm-evaluation-harness, tasks with output_type multiple_choice.
-ChoiceReport evaluate_choices(Session& session, std::span<const ChoiceQuestion> questions,
+ChoiceReport evaluate_choices(LoadedModel& model, std::span<const ChoiceQuestion> questions,
                               const Tokenizer& tokenizer, const ScoreOptions& options);
 
 }  // namespace axonn

@@ -31,9 +31,9 @@ Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int6
 }
 
 /// Returns the loss and the greedy flag of each row, (R, 2), in host memory.
-std::vector<float> losses_of(Session& session, const Context& ctx, const Batch& batch) {
+std::vector<float> losses_of(LoadedModel& model, const Context& ctx, const Batch& batch) {
   const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows);
-  const Tensor losses = session.model().target_losses(ctx, tokens);
+  const Tensor losses = model.model().target_losses(ctx, tokens);
   std::vector<float> host(losses.count());
   ctx.arena.device().copy_to_host(host.data(), losses.view().data, losses.bytes());
   return host;
@@ -54,26 +54,24 @@ void add_batch(const Batch& batch, std::span<const float> losses, std::span<doub
 
 }  // namespace
 
-std::vector<SequenceScore> score(Session& session, const ScoredSequences& sequences,
+std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequences,
                                  const ScoreOptions& options) {
   AXONN_CHECK(options.batch > 0, "score: ", options.batch,
               " sequences at a time; options.batch must be at least 1");
-  const Grid& grid = session.grid();
-  const std::int64_t places = grid.extent(Axis::data) * grid.extent(Axis::z),
-                     place = grid.coord(Axis::data) * grid.extent(Axis::z) + grid.coord(Axis::z),
-                     round = options.batch * places;
+  const Grid& grid = model.grid();
+  const std::int64_t round = options.batch * grid.batch_places();
   const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
   Prefetcher prefetcher;
-  Context ctx = session.context();
+  Context ctx = model.context();
   ctx.prefetcher = &prefetcher;
 
   std::vector<double> sums(sequences.count() * kSums);
   for (std::int64_t first = 0; first < sequences.count(); first += round) {
     // Every rank computes in every round, because the weights are gathered over z.
-    const std::int64_t mine = first + place * options.batch;
+    const std::int64_t mine = first + grid.batch_place() * options.batch;
     const Batch batch = read_batch(sequences, mine, options.batch);
     prefetcher.begin_pass();
-    const std::vector<float> losses = losses_of(session, ctx, batch);
+    const std::vector<float> losses = losses_of(model, ctx, batch);
     if (counts && mine < sequences.count())
       add_batch(batch, losses, std::span(sums).subspan(mine * kSums));
     if (options.report && grid.world().rank() == 0)

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 
 namespace axonn {
 
@@ -42,13 +42,13 @@ struct ScoreOptions {
   std::function<void(std::int64_t done)> report = {};
 };
 
-/// Returns the score of every sequence, the same on every rank of the session. Each (z, data)
+/// Returns the score of every sequence, the same on every rank of the model. Each (z, data)
 /// coordinate computes other batches of `batch` consecutive sequences. The losses of a sequence are
 /// added in f64 in the order of its positions, whatever the grid and the batch.
 ///
-/// Collective over the session's ranks. Communication in addition to the forward passes: an
+/// Collective over the model's ranks. Communication in addition to the forward passes: an
 /// all-reduce of 24 bytes per sequence over all ranks. Throws Error if a loss is NaN or infinite.
-std::vector<SequenceScore> score(Session& session, const ScoredSequences& sequences,
+std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequences,
                                  const ScoreOptions& options);
 
 }  // namespace axonn

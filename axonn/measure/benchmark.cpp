@@ -16,7 +16,6 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/schedule.h"
 #include "axonn/train/tune.h"
 
 namespace axonn {
@@ -98,29 +97,12 @@ void reduce(Communicator& world, std::vector<double>& values, ReduceOp op) {
   world.all_reduce(buffer(std::span(values)), "bench", op).wait();
 }
 
-/// Returns seconds per step, mean over the ranks, between two counts; without kinds that took no
-/// time, and without barriers, which lie between the steps.
-NamedSeconds mean_waits(Communicator& world, const NamedSeconds& before,
-                        const NamedSeconds& after) {
-  std::vector<double> seconds;
-  for (std::size_t i = 0; i < after.size(); ++i)
-    seconds.push_back(after[i].second - before[i].second);
-  reduce(world, seconds, ReduceOp::sum);
-  NamedSeconds waits;
-  for (std::size_t i = 0; i < after.size(); ++i)
-    if (seconds[i] > 0 && !after[i].first.ends_with("barrier"))
-      waits.emplace_back(after[i].first,
-                         seconds[i] / world.size() / (kBenchIterations - kBenchWarmup));
-  return waits;
-}
-
 /// Number of consecutive steps, as in training: work that one step leaves in flight for the next
 /// counts. Products are timed between such groups.
 constexpr int kStepsTogether = 5;
 
 /// Returns the report's entries that need no measurement.
-BenchReport described(const Session& session, int threads) {
-  const Config& config = session.config();
+BenchReport described(const Config& config, int threads) {
   const int ranks = config.parallelism.grid().ranks();
   BenchReport report;
   report.grid = config.parallelism.grid();
@@ -134,11 +116,11 @@ BenchReport described(const Session& session, int threads) {
 
 /// Compares each rank's measured peak with its prediction. Returns the values of the rank with the
 /// highest peak. Collective.
-BenchMemory compare_memory(Session& session) {
-  Communicator& world = session.grid().world();
-  const ArenaStats& stats = session.arena().stats();
+BenchMemory compare_memory(LoadedModel& model) {
+  Communicator& world = model.grid().world();
+  const ArenaStats& stats = model.arena().stats();
   BenchMemory memory{.measured_bytes = stats.peak_bytes,
-                     .predicted_bytes = dry_step(session.config(), world.rank()).memory.peak_bytes,
+                     .predicted_bytes = dry_step(model.config(), world.rank()).memory.peak_bytes,
                      .parts = stats.peak_by};
   std::vector<std::int64_t> peaks(world.size());
   world.all_gather(buffer(std::span(peaks)), buffer(std::span(&memory.measured_bytes, 1)), "bench")
@@ -170,16 +152,18 @@ Spread spread_of(std::vector<double> values) {
 
 BenchReport benchmark(const Config& config, Communicator& world) {
   const OwnCores cores(config, world);
-  Session session(config, world, make_backend(config, world, cores.threads()), {});
-  session.initialise();
-  if (config.training.tune) tune(session, {.cache = matmul_cache_path(config.training.tune_cache)});
-  Context ctx = session.context();
+  Training training(config, world, make_backend(config, world, cores.threads()));
+  LoadedModel& model = training.model;
+  model.initialise();
+  if (config.training.tune)
+    tune(training, {.cache = matmul_cache_path(config.training.tune_cache)});
+  Context ctx = model.context();
   Arena beside(ctx.backend.device());  // memory of the timed products must not count as the step's
   auto products = fixed_products(
       {.backend = ctx.backend, .arena = beside, .grid = ctx.grid, .dtype = ctx.dtype});
   std::vector<double> seconds, waited;
-  NamedSeconds kinds_before;
-  BenchReport report = described(session, cores.threads());
+  WaitClock waits(model.grid()), step_waits = waits;
+  BenchReport report = described(model.config(), cores.threads());
   const auto run_products = [&] {
     for (int i = 0; i < kStepsTogether; ++i)
       for (TimedProduct& product : products) product.run();
@@ -188,32 +172,34 @@ BenchReport benchmark(const Config& config, Communicator& world) {
   };
   double start = run_products();
   for (int i = 0; i < kBenchIterations; ++i) {
-    if (i == kBenchWarmup) kinds_before = session.waited_by_kind();
-    const double waited_before = session.waited_seconds();
-    StepInput input = session.step_input(i);
-    input.lr = learning_rate(config, i);
-    report.loss = session.train_step(input).loss;
+    if (i == kBenchWarmup) waits.restart();
+    step_waits.restart();
+    report.loss = training.run(i).loss;
     const bool last = (i + 1) % kStepsTogether == 0;
-    if (last) session.settle();
+    if (last) model.settle();
     const double end = now_seconds();
     seconds.push_back(end - start);
-    waited.push_back(session.waited_seconds() - waited_before);
+    waited.push_back(step_waits.seconds());
     start = last ? run_products() : end;
   }
-  const NamedSeconds kinds_after = session.waited_by_kind();
+  NamedSeconds kinds = waits.by_kind();
+  std::erase_if(kinds, [](const auto& kind) {  // barriers lie between the steps
+    return kind.first.ends_with("barrier");
+  });
   std::vector<double> peaks;
   for (TimedProduct& product : products) peaks.push_back(product.median_rate());
   reduce(world, peaks, ReduceOp::sum);
   reduce(world, seconds, ReduceOp::max);
   reduce(world, waited, ReduceOp::sum);
-  report.exposed_by = mean_waits(world, kinds_before, kinds_after);
-  report.memory = compare_memory(session);
+  report.exposed_by = mean_waits(world, kinds, kBenchIterations - kBenchWarmup);
+  report.memory = compare_memory(model);
 
   report.step_s_each = seconds;
   report.step_s = mean_of_last(seconds);
   report.spread = spread_of({seconds.begin() + kBenchWarmup, seconds.end()});
   report.exposed_comm_s = mean_of_last(waited) / world.size();
-  report.tokens_per_s = static_cast<double>(session.tokens_per_step()) / report.step_s;
+  report.tokens_per_s =
+      static_cast<double>(config.training.global_batch * config.training.seq_len) / report.step_s;
   report.product_peak = std::ranges::max(peaks);
   return report;
 }

@@ -4,10 +4,11 @@
 #include <vector>
 
 #include "axonn/comm/communicator.h"
+#include "axonn/comm/wait_clock.h"
 #include "axonn/model/flops.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/train/config.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 

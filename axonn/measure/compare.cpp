@@ -7,7 +7,7 @@
 
 #include "axonn/base/random.h"
 #include "axonn/train/schedule.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 
@@ -54,22 +54,23 @@ double relative(double want, double got) {
 
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
                     int steps, const ModelMaker& make_model) {
-  Session session(config, world, std::move(backend), {.make_model = make_model});
-  session.initialise();
+  Training training(config, world, std::move(backend), {.make_model = make_model});
+  training.model.initialise();
+  const Context ctx = training.model.context();
   GridTrace trace;
   trace.grid = config.parallelism.grid();
   for (int step = 0; step < steps; ++step) {
-    StepInput input = session.step_input(step);
+    StepInput input = training.inputs->at(step);
     input.lr = learning_rate(config, step);
     input.accept = [&](double, double) {
-      if (step == 0) trace.parameter_norms = gradient_norms(session.context(), session.optimizer());
+      if (step == 0) trace.parameter_norms = gradient_norms(ctx, training.optimizer);
       return true;
     };
-    const StepResult result = session.train_step(input);
+    const StepResult result = training.step.run(ctx, input);
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
   }
-  trace.differing_replica = find_differing_replica(session.context(), session.model());
+  trace.differing_replica = find_differing_replica(ctx, training.model.model());
   return trace;
 }
 

@@ -15,7 +15,7 @@
 #include "axonn/model/flops.h"
 #include "axonn/model/model.h"
 #include "axonn/storage/checkpoint/checkpoint_source.h"
-#include "axonn/train/resume.h"
+#include "axonn/train/checkpoints.h"
 
 namespace axonn {
 
@@ -89,8 +89,7 @@ void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRu
   validation_sequences(corpus, training.seq_len, config.model.vocab);
   const GridShape grid = config.parallelism.grid();
   const Coords at = coords_of(grid, rank);
-  const std::int64_t place = at.at(Axis::data) * grid.z + at.at(Axis::z),
-                     n = place * (training.global_batch / (grid.z * grid.data));
+  const std::int64_t n = batch_place(grid, at) * (training.global_batch / batch_places(grid));
   Sequence sample;
   sequences->read(n, sample);
   const auto goldfish =

@@ -41,12 +41,6 @@ void keep_second(Schedule& schedule, std::size_t first) {
 
 }  // namespace
 
-Config with_vocab(Config config) {
-  if (config.model.vocab == 0)
-    config.model.vocab = make_tokenizer(config.data.tokenizer)->vocab_size();
-  return config;
-}
-
 DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Config config = given;
   config.training.cuda_graph = false;  // graphs launch the same work, and there is no GPU here
@@ -56,16 +50,17 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Schedule schedule;
   Schedule* const noted = options.schedule ? &schedule : nullptr;
   const auto world = make_dry_world(config.parallelism.grid(), rank, noted);
-  Session session(config, *world, make_dry_backend(noted),
-                  {.data = false, .make_model = options.make_model});
-  StepInput input = session.step_input(0);
+  Training training(config, *world, make_dry_backend(noted),
+                    {.data = false, .make_model = options.make_model});
+  const Context ctx = training.model.context();
+  StepInput input = made_up_input(training.model);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
-  input.tokens_of = [&](int) { return dry_tokens(session.context(), config); };
-  session.train_step(input);
+  input.tokens_of = [&](int) { return dry_tokens(ctx, config); };
+  training.step.run(ctx, input);
   const std::size_t first = schedule.events.size();
-  session.train_step(input);
-  DryStep result{.memory = session.arena().stats(), .schedule = std::move(schedule)};
-  schedule = {};  // the session's destructor also records waits
+  training.step.run(ctx, input);
+  DryStep result{.memory = training.model.arena().stats(), .schedule = std::move(schedule)};
+  schedule = {};  // the destructor of `training` also records waits
   keep_second(result.schedule, first);
   return result;
 }

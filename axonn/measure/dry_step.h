@@ -3,7 +3,7 @@
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/schedule.h"
 #include "axonn/train/config.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 
@@ -25,10 +25,6 @@ struct DryStep {
   /// three; the second stands for all between.
   Schedule schedule;
 };
-
-/// Returns config with vocab set to the tokenizer's if it is 0, so that the model can be built
-/// without data. Throws UsageError if there is no such tokenizer.
-Config with_vocab(Config config);
 
 /// Runs the trainer's own step of one rank of config's grid with the run's model, layers and
 /// optimizer, but on a device without memory, with operations without arithmetic, and without the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,45 +21,37 @@ constexpr int kWarmup = 2, kSteps = 5;
 /// Adds up the time that the phases of several steps take on this rank.
 class PhaseClock {
  public:
-  explicit PhaseClock(const Session& session) : session_(session) {
-    for (Cost& cost : costs_) cost.waited = session.waited_by_kind();
-    for (Cost& cost : costs_)
+  explicit PhaseClock(const Grid& grid) : waits_(grid) {
+    for (Cost& cost : costs_) {
+      cost.waited = waits_.by_kind();
       for (auto& [kind, seconds] : cost.waited) seconds = 0;
+    }
   }
 
   /// From now on, time counts for this phase.
   void enter(Phase phase) {
-    book();
+    if (phase_) book();
     phase_ = phase;
+    since_ = now_seconds();
+    waits_.restart();
   }
-  /// Adds the time since the last call to the current phase.
+  /// Adds the time since enter() to the current phase.
   void book() {
-    const double now = now_seconds();
-    NamedSeconds waited = session_.waited_by_kind();
-    if (!waited_.empty()) {
-      Cost& cost = costs_[static_cast<int>(phase_)];
-      cost.seconds += now - since_;
-      for (std::size_t i = 0; i < waited.size(); ++i)
-        cost.waited[i].second += waited[i].second - waited_[i].second;
-    }
-    since_ = now;
-    waited_ = std::move(waited);
+    Cost& cost = costs_[static_cast<int>(*phase_)];
+    cost.seconds += now_seconds() - since_;
+    const NamedSeconds waited = waits_.by_kind();
+    for (std::size_t i = 0; i < waited.size(); ++i) cost.waited[i].second += waited[i].second;
   }
 
   /// Returns the cost of a phase, mean over the ranks and kSteps steps. Collective.
   PhaseCost cost(Communicator& world, Phase phase) const {
     const Cost& mine = costs_[static_cast<int>(phase)];
-    std::vector<double> values{mine.seconds};
-    for (const auto& [kind, seconds] : mine.waited) values.push_back(seconds);
-    world.all_reduce(buffer(std::span(values)), "overlap").wait();
-    PhaseCost out;
-    for (std::size_t i = 0; i < mine.waited.size(); ++i) {
-      const double seconds = values[i + 1] / world.size() / kSteps;
-      if (seconds <= 0) continue;
-      out.comm_s += seconds;
-      out.comm_by.emplace_back(mine.waited[i].first, seconds);
-    }
-    out.compute_s = values[0] / world.size() / kSteps - out.comm_s;
+    double seconds = mine.seconds;
+    world.all_reduce(buffer(std::span(&seconds, 1)), "overlap").wait();
+    PhaseCost out{.compute_s = seconds / world.size() / kSteps,
+                  .comm_by = mean_waits(world, mine.waited, kSteps)};
+    for (const auto& [kind, waited] : out.comm_by) out.comm_s += waited;
+    out.compute_s -= out.comm_s;
     return out;
   }
 
@@ -67,30 +60,28 @@ class PhaseClock {
     double seconds = 0;
     NamedSeconds waited;
   };
-  const Session& session_;
+  WaitClock waits_;
   std::array<Cost, 3> costs_;
-  Phase phase_ = Phase::forward;
-  NamedSeconds waited_;
+  std::optional<Phase> phase_;
   double since_ = 0;
 };
 
 StepCost measure(const Config& config, Communicator& world) {
   const OwnCores cores(config, world);
-  Session session(config, world, make_backend(config, world, cores.threads()), {});
-  session.initialise();
-  PhaseClock clock(session);
+  Training training(config, world, make_backend(config, world, cores.threads()));
+  training.model.initialise();
+  PhaseClock clock(training.model.grid());
   double begin = 0, progress = 0;
   const auto step = [&](int i) {
-    StepInput input = session.step_input(i);
+    StepInput input = training.inputs->at(i);
     input.lr = learning_rate(config, i);
     if (i >= kWarmup) input.on_phase = [&](Phase phase) { clock.enter(phase); };
-    session.train_step(input);
+    training.step.run(training.model.context(), input);
   };
   for (int i = 0; i < kWarmup + kSteps; ++i) {
     if (i == kWarmup) {
       begin = now_seconds();
       progress = world.progress_seconds();
-      clock.book();
     }
     step(i);
   }

@@ -3,8 +3,9 @@
 #include <string>
 
 #include "axonn/comm/communicator.h"
+#include "axonn/comm/wait_clock.h"
 #include "axonn/train/config.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 

@@ -76,7 +76,7 @@ ModelFiles::ModelFiles(std::string path, Format format)
     list.add("dtype", &dtype, {});
     Origins origins;
     read_toml_text(list, checkpoint_->text("config.toml"), checkpoint_->folder() + "/config.toml",
-                   origins, UnknownKeys::ignored);
+                   origins, UnknownSections::skip_keys);
     config_ = resolved(config_, 0, 0);
     base_ = config_.path;
     if (!tokenizer.empty() || tokenizer_ == "bytes") tokenizer_ = tokenizer;

@@ -152,12 +152,12 @@ class Origins {
 /// file, invalid TOML, an unknown section or key (with a suggestion), and as Option::set() does.
 void read_toml(const OptionList& list, const std::string& path, Origins& origins);
 
-/// Whether sections and keys that a list lacks are errors.
-enum class UnknownKeys { refused, ignored };
+enum class UnknownSections { refuse, skip, skip_keys };  ///< skip_keys: unknown keys, too
 
-/// Sets the values of a TOML text. `name` is the file name in messages.
+/// Sets the values of a TOML text. `name` is the file name in messages. Throws as read_toml(), but
+/// can skip unknown sections instead.
 void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
-                    Origins& origins, UnknownKeys unknown = UnknownKeys::refused);
+                    Origins& origins, UnknownSections unknown = UnknownSections::refuse);
 
 /// Sets the values of flags of the form `--section.key value` and `--section.key=value`, and
 /// returns the other arguments in order. '-' and '_' are equivalent. A boolean flag without a value

@@ -48,7 +48,7 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
 class KeyReader {
  public:
   KeyReader(const OptionList& list, const std::string& file, Origins& origins,
-            UnknownKeys unknown = UnknownKeys::refused)
+            UnknownSections unknown = UnknownSections::refuse)
       : list_(list), file_(file), origins_(origins), unknown_(unknown) {}
 
   /// Reads one table: the section's own (empty prefix), or a table inside it (prefix "name.").
@@ -61,7 +61,7 @@ class KeyReader {
         read(section, *table, name + '.');
         continue;
       }
-      if (!option && unknown_ == UnknownKeys::ignored) continue;
+      if (!option && unknown_ == UnknownSections::skip_keys) continue;
       if (!option) refuse_key(list_, section, name, at);
       set_from(*option, value, at);
       origins_.set(option->key(), at);
@@ -72,7 +72,7 @@ class KeyReader {
   const OptionList& list_;
   const std::string& file_;
   Origins& origins_;
-  UnknownKeys unknown_;
+  UnknownSections unknown_;
 };
 
 /// Reads all tables [[section]]. The origins of their values are not recorded.
@@ -116,7 +116,7 @@ void read_toml(const OptionList& list, const std::string& path, Origins& origins
 }
 
 void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
-                    Origins& origins, UnknownKeys unknown) {
+                    Origins& origins, UnknownSections unknown) {
   toml::table root;
   try {
     root = toml::parse(text, name);
@@ -126,12 +126,12 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
   for (const auto& [section, node] : root) {
     const std::string place = place_of(name, section.source());
     const auto* known = list.find(section.str());
-    if (!known && unknown == UnknownKeys::ignored) continue;
     if (known && known->entry) {
       read_entries(*known, node, name);
       continue;
     }
     const toml::table* keys = node.as_table();
+    if (!known && keys && unknown != UnknownSections::refuse) continue;
     if (!keys) {
       if (known)
         refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),

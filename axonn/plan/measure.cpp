@@ -13,57 +13,41 @@
 
 namespace axonn {
 
-namespace {
-
-/// The mean over ranks and steps of the ranks' `sums` over so many steps. Collective.
-NamedSeconds mean_of(Communicator& world, NamedSeconds sums, std::size_t steps) {
-  for (auto& [kind, seconds] : sums) {
-    world.all_reduce(buffer(std::span(&seconds, 1)), "measure").wait();
-    seconds /= static_cast<double>(steps) * world.size();
-  }
-  std::erase_if(sums, [](const auto& wait) { return wait.second <= 0; });
-  return sums;
-}
-
-}  // namespace
-
 MeasuredSteps measure_steps(const Config& config, Communicator& world,
                             const MeasureOptions& options) {
   AXONN_CHECK(options.steps > 0, "measure_steps: got ", options.steps, " steps, wanted at least 1");
   const OwnCores cores(config, world);
-  Session session(config, world, make_backend(config, world, cores.threads()), {.data = false});
-  session.initialise();
-  StepInput input = session.step_input(0);
+  Training training(config, world, make_backend(config, world, cores.threads()), {.data = false});
+  LoadedModel& model = training.model;
+  model.initialise();
+  const Context ctx = model.context();
+  StepInput input = made_up_input(model);
   input.lr = config.optimizer.lr;
-  input.tokens_of = [&](int) { return any_tokens(session.context(), config); };
-  session.train_step(input);  // from the second step on, prefetching knows the order of blocks
-  NamedSeconds waits = session.waited_by_kind();
-  for (auto& [kind, seconds] : waits) seconds = 0;
+  input.tokens_of = [&](int) { return any_tokens(ctx, config); };
+  training.step.run(ctx, input);  // from the second step on, prefetching knows the order of blocks
   world.barrier("measure");
   double start = now_seconds();
-  session.train_step(input);
+  training.step.run(ctx, input);
   double first = now_seconds() - start;
   world.all_reduce(buffer(std::span(&first, 1)), "measure", ReduceOp::max).wait();
   const int count = std::clamp(static_cast<int>(options.seconds / first), 1, options.steps);
-  session.settle();
-  const NamedSeconds before = session.waited_by_kind();
+  model.settle();
+  const WaitClock waits(model.grid());
   std::vector<double> timed;
   world.barrier("measure");
   start = now_seconds();
   for (int i = 0; i < count; ++i) {  // without pauses, as in training
     ++input.step;
-    session.train_step(input);
-    if (i + 1 == count) session.settle();
+    training.step.run(ctx, input);
+    if (i + 1 == count) model.settle();
     const double end = now_seconds();
     timed.push_back(end - std::exchange(start, end));
   }
-  const NamedSeconds after = session.waited_by_kind();
-  for (std::size_t i = 0; i < waits.size(); ++i)
-    waits[i].second = after[i].second - before[i].second;
+  const NamedSeconds waited = waits.by_kind();
   world.all_reduce(buffer(std::span<double>(timed)), "measure", ReduceOp::max).wait();
   MeasuredSteps measured{.step_s = spread_of(timed).median,
-                         .waited_by = mean_of(world, std::move(waits), timed.size()),
-                         .memory_bytes = session.arena().stats().peak_bytes};
+                         .waited_by = mean_waits(world, waited, static_cast<double>(timed.size())),
+                         .memory_bytes = model.arena().stats().peak_bytes};
   for (const auto& [kind, seconds] : measured.waited_by) measured.waited_s += seconds;
   world.all_reduce(buffer(std::span(&measured.memory_bytes, 1)), "measure", ReduceOp::max).wait();
   return measured;

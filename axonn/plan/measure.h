@@ -3,7 +3,8 @@
 #include <cstdint>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/train/session.h"
+#include "axonn/comm/wait_clock.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 

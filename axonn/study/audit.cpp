@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-std::string found_note(const char* what, const StudyDocuments& documents) {
+std::string found_note(const char* what, const FoundDocuments& documents) {
   std::string note = fmt::format("{} of {} {} were tested", documents.documents.size(),
                                  format_count(documents.found), what);
   if (documents.too_short > 0) note += fmt::format("; {} are too short", documents.too_short);
@@ -19,9 +19,9 @@ std::string found_note(const char* what, const StudyDocuments& documents) {
 
 }  // namespace
 
-MemorizationReport audit(Session& session, const Tokenizer& tokenizer,
-                         const StudyDocuments& documents, const StudyDocuments& control,
-                         const AuditOptions& options) {
+MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
+                               const FoundDocuments& documents, const FoundDocuments& control,
+                               const ReciteOptions& options) {
   std::vector<StudyDocument> all = documents.documents;
   all.insert(all.end(), control.documents.begin(), control.documents.end());
   std::vector<std::int64_t> groups(documents.documents.size(), 0);
@@ -29,7 +29,6 @@ MemorizationReport audit(Session& session, const Tokenizer& tokenizer,
 
   MemorizationReport report;
   report.title = "Memorization audit";
-  report.model = options.model;
   report.suffix_tokens = options.suffix_tokens;
   report.prompt_lengths = options.prompt_lengths;
   report.groups = {"documents"};
@@ -44,12 +43,7 @@ MemorizationReport audit(Session& session, const Tokenizer& tokenizer,
 
   const double start = now_seconds();
   RecitationRun run{.variant = "", .trial = 1, .seed = 0};
-  run.recitations = recite(session, tokenizer, all, groups,
-                           {.suffix_tokens = options.suffix_tokens,
-                            .prompt_lengths = options.prompt_lengths,
-                            .batch = options.batch,
-                            .hold_weights = options.hold_weights,
-                            .report = options.report});
+  run.recitations = recite(model, tokenizer, all, groups, options);
   run.test_seconds = now_seconds() - start;
   report.runs.push_back(std::move(run));
   return report;

@@ -34,18 +34,18 @@ class Collector {
     else
       all_.documents.push_back({std::move(name), std::move(tokens)});
   }
-  StudyDocuments take() { return std::move(all_); }
+  FoundDocuments take() { return std::move(all_); }
 
  private:
   DocumentLimits limits_;
   std::optional<std::int32_t> end_;
   std::set<std::uint64_t> hashes_;
-  StudyDocuments all_;
+  FoundDocuments all_;
 };
 
 }  // namespace
 
-StudyDocuments read_documents(const std::vector<std::string>& files,
+FoundDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
                               const DocumentLimits& limits, const std::string& cache_folder,
                               const TokenizeReport& report) {
@@ -69,7 +69,7 @@ StudyDocuments read_documents(const std::vector<std::string>& files,
   return collector.take();
 }
 
-StudyDocuments generated_documents(std::int64_t count, std::uint64_t seed,
+FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
                                    const Tokenizer& tokenizer, const DocumentLimits& limits) {
   const SyntheticRecords records(seed);
   Collector collector(limits, tokenizer.end_of_text());
@@ -78,7 +78,8 @@ StudyDocuments generated_documents(std::int64_t count, std::uint64_t seed,
   return collector.take();
 }
 
-std::vector<StudyDocument> draw(StudyDocuments from, std::int64_t count, std::uint64_t seed) {
+std::vector<StudyDocument> draw_documents(FoundDocuments from, std::int64_t count,
+                                          std::uint64_t seed) {
   std::vector<StudyDocument>& all = from.documents;
   if (std::ssize(all) < count)
     refuse("the buckets need ", count, " documents, but of the ", from.found, " found only ",

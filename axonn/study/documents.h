@@ -17,7 +17,7 @@ struct StudyDocument {
 };
 
 /// The usable documents, and counts of those left out by reason.
-struct StudyDocuments {
+struct FoundDocuments {
   std::vector<StudyDocument> documents;
   std::int64_t found = 0;
   std::int64_t too_short = 0, repeated = 0;
@@ -32,17 +32,18 @@ struct DocumentLimits {
 /// document that has the same tokens as an earlier one is left out: otherwise it could be learned
 /// in one bucket and tested in another. cache_folder and report: as in encode_examples().
 /// Throws UsageError as encode_examples() does, and if the lines are of another kind.
-StudyDocuments read_documents(const std::vector<std::string>& files,
+FoundDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
                               const DocumentLimits& limits, const std::string& cache_folder,
                               const TokenizeReport& report);
 
 /// Those of the first `count` generated records (synthetic_records.h) that are long enough.
-StudyDocuments generated_documents(std::int64_t count, std::uint64_t seed,
+FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
                                    const Tokenizer& tokenizer, const DocumentLimits& limits);
 
 /// Draws `count` different documents, in an order that depends on the seed. Throws UsageError if
 /// there are fewer; the message says how many are needed and why others cannot be used.
-std::vector<StudyDocument> draw(StudyDocuments from, std::int64_t count, std::uint64_t seed);
+std::vector<StudyDocument> draw_documents(FoundDocuments from, std::int64_t count,
+                                          std::uint64_t seed);
 
 }  // namespace axonn

@@ -1,6 +1,8 @@
 #include "axonn/study/recite.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/infer/generator.h"
@@ -72,18 +74,19 @@ class Suffixes : public ScoredSequences {
   std::int64_t positions_;
 };
 
-std::int64_t longest(std::span<const Question> questions) {
+/// The most positions that a question takes: the last token of a suffix is only a target.
+std::int64_t most_positions(std::span<const Question> questions) {
   std::int64_t most = 1;
   for (const Question& question : questions)
-    most = std::max(most, std::ssize(question.prompt) + std::ssize(question.suffix));
+    most = std::max(most, std::ssize(question.prompt) + std::ssize(question.suffix) - 1);
   return most;
 }
 
 /// The loss of each question's true suffix, in nats per token.
-std::vector<double> losses_of(Session& session, std::span<const Question> questions,
+std::vector<double> losses_of(LoadedModel& model, std::span<const Question> questions,
                               std::int64_t batch) {
-  const Suffixes suffixes(questions, session.config().model.positions);
-  const std::vector<SequenceScore> scores = score(session, suffixes, {.batch = batch});
+  const Suffixes suffixes(questions, model.config().model.positions);
+  const std::vector<SequenceScore> scores = score(model, suffixes, {.batch = batch});
   std::vector<double> losses;
   for (const SequenceScore& one : scores)
     losses.push_back(one.nats / static_cast<double>(one.targets));
@@ -93,7 +96,7 @@ std::vector<double> losses_of(Session& session, std::span<const Question> questi
 Recitation recitation_of(const Question& question, std::span<const std::int32_t> written,
                          double loss, const Tokenizer& tokenizer) {
   Recitation result{.document = question.document, .prompt = question.length, .loss = loss};
-  compare(question.suffix, written, result);
+  compare_tokens(question.suffix, written, result);
   const std::span<const std::int32_t> prompt = question.prompt;
   const auto shown = std::min<std::size_t>(prompt.size(), kShownBefore);
   const DecodeOptions goes_on{.skip_special = true, .continues = true};
@@ -106,23 +109,25 @@ Recitation recitation_of(const Question& question, std::span<const std::int32_t>
 
 }  // namespace
 
-std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
+std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                                std::span<const StudyDocument> documents,
                                std::span<const std::int64_t> groups, const ReciteOptions& options) {
   AXONN_CHECK(groups.size() == documents.size(), "recite: ", documents.size(), " documents, but ",
               groups.size(), " groups");
   const std::vector<Question> questions = questions_of(documents, tokenizer, options);
   if (questions.empty()) return {};
-  const std::int64_t most = longest(questions), positions = session.config().model.positions;
+  const std::int64_t most = most_positions(questions), positions = model.config().model.positions;
   if (most > positions)
-    refuse("a document has ", most, " tokens, but the model has ", positions,
+    refuse("a document has ", most + 1, " tokens, but the model has only ", positions,
            " positions; cut the documents (--seq-len, or in a study training.seq_len)");
   const std::int64_t batch =
       options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
-  const std::vector<double> losses = losses_of(session, questions, batch);
+  const std::vector<double> losses = losses_of(model, questions, batch);
 
-  Generator generator(
-      session, {.batch = options.batch, .context = most, .hold_weights = options.hold_weights});
+  Generator generator(model, {.batch = options.batch,
+                              .context = most,
+                              .hold_weights = options.hold_weights,
+                              .tokenizer = &tokenizer});
   const std::int64_t round = 32 * batch;  // questions between progress reports
   std::vector<Recitation> all;
   for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
@@ -134,10 +139,40 @@ std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
       all.push_back(recitation_of(questions[q], written[q - first].tokens, losses[q], tokenizer));
       all.back().group = groups[questions[q].document];
     }
-    if (options.report && session.grid().world().rank() == 0)
-      options.report(end, std::ssize(questions));
+    if (options.progress && model.grid().world().rank() == 0)
+      options.progress(end, std::ssize(questions));
   }
   return all;
+}
+
+void compare_tokens(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,
+                    Recitation& recitation) {
+  AXONN_CHECK(!truth.empty(), "compare_tokens: the true text has no tokens");
+  const std::size_t n = truth.size(), m = written.size();
+  std::int64_t same = 0, longest = 0;
+  for (std::size_t i = 0; i < std::min(n, m); ++i) same += truth[i] == written[i];
+
+  // Dynamic programming, one row at a time: lengths of the common runs that end at (i, j), and
+  // edit distances of the first i and j tokens.
+  std::vector<std::int64_t> runs(m + 1, 0), distance(m + 1);
+  std::iota(distance.begin(), distance.end(), 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    std::int64_t run_before = 0, distance_before = distance[0];
+    distance[0] = static_cast<std::int64_t>(i) + 1;
+    for (std::size_t j = 0; j < m; ++j) {
+      const bool equal = truth[i] == written[j];
+      const std::int64_t run = equal ? run_before + 1 : 0;
+      const std::int64_t least =
+          std::min({distance_before + (equal ? 0 : 1), distance[j] + 1, distance[j + 1] + 1});
+      run_before = std::exchange(runs[j + 1], run);
+      distance_before = std::exchange(distance[j + 1], least);
+      longest = std::max(longest, run);
+    }
+  }
+  recitation.exact = std::ranges::equal(truth, written);
+  recitation.longest_run = longest;
+  recitation.token_accuracy = static_cast<double>(same) / static_cast<double>(n);
+  recitation.edit_distance = distance[m];
 }
 
 }  // namespace axonn

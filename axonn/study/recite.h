@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "axonn/study/documents.h"
-#include "axonn/study/recitation.h"
+#include "axonn/study/report.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 
 namespace axonn {
 
@@ -18,7 +18,7 @@ struct ReciteOptions {
   std::int64_t batch = 0;    ///< sequences per (z, data) coordinate at a time; 0: as memory allows
   bool hold_weights = true;  ///< as in Generator::Options
   /// Progress: called on rank 0 with the number of finished recitations and of all.
-  std::function<void(std::int64_t done, std::int64_t of)> report = {};
+  std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };
 
 /// Lets a model continue every document greedily, and scores the true suffix after the same prompt.
@@ -26,11 +26,15 @@ struct ReciteOptions {
 /// groups: the group of each document. Returns one recitation per document and prompt length, all
 /// documents of the first length first; skips documents that are too short for a length.
 ///
-/// Collective over the session's ranks. The result is the same on every rank, and on every grid up
-/// to ties within rounding. Throws UsageError if a document is longer than the model's positions,
-/// and as score().
-std::vector<Recitation> recite(Session& session, const Tokenizer& tokenizer,
+/// Collective over the model's ranks. The result is the same on every rank, and on every grid up
+/// to ties within rounding. Throws UsageError if a document has more tokens than the model has
+/// positions + 1 (the last token is only a target), and as score().
+std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                                std::span<const StudyDocument> documents,
                                std::span<const std::int64_t> groups, const ReciteOptions& options);
+
+/// Sets exact, longest_run, token_accuracy and edit_distance by comparing the tokens.
+void compare_tokens(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,
+                    Recitation& recitation);
 
 }  // namespace axonn

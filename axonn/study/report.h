@@ -1,31 +1,52 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
-
-#include "axonn/study/recitation.h"
+#include <vector>
 
 namespace axonn {
 
-/// The report for a terminal of 100 columns. Shows a row per loss and group for the longest prompt,
-/// the training runs, the exact matches by prompt length if there are several, and for an audit
-/// (whose runs name no loss) the best recitations. Plain ASCII but for names and passages, whose
-/// control characters are escaped.
-std::string to_text(const MemorizationReport& report);
+/// A model's greedy continuation of a prompt, compared with the document's own suffix.
+struct Recitation {
+  std::int64_t document = 0;       ///< index among the documents of the study or the audit
+  std::int64_t group = 0;          ///< index into MemorizationReport::groups
+  std::int64_t prompt = 0;         ///< index into MemorizationReport::prompt_lengths
+  bool exact = false;              ///< all tokens are equal
+  std::int64_t longest_run = 0;    ///< tokens of the longest common run
+  double token_accuracy = 0;       ///< share of positions with equal tokens
+  std::int64_t edit_distance = 0;  ///< Levenshtein distance in tokens
+  double loss = 0;                 ///< of the true suffix, nats per token
+  /// The end of the prompt, the true suffix and the model's text, decoded; may not be valid UTF-8.
+  std::string before, truth, written;
+};
 
-/// The whole report as JSON, with the figures of summary.h under "summary". Invalid UTF-8 becomes
-/// U+FFFD, and a number that is not finite becomes null.
-std::string to_json(const MemorizationReport& report);
-std::string to_json(const RecitationRun& run);
+/// The recitations of one model: in a study, of one training run.
+struct RecitationRun {
+  std::string variant;     ///< the training loss, "standard" or "goldfish"; "" in an audit
+  std::int64_t trial = 0;  ///< counted from 1
+  std::uint64_t seed = 0;  ///< of the trial
+  std::optional<double> validation_loss = {}, kept_fraction = {};
+  double train_seconds = 0;  ///< without the warm-up that the variants share
+  double test_seconds = 0;
+  std::vector<Recitation> recitations = {};
+};
 
-/// Reads a report that to_json() wrote, without its summary. Throws UsageError if the text is
-/// damaged; the message begins with `where` (the file) and names the value.
-MemorizationReport parse_report(const std::string& text, const std::string& where);
-/// Reads one run; does not check its groups and documents against a report.
-RecitationRun parse_run(const std::string& text, const std::string& where);
+/// The result of a study (a group is a bucket of documents, learned for a number of epochs) or of
+/// an audit (the groups are the tested documents and, optionally, the controls).
+struct MemorizationReport {
+  std::string title;                        ///< "Memorization study" or "Memorization audit"
+  std::string model;                        ///< one-line description
+  std::vector<std::string> notes = {};      ///< what was done, one sentence each
+  std::vector<std::string> groups;          ///< "control", "4 epochs", ...
+  std::vector<std::int64_t> group_sizes;    ///< documents of each
+  std::vector<std::string> document_names;  ///< of each document
+  std::int64_t suffix_tokens = 50;
+  /// Lengths of the prompts in tokens; kWholePrompt: all tokens before the suffix.
+  std::vector<std::int64_t> prompt_lengths;
+  std::vector<RecitationRun> runs;
+};
 
-/// The report as one self-contained HTML page, without scripts or external files, with a light, a
-/// dark and a print style. Shows bars of exact matches, curves over prompt lengths if there are
-/// several, tables of all figures, and recited passages with the common text marked.
-std::string html_page(const MemorizationReport& report);
+inline constexpr std::int64_t kWholePrompt = 0;
 
 }  // namespace axonn

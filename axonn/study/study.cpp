@@ -17,19 +17,18 @@
 #include "axonn/options/options_print.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
 #include "axonn/study/injection.h"
+#include "axonn/study/page.h"
 #include "axonn/study/recite.h"
-#include "axonn/study/report.h"
-#include "axonn/train/trainer.h"
+#include "axonn/study/report_json.h"
 
 namespace axonn {
 
 namespace {
 
-using Documents = std::shared_ptr<const std::vector<StudyDocument>>;
+using SharedDocuments = std::shared_ptr<const std::vector<StudyDocument>>;
 
-constexpr const char* kStandard = "standard";
-constexpr const char* kGoldfish = "goldfish";
-constexpr const char* kWarmup = "warmup";  // stands for the loss in the shared folder's name
+constexpr const char* kGoldfish = MemorizeConfig::kGoldfishLoss;
+constexpr const char* kWarmup = "warmup";  // stands for the variant in the shared folder's name
 
 /// The settings that may not change when a study is resumed, as JSON: all but the grid, the
 /// checkpoints, the output and those that only affect speed.
@@ -49,16 +48,33 @@ std::string epochs_name(std::int64_t epochs) {
   return epochs == 0 ? "control" : fmt::format("{} epoch{}", epochs, epochs == 1 ? "" : "s");
 }
 
+/// The learning rate after the warm-up.
+std::string rate_text(const Config& config) {
+  const auto& [kind, warmup, least, decay] = config.lr_scheduler;
+  const double most = config.optimizer.lr;
+  if (kind == ScheduleKind::constant) return fmt::format("with a learning rate of {}", most);
+  const std::string falls = fmt::format("falls from {} to {}", most, least);
+  if (kind == ScheduleKind::wsd)
+    return fmt::format("with a learning rate that {} in the last {} steps", falls, decay);
+  return "while the learning rate " + falls;
+}
+
 /// One rank of a study.
 class Study {
  public:
-  Study(const Config& config, Communicator& world, const StudyOptions& options)
+  Study(const Config& config, const MemorizeConfig& memorize, Communicator& world,
+        const TrainOptions& options)
       : config_(config),
+        memorize_(memorize),
         world_(world),
         options_(options),
         tokenizer_(make_tokenizer(config.data.tokenizer)),
-        epochs_(config.memorize.epochs) {
+        epochs_(memorize.epochs) {
     epochs_.insert(epochs_.begin(), 0);
+    // The study's files name its own values.
+    const FurtherSection own = memorize_section(std::make_shared<MemorizeConfig>(memorize));
+    std::erase_if(config_.further, [&](const auto& one) { return one.name == own.name; });
+    config_.further.push_back(own);
   }
 
   std::optional<MemorizationReport> run();
@@ -75,26 +91,31 @@ class Study {
     return flag > 0;
   }
   std::int64_t documents_of_trial() const { return std::ssize(epochs_) * bucket_size(); }
-  std::int64_t bucket_size() const { return config_.memorize.bucket_size; }
+  std::int64_t bucket_size() const { return memorize_.bucket_size; }
+  std::vector<std::int64_t> prompt_lengths() const {
+    std::vector<std::int64_t> lengths = memorize_.prompt_lengths;
+    lengths.insert(lengths.begin(), kWholePrompt);
+    return lengths;
+  }
 
   void claim_folder() const;
   std::int64_t seed_of(std::int64_t trial) const { return config_.training.seed + trial - 1; }
-  Documents documents_of(std::int64_t trial);
-  StudyDocuments usable_documents(std::int64_t trial);
-  Config config_of(std::int64_t trial, const std::string& loss) const;
-  TrainOptions train_options() const;
+  SharedDocuments documents_of(std::int64_t trial);
+  FoundDocuments usable_documents(std::int64_t trial);
+  Config config_of(std::int64_t trial, const std::string& variant) const;
   bool warm_up(std::int64_t trial);
-  bool run_one(std::int64_t trial, const std::string& loss, const Documents& documents);
+  bool run_one(std::int64_t trial, const std::string& variant, const SharedDocuments& documents);
   InjectionPlan plan_of(const Config& config) const;
-  void ask(Session& session, const Documents& documents, RecitationRun& run);
+  void ask(Training& training, const SharedDocuments& documents, RecitationRun& run);
   void add_training(const std::string& folder, RecitationRun& run) const;
   MemorizationReport make_report() const;
   void describe(MemorizationReport& report) const;
   void write_report(const MemorizationReport& report) const;
 
-  const Config& config_;
+  Config config_;
+  const MemorizeConfig& memorize_;
   Communicator& world_;
-  StudyOptions options_;
+  const TrainOptions& options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<std::int64_t> epochs_;  // by group: 0 of the control, then memorize.epochs
   std::vector<RecitationRun> runs_;   // filled on rank 0 only
@@ -111,30 +132,22 @@ void Study::claim_folder() const {
   write_file_atomically(config_.output.dir + "/config.toml", print_config(config_, Origins()));
 }
 
-Config Study::config_of(std::int64_t trial, const std::string& loss) const {
+Config Study::config_of(std::int64_t trial, const std::string& variant) const {
   Config run = config_;
   run.training.seed = seed_of(trial);
-  run.output.dir = fmt::format("{}/trial-{}-{}", config_.output.dir, trial, loss);
+  run.output.dir = fmt::format("{}/trial-{}-{}", config_.output.dir, trial, variant);
   run.checkpoint.resume = "auto";
-  if (loss != kGoldfish) run.training.goldfish.k = 0;
-  if (loss == kWarmup) run.training.steps = config_.lr_scheduler.warmup_steps;
+  if (variant != kGoldfish) run.training.goldfish.k = 0;
+  if (variant == kWarmup) run.training.steps = config_.lr_scheduler.warmup_steps;
   return run;
 }
 
-TrainOptions Study::train_options() const {
-  return {.terminal = options_.terminal,
-          .interactive = options_.interactive,
-          .columns = options_.columns,
-          .stop = options_.stop};
-}
-
-/// Trains the part of a trial that all losses share. Returns false if it was asked to stop.
+/// Trains the part of a trial that all variants share. Returns false if it was asked to stop.
 bool Study::warm_up(std::int64_t trial) {
   if (config_.lr_scheduler.warmup_steps == 0) return true;
   const Config config = config_of(trial, kWarmup);
-  say(fmt::format("trial {} of {}, warm-up: {}", trial, config_.memorize.trials,
-                  config.output.dir));
-  return train(config, world_, train_options()) == TrainEnd::finished;
+  say(fmt::format("trial {} of {}, warm-up: {}", trial, memorize_.trials, config.output.dir));
+  return train(config, world_, options_) == TrainEnd::finished;
 }
 
 InjectionPlan Study::plan_of(const Config& config) const {
@@ -144,25 +157,23 @@ InjectionPlan Study::plan_of(const Config& config) const {
           .seed = static_cast<std::uint64_t>(config.training.seed)};
 }
 
-StudyDocuments Study::usable_documents(std::int64_t trial) {
-  const MemorizeConfig& memorize = config_.memorize;
-  const DocumentLimits limits{.least = memorize.suffix_tokens + 1,
-                              .most = config_.training.seq_len};
-  if (memorize.documents.empty())
+FoundDocuments Study::usable_documents(std::int64_t trial) {
+  const DocumentLimits limits{.least = memorize_.suffix_tokens + 1,
+                              .most = config_.training.seq_len + 1};  // the last is a target
+  if (memorize_.documents.empty())
     return generated_documents(documents_of_trial(), static_cast<std::uint64_t>(seed_of(trial)),
                                *tokenizer_, limits);
   const std::string cache = config_.output.dir + "/cache";
   // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
-  StudyDocuments mine;
-  if (first()) mine = read_documents(memorize.documents, tokenizer_, limits, cache, {});
-  world_.barrier("documents");
-  if (!first()) mine = read_documents(memorize.documents, tokenizer_, limits, cache, {});
-  return mine;
+  if (!first()) world_.barrier("documents");
+  FoundDocuments found = read_documents(memorize_.documents, tokenizer_, limits, cache, {});
+  if (first()) world_.barrier("documents");
+  return found;
 }
 
-Documents Study::documents_of(std::int64_t trial) {
-  auto drawn = draw(usable_documents(trial), documents_of_trial(),
-                    static_cast<std::uint64_t>(seed_of(trial)));
+SharedDocuments Study::documents_of(std::int64_t trial) {
+  auto drawn = draw_documents(usable_documents(trial), documents_of_trial(),
+                              static_cast<std::uint64_t>(seed_of(trial)));
   for (const StudyDocument& document : drawn) names_.push_back(document.name);
   return std::make_shared<const std::vector<StudyDocument>>(std::move(drawn));
 }
@@ -182,30 +193,29 @@ void Study::add_training(const std::string& folder, RecitationRun& run) const {
   if (run.variant == kGoldfish && steps > 0) run.kept_fraction = kept / static_cast<double>(steps);
 }
 
-void Study::ask(Session& session, const Documents& documents, RecitationRun& run) {
+void Study::ask(Training& training, const SharedDocuments& documents, RecitationRun& run) {
   std::vector<std::int64_t> groups;
   for (std::size_t d = 0; d < documents->size(); ++d)
     groups.push_back(static_cast<std::int64_t>(d) / bucket_size());
-  ReciteOptions options{.suffix_tokens = config_.memorize.suffix_tokens,
-                        .prompt_lengths = {kWholePrompt},
-                        .batch = config_.memorize.batch,
-                        .hold_weights = config_.memorize.hold_weights};
-  for (const std::int64_t length : config_.memorize.prompt_lengths)
-    options.prompt_lengths.push_back(length);
-  if (session.validation_windows() > 0) run.validation_loss = session.validate();
+  const ReciteOptions options{.suffix_tokens = memorize_.suffix_tokens,
+                              .prompt_lengths = prompt_lengths(),
+                              .batch = memorize_.batch,
+                              .hold_weights = memorize_.hold_weights};
+  if (training.validation) run.validation_loss = training.validate();
   const double start = now_seconds();
-  run.recitations = recite(session, *tokenizer_, *documents, groups, options);
+  run.recitations = recite(training.model, *tokenizer_, *documents, groups, options);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.document += (run.trial - 1) * documents_of_trial();
 }
 
 /// Trains and tests one model, unless its result exists. Returns false if it was asked to stop.
-bool Study::run_one(std::int64_t trial, const std::string& loss, const Documents& documents) {
-  Config config = config_of(trial, loss);
+bool Study::run_one(std::int64_t trial, const std::string& variant,
+                    const SharedDocuments& documents) {
+  Config config = config_of(trial, variant);
   const std::string file = config.output.dir + "/recitations.json";
   if (everywhere(first() && std::filesystem::exists(file))) {
     if (first()) runs_.push_back(parse_run(read_text(file), file));
-    say(fmt::format("trial {}, {}: already done", trial, loss));
+    say(fmt::format("trial {}, {}: already done", trial, variant));
     return true;
   }
   const bool begun = everywhere(first() && has_checkpoint(config.output.dir + "/checkpoints"));
@@ -215,12 +225,12 @@ bool Study::run_one(std::int64_t trial, const std::string& loss, const Documents
     config.checkpoint.resume =
         warm ? config_of(trial, kWarmup).output.dir + "/checkpoints" : std::string();
   }
-  say(fmt::format("trial {} of {}, {} loss: {}", trial, config_.memorize.trials, loss,
+  say(fmt::format("trial {} of {}, {} loss: {}", trial, memorize_.trials, variant,
                   config.output.dir));
   std::vector<std::int64_t> epochs;
   for (const std::int64_t each : epochs_) epochs.insert(epochs.end(), bucket_size(), each);
   const InjectionPlan plan = plan_of(config);
-  TrainOptions options = train_options();
+  TrainOptions options = options_;
   options.make_sequences = [&](const Config& made, const Corpus& corpus) {
     auto others = training_sequences(corpus, {.seq_len = made.training.seq_len,
                                               .seed = plan.seed,
@@ -229,8 +239,8 @@ bool Study::run_one(std::int64_t trial, const std::string& loss, const Documents
     return std::make_unique<InjectedSequences>(std::move(others), documents, epochs, plan,
                                                made.training.seq_len);
   };
-  RecitationRun run{.variant = loss, .trial = trial, .seed = plan.seed};
-  options.finished = [&](Session& session) { ask(session, documents, run); };
+  RecitationRun run{.variant = variant, .trial = trial, .seed = plan.seed};
+  options.finished = [&](Training& training) { ask(training, documents, run); };
   if (train(config, world_, options) == TrainEnd::stopped) return false;
   if (!first()) return true;
   add_training(config.output.dir, run);
@@ -243,7 +253,6 @@ bool Study::run_one(std::int64_t trial, const std::string& loss, const Documents
 
 void Study::describe(MemorizationReport& report) const {
   const TrainingConfig& training = config_.training;
-  const MemorizeConfig& memorize = config_.memorize;
   ModelConfig sizes = config_.model;
   if (sizes.vocab == 0) sizes.vocab = tokenizer_->vocab_size();
   report.model = fmt::format(
@@ -255,20 +264,19 @@ void Study::describe(MemorizationReport& report) const {
                                 std::accumulate(epochs_.begin(), epochs_.end(), std::int64_t{0});
   report.notes.push_back(fmt::format(
       "{} steps of {} sequences of {} tokens: {} warm-up steps on other text, shared by all "
-      "losses, then {} steps in which {} of the {} sequences are the buckets' documents, while the "
-      "learning rate falls from {} to {}",
+      "losses, then {} steps in which {} of the {} sequences are the buckets' documents, {}",
       training.steps, training.global_batch, training.seq_len, config_.lr_scheduler.warmup_steps,
       injecting, format_count(injected), format_count(injecting * training.global_batch),
-      config_.optimizer.lr, config_.lr_scheduler.min_lr));
+      rate_text(config_)));
   report.notes.push_back(fmt::format(
       "{}: {} drawn into each bucket; the model gets each document without its last {} tokens "
       "and continues it greedily",
-      memorize.documents.empty() ? "Generated records, whose last 50 bytes hold at least 60 "
-                                   "unpredictable bits"
-                                 : "Documents of " + memorize.documents.front(),
-      bucket_size(), memorize.suffix_tokens));
+      memorize_.documents.empty() ? "Generated records, whose last 50 bytes hold at least 60 "
+                                    "unpredictable bits"
+                                  : "Documents of " + memorize_.documents.front(),
+      bucket_size(), memorize_.suffix_tokens));
   const auto& fish = training.goldfish;
-  if (std::ranges::find(memorize.losses, kGoldfish) != memorize.losses.end())
+  if (memorize_.has_goldfish())
     report.notes.push_back(fmt::format("Goldfish loss: one target in {} is left out ({}, h = {})",
                                        fish.k, kGoldfishMasks[static_cast<int>(fish.mask)],
                                        fish.h));
@@ -283,10 +291,8 @@ MemorizationReport Study::make_report() const {
     report.group_sizes.push_back(bucket_size());
   }
   report.document_names = names_;
-  report.suffix_tokens = config_.memorize.suffix_tokens;
-  report.prompt_lengths = {kWholePrompt};
-  for (const std::int64_t length : config_.memorize.prompt_lengths)
-    report.prompt_lengths.push_back(length);
+  report.suffix_tokens = memorize_.suffix_tokens;
+  report.prompt_lengths = prompt_lengths();
   report.runs = runs_;
   return report;
 }
@@ -300,10 +306,10 @@ std::optional<MemorizationReport> Study::run() {
   if (first()) claim_folder();
   world_.barrier("study");
   MemorizationReport report;
-  for (std::int64_t trial = 1; trial <= config_.memorize.trials; ++trial) {
-    const Documents documents = documents_of(trial);
-    for (const std::string& loss : config_.memorize.losses) {
-      if (!run_one(trial, loss, documents)) return std::nullopt;
+  for (std::int64_t trial = 1; trial <= memorize_.trials; ++trial) {
+    const SharedDocuments documents = documents_of(trial);
+    for (const std::string& variant : memorize_.losses) {
+      if (!run_one(trial, variant, documents)) return std::nullopt;
       report = make_report();
       if (first()) write_report(report);  // the runs so far
     }
@@ -313,40 +319,10 @@ std::optional<MemorizationReport> Study::run() {
 
 }  // namespace
 
-void validate_study(const Config& config) {
-  const MemorizeConfig& memorize = config.memorize;
-  const std::int64_t seq_len = config.training.seq_len;
-  if (memorize.losses.empty())
-    refuse("[memorize] losses is empty; set it to standard, goldfish or both");
-  for (const std::string& loss : memorize.losses) {
-    if (loss != kStandard && loss != kGoldfish)
-      refuse("[memorize] losses has no choice '", loss, "'; the choices are standard and goldfish");
-    if (std::ranges::count(memorize.losses, loss) > 1)
-      refuse("[memorize] losses names ", loss, " twice");
-  }
-  const bool fish = std::ranges::find(memorize.losses, kGoldfish) != memorize.losses.end();
-  if (fish && config.training.goldfish.k == 0)
-    refuse(
-        "[memorize] losses has goldfish, but [training] goldfish.k is 0; set goldfish = {k = 2, "
-        "h = 13}, or losses = [\"standard\"]");
-  if (memorize.epochs.empty())
-    refuse("[memorize] epochs is empty; give the epochs of each bucket, such as [1, 4, 6]");
-  const std::int64_t longest =
-      memorize.prompt_lengths.empty() ? 1 : std::ranges::max(memorize.prompt_lengths);
-  if (longest + memorize.suffix_tokens > seq_len)
-    refuse("[training] seq_len = ", seq_len, " has no room for a prompt of ", longest,
-           " tokens and [memorize] suffix_tokens = ", memorize.suffix_tokens,
-           "; documents are cut to seq_len");
-  if (config.lr_scheduler.warmup_steps >= config.training.steps)
-    refuse("[lr_scheduler] warmup_steps = ", config.lr_scheduler.warmup_steps,
-           " leaves none of [training] steps = ", config.training.steps,
-           " for the documents, which are injected after the warm-up");
-}
-
-std::optional<MemorizationReport> run_study(const Config& config, Communicator& world,
-                                            const StudyOptions& options) {
-  validate_study(config);
-  return Study(config, world, options).run();
+std::optional<MemorizationReport> run_study(const Config& config, const MemorizeConfig& memorize,
+                                            Communicator& world, const TrainOptions& options) {
+  validate_study(config, memorize);
+  return Study(config, memorize, world, options).run();
 }
 
 }  // namespace axonn

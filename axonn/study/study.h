@@ -1,39 +1,27 @@
 #pragma once
 
-#include <atomic>
-#include <iosfwd>
 #include <optional>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/study/recitation.h"
-#include "axonn/train/config.h"
+#include "axonn/study/config.h"
+#include "axonn/study/report.h"
+#include "axonn/train/trainer.h"
 
 namespace axonn {
 
-struct StudyOptions {
-  std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere
-  bool interactive = false;          ///< the step line may be redrawn in place
-  int columns = 100;
-  const std::atomic<bool>* stop = nullptr;  ///< set by a signal: save and end after this step
-};
-
-/// Runs the study that [memorize] describes. Each trial (seeds training.seed, training.seed + 1,
+/// Runs the study that `memorize` describes. Each trial (seeds training.seed, training.seed + 1,
 /// ...) draws documents into buckets and trains one model per loss on the text of [data]. After
-/// lr_scheduler.warmup_steps, while the learning rate falls, the documents are injected into the
-/// training sequences. Then the model is tested on all documents. The warm-up is a run of its own
-/// with the standard loss; the runs of all losses start from its checkpoint. Writes
-/// output.dir/trial-N-warmup/ and trial-N-LOSS/ (the files of train(), and recitations.json after
-/// the test), report.json and report.html.
+/// lr_scheduler.warmup_steps the documents are injected into the training sequences. Then the model
+/// is tested on all documents. The warm-up is a run of its own with the standard loss; the runs of
+/// all losses start from its checkpoint. Writes output.dir/trial-N-warmup/ and trial-N-LOSS/ (the
+/// files of train(), and recitations.json after the test), report.json and report.html.
 ///
 /// Keeps the runs that an earlier call finished in output.dir, and resumes the one that it began.
-/// Collective over world; config is validated and resolved. Returns the report on rank 0, an
-/// incomplete one on others, and nothing if it was asked to stop.
-/// Throws as train(), and UsageError if output.dir holds another study, or there are too few
-/// documents or steps.
-std::optional<MemorizationReport> run_study(const Config& config, Communicator& world,
-                                            const StudyOptions& options);
-
-/// Throws UsageError, naming the keys, if [memorize] contradicts itself or other sections.
-void validate_study(const Config& config);
+/// Collective over world; config is validated and resolved. options: of every training; the study
+/// sets make_sequences and finished itself. Returns the report on rank 0, an incomplete one on
+/// others, and nothing if it was asked to stop. Throws as train() and validate_study(), and
+/// UsageError if output.dir holds another study, or there are too few documents or steps.
+std::optional<MemorizationReport> run_study(const Config& config, const MemorizeConfig& memorize,
+                                            Communicator& world, const TrainOptions& options);
 
 }  // namespace axonn

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 #include <span>
+#include <tuple>
 
 #include "axonn/base/check.h"
 
@@ -19,14 +21,24 @@ TrialSpread trial_spread_of(std::span<const double> values) {
   return {.mean = sum / static_cast<double>(values.size()), .minimum = least, .maximum = most};
 }
 
-std::vector<std::int64_t> by_length(const std::vector<std::int64_t>& lengths) {
-  std::vector<std::int64_t> order(lengths.size());
+/// A prompt's length as a sort key.
+std::int64_t length_of(const MemorizationReport& report, std::int64_t prompt) {
+  const std::int64_t length = report.prompt_lengths.at(prompt);
+  return length == kWholePrompt ? std::numeric_limits<std::int64_t>::max() : length;
+}
+
+std::vector<std::int64_t> by_length(const MemorizationReport& report) {
+  std::vector<std::int64_t> order(report.prompt_lengths.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::int64_t prompt) {
-    const std::int64_t length = lengths[prompt];
-    return length == kWholePrompt ? std::numeric_limits<std::int64_t>::max() : length;
-  });
+  std::ranges::stable_sort(order, {},
+                           [&](std::int64_t prompt) { return length_of(report, prompt); });
   return order;
+}
+
+/// A sort key: the better the recitation, the smaller.
+auto rank_of(const MemorizationReport& report, const Recitation& r) {
+  return std::tuple(!r.exact, -r.longest_run, -r.token_accuracy, length_of(report, r.prompt),
+                    std::isnan(r.loss) ? INFINITY : r.loss);
 }
 
 /// Sums for a cell while runs are added.
@@ -101,17 +113,8 @@ std::vector<Sums> sums_of(const MemorizationReport& report, const std::string& v
 
 }  // namespace
 
-const RecitationCell& MemorizationSummary::at(std::int64_t variant, std::int64_t group,
-                                              std::int64_t prompt) const {
-  for (const RecitationCell& cell : cells)
-    if (cell.variant == variant && cell.group == group && cell.prompt == prompt) return cell;
-  fail(Where::here(), "the summary has no cell for loss ", variant, ", group ", group,
-       " and prompt length ", prompt);
-}
-
 MemorizationSummary summarize(const MemorizationReport& report) {
-  MemorizationSummary summary{
-      .variants = {}, .prompts = by_length(report.prompt_lengths), .cells = {}};
+  MemorizationSummary summary{.variants = {}, .prompts = by_length(report), .cells = {}};
   const std::int64_t prompts = std::ssize(report.prompt_lengths);
   for (const RecitationRun& first : report.runs) {
     if (std::ranges::count(summary.variants, first.variant, &VariantSummary::name) > 0) continue;
@@ -128,7 +131,7 @@ MemorizationSummary summarize(const MemorizationReport& report) {
   return summary;
 }
 
-Interval wilson_interval(std::int64_t exact, std::int64_t count) {
+PercentRange wilson_interval(std::int64_t exact, std::int64_t count) {
   AXONN_CHECK(count >= 1 && exact >= 0 && exact <= count, "wilson_interval: invalid share ", exact,
               " of ", count);
   constexpr double kZ = 1.959963984540054;  // the normal distribution's 97.5 % quantile
@@ -138,6 +141,26 @@ Interval wilson_interval(std::int64_t exact, std::int64_t count) {
   // The ends 0 and 100 are set exactly, since rounding would miss them.
   return {.low = exact == 0 ? 0 : 100 * (center - half),
           .high = exact == count ? 100 : 100 * (center + half)};
+}
+
+std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
+                                           const std::string& variant,
+                                           std::optional<std::int64_t> group) {
+  std::map<std::int64_t, RankedRecitation> best;  // by document
+  for (const RecitationRun& run : report.runs) {
+    if (run.variant != variant) continue;
+    for (const Recitation& r : run.recitations) {
+      if (group && r.group != *group) continue;
+      const auto [found, is_new] = best.try_emplace(r.document, RankedRecitation{&run, &r});
+      if (!is_new && rank_of(report, r) < rank_of(report, *found->second.recitation))
+        found->second = {&run, &r};
+    }
+  }
+  std::vector<RankedRecitation> ranked;
+  for (const auto& [document, one] : best) ranked.push_back(one);
+  std::ranges::stable_sort(
+      ranked, {}, [&](const RankedRecitation& one) { return rank_of(report, *one.recitation); });
+  return ranked;
 }
 
 }  // namespace axonn

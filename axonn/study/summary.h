@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/study/recitation.h"
+#include "axonn/study/report.h"
 
 namespace axonn {
 
@@ -14,12 +14,13 @@ struct TrialSpread {
   double mean = 0, minimum = 0, maximum = 0;
 };
 
-struct Interval {
+/// In percent.
+struct PercentRange {
   double low = 0, high = 0;
 };
 
-/// The figures of all recitations of one loss, group and prompt length. If there are none, trials
-/// and all figures are 0.
+/// The figures of all recitations of one variant, group and prompt length. If there are none,
+/// trials and all figures are 0.
 struct RecitationCell {
   std::int64_t variant = 0;  ///< index into MemorizationSummary::variants
   std::int64_t group = 0;    ///< index into MemorizationReport::groups
@@ -31,12 +32,12 @@ struct RecitationCell {
   /// 95 % interval of exact / recitations in percent: how much the share would vary with other
   /// documents. It assumes independent recitations. Those of one document in several trials are
   /// not, so it is meaningful for one trial only.
-  Interval exact_interval = {};
+  PercentRange exact_interval = {};
   /// Means over documents and trials, in the units of Recitation.
   double longest_run = 0, token_accuracy = 0, edit_distance = 0, loss = 0;
 };
 
-/// The figures of all trials of one loss.
+/// The figures of all trials of one variant.
 struct VariantSummary {
   std::string name;
   std::int64_t trials = 0;
@@ -51,8 +52,11 @@ struct MemorizationSummary {
   std::vector<std::int64_t> prompts;     ///< indices of prompt lengths, shortest first
   std::vector<RecitationCell> cells;     ///< by variant, then group, then prompt
 
-  /// Throws if there is no such cell.
-  const RecitationCell& at(std::int64_t variant, std::int64_t group, std::int64_t prompt) const;
+  /// The cell of these indices, which must exist.
+  const RecitationCell& at(std::int64_t variant, std::int64_t group, std::int64_t prompt) const {
+    const std::int64_t groups = std::ssize(cells) / (std::ssize(variants) * std::ssize(prompts));
+    return cells.at((variant * groups + group) * std::ssize(prompts) + prompt);
+  }
 
   /// Index of the longest prompt, which the headline figures are for; 0 if there is none.
   std::int64_t longest_prompt() const { return prompts.empty() ? 0 : prompts.back(); }
@@ -64,6 +68,19 @@ MemorizationSummary summarize(const MemorizationReport& report);
 /// Wilson's 95 % score interval of the share exact / count, in percent. Source: Wilson, "Probable
 /// Inference, the Law of Succession, and Statistical Inference", J. Am. Stat. Assoc., 1927. Throws
 /// if count is below 1 or exact is not within 0 .. count.
-Interval wilson_interval(std::int64_t exact, std::int64_t count);
+PercentRange wilson_interval(std::int64_t exact, std::int64_t count);
+
+/// The best recitation of a document. Points into the report.
+struct RankedRecitation {
+  const RecitationRun* run;
+  const Recitation* recitation;
+};
+
+/// The best recitation of each document in the runs of one variant, best first: exact ones, then by
+/// longest run, token accuracy, shorter prompt and lower loss. Ties keep the order of documents and
+/// trials. group: only the documents of this group; empty: of all groups.
+std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
+                                           const std::string& variant,
+                                           std::optional<std::int64_t> group = {});
 
 }  // namespace axonn

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -140,22 +141,18 @@ struct OutputConfig {
   bool operator==(const OutputConfig&) const = default;
 };
 
-/// [memorize]: the memorization study (axonn/study). No other command reads it.
-struct MemorizeConfig {
-  std::vector<std::string> documents = {};        ///< JSONL files; empty: generated records
-  std::int64_t bucket_size = 200;                 ///< documents
-  std::vector<std::int64_t> epochs = {1, 4, 6};   ///< per bucket; the control bucket has 0
-  std::int64_t suffix_tokens = 50;                ///< to recite
-  std::vector<std::int64_t> prompt_lengths = {};  ///< tokens, in addition to the whole document
-  std::int64_t trials = 3;
-  std::vector<std::string> losses = {"standard", "goldfish"};
-  std::int64_t batch = 0;    ///< documents that a (z, data) coordinate recites at a time; 0: auto
-  bool hold_weights = true;  ///< keep weights gathered over z while reciting
-
-  bool operator==(const MemorizeConfig&) const = default;
+/// A section that belongs to another part of the program, such as the memorization study, or to a
+/// user's program, such as the hyperparameters of its model. It is parsed, printed and written to
+/// config.toml like the sections of a Config.
+struct FurtherSection {
+  std::string name;
+  /// Adds the section and its keys to a list. Owns their values; copies share them.
+  std::function<void(OptionList&)> list;
+  std::string unread = {};  ///< why a training does not read its keys; "": it does
 };
 
-/// The configuration of a run: one member per section of the TOML file, of the same name.
+/// The configuration of a run: one member per section of the TOML file, of the same name, and the
+/// sections of other owners.
 struct Config {
   ModelConfig model;
   DataConfig data;
@@ -166,7 +163,7 @@ struct Config {
   RecomputeConfig activation_checkpoint;
   CheckpointConfig checkpoint;
   OutputConfig output;
-  MemorizeConfig memorize;
+  std::vector<FurtherSection> further = {};
 };
 
 /// Adds every key to list, with its description: parsing, help, printing and documents are made
@@ -199,7 +196,7 @@ std::string print_config(Config config, const Origins& origins);
 /// have no effect are comments, so that they cause no warnings when the file is used.
 std::string config_toml(Config config, const Origins& origins);
 
-/// Returns the text of docs/configuration.md.
-std::string config_reference();
+/// Returns the text of docs/configuration.md; config holds the defaults.
+std::string config_reference(Config config);
 
 }  // namespace axonn

@@ -351,45 +351,6 @@ void list_output(Config& config, OptionList& list) {
             .also = "profile save_traces_folder"});
 }
 
-void list_memorize(MemorizeConfig& memorize, OptionList& list) {
-  list.section("memorize",
-               "The memorization study of axonn memorize; no other command reads these keys");
-  list.add("documents", &memorize.documents,
-           {.help = "JSONL files of documents, one {\"text\": ...} per line; empty: generated "
-                    "records of people and numbers that no rule predicts"});
-  list.add(
-      "bucket_size", &memorize.bucket_size,
-      {.help = "number of documents in each bucket, drawn at random with training.seed", .min = 1});
-  list.add("epochs", &memorize.epochs,
-           {.help = "how many times each bucket's documents are trained on, one number per bucket; "
-                    "a control bucket, which is never trained on, is added",
-            .min = 1,
-            .max = 1e6});
-  list.add("suffix_tokens", &memorize.suffix_tokens,
-           {.help = "length of the end of each document, which the model must recite",
-            .unit = "tokens",
-            .min = 1});
-  list.add("prompt_lengths", &memorize.prompt_lengths,
-           {.help = "further prompt lengths: only this many tokens before the suffix are shown; "
-                    "the prompt of the whole document before it is always tested",
-            .unit = "tokens",
-            .min = 1});
-  list.add("trials", &memorize.trials,
-           {.help = "number of repetitions of the whole study, each with another seed",
-            .min = 1,
-            .max = 1000});
-  list.add("losses", &memorize.losses,
-           {.help = "losses to compare: standard, goldfish (with the settings of "
-                    "training.goldfish), or both"});
-  list.add(
-      "batch", &memorize.batch,
-      {.help = "documents that a (z, data) coordinate recites at once; 0: as many as fit in 1 GiB",
-       .min = 0});
-  list.add("hold_weights", &memorize.hold_weights,
-           {.help = "whether weights stay gathered over z while the model recites, which takes z "
-                    "times their memory; false: they are gathered for every token, which is slow"});
-}
-
 }  // namespace
 
 void list_options(Config& config, OptionList& list) {
@@ -401,7 +362,7 @@ void list_options(Config& config, OptionList& list) {
   list_optimizer(config, list);
   list_parallelism(config.parallelism, list);
   list_output(config, list);
-  list_memorize(config.memorize, list);
+  for (const FurtherSection& one : config.further) one.list(list);
 }
 
 }  // namespace axonn

@@ -95,6 +95,13 @@ void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
   }
 }
 
+Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
+  const auto& [ids, targets, positions, starts] = batch.rows;
+  const std::int64_t length = std::ssize(ids) / batch.sequences;
+  return make_tokens(ctx, ids, targets, {batch.sequences, length, batch.first * length},
+                     {.positions = positions, .starts = starts});
+}
+
 StepResult TrainStep::run(Context ctx, const StepInput& input) {
   ctx.prefetcher = &training_;
   if (sums_.empty()) {
@@ -150,15 +157,20 @@ std::string TrainStep::diagnose(Context ctx, const StepInput& input) {
   return {};
 }
 
-double TrainStep::evaluate(Context ctx, const StepInput& input) {
+double TrainStep::evaluate(Context ctx, Batches& batches) {
   ctx.prefetcher = &evaluation_;
   Tensor total = ctx.zeros(1, 1, DType::f64);
-  for (int micro = 0; micro < input.micro_batches; ++micro) {
-    evaluation_.begin_pass();
-    model_.loss(ctx, input.tokens_of(micro), 1, total);
+  std::int64_t targets = 0;
+  for (std::int64_t step = 0; step < batches.steps(); ++step) {
+    const std::shared_ptr<const Batch> batch = batches.at(step);
+    targets += batch->whole.targets;
+    for (const MicroBatch& micro : batch->micro_batches) {
+      evaluation_.begin_pass();
+      model_.loss(ctx, make_tokens(ctx, micro), 1, total);
+    }
   }
   total.set_pending(ctx.grid.world().all_reduce(buffer_of(total.raw_view()), "evaluation"));
-  return value_of<double>(ctx, total) / static_cast<double>(input.tokens);
+  return value_of<double>(ctx, total) / static_cast<double>(targets);
 }
 
 }  // namespace axonn

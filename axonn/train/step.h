@@ -5,11 +5,15 @@
 #include <optional>
 #include <string>
 
+#include "axonn/data/batches.h"
 #include "axonn/model/model.h"
 #include "axonn/train/optimizer.h"
 #include "axonn/train/step_graphs.h"
 
 namespace axonn {
+
+/// Copies a micro-batch to the device.
+Tokens make_tokens(const Context& ctx, const MicroBatch& batch);
 
 /// The phases of a step. The optimizer phase begins when all gradients have arrived.
 enum class Phase { forward, backward, optimizer };
@@ -21,6 +25,7 @@ struct StepInput {
   std::int64_t tokens = 0;  ///< targets of the step that count, over all ranks
   /// `tokens` plus the targets that the goldfish loss leaves out.
   std::int64_t all_targets = 0;
+  std::int64_t inputs = 0;  ///< of the step over all ranks, without padding
   double lr = 0;
   double max_norm = 0;  ///< 0: no clipping
   std::function<Tokens(int micro)> tokens_of;
@@ -64,8 +69,8 @@ class TrainStep {
   /// arises on this rank, looking at forward before backward; "" if in none.
   std::string diagnose(Context ctx, const StepInput& input);
 
-  /// Returns the mean loss over these batches, which have `tokens` targets over all ranks.
-  double evaluate(Context ctx, const StepInput& input);
+  /// Returns the mean loss over the steps() of these batches, which have an end.
+  double evaluate(Context ctx, Batches& batches);
 
  private:
   using TokensOf = std::function<Tokens(int micro)>;

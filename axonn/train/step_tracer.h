@@ -11,8 +11,8 @@
 namespace axonn {
 
 /// Records the operations of every rank in a few steps of a run and writes them to one file for
-/// Perfetto (https://ui.perfetto.dev) or chrome://tracing. It must be created before the session
-/// and outlive it.
+/// Perfetto (https://ui.perfetto.dev) or chrome://tracing. It must be created before the run's
+/// communicators and backend and outlive them.
 class StepTracer {
  public:
   /// The first steps allocate memory and learn the order of blocks; the later ones are typical.

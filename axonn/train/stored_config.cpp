@@ -30,7 +30,9 @@ Config stored_config(const CheckpointReader& reader) {
   OptionList list;
   list_options(config, list);
   Origins origins;
-  read_toml_text(list, reader.text("config.toml"), reader.folder() + "/config.toml", origins);
+  // A checkpoint may hold sections of other owners: of a study, or of a user's program.
+  read_toml_text(list, reader.text("config.toml"), reader.folder() + "/config.toml", origins,
+                 UnknownSections::skip);
   return config;
 }
 

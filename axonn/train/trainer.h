@@ -6,7 +6,7 @@
 
 #include "axonn/comm/communicator.h"
 #include "axonn/model/model.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 
@@ -20,7 +20,7 @@ struct TrainOptions {
   SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names
   /// Called on every rank when all steps are done and saved, also if a resumed run has none left to
   /// do.
-  std::function<void(Session& session)> finished = {};
+  std::function<void(Training& training)> finished = {};
   const std::atomic<bool>* stop =
       nullptr;  ///< set by a signal: the run saves and ends after this step
 };

@@ -34,15 +34,15 @@ MatmulChoices broadcast(Communicator& world, const MatmulChoices& choices) {
 
 }  // namespace
 
-MatmulChoices tune(Session& session, const TuneOptions& options) {
-  Communicator& world = session.grid().world();
-  Backend& backend = session.backend();
+MatmulChoices tune(Training& training, const TuneOptions& options) {
+  Communicator& world = training.model.grid().world();
+  Backend& backend = training.model.backend();
   const bool first = world.rank() == 0;
   const auto report = [&](const std::string& line) {
     if (first && options.report && !line.empty()) options.report(line);
   };
   RecordingBackend step(backend);
-  session.rehearse(session.step_input(0), step);
+  training.step.rehearse(training.model.context_on(step), training.inputs->at(0));
 
   MatmulCache cache(first ? options.cache : "");
   report(cache.warning());

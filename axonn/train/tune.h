@@ -4,7 +4,7 @@
 #include <string>
 
 #include "axonn/train/matmul_choices.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 
@@ -16,11 +16,11 @@ struct TuneOptions {
   std::function<void(const std::string& line)> report = {};
 };
 
-/// Chooses how each matrix product of this session's step is computed, and makes the backend
+/// Chooses how each matrix product of this run's step is computed, and makes the backend
 /// compute it so from now on. Finds the products by running up to two micro-batches forward and
 /// backward. Ways that neither the resumed run nor the cache knows are timed on all ranks at once,
 /// since ranks share a machine's memory in a step too. Rank 0 decides for all. Collective.
 /// Parameters must be set; they do not change.
-MatmulChoices tune(Session& session, const TuneOptions& options);
+MatmulChoices tune(Training& training, const TuneOptions& options);
 
 }  // namespace axonn

@@ -36,3 +36,17 @@ TEST(Utf8, PrintableTextIsOneLineOfValidUtf8) {
                       "é\xff."),
             "a\\n\\tb\\x01\\x7fé\uFFFD.");
 }
+
+TEST(Utf8, EastAsianCharactersTakeTwoColumnsAndCombiningMarksNone) {
+  EXPECT_EQ(utf8_columns("a\xe6\xbc\xa2"
+                         "e\xcc\x81"),
+            4);
+  EXPECT_EQ(utf8_columns("\xf0\x9f\x98\x80\xff"), 3) << "an invalid byte takes one";
+}
+
+TEST(Utf8, ATextThatIsTooWideIsCutBetweenCharacters) {
+  EXPECT_EQ(shortened("abcdef", 6), "abcdef");
+  EXPECT_EQ(shortened("abcdefg", 6), "abc...");
+  EXPECT_EQ(shortened("\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2", 7),
+            "\xe6\xbc\xa2\xe6\xbc\xa2...");
+}

@@ -10,8 +10,8 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/convert/convert.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/train/session.h"
 #include "axonn/train/stored_config.h"
+#include "axonn/train/training.h"
 
 #include "tests/storage/plain_safetensors.h"
 #include "tests/support/model_folder.h"
@@ -204,12 +204,12 @@ TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
     const auto base_of = [&](const std::string& path) {
       Config mine = config;
       mine.model.path = path;
-      Session session(mine, world, make_cpu_backend(1), {.data = false});
-      const std::int64_t before = session.arena().stats().peak_bytes;
-      EXPECT_GT(session.initialise().bytes, 0);
-      EXPECT_EQ(session.arena().stats().peak_bytes, before);
+      Training training(mine, world, make_cpu_backend(1), {.data = false});
+      const std::int64_t before = training.model.arena().stats().peak_bytes;
+      EXPECT_GT(training.model.initialise().bytes, 0);
+      EXPECT_EQ(training.model.arena().stats().peak_bytes, before);
       std::string bytes;
-      for (const ParameterGroup* group : session.model().groups())
+      for (const ParameterGroup* group : training.model.model().groups())
         bytes.append(static_cast<const char*>(group->piece_of_compute().data),
                      group->piece_size() * bytes_of(DType::bf16));
       return bytes;

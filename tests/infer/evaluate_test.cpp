@@ -13,6 +13,7 @@
 #include "tests/support/llama_reference.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
+#include "tests/support/with_model.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -49,18 +50,10 @@ std::vector<std::int32_t> random_tokens(std::int64_t count) {
   return tokens;
 }
 
-void with_evaluated_model(const Config& config, const std::function<void(Session&)>& body) {
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {.training = false, .data = false});
-    session.initialise();
-    body(session);
-  });
-}
-
-/// Returns the whole parameters of a session with one rank.
-reference::Weights weights_of(Session& session) {
+/// Returns the whole parameters of a model on one rank.
+reference::Weights weights_of(LoadedModel& model) {
   reference::Weights weights;
-  for (const ParameterGroup* group : session.model().groups())
+  for (const ParameterGroup* group : model.model().groups())
     for (const auto& [spec, slice] : group->piece_slices()) {
       const Layout& layout = spec->layout;
       const bool vector = layout.cols == 1;
@@ -76,15 +69,15 @@ reference::Weights weights_of(Session& session) {
 }
 
 /// Returns the sum of the losses, computed window by window by plain loops in double.
-double reference_nats(Session& session, const std::vector<std::int32_t>& tokens,
+double reference_nats(LoadedModel& model, const std::vector<std::int32_t>& tokens,
                       std::int64_t seq_len) {
-  const reference::Weights weights = weights_of(session);
+  const reference::Weights weights = weights_of(model);
   double nats = 0;
   for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += seq_len) {
     const std::size_t end = std::min(begin + seq_len, tokens.size() - 1);
     const std::vector<std::int32_t> ids(tokens.begin() + begin, tokens.begin() + end);
     const std::vector<std::int32_t> targets(tokens.begin() + begin + 1, tokens.begin() + end + 1);
-    const auto logits = reference::llama_logits(session.config().model, weights, ids,
+    const auto logits = reference::llama_logits(model.config().model, weights, ids,
                                                 static_cast<std::int64_t>(ids.size()));
     for (const double loss : reference::cross_entropy(logits, targets).values) nats += loss;
   }
@@ -98,10 +91,10 @@ EvaluationText text_of(std::vector<std::int32_t> tokens) {
 TextScore score_on(const Config& config, std::int64_t tokens, std::int64_t seq_len,
                    std::int64_t batch) {
   TextScore result;
-  with_evaluated_model(config, [&](Session& session) {
+  with_model(config, [&](LoadedModel& model) {
     const TextScore mine =
-        evaluate(session, text_of(random_tokens(tokens)), seq_len, {.batch = batch});
-    if (session.grid().world().rank() == 0) result = mine;
+        evaluate(model, text_of(random_tokens(tokens)), seq_len, {.batch = batch});
+    if (model.grid().world().rank() == 0) result = mine;
   });
   return result;
 }
@@ -141,14 +134,14 @@ std::vector<std::int32_t> all_of(const EvaluationText& text) {
 }  // namespace
 
 TEST(Evaluate, SumsTheLossOfEveryTargetOnceForWindowsOfAnyLength) {
-  with_evaluated_model(small_llama(), [](Session& session) {
+  with_model(small_llama(), [](LoadedModel& model) {
     // Windows of 7 tokens: a short one, only whole ones, one with a single target after whole ones,
     // and a pair of tokens.
     for (const std::int64_t count : {30, 29, 36, 2, 8, 5}) {
       const std::vector<std::int32_t> tokens = random_tokens(count);
-      const double want = reference_nats(session, tokens, 7);
+      const double want = reference_nats(model, tokens, 7);
       for (const std::int64_t batch : {1, 3}) {
-        const TextScore got = evaluate(session, text_of(tokens), 7, {.batch = batch});
+        const TextScore got = evaluate(model, text_of(tokens), 7, {.batch = batch});
         EXPECT_EQ(got.tokens, count - 1);
         EXPECT_NEAR(got.nats, want, 1e-5 * want) << count << " tokens, batch " << batch;
       }
@@ -169,10 +162,10 @@ TEST(Evaluate, AgreesOnEveryGridAndForEveryBatchSize) {
 }
 
 TEST(Evaluate, RejectsWindowsLongerThanTheModelsPositions) {
-  with_evaluated_model(small_llama(), [](Session& session) {
+  with_model(small_llama(), [](LoadedModel& model) {
     const EvaluationText text = text_of(random_tokens(40));
-    EXPECT_GT(evaluate(session, text, 12, {}).nats, 0);
-    EXPECT_THAT([&] { evaluate(session, text, 13, {}); },
+    EXPECT_GT(evaluate(model, text, 12, {}).nats, 0);
+    EXPECT_THAT([&] { evaluate(model, text, 13, {}); },
                 ThrowsMessage<UsageError>(HasSubstr("windows of 13 tokens")));
   });
 }

@@ -8,6 +8,7 @@
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/support/runs.h"
+#include "tests/support/with_model.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -43,19 +44,18 @@ ModelConfig mistral() {
 }
 ModelConfig qwen3() { return {.family = ModelFamily::llama, .kv_heads = 2, .qk_norm = true}; }
 
-void with_session(const Config& config, const std::function<void(Session&)>& body) {
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {.training = false});
-    session.initialise();
-    body(session);
-  });
+/// Adds the tokenizer "bytes" to the options.
+Generator::Options with_tokenizer(Generator::Options options) {
+  static const auto bytes = make_tokenizer("bytes");
+  options.tokenizer = bytes.get();
+  return options;
 }
 
 /// Generates greedily, computing every token from all tokens before it in the context.
 Continuations by_whole_prefixes(const ModelConfig& sizes, const Prompts& prompts,
                                 std::int64_t count, std::int64_t context = kContext) {
   Continuations all;
-  with_session(config_of(sizes), [&](Session& session) {
+  with_model(config_of(sizes), [&](LoadedModel& model) {
     for (const auto& prompt : prompts) {
       std::vector<std::int32_t> tokens = prompt;
       std::size_t begin = 0;
@@ -63,9 +63,9 @@ Continuations by_whole_prefixes(const ModelConfig& sizes, const Prompts& prompts
         if (std::ssize(tokens) - static_cast<std::int64_t>(begin) > context)
           begin = tokens.size() - (context + 1) / 2;
         const std::span<const std::int32_t> seen(tokens.begin() + begin, tokens.end());
-        const Context ctx = session.context();
+        const Context ctx = model.context();
         const std::int64_t last = std::ssize(seen) - 1;
-        const Tensor logits = session.model().next_logits(
+        const Tensor logits = model.model().next_logits(
             ctx, make_tokens(ctx, seen, {}, {1, std::ssize(seen)}), std::span(&last, 1));
         tokens.push_back(sample({logits.view().as<float>(), 256}, {.temperature = 0}, 0));
       }
@@ -79,10 +79,10 @@ std::vector<Generation> generate(const Config& config, const Prompts& prompts,
                                  const GenerationOptions& wanted,
                                  const Generator::Options& options = {}) {
   std::vector<Generation> result;
-  with_session(config, [&](Session& session) {
-    Generator generator(session, options);
+  with_model(config, [&](LoadedModel& model) {
+    Generator generator(model, with_tokenizer(options));
     const auto mine = generator.generate(prompts, wanted);
-    if (session.grid().world().rank() == 0) result = mine;
+    if (model.grid().world().rank() == 0) result = mine;
   });
   return result;
 }
@@ -193,8 +193,8 @@ TEST(Generator, ReadsOnlyTheNewTokensOfAContinuedText) {
     longer.insert(longer.end(), want.begin(), want.begin() + 8);
     longer.push_back(200);
     const auto want_longer = by_whole_prefixes(sizes, {longer}, 10).front();
-    with_session(config_of(sizes, {2, 1, 1, 1}), [&](Session& session) {
-      Generator generator(session, {});
+    with_model(config_of(sizes, {2, 1, 1, 1}), [&](LoadedModel& model) {
+      Generator generator(model, with_tokenizer({}));
       EXPECT_EQ(generator.generate({first}, {.max_tokens = 10}).front().tokens, want);
       EXPECT_EQ(generator.generate({longer}, {.max_tokens = 10}).front().tokens, want_longer);
       EXPECT_EQ(generator.generate({first}, {.max_tokens = 10}).front().tokens, want);
@@ -225,8 +225,8 @@ TEST(Generator, EndsAtStopTokensAndStopStringsAndAFullContext) {
 }
 
 TEST(Generator, ReportsTextPieceByPieceOnEveryRank) {
-  with_session(config_of(gpt(), {1, 1, 2, 1}), [&](Session& session) {
-    Generator generator(session, {.batch = 1});
+  with_model(config_of(gpt(), {1, 1, 2, 1}), [&](LoadedModel& model) {
+    Generator generator(model, with_tokenizer({.batch = 1}));
     std::vector<std::string> texts(3);
     const auto result = generator.generate(
         some_prompts(3), {.max_tokens = 9},
@@ -236,8 +236,8 @@ TEST(Generator, ReportsTextPieceByPieceOnEveryRank) {
 }
 
 TEST(Generator, RejectsPromptsThatItCannotContinue) {
-  with_session(config_of(gpt()), [&](Session& session) {
-    Generator generator(session, {});
+  with_model(config_of(gpt()), [&](LoadedModel& model) {
+    Generator generator(model, with_tokenizer({}));
     const auto run = [&](const Prompts& prompts) {
       return [&generator, prompts] { generator.generate(prompts, {}); };
     };

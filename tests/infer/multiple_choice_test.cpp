@@ -9,6 +9,7 @@
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/support/runs.h"
+#include "tests/support/with_model.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -26,14 +27,6 @@ Config small_gpt() {
   return config;
 }
 
-void with_model(const Config& config, const std::function<void(Session&)>& body) {
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {.training = false, .data = false});
-    session.initialise();
-    body(session);
-  });
-}
-
 const std::vector<ChoiceQuestion> kQuestions{
     {"Which way", {"up", "down the hill", "x"}, 1},
     {"It", {"is", "was"}, 0},
@@ -43,25 +36,25 @@ const std::vector<ChoiceQuestion> kQuestions{
 ChoiceReport report_on(const GridShape& grid, std::int64_t batch) {
   ChoiceReport result;
   const auto tokenizer = make_tokenizer("bytes");
-  with_model(on_grid(small_gpt(), grid), [&](Session& session) {
-    const ChoiceReport mine = evaluate_choices(session, kQuestions, *tokenizer, {.batch = batch});
-    if (session.grid().world().rank() == 0) result = mine;
+  with_model(on_grid(small_gpt(), grid), [&](LoadedModel& model) {
+    const ChoiceReport mine = evaluate_choices(model, kQuestions, *tokenizer, {.batch = batch});
+    if (model.grid().world().rank() == 0) result = mine;
   });
   return result;
 }
 
 /// Returns the log-likelihood of the last `scored` bytes of text, computed byte by byte, each from
 /// the text before it.
-double log_likelihood(Session& session, std::string text, std::size_t scored) {
-  const auto positions = static_cast<std::size_t>(session.config().model.positions);
+double log_likelihood(LoadedModel& model, std::string text, std::size_t scored) {
+  const auto positions = static_cast<std::size_t>(model.config().model.positions);
   if (text.size() > positions + 1) text = text.substr(text.size() - positions - 1);
   double sum = 0;
   for (std::size_t at = text.size() - scored; at < text.size(); ++at) {
     const std::vector<std::int32_t> ids(text.begin(), text.begin() + at);
     const auto count = static_cast<std::int64_t>(at);
-    const Context ctx = session.context();
-    const Tensor logits = session.model().next_logits(ctx, make_tokens(ctx, ids, {}, {1, count}),
-                                                      std::array{count - 1});
+    const Context ctx = model.context();
+    const Tensor logits = model.model().next_logits(ctx, make_tokens(ctx, ids, {}, {1, count}),
+                                                    std::array{count - 1});
     const float* values = logits.view().as<float>();
     double total = 0;
     for (int v = 0; v < 256; ++v) total += std::exp(double{values[v]});
@@ -74,13 +67,13 @@ double log_likelihood(Session& session, std::string text, std::size_t scored) {
 
 TEST(Choices, LogLikelihoodsAreSumsOverTheChoicesBytesGivenTheQuestion) {
   const auto tokenizer = make_tokenizer("bytes");
-  with_model(small_gpt(), [&](Session& session) {
-    const ChoiceReport report = evaluate_choices(session, kQuestions, *tokenizer, {.batch = 3});
+  with_model(small_gpt(), [&](LoadedModel& model) {
+    const ChoiceReport report = evaluate_choices(model, kQuestions, *tokenizer, {.batch = 3});
     for (std::size_t q = 0; q < kQuestions.size(); ++q)
       for (std::size_t c = 0; c < kQuestions[q].choices.size(); ++c) {
         const std::string& choice = kQuestions[q].choices[c];
         const double want =
-            log_likelihood(session, kQuestions[q].question + ' ' + choice, choice.size() + 1);
+            log_likelihood(model, kQuestions[q].question + ' ' + choice, choice.size() + 1);
         EXPECT_NEAR(report.questions[q].log_likelihoods[c], want, 1e-5 * -want) << q << ' ' << c;
       }
   });
@@ -135,11 +128,11 @@ TEST(Choices, AgreeOnEveryGridAndForEveryBatchSize) {
 
 TEST(Choices, AChoiceLongerThanTheModelsPositionsIsRejected) {
   const auto tokenizer = make_tokenizer("bytes");
-  with_model(small_gpt(), [&](Session& session) {
+  with_model(small_gpt(), [&](LoadedModel& model) {
     const std::vector<ChoiceQuestion> fits{{"q", {std::string(23, 'a'), "b"}, 0}};
-    EXPECT_EQ(evaluate_choices(session, fits, *tokenizer, {}).questions.size(), 1);
+    EXPECT_EQ(evaluate_choices(model, fits, *tokenizer, {}).questions.size(), 1);
     const std::vector<ChoiceQuestion> long_ones{kQuestions[0], {"q", {std::string(24, 'a'), "b"}}};
-    EXPECT_THAT([&] { evaluate_choices(session, long_ones, *tokenizer, {}); },
+    EXPECT_THAT([&] { evaluate_choices(model, long_ones, *tokenizer, {}); },
                 ThrowsMessage<UsageError>(HasSubstr("question 2: choice 0 has 25 tokens")));
   });
 }

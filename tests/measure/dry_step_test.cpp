@@ -25,10 +25,11 @@ constexpr int kMeasuredSteps = 3;
 std::vector<ArenaStats> measure(const Config& config) {
   std::vector<ArenaStats> ranks(config.parallelism.grid().ranks());
   run_ranks(static_cast<int>(ranks.size()), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {});
-    session.initialise();
-    for (int step = 0; step < kMeasuredSteps; ++step) session.train_step(session.step_input(step));
-    ranks[world.rank()] = session.arena().stats();
+    Training training(config, world, make_cpu_backend(1));
+    training.model.initialise();
+    for (int step = 0; step < kMeasuredSteps; ++step)
+      training.step.run(training.model.context(), training.inputs->at(step));
+    ranks[world.rank()] = training.model.arena().stats();
   });
   return ranks;
 }

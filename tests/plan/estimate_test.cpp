@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 #include "tests/plan/configs.h"
 #include "tests/plan/machines.h"
@@ -41,10 +41,11 @@ std::vector<Config> configs_of(const Config& base, const std::vector<GridShape>&
 std::vector<std::int64_t> peaks(const Config& config) {
   std::vector<std::int64_t> bytes(config.parallelism.grid().ranks());
   run_ranks(static_cast<int>(bytes.size()), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {});
-    session.initialise();
-    for (int step = 0; step < 2; ++step) session.train_step(session.step_input(step));
-    bytes[world.rank()] = session.arena().stats().peak_bytes;
+    Training training(config, world, make_cpu_backend(1));
+    training.model.initialise();
+    for (int step = 0; step < 2; ++step)
+      training.step.run(training.model.context(), training.inputs->at(step));
+    bytes[world.rank()] = training.model.arena().stats().peak_bytes;
   });
   return bytes;
 }

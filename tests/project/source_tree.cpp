@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 9> kFolders = {
     "axonn", "bench", "cmake", "configs", "docs", "examples", "scripts", "tests", ".ci"};
-constexpr std::array<std::string_view, 9> kEndings = {".h",   ".cpp",   ".cu",   ".cuh", ".in",
-                                                      ".txt", ".cmake", ".toml", ".sh"};
+constexpr std::array<std::string_view, 11> kEndings = {
+    ".h", ".cpp", ".cu", ".cuh", ".in", ".txt", ".cmake", ".toml", ".sh", ".html", ".js"};
 
 bool is_source(const fs::path& path) {
   return path.has_extension() && std::ranges::find(kEndings, path.extension()) != kEndings.end();

@@ -18,7 +18,7 @@ std::string text_of(const StudyDocument& document) {
   return {document.tokens.begin(), document.tokens.end()};
 }
 
-StudyDocuments read(const std::string& lines, const DocumentLimits& limits) {
+FoundDocuments read(const std::string& lines, const DocumentLimits& limits) {
   test::TemporaryPath folder;
   const std::string path = folder / "all.jsonl";
   std::ofstream(path) << lines;
@@ -37,7 +37,7 @@ std::string refusal(const std::function<void()>& body) {
 }  // namespace
 
 TEST(StudyDocuments, AreCutAndShortOnesAndDuplicatesAreLeftOut) {
-  const StudyDocuments all = read(
+  const FoundDocuments all = read(
       "{\"text\": \"abcdefgh\"}\n{\"text\": \"abc\"}\n\n{\"text\": \"ABCDEFGHIJKL\"}\n"
       "{\"text\": \"abcdefgh\"}\n{\"text\": \"abcdefghZZ\"}\n",
       {.least = 4, .most = 8});
@@ -71,7 +71,8 @@ TEST(Draw, GivesDifferentDocumentsInAnOrderThatDependsOnTheSeed) {
   const auto all = generated_documents(40, 1, *tokenizer, {.least = 51, .most = 256});
   const auto names = [&](std::uint64_t seed) {
     std::vector<std::string> drawn;
-    for (const StudyDocument& document : draw(all, 30, seed)) drawn.push_back(document.name);
+    for (const StudyDocument& document : draw_documents(all, 30, seed))
+      drawn.push_back(document.name);
     return drawn;
   };
   EXPECT_EQ(names(1), names(1));
@@ -81,12 +82,12 @@ TEST(Draw, GivesDifferentDocumentsInAnOrderThatDependsOnTheSeed) {
 }
 
 TEST(Draw, RefusesTooFewDocumentsAndSaysWhyOthersCannotBeUsed) {
-  StudyDocuments few;
+  FoundDocuments few;
   few.documents.resize(3);
   few.found = 10;
   few.too_short = 5;
   few.repeated = 2;
-  EXPECT_THAT(refusal([&] { draw(few, 8, 1); }),
+  EXPECT_THAT(refusal([&] { draw_documents(few, 8, 1); }),
               AllOf(HasSubstr("need 8 documents"), HasSubstr("of the 10 found only 3"),
                     HasSubstr("5 are too short, 2 are duplicates")));
 }

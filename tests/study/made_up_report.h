@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "axonn/study/recitation.h"
+#include "axonn/study/report.h"
 
 namespace axonn::testing_support {
 
@@ -22,7 +22,7 @@ inline Recitation recited(std::int64_t document, std::int64_t group, std::int64_
           .written = run == 10 ? "and so it goes on to its end" : "and so it stops at an end"};
 }
 
-/// Two groups of two documents, two losses, two trials, one prompt length. Exact recitations by
+/// Two groups of two documents, two variants, two trials, one prompt length. Exact recitations by
 /// trial: standard: control 0 0, learned 1 2; goldfish: none.
 inline MemorizationReport small_study() {
   const auto run = [](const char* variant, std::int64_t trial, std::vector<std::int64_t> runs) {

@@ -1,10 +1,11 @@
+#include "axonn/study/report_json.h"
+
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/study/report.h"
 
 #include "tests/study/made_up_report.h"
 
@@ -43,48 +44,44 @@ void expect_same(const RecitationRun& a, const RecitationRun& b) {
     expect_same(a.recitations[i], b.recitations[i]);
 }
 
-void expect_same(const MemorizationReport& a, const MemorizationReport& b) {
-  EXPECT_EQ(a.title, b.title);
-  EXPECT_EQ(a.model, b.model);
-  EXPECT_EQ(a.notes, b.notes);
-  EXPECT_EQ(a.groups, b.groups);
-  EXPECT_EQ(a.group_sizes, b.group_sizes);
-  EXPECT_EQ(a.document_names, b.document_names);
-  EXPECT_EQ(a.suffix_tokens, b.suffix_tokens);
-  EXPECT_EQ(a.prompt_lengths, b.prompt_lengths);
-  ASSERT_EQ(a.runs.size(), b.runs.size());
-  for (std::size_t i = 0; i < a.runs.size(); ++i) expect_same(a.runs[i], b.runs[i]);
-}
-
-/// The error message of parse_report(), or "" if there is none.
+/// The error message of parse_run(), or "" if there is none.
 std::string fault(const std::string& text) {
   try {
-    parse_report(text, "study.json");
+    parse_run(text, "run.json");
   } catch (const UsageError& error) {
     return error.what();
   }
   return "";
 }
 
-/// The small study's JSON with one value changed.
+/// The JSON of a small run with one value changed.
 std::string changed(const char* pointer, const nlohmann::ordered_json& value) {
-  auto json = nlohmann::ordered_json::parse(to_json(small_study()));
+  auto json = nlohmann::ordered_json::parse(to_json(small_study().runs[1]));
   json[nlohmann::ordered_json::json_pointer(pointer)] = value;
   return json.dump();
 }
 
-TEST(ReportJson, IsReadBackUnchanged) {
-  for (const MemorizationReport& report : {small_study(), small_audit()})
-    expect_same(parse_report(to_json(report), "x"), report);
+TEST(ReportJson, HasEverythingOfTheReport) {
+  const MemorizationReport report = small_audit();
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(json.at("title"), report.title);
+  EXPECT_EQ(json.at("model"), report.model);
+  EXPECT_EQ(json.at("notes"), report.notes);
+  EXPECT_EQ(json.at("groups").at(1), (nlohmann::json{{"name", "controls"}, {"documents", 2}}));
+  EXPECT_EQ(json.at("document_names"), report.document_names);
+  EXPECT_EQ(json.at("suffix_tokens"), report.suffix_tokens);
+  EXPECT_EQ(json.at("prompt_lengths"), report.prompt_lengths);
+  EXPECT_THAT(json.at("headline").get<std::string>(), StartsWith("Given the whole prompt, "));
+  expect_same(parse_run(json.at("runs").at(0).dump(), "x"), report.runs[0]);
 }
 
 TEST(ReportJson, NumbersAreReadBackBitForBit) {
-  MemorizationReport report = small_study();
-  report.runs[0].seed = ~std::uint64_t{0};
-  report.runs[0].validation_loss = 1.0 / 3;
-  report.runs[0].recitations[0].loss = 0.1 + 0.2;
-  report.runs[0].train_seconds = 5e-324;
-  expect_same(parse_report(to_json(report), "x"), report);
+  RecitationRun run = small_study().runs[0];
+  run.seed = ~std::uint64_t{0};
+  run.validation_loss = 1.0 / 3;
+  run.recitations[0].loss = 0.1 + 0.2;
+  run.train_seconds = 5e-324;
+  expect_same(parse_run(to_json(run), "x"), run);
 }
 
 TEST(ReportJson, ARunIsReadBackUnchanged) {
@@ -102,6 +99,10 @@ TEST(ReportJson, HasTheFiguresOfTheSummary) {
   EXPECT_EQ(learned.at("exact_percent"), 75);
   EXPECT_EQ(learned.at("exact_percent_min"), 50);
   EXPECT_EQ(learned.at("longest_run"), 8.5);
+  const auto& goldfish = json.at("variants").at(1);
+  EXPECT_EQ(goldfish.at("name"), "goldfish");
+  EXPECT_EQ(goldfish.at("kept_percent").at("mean"), 50);
+  EXPECT_EQ(goldfish.at("validation_loss").at("max"), 3);
 }
 
 TEST(ReportJson, InvalidUtf8IsReplacedAndControlCharactersStay) {
@@ -124,35 +125,31 @@ TEST(ReportJson, ALossThatIsNotFiniteIsReadBackAsNan) {
 }
 
 TEST(ReportJson, DamagedTextIsRefusedAndItsFileNamed) {
-  const std::string whole = to_json(small_study());
-  EXPECT_THAT(fault(""), StartsWith("study.json: "));
-  EXPECT_EQ(fault("[]"), "study.json is not an object");
-  EXPECT_EQ(fault("{}"), "study.json: 'title' is missing");
-  for (std::size_t length = 0; length + 1 < whole.size(); length += 101)
-    EXPECT_THAT(fault(whole.substr(0, length)), StartsWith("study.json: ")) << length;
+  const std::string whole = to_json(small_study().runs[0]);
+  EXPECT_THAT(fault(""), StartsWith("run.json: "));
+  EXPECT_EQ(fault("[]"), "run.json is not an object");
+  EXPECT_EQ(fault("{}"), "run.json: 'variant' is missing");
+  for (std::size_t length = 0; length + 1 < whole.size(); length += 31)
+    EXPECT_THAT(fault(whole.substr(0, length)), StartsWith("run.json: ")) << length;
 }
 
 TEST(ReportJson, AValueOfTheWrongKindIsNamed) {
-  EXPECT_THAT(fault(changed("/title", 3)), Eq("study.json: title is not a text"));
-  EXPECT_THAT(fault(changed("/runs/1/recitations/2/exact", 1)),
-              HasSubstr("study.json: runs[1].recitations[2].exact is not true or false"));
-  EXPECT_THAT(fault(changed("/runs/0/trial", 1.5)), HasSubstr("runs[0].trial is not a whole"));
-  EXPECT_THAT(fault(changed("/runs/0/seed", -1)), HasSubstr("runs[0].seed"));
-  EXPECT_THAT(fault(changed("/runs/0/recitations/0/loss", "3")), HasSubstr("loss is not a number"));
-  EXPECT_THAT(fault(changed("/groups/0", "control")), HasSubstr("groups[0] is not an object"));
-  EXPECT_THAT(fault(changed("/prompt_lengths", nullptr)), HasSubstr("not a list"));
+  EXPECT_THAT(fault(changed("/variant", 3)), Eq("run.json: variant is not a text"));
+  EXPECT_THAT(fault(changed("/recitations/2/exact", 1)),
+              HasSubstr("run.json: recitations[2].exact is not true or false"));
+  EXPECT_THAT(fault(changed("/trial", 1.5)), HasSubstr("trial is not a whole"));
+  EXPECT_THAT(fault(changed("/trial", ~std::uint64_t{0})), HasSubstr("trial is not a whole"));
+  EXPECT_THAT(fault(changed("/seed", -1)), HasSubstr("seed"));
+  EXPECT_THAT(fault(changed("/recitations/0/loss", "3")), HasSubstr("loss is not a number"));
+  EXPECT_THAT(fault(changed("/recitations/0", "control")),
+              HasSubstr("recitations[0] is not an object"));
+  EXPECT_THAT(fault(changed("/recitations", nullptr)), HasSubstr("not a list"));
 }
 
 TEST(ReportJson, AMissingValueIsNamed) {
-  auto json = nlohmann::ordered_json::parse(to_json(small_study()));
-  json["runs"][1].erase("seed");
-  EXPECT_THAT(fault(json.dump()), HasSubstr("runs[1]: 'seed' is missing"));
-}
-
-TEST(ReportJson, IndicesOfGroupsDocumentsAndPromptsAreChecked) {
-  EXPECT_THAT(fault(changed("/runs/0/recitations/0/group", 2)), HasSubstr("group is not a whole"));
-  EXPECT_THAT(fault(changed("/runs/0/recitations/0/document", 4)), HasSubstr("0 to below 4"));
-  EXPECT_THAT(fault(changed("/runs/0/recitations/0/prompt", 1)), HasSubstr("prompt"));
+  auto json = nlohmann::ordered_json::parse(to_json(small_study().runs[1]));
+  json["recitations"][1].erase("truth");
+  EXPECT_THAT(fault(json.dump()), HasSubstr("recitations[1]: 'truth' is missing"));
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
+#include "axonn/study/report_text.h"
+
 #include <sstream>
 
 #include <gmock/gmock.h>
 
-#include "axonn/study/code_points.h"
-#include "axonn/study/ranking.h"
-#include "axonn/study/report.h"
+#include "axonn/base/utf8.h"
 
 #include "tests/study/made_up_report.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 namespace {
@@ -31,9 +30,9 @@ to 100.0 % over 2 trials) of the documents in "6 epochs"; with the goldfish loss
   goldfish  control      2      0.0     0.0 to 0.0      0.5      5.0       9.5  2.875
   goldfish  6 epochs     2      0.0     0.0 to 0.0      3.0     30.0       7.0  2.250
 
-  loss      trials         validation loss  tokens kept %  training  testing
-  standard       2  2.875 (2.750 to 3.000)          100.0    3m 20s    20.0s
-  goldfish       2  2.875 (2.750 to 3.000)           50.0    3m 20s    20.0s
+  loss      trials         validation loss  tokens kept %  training after warm-up  testing
+  standard       2  2.875 (2.750 to 3.000)          100.0                  3m 20s    20.0s
+  goldfish       2  2.875 (2.750 to 3.000)           50.0                  3m 20s    20.0s
 )");
 }
 
@@ -90,7 +89,7 @@ TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {
   for (const MemorizationReport& report : {study, audit}) {
     std::istringstream text(to_text(report));
     for (std::string line; std::getline(text, line);) {
-      EXPECT_LE(columns_of(code_points(line)), 100) << line;
+      EXPECT_LE(utf8_columns(line), 100) << line;
       EXPECT_FALSE(line.ends_with(' ')) << line;
       EXPECT_EQ(line.find('\x1b'), std::string::npos);
     }
@@ -117,47 +116,6 @@ TEST(ReportText, GivesTheLongestRunIfNoRecitationIsExact) {
       to_text(report),
       HasSubstr("\nThe model writes exactly the next 10 tokens for none of 4 documents; the "
                 "longest run of tokens that\nit reproduces is 5 of 10.\n"));
-}
-
-TEST(Ranking, HasTheBestRecitationOfEachDocument) {
-  const MemorizationReport report = small_study();
-  const auto ranked = most_recited(report, {.variant = "standard", .group = 1});
-  ASSERT_EQ(ranked.size(), 2U);
-  EXPECT_EQ(ranked[0].recitation->document, 2);
-  EXPECT_EQ(ranked[0].run->trial, 1);  // the first of two equal ones
-  EXPECT_EQ(ranked[1].recitation->document, 3);
-  EXPECT_EQ(ranked[1].run->trial, 2);
-}
-
-TEST(Ranking, OfEqualRecitationsTheShorterPromptRanksHigher) {
-  const MemorizationReport report = small_audit();
-  const auto ranked = most_recited(report, {.variant = ""});
-  std::vector<std::int64_t> documents, prompts;
-  for (const RankedRecitation& one : ranked) {
-    documents.push_back(one.recitation->document);
-    prompts.push_back(one.recitation->prompt);
-  }
-  EXPECT_THAT(documents, ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(prompts, ElementsAre(2, 0, 0, 2));
-}
-
-TEST(CodePoints, AreReadAndWrittenBack) {
-  const std::string text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";  // 1 to 4 bytes
-  EXPECT_EQ(code_points(text), U"a\u00e9\u20ac\U0001f600");
-  EXPECT_EQ(to_utf8(code_points(text)), text);
-  EXPECT_EQ(code_points("\xff"
-                        "b\xe2\x82"),
-            U"\ufffd"
-            U"b\ufffd\ufffd");
-}
-
-TEST(CodePoints, OfEastAsiaTakeTwoColumnsAndCombiningMarksNone) {
-  EXPECT_EQ(columns_of(U"a\u6f22e\u0301"), 4);
-  EXPECT_EQ(shortened("abcdef", 6), "abcdef");
-  EXPECT_EQ(shortened("abcdefg", 6), "abc...");
-  EXPECT_EQ(shortened("abcdefg", 6, Keep::end), "...efg");
-  EXPECT_EQ(shortened("\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2", 7),
-            "\xe6\xbc\xa2\xe6\xbc\xa2...");
 }
 
 }  // namespace

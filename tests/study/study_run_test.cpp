@@ -9,7 +9,7 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/study/audit.h"
-#include "axonn/study/report.h"
+#include "axonn/study/report_json.h"
 #include "axonn/study/study.h"
 #include "axonn/study/summary.h"
 #include "axonn/train/stored_config.h"
@@ -37,9 +37,13 @@ std::string write_letters(const std::string& path) {
   return path;
 }
 
+struct StudyConfig : Config {
+  MemorizeConfig memorize;
+};
+
 /// Two buckets of two generated records and a control, one trial.
-Config study_config(const std::string& folder) {
-  Config config = tiny_config(folder);
+StudyConfig study_config(const std::string& folder) {
+  StudyConfig config{tiny_config(folder), {}};
   config.model.family = ModelFamily::llama;
   config.model.hidden = 48;
   config.model.heads = config.model.kv_heads = 4;
@@ -63,8 +67,8 @@ Config study_config(const std::string& folder) {
 }
 
 /// The same study with short documents of random letters.
-Config letters_config(const std::string& folder) {
-  Config config = study_config(folder);
+StudyConfig letters_config(const std::string& folder) {
+  StudyConfig config = study_config(folder);
   config.training.seq_len = 24;
   config.memorize.documents = {write_letters(folder + ".jsonl")};
   config.memorize.suffix_tokens = 12;
@@ -72,10 +76,10 @@ Config letters_config(const std::string& folder) {
   return config;
 }
 
-MemorizationReport study(const Config& config) {
+MemorizationReport study(const StudyConfig& config) {
   MemorizationReport report;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    const auto found = run_study(resolved(config), world, {});
+    const auto found = run_study(resolved(config), config.memorize, world, {});
     if (world.rank() == 0) report = found.value();
   });
   return report;
@@ -88,12 +92,12 @@ std::vector<std::string> written(const MemorizationReport& report) {
   return texts;
 }
 
-std::string refusal(const std::function<void(Config&)>& change) {
+std::string refusal(const std::function<void(StudyConfig&)>& change) {
   test::TemporaryPath folder;
-  Config config = study_config(folder / "study");
+  StudyConfig config = study_config(folder / "study");
   change(config);
   try {
-    validate_study(config);
+    validate_study(config, config.memorize);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -107,7 +111,8 @@ TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
   // total, and below ln 2 = 0.69 nats each token is the most likely one.
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
-    Config config = on_grid(letters_config(folder / to_string(grid)), grid);
+    StudyConfig config = letters_config(folder / to_string(grid));
+    config.parallelism.set_grid(grid);
     config.training.steps = 250;
     config.optimizer.lr = 1e-2;
     config.memorize.epochs = {2, 470};
@@ -131,10 +136,11 @@ TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
 TEST(Study, GivesTheSameFiguresOnOtherGrids) {
   // A few steps only, in which rounding differences stay small and nothing is memorized.
   test::TemporaryPath folder;
-  const Config config = letters_config(folder / "one");
+  const StudyConfig config = letters_config(folder / "one");
   const MemorizationReport one = study(config);
   for (const GridShape grid : {GridShape{2, 1, 2, 1}, GridShape{.y = 2, .data = 2}}) {
-    Config other = on_grid(config, grid);
+    StudyConfig other = config;
+    other.parallelism.set_grid(grid);
     other.output.dir = folder / to_string(grid);
     other.memorize.hold_weights = grid.z == 1;
     other.memorize.batch = grid.z;
@@ -149,7 +155,7 @@ TEST(Study, GivesTheSameFiguresOnOtherGrids) {
 
 TEST(Study, ResumesAndKeepsFinishedRuns) {
   test::TemporaryPath folder;
-  Config config = study_config(folder / "whole");
+  StudyConfig config = study_config(folder / "whole");
   config.memorize.losses = {"standard", "goldfish"};
   const MemorizationReport whole = study(config);
   ASSERT_EQ(whole.runs.size(), 2u);
@@ -158,11 +164,11 @@ TEST(Study, ResumesAndKeepsFinishedRuns) {
   EXPECT_EQ(test::slurp(config.output.dir + "/report.json"), to_json(whole));
 
   // The same study, stopped before its first step ends: it saves and reports that it stopped.
-  Config rest = config;
+  StudyConfig rest = config;
   rest.output.dir = folder / "rest";
   std::atomic<bool> stop = true;
   run_ranks(1, [&](Communicator& world) {
-    EXPECT_FALSE(run_study(resolved(rest), world, {.stop = &stop}).has_value());
+    EXPECT_FALSE(run_study(resolved(rest), rest.memorize, world, {.stop = &stop}).has_value());
   });
   EXPECT_EQ(written(study(rest)), written(whole));
 
@@ -178,7 +184,7 @@ TEST(Study, ResumesAndKeepsFinishedRuns) {
   EXPECT_EQ(times(), before);
   EXPECT_TRUE(std::filesystem::exists(rest.output.dir + "/report.html"));
 
-  Config another = rest;
+  StudyConfig another = rest;
   another.training.goldfish.k = 3;
   EXPECT_THAT([&] { study(another); },
               testing::ThrowsMessage<UsageError>(
@@ -187,7 +193,7 @@ TEST(Study, ResumesAndKeepsFinishedRuns) {
 
 TEST(Study, TakesDocumentsFromTheUsersFiles) {
   test::TemporaryPath folder;
-  Config config = study_config(folder / "study");
+  StudyConfig config = study_config(folder / "study");
   config.training.steps = 10;
   config.memorize.epochs = {1};
   config.memorize.documents = {folder / "mine.jsonl"};
@@ -197,6 +203,7 @@ TEST(Study, TakesDocumentsFromTheUsersFiles) {
   file.close();
   const MemorizationReport report = study(config);
   EXPECT_THAT(report.document_names, testing::Each(HasSubstr("mine.jsonl")));
+  EXPECT_THAT(report.notes[0], HasSubstr("while the learning rate falls from 0.002 to 0.001"));
   EXPECT_THAT(report.runs[0].recitations[0].truth, testing::MatchesRegex("[a-i]+[0-8]"));
   config.memorize.bucket_size = 5;
   config.output.dir = folder / "other";
@@ -204,9 +211,27 @@ TEST(Study, TakesDocumentsFromTheUsersFiles) {
                                           HasSubstr("need 10 documents, but of the 9 found")));
 }
 
+TEST(Study, KeepsOneTokenMoreThanASequenceHas) {
+  // The last token of a sequence is a target only. The documents have 24 letters.
+  test::TemporaryPath folder;
+  StudyConfig config = letters_config(folder / "study");
+  config.training.seq_len = 23;
+  config.training.steps = 10;
+  config.memorize.epochs = {1};
+  config.lr_scheduler.kind = ScheduleKind::constant;
+  const MemorizationReport report = study(config);
+  ASSERT_EQ(report.runs[0].recitations.size(), 8u);
+  const std::string letters = test::slurp(config.memorize.documents[0]);
+  for (const Recitation& one : report.runs[0].recitations) {
+    const std::string begin = one.prompt == 0 ? "\"" : "";  // of a whole document
+    EXPECT_THAT(letters, HasSubstr(begin + one.before + one.truth + "\"}"));
+  }
+  EXPECT_THAT(report.notes[0], testing::EndsWith("with a learning rate of 0.002"));
+}
+
 TEST(Audit, TestsATrainedModel) {
   test::TemporaryPath folder;
-  const Config config = study_config(folder / "study");
+  const StudyConfig config = study_config(folder / "study");
   const MemorizationReport trained = study(config);
   const Config trained_config =
       config_of_model(config.output.dir + "/trial-1-standard/checkpoints");
@@ -214,11 +239,11 @@ TEST(Audit, TestsATrainedModel) {
   const auto records = generated_documents(6, 1, *tokenizer, {.least = 51, .most = 192});
   const auto control = generated_documents(5, 99, *tokenizer, {.least = 51, .most = 192});
   run_ranks(1, [&](Communicator& world) {
-    Session session(trained_config, world, make_cpu_backend(1), {.training = false, .data = false});
-    session.initialise();
+    LoadedModel loaded(trained_config, world, make_cpu_backend(1), {.trainable = false});
+    loaded.initialise();
     const MemorizationReport report =
-        audit(session, *tokenizer, records, control,
-              {.suffix_tokens = 50, .prompt_lengths = {kWholePrompt, 20}, .model = "tiny"});
+        audit_model(loaded, *tokenizer, records, control,
+                    {.suffix_tokens = 50, .prompt_lengths = {kWholePrompt, 20}});
     EXPECT_EQ(report.groups, (std::vector<std::string>{"documents", "control"}));
     EXPECT_EQ(report.runs[0].recitations.size(), 2u * 11u);
     // The documents are the study's in another order, so the model must write the same for each.
@@ -233,18 +258,21 @@ TEST(Audit, TestsATrainedModel) {
 }
 
 TEST(ValidateStudy, NamesTheContradictingKeys) {
-  EXPECT_EQ(refusal([](Config&) {}), "accepted");
-  EXPECT_THAT(refusal([](Config& c) { c.memorize.losses = {"silver"}; }),
+  EXPECT_EQ(refusal([](StudyConfig&) {}), "accepted");
+  EXPECT_EQ(refusal([](StudyConfig& c) { c.memorize.prompt_lengths = {143}; }), "accepted");
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.losses = {"silver"}; }),
               HasSubstr("[memorize] losses has no choice 'silver'"));
-  EXPECT_THAT(refusal([](Config& c) { c.memorize.losses = {}; }), HasSubstr("losses is empty"));
-  EXPECT_THAT(refusal([](Config& c) {
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.losses = {}; }),
+              HasSubstr("losses is empty"));
+  EXPECT_THAT(refusal([](StudyConfig& c) {
                 c.memorize.losses = {"goldfish"};
                 c.training.goldfish.k = 0;
               }),
               HasSubstr("goldfish.k is 0"));
-  EXPECT_THAT(refusal([](Config& c) { c.memorize.epochs = {}; }), HasSubstr("epochs is empty"));
-  EXPECT_THAT(refusal([](Config& c) { c.memorize.prompt_lengths = {150}; }),
-              HasSubstr("no room for a prompt of 150"));
-  EXPECT_THAT(refusal([](Config& c) { c.lr_scheduler.warmup_steps = c.training.steps; }),
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.epochs = {}; }),
+              HasSubstr("epochs is empty"));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.prompt_lengths = {144}; }),
+              HasSubstr("no room for a prompt of 144"));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.lr_scheduler.warmup_steps = c.training.steps; }),
               HasSubstr("leaves none"));
 }

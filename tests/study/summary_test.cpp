@@ -112,4 +112,26 @@ TEST(WilsonInterval, IncludesNoneAndAllExactly) {
   EXPECT_THROW(wilson_interval(0, 0), Error);
 }
 
+TEST(Ranking, HasTheBestRecitationOfEachDocument) {
+  const MemorizationReport report = small_study();
+  const auto ranked = most_recited(report, "standard", 1);
+  ASSERT_EQ(ranked.size(), 2U);
+  EXPECT_EQ(ranked[0].recitation->document, 2);
+  EXPECT_EQ(ranked[0].run->trial, 1);  // the first of two equal ones
+  EXPECT_EQ(ranked[1].recitation->document, 3);
+  EXPECT_EQ(ranked[1].run->trial, 2);
+}
+
+TEST(Ranking, OfEqualRecitationsTheShorterPromptRanksHigher) {
+  const MemorizationReport report = small_audit();
+  const auto ranked = most_recited(report, "");
+  std::vector<std::int64_t> documents, prompts;
+  for (const RankedRecitation& one : ranked) {
+    documents.push_back(one.recitation->document);
+    prompts.push_back(one.recitation->prompt);
+  }
+  EXPECT_THAT(documents, testing::ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(prompts, testing::ElementsAre(2, 0, 0, 2));
+}
+
 }  // namespace

@@ -10,8 +10,9 @@
 #include "axonn/model/stored_names.h"
 #include "axonn/options/options.h"
 #include "axonn/storage/stored_values.h"
-#include "axonn/train/session.h"
+#include "axonn/train/checkpoints.h"
 #include "axonn/train/stored_config.h"
+#include "axonn/train/training.h"
 
 #include "tests/support/temporary_path.h"
 #include "tests/support/write_safetensors.h"
@@ -75,9 +76,9 @@ void write_model(const std::string& folder, const ModelConfig& config,
 namespace {
 
 /// Sets trained parameters to values that depend only on the global element, most of them not 0.
-void set_trained(Session& session) {
-  const Context ctx = session.context();
-  for (ParameterGroup* group : trained_groups(session.model())) {
+void set_trained(Training& training) {
+  const Context ctx = training.model.context();
+  for (ParameterGroup* group : trained_groups(training.model.model())) {
     for (const auto& [spec, slice] : group->piece_slices())
       for (std::int64_t e = slice.begin; e < slice.end; ++e) {
         const std::int64_t row = slice.row + e / slice.cols, col = slice.col + e % slice.cols;
@@ -97,12 +98,12 @@ void save_checkpoint(const std::string& folder, const ModelConfig& model, const 
   config.training = {.steps = 1, .seq_len = 8, .global_batch = 8, .dtype = dtype};
   config.optimizer.lr = 1;
   run_ranks(grid.ranks(), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {.data = false});
-    session.initialise();
-    if (model.lora.rank > 0) set_trained(session);
+    Training training(config, world, make_cpu_backend(1), {.data = false});
+    training.model.initialise();
+    if (model.lora.rank > 0) set_trained(training);
     CheckpointSaver saver({.folder = folder, .async = false});
-    const StateTexts texts{{"config.toml", stored_config_text(session.config(), Origins())}};
-    saver.begin(world, 1, session.state(), texts);
+    const StateTexts texts{{"config.toml", stored_config_text(training.model.config(), Origins())}};
+    saver.begin(world, 1, state_blocks(training.model, training.optimizer), texts);
     saver.finish(world);
   });
 }
@@ -112,18 +113,18 @@ std::vector<float> logits(const ModelConfig& model, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   std::vector<float> result;
   run_ranks(grid.ranks(), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {.training = false});
-    session.initialise();
+    LoadedModel loaded(config, world, make_cpu_backend(1), {.trainable = false});
+    loaded.initialise();
     const std::vector<std::int32_t> ids{5, 17, 3, 99, 40, 8, 77, 1};
-    const Context ctx = session.context();
+    const Context ctx = loaded.context();
     const std::int64_t count = std::ssize(ids);
-    const Tensor mine = session.model().next_logits(ctx, make_tokens(ctx, ids, {}, {1, count}),
-                                                    std::array{count - 1});
-    Communicator& across = session.grid().along(Axis::x);
+    const Tensor mine = loaded.model().next_logits(ctx, make_tokens(ctx, ids, {}, {1, count}),
+                                                   std::array{count - 1});
+    Communicator& across = loaded.grid().along(Axis::x);
     std::vector<float> here(mine.view().as<float>(), mine.view().as<float>() + mine.cols()),
         all(here.size() * across.size());
     across.all_gather(buffer(std::span(all)), buffer(std::span(here)), "logits").wait();
-    all.resize(session.model().vocab());
+    all.resize(loaded.model().vocab());
     if (world.rank() == 0) result = all;
   });
   return result;

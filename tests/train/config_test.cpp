@@ -10,6 +10,7 @@
 #include "axonn/base/check.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_print.h"
+#include "axonn/study/config.h"
 
 using namespace axonn;
 using testing::AllOf;
@@ -34,6 +35,9 @@ Config small_config() {
   config.optimizer.lr = 1e-3;
   return config;
 }
+
+/// A config with all sections that the program knows.
+Config whole_config() { return {.further = {memorize_section()}}; }
 
 /// All values as text; equal texts mean equal configs.
 std::string values_of(Config config) { return print_config(std::move(config), Origins()); }
@@ -74,7 +78,7 @@ TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
   // One edit of these keys may also be one edit of their twin; then all nearest keys are named.
   const std::vector<std::set<std::string>> alike = {
       {"x", "y", "z"}, {"beta1", "beta2"}, {"goldfish.k", "goldfish.h"}};
-  Config config;
+  Config config = whole_config();
   OptionList list;
   list_options(config, list);
   int typos = 0;
@@ -97,7 +101,7 @@ TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
 }
 
 TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEverySection) {
-  Config config;
+  Config config = whole_config();
   OptionList list;
   list_options(config, list);
   for (const auto& section : list.sections())
@@ -120,7 +124,7 @@ TEST(ConfigKeys, NamesOfOtherProjectsLeadToOurKeys) {
 }
 
 TEST(ConfigKeys, EveryKeyHasAHelpText) {
-  Config config;
+  Config config = whole_config();
   OptionList list;
   list_options(config, list);
   for (const auto& section : list.sections())
@@ -172,6 +176,49 @@ TEST(ConfigFile, WritesKeysWithoutEffectAsCommentsSoThatTheyCauseNoWarnings) {
   set.set("optimizer.beta1", "--optimizer.beta1");
   EXPECT_THAT(config_toml(config, set), HasSubstr("\nbeta1 = 0.9\n"))
       << "a key that the user set is not a comment";
+}
+
+TEST(FurtherSections, AreReadPrintedAndStoredLikeTheOthers) {
+  auto width = std::make_shared<std::int64_t>(3);
+  const auto own = [](const std::shared_ptr<std::int64_t>& value) {
+    return FurtherSection{.name = "my_model", .list = [value](OptionList& list) {
+                            list.section("my_model", "A user's own model");
+                            list.add("width", value.get(), {.help = "width of the model"});
+                          }};
+  };
+  Config config = small_config();
+  config.further = {own(width), memorize_section()};
+  OptionList list;
+  list_options(config, list);
+  Origins origins;
+  read_toml_text(list, "[my_model]\nwidth = 7\n[memorize]\ntrials = 2\n", "a.toml", origins);
+  EXPECT_EQ(*width, 7);
+  EXPECT_THAT(read_flags(list, std::vector<std::string>{"--my_model.width", "8"}, origins),
+              IsEmpty());
+  EXPECT_THAT(print_config(config, origins),
+              HasSubstr("[my_model]\nwidth = 8  # --my_model.width\n"));
+  EXPECT_THAT(warnings(config, origins), IsEmpty()) << "several commands may share a file";
+
+  const std::string text = config_toml(config, Origins());
+  EXPECT_THAT(text, AllOf(HasSubstr("[my_model]\nwidth = 8\n"), HasSubstr("# trials = 2"),
+                          HasSubstr("only axonn memorize reads it")));
+  EXPECT_THAT(config_toml(config, origins), HasSubstr("\ntrials = 2\n"))
+      << "the user's file sets it";
+  auto again = std::make_shared<std::int64_t>(3);
+  Config stored{.further = {own(again), memorize_section()}};
+  OptionList stored_list;
+  list_options(stored, stored_list);
+  read_toml_text(stored_list, text, "config.toml", origins);
+  EXPECT_EQ(*again, 8);
+
+  // Without the owner of a section, a user's file is refused. A checkpoint's file can be read.
+  Config without;
+  OptionList short_list;
+  list_options(without, short_list);
+  EXPECT_THAT([&] { read_toml_text(short_list, text, "a.toml", origins); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("there is no section")));
+  read_toml_text(short_list, text, "a.toml", origins, UnknownSections::skip);
+  EXPECT_EQ(without.training.steps, config.training.steps);
 }
 
 TEST(Warnings, NameEveryKeyThatTheUserSetAndTheRunDoesNotRead) {
@@ -303,7 +350,7 @@ TEST(Configs, EveryFileOfTheProjectIsValidWithoutWarnings) {
   for (const auto& entry : std::filesystem::directory_iterator(kRoot / "configs")) {
     if (entry.path().extension() != ".toml") continue;
     SCOPED_TRACE(entry.path());
-    Config config;
+    Config config = whole_config();
     OptionList list;
     list_options(config, list);
     Origins origins;
@@ -320,6 +367,6 @@ TEST(Configs, EveryFileOfTheProjectIsValidWithoutWarnings) {
 TEST(ConfigReference, IsUpToDate) {
   std::ifstream file(kRoot / "docs" / "configuration.md");
   const std::string committed(std::istreambuf_iterator<char>(file), {});
-  EXPECT_TRUE(committed == config_reference())
+  EXPECT_TRUE(committed == config_reference(whole_config()))
       << "to update it: axonn help --markdown > docs/configuration.md";
 }

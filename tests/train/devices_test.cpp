@@ -10,8 +10,9 @@
 #include "axonn/options/options.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
-#include "axonn/train/session.h"
+#include "axonn/train/checkpoints.h"
 #include "axonn/train/stored_config.h"
+#include "axonn/train/training.h"
 
 #include "tests/support/gpu_of_host_memory.h"
 #include "tests/support/runs.h"
@@ -40,13 +41,13 @@ std::unique_ptr<Backend> on_gpu() { return std::make_unique<BackendOnGpu>(); }
 
 using MakeBackend = std::unique_ptr<Backend> (*)();
 
-double step(Session& session, std::int64_t i) {
-  StepInput input = session.step_input(i);
+double step(Training& training, std::int64_t i) {
+  StepInput input = training.inputs->at(i);
   input.lr = 0.01;
-  return session.train_step(input).loss;
+  return training.step.run(training.model.context(), input).loss;
 }
 
-/// Returns the losses of three steps. Between steps everything is saved, and read by a new session.
+/// Returns the losses of three steps. Between steps everything is saved, and read by a new run.
 std::vector<double> losses_of(const Config& given, MakeBackend make) {
   validate(given);
   const Config config = resolved(given);
@@ -55,14 +56,15 @@ std::vector<double> losses_of(const Config& given, MakeBackend make) {
     CheckpointSaver saver({.folder = config.output.dir, .keep = 0, .async = false});
     std::string saved;
     for (std::int64_t i = 0; i < 3; ++i) {
-      Session session(config, world, make(), {});
+      Training training(config, world, make());
       if (i == 0)
-        session.initialise();
+        training.model.initialise();
       else
-        session.load(CheckpointReader(world, saved));
-      const double loss = step(session, i);
+        resume(training.model, training.optimizer, saved);
+      const double loss = step(training, i);
       if (world.rank() == 0) losses[i] = loss;
-      saver.begin(world, i + 1, session.state(), {{"state.json", "{}"}});
+      saver.begin(world, i + 1, state_blocks(training.model, training.optimizer),
+                  {{"state.json", "{}"}});
       saved = saver.finish(world).folder;
     }
   });
@@ -92,9 +94,9 @@ TEST(Devices, DeviceMemoryChangesNoGeneratedTokenOnAnyGrid) {
       const Config config = resolved(on_grid(tiny_config(folder.path()), grid));
       std::vector<std::vector<std::int32_t>> tokens;
       run_ranks(grid.ranks(), [&](Communicator& world) {
-        Session session(config, world, make(), {.training = false});
-        session.initialise();
-        Generator generator(session, {});
+        LoadedModel model(config, world, make(), {.trainable = false});
+        model.initialise();
+        Generator generator(model, {});
         const auto all = generator.generate(prompts, {.max_tokens = 8});
         for (const Generation& one : all)
           if (world.rank() == 0) tokens.push_back(one.tokens);

@@ -9,7 +9,7 @@
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -80,11 +80,11 @@ TEST(FineTuning, ValidationLossIsTheMeanOverTheHeldOutTargetsThatCount) {
     cut.training.micro_batch = micro;
     validate(cut);
     run_ranks(grid.ranks(), [&](Communicator& world) {
-      Session session(resolved(cut), world, make_cpu_backend(1), {});
-      session.initialise();
-      EXPECT_GT(session.validation_windows(), 2);
-      EXPECT_LE(session.validation_windows(), 12) << "there are only twelve conversations";
-      const double loss = session.validate();
+      Training training(resolved(cut), world, make_cpu_backend(1));
+      training.model.initialise();
+      EXPECT_GT(training.validation_windows(), 2);
+      EXPECT_LE(training.validation_windows(), 12) << "there are only twelve conversations";
+      const double loss = training.validate();
       if (world.rank() == 0) losses.push_back(loss);
     });
   }
@@ -98,12 +98,13 @@ TEST(FineTuning, TakesTheMemoryThatADryStepPredicts) {
   config.training.micro_batch = 2;
   validate(config);
   run_ranks(4, [&](Communicator& world) {
-    Session session(resolved(config), world, make_cpu_backend(1), {});
-    session.initialise();
-    for (int step = 0; step < 2; ++step) session.train_step(session.step_input(step));
-    session.settle();
-    EXPECT_EQ(dry_step(session.config(), world.rank()).memory.peak_bytes,
-              session.arena().stats().peak_bytes);
+    Training training(resolved(config), world, make_cpu_backend(1));
+    training.model.initialise();
+    for (int step = 0; step < 2; ++step)
+      training.step.run(training.model.context(), training.inputs->at(step));
+    training.model.settle();
+    EXPECT_EQ(dry_step(training.model.config(), world.rank()).memory.peak_bytes,
+              training.model.arena().stats().peak_bytes);
   });
 }
 

@@ -6,7 +6,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_run.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -48,19 +48,19 @@ TEST(GoldfishTraining, CountsKeptTargetsOverAllRanks) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 3}}) {
     const Config config = on_grid(goldfish_config(folder / "run"), grid);
     run_ranks(grid.ranks(), [&](Communicator& world) {
-      Session session(resolved(config), world, make_cpu_backend(1), {});
+      Training training(resolved(config), world, make_cpu_backend(1));
       for (int step = 0; step < 2; ++step) {
         // Count the kept targets of the masked sequences directly.
         const auto fish =
-            make_goldfish(config.training.goldfish, config.training.seed, session.corpus());
+            make_goldfish(config.training.goldfish, config.training.seed, training.corpus);
         std::int64_t kept = 0;
         Sequence one;
         for (std::int64_t n = step * 12; n < (step + 1) * 12; ++n) {
-          session.sequences().read(n, one);
+          training.batches->sequences().read(n, one);
           fish->mask(n, one);
           kept += std::ranges::count_if(one.targets, [](std::int32_t t) { return t >= 0; });
         }
-        const StepInput input = session.step_input(step);
+        const StepInput input = training.inputs->at(step);
         EXPECT_EQ(input.tokens, kept);
         EXPECT_EQ(input.all_targets, 12 * config.training.seq_len);
       }

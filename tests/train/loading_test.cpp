@@ -7,7 +7,7 @@
 #include "axonn/base/files.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/storage/safetensors/safetensors_folder.h"
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 
 #include "tests/support/large_model.h"
 #include "tests/support/temporary_path.h"
@@ -51,11 +51,11 @@ TEST(Loading, OfTwoGigabytesOnEightRanksTakesASixthPerRankAndReadsThemOnce) {
   std::mutex mutex;
   std::int64_t read = 0, most = 0;
   run_ranks(8, [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {.training = false});
-    const LoadCost cost = session.initialise();
+    LoadedModel loaded(config, world, make_cpu_backend(1), {.trainable = false});
+    const LoadCost cost = loaded.initialise();
     const std::scoped_lock lock(mutex);
     read += cost.bytes;
-    most = std::max(most, session.arena().stats().peak_bytes);
+    most = std::max(most, loaded.arena().stats().peak_bytes);
   });
   const std::int64_t peak = kib_line("/proc/self/status", "VmHWM:");
   EXPECT_LT(most, bytes / 6);

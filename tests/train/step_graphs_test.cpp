@@ -8,7 +8,8 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
-#include "axonn/train/session.h"
+#include "axonn/train/checkpoints.h"
+#include "axonn/train/training.h"
 
 #include "tests/support/capturing_device.h"
 #include "tests/support/runs.h"
@@ -23,7 +24,7 @@ using testing::ThrowsMessage;
 namespace {
 
 /// Called after each step, counted from 0, on every rank.
-using Between = std::function<void(Session& session, std::int64_t step)>;
+using Between = std::function<void(Training& training, std::int64_t step)>;
 
 /// Results of a run, by rank.
 struct Outcome {
@@ -39,27 +40,27 @@ constexpr std::int64_t kSteps = 6;
 
 /// Fills the free memory of the arena with NaN, so that reading what an earlier piece left there
 /// fails.
-void spoil_free_memory(Session& session) {
-  const Context ctx = session.context();
+void spoil_free_memory(Training& training) {
+  const Context ctx = training.model.context();
   const Tensor all = ctx.empty(1, std::int64_t{8} << 20, DType::f32);
   std::memset(all.view().data, 0xff, static_cast<std::size_t>(all.bytes()));
 }
 
-void run_steps(Session& session, int rank, const Between& between, Outcome& outcome) {
-  session.initialise();
+void run_steps(Training& training, int rank, const Between& between, Outcome& outcome) {
+  training.model.initialise();
   for (std::int64_t step = 0; step < kSteps; ++step) {
-    StepInput input = session.step_input(step);
+    StepInput input = training.inputs->at(step);
     input.lr = 0.01 / static_cast<double>(step + 1);
-    input.tokens_of = [&session, of = input.tokens_of](int micro) {
-      spoil_free_memory(session);
+    input.tokens_of = [&training, of = input.tokens_of](int micro) {
+      spoil_free_memory(training);
       return of(micro);
     };
-    const StepResult result = session.train_step(input);
+    const StepResult result = training.step.run(training.model.context(), input);
     outcome.losses[rank].push_back(result.loss);
     outcome.norms[rank].push_back(result.grad_norm);
-    if (between) between(session, step);
+    if (between) between(training, step);
   }
-  for (const StateBlock& block : session.state())
+  for (const StateBlock& block : state_blocks(training.model, training.optimizer))
     for (const auto& [kind, data] : block.buffers)
       outcome.state[rank].emplace_back(data, data + block.count);
 }
@@ -79,8 +80,8 @@ Outcome run_eagerly(const Config& given, const Between& between = {}) {
   const Config config = resolved(given);
   Outcome outcome = room_for(config);
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {});
-    run_steps(session, world.rank(), between, outcome);
+    Training training(config, world, make_cpu_backend(1));
+    run_steps(training, world.rank(), between, outcome);
   });
   return outcome;
 }
@@ -94,10 +95,10 @@ Outcome run_captured(Config given, const Between& between = {}, const std::strin
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& host) {
     const auto device = std::make_shared<CapturingDevice>();
     CapturingCommunicator world(host, *device);
-    Session session(config, world, std::make_unique<CapturingBackend>(device, left_out), {});
-    run_steps(session, world.rank(), between, outcome);
+    Training training(config, world, std::make_unique<CapturingBackend>(device, left_out));
+    run_steps(training, world.rank(), between, outcome);
     if (host.rank() != 0) return;
-    outcome.captures = session.step().graphs()->captures();
+    outcome.captures = training.step.graphs()->captures();
     outcome.launches = device->launches();
   });
   return outcome;
@@ -177,14 +178,15 @@ TEST(StepGraphs, TolerateEvaluationAndCheckpointsBetweenSteps) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
     const Config config = with_micro_batches(on_grid(tiny_config("unused"), grid), 2);
     const auto between = [](std::vector<double>& losses) {
-      return [&losses](Session& session, std::int64_t step) {
+      return [&losses](Training& training, std::int64_t step) {
         if (step % 2 == 0) return;
-        const double loss = session.validate();
+        const double loss = training.validate();
         test::TemporaryPath folder;
-        Communicator& world = session.grid().world();
+        Communicator& world = training.model.grid().world();
         if (world.rank() == 0) losses.push_back(loss);
         CheckpointSaver saver({.folder = folder.path(), .keep = 0, .async = true});
-        saver.begin(world, step, session.state(), {{"state.json", "{}"}});
+        saver.begin(world, step, state_blocks(training.model, training.optimizer),
+                    {{"state.json", "{}"}});
         saver.finish(world);
       };
     };
@@ -197,9 +199,9 @@ TEST(StepGraphs, TolerateEvaluationAndCheckpointsBetweenSteps) {
 TEST(StepGraphs, AreCapturedAgainIfMemoryThatTheyWriteIsHeld) {
   const Config config = with_micro_batches(tiny_config("unused"), 2);
   Tensor kept;
-  const auto keep = [&kept](Session& session, std::int64_t step) {
+  const auto keep = [&kept](Training& training, std::int64_t step) {
     if (step == 2) {
-      kept = session.context().empty(1, 4096, DType::f32);
+      kept = training.model.context().empty(1, 4096, DType::f32);
       std::ranges::fill_n(kept.view().as<float>(), kept.count(), 42.0f);
     }
     if (step == 4) {
@@ -215,9 +217,11 @@ TEST(StepGraphs, AreCapturedAgainIfMemoryThatTheyWriteIsHeld) {
 
 TEST(StepGraphs, OfSeveralRanksAreNeverCapturedAgainByOnlyOne) {
   const auto keeps_memory = [] {
-    run_captured(on_grid(tiny_config("unused"), {.z = 2}), [](Session& session, std::int64_t step) {
-      if (session.grid().world().rank() == 1 && step == 2) session.arena().allocate(4096);
-    });
+    run_captured(on_grid(tiny_config("unused"), {.z = 2}),
+                 [](Training& training, std::int64_t step) {
+                   if (training.model.grid().world().rank() == 1 && step == 2)
+                     training.model.arena().allocate(4096);
+                 });
   };
   EXPECT_THAT(keeps_memory,
               ThrowsMessage<Error>(AllOf(HasSubstr("rank 1"), HasSubstr("is still held"))));
@@ -231,14 +235,14 @@ TEST(StepGraphs, AreNotUsedForAStepWithAnotherNumberOfTargets) {
     const Config run = resolved(given);
     run_ranks(1, [&](Communicator& host) {
       CapturingCommunicator world(host, *device);
-      Session session(run, world, std::make_unique<CapturingBackend>(device), {});
-      session.initialise();
+      Training training(run, world, std::make_unique<CapturingBackend>(device));
+      training.model.initialise();
       for (std::int64_t step = 0; step < kSteps; ++step) {
-        StepInput input = session.step_input(step);
+        StepInput input = training.inputs->at(step);
         input.lr = 0.01;
         if (step == 3) input.tokens -= 5;
         const int before = device->launches();
-        all.push_back(session.train_step(input).loss);
+        all.push_back(training.step.run(training.model.context(), input).loss);
         EXPECT_EQ(device->launches() - before, captured && step > 0 && step != 3 ? 2 : 0);
       }
     });
@@ -260,8 +264,8 @@ TEST(StepGraphs, AreRejectedIfTheStepCannotBeCaptured) {
   Config config = tiny_config("unused");
   config.training.cuda_graph = true;
   const auto on_processor = [&] {
-    run_ranks(
-        1, [&](Communicator& world) { Session(resolved(config), world, make_cpu_backend(1), {}); });
+    run_ranks(1,
+              [&](Communicator& world) { Training(resolved(config), world, make_cpu_backend(1)); });
   };
   EXPECT_THAT(on_processor,
               ThrowsMessage<UsageError>(
@@ -270,8 +274,8 @@ TEST(StepGraphs, AreRejectedIfTheStepCannotBeCaptured) {
     run_ranks(2, [&](Communicator& host) {
       const auto device = std::make_shared<CapturingDevice>();
       const auto world = make_staged(host, *device);
-      Session(resolved(on_grid(config, {.z = 2})), *world,
-              std::make_unique<CapturingBackend>(device), {});
+      Training(resolved(on_grid(config, {.z = 2})), *world,
+               std::make_unique<CapturingBackend>(device));
     });
   };
   EXPECT_THAT(through_the_host, ThrowsMessage<UsageError>(HasSubstr("through host memory")));
@@ -307,12 +311,12 @@ TEST(TrainStep, TheHostWaitsForTheDeviceOncePerStepWithAndWithoutGraphs) {
       run_ranks(grid.ranks(), [&](Communicator& host) {
         const auto device = std::make_shared<CapturingDevice>();
         CapturingCommunicator world(host, *device);
-        Session session(config, world, std::make_unique<CapturingBackend>(device), {});
-        session.initialise();
+        Training training(config, world, std::make_unique<CapturingBackend>(device));
+        training.model.initialise();
         for (std::int64_t step = 0; step < 4; ++step) {
-          const StepInput input = session.step_input(step);
+          const StepInput input = training.inputs->at(step);
           const int before = device->waits();
-          session.train_step(input);
+          training.step.run(training.model.context(), input);
           EXPECT_EQ(device->waits() - before, 1) << "step " << step;
         }
       });

@@ -9,7 +9,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 
 #include "tests/support/model_folder.h"
 #include "tests/support/temporary_path.h"
@@ -118,8 +118,8 @@ TEST_F(StoredConfig, OfAFolderWithoutSafetensorsIsReadButItsWeightsAreRefusedByN
     EXPECT_EQ(config.model.hidden, 24);
     const std::string message = refusal([&] {
       run_ranks(1, [&](Communicator& world) {
-        Session session(config, world, make_cpu_backend(1), {.training = false});
-        session.initialise();
+        LoadedModel loaded(config, world, make_cpu_backend(1), {.trainable = false});
+        loaded.initialise();
       });
     });
     EXPECT_THAT(message, path == sizes ? AllOf(HasSubstr(sizes), HasSubstr("gives only sizes"))

@@ -36,11 +36,11 @@ Tuned tune_on_threads(const Config& given, const TuneOptions& options) {
   Tuned tuned{.choices = std::vector<MatmulChoices>(config.parallelism.grid().ranks()),
               .lines = {}};
   run_ranks(static_cast<int>(tuned.choices.size()), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {});
-    session.initialise();
+    Training training(config, world, make_cpu_backend(1));
+    training.model.initialise();
     TuneOptions mine = options;
     mine.report = [&](const std::string& line) { tuned.lines.push_back(line); };
-    tuned.choices[world.rank()] = tune(session, mine);
+    tuned.choices[world.rank()] = tune(training, mine);
   });
   return tuned;
 }

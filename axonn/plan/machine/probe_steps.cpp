@@ -12,7 +12,7 @@
 #include "axonn/plan/machine/probe_parts.h"
 #include "axonn/plan/machine/probe_tokens.h"
 #include "axonn/plan/timed_backend.h"
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 
@@ -45,15 +45,17 @@ class LoneSteps {
  public:
   LoneSteps(const Config& config, Backend& inner)
       : world_(make_self()),
-        session_(config, *world_, make_timed(inner), {.data = false}),
-        input_(session_.step_input(0)) {
-    session_.initialise();
-    input_.tokens_of = [this](int) { return any_tokens(session_.context(), session_.config()); };
+        training_(config, *world_, make_timed(inner), {.data = false}),
+        input_(made_up_input(training_.model)) {
+    training_.model.initialise();
+    input_.tokens_of = [this](int) {
+      return any_tokens(training_.model.context(), training_.model.config());
+    };
   }
 
   double step_s() {
     const double start = now_seconds();
-    session_.train_step(input_);
+    training_.step.run(training_.model.context(), input_);
     return now_seconds() - start;
   }
   TimedBackend& timed() { return *timed_; }
@@ -65,9 +67,9 @@ class LoneSteps {
     return timed;
   }
 
-  TimedBackend* timed_ = nullptr;  // the session's backend
+  TimedBackend* timed_ = nullptr;  // the run's backend
   std::unique_ptr<Communicator> world_;
-  Session session_;
+  Training training_;
   StepInput input_;
 };
 

@@ -1,4 +1,4 @@
-#include "axonn/train/session.h"
+#include "axonn/train/training.h"
 
 #include <cmath>
 #include <limits>
@@ -19,13 +19,13 @@ using testing::MatchesRegex;
 
 namespace {
 
-void with_resolved_session(const Config& given, const std::function<void(Session&)>& body) {
+void with_training(const Config& given, const std::function<void(Training&)>& body) {
   validate(given);
   const Config config = resolved(given);
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Session session(config, world, make_cpu_backend(1), {});
-    session.initialise();
-    body(session);
+    Training training(config, world, make_cpu_backend(1));
+    training.model.initialise();
+    body(training);
   });
 }
 
@@ -36,9 +36,9 @@ struct Validation {
 
 Validation validation_of(const Config& config) {
   Validation result;
-  with_resolved_session(config, [&](Session& session) {
-    const Validation mine{session.validate(), session.validation_windows()};
-    if (session.grid().world().rank() == 0) result = mine;
+  with_training(config, [&](Training& training) {
+    const Validation mine{training.validate(), training.validation_windows()};
+    if (training.model.grid().world().rank() == 0) result = mine;
   });
   return result;
 }
@@ -50,7 +50,7 @@ std::vector<float> copy_of(const View& view) {
 
 }  // namespace
 
-TEST(Session, ValidationCountsEveryWindowOnceOnEveryGridAndForEveryMicroBatch) {
+TEST(Training, ValidationCountsEveryWindowOnceOnEveryGridAndForEveryMicroBatch) {
   Config config = tiny_config("unused");
   config.data.synthetic = 2960;  // its last tenth: 296 tokens, 36 windows of 8 targets, 7 left over
   config.training.global_batch = 7 * 12;
@@ -68,7 +68,7 @@ TEST(Session, ValidationCountsEveryWindowOnceOnEveryGridAndForEveryMicroBatch) {
     }
 }
 
-TEST(Session, ValidationUsesAtMostEvalBatches) {
+TEST(Training, ValidationUsesAtMostEvalBatches) {
   Config config = tiny_config("unused");
   config.training.eval_batches = 2;
   EXPECT_EQ(validation_of(config).windows, 24);
@@ -76,42 +76,42 @@ TEST(Session, ValidationUsesAtMostEvalBatches) {
   EXPECT_EQ(validation_of(config).windows, 249);  // of 2,000 tokens
 }
 
-TEST(Session, AStepWithNanChangesNoParameterAndNamesItsBlock) {
+TEST(TrainStep, AStepWithNanChangesNoParameterAndNamesItsBlock) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{.z = 2, .data = 2}})
-    with_resolved_session(on_grid(tiny_config("unused"), grid), [&](Session& session) {
-      ParameterGroup& second = *session.model().groups()[2];
+    with_training(on_grid(tiny_config("unused"), grid), [&](Training& training) {
+      ParameterGroup& second = *training.model.model().groups()[2];
       EXPECT_EQ(second.name(), "h.1");
       second.master().as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-      second.publish_values(session.context());
+      second.publish_values(training.model.context());
       std::vector<std::vector<float>> before;
-      for (const ParameterGroup* group : session.model().groups())
+      for (const ParameterGroup* group : training.model.model().groups())
         before.push_back(copy_of(group->master()));
 
-      StepInput input = session.step_input(0);
+      StepInput input = training.inputs->at(0);
       input.lr = 1;
-      const StepResult result = session.train_step(input);
+      const StepResult result = training.step.run(training.model.context(), input);
       EXPECT_FALSE(result.finite);
       EXPECT_FALSE(result.applied);
-      EXPECT_EQ(session.diagnose(input), "h.1 (forward)");
+      EXPECT_EQ(training.step.diagnose(training.model.context(), input), "h.1 (forward)");
       for (std::size_t i = 0; i < before.size(); ++i)
         for (std::size_t e = 0; e < before[i].size(); ++e) {
-          const float now = session.model().groups()[i]->master().as<float>()[e];
+          const float now = training.model.model().groups()[i]->master().as<float>()[e];
           EXPECT_TRUE(now == before[i][e] || std::isnan(before[i][e]));
         }
     });
 }
 
-TEST(Session, OverZATiedEmbeddingIsGatheredForEachForwardUseAndSummedOnce) {
+TEST(TrainStep, OverZATiedEmbeddingIsGatheredForEachForwardUseAndSummedOnce) {
   for (const int micro_batches : {1, 3}) {
     Config config = on_grid(tiny_config("unused"), {.z = 2});
     config.training.global_batch = 12;
     config.training.micro_batch = 6 / micro_batches;
-    with_resolved_session(config, [&](Session& session) {
-      EXPECT_TRUE(session.config().model.tied);
-      const auto calls = [&] { return session.grid().along(Axis::z).stats().calls; };
+    with_training(config, [&](Training& training) {
+      EXPECT_TRUE(training.model.config().model.tied);
+      const auto calls = [&] { return training.model.grid().along(Axis::z).stats().calls; };
       const std::int64_t before = calls();
-      session.train_step(session.step_input(0));
-      const std::int64_t blocks = session.config().model.layers;
+      training.step.run(training.model.context(), training.inputs->at(0));
+      const std::int64_t blocks = training.model.config().model.layers;
       // Gathers: twice for the embedding, in both passes for a block, once for the last norm. One
       // sum for each.
       EXPECT_EQ(calls() - before, micro_batches * (2 + 2 * blocks + 1 + blocks + 2));
@@ -119,18 +119,20 @@ TEST(Session, OverZATiedEmbeddingIsGatheredForEachForwardUseAndSummedOnce) {
   }
 }
 
-TEST(Session, NoStepAfterTheSecondHasAProductOfANewShape) {
+TEST(TrainStep, NoStepAfterTheSecondHasAProductOfANewShape) {
   const Config config = tiny_config("unused");
-  with_resolved_session(config, [&](Session& session) {
-    RecordingBackend first(session.backend()), later(session.backend());
-    for (int step = 0; step < 2; ++step) session.rehearse(session.step_input(step), first);
-    for (int step = 2; step < 5; ++step) session.rehearse(session.step_input(step), later);
+  with_training(config, [&](Training& training) {
+    RecordingBackend first(training.model.backend()), later(training.model.backend());
+    for (int step = 0; step < 2; ++step)
+      training.step.rehearse(training.model.context_on(first), training.inputs->at(step));
+    for (int step = 2; step < 5; ++step)
+      training.step.rehearse(training.model.context_on(later), training.inputs->at(step));
     for (const auto& [shape, calls] : later.products())
       EXPECT_THAT(first.products(), Contains(Key(shape))) << to_string(shape);
   });
 }
 
-TEST(Session, ATokenAboveTheVocabularyEndsAllRanksAndNamesTheRank) {
+TEST(Training, ATokenAboveTheVocabularyEndsAllRanksAndNamesTheRank) {
   test::TemporaryPath folder;
   std::vector<std::int32_t> tokens(13 * 8 + 1, 97);
   tokens[8 * 7 + 3] = 300;  // in sequence 8 of step 1, which z 1 reads

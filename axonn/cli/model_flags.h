@@ -5,7 +5,7 @@
 #include <string>
 
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/session.h"
+#include "axonn/train/loaded_model.h"
 #include "axonn/train/stored_config.h"
 
 namespace CLI {
@@ -32,6 +32,6 @@ Config open_model(const ModelFlags& flags);
 std::shared_ptr<const Tokenizer> tokenizer_of(const Config& config, const ModelFlags& flags);
 
 /// Runs body once per rank of the config's grid, with the parameters loaded.
-void with_model(const Config& config, const std::function<void(Session&)>& body);
+void with_model(const Config& config, const std::function<void(LoadedModel&)>& body);
 
 }  // namespace axonn

@@ -1,4 +1,4 @@
-#include "axonn/cli/stored_session.h"
+#include "axonn/cli/model_flags.h"
 
 #include <iostream>
 
@@ -52,13 +52,13 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Config& config, const ModelF
   return make_tokenizer(config.data.tokenizer);
 }
 
-void with_model(const Config& config, const std::function<void(Session&)>& body) {
+void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
   launch(config, [&](Communicator& world) {
     const OwnCores cores(config, world);
-    Session session(config, world, make_backend(config, world, cores.threads()),
-                    {.training = false, .data = false});
-    session.initialise();
-    body(session);
+    LoadedModel loaded(config, world, make_backend(config, world, cores.threads()),
+                       {.trainable = false});
+    loaded.initialise();
+    body(loaded);
   });
 }
 

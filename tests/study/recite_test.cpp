@@ -1,4 +1,4 @@
-#include "axonn/study/recitation.h"
+#include "axonn/study/recite.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ using Tokens = std::vector<std::int32_t>;
 
 Recitation compared(const Tokens& truth, const Tokens& written) {
   Recitation recitation;
-  compare(truth, written, recitation);
+  compare_tokens(truth, written, recitation);
   return recitation;
 }
 

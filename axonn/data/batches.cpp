@@ -1,0 +1,120 @@
+#include "axonn/data/batches.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+Batches::Batches(std::shared_ptr<const Sequences> sequences, std::optional<Goldfish> goldfish,
+                 const BatchOptions& options)
+    : sequences_(std::move(sequences)),
+      goldfish_(std::move(goldfish)),
+      options_(options),
+      each_(options.global_batch / std::max(options.places, 1)) {
+  const auto& [seq_len, global_batch, micro_batch, place, places, end, ahead] = options_;
+  AXONN_CHECK(seq_len > 0 && micro_batch > 0 && place >= 0 && place < places && each_ > 0 &&
+                  global_batch % (micro_batch * places) == 0,
+              "Batches: ", global_batch, " sequences of ", seq_len, " tokens in micro-batches of ",
+              micro_batch, " for coordinate ", place, " of ", places);
+}
+
+Batches::~Batches() {
+  {
+    const std::lock_guard guard(lock_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (reader_.joinable()) reader_.join();
+}
+
+std::int64_t Batches::steps() const {
+  return (options_.end + options_.global_batch - 1) / options_.global_batch;
+}
+
+Batch Batches::read_batch(std::int64_t n) const {
+  const std::int64_t begin = n * options_.global_batch, mine = begin + options_.place * each_,
+                     end = options_.end > 0 ? options_.end : begin + options_.global_batch;
+  Batch batch;
+  for (std::int64_t i = begin; i < std::min(begin + options_.global_batch, end); ++i) {
+    const auto [targets, inputs] = sequences_->size(i);
+    batch.whole.targets += targets;
+    batch.whole.inputs += inputs;
+  }
+  const auto append = [](std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  Sequence one;
+  for (std::int64_t first = mine; first < mine + each_; first += options_.micro_batch) {
+    MicroBatch& micro = batch.micro_batches.emplace_back();
+    micro.first = first;
+    micro.sequences = options_.micro_batch;
+    for (std::int64_t i = first; i < first + options_.micro_batch; ++i) {
+      sequences_->read(std::min(i, end - 1), one);
+      if (goldfish_) goldfish_->mask(i, one);
+      if (i >= end) one.targets.assign(options_.seq_len, -1);
+      append(micro.rows.ids, one.ids);
+      append(micro.rows.targets, one.targets);
+      append(micro.rows.positions, one.positions);
+      append(micro.rows.starts, one.starts);
+    }
+    batch.counted +=
+        std::ranges::count_if(micro.rows.targets, [](std::int32_t target) { return target >= 0; });
+  }
+  return batch;
+}
+
+Batches::Read Batches::read(std::int64_t n) const {
+  try {
+    return {std::make_shared<const Batch>(read_batch(n)), nullptr};
+  } catch (...) {
+    return {nullptr, std::current_exception()};
+  }
+}
+
+std::optional<std::int64_t> Batches::next() const {
+  const std::int64_t last = wanted_ + options_.ahead;
+  for (std::int64_t n = wanted_; n <= last; ++n) {
+    if (options_.end > 0 && n >= steps() && n != wanted_) return {};
+    const auto found = ready_.find(n);
+    if (found == ready_.end()) return n;
+    if (found->second.error) return {};  // whoever asks for it gets the error; no use to go on
+  }
+  return {};
+}
+
+void Batches::read_ahead() {
+  std::unique_lock guard(lock_);
+  while (true) {
+    std::optional<std::int64_t> n;
+    changed_.wait(guard, [&] { return ends_ || (n = next()); });
+    if (ends_) return;
+    guard.unlock();
+    Read result = read(*n);
+    guard.lock();
+    if (*n >= wanted_ && *n <= wanted_ + options_.ahead) ready_[*n] = std::move(result);
+    changed_.notify_all();
+  }
+}
+
+std::shared_ptr<const Batch> Batches::at(std::int64_t n) {
+  AXONN_CHECK(n >= 0, "Batches: step ", n);
+  Read result;
+  if (options_.ahead == 0) {
+    result = read(n);
+  } else {
+    std::unique_lock guard(lock_);
+    wanted_ = n;
+    std::erase_if(ready_, [&](const auto& entry) {
+      return entry.first < n || entry.first > n + options_.ahead;
+    });
+    if (!reader_.joinable()) reader_ = std::thread([this] { read_ahead(); });
+    changed_.notify_all();
+    changed_.wait(guard, [&] { return ready_.contains(n); });
+    result = ready_.at(n);
+  }
+  if (result.error) std::rethrow_exception(result.error);
+  return result.batch;
+}
+
+}  // namespace axonn

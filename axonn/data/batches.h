@@ -1,0 +1,95 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "axonn/data/goldfish.h"
+#include "axonn/data/sequences.h"
+
+namespace axonn {
+
+/// Consecutive sequences in host memory, row after row: R = sequences · seq_len.
+struct MicroBatch {
+  std::int64_t first = 0;  ///< number of its first sequence among all sequences of the run
+  std::int64_t sequences = 0;
+  Sequence rows;  ///< ids, targets and, for packed sequences, positions and starts; (R) each
+};
+
+/// What a (z, data) coordinate computes in one step.
+struct Batch {
+  std::vector<MicroBatch> micro_batches;
+  std::int64_t counted = 0;  ///< targets of these micro-batches that count in the loss
+  /// Of the whole step, over all coordinates: targets, including those that the goldfish loss
+  /// leaves out, and inputs that are not padding.
+  Sequences::Size whole{};
+};
+
+struct BatchOptions {
+  std::int64_t seq_len = 0;       ///< inputs of a sequence
+  std::int64_t global_batch = 0;  ///< sequences of a step; a multiple of micro_batch · places
+  std::int64_t micro_batch = 0;   ///< sequences of a micro-batch
+  int place = 0, places = 1;      ///< this (z, data) coordinate and their number
+  /// If positive: sequences from this number on have no targets, and steps() covers those before
+  /// it. 0: steps have no end.
+  std::int64_t end = 0;
+  int ahead = 2;  ///< number of steps to read ahead; 0: none, and at() reads itself
+};
+
+/// The batches of one (z, data) coordinate. Step n has the sequences [n · global_batch,
+/// (n + 1) · global_batch), and each coordinate has an equal run of them, so that a batch depends
+/// on the sequences, the options and n alone.
+///
+/// A thread of its own reads the next steps' batches, so that slow storage delays a step only if
+/// reading takes longer than computing.
+class Batches {
+ public:
+  /// goldfish, if set, masks the targets of every sequence.
+  Batches(std::shared_ptr<const Sequences> sequences, std::optional<Goldfish> goldfish,
+          const BatchOptions& options);
+  ~Batches();
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+
+  /// The batch of step n; waits until it is read. Any n may follow any other, but reading ahead
+  /// expects n + 1. Throws what reading it threw, such as a UsageError for an unknown token.
+  std::shared_ptr<const Batch> at(std::int64_t n);
+
+  const Sequences& sequences() const { return *sequences_; }
+  const BatchOptions& options() const { return options_; }
+  int micro_batches() const { return static_cast<int>(each_ / options_.micro_batch); }
+  /// Whether the goldfish loss leaves out targets, so that only reading shows how many count.
+  bool masked() const { return goldfish_.has_value(); }
+  /// Number of steps that cover the sequences before options.end.
+  std::int64_t steps() const;
+
+ private:
+  struct Read {
+    std::shared_ptr<const Batch> batch;  // null if reading failed
+    std::exception_ptr error;
+  };
+  Read read(std::int64_t n) const;
+  Batch read_batch(std::int64_t n) const;
+  void read_ahead();
+  /// The next step to read ahead, if any. Needs the lock.
+  std::optional<std::int64_t> next() const;
+
+  std::shared_ptr<const Sequences> sequences_;
+  std::optional<Goldfish> goldfish_;
+  BatchOptions options_;
+  std::int64_t each_;  // sequences per coordinate and step
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::map<std::int64_t, Read> ready_;  // by step
+  std::int64_t wanted_ = -1;            // the step that at() was last called for; -1: none
+  bool ends_ = false;
+  std::thread reader_;  // started by the first at()
+};
+
+}  // namespace axonn

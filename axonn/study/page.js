@@ -1,0 +1,479 @@
+"use strict";
+
+// Draws the page of a memorization report (page.html) from the JSON in its element "report".
+
+// ---- Elements. A report's texts become text nodes only, so none of them is read as markup.
+
+const byId = (id) => document.getElementById(id);
+
+// Control characters become their pictures (U+2400 to U+2421), characters that HTML forbids U+FFFD.
+function visible(text) {
+  return text
+    .replace(/[\x00-\x08\x0b-\x1f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
+    .replace(/\x7f/g, "\u2421")
+    .replace(/[\x80-\x9f\ufdd0-\ufdef\ufffe\uffff]/g, "\ufffd");
+}
+
+// Sets attributes (numbers with one decimal) and appends children: nodes, or texts.
+function filled(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes))
+    node.setAttribute(key, typeof value === "number" ? +value.toFixed(1) : value);
+  node.append(...children.map((one) => typeof one === "string" ? visible(one) : one));
+  return node;
+}
+
+const html = (name, attributes = {}, ...children) =>
+  filled(document.createElement(name), attributes, children);
+const svg = (name, attributes = {}, ...children) =>
+  filled(document.createElementNS(byId("bars").namespaceURI, name), attributes, children);
+
+// ---- Texts, as the terminal prints them.
+
+// A number with so many digits; a tie goes to the even digit. JSON has null for nan.
+function fixed(value, digits) {
+  if (value === null) return "nan";
+  const scaled = value * 10 ** digits, tie = value * 2 ** (digits + 1) % 2 === 1;
+  return (tie ? 2 * Math.round(scaled / 2) / 10 ** digits : value).toFixed(digits);
+}
+
+const count = (number) => number.toLocaleString("en-US");
+
+function duration(seconds) {
+  if (!(seconds > 0)) return "";
+  if (seconds < 59.95) return fixed(seconds, 1) + "s";
+  const whole = Math.round(seconds), two = (n) => String(Math.floor(n)).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)}m ${two(whole % 60)}s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)}h ${two(whole % 3600 / 60)}m`;
+  return `${Math.floor(whole / 86400)}d ${two(whole % 86400 / 3600)}h`;
+}
+
+// Approximate width of a text: East Asian characters and pictographs take two columns, combining
+// marks none.
+function columns(text) {
+  const wide = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]/u;
+  const one = (c) => /[\p{M}\p{Cf}]/u.test(c) ? 0
+    : wide.test(c) || /[\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u.test(c) ? 2 : 1;
+  return Array.from(text, one).reduce((sum, width) => sum + width, 0);
+}
+
+function shortened(text, most) {
+  const kept = Array.from(text);
+  if (columns(text) <= most) return text;
+  while (columns(kept.join("")) > most - 3) kept.pop();
+  return kept.join("") + "...";
+}
+
+const percent = (cell) => cell.trials > 0 ? fixed(cell.exact_percent, 1) : "-";
+
+// The range over several trials, or the 95 % interval of one trial.
+const range = (cell) => cell.trials === 1 ? [cell.exact_percent_low, cell.exact_percent_high]
+  : [cell.exact_percent_min, cell.exact_percent_max];
+const rangeText = (cell) =>
+  cell.trials > 0 ? range(cell).map((end) => fixed(end, 1)).join(" to ") : "-";
+
+const promptText = (length) => length === 0 ? "whole" : count(length);
+const variantText = (name) => name === "" ? "" : name + " loss";
+
+// ---- The report, with lookups that several parts of the page share.
+
+function viewOf(report) {
+  const lengths = report.prompt_lengths, groups = report.groups.length;
+  const rank = (prompt) => lengths[prompt] === 0 ? Number.MAX_VALUE : lengths[prompt];
+  const prompts = [...lengths.keys()].sort((a, b) => rank(a) - rank(b));  // shortest first
+  const cell = (variant, group, prompt) =>
+    report.summary[(variant * groups + group) * lengths.length + prompt];
+  return {
+    ...report, prompts, cell,
+    longest: (variant, group) => cell(variant, group, prompts.at(-1)),
+    names: report.groups.map((group) => group.name),
+    variantTexts: report.variants.map((variant) => variantText(variant.name)),
+    severalTrials: report.variants.some((variant) => variant.trials > 1),
+    label: (cell) => [cell.group, variantText(cell.variant)].filter((text) => text).join(", "),
+  };
+}
+
+// ---- Charts.
+
+const kLetter = 8;    // approximate pixels per column of text
+const kPatterns = 4;  // fill patterns, dashes and marks tell colors apart for readers without them
+
+// The shortest axis that covers `most`, with two to five steps; it ends between 5 and 100.
+function percentAxis(most) {
+  for (const step of [1, 2, 5, 10, 20]) {
+    const top = step * Math.ceil(Math.max(most, 5) / step - 1e-9);
+    if (top > 5 * step) continue;
+    return {top, ticks: Array.from({length: top / step + 1}, (_, i) => i * step)};
+  }
+}
+
+// Names a chart for readers that do not see it.
+function describe(chart, id, title, text) {
+  filled(chart, {"aria-labelledby": `${id}-title ${id}-desc`},
+    [svg("title", {id: id + "-title"}, title), svg("desc", {id: id + "-desc"}, text)]);
+}
+
+const kBar = 21, kBetweenBars = 5, kBetweenGroups = 24;
+
+function bar(variant, x, y, width, height) {
+  const style = variant % kPatterns > 0 ? {style: `fill:url(#fill${variant})`} : {};
+  return svg("rect", {class: `bar c${variant % 8}`, ...style, x, y, width, height});
+}
+
+function fillPatterns(variants) {
+  const lines = (v) => v % kPatterns === 2 ? svg("circle", {cx: 4, cy: 4, r: 1.2})
+    : svg("path", {d: v % kPatterns === 1 ? "M-2 2 2-2M0 8 8 0M6 10 10 6" : "M0 4H8"});
+  const pattern = (v) => svg("pattern",
+    {id: `fill${v}`, class: `c${v % 8}`, width: 8, height: 8, patternUnits: "userSpaceOnUse"},
+    svg("rect", {class: "tint", width: 8, height: 8}), svg("g", {class: "hatch"}, lines(v)));
+  const numbers = [...Array(variants).keys()].filter((v) => v % kPatterns > 0);  // 0 is solid
+  return svg("defs", {}, ...numbers.map(pattern));
+}
+
+// The bar of a cell with its whiskers and its value.
+function cellBar(view, cell, variant, frame, y) {
+  const middle = y + kBar / 2;
+  if (cell.trials === 0)
+    return svg("text", {class: "soft", x: frame.left + 6, y: middle + 4.5}, "not tested");
+  const end = frame.across(cell.exact_percent), [low, high] = range(cell).map(frame.across);
+  const group = svg("g", {},
+    svg("title", {}, `${view.label(cell)}: ${percent(cell)} % (${rangeText(cell)})`),
+    bar(variant, frame.left, y, end - frame.left, kBar));
+  const d = `M${fixed(low, 1)} ${middle}H${fixed(high, 1)}`
+    + [low, high].map((x) => `M${fixed(x, 1)} ${middle - 4}v8`).join("");
+  if (high - low >= 0.5)
+    group.append(svg("path", {class: "halo", d}), svg("path", {class: "whisker", d}));
+  group.append(svg("text", {class: "value", x: Math.max(end, high) + 8, y: middle + 4.5},
+    percent(cell)));
+  return group;
+}
+
+// One bar per group and variant, for the longest prompt. From top to bottom: legend, bars, axis.
+function drawBars(view, chart) {
+  const names = view.names.map((name) => shortened(name, 30));
+  const variants = view.variants.length, cells = names.map((_, group) =>
+    view.variants.map((_, variant) => view.longest(variant, group)));
+  const left = kLetter * Math.max(0, ...names.map(columns)) + 20, right = 1000 - 52;
+  const top = view.variantTexts.some((text) => text) ? 40 : 6;
+  const height = variants * (kBar + kBetweenBars) - kBetweenBars + kBetweenGroups;
+  const bottom = top + names.length * height;
+  const ends = cells.flat().filter((cell) => cell.trials > 0).map((cell) => range(cell)[1]);
+  const axis = percentAxis(Math.max(0, ...ends));
+  const frame = {left, across: (value) => left + (right - left) * value / axis.top};
+  filled(chart, {viewBox: `0 0 1000 ${bottom + 50}`}, []);
+  describe(chart, "bars", "Exact match by group", cells.flat().map((cell) =>
+    `${view.label(cell)}: ${cell.trials ? percent(cell) + " %" : "not tested"}. `).join(""));
+  chart.append(fillPatterns(variants));
+  let x = left;
+  view.variantTexts.forEach((text, variant) => {
+    if (text === "") return;
+    const name = shortened(text, 30);
+    chart.append(bar(variant, x, 6, 22, 13), svg("text", {x: x + 29, y: 17}, name));
+    x += 56 + kLetter * columns(name);
+  });
+  for (const tick of axis.ticks) {
+    const x = frame.across(tick);
+    chart.append(
+      svg("line", {class: tick ? "grid" : "axis", x1: x, x2: x, y1: top, y2: bottom}),
+      svg("text", {class: "soft", x, y: bottom + 18, "text-anchor": "middle"}, `${tick}`));
+  }
+  chart.append(svg("text",
+    {class: "soft", x: (left + right) / 2, y: bottom + 40, "text-anchor": "middle"},
+    "exact match, % of the documents"));
+  names.forEach((name, group) => {
+    const y = top + group * height;
+    chart.append(
+      svg("text", {x: left - 10, y: y + height / 2 + 4.5, "text-anchor": "end"}, name),
+      ...cells[group].map((cell, variant) => cellBar(view, cell, variant, frame,
+        y + kBetweenGroups / 2 + variant * (kBar + kBetweenBars))));
+  });
+}
+
+const kTop = 14, kBottom = 270, kCurveLeft = 48;
+
+// A marker whose shape shows the group.
+function mark(group, x, y) {
+  const shapes = ["m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z", "m-4.2-4.2h8.4v8.4h-8.4z",
+    "m0-5.6 5 9h-10z", "m0-5.8 5.8 5.8-5.8 5.8-5.8-5.8z"];
+  return svg("path", {class: Math.floor(group / kPatterns) % 2 ? "mark open" : "mark",
+    d: `M${fixed(x, 1)} ${fixed(y, 1)}${shapes[group % kPatterns]}`});
+}
+
+// Places labels near the heights that they want: moves them down until none overlap, then up if
+// they went below the chart. Returns their heights.
+function spread(wanted) {
+  const line = 17, order = [...wanted.keys()].sort((a, b) => wanted[a] - wanted[b]), y = [];
+  let free = -Infinity, floor = kBottom + 4;
+  for (const i of order) free = (y[i] = Math.max(wanted[i], free)) + line;
+  for (const i of order.reverse()) floor = (y[i] = Math.min(y[i], floor)) - line;
+  return y;
+}
+
+// The horizontal grid and the labels of the prompts; labels that would overlap are left out, except
+// that of the longest prompt.
+function curveGrid(view, frame) {
+  const parts = frame.axis.ticks.flatMap((tick) => {
+    const y = frame.up(tick);
+    const [x1, x2] = [kCurveLeft, frame.right + 8];
+    return [
+      svg("line", {class: tick ? "grid" : "axis", x1, x2, y1: y, y2: y}),
+      svg("text", {class: "soft", x: x1 - 8, y: y + 4.5, "text-anchor": "end"}, `${tick}`)];
+  });
+  let free = -Infinity;
+  const last = view.prompts.length - 1;
+  view.prompts.forEach((prompt, i) => {
+    const name = promptText(view.prompt_lengths[prompt]), x = frame.across(i);
+    const half = kLetter * name.length / 2 + 4;
+    if (x - half < free || (i < last && x + half > frame.across(last) - 24)) return;
+    free = x + half;
+    parts.push(svg("text", {class: "soft", x, y: kBottom + 20, "text-anchor": "middle"}, name));
+  });
+  return [...parts, svg("text",
+    {class: "soft", x: (kCurveLeft + frame.right) / 2, y: kBottom + 44, "text-anchor": "middle"},
+    "tokens of the prompt")];
+}
+
+// One line per group over the prompt lengths, for one variant. The first two colors are left to the
+// bars.
+function curves(view, variant) {
+  const names = view.names.map((name) => shortened(name, 22)), alone = view.variants.length === 1;
+  const width = alone ? 1000 : 490, last = view.prompts.length - 1;
+  const right = width - kLetter * Math.max(0, ...names.map(columns)) - 38;
+  const axis = percentAxis(Math.max(...view.summary.map((cell) => cell.exact_percent)));
+  const frame = {axis, right,
+    across: (i) => kCurveLeft + 14 + (right - kCurveLeft - 14) * i / Math.max(last, 1),
+    up: (value) => kBottom - (kBottom - kTop) * value / axis.top};
+  const points = names.map((_, group) => view.prompts
+    .map((prompt, i) => ({cell: view.cell(variant, group, prompt), i, prompt}))
+    .filter(({cell}) => cell.trials > 0)
+    .map(({cell, i, prompt}) => ({x: frame.across(i), y: frame.up(cell.exact_percent),
+      of: promptText(view.prompt_lengths[prompt]), share: percent(cell) + " %", i})));
+  const chart = svg("svg", {class: alone ? "alone" : "", viewBox: `0 0 ${width} 330`, role: "img"});
+  const suffix = view.variantTexts[variant] && ", " + view.variantTexts[variant];
+  const withPrompt = ({share, of}) => `${share} with ${of === "whole" ? "the whole prompt" : of}`;
+  describe(chart, `curve${variant}`, "Exact match by tokens of the prompt" + suffix,
+    points.map((line, group) => `${view.names[group]}: ${
+      line.map(withPrompt).join(", ") || "not tested"}. `).join(""));
+  chart.append(...curveGrid(view, frame));
+  points.forEach((line, group) => chart.append(svg("g", {class: `c${(2 + group) % 8}`},
+    svg("polyline", {class: `curve dash${group % kPatterns}`,
+      points: line.map(({x, y}) => `${fixed(x, 1)},${fixed(y, 1)}`).join(" ")}),
+    ...line.map(({x, y, of, share}) => svg("g", {},
+      svg("title", {}, `${view.names[group]}, ${of} tokens: ${share}`), mark(group, x, y))))));
+  const ends = points.map((line, group) => ({group, end: line.at(-1)}))
+    .filter(({end}) => end?.i === last);
+  const heights = spread(ends.map(({end}) => end.y));
+  ends.forEach(({group}, i) => chart.append(svg("g", {class: `c${(2 + group) % 8}`},
+    mark(group, right + 20, heights[i]),
+    svg("text", {x: right + 30, y: heights[i] + 4.5}, names[group]))));
+  return chart;
+}
+
+// ---- Tables.
+
+const headRow = (titles) => html("thead", {}, html("tr", {}, ...titles.map((title, i) =>
+  html("th", {scope: "col", ...i === 0 && {class: "name"}}, title))));
+const bodyRow = (first, rest) => html("tr", {}, html("th", {scope: "row"}, first),
+  ...rest.map((text) => html("td", {}, text)));
+
+function figures(cell) {
+  if (cell.trials === 0) return Array(6).fill("-");
+  return [percent(cell), rangeText(cell), fixed(cell.longest_run, 1),
+    fixed(100 * cell.token_accuracy, 1), fixed(cell.edit_distance, 1), fixed(cell.loss, 3)];
+}
+
+const rangeTitle = (view) => ({trials: "Range over trials", interval: "95 % interval",
+  both: "Range or interval"})[rangeKind(view)];
+
+// The meaning of the ranges: "trials", "interval", or "both" if the cells differ.
+function rangeKind(view) {
+  const tested = view.summary.filter((cell) => cell.trials > 0);
+  const once = tested.filter((cell) => cell.trials === 1).length;
+  return once === 0 ? "trials" : once === tested.length ? "interval" : "both";
+}
+
+function cellsTable(view, table) {
+  const several = view.prompts.length > 1;
+  const titles = ["Group", ...several ? ["Prompt"] : [], "Documents", "Exact match\u00a0%",
+    rangeTitle(view), "Longest run", "Tokens right\u00a0%", "Edit distance",
+    "Loss, nats a\u00a0token"];
+  table.append(headRow(titles), ...view.variantTexts.map((text, variant) => html("tbody", {},
+    ...text ? [html("tr", {}, html("th",
+      {class: "variant", scope: "rowgroup", colspan: titles.length}, text))] : [],
+    ...view.names.flatMap((name, group) => view.prompts.map((prompt) => {
+      const cell = view.cell(variant, group, prompt);
+      return bodyRow(html("a", {href: `#group-${group}`}, name),
+        [...several ? [promptText(view.prompt_lengths[prompt])] : [], count(cell.documents),
+          ...figures(cell)]);
+    })))));
+}
+
+// The runs, without columns that are empty in all of them.
+function runsTable(view, table) {
+  const rows = [["Loss", "Trial", "Seed", "Validation loss", "Tokens kept %",
+    "Training after warm-up", "Testing"], ...view.runs.map((run) => [
+    variantText(run.variant), count(run.trial), run.seed,
+    run.validation_loss === null ? "" : fixed(run.validation_loss, 3),
+    run.kept_fraction === null ? "" : fixed(100 * run.kept_fraction, 1),
+    duration(run.train_seconds), duration(run.test_seconds)])];
+  const used = rows[0].map((_, i) => rows.slice(1).some((row) => row[i] !== ""));
+  const [titles, ...body] = rows.map((row) => row.filter((_, i) => used[i]));
+  table.append(headRow(titles),
+    html("tbody", {}, ...body.map(([first, ...rest]) => bodyRow(first, rest))));
+}
+
+// ---- Passages.
+
+const kShortestRun = 4;  // any two texts share letters and short words
+
+// Aligns two lists of characters by their longest common subsequence in runs of at least
+// kShortestRun (or the whole of a shorter text). Returns for each text flags of its common
+// characters. Time and memory grow with the product of the lengths. Source: Benson, Levy and
+// Shalom, "Longest common subsequence in k length substrings", 2013 (LCSk), with the longer runs
+// of Pavetic, Zuzic and Sikic, "LCSk++", 2014.
+//
+//   ends(i, j) = the larger of  best(i - k, j - k) + k   if the last k characters are equal
+//                               ends(i - 1, j - 1) + 1   if more than the last k are equal
+//   best(i, j) = the largest of best(i - 1, j), best(i, j - 1), ends(i, j)
+function align(first, second) {
+  const k = Math.min(kShortestRun, first.length, second.length), width = second.length + 1;
+  const common = [Array(first.length).fill(false), Array(second.length).fill(false)];
+  if (k === 0) return common;
+  const kSkipFirst = 1, kSkipSecond = 2, kEnds = 4, kGoesOn = 8;  // how a cell was computed
+  const steps = new Uint8Array((first.length + 1) * width);
+  const row = () => ({best: new Int32Array(width), ends: new Int32Array(width),
+    equal: new Int32Array(width)});  // equal: length of the equal suffix
+  const rows = Array.from({length: k + 1}, row), at = (i) => rows[i % rows.length];
+  for (let i = 1; i <= first.length; ++i) {
+    const here = at(i), above = at(i - 1), start = at(i + 1);  // row i - k
+    for (let j = 1; j < width; ++j) {
+      const equal = first[i - 1] === second[j - 1] ? above.equal[j - 1] + 1 : 0;
+      let step = 0, ends = equal >= k ? start.best[j - k] + k : 0;
+      if (equal > k && above.ends[j - 1] + 1 >= ends) {
+        ends = above.ends[j - 1] + 1;
+        step = kGoesOn;
+      }
+      const best = Math.max(above.best[j], here.best[j - 1], ends);
+      if (ends > 0 && best === ends) step |= kEnds;
+      steps[i * width + j] = step | (best === above.best[j] ? kSkipFirst : kSkipSecond);
+      [here.equal[j], here.ends[j], here.best[j]] = [equal, ends, best];
+    }
+  }
+  for (let i = first.length, j = second.length; i > 0 && j > 0;) {
+    const step = steps[i * width + j];
+    if (step & kEnds) {
+      let length = k;
+      for (let at = i * width + j; steps[at] & kGoesOn; at -= width + 1) ++length;
+      for (; length > 0; --length, --i, --j) common[0][i - 1] = common[1][j - 1] = true;
+    } else if (step & kSkipFirst) {
+      --i;
+    } else {
+      --j;
+    }
+  }
+  return common;
+}
+
+// The pieces of a text as nodes, with the common ones marked.
+function marked(characters, common, cut) {
+  const nodes = [];
+  for (let begin = 0, end = 0; begin < characters.length; begin = end) {
+    while (end < characters.length && common[end] === common[begin]) ++end;
+    const text = characters.slice(begin, end).join("");
+    nodes.push(common[begin] ? html("mark", {}, text) : text);
+  }
+  return cut ? [...nodes, " \u2026"] : nodes;
+}
+
+// The end of the prompt; starts at a word if it had to be cut.
+function endOf(before) {
+  const kMost = 240, characters = Array.from(before.replace(/^ +/, ""));
+  if (characters.length <= kMost) return characters.join("");
+  const end = characters.slice(-kMost), blank = end.indexOf(" ");
+  return "\u2026\u00a0" + end.slice(blank < kMost / 4 ? blank + 1 : 0).join("");
+}
+
+function facts(view, one) {
+  const plain = one.exact ? [`\u2713 all ${count(view.suffix_tokens)} tokens`]
+    : [`${one.longest_run} of ${view.suffix_tokens} tokens in a run`,
+      `${fixed(100 * one.token_accuracy, 0)} % of tokens right`,
+      `edit distance ${one.edit_distance}`];
+  const rest = [...plain.slice(1), `loss ${fixed(one.loss, 3)}`,
+    ...view.prompts.length > 1 ? [`prompt: ${promptText(view.prompt_lengths[one.prompt])}`] : [],
+    ...view.severalTrials ? [`trial ${one.trial}`] : []];
+  return html("p", {class: "facts"}, html("strong", {}, plain[0]),
+    ...rest.map((text) => " \u00b7 " + text));
+}
+
+function passage(view, one) {
+  const kMost = 2000;  // characters; 50 tokens are about 250
+  const spaces = one.truth.startsWith(" ") && one.written.startsWith(" ") ? 1 : 0;
+  const all = [one.truth, one.written].map((text) => Array.from(text).slice(spaces));
+  const texts = all.map((characters) => characters.slice(0, kMost)), common = align(...texts);
+  const shown = (title, ...children) => [html("p", {class: "what"}, title),
+    html("p", {class: "text", dir: "auto"}, ...children)];
+  return html("article", {class: "passage"},
+    html("header", {}, html("h5", {}, one.name), facts(view, one)),
+    html("div", {class: "before"}, ...shown("End of the prompt", endOf(one.before))),
+    html("div", {class: "pair"}, ...["The document", "The model"].map((title, i) => html("div", {},
+      ...shown(title, ...marked(texts[i], common[i], all[i].length > kMost))))));
+}
+
+// The best recitations of a group and variant: the first ones open, the others in a fold that is
+// filled when it is opened.
+function passagesOf(view, {documents, shown}) {
+  const kOpen = 6, [open, rest] = [shown.slice(0, kOpen), shown.slice(kOpen)];
+  if (documents === 0) return [html("p", {class: "soft"}, "No document was tested.")];
+  const nodes = open.map((one) => passage(view, one));
+  if (rest.length === 0) return nodes;
+  const fold = html("details", {},
+    html("summary", {}, `${rest.length} more of ${count(documents)} documents`));
+  fold.addEventListener("toggle", () => fold.append(...rest.map((one) => passage(view, one))),
+    {once: true});
+  return [...nodes, fold];
+}
+
+function passages(view) {
+  return view.names.map((name, group) => html("section", {class: "group"},
+    html("h3", {id: `group-${group}`}, name),
+    ...view.variantTexts.flatMap((text, variant) => {
+      const cell = view.longest(variant, group);
+      const share = cell.trials ? [html("span", {class: "share"}, `${percent(cell)} % exact`)] : [];
+      return [html("h4", {}, (text || "Most recited documents") + " ", ...share),
+        ...passagesOf(view, view.passages[variant * view.names.length + group])];
+    })));
+}
+
+// ---- The page.
+
+function show(report) {
+  const view = viewOf(report), tokens = count(report.suffix_tokens);
+  document.title = `${report.title}: ${report.model}`;
+  filled(byId("title"), {}, [report.title]);
+  filled(byId("model"), {}, [report.model]);
+  const headline = report.headline.replace(/"([^"]*)"/g, "\u201c$1\u201d");
+  filled(byId("headline"), {}, [headline.replaceAll(" %", "\u00a0%")]);
+  byId("notes").append(...report.notes.map((note) => html("li", {}, note)));
+  if (report.summary.length === 0) return byId("main").remove();
+
+  const whiskers = {trials: "the range over trials",
+    interval: "the 95 % interval (Wilson) of the share",
+    both: "the range over trials, or the 95 % interval (Wilson) where there is one trial"};
+  const prompt = view.prompts.length === 1 ? "" : " Shown for the longest prompt ("
+    + promptText(view.prompt_lengths[view.prompts.at(-1)]) + ").";
+  filled(byId("bars-hint"), {}, ["Share of documents for which the model writes all "
+    + `${tokens} tokens exactly. Bars are means over trials; whiskers show `
+    + `${whiskers[rangeKind(view)]}.${prompt}`]);
+  drawBars(view, byId("bars"));
+  if (view.prompts.length === 1) byId("by-prompt").remove();
+  else byId("curves").append(...view.variantTexts.map((text, variant) => html("figure", {},
+    ...text ? [html("figcaption", {}, text)] : [], curves(view, variant))));
+  cellsTable(view, byId("cells"));
+  filled(byId("cells-hint"), {}, ["Means over documents and trials. Longest run: tokens of the "
+    + `longest common run, of ${tokens}. Tokens right: share of positions with equal tokens. Edit `
+    + "distance: tokens inserted, deleted or replaced. Loss: of the document\u2019s own tokens."]);
+  runsTable(view, byId("runs"));
+  byId("passages").append(...passages(view));
+}
+
+const report = JSON.parse(byId("report").textContent);
+if (report) show(report);

@@ -1,0 +1,54 @@
+#include "axonn/train/loaded_model.h"
+
+#include <algorithm>
+
+#include "axonn/text/tokenizer.h"
+#include "axonn/train/devices.h"
+
+namespace axonn {
+
+Config with_vocab(Config config) {
+  if (config.model.vocab > 0) return config;
+  config.model.vocab = make_tokenizer(config.data.tokenizer)->vocab_size();
+  return config;
+}
+
+LoadedModel::LoadedModel(const Config& config, Communicator& world,
+                         std::unique_ptr<Backend> backend, Options options)
+    : config_(with_vocab(config)),
+      backend_(std::move(backend)),
+      arena_(std::make_unique<Arena>(backend_->device())),
+      device_world_(make_device_world(config.parallelism, world, backend_->device())),
+      grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
+                                   config.parallelism.grid())) {
+  config_.model = resolved(config_.model, config_.model.vocab,
+                           std::max<std::int64_t>(config_.training.seq_len, 1));
+  model_ = options.make_model(config_.model, *grid_);
+  trained_ = trained_groups(*model_);
+  const Context ctx = context();
+  for (ParameterGroup* group : model_->groups()) {
+    if (!options.trainable) group->freeze();
+    group->allocate(ctx);
+  }
+}
+
+Context LoadedModel::context_on(Backend& backend) const {
+  const ParallelismConfig& p = config_.parallelism;
+  Context ctx{.backend = backend, .arena = *arena_, .grid = *grid_};
+  ctx.dtype = config_.training.dtype;
+  ctx.reduce_dtype = p.reduce_dtype;
+  ctx.overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,
+                 p.overlap_data};
+  ctx.sequence_parallel = p.sequence_parallel;
+  ctx.chunks = p.chunks;
+  ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
+  ctx.recompute = config_.activation_checkpoint.mode == RecomputeMode::full;
+  return ctx;
+}
+
+void LoadedModel::settle() const {
+  for (const ParameterGroup* group : model_->groups()) group->piece_of_compute();
+  backend_->device().compute().synchronize();
+}
+
+}  // namespace axonn

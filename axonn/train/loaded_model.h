@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "axonn/model/load.h"
+#include "axonn/train/config.h"
+
+namespace axonn {
+
+/// A model on a grid: this rank's device, memory, communicators and part of the parameters. What
+/// training, generation and evaluation share.
+class LoadedModel {
+ public:
+  struct Options {
+    bool trainable = true;  ///< false: parameters are frozen and have no master copies
+    ModelMaker make_model = axonn::make_model;
+  };
+
+  /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
+  /// of 0 becomes the tokenizer's. Allocates parameters, whose values are not yet set. Throws
+  /// UsageError if the grid cannot cut the model.
+  LoadedModel(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+              Options options);
+
+  /// Sets the parameters that training starts from: those at model.path, or initial values from the
+  /// seed. Adapters are read from lora.path, or get initial values. Returns what reading cost this
+  /// rank. Collective. Throws as axonn::initialise() does.
+  LoadCost initialise(const Progress& progress = {}) {
+    return axonn::initialise(context(), *model_, trained_, config_.model, progress);
+  }
+  /// Does the same for frozen parameters only: those of the base model of adapters, which a
+  /// checkpoint does not hold. Does nothing without adapters. Collective.
+  LoadCost initialise_frozen(const Progress& progress = {}) {
+    return axonn::initialise_frozen(context(), *model_, trained_, config_.model, progress);
+  }
+
+  /// Waits for everything that a step leaves in flight: the device's work and the gather of its
+  /// updated weights over data.
+  void settle() const;
+
+  Context context() const { return context_on(*backend_); }
+  /// The same with another backend, such as one that records operations.
+  Context context_on(Backend& backend) const;
+
+  /// The config, with the model's sizes complete.
+  const Config& config() const { return config_; }
+  Model& model() { return *model_; }
+  /// The parameters that are trained.
+  const std::vector<ParameterGroup*>& trained() const { return trained_; }
+  const Grid& grid() const { return *grid_; }
+  Backend& backend() const { return *backend_; }
+  Arena& arena() { return *arena_; }
+
+ private:
+  Config config_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Communicator> device_world_;  // null if world can send the device's memory
+  std::unique_ptr<Grid> grid_;
+  std::unique_ptr<Model> model_;
+  std::vector<ParameterGroup*> trained_;  // the groups of model_ that are trained
+};
+
+/// Returns config with a vocab of 0 replaced by the size of the tokenizer that data.tokenizer
+/// names. Throws UsageError if there is no such tokenizer.
+Config with_vocab(Config config);
+
+}  // namespace axonn

@@ -1,0 +1,148 @@
+#include "axonn/data/batches.h"
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+
+using namespace axonn;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+constexpr std::int64_t kLength = 4;
+
+/// Sequence n has the ids 4 n, 4 n + 1, ...; each target is the next id. Reading takes some time,
+/// and sequence `bad` cannot be read.
+class Counted : public Sequences {
+ public:
+  explicit Counted(double seconds = 0, std::int64_t bad = -1) : seconds_(seconds), bad_(bad) {}
+
+  std::int64_t count() const override { return 1'000; }
+  void read(std::int64_t n, Sequence& to) const override {
+    ++reads;
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
+    if (n == bad_) refuse("sequence ", n, " is damaged");
+    to.ids.resize(kLength);
+    std::iota(to.ids.begin(), to.ids.end(), static_cast<std::int32_t>(n * kLength));
+    to.targets.resize(kLength);
+    std::iota(to.targets.begin(), to.targets.end(), to.ids.front() + 1);
+  }
+  Size size(std::int64_t) const override { return {kLength, kLength}; }
+  std::string where(std::int64_t) const override { return "nowhere"; }
+
+  mutable std::atomic<int> reads = 0;
+
+ private:
+  double seconds_;
+  std::int64_t bad_;
+};
+
+/// The first ids of each sequence of a batch.
+std::vector<std::vector<std::int64_t>> sequences_of(const Batch& batch) {
+  std::vector<std::vector<std::int64_t>> all;
+  for (const MicroBatch& micro : batch.micro_batches) {
+    all.emplace_back();
+    for (std::int64_t i = 0; i < micro.sequences; ++i)
+      all.back().push_back(micro.rows.ids[i * kLength] / kLength);
+  }
+  return all;
+}
+
+BatchOptions options(int place, int places, std::int64_t end = 0) {
+  return {.seq_len = kLength,
+          .global_batch = 12,
+          .micro_batch = 2,
+          .place = place,
+          .places = places,
+          .end = end};
+}
+
+}  // namespace
+
+TEST(Batches, GiveEachCoordinateItsRunOfTheStepsSequences) {
+  for (const int ahead : {0, 1, 2}) {
+    BatchOptions second = options(1, 3);
+    second.ahead = ahead;
+    Batches batches(std::make_shared<Counted>(), std::nullopt, second);
+    EXPECT_EQ(batches.micro_batches(), 2);
+    for (const std::int64_t step : {0, 1, 2, 7, 7, 3}) {  // in order, jumping, again, back
+      const auto batch = batches.at(step);
+      const std::int64_t first = 12 * step + 4;
+      EXPECT_THAT(sequences_of(*batch),
+                  ElementsAre(ElementsAre(first, first + 1), ElementsAre(first + 2, first + 3)));
+      EXPECT_EQ(batch->micro_batches[1].first, first + 2);
+      EXPECT_EQ(batch->counted, 4 * kLength);
+      EXPECT_EQ(batch->whole.targets, 12 * kLength);
+    }
+  }
+}
+
+TEST(Batches, OfAnEndCoverEverySequenceBeforeItOnce) {
+  for (const int places : {1, 2, 3}) {
+    std::vector<std::int64_t> targets;
+    std::int64_t whole = 0;
+    for (int place = 0; place < places; ++place) {
+      Batches batches(std::make_shared<Counted>(), std::nullopt, options(place, places, 29));
+      EXPECT_EQ(batches.steps(), 3);
+      for (std::int64_t step = 0; step < batches.steps(); ++step) {
+        const auto batch = batches.at(step);
+        if (place == 0) whole += batch->whole.targets;
+        for (const MicroBatch& micro : batch->micro_batches)
+          for (const std::int32_t target : micro.rows.targets)
+            if (target >= 0) targets.push_back(target);
+      }
+    }
+    std::ranges::sort(targets);
+    ASSERT_EQ(targets.size(), 29u * kLength) << places;
+    EXPECT_EQ(whole, 29 * kLength);
+    for (std::size_t i = 0; i < targets.size(); ++i) EXPECT_EQ(targets[i], i + 1);
+  }
+}
+
+TEST(Batches, AreReadAheadWhileTheCallerComputes) {
+  const auto slow = std::make_shared<Counted>(0.001);
+  Batches batches(slow, std::nullopt, options(0, 1));
+  batches.at(0);
+  while (slow->reads < 3 * 12) std::this_thread::yield();  // steps 1 and 2, which nobody asked for
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(slow->reads, 3 * 12) << "read more than two steps ahead";
+  batches.at(1);
+  EXPECT_LE(slow->reads, 4 * 12);
+}
+
+TEST(Batches, ThrowOnlyIfTheDamagedStepIsAskedFor) {
+  for (const int ahead : {0, 2}) {
+    BatchOptions all = options(0, 1);
+    all.ahead = ahead;
+    Batches batches(std::make_shared<Counted>(0, 30), std::nullopt, all);
+    EXPECT_NO_THROW(batches.at(0));
+    EXPECT_NO_THROW(batches.at(1));
+    EXPECT_THAT([&] { batches.at(2); }, ThrowsMessage<UsageError>(HasSubstr("sequence 30")));
+    EXPECT_THAT([&] { batches.at(2); }, ThrowsMessage<UsageError>(HasSubstr("sequence 30")));
+    EXPECT_NO_THROW(batches.at(3));
+  }
+}
+
+TEST(Batches, ReadEverySequenceOnceWithTheGoldfishLoss) {
+  const auto sequences = std::make_shared<Counted>();
+  BatchOptions one = options(0, 1);
+  Batches batches(sequences, Goldfish({.k = 2, .h = 1}, 1, -1), one);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const auto batch = batches.at(step);
+    std::int64_t counted = 0;
+    for (const MicroBatch& micro : batch->micro_batches)
+      counted += std::ranges::count_if(micro.rows.targets, [](auto target) { return target >= 0; });
+    EXPECT_EQ(batch->counted, counted);
+    EXPECT_LT(counted, 12 * kLength);
+    EXPECT_EQ(batch->whole.targets, 12 * kLength);
+  }
+  while (sequences->reads < 5 * 12) std::this_thread::yield();
+  EXPECT_EQ(sequences->reads, 5 * 12);
+}
