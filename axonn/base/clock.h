@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace axonn {
@@ -9,9 +10,10 @@ inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Converts seconds to the type that the standard library's waits take.
+/// Converts seconds to the type that the standard library's waits take. At most about three years,
+/// so that no clock overflows.
 inline std::chrono::duration<double> duration_of(double seconds) {
-  return std::chrono::duration<double>(seconds);
+  return std::chrono::duration<double>(std::min(seconds, 1e8));
 }
 
 }  // namespace axonn

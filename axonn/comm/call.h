@@ -1,12 +1,27 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "axonn/comm/communicator.h"
 
 namespace axonn {
+
+struct Call;
+
+/// One rank's part of a collective on device memory whose ranks are threads (device_threads.h).
+class DevicePart {
+ public:
+  virtual ~DevicePart() = default;
+  /// Enqueues the parts of all ranks; `calls` has their calls by party (Channel). Called once, on
+  /// the first party's object, after all parties have arrived. If it throws, no device uses the
+  /// buffers any more.
+  virtual void enqueue_all(std::span<const Call> calls) = 0;
+};
 
 /// One rank's call of a collective, with checked arguments, as transports receive it.
 ///
@@ -24,7 +39,9 @@ struct Call {
   Buffer out, inp;
   int peer = -1;
   std::string label;
+  std::shared_ptr<DevicePart> device = nullptr;  ///< null: the host does the work
 
+  bool is_pair() const { return operation == Operation::send || operation == Operation::recv; }
   DType dtype() const { return operation == Operation::send ? inp.dtype : out.dtype; }
   /// n of the table: the elements that one rank gives to, or gets from, another.
   std::int64_t count(int size) const;
@@ -34,10 +51,29 @@ struct Call {
 
 /// Describes a call: "all_reduce (sum) of 1024 f32 'block 3 mlp.down'".
 std::string describe(const Call& call);
+/// The same with the call's number: "all_reduce (sum) of ... (call 16 of group z)".
+std::string describe(const Call& call, std::int64_t sequence, const std::string& group);
 
-/// Whether two ranks' calls match: the same operation, count, type and root, or a send and its
-/// recv.
+/// Whether two ranks' calls match: the same operation, count, type, root and kind of memory, or a
+/// send and its recv.
 bool agree(const Call& a, const Call& b);
+
+/// A sequence of calls that match in call order: the collectives of a group, or the messages from
+/// one of its ranks to another. Its parties are all ranks of the group, or the sender and the
+/// receiver.
+struct Channel {
+  int from = -1, to = -1;  ///< ranks of the group; -1: its collectives
+  auto operator<=>(const Channel&) const = default;
+
+  bool is_pair() const { return from >= 0; }
+  /// The index of a rank among the parties.
+  int party_of(int rank) const { return !is_pair() ? rank : rank == from ? 0 : 1; }
+  /// Those of a group's members that are the parties.
+  std::vector<int> parties_of(const std::vector<int>& members) const;
+};
+
+/// The channel of a call that rank `rank` makes.
+Channel channel_of(int rank, const Call& call);
 
 /// `count` elements of a buffer from element `begin` on.
 inline Buffer part(const Buffer& buffer, std::int64_t begin, std::int64_t count) {

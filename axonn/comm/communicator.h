@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "axonn/tensor/dtype.h"
 #include "axonn/tensor/work.h"
@@ -13,6 +14,7 @@
 namespace axonn {
 
 class Trace;
+struct Call;
 
 /// `count` elements in host or device memory. It does not own them.
 struct Buffer {
@@ -72,14 +74,17 @@ struct CommStats {
 /// Throws Error with the operation, its label and the group: at once for wrong arguments; as soon
 /// as detected if the calls of two ranks do not match, if a rank has returned, or if a collective
 /// hangs. After abort(), all pending and later calls and waits throw Aborted with the reason.
+///
+/// A transport derives from it and implements start(), split_off() and abort(). The public
+/// functions check the arguments and keep the statistics.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
 
   /// Whether collectives on device memory run on the device's streams without the host, so that
   /// Device::capture() can capture them. Ask the world: a group of one rank may say true although
@@ -87,34 +92,34 @@ class Communicator {
   virtual bool on_streams() const { return false; }
 
   /// data[i] becomes the sum (max, min) over ranks of data[i].
-  virtual Work all_reduce(Buffer data, std::string_view label = {},
-                          ReduceOp op = ReduceOp::sum) = 0;
+  Work all_reduce(Buffer data, std::string_view label = {}, ReduceOp op = ReduceOp::sum);
 
   /// out (size · n) becomes the ranks' inp (n) in rank order. inp may be piece rank() of out.
-  virtual Work all_gather(Buffer out, Buffer inp, std::string_view label = {}) = 0;
+  Work all_gather(Buffer out, Buffer inp, std::string_view label = {});
 
   /// out (n) becomes piece rank() of the sum over ranks of inp (size · n). out may be piece rank()
   /// of inp; the rest of inp is left as it is.
-  virtual Work reduce_scatter(Buffer out, Buffer inp, std::string_view label = {}) = 0;
+  Work reduce_scatter(Buffer out, Buffer inp, std::string_view label = {});
 
   /// data becomes root's data.
-  virtual Work broadcast(Buffer data, int root, std::string_view label = {}) = 0;
+  Work broadcast(Buffer data, int root, std::string_view label = {});
 
   /// Piece r of out becomes piece rank() of rank r's inp; both are (size · n), and may be the same.
-  virtual Work all_to_all(Buffer out, Buffer inp, std::string_view label = {}) = 0;
+  Work all_to_all(Buffer out, Buffer inp, std::string_view label = {});
 
   /// Point to point within the group. Sends and receives of a pair match in call order.
-  virtual Work send(Buffer data, int to, std::string_view label = {}) = 0;
-  virtual Work recv(Buffer data, int from, std::string_view label = {}) = 0;
+  Work send(Buffer data, int to, std::string_view label = {});
+  Work recv(Buffer data, int from, std::string_view label = {});
 
   /// Returns when every rank has called it.
-  virtual void barrier(std::string_view label = {}) = 0;
+  void barrier(std::string_view label = {});
 
   /// Whether all ranks are threads of this process.
   virtual bool in_one_process() const { return size() == 1; }
 
-  /// Ranks with the same color form a new group, ordered by their rank here. Collective.
-  virtual std::unique_ptr<Communicator> split(int color, std::string name) = 0;
+  /// Ranks with the same color form a new group, ordered by their rank here. Throws Error if they
+  /// give it different names. Collective.
+  std::unique_ptr<Communicator> split(int color, std::string name);
 
   /// Ends the whole world: every pending and later Work of every group throws Aborted. The first
   /// reason wins. Never throws.
@@ -128,7 +133,7 @@ class Communicator {
   /// Thread-safe.
   virtual void give_up(const std::string& reason) noexcept { abort(reason); }
 
-  virtual const CommStats& stats() const = 0;
+  const CommStats& stats() const { return *stats_; }
 
   /// CPU time so far of the transport's progress thread on this rank, for all groups; 0 if it has
   /// no such thread.
@@ -136,10 +141,44 @@ class Communicator {
 
   /// Records collectives and waits of this group, and of groups split from it later, in `trace`,
   /// which must outlive them. Null stops recording.
-  virtual void set_trace(Trace* trace) = 0;
+  void set_trace(Trace* trace) { trace_ = trace; }
 
  protected:
-  Communicator() = default;
+  Communicator(std::string name, int rank, int size);
+
+  /// Starts a call whose arguments have been checked. Returns null if it is done already.
+  virtual std::shared_ptr<Work::State> start(Call call) = 0;
+  /// Starts a call, whose arguments have been checked, on another group of as many ranks.
+  static std::shared_ptr<Work::State> start_on(Communicator& group, Call call);
+
+  /// Implements split().
+  virtual std::unique_ptr<Communicator> split_off(int color, std::string name) = 0;
+
+  /// The group that this rank joins in a split.
+  struct Part {
+    std::vector<int> members;  ///< ranks of this group, ascending
+    int rank = 0;              ///< this rank's index among them
+    int largest_number = 0;    ///< among the numbers of all ranks of this group
+  };
+  /// Finds the ranks with this rank's color, by an all_gather. Every rank gives a number, too.
+  /// Throws Error on all ranks if two ranks give the same part different names. Collective.
+  Part agree_on_part(int color, const std::string& name, int number = 0);
+
+  /// The name of the group, for messages.
+  const std::string& name() const { return name_; }
+
+ private:
+  Work begin(Call call);
+  void check_peer(const Call& call) const;
+  /// Throws if out and inp overlap, unless `is` begins where `may`, the place allowed for it, does.
+  void check_overlap(const Call& call, const Buffer& may, const Buffer& is) const;
+  /// Throws unless `whole` consists of size() pieces like `piece`.
+  void check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const;
+
+  std::string name_;
+  int rank_, size_;
+  Trace* trace_ = nullptr;
+  std::shared_ptr<CommStats> stats_;  // shared with Works, which may outlive the group
 };
 
 }  // namespace axonn

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/checked.h"
+#include "axonn/comm/call.h"
 
 namespace axonn {
 
@@ -23,7 +23,7 @@ class DryState final : public Work::State {
   std::size_t started_;
 };
 
-class DryWorld final : public CheckedCommunicator {
+class DryWorld final : public Communicator {
  public:
   struct Place {
     GridShape shape;
@@ -31,7 +31,7 @@ class DryWorld final : public CheckedCommunicator {
   };
 
   DryWorld(std::string name, int rank, int size, Place place, Schedule* schedule)
-      : CheckedCommunicator(std::move(name), rank, size), place_(place), schedule_(schedule) {}
+      : Communicator(std::move(name), rank, size), place_(place), schedule_(schedule) {}
 
   void abort(const std::string&) noexcept override {}
 

@@ -2,16 +2,16 @@
 
 #include <cstring>
 
-#include "axonn/comm/checked.h"
+#include "axonn/comm/call.h"
 
 namespace axonn {
 
 namespace {
 
-class SelfCommunicator final : public CheckedCommunicator {
+class SelfCommunicator final : public Communicator {
  public:
   SelfCommunicator(std::string name, std::shared_ptr<AbortFlag> flag)
-      : CheckedCommunicator(std::move(name), 0, 1), flag_(std::move(flag)) {}
+      : Communicator(std::move(name), 0, 1), flag_(std::move(flag)) {}
 
   std::unique_ptr<Communicator> split_off(int, std::string name) override {
     flag_->check();

@@ -13,14 +13,6 @@ Buffer bytes_in(std::string& text) {
   return {text.data(), static_cast<std::int64_t>(text.size()), DType::u8};
 }
 
-std::string broadcast_text(Communicator& world, std::string text, int root) {
-  auto length = static_cast<std::int64_t>(text.size());
-  world.broadcast(buffer<std::int64_t>({&length, 1}), root, "text length").wait();
-  text.resize(static_cast<std::size_t>(length));
-  if (length > 0) world.broadcast(bytes_in(text), root, "text").wait();
-  return text;
-}
-
 }  // namespace
 
 std::string fault_of(const std::function<void()>& work) {
@@ -40,6 +32,14 @@ void agree(Communicator& world, const std::string& asked, const std::string& fau
   world.all_reduce(buffer<std::int32_t>({&first, 1}), "faults", ReduceOp::min).wait();
   if (first == world.size()) return;
   throw Error(concat(asked, " failed on rank ", first, ": ", broadcast_text(world, fault, first)));
+}
+
+std::string broadcast_text(Communicator& world, std::string text, int root) {
+  auto length = static_cast<std::int64_t>(text.size());
+  world.broadcast(buffer<std::int64_t>({&length, 1}), root, "text length").wait();
+  text.resize(static_cast<std::size_t>(length));
+  if (length > 0) world.broadcast(bytes_in(text), root, "text").wait();
+  return text;
 }
 
 std::vector<std::string> broadcast_texts(Communicator& world, std::vector<std::string> texts) {

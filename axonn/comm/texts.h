@@ -18,6 +18,9 @@ std::string fault_of(const std::function<void()>& work);
 /// first such rank.
 void agree(Communicator& world, const std::string& asked, const std::string& fault);
 
+/// Broadcasts the text of rank `root`.
+std::string broadcast_text(Communicator& world, std::string text, int root);
+
 /// Broadcasts rank 0's texts.
 std::vector<std::string> broadcast_texts(Communicator& world, std::vector<std::string> texts);
 

@@ -28,12 +28,12 @@ void add_ranks(std::ostream& text, std::string_view what, const std::vector<int>
 
 }  // namespace
 
-std::string describe(const Place& place) {
-  if (place.sequence < 0) return "no collective";
+std::string describe(const CallId& id) {
+  if (id.sequence < 0) return "no collective";
   std::ostringstream text;
-  text << name_of(place.operation);
-  if (!place.label.empty()) text << " '" << place.label << '\'';
-  text << " (call " << place.sequence << " of group " << place.group << ')';
+  text << name_of(id.operation);
+  if (!id.label.empty()) text << " '" << id.label << '\'';
+  text << " (call " << id.sequence << " of group " << id.group << ')';
   return text.str();
 }
 

@@ -8,16 +8,16 @@
 
 namespace axonn {
 
-/// Identifies a collective in messages: the call's number and its group.
-struct Place {
+/// A call in messages of a watchdog: its number and its group.
+struct CallId {
   Operation operation = Operation::barrier;
   std::string label;
   std::string group;
   std::int64_t sequence = -1;  ///< number of the call in the group, from 0; -1: no call yet
 };
 
-/// Describes a place: "all_gather 'block 2 qkv' (call 16 of group z)", or "no collective".
-std::string describe(const Place& place);
+/// Describes a call: "all_gather 'block 2 qkv' (call 16 of group z)", or "no collective".
+std::string describe(const CallId& id);
 
 /// The state of one rank of a group in which a collective hangs, as far as the watchdog knows it.
 struct PeerReport {
@@ -29,7 +29,7 @@ struct PeerReport {
   };
   int world_rank = 0;
   Standing standing = Standing::silent;
-  Place last;  ///< what it started last, if it is `elsewhere`
+  CallId last;  ///< what it started last, if it is `elsewhere`
 };
 
 /// The watchdog's message: the call, how long the rank waited, which ranks arrived, which did not

@@ -22,13 +22,13 @@ std::vector<Segment> segments_of(const Layout& layout) {
 /// Units for which each of `ways` coordinates reserves room.
 std::int64_t room(const Segment& segment, int ways) {
   const std::int64_t units = segment.rows / segment.unit;
-  if (segment.cut == Segment::Cut::shared) return shared_room(units, segment.readers, ways);
+  if (segment.kind == Segment::Kind::shared) return shared_room(units, segment.readers, ways);
   return (units + ways - 1) / ways;
 }
 
 UnitRange units_at(const Segment& segment, int ways, int at) {
   const std::int64_t units = segment.rows / segment.unit;
-  if (segment.cut == Segment::Cut::shared) return shared_units(units, segment.readers, ways, at);
+  if (segment.kind == Segment::Kind::shared) return shared_units(units, segment.readers, ways, at);
   const std::int64_t each = room(segment, ways), first = std::min(units, at * each);
   return {first, std::min(each, units - first)};
 }
@@ -94,7 +94,7 @@ std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) 
     const UnitRange mine = units_at(segment, ways, at);
     // The first coordinate that reads a shared unit owns it; the previous one owns `taken` of mine.
     std::int64_t taken = 0;
-    if (segment.cut == Segment::Cut::shared && at > 0) {
+    if (segment.kind == Segment::Kind::shared && at > 0) {
       const UnitRange before = units_at(segment, ways, at - 1);
       taken = std::clamp<std::int64_t>(before.first + before.count - mine.first, 0, mine.count);
     }
@@ -109,7 +109,7 @@ std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) 
 bool Layout::shared(const GridShape& shape) const {
   const int ways = ways_of(shape, row_axis);
   return std::ranges::any_of(segments, [&](const Segment& segment) {
-    if (segment.cut != Segment::Cut::shared) return false;
+    if (segment.kind != Segment::Kind::shared) return false;
     for (int at = 1; at < ways; ++at) {
       const UnitRange before = units_at(segment, ways, at - 1), mine = units_at(segment, ways, at);
       if (before.first + before.count > mine.first) return true;
@@ -125,9 +125,9 @@ void Layout::check(const std::string& name, const GridShape& shape) const {
     total += segment.rows;
     AXONN_CHECK(segment.unit > 0 && segment.rows % segment.unit == 0, name, ": a segment of ",
                 segment.rows, " rows is not a multiple of its unit of ", segment.unit);
-    const bool shared = segment.cut == Segment::Cut::shared;
+    const bool shared = segment.kind == Segment::Kind::shared;
     const std::int64_t units = shared ? segment.readers : segment.rows / segment.unit;
-    if (segment.cut != Segment::Cut::padded && units % ways != 0)
+    if (segment.kind != Segment::Kind::padded && units % ways != 0)
       refuse(name, ": ", units, segment.unit > 1 ? " heads" : " rows", " cannot be cut over ",
              name_of(*row_axis), " = ", ways, "; ", name_of(*row_axis), " must be one of ",
              divisors_text(units));

@@ -11,14 +11,14 @@ namespace axonn {
 
 /// A run of a parameter's rows, and how it is cut over the row axis.
 struct Segment {
-  enum class Cut {
+  enum class Kind : std::uint8_t {
     even,    ///< the extent must divide the units; else Layout::check() names extents that do
     padded,  ///< rounded up; the last ranks end in padding, which is zero and has no owner
     shared,  ///< each unit goes to every rank that reads it, maybe to several (key-value heads)
   };
   std::int64_t rows = 0;  ///< global rows of the segment
   std::int64_t unit = 1;  ///< rows that stay together, such as those of a head
-  Cut cut = Cut::even;
+  Kind kind = Kind::even;
   std::int64_t readers = 0;  ///< shared: number of query heads, cut evenly, that read the units
 };
 

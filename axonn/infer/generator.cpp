@@ -140,11 +140,12 @@ std::vector<GeneratedSequence> Generator::sequences_of(
 
 Context Generator::pass_context() {
   Context ctx = model_.context();
-  ctx.sequence_parallel = false;  // few rows, and slots do not move between ranks
-  ctx.chunks = 1;
-  ctx.recompute = false;
-  ctx.prefetcher = &prefetcher_;
   ctx.cache = &*cache_;
+  Scheduling& scheduling = ctx.own_scheduling();
+  scheduling.run.sequence_parallel = false;  // few rows, and slots do not move between ranks
+  scheduling.run.chunks = 1;
+  scheduling.run.recompute = false;
+  scheduling.step = &state_;
   return ctx;
 }
 
@@ -152,7 +153,7 @@ Context Generator::pass_context() {
 /// and y.
 std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
   const Context ctx = pass_context();
-  prefetcher_.begin_pass();
+  state_.prefetcher.begin_pass();
   cache_->begin_pass(ctx, rows.slots, rows.positions, reads);
   const Tokens tokens =
       make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
@@ -164,7 +165,7 @@ std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads read
   Communicator& across = model_.grid().along(Axis::x);
   const std::int64_t n = mine.rows(), piece = mine.cols(), ways = across.size();
   std::vector<float> here(n * piece), all(n * piece * ways);
-  ctx.arena.device().copy_to_host(here.data(), mine.view().data, mine.bytes());
+  ctx.device().copy_to_host(here.data(), mine.view().data, mine.bytes());
   if (ways == 1) return here;
   across.all_gather(buffer(std::span(all)), buffer(std::span(here)), "logits").wait();
   std::vector<float> whole(n * piece * ways);

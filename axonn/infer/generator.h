@@ -10,6 +10,7 @@
 
 #include "axonn/infer/generation_schedule.h"
 #include "axonn/infer/sampling.h"
+#include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/loaded_model.h"
 
@@ -111,7 +112,7 @@ class Generator {
   Heads heads_;
   std::optional<KeyValueCache> cache_;
   CacheSlots slots_;
-  Prefetcher prefetcher_;
+  StepState state_;
   GenerationStats stats_;
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -35,7 +36,7 @@ std::vector<float> losses_of(LoadedModel& model, const Context& ctx, const Batch
   const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows);
   const Tensor losses = model.model().target_losses(ctx, tokens);
   std::vector<float> host(losses.count());
-  ctx.arena.device().copy_to_host(host.data(), losses.view().data, losses.bytes());
+  ctx.device().copy_to_host(host.data(), losses.view().data, losses.bytes());
   return host;
 }
 
@@ -61,16 +62,16 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
   const Grid& grid = model.grid();
   const std::int64_t round = options.batch * grid.batch_places();
   const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
-  Prefetcher prefetcher;
+  StepState state;
   Context ctx = model.context();
-  ctx.prefetcher = &prefetcher;
+  ctx.own_scheduling().step = &state;
 
   std::vector<double> sums(sequences.count() * kSums);
   for (std::int64_t first = 0; first < sequences.count(); first += round) {
     // Every rank computes in every round, because the weights are gathered over z.
     const std::int64_t mine = first + grid.batch_place() * options.batch;
     const Batch batch = read_batch(sequences, mine, options.batch);
-    prefetcher.begin_pass();
+    state.prefetcher.begin_pass();
     const std::vector<float> losses = losses_of(model, ctx, batch);
     if (counts && mine < sequences.count())
       add_batch(batch, losses, std::span(sums).subspan(mine * kSums));

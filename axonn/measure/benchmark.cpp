@@ -30,7 +30,7 @@ Tensor random_matrix(const Context& ctx, std::int64_t rows, std::int64_t cols) {
   std::vector<float> host(kPattern);
   for (std::int64_t i = 0; i < kPattern; ++i)
     host[i] = static_cast<float>(2 * random.uniform(i) - 1);
-  ctx.arena.device().copy_from_host(pattern.view().data, host.data(), pattern.bytes());
+  ctx.device().copy_from_host(pattern.view().data, host.data(), pattern.bytes());
   for (std::int64_t i = 0; i < all.cols(); i += kPattern) {
     const std::int64_t n = std::min(kPattern, all.cols() - i);
     ctx.backend.cast(all.view().col_range(i, n), pattern.view().col_range(0, n));
@@ -82,8 +82,7 @@ std::vector<TimedProduct> fixed_products(const Context& ctx) {
   if (ctx.dtype == DType::f32 || gpu) return products;
   // bf16 operands can be multiplied as f32 as well, which some CPUs do faster. The peak is the best
   // of both.
-  const Context as_floats{
-      .backend = ctx.backend, .arena = ctx.arena, .grid = ctx.grid, .dtype = DType::f32};
+  const Context as_floats(ctx.backend, ctx.arena(), ctx.grid);
   for (TimedProduct& product : fixed_products(as_floats)) products.push_back(std::move(product));
   return products;
 }
@@ -159,8 +158,7 @@ BenchReport benchmark(const Config& config, Communicator& world) {
     tune(training, {.cache = matmul_cache_path(config.training.tune_cache)});
   Context ctx = model.context();
   Arena beside(ctx.backend.device());  // memory of the timed products must not count as the step's
-  auto products = fixed_products(
-      {.backend = ctx.backend, .arena = beside, .grid = ctx.grid, .dtype = ctx.dtype});
+  auto products = fixed_products(Context(ctx.backend, beside, ctx.grid, ctx.dtype));
   std::vector<double> seconds, waited;
   WaitClock waits(model.grid()), step_waits = waits;
   BenchReport report = described(model.config(), cores.threads());

@@ -25,8 +25,7 @@ std::string find_differing_replica(const Context& ctx, Model& model) {
     for (const auto& parameter : group->parameters()) {
       const View block = parameter->weight();
       std::string bytes(block.count() * bytes_of(block.dtype), '\0');
-      ctx.arena.device().copy_to_host(bytes.data(), block.data,
-                                      static_cast<std::int64_t>(bytes.size()));
+      ctx.device().copy_to_host(bytes.data(), block.data, static_cast<std::int64_t>(bytes.size()));
       const auto hash = static_cast<std::int64_t>(hash_text(bytes));
       for (Axis axis : kAxes) {
         if (!same_along(parameter->spec().layout, axis)) continue;

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "axonn/base/check.h"
 #include "axonn/model/gpt.h"
 #include "axonn/model/llama.h"
 
@@ -69,38 +68,10 @@ Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   return x;
 }
 
-/// Applies the final norm, and f to its output while the output layer's weight is gathered.
-void Decoder::head(const Context& ctx, const Var& x,
-                   const std::function<void(const Context&, const Var&)>& f) {
-  const auto normed = [&](const Context& inside) { f(inside, norm_(inside, x)); };
-  if (!config_.tied) return with_head(ctx, head_group_, normed);
-  with_head(ctx, embedding_group_,
-            [&](const Context& inside) { with_head(inside, head_group_, normed); });
-}
-
-void Decoder::loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) {
-  head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
-    cross_entropy_(inside, x, tokens.targets, scale, total);
-  });
-}
-
-Tensor Decoder::target_losses(const Context& ctx, const Tokens& tokens) {
-  Tensor out;
-  head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
-    out = cross_entropy_.each(inside, x, tokens.targets);
-  });
-  return out;
-}
-
-Tensor Decoder::next_logits(const Context& ctx, const Tokens& tokens,
-                            std::span<const std::int64_t> rows) {
-  AXONN_CHECK(!ctx.tape, "next_logits: got a tape; call it without one");
-  Tensor out;
-  head(ctx, hidden(ctx, tokens), [&](const Context& inside, const Var& x) {
-    out = cross_entropy_.logits_of_rows(inside, x, rows);
-    out.wait();
-  });
-  return out;
+LanguageModel::Head Decoder::head() {
+  std::vector<ParameterGroup*> groups{&head_group_};
+  if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
+  return {norm_, cross_entropy_, std::move(groups)};
 }
 
 std::vector<ParameterGroup*> trained_groups(Model& model) {

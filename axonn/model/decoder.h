@@ -5,10 +5,8 @@
 #include <vector>
 
 #include "axonn/model/config.h"
-#include "axonn/model/model.h"
+#include "axonn/model/language_model.h"
 #include "axonn/nn/adapter.h"
-#include "axonn/nn/loss.h"
-#include "axonn/nn/norm.h"
 
 namespace axonn {
 
@@ -24,20 +22,16 @@ class DecoderBlock {
 
 /// The common part of all families: an embedding, blocks one after another, a final norm, and an
 /// output layer, tied to the embedding or not. A family adds its blocks and parameter names.
-class Decoder : public Model {
+class Decoder : public LanguageModel {
  public:
   std::vector<ParameterGroup*> groups() override;
-  void loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) override;
-  Tensor target_losses(const Context& ctx, const Tokens& tokens) override;
-  Tensor next_logits(const Context& ctx, const Tokens& tokens,
-                     std::span<const std::int64_t> rows) override;
   std::int64_t vocab() const override { return config_.vocab; }
 
  protected:
   struct Ends {
     Embedding::Names embedding;  ///< positions: "" without learned positions
     std::string norm;            ///< name of the final norm
-    LayerNorm::Options norm_options;
+    Norm::Options norm_options;
   };
 
   /// config must be resolved: no size is 0. Throws UsageError if the grid cannot cut a size.
@@ -53,16 +47,15 @@ class Decoder : public Model {
   }
 
  private:
-  Var hidden(const Context& ctx, const Tokens& tokens);
-  void head(const Context& ctx, const Var& x,
-            const std::function<void(const Context&, const Var&)>& f);
+  Var hidden(const Context& ctx, const Tokens& tokens) override;
+  Head head() override;
 
   ModelConfig config_;
   ParameterGroup embedding_group_;
   Embedding embedding_;
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
   ParameterGroup head_group_;
-  LayerNorm norm_;
+  Norm norm_;
   const Parameter& output_;  // the embedding's table if tied
   CrossEntropy cross_entropy_;
 };

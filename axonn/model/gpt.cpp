@@ -4,7 +4,7 @@ namespace axonn {
 
 namespace {
 
-LayerNorm::Options layer_norm_options(const ModelConfig& config) {
+Norm::Options layer_norm_options(const ModelConfig& config) {
   return {.width = config.hidden, .bias = config.bias, .eps = static_cast<float>(config.norm_eps)};
 }
 

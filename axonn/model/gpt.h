@@ -24,9 +24,9 @@ class GptBlock : public DecoderBlock {
   ParameterGroup parameters_;
   Adapters adapters_;
   Heads heads_;
-  LayerNorm norm1_;
+  Norm norm1_;
   Linear qkv_, project_;
-  LayerNorm norm2_;
+  Norm norm2_;
   Linear up_, down_;
 };
 

@@ -4,8 +4,9 @@ namespace axonn {
 
 namespace {
 
-RmsNorm::Options rms_norm_options(const ModelConfig& config) {
-  return {.width = config.hidden, .eps = static_cast<float>(config.norm_eps)};
+Norm::Options rms_norm_options(const ModelConfig& config) {
+  return {
+      .width = config.hidden, .kind = Norm::Kind::rms, .eps = static_cast<float>(config.norm_eps)};
 }
 
 std::vector<double> frequencies(const ModelConfig& config) {
@@ -75,10 +76,7 @@ Llama::Llama(const ModelConfig& config, const Grid& grid)
     : Decoder(config, grid,
               {.embedding = {.tokens = "model.embed_tokens.weight", .positions = {}},
                .norm = "model.norm",
-               .norm_options = {.width = config.hidden,
-                                .bias = false,
-                                .eps = static_cast<float>(config.norm_eps),
-                                .about_zero = true}}),
+               .norm_options = rms_norm_options(config)}),
       rope_(frequencies(config)) {
   for (std::int64_t i = 0; i < config.layers; ++i)
     add(std::make_unique<LlamaBlock>(config, grid, "model.layers." + std::to_string(i), rope_));

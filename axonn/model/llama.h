@@ -9,7 +9,6 @@
 #include "axonn/nn/linear.h"
 #include "axonn/nn/norm.h"
 #include "axonn/nn/pointwise.h"
-#include "axonn/nn/qk_norm.h"
 #include "axonn/nn/rope.h"
 
 namespace axonn {
@@ -30,11 +29,11 @@ class LlamaBlock : public DecoderBlock {
   Adapters adapters_;
   Heads heads_;
   const Rope& rope_;
-  RmsNorm norm1_;
+  Norm norm1_;
   Linear qkv_;
   std::optional<QkNorm> qk_norm_;
   Linear project_;
-  RmsNorm norm2_;
+  Norm norm2_;
   Linear gate_up_, down_;
 };
 

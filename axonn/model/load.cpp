@@ -36,7 +36,7 @@ void put(const Context& ctx, const Destination& to, std::int64_t offset, StoredT
     all = floats;
   }
   if (to.buffer)
-    ctx.arena.device().copy_from_host(to.buffer + offset, all.data(), std::ssize(all) * 4);
+    ctx.device().copy_from_host(to.buffer + offset, all.data(), std::ssize(all) * 4);
   else
     to.group->set_values(ctx, offset, all);
 }

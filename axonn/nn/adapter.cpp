@@ -40,7 +40,7 @@ axonn::Dropout Adapter::mask(const Context& ctx, const View& out, const View& in
 
 /// The input after dropout; without dropout, or in evaluation, the input itself.
 Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const {
-  if (options_.dropout == 0 || (!ctx.tape && !ctx.runs_again)) return inp;
+  if (options_.dropout == 0 || !ctx.training()) return inp;
   Tensor out = ctx.empty(inp.rows(), inp.cols(), inp.dtype());
   ctx.backend.dropout(mask(ctx, out.view(), inp.view(), rows));
   return out;
@@ -104,11 +104,19 @@ Adapters::Adapters(const std::string& block, const Grid& grid, Options options)
   if (options_.rank > 0) group_ = std::make_unique<ParameterGroup>(block + " (adapters)", grid);
 }
 
-bool Adapters::wants(const std::string& module) {
+void Adapters::add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
+                      std::int64_t first_row) {
   const std::string last = module.substr(module.rfind('.') + 1);
   layers_.push_back(last);
-  return group_ && (options_.targets.empty() ||
-                    std::ranges::find(options_.targets, last) != options_.targets.end());
+  const auto& targets = options_.targets;
+  if (!group_ || (!targets.empty() && std::ranges::find(targets, last) == targets.end())) return;
+  all.push_back({*group_,
+                 module,
+                 weight,
+                 {.rank = options_.rank,
+                  .scale = options_.alpha / static_cast<double>(options_.rank),
+                  .dropout = options_.dropout,
+                  .first_row = first_row}});
 }
 
 void Adapters::check_targets() const {
@@ -118,16 +126,6 @@ void Adapters::check_targets() const {
     for (const std::string& layer : layers_) names += (names.empty() ? "" : ", ") + layer;
     refuse("[lora] targets: there is no layer '", target, "' in this model; it has ", names);
   }
-}
-
-Adapter Adapters::make(const std::string& module, const Layout& weight, std::int64_t first_row) {
-  return {*group_,
-          module,
-          weight,
-          {.rank = options_.rank,
-           .scale = options_.alpha / static_cast<double>(options_.rank),
-           .dropout = options_.dropout,
-           .first_row = first_row}};
 }
 
 }  // namespace axonn

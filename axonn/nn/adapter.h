@@ -69,18 +69,17 @@ class Adapters {
   /// Null without adapters.
   ParameterGroup* group() { return group_.get(); }
   const GridShape& shape() const { return grid_.shape(); }
-  /// Whether a layer, such as "h.3.attn.c_attn", gets an adapter. Notes its name for
-  /// check_targets().
-  bool wants(const std::string& module);
-  /// To be called after wants() of all layers. Throws UsageError if a target is none of them.
+  /// Registers a layer, such as "h.3.attn.c_attn". If it is a target, makes its adapter and appends
+  /// it to `all`; first_row as in Adapter::Options.
+  void add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
+              std::int64_t first_row);
+  /// Throws UsageError if a target is none of the layers, which must be registered.
   void check_targets() const;
-  /// The adapter of one layer; first_row as in Adapter::Options.
-  Adapter make(const std::string& module, const Layout& weight, std::int64_t first_row);
 
  private:
   const Grid& grid_;
   Options options_;
-  std::vector<std::string> layers_;  // last parts of the names given to wants(), in order
+  std::vector<std::string> layers_;  // last parts of the registered names, in order
   std::unique_ptr<ParameterGroup> group_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/nn/key_value_cache.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -42,8 +43,10 @@ LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
 
 std::vector<Segment> Heads::qkv_segments() const {
   const Segment q{.rows = heads * head_dim, .unit = head_dim};
-  const Segment kv{
-      .rows = kv_heads * head_dim, .unit = head_dim, .cut = Segment::Cut::shared, .readers = heads};
+  const Segment kv{.rows = kv_heads * head_dim,
+                   .unit = head_dim,
+                   .kind = Segment::Kind::shared,
+                   .readers = heads};
   return {q, kv, kv};
 }
 
@@ -55,10 +58,10 @@ Runs Heads::qkv_runs(const Grid& grid) const {
 }
 
 Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
-  const int x = ctx.grid.extent(Axis::x), y = ctx.grid.extent(Axis::y);
-  const bool even = kv_heads % (x * y) == 0;
+  const int y = ctx.grid.extent(Axis::y);
+  const bool even = divide_over_y(ctx.grid);
   if (ctx.cache) return even && y > 1 ? Cut::columns : Cut::same;
-  if (!ctx.sequence_parallel || y == 1) return Cut::same;
+  if (!ctx.scheduling().run.sequence_parallel || y == 1) return Cut::same;
   if (even) return Cut::columns;
   return row_cut(ctx, rows.sequences, Axis::y);
 }
@@ -75,7 +78,7 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads) {
     Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
     ctx.backend.attention(forward_args(ctx, at, in, value, stats));
     Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!ctx.tape) return out;
+    if (!out.gradient) return out;
     ctx.tape->record([ctx, at, in, value, stats, gradient = out.gradient] {
       const Tensor d_out = gradient->take();
       Tensor d_qkv = ctx.like(in.value);

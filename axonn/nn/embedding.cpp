@@ -4,6 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/parallel/exchange.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -12,7 +13,7 @@ Layout vocabulary_layout(std::int64_t vocab, std::int64_t width) {
           .cols = width,
           .row_axis = Axis::x,
           .col_axis = Axis::y,
-          .segments = {{.rows = vocab, .cut = Segment::Cut::padded}}};
+          .segments = {{.rows = vocab, .kind = Segment::Kind::padded}}};
 }
 
 VocabularyPiece vocabulary_piece(const Grid& grid, std::int64_t vocab) {
@@ -55,7 +56,7 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
   const auto on_device = [&](std::span<const std::int32_t> host) {
     if (host.empty()) return Tensor();
     Tensor tensor = ctx.empty(1, std::ssize(host), DType::i32);
-    ctx.arena.device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
+    ctx.device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
     return tensor;
   };
   rows.position = on_device(places.positions);
@@ -83,7 +84,8 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
   const std::int64_t reach = tokens.rows.most_positions();
   AXONN_CHECK(!positions_ || reach <= options_.positions, "embedding: sequences of ", reach,
               " tokens, but ", positions_->spec().name, " has ", options_.positions, " positions");
-  const std::int64_t chunks = std::min<std::int64_t>(ctx.chunks, tokens.rows.sequences);
+  const std::int64_t chunks =
+      std::min<std::int64_t>(ctx.scheduling().run.chunks, tokens.rows.sequences);
   const std::int64_t first = vocabulary_piece(ctx.grid, options_.vocab).first,
                      length = tokens.rows.positions;
   const auto learned = [reach](const View& whole) { return whole.row_range(0, reach); };
@@ -105,20 +107,21 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     sum_over(ctx, value, Axis::x, cut, {});
     Placement placement{{Axis::z, Axis::data}, Axis::y};
     if (cut == Cut::rows) placement.rows = placement.rows | Axis::x;
-    outs.push_back(make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}},
-                              value, placement));
-    if (!ctx.tape || table_->frozen()) continue;
-    ctx.tape->lane(c).record(
-        [this, ctx, ids, rows, first, learned, cut, gradient = outs[outs.size() - 1].gradient] {
-          const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
-          ctx.backend.embedding_backward(table_->gradient(ctx), d_out.view(), ids.view(), first);
-          if (!positions_) return;
-          const View d_learned = learned(positions_->gradient(ctx));
-          if (rows.position.empty())
-            ctx.backend.positions_backward(d_learned, d_out.view());
-          else
-            ctx.backend.embedding_backward(d_learned, d_out.view(), rows.position.view(), 0);
-        });
+    Chunk out = make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}}, value,
+                           placement);
+    if (!table_->frozen()) need_gradient(ctx, out);
+    outs.push_back(out);
+    if (!out.gradient) continue;
+    ctx.tape->lane(c).record([this, ctx, ids, rows, first, learned, cut, gradient = out.gradient] {
+      const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
+      ctx.backend.embedding_backward(table_->gradient(ctx), d_out.view(), ids.view(), first);
+      if (!positions_) return;
+      const View d_learned = learned(positions_->gradient(ctx));
+      if (rows.position.empty())
+        ctx.backend.positions_backward(d_learned, d_out.view());
+      else
+        ctx.backend.embedding_backward(d_learned, d_out.view(), rows.position.view(), 0);
+    });
   }
   return outs;
 }

@@ -26,7 +26,7 @@ void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t>
     if (kept[r] >= 0 && positions[r] + options_.entries <= last[kept[r]]) kept[r] = -1;
   const auto on_device = [&](std::span<const std::int32_t> host) {
     Tensor tensor = ctx.empty(1, std::ssize(host), DType::i32);
-    ctx.arena.device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
+    ctx.device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
     return tensor;
   };
   slots_ = on_device(slots);
@@ -48,7 +48,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
   AXONN_CHECK(
       !ctx.tape && qkv.value.rows() == slots_.cols(), "KeyValueCache: qkv ", qkv.value.raw_view(),
       ", wanted all ", slots_.cols(),
-      " rows of the pass and no tape; set Context::sequence_parallel to false, chunks to 1");
+      " rows of the pass and no tape; set RunSettings::sequence_parallel to false, chunks to 1");
   const Layer& layer = next_layer(ctx, at);
   const View all = qkv.value.view(), positions = qkv.rows.position.view();
   const auto keep = [&](const Tensor& kept, const View& inp) {
@@ -81,7 +81,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
 
 std::int64_t KeyValueCache::elements(const Heads& heads, const Grid& grid) {
   const int x = grid.extent(Axis::x), y = grid.extent(Axis::y);
-  const int ways = heads.kv_heads % (x * y) == 0 ? x * y : x;
+  const int ways = heads.divide_over_y(grid) ? x * y : x;
   return 2 * shared_room(heads.kv_heads, heads.heads, ways) * heads.head_dim;
 }
 

@@ -44,8 +44,6 @@ class KeyValueCache {
   /// `out` (R, h·D) and returns true; else returns false.
   bool attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const View& out);
 
-  const Options& options() const { return options_; }
-
   /// Elements that one position of one layer takes on this rank.
   static std::int64_t elements(const Heads& heads, const Grid& grid);
 

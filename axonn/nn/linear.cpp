@@ -2,6 +2,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/nn/pointwise.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -58,17 +59,13 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
 
 void Linear::adapt(Adapters& adapters, const std::string& name, const Layout& layout,
                    const std::vector<std::string>& parts) {
-  if (parts.empty()) {
-    if (adapters.wants(name)) adapters_.push_back(adapters.make(name, layout, 0));
-    return;
-  }
+  if (parts.empty()) return adapters.add_to(adapters_, name, layout, 0);
   std::int64_t row = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Layout part = layout;
     part.segments = {layout.segments[i]};
     part.rows = part.segments.front().rows;
-    const std::string module = name + '.' + parts[i];
-    if (adapters.wants(module)) adapters_.push_back(adapters.make(module, part, row));
+    adapters.add_to(adapters_, name + '.' + parts[i], part, row);
     row += part.local_rows(adapters.shape());
   }
 }
@@ -84,8 +81,9 @@ Var Linear::gelu(const Context& ctx, const Var& inp) const {
 
 Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
   const int in = ctx.grid.extent(in_axis_), out = ctx.grid.extent(out_axis_);
-  const Var outs = each_later_in_two(
-      ctx, inp, ctx.sequence_parallel && out > 1,
+  const bool ahead = ctx.scheduling().run.sequence_parallel && out > 1;
+  const Var outs = each_later(
+      ctx, inp, {.ahead = ahead, .reads_parameters = true},
       [this](const Context& here, const Chunk& chunk) { return gather(here, chunk); },
       [this, then](const Context& here, const Chunk& chunk, const Gather& gathered) {
         return forward(here, chunk, gathered.whole(here, {weight_->local_cols()}), then);
@@ -112,7 +110,7 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
               name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
   ctx.backend.mark(weight_->spec().name);
   const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0;
-  const bool gelu = then == Then::gelu, keeps = gelu && ctx.tape;
+  const bool gelu = then == Then::gelu, keeps = gelu && ctx.tape && (inp.gradient || learns());
   Tensor value = ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype);
   Tensor after = keeps ? ctx.like(value) : value;
   ctx.backend.matmul({.out = after.view(),
@@ -129,7 +127,8 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
   if (cut == Cut::rows) placement.rows = placement.rows | in_axis_;
   if (cut == Cut::columns) placement.cols = placement.cols | in_axis_;
   Chunk out = make_chunk(ctx, inp, value, placement);
-  if (!ctx.tape) return out;
+  if (learns()) need_gradient(ctx, out);
+  if (!out.gradient) return out;
   if (ctx.grid.extent(out_axis_) > 1) ctx.tape->pause();  // in backward, while d_inp is summed
   ctx.tape->record([this, ctx, inp, placement, gradient = out.gradient] {
     backward(ctx, inp, placement, gradient->take());
@@ -141,12 +140,12 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
                       const Tensor& d_piece) const {
   ctx.backend.mark(weight_->spec().name);
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
-  const bool learns = !weight_->frozen() || !adapters_.empty();
   Context again = ctx;  // only this rank's piece of the input was kept
-  again.label = again_;
+  again.own_scheduling().scope.label = again_;
   std::optional<Gather> inp_gather;
-  if (learns) inp_gather = gather(again, inp);
-  if (learns && !ctx.overlap.input_gradients) inp_gather->wait();
+  if (learns()) inp_gather = gather(again, inp);
+  const bool overlaps = ctx.scheduling().run.overlap.input_gradients;
+  if (learns() && !overlaps) inp_gather->wait();
   const Cut cut = cut_over(out, in_axis_);
   const bool sums_bias = bias_ && !bias_->frozen();
   // The product of the weight's gradient reads d_out too, so it can also make the bias's.
@@ -170,7 +169,7 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
   }
   if (inp.gradient) {
     sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->local_cols()});
-    if (!ctx.overlap.input_gradients) d_inp.wait();
+    if (!overlaps) d_inp.wait();
     (before.gradient ? before.gradient : inp.gradient)->add(ctx, std::move(d_inp));
   }
   if (weight_->frozen()) return;

@@ -35,8 +35,8 @@ enum class Orientation {
 ///     same                          all-reduce of out    -
 ///     cut                           reduce-scatter       all-gather of d_out
 ///
-/// The input may be the same or cut. The output is cut if ctx.sequence_parallel is set and the axis
-/// divides its rows (or its heads). The weight is gathered and reduced by its ParameterGroup.
+/// The input may be the same or cut. The output is cut with RunSettings::sequence_parallel, if the
+/// axis divides its rows (or its heads). The weight is gathered and reduced by its ParameterGroup.
 ///
 /// The bias is added once: by the first rank of the input axis, before the sum.
 ///
@@ -79,6 +79,7 @@ class Linear {
   Var apply(const Context& ctx, const Var& inp, Then then) const;
   Gather gather(const Context& ctx, const Chunk& inp) const;
   Runs out_runs(const Context& ctx) const;
+  bool learns() const { return !weight_->frozen() || !adapters_.empty(); }
   void adapt(Adapters& adapters, const std::string& name, const Layout& layout,
              const std::vector<std::string>& parts);
   Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -32,7 +33,7 @@ Tensor CrossEntropy::logits_of_rows(const Context& ctx, const Var& hidden,
     AXONN_CHECK(rows[i] >= 0 && rows[i] < all.rows(), "logits_of_rows: row ", rows[i],
                 ", wanted 0 or more and less than ", all.rows());
     const View from = all.view().row_range(rows[i], 1), to = wanted.view().row_range(i, 1);
-    ctx.arena.device().copy(to.data, from.data, from.cols * bytes_of(from.dtype));
+    ctx.device().copy(to.data, from.data, from.cols * bytes_of(from.dtype));
   }
   return logits(ctx, wanted.view());
 }
@@ -47,9 +48,10 @@ Tensor CrossEntropy::rows_of(const Context& ctx, const Chunk& chunk) const {
 void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tensor& targets,
                               float scale, const Tensor& total) const {
   // A stage that waits for a collective runs after the next block has started its own.
-  const bool overlaps = ctx.overlap.input_gradients;
+  const RunSettings& run = ctx.scheduling().run;
+  const bool overlaps = run.overlap.input_gradients;
   const int y = overlaps && ctx.grid.extent(Axis::y) > 1,
-            x = overlaps && ctx.grid.extent(Axis::x) > 1, cut = ctx.sequence_parallel ? y : 0;
+            x = overlaps && ctx.grid.extent(Axis::x) > 1, cut = run.sequence_parallel ? y : 0;
   const std::array<int, kStages> after{0, y, y + x, y + x + cut};  // blocks that start before it
   std::vector<Block> blocks;
   const auto advance_all = [&](std::size_t newest) {
@@ -70,7 +72,7 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
       advance_all(blocks.size() - 1);
     }
     first += whole.rows();
-    if (!ctx.tape) continue;
+    if (!ctx.tape || !chunk.gradient) continue;
     ctx.tape->lane(i).record(
         [ctx, d_hidden, to = chunk.gradient] { to->add(ctx, std::exchange(*d_hidden, Tensor())); });
   }
@@ -116,7 +118,7 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
   const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
   std::vector<Work> gathers;
   std::int64_t first = 0;
-  for (const Chunk& chunk : hidden) {
+  for (const Chunk& chunk : hidden.chunks()) {
     const Tensor whole = rows_of(ctx, chunk);
     for (std::int64_t row = 0; row < whole.rows(); row += options_.rows_at_once) {
       const std::int64_t n = std::min(options_.rows_at_once, whole.rows() - row);
@@ -181,7 +183,7 @@ void CrossEntropy::finish(const Context& ctx, Block& block) const {
   // After the chunk's last rows its sum starts, and overlaps the next chunk's loss.
   if (block.row + block.count < hidden.rows()) return;
   sum_over(ctx, *d_hidden, Axis::x, block.cut, {});
-  if (!ctx.overlap.input_gradients) d_hidden->wait();
+  if (!ctx.scheduling().run.overlap.input_gradients) d_hidden->wait();
 }
 
 }  // namespace axonn

@@ -15,10 +15,10 @@ namespace axonn {
 ///
 /// Communication for a block of r rows: logits (r, V/Gx) f32 summed over y, and three f32 per row
 /// all-gathered on x. For a chunk of R rows: d_hidden (R, C/Gy) summed over x. Sums are
-/// all-reduces. With ctx.sequence_parallel they are reduce-scatters of rows; then hidden is first
-/// all-gathered on x, and d_logits, in the compute type, on y, where each rank computes the softmax
-/// of its own rows. Padded columns take no part. A block's collectives overlap the products of
-/// later blocks, and one block of logits is alive per collective in this pipeline.
+/// all-reduces. With RunSettings::sequence_parallel they are reduce-scatters of rows; then hidden
+/// is first all-gathered on x, and d_logits, in the compute type, on y, where each rank computes
+/// the softmax of its own rows. Padded columns take no part. A block's collectives overlap the
+/// products of later blocks, and one block of logits is alive per collective in this pipeline.
 class CrossEntropy {
  public:
   struct Options {

@@ -10,24 +10,24 @@ constexpr Axis kAxis = Axis::y;  // cuts the width of the residual stream
 
 }  // namespace
 
-LayerNorm::LayerNorm(ParameterGroup& group, const std::string& name, Options options)
-    : options_(options) {
+Norm::Norm(ParameterGroup& group, const std::string& name, Options options) : options_(options) {
   const Layout layout{.rows = options.width, .cols = 1, .row_axis = kAxis, .partial = Axis::x};
   weight_ = &group.add({.name = name + ".weight", .layout = layout, .init_mean = 1});
-  if (options.bias) bias_ = &group.add({.name = name + ".bias", .layout = layout});
+  if (options.bias && options.kind == Kind::layer)
+    bias_ = &group.add({.name = name + ".bias", .layout = layout});
 }
 
-Var LayerNorm::operator()(const Context& ctx, const Var& inp) const {
+Var Norm::operator()(const Context& ctx, const Var& inp) const {
   // With two chunks neither can start early: each would wait for the sum in flight.
-  return each_later_in_two(
-      ctx, inp, ctx.grid.extent(kAxis) > 1 && inp.size() > 2,
+  return each_later(
+      ctx, inp, {.ahead = ctx.grid.extent(kAxis) > 1 && inp.size() > 2, .reads_parameters = true},
       [this](const Context& here, const Chunk& chunk) { return gather_moments(here, chunk); },
       [this](const Context& here, const Chunk& chunk, const Tensor& moments) {
         return forward(here, chunk, moments);
       });
 }
 
-Tensor LayerNorm::gather_moments(const Context& ctx, const Chunk& inp) const {
+Tensor Norm::gather_moments(const Context& ctx, const Chunk& inp) const {
   AXONN_CHECK(inp.placement.cols == AxisSet(kAxis) && inp.value.cols() == weight_->local_rows(),
               weight_->spec().name, ": the input has ", inp.value.cols(), " columns here, wanted ",
               weight_->local_rows(), " over y");
@@ -40,13 +40,13 @@ Tensor LayerNorm::gather_moments(const Context& ctx, const Chunk& inp) const {
     ctx.backend.row_moments(mine, inp.value.view());
   else
     ctx.backend.cast(mine, inp.moments.view());
-  if (options_.about_zero) ctx.backend.moments_about_zero(mine, mine, inp.value.cols());
+  if (options_.kind == Kind::rms) ctx.backend.moments_about_zero(mine, mine, inp.value.cols());
   moments.set_pending(ctx.grid.along(kAxis).all_gather(buffer_of(moments.raw_view()),
                                                        buffer_of(mine), weight_->spec().name));
   return moments;
 }
 
-Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments) const {
+Chunk Norm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments) const {
   ctx.backend.mark(weight_->spec().name);
   Tensor stats = ctx.empty(inp.value.rows(), 2, DType::f32);
   ctx.backend.combine_moments(stats.view(), moments.view(), inp.value.cols(), options_.eps);
@@ -55,28 +55,34 @@ Chunk LayerNorm::forward(const Context& ctx, const Chunk& inp, const Tensor& mom
   ctx.backend.layer_norm(value.view(), inp.value.view(), weight_->weight(),
                          bias_ ? bias_->weight() : View{}, stats.view());
   Chunk out = make_chunk(ctx, inp, value, inp.placement);
-  if (!ctx.tape) return out;
+  if (!weight_->frozen()) need_gradient(ctx, out);
+  if (!out.gradient) return out;
   const auto sums = std::make_shared<Sums>();
-  ctx.tape->record([this, ctx, inp, stats, sums] { backward(ctx, inp, stats, *sums); });
-  if (ctx.grid.extent(kAxis) > 1) ctx.tape->pause();
+  if (inp.gradient) {
+    ctx.tape->record([this, ctx, inp, stats, sums] { backward(ctx, inp, stats, *sums); });
+    if (ctx.grid.extent(kAxis) > 1) ctx.tape->pause();
+  }
   ctx.tape->record([this, ctx, inp, stats, sums, gradient = out.gradient] {
     *sums = start_backward(ctx, inp, stats, gradient->take());
   });
   return out;
 }
 
-LayerNorm::Sums LayerNorm::start_backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
-                                          Tensor d_out) const {
+Norm::Sums Norm::start_backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
+                                Tensor d_out) const {
   ctx.backend.mark(weight_->spec().name);
-  Tensor sums = ctx.empty(d_out.rows(), 2, DType::f32);
-  if (options_.about_zero)
-    ctx.backend.rms_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
-                              stats.view());
-  else
-    ctx.backend.layer_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
+  Tensor sums;
+  if (inp.gradient) {
+    sums = ctx.empty(d_out.rows(), 2, DType::f32);
+    if (options_.kind == Kind::rms)
+      ctx.backend.rms_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
                                 stats.view());
-  sums.set_pending(
-      ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
+    else
+      ctx.backend.layer_norm_sums(sums.view(), d_out.view(), inp.value.view(), weight_->weight(),
+                                  stats.view());
+    sums.set_pending(
+        ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
+  }
   // Counts each row once among the ranks of x.
   const bool once = inp.placement.rows.has(Axis::x) || ctx.grid.coord(Axis::x) == 0;
   if (once && !weight_->frozen())
@@ -86,8 +92,8 @@ LayerNorm::Sums LayerNorm::start_backward(const Context& ctx, const Chunk& inp, 
   return {std::move(d_out), std::move(sums)};
 }
 
-void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
-                         const Sums& sums) const {
+void Norm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
+                    const Sums& sums) const {
   const Tensor residual = inp.gradient->take_if_any();  // from the residual connection
   Tensor d_inp = ctx.like(inp.value);
   ctx.backend.layer_norm_backward({.d_inp = d_inp.view(),
@@ -99,6 +105,71 @@ void LayerNorm::backward(const Context& ctx, const Chunk& inp, const Tensor& sta
                                    .residual = residual.empty() ? View{} : residual.view(),
                                    .width = options_.width});
   inp.gradient->add(ctx, std::move(d_inp));
+}
+
+QkNorm::QkNorm(ParameterGroup& group, const std::string& name, const Heads& heads, float eps)
+    : heads_(heads), eps_(eps) {
+  const Layout layout{.rows = heads.head_dim, .partial = {Axis::x, Axis::y}};
+  q_weight_ = &group.add({.name = name + ".q_norm.weight", .layout = layout, .init_mean = 1});
+  k_weight_ = &group.add({.name = name + ".k_norm.weight", .layout = layout, .init_mean = 1});
+}
+
+QkNorm::Norms QkNorm::norms(const LocalHeads& at, const View& out, const View& inp,
+                            const View& rstd) const {
+  return {.q = {.out = at.q(out),
+                .inp = at.q(inp),
+                .weight = q_weight_->weight(),
+                .rstd = rstd.col_range(0, at.heads),
+                .eps = eps_},
+          .k = {.out = at.k(out),
+                .inp = at.k(inp),
+                .weight = k_weight_->weight(),
+                .rstd = rstd.col_range(at.heads, at.room),
+                .eps = eps_}};
+}
+
+Var QkNorm::operator()(const Context& context, const Var& qkv) const {
+  const auto forward = [this](const Context& ctx, const Chunk& in) {
+    const LocalHeads at(ctx, heads_, in.placement.cols);
+    AXONN_CHECK(in.value.cols() == at.width(), q_weight_->spec().name, ": qkv ",
+                in.value.raw_view(), ", wanted ", at.width(), " columns");
+    ctx.backend.mark(q_weight_->spec().name);
+    Tensor value = ctx.like(in.value);
+    Tensor rstd = ctx.empty(in.value.rows(), at.heads + at.room, DType::f32);
+    const Norms both = norms(at, value.view(), in.value.view(), rstd.view());
+    ctx.backend.head_norm(both.q);
+    ctx.backend.head_norm(both.k);
+    ctx.backend.cast(at.v(value.view()), at.v(in.value.view()));
+    Chunk out = make_chunk(ctx, in, value, in.placement);
+    if (!q_weight_->frozen()) need_gradient(ctx, out);
+    if (out.gradient)
+      ctx.tape->record([this, ctx, at, in, rstd, gradient = out.gradient] {
+        Tensor d_qkv = backward(ctx, at, gradient->take(), in, rstd);
+        if (in.gradient) in.gradient->add(ctx, std::move(d_qkv));
+      });
+    return out;
+  };
+  return each_later(context, qkv, forward, {.reads_parameters = true});
+}
+
+Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& d_out,
+                        const Chunk& qkv, const Tensor& rstd) const {
+  ctx.backend.mark(q_weight_->spec().name);
+  Tensor d_qkv = ctx.like(qkv.value);
+  const View d = d_out.view(), to = d_qkv.view();
+  const Norms forward = norms(at, to, qkv.value.view(), rstd.view());
+  const AxisSet cut = qkv.placement.rows | qkv.placement.cols;
+  const bool counts = !q_weight_->frozen() &&
+                      (cut.has(Axis::y) || ctx.grid.coord(Axis::y) == 0);  // once among ranks of y
+  const auto gradient = [&](const Parameter* weight) {
+    return counts ? weight->gradient(ctx) : View{};
+  };
+  ctx.backend.head_norm_backward(
+      {.forward = forward.q, .d_out = at.q(d), .d_inp = at.q(to), .d_weight = gradient(q_weight_)});
+  ctx.backend.head_norm_backward(
+      {.forward = forward.k, .d_out = at.k(d), .d_inp = at.k(to), .d_weight = gradient(k_weight_)});
+  ctx.backend.cast(at.v(to), at.v(d));
+  return d_qkv;
 }
 
 }  // namespace axonn

@@ -2,31 +2,39 @@
 
 #include <string>
 
+#include "axonn/nn/attention.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/var.h"
 
 namespace axonn {
 
-/// out = (inp - mean) / sqrt(variance + eps) · weight + bias for each row. The `width` columns are
-/// cut over y, and so are weight and bias. If rows are cut over x, the gradients of weight and bias
-/// are partial there.
+/// Normalizes each row:
+///
+///   layer   out = (inp - mean) / sqrt(variance + eps) · weight + bias
+///   rms     out = inp / sqrt(mean of inp² + eps) · weight: the same with 0 as the mean, without
+///   bias
+///
+/// The `width` columns are cut over y, and so are weight and bias. If rows are cut over x, the
+/// gradients of weight and bias are partial there.
 ///
 /// Communication on y, two f32 per row: forward all-gathers each piece's mean and sum of squared
 /// deviations, combined by Chan's formula; backward all-reduces two sums.
 ///
-/// Sources: Ba et al., "Layer Normalization", 2016; Chan et al., "Updating formulae and a pairwise
-/// algorithm for computing sample variances", 1979.
-class LayerNorm {
+/// Sources: Ba et al., "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean Square Layer
+/// Normalization", 2019; Chan et al., "Updating formulae and a pairwise algorithm for computing
+/// sample variances", 1979.
+class Norm {
  public:
+  enum class Kind : std::uint8_t { layer, rms };
   struct Options {
     std::int64_t width = 0;
-    bool bias = true;
+    Kind kind = Kind::layer;
+    bool bias = true;  ///< of Kind::layer
     float eps = 1e-5f;
-    bool about_zero = false;  ///< take 0 as the mean, as RmsNorm does
   };
 
-  /// Declares name.weight (width) and name.bias (width).
-  LayerNorm(ParameterGroup& group, const std::string& name, Options options);
+  /// Declares name.weight (width), and name.bias (width) if it has one.
+  Norm(ParameterGroup& group, const std::string& name, Options options);
 
   Var operator()(const Context& ctx, const Var& inp) const;
 
@@ -45,22 +53,28 @@ class LayerNorm {
   const Parameter* bias_ = nullptr;
 };
 
-/// out = inp / sqrt(mean of inp² + eps) · weight for each row: LayerNorm with 0 as the mean and
-/// without bias. Layout and communication are those of LayerNorm.
-///
-/// Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
-class RmsNorm : public LayerNorm {
+/// RMSNorm of each query head and each key head on its own, as in Qwen3. The two weights (D) are
+/// the same on all ranks. Their gradients are partial on x and y, because each rank sums over its
+/// own heads; that sum at the end of a step is the only communication.
+class QkNorm {
  public:
-  struct Options {
-    std::int64_t width = 0;
-    float eps = 1e-5f;
-  };
+  /// Declares name.q_norm.weight and name.k_norm.weight.
+  QkNorm(ParameterGroup& group, const std::string& name, const Heads& heads, float eps);
 
-  /// Declares name.weight (width).
-  RmsNorm(ParameterGroup& group, const std::string& name, Options options)
-      : LayerNorm(group, name,
-                  {.width = options.width, .bias = false, .eps = options.eps, .about_zero = true}) {
-  }
+  /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with normalized queries and keys.
+  Var operator()(const Context& ctx, const Var& qkv) const;
+
+ private:
+  struct Norms {
+    HeadNorm q, k;
+  };
+  Norms norms(const LocalHeads& at, const View& out, const View& inp, const View& rstd) const;
+  Tensor backward(const Context& ctx, const LocalHeads& at, const Tensor& d_out, const Chunk& qkv,
+                  const Tensor& rstd) const;
+
+  Heads heads_;
+  float eps_;
+  const Parameter *q_weight_, *k_weight_;
 };
 
 }  // namespace axonn

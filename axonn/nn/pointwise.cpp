@@ -6,7 +6,7 @@ namespace axonn {
 
 Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value) {
   Chunk out = make_chunk(ctx, inp, std::move(value), inp.placement);
-  if (!ctx.tape) return out;
+  if (!out.gradient) return out;
   out.gelu_of = {inp.value, inp.gradient};
   ctx.tape->record([ctx, of = out.gelu_of, gradient = out.gradient] {
     const Tensor d_out = gradient->take_if_any();
@@ -31,7 +31,7 @@ Var swiglu(const Context& context, const Var& inp) {
     Tensor value = ctx.empty(in.value.rows(), in.value.cols() / 2, ctx.dtype);
     ctx.backend.swiglu(value.view(), in.value.view());
     Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!ctx.tape) return out;
+    if (!out.gradient) return out;
     ctx.tape->record([ctx, in, gradient = out.gradient] {
       const Tensor d_out = gradient->take();
       const View gate_up = in.value.view();
@@ -53,12 +53,13 @@ Chunk add_chunks(const Context& ctx, const Chunk& a, const Chunk& b) {
   Tensor value = ctx.like(a.value), moments = ctx.empty(value.rows(), 2, DType::f32);
   ctx.backend.add_moments(value.view(), moments.view(), a.value.view(), b.value.view());
   Chunk out = make_chunk(ctx, a, value, a.placement);
+  if (b.gradient) need_gradient(ctx, out);
   out.moments = moments;
-  if (!ctx.tape) return out;
+  if (!out.gradient) return out;
   ctx.tape->record([ctx, to_a = a.gradient, to_b = b.gradient, gradient = out.gradient] {
     const Tensor d_out = gradient->take();
-    to_a->add(ctx, d_out);
-    to_b->add(ctx, d_out);
+    for (const auto& to : {to_a, to_b})
+      if (to) to->add(ctx, d_out);
   });
   return out;
 }

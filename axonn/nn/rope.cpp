@@ -44,7 +44,7 @@ void Rope::prepare(const Context& ctx, std::int64_t positions) {
       host[t * 2 * half + half + i] = static_cast<float>(std::sin(angle));
     }
   table_ = ctx.empty(positions, 2 * half, DType::f32);
-  ctx.arena.device().copy_from_host(table_.view().data, host.data(), table_.bytes());
+  ctx.device().copy_from_host(table_.view().data, host.data(), table_.bytes());
 }
 
 void Rope::turn(const Context& ctx, const View& out, const View& inp, bool inverse,
@@ -70,7 +70,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
     }
     turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
     Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!ctx.tape) return out;
+    if (!out.gradient) return out;
     ctx.tape->record([this, ctx, at, positions, kept = in.rows.position, to = in.gradient,
                       gradient = out.gradient] {
       Tensor d = gradient->take();

@@ -1,6 +1,7 @@
 #include "axonn/parallel/block.h"
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -8,12 +9,21 @@ namespace {
 
 /// Records the first block with a non-finite output. Waits for the device, so only for diagnosis.
 void look_for_nonfinite(const Context& ctx, const std::string& block, const Var& out) {
-  if (!ctx.diagnosis || !ctx.diagnosis->block.empty()) return;
+  const auto& [run, step, scope] = ctx.scheduling();
+  if (!step || !step->looks_for_nonfinite || !step->nonfinite_block.empty()) return;
+  if (scope.rerun == Rerun::second_run) return;
   Tensor count = ctx.zeros(1, 1, DType::i64);
-  for (const Chunk& chunk : out) ctx.backend.count_nonfinite(count.view(), chunk.value.view());
+  for (const Chunk& chunk : out.chunks())
+    ctx.backend.count_nonfinite(count.view(), chunk.value.view());
   std::int64_t found = 0;
-  ctx.arena.device().copy_to_host(&found, count.view().data, sizeof found);
-  if (found > 0) ctx.diagnosis->block = block;
+  ctx.device().copy_to_host(&found, count.view().data, sizeof found);
+  if (found > 0) step->nonfinite_block = block;
+}
+
+/// Whether backward through a block that runs now will reduce its gradients.
+bool expects_reduce(const Context& ctx) {
+  const Rerun rerun = ctx.scheduling().scope.rerun;
+  return rerun == Rerun::none ? ctx.tape != nullptr : rerun == Rerun::first_run;
 }
 
 }  // namespace
@@ -21,12 +31,13 @@ void look_for_nonfinite(const Context& ctx, const std::string& block, const Var&
 Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
   Context silent = ctx;
   silent.tape = nullptr;
-  silent.runs_again = ctx.tape ? !ctx.second_run : ctx.runs_again;
+  if (ctx.tape && ctx.scheduling().scope.rerun == Rerun::none)
+    silent.own_scheduling().scope.rerun = Rerun::first_run;
   const Var silently = f(silent, inp);
   if (!ctx.tape) return silently;
   Var out;
   std::vector<std::shared_ptr<Gradient>> gradients;
-  for (Chunk chunk : silently) {
+  for (Chunk chunk : silently.chunks()) {
     chunk.gradient = std::make_shared<Gradient>();
     gradients.push_back(chunk.gradient);
     out.push_back(std::move(chunk));
@@ -36,15 +47,15 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
     Tape inner;
     Context again = ctx;
     again.tape = &inner;
-    again.hold_parameters = true;
-    again.second_run = true;
-    again.diagnosis = nullptr;
-    again.before_release = nullptr;  // the parameters stay gathered during backward
+    BlockScope& scope = again.own_scheduling().scope;
+    scope.hold_parameters = true;
+    scope.rerun = Rerun::second_run;
+    scope.before_release = nullptr;  // the parameters stay gathered during backward
     const Var second = f(again, inp);
     AXONN_CHECK(second.size() == gradients.size(), "checkpoint: the second forward pass returned ",
                 second.size(), " chunks, the first ", gradients.size());
     for (std::size_t i = 0; i < second.size(); ++i)
-      second[i].gradient->add(ctx, gradients[i]->take());
+      if (second[i].gradient) second[i].gradient->add(ctx, gradients[i]->take());
     inner.backward();
   });
   return out;
@@ -54,29 +65,32 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
                      const std::function<void(const Context&)>& body, ReadIn read_in) {
   const auto f = [&body, &group](Context inside) {
     std::vector<std::function<void()>> before_release;
-    inside.before_release = group.stays() ? nullptr : &before_release;
+    inside.own_scheduling().scope.before_release = group.stays() ? nullptr : &before_release;
     body(inside);
     for (const auto& make : before_release) make();
   };
   Context inside = ctx;
-  inside.label = group.name();
+  BlockScope& scope = inside.own_scheduling().scope;
+  scope.label = group.name();
+  if (read_in == ReadIn::held) scope.hold_parameters = true;
+  const bool held = scope.hold_parameters;
   group.acquire(inside);
   ctx.backend.mark(group.name());
   const bool learns = !group.frozen();
-  if (learns && (ctx.tape ? !ctx.second_run : ctx.runs_again)) group.expect_reduce();
+  if (learns && expects_reduce(ctx)) group.expect_reduce();
   if (!ctx.tape) {
     f(inside);
     group.release();
     return;
   }
-  const bool again = ctx.hold_parameters || read_in == ReadIn::both_passes;
+  const bool again = held || read_in == ReadIn::both_passes;
   // If the group is never released, chunks of one block need not wait for all chunks of the next.
   Tape& end = group.stays() ? ctx.tape->last_lane() : *ctx.tape;
   end.record([inside, &group, learns, again] {
     if (learns) group.reduce(inside);
     if (again) group.release();
   });
-  if (ctx.hold_parameters) {
+  if (held) {
     if (learns) group.begin_backward(inside);
     f(inside);
     return;
@@ -90,20 +104,13 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   });
 }
 
-void with_head(const Context& ctx, ParameterGroup& group,
-               const std::function<void(const Context&)>& f) {
-  Context held = ctx;
-  held.hold_parameters = true;
-  with_parameters(held, group, f);
-}
-
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f) {
   const Forward whole = [&group, f](const Context& inner, const Var& x) {
     Var out;
     with_parameters(inner, group, [&](const Context& inside) { out = f(inside, x); });
     return out;
   };
-  Var out = ctx.recompute ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
+  Var out = ctx.scheduling().run.recompute ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
   look_for_nonfinite(ctx, group.name(), out);
   return out;
 }

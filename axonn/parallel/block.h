@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "axonn/parallel/parameters.h"
@@ -13,8 +14,14 @@ using Forward = std::function<Var(const Context&, const Var&)>;
 /// Any part of a forward pass may be wrapped; the losses do not change by a bit.
 Var checkpoint(const Context& ctx, const Var& inp, const Forward& f);
 
-/// Which passes read the values of a group's parameters. An embedding's backward does not.
-enum class ReadIn { both_passes, forward };
+/// Which passes read the values of a group's parameters.
+enum class ReadIn : std::uint8_t {
+  both_passes,
+  forward,  ///< backward does not, as an embedding's
+  /// Both, and backward follows at once, as at the end of a model: parameters stay gathered until
+  /// their backward is done, and f may add to their gradients while it runs, as CrossEntropy does.
+  held,
+};
 
 /// Calls f(ctx) with the group's parameters gathered. With a tape, gathers them again for backward
 /// if read_in says so, and starts the reduction of their gradients when the backward of f is done.
@@ -22,13 +29,8 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
                      const std::function<void(const Context&)>& f,
                      ReadIn read_in = ReadIn::both_passes);
 
-/// The same for the end of a model, whose backward follows at once: parameters stay gathered until
-/// their backward is done, and f may add to their gradients while it runs, as CrossEntropy does.
-void with_head(const Context& ctx, ParameterGroup& group,
-               const std::function<void(const Context&)>& f);
-
-/// One block of a model: f(ctx, inp) with the group's parameters; with ctx.recompute, backward
-/// computes it again.
+/// One block of a model: f(ctx, inp) with the group's parameters; with RunSettings::recompute,
+/// backward computes it again.
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f);
 
 }  // namespace axonn

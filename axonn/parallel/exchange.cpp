@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -42,7 +43,8 @@ Cut cut_over(const Placement& placement, Axis axis) {
 
 Cut row_cut(const Context& ctx, std::int64_t rows, Axis axis) {
   const int ways = ctx.grid.extent(axis);
-  return ctx.sequence_parallel && ways > 1 && rows % ways == 0 ? Cut::rows : Cut::same;
+  return ctx.scheduling().run.sequence_parallel && ways > 1 && rows % ways == 0 ? Cut::rows
+                                                                                : Cut::same;
 }
 
 void sum_over(const Context& ctx, Tensor& value, Axis axis, Cut cut, const Runs& runs) {
@@ -51,7 +53,7 @@ void sum_over(const Context& ctx, Tensor& value, Axis axis, Cut cut, const Runs&
   if (ways == 1) return;
   if (cut == Cut::same) {
     const View all = value.view();
-    return value.set_pending(group.all_reduce(buffer_of(all), ctx.label));
+    return value.set_pending(group.all_reduce(buffer_of(all), ctx.scheduling().scope.label));
   }
   Tensor parts = value;
   if (cut == Cut::columns) {
@@ -61,7 +63,8 @@ void sum_over(const Context& ctx, Tensor& value, Axis axis, Cut cut, const Runs&
                   [&](const View& whole, const View& piece) { ctx.backend.cast(piece, whole); });
   }
   Tensor mine = ctx.empty(parts.rows() / ways, parts.cols(), value.dtype(), value.use());
-  Work work = group.reduce_scatter(buffer_of(mine.raw_view()), buffer_of(parts.view()), ctx.label);
+  Work work = group.reduce_scatter(buffer_of(mine.raw_view()), buffer_of(parts.view()),
+                                   ctx.scheduling().scope.label);
   work.keep(parts.owner());
   mine.set_pending(std::move(work));
   value = std::move(mine);
@@ -71,8 +74,8 @@ Gather::Gather(const Context& ctx, const Tensor& piece, Axis axis, Cut cut)
     : ways_(ctx.grid.extent(axis)), cut_(ways_ == 1 ? Cut::same : cut), gathered_(piece) {
   if (cut_ == Cut::same) return;
   gathered_ = ctx.empty(ways_ * piece.rows(), piece.cols(), piece.dtype(), piece.use());
-  Work work = ctx.grid.along(axis).all_gather(buffer_of(gathered_.raw_view()),
-                                              buffer_of(piece.view()), ctx.label);
+  Work work = ctx.grid.along(axis).all_gather(
+      buffer_of(gathered_.raw_view()), buffer_of(piece.view()), ctx.scheduling().scope.label);
   work.keep(piece.owner());
   gathered_.set_pending(std::move(work));
 }

@@ -20,7 +20,7 @@ using Runs = std::vector<std::int64_t>;
 
 Cut cut_over(const Placement& placement, Axis axis);
 
-/// Cut::rows if ctx.sequence_parallel is set and the axis divides `rows`, else Cut::same.
+/// Cut::rows with RunSettings::sequence_parallel if the axis divides `rows`, else Cut::same.
 Cut row_cut(const Context& ctx, std::int64_t rows, Axis axis);
 
 /// Starts the sum over `axis` of a value that is partial on it, and leaves this rank's part of it,

@@ -5,6 +5,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -34,7 +35,7 @@ View Parameter::weight() const {
 View Parameter::gradient_block() const {
   AXONN_CHECK(!group_.gradient_.empty(), spec_.name,
               ": gradient used outside the backward pass of ", group_.name_,
-              "; a loss computes it in the forward pass, inside with_head()");
+              "; a loss computes it in the forward pass, with parameters held (ReadIn::held)");
   return block_of(group_.gradient_.raw_view());
 }
 
@@ -43,27 +44,12 @@ bool Parameter::frozen() const { return group_.frozen(); }
 View Parameter::gradient(const Context& ctx) const {
   const View block = gradient_block();
   if (!std::exchange(added_to_, true))
-    ctx.arena.device().fill_zero(block.data, size() * bytes_of(block.dtype));
+    ctx.device().fill_zero(block.data, size() * bytes_of(block.dtype));
   return block;
 }
 
 Parameter::Sum Parameter::gradient_of_all() const {
   return {gradient_block(), std::exchange(added_to_, true)};
-}
-
-void Prefetcher::begin_pass() {
-  known_ = !order_.empty();
-  position_ = 0;
-}
-
-ParameterGroup* Prefetcher::after(ParameterGroup& group) {
-  if (known_ && (position_ >= order_.size() || order_[position_] != &group)) {
-    order_.resize(position_);  // this pass differs from the last one: learn its order
-    known_ = false;
-  }
-  if (!known_) order_.push_back(&group);
-  ++position_;
-  return known_ && position_ < order_.size() ? order_[position_] : nullptr;
 }
 
 ParameterGroup::ParameterGroup(std::string name, const Grid& grid)
@@ -137,16 +123,12 @@ FlatSizes ParameterGroup::sizes() const {
 }
 
 void ParameterGroup::arrange() {
-  const FlatSizes all = sizes();
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = all.offsets[i];
+  sizes_ = sizes();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = sizes_.offsets[i];
   for (const Joined& joined : joined_) joined.whole->offset_ = joined.first->offset_;
-  decayed_ = all.decayed;
-  flat_size_ = all.flat;
-  shard_size_ = all.shard;
   find_gaps();
 
-  const std::int64_t begin =
-      grid_.coord(Axis::z) * shard_size_ + grid_.coord(Axis::data) * piece_size();
+  const std::int64_t begin = piece_begin();
   for (const auto& parameter : parameters_) {
     std::vector<Slice> slices = parameter->spec_.layout.slices(grid_.shape(), grid_.coords());
     for (Slice& slice : slices) slice.offset += parameter->offset_;
@@ -179,15 +161,15 @@ void ParameterGroup::find_gaps() {
     if (end < operand->offset_) gaps_.emplace_back(end, operand->offset_);
     end = operand->offset_ + operand->size();
   }
-  if (end < flat_size_) gaps_.emplace_back(end, flat_size_);
+  if (end < sizes_.flat) gaps_.emplace_back(end, sizes_.flat);
 }
 
 void ParameterGroup::allocate(const Context& ctx) {
   AXONN_CHECK(compute_.empty(), name_, ": allocated twice");
   arrange();
-  compute_ = ctx.zeros(1, shard_size_, ctx.dtype, MemoryUse::parameters);
+  compute_ = ctx.zeros(1, sizes_.shard, ctx.dtype, MemoryUse::parameters);
   if (ctx.dtype == DType::f32)
-    master_ = compute_.col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
+    master_ = piece_of(compute_);
   else if (!frozen_)
     master_ = ctx.zeros(1, piece_size(), DType::f32, MemoryUse::optimizer);
 }
@@ -198,7 +180,7 @@ void ParameterGroup::start_gather(const Context& ctx) {
     gathered_ = compute_;
     return;
   }
-  gathered_ = ctx.empty(1, flat_size_, ctx.dtype, MemoryUse::gathered);
+  gathered_ = ctx.empty(1, sizes_.flat, ctx.dtype, MemoryUse::gathered);
   gathered_.set_pending(grid_.along(Axis::z).all_gather(buffer_of(gathered_.raw_view()),
                                                         buffer_of(compute_.view()), name_));
 }
@@ -206,8 +188,9 @@ void ParameterGroup::start_gather(const Context& ctx) {
 void ParameterGroup::acquire(const Context& ctx) {
   start_gather(ctx);
   ++users_;
-  ParameterGroup* next = ctx.prefetcher ? ctx.prefetcher->after(*this) : nullptr;
-  if (!ctx.overlap.weights) {
+  const Scheduling& scheduling = ctx.scheduling();
+  ParameterGroup* next = scheduling.step ? scheduling.step->prefetcher.after(*this) : nullptr;
+  if (!scheduling.run.overlap.weights) {
     gathered_.wait();
   } else if (next) {
     next->start_gather(ctx);
@@ -223,7 +206,7 @@ void ParameterGroup::begin_step(const Context& ctx) {
   over_data_ = false;
   expected_ = 0;
   if (shard_gradient_.empty())  // the gaps of a whole block stay zero from here on
-    shard_gradient_ = ctx.zeros(1, shard_size_, DType::f32, MemoryUse::gradients);
+    shard_gradient_ = ctx.zeros(1, sizes_.shard, DType::f32, MemoryUse::gradients);
   for (const Parameter* operand : operands_) operand->added_to_ = false;
 }
 
@@ -233,10 +216,10 @@ void ParameterGroup::begin_backward(const Context& ctx) {
     gradient_ = shard_gradient_;
     return;
   }
-  gradient_ = ctx.empty(1, flat_size_, DType::f32, MemoryUse::block_gradients);
+  gradient_ = ctx.empty(1, sizes_.flat, DType::f32, MemoryUse::block_gradients);
   float* flat = gradient_.view().as<float>();
   for (const auto& [begin, end] : gaps_)
-    ctx.arena.device().fill_zero(flat + begin, (end - begin) * bytes_of(DType::f32));
+    ctx.device().fill_zero(flat + begin, (end - begin) * bytes_of(DType::f32));
   for (const Parameter* operand : operands_) operand->added_to_ = false;
 }
 
@@ -247,7 +230,8 @@ void ParameterGroup::clear_unused(const Context& ctx) {
 
 void ParameterGroup::reduce(const Context& ctx) {
   AXONN_CHECK(!over_data_, name_, ": a gradient came after the sum over data had begun");
-  if (ctx.reducing && *ctx.reducing) std::exchange(*ctx.reducing, nullptr)->finish_reduce(ctx);
+  const auto& [run, step, scope] = ctx.scheduling();
+  if (step && step->reducing) std::exchange(step->reducing, nullptr)->finish_reduce(ctx);
   add_arriving(ctx);
   if (--expected_ > 0) return;  // backward uses the group again: reduce once, after that
   clear_unused(ctx);
@@ -258,13 +242,13 @@ void ParameterGroup::reduce(const Context& ctx) {
   sum_shared(ctx, gradient_);
   const Tensor full = std::exchange(gradient_, Tensor());
   Tensor sent = full;
-  if (ctx.reduce_dtype != DType::f32) {
-    sent = ctx.empty(1, flat_size_, ctx.reduce_dtype, MemoryUse::block_gradients);
+  if (run.reduce_dtype != DType::f32) {
+    sent = ctx.empty(1, sizes_.flat, run.reduce_dtype, MemoryUse::block_gradients);
     ctx.backend.cast(sent.view(), full.view());
   }
-  const bool direct = fresh_ && ctx.reduce_dtype == DType::f32;
+  const bool direct = fresh_ && run.reduce_dtype == DType::f32;
   Tensor into = direct ? shard_gradient_
-                       : ctx.empty(1, shard_size_, ctx.reduce_dtype, MemoryUse::block_gradients);
+                       : ctx.empty(1, sizes_.shard, run.reduce_dtype, MemoryUse::block_gradients);
   Work work = grid_.along(Axis::z).reduce_scatter(buffer_of(into.view()),
                                                   buffer_of(sent.raw_view()), name_);
   work.keep(sent.owner());
@@ -273,8 +257,8 @@ void ParameterGroup::reduce(const Context& ctx) {
     fresh_ = false;
   else
     arriving_ = into;
-  if (ctx.overlap.weight_gradients && ctx.reducing)
-    *ctx.reducing = this;
+  if (run.overlap.weight_gradients && step)
+    step->reducing = this;
   else
     finish_reduce(ctx);
 }
@@ -292,7 +276,8 @@ void ParameterGroup::add_arriving(const Context& ctx) {
 void ParameterGroup::finish_reduce(const Context& ctx) {
   if (over_data_) return;
   add_arriving(ctx);
-  if (ctx.last_micro_batch && ctx.overlap.data && expected_ == 0) reduce_over_data(ctx);
+  const auto& [run, step, scope] = ctx.scheduling();
+  if (step && step->last_micro_batch && run.overlap.data && expected_ == 0) reduce_over_data(ctx);
 }
 
 void ParameterGroup::reduce_over_data(const Context& ctx) {
@@ -302,10 +287,7 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
   if (grid_.extent(Axis::z) == 1) sum_shared(ctx, shard_gradient_);
   const View shard = shard_gradient_.view();
   shard_gradient_.set_pending(
-      grid_.along(Axis::data)
-          .reduce_scatter(
-              buffer_of(shard.col_range(grid_.coord(Axis::data) * piece_size(), piece_size())),
-              buffer_of(shard), name_));
+      grid_.along(Axis::data).reduce_scatter(buffer_of(piece_of(shard)), buffer_of(shard), name_));
 }
 
 void ParameterGroup::publish(const Context& ctx) {
@@ -313,21 +295,11 @@ void ParameterGroup::publish(const Context& ctx) {
   const View shard = compute_.view();
   compute_.set_pending(
       grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));
-  if (!ctx.overlap.data) compute_.wait();
-}
-
-View ParameterGroup::piece_of_compute() const {
-  return compute_.view().col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
-}
-
-View ParameterGroup::gradient() const {
-  return shard_gradient_.view().col_range(grid_.coord(Axis::data) * piece_size(), piece_size());
+  if (!ctx.scheduling().run.overlap.data) compute_.wait();
 }
 
 std::int64_t ParameterGroup::decayed() const {
-  const std::int64_t begin =
-      grid_.coord(Axis::z) * shard_size_ + grid_.coord(Axis::data) * piece_size();
-  return std::clamp<std::int64_t>(decayed_ - begin, 0, piece_size());
+  return std::clamp<std::int64_t>(sizes_.decayed - piece_begin(), 0, piece_size());
 }
 
 /// Sums the gradients of key-value heads that several ranks of x read: each has a summand. Copies
@@ -346,7 +318,7 @@ void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
     axis = layout.row_axis;
     std::int64_t row = 0;
     for (const Segment& segment : layout.segments) {
-      if (segment.cut == Segment::Cut::shared) {
+      if (segment.kind == Segment::Kind::shared) {
         for (const Slice& slice : layout.slices(grid_.shape(), grid_.coords()))
           if (slice.row >= row && slice.row < row + segment.rows)
             parts.push_back({parameter->offset_ + slice.offset,
@@ -360,12 +332,10 @@ void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
   Tensor all = ctx.zeros(1, size, DType::f32, MemoryUse::block_gradients);
   float* sums = all.view().as<float>();
   float* mine = flat.view().as<float>();
-  for (const Part& p : parts)
-    ctx.arena.device().copy(sums + p.in_union, mine + p.local, p.count * 4);
+  for (const Part& p : parts) ctx.device().copy(sums + p.in_union, mine + p.local, p.count * 4);
   all.set_pending(grid_.along(*axis).all_reduce(buffer_of(all.raw_view()), name_));
   sums = all.view().as<float>();
-  for (const Part& p : parts)
-    ctx.arena.device().copy(mine + p.local, sums + p.in_union, p.count * 4);
+  for (const Part& p : parts) ctx.device().copy(mine + p.local, sums + p.in_union, p.count * 4);
 }
 
 void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
@@ -395,7 +365,7 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
                                 std::span<const float> values) {
   if (!master_.empty()) {
     const View to = master().col_range(offset, std::ssize(values));
-    return ctx.arena.device().copy_from_host(to.data, values.data(), std::ssize(values) * 4);
+    return ctx.device().copy_from_host(to.data, values.data(), std::ssize(values) * 4);
   }
   std::vector<bf16> rounded(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) put(rounded[i], values[i]);
@@ -407,12 +377,46 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
   AXONN_CHECK(takes_bf16(), name_, ": got bf16 values, wanted f32 for the master copy");
   gathered_.wait();  // an unused prefetch may still be reading
   const View to = piece_of_compute().col_range(offset, std::ssize(values));
-  ctx.arena.device().copy_from_host(to.data, values.data(), std::ssize(values) * 2);
+  ctx.device().copy_from_host(to.data, values.data(), std::ssize(values) * 2);
 }
 
 void ParameterGroup::publish_values(const Context& ctx) {
   if (!master_.empty() && ctx.dtype != DType::f32) ctx.backend.cast(piece_of_compute(), master());
   publish(ctx);
+}
+
+namespace {
+
+void sum_partial(const Context& ctx, std::span<ParameterGroup* const> groups, Axis axis) {
+  if (ctx.grid.extent(axis) == 1) return;
+  std::vector<View> runs;
+  std::int64_t count = 0;
+  for (ParameterGroup* group : groups) {
+    for (const auto& [spec, slice] : group->piece_slices()) {
+      if (!spec->layout.partial.has(axis)) continue;
+      runs.push_back(group->gradient().col_range(slice.offset, slice.count()));
+      count += slice.count();
+    }
+  }
+  if (runs.empty()) return;
+  const Tensor sums = ctx.empty(1, count, DType::f32, MemoryUse::block_gradients);
+  const auto each = [&](const auto& copy) {
+    std::int64_t at = 0;
+    for (const View& run : runs) {
+      copy(sums.raw_view().col_range(at, run.cols), run);
+      at += run.cols;
+    }
+  };
+  each([&](const View& sum, const View& run) { ctx.backend.cast(sum, run); });
+  ctx.grid.along(axis).all_reduce(buffer_of(sums.view()), "partial gradients").wait();
+  each([&](const View& sum, const View& run) { ctx.backend.cast(run, sum); });
+}
+
+}  // namespace
+
+void finish_gradients(const Context& ctx, std::span<ParameterGroup* const> groups) {
+  for (ParameterGroup* group : groups) group->reduce_over_data(ctx);
+  for (Axis axis : {Axis::x, Axis::y}) sum_partial(ctx, groups, axis);
 }
 
 }  // namespace axonn

@@ -69,20 +69,6 @@ struct NamedSlice {
   Slice slice;
 };
 
-/// Remembers the order in which groups are acquired, so that later passes gather the next group
-/// while one computes. Each kind of pass (training, evaluation) has its own.
-class Prefetcher {
- public:
-  void begin_pass();
-  /// The group that will be acquired after this one, or nullptr while that is not known.
-  ParameterGroup* after(ParameterGroup& group);
-
- private:
-  std::vector<ParameterGroup*> order_;
-  std::size_t position_ = 0;
-  bool known_ = false;
-};
-
 /// Elements of a group's flat buffers on one rank; F, S and P as ParameterGroup has them.
 struct FlatSizes {
   std::vector<std::int64_t> offsets;  ///< of each parameter's block in F, in the order of add()
@@ -139,7 +125,7 @@ class ParameterGroup {
   void initialise(const Context& ctx, std::uint64_t seed);
 
   /// Gathers the compute copy, or uses a gather that was prefetched. Each acquire() needs its
-  /// release(). With ctx.prefetcher, also starts the next group's gather.
+  /// release(). With a StepState, also starts the next group's gather.
   void acquire(const Context& ctx);
   void release();
   /// Whether the parameters stay available after release(), because z has extent 1.
@@ -154,7 +140,7 @@ class ParameterGroup {
   /// Called after backward through the block. The last call that was expected starts the
   /// reduce-scatter of the gradient to its shard.
   void reduce(const Context& ctx);
-  /// Waits for reduce(). If it was the step's last and ctx.overlap.data is set, starts the sum of
+  /// Waits for reduce(). If it was the step's last and Overlap::data is set, starts the sum of
   /// the shard over data, which overlaps the backward of other blocks.
   void finish_reduce(const Context& ctx);
   /// Starts the sum of the shard over data unless it has begun; gradient() waits for it.
@@ -177,9 +163,9 @@ class ParameterGroup {
     gathered_.wait();
     return master_.view();
   }
-  View piece_of_compute() const;
-  View gradient() const;
-  std::int64_t piece_size() const { return shard_size_ / grid_.extent(Axis::data); }
+  View piece_of_compute() const { return piece_of(compute_.view()); }
+  View gradient() const { return piece_of(shard_gradient_.view()); }
+  std::int64_t piece_size() const { return sizes_.piece; }
   /// Leading elements of the piece to which weight decay applies.
   std::int64_t decayed() const;
   /// The slices of parameters in the piece, with offsets counted from its start.
@@ -193,6 +179,15 @@ class ParameterGroup {
  private:
   friend class Parameter;
   void arrange();
+  /// Where this rank's piece begins in F.
+  std::int64_t piece_begin() const {
+    return grid_.coord(Axis::z) * sizes_.shard + grid_.coord(Axis::data) * sizes_.piece;
+  }
+  /// This rank's piece of a View or Tensor (1, S).
+  template <typename Shard>
+  Shard piece_of(const Shard& shard) const {
+    return shard.col_range(grid_.coord(Axis::data) * sizes_.piece, sizes_.piece);
+  }
   void find_gaps();
   void start_gather(const Context& ctx);
   void clear_unused(const Context& ctx);
@@ -208,7 +203,7 @@ class ParameterGroup {
     const Parameter* first;
   };
   std::vector<Joined> joined_;
-  std::int64_t flat_size_ = 0, shard_size_ = 0, decayed_ = 0;
+  FlatSizes sizes_;                         // set by allocate()
   std::vector<const Parameter*> operands_;  // parameters as operations see them: joined ones as one
   std::vector<std::pair<std::int64_t, std::int64_t>> gaps_;  // [begin, end) of F between them
   std::vector<NamedSlice> piece_slices_;
@@ -225,5 +220,11 @@ class ParameterGroup {
   bool over_data_ = false;  // the sum over data has begun
   bool fresh_ = true;       // the shard's gradient holds nothing of this step yet
 };
+
+/// Completes the gradients at the end of a step's backward; then gradient() of each group is final.
+/// Starts the sums over data that have not begun, and sums gradients that are partial on x or y
+/// (Layout::partial): one all-reduce per axis for all groups, of those elements of this rank's
+/// pieces.
+void finish_gradients(const Context& ctx, std::span<ParameterGroup* const> groups);
 
 }  // namespace axonn

@@ -1,6 +1,7 @@
 #include "axonn/parallel/var.h"
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -35,12 +36,14 @@ Var Var::part(std::size_t i) const {
   return one;
 }
 
-std::function<void()> Var::maker() const {
-  std::vector<std::weak_ptr<Slot>> slots(slots_.begin(), slots_.end());
-  return [slots] {
-    for (const auto& slot : slots)
-      if (const auto wanted = slot.lock()) wanted->get();
-  };
+void Var::make_before_release(const Context& ctx) const {
+  auto* before_release = ctx.scheduling().scope.before_release;
+  if (!before_release) return;
+  before_release->push_back(
+      [slots = std::vector<std::weak_ptr<Slot>>(slots_.begin(), slots_.end())] {
+        for (const auto& slot : slots)
+          if (const auto wanted = slot.lock()) wanted->get();
+      });
 }
 
 Chunk Var::take() {
@@ -51,7 +54,11 @@ Chunk Var::take() {
 
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement) {
   return {std::move(value), placement, from.rows,
-          ctx.tape ? std::make_shared<Gradient>() : nullptr};
+          ctx.tape && from.gradient ? std::make_shared<Gradient>() : nullptr};
+}
+
+void need_gradient(const Context& ctx, Chunk& chunk) {
+  if (ctx.tape && !chunk.gradient) chunk.gradient = std::make_shared<Gradient>();
 }
 
 }  // namespace axonn

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -100,28 +101,18 @@ class Var {
   }
   /// Chunk i alone; does not compute it.
   Var part(std::size_t i) const;
-  /// A function that computes the lazy chunks that are still referenced when it is called: at the
-  /// end of a block, for operations that read its parameters.
-  std::function<void()> maker() const;
+  /// Computes the lazy chunks that are still referenced at the end of the current block, before its
+  /// parameters are released: for operations that read them.
+  void make_before_release(const Context& ctx) const;
   /// Moves the only chunk out if no other Var shares it, else copies it.
   Chunk take();
 
-  class Iterator {
-   public:
-    Iterator(const Var& var, std::size_t i) : var_(&var), i_(i) {}
-    const Chunk& operator*() const { return (*var_)[i_]; }
-    Iterator& operator++() {
-      ++i_;
-      return *this;
-    }
-    bool operator==(const Iterator& other) const { return i_ == other.i_; }
-
-   private:
-    const Var* var_;
-    std::size_t i_;
-  };
-  Iterator begin() const { return {*this, 0}; }
-  Iterator end() const { return {*this, size()}; }
+  /// For loops; each chunk is computed when the loop reaches it.
+  auto chunks() const& {
+    return slots_ |
+           std::views::transform([](const auto& slot) -> const Chunk& { return slot->get(); });
+  }
+  void chunks() const&& = delete;  // the loop would refer to a Var that is gone
 
  private:
   class Slot {
@@ -153,52 +144,55 @@ Var::Make later(const Context& ctx, std::size_t i, F f) {
   };
 }
 
-/// Lazily applies f(ctx, chunk) to each chunk of inp. If f reads parameters of its block, set
-/// reads_parameters: chunks are then computed before the parameters are released.
-template <typename F>
-Var each_later(const Context& ctx, Var inp, F f, bool reads_parameters = false) {
-  Var outs;
-  std::vector<Var> parts;
-  for (std::size_t i = 0; i < inp.size(); ++i) parts.push_back(inp.part(i));
-  inp = {};  // if the caller moved inp in, each part is now the only owner of its chunk
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    outs.push_back_later(
-        later(ctx, i, [part = std::move(parts[i]), f](const Context& here) mutable {
-          return f(here, part.take());
-        }));
-  if (reads_parameters && ctx.before_release) ctx.before_release->push_back(outs.maker());
-  return outs;
-}
+/// How each_later() goes through chunks.
+struct Lazily {
+  /// Start a chunk before the previous one is finished, so that its collective overlaps.
+  bool ahead = false;
+  /// The functions read parameters of their block: compute chunks before these are released.
+  bool reads_parameters = false;
+};
 
 /// Lazily applies finish(ctx, chunk, start(ctx, chunk)) to each chunk of inp; start begins a
-/// collective. With `ahead`, a chunk is started before the previous one is finished, so that its
-/// collective overlaps. finish may read parameters of its block.
+/// collective.
 template <typename Start, typename Finish>
-Var each_later_in_two(const Context& ctx, const Var& inp, bool ahead, Start start, Finish finish) {
+Var each_later(const Context& ctx, Var inp, Lazily how, Start start, Finish finish) {
   using Started = std::invoke_result_t<Start, const Context&, const Chunk&>;
   struct Part {
-    Var inp;
+    Var inp;  // empty: finished
     std::optional<Started> started;
   };
   std::vector<std::shared_ptr<Part>> parts;
   for (std::size_t i = 0; i < inp.size(); ++i)
     parts.push_back(std::make_shared<Part>(Part{inp.part(i), {}}));
+  inp = {};  // if the caller moved inp in, each part is now the only owner of its chunk
   Var outs;
-  for (std::size_t i = 0; i < inp.size(); ++i) {
-    const auto next = ahead && i + 1 < inp.size() ? parts[i + 1] : nullptr;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto next = how.ahead && i + 1 < parts.size() ? parts[i + 1] : nullptr;
     outs.push_back_later(later(ctx, i, [part = parts[i], next, start, finish](const Context& here) {
       for (Part* wanted : {part.get(), next.get()})
         if (wanted && wanted->inp.size() > 0 && !wanted->started)
           wanted->started = start(here, wanted->inp.front());
-      const Var of = std::exchange(part->inp, Var());  // an empty inp marks the part as finished
-      return finish(here, of.front(), *std::exchange(part->started, std::nullopt));
+      Var of = std::exchange(part->inp, Var());
+      return finish(here, of.take(), *std::exchange(part->started, std::nullopt));
     }));
   }
-  if (ctx.before_release) ctx.before_release->push_back(outs.maker());
+  if (how.reads_parameters) outs.make_before_release(ctx);
   return outs;
 }
 
-/// The chunk that an operation returns: with the rows of `from`, and a gradient if ctx has a tape.
+/// Lazily applies f(ctx, chunk) to each chunk of inp.
+template <typename F>
+Var each_later(const Context& ctx, Var inp, F f, Lazily how = {}) {
+  return each_later(
+      ctx, std::move(inp), how, [](const Context&, const Chunk&) { return true; },
+      [f](const Context& here, Chunk chunk, bool) { return f(here, std::move(chunk)); });
+}
+
+/// The chunk that an operation returns: with the rows of `from`, and a gradient if ctx has a tape
+/// and `from` has a gradient. A layer with parameters that are trained also calls need_gradient().
+/// An operation whose result has no gradient records nothing.
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement);
+/// Gives a chunk a gradient if ctx has a tape and the chunk has none.
+void need_gradient(const Context& ctx, Chunk& chunk);
 
 }  // namespace axonn

@@ -23,7 +23,7 @@ NamedNorms gradient_norms(const Context& ctx, const OptimizerState& optimizer) {
                                 group->gradient().col_range(slice.offset, slice.count()));
   sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "gradient norms"));
   std::vector<double> host(norms.size());
-  ctx.arena.device().copy_to_host(host.data(), sums.view().data, sums.bytes());
+  ctx.device().copy_to_host(host.data(), sums.view().data, sums.bytes());
   for (std::size_t i = 0; i < norms.size(); ++i) norms[i].second = std::sqrt(host[i]);
   return norms;
 }

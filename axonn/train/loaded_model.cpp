@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/devices.h"
 
@@ -34,15 +35,15 @@ LoadedModel::LoadedModel(const Config& config, Communicator& world,
 
 Context LoadedModel::context_on(Backend& backend) const {
   const ParallelismConfig& p = config_.parallelism;
-  Context ctx{.backend = backend, .arena = *arena_, .grid = *grid_};
-  ctx.dtype = config_.training.dtype;
-  ctx.reduce_dtype = p.reduce_dtype;
-  ctx.overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,
-                 p.overlap_data};
-  ctx.sequence_parallel = p.sequence_parallel;
-  ctx.chunks = p.chunks;
+  Context ctx(backend, *arena_, *grid_, config_.training.dtype);
   ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
-  ctx.recompute = config_.activation_checkpoint.mode == RecomputeMode::full;
+  ctx.own_scheduling().run = {
+      .overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,
+                  p.overlap_data},
+      .reduce_dtype = p.reduce_dtype,
+      .sequence_parallel = p.sequence_parallel,
+      .chunks = p.chunks,
+      .recompute = config_.activation_checkpoint.mode == RecomputeMode::full};
   return ctx;
 }
 

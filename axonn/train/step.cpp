@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/parallel/gradients.h"
+#include "axonn/parallel/parameters.h"
 
 namespace axonn {
 
@@ -22,20 +23,21 @@ float loss_scale(const StepInput& input) {
 template <typename T>
 T value_of(const Context& ctx, const Tensor& tensor) {
   T value{};
-  ctx.arena.device().copy_to_host(&value, tensor.view().data, sizeof value);
+  ctx.device().copy_to_host(&value, tensor.view().data, sizeof value);
   return value;
 }
 
 }  // namespace
 
 void TrainStep::use_graphs(const Context& ctx) {
-  const std::string reason = why_not_captured(ctx.arena.device(), ctx.grid);
+  const std::string reason = why_not_captured(ctx.device(), ctx.grid);
   if (!reason.empty()) refuse("[training] cuda_graph: ", reason);
   graphs_.emplace();
 }
 
 void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
   enter(input, Phase::forward);
+  ctx.scheduling().step->reducing = nullptr;
   for (ParameterGroup* group : optimizer_.groups()) group->begin_step(ctx);
 }
 
@@ -44,8 +46,9 @@ void TrainStep::pass(Context& ctx, const StepInput& input, int micro, const Toke
   if (micro > 0) enter(input, Phase::forward);
   Tape tape;
   ctx.tape = &tape;
-  ctx.last_micro_batch = micro + 1 == input.micro_batches;
-  if (ctx.prefetcher) ctx.prefetcher->begin_pass();
+  StepState& state = *ctx.scheduling().step;
+  state.last_micro_batch = micro + 1 == input.micro_batches;
+  state.prefetcher.begin_pass();
   model_.loss(ctx, tokens_of(micro), loss_scale(input), total);
   enter(input, Phase::backward);
   tape.backward();
@@ -54,11 +57,8 @@ void TrainStep::pass(Context& ctx, const StepInput& input, int micro, const Toke
 
 void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& total) {
   begin_step(ctx, input);
-  ParameterGroup* reducing = nullptr;
-  ctx.reducing = &reducing;
   for (int micro = 0; micro < input.micro_batches; ++micro)
     pass(ctx, input, micro, input.tokens_of, total);
-  ctx.reducing = nullptr;
   finish_gradients(ctx, optimizer_.groups());
 }
 
@@ -78,14 +78,12 @@ void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
   for (int micro = 0; micro < input.micro_batches; ++micro) {
     const Tokens& tokens = graphs_->place(ctx, input.tokens_of(micro));
     const auto placed = [&tokens](int) { return tokens; };
-    graphs_->run(ctx.arena, StepGraphs::piece_of(micro, input.micro_batches), [&] {
-      ParameterGroup* reducing = nullptr;
-      ctx.reducing = &reducing;
+    graphs_->run(ctx.arena(), StepGraphs::piece_of(micro, input.micro_batches), [&] {
       pass(ctx, input, micro, placed, total);
-      ctx.reducing = nullptr;
-      if (reducing)
+      StepState& state = *ctx.scheduling().step;
+      if (ParameterGroup* reducing = std::exchange(state.reducing, nullptr))
         reducing->finish_reduce(ctx);  // a piece must complete the reduction that it started
-      if (ctx.last_micro_batch) {
+      if (state.last_micro_batch) {
         finish_gradients(ctx, optimizer_.groups());
         finish_sums(ctx, input);
         // The norm did not wait for groups of which this rank owns nothing.
@@ -103,12 +101,12 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
 }
 
 StepResult TrainStep::run(Context ctx, const StepInput& input) {
-  ctx.prefetcher = &training_;
+  ctx.own_scheduling().step = &training_;
   if (sums_.empty()) {
     sums_ = ctx.empty(1, 4, DType::f64);
     scale_ = ctx.empty(1, 1, DType::f32);
   }
-  Device& device = ctx.arena.device();
+  Device& device = ctx.device();
   const std::array<double, 4> begin{0, 0, input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
   device.copy_from_host(sums_.view().data, begin.data(), sizeof begin);
   const bool told = static_cast<bool>(input.on_phase);  // a graph cannot report phases
@@ -137,16 +135,18 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
 void TrainStep::rehearse(Context ctx, const StepInput& input) {
   StepInput some = input;
   some.micro_batches = std::min(2, input.micro_batches);
+  StepState state;
+  ctx.own_scheduling().step = &state;
   gradients(ctx, some, ctx.zeros(1, 1, DType::f64));
   for (const ParameterGroup* group : optimizer_.groups()) group->gradient();  // waits for the sums
 }
 
 std::string TrainStep::diagnose(Context ctx, const StepInput& input) {
-  Diagnosis diagnosis;
-  ctx.diagnosis = &diagnosis;
+  StepState state{.looks_for_nonfinite = true};
+  ctx.own_scheduling().step = &state;
   Tensor total = ctx.zeros(1, 1, DType::f64);
   gradients(ctx, input, total);
-  if (!diagnosis.block.empty()) return diagnosis.block + " (forward)";
+  if (!state.nonfinite_block.empty()) return state.nonfinite_block + " (forward)";
   if (!std::isfinite(value_of<double>(ctx, total))) return "loss (forward)";
   const auto& groups = optimizer_.groups();
   for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
@@ -158,14 +158,14 @@ std::string TrainStep::diagnose(Context ctx, const StepInput& input) {
 }
 
 double TrainStep::evaluate(Context ctx, Batches& batches) {
-  ctx.prefetcher = &evaluation_;
+  ctx.own_scheduling().step = &evaluation_;
   Tensor total = ctx.zeros(1, 1, DType::f64);
   std::int64_t targets = 0;
   for (std::int64_t step = 0; step < batches.steps(); ++step) {
     const std::shared_ptr<const Batch> batch = batches.at(step);
     targets += batch->whole.targets;
     for (const MicroBatch& micro : batch->micro_batches) {
-      evaluation_.begin_pass();
+      evaluation_.prefetcher.begin_pass();
       model_.loss(ctx, make_tokens(ctx, micro), 1, total);
     }
   }

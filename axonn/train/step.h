@@ -7,6 +7,7 @@
 
 #include "axonn/data/batches.h"
 #include "axonn/model/model.h"
+#include "axonn/parallel/scheduling.h"
 #include "axonn/train/optimizer.h"
 #include "axonn/train/step_graphs.h"
 
@@ -88,7 +89,7 @@ class TrainStep {
 
   Model& model_;
   OptimizerState& optimizer_;
-  Prefetcher training_, evaluation_;
+  StepState training_, evaluation_;
   // For one step; with graphs, at the same addresses in all steps.
   Tensor sums_;   // (1, 4) f64: loss, squared norm, stop, busy; summed over all ranks
   Tensor scale_;  // (1, 1) f32: the clip factor

@@ -25,7 +25,7 @@ StepGraphs::Piece StepGraphs::piece_of(int micro, int micro_batches) {
 
 bool StepGraphs::begin_step(const Context& ctx, const Constants& constants) {
   const auto fits = [&](const Captured& piece) {
-    return !piece.graph || ctx.arena.lies_as(piece.layout);
+    return !piece.graph || ctx.arena().lies_as(piece.layout);
   };
   if (!std::ranges::all_of(pieces_, fits)) {
     AXONN_CHECK(
@@ -60,7 +60,7 @@ const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
     if (to.empty()) to = ctx.like(from);
     AXONN_CHECK(to.count() == from.count(), "tokens: ", from.count(), " rows, captured with ",
                 to.count());
-    ctx.arena.device().copy(to.view().data, from.view().data, from.bytes());
+    ctx.device().copy(to.view().data, from.view().data, from.bytes());
   };
   Rows& rows = tokens_.rows;
   if (tokens_.ids.empty())

@@ -17,8 +17,8 @@ Tokens earlier(const Context& ctx, const Tokens& tokens, std::int64_t by) {
   const auto* from = tokens.ids.view().as<std::int32_t>();
   auto* to = out.ids.view().as<std::int32_t>();
   for (std::int64_t s = 0; s < sequences; ++s)
-    ctx.arena.device().copy(to + s * length + std::min(by, length), from + s * length,
-                            std::max<std::int64_t>(length - by, 0) * bytes_of(DType::i32));
+    ctx.device().copy(to + s * length + std::min(by, length), from + s * length,
+                      std::max<std::int64_t>(length - by, 0) * bytes_of(DType::i32));
   return out;
 }
 
@@ -61,7 +61,10 @@ std::vector<ParameterGroup*> Neighbours::groups() {
   return all;
 }
 
-Var Neighbours::hidden(const Context& ctx, const Tokens& tokens) const {
+Var Neighbours::hidden(const Context& ctx, const Tokens& tokens) {
+  AXONN_CHECK(!ctx.cache,
+              "Neighbours does not support a cache: it reads the previous tokens, which a cache "
+              "does not keep");
   Var x;
   with_parameters(ctx, embedding_group_, [&](const Context& inside) {
     x = embeddings_[0](inside, tokens);
@@ -72,34 +75,4 @@ Var Neighbours::hidden(const Context& ctx, const Tokens& tokens) const {
     x = run_block(ctx, block->parameters(), x,
                   [&](const Context& inside, const Var& in) { return (*block)(inside, in); });
   return x;
-}
-
-void Neighbours::loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) {
-  const Var x = hidden(ctx, tokens);
-  with_head(ctx, head_group_, [&](const Context& inside) {
-    cross_entropy_(inside, norm_(inside, x), tokens.targets, scale, total);
-  });
-}
-
-Tensor Neighbours::target_losses(const Context& ctx, const Tokens& tokens) {
-  const Var x = hidden(ctx, tokens);
-  Tensor out;
-  with_parameters(ctx, head_group_, [&](const Context& inside) {
-    out = cross_entropy_.each(inside, norm_(inside, x), tokens.targets);
-  });
-  return out;
-}
-
-Tensor Neighbours::next_logits(const Context& ctx, const Tokens& tokens,
-                               std::span<const std::int64_t> rows) {
-  AXONN_CHECK(!ctx.cache,
-              "Neighbours does not support a cache: it reads the previous tokens, which a cache "
-              "does not keep");
-  const Var x = hidden(ctx, tokens);
-  Tensor out;
-  with_parameters(ctx, head_group_, [&](const Context& inside) {
-    out = cross_entropy_.logits_of_rows(inside, norm_(inside, x), rows);
-    out.wait();
-  });
-  return out;
 }

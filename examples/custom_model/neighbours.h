@@ -3,10 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "axonn/model/model.h"
+#include "axonn/model/language_model.h"
 #include "axonn/nn/linear.h"
-#include "axonn/nn/loss.h"
-#include "axonn/nn/norm.h"
 
 /// One residual MLP: x + down(gelu(up(norm(x)))).
 class MlpBlock {
@@ -17,14 +15,14 @@ class MlpBlock {
 
  private:
   axonn::ParameterGroup group_;
-  axonn::LayerNorm norm_;
+  axonn::Norm norm_;
   axonn::Linear up_, down_;
 };
 
 /// Predicts the next byte from the last few bytes: each has its own embedding table, and the sum of
 /// the embeddings goes through residual MLPs. No attention, no positions.
 /// Source: Bengio et al., "A neural probabilistic language model", 2003.
-class Neighbours : public axonn::Model {
+class Neighbours : public axonn::LanguageModel {
  public:
   struct Options {
     std::int64_t width = 96, blocks = 2;
@@ -35,20 +33,16 @@ class Neighbours : public axonn::Model {
   Neighbours(const axonn::Grid& grid, Options options);
 
   std::vector<axonn::ParameterGroup*> groups() override;
-  void loss(const axonn::Context& ctx, const axonn::Tokens& tokens, float scale,
-            const axonn::Tensor& total) override;
-  axonn::Tensor target_losses(const axonn::Context& ctx, const axonn::Tokens& tokens) override;
-  axonn::Tensor next_logits(const axonn::Context& ctx, const axonn::Tokens& tokens,
-                            std::span<const std::int64_t> rows) override;
   std::int64_t vocab() const override { return kVocab; }
 
  private:
-  axonn::Var hidden(const axonn::Context& ctx, const axonn::Tokens& tokens) const;
+  axonn::Var hidden(const axonn::Context& ctx, const axonn::Tokens& tokens) override;
+  Head head() override { return {norm_, cross_entropy_, {&head_group_}}; }
 
-  mutable axonn::ParameterGroup embedding_group_;
+  axonn::ParameterGroup embedding_group_;
   std::vector<axonn::Embedding> embeddings_;  // for the byte itself, the byte before it, ...
   std::vector<std::unique_ptr<MlpBlock>> blocks_;
   axonn::ParameterGroup head_group_;
-  axonn::LayerNorm norm_;
+  axonn::Norm norm_;
   axonn::CrossEntropy cross_entropy_;
 };

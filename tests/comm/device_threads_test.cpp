@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -178,6 +179,60 @@ TEST(DeviceThreads, NameTheTwoRanksWhoseCallsDoNotMatch) {
               ThrowsMessage<Error>(
                   AllOf(HasSubstr("all_reduce (sum) of 2 f32 'width'"), HasSubstr("on rank 0"),
                         HasSubstr("all_reduce (sum) of 3 f32 'width'"), HasSubstr("on rank 1"))));
+}
+
+TEST(DeviceThreads, NameTheRanksOfTheWorldAndTheCallIfThoseOfASmallerGroupDoNotMatch) {
+  QueuedGpu gpu({});
+  const auto body = [](Communicator& world, QueuedDevice& device) {
+    const auto pairs = world.split(world.rank() / 2, "pairs");
+    Floats x(world.rank() == 3 ? 3 : 2);
+    pairs->all_reduce(whole(x), "width").wait();
+    device.compute().synchronize();  // before x is freed
+  };
+  EXPECT_THAT(
+      [&] { run_on_gpu(4, gpu, body); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("all_reduce (sum) of 2 f32 'width' in device memory"),
+                                 HasSubstr("on rank 2"), HasSubstr("(call 0 of group pairs)"),
+                                 HasSubstr("all_reduce (sum) of 3 f32 'width' in device memory"),
+                                 HasSubstr("on rank 3"))));
+}
+
+TEST(DeviceThreads, NameTheRankWhoseMemoryIsOnTheHostWhereOthersUseTheDevice) {
+  QueuedGpu gpu({});
+  const auto body = [&](Communicator& host) {
+    QueuedDevice device(gpu);
+    const auto world = make_device_threads(host, device, std::make_shared<QueuedKernels>());
+    Floats x(2);
+    (host.rank() == 0 ? *world : host).all_reduce(whole(x), "it").wait();
+  };
+  EXPECT_THAT([&] { run_ranks(2, body); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("does not match"),
+                                         HasSubstr("all_reduce (sum) of 2 f32 'it' in device"))));
+}
+
+TEST(DeviceThreads, LeaveTheBuffersAloneAfterADeviceHasFailedHalfWay) {
+  class FailingKernels : public QueuedKernels {
+   public:
+    void enqueue(Stream&, const PeerWork&) override { throw Error("the GPU is lost"); }
+  };
+  QueuedGpu gpu({});
+  std::atomic<int> failed = 0;
+  const auto body = [&](Communicator& host) {
+    QueuedDevice device(gpu);
+    const bool fails = host.rank() == 2;
+    const auto world = make_device_threads(
+        host, device,
+        fails ? std::make_shared<FailingKernels>() : std::make_shared<QueuedKernels>());
+    Floats x(61, 1.f);
+    EXPECT_THAT([&] { world->all_reduce(whole(x), "it").wait(); },
+                ThrowsMessage<Error>(HasSubstr("the GPU is lost")));
+    std::ranges::fill(x, -1.f);
+    ++failed;
+    while (failed < 3) std::this_thread::yield();
+    gpu.finish();
+    EXPECT_THAT(x, testing::Each(-1.f));
+  };
+  run_ranks(3, body);
 }
 
 TEST(DeviceThreads, NameAMissingRankAsTheHostTransportDoes) {

@@ -21,6 +21,11 @@ using testing_support::GpuOfHostMemory;
 
 namespace {
 
+/// Makes start_on() public.
+struct Opened : Communicator {
+  using Communicator::start_on;
+};
+
 /// A link that runs collectives on a host group and is ready after some polls. It does not support
 /// send and recv, because it is ready only when the collective is done.
 class HostLink final : public DeviceLink {
@@ -30,7 +35,7 @@ class HostLink final : public DeviceLink {
 
   void enqueue(const Call& call, Stream&) override {
     begin();
-    work_ = forward(*group_, call);
+    work_ = Work(Opened::start_on(*group_, call));
   }
   void begin_split(int color, int key) override {
     begin();

@@ -122,6 +122,10 @@ void differs_in_kind(Communicator& world) {
   sum(world, 8, "block 4 mlp");
 }
 
+void differs_in_name(Communicator& world) {
+  world.split(world.rank() / 2, world.rank() == 3 ? "rows" : "columns");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -139,7 +143,8 @@ int main(int argc, char** argv) {
       {"is_missing", is_missing},
       {"returns_early", returns_early},
       {"differs", differs},
-      {"differs_in_kind", differs_in_kind}};
+      {"differs_in_kind", differs_in_kind},
+      {"differs_in_name", differs_in_name}};
   if (!under_launcher()) {
     std::fprintf(stderr, "run this under mpirun\n");
     return 2;

@@ -113,6 +113,12 @@ TEST(Mpi, NamesTheTwoRanksWhoseCallsDoNotMatch) {
                     HasSubstr("barrier 'step'"), HasSubstr("does not match")));
 }
 
+TEST(Mpi, NamesTwoRanksThatGiveAGroupDifferentNames) {
+  EXPECT_THAT(output_of_failure("differs_in_name", "120", 1),
+              HasSubstr("split of group world: its rank 2 names the new group columns, its rank 3 "
+                        "rows; the names must be the same"));
+}
+
 TEST(UnderLauncher, DetectsLaunchersButNotAShellInAnAllocation) {
   using Variables = std::map<std::string, std::string>;
   const auto under = [](const Variables& variables) {

@@ -192,6 +192,15 @@ TEST(Threads, NameTheTwoRanksWhoseCallsDoNotMatch) {
               ThrowsMessage<Error>(AllOf(HasSubstr("barrier"), HasSubstr("all_reduce"))));
 }
 
+TEST(Threads, NameTwoRanksThatGiveAGroupDifferentNames) {
+  const auto body = [](Communicator& world) {
+    world.split(world.rank() / 2, world.rank() == 3 ? "rows" : "columns");
+  };
+  EXPECT_THAT([&] { run_ranks(4, body); },
+              ThrowsMessage<Error>(HasSubstr("split of group world: its rank 2 names the new group "
+                                             "columns, its rank 3 rows")));
+}
+
 TEST(ThreadsWatchdog, NamesTheRanksThatArrivedTheMissingRankAndItsLastCall) {
   const auto body = [](Communicator& world) {
     const auto pair = world.split(world.rank() / 2, "pair");

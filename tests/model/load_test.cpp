@@ -42,7 +42,7 @@ void expect_loaded(const ModelConfig& config, const std::string& path, const Gri
     Arena arena(backend->device());
     const Grid grid(world, shape);
     const auto model = make_model(config, grid);
-    const Context ctx{.backend = *backend, .arena = arena, .grid = grid, .dtype = dtype};
+    const Context ctx(*backend, arena, grid, dtype);
     std::vector<ParameterGroup*> base;
     for (ParameterGroup* group : model->groups()) {
       group->allocate(ctx);

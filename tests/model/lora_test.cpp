@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/measure/dry_step.h"
 
 #include "tests/support/grids.h"
 #include "tests/support/one_rank_model.h"
@@ -75,6 +76,26 @@ double relative_difference(const Matrix& got, const Matrix& want) {
   return difference / most;
 }
 
+/// What a rank of grid 2,2,1,1 does in a step for the layer, or for the whole model: the number of
+/// these operations, and of collectives.
+std::int64_t count(const ModelConfig& model, const std::string& layer,
+                   const std::string& operation) {
+  Config config;
+  config.model = model;
+  config.data.synthetic = 1000;
+  config.training.seq_len = 8;
+  config.training.global_batch = config.training.micro_batch = 2;
+  config.parallelism.x = config.parallelism.y = 2;
+  std::int64_t found = 0;
+  for (const auto& event : dry_step(resolved(config), 0, {.schedule = true}).schedule.events) {
+    if (const auto* op = std::get_if<Schedule::Compute>(&event))
+      found += op->layer == layer && op->operation == operation;
+    if (const auto* start = std::get_if<Schedule::Start>(&event))
+      found += start->label == layer && start->operation == operation;
+  }
+  return found;
+}
+
 class Lora : public testing::TestWithParam<ModelFamily> {};
 
 }  // namespace
@@ -124,6 +145,27 @@ TEST(Lora, AdaptsOnlyTheTargets) {
   EXPECT_THAT(names, testing::ElementsAre(
                          "model.layers.0.mlp.down_proj", "model.layers.0.self_attn.q_proj",
                          "model.layers.1.mlp.down_proj", "model.layers.1.self_attn.q_proj"));
+}
+
+// The embedding is frozen, so nothing reads the gradient of the first block's input.
+TEST(Lora, TheFirstBlockDoesNotComputeTheGradientOfItsInput) {
+  const ModelConfig config = with_adapters(adapted_model(ModelFamily::gpt));
+  const auto fewer = [&](const std::string& layer, const std::string& operation) {
+    return count(config, "h.1" + layer, operation) - count(config, "h.0" + layer, operation);
+  };
+  EXPECT_EQ(fewer(".attn.c_attn.weight", "matmul"), 2) << "of the weight, and of its adapter";
+  EXPECT_EQ(fewer(" (adapters)", "reduce_scatter"), 1) << "over x, of that gradient";
+  EXPECT_EQ(fewer(".ln_1.weight", "all_reduce"), 1) << "over y, of the norm's sums";
+  EXPECT_EQ(fewer(".ln_2.weight", "all_reduce"), 0);
+  EXPECT_EQ(fewer(".mlp.c_fc.weight", "matmul"), 0);
+}
+
+TEST(Lora, LayersBeforeTheFirstAdapterHaveNoBackward) {
+  ModelConfig config = with_adapters(adapted_model(ModelFamily::llama));
+  config.lora.targets = {"down_proj"};
+  const std::string block = "model.layers.";
+  EXPECT_EQ(count(config, block + "1.mlp.gate_proj|up_proj.weight", "matmul"), 2);
+  EXPECT_EQ(count(config, block + "0.mlp.gate_proj|up_proj.weight", "matmul"), 1);
 }
 
 TEST(Lora, RefusesTargetsThatTheModelDoesNotHave) {

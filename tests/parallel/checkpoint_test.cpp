@@ -14,7 +14,7 @@ namespace {
 /// A norm and an MLP with a residual connection; the two may be recomputed in backward.
 std::function<Piece(ParameterGroup&)> block(bool recomputed) {
   return [recomputed](ParameterGroup& group) -> Piece {
-    const auto norm = std::make_shared<LayerNorm>(group, "norm", LayerNorm::Options{.width = 24});
+    const auto norm = std::make_shared<Norm>(group, "norm", Norm::Options{.width = 24});
     const auto up = std::make_shared<Linear>(group, "up", Linear::Options{.in = 24, .out = 96});
     const auto down = std::make_shared<Linear>(
         group, "down",
@@ -50,6 +50,26 @@ TEST(Checkpoint, ChangesNoBitOfResultsAndGradients) {
   }
 }
 
+TEST(Checkpoint, OneInsideAnotherIsForTrainingInEachOfItsRuns) {
+  int runs = 0;
+  PieceRun run;
+  run.make = [&](ParameterGroup& group) -> Piece {
+    const Piece inner = block(false)(group);
+    return [&runs, inner](const Context& ctx, const PieceInput& in) {
+      const Forward counted = [&runs, inner](const Context& here, const Var& x) {
+        EXPECT_TRUE(here.training());
+        ++runs;
+        return inner(here, {x, {}, {}});
+      };
+      return checkpoint(ctx, in.x, [counted](const Context& outer, const Var& x) {
+        return checkpoint(outer, x, counted);
+      });
+    };
+  };
+  run_piece(run);
+  EXPECT_EQ(runs, 3) << "forward, again without a tape, and again with one";
+}
+
 TEST(Checkpoint, KeepsNoMoreThanItsInputUntilBackward) {
   std::int64_t live[2] = {};
   for (bool recomputed : {false, true}) {
@@ -57,10 +77,10 @@ TEST(Checkpoint, KeepsNoMoreThanItsInputUntilBackward) {
     run.make = [&](ParameterGroup& group) -> Piece {
       return [&live, recomputed, inner = block(recomputed)(group)](const Context& ctx,
                                                                    const PieceInput& in) {
-        const std::int64_t before = ctx.arena.stats().live_bytes;
+        const std::int64_t before = ctx.arena().stats().live_bytes;
         Var out = inner(ctx, in);
         EXPECT_GT(out.front().value.rows(), 0);  // the access computes the lazy chunk
-        live[recomputed] = ctx.arena.stats().live_bytes - before;
+        live[recomputed] = ctx.arena().stats().live_bytes - before;
         return out;
       };
     };

@@ -26,8 +26,9 @@ Var apart(const Context& ctx, const Linear& up, const Var& inp) { return gelu(ct
 
 /// Hides from the next product that its input is GELU of something.
 Var hidden(const Context& ctx, const Linear& up, const Var& inp) {
+  const Var all = apart(ctx, up, inp);
   Var outs;
-  for (Chunk chunk : apart(ctx, up, inp)) {
+  for (Chunk chunk : all.chunks()) {
     chunk.gelu_of = {};
     outs.push_back(std::move(chunk));
   }

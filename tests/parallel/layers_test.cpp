@@ -11,7 +11,6 @@
 #include "axonn/nn/loss.h"
 #include "axonn/nn/norm.h"
 #include "axonn/nn/pointwise.h"
-#include "axonn/nn/qk_norm.h"
 #include "axonn/nn/rope.h"
 
 #include "tests/parallel/piece.h"
@@ -96,10 +95,10 @@ std::function<Piece(ParameterGroup&)> attention_of(std::int64_t kv_heads) {
 }
 
 /// A norm after layers with parameters, whose gradients come through the norm's input gradient.
-template <typename Norm>
+template <Norm::Kind kind>
 Piece norm_after_mlp(ParameterGroup& group) {
   const Piece before = mlp(group);
-  const auto norm = std::make_shared<Norm>(group, "norm", typename Norm::Options{.width = 24});
+  const auto norm = std::make_shared<Norm>(group, "norm", Norm::Options{.width = 24, .kind = kind});
   return [=](const Context& ctx, const PieceInput& in) { return (*norm)(ctx, before(ctx, in)); };
 }
 
@@ -199,8 +198,8 @@ TEST(Layers, TwoLinearsThatAlternateAreTheSameOnEveryGrid) {
 }
 
 TEST(Layers, LayerNormIsTheSameOnEveryGrid) {
-  compare_on_all_grids({.make = alone<LayerNorm>({.width = 24})});
-  compare_on_all_grids({.make = alone<LayerNorm>({.width = 24, .bias = false})});
+  compare_on_all_grids({.make = alone<Norm>({.width = 24})});
+  compare_on_all_grids({.make = alone<Norm>({.width = 24, .bias = false})});
 }
 
 TEST(Layers, AttentionIsTheSameOnEveryGridWithManyOrSharedKeyValueHeads) {
@@ -208,8 +207,8 @@ TEST(Layers, AttentionIsTheSameOnEveryGridWithManyOrSharedKeyValueHeads) {
 }
 
 TEST(Layers, RmsNormIsTheSameOnEveryGrid) {
-  compare_on_all_grids({.make = alone<RmsNorm>({.width = 24})});
-  compare_on_all_grids({.chunks = 2, .make = alone<RmsNorm>({.width = 24})});
+  compare_on_all_grids({.make = alone<Norm>({.width = 24, .kind = Norm::Kind::rms})});
+  compare_on_all_grids({.chunks = 2, .make = alone<Norm>({.width = 24, .kind = Norm::Kind::rms})});
 }
 
 TEST(Layers, AGatedMlpOfJoinedParametersIsTheSameOnEveryGrid) {
@@ -254,10 +253,10 @@ TEST(Layers, LossIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
 TEST(Layers, GradientsOnOneRankMatchFiniteDifferences) {
   compare_with_finite_differences({.make = alone<Linear>({.in = 24, .out = 48})});
   compare_with_finite_differences({.make = mlp});
-  compare_with_finite_differences({.make = alone<LayerNorm>({.width = 24})});
+  compare_with_finite_differences({.make = alone<Norm>({.width = 24})});
   compare_with_finite_differences({.make = attention_of(4)});
-  compare_with_finite_differences({.make = norm_after_mlp<LayerNorm>});
-  compare_with_finite_differences({.make = norm_after_mlp<RmsNorm>});
+  compare_with_finite_differences({.make = norm_after_mlp<Norm::Kind::layer>});
+  compare_with_finite_differences({.make = norm_after_mlp<Norm::Kind::rms>});
   compare_with_finite_differences({.make = gated_mlp});
   compare_with_finite_differences(
       {.make = llama_attention({.kv_heads = 4, .window = 2, .qk_norm = true})});
@@ -290,7 +289,7 @@ TEST(Layers, TokensRefuseInvalidPositionsAndDocumentStarts) {
     const Grid grid(*world, {});
     const auto backend = make_cpu_backend(1);
     Arena arena(backend->device());
-    const Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    const Context ctx(*backend, arena, grid);
     make_tokens(ctx, std::vector<std::int32_t>(6), {}, {2, 3}, places);
   };
   const std::vector<std::int32_t> fits{0, 1, 2, 0, 1, 2}, late{0, 1, 2, 1, 1, 2}, few{0};

@@ -6,6 +6,7 @@
 #include "axonn/nn/norm.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/parallel/block.h"
+#include "axonn/parallel/scheduling.h"
 
 using namespace axonn;
 using testing::ElementsAreArray;
@@ -46,17 +47,17 @@ Orders orders_on(GridShape shape) {
     NotingBackend backend;
     Arena arena(backend.device());
     const Grid grid(world, shape);
-    Context ctx{.backend = backend, .arena = arena, .grid = grid};
-    ctx.sequence_parallel = false;
+    Context ctx(backend, arena, grid);
+    ctx.own_scheduling().run.sequence_parallel = false;
     struct Block {
       Block(const std::string& i, const Grid& grid)
           : group("block " + i, grid),
-            norm(group, "norm" + i, {.width = 8}),
+            norm(group, "norm" + i, {.width = 8, .kind = Norm::Kind::rms}),
             up(group, "up" + i, {.in = 8, .out = 8, .bias = false}),
             down(group, "down" + i,
                  {.in = 8, .out = 8, .orientation = Orientation::transposed, .bias = false}) {}
       ParameterGroup group;
-      RmsNorm norm;
+      Norm norm;
       Linear up, down;
     };
     Block first("1", grid), second("2", grid);
@@ -76,7 +77,7 @@ Orders orders_on(GridShape shape) {
         return block->down(in, block->up(in, block->norm(in, inp)));
       });
     }
-    for (const Chunk& chunk : x)
+    for (const Chunk& chunk : x.chunks())
       chunk.gradient->add(ctx, ctx.zeros(4, chunk.value.cols(), DType::f32));
     const Names forward = backend.take();
     tape.backward();

@@ -13,6 +13,7 @@
 #include "axonn/nn/embedding.h"
 #include "axonn/nn/linear.h"
 #include "axonn/nn/norm.h"
+#include "axonn/parallel/scheduling.h"
 
 #include "tests/support/grids.h"
 
@@ -24,7 +25,7 @@ namespace {
 /// A group with every kind of parameter: cut both ways, in segments, padded, vectors.
 void declare(ParameterGroup& group) {
   const Heads heads{24, 4, 4};
-  const LayerNorm norm(group, "norm", {.width = 96});
+  const Norm norm(group, "norm", {.width = 96});
   const Linear up(group, "up", {.in = 96, .out = heads.qkv_width(), .heads = heads});
   const Linear gate_up(
       group, "mlp",
@@ -49,7 +50,7 @@ Held initialised(const GridShape& shape, DType dtype) {
     const auto backend = make_cpu_backend(1);
     Arena arena(backend->device());
     const Grid grid(world, shape);
-    const Context ctx{.backend = *backend, .arena = arena, .grid = grid, .dtype = dtype};
+    const Context ctx(*backend, arena, grid, dtype);
     ParameterGroup group("all", grid);
     declare(group);
     group.allocate(ctx);
@@ -119,7 +120,7 @@ TEST(ParameterGroup, GathersWholeBlocksOverZWithDecayedParametersFirst) {
     const auto backend = make_cpu_backend(1);
     Arena arena(backend->device());
     const Grid grid(world, shape);
-    const Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    const Context ctx(*backend, arena, grid);
     ParameterGroup group("all", grid);
     declare(group);
     group.allocate(ctx);
@@ -147,7 +148,7 @@ TEST(ParameterGroup, JoinedParametersLieOneAfterAnotherAndHaveOneViewOfAll) {
       const auto backend = make_cpu_backend(1);
       Arena arena(backend->device());
       const Grid grid(world, shape);
-      const Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+      const Context ctx(*backend, arena, grid);
       ParameterGroup group("all", grid);
       const auto spec = [](const char* name, std::int64_t rows) {
         return ParameterSpec{
@@ -197,9 +198,9 @@ TEST(ParameterGroup, IsGatheredAgainIfAPrefetchedCopyIsOutOfDate) {
     const auto backend = make_cpu_backend(1);
     Arena arena(backend->device());
     const Grid grid(world, {1, 1, 2, 1});
-    Prefetcher prefetcher;
-    Context ctx{.backend = *backend, .arena = arena, .grid = grid};
-    ctx.prefetcher = &prefetcher;
+    StepState state;
+    Context ctx(*backend, arena, grid);
+    ctx.own_scheduling().step = &state;
     ParameterGroup first("first", grid), second("second", grid);
     first.add({.name = "a", .layout = {.rows = 100}});
     const Parameter& b = second.add({.name = "b", .layout = {.rows = 100}, .init_mean = 1});
@@ -208,7 +209,7 @@ TEST(ParameterGroup, IsGatheredAgainIfAPrefetchedCopyIsOutOfDate) {
       group->initialise(ctx, 1);
     }
     for (bool known : {false, true}) {
-      prefetcher.begin_pass();
+      state.prefetcher.begin_pass();
       first.acquire(ctx);  // the second time, this gathers `second` as well
       first.release();
       std::fill_n(second.master().as<float>(), second.piece_size(), known ? 3.f : 2.f);
@@ -226,7 +227,7 @@ TEST(ParameterGroup, RefusesUseOutOfOrder) {
     const auto backend = make_cpu_backend(1);
     Arena arena(backend->device());
     const Grid grid(world, {});
-    const Context ctx{.backend = *backend, .arena = arena, .grid = grid};
+    const Context ctx(*backend, arena, grid);
     ParameterGroup group("block", grid);
     const Parameter& weight = group.add({.name = "w", .layout = {.rows = 3}});
     EXPECT_THROW(group.initialise(ctx, 1), Error);
@@ -243,7 +244,7 @@ TEST(ParameterGroup, RefusesAGridThatCannotCutAParameterAndNamesIt) {
     run_ranks(5, [](Communicator& world) {
       const Grid grid(world, {1, 5, 1, 1});
       ParameterGroup group("block", grid);
-      const LayerNorm norm(group, "h.0.ln_1", {.width = 96});
+      const Norm norm(group, "h.0.ln_1", {.width = 96});
     });
     FAIL() << "no error for 96 rows over 5 ranks";
   } catch (const UsageError& error) {

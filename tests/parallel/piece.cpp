@@ -10,7 +10,7 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/parallel/exchange.h"
-#include "axonn/parallel/gradients.h"
+#include "axonn/parallel/scheduling.h"
 
 #include "tests/support/packed_rows.h"
 
@@ -62,10 +62,10 @@ class PieceRank {
 
   void go() {
     const Piece piece = run_.make(group_);
-    Context ctx{.backend = *backend_, .arena = arena_, .grid = grid_, .dtype = run_.dtype};
-    ctx.chunks = run_.chunks;
-    ctx.sequence_parallel = run_.sequence_parallel;
-    ctx.hold_parameters = run_.loss_follows;
+    Context ctx(*backend_, arena_, grid_, run_.dtype);
+    Scheduling& scheduling = ctx.own_scheduling();
+    scheduling.run.chunks = run_.chunks;
+    scheduling.run.sequence_parallel = run_.sequence_parallel;
     group_.allocate(ctx);
     group_.initialise(ctx, 1);
     shift(ctx);
@@ -75,7 +75,9 @@ class PieceRank {
     const Tokens tokens = tokens_of(ctx);
     PieceInput input{input_of(ctx, tokens.rows), tokens, ctx.zeros(1, 1, DType::f64)};
     Var out;
-    with_parameters(ctx, group_, [&](const Context& inside) { out = piece(inside, input); });
+    with_parameters(
+        ctx, group_, [&](const Context& inside) { out = piece(inside, input); },
+        run_.loss_follows ? ReadIn::held : ReadIn::both_passes);
     keep_out(ctx, out);
     tape.backward();
     keep_gradients(ctx, input);
@@ -171,7 +173,7 @@ class PieceRank {
   /// Collects out and adds its gradient: the fixed weights of the loss.
   void keep_out(const Context& ctx, const Var& out) {
     std::int64_t first = 0;
-    for (const Chunk& chunk : out) {
+    for (const Chunk& chunk : out.chunks()) {
       const Part part = part_of(chunk.placement, first, chunk.value.rows(), chunk.value.cols());
       keep_part("out", chunk.value.view(), part);
       chunk.gradient->add(ctx, random(ctx, kWeights, part));
@@ -185,7 +187,7 @@ class PieceRank {
 
   void keep_gradients(const Context& ctx, const PieceInput& input) {
     std::int64_t first = 0;
-    for (const Chunk& chunk : input.x) {
+    for (const Chunk& chunk : input.x.chunks()) {
       const Tensor d_inp = chunk.gradient->take_if_any();
       if (!d_inp.empty())
         keep_part("d_inp", d_inp.view(),

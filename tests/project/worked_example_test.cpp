@@ -6,6 +6,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/nn/linear.h"
 #include "axonn/parallel/block.h"
+#include "axonn/parallel/scheduling.h"
 
 using namespace axonn;
 
@@ -53,8 +54,8 @@ TEST(WorkedExample, MatchesWhatLinearComputesOnEveryRank) {
     const Grid grid(world, {2, 2, 2, 1});
     const int x = grid.coord(Axis::x), y = grid.coord(Axis::y), z = grid.coord(Axis::z);
     Tape tape;
-    Context ctx{.backend = *backend, .arena = arena, .grid = grid};
-    ctx.sequence_parallel = false;
+    Context ctx(*backend, arena, grid);
+    ctx.own_scheduling().run.sequence_parallel = false;
     ParameterGroup group("example", grid);
     const Linear linear(group, "example", {.in = 4, .out = 4, .bias = false});
     group.allocate(ctx);

@@ -19,7 +19,7 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / t
 std::vector<Segment> qkv_segments() {
   const Segment shared = {.rows = kKvHeads * kHeadWidth,
                           .unit = kHeadWidth,
-                          .cut = Segment::Cut::shared,
+                          .kind = Segment::Kind::shared,
                           .readers = kHeads};
   return {{.rows = kHeads * kHeadWidth, .unit = kHeadWidth}, shared, shared};
 }
@@ -50,7 +50,7 @@ ModelState::ModelState(const GridShape& shape, int rank, ModelStateOptions optio
     : shape_(shape), coords_(coords_of(shape, rank)), options_(std::move(options)) {
   const std::int64_t qkv = (kHeads + 2 * kKvHeads) * kHeadWidth;
   const std::vector<Segment> padded = {
-      {.rows = options_.vocab, .unit = 1, .cut = Segment::Cut::padded}};
+      {.rows = options_.vocab, .unit = 1, .kind = Segment::Kind::padded}};
   add_block("embed", {{"wte.weight", {options_.vocab, kWidth, Axis::x, Axis::y, padded}},
                       {"wpe.weight", {10, kWidth, std::nullopt, Axis::y, {}}}});
   add_block("h.0", {{"h.0.ln_1.weight", {kWidth, 1, Axis::y, std::nullopt, {}}},

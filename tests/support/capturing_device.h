@@ -167,8 +167,8 @@ class CapturingBackend final : public ForwardingBackend {
 class CapturingCommunicator final : public DeviceCommunicator {
  public:
   CapturingCommunicator(Communicator& host, CapturingDevice& device)
-      : DeviceCommunicator("world", host, device), gpu_(device) {}
-  CapturingCommunicator(std::string name, std::unique_ptr<Communicator> host,
+      : CapturingCommunicator("world", not_owned(host), device) {}
+  CapturingCommunicator(std::string name, std::shared_ptr<Communicator> host,
                         CapturingDevice& device)
       : DeviceCommunicator(std::move(name), std::move(host), device), gpu_(device) {}
 
@@ -180,8 +180,9 @@ class CapturingCommunicator final : public DeviceCommunicator {
 
  protected:
   std::shared_ptr<Work::State> start_on_device(Call call) override {
-    if (!gpu_.capturing()) return std::make_shared<Started>(gpu_, forward(host(), call));
-    gpu_.enqueue([this, call] { forward(host(), call).wait(); });
+    if (!gpu_.capturing())
+      return std::make_shared<Started>(gpu_, Work(start_on(host(), std::move(call))));
+    gpu_.enqueue([this, call] { Work(start_on(host(), call)).wait(); });
     return std::make_shared<Started>(gpu_, Work());
   }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "axonn/comm/communicator.h"
+#include "axonn/comm/call.h"
 
 namespace axonn::testing_support {
 
@@ -38,23 +38,9 @@ class FaultyCommunicator : public Communicator {
   /// inner is not owned, and must outlive this object and the groups split from it.
   FaultyCommunicator(Communicator& inner, CommFault fault);
 
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-
-  Work all_reduce(Buffer data, std::string_view label, ReduceOp op) override;
-  Work all_gather(Buffer out, Buffer inp, std::string_view label) override;
-  Work reduce_scatter(Buffer out, Buffer inp, std::string_view label) override;
-  Work broadcast(Buffer data, int root, std::string_view label) override;
-  Work all_to_all(Buffer out, Buffer inp, std::string_view label) override;
-  Work send(Buffer data, int to, std::string_view label) override;
-  Work recv(Buffer data, int from, std::string_view label) override;
-  void barrier(std::string_view label) override { inner_.barrier(label); }
-  std::unique_ptr<Communicator> split(int color, std::string name) override;
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
   std::string end_reason() const override { return inner_.end_reason(); }
   void give_up(const std::string& reason) noexcept override { inner_.give_up(reason); }
-  const CommStats& stats() const override { return inner_.stats(); }
-  void set_trace(Trace* trace) override { inner_.set_trace(trace); }
 
   /// The number of this rank's collectives, in all groups, that the fault has hit so far.
   int hits() const { return shared_->hits; }
@@ -66,15 +52,14 @@ class FaultyCommunicator : public Communicator {
     std::map<std::string, Communicator*, std::less<>> groups;
     int hits = 0;
   };
-  using Call = std::function<Work(Communicator&)>;
 
   FaultyCommunicator(std::unique_ptr<Communicator> inner, std::string name,
                      std::shared_ptr<Shared> shared);
-  Work run(std::string_view operation, std::string_view label, Buffer data, const Call& call);
+  std::shared_ptr<Work::State> start(Call call) override;
+  std::unique_ptr<Communicator> split_off(int color, std::string name) override;
 
   std::unique_ptr<Communicator> owned_;
   Communicator& inner_;
-  std::string name_;
   std::shared_ptr<Shared> shared_;
 };
 

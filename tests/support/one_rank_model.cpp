@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/random.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn::testing_support {
 
@@ -93,7 +94,8 @@ std::pair<double, Weights> OneRankModel::backward(
   Tape tape;
   Context ctx = ctx_;
   ctx.tape = &tape;
-  ctx.last_micro_batch = true;
+  StepState state{.last_micro_batch = true};
+  ctx.own_scheduling().step = &state;
   const Tensor total = ctx.zeros(1, 1, DType::f64);
   model_->loss(ctx, make(ctx), 1, total);
   tape.backward();

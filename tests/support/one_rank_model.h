@@ -49,7 +49,7 @@ class OneRankModel {
   Grid grid_{*world_, {}};
   std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
   Arena arena_{backend_->device()};
-  Context ctx_{.backend = *backend_, .arena = arena_, .grid = grid_};
+  Context ctx_{*backend_, arena_, grid_};
   std::unique_ptr<Model> model_;
   std::vector<std::int32_t> ids_, targets_;
   Weights weights_;

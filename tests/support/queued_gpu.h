@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -98,7 +99,7 @@ class QueuedGpu {
    private:
     QueuedGpu& gpu_;
     bool compute_;
-    int waits_ = 0;
+    std::atomic<int> waits_ = 0;
     std::shared_ptr<Queue> queue_;
   };
 
@@ -191,7 +192,7 @@ inline void run_on_cpu(const PeerWork& work) {
   });
 }
 
-class QueuedKernels final : public PeerKernels {
+class QueuedKernels : public PeerKernels {
  public:
   void on_device(const std::function<void()>& f) override { f(); }
   void enqueue(Stream& stream, const PeerWork& work) override {

@@ -57,11 +57,11 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   Arena arena(backend->device());
   const Grid grid(world, run.grid);
   const auto model = run.make_model(grid);
-  Context ctx{.backend = *backend, .arena = arena, .grid = grid, .dtype = run.dtype};
-  ctx.overlap = run.overlap;
-  ctx.chunks = run.chunks;
-  ctx.sequence_parallel = run.sequence_parallel;
-  ctx.recompute = run.recompute;
+  Context ctx(*backend, arena, grid, run.dtype);
+  ctx.own_scheduling().run = {.overlap = run.overlap,
+                              .sequence_parallel = run.sequence_parallel,
+                              .chunks = run.chunks,
+                              .recompute = run.recompute};
   for (ParameterGroup* group : model->groups()) {
     group->allocate(ctx);
     group->initialise(ctx, run.seed);

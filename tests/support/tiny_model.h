@@ -8,6 +8,7 @@
 #include "axonn/comm/grid.h"
 #include "axonn/model/config.h"
 #include "axonn/model/model.h"
+#include "axonn/parallel/scheduling.h"
 #include "axonn/train/gradient_norms.h"
 
 namespace axonn::testing_support {

@@ -1,39 +1,16 @@
 #include "axonn/comm/device/device_communicator.h"
 
 #include <cstddef>
+#include <set>
 #include <vector>
 
 #include "axonn/base/check.h"
 
 namespace axonn {
 
-Work forward(Communicator& group, const Call& call) {
-  switch (call.operation) {
-    case Operation::all_reduce:
-      return group.all_reduce(call.out, call.label, call.op);
-    case Operation::all_gather:
-      return group.all_gather(call.out, call.inp, call.label);
-    case Operation::reduce_scatter:
-      return group.reduce_scatter(call.out, call.inp, call.label);
-    case Operation::broadcast:
-      return group.broadcast(call.out, call.peer, call.label);
-    case Operation::all_to_all:
-      return group.all_to_all(call.out, call.inp, call.label);
-    case Operation::send:
-      return group.send(call.inp, call.peer, call.label);
-    case Operation::recv:
-      return group.recv(call.out, call.peer, call.label);
-    case Operation::barrier:
-      group.barrier(call.label);
-      return {};
-  }
-  return {};
-}
-
 std::shared_ptr<Work::State> DeviceCommunicator::start(Call call) {
   const Buffer& one = call.out.count > 0 ? call.out : call.inp;
-  if (one.count == 0 || !device_.holds(one.data))
-    return std::make_shared<HeldWork>(forward(host_, call));
+  if (one.count == 0 || !device_.holds(one.data)) return start_on(*host_, std::move(call));
   AXONN_CHECK(call.inp.count == 0 || device_.holds(call.inp.data), describe(call), " on group ",
               name(), ": one buffer is in device memory and the other in host memory");
   if (size() > 1) return start_on_device(std::move(call));
@@ -41,40 +18,21 @@ std::shared_ptr<Work::State> DeviceCommunicator::start(Call call) {
   return nullptr;
 }
 
+bool have_own_gpus(Communicator& host, const Device& device) {
+  const std::string uuid = device.uuid();  // as long on every rank
+  const std::int64_t length = std::ssize(uuid);
+  std::string all(length * host.size(), '\0');
+  const auto bytes = [](const std::string& text) {
+    return buffer(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+  };
+  host.all_gather(bytes(all), bytes(uuid), "GPU UUIDs").wait();
+  std::set<std::string> different;
+  for (int rank = 0; rank < host.size(); ++rank)
+    different.insert(all.substr(rank * length, length));
+  return length > 0 && std::ssize(different) == host.size();
+}
+
 namespace {
-
-/// State of a collective on host copies of its buffers.
-class StagedWork final : public Work::State {
- public:
-  StagedWork(Communicator& host, Device& device, const Call& call)
-      : device_(device), result_(call.out) {
-    Call staged = call;
-    const bool same = call.inp.data == call.out.data;  // in place; one may be part of the other
-    staged.inp.data = room(inp_, same ? call.bytes() : call.inp.bytes());
-    staged.out.data = same ? staged.inp.data : room(out_, call.out.bytes());
-    if (call.inp.count > 0) device_.copy_to_host(staged.inp.data, call.inp.data, call.inp.bytes());
-    from_ = staged.out.data;
-    work_ = forward(host, staged);
-  }
-
-  void wait() override {
-    work_.wait();
-    if (result_.count > 0) device_.copy_from_host(result_.data, from_, result_.bytes());
-  }
-  bool done() override { return work_.done(); }
-
- private:
-  static void* room(std::vector<std::byte>& memory, std::int64_t bytes) {
-    memory.resize(static_cast<std::size_t>(bytes));
-    return memory.data();
-  }
-
-  Device& device_;
-  Buffer result_;
-  std::vector<std::byte> inp_, out_;
-  const void* from_ = nullptr;
-  Work work_;  // last, so that it is destroyed before the memory that it uses
-};
 
 class StagedCommunicator final : public DeviceCommunicator {
  public:
@@ -86,14 +44,49 @@ class StagedCommunicator final : public DeviceCommunicator {
 
  protected:
   std::shared_ptr<Work::State> start_on_device(Call call) override {
-    return std::make_shared<StagedWork>(host(), device(), call);
+    return std::make_shared<Staged>(host(), device(), call);
   }
+
+ private:
+  /// State of a collective on host copies of its buffers.
+  class Staged final : public Work::State {
+   public:
+    Staged(Communicator& host, Device& device, const Call& call)
+        : device_(device), result_(call.out) {
+      Call staged = call;
+      const bool same = call.inp.data == call.out.data;  // in place; one may be part of the other
+      staged.inp.data = room(inp_, same ? call.bytes() : call.inp.bytes());
+      staged.out.data = same ? staged.inp.data : room(out_, call.out.bytes());
+      if (call.inp.count > 0)
+        device_.copy_to_host(staged.inp.data, call.inp.data, call.inp.bytes());
+      from_ = staged.out.data;
+      work_ = Work(start_on(host, std::move(staged)));
+    }
+
+    void wait() override {
+      work_.wait();
+      if (result_.count > 0) device_.copy_from_host(result_.data, from_, result_.bytes());
+    }
+    bool done() override { return work_.done(); }
+
+   private:
+    static void* room(std::vector<std::byte>& memory, std::int64_t bytes) {
+      memory.resize(static_cast<std::size_t>(bytes));
+      return memory.data();
+    }
+
+    Device& device_;
+    Buffer result_;
+    std::vector<std::byte> inp_, out_;
+    const void* from_ = nullptr;
+    Work work_;  // last, so that it is destroyed before the memory that it uses
+  };
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_staged(Communicator& host, Device& device) {
-  return std::make_unique<StagedCommunicator>("world", host, device);
+  return std::make_unique<StagedCommunicator>("world", not_owned(host), device);
 }
 
 }  // namespace axonn

@@ -3,32 +3,33 @@
 #include <memory>
 #include <string>
 
-#include "axonn/comm/checked.h"
+#include "axonn/comm/call.h"
+#include "axonn/comm/communicator.h"
 #include "axonn/tensor/device.h"
 
 namespace axonn {
 
+/// Refers to a group that outlives the result.
+inline std::shared_ptr<Communicator> not_owned(Communicator& group) {
+  return {std::shared_ptr<void>(), &group};
+}
+
 /// Base class of the transports for device memory. Calls on host memory, barriers and splits use a
 /// host group of the same ranks.
-class DeviceCommunicator : public CheckedCommunicator {
+class DeviceCommunicator : public Communicator {
  public:
-  /// host and device must outlive it.
-  DeviceCommunicator(std::string name, Communicator& host, Device& device)
-      : CheckedCommunicator(std::move(name), host.rank(), host.size()),
-        host_(host),
+  /// device must outlive it. The world's host group is not_owned().
+  DeviceCommunicator(std::string name, std::shared_ptr<Communicator> host, Device& device)
+      : Communicator(std::move(name), host->rank(), host->size()),
+        host_(std::move(host)),
         device_(device) {}
-  /// Takes ownership of the host group.
-  DeviceCommunicator(std::string name, std::unique_ptr<Communicator> host, Device& device)
-      : DeviceCommunicator(std::move(name), *host, device) {
-    owned_ = std::move(host);
-  }
 
   bool on_streams() const override { return size() == 1; }
-  bool in_one_process() const override { return host_.in_one_process(); }
-  void abort(const std::string& reason) noexcept override { host_.abort(reason); }
-  std::string end_reason() const override { return host_.end_reason(); }
-  void give_up(const std::string& reason) noexcept override { host_.give_up(reason); }
-  double progress_seconds() const override { return host_.progress_seconds(); }
+  bool in_one_process() const override { return host_->in_one_process(); }
+  void abort(const std::string& reason) noexcept override { host_->abort(reason); }
+  std::string end_reason() const override { return host_->end_reason(); }
+  void give_up(const std::string& reason) noexcept override { host_->give_up(reason); }
+  double progress_seconds() const override { return host_->progress_seconds(); }
 
  protected:
   /// Starts a call on device memory in a group of more than one rank.
@@ -36,28 +37,16 @@ class DeviceCommunicator : public CheckedCommunicator {
 
   std::shared_ptr<Work::State> start(Call call) final;
 
-  Communicator& host() { return host_; }
+  Communicator& host() { return *host_; }
   Device& device() { return device_; }
 
  private:
-  Communicator& host_;
-  std::unique_ptr<Communicator> owned_;
+  std::shared_ptr<Communicator> host_;
   Device& device_;
 };
 
-/// Wraps a Work of another group as the state of this group's Work.
-class HeldWork final : public Work::State {
- public:
-  explicit HeldWork(Work work) : work_(std::move(work)) {}
-  void wait() override { work_.wait(); }
-  bool done() override { return work_.done(); }
-
- private:
-  Work work_;
-};
-
-/// Makes the same call on another group of the same ranks.
-Work forward(Communicator& group, const Call& call);
+/// Whether no two ranks of the group share a GPU; false if there is none. Collective.
+bool have_own_gpus(Communicator& host, const Device& device);
 
 /// Makes a group that copies device buffers to the host, exchanges them there and copies the result
 /// back. It is for ranks that share a GPU and for systems without NCCL. The host waits for the

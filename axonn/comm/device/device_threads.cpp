@@ -1,115 +1,123 @@
 #include "axonn/comm/device/device_threads.h"
 
-#include <array>
 #include <exception>
 #include <thread>
+#include <vector>
 
 #include "axonn/base/check.h"
 #include "axonn/comm/device/device_communicator.h"
-#include "axonn/comm/device/peer_group.h"
 
 namespace axonn {
 
 namespace {
 
-using Group = std::shared_ptr<PeerGroup>;
+/// A rank's event, stream and kernels for one collective.
+class PeerPart final : public DevicePart {
+ public:
+  /// The rank's buffers may be used after the event `ready`, and its part runs on `stream`.
+  PeerPart(std::shared_ptr<const Event> ready, std::shared_ptr<Stream> stream,
+           std::shared_ptr<PeerKernels> kernels)
+      : ready_(std::move(ready)), stream_(std::move(stream)), kernels_(std::move(kernels)) {}
 
-/// The group that all ranks of host share. Rank 0 makes it and broadcasts its address.
-Group shared_group(Communicator& host, const std::string& name) {
-  auto offered = std::make_unique<Group>();
-  if (host.rank() == 0) *offered = std::make_shared<PeerGroup>(host.size(), name);
-  auto address = reinterpret_cast<std::int64_t>(offered.get());
-  host.broadcast(buffer(std::span(&address, 1)), 0, "device group").wait();
-  const Group group = *reinterpret_cast<const Group*>(address);
-  try {
-    host.barrier("device group");
-  } catch (...) {
-    if (host.rank() == 0) offered.release();  // leaked, as others may still read it; the run ends
-    throw;
+  void enqueue_all(std::span<const Call> calls) override {
+    try {
+      const auto done = enqueued(calls);
+      for (const Call& call : calls) of(call).done_ = done;
+    } catch (...) {
+      for (const Call& call : calls) of(call).finish();
+      throw;
+    }
   }
-  return group;
-}
+
+  /// The event after all parts; null before enqueue_all().
+  const std::shared_ptr<const Event>& done() const { return done_; }
+
+ private:
+  static PeerPart& of(const Call& call) { return static_cast<PeerPart&>(*call.device); }
+
+  // One rank's stream waits for all events, and the others wait for that stream. This takes about
+  // three waits per rank, instead of one per pair of ranks.
+  static std::shared_ptr<const Event> enqueued(std::span<const Call> calls) {
+    const PeerPart& gathers = of(calls.back());
+    std::shared_ptr<const Event> all_ready, done;
+    gathers.kernels_->on_device([&] {
+      for (const Call& call : calls) gathers.stream_->wait(*of(call).ready_);
+      all_ready = gathers.stream_->record();
+    });
+    std::vector<std::shared_ptr<const Event>> parts;
+    for (int party = 0; party < static_cast<int>(calls.size()); ++party) {
+      const PeerWork work = part_of(calls, party);
+      if (work.empty()) continue;
+      const PeerPart& part = of(calls[party]);
+      part.kernels_->on_device([&] {
+        part.stream_->wait(*all_ready);
+        part.kernels_->enqueue(*part.stream_, work);
+        parts.push_back(part.stream_->record());
+      });
+    }
+    gathers.kernels_->on_device([&] {
+      for (const auto& part : parts) gathers.stream_->wait(*part);
+      done = gathers.stream_->record();
+    });
+    return done;
+  }
+
+  void finish() noexcept {
+    try {
+      kernels_->on_device([&] { stream_->synchronize(); });
+    } catch (const std::exception&) {  // the device has failed, so nothing runs on it any more
+    }
+  }
+
+  std::shared_ptr<const Event> ready_, done_;
+  std::shared_ptr<Stream> stream_;
+  std::shared_ptr<PeerKernels> kernels_;
+};
 
 /// State of a collective, whose wait lasts on the host until all ranks have arrived.
 class PeerWait final : public Work::State {
  public:
-  PeerWait(Communicator& host, Device& device, Group group)
-      : host_(host), device_(device), group_(std::move(group)) {}
-
-  /// Tells the other ranks, by a byte over the host group, that this rank has arrived.
-  void start(const Call& call, std::shared_ptr<PeerMeeting> meeting) {
-    meeting_ = std::move(meeting);
-    const std::string label = describe(call);
-    const Buffer here{byte_.data(), 1, DType::u8};
-    if (call.operation == Operation::send) {
-      arrived_ = host_.send(here, call.peer, label);
-    } else if (call.operation == Operation::recv) {
-      arrived_ = host_.recv(here, call.peer, label);
-    } else {
-      all_.resize(host_.size());
-      arrived_ = host_.all_gather({all_.data(), std::ssize(all_), DType::u8}, here, label);
-    }
-  }
+  PeerWait(Stream& compute, std::shared_ptr<PeerPart> part, std::shared_ptr<Work::State> arrived)
+      : compute_(compute), part_(std::move(part)), arrived_(std::move(arrived)) {}
 
   void wait() override {
+    arrived_->wait();
     try {
-      arrived_.wait();
-      const auto done = group_->done_of(*meeting_);
-      if (!done) await_end();
-      device_.compute().wait(*done);
+      compute_.wait(*part_->done());
     } catch (...) {
       leave_buffers();
       throw;
     }
   }
   bool done() override {
-    if (!arrived_.done()) return false;
-    const auto done = group_->done_of(*meeting_);
-    return !done || done->done();
+    return arrived_->done() && (!part_->done() || part_->done()->done());  // null: it has failed
   }
 
  private:
-  /// Waits for the abort of the world: a rank that had arrived has left with an error.
-  [[noreturn]] void await_end() {
-    host_.barrier("after a rank has left");
-    throw Error("a rank left a group while other ranks wait for it in a collective");
-  }
-
   /// Returns when no device uses the buffers any more, so that they may be freed.
   void leave_buffers() noexcept {
     try {
-      const auto done = group_->forsake(*meeting_);
-      while (done && !done->done()) std::this_thread::yield();
+      while (!part_->done()->done()) std::this_thread::yield();
     } catch (const std::exception&) {  // the device has failed, so nothing runs on it any more
     }
   }
 
-  Communicator& host_;
-  Device& device_;
-  Group group_;
-  std::shared_ptr<PeerMeeting> meeting_;
-  std::array<std::uint8_t, 1> byte_{};
-  std::vector<std::uint8_t> all_;
-  Work arrived_;  // last, so that it is destroyed before the bytes that it uses
+  Stream& compute_;
+  std::shared_ptr<PeerPart> part_;
+  std::shared_ptr<Work::State> arrived_;
 };
 
 class DeviceThreads final : public DeviceCommunicator {
  public:
-  template <typename Host>
-  DeviceThreads(std::string name, Host&& ranks, Device& on, std::shared_ptr<PeerKernels> kernels)
-      : DeviceCommunicator(std::move(name), std::forward<Host>(ranks), on),
-        kernels_(std::move(kernels)) {
-    if (size() == 1) return;
-    group_ = shared_group(host(), this->name());
-    group_->join(rank(), kernels_, device().make_stream());
-    host().barrier("device group");
-  }
+  DeviceThreads(std::string name, std::shared_ptr<Communicator> host, Device& device,
+                std::shared_ptr<PeerKernels> kernels)
+      : DeviceCommunicator(std::move(name), std::move(host), device),
+        stream_(device.make_stream()),
+        kernels_(std::move(kernels)) {}
 
   ~DeviceThreads() override {
-    if (!group_) return;
-    const std::unique_ptr<Stream> stream = group_->leave(rank());
     try {
-      stream->synchronize();           // finishes its work before the stream is destroyed
+      stream_->synchronize();          // finishes its work before the device is destroyed
     } catch (const std::exception&) {  // the next use of the device reports it
     }
   }
@@ -122,22 +130,24 @@ class DeviceThreads final : public DeviceCommunicator {
 
  protected:
   std::shared_ptr<Work::State> start_on_device(Call call) override {
-    if (const std::string reason = end_reason(); !reason.empty()) throw Aborted(reason);
-    auto work = std::make_shared<PeerWait>(host(), device(), group_);
-    work->start(call, group_->arrive(rank(), call, device().compute().record()));
-    return work;
+    Stream& compute = device().compute();
+    auto part = std::make_shared<PeerPart>(compute.record(), stream_, kernels_);
+    call.device = part;
+    auto arrived = start_on(host(), std::move(call));
+    return std::make_shared<PeerWait>(compute, std::move(part), std::move(arrived));
   }
 
  private:
+  std::shared_ptr<Stream> stream_;  // shared with collectives that are in flight
   std::shared_ptr<PeerKernels> kernels_;
-  Group group_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_device_threads(Communicator& host, Device& device,
                                                   std::shared_ptr<PeerKernels> kernels) {
-  return std::make_unique<DeviceThreads>("world", host, device, std::move(kernels));
+  AXONN_CHECK(host.in_one_process(), "device_threads: the ranks of the host group are no threads");
+  return std::make_unique<DeviceThreads>("world", not_owned(host), device, std::move(kernels));
 }
 
 }  // namespace axonn

@@ -31,10 +31,9 @@ class LinkedWork final : public Work::State {
 
 class LinkedCommunicator final : public DeviceCommunicator {
  public:
-  template <typename Host>
-  LinkedCommunicator(std::string name, Host&& host, Device& device,
+  LinkedCommunicator(std::string name, std::shared_ptr<Communicator> host, Device& device,
                      std::shared_ptr<DeviceLink> link, Watchdog watchdog)
-      : DeviceCommunicator(std::move(name), std::forward<Host>(host), device),
+      : DeviceCommunicator(std::move(name), std::move(host), device),
         watchdog_(std::move(watchdog)),
         stream_(device.make_stream()),
         link_(std::move(link)) {
@@ -128,7 +127,7 @@ class LinkedCommunicator final : public DeviceCommunicator {
 
 std::unique_ptr<Communicator> make_linked(Communicator& host, Device& device,
                                           std::shared_ptr<DeviceLink> link, Watchdog watchdog) {
-  return std::make_unique<LinkedCommunicator>("world", host, device, std::move(link),
+  return std::make_unique<LinkedCommunicator>("world", not_owned(host), device, std::move(link),
                                               std::move(watchdog));
 }
 

@@ -1,6 +1,5 @@
 #include "axonn/comm/device/nccl.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -9,6 +8,7 @@
 #include <nccl.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/device/linked_communicator.h"
 #include "axonn/tensor/cuda/runtime.cuh"
 
@@ -201,23 +201,7 @@ std::shared_ptr<NcclLink> world_link(Communicator& host) {
   return link;
 }
 
-std::vector<std::uint8_t> gathered(Communicator& host, const std::string& mine) {
-  std::vector<std::uint8_t> bytes(mine.begin(), mine.end()), all(bytes.size() * host.size());
-  host.all_gather(buffer(std::span(all)), buffer(std::span(bytes)), "GPU UUIDs").wait();
-  return all;
-}
-
 }  // namespace
-
-bool have_own_gpus(Communicator& host, const Device& device) {
-  const std::string mine = device.uuid();
-  const std::vector<std::uint8_t> all = gathered(host, mine);
-  std::vector<std::string> uuids;
-  for (auto at = all.begin(); at != all.end(); at += std::ssize(mine))
-    uuids.emplace_back(at, at + std::ssize(mine));
-  std::ranges::sort(uuids);
-  return std::ranges::adjacent_find(uuids) == uuids.end();
-}
 
 std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
                                         double timeout_seconds) {

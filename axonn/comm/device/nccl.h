@@ -12,11 +12,10 @@ namespace axonn {
 /// calls. The host group of the same ranks starts NCCL and carries host memory. Every rank needs
 /// its own GPU. Collective.
 ///
-/// A collective runs on a stream of its group. It begins after all work that is on this rank's
-/// compute stream when it is called. Work::wait() makes the compute stream wait for it. The host
-/// waits for neither. Sums are not in rank order: NCCL adds while it passes the values on and
-/// rounds bf16 at every rank, so the bits depend on the grid and on NCCL's choice of algorithm. On
-/// the same grid they are the same in every run, and all ranks get the same result.
+/// Collectives run on a stream of their group, as in linked_communicator.h. Sums are not in rank
+/// order: NCCL adds while it passes the values on and rounds bf16 at every rank, so the bits depend
+/// on the grid and on NCCL's choice of algorithm. On the same grid they are the same in every run,
+/// and all ranks get the same result.
 ///
 /// A watchdog (comm/device/device_watchdog.h) ends the world if a collective is not done within the
 /// timeout, or if NCCL reports an error later.
@@ -27,8 +26,5 @@ std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, doub
 
 /// The version of NCCL, such as "2.27.7"; empty in a build without GPU support.
 std::string nccl_version();
-
-/// Whether no two ranks of the group share a GPU. Collective.
-bool have_own_gpus(Communicator& host, const Device& device);
 
 }  // namespace axonn

@@ -3,7 +3,7 @@
 #include <map>
 #include <numeric>
 
-#include "axonn/comm/checked.h"
+#include "axonn/comm/call.h"
 #include "axonn/comm/mpi/mpi_engine.h"
 #include "axonn/comm/self.h"
 
@@ -11,47 +11,30 @@ namespace axonn {
 
 namespace {
 
-class TaskState final : public Work::State {
- public:
-  TaskState(MpiEngine& engine, std::shared_ptr<MpiTask> task)
-      : engine_(engine), task_(std::move(task)) {}
-  void wait() override { engine_.wait(*task_); }
-  bool done() override { return engine_.done(*task_); }
-
- private:
-  MpiEngine& engine_;
-  std::shared_ptr<MpiTask> task_;
-};
-
 /// The smallest id that this process may give to its next group; see MpiGroup::id.
 using NextGroup = std::shared_ptr<int>;
 
-class MpiCommunicator final : public CheckedCommunicator {
+class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MpiEngine& engine, std::shared_ptr<const MpiGroup> group, NextGroup next)
-      : CheckedCommunicator(group->name, group->rank, group->size()),
+      : Communicator(group->name, group->rank, group->size()),
         engine_(engine),
         group_(std::move(group)),
         next_(std::move(next)) {}
 
   std::unique_ptr<Communicator> split_off(int color, std::string name) override {
-    int mine[] = {color, *next_};
-    std::vector<int> all(2 * size());
-    all_gather(buffer(std::span<int>(all)), buffer(std::span<int>(mine)), "split " + name).wait();
-    auto part = std::make_shared<MpiGroup>();
-    for (int r = 0; r < size(); ++r) {
-      part->id = std::max(part->id, all[2 * r + 1]);
-      if (all[2 * r] != color) continue;
-      if (r == rank()) part->rank = part->size();
-      part->members.push_back(group_->members[r]);
-    }
-    *next_ = part->id + 1;  // above every id that any of these ranks has used
+    const Part part = agree_on_part(color, name, *next_);
+    auto group = std::make_shared<MpiGroup>();
+    group->id = part.largest_number;
+    group->rank = part.rank;
+    for (const int member : part.members) group->members.push_back(group_->members[member]);
+    *next_ = group->id + 1;  // above every id that any of these ranks has used
     AXONN_CHECK(*next_ <= engine_.max_groups(), "split of group ", group_->name,
                 ": the message tags of this MPI suffice for ", engine_.max_groups(),
                 " groups only");
-    part->name = name;
-    if (part->size() == 1) return make_self(std::move(name), engine_.flag());
-    return std::make_unique<MpiCommunicator>(engine_, std::move(part), next_);
+    group->name = name;
+    if (group->size() == 1) return make_self(std::move(name), engine_.flag());
+    return std::make_unique<MpiCommunicator>(engine_, std::move(group), next_);
   }
 
   void abort(const std::string& reason) noexcept override { engine_.abort(reason, 1); }
@@ -60,18 +43,15 @@ class MpiCommunicator final : public CheckedCommunicator {
 
  protected:
   std::shared_ptr<Work::State> start(Call call) override {
-    const bool sends = call.operation == Operation::send,
-               receives = call.operation == Operation::recv;
-    const std::pair channel = {sends ? call.peer : -1, receives ? call.peer : -1};
-    const std::int64_t sequence = started_[channel]++;
-    return std::make_shared<TaskState>(engine_, engine_.start(group_, std::move(call), sequence));
+    const std::int64_t sequence = started_[channel_of(rank(), call)]++;
+    return engine_.start(group_, std::move(call), sequence);
   }
 
  private:
   MpiEngine& engine_;
   std::shared_ptr<const MpiGroup> group_;
   NextGroup next_;
-  std::map<std::pair<int, int>, std::int64_t> started_;  // number of calls by channel
+  std::map<Channel, std::int64_t> started_;  // number of calls by channel
 };
 
 std::shared_ptr<const MpiGroup> everyone(const MpiEngine& engine, int id, std::string name) {
@@ -93,8 +73,7 @@ void meet_at_the_end(MpiEngine& engine) {
   if (engine.size() == 1) return;
   Call call;
   call.label = "end of the run";
-  const auto task = engine.start(everyone(engine, kEndId, "end"), call, 0);
-  engine.wait(*task);
+  engine.start(everyone(engine, kEndId, "end"), call, 0)->wait();
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "axonn/base/clock.h"
-#include "axonn/comm/mpi/mpi_collectives.h"
 
 namespace axonn {
 
@@ -15,10 +14,6 @@ constexpr double kExplainSeconds = 1;
 
 enum Phase { header_phase = kPhases - 1 };
 
-bool is_pair(const Call& call) {
-  return call.operation == Operation::send || call.operation == Operation::recv;
-}
-
 }  // namespace
 
 MpiAlgorithm::MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Call& call,
@@ -28,12 +23,12 @@ MpiAlgorithm::MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Cal
       call_(call),
       sequence_(sequence),
       tag_(group.id * kTagsPerGroup +
-           kPhases * static_cast<int>(is_pair(call) ? kSlots : sequence % kSlots)),
+           kPhases * static_cast<int>(call.is_pair() ? kSlots : sequence % kSlots)),
       mine_(pack(call)) {
   if (call.operation != Operation::recv)
-    sends_header_to_ = is_pair(call) ? call.peer : (rank() + 1) % size();
+    sends_header_to_ = call.is_pair() ? call.peer : (rank() + 1) % size();
   if (call.operation != Operation::send)
-    gets_header_from_ = is_pair(call) ? call.peer : (rank() + size() - 1) % size();
+    gets_header_from_ = call.is_pair() ? call.peer : (rank() + size() - 1) % size();
 }
 
 MpiAlgorithm::~MpiAlgorithm() = default;
@@ -59,9 +54,8 @@ bool MpiAlgorithm::advance() {
       failed_at_ = now_seconds();
     }
   }
-  AXONN_CHECK(now_seconds() < failed_at_ + kExplainSeconds, describe(call_), " (call ", sequence_,
-              " of group ", group_.name, "): ", failure_,
-              "; all ranks of a group must make the same calls in the same order");
+  AXONN_CHECK(now_seconds() < failed_at_ + kExplainSeconds, describe(call_, sequence_, group_.name),
+              ": ", failure_, "; all ranks of a group must make the same calls in the same order");
   return false;
 }
 
@@ -78,9 +72,9 @@ bool MpiAlgorithm::check_header() {
   if (header_checked_ || gets_header_from_ < 0) return true;
   header_checked_ = true;
   const Call theirs = unpack(theirs_);
-  AXONN_CHECK(agree(call_, theirs), describe(call_), " (call ", sequence_, " of group ",
-              group_.name, ") on rank ", group_.members[rank()], " does not match ",
-              describe(theirs), " on rank ", group_.members[gets_header_from_],
+  AXONN_CHECK(agree(call_, theirs), describe(call_, sequence_, group_.name), " on rank ",
+              group_.members[rank()], " does not match ", describe(theirs), " on rank ",
+              group_.members[gets_header_from_],
               "; all ranks of a group must make the same calls in the same order");
   return true;
 }
@@ -103,28 +97,6 @@ Call MpiAlgorithm::unpack(const Header& header) {
   call.out = {nullptr, header.out_count, header.out_type};
   call.inp = {nullptr, header.inp_count, header.inp_type};
   return call;
-}
-
-std::unique_ptr<MpiAlgorithm> MpiAlgorithm::create(MpiContext& context, const MpiGroup& group,
-                                                   const Call& call, std::int64_t sequence) {
-  switch (call.operation) {
-    case Operation::all_reduce:
-      if (call.out.bytes() <= kSmallAllReduce)
-        return std::make_unique<SmallAllReduce>(context, group, call, sequence);
-      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
-    case Operation::reduce_scatter:
-      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
-    case Operation::broadcast:
-      return std::make_unique<Broadcast>(context, group, call, sequence);
-    case Operation::barrier:
-      return std::make_unique<Barrier>(context, group, call, sequence);
-    case Operation::all_gather:
-    case Operation::all_to_all:
-    case Operation::send:
-    case Operation::recv:
-      break;
-  }
-  return std::make_unique<Exchange>(context, group, call, sequence);
 }
 
 }  // namespace axonn

@@ -25,8 +25,26 @@ void copy(Buffer to, Buffer from) {
 
 }  // namespace
 
-Exchange::~Exchange() {
-  if (copy_.data) context_.staging.give(std::move(copy_));
+std::unique_ptr<MpiAlgorithm> MpiAlgorithm::create(MpiContext& context, const MpiGroup& group,
+                                                   const Call& call, std::int64_t sequence) {
+  switch (call.operation) {
+    case Operation::all_reduce:
+      if (call.out.bytes() <= kSmallAllReduce)
+        return std::make_unique<SmallAllReduce>(context, group, call, sequence);
+      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
+    case Operation::reduce_scatter:
+      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
+    case Operation::broadcast:
+      return std::make_unique<Broadcast>(context, group, call, sequence);
+    case Operation::barrier:
+      return std::make_unique<Barrier>(context, group, call, sequence);
+    case Operation::all_gather:
+    case Operation::all_to_all:
+    case Operation::send:
+    case Operation::recv:
+      break;
+  }
+  return std::make_unique<Exchange>(context, group, call, sequence);
 }
 
 void Exchange::start() {
@@ -46,8 +64,8 @@ void Exchange::start_all_to_all() {
   Buffer inp = call_.inp;
   if (inp.data == call_.out.data) {
     copy_ = context_.staging.take(inp.bytes());
-    std::memcpy(copy_.data.get(), inp.data, inp.bytes());
-    inp.data = copy_.data.get();
+    std::memcpy(copy_.get(), inp.data, inp.bytes());
+    inp.data = copy_.get();
   }
   const std::int64_t n = inp.count / size();
   copy(part(call_.out, rank() * n, n), part(inp, rank() * n, n));
@@ -63,15 +81,13 @@ void Exchange::start_all_to_all() {
 
 bool Exchange::step() { return messages_.advance(context_); }
 
-SmallAllReduce::~SmallAllReduce() { context_.staging.give(std::move(staging_)); }
-
 void SmallAllReduce::start() {
   const std::int64_t bytes = call_.out.bytes();
   staging_ = context_.staging.take(size() * bytes);
   for (int i = 1; i < size(); ++i) {
     const int other = (rank() + i) % size();
     Buffer theirs = call_.out;
-    theirs.data = staging_.data.get() + other * bytes;
+    theirs.data = staging_.get() + other * bytes;
     recv(messages_, theirs, other, 0);
     send(messages_, call_.inp, other, 0);
   }
@@ -80,7 +96,7 @@ void SmallAllReduce::start() {
 bool SmallAllReduce::step() {
   if (!messages_.advance(context_)) return false;
   std::vector<const void*> inps(size());
-  for (int r = 0; r < size(); ++r) inps[r] = staging_.data.get() + r * call_.out.bytes();
+  for (int r = 0; r < size(); ++r) inps[r] = staging_.get() + r * call_.out.bytes();
   inps[rank()] = call_.inp.data;
   reduce(std::array{call_.out.data}, inps, call_.out.count, call_.dtype(), call_.op);
   return true;
@@ -94,11 +110,6 @@ SegmentedReduce::SegmentedReduce(MpiContext& context, const MpiGroup& group, con
   const std::int64_t message = std::min(kSegmentBytes / size(), kSegmentMessage);
   step_ = std::max(message / bytes_of(call.dtype()), kMinSegment);
   segments_ = (part_ + step_ - 1) / step_;
-}
-
-SegmentedReduce::~SegmentedReduce() {
-  for (Segment& segment : in_flight_)
-    if (segment.staging.data) context_.staging.give(std::move(segment.staging));
 }
 
 // Segment `segment` of the part of rank `part_of`. The last parts of an all_reduce may be shorter.
@@ -141,7 +152,7 @@ void SegmentedReduce::scatter(Segment& segment) {
   for (int i = 1; i < size(); ++i) {
     const int from = (rank() + size() - i) % size();
     Buffer theirs = mine;
-    theirs.data = segment.staging.data.get() + from * mine.bytes();
+    theirs.data = segment.staging.get() + from * mine.bytes();
     recv(segment.messages, theirs, from, 0);
   }
   for (int i = 1; i < size(); ++i) {
@@ -154,10 +165,10 @@ void SegmentedReduce::sum(Segment& segment) {
   const Buffer mine = slice(rank(), segment.index);
   const Buffer out = gathers_ ? mine : part(call_.out, segment.index * step_, mine.count);
   std::vector<const void*> inps(size());
-  for (int r = 0; r < size(); ++r) inps[r] = segment.staging.data.get() + r * mine.bytes();
+  for (int r = 0; r < size(); ++r) inps[r] = segment.staging.get() + r * mine.bytes();
   inps[rank()] = mine.data;
   reduce(std::array{out.data}, inps, mine.count, call_.dtype(), call_.op);
-  context_.staging.give(std::move(segment.staging));
+  segment.staging.reset();
 }
 
 // All messages of the scatter are done, so the sums of other ranks may overwrite what was sent.

@@ -18,7 +18,6 @@ inline constexpr std::int64_t kSmallBroadcast = 64 << 10;
 class Exchange final : public MpiAlgorithm {
  public:
   using MpiAlgorithm::MpiAlgorithm;
-  ~Exchange() override;
 
  protected:
   void start() override;
@@ -34,7 +33,6 @@ class Exchange final : public MpiAlgorithm {
 class SmallAllReduce final : public MpiAlgorithm {
  public:
   using MpiAlgorithm::MpiAlgorithm;
-  ~SmallAllReduce() override;
 
  protected:
   void start() override;
@@ -52,7 +50,6 @@ class SegmentedReduce final : public MpiAlgorithm {
  public:
   SegmentedReduce(MpiContext& context, const MpiGroup& group, const Call& call,
                   std::int64_t sequence);
-  ~SegmentedReduce() override;
 
  protected:
   void start() override;

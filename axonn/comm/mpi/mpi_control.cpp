@@ -27,9 +27,9 @@ MpiControl::MpiControl(MPI_Comm comm, Heard heard, Answered answered)
   listen();
 }
 
-void MpiControl::note(const MpiChannel& channel, Place place) {
-  started_[channel] = place.sequence;
-  last_ = std::move(place);
+void MpiControl::note(const MpiChannel& channel, CallId id) {
+  started_[channel] = id.sequence;
+  last_ = std::move(id);
 }
 
 void MpiControl::ask(std::shared_ptr<MpiProbe> probe) {

@@ -14,10 +14,10 @@
 
 namespace axonn {
 
-/// A sequence of calls: the collectives of a group (from and to are -1), or the messages from one
-/// of its ranks to another.
+/// A channel of one of the world's groups.
 struct MpiChannel {
-  int group = 0, from = -1, to = -1;
+  int group = 0;  ///< MpiGroup::id
+  Channel of;
   auto operator<=>(const MpiChannel&) const = default;
 };
 
@@ -41,7 +41,7 @@ class MpiControl {
   MpiControl(MPI_Comm comm, Heard heard, Answered answered);
 
   /// Records a call that this rank starts.
-  void note(const MpiChannel& channel, Place place);
+  void note(const MpiChannel& channel, CallId id);
   void note_returned() { returned_ = true; }
 
   void ask(std::shared_ptr<MpiProbe> probe);
@@ -95,7 +95,7 @@ class MpiControl {
   std::map<std::int64_t, Pending> probes_;
   std::int64_t next_probe_ = 0;
   std::map<MpiChannel, std::int64_t> started_;
-  Place last_;
+  CallId last_;
   bool returned_ = false;
 };
 

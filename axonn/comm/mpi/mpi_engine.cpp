@@ -25,8 +25,6 @@ constexpr double kIdleSleep = 20e-3;
 /// Wait time after which the group is first probed: a rank may have returned without this
 /// collective.
 constexpr double kFirstProbeSeconds = 5;
-/// Maximum timeout, about three years, so that no clock overflows.
-constexpr double kLongestTimeout = 1e8;
 /// How long a failed rank listens for other ranks that failed at the same time, while these unwind.
 constexpr double kGraceSeconds = 0.5;
 /// How long a rank waits to be killed before it ends the job itself.
@@ -37,7 +35,7 @@ constexpr double kPatienceSeconds = 10;
 constexpr std::int64_t kLarge = 64 << 10;
 constexpr int kLargeAtOnce = 2;
 
-bool is_large(const Call& call) { return std::max(call.inp.bytes(), call.out.bytes()) > kLarge; }
+bool is_large(const Call& call) { return call.bytes() > kLarge; }
 
 /// Linux's struct sched_attr in its first version. The C library lacks it and its system calls.
 struct SchedulerAttributes {
@@ -63,6 +61,10 @@ void ask_for_short_turns() {
 
 }  // namespace
 
+void MpiTask::wait() { engine.wait(*this); }
+
+bool MpiTask::done() { return engine.done(*this); }
+
 MpiEngine::MpiEngine(const MpiOptions& options)
     : options_(options),
       flag_(std::make_shared<AbortFlag>([this] { for_progress_.notify_all(); })),
@@ -84,13 +86,8 @@ MpiEngine::~MpiEngine() {
 std::shared_ptr<MpiTask> MpiEngine::start(std::shared_ptr<const MpiGroup> group, Call call,
                                           std::int64_t sequence) {
   flag_->check();
-  auto task = std::make_shared<MpiTask>();
-  task->channel.group = group->id;
-  if (call.operation == Operation::send || call.operation == Operation::recv) {
-    const bool sends = call.operation == Operation::send;
-    task->channel.from = sends ? group->rank : call.peer;
-    task->channel.to = sends ? call.peer : group->rank;
-  }
+  auto task = std::make_shared<MpiTask>(*this);
+  task->channel = {group->id, channel_of(group->rank, call)};
   task->group = std::move(group);
   task->call = std::move(call);
   task->sequence = sequence;
@@ -103,8 +100,7 @@ std::shared_ptr<MpiTask> MpiEngine::start(std::shared_ptr<const MpiGroup> group,
 }
 
 void MpiEngine::wait(MpiTask& task) {
-  const double begin = now_seconds(),
-               timeout = std::clamp(options_.timeout_seconds, 0.0, kLongestTimeout);
+  const double begin = now_seconds(), timeout = options_.timeout_seconds;
   double probe_after = std::min(kFirstProbeSeconds, timeout);
   Lock lock(mutex_);
   while (!task.finished) {
@@ -139,23 +135,18 @@ void MpiEngine::watch(Lock& lock, const MpiTask& task, double waited_seconds) {
   auto probe = std::make_shared<MpiProbe>();
   probe->channel = task.channel;
   probe->sequence = task.sequence;
-  if (task.channel.from < 0) {
-    for (int member : task.group->members) probe->peers.push_back({member, {}, {}});
-  } else {
-    probe->peers.push_back({task.group->members[task.channel.from], {}, {}});
-    probe->peers.push_back({task.group->members[task.channel.to], {}, {}});
-  }
+  for (const int member : task.channel.of.parties_of(task.group->members))
+    probe->peers.push_back({member, {}, {}});
   probes_.push_back(probe);
   for_progress_.notify_one();
   for_callers_.wait(lock, [&] { return probe->done || task.finished || quiet_; });
   if (!probe->done || task.finished) return;
   const bool returned = std::ranges::any_of(
       probe->peers, [](const PeerReport& p) { return p.standing == Standing::returned; });
-  if (waited_seconds < std::min(options_.timeout_seconds, kLongestTimeout) && !returned) return;
-  const std::string report =
-      hang_report(concat("rank ", rank_, ": ", describe(task.call), " (call ", task.sequence,
-                         " of group ", task.group->name, ')'),
-                  waited_seconds, probe->peers);
+  if (waited_seconds < options_.timeout_seconds && !returned) return;
+  const std::string report = hang_report(
+      concat("rank ", rank_, ": ", describe(task.call, task.sequence, task.group->name)),
+      waited_seconds, probe->peers);
   lock.unlock();
   abort(report, 1);
   lock.lock();
@@ -190,7 +181,10 @@ void MpiEngine::run() {
   } catch (const std::exception& error) {
     flag_->set(concat("rank ", rank_, ": ", error.what()));
   }
-  if (!control_) MPI_Abort(MPI_COMM_WORLD, 1);  // MPI failed to initialise and has reported why
+  if (!control_) {  // MPI failed to initialise
+    report_end();
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   if (*flag_) end_world();
   control_->close();
   active_.clear();
@@ -275,8 +269,8 @@ void MpiEngine::begin_waiting() {
   if (waiting_.empty()) return;
   admission_.begin_pass();
   std::erase_if(waiting_, [&](const std::shared_ptr<MpiTask>& task) {
-    const bool pair = task->channel.from >= 0;  // send and recv need no admission
-    if (!pair && !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
+    if (!task->call.is_pair() &&  // send and recv need no admission
+        !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
       return false;
     begin(task);
     return true;
@@ -300,7 +294,7 @@ bool MpiEngine::advance_tasks() {
     return true;
   });
   for (const auto& task : finished) {
-    if (task->channel.from >= 0) continue;
+    if (task->call.is_pair()) continue;
     admission_.ended(task->group->id, task->sequence, is_large(task->call));
   }
   if (!finished.empty()) {
@@ -333,12 +327,17 @@ void MpiEngine::end_world() {
   release_waiters();
   if (!speaks) {
     std::this_thread::sleep_for(duration_of(kPatienceSeconds));
-  } else if (options_.report) {
-    options_.report(flag_->reason());
   } else {
-    std::fprintf(stderr, "error: %s\n", flag_->reason().c_str());
+    report_end();
   }
   MPI_Abort(MPI_COMM_WORLD, exit_code_);
+}
+
+void MpiEngine::report_end() const {
+  if (options_.report)
+    options_.report(flag_->reason());
+  else
+    std::fprintf(stderr, "error: %s\n", flag_->reason().c_str());
 }
 
 void MpiEngine::release_waiters() {

@@ -17,8 +17,15 @@
 
 namespace axonn {
 
+class MpiEngine;
+
 /// One collective of this rank, from its start to its end.
-struct MpiTask {
+struct MpiTask final : Work::State {
+  explicit MpiTask(MpiEngine& of) : engine(of) {}
+  void wait() override;
+  bool done() override;
+
+  MpiEngine& engine;
   std::shared_ptr<const MpiGroup> group;
   Call call;
   MpiChannel channel;
@@ -77,6 +84,7 @@ class MpiEngine {
   void begin(const std::shared_ptr<MpiTask>& task);
   void delay();
   void end_world();
+  void report_end() const;
   void release_waiters();
   /// Probes the task's group. Aborts the world if a member has returned or the timeout has passed;
   /// does not throw.

@@ -35,21 +35,22 @@ void check_mpi(int status, const char* call) {
 }
 
 StagingPool::Block StagingPool::take(std::int64_t bytes) {
-  const auto fits = std::ranges::find_if(free_, [&](const Block& b) { return b.bytes >= bytes; });
+  const auto fits = std::ranges::find_if(free_, [&](const Free& f) { return f.bytes >= bytes; });
   if (fits != free_.end()) {
-    Block block = std::move(*fits);
+    Block block(fits->data.release(), {this, fits->bytes});
     free_.erase(fits);
     return block;
   }
   const std::int64_t size = std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(
       bytes, 4096)));  // powers of two, so that collectives of similar size share blocks
-  return {std::make_unique_for_overwrite<char[]>(size), size};
+  return {std::make_unique_for_overwrite<char[]>(size).release(), {this, size}};
 }
 
-void StagingPool::give(Block block) {
-  const auto at =
-      std::ranges::find_if(free_, [&](const Block& b) { return b.bytes >= block.bytes; });
-  free_.insert(at, std::move(block));  // ascending, so that take() finds the smallest that fits
+void StagingPool::GiveBack::operator()(char* data) const noexcept {
+  std::vector<Free>& all = pool->free_;
+  const auto at = std::ranges::find_if(all, [&](const Free& f) { return f.bytes >= bytes; });
+  all.insert(at, {std::unique_ptr<char[]>(data), bytes});  // ascending, so that take() finds the
+                                                           // smallest that fits
 }
 
 void Messages::send(MpiContext& context, const void* data, std::int64_t bytes, int to, int tag) {

@@ -23,16 +23,22 @@ void check_mpi(int status, const char* call);
 /// Staging memory for received messages, reused by later collectives.
 class StagingPool {
  public:
-  struct Block {
-    std::unique_ptr<char[]> data;
+  struct GiveBack {
+    StagingPool* pool = nullptr;
     std::int64_t bytes = 0;
+    void operator()(char* data) const noexcept;
   };
+  /// Memory that returns to the pool, which must outlive it.
+  using Block = std::unique_ptr<char[], GiveBack>;
   /// Returns a block of at least this many bytes.
   Block take(std::int64_t bytes);
-  void give(Block block);
 
  private:
-  std::vector<Block> free_;
+  struct Free {
+    std::unique_ptr<char[]> data;
+    std::int64_t bytes;
+  };
+  std::vector<Free> free_;
 };
 
 /// State shared by all MPI collectives of a process. Used by the progress thread only.

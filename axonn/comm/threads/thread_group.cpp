@@ -12,40 +12,32 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> me
 
 ThreadGroup::~ThreadGroup() { world_->remove(this); }
 
-ThreadGroup::Channel& ThreadGroup::channel(int rank, const Call& call, int& party) {
-  const bool sends = call.operation == Operation::send,
-             receives = call.operation == Operation::recv;
-  const int from = sends ? rank : call.peer, to = sends ? call.peer : rank;
-  const bool pair = sends || receives;
-  party = !pair ? rank : sends ? 0 : 1;
-  Channel& channel = channels_[pair ? std::pair(from, to) : std::pair(-1, -1)];
-  if (channel.parties.empty()) {
-    channel.parties = pair ? std::vector{members_[from], members_[to]} : members_;
-    channel.started.resize(channel.parties.size());
-  }
-  return channel;
-}
-
 std::shared_ptr<Rendezvous> ThreadGroup::start(int rank, const Call& call, int& party) {
   world_->flag()->check();
   world_->delay();
+  const Channel channel = channel_of(rank, call);
+  party = channel.party_of(rank);
   std::shared_ptr<Rendezvous> meeting;
   bool last = false;
   {
     const std::lock_guard lock(mutex_);
-    Channel& channel = this->channel(rank, call, party);
-    const std::int64_t sequence = channel.started[party]++;
+    Line& line = lines_[channel];
+    if (line.parties.empty()) {
+      line.parties = channel.parties_of(members_);
+      line.started.resize(line.parties.size());
+    }
+    const std::int64_t sequence = line.started[party]++;
     world_->note(members_[rank], {call.operation, call.label, name_, sequence});
-    while (sequence >= channel.first + std::ssize(channel.open))
-      channel.open.push_back(std::make_shared<Rendezvous>(
-          world_, channel.parties, name_, channel.first + std::ssize(channel.open)));
-    meeting = channel.open[sequence - channel.first];
+    while (sequence >= line.first + std::ssize(line.open))
+      line.open.push_back(std::make_shared<Rendezvous>(world_, line.parties, name_,
+                                                       line.first + std::ssize(line.open)));
+    meeting = line.open[sequence - line.first];
     last = meeting->arrive(party, call);
     if (last) {  // meetings complete in order, because every party makes its calls in order
-      channel.open.pop_front();
-      ++channel.first;
+      line.open.pop_front();
+      ++line.first;
     } else {
-      for (int member : channel.parties)
+      for (int member : line.parties)
         if (world_->has_returned(member)) meeting->break_if_missing(member);
     }
   }
@@ -61,22 +53,20 @@ std::shared_ptr<ThreadGroup> ThreadGroup::child(std::int64_t sequence, std::vect
   Child& child = at->second;
   if (!child.group) child.group = std::make_shared<ThreadGroup>(world_, std::move(members), name);
   const std::shared_ptr<ThreadGroup> group = child.group;
-  AXONN_CHECK(group->name() == name, "split of group ", name_, ": one rank names the new group ",
-              name, ", another ", group->name(), "; the names must be the same");
   if (++child.taken == size) children_.erase(at);
   return group;
 }
 
 void ThreadGroup::wake() {
   const std::lock_guard lock(mutex_);
-  for (auto& [ends, channel] : channels_)
-    for (const auto& meeting : channel.open) meeting->wake();
+  for (auto& [channel, line] : lines_)
+    for (const auto& meeting : line.open) meeting->wake();
 }
 
 void ThreadGroup::break_if_missing(int returned) {
   const std::lock_guard lock(mutex_);
-  for (auto& [ends, channel] : channels_)
-    for (const auto& meeting : channel.open) meeting->break_if_missing(returned);
+  for (auto& [channel, line] : lines_)
+    for (const auto& meeting : line.open) meeting->break_if_missing(returned);
 }
 
 }  // namespace axonn

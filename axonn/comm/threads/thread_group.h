@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/comm/threads/thread_rendezvous.h"
+#include "axonn/comm/threads/rendezvous.h"
 
 namespace axonn {
 
@@ -36,8 +36,8 @@ class ThreadGroup {
   void break_if_missing(int returned);
 
  private:
-  /// The calls between the same parties: the whole group, or a sender and a receiver.
-  struct Channel {
+  /// The meetings of a channel that some, but not all, parties have joined.
+  struct Line {
     std::vector<int> parties;           // world ranks
     std::vector<std::int64_t> started;  // number of calls by party
     std::int64_t first = 0;             // sequence of open.front()
@@ -48,13 +48,11 @@ class ThreadGroup {
     int taken = 0;
   };
 
-  Channel& channel(int rank, const Call& call, int& party);
-
   const std::shared_ptr<ThreadWorld> world_;
   const std::vector<int> members_;
   const std::string name_;
   std::mutex mutex_;
-  std::map<std::pair<int, int>, Channel> channels_;  // (-1, -1): the group's; else (from, to)
+  std::map<Channel, Line> lines_;
   std::mutex children_mutex_;
   std::map<std::pair<std::int64_t, int>, Child> children_;  // (split, first member)
 };

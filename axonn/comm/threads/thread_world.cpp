@@ -26,10 +26,10 @@ void ThreadWorld::remove(ThreadGroup* group) {
   std::erase(groups_, group);
 }
 
-void ThreadWorld::note(int rank, Place place) {
+void ThreadWorld::note(int rank, CallId id) {
   RankState& state = states_[rank];
   const std::lock_guard lock(state.mutex);
-  state.last = std::move(place);
+  state.last = std::move(id);
 }
 
 void ThreadWorld::note_returned(int rank) {
@@ -42,7 +42,7 @@ void ThreadWorld::note_returned(int rank) {
 
 bool ThreadWorld::has_returned(int rank) const { return any_returned_ && states_[rank].returned; }
 
-Place ThreadWorld::last_place(int rank) const {
+CallId ThreadWorld::last_call(int rank) const {
   const RankState& state = states_[rank];
   const std::lock_guard lock(state.mutex);
   return state.last;

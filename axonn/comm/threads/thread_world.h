@@ -24,7 +24,6 @@ class ThreadWorld {
   static std::shared_ptr<ThreadWorld> create(int ranks, const ThreadsOptions& options);
   ThreadWorld(int ranks, const ThreadsOptions& options) : options_(options), states_(ranks) {}
 
-  int ranks() const { return static_cast<int>(states_.size()); }
   const ThreadsOptions& options() const { return options_; }
   const std::shared_ptr<AbortFlag>& flag() const { return flag_; }
 
@@ -32,11 +31,11 @@ class ThreadWorld {
   void remove(ThreadGroup* group);
 
   /// Records a call that a rank starts, for the watchdog.
-  void note(int rank, Place place);
+  void note(int rank, CallId id);
   /// Records that a rank's body has returned. Current and later waits for that rank throw Error.
   void note_returned(int rank);
   bool has_returned(int rank) const;
-  Place last_place(int rank) const;
+  CallId last_call(int rank) const;
 
   /// Sleeps a random time if the options request delays.
   void delay();
@@ -44,7 +43,7 @@ class ThreadWorld {
  private:
   struct RankState {
     mutable std::mutex mutex;
-    Place last;
+    CallId last;
     std::atomic<bool> returned = false;
   };
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <thread>
 
-#include "axonn/comm/checked.h"
+#include "axonn/comm/call.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/thread_group.h"
 
@@ -25,26 +25,19 @@ class MeetingState final : public Work::State {
   int party_;
 };
 
-class ThreadsCommunicator final : public CheckedCommunicator {
+class ThreadsCommunicator final : public Communicator {
  public:
   ThreadsCommunicator(std::shared_ptr<ThreadGroup> group, int rank)
-      : CheckedCommunicator(group->name(), rank, static_cast<int>(group->members().size())),
+      : Communicator(group->name(), rank, static_cast<int>(group->members().size())),
         group_(std::move(group)) {}
 
   std::unique_ptr<Communicator> split_off(int color, std::string name) override {
-    std::vector<int> colors(size());
-    all_gather(buffer(std::span(colors)), buffer(std::span(&color, 1)), "split " + name).wait();
-    std::vector<int> members;
-    int place = 0;
-    for (int r = 0; r < size(); ++r) {
-      if (colors[r] != color) continue;
-      if (r == rank()) place = static_cast<int>(members.size());
-      members.push_back(group_->members()[r]);
-    }
+    Part part = agree_on_part(color, name);
     const std::int64_t sequence = splits_++;
-    if (members.size() == 1) return make_self(std::move(name), group_->world()->flag());
-    return std::make_unique<ThreadsCommunicator>(group_->child(sequence, std::move(members), name),
-                                                 place);
+    if (part.members.size() == 1) return make_self(std::move(name), group_->world()->flag());
+    for (int& member : part.members) member = group_->members()[member];
+    return std::make_unique<ThreadsCommunicator>(
+        group_->child(sequence, std::move(part.members), name), part.rank);
   }
 
   bool in_one_process() const override { return true; }

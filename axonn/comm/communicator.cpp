@@ -1,8 +1,14 @@
-#include "axonn/comm/checked.h"
+#include "axonn/comm/communicator.h"
+
+#include <algorithm>
+#include <map>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/random.h"
 #include "axonn/base/trace.h"
+#include "axonn/comm/call.h"
+#include "axonn/comm/texts.h"
 
 namespace axonn {
 
@@ -53,24 +59,24 @@ class TimedState final : public Work::State {
 
 }  // namespace
 
-CheckedCommunicator::CheckedCommunicator(std::string name, int rank, int size)
+Communicator::Communicator(std::string name, int rank, int size)
     : name_(std::move(name)), rank_(rank), size_(size), stats_(std::make_shared<CommStats>()) {}
 
-Work CheckedCommunicator::all_reduce(Buffer data, std::string_view label, ReduceOp op) {
+Work Communicator::all_reduce(Buffer data, std::string_view label, ReduceOp op) {
   Call call{Operation::all_reduce, op, data, data, -1, std::string(label)};
   AXONN_CHECK(data.dtype != DType::u8 || op != ReduceOp::sum, describe(call), " on group ", name_,
               ": u8 would overflow; use i32 for sums");
   return begin(std::move(call));
 }
 
-Work CheckedCommunicator::all_gather(Buffer out, Buffer inp, std::string_view label) {
+Work Communicator::all_gather(Buffer out, Buffer inp, std::string_view label) {
   Call call{Operation::all_gather, {}, out, inp, -1, std::string(label)};
   check_pieces(call, out, inp);
   check_overlap(call, part(out, rank_ * inp.count, inp.count), inp);
   return begin(std::move(call));
 }
 
-Work CheckedCommunicator::reduce_scatter(Buffer out, Buffer inp, std::string_view label) {
+Work Communicator::reduce_scatter(Buffer out, Buffer inp, std::string_view label) {
   Call call{Operation::reduce_scatter, {}, out, inp, -1, std::string(label)};
   check_pieces(call, inp, out);
   check_overlap(call, part(inp, rank_ * out.count, out.count), out);
@@ -79,13 +85,13 @@ Work CheckedCommunicator::reduce_scatter(Buffer out, Buffer inp, std::string_vie
   return begin(std::move(call));
 }
 
-Work CheckedCommunicator::broadcast(Buffer data, int root, std::string_view label) {
+Work Communicator::broadcast(Buffer data, int root, std::string_view label) {
   Call call{Operation::broadcast, {}, data, data, root, std::string(label)};
   check_peer(call);
   return begin(std::move(call));
 }
 
-Work CheckedCommunicator::all_to_all(Buffer out, Buffer inp, std::string_view label) {
+Work Communicator::all_to_all(Buffer out, Buffer inp, std::string_view label) {
   Call call{Operation::all_to_all, {}, out, inp, -1, std::string(label)};
   AXONN_CHECK(out.count == inp.count && out.dtype == inp.dtype && out.count % size_ == 0,
               describe(call), " on group ", name_, " of ", size_, " ranks: out has ", out.count,
@@ -95,14 +101,14 @@ Work CheckedCommunicator::all_to_all(Buffer out, Buffer inp, std::string_view la
   return begin(std::move(call));
 }
 
-Work CheckedCommunicator::send(Buffer data, int to, std::string_view label) {
+Work Communicator::send(Buffer data, int to, std::string_view label) {
   Call call{Operation::send, {}, {}, data, to, std::string(label)};
   check_peer(call);
   AXONN_CHECK(to != rank_, describe(call), " on group ", name_, ": a rank cannot send to itself");
   return begin(std::move(call));
 }
 
-Work CheckedCommunicator::recv(Buffer data, int from, std::string_view label) {
+Work Communicator::recv(Buffer data, int from, std::string_view label) {
   Call call{Operation::recv, {}, data, {}, from, std::string(label)};
   check_peer(call);
   AXONN_CHECK(from != rank_, describe(call), " on group ", name_,
@@ -110,17 +116,45 @@ Work CheckedCommunicator::recv(Buffer data, int from, std::string_view label) {
   return begin(std::move(call));
 }
 
-void CheckedCommunicator::barrier(std::string_view label) {
+void Communicator::barrier(std::string_view label) {
   begin({Operation::barrier, {}, {}, {}, -1, std::string(label)}).wait();
 }
 
-std::unique_ptr<Communicator> CheckedCommunicator::split(int color, std::string name) {
+std::unique_ptr<Communicator> Communicator::split(int color, std::string name) {
   auto group = split_off(color, std::move(name));
   group->set_trace(trace_);
   return group;
 }
 
-Work CheckedCommunicator::begin(Call call) {
+Communicator::Part Communicator::agree_on_part(int color, const std::string& name, int number) {
+  constexpr int kFields = 3;
+  std::vector<std::int64_t> mine = {color, number, static_cast<std::int64_t>(hash_text(name))};
+  std::vector<std::int64_t> all(kFields * size_);
+  all_gather(buffer(std::span(all)), buffer(std::span(mine)), "split " + name).wait();
+  Part part;
+  std::map<std::int64_t, int> first_of;  // by color
+  for (int r = 0; r < size_; ++r) {
+    const std::int64_t* const theirs = all.data() + kFields * r;
+    part.largest_number = std::max(part.largest_number, static_cast<int>(theirs[1]));
+    const int first = first_of.try_emplace(theirs[0], r).first->second;
+    if (theirs[2] != all[kFields * first + 2]) {
+      const std::string one = broadcast_text(*this, name, first),
+                        other = broadcast_text(*this, name, r);
+      throw Error(concat("split of group ", name_, ": its rank ", first, " names the new group ",
+                         one, ", its rank ", r, ' ', other, "; the names must be the same"));
+    }
+    if (theirs[0] != color) continue;
+    if (r == rank_) part.rank = static_cast<int>(part.members.size());
+    part.members.push_back(r);
+  }
+  return part;
+}
+
+std::shared_ptr<Work::State> Communicator::start_on(Communicator& group, Call call) {
+  return group.start(std::move(call));
+}
+
+Work Communicator::begin(Call call) {
   for (const Buffer& buffer : {call.out, call.inp})
     AXONN_CHECK(buffer.count >= 0 && (buffer.data || buffer.count == 0), describe(call),
                 " on group ", name_, ": got ", buffer.count, " elements at address ", buffer.data);
@@ -134,13 +168,12 @@ Work CheckedCommunicator::begin(Call call) {
   return Work(std::make_shared<TimedState>(std::move(state), stats_, trace_, std::move(label)));
 }
 
-void CheckedCommunicator::check_peer(const Call& call) const {
+void Communicator::check_peer(const Call& call) const {
   AXONN_CHECK(call.peer >= 0 && call.peer < size_, describe(call), " on group ", name_,
               ": its ranks are 0 to ", size_ - 1);
 }
 
-void CheckedCommunicator::check_overlap(const Call& call, const Buffer& may,
-                                        const Buffer& is) const {
+void Communicator::check_overlap(const Call& call, const Buffer& may, const Buffer& is) const {
   const auto begin = [](const Buffer& b) { return reinterpret_cast<std::uintptr_t>(b.data); };
   const auto apart = [&](const Buffer& a, const Buffer& b) {
     return begin(a) + a.bytes() <= begin(b) || begin(b) + b.bytes() <= begin(a);
@@ -149,8 +182,7 @@ void CheckedCommunicator::check_overlap(const Call& call, const Buffer& may,
               ": out and inp overlap; they must be disjoint, or in place as communicator.h allows");
 }
 
-void CheckedCommunicator::check_pieces(const Call& call, const Buffer& whole,
-                                       const Buffer& piece) const {
+void Communicator::check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const {
   AXONN_CHECK(whole.count == piece.count * size_ && whole.dtype == piece.dtype, describe(call),
               " on group ", name_, " of ", size_, " ranks: got pieces of ", piece.count, ' ',
               name_of(piece.dtype), " and a whole of ", whole.count, ' ', name_of(whole.dtype),

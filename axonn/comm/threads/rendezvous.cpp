@@ -1,7 +1,9 @@
-#include "axonn/comm/threads/thread_rendezvous.h"
+#include "axonn/comm/threads/rendezvous.h"
 
 #include <algorithm>
 #include <chrono>
+
+#include "axonn/base/clock.h"
 
 namespace axonn {
 
@@ -10,15 +12,6 @@ namespace {
 /// A collective that touches fewer bytes is done by the last rank to arrive, which is cheaper than
 /// waking another rank.
 constexpr std::int64_t kSmallBytes = 64 << 10;
-
-/// Maximum timeout, about three years, so that no clock overflows.
-constexpr double kLongestWait = 1e8;
-
-std::chrono::steady_clock::time_point after(double seconds) {
-  using Clock = std::chrono::steady_clock;
-  const std::chrono::duration<double> wait(std::clamp(seconds, 0.0, kLongestWait));
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
-}
 
 }  // namespace
 
@@ -36,8 +29,8 @@ bool Rendezvous::arrive(int party, const Call& call) {
   if (!broken_.empty()) throw Error(broken_);
   const auto first = std::ranges::find(arrived_, 1) - arrived_.begin();
   if (arrivals_ > 0 && !agree(calls_[first], call)) {
-    broken_ = concat(name(call), " on rank ", parties_[party], " does not match ",
-                     describe(calls_[first]), " on rank ", parties_[first],
+    broken_ = concat(describe(call, sequence_, group_), " on rank ", parties_[party],
+                     " does not match ", describe(calls_[first]), " on rank ", parties_[first],
                      "; all ranks of a group must make the same calls in the same order");
     changed_.notify_all();
     throw Error(broken_);
@@ -49,7 +42,18 @@ bool Rendezvous::arrive(int party, const Call& call) {
 
 void Rendezvous::open() {
   Lock lock(mutex_);
-  pieces_ = Pieces(calls_);
+  if (*world_->flag()) return changed_.notify_all();
+  if (const auto& device = calls_.front().device) {
+    try {
+      device->enqueue_all(calls_);
+    } catch (const std::exception& error) {
+      broken_ = concat(describe(calls_.front(), sequence_, group_), ": ", error.what());
+      changed_.notify_all();
+      throw Error(broken_);
+    }
+  } else {
+    pieces_ = Pieces(calls_);
+  }
   open_ = true;
   if (pieces_.bytes() < kSmallBytes) return help(lock);
   for (std::int64_t i = 0; i < std::min<std::int64_t>(pieces_.count(), parties_.size()); ++i)
@@ -57,7 +61,8 @@ void Rendezvous::open() {
 }
 
 void Rendezvous::wait(int party) {
-  const auto deadline = after(world_->options().timeout_seconds);
+  const auto deadline =
+      std::chrono::steady_clock::now() + duration_of(world_->options().timeout_seconds);
   Lock lock(mutex_);
   while (!finished()) {
     if (*world_->flag() || !broken_.empty()) {
@@ -92,14 +97,10 @@ void Rendezvous::break_if_missing(int returned) {
   if (party == std::ssize(parties_) || arrived_[party] || arrivals_ == 0 || !broken_.empty())
     return;
   const auto first = std::ranges::find(arrived_, 1) - arrived_.begin();
-  broken_ =
-      concat(name(calls_[first]), ", started by rank ", parties_[first], ", cannot finish: rank ",
-             returned, " has returned without it, after ", describe(world_->last_place(returned)));
+  broken_ = concat(describe(calls_[first], sequence_, group_), ", started by rank ",
+                   parties_[first], ", cannot finish: rank ", returned,
+                   " has returned without it, after ", describe(world_->last_call(returned)));
   changed_.notify_all();
-}
-
-std::string Rendezvous::name(const Call& call) const {
-  return concat(describe(call), " (call ", sequence_, " of group ", group_, ')');
 }
 
 // Claims and runs pieces until none is left. Releases the lock while it runs one.
@@ -116,22 +117,23 @@ void Rendezvous::help(Lock& lock) {
   if (active_ == 0) changed_.notify_all();
 }
 
+// Ends the world. The caller checks again whether the work has begun: the missing rank may have
+// arrived before the world's end.
 void Rendezvous::report_hang(Lock& lock, int party) {
   using Standing = PeerReport::Standing;
-  const std::string call = name(calls_[party]);
-  const std::vector<char> arrived = arrived_;
-  lock.unlock();
   std::vector<PeerReport> peers;
   for (std::size_t i = 0; i < parties_.size(); ++i) {
     const int rank = parties_[i];
     const Standing missing = world_->has_returned(rank) ? Standing::returned : Standing::elsewhere;
-    peers.push_back({rank, arrived[i] ? Standing::arrived : missing, world_->last_place(rank)});
+    peers.push_back({rank, arrived_[i] ? Standing::arrived : missing, world_->last_call(rank)});
   }
-  const std::string report = hang_report(call, world_->options().timeout_seconds, peers),
-                    reason = concat("rank ", parties_[party], ": ", report);
+  const std::string reason = concat("rank ", parties_[party], ": ",
+                                    hang_report(describe(calls_[party], sequence_, group_),
+                                                world_->options().timeout_seconds, peers));
+  lock.unlock();
   const auto& on_hang = world_->options().on_hang;
   if (world_->flag()->set(reason) && on_hang) on_hang(reason);
-  throw Error(report);
+  lock.lock();
 }
 
 }  // namespace axonn

@@ -1,6 +1,7 @@
-// Replaces nccl.cpp in a build without CUDA and HIP.
+// Replaces nccl.cpp and peer_kernels.cu in a build without CUDA and HIP.
 #include "axonn/base/check.h"
 #include "axonn/comm/device/nccl.h"
+#include "axonn/comm/device/peer_work.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {
@@ -11,6 +12,6 @@ std::unique_ptr<Communicator> make_nccl(Communicator&, Device&, double) {
 
 std::string nccl_version() { return {}; }
 
-bool have_own_gpus(Communicator&, const Device&) { return false; }
+std::shared_ptr<PeerKernels> make_peer_kernels(Communicator&, Device&) { return nullptr; }
 
 }  // namespace axonn

@@ -13,7 +13,8 @@
 namespace axonn {
 
 /// The meeting of the parties of one collective, or of one send and its recv. When all parties have
-/// arrived, those that wait for it share its work, piece by piece.
+/// arrived, the last one enqueues its work on the ranks' devices; or, on host memory, those that
+/// wait for it share its work, piece by piece.
 class Rendezvous {
  public:
   /// `parties` has the world ranks that take part.
@@ -22,10 +23,13 @@ class Rendezvous {
 
   /// Returns true for the last party to arrive. Throws Error if the call does not match the others.
   bool arrive(int party, const Call& call);
-  /// Called after the last arrival: does small work at once, or wakes waiting threads for it.
+  /// Called after the last arrival: does small work at once, or wakes waiting threads for it. Does
+  /// nothing if the waits fail.
   void open();
 
-  /// Throws Error (calls that do not match, a party that has returned, a timeout) or Aborted.
+  /// Returns when the host's work is done, which for device memory is when all is enqueued. Throws
+  /// Error (calls that do not match, a party that has returned) or Aborted (also after a timeout);
+  /// then nothing uses the party's buffers any more, or will.
   void wait(int party);
   bool done();
 
@@ -36,10 +40,9 @@ class Rendezvous {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  std::string name(const Call& call) const;
   bool finished() const { return open_ && next_ == pieces_.count() && active_ == 0; }
   void help(Lock& lock);
-  [[noreturn]] void report_hang(Lock& lock, int party);
+  void report_hang(Lock& lock, int party);
 
   const std::shared_ptr<ThreadWorld> world_;
   const std::vector<int> parties_;

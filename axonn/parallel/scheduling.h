@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/parallel/context.h"
+
+namespace axonn {
+
+class ParameterGroup;
+
+/// Which collectives overlap with later work. If one does not, its caller waits for it at once. No
+/// choice changes a bit of any result.
+struct Overlap {
+  bool input_gradients = true;   ///< OAR: the all-reduce of d_inp with the product of d_weight;
+                                 ///< and the loss's collectives with the loss of later rows
+  bool weight_gradients = true;  ///< ORS: a block's reduce-scatter with the next block's backward
+  bool weights = true;           ///< OAG: the next block's all-gather with this block
+  bool data = true;  ///< a block's sum over data with the backward of earlier blocks, and the
+                     ///< gather of its new weights with earlier blocks of the next forward
+};
+
+/// What stays the same during a run.
+struct RunSettings {
+  Overlap overlap = {};
+  DType reduce_dtype = DType::f32;  ///< in which weight gradients are sent
+  /// Between products, cut rows over the axis (x or y) on which values would be replicated.
+  bool sequence_parallel = true;
+  int chunks = 1;          ///< of a micro-batch's rows; one's collectives overlap another's compute
+  bool recompute = false;  ///< blocks keep only their input; backward runs forward again
+};
+
+/// Remembers the order in which groups are acquired, so that later passes gather the next group
+/// while one computes.
+class Prefetcher {
+ public:
+  void begin_pass();
+  /// The group that will be acquired after this one, or nullptr while that is not known.
+  ParameterGroup* after(ParameterGroup& group);
+
+ private:
+  std::vector<ParameterGroup*> order_;
+  std::size_t position_ = 0;
+  bool known_ = false;
+};
+
+/// What one block leaves to the next. Each kind of pass (training, evaluation) has its own.
+struct StepState {
+  Prefetcher prefetcher = {};  ///< gathers the next block's parameters early
+  /// The group whose reduce-scatter is in flight: at most one at a time, so memory stays bounded.
+  ParameterGroup* reducing = nullptr;
+  bool last_micro_batch = false;     ///< of the step: gradients are complete after its backward
+  bool looks_for_nonfinite = false;  ///< every block's output is checked (slow)
+  /// The first block whose forward pass produced NaN or infinity on this rank; "" if none.
+  std::string nonfinite_block = {};
+};
+
+/// Which of the two runs of checkpoint() a pass belongs to. The first keeps nothing, and backward
+/// repeats it with a tape.
+enum class Rerun : std::uint8_t { none, first_run, second_run };
+
+/// What holds inside a block, and is as before outside it.
+struct BlockScope {
+  std::string_view label = {};  ///< names the block in collectives, for the watchdog and traces
+  /// Parameters stay gathered from forward to backward: backward follows at once.
+  bool hold_parameters = false;
+  /// To be called at the end of the block, before its parameters are released.
+  std::vector<std::function<void()>>* before_release = nullptr;
+  Rerun rerun = Rerun::none;
+};
+
+/// The part of a Context that models do not see: how collectives and compute are scheduled. Only
+/// the sources that gather, reduce or cut values read it, and the loops that run passes set it.
+struct Scheduling {
+  RunSettings run = {};
+  StepState* step = nullptr;  ///< null: nothing is left in flight between blocks
+  BlockScope scope = {};
+};
+
+}  // namespace axonn
