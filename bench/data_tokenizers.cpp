@@ -9,11 +9,11 @@
 #include <fstream>
 #include <iostream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/host.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/tokenize.h"
@@ -55,11 +55,10 @@ void measure(const std::string& name, const std::string& path) {
   const TokenSink sink{[](std::span<const std::int32_t>) {}, [] {}};
   const double all = median_seconds([&] { tokenize({path}, *tokenizer, sink); });
   std::printf(
-      "%-40s load %5.2f s  %4.2f bytes/token  one core %6.1f MB/s  %u cores %6.1f MB/s  "
+      "%-40s load %5.2f s  %4.2f bytes/token  one core %6.1f MB/s  %d cores %6.1f MB/s  "
       "decode %6.1f MB/s\n",
-      name.c_str(), load, megabytes * 1e6 / count, megabytes / one,
-      std::thread::hardware_concurrency(), megabytes / all,
-      static_cast<double>(bytes) / 1e6 / decoding);
+      name.c_str(), load, megabytes * 1e6 / count, megabytes / one, usable_core_count(),
+      megabytes / all, static_cast<double>(bytes) / 1e6 / decoding);
 }
 
 }  // namespace

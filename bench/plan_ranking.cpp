@@ -10,10 +10,10 @@
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/options/options.h"
+#include "axonn/options/options_read.h"
 #include "axonn/plan/estimate.h"
 #include "axonn/plan/measure.h"
-#include "axonn/plan/strategy.h"
+#include "axonn/plan/search.h"
 
 // Whether the grids that the planner ranks first are the fastest: compares the measured time of
 // every grid with the estimate for a machine file. bench/plan_ranking.sh runs it on emulated hosts.
@@ -87,14 +87,14 @@ std::vector<Grid> read_grids(const std::string& file, const std::string& machine
   std::vector<Grid> grids;
   for (const auto& [shape, taken] : seconds) {
     const Config here = on(config, parse_grid(shape));
-    const StepTime step = estimate_time(here, machine);
+    const Prediction predicted = predict(here, machine);
     grids.push_back({.shape = shape,
                      .measured_s = spread_of(taken).median,
                      .waited_s = spread_of(waits[shape]).median,
-                     .predicted_s = step.step_s,
-                     .predicted = step,
+                     .predicted_s = predicted.time.step_s,
+                     .predicted = predicted.time,
                      .measured_bytes = bytes[shape],
-                     .predicted_bytes = exact_memory(here)});
+                     .predicted_bytes = predicted.memory_bytes});
   }
   std::ranges::sort(grids, {}, &Grid::predicted_s);
   for (std::size_t i = 0; i < grids.size(); ++i) grids[i].predicted_place = static_cast<int>(i) + 1;

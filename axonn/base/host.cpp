@@ -1,5 +1,6 @@
 #include "axonn/base/host.h"
 
+#include <algorithm>
 #include <fstream>
 #include <numeric>
 
@@ -15,6 +16,39 @@ std::string processor_name() {
       if (const auto colon = text.find(": "); colon != std::string::npos)
         return text.substr(colon + 2);
   return "unknown processor";
+}
+
+double available_memory(const std::string& root) {
+  const auto field = [&](const std::string& file, const std::string& name) {
+    std::ifstream stream(root + file);
+    double value = 0;
+    for (std::string word; stream >> word;)
+      if (word == name && stream >> value) return value;
+    return 0.0;
+  };
+  const auto number = [&](const std::string& file) {
+    double value = 0;
+    std::ifstream(root + file) >> value;
+    return value;
+  };
+  double bytes = 1024 * field("/proc/meminfo", "MemAvailable:");
+  if (bytes == 0)
+    bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+            static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  struct Group {
+    const char *folder, *limit, *used, *inactive;
+  };
+  for (const auto& [folder, limit, used, inactive] :
+       {Group{"/sys/fs/cgroup/", "memory.max", "memory.current", "inactive_file"},
+        Group{"/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes",
+              "total_inactive_file"}}) {
+    const std::string at = folder;
+    const double most = number(at + limit);  // 0: "max", no limit
+    // The system frees cached file contents when memory is short.
+    const double taken = number(at + used) - field(at + "memory.stat", inactive);
+    if (most > 0) bytes = std::clamp(most - taken, 0.0, bytes);
+  }
+  return bytes;
 }
 
 std::vector<int> usable_cores() {

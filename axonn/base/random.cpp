@@ -7,25 +7,20 @@
 
 namespace axonn {
 
-namespace {
-
-/// The finalizer of SplitMix64.
-std::uint64_t mix(std::uint64_t x) {
+std::uint64_t mix_bits(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
 }
 
-}  // namespace
-
 std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ULL;
-  return mix(hash);
+  return mix_bits(hash);
 }
 
 Random::Random(std::uint64_t seed, std::string_view name)
-    : key_(mix(seed + 0x9e3779b97f4a7c15ULL)), stream_(hash_text(name)) {}
+    : key_(mix_bits(seed + 0x9e3779b97f4a7c15ULL)), stream_(hash_text(name)) {}
 
 std::array<std::uint32_t, 4> Random::bits(std::uint64_t index) const {
   constexpr std::uint32_t kM0 = 0xd2511f53, kM1 = 0xcd9e8d57, kW0 = 0x9e3779b9, kW1 = 0xbb67ae85;
@@ -68,7 +63,7 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t count, std::uint64_t ke
   do {
     std::uint64_t left = index >> half, right = index & mask;
     for (std::uint64_t round = 0; round < 6; ++round) {
-      const std::uint64_t next = left ^ (mix(right ^ mix(key + round)) & mask);
+      const std::uint64_t next = left ^ (mix_bits(right ^ mix_bits(key + round)) & mask);
       left = right;
       right = next;
     }

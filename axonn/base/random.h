@@ -31,6 +31,10 @@ class Random {
   std::uint64_t stream_;
 };
 
+/// The finalizer of SplitMix64: a bijection that mixes all bits. Source: Steele et al., "Fast
+/// splittable pseudorandom number generators", OOPSLA 2014.
+std::uint64_t mix_bits(std::uint64_t x);
+
 /// A 64-bit hash of the text that is the same on every machine (FNV-1a, then mixed).
 std::uint64_t hash_text(std::string_view text);
 

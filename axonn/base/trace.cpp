@@ -3,10 +3,21 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "axonn/base/clock.h"
 
 namespace axonn {
+
+namespace {
+
+/// The text as JSON: in quotes, with special characters escaped.
+std::string json_text(std::string_view text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+}  // namespace
 
 void Trace::start() {
   origin_ = now_seconds();
@@ -25,29 +36,30 @@ void Trace::span(std::string_view row, std::string name, double begin, double en
 }
 
 std::string Trace::events(int rank, const std::string& process) const {
-  std::string out = fmt::format(
-      R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}}}})", rank, process);
+  std::string out =
+      fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", rank,
+                  json_text(process));
   for (std::size_t row = 0; row < rows_.size(); ++row)
     out += fmt::format(
         ",\n"
-        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
-        rank, row, rows_[row]);
+        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
+        rank, row, json_text(rows_[row]));
   int id = 0;
   for (const Span& s : spans_) {
     const double begin = s.begin * 1e6, length = (s.end - s.begin) * 1e6;  // microseconds
     if (s.row == 0) {
       out += fmt::format(
           ",\n"
-          R"({{"ph":"X","name":"{}","pid":{},"tid":0,"ts":{:.1f},"dur":{:.1f}}})",
-          s.name, rank, begin, length);
+          R"({{"ph":"X","name":{},"pid":{},"tid":0,"ts":{:.1f},"dur":{:.1f}}})",
+          json_text(s.name), rank, begin, length);
       continue;
     }
     // Collectives of one group may overlap each other. Only asynchronous events allow that.
     for (const auto& [phase, at] : {std::pair{'b', begin}, std::pair{'e', begin + length}})
       out += fmt::format(
           ",\n"
-          R"({{"ph":"{}","cat":"{}","name":"{}","id":"{}.{}","pid":{},"tid":{},"ts":{:.1f}}})",
-          phase, rows_[s.row], s.name, rank, id, rank, s.row, at);
+          R"({{"ph":"{}","cat":{},"name":{},"id":"{}.{}","pid":{},"tid":{},"ts":{:.1f}}})",
+          phase, json_text(rows_[s.row]), json_text(s.name), rank, id, rank, s.row, at);
     ++id;
   }
   return out;

@@ -40,12 +40,8 @@ constexpr std::array<std::pair<char32_t, char32_t>, 9> kTwoColumns = {{{0x1100, 
                                                                        {0x20000, 0x3fffd}}};
 
 /// The columns of the character at the front of a text; 1 if it is not well-formed.
-int columns_of(std::string_view text, const Utf8Front& front) {
-  if (front.kind != Utf8Front::Kind::complete) return 1;
-  constexpr std::array<unsigned char, 5> kBits = {0, 0x7f, 0x1f, 0x0f, 0x07};  // of byte 1
-  char32_t c = static_cast<unsigned char>(text[0]) & kBits[front.bytes];
-  for (std::size_t i = 1; i < front.bytes; ++i)
-    c = c << 6 | (static_cast<unsigned char>(text[i]) & 0x3f);
+int columns_of(std::string_view text) {
+  const char32_t c = code_point(text);
   const bool combining =
       (c >= 0x300 && c <= 0x36f) || (c >= 0x200b && c <= 0x200f) || (c >= 0xfe00 && c <= 0xfe0f);
   if (combining) return 0;
@@ -60,7 +56,7 @@ std::size_t prefix_within(std::string_view text, int columns) {
   std::size_t at = 0;
   while (at < text.size()) {
     const Utf8Front front = utf8_front(text.substr(at));
-    columns -= columns_of(text.substr(at), front);
+    columns -= columns_of(text.substr(at));
     if (columns < 0) break;
     at += front.bytes;
   }
@@ -108,6 +104,16 @@ std::size_t incomplete_utf8_suffix(std::string_view text) {
   return 0;
 }
 
+char32_t code_point(std::string_view text) {
+  const Utf8Front front = utf8_front(text);
+  if (front.kind != Utf8Front::Kind::complete) return 0xfffd;
+  constexpr std::array<unsigned char, 5> kBits = {0, 0x7f, 0x1f, 0x0f, 0x07};  // of byte 1
+  char32_t point = static_cast<unsigned char>(text[0]) & kBits[front.bytes];
+  for (std::size_t i = 1; i < front.bytes; ++i)
+    point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3f);
+  return point;
+}
+
 std::string printable(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
@@ -134,7 +140,7 @@ int utf8_columns(std::string_view text) {
   int columns = 0;
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Front front = utf8_front(text.substr(at));
-    columns += columns_of(text.substr(at), front);
+    columns += columns_of(text.substr(at));
     at += front.bytes;
   }
   return columns;

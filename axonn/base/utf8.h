@@ -6,6 +6,9 @@
 
 namespace axonn {
 
+/// ASCII white space, as Python's strip() removes it.
+inline constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
+
 /// The character at the front of a text. UTF-8 is well-formed as in the Unicode standard, table
 /// 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
 struct Utf8Front {
@@ -16,6 +19,8 @@ struct Utf8Front {
 
 /// The first character of a text, which must not be empty.
 Utf8Front utf8_front(std::string_view text);
+/// The code point of that character; U+FFFD if it is not complete.
+char32_t code_point(std::string_view text);
 
 /// The length in bytes of the longest prefix that is well-formed UTF-8.
 std::size_t valid_utf8_prefix(std::string_view text);

@@ -142,7 +142,7 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
                           : grids_of_ranks(base.parallelism.grid(), flags.ranks, grows);
   const std::vector<Config> configs = scaling_configs(base, grids, kind);
   const bool mpi = launches_mpi(base);
-  const int cores = mpi ? 0 : static_cast<int>(usable_cores().size());
+  const int cores = mpi ? 0 : usable_core_count();
 
   std::vector<BenchReport> reports;
   const auto each = [&](const BenchReport& report) {

@@ -84,7 +84,7 @@ void add_convert_flags(CLI::App& app, ConvertJob& job) {
 
 int run_convert(const Arguments& arguments) {
   ConvertJob job;
-  job.threads = static_cast<int>(usable_cores().size());
+  job.threads = usable_core_count();
   CLI::App app("Converts a checkpoint to a Hugging Face folder, or a folder to a checkpoint.",
                "axonn convert");
   app.footer(kConvertExamples);

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/model/known_models.h"
+#include "axonn/options/options_read.h"
 #include "axonn/options/options_suggest.h"
 
 namespace axonn {

@@ -27,7 +27,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
 
 Config open_model(const std::string& path, const std::string& adapter) {
   Config config = config_of_model(path, adapter);
-  for (const auto& files : {config.model.files, config.model.lora.files})
+  for (const auto& files : {config.model.files, config.model.adapter_files})
     if (files && files->checkpoint() && speaks_for_all())
       for (const std::string& warning : files->checkpoint()->warnings())
         std::cerr << "warning: " << warning << '\n';
@@ -44,7 +44,7 @@ Config open_model(const ModelFlags& flags) {
 std::shared_ptr<const Tokenizer> tokenizer_of(const Config& config, const ModelFlags& flags) {
   if (!flags.tokenizer.empty()) return make_tokenizer(flags.tokenizer);
   const auto& files =
-      config.model.path == flags.model ? config.model.files : config.model.lora.files;
+      config.model.path == flags.model ? config.model.files : config.model.adapter_files;
   const bool learned_bytes = files->checkpoint() && config.data.tokens.empty();
   const std::int64_t vocab = config.model.vocab;
   if (config.data.tokenizer == "bytes" && !learned_bytes && vocab != 0 && vocab != 256)

@@ -63,7 +63,7 @@ int run_probe(const Arguments& arguments) {
   ProbeFlags flags;
   add_probe_flags(app, flags);
   if (!parse_flags(app, arguments)) return 0;
-  const int cores = static_cast<int>(usable_cores().size());
+  const int cores = usable_core_count();
   Config config;
   config.training.threads = flags.threads;
   config.parallelism.data = flags.ranks > 0 ? flags.ranks : std::max(cores, 2);

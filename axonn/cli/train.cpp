@@ -46,7 +46,7 @@ void say(const std::string& line) { std::cerr << line << '\n'; }
 /// training.threads cores.
 Config on_all_cores(Config config) {
   const int threads = std::max(1, static_cast<int>(config.training.threads)),
-            cores = static_cast<int>(usable_cores().size());
+            cores = usable_core_count();
   config.parallelism.named_grid.clear();
   config.parallelism.data = std::max(1, cores / threads);
   return config;

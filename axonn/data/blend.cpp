@@ -76,10 +76,6 @@ Blend::Draw Blend::draw(std::int64_t n) const {
   return {source_[place], turn * in_period_[source_[place]] + earlier_[place]};
 }
 
-double Blend::share(std::int32_t source) const {
-  return static_cast<double>(in_period_[source]) / static_cast<double>(source_.size());
-}
-
 BlendPaths parse_blend(const std::vector<std::string>& entries) {
   const std::vector<std::string> words = words_of(entries);
   if (words.empty()) refuse("data.tokens is empty; give token files, or weights and prefixes");

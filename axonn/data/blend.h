@@ -27,9 +27,6 @@ class Blend {
   };
   Draw draw(std::int64_t n) const;
 
-  /// The exact share of the draws that a source gets.
-  double share(std::int32_t source) const;
-
  private:
   std::vector<std::int32_t> source_, earlier_;  // (period): source of draw n; its earlier draws
   std::vector<std::int64_t> in_period_;         // (sources)

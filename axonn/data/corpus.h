@@ -17,7 +17,8 @@ namespace axonn {
 
 /// The training and validation data of a run.
 struct Corpus {
-  /// Null if it is "bytes" (the default) and the token files were made with another tokenizer.
+  /// Null if it is "bytes" (the default) and the token files were made with another tokenizer. The
+  /// trainer warns of it if the user named "bytes".
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<TokenStream> train;       ///< one, or one for each weight of a blend
   std::vector<TokenStream> validation;  ///< empty if there is none

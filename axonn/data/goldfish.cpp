@@ -11,15 +11,8 @@ namespace {
 /// The base of a polynomial hash of h tokens, modulo 2^64. Odd, so that no power of it is 0.
 constexpr std::uint64_t kBase = 0x9fb21c651e98df25ULL;
 
-/// The finaliser of Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014.
-std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 std::uint64_t value_of(std::int32_t token) {
-  return mixed(static_cast<std::uint64_t>(token) + 0x9e3779b97f4a7c15ULL);
+  return mix_bits(static_cast<std::uint64_t>(token) + 0x9e3779b97f4a7c15ULL);
 }
 
 }  // namespace
@@ -49,7 +42,7 @@ void Goldfish::mask(std::int64_t n, Sequence& sequence) const {
     bool hidden = false;
     switch (config_.mask) {
       case GoldfishMask::hash:
-        hidden = mixed(hash) < below;
+        hidden = mix_bits(hash) < below;
         break;
       case GoldfishMask::position:
         hidden = before % config_.k == 0;

@@ -3,7 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
+#include "axonn/base/host.h"
+#include "axonn/base/mapped_file.h"
+#include "axonn/base/parallel_for.h"
 #include "axonn/base/utf8.h"
+#include "axonn/data/token_cache.h"
 
 namespace axonn {
 
@@ -35,6 +40,82 @@ std::vector<Message> messages_at(const json& object, const std::string& place) {
     messages.push_back({text("role"), text("content")});
   }
   return messages;
+}
+
+constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // of text, per core
+constexpr int kDocumentsVersion = 1;  // raise it when the same lines give other documents
+
+/// A line and, once encoded, its tokens.
+struct Line {
+  std::string_view text;
+  std::string place;
+  std::vector<std::int32_t> coded = {};
+};
+
+/// Reads the lines of a file.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : file_(path), rest_(file_.text()) {}
+
+  /// The lines that are not blank among the next `bytes` bytes, rounded up to whole lines.
+  std::vector<Line> next(std::size_t bytes) {
+    std::vector<Line> lines;
+    for (std::size_t taken = 0; taken < bytes && !rest_.empty();) {
+      const std::size_t end = rest_.find('\n');
+      const std::string_view line = rest_.substr(0, end);
+      rest_.remove_prefix(end == rest_.npos ? rest_.size() : end + 1);
+      taken += line.size() + 1;
+      ++number_;
+      if (line.find_first_not_of(kWhiteSpace) == line.npos) continue;
+      lines.push_back({line, concat(file_.path(), ':', number_)});
+    }
+    return lines;
+  }
+  std::int64_t bytes_left() const { return std::ssize(rest_); }
+  std::int64_t bytes() const { return std::ssize(file_.text()); }
+
+ private:
+  MappedFile file_;
+  std::string_view rest_;
+  std::int64_t number_ = 0;
+};
+
+void encode(Line& line, const ExampleEncoder& encoder, Example::Kind kind) {
+  const Example example = parse_example(line.text, line.place);
+  if (example.kind != kind)
+    refuse(line.place, ": this line has ", name_of(example.kind), ", the first one ", name_of(kind),
+           "; put each kind into separate files and runs");
+  const ChatTemplate::Rendered rendered = encoder.encode(example, line.place);
+  line.coded = rendered.tokens;
+  for (std::size_t i = 0; i < line.coded.size(); ++i)
+    if (!rendered.learned[i]) line.coded[i] = ~line.coded[i];
+}
+
+/// Encodes the files to the file `path`, or, if that is "", in memory.
+std::shared_ptr<const Documents> encode_to(const std::string& path,
+                                           const std::vector<std::string>& files,
+                                           const ExampleEncoder& encoder,
+                                           const TokenizeReport& report) {
+  const auto writer = make_document_writer(path, files.front());
+  const Example::Kind kind = kind_of_examples(files.front());
+  const int threads = usable_core_count();
+  TokenizeProgress progress{};
+  for (const std::string& file : files) progress.total_bytes += LineReader(file).bytes();
+  for (const std::string& file : files) {
+    LineReader reader(file);
+    while (reader.bytes_left() > 0) {
+      const std::int64_t before = reader.bytes_left();
+      std::vector<Line> lines = reader.next(kBatchBytes * threads);
+      parallel_for(lines.size(), threads, [&](std::size_t i) { encode(lines[i], encoder, kind); });
+      for (const Line& line : lines) {
+        writer->append(line.coded);
+        progress.tokens += std::ssize(line.coded);
+      }
+      progress.bytes += before - reader.bytes_left();
+      if (report) report(progress);
+    }
+  }
+  return writer->finish();
 }
 
 }  // namespace
@@ -92,6 +173,27 @@ ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
 
 std::string ExampleEncoder::fingerprint() const {
   return concat(tokenizer_->fingerprint(), chat_ ? chat_->fingerprint() : "");
+}
+
+Example::Kind kind_of_examples(const std::string& file) {
+  LineReader reader(file);
+  while (reader.bytes_left() > 0)
+    for (const Line& line : reader.next(1)) return parse_example(line.text, line.place).kind;
+  refuse(file, " has no line with an example");
+}
+
+std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>& files,
+                                                 const ExampleEncoder& encoder,
+                                                 const std::string& cache_folder,
+                                                 const TokenizeReport& report) {
+  if (cache_folder.empty()) return encode_to("", files, encoder, report);
+  const std::string path =
+      concat(cache_folder, "/documents-",
+             cache_key(files, concat(kDocumentsVersion, ' ', encoder.fingerprint())), ".bin");
+  make_folders(cache_folder);
+  return open_cached(
+      path, [&] { return Documents::open(path); },
+      [&] { encode_to(path, files, encoder, report); });
 }
 
 }  // namespace axonn

@@ -22,7 +22,6 @@ Windows::Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::in
     : streams_(std::move(streams)), seq_len_(seq_len), vocab_(vocab) {
   AXONN_CHECK(seq_len > 0, "training.seq_len is ", seq_len, "; it must be positive");
   AXONN_CHECK(!streams_.empty(), "windows need at least one stream of tokens");
-  std::int64_t windows = 0;
   for (const TokenStream& stream : streams_) {
     AXONN_CHECK(stream.source && stream.begin >= 0 && stream.begin <= stream.end &&
                     stream.end <= stream.source->size(),
@@ -32,29 +31,23 @@ Windows::Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::in
              stream.end, " of ", stream.source->size(), "), but one sample of training.seq_len ",
              seq_len, " needs ", seq_len + 1,
              "; give more text, a shorter seq_len, or another data.validation");
-    ends_.push_back(windows += (stream.size() - 1) / seq_len);
+    firsts_.push_back(count() + (stream.size() - 1) / seq_len);
   }
 }
 
 std::pair<const TokenStream*, std::int64_t> Windows::find(std::int64_t n) const {
   AXONN_CHECK(n >= 0 && n < count(), "window ", n, " of ", count(), " was asked for");
-  const auto s = std::ranges::upper_bound(ends_, n) - ends_.begin();
-  return {&streams_[s], streams_[s].begin + (n - (s > 0 ? ends_[s - 1] : 0)) * seq_len_};
-}
-
-void Windows::read(std::int64_t n, std::span<std::int32_t> tokens) const {
-  const auto [stream, begin] = find(n);
-  AXONN_CHECK(std::ssize(tokens) == seq_len_ + 1, "a window needs room for ", seq_len_ + 1,
-              " tokens, got ", tokens.size());
-  if (vocab_ > 0)
-    stream->source->read_checked(begin, tokens, vocab_);
-  else
-    stream->source->read(begin, tokens);
+  const auto s = std::ranges::upper_bound(firsts_, n) - firsts_.begin() - 1;
+  return {&streams_[s], streams_[s].begin + (n - first(s)) * seq_len_};
 }
 
 void Windows::read(std::int64_t n, Sequence& to) const {
+  const auto [stream, begin] = find(n);
   to.targets.resize(seq_len_ + 1);
-  read(n, std::span(to.targets));
+  if (vocab_ > 0)
+    stream->source->read_checked(begin, to.targets, vocab_);
+  else
+    stream->source->read(begin, to.targets);
   to.ids.assign(to.targets.begin(), to.targets.end() - 1);
   to.targets.erase(to.targets.begin());
   to.positions.clear();
@@ -74,42 +67,18 @@ std::int64_t shuffled(const Random& orders, std::int64_t n, std::int64_t count) 
 }
 
 Sampler::Sampler(std::vector<TokenStream> streams, const SamplerOptions& options)
-    : options_(options), blend_(weights_of(streams)) {
-  for (std::size_t s = 0; s < streams.size(); ++s) {
+    : blend_(weights_of(streams)),
+      windows_(std::move(streams), options.seq_len, options.vocab),
+      shuffle_(options.shuffle) {
+  for (std::int64_t s = 0; windows_.first(s) < count(); ++s)
     orders_.emplace_back(options.seed, concat("data/order/", s));
-    windows_.push_back(std::make_unique<Windows>(std::vector{std::move(streams[s])},
-                                                 options.seq_len, options.vocab));
-  }
 }
 
-Sampler::Place Sampler::place(std::int64_t n) const {
+std::int64_t Sampler::window(std::int64_t n) const {
   AXONN_CHECK(n >= 0, "sample ", n, " was asked for; samples count from 0");
   const auto [stream, earlier] = blend_.draw(n);
-  const std::int64_t count = windows_[stream]->count();
-  return {stream, earlier / count,
-          options_.shuffle ? shuffled(orders_[stream], earlier, count) : earlier % count};
-}
-
-Sampler::Place Sampler::read(std::int64_t n, std::span<std::int32_t> tokens) const {
-  const Place where = place(n);
-  windows_[where.stream]->read(where.window, tokens);
-  return where;
-}
-
-void Sampler::read(std::int64_t n, Sequence& to) const {
-  const Place at = place(n);
-  windows_[at.stream]->read(at.window, to);
-}
-
-std::int64_t Sampler::count() const {
-  std::int64_t windows = 0;
-  for (const auto& stream : windows_) windows += stream->count();
-  return windows;
-}
-
-std::string Sampler::where(std::int64_t n) const {
-  const Place at = place(n);
-  return windows_[at.stream]->where(at.window);
+  const std::int64_t first = windows_.first(stream), count = windows_.first(stream + 1) - first;
+  return first + (shuffle_ ? shuffled(orders_[stream], earlier, count) : earlier % count);
 }
 
 }  // namespace axonn

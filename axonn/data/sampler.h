@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,11 +32,11 @@ class Windows : public Sequences {
   /// Throws UsageError if a stream is shorter than one window.
   Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab = 0);
 
-  std::int64_t seq_len() const { return seq_len_; }
-  std::int64_t count() const override { return ends_.back(); }
+  /// Windows are numbered stream after stream. The first window of stream s; for s = the number of
+  /// streams, count().
+  std::int64_t first(std::int64_t s) const { return firsts_[static_cast<std::size_t>(s)]; }
 
-  /// Fills tokens (seq_len + 1) with window n; windows are numbered stream after stream.
-  void read(std::int64_t n, std::span<std::int32_t> tokens) const;
+  std::int64_t count() const override { return firsts_.back(); }
   void read(std::int64_t n, Sequence& to) const override;
   Size size(std::int64_t) const override { return {seq_len_, seq_len_}; }
   std::string where(std::int64_t n) const override;
@@ -48,7 +47,7 @@ class Windows : public Sequences {
 
   std::vector<TokenStream> streams_;
   std::int64_t seq_len_, vocab_;
-  std::vector<std::int64_t> ends_;  // end of each stream's windows
+  std::vector<std::int64_t> firsts_{0};  // the first window of each stream; then their number
 };
 
 struct SamplerOptions {
@@ -67,31 +66,20 @@ class Sampler : public Sequences {
   /// Throws UsageError if a stream is shorter than seq_len + 1 tokens or a weight is invalid.
   Sampler(std::vector<TokenStream> streams, const SamplerOptions& options);
 
-  struct Place {
-    std::int32_t stream;
-    std::int64_t epoch;   ///< of this stream, from 0
-    std::int64_t window;  ///< in this stream
-  };
-  Place place(std::int64_t n) const;
-
-  /// Fills tokens (seq_len + 1) with sample n. Returns the sample's place.
-  /// Throws UsageError if a token is not below vocab.
-  Place read(std::int64_t n, std::span<std::int32_t> tokens) const;
-
-  /// Windows in one epoch of a stream.
-  std::int64_t windows(std::int32_t stream) const { return windows_[stream]->count(); }
-
   /// Windows of all streams: after this many samples the average token has been seen once.
-  std::int64_t count() const override;
-  void read(std::int64_t n, Sequence& to) const override;
-  Size size(std::int64_t) const override { return {options_.seq_len, options_.seq_len}; }
-  std::string where(std::int64_t n) const override;
+  std::int64_t count() const override { return windows_.count(); }
+  void read(std::int64_t n, Sequence& to) const override { windows_.read(window(n), to); }
+  Size size(std::int64_t n) const override { return windows_.size(n); }
+  std::string where(std::int64_t n) const override { return windows_.where(window(n)); }
 
  private:
-  SamplerOptions options_;
+  /// The window that is sample n.
+  std::int64_t window(std::int64_t n) const;
+
   Blend blend_;
-  std::vector<std::unique_ptr<const Windows>> windows_;  // one per stream
-  std::vector<Random> orders_;                           // one per stream: the keys of its epochs
+  Windows windows_;
+  std::vector<Random> orders_;  // one per stream: the keys of its epochs
+  bool shuffle_;
 };
 
 }  // namespace axonn

@@ -1,12 +1,11 @@
 #include "axonn/data/token_cache.h"
 
 #include <filesystem>
-#include <iomanip>
-#include <sstream>
 #include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/base/hash.h"
 #include "axonn/base/random.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/token_writer.h"
@@ -34,9 +33,7 @@ std::string cache_key(const std::vector<std::string>& files, const std::string& 
     key +=
         concat('\n', fs::weakly_canonical(file, error).string(), '\n', fs::file_size(file, error),
                '\n', fs::last_write_time(file, error).time_since_epoch().count());
-  std::ostringstream hex;
-  hex << std::hex << std::setw(16) << std::setfill('0') << hash_text(key);
-  return hex.str();
+  return hex_of(hash_text(key));
 }
 
 std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::string>& files,
@@ -60,20 +57,13 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
   const std::string prefix =
       folder + "/tokens-" +
       cache_key(files, concat(kTokenCacheVersion, ' ', tokenizer.fingerprint()));
-  if (path_exists(prefix + ".idx")) {
-    try {
-      return std::make_shared<TokenFile>(prefix);
-    } catch (const UsageError&) {
-      std::error_code ignored;
-      fs::remove(prefix + ".idx", ignored);  // damaged: made again below
-    }
-  }
-  const auto writer = make_token_writer(prefix, tokenizer.vocab_size());
-  const TokenSink sink{[&](std::span<const std::int32_t> tokens) { writer->append(tokens); },
-                       [&] { writer->end_document(); }};
-  tokenize(files, tokenizer, sink, {.report = report});
-  writer->finish();
-  return std::make_shared<TokenFile>(prefix);
+  const auto make = [&] {
+    const auto writer = make_token_writer(prefix, tokenizer.vocab_size());
+    tokenize(files, tokenizer, sink_of(*writer), {.report = report});
+    writer->finish();
+  };
+  return open_cached(
+      prefix + ".idx", [&] { return std::make_shared<TokenFile>(prefix); }, make);
 }
 
 }  // namespace axonn

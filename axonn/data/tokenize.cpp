@@ -1,25 +1,21 @@
 #include "axonn/data/tokenize.h"
 
-#include <algorithm>
-#include <atomic>
-#include <exception>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "axonn/base/check.h"
+#include "axonn/base/host.h"
 #include "axonn/base/mapped_file.h"
+#include "axonn/base/parallel_for.h"
 #include "axonn/data/token_file.h"
-#include "axonn/data/token_writer.h"
 #include "axonn/text/text_files.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+constexpr std::size_t kTextBytes = std::size_t{4} << 20;
 
 void refuse_token_files(const std::vector<std::string>& files) {
   for (const std::string& file : files)
@@ -51,7 +47,7 @@ class Pieces {
         rest_ = file_->text();
         first_ = true;
       }
-      const std::string_view text = rest_.substr(0, tokenizer_.cut(rest_, kPieceBytes));
+      const std::string_view text = rest_.substr(0, tokenizer_.cut(rest_, kTextBytes));
       rest_.remove_prefix(text.size());
       pieces.push_back({.file = file_, .text = text, .first = first_, .last = rest_.empty()});
       first_ = false;
@@ -83,30 +79,12 @@ void encode(Piece& piece, const Tokenizer& tokenizer, bool ends) {
     piece.tokens.push_back(*end);
 }
 
-/// Encodes all pieces with several threads; each takes the next free piece.
-void encode(std::vector<Piece>& pieces, const Tokenizer& tokenizer, bool ends, int threads) {
-  std::atomic<std::size_t> next = 0;
-  std::exception_ptr error;
-  std::mutex mutex;
-  const auto work = [&] {
-    try {
-      for (std::size_t i = next++; i < pieces.size(); i = next++)
-        encode(pieces[i], tokenizer, ends);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      error = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    const int most = static_cast<int>(std::min<std::size_t>(threads, pieces.size()));
-    for (int i = 1; i < most; ++i) helpers.emplace_back(work);
-    work();
-  }
-  if (error) std::rethrow_exception(error);
-}
-
 }  // namespace
+
+TokenSink sink_of(TokenWriter& writer) {
+  return {[&](std::span<const std::int32_t> tokens) { writer.append(tokens); },
+          [&] { writer.end_document(); }};
+}
 
 TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                           const TokenSink& sink, const TokenizeOptions& options) {
@@ -114,13 +92,13 @@ TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer
   TokenizeProgress progress{};
   for (const std::string& path : files)
     progress.total_bytes += static_cast<std::int64_t>(MappedFile(path).text().size());
-  const int threads =
-      options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  const int threads = options.threads > 0 ? options.threads : usable_core_count();
   Pieces source(files, tokenizer);
   while (true) {
-    std::vector<Piece> pieces = source.next(threads * kPieceBytes);
+    std::vector<Piece> pieces = source.next(threads * kTextBytes);
     if (pieces.empty()) return progress;
-    encode(pieces, tokenizer, options.ends, threads);
+    parallel_for(pieces.size(), threads,
+                 [&](std::size_t i) { encode(pieces[i], tokenizer, options.ends); });
     for (const Piece& piece : pieces) {
       sink.append(piece.tokens);
       if (piece.last) sink.end_document();
@@ -137,12 +115,11 @@ TokenizeProgress tokenize_files(const TokenizeJob& job, const TokenizeOptions& o
   const auto tokenizer = make_tokenizer(job.tokenizer);
   const auto files = text_files(job.text);
   for (const std::string& file : files)
-    if (std::error_code error; std::filesystem::equivalent(file, job.output, error))
-      refuse("the output ", job.output, " is one of the text files");
+    for (const char* ending : {"", ".bin", ".idx"})  // Megatron's files have the endings
+      if (std::error_code error; std::filesystem::equivalent(file, job.output + ending, error))
+        refuse("the output ", job.output, ending, " is one of the text files");
   const auto writer = make_token_writer(job.output, tokenizer->vocab_size());
-  const TokenSink sink{[&](std::span<const std::int32_t> tokens) { writer->append(tokens); },
-                       [&] { writer->end_document(); }};
-  const TokenizeProgress result = tokenize(files, *tokenizer, sink, options);
+  const TokenizeProgress result = tokenize(files, *tokenizer, sink_of(*writer), options);
   writer->finish();
   return result;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/data/token_writer.h"
 #include "axonn/text/tokenizer.h"
 
 namespace axonn {
@@ -23,9 +24,11 @@ struct TokenSink {
   std::function<void(std::span<const std::int32_t>)> append;
   std::function<void()> end_document;
 };
+/// Passes everything on to the writer.
+TokenSink sink_of(TokenWriter& writer);
 
 struct TokenizeOptions {
-  int threads = 0;   ///< 0: one for each core of the machine
+  int threads = 0;   ///< 0: one for each core that this thread may run on
   bool ends = true;  ///< whether to put an end-of-text token after each file
   TokenizeReport report = {};
 };

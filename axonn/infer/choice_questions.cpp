@@ -6,14 +6,13 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/mapped_file.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 
 namespace {
 
 using nlohmann::json;
-
-constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
 
 const json& member(const json& line, const char* key, const std::string& place) {
   const auto found = line.find(key);

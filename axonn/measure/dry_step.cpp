@@ -10,16 +10,6 @@ namespace axonn {
 
 namespace {
 
-/// Returns a micro-batch of tokens, all token 0, with positions and document starts if sequences
-/// are packed.
-Tokens dry_tokens(const Context& ctx, const Config& config) {
-  const TrainingConfig& training = config.training;
-  const std::vector<std::int32_t> zeros(training.micro_batch * training.seq_len);
-  RowPlaces places;
-  if (!config.data.jsonl.empty()) places = {.positions = zeros, .starts = zeros};
-  return make_tokens(ctx, zeros, zeros, {training.micro_batch, training.seq_len}, places);
-}
-
 /// Removes the first of two steps, which has `first` events, from the schedule. Both steps end with
 /// the same work in flight, so a wait for work of the first step becomes a wait for the same work
 /// at the end of the second.
@@ -55,7 +45,6 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   const Context ctx = training.model.context();
   StepInput input = made_up_input(training.model);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
-  input.tokens_of = [&](int) { return dry_tokens(ctx, config); };
   training.step.run(ctx, input);
   const std::size_t first = schedule.events.size();
   training.step.run(ctx, input);

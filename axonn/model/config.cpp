@@ -40,9 +40,9 @@ void validate_rope(const ModelConfig& model) {
     refuse("[model] head_dim = ", width,
            " is odd, but rotary positions rotate pairs of columns; take ", width + 1);
   if (model.rope_scaling == RopeScalingKind::none) return;
-  if (model.rope_low_freq_factor >= model.rope_high_freq_factor)
-    refuse("[model] rope_low_freq_factor = ", model.rope_low_freq_factor,
-           " is not below rope_high_freq_factor = ", model.rope_high_freq_factor,
+  if (model.rope.low_freq_factor >= model.rope.high_freq_factor)
+    refuse("[model] rope_low_freq_factor = ", model.rope.low_freq_factor,
+           " is not below rope_high_freq_factor = ", model.rope.high_freq_factor,
            "; Llama 3.1 has 1 and 4");
 }
 
@@ -78,7 +78,7 @@ namespace {
 
 /// Choice 0 is "none", the empty name.
 Choice name_choice(ModelConfig& model) {
-  const auto names = model_name_choices();
+  const auto names = model_names();
   return {names,
           [&model, names] {
             const auto found = std::ranges::find(names, model.name);
@@ -107,21 +107,21 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
            {.help = "llama3: scale the rotary frequencies for longer sequences, as in Llama 3.1 "
                     "(llama)",
             .also = "rope_type rope_parameters use_rope_scaling"});
-  list.add("rope_factor", &model.rope_factor,
+  list.add("rope_factor", &model.rope.factor,
            {.help = "low frequencies are divided by this (rope_scaling llama3)",
             .above = 0,
             .also = "factor rope_scaling_factor"});
-  list.add("rope_low_freq_factor", &model.rope_low_freq_factor,
+  list.add("rope_low_freq_factor", &model.rope.low_freq_factor,
            {.help = "frequencies with fewer rotations than this over rope_original_positions are "
                     "divided by rope_factor (rope_scaling llama3)",
             .above = 0,
             .also = "low_freq_factor"});
-  list.add("rope_high_freq_factor", &model.rope_high_freq_factor,
+  list.add("rope_high_freq_factor", &model.rope.high_freq_factor,
            {.help = "frequencies with more rotations than this over rope_original_positions are "
                     "unchanged (rope_scaling llama3)",
             .above = 0,
             .also = "high_freq_factor"});
-  list.add("rope_original_positions", &model.rope_original_positions,
+  list.add("rope_original_positions", &model.rope.original_positions,
            {.help = "longest sequence of the model before scaling (rope_scaling llama3)",
             .min = 1,
             .also = "original_max_position_embeddings"});

@@ -5,7 +5,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "axonn/nn/options.h"
 
 namespace axonn {
 
@@ -20,23 +21,11 @@ enum class RopeScalingKind { none, llama3 };
 
 inline constexpr std::array<std::string_view, 2> kRopeScalingKinds = {"none", "llama3"};
 
-/// The section [lora]: small adapters that are trained instead of the model (nn/adapter.h).
-struct LoraConfig {
-  std::int64_t rank = 0;  ///< r; 0: no adapters, the model itself is trained
-  double alpha = 16;      ///< an adapter's output is multiplied by alpha / rank
-  double dropout = 0;     ///< probability that an element of an adapter's input is dropped
-  std::vector<std::string> targets = {};  ///< last parts of layers' names; empty: all layers
-  std::string path = {};  ///< adapters to start from, which set rank, alpha and targets
-  std::shared_ptr<const ModelFiles> files = {};  ///< at `path`, if opened already; not a key
-
-  bool operator==(const LoraConfig&) const = default;
-};
-
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
 /// resolved() replaces a 0 by a value that follows from the others. layers, hidden and heads have
 /// no default, and are 0 until the user sets them. Only gpt reads `bias`; only llama reads qkv_bias
-/// to rope_original_positions.
+/// to rope.
 struct ModelConfig {
   ModelFamily family = ModelFamily::gpt;
   std::int64_t layers = 0;     ///< L
@@ -56,12 +45,12 @@ struct ModelConfig {
   std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
   double rope_theta = 10000;  ///< base of the rotary frequencies
   RopeScalingKind rope_scaling = RopeScalingKind::none;
-  double rope_factor = 8, rope_low_freq_factor = 1, rope_high_freq_factor = 4;  ///< of llama3
-  std::int64_t rope_original_positions = 8192;                                  ///< of llama3
+  RopeScaling rope = {};  ///< of llama3; the keys rope_factor to rope_original_positions
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
-  std::shared_ptr<const ModelFiles> files = {};  ///< at `path`, if opened already; not a key
-  LoraConfig lora = {};                          ///< the section [lora]
+  LoraConfig lora = {};   ///< the section [lora]
+  /// At `path` and lora.path, if opened already; not keys.
+  std::shared_ptr<const ModelFiles> files = {}, adapter_files = {};
 
   std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }  ///< D
   bool operator==(const ModelConfig&) const = default;

@@ -2,20 +2,15 @@
 
 #include <cmath>
 
-#include "axonn/model/gpt.h"
-#include "axonn/model/llama.h"
-
 namespace axonn {
 
 double residual_init_std(const ModelConfig& config) {
   return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
-Adapters::Options adapter_options(const ModelConfig& config) {
-  return {.rank = config.lora.rank,
-          .alpha = config.lora.alpha,
-          .dropout = config.lora.dropout,
-          .targets = config.lora.targets};
+void DecoderBlock::finish() {
+  if (adapters_.group()) parameters_.freeze();
+  adapters_.check_targets();
 }
 
 Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
@@ -72,17 +67,6 @@ LanguageModel::Head Decoder::head() {
   std::vector<ParameterGroup*> groups{&head_group_};
   if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
   return {norm_, cross_entropy_, std::move(groups)};
-}
-
-std::vector<ParameterGroup*> trained_groups(Model& model) {
-  std::vector<ParameterGroup*> groups = model.groups();
-  std::erase_if(groups, [](const ParameterGroup* group) { return group->frozen(); });
-  return groups;
-}
-
-std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid) {
-  if (config.family == ModelFamily::llama) return std::make_unique<Llama>(config, grid);
-  return std::make_unique<Gpt>(config, grid);
 }
 
 }  // namespace axonn

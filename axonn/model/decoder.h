@@ -7,17 +7,31 @@
 #include "axonn/model/config.h"
 #include "axonn/model/language_model.h"
 #include "axonn/nn/adapter.h"
+#include "axonn/nn/attention.h"
 
 namespace axonn {
 
-/// One block of a Decoder.
+/// One block of a Decoder: parameters, and adapters if the config has them.
 class DecoderBlock {
  public:
   virtual ~DecoderBlock() = default;
   virtual Var operator()(const Context& ctx, Var x) const = 0;
-  virtual ParameterGroup& parameters() = 0;
+  ParameterGroup& parameters() { return parameters_; }
   /// Null without adapters.
-  virtual ParameterGroup* adapters() = 0;
+  ParameterGroup* adapters() { return adapters_.group(); }
+
+ protected:
+  DecoderBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
+               const Heads& heads)
+      : parameters_(name, grid), adapters_(name, grid, config.lora), heads_(heads) {}
+
+  /// Freezes the parameters if there are adapters. To be called when all layers have been made.
+  /// Throws UsageError if a target of the adapters is no layer.
+  void finish();
+
+  ParameterGroup parameters_;
+  Adapters adapters_;
+  const Heads heads_;
 };
 
 /// The common part of all families: an embedding, blocks one after another, a final norm, and an
@@ -59,9 +73,6 @@ class Decoder : public LanguageModel {
   const Parameter& output_;  // the embedding's table if tied
   CrossEntropy cross_entropy_;
 };
-
-/// The options of a block's adapters, from config.lora.
-Adapters::Options adapter_options(const ModelConfig& config);
 
 /// The standard deviation of initial weights that project into the residual stream:
 /// init_std / sqrt(2 · layers), as in GPT-2, so that the stream's variance does not grow with

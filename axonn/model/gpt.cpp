@@ -11,9 +11,7 @@ Norm::Options layer_norm_options(const ModelConfig& config) {
 }  // namespace
 
 GptBlock::GptBlock(const ModelConfig& config, const Grid& grid, const std::string& name)
-    : parameters_(name, grid),
-      adapters_(name, grid, adapter_options(config)),
-      heads_{config.heads, config.kv_heads, config.head_width()},
+    : DecoderBlock(config, grid, name, {config.heads, config.kv_heads, config.head_width()}),
       norm1_(parameters_, name + ".ln_1", layer_norm_options(config)),
       qkv_(parameters_, name + ".attn.c_attn",
            {.in = config.hidden,
@@ -43,8 +41,7 @@ GptBlock::GptBlock(const ModelConfig& config, const Grid& grid, const std::strin
              .bias = config.bias,
              .init_std = residual_init_std(config),
              .adapters = &adapters_}) {
-  if (adapters_.group()) parameters_.freeze();
-  adapters_.check_targets();
+  finish();
 }
 
 Var GptBlock::operator()(const Context& ctx, Var x) const {

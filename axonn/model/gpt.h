@@ -17,13 +17,8 @@ class GptBlock : public DecoderBlock {
   GptBlock(const ModelConfig& config, const Grid& grid, const std::string& name);
 
   Var operator()(const Context& ctx, Var x) const override;
-  ParameterGroup& parameters() override { return parameters_; }
-  ParameterGroup* adapters() override { return adapters_.group(); }
 
  private:
-  ParameterGroup parameters_;
-  Adapters adapters_;
-  Heads heads_;
   Norm norm1_;
   Linear qkv_, project_;
   Norm norm2_;

@@ -4,7 +4,7 @@
 #include "axonn/model/known_models.h"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "axonn/base/check.h"
 #include "axonn/options/options_suggest.h"
@@ -13,55 +13,34 @@ namespace axonn {
 
 namespace {
 
-/// The fields of ModelConfig, with the same names, in which the models here differ.
-struct KnownModel {
-  std::string_view name;
-  ModelFamily family = ModelFamily::gpt;
-  std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
-  std::int64_t vocab = 0, positions = 0;
-  bool tied = true;
-  double norm_eps = 1e-5;
-  bool qkv_bias = false, qk_norm = false;
-  std::int64_t window = 0;
-  double rope_theta = 10000;
-  double rope_factor = 0;  ///< of rope_scaling llama3; 0: none
-};
-
-/// The list of models, built at compile time.
-struct Models {
-  std::array<KnownModel, 52> all{};
-  std::size_t count = 0;
-
-  constexpr void push_back(const KnownModel& model) { all.at(count++) = model; }
-  constexpr KnownModel& back() { return all.at(count - 1); }
-};
+using Models = std::vector<ModelConfig>;
 
 struct Sizes {
-  std::string_view name;
+  const char* name;
   std::int64_t layers, hidden, heads;
 };
 
 /// Heads of 128, as in the paper.
-constexpr void add_paper_gpts(Models& models) {
+void add_paper_gpts(Models& models) {
   for (const Sizes& s : {Sizes{"gpt-5b", 24, 4096, 32}, Sizes{"gpt-10b", 32, 5120, 40},
                          Sizes{"gpt-20b", 32, 7168, 56}, Sizes{"gpt-40b", 38, 9216, 72},
                          Sizes{"gpt-60b", 56, 9216, 72}, Sizes{"gpt-80b", 42, 12288, 96},
                          Sizes{"gpt-160b", 84, 12288, 96}, Sizes{"gpt-320b", 96, 16384, 128},
                          Sizes{"gpt-640b", 192, 16384, 128}})
     models.push_back(
-        {.name = s.name, .layers = s.layers, .hidden = s.hidden, .heads = s.heads, .vocab = 32000});
+        {.layers = s.layers, .hidden = s.hidden, .heads = s.heads, .vocab = 32000, .name = s.name});
 }
 
 /// GPT-3 XL has 16 heads of 128: the table's 24 heads do not divide its width, and 16 give its 1.3
 /// billion parameters. GPT-3 13B has width 5120: the table's 5140 is not a multiple of 128.
-constexpr void add_gpt2_and_3(Models& models) {
+void add_gpt2_and_3(Models& models) {
   const auto add = [&](const Sizes& s, std::int64_t positions) {
-    models.push_back({.name = s.name,
-                      .layers = s.layers,
+    models.push_back({.layers = s.layers,
                       .hidden = s.hidden,
                       .heads = s.heads,
                       .vocab = 50257,
-                      .positions = positions});
+                      .positions = positions,
+                      .name = s.name});
   };
   for (const Sizes& s : {Sizes{"gpt2-124m", 12, 768, 12}, Sizes{"gpt2-355m", 24, 1024, 16},
                          Sizes{"gpt2-774m", 36, 1280, 20}, Sizes{"gpt2-1.5b", 48, 1600, 25}})
@@ -74,13 +53,12 @@ constexpr void add_gpt2_and_3(Models& models) {
 }
 
 struct LlamaSizes {
-  std::string_view name;
+  const char* name;
   std::int64_t layers, hidden, heads, kv_heads, ffn;
 };
 
-constexpr KnownModel llama(const LlamaSizes& s, std::int64_t vocab, std::int64_t positions) {
-  return {.name = s.name,
-          .family = ModelFamily::llama,
+ModelConfig llama(const LlamaSizes& s, std::int64_t vocab, std::int64_t positions) {
+  return {.family = ModelFamily::llama,
           .layers = s.layers,
           .hidden = s.hidden,
           .heads = s.heads,
@@ -88,10 +66,11 @@ constexpr KnownModel llama(const LlamaSizes& s, std::int64_t vocab, std::int64_t
           .ffn = s.ffn,
           .vocab = vocab,
           .positions = positions,
-          .tied = false};
+          .tied = false,
+          .name = s.name};
 }
 
-constexpr void add_llama_2(Models& models) {
+void add_llama_2(Models& models) {
   models.push_back(llama({"tinyllama-1.1b", 22, 2048, 32, 4, 5632}, 32000, 2048));
   for (const LlamaSizes& s : {LlamaSizes{"llama-2-7b", 32, 4096, 32, 32, 11008},
                               LlamaSizes{"llama-2-13b", 40, 5120, 40, 40, 13824},
@@ -99,21 +78,22 @@ constexpr void add_llama_2(Models& models) {
     models.push_back(llama(s, 32000, 4096));
 }
 
-constexpr KnownModel llama_3(const LlamaSizes& s) {
-  KnownModel model = llama(s, 128256, 8192);
+ModelConfig llama_3(const LlamaSizes& s) {
+  ModelConfig model = llama(s, 128256, 8192);
   model.rope_theta = 500000;
   return model;
 }
 
 /// With low frequencies divided by `factor`, for sequences of up to 131,072.
-constexpr KnownModel llama_3_long(const LlamaSizes& s, double factor) {
-  KnownModel model = llama_3(s);
+ModelConfig llama_3_long(const LlamaSizes& s, double factor) {
+  ModelConfig model = llama_3(s);
   model.positions = 131072;
-  model.rope_factor = factor;
+  model.rope_scaling = RopeScalingKind::llama3;
+  model.rope.factor = factor;
   return model;
 }
 
-constexpr void add_llama_3(Models& models) {
+void add_llama_3(Models& models) {
   models.push_back(llama_3({"llama-3-8b", 32, 4096, 32, 8, 14336}));
   models.push_back(llama_3({"llama-3-70b", 80, 8192, 64, 8, 28672}));
   models.push_back(llama_3_long({"llama-3.1-8b", 32, 4096, 32, 8, 14336}, 8));
@@ -127,7 +107,7 @@ constexpr void add_llama_3(Models& models) {
   models.push_back(llama_3_long({"llama-3.3-70b", 80, 8192, 64, 8, 28672}, 8));
 }
 
-constexpr void add_mistral(Models& models) {
+void add_mistral(Models& models) {
   models.push_back(llama({"mistral-7b-v0.1", 32, 4096, 32, 8, 14336}, 32000, 32768));
   models.back().window = 4096;
   models.push_back(llama({"mistral-7b-v0.3", 32, 4096, 32, 8, 14336}, 32768, 32768));
@@ -135,15 +115,15 @@ constexpr void add_mistral(Models& models) {
 }
 
 /// `small`: tied, and with the smaller vocabulary, as 0.5B to 3B.
-constexpr KnownModel qwen(const LlamaSizes& s, bool small, std::int64_t positions) {
-  KnownModel model = llama(s, small ? 151936 : 152064, positions);
+ModelConfig qwen(const LlamaSizes& s, bool small, std::int64_t positions) {
+  ModelConfig model = llama(s, small ? 151936 : 152064, positions);
   model.rope_theta = 1e6;
   model.norm_eps = 1e-6;
   model.tied = small;
   return model;
 }
 
-constexpr void add_qwen_2(Models& models) {
+void add_qwen_2(Models& models) {
   const auto add = [&](const LlamaSizes& s, bool small, std::int64_t positions, double eps) {
     models.push_back(qwen(s, small, positions));
     models.back().norm_eps = eps;
@@ -162,7 +142,7 @@ constexpr void add_qwen_2(Models& models) {
   add({"qwen2.5-72b", 80, 8192, 64, 8, 29568}, false, 131072, 1e-5);
 }
 
-constexpr void add_qwen_3(Models& models) {
+void add_qwen_3(Models& models) {
   const auto add = [&](const LlamaSizes& s, bool tied) {
     models.push_back(qwen(s, true, 40960));
     models.back().tied = tied;
@@ -177,65 +157,42 @@ constexpr void add_qwen_3(Models& models) {
   add({"qwen3-32b", 64, 5120, 64, 8, 25600}, false);
 }
 
-constexpr Models all_models() {
-  Models models;
-  add_paper_gpts(models);
-  add_gpt2_and_3(models);
-  add_llama_2(models);
-  add_llama_3(models);
-  add_mistral(models);
-  add_qwen_2(models);
-  add_qwen_3(models);
-  return models;
+/// All models: families one after another, each from small to large.
+const Models& all_models() {
+  static const Models kAll = [] {
+    Models models;
+    add_paper_gpts(models);
+    add_gpt2_and_3(models);
+    add_llama_2(models);
+    add_llama_3(models);
+    add_mistral(models);
+    add_qwen_2(models);
+    add_qwen_3(models);
+    return models;
+  }();
+  return kAll;
 }
-
-constexpr Models kModels = all_models();
-static_assert(kModels.count == kModels.all.size());
-
-/// "none" and all names.
-constexpr auto kNames = [] {
-  std::array<std::string_view, kModels.all.size() + 1> names{"none"};
-  for (std::size_t i = 0; i < kModels.all.size(); ++i) names[i + 1] = kModels.all[i].name;
-  return names;
-}();
 
 }  // namespace
 
 ModelConfig known_model(std::string_view name) {
-  const auto found = std::ranges::find(kModels.all, name, &KnownModel::name);
-  if (found == kModels.all.end()) {
-    const auto known = known_model_names();
-    const std::vector<std::string> names(known.begin(), known.end()),
-        guesses = nearest(name, names);
-    refuse("there is no model '", name, "'",
-           guesses.empty() ? "; the known names are " + join(names) : did_you_mean(guesses));
-  }
-  const KnownModel& known = *found;
-  ModelConfig model{.family = known.family,
-                    .layers = known.layers,
-                    .hidden = known.hidden,
-                    .heads = known.heads,
-                    .kv_heads = known.kv_heads,
-                    .head_dim = known.head_dim,
-                    .ffn = known.ffn,
-                    .vocab = known.vocab,
-                    .positions = known.positions,
-                    .tied = known.tied,
-                    .norm_eps = known.norm_eps,
-                    .qkv_bias = known.qkv_bias,
-                    .qk_norm = known.qk_norm,
-                    .window = known.window,
-                    .rope_theta = known.rope_theta,
-                    .name = std::string(name)};
-  if (known.rope_factor > 0) {
-    model.rope_scaling = RopeScalingKind::llama3;
-    model.rope_factor = known.rope_factor;
-  }
-  return model;
+  const Models& models = all_models();
+  const auto found = std::ranges::find(models, name, &ModelConfig::name);
+  if (found != models.end()) return *found;
+  std::vector<std::string> names;
+  for (const ModelConfig& model : models) names.push_back(model.name);
+  const std::vector<std::string> guesses = nearest(std::string(name), names);
+  refuse("there is no model '", name, "'",
+         guesses.empty() ? "; the known names are " + join(names) : did_you_mean(guesses));
 }
 
-std::span<const std::string_view> known_model_names() { return std::span(kNames).subspan(1); }
-
-std::span<const std::string_view> model_name_choices() { return kNames; }
+std::span<const std::string_view> model_names() {
+  static const std::vector<std::string_view> kNames = [] {
+    std::vector<std::string_view> names{"none"};
+    for (const ModelConfig& model : all_models()) names.emplace_back(model.name);
+    return names;
+  }();
+  return kNames;
+}
 
 }  // namespace axonn

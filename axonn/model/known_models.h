@@ -12,10 +12,8 @@ namespace axonn {
 /// positions. Throws UsageError, with a similar name or with all names, if there is no such model.
 ModelConfig known_model(std::string_view name);
 
-/// All names: families one after another, each from small to large.
-std::span<const std::string_view> known_model_names();
-
-/// The choices of the key model.name: "none", then all names.
-std::span<const std::string_view> model_name_choices();
+/// The choices of the key model.name: "none", then the names of all models, families one after
+/// another, each from small to large.
+std::span<const std::string_view> model_names();
 
 }  // namespace axonn

@@ -11,11 +11,7 @@ Norm::Options rms_norm_options(const ModelConfig& config) {
 
 std::vector<double> frequencies(const ModelConfig& config) {
   std::optional<RopeScaling> scaling;
-  if (config.rope_scaling == RopeScalingKind::llama3)
-    scaling = {.factor = config.rope_factor,
-               .low_freq_factor = config.rope_low_freq_factor,
-               .high_freq_factor = config.rope_high_freq_factor,
-               .original_positions = config.rope_original_positions};
+  if (config.rope_scaling == RopeScalingKind::llama3) scaling = config.rope;
   return rope_frequencies(config.head_width(), config.rope_theta, scaling);
 }
 
@@ -23,9 +19,8 @@ std::vector<double> frequencies(const ModelConfig& config) {
 
 LlamaBlock::LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
                        const Rope& rope)
-    : parameters_(name, grid),
-      adapters_(name, grid, adapter_options(config)),
-      heads_{config.heads, config.kv_heads, config.head_width(), config.window},
+    : DecoderBlock(config, grid, name,
+                   {config.heads, config.kv_heads, config.head_width(), config.window}),
       rope_(rope),
       norm1_(parameters_, name + ".input_layernorm", rms_norm_options(config)),
       qkv_(parameters_, name + ".self_attn",
@@ -61,8 +56,7 @@ LlamaBlock::LlamaBlock(const ModelConfig& config, const Grid& grid, const std::s
              .adapters = &adapters_}) {
   if (config.qk_norm)
     qk_norm_.emplace(parameters_, name + ".self_attn", heads_, static_cast<float>(config.norm_eps));
-  if (adapters_.group()) parameters_.freeze();
-  adapters_.check_targets();
+  finish();
 }
 
 Var LlamaBlock::operator()(const Context& ctx, Var x) const {

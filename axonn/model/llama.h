@@ -21,13 +21,8 @@ class LlamaBlock : public DecoderBlock {
              const Rope& rope);
 
   Var operator()(const Context& ctx, Var x) const override;
-  ParameterGroup& parameters() override { return parameters_; }
-  ParameterGroup* adapters() override { return adapters_.group(); }
 
  private:
-  ParameterGroup parameters_;
-  Adapters adapters_;
-  Heads heads_;
   const Rope& rope_;
   Norm norm1_;
   Linear qkv_;

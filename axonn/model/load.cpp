@@ -121,7 +121,7 @@ LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* 
     return cost;
   }
   const LoadCost more =
-      load_groups(ctx, trained, config, config.lora.files, config.lora.path, progress);
+      load_groups(ctx, trained, config, config.adapter_files, config.lora.path, progress);
   return {.bytes = cost.bytes + more.bytes, .seconds = cost.seconds + more.seconds};
 }
 

@@ -99,7 +99,7 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
   ctx.backend.add(d_inp, d_inp, d_seen.view());
 }
 
-Adapters::Adapters(const std::string& block, const Grid& grid, Options options)
+Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig options)
     : grid_(grid), options_(std::move(options)) {
   if (options_.rank > 0) group_ = std::make_unique<ParameterGroup>(block + " (adapters)", grid);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/nn/options.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/var.h"
 
@@ -58,13 +59,8 @@ class Adapter {
 /// The adapters of one block: which of its layers have one, and their parameter group.
 class Adapters {
  public:
-  struct Options {
-    std::int64_t rank = 0;  ///< 0: no adapters, and nothing is frozen
-    double alpha = 16, dropout = 0;
-    std::vector<std::string> targets = {};  ///< last parts of layers' names; empty: all layers
-  };
-
-  Adapters(const std::string& block, const Grid& grid, Options options);
+  /// With rank 0 there are no adapters, and nothing is frozen.
+  Adapters(const std::string& block, const Grid& grid, LoraConfig options);
 
   /// Null without adapters.
   ParameterGroup* group() { return group_.get(); }
@@ -78,7 +74,7 @@ class Adapters {
 
  private:
   const Grid& grid_;
-  Options options_;
+  LoraConfig options_;
   std::vector<std::string> layers_;  // last parts of the registered names, in order
   std::unique_ptr<ParameterGroup> group_;
 };

@@ -4,22 +4,10 @@
 #include <vector>
 
 #include "axonn/nn/attention.h"
+#include "axonn/nn/options.h"
 #include "axonn/parallel/var.h"
 
 namespace axonn {
-
-/// Llama 3.1's scaling of the frequencies, with which a model trained on sequences of
-/// `original_positions` learns longer ones. A frequency f of wavelength 2 pi / f becomes:
-///
-///   below original_positions / high_freq_factor    f
-///   above original_positions / low_freq_factor     f / factor
-///   between                                        (1 - s) · f / factor + s · f,
-///       s = (original_positions / wavelength - low_freq_factor) / (high_freq_factor -
-///       low_freq_factor)
-struct RopeScaling {
-  double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
-  std::int64_t original_positions = 8192;
-};
 
 /// The D/2 frequencies of rotary positions, theta^(-2i/D), scaled if `scaling` is set. Pair i at
 /// position t is rotated by t · frequency[i] radians. Throws if head_dim is odd.

@@ -49,7 +49,6 @@ class Option {
   const std::string& name() const { return name_; }
   std::string key() const { return section_ + '.' + name_; }
   const OptionInfo& info() const { return info_; }
-  const Target& target() const { return target_; }
   bool is_list() const {
     return std::holds_alternative<std::vector<std::string>*>(target_) ||
            std::holds_alternative<std::vector<std::int64_t>*>(target_);
@@ -146,36 +145,5 @@ class Origins {
  private:
   std::map<std::string, std::string> places_;
 };
-
-/// Sets the values of a TOML file. Relative paths in it are relative to the current directory, as
-/// on the command line. Throws UsageError, with the place ("train.toml:7:1"), for an unreadable
-/// file, invalid TOML, an unknown section or key (with a suggestion), and as Option::set() does.
-void read_toml(const OptionList& list, const std::string& path, Origins& origins);
-
-enum class UnknownSections { refuse, skip, skip_keys };  ///< skip_keys: unknown keys, too
-
-/// Sets the values of a TOML text. `name` is the file name in messages. Throws as read_toml(), but
-/// can skip unknown sections instead.
-void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
-                    Origins& origins, UnknownSections unknown = UnknownSections::refuse);
-
-/// Sets the values of flags of the form `--section.key value` and `--section.key=value`, and
-/// returns the other arguments in order. '-' and '_' are equivalent. A boolean flag without a value
-/// means true. Repeated flags of a list append to it. Throws as read_toml() does, with the flag as
-/// the place.
-std::vector<std::string> read_flags(const OptionList& list, std::span<const std::string> arguments,
-                                    Origins& origins);
-
-/// Throws the UsageError for an unknown section or key, with suggestions.
-[[noreturn]] void refuse_section(const OptionList& list, std::string_view section,
-                                 const std::string& place);
-[[noreturn]] void refuse_key(const OptionList& list, std::string_view section,
-                             std::string_view name, const std::string& place);
-
-/// Suggests options for an unknown key, likeliest first: "lr", or "[optimizer] lr" if the option
-/// belongs to another section. A key of the section at edit distance 1 is always among them, as
-/// long as there are at most four.
-std::vector<std::string> guess_key(const OptionList& list, std::string_view section,
-                                   std::string_view name);
 
 }  // namespace axonn

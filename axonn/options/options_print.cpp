@@ -55,6 +55,7 @@ std::string to_toml(const OptionList& list, const Origins& origins) {
 std::string to_json(const OptionList& list) {
   std::string text = "{";
   for (const auto& section : list.sections()) {
+    if (section.entry) continue;
     text += fmt::format("{}\"{}\": {{", text.size() > 1 ? ", " : "", section.name);
     for (const Option& option : section.options)
       text +=
@@ -72,6 +73,7 @@ std::string to_markdown(const OptionList& list) {
   };
   std::string text;
   for (const auto& section : list.sections()) {
+    if (section.entry) continue;
     text += fmt::format(
         "{}## [{}]\n\n{}.\n\n| key | takes | default | meaning |\n"
         "| --- | --- | --- | --- |\n",

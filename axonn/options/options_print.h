@@ -8,6 +8,8 @@
 
 namespace axonn {
 
+// Repeated sections are not written.
+
 /// A comment beside a value in a written TOML file.
 struct TomlNote {
   std::string comment;

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/options/options.h"
+
 namespace axonn {
 
 /// The least number of insertions, deletions, replacements and swaps of neighbours that turn one
@@ -24,5 +26,17 @@ std::string did_you_mean(std::span<const std::string> guesses);
 
 /// Joins words: "a, b, c".
 std::string join(std::span<const std::string> words, std::string_view between = ", ");
+
+/// Throws the UsageError for an unknown section or key, with suggestions.
+[[noreturn]] void refuse_section(const OptionList& list, std::string_view section,
+                                 const std::string& place);
+[[noreturn]] void refuse_key(const OptionList& list, std::string_view section,
+                             std::string_view name, const std::string& place);
+
+/// Suggests options for an unknown key, likeliest first: "lr", or "[optimizer] lr" if the option
+/// belongs to another section. A key of the section at edit distance 1 is always among them, as
+/// long as there are at most four.
+std::vector<std::string> guess_key(const OptionList& list, std::string_view section,
+                                   std::string_view name);
 
 }  // namespace axonn

@@ -21,15 +21,16 @@ namespace {
 
 using Report = std::function<void(const std::string& line)>;
 
-/// A grid and the settings that are chosen with it.
-struct GridChoice {
-  GridShape grid;
-  std::int64_t micro_batch = 1;
-  RecomputeMode recompute = RecomputeMode::none;
-};
+/// The settings of config that a plan chooses, without time and memory.
+Plan plan_of(const Config& config) {
+  return {.grid = config.parallelism.grid(),
+          .micro_batch = config.training.micro_batch,
+          .recompute = config.activation_checkpoint.mode,
+          .time = {}};
+}
 
 /// The choice of the run that this one resumes, if it applies to as many ranks.
-std::optional<GridChoice> earlier_choice(const Config& config, int ranks) {
+std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   const std::string resumed = resume_path(config);
   if (resumed.empty()) return std::nullopt;
   const Config earlier = stored_config(CheckpointReader(resumed));
@@ -38,12 +39,10 @@ std::optional<GridChoice> earlier_choice(const Config& config, int ranks) {
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
       config.training.global_batch % each != 0)
     return std::nullopt;
-  return GridChoice{earlier.parallelism.grid(), earlier.training.micro_batch,
-                    earlier.activation_checkpoint.mode};
+  return plan_of(earlier);
 }
 
-GridChoice best_choice(const Config& config, const Machine& machine, int ranks,
-                       const Report& report) {
+Plan best_choice(const Config& config, const Machine& machine, int ranks, const Report& report) {
   SearchOptions options{.devices = ranks};
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
@@ -61,11 +60,11 @@ GridChoice best_choice(const Config& config, const Machine& machine, int ranks,
   if (found.plans.size() > 1)
     report(fmt::format("grid: second best {}, {:.3g} s", to_string(found.plans[1].grid),
                        found.plans[1].time.step_s));
-  return {best.grid, best.micro_batch, best.recompute};
+  return best;
 }
 
 /// Sends rank 0's choice to all ranks.
-GridChoice broadcast(Communicator& world, const GridChoice& mine) {
+Plan broadcast(Communicator& world, const Plan& mine) {
   std::array<std::int64_t, 6> numbers = {
       mine.grid.x,    mine.grid.y,      mine.grid.z,
       mine.grid.data, mine.micro_batch, mine.recompute == RecomputeMode::full ? 1 : 0};
@@ -73,7 +72,8 @@ GridChoice broadcast(Communicator& world, const GridChoice& mine) {
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
   return {.grid = {extent(0), extent(1), extent(2), extent(3)},
           .micro_batch = numbers[4],
-          .recompute = numbers[5] == 1 ? RecomputeMode::full : RecomputeMode::none};
+          .recompute = numbers[5] == 1 ? RecomputeMode::full : RecomputeMode::none,
+          .time = {}};
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
               to_string(config.parallelism.grid()));
   config.parallelism.named_grid.clear();
   const bool first = world.rank() == 0;
-  std::optional<GridChoice> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
+  std::optional<Plan> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
   std::int64_t known = choice ? 1 : 0;
   world.broadcast(buffer(std::span(&known, 1)), 0, "grid").wait();
   if (known == 0) {
@@ -97,16 +97,15 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       const OwnCores cores(all, world);
       machine = probe(world, {.threads = cores.threads(), .quick = true});
     }
-    if (first && world.size() == 1)
-      choice = GridChoice{{}, config.training.micro_batch, config.activation_checkpoint.mode};
+    if (first && world.size() == 1) {
+      choice = plan_of(config);
+      choice->grid = {};
+    }
     if (first && !choice) choice = best_choice(config, machine, world.size(), report);
   } else if (first) {
     report(fmt::format("grid: {}, from the run that this one resumes", to_string(choice->grid)));
   }
-  const GridChoice chosen = broadcast(world, choice.value_or(GridChoice{}));
-  config.parallelism.set_grid(chosen.grid);
-  config.training.micro_batch = chosen.micro_batch;
-  config.activation_checkpoint.mode = chosen.recompute;
+  config = planned(config, broadcast(world, choice.value_or(plan_of(config))));
   validate(config);
   return resolved(config);
 }

@@ -1,7 +1,7 @@
 #include "axonn/plan/costs.h"
 
 #include <algorithm>
-#include <bit>
+#include <optional>
 
 #include "axonn/base/check.h"
 
@@ -53,23 +53,20 @@ double MachineCosts::memory_s(const Schedule::Compute& op) const {
   return moved_bytes(op) / (own != rates.end() ? own->second : machine_.memory_bytes_per_s);
 }
 
-MachineCosts::Group MachineCosts::group_of(std::string_view name, int ranks) const {
-  Group group{.inner = 1, .size = ranks};
-  for (const Axis axis : kAxes) {
-    if (name == name_of(axis)) return group;
-    group.inner *= grid_.extent(axis);
-  }
+GroupShape MachineCosts::group_of(std::string_view name, int ranks) const {
+  for (const Axis axis : kAxes)
+    if (name == name_of(axis)) return group_along(grid_, axis);
   return {.inner = 1, .size = ranks};  // the world
 }
 
 /// Ranks fill nodes one after another: groups stay within a node if no block of inner · size ranks
 /// straddles two.
-bool MachineCosts::leaves_node(const Group& group) const {
+bool MachineCosts::leaves_node(const GroupShape& group) const {
   const int node = machine_.devices_per_node, block = group.inner * group.size;
   return block > node || (grid_.ranks() > node && node % block != 0);
 }
 
-const GroupRate* MachineCosts::measured(const Group& group, std::string_view operation) const {
+const GroupRate* MachineCosts::measured(const GroupShape& group, std::string_view operation) const {
   const GroupRate* found = nullptr;
   for (const GroupRate& rate : machine_.groups) {
     if (rate.inner != group.inner || rate.size != group.size) continue;
@@ -79,20 +76,22 @@ const GroupRate* MachineCosts::measured(const Group& group, std::string_view ope
   return found;
 }
 
-MachineCosts::Link MachineCosts::inside_node(const Group& group, std::string_view operation) const {
+MachineCosts::Link MachineCosts::inside_node(const GroupShape& group,
+                                             std::string_view operation) const {
   if (const GroupRate* rate = measured(group, operation))
     return {rate->latency_s, rate->bytes_per_s};
   return {machine_.device_latency_s, machine_.device_bytes_per_s};
 }
 
-MachineCosts::Link MachineCosts::link_of(const Group& group, std::string_view operation) const {
+MachineCosts::Link MachineCosts::link_of(const GroupShape& group,
+                                         std::string_view operation) const {
   if (!leaves_node(group)) return inside_node(group, operation);
   if (const GroupRate* rate = measured(group, operation))
     return {rate->latency_s, rate->bytes_per_s};
   const int node = machine_.devices_per_node, at_once = std::min(node, group.inner);
   Link link{machine_.node_latency_s, machine_.node_bytes_per_s / at_once};
   if (group.inner < node) {  // several members in each node: the ring uses links inside it, too
-    const Group inside{.inner = group.inner, .size = node / group.inner};
+    const GroupShape inside{.inner = group.inner, .size = node / group.inner};
     const double rate = inside_node(inside, operation).bytes_per_s;
     if (rate > 0) link.bytes_per_s = std::min(link.bytes_per_s, rate);
   }
@@ -100,20 +99,16 @@ MachineCosts::Link MachineCosts::link_of(const Group& group, std::string_view op
 }
 
 CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
-  const Group group = group_of(start.group, start.ranks);
+  const GroupShape group = group_of(start.group, start.ranks);
   const Link link = link_of(group, start.operation);
-  const double g = group.size, bytes = real(start.bytes);
-  const double depth = std::bit_width(static_cast<unsigned>(group.size - 1));  // ceil(log2 g)
-  const bool sum = start.operation == "all_reduce", one = start.operation == "broadcast";
-  const double ways = sum ? 2 : 1;
-  const CollectiveCost ring{.latency_s = ways * (g - 1) * link.latency_s,
-                            .link_s = ways * (g - 1) / g * bytes / link.bytes_per_s,
-                            .leaves_node = leaves_node(group)};
-  if (!sum && !one) return ring;
-  const CollectiveCost tree{.latency_s = ways * depth * link.latency_s,
-                            .link_s = ways * bytes / link.bytes_per_s,
-                            .leaves_node = ring.leaves_node};
-  return tree.latency_s + tree.link_s < ring.latency_s + ring.link_s ? tree : ring;
+  std::optional<CollectiveCost> least;
+  for (const auto& [hops, bytes] : algorithms_of(start.operation, group.size, start.bytes)) {
+    const CollectiveCost cost{.latency_s = hops * link.latency_s,
+                              .link_s = bytes / link.bytes_per_s,
+                              .leaves_node = leaves_node(group)};
+    if (!least || cost.latency_s + cost.link_s < least->latency_s + least->link_s) least = cost;
+  }
+  return *least;
 }
 
 void check_rates(const Machine& machine, DType dtype, int devices) {

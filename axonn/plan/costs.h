@@ -18,23 +18,20 @@ class MachineCosts final : public Costs {
 
   double compute_s(const Schedule::Compute& operation) const override;
   CollectiveCost collective(const Schedule::Start& start) const override;
-  double overlap_slowdown() const override { return machine_.overlap_slowdown; }
-  double collective_slowdown() const override { return machine_.collective_slowdown; }
+  Slowdowns slowdowns() const override {
+    return {machine_.overlap_slowdown, machine_.collective_slowdown};
+  }
 
  private:
-  /// A group of the grid: `size` members that are `inner` ranks apart.
-  struct Group {
-    int inner = 1, size = 1;
-  };
   struct Link {
     double latency_s = 0, bytes_per_s = 0;
   };
 
-  Group group_of(std::string_view name, int ranks) const;
-  bool leaves_node(const Group& group) const;
-  Link link_of(const Group& group, std::string_view operation) const;
-  Link inside_node(const Group& group, std::string_view operation) const;
-  const GroupRate* measured(const Group& group, std::string_view operation) const;
+  GroupShape group_of(std::string_view name, int ranks) const;
+  bool leaves_node(const GroupShape& group) const;
+  Link link_of(const GroupShape& group, std::string_view operation) const;
+  Link inside_node(const GroupShape& group, std::string_view operation) const;
+  const GroupRate* measured(const GroupShape& group, std::string_view operation) const;
   double product_s(const Schedule::Compute& operation) const;
   double memory_s(const Schedule::Compute& operation) const;
 

@@ -3,92 +3,156 @@
 #include <algorithm>
 #include <cmath>
 
+#include "axonn/comm/dry_world.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/model/model.h"
 #include "axonn/plan/costs.h"
-#include "axonn/plan/depth.h"
 
 namespace axonn {
 
 namespace {
 
+/// The costs of a step with `times` as many rows.
+class ScaledCosts final : public Costs {
+ public:
+  ScaledCosts(const Costs& costs, double times) : costs_(costs), times_(times) {}
+
+  double compute_s(const Schedule::Compute& op) const override {
+    if (of_parameters(op)) return costs_.compute_s(op);
+    scratch_ = op;
+    scratch_.flops *= times_;
+    auto& operands = scratch_.operands;
+    if (op.operation != "matmul") {
+      for (Schedule::Matrix& operand : operands)
+        if (operand.rows > 1) scale(operand);
+    } else {  // a weight's gradient sums over the rows; other products have them in output and a
+      scale(operands[1]);
+      scale(operands[op.a_transposed ? 2 : 0]);
+    }
+    return costs_.compute_s(scratch_);
+  }
+  CollectiveCost collective(const Schedule::Start& start) const override {
+    Schedule::Start scaled = start;
+    if (start.group == "x" || start.group == "y")
+      scaled.bytes = static_cast<std::int64_t>(static_cast<double>(start.bytes) * times_);
+    return costs_.collective(scaled);
+  }
+  Slowdowns slowdowns() const override { return costs_.slowdowns(); }
+
+ private:
+  /// Whether the operation works on flat buffers, of one row: on parameters, their gradients and
+  /// the optimizer's state, not on rows of tokens.
+  static bool of_parameters(const Schedule::Compute& op) {
+    return std::ranges::all_of(op.operands, [](const Schedule::Matrix& m) { return m.rows == 1; });
+  }
+  void scale(Schedule::Matrix& matrix) const {
+    matrix.rows = static_cast<std::int64_t>(static_cast<double>(matrix.rows) * times_);
+  }
+
+  const Costs& costs_;
+  const double times_;
+  mutable Schedule::Compute scratch_;
+};
+
 using Figures = std::map<std::string, double>;
 
 double extend(double a, double b, double weight) { return a + weight * (b - a); }
 
-Figures extend(const Figures& a, const Figures& b, double weight) {
-  Figures out;
-  for (const auto& [name, value] : a) {
+Figures extend(Figures a, const Figures& b, double weight) {
+  for (const auto& [name, value] : b) a.try_emplace(name, 0);
+  for (auto& [name, value] : a) {
     const auto other = b.find(name);
-    out[name] = extend(value, other == b.end() ? 0 : other->second, weight);
+    value = extend(value, other == b.end() ? 0 : other->second, weight);
   }
-  for (const auto& [name, value] : b)
-    if (!a.contains(name)) out[name] = extend(0, value, weight);
-  return out;
+  return a;
 }
 
-int micro_batches(const Config& config) {
-  const ParallelismConfig& p = config.parallelism;
-  return static_cast<int>(config.training.global_batch /
-                          (config.training.micro_batch * p.z * p.data));
-}
-
-Config with_micro_batches(Config config, int count) {
-  const ParallelismConfig& p = config.parallelism;
-  config.training.global_batch = config.training.micro_batch * p.z * p.data * count;
-  return config;
-}
-
-StepTime simulated(const Config& config, const Machine& machine) {
-  const DryStep dry =
-      dry_step(config, 0, {.schedule = true, .most_micro_batches = micro_batches(config)});
-  return simulate(dry.schedule, MachineCosts(machine, config.parallelism.grid()));
-}
-
-/// The time of a step with config's blocks, extrapolated over its micro-batches.
-StepTime over_micro_batches(const Config& config, const Machine& machine) {
-  const int count = micro_batches(config);
-  if (count <= 3) return simulated(config, machine);
-  return extended(simulated(with_micro_batches(config, 2), machine),
-                  simulated(with_micro_batches(config, 3), machine), count - 2);
-}
-
-/// a + weight · (b - a) in integers.
-std::int64_t extended_bytes(std::int64_t a, std::int64_t b, double weight) {
-  return a + std::llround(weight) * (b - a);
-}
-
-std::int64_t peak(const Config& config) { return dry_step(config, 0).memory.peak_bytes; }
-
-}  // namespace
-
-StepTime extended(const StepTime& a, const StepTime& b, double weight) {
-  StepTime time{.compute_s = extend(a.compute_s, b.compute_s, weight),
-                .compute_by = extend(a.compute_by, b.compute_by, weight),
-                .exposed_by = extend(a.exposed_by, b.exposed_by, weight),
-                .comm_by = extend(a.comm_by, b.comm_by, weight)};
+/// a + weight · (b - a) for each figure; exposed seconds are at least 0.
+Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight) {
+  const auto times = static_cast<double>(weight);
+  StepTime time{.compute_s = extend(a.time.compute_s, b.time.compute_s, times),
+                .compute_by = extend(a.time.compute_by, b.time.compute_by, times),
+                .exposed_by = extend(a.time.exposed_by, b.time.exposed_by, times),
+                .comm_by = extend(a.time.comm_by, b.time.comm_by, times)};
   // More and more compute hides a collective only until it is hidden completely.
   for (auto& [name, seconds] : time.exposed_by) seconds = std::max(seconds, 0.0);
   time.step_s = time.compute_s + time.exposed_s();
-  return time;
+  return {time, a.memory_bytes + weight * (b.memory_bytes - a.memory_bytes)};
 }
 
-StepTime estimate_time(const Config& config, const Machine& machine) {
-  return over_depth(
-      config, [&](const Config& some) { return over_micro_batches(some, machine); }, extended);
+Config with_blocks(Config config, std::int64_t blocks) {
+  config.model.layers = blocks;
+  return config;
 }
 
-StepTime estimate_whole_depth(const Config& config, const Machine& machine) {
-  return over_micro_batches(config, machine);
+/// f(config), extrapolated from three and four blocks if there are more. The first and the last
+/// block have other neighbours; of three, one has blocks on both sides.
+template <typename F>
+Prediction over_depth(const Config& config, const F& f) {
+  constexpr std::int64_t kLeast = 3;
+  const std::int64_t blocks = config.model.layers;
+  if (blocks <= kLeast + 1) return f(config);
+  return extend(f(with_blocks(config, kLeast)), f(with_blocks(config, kLeast + 1)),
+                blocks - kLeast);
 }
 
-StepTime simulate_whole_step(const Config& config, const Machine& machine) {
-  return simulated(config, machine);
+Prediction simulated(const Config& config, int micro_batches, const Costs& costs) {
+  const DryStep dry = dry_step(config, 0, {.schedule = true, .most_micro_batches = micro_batches});
+  return {simulate(dry.schedule, costs), dry.memory.peak_bytes};
+}
+
+/// The state of a model of so many blocks, as ParameterGroup and OptimizerState hold it.
+std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t blocks) {
+  const auto model = make_model(with_blocks(config, blocks).model, grid);
+  const DType type = config.training.dtype;
+  const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32,
+                     master = type == DType::f32 ? 0 : f32,
+                     moments = f32 * std::ssize(make_optimizer(config.optimizer)->state_names());
+  std::int64_t bytes = 0;
+  for (const ParameterGroup* group : model->groups()) {
+    const FlatSizes sizes = group->sizes();
+    bytes += group->frozen() ? sizes.shard * bytes_of(type)
+                             : sizes.shard * shard + sizes.piece * (master + moments);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Prediction predict(const Config& config, const Machine& machine) {
+  const ParallelismConfig& p = config.parallelism;
+  const MachineCosts costs(machine, p.grid());
+  const std::int64_t count =
+      config.training.global_batch / (config.training.micro_batch * p.z * p.data);
+  const Prediction three = simulated(config, 3, costs);
+  if (count <= 3) return three;
+  return {extend(simulated(config, 2, costs), three, count - 2).time, three.memory_bytes};
+}
+
+Prediction estimate(const Config& config, const Machine& machine) {
+  return over_depth(config, [&](const Config& some) { return predict(some, machine); });
 }
 
 std::int64_t estimate_memory(const Config& config) {
-  return over_depth(config, peak, extended_bytes);
+  const auto peak = [](const Config& some) {
+    return Prediction{.time = {}, .memory_bytes = dry_step(some, 0).memory.peak_bytes};
+  };
+  return over_depth(config, peak).memory_bytes;
 }
 
-std::int64_t exact_memory(const Config& config) { return peak(config); }
+Prediction optimistic(const Config& config, const Machine& machine) {
+  const ParallelismConfig& p = config.parallelism;
+  const MachineCosts costs(machine, p.grid());
+  const std::int64_t one = config.training.micro_batch * p.z * p.data;
+  const ScaledCosts scaled(costs, static_cast<double>(config.training.global_batch / one));
+  return over_depth(config, [&](const Config& some) { return simulated(some, 1, scaled); });
+}
+
+std::int64_t state_bytes(const Config& config) {
+  const auto world = make_dry_world(config.parallelism.grid(), 0);
+  const Grid grid(*world, config.parallelism.grid());
+  const std::int64_t one = state_of(config, grid, 1), two = state_of(config, grid, 2);
+  return one + (config.model.layers - 1) * (two - one);
+}
 
 }  // namespace axonn

@@ -8,33 +8,39 @@
 
 namespace axonn {
 
-/// Predicts the time of one step of config's rank 0 on the machine.
+/// The predicted time of a step, and the peak of a rank's arena.
+struct Prediction {
+  StepTime time;
+  std::int64_t memory_bytes = 0;
+};
+
+/// Predicts a step of config's rank 0 on the machine: the memory to the byte, the time from a
+/// simulation of all blocks. Micro-batches between the first and the last are alike, so the time of
+/// more than three is extrapolated from two and three. Takes tens of milliseconds.
 ///
-/// Blocks are alike, and so are the micro-batches between the first and the last. So every figure
-/// grows linearly with the blocks from the third on, and with the micro-batches from the second on.
-/// Steps of three and four blocks and of two and three micro-batches are simulated, and the figures
-/// extrapolated: this takes milliseconds, whatever the depth.
+/// For all functions here, config must be validated and resolved and have a vocab, and the machine
+/// must have the rates (check_rates()). Each throws UsageError if the grid cannot cut the model.
+Prediction predict(const Config& config, const Machine& machine);
+
+/// The same from dry steps of three and four blocks: takes milliseconds, whatever the depth. Blocks
+/// are alike, so every figure is assumed to grow linearly from the third block on.
 ///
-/// config must be validated and resolved and have a vocab; the machine must have the rates
-/// (check_rates()). Throws UsageError if the grid cannot cut the model.
-StepTime estimate_time(const Config& config, const Machine& machine);
+/// The time differs from predict()'s if each block hides more of a collective, until all is hidden.
+/// The peak is the largest of several sums, and which one is the largest may change with the depth:
+/// then memory_bytes is too low, by at most the memory of one block.
+Prediction estimate(const Config& config, const Machine& machine);
 
-/// The same with all blocks and at most three micro-batches simulated: takes tens of milliseconds.
-/// It differs from estimate_time() if each block hides more of a collective, until all is hidden.
-StepTime estimate_whole_depth(const Config& config, const Machine& machine);
-
-/// The same without extrapolation: all blocks, all micro-batches.
-StepTime simulate_whole_step(const Config& config, const Machine& machine);
-
-/// The peak of the arena of config's rank 0, extrapolated over blocks. The peak is the largest of
-/// several sums that grow linearly, and which one is the largest may change with the depth: then
-/// the estimate is below exact_memory(), by at most the memory of one block.
+/// memory_bytes of estimate().
 std::int64_t estimate_memory(const Config& config);
 
-/// The peak, to the byte, from a dry step of all blocks.
-std::int64_t exact_memory(const Config& config);
+/// An estimate of about the least that a step can take: a single micro-batch of config's size is
+/// simulated as if it held the whole batch, in the same number of operations. Work on rows takes as
+/// many times as long, while latencies and work on parameters count once. memory_bytes is that of
+/// one micro-batch.
+Prediction optimistic(const Config& config, const Machine& machine);
 
-/// a + weight · (b - a) for each figure; exposed seconds are at least 0.
-StepTime extended(const StepTime& a, const StepTime& b, double weight);
+/// Bytes of parameters, gradients and optimizer state of a rank of config's grid: a lower bound of
+/// its memory. Computed from the sizes of flat buffers, without a dry step.
+std::int64_t state_bytes(const Config& config);
 
 }  // namespace axonn

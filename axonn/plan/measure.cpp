@@ -7,7 +7,6 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/measure/benchmark.h"
-#include "axonn/plan/machine/probe_tokens.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 
@@ -23,7 +22,6 @@ MeasuredSteps measure_steps(const Config& config, Communicator& world,
   const Context ctx = model.context();
   StepInput input = made_up_input(model);
   input.lr = config.optimizer.lr;
-  input.tokens_of = [&](int) { return any_tokens(ctx, config); };
   training.step.run(ctx, input);  // from the second step on, prefetching knows the order of blocks
   world.barrier("measure");
   double start = now_seconds();

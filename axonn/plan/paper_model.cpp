@@ -39,15 +39,13 @@ double share_sent(int g) { return static_cast<double>(g - 1) / g; }
 }  // namespace
 
 double paper_bandwidth(const Machine& machine, const GridShape& grid, Axis axis) {
-  int inner = 1;
-  for (const Axis before : kAxes)
-    if (before < axis) inner *= grid.extent(before);
-  const int size = grid.extent(axis), node = machine.devices_per_node;
-  const bool inside = inner * size <= node;
+  const GroupShape group = group_along(grid, axis);
+  const int node = machine.devices_per_node;
+  const bool inside = group.inner * group.size <= node;
   const auto measured = std::ranges::find_if(machine.groups, [&](const GroupRate& rate) {
-    return rate.operation.empty() && rate.inner == inner && rate.size == size;
+    return rate.operation.empty() && rate.inner == group.inner && rate.size == group.size;
   });
-  const double rate = !inside ? machine.node_bytes_per_s / std::min(node, inner)
+  const double rate = !inside ? machine.node_bytes_per_s / std::min(node, group.inner)
                       : measured != machine.groups.end() ? measured->bytes_per_s
                                                          : machine.device_bytes_per_s;
   if (rate <= 0)
@@ -85,16 +83,6 @@ PaperSeconds paper_seconds(const ModelConfig& model, const PaperBatch& batch,
           .reduce_y = layers * sum.reduce_y,
           .reduce_x = layers * sum.reduce_x,
           .reduce_data = layers * sum.reduce_data};
-}
-
-std::vector<PaperRanked> paper_ranking(const std::vector<GridShape>& grids,
-                                       const ModelConfig& model, const PaperBatch& batch,
-                                       const Machine& machine) {
-  std::vector<PaperRanked> ranked;
-  for (const GridShape& grid : grids)
-    ranked.push_back({grid, paper_seconds(model, batch, machine, grid)});
-  std::ranges::stable_sort(ranked, {}, [](const PaperRanked& one) { return one.seconds.total(); });
-  return ranked;
 }
 
 }  // namespace axonn

@@ -37,22 +37,13 @@ struct PaperBatch {
 
 /// The bandwidth of a group along `axis`, in bytes per second. Let g be its extent and p the
 /// product of the extents before it, in the order x, y, z, data. Inside a node it is the machine's
-/// rate for (p, g), or else device_bytes_per_s. Across nodes, min(devices of a node, p) groups
-/// leave a node at once and share its links. Throws UsageError if the machine lacks the rate.
+/// rate for (p, g), or else device_bytes_per_s. Unlike MachineCosts, a group of at most a node's
+/// size never straddles two nodes. Across nodes, min(devices of a node, p) groups leave a node at
+/// once and share its links. Throws UsageError if the machine lacks the rate.
 double paper_bandwidth(const Machine& machine, const GridShape& grid, Axis axis);
 
 /// The seconds of one step of a resolved model.
 PaperSeconds paper_seconds(const ModelConfig& model, const PaperBatch& batch,
                            const Machine& machine, const GridShape& grid);
-
-struct PaperRanked {
-  GridShape grid;
-  PaperSeconds seconds;
-};
-
-/// The grids, fastest first; equal ones stay in their order.
-std::vector<PaperRanked> paper_ranking(const std::vector<GridShape>& grids,
-                                       const ModelConfig& model, const PaperBatch& batch,
-                                       const Machine& machine);
 
 }  // namespace axonn

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "axonn/base/chart.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
 #include "axonn/model/flops.h"
@@ -14,7 +15,23 @@ namespace axonn {
 
 namespace {
 
-constexpr double kDay = 86400, kHour = 3600;
+using Part = std::pair<double, std::string>;  // seconds, name
+
+void add_differences(const std::map<std::string, double>& best,
+                     const std::map<std::string, double>& other, const std::string& prefix,
+                     std::vector<Part>& parts) {
+  for (const auto& [name, seconds] : other) {
+    const auto found = best.find(name);
+    parts.emplace_back(seconds - (found == best.end() ? 0 : found->second), prefix + name);
+  }
+}
+
+/// The part's name, with "(recomputed)" if that explains why `other` computes more.
+std::string named(const std::string& part, const Plan& best, const Plan& other) {
+  const bool again =
+      other.recompute == RecomputeMode::full && best.recompute == RecomputeMode::none;
+  return part + (again && !part.starts_with("exposed") ? " (recomputed)" : "");
+}
 
 std::string_view name_of(RecomputeMode mode) { return kRecomputeModes[static_cast<int>(mode)]; }
 
@@ -68,8 +85,7 @@ std::string table(const PlanReport& r) {
         "Seconds are those of the paper's communication model: they rank grids, but do not predict "
         "a step; Pflop/s and % have no meaning here.\n";
   return text +
-         "Pflop/s and % of the advertised bf16 peak count model flops (convention "
-         "model); "
+         "Pflop/s and % of the advertised bf16 peak count model flops (convention model); "
          "memory is the peak of a rank's arena.\n";
 }
 
@@ -93,8 +109,7 @@ std::string explanation(const PlanReport& r) {
   const PlanFlops flops = flops_of(r, best);
   const StepTime& time = best.time;
   const TimeUnit unit = unit_of(r);
-  const std::int64_t micros =
-      r.config.training.global_batch / (best.micro_batch * best.grid.z * best.grid.data);
+  const std::int64_t micros = best.micro_batch_count(r.config.training.global_batch);
   std::string text = fmt::format(
       "\nTime of the best plan ({} micro-batch{} of {} sequence{} on each of {} (z, data) "
       "coordinates):\n",
@@ -112,13 +127,9 @@ std::string explanation(const PlanReport& r) {
     text += fmt::format("  {:>+9.3f} {} {:>5.1f} %  {} parallelism.{}\n",
                         -saving.seconds * unit.each, unit.name, -100 * saving.seconds / time.step_s,
                         saving.set ? "by" : "with", saving.setting);
-  if (r.tokens > 0) {
-    const double seconds =
-        static_cast<double>(r.tokens) / static_cast<double>(r.batch_tokens()) * time.step_s;
+  if (r.tokens > 0)
     text += fmt::format("{} tokens: {:.1f} days, {} device hours\n", format_count(r.tokens),
-                        seconds / kDay,
-                        format_count(std::llround(seconds / kHour * r.options.devices)));
-  }
+                        r.training_days(best), format_count(std::llround(r.device_hours(best))));
   return text;
 }
 
@@ -139,7 +150,75 @@ std::string remedy(const PlanReport& r) {
   return text;
 }
 
+constexpr const char* kPlanned = "#2171b5";
+constexpr const char* kIdeal = "#969696";
+
+double rate_of(const PlanReport& r) {
+  return static_cast<double>(r.batch_tokens()) / r.result.plans.front().time.step_s;
+}
+
+/// Tokens per second and device, relative to the first number of devices that fits.
+double efficiency(const PlanReport& first, const PlanReport& r) {
+  return rate_of(r) / r.options.devices / (rate_of(first) / first.options.devices);
+}
+
+std::vector<PlanReport> those_that_fit(const std::vector<PlanReport>& reports) {
+  std::vector<PlanReport> fit;
+  for (const PlanReport& report : reports)
+    if (!report.result.plans.empty()) fit.push_back(report);
+  return fit;
+}
+
 }  // namespace
+
+std::vector<Saving> savings(const Config& config, const Machine& machine, const Plan& plan) {
+  const Config base = planned(config, plan);
+  std::vector<Saving> found;
+  const auto add = [&](const std::string& name, const Config& other, bool set) {
+    const double seconds = predict(other, machine).time.step_s - plan.time.step_s;
+    found.push_back({name, set ? seconds : -seconds, set});
+  };
+  const auto without = [&](const char* name, bool applies, bool ParallelismConfig::*flag) {
+    if (!applies || !(base.parallelism.*flag)) return;
+    Config other = base;
+    other.parallelism.*flag = false;
+    add(name, other, true);
+  };
+  const GridShape& grid = plan.grid;
+  using P = ParallelismConfig;
+  without("overlap_input_gradients", grid.x > 1 || grid.y > 1, &P::overlap_input_gradients);
+  without("overlap_weight_gradients", grid.z > 1, &P::overlap_weight_gradients);
+  without("overlap_weights", grid.z > 1, &P::overlap_weights);
+  without("overlap_data", grid.data > 1, &P::overlap_data);
+  Config other = base;
+  if (base.parallelism.chunks > 1) {
+    other.parallelism.chunks = 1;
+    add(fmt::format("chunks = {}", base.parallelism.chunks), other, true);
+  } else if ((grid.x > 1 || grid.y > 1) && plan.micro_batch % 2 == 0) {
+    other.parallelism.chunks = 2;
+    add("chunks = 2", other, false);
+  }
+  return found;
+}
+
+std::string why_behind(const Plan& best, const Plan& other) {
+  std::vector<Part> parts;
+  add_differences(best.time.compute_by, other.time.compute_by, "", parts);
+  add_differences(best.time.exposed_by, other.time.exposed_by, "exposed ", parts);
+  std::ranges::sort(parts, std::greater{});
+  const double behind = other.time.step_s - best.time.step_s;
+  std::string text = fmt::format("{:+.1f} %", 100 * behind / best.time.step_s);
+  constexpr double kWorthSaying = 0.3;  // of the largest part
+  constexpr std::size_t kMost = 2;
+  for (std::size_t i = 0; i < std::min(kMost, parts.size()); ++i) {
+    if (parts[i].first <= 0 || parts[i].first < kWorthSaying * parts.front().first) break;
+    const bool small = best.time.step_s < 1;
+    text += fmt::format("{} {:.3g} {} more of {}", i == 0 ? ":" : ",",
+                        parts[i].first * (small ? 1e3 : 1), small ? "ms" : "s",
+                        named(parts[i].second, best, other));
+  }
+  return text;
+}
 
 PlanReport make_plans(PlanReport asked) {
   const double begin = now_seconds();
@@ -170,6 +249,70 @@ PlanFlops flops_of(const PlanReport& r, const Plan& plan) {
 std::string to_text(const PlanReport& report) {
   if (report.result.plans.empty()) return question(report) + remedy(report);
   return question(report) + table(report) + explanation(report);
+}
+
+std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& reports) {
+  const auto fit = those_that_fit(reports);
+  std::string text = fmt::format("{} scaling, the best plan for each number of devices\n\n",
+                                 kScalingKinds[static_cast<int>(kind)]);
+  text += fmt::format("{:>8} {:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>10} {:>13} {:>9} {:>6}\n",
+                      "devices", "x,y,z,data", "sequences", "micro", "recompute", "step s",
+                      "exposed", "efficiency", "tokens/s", "Pflop/s", "% peak");
+  for (const PlanReport& r : reports) {
+    text += fmt::format("{:>8} ", format_count(r.options.devices));
+    if (r.result.plans.empty()) {
+      text += "does not fit\n";
+      continue;
+    }
+    const Plan& p = r.result.plans.front();
+    const PlanFlops flops = flops_of(r, p);
+    text +=
+        fmt::format("{:<16} {:>9} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.1f} % {:>13} {:>9.2f} {:>6}\n",
+                    to_string(p.grid), r.config.training.global_batch, p.micro_batch,
+                    kRecomputeModes[static_cast<int>(p.recompute)], p.time.step_s,
+                    p.time.exposed_s(), 100 * efficiency(fit.front(), r),
+                    format_count(std::llround(rate_of(r))), flops.model * 1e-15,
+                    flops.percent_of_peak > 0 ? fmt::format("{:.1f}", flops.percent_of_peak) : "-");
+  }
+  return text + "Pflop/s and % of the advertised bf16 peak count model flops.\n";
+}
+
+std::string scaling_svg(ScalingKind kind, const std::vector<PlanReport>& reports) {
+  const auto fit = those_that_fit(reports);
+  Chart chart{.title = {},
+              .x = {.title = "devices", .logarithmic = true},
+              .y = {.title = "tokens per second, all devices", .logarithmic = true}};
+  if (fit.empty()) return to_svg(chart);
+  const PlanReport& first = fit.front();
+  chart.title = fmt::format("{} scaling, planned: {} on {}", kScalingKinds[static_cast<int>(kind)],
+                            first.model, first.machine.name);
+  Chart::Line ideal{.color = kIdeal, .dashed = true, .name = "ideal"},
+      planned{.color = kPlanned, .name = "best plan for each number"};
+  double low = INFINITY, high = 0;
+  for (const PlanReport& r : fit) {
+    const double devices = r.options.devices, rate = rate_of(r),
+                 perfect = rate_of(first) / first.options.devices * devices;
+    planned.points.emplace_back(devices, rate);
+    ideal.points.emplace_back(devices, perfect);
+    low = std::min({low, rate, perfect});
+    high = std::max({high, rate, perfect});
+    chart.x.marks.push_back(devices);
+    chart.points.push_back(
+        {.x = devices,
+         .y = rate,
+         .color = kPlanned,
+         .label = fmt::format("{} ({:.0f} %)", to_string(r.result.plans.front().grid),
+                              100 * efficiency(first, r))});
+  }
+  const auto [fewest, most] = std::ranges::minmax(chart.x.marks);
+  const double room = std::pow(10, 0.06 + 0.05 * std::log10(most / fewest));
+  chart.x.low = fewest / room;
+  chart.x.high = most * room;
+  chart.y.low = low * 0.97;
+  chart.y.high = high * 1.03;
+  chart.y = widened(chart.y);
+  chart.lines = {ideal, planned};
+  return to_svg(chart);
 }
 
 }  // namespace axonn

@@ -17,7 +17,6 @@ Json json_of(const GridShape& grid) {
 
 Json json_of(const PlanReport& r, const Plan& plan) {
   const PlanFlops flops = flops_of(r, plan);
-  const TrainingConfig& training = r.config.training;
   Json json = {
       {"grid", json_of(plan.grid)},
       {"predicted_s", plan.time.step_s},
@@ -28,7 +27,7 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"percent_of_peak", known(flops.percent_of_peak)},
       {"micro_batch", plan.micro_batch},
       {"activation_checkpoint", kRecomputeModes[static_cast<int>(plan.recompute)]},
-      {"micro_batches", training.global_batch / (plan.micro_batch * plan.grid.z * plan.grid.data)},
+      {"micro_batches", plan.micro_batch_count(r.config.training.global_batch)},
       {"tokens_per_s", static_cast<double>(r.batch_tokens()) / plan.time.step_s},
       {"hardware_pflops", flops.hardware * 1e-15},
       {"narayanan_pflops", flops.narayanan * 1e-15},
@@ -39,10 +38,8 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"behind", why_behind(r.result.plans.front(), plan)},
   };
   if (r.tokens > 0) {
-    const double seconds =
-        static_cast<double>(r.tokens) / static_cast<double>(r.batch_tokens()) * plan.time.step_s;
-    json["days"] = seconds / 86400;
-    json["device_hours"] = seconds / 3600 * r.options.devices;
+    json["days"] = r.training_days(plan);
+    json["device_hours"] = r.device_hours(plan);
   }
   return json;
 }

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <ranges>
 
 #include "axonn/base/check.h"
-#include "axonn/plan/bound.h"
+#include "axonn/measure/dry_step.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
 #include "axonn/plan/paper_model.h"
@@ -21,9 +20,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// data worse than several do. The largest excess seen, on small models, is 5 %.
 constexpr double kSlack = 1.08;
 
-/// Plans to keep beyond those requested until all their blocks are simulated: estimate_time() may
-/// order close plans wrongly.
-constexpr int kSpare = 3;
+/// estimate() may exceed predict() by about so much, see the tests of both.
+constexpr double kClose = 1.05;
 
 constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
 
@@ -43,21 +41,21 @@ class Search {
  private:
   bool wanted(const GridShape& grid) const;
   bool wanted(RecomputeMode mode) const { return options_.recompute.value_or(mode) == mode; }
-  std::vector<std::int64_t> micro_batches(const GridShape& grid) const;
+  std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const;
   Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const;
   bool fits(std::int64_t bytes) const {
     return static_cast<double>(bytes) <= machine_.memory_bytes;
   }
-  Optimistic bound(const Config& config) const;
-  StepTime time_of(const Config& config, bool whole_depth) const;
+  Prediction bound(const Config& config) const;
+  Prediction estimated(const Config& config) const;
+  Prediction predicted(const Config& config) const;
+  StepTime paper_time(const Config& config) const;
   void screen();
   void screen(const GridShape& grid, const std::vector<std::int64_t>& micros);
-  std::optional<Plan> best_of(const GridShape& grid, double limit_s, std::int64_t margin) const;
-  void best_in(RecomputeMode mode, const GridShape& grid, std::int64_t margin,
-               std::optional<Plan>& best) const;
+  std::optional<Plan> best_of(const GridShape& grid, double limit_s) const;
+  void add_plans(RecomputeMode mode, const GridShape& grid, std::vector<Plan>& plans) const;
   double last_s() const;
   void insert(Plan plan);
-  void confirm();
   std::string uncut_batch(const GridShape& grid) const;
   [[noreturn]] void refuse_all(const std::string& reason) const;
 
@@ -76,7 +74,7 @@ bool Search::wanted(const GridShape& grid) const {
 }
 
 /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
-std::vector<std::int64_t> Search::micro_batches(const GridShape& grid) const {
+std::vector<std::int64_t> Search::micro_batch_sizes(const GridShape& grid) const {
   const std::int64_t places = std::int64_t{grid.z} * grid.data,
                      batch = config_.training.global_batch;
   std::vector<std::int64_t> sizes;
@@ -94,14 +92,22 @@ Config Search::on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode
                  {.grid = grid, .micro_batch = micro_batch, .recompute = mode, .time = {}});
 }
 
-Optimistic Search::bound(const Config& config) const {
+Prediction Search::bound(const Config& config) const {
   if (options_.cost == CostModel::simulated) return optimistic(config, machine_);
-  return {time_of(config, false).step_s, estimate_memory(config)};
+  return estimated(config);
 }
 
-StepTime Search::time_of(const Config& config, bool whole_depth) const {
-  if (options_.cost == CostModel::simulated)
-    return whole_depth ? estimate_whole_depth(config, machine_) : estimate_time(config, machine_);
+Prediction Search::estimated(const Config& config) const {
+  if (options_.cost == CostModel::simulated) return estimate(config, machine_);
+  return {paper_time(config), estimate_memory(config)};
+}
+
+Prediction Search::predicted(const Config& config) const {
+  if (options_.cost == CostModel::simulated) return predict(config, machine_);
+  return {paper_time(config), dry_step(config, 0).memory.peak_bytes};
+}
+
+StepTime Search::paper_time(const Config& config) const {
   const PaperSeconds paper =
       paper_seconds(config.model,
                     {.tokens = config.training.global_batch * config.training.seq_len,
@@ -120,7 +126,7 @@ void Search::screen() {
   for (const GridShape& grid : grids_of(options_.devices)) {
     if (!wanted(grid)) continue;
     ++result_.grids;
-    const auto micros = micro_batches(grid);
+    const auto micros = micro_batch_sizes(grid);
     if (micros.empty()) {
       if (reason.empty()) reason = uncut_batch(grid);
       continue;
@@ -142,10 +148,10 @@ void Search::screen(const GridShape& grid, const std::vector<std::int64_t>& micr
   ++result_.cut;
   for (const RecomputeMode mode : kModes) {
     if (!wanted(mode) || !fits(least.memory_bytes)) continue;
-    const Optimistic one = bound(on(grid, micros.front(), mode));
+    const Prediction one = bound(on(grid, micros.front(), mode));
     least.memory_bytes = one.memory_bytes;
     if (!fits(one.memory_bytes)) continue;
-    candidates_.push_back({grid, one.seconds});
+    candidates_.push_back({grid, one.time.step_s});
     ++result_.fit;
     return;
   }
@@ -153,46 +159,46 @@ void Search::screen(const GridShape& grid, const std::vector<std::int64_t>& micr
     result_.smallest = least;
 }
 
-/// The fastest plan on this grid, or none if no mode can take less than limit_s even by its
-/// optimistic time. margin: bytes by which estimate_memory() is assumed to be too low.
-std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s,
-                                    std::int64_t margin) const {
-  std::optional<Plan> best;
+/// The fastest plan on this grid, or none if it cannot take less than limit_s.
+std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s) const {
+  std::vector<Plan> plans;
+  double least = limit_s;
   for (const RecomputeMode mode : kModes) {
     if (!wanted(mode)) continue;
-    const double beat = best ? std::min(limit_s, best->time.step_s) : limit_s;
-    const Config config = on(grid, micro_batches(grid).front(), mode);
-    if (bound(config).seconds <= kSlack * beat) best_in(mode, grid, margin, best);
+    const Config config = on(grid, micro_batch_sizes(grid).front(), mode);
+    if (bound(config).time.step_s <= kSlack * least) add_plans(mode, grid, plans);
+    for (const Plan& plan : plans) least = std::min(least, plan.time.step_s);
   }
-  return best;
+  std::ranges::stable_sort(plans, {}, [](const Plan& plan) { return plan.time.step_s; });
+  for (Plan& plan : plans) {
+    if (plan.time.step_s > kClose * limit_s) break;
+    const Prediction exact = predicted(planned(config_, plan));
+    plan.time = exact.time;
+    plan.memory_bytes = exact.memory_bytes;
+    if (fits(exact.memory_bytes)) return plan;
+  }
+  return std::nullopt;
 }
 
-/// Tries micro-batches from the largest that fits downwards, until a smaller one is slower. A
-/// smaller one may need more memory: there are more of them, whose gradients are added up.
-void Search::best_in(RecomputeMode mode, const GridShape& grid, std::int64_t margin,
-                     std::optional<Plan>& best) const {
-  const auto sizes = micro_batches(grid);
-  const auto room = [&](std::int64_t size) {
-    return fits(estimate_memory(on(grid, size, mode)) + margin);
-  };
+/// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
+/// smaller one is slower. A smaller one may need more memory: there are more of them, whose
+/// gradients are added up.
+void Search::add_plans(RecomputeMode mode, const GridShape& grid, std::vector<Plan>& plans) const {
+  const auto sizes = micro_batch_sizes(grid);
   double before = kNever;
   for (const std::int64_t size : std::views::reverse(sizes)) {
-    if (!room(size)) continue;
     const Config config = on(grid, size, mode);
-    Plan plan{.grid = grid, .micro_batch = size, .recompute = mode, .time = {}};
-    plan.time = time_of(config, false);
-    if (plan.time.step_s > before) return;
-    before = plan.time.step_s;
-    if (best && best->time.step_s <= before) continue;
-    plan.memory_bytes = estimate_memory(config) + margin;
-    best = plan;
+    if (!fits(estimate_memory(config))) continue;
+    const Prediction found = estimated(config);
+    if (found.time.step_s > before) return;
+    before = found.time.step_s;
+    plans.push_back({grid, size, mode, found.time, found.memory_bytes});
   }
 }
 
 /// The time that a plan must beat.
 double Search::last_s() const {
-  return std::ssize(result_.plans) < options_.top + kSpare ? kNever
-                                                           : result_.plans.back().time.step_s;
+  return std::ssize(result_.plans) < options_.top ? kNever : result_.plans.back().time.step_s;
 }
 
 void Search::insert(Plan plan) {
@@ -200,32 +206,7 @@ void Search::insert(Plan plan) {
   const auto at = std::ranges::upper_bound(plans, plan.time.step_s, {},
                                            [](const Plan& one) { return one.time.step_s; });
   plans.insert(at, std::move(plan));
-  if (std::ssize(plans) > options_.top + kSpare) plans.pop_back();
-}
-
-/// Computes the plans' memory to the byte, and their times with all blocks. Replaces a plan that
-/// turns out too large by the next best on its grid.
-void Search::confirm() {
-  auto& plans = result_.plans;
-  std::map<std::string, std::int64_t> margins;  // by grid: how far estimates were too low
-  for (std::size_t i = 0; i < plans.size();) {
-    const std::int64_t exact = exact_memory(planned(config_, plans[i]));
-    std::int64_t& margin = margins[to_string(plans[i].grid)];
-    // memory_bytes has the margin that the plan was chosen with. The new one is larger if the plan
-    // does not fit, so that it is not chosen again.
-    margin += exact - plans[i].memory_bytes;
-    plans[i].memory_bytes = exact;
-    if (fits(exact)) {
-      ++i;
-      continue;
-    }
-    const GridShape grid = plans[i].grid;
-    plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(i));
-    if (auto other = best_of(grid, kNever, margin)) plans.push_back(std::move(*other));
-  }
-  for (Plan& plan : plans) plan.time = time_of(planned(config_, plan), true);
-  std::ranges::stable_sort(plans, {}, [](const Plan& plan) { return plan.time.step_s; });
-  if (std::ssize(plans) > options_.top) plans.erase(plans.begin() + options_.top, plans.end());
+  if (std::ssize(plans) > options_.top) plans.pop_back();
 }
 
 SearchResult Search::run() {
@@ -233,9 +214,8 @@ SearchResult Search::run() {
   for (const Candidate& candidate : candidates_) {
     if (candidate.optimistic_s > kSlack * last_s()) break;
     ++result_.simulated;
-    if (auto plan = best_of(candidate.grid, last_s(), 0)) insert(std::move(*plan));
+    if (auto plan = best_of(candidate.grid, last_s())) insert(std::move(*plan));
   }
-  confirm();
   if (!result_.plans.empty()) result_.smallest.reset();
   return std::move(result_);
 }
@@ -265,6 +245,20 @@ SearchResult search(const Config& config, const Machine& machine, const SearchOp
   AXONN_CHECK(options.top > 0, "search: wanted at least one plan, got top = ", options.top);
   check_rates(machine, config.training.dtype, options.devices);
   return Search(config, machine, options).run();
+}
+
+bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
+  switch (strategy) {
+    case Strategy::fsdp:
+      return grid.x == 1 && grid.y == 1 && grid.data == 1;
+    case Strategy::hsdp:
+      return grid.x == 1 && grid.y == 1;
+    case Strategy::megatron:
+      return grid.y == 1 && devices_per_node % grid.x == 0;
+    case Strategy::grid_4d:
+      return true;
+  }
+  return false;
 }
 
 Config planned(Config config, const Plan& plan) {

@@ -8,10 +8,21 @@
 
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
-#include "axonn/plan/strategy.h"
 #include "axonn/train/config.h"
 
 namespace axonn {
+
+/// Which grids a search considers: those of common kinds of parallelism, or all.
+enum class Strategy {
+  fsdp,      ///< only z: FSDP, ZeRO-3
+  hsdp,      ///< z and data: hybrid sharding, ZeRO++
+  megatron,  ///< x within a node, and z and data: tensor parallelism in the node
+  grid_4d,   ///< all
+};
+
+inline constexpr std::array<std::string_view, 4> kStrategies = {"fsdp", "hsdp", "megatron", "4d"};
+
+bool allows(Strategy strategy, const GridShape& grid, int devices_per_node);
 
 /// One way to run a step, with its predicted time and memory. Plain data.
 struct Plan {
@@ -20,6 +31,10 @@ struct Plan {
   RecomputeMode recompute = RecomputeMode::none;
   StepTime time;
   std::int64_t memory_bytes = 0;  ///< peak of a rank's arena
+
+  std::int64_t micro_batch_count(std::int64_t global_batch) const {
+    return global_batch / (micro_batch * grid.z * grid.data);
+  }
 };
 
 /// The costs that rank grids.
@@ -41,12 +56,11 @@ struct SearchOptions {
 };
 
 struct SearchResult {
-  std::vector<Plan>
-      plans;          ///< fastest first; memory is exact, seconds are estimate_whole_depth()'s
-  int grids = 0;      ///< allowed by the strategy and `fixed`
-  int cut = 0;        ///< of those, grids that can cut model and batch
-  int fit = 0;        ///< of those, grids that fit into memory with some settings
-  int simulated = 0;  ///< of those, grids that were searched in full
+  std::vector<Plan> plans;       ///< fastest first; times and memory are predict()'s
+  int grids = 0;                 ///< allowed by the strategy and `fixed`
+  int cut = 0;                   ///< of those, grids that can cut model and batch
+  int fit = 0;                   ///< of those, grids that fit into memory with some settings
+  int simulated = 0;             ///< of those, grids that were searched in full
   std::optional<Plan> smallest;  ///< if none fits: the plan with the least memory, without times
 };
 
@@ -55,8 +69,8 @@ struct SearchResult {
 ///
 /// A grid's optimistic time is that of a step whose batch is one micro-batch, recomputed only if
 /// not even the smallest micro-batch fits otherwise. Grids are searched in full in this order,
-/// until the optimistic time exceeds the last plan's time. The best plans are then simulated with
-/// all blocks.
+/// until the optimistic time exceeds the last plan's time. Within a grid, plans are compared by
+/// estimate(); those that may be among the best are then predicted with all blocks.
 ///
 /// config must be validated and resolved and have a vocab; its grid, micro_batch and recomputation
 /// are ignored. Throws UsageError if no grid can cut the model and the batch, or if the machine has

@@ -29,8 +29,8 @@ class Player {
   Player(const Schedule& schedule, const Costs& costs)
       : schedule_(schedule),
         costs_(costs),
-        slowed_(1 + costs.overlap_slowdown()),
-        collective_slowed_(1 + costs.collective_slowdown()) {}
+        slowed_(1 + costs.slowdowns().of_compute),
+        collective_slowed_(1 + costs.slowdowns().of_collective) {}
 
   StepTime play();
 

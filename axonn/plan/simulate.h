@@ -16,14 +16,18 @@ struct CollectiveCost {
   bool leaves_node = false;
 };
 
+/// How much longer compute and a collective take, as a fraction, while both are under way.
+struct Slowdowns {
+  double of_compute = 0, of_collective = 0;
+};
+
 /// Seconds of operations and collectives on one machine and grid.
 class Costs {
  public:
   virtual ~Costs() = default;
   virtual double compute_s(const Schedule::Compute& operation) const = 0;
   virtual CollectiveCost collective(const Schedule::Start& start) const = 0;
-  virtual double overlap_slowdown() const = 0;
-  virtual double collective_slowdown() const { return 0; }
+  virtual Slowdowns slowdowns() const = 0;
 };
 
 /// The parts of a step's time: step_s is compute_s + exposed_s().

@@ -8,7 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
-#include "axonn/data/jsonl_documents.h"
+#include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic_records.h"
 #include "axonn/text/text_files.h"
 

@@ -24,6 +24,14 @@ class Stream {
   virtual void synchronize() = 0;             ///< the host waits; never called inside a step
 };
 
+/// The stream of a device that does all work when it is called.
+class IdleStream : public Stream {
+ public:
+  std::unique_ptr<Event> record() override;
+  void wait(const Event&) override {}
+  void synchronize() override {}
+};
+
 /// A graph of captured work with fixed addresses. The device can run it many times, each time at
 /// the cost of one call.
 class Graph {
@@ -42,8 +50,8 @@ class Device {
   /// without memory of its own.
   virtual std::string uuid() const { return {}; }
 
-  /// Allocates memory for the arena, aligned to 4096 bytes. Throws Error, with the requested bytes,
-  /// if out of memory.
+  /// Allocates memory for the arena, aligned for every type and kernel (to 256 bytes on GPUs, a
+  /// page elsewhere). Throws Error, with the requested bytes, if out of memory.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void release(void* memory, std::int64_t bytes) noexcept = 0;
 

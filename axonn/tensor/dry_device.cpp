@@ -6,18 +6,6 @@ namespace axonn {
 
 namespace {
 
-class DryEvent : public Event {
- public:
-  bool done() const override { return true; }
-};
-
-class DryStream : public Stream {
- public:
-  std::unique_ptr<Event> record() override { return std::make_unique<DryEvent>(); }
-  void wait(const Event&) override {}
-  void synchronize() override {}
-};
-
 class DryDevice final : public Device {
  public:
   explicit DryDevice(Schedule* schedule) : schedule_(schedule) {}
@@ -32,7 +20,7 @@ class DryDevice final : public Device {
   void release(void*, std::int64_t) noexcept override {}
 
   Stream& compute() override { return stream_; }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<DryStream>(); }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<IdleStream>(); }
 
   void copy(void*, const void*, std::int64_t bytes) override { note("copy", bytes); }
   void fill_zero(void*, std::int64_t bytes) override { note("fill_zero", bytes); }
@@ -55,7 +43,7 @@ class DryDevice final : public Device {
   }
 
   Schedule* schedule_;
-  DryStream stream_;
+  IdleStream stream_;
   std::uintptr_t next_ = kPage;  // not 0, which would be a null pointer
 };
 

@@ -67,6 +67,17 @@ bool prepends(const TextStep& step, std::string_view text, Before before) {
 
 }  // namespace
 
+std::string with_spaces(std::string_view token) {
+  std::string out;
+  return std::string(replace({TextStep::Kind::replace, std::string(kSpaceMark), " "}, token, out));
+}
+
+bool has_inner_mark(std::string_view token) {
+  const std::string spaced = with_spaces(token);
+  const std::size_t first = spaced.find_first_not_of(' ');
+  return first != spaced.npos && spaced.find(' ', first) != spaced.npos;
+}
+
 std::string_view apply_steps(std::span<const TextStep> steps, std::string_view text, Before before,
                              TextBuffers& buffers) {
   for (const TextStep& step : steps) {

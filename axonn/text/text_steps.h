@@ -10,6 +10,12 @@ namespace axonn {
 /// The space mark U+2581, which stands for a space in SentencePiece's vocabularies.
 inline constexpr std::string_view kSpaceMark = "\u2581";
 
+/// The token with a space for each space mark.
+std::string with_spaces(std::string_view token);
+
+/// Whether a mark or a space follows another character of the token.
+bool has_inner_mark(std::string_view token);
+
 /// One change that a tokenizer makes to a text before it cuts it into words.
 struct TextStep {
   enum class Kind {

@@ -5,14 +5,13 @@
 #include <unordered_set>
 
 #include "axonn/base/check.h"
+#include "axonn/base/json_node.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
-#include "axonn/text/json_node.h"
 #include "axonn/text/text_steps.h"
 #include "axonn/text/tokenizer_config.h"
 #include "axonn/text/tokenizer_json_text.h"
-#include "axonn/text/vocab_reader.h"
 
 namespace axonn {
 
@@ -22,12 +21,6 @@ namespace {
 std::string byte_name(int byte) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
   return {'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'};
-}
-
-std::string with_spaces(std::string_view token) {
-  const TextStep step{TextStep::Kind::replace, std::string(kSpaceMark), " "};
-  TextBuffers buffers;
-  return std::string(apply_steps({&step, 1}, token, Before::text, buffers));
 }
 
 std::string bytes_of(const std::string& token, const TextParts& parts,
@@ -44,9 +37,6 @@ void check_model(const JsonNode& model) {
   if (!model["dropout"].is_null()) model["dropout"].reject("dropout of merges is not supported");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!model[key].text_or("").empty()) model[key].reject("is not supported; it must be empty");
-  for (const char* key : {"vocab", "merges"})
-    if (!model[key].is_null())
-      model[key].reject("wanted ", key == std::string_view("vocab") ? "an object" : "an array");
 }
 
 /// Reads the characters' tokens of a vocabulary that is not byte-level, and the tokens for
@@ -75,25 +65,39 @@ void read_characters(const JsonNode& model, const TokenIds& ids, BpeVocab& vocab
   vocab.fuse_unknown = model["fuse_unk"].flag_or(false);
 }
 
-void read_model(const JsonNode& model, const TokenizerTables& tables, const TextParts& parts,
+/// Reads merges, each "left right" or ["left", "right"].
+std::vector<BpeMerge> read_merges(const JsonNode& node, const TokenIds& ids) {
+  MergeList merges(ids, {"model.vocab", node.place() + '[', "]"});
+  std::size_t place = 0;
+  for (const JsonNode& merge : node.items()) {
+    if (merge.is_text()) {
+      merges.add_line(merge.text(), place++);
+      continue;
+    }
+    if (!merge.is_array()) merge.reject("wanted \"left right\" or two tokens, got ", merge.got());
+    const std::vector<JsonNode> pair = merge.items();
+    if (pair.size() != 2) merge.reject("wanted two tokens, got ", pair.size());
+    merges.add(pair[0].text(), pair[1].text(), place++);
+  }
+  return merges.take();
+}
+
+void read_model(const JsonNode& model, const TokenIds& ids, const TextParts& parts,
                 BpeVocab& vocab) {
   vocab.words_first = model["ignore_merges"].flag_or(false);
   if (parts.byte_level) {
-    vocab.byte_tokens = find_byte_tokens(tables.ids, model["vocab"].place());
+    vocab.byte_tokens = find_byte_tokens(ids, model["vocab"].place());
   } else {
-    read_characters(model, tables.ids, vocab);
+    read_characters(model, ids, vocab);
     if (!vocab.byte_tokens.empty() && !parts.shows_bytes)
       model["byte_fallback"].reject("is true, but the decoder has no ByteFallback");
   }
-  MergeList merges(tables.ids, {"model.vocab", model["merges"].place() + '[', "]"});
-  for (std::size_t i = 0; i < tables.merges.size(); ++i)
-    merges.add(tables.merges[i][0], tables.merges[i][1], i);
-  vocab.merges = merges.take();
+  vocab.merges = read_merges(model["merges"], ids);
 
   std::unordered_map<std::string, char> byte_names;
   for (int byte = 0; parts.shows_bytes && byte < 256; ++byte)
     byte_names[byte_name(byte)] = static_cast<char>(byte);
-  for (const auto& [token, id] : tables.ids)
+  for (const auto& [token, id] : ids)
     if (static_cast<std::size_t>(id) < vocab.tokens.size())
       vocab.tokens[id] = bytes_of(token, parts, byte_names);
 }
@@ -155,19 +159,19 @@ void find_ends(const TokenIds& ids, const TextParts& parts, const std::string& f
 
 BpeVocab read_tokenizer_json(const std::string& path) {
   const MappedFile file(path);
-  const TokenizerTables tables = read_tokenizer_tables(file);
-  const JsonNode root(tables.rest, path);
+  const JsonNode root = JsonNode::parse(file.text(), path);
   if (!root.is_object()) root.reject("wanted an object with \"model\"");
   check_model(root["model"]);
 
   BpeVocab vocab;
   vocab.name = concat("BPE (", path, ')');
   const TextParts parts = read_text_parts(root, vocab);
-  TokenIds ids = tables.ids;
+  const TokenIds model_ids = read_token_ids(root["model"]["vocab"]);
+  TokenIds ids = model_ids;
   read_added_tokens(root["added_tokens"], ids, vocab);
   check_ids(ids, path);
   vocab.tokens.resize(ids.size());
-  read_model(root["model"], tables, parts, vocab);
+  read_model(root["model"], model_ids, parts, vocab);
   for (const AddedToken& token : vocab.added_tokens)
     vocab.tokens[token.id] =
         parts.shows_marks_as_spaces ? with_spaces(token.content) : token.content;

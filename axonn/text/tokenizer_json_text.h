@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "axonn/base/json_node.h"
 #include "axonn/text/bpe/bpe_vocab.h"
-#include "axonn/text/json_node.h"
 
 namespace axonn {
 

@@ -9,8 +9,8 @@
 
 namespace axonn {
 
-/// The input of a step with made-up tokens, which all count: step 0, without a learning rate.
-/// tokens_of is left to the caller.
+/// The input of a step with made-up tokens, which all count: step 0, without a learning rate. The
+/// tokens have positions and document starts if the config's data is packed. model must outlive it.
 StepInput made_up_input(const LoadedModel& model);
 
 /// Makes the inputs of training steps from batches.

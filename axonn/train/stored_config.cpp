@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_print.h"
+#include "axonn/options/options_read.h"
 
 namespace axonn {
 
@@ -15,9 +16,11 @@ using Files = std::shared_ptr<const ModelFiles>;
 /// Sets the model of a config to the one in `files`. Adapters stay those of the config.
 void take_model(Config& config, Files files) {
   LoraConfig lora = std::move(config.model.lora);
+  Files adapter_files = std::move(config.model.adapter_files);
   config.model = files->config();
   config.model.path = files->path();
   config.model.lora = std::move(lora);
+  config.model.adapter_files = std::move(adapter_files);
   if (config.data.tokenizer == "bytes" && !files->tokenizer().empty())
     config.data.tokenizer = files->tokenizer();
   config.model.files = std::move(files);
@@ -60,18 +63,17 @@ std::string stored_config_text(const ModelConfig& model, const std::string& toke
          });
 }
 
-LoraConfig stored_lora(const std::string& path) {
-  const auto files = std::make_shared<const ModelFiles>(ModelFiles::of_adapters(path));
-  LoraConfig lora = files->config().lora;
-  lora.path = path;
-  lora.files = files;
-  return lora;
+ModelConfig with_stored_adapters(ModelConfig model, const std::string& path) {
+  model.adapter_files = std::make_shared<const ModelFiles>(ModelFiles::of_adapters(path));
+  model.lora = model.adapter_files->config().lora;
+  model.lora.path = path;
+  return model;
 }
 
 Config with_stored_model(Config config) {
   if (!config.model.lora.path.empty()) {
     const double dropout = config.model.lora.dropout;
-    config.model.lora = stored_lora(config.model.lora.path);
+    config.model = with_stored_adapters(config.model, config.model.lora.path);
     config.model.lora.dropout = dropout;
   }
   if (config.model.path.empty()) return config;
@@ -94,7 +96,7 @@ Config config_of_model(const std::string& path, const std::string& adapter) {
   }
   if (!files->adapters()) {
     take_model(config, files);
-    if (!adapter.empty()) config.model.lora = stored_lora(adapter);
+    if (!adapter.empty()) config.model = with_stored_adapters(config.model, adapter);
     return config;
   }
   if (!adapter.empty())
@@ -103,7 +105,7 @@ Config config_of_model(const std::string& path, const std::string& adapter) {
     refuse(path, " holds only adapters of the model at '", files->base(),
            "'; give the path of that model with --model and this one with --adapter");
   config.model.lora.path = path;
-  config.model.lora.files = files;
+  config.model.adapter_files = files;
   if (!config.model.path.empty())
     config.model.files = std::make_shared<const ModelFiles>(config.model.path);
   return config;

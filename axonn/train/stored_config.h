@@ -17,9 +17,9 @@ std::string stored_config_text(Config config, const Origins& origins);
 /// The same for a model without a run.
 std::string stored_config_text(const ModelConfig& model, const std::string& tokenizer);
 
-/// Returns rank, alpha, dropout and targets of the adapters at path, and their files. Throws as
-/// ModelFiles::of_adapters() does.
-LoraConfig stored_lora(const std::string& path);
+/// Returns model with the adapters at path: their rank, alpha, dropout and targets, and their
+/// files. Throws as ModelFiles::of_adapters() does.
+ModelConfig with_stored_adapters(ModelConfig model, const std::string& path);
 
 /// Returns config with the sizes and files of the model at model.path, if set. A tokenizer there
 /// replaces "bytes". If lora.path is set, rank, alpha and targets are those of the adapters there.

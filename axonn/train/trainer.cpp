@@ -120,6 +120,9 @@ void Trainer::begin() {
   if (world_.rank() == 0)
     write_file_atomically(config_.output.dir + "/config.toml", config_toml(config_, origins()));
   log_.describe(training_, cores_.threads());
+  if (!training_.corpus.tokenizer && origins().is_set("data.tokenizer") && world_.rank() == 0)
+    log_.warn(concat("data.tokenizer (", origins().of("data.tokenizer"), ") has no effect: \"",
+                     config_.data.tokenizer, "\" cannot have made the tokens of data.tokens"));
   const std::string here = world_.rank() == 0 ? resume_path(config_) : std::string(),
                     from = broadcast_texts(world_, {here}).front();
   const LoadCost cost = load(from.empty());

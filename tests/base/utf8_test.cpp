@@ -31,6 +31,14 @@ TEST(Utf8, OnlyACharacterThatCanBeCompletedIsAnIncompleteSuffix) {
   EXPECT_EQ(incomplete_utf8_suffix(""), 0u);
 }
 
+TEST(Utf8, CodePointsOfAllLengths) {
+  EXPECT_EQ(code_point("ab"), U'a');
+  EXPECT_EQ(code_point("\xc3\xa9x"), U'\u00e9');
+  EXPECT_EQ(code_point("\xe6\xbc\xa2"), U'\u6f22');
+  EXPECT_EQ(code_point("\xf0\x9f\x98\x80"), U'\U0001f600');
+  for (const char* bad : {"\xff", "\xc3", "\xed\xa0\x80"}) EXPECT_EQ(code_point(bad), 0xfffdu);
+}
+
 TEST(Utf8, PrintableTextIsOneLineOfValidUtf8) {
   EXPECT_EQ(printable("a\n\tb\x01\x7f"
                       "é\xff."),

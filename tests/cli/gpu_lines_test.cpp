@@ -10,8 +10,6 @@ using testing::Pair;
 TEST(GpuLines, UseTheTermsOfTheGpusVendor) {
   const CudaGpu mi250x = {.index = 1,
                           .name = "AMD Instinct MI250X",
-                          .major = 9,
-                          .minor = 0,
                           .architecture = "gfx90a",
                           .multiprocessors = 110,
                           .memory_bytes = std::int64_t{64} << 30};

@@ -59,9 +59,7 @@ class Adapters : public testing::TestWithParam<ModelFamily> {
   PlainTensors tensors() const { return plain_safetensors(peft() + "/adapter_model.safetensors"); }
   /// The base model with the adapters at a path.
   ModelConfig with(const std::string& path) const {
-    ModelConfig config = adapted_;
-    config.lora = stored_lora(path);
-    return config;
+    return with_stored_adapters(adapted_, path);
   }
 
   TemporaryPath path_;

@@ -4,7 +4,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/data/corpus.h"
-#include "axonn/data/jsonl_documents.h"
 
 #include "tests/text/small_bpe.h"
 

@@ -22,9 +22,13 @@ TokenStream counting(std::int64_t count, std::int32_t first = 0, double weight =
   return {std::make_shared<MemoryTokens>("counting", std::move(tokens)), 0, count, weight};
 }
 
-std::vector<std::int32_t> sample(const Sampler& sampler, std::int64_t n, std::int64_t seq_len) {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(seq_len + 1));
-  sampler.read(n, tokens);
+/// The tokens of sequence n: its inputs and the last target.
+std::vector<std::int32_t> sample(const Sequences& sequences, std::int64_t n) {
+  Sequence sequence;
+  sequences.read(n, sequence);
+  std::vector<std::int32_t> tokens = sequence.ids;
+  tokens.push_back(sequence.targets.back());
+  EXPECT_TRUE(std::equal(tokens.begin() + 1, tokens.end(), sequence.targets.begin()));
   return tokens;
 }
 
@@ -33,14 +37,10 @@ std::vector<std::int32_t> sample(const Sampler& sampler, std::int64_t n, std::in
 TEST(Windows, OverlapByOneTokenSoThatEveryTokenIsATargetOnce) {
   const Windows windows({counting(11)}, 3);
   EXPECT_EQ(windows.count(), 3);
-  std::vector<std::int32_t> tokens(4);
-  windows.read(0, tokens);
-  EXPECT_THAT(tokens, ElementsAre(0, 1, 2, 3));
-  windows.read(2, tokens);
-  EXPECT_THAT(tokens, ElementsAre(6, 7, 8, 9));
-  EXPECT_THROW(windows.read(3, tokens), Error);
-  EXPECT_THROW(windows.read(-1, tokens), Error);
-  EXPECT_THROW(windows.read(0, std::span(tokens).first(3)), Error);
+  EXPECT_THAT(sample(windows, 0), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(sample(windows, 2), ElementsAre(6, 7, 8, 9));
+  EXPECT_THROW(sample(windows, 3), Error);
+  EXPECT_THROW(sample(windows, -1), Error);
 }
 
 TEST(Windows, CoverSeveralStreamsAndStayInsideThem) {
@@ -49,11 +49,8 @@ TEST(Windows, CoverSeveralStreamsAndStayInsideThem) {
   part.end = 12;  // 7 tokens: 2 windows of 3
   const Windows windows({part, counting(4, 100)}, 3);
   EXPECT_EQ(windows.count(), 3);
-  std::vector<std::int32_t> tokens(4);
-  windows.read(1, tokens);
-  EXPECT_THAT(tokens, ElementsAre(8, 9, 10, 11));
-  windows.read(2, tokens);
-  EXPECT_THAT(tokens, ElementsAre(100, 101, 102, 103));
+  EXPECT_THAT(sample(windows, 1), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(sample(windows, 2), ElementsAre(100, 101, 102, 103));
 }
 
 TEST(Windows, AcceptExactlyOneSampleAndRefuseOneTokenLessWithTheNumbers) {
@@ -68,13 +65,10 @@ TEST(Windows, AcceptExactlyOneSampleAndRefuseOneTokenLessWithTheNumbers) {
 
 TEST(Sampler, WithoutShuffleFollowsTheFileAndRepeats) {
   const Sampler sampler({counting(10)}, {.seq_len = 3, .seed = 1, .shuffle = false});
-  EXPECT_EQ(sampler.windows(0), 3);
-  EXPECT_THAT(sample(sampler, 0, 3), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(sample(sampler, 1, 3), ElementsAre(3, 4, 5, 6));
-  EXPECT_THAT(sample(sampler, 2, 3), ElementsAre(6, 7, 8, 9));
-  EXPECT_THAT(sample(sampler, 3, 3), ElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(sampler.place(3).epoch, 1);
-  EXPECT_EQ(sampler.place(2).epoch, 0);
+  EXPECT_THAT(sample(sampler, 0), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(sample(sampler, 1), ElementsAre(3, 4, 5, 6));
+  EXPECT_THAT(sample(sampler, 2), ElementsAre(6, 7, 8, 9));
+  EXPECT_THAT(sample(sampler, 3), ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(sampler.count(), 3);
 }
 
@@ -85,14 +79,14 @@ TEST(Sampler, ShuffledHasEveryTargetOncePerEpochAndAnotherOrderPerEpochAndSeed) 
   std::map<std::int32_t, int> targets;
   int as_in_next_epoch = 0, as_in_other_seed = 0, in_file_order = 0;
   for (std::int64_t n = 0; n < windows; ++n) {
-    const auto tokens = sample(a, n, seq_len);
+    const auto tokens = sample(a, n);
     for (std::size_t i = 1; i < tokens.size(); ++i) {
       ++targets[tokens[i]];
       ASSERT_EQ(tokens[i], tokens[i - 1] + 1);
     }
-    as_in_next_epoch += a.place(n).window == a.place(n + windows).window;
-    as_in_other_seed += a.place(n).window == b.place(n).window;
-    in_file_order += a.place(n).window == n;
+    as_in_next_epoch += tokens == sample(a, n + windows);
+    as_in_other_seed += tokens == sample(b, n);
+    in_file_order += tokens[0] == n * seq_len;
   }
   EXPECT_EQ(std::ssize(targets), seq_len * windows);
   for (const auto& [token, times] : targets) ASSERT_EQ(times, 1) << token;
@@ -108,7 +102,7 @@ TEST(Sampler, IsAFunctionOfSeedAndNumberAlone) {
   };
   const Sampler one = make(), other = make();
   for (std::int64_t n : {900'000'000'000L, 5L, 70'000L, 5L, 0L})
-    EXPECT_EQ(sample(one, n, 9), sample(other, n, 9)) << n;
+    EXPECT_EQ(sample(one, n), sample(other, n)) << n;
 }
 
 TEST(Sampler, OfABlendRepeatsEachSourceInItsOwnEpochs) {
@@ -116,15 +110,12 @@ TEST(Sampler, OfABlendRepeatsEachSourceInItsOwnEpochs) {
                         {.seq_len = 3, .seed = 4, .shuffle = true});
   std::map<int, std::vector<std::int64_t>> order;
   for (std::int64_t n = 0; n < 4000; ++n) {
-    const auto place = sampler.place(n);
-    const auto tokens = sample(sampler, n, 3);
-    EXPECT_EQ(tokens[0] >= 1000, place.stream == 1);
-    EXPECT_EQ(place.epoch, std::ssize(order[place.stream]) / sampler.windows(place.stream));
-    order[place.stream].push_back(place.window);
+    const std::int32_t first = sample(sampler, n)[0];
+    order[first >= 1000].push_back(first);
   }
   EXPECT_NEAR(static_cast<double>(order[0].size()), 3000, 2);
   for (auto& [stream, windows] : order) {
-    const std::int64_t count = sampler.windows(stream);
+    const std::int64_t count = stream == 0 ? 10 : 20;
     for (std::int64_t begin = 0; begin + count <= std::ssize(windows); begin += count) {
       const std::set<std::int64_t> epoch(windows.begin() + begin, windows.begin() + begin + count);
       ASSERT_EQ(std::ssize(epoch), count) << "a window twice in an epoch of stream " << stream;
@@ -134,8 +125,8 @@ TEST(Sampler, OfABlendRepeatsEachSourceInItsOwnEpochs) {
 
 TEST(Sampler, RefusesATokenThatTheModelDoesNotHave) {
   const Sampler sampler({counting(10)}, {.seq_len = 3, .shuffle = false, .vocab = 8});
-  EXPECT_NO_THROW(sample(sampler, 0, 3));
-  EXPECT_THAT([&] { sample(sampler, 2, 3); },
+  EXPECT_NO_THROW(sample(sampler, 0));
+  EXPECT_THAT([&] { sample(sampler, 2); },
               testing::ThrowsMessage<UsageError>(HasSubstr("token 8 of counting is 8")));
 }
 
@@ -143,5 +134,5 @@ TEST(Sampler, ATooShortSourceOfABlendIsRefused) {
   EXPECT_THROW(Sampler({counting(100), counting(3)}, {.seq_len = 3}), UsageError);
   EXPECT_THROW(Sampler({}, {.seq_len = 3}), Error);
   const Sampler sampler({counting(10)}, {.seq_len = 3});
-  EXPECT_THROW(sampler.place(-1), Error);
+  EXPECT_THROW(sample(sampler, -1), Error);
 }

@@ -1,10 +1,14 @@
 #include "axonn/data/tokenize.h"
 
+#include <mutex>
 #include <random>
+#include <set>
+#include <thread>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/host.h"
 #include "axonn/data/show.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_file.h"
@@ -24,6 +28,28 @@ std::vector<std::int32_t> tokenized(const TokenFile& file) {
   file.read(0, tokens);
   return tokens;
 }
+
+/// Notes the threads that encode.
+class ThreadNoter : public Tokenizer {
+ public:
+  std::string name() const override { return "threads"; }
+  std::int64_t vocab_size() const override { return 1; }
+  std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
+  std::uint64_t fingerprint() const override { return 0; }
+  std::int64_t threads() const { return std::ssize(threads_); }
+
+ private:
+  std::string_view bytes_of_valid(std::int32_t) const override { return "x"; }
+  void append_tokens(std::string_view, std::vector<std::int32_t>&,
+                     const EncodeOptions&) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // leaves texts to other threads
+    const std::lock_guard lock(mutex_);
+    threads_.insert(std::this_thread::get_id());
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::set<std::thread::id> threads_;
+};
 
 }  // namespace
 
@@ -123,6 +149,9 @@ TEST(TokenizeFiles, RefusesInvalidJobsBeforeWritingAnything) {
     EXPECT_THAT([&] { tokenize_files(job); }, testing::ThrowsMessage<UsageError>(HasSubstr(why)));
   };
   refused({"bytes", {text}, text}, "is one of the text files");
+  const std::string bin = folder.file("t.bin", "hello");
+  refused({"bytes", {bin}, folder.path("t")}, "t.bin is one of the text files");
+  std::filesystem::remove(bin);
   refused({"bytes", {}, folder.path("o.bin")}, "--text");
   refused({"bytes", {text}, ""}, "--output");
   refused({"bytes", {folder.path("none")}, folder.path("o.bin")}, "no file or folder");
@@ -144,4 +173,18 @@ TEST(Describe, ShowsTheFactsOfATokenFile) {
   const auto bytes = make_tokenizer("bytes");
   EXPECT_THAT(describe(file, {.tokenizer = bytes.get()}),
               HasSubstr("token 259 is not one of the 256 of bytes"));
+}
+
+TEST(Tokenize, UsesAsManyThreadsAsThereAreCoresThatItMayUse) {
+  TempFolder folder;
+  const std::vector<std::string> files(30, folder.file("t.txt", "x"));
+  const TokenSink sink{[](std::span<const std::int32_t>) {}, [] {}};
+  std::thread([&] {
+    ASSERT_TRUE(bind_this_thread({usable_cores().front()}));
+    const ThreadNoter alone, three;
+    tokenize(files, alone, sink);
+    EXPECT_EQ(alone.threads(), 1);
+    tokenize(files, three, sink, {.threads = 3});
+    EXPECT_EQ(three.threads(), 3);
+  }).join();
 }

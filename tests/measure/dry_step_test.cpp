@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/support/runs.h"
@@ -258,6 +259,21 @@ TEST(DryStep, OverlapShowsInTheSchedule) {
   };
   EXPECT_EQ(hidden_flops(false), 0);
   EXPECT_GT(hidden_flops(true), 0);
+}
+
+TEST(MadeUpInput, OfPackedDataHasPositionsAndStarts) {
+  for (const bool packed : {false, true}) {
+    Config config = tiny();
+    if (packed) config.data.jsonl = {"documents.jsonl"};
+    const auto world = make_self();
+    Training training(resolved(config), *world, make_cpu_backend(1), {.data = false});
+    const Config& made = training.model.config();
+    const Tokens tokens = made_up_input(training.model).tokens_of(0);
+    const std::int64_t count = made.training.micro_batch * made.training.seq_len;
+    EXPECT_EQ(tokens.ids.count(), count);
+    EXPECT_EQ(tokens.rows.position.count(), packed ? count : 0);
+    EXPECT_EQ(tokens.rows.start.count(), packed ? count : 0);
+  }
 }
 
 TEST(DryStep, IsTheSameWithCudaGraphs) {

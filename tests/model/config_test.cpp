@@ -106,7 +106,7 @@ TEST(ModelConfig, RefusesOddHeadsAndWrongOrderOfRopeFactors) {
       [] {
         validate(with([](ModelConfig& c) {
           c.rope_scaling = RopeScalingKind::llama3;
-          c.rope_low_freq_factor = 4;
+          c.rope.low_freq_factor = 4;
         }));
       },
       ThrowsMessage<UsageError>(HasSubstr("is not below rope_high_freq_factor = 4")));

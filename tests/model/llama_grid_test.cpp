@@ -12,7 +12,7 @@ ModelConfig tiny_llama31() {
   ModelConfig config = tiny_llama();
   config.rope_theta = 100;
   config.rope_scaling = RopeScalingKind::llama3;
-  config.rope_original_positions = 4;
+  config.rope.original_positions = 4;
   return config;
 }
 

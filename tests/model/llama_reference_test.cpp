@@ -50,7 +50,7 @@ ModelConfig small_llama31() {
   ModelConfig config = small_llama();
   config.rope_theta = 50;
   config.rope_scaling = RopeScalingKind::llama3;
-  config.rope_original_positions = 12;
+  config.rope.original_positions = 12;
   return config;
 }
 

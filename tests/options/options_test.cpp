@@ -9,6 +9,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/options/options_print.h"
+#include "axonn/options/options_read.h"
 
 using namespace axonn;
 using testing::ElementsAre;
@@ -197,6 +198,8 @@ TEST(ReadToml, ReadsEachEntryOfARepeatedSectionIntoItsOwnValues) {
   EXPECT_EQ(figures[0].sides, 3);
   EXPECT_EQ(figures[1].sides, 4);
   EXPECT_EQ(figures[1].area, 7);
+  EXPECT_EQ(to_json(list), "{}");
+  EXPECT_EQ(to_markdown(list), "");
   EXPECT_THAT([&] { read_toml_text(list, "[figure]\nsides = 3\n", "a.toml", origins); },
               testing::ThrowsMessage<UsageError>(HasSubstr("write each as [[figure]]")));
 }

@@ -7,6 +7,7 @@
 
 #include "tests/plan/configs.h"
 #include "tests/plan/machines.h"
+#include "tests/plan/whole_step.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -61,12 +62,12 @@ TEST(Estimate, OfADeepStepAgreesWithASimulationOfAllBlocks) {
     SCOPED_TRACE(describe(config));
     config.model.layers = 24;
     const StepTime whole = simulate_whole_step(config, round_machine()),
-                   estimate = estimate_time(config, round_machine());
-    EXPECT_NEAR(estimate.step_s, whole.step_s, kEnds * whole.step_s);
-    EXPECT_NEAR(estimate.compute_s, whole.compute_s, kEnds * whole.step_s);
-    EXPECT_NEAR(estimate.exposed_s() + estimate.compute_s, estimate.step_s, 1e-9 * whole.step_s);
+                   estimated = estimate(config, round_machine()).time;
+    EXPECT_NEAR(estimated.step_s, whole.step_s, kEnds * whole.step_s);
+    EXPECT_NEAR(estimated.compute_s, whole.compute_s, kEnds * whole.step_s);
+    EXPECT_NEAR(estimated.exposed_s() + estimated.compute_s, estimated.step_s, 1e-9 * whole.step_s);
     for (const auto& [name, seconds] : whole.exposed_by)
-      EXPECT_NEAR(estimate.exposed_by.at(name), seconds, kEnds * whole.step_s) << name;
+      EXPECT_NEAR(estimated.exposed_by.at(name), seconds, kEnds * whole.step_s) << name;
   }
 }
 
@@ -76,8 +77,8 @@ TEST(Estimate, OfManyMicroBatchesAgreesWithASimulationOfAll) {
     config.training.micro_batch = 1;
     SCOPED_TRACE(describe(config));
     const StepTime whole = simulate_whole_step(config, round_machine()),
-                   estimate = estimate_time(config, round_machine());
-    EXPECT_NEAR(estimate.step_s, whole.step_s, kEnds * whole.step_s);
+                   estimated = estimate(config, round_machine()).time;
+    EXPECT_NEAR(estimated.step_s, whole.step_s, kEnds * whole.step_s);
     EXPECT_GE(config.training.global_batch, 4 * config.parallelism.z * config.parallelism.data);
   }
 }
@@ -87,9 +88,9 @@ TEST(Estimate, OfComputeAloneIsExactUpToRounding) {
   config.model.layers = 17;
   config.training.micro_batch = 4;
   const StepTime whole = simulate_whole_step(config, round_machine()),
-                 estimate = estimate_time(config, round_machine());
+                 estimated = estimate(config, round_machine()).time;
   EXPECT_EQ(whole.exposed_s(), 0);
-  EXPECT_NEAR(estimate.step_s, whole.step_s, 1e-9 * whole.step_s);
+  EXPECT_NEAR(estimated.step_s, whole.step_s, 1e-9 * whole.step_s);
 }
 
 TEST(Estimate, OfMemoryIsWithinThreePercentOfARealRun) {
@@ -101,10 +102,10 @@ TEST(Estimate, OfMemoryIsWithinThreePercentOfARealRun) {
         config.training.dtype = dtype;
         SCOPED_TRACE(describe(config));
         const auto measured = peaks(config);
-        const auto estimate = static_cast<double>(estimate_memory(config));
+        const auto estimated = static_cast<double>(estimate_memory(config));
         for (const std::int64_t bytes : measured)
-          EXPECT_NEAR(estimate, static_cast<double>(bytes), 0.03 * static_cast<double>(bytes));
-        EXPECT_EQ(exact_memory(config), measured.front());
+          EXPECT_NEAR(estimated, static_cast<double>(bytes), 0.03 * static_cast<double>(bytes));
+        EXPECT_EQ(predict(config, round_machine()).memory_bytes, measured.front());
         ++combinations;
       }
   EXPECT_GE(combinations, 12);
@@ -114,7 +115,7 @@ TEST(Estimate, OfADeepModelsMemoryIsWithinThreePercent) {
   for (Config config : configs_of(small_gpt())) {
     SCOPED_TRACE(describe(config));
     config.model.layers = 40;
-    const auto exact = static_cast<double>(exact_memory(config));
+    const auto exact = static_cast<double>(predict(config, round_machine()).memory_bytes);
     EXPECT_NEAR(static_cast<double>(estimate_memory(config)), exact, 0.03 * exact);
   }
 }

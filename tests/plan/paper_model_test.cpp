@@ -4,7 +4,10 @@
 
 #include "axonn/base/check.h"
 
+#include "tests/plan/paper_ranking.h"
+
 using namespace axonn;
+using namespace axonn::testing_support;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

@@ -70,7 +70,7 @@ TEST(Probe, AllRanksGetTheSameMachineWhichReadsBackUnchangedAndAllowsPlans) {
   config.training = {.steps = 1, .seq_len = 16, .global_batch = 4, .micro_batch = 1};
   config.training.threads = 1;
   config.parallelism.set_grid({2, 1, 2, 1});
-  EXPECT_GT(estimate_time(resolved(config), machine).step_s, 0);
+  EXPECT_GT(estimate(resolved(config), machine).time.step_s, 0);
 }
 
 TEST(Probe, HasARateForEveryGroupShapeAndEveryRowwiseOperationOfAStep) {

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
-#include "axonn/plan/paper_model.h"
+
+#include "tests/plan/paper_ranking.h"
+#include "tests/plan/whole_step.h"
 
 namespace axonn::testing_support {
 

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "axonn/plan/estimate.h"
+#include "axonn/plan/simulate.h"
+#include "axonn/train/config.h"
 
 namespace axonn::testing_support {
 

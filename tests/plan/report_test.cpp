@@ -108,11 +108,11 @@ TEST(PlanReport, ExplainsASlowerPlanByTheLargestPartsOfTheDifference) {
 
 TEST(PlanReport, OverlapSavesTimeIfThereIsCommunicationToHide) {
   Config config = small_gpt();
-  const Plan plan{
-      .grid = {.z = 8},
-      .micro_batch = 4,
-      .time = estimate_whole_depth(
-          planned(config, {.grid = {.z = 8}, .micro_batch = 4, .time = {}}), round_machine())};
+  const Plan plan{.grid = {.z = 8},
+                  .micro_batch = 4,
+                  .time = predict(planned(config, {.grid = {.z = 8}, .micro_batch = 4, .time = {}}),
+                                  round_machine())
+                              .time};
   const auto saved = savings(config, round_machine(), plan);
   EXPECT_THAT(saved, Contains(AllOf(Field(&Saving::setting, "overlap_weights"),
                                     Field(&Saving::seconds, Gt(0)))));

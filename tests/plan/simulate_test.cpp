@@ -16,7 +16,8 @@ namespace {
 /// An operation takes as many seconds as its flops, a collective as its bytes. Collectives of z and
 /// data leave the node.
 struct Fixed final : Costs {
-  double latency_s = 0, slowdown = 0, of_collectives = 0;
+  double latency_s = 0;
+  Slowdowns both = {};
 
   double compute_s(const Schedule::Compute& op) const override { return op.flops; }
   CollectiveCost collective(const Schedule::Start& start) const override {
@@ -24,8 +25,7 @@ struct Fixed final : Costs {
             .link_s = static_cast<double>(start.bytes),
             .leaves_node = start.group == "z" || start.group == "data"};
   }
-  double overlap_slowdown() const override { return slowdown; }
-  double collective_slowdown() const override { return of_collectives; }
+  Slowdowns slowdowns() const override { return both; }
 };
 
 /// Builds a schedule, one event per call.
@@ -124,7 +124,7 @@ TEST(Simulate, ACollectiveDoesNotUseTheLinksDuringItsLatency) {
 
 TEST(Simulate, ComputeIsSlowerOnlyDuringACollective) {
   Fixed costs;
-  costs.slowdown = 0.5;
+  costs.both.of_compute = 0.5;
   // The 3 seconds of the collective do 2 seconds of compute; the other 2 follow at full speed.
   const StepTime time = Program().start("x", "all_gather", 3).compute(4).wait(0).play(costs);
   EXPECT_THAT(time.compute_s, near(5));

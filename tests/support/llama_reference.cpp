@@ -27,14 +27,14 @@ std::vector<double> frequencies(const ModelConfig& m) {
   std::vector<double> out;
   for (std::int64_t i = 0; i < m.head_dim / 2; ++i) {
     const double f = 1 / std::pow(m.rope_theta, 2.0 * double(i) / double(m.head_dim));
-    const double wavelength = 2 * M_PI / f, old = double(m.rope_original_positions);
+    const double wavelength = 2 * M_PI / f, old = double(m.rope.original_positions);
     double scaled = f;
-    if (wavelength > old / m.rope_low_freq_factor) {
-      scaled = f / m.rope_factor;
-    } else if (wavelength >= old / m.rope_high_freq_factor) {
-      const double smooth = (old / wavelength - m.rope_low_freq_factor) /
-                            (m.rope_high_freq_factor - m.rope_low_freq_factor);
-      scaled = (1 - smooth) * f / m.rope_factor + smooth * f;
+    if (wavelength > old / m.rope.low_freq_factor) {
+      scaled = f / m.rope.factor;
+    } else if (wavelength >= old / m.rope.high_freq_factor) {
+      const double smooth = (old / wavelength - m.rope.low_freq_factor) /
+                            (m.rope.high_freq_factor - m.rope.low_freq_factor);
+      scaled = (1 - smooth) * f / m.rope.factor + smooth * f;
     }
     out.push_back(m.rope_scaling == RopeScalingKind::llama3 ? scaled : f);
   }

@@ -1,5 +1,3 @@
-#include "axonn/text/split_pattern.h"
-
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -77,11 +77,13 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   refuses("\"version\"", "\"model\"", "'model' occurs twice");
   refuses("\"vocab\":{", "\"vocab\":7,\"x\":{", "model.vocab: wanted an object");
   refuses("\"merges\":[", "\"merges\":7,\"x\":[", "model.merges: wanted an array");
-  refuses("\"<unk>\":0", "\"<unk>\":\"0\"", "the id of token '<unk>' is a string");
-  refuses("\"<unk>\":0", "\"<unk>\":[0]", "the id of token '<unk>' is an array");
-  refuses("\"<unk>\":0", "\"<unk>\":-1", "must not be negative");
-  refuses("\"<unk>\":0", "\"<unk>\":1e3", "a fraction");
-  refuses("\"<unk>\":0", "\"<unk>\":99999999999", "16,777,216");
+  refuses("\"<unk>\":0", "\"<unk>\":\"0\"",
+          "model.vocab.<unk>: wanted a number from 0 to 2147483647, got a string");
+  refuses("\"<unk>\":0", "\"<unk>\":[0]",
+          "model.vocab.<unk>: wanted a number from 0 to 2147483647, got an array");
+  refuses("\"<unk>\":0", "\"<unk>\":-1", "from 0 to 2147483647, got -1");
+  refuses("\"<unk>\":0", "\"<unk>\":1e3", "from 0 to 2147483647, got 1000.0");
+  refuses("\"<unk>\":0", "\"<unk>\":99999999", "16,777,216");
   refuses("\"▁\":259", "\"▁\":260", "have the same id 260");
   refuses("\"<0x80>\":131,", "", "their ids must be");
   refuses("\"<0x00>\":3", "\"<0x00>\":9999999", "their ids must be");
@@ -93,7 +95,7 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   refuses("[\"▁ h\"", "[\"▁h\"", "model.merges[0]: wanted two tokens");
   refuses("[\"▁ h\"", "[7", "model.merges[0]: wanted");
   refuses("[\"▁ h\"", "[[\"▁\"]", "model.merges[0]: wanted two tokens, got 1");
-  refuses("[\"▁ h\"", "[[[\"▁\"]]", "model.merges[0]: wanted two tokens");
+  refuses("[\"▁ h\"", "[[[\"▁\"]]", "model.merges[0]: wanted two tokens, got 1");
   refuses("[\"▁ h\"", "[\"▁ q\"", "model.merges[0]: 'q' is not in model.vocab");
   refuses("[\"▁ h\"", "[\"r d\"", "model.merges[0]: 'rd' is not in model.vocab");
   refuses("[\"▁ h\",", "[\"▁ h\",\"▁ h\",", "model.merges[1]: '▁ h' occurs twice");

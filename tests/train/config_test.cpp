@@ -10,6 +10,8 @@
 #include "axonn/base/check.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_print.h"
+#include "axonn/options/options_read.h"
+#include "axonn/options/options_suggest.h"
 #include "axonn/study/config.h"
 
 using namespace axonn;

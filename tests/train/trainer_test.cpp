@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/options/options.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -251,6 +252,24 @@ TEST(Trainer, PrintsNothingWithoutATerminalAndNoControlCodesToAStream) {
   EXPECT_THAT(terminal.str(), HasSubstr("saved " + folder.path()));
   for (const char code : {'\x1b', '\r', '\b'})
     EXPECT_EQ(terminal.str().find(code), std::string::npos);
+}
+
+TEST(Trainer, WarnsIfTheTokenizerThatWasNamedCannotHaveMadeTheTokens) {
+  test::TemporaryPath folder;
+  std::vector<std::int32_t> tokens(200, 97);
+  tokens[7] = 300;
+  write_token_file(folder / "tokens.bin", tokens);
+  Config config = tiny_config(folder / "out");
+  config.model.vocab = 301;
+  config.data = {.tokens = {folder / "tokens.bin"}, .validation = "0"};
+  config.training.steps = 2;
+  Origins origins;
+  train_on_threads(config, {.origins = &origins});
+  EXPECT_THAT(test::slurp(folder / "out/logs/rank-0.log"), Not(HasSubstr("no effect")));
+  origins.set("data.tokenizer", "a.toml:3:1");
+  train_on_threads(config, {.origins = &origins});
+  EXPECT_THAT(test::slurp(folder / "out/logs/rank-0.log"),
+              HasSubstr("data.tokenizer (a.toml:3:1) has no effect: \"bytes\" cannot have made"));
 }
 
 TEST(Trainer, EveryRankHasALogFile) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -63,20 +62,8 @@ Factors first_alone(std::span<const Term> terms) {
   return {u / uu, 0};
 }
 
-/// The hops, and the bytes through a member's ring, of one algorithm for a collective.
-struct Way {
-  double hops = 0, bytes = 0;
-};
-
-std::vector<Way> ways_of(const TimedCollective& timed) {
-  const auto bytes = static_cast<double>(timed.bytes);
-  const double others = timed.size - 1, passes = timed.operation == "all_reduce" ? 2 : 1;
-  std::vector<Way> ways{{passes * others, passes * bytes * others / timed.size}};
-  if (timed.operation == "all_reduce") {
-    const double depth = std::bit_width(static_cast<unsigned>(timed.size - 1));
-    ways.push_back({2 * depth, 2 * bytes});
-  }
-  return ways;
+std::vector<CollectiveAlgorithm> ways_of(const TimedCollective& timed) {
+  return algorithms_of(timed.operation, timed.size, timed.bytes);
 }
 
 }  // namespace
@@ -133,13 +120,13 @@ GroupRate fit_group_rate(std::span<const TimedCollective> times) {
     for (std::size_t i = 0; i < times.size(); ++i) {
       AXONN_CHECK(times[i].seconds > 0, "fit_group_rate: an ", times[i].operation, " of ",
                   times[i].bytes, " bytes took ", times[i].seconds, " s");
-      const Way way = ways_of(times[i])[taken[i]];
+      const CollectiveAlgorithm way = ways_of(times[i])[taken[i]];
       terms.push_back({way.hops, way.bytes, times[i].seconds});
     }
     factors = least_squares(terms);
     for (std::size_t i = 0; i < times.size(); ++i) {
-      const std::vector<Way> ways = ways_of(times[i]);
-      const auto seconds = [&](const Way& way) {
+      const auto ways = ways_of(times[i]);
+      const auto seconds = [&](const CollectiveAlgorithm& way) {
         return factors.first * way.hops + factors.second * way.bytes;
       };
       taken[i] = std::ranges::min_element(ways, {}, seconds) - ways.begin();

@@ -1,17 +1,146 @@
 #include "axonn/plan/machine/machine.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <span>
+#include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/options/options_print.h"
+#include "axonn/options/options_read.h"
 #include "axonn/options/options_suggest.h"
-#include "axonn/plan/machine/machine_files.h"
-#include "axonn/plan/machine/machine_options.h"
 
 namespace axonn {
 
+/// The files of machines/, sorted: name without .toml, and text. Defined in machine_files.cpp,
+/// which CMake writes.
+std::span<const std::pair<std::string_view, std::string_view>> machine_files();
+
 namespace {
+
+/// The memory-bound operations of Backend and Device.
+constexpr std::array<std::string_view, 40> kRowwiseOperations = {
+    "other",  // operations without a rate of their own
+    "row_moments",
+    "add_moments",
+    "combine_moments",
+    "moments_about_zero",
+    "layer_norm",
+    "layer_norm_sums",
+    "layer_norm_backward",
+    "layer_norm_weight_backward",
+    "rms_norm_sums",
+    "head_norm",
+    "head_norm_backward",
+    "rotary_embedding",
+    "keep_heads",
+    "cached_attention",
+    "swiglu",
+    "swiglu_backward",
+    "dropout",
+    "gelu",
+    "gelu_backward",
+    "add",
+    "cast",
+    "column_sum",
+    "embedding",
+    "embedding_backward",
+    "positions_backward",
+    "softmax_stats",
+    "combine_softmax",
+    "cross_entropy_backward",
+    "greedy_targets",
+    "sum",
+    "squared_sum",
+    "clip_factor",
+    "count_nonfinite",
+    "adamw",
+    "sgd",
+    "copy",
+    "fill_zero",
+    "copy_to_host",
+    "copy_from_host"};
+
+constexpr std::array<std::string_view, 4> kGroupOperations = {"", "all_gather", "reduce_scatter",
+                                                              "all_reduce"};
+
+void list_products(ProductRate& rate, OptionList& list, std::string_view section,
+                   std::string_view help) {
+  list.section(section, help);
+  list.add("flops_per_s", &rate.flops_per_s,
+           {.help = "rate of a large product; 0: unknown, and plans in this type are refused",
+            .unit = "flop/s",
+            .min = 0});
+  list.add("half_m", &rate.half_m, {.help = "number of rows that halves the rate", .min = 0});
+  list.add("half_n", &rate.half_n, {.help = "number of columns that halves the rate", .min = 0});
+  list.add("half_k", &rate.half_k, {.help = "inner size that halves the rate", .min = 0});
+}
+
+void list_links(Machine& machine, OptionList& list) {
+  list.section("links", "Links between devices, for groups without a [[group]]");
+  list.add("node_bytes_per_s", &machine.node_bytes_per_s,
+           {.help = "bandwidth of all links of a node together, one direction; 0: only one node",
+            .unit = "bytes/s",
+            .min = 0});
+  list.add("node_latency_s", &machine.node_latency_s,
+           {.help = "latency of one hop between nodes", .unit = "s", .min = 0});
+  list.add("device_bytes_per_s", &machine.device_bytes_per_s,
+           {.help = "bandwidth of a device to others of its node", .unit = "bytes/s", .min = 0});
+  list.add("device_latency_s", &machine.device_latency_s,
+           {.help = "latency of one hop within a node", .unit = "s", .min = 0});
+}
+
+void list_options(Machine& machine, OptionList& list) {
+  list.section("machine", "The machine and its devices");
+  list.add("name", &machine.name, {.help = "name of the machine"});
+  list.add("device", &machine.device, {.help = "device of one rank"});
+  list.add("source", &machine.source, {.help = "origin of the figures"});
+  list.add("devices_per_node", &machine.devices_per_node,
+           {.help = "ranks that share a node's links", .min = 1, .also = "gpus_per_node"});
+  list.add("memory_bytes", &machine.memory_bytes,
+           {.help = "device memory that a run may use", .unit = "bytes", .min = 0});
+  list.add("memory_bytes_per_s", &machine.memory_bytes_per_s,
+           {.help = "bandwidth of a device's memory, reads and writes together",
+            .unit = "bytes/s",
+            .min = 0});
+  list.add("advertised_flops_per_s", &machine.advertised_flops_per_s,
+           {.help = "a device's peak in bf16, dense; 0: unknown", .unit = "flop/s", .min = 0});
+  list.add("attention_flops_per_s", &machine.attention_flops_per_s,
+           {.help = "rate of attention, of its causal half", .unit = "flop/s", .min = 0});
+  list.add("launch_s", &machine.launch_s,
+           {.help = "least time of any operation", .unit = "s", .min = 0});
+  list.add("overlap_slowdown", &machine.overlap_slowdown,
+           {.help = "compute takes 1 + this times as long during a collective", .min = 0});
+  list.add("collective_slowdown", &machine.collective_slowdown,
+           {.help = "a collective takes 1 + this times as long during compute", .min = 0});
+  list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16");
+  list_products(machine.f32, list, "products_f32", "Matrix products in f32");
+  list_links(machine, list);
+  list.section("rowwise", "Operations whose rate differs from memory_bytes_per_s");
+  for (const std::string_view operation : kRowwiseOperations)
+    list.add(operation, &machine.rowwise_bytes_per_s[std::string(operation)],
+             {.help = "rate over all operands", .unit = "bytes/s", .min = 0});
+}
+
+void list_options(GroupRate& group, OptionList& list) {
+  list.section("group", "Groups of one shape that run at once");
+  list.add("operation",
+           Choice{kGroupOperations,
+                  [&group] {
+                    return static_cast<int>(std::ranges::find(kGroupOperations, group.operation) -
+                                            kGroupOperations.begin());
+                  },
+                  [&group](int i) { group.operation = kGroupOperations[i]; }},
+           {.help = "the collective; empty: all"});
+  list.add("inner", &group.inner,
+           {.help = "ranks from one member to the next", .min = 1, .required = true});
+  list.add("size", &group.size, {.help = "number of members", .min = 2, .required = true});
+  list.add("latency_s", &group.latency_s, {.help = "latency of one hop", .unit = "s", .min = 0});
+  list.add("bytes_per_s", &group.bytes_per_s,
+           {.help = "rate of one member's ring", .unit = "bytes/s", .above = 0, .required = true});
+}
 
 /// `place`: the name of the machine or its file, for messages.
 void validate(const Machine& machine, const std::string& place) {
@@ -54,13 +183,31 @@ bool is_file_name(const std::string& text) {
 
 }  // namespace
 
+GroupShape group_along(const GridShape& grid, Axis axis) {
+  GroupShape group{.inner = 1, .size = grid.extent(axis)};
+  for (const Axis before : kAxes)
+    if (before < axis) group.inner *= grid.extent(before);
+  return group;
+}
+
+std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int size,
+                                               std::int64_t bytes) {
+  const bool sum = operation == "all_reduce";
+  const double g = size, passes = sum ? 2 : 1, whole = static_cast<double>(bytes);
+  std::vector<CollectiveAlgorithm> found{{passes * (g - 1), passes * (g - 1) / g * whole}};
+  const double depth = std::bit_width(static_cast<unsigned>(size - 1));  // ceil(log2 g)
+  if (sum) found.push_back({2 * depth, 2 * whole});
+  return found;
+}
+
 Machine read_machine(const std::string& name_or_file) {
   Machine machine;
   const OptionList list = options_of(machine);
   Origins origins;
-  const auto known = std::ranges::find(machine_files(), name_or_file, &MachineFile::name);
+  const auto known =
+      std::ranges::find(machine_files(), name_or_file, [](const auto& file) { return file.first; });
   if (known != machine_files().end()) {
-    read_toml_text(list, known->text, name_or_file, origins);
+    read_toml_text(list, known->second, name_or_file, origins);
   } else if (is_file_name(name_or_file) || path_exists(name_or_file)) {
     read_toml(list, name_or_file, origins);
   } else {
@@ -77,7 +224,7 @@ Machine read_machine(const std::string& name_or_file) {
 
 std::vector<std::string> machine_names() {
   std::vector<std::string> names;
-  for (const MachineFile& file : machine_files()) names.emplace_back(file.name);
+  for (const auto& [name, text] : machine_files()) names.emplace_back(name);
   return names;
 }
 

@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "axonn/grid/grid_shape.h"
 
 namespace axonn {
 
@@ -15,6 +18,26 @@ struct ProductRate {
 
   bool operator==(const ProductRate&) const = default;
 };
+
+/// A group of a grid: `size` members that are `inner` ranks apart.
+struct GroupShape {
+  int inner = 1, size = 1;
+};
+
+/// The groups along an axis: inner is the product of the extents before it, in the order x, y, z,
+/// data.
+GroupShape group_along(const GridShape& grid, Axis axis);
+
+/// The cost of one algorithm for a collective: messages one after another, and bytes that pass
+/// through a member's links.
+struct CollectiveAlgorithm {
+  double hops = 0, bytes = 0;
+};
+
+/// A ring; for an all_reduce also a tree. `bytes` are those of the larger buffer, as in
+/// Schedule::Start.
+std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int size,
+                                               std::int64_t bytes);
 
 /// The speed of a collective on groups of one shape that all run at once.
 struct GroupRate {

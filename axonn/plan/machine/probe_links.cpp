@@ -9,6 +9,7 @@
 #include "axonn/grid/grid_shape.h"
 #include "axonn/plan/machine/fit.h"
 #include "axonn/plan/machine/probe_parts.h"
+#include "axonn/plan/simulate.h"
 
 namespace axonn {
 
@@ -18,11 +19,6 @@ constexpr int kLeastRounds = 8;  // timed calls, however long one takes
 
 constexpr std::array kCollectives = {Operation::all_gather, Operation::reduce_scatter,
                                      Operation::all_reduce};
-
-/// A group of a grid: `size` members that are `inner` ranks apart.
-struct GroupShape {
-  int inner = 1, size = 2;
-};
 
 /// The group shapes in grids of so many ranks, except groups of one.
 std::vector<GroupShape> group_shapes(int ranks) {
@@ -162,12 +158,7 @@ void set_links(Machine& machine) {
   machine.device_latency_s = median(device_latencies);
 }
 
-/// How much longer compute takes during a collective of all ranks, and the collective during
-/// compute: means over the three collectives.
-struct Slowdowns {
-  double of_work = 0, of_collective = 0;
-};
-
+/// Those of compute and a collective of all ranks: means over the three collectives.
 Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& work) {
   constexpr double kMost = 10;  // largest slowdown: with more, overlap is useless anyway
   Buffers buffers(ctx.backend, bytes + 4096);
@@ -192,7 +183,7 @@ Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& 
     const double under = mean_over_ranks(ctx.world, {worked / rounds}).front();
     // The rest of the collective, after the work was done, ran alone.
     const double done = std::max(through - (both - under), under / (1 + kMost));
-    mean.of_work += std::max(0.0, under / (pieces * alone) - 1) / kCollectives.size();
+    mean.of_compute += std::max(0.0, under / (pieces * alone) - 1) / kCollectives.size();
     mean.of_collective += std::max(0.0, under / done - 1) / kCollectives.size();
   }
   return mean;
@@ -210,10 +201,10 @@ void probe_links(const ProbeContext& ctx, Machine& machine) {
     for (GroupRate& rate : probe_group(ctx, shape, sizes, work)) machine.groups.push_back(rate);
   set_links(machine);
   const Slowdowns slowdowns = probe_slowdowns(ctx, sizes.back(), work);
-  machine.overlap_slowdown = slowdowns.of_work;
+  machine.overlap_slowdown = slowdowns.of_compute;
   machine.collective_slowdown = slowdowns.of_collective;
   ctx.report(fmt::format("overlap: compute takes {:.0f} % longer, and a collective {:.0f} %",
-                         100 * slowdowns.of_work, 100 * slowdowns.of_collective));
+                         100 * slowdowns.of_compute, 100 * slowdowns.of_collective));
 }
 
 }  // namespace axonn

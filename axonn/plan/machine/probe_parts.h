@@ -19,12 +19,6 @@ struct ProbeContext {
   }
 };
 
-/// Measures launch_s and the memory's rate, with additions of small and of large arrays.
-void probe_memory(const ProbeContext& ctx, Machine& machine);
-
-/// Measures the rates of products, over shapes, transpositions and types.
-void probe_products(const ProbeContext& ctx, Machine& machine);
-
 /// Measures row-wise operations and attention, within steps of small models that each rank runs
 /// alone. Needs launch_s.
 void probe_steps(const ProbeContext& ctx, Machine& machine);

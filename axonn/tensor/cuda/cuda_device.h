@@ -16,7 +16,6 @@ struct CudaGpu {
   int index = 0;             ///< the runtime's index, from 0, among the visible GPUs
   std::string name;          ///< "NVIDIA H200"
   std::string uuid;          ///< identifies the GPU; the same in every process
-  int major = 0, minor = 0;  ///< compute capability
   std::string architecture;  ///< "compute capability 9.0", "gfx90a"
   std::string build_for;     ///< CMake setting that builds for it: "AXONN_HIP_ARCH=gfx90a"
   int multiprocessors = 0;

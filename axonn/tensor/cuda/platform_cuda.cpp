@@ -26,8 +26,6 @@ CudaGpu gpu_of(int index) {
   return {.index = index,
           .name = properties.name,
           .uuid = uuid_text(properties.uuid.bytes),
-          .major = properties.major,
-          .minor = properties.minor,
           .architecture = concat("compute capability ", properties.major, '.', properties.minor),
           .build_for = concat("AXONN_CUDA_ARCH=", properties.major, properties.minor, "-real"),
           .multiprocessors = properties.multiProcessorCount,

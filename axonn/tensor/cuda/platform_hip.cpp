@@ -48,8 +48,6 @@ CudaGpu gpu_of(int index) {
           .name = name.empty() ? concat("AMD GPU ", architecture) : name,
           // Both parts: the two halves of a GPU may share one UUID, and buses repeat on every host.
           .uuid = concat(uuid_text(uuid.bytes), '-', bus),
-          .major = properties.major,
-          .minor = properties.minor,
           .architecture = architecture,
           .build_for = concat("AXONN_HIP_ARCH=", architecture),
           .multiprocessors = properties.multiProcessorCount,

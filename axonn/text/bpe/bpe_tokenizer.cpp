@@ -1,17 +1,16 @@
 #include "axonn/text/bpe/bpe_tokenizer.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/bpe/bpe_merger.h"
+#include "axonn/text/pool.h"
 #include "axonn/text/text_files.h"
 #include "axonn/text/text_steps.h"
 #include "axonn/text/word_cache.h"
 #include "axonn/text/word_pattern.h"
-#include "axonn/text/word_tokens.h"
 
 namespace axonn {
 
@@ -29,15 +28,81 @@ struct Worker {
 };
 
 bool marks_only_in_front(const BpeVocab& vocab) {
-  // vocab.tokens holds decoded bytes, in which a mark may be a space.
   return std::ranges::none_of(vocab.merges, [&](const BpeMerge& merge) {
-    std::string_view token = vocab.tokens[merge.result];
-    const auto begins_with_mark = [&] {
-      return token.starts_with(kSpaceMark) || token.starts_with(' ');
-    };
-    while (begins_with_mark()) token.remove_prefix(token.starts_with(' ') ? 1 : kSpaceMark.size());
-    return token.find(kSpaceMark) != token.npos || token.find(' ') != token.npos;
+    return has_inner_mark(vocab.tokens[merge.result]);
   });
+}
+
+/// Gives the initial tokens of a word, before merges: one for each byte or for each character.
+class WordTokens {
+ public:
+  /// Keeps a reference to the vocabulary.
+  explicit WordTokens(const BpeVocab& vocab);
+
+  enum class State { mergeable, whole };
+
+  /// Appends the initial tokens. `whole`: the word is a token itself, which was appended instead.
+  State append(std::string_view word, std::vector<std::int32_t>& tokens) const;
+
+ private:
+  void append_characters(std::string_view word, std::vector<std::int32_t>& tokens) const;
+
+  const BpeVocab& vocab_;
+  std::array<std::int32_t, 128> ascii_{};  ///< token of each one-byte character; -1: none
+  std::unordered_map<std::string_view, std::int32_t> words_;
+};
+
+WordTokens::WordTokens(const BpeVocab& vocab) : vocab_(vocab) {
+  ascii_.fill(-1);
+  for (const auto& [character, token] : vocab.characters)
+    if (character.size() == 1 && static_cast<unsigned char>(character[0]) < ascii_.size())
+      ascii_[static_cast<unsigned char>(character[0])] = token;
+  if (!vocab.words_first) return;
+  for (std::size_t i = 0; i < vocab.tokens.size(); ++i)
+    words_.emplace(vocab.tokens[i], static_cast<std::int32_t>(i));
+  for (const AddedToken& token : vocab.added_tokens) words_.erase(token.content);
+}
+
+WordTokens::State WordTokens::append(std::string_view word,
+                                     std::vector<std::int32_t>& tokens) const {
+  if (!words_.empty()) {
+    if (const auto found = words_.find(word); found != words_.end()) {
+      tokens.push_back(found->second);
+      return State::whole;
+    }
+  }
+  if (!vocab_.characters.empty()) {
+    append_characters(word, tokens);
+  } else {
+    for (char c : word) tokens.push_back(vocab_.byte_tokens[static_cast<unsigned char>(c)]);
+  }
+  return State::mergeable;
+}
+
+void WordTokens::append_characters(std::string_view word, std::vector<std::int32_t>& tokens) const {
+  bool after_unknown = false;
+  while (!word.empty()) {
+    const Utf8Front front = utf8_front(word);
+    const auto first = static_cast<unsigned char>(word[0]);
+    std::int32_t token = -1;
+    if (first < ascii_.size()) {
+      token = ascii_[first];
+    } else if (const auto found = vocab_.characters.find(std::string(word.substr(0, front.bytes)));
+               front.kind == Utf8Front::Kind::complete && found != vocab_.characters.end()) {
+      token = found->second;
+    }
+    const bool unknown = token < 0 && vocab_.byte_tokens.empty();
+    if (token >= 0) {
+      tokens.push_back(token);
+    } else if (!unknown) {
+      for (char c : word.substr(0, front.bytes))
+        tokens.push_back(vocab_.byte_tokens[static_cast<unsigned char>(c)]);
+    } else if (!after_unknown || !vocab_.fuse_unknown) {
+      tokens.push_back(vocab_.unknown);
+    }
+    after_unknown = unknown;
+    word.remove_prefix(front.bytes);
+  }
 }
 
 class BpeTokenizer : public Tokenizer {
@@ -93,7 +158,8 @@ class BpeTokenizer : public Tokenizer {
  private:
   void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                      const EncodeOptions& options) const override {
-    std::unique_ptr<Worker> worker = take_worker();
+    std::unique_ptr<Worker> worker =
+        workers_.take([&] { return std::make_unique<Worker>(pattern_.get()); });
     const Before before = options.continues ? Before::text : Before::nothing;
     if (options.added_tokens) {
       split(raw_tokens_, text, before, tokens, [&](std::string_view piece, Before b) {
@@ -106,8 +172,7 @@ class BpeTokenizer : public Tokenizer {
       encode_plain(*worker, apply_steps(vocab_.normalizer, text, before, worker->normalized),
                    before, tokens);
     }
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(worker));
+    workers_.give_back(std::move(worker));
   }
 
   std::string_view bytes_of_valid(std::int32_t token) const override {
@@ -118,14 +183,6 @@ class BpeTokenizer : public Tokenizer {
     return std::ranges::any_of(vocab_.added_tokens, [&](const AddedToken& token) {
       return text.ends_with(token.content);
     });
-  }
-
-  std::unique_ptr<Worker> take_worker() const {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Worker>(pattern_.get());
-    std::unique_ptr<Worker> worker = std::move(idle_.back());
-    idle_.pop_back();
-    return worker;
   }
 
   /// Appends the added tokens in the text, and calls on_piece for the text between them.
@@ -255,8 +312,7 @@ class BpeTokenizer : public Tokenizer {
   std::vector<bool> specials_;
   std::unordered_map<std::string, std::int32_t> ids_;
   AddedTokenFinder raw_tokens_, normalized_tokens_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Worker>> idle_;
+  mutable Pool<Worker> workers_;
 };
 
 }  // namespace

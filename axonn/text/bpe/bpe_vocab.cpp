@@ -8,7 +8,6 @@
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/tokenizer_config.h"
-#include "axonn/text/vocab_reader.h"
 
 namespace axonn {
 
@@ -40,14 +39,7 @@ std::vector<BpeMerge> read_merges(const MappedFile& file, const TokenIds& ids) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line_number == 1 && line.starts_with("#version")) continue;
     if (line.empty() && rest.empty()) continue;
-
-    const std::size_t space = line.find(' ');
-    if (space == 0 || space == line.npos || space + 1 == line.size() ||
-        line.find(' ', space + 1) != line.npos)
-      refuse(file.path(), ", line ", line_number,
-             ": wanted two tokens and a space between them, got '", printable(line.substr(0, 80)),
-             "'");
-    merges.add(line.substr(0, space), line.substr(space + 1), line_number);
+    merges.add_line(line, line_number);
   }
   return merges.take();
 }
@@ -64,13 +56,10 @@ std::string bpe_character(unsigned char byte) {
 std::optional<std::string> bytes_of_characters(std::string_view token) {
   std::string bytes;
   while (!token.empty()) {
-    const Utf8Front front = utf8_front(token);
-    int code = static_cast<unsigned char>(token[0]);
-    if (front.bytes == 2) code = (code & 0x1f) << 6 | (token[1] & 0x3f);
-    if (front.bytes > 2 || code >= std::ssize(kByteOfCharacter) || kByteOfCharacter[code] < 0)
-      return std::nullopt;
+    const char32_t code = code_point(token);
+    if (code >= kByteOfCharacter.size() || kByteOfCharacter[code] < 0) return std::nullopt;
     bytes += static_cast<char>(kByteOfCharacter[code]);
-    token.remove_prefix(front.bytes);
+    token.remove_prefix(utf8_front(token).bytes);
   }
   return bytes;
 }
@@ -120,6 +109,26 @@ void MergeList::add(std::string_view left, std::string_view right, std::size_t p
   merges_.push_back(merge);
 }
 
+void MergeList::add_line(std::string_view line, std::size_t place) {
+  const std::size_t space = line.find(' ');
+  if (space == 0 || space == line.npos || space + 1 == line.size() ||
+      line.find(' ', space + 1) != line.npos)
+    refuse(names_.before, place, names_.after,
+           ": wanted two tokens and a space between them, got '", printable(line.substr(0, 80)),
+           "'");
+  add(line.substr(0, space), line.substr(space + 1), place);
+}
+
+TokenIds read_token_ids(const JsonNode& node) {
+  TokenIds ids;
+  for (const auto& [token, id] : node.members()) {
+    if (id.number() >= kMaxTokens)
+      id.reject(id.number(), "; at most 16,777,216 tokens are possible");
+    ids.emplace(token, static_cast<std::int32_t>(id.number()));
+  }
+  return ids;
+}
+
 BpeVocab read_bpe_vocab(const std::string& folder) {
   if (!is_folder(folder))
     refuse("tokenizer '", folder, "' is not a folder with vocab.json and merges.txt");
@@ -129,7 +138,7 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
            ", which splits text differently from GPT-2; only GPT2Tokenizer can be read from ",
            "vocab.json and merges.txt. Put the model's tokenizer.json beside them");
   const MappedFile vocab_file(folder + "/vocab.json"), merges_file(folder + "/merges.txt");
-  const TokenIds ids = read_vocab_ids(vocab_file);
+  const TokenIds ids = read_token_ids(JsonNode::parse(vocab_file.text(), vocab_file.path()));
   check_ids(ids, vocab_file.path());
 
   BpeVocab vocab;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/base/json_node.h"
 #include "axonn/text/added_tokens.h"
 #include "axonn/text/text_steps.h"
 
@@ -49,7 +50,7 @@ struct BpeVocab {
       {};                              ///< applied before normalized added tokens are searched for
   std::vector<TextStep> spacing = {};  ///< applied after that
   BpeWords words = BpeWords::pattern;
-  std::string pattern = {};  ///< matches a word; in Oniguruma's syntax (split_pattern.h)
+  std::string pattern = {};  ///< matches a word; in Oniguruma's syntax (word_pattern.h)
   std::vector<AddedToken> added_tokens = {};
 
   std::optional<std::int32_t> begin_of_text = {}, end_of_text = {};
@@ -57,7 +58,6 @@ struct BpeVocab {
 };
 
 using TokenIds = std::unordered_map<std::string, std::int32_t>;
-using TokenPair = std::array<std::string, 2>;
 
 // Far more than any tokenizer has. A larger id means a damaged file, for which no memory must be
 // allocated.
@@ -84,6 +84,9 @@ std::vector<std::int32_t> find_byte_tokens(const TokenIds& ids, const std::strin
 /// Throws UsageError, with `where`, unless the ids of n tokens are 0 .. n - 1.
 void check_ids(const TokenIds& ids, const std::string& where);
 
+/// Reads a vocabulary {"token": id, ...}. Throws UsageError with its place and the fault.
+TokenIds read_token_ids(const JsonNode& node);
+
 /// Converts pairs of tokens to merges.
 class MergeList {
  public:
@@ -95,6 +98,8 @@ class MergeList {
 
   /// Throws UsageError if a token is not in the vocabulary or the pair was added before.
   void add(std::string_view left, std::string_view right, std::size_t place);
+  /// Adds a merge "left right". Throws as add() does, and if these are not two tokens.
+  void add_line(std::string_view line, std::size_t place);
   std::vector<BpeMerge> take() { return std::move(merges_); }
 
  private:

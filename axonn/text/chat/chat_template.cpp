@@ -11,10 +11,9 @@ constexpr EncodeOptions kText{.added_tokens = false, .continues = true};
 
 /// Like Python's strip(), which the published templates call.
 std::string_view stripped(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\n\v\f\r";
-  const std::size_t begin = text.find_first_not_of(kBlanks);
+  const std::size_t begin = text.find_first_not_of(kWhiteSpace);
   if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+  return text.substr(begin, text.find_last_not_of(kWhiteSpace) - begin + 1);
 }
 
 bool is_assistant(const Message& message) { return message.role == "assistant"; }

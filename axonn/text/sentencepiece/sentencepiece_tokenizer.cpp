@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <mutex>
 #include <utility>
 
 #include <sentencepiece_processor.h>
@@ -14,6 +13,7 @@
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/added_tokens.h"
+#include "axonn/text/pool.h"
 #include "axonn/text/text_files.h"
 #include "axonn/text/text_steps.h"
 #include "axonn/text/tokenizer_config.h"
@@ -26,17 +26,6 @@ namespace {
 // A private-use character, which no vocabulary has. Text after it is encoded as in the middle of a
 // text.
 constexpr std::string_view kStranger = "\ue0fa";
-
-std::string spaced(std::string_view piece) {
-  const TextStep step{TextStep::Kind::replace, std::string(kSpaceMark), " "};
-  TextBuffers buffers;
-  return std::string(apply_steps({&step, 1}, piece, Before::text, buffers));
-}
-
-bool has_mark_behind_another(std::string_view piece) {
-  while (piece.starts_with(kSpaceMark)) piece.remove_prefix(kSpaceMark.size());
-  return piece.find(kSpaceMark) != piece.npos;
-}
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
@@ -123,9 +112,9 @@ class SentencePieceTokenizer : public Tokenizer {
         tokens_.emplace_back(1, static_cast<char>(byte));
         continue;
       }
-      tokens_.push_back(spaced(piece));
+      tokens_.push_back(with_spaces(piece));
       if (model_.IsControl(i) && !piece.empty()) added_.add(piece, i);
-      cuts_ = cuts_ && !has_mark_behind_another(piece);
+      cuts_ = cuts_ && !has_inner_mark(piece);
     }
   }
 
@@ -163,7 +152,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                      const EncodeOptions& options) const override {
-    std::unique_ptr<WordCache> cache = take_cache();
+    std::unique_ptr<WordCache> cache = caches_.take([] { return std::make_unique<WordCache>(); });
     bool continues = options.continues;
     while (!text.empty()) {
       const auto match = options.added_tokens ? added_.find(text) : std::nullopt;
@@ -173,16 +162,7 @@ class SentencePieceTokenizer : public Tokenizer {
       text.remove_prefix(match ? end + match->bytes : end);
       continues = false;
     }
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(cache));
-  }
-
-  std::unique_ptr<WordCache> take_cache() const {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<WordCache>();
-    std::unique_ptr<WordCache> cache = std::move(idle_.back());
-    idle_.pop_back();
-    return cache;
+    caches_.give_back(std::move(cache));
   }
 
   void append_words(WordCache& cache, std::string_view text, bool continues,
@@ -259,8 +239,7 @@ class SentencePieceTokenizer : public Tokenizer {
   bool newlines_apart_ = false;  ///< the same for newlines; needs a model that keeps all spaces
   std::optional<std::int32_t> begin_, end_;
   std::uint64_t fingerprint_ = 0;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<WordCache>> idle_;
+  mutable Pool<WordCache> caches_;
 };
 
 }  // namespace

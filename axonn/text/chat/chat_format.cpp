@@ -1,11 +1,11 @@
-#include <filesystem>
+#include "axonn/text/chat/chat_format.h"
 
-#include <nlohmann/json.hpp>
+#include <filesystem>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/base/json_node.h"
 #include "axonn/base/mapped_file.h"
-#include "axonn/text/chat/chat_template.h"
 
 namespace axonn {
 
@@ -23,14 +23,11 @@ struct TemplateFile {
 
 /// The template in a JSON value: a string, or in a list of {"name", "template"} the one named
 /// "default".
-std::string template_in(const nlohmann::json& value, const std::string& path) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_array())
-    for (const auto& each : value)
-      if (each.is_object() && each.value("name", nlohmann::json()) == "default" &&
-          each.value("template", nlohmann::json()).is_string())
-        return each["template"].get<std::string>();
-  refuse(path, ": chat_template: wanted a string, or a list with an entry named \"default\"");
+std::string template_in(const JsonNode& node) {
+  if (!node.is_array()) return node.text();
+  for (const JsonNode& each : node.items())
+    if (each["name"].text_or("") == "default") return each["template"].text();
+  node.reject("wanted a string, or a list with an entry named \"default\"");
 }
 
 TemplateFile read_template(const std::string& folder) {
@@ -39,11 +36,9 @@ TemplateFile read_template(const std::string& folder) {
   if (path_exists(jinja)) return {jinja, std::string(MappedFile(jinja).text())};
   if (!path_exists(config)) return {};
   const MappedFile file(config);
-  const auto root = nlohmann::json::parse(file.text(), nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) refuse(config, ": this is not a JSON object; is the file whole?");
-  const auto found = root.find("chat_template");
-  if (found == root.end() || found->is_null()) return {};
-  return {config, template_in(*found, config)};
+  const JsonNode found = JsonNode::parse(file.text(), config)["chat_template"];
+  if (found.is_null()) return {};
+  return {config, template_in(found)};
 }
 
 /// The default system message of a ChatML template such as Qwen's: the words that it writes between

@@ -1,0 +1,155 @@
+#include "axonn/base/json_node.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_set>
+
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/utf8.h"
+
+namespace axonn {
+
+namespace {
+
+using nlohmann::json;
+
+// Published files nest 7 deep. The limit keeps a damaged file from using memory for each bracket.
+constexpr int kMostDepth = 32;
+
+const json kNull;
+
+using Event = json::parse_event_t;
+
+/// Throws UsageError with the first key of the text that its object already has.
+void refuse_repeated_key(std::string_view text, const std::string& file) {
+  std::vector<std::unordered_set<std::string>> keys;  // of each open object
+  const auto check = [&](int, Event event, json& parsed) {
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event != Event::key || keys.back().insert(parsed.get<std::string>()).second) return true;
+    refuse(file, ": the key '", printable(parsed.get<std::string>().substr(0, 80)),
+           "' occurs twice in one object");
+  };
+  [[maybe_unused]] const json read = json::parse(text, check, /*allow_exceptions=*/false);
+}
+
+json parse_strictly(std::string_view text, const std::string& file) {
+  // Counting an object's keys takes half the time of comparing them.
+  std::vector<std::size_t> keys;  // of each open object
+  const auto check = [&](int depth, Event event, json& parsed) {
+    const bool opens = event == Event::object_start || event == Event::array_start;
+    if (opens && depth == kMostDepth) refuse(file, ": brackets nest deeper than ", kMostDepth);
+    if (event == Event::object_start) keys.push_back(0);
+    if (event == Event::key) ++keys.back();
+    if (event == Event::object_end) {
+      if (keys.back() > parsed.size()) refuse_repeated_key(text, file);
+      keys.pop_back();
+    }
+    return true;
+  };
+  try {
+    return json::parse(text.begin(), text.end(), check);
+  } catch (const json::exception& error) {
+    const auto* syntax = dynamic_cast<const json::parse_error*>(&error);
+    const std::size_t byte = syntax ? syntax->byte : 0;
+    const auto line = 1 + std::ranges::count(text.substr(0, byte), '\n');
+    refuse(file, ", line ", line, ", byte ", byte, ": this is not JSON (", printable(error.what()),
+           "); is the file whole?");
+  }
+}
+
+const json& json_of(const std::shared_ptr<const void>& value) {
+  return *static_cast<const json*>(value.get());
+}
+
+}  // namespace
+
+/// The file of the root, or the key or index (then not -1) of another node in its parent.
+struct JsonNode::Step {
+  std::shared_ptr<const Step> parent;
+  std::string key;
+  std::int64_t index;
+
+  std::string place() const {
+    if (!parent) return key;
+    const std::string before = parent->parent ? parent->place() : parent->place() + ": ";
+    if (index >= 0) return concat(before, '[', index, ']');
+    return concat(before, parent->parent ? "." : "", printable(key.substr(0, 80)));
+  }
+};
+
+JsonNode JsonNode::parse(std::string_view text, const std::string& file) {
+  return {std::make_shared<const json>(parse_strictly(text, file)),
+          std::make_shared<const Step>(Step{nullptr, file, -1})};
+}
+
+JsonNode JsonNode::child(const void* value, std::string key, std::int64_t index) const {
+  return {std::shared_ptr<const void>(value_, value),
+          std::make_shared<const Step>(Step{step_, std::move(key), index})};
+}
+
+std::string JsonNode::place() const { return step_->place(); }
+
+bool JsonNode::is_null() const { return json_of(value_).is_null(); }
+bool JsonNode::is_object() const { return json_of(value_).is_object(); }
+bool JsonNode::is_array() const { return json_of(value_).is_array(); }
+bool JsonNode::is_text() const { return json_of(value_).is_string(); }
+
+std::string JsonNode::got() const {
+  if (value_.get() == &kNull) return "nothing";
+  if (is_text()) return "a string";
+  if (is_array()) return "an array";
+  return is_object() ? "an object" : json_of(value_).dump();
+}
+
+void JsonNode::want(bool holds, const char* what) const {
+  if (!holds) reject("wanted ", what, ", got ", got());
+}
+
+JsonNode JsonNode::operator[](const std::string& key) const {
+  want(is_object(), "an object");
+  const json& object = json_of(value_);
+  const auto found = object.find(key);
+  return child(found == object.end() ? &kNull : &*found, key);
+}
+
+std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
+  want(is_object(), "an object");
+  std::vector<std::pair<std::string, JsonNode>> members;
+  for (const auto& [key, value] : json_of(value_).get_ref<const json::object_t&>())
+    members.emplace_back(key, child(&value, key));
+  return members;
+}
+
+std::vector<JsonNode> JsonNode::items() const {
+  want(is_null() || is_array(), "an array");
+  std::vector<JsonNode> nodes;
+  for (const json& element : json_of(value_))
+    nodes.push_back(child(&element, {}, std::ssize(nodes)));
+  return nodes;
+}
+
+std::string JsonNode::text() const {
+  want(is_text(), "a string");
+  return json_of(value_).get<std::string>();
+}
+
+std::string JsonNode::text_or(const std::string& if_null) const {
+  return is_null() ? if_null : text();
+}
+
+bool JsonNode::flag_or(bool if_null) const {
+  want(is_null() || json_of(value_).is_boolean(), "true or false");
+  return is_null() ? if_null : json_of(value_).get<bool>();
+}
+
+std::int64_t JsonNode::number() const {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const json& value = json_of(value_);
+  want(value.is_number_unsigned() && value.get<std::uint64_t>() <= kMost,
+       "a number from 0 to 2147483647");
+  return value.get<std::int64_t>();
+}
+
+}  // namespace axonn

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// Options of layers that a model's config holds. Plain data.
+
+namespace axonn {
+
+/// Llama 3.1's scaling of the frequencies, with which a model trained on sequences of
+/// `original_positions` learns longer ones. A frequency f of wavelength 2 pi / f becomes:
+///
+///   below original_positions / high_freq_factor    f
+///   above original_positions / low_freq_factor     f / factor
+///   between                                        (1 - s) · f / factor + s · f,
+///       s = (original_positions / wavelength - low_freq_factor) / (high_freq_factor -
+///       low_freq_factor)
+struct RopeScaling {
+  double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
+  std::int64_t original_positions = 8192;
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+/// Small adapters that are trained instead of the model (adapter.h); the section [lora].
+struct LoraConfig {
+  std::int64_t rank = 0;  ///< r; 0: no adapters, the model itself is trained
+  double alpha = 16;      ///< an adapter's output is multiplied by alpha / rank
+  double dropout = 0;     ///< probability that an element of an adapter's input is dropped
+  std::vector<std::string> targets = {};  ///< last parts of layers' names; empty: all layers
+  std::string path = {};  ///< adapters to start from, which set rank, alpha and targets
+
+  bool operator==(const LoraConfig&) const = default;
+};
+
+}  // namespace axonn
