@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/clock.h"
 
 namespace axonn {
 
@@ -85,6 +86,24 @@ bool stdout_is_interactive() {
   const char* term = std::getenv("TERM");
   return ::isatty(STDOUT_FILENO) == 1 && !(no_color && *no_color) &&
          !(term && std::string_view(term) == "dumb");
+}
+
+ProgressLine::ProgressLine(std::ostream* terminal, std::string doing)
+    : terminal_(terminal), doing_(std::move(doing)), began_(now_seconds()), drawn_(began_) {}
+
+ProgressLine::~ProgressLine() {
+  if (drawn_ > began_) *terminal_ << '\n' << std::flush;
+}
+
+void ProgressLine::operator()(std::int64_t done, std::int64_t total) {
+  const double now = now_seconds();
+  const bool last = done == total && drawn_ > began_;
+  if (!terminal_ || (!last && now - drawn_ < 0.2)) return;
+  drawn_ = now;
+  const double rate = static_cast<double>(done) / (now - began_);
+  *terminal_ << fmt::format("\r{} {} of {}, {}/s\x1b[K", doing_, format_bytes(done),
+                            format_bytes(total), format_bytes(std::llround(rate)))
+             << std::flush;
 }
 
 Log::Log(LogOptions options) : options_(std::move(options)) {

@@ -43,6 +43,25 @@ bool stdout_is_interactive();
 /// Width of the terminal on standard output; 100 if standard output is not a terminal.
 int terminal_columns();
 
+/// A line of a terminal that is redrawn in place: "loading 3.10GiB of 16.10GiB, 1.90GiB/s". Appears
+/// after 0.2 s. The destructor ends it.
+class ProgressLine {
+ public:
+  /// terminal: null shows nothing.
+  ProgressLine(std::ostream* terminal, std::string doing);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  /// Bytes that are done, and all bytes.
+  void operator()(std::int64_t done, std::int64_t total);
+
+ private:
+  std::ostream* terminal_;
+  std::string doing_;
+  double began_, drawn_;
+};
+
 struct LogOptions {
   std::string file;                  ///< this rank's log file; "": none. Its folder must exist.
   std::ostream* terminal = nullptr;  ///< set on rank 0 only; not owned

@@ -15,7 +15,7 @@
 #include "axonn/measure/overlap_benchmark.h"
 #include "axonn/measure/scaling.h"
 #include "axonn/model/flops.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

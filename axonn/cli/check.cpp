@@ -13,7 +13,7 @@
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

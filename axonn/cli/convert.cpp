@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/clock.h"
 #include "axonn/base/host.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
@@ -32,28 +31,6 @@ constexpr const char* kConvertExamples =
   axonn convert --model out/lora/checkpoints --merge --out my-model
       the base model with the adapters merged into it
   axonn convert --model Llama-3.1-8B --adapter my-adapter --out my-model --dtype bf16)";
-
-/// "converting 3.1GB of 16.1GB, 1.9GB/s".
-class ProgressLine {
- public:
-  void operator()(std::int64_t done, std::int64_t total) {
-    const double now = now_seconds();
-    if (!redraw_ || (done < total && now - drawn_ < 0.2)) return;
-    drawn_ = now;
-    const auto rate =
-        static_cast<std::int64_t>(static_cast<double>(done) / std::max(1e-9, now - begin_));
-    std::cout << fmt::format("\rconverting {} of {}, {}/s\x1b[K", format_bytes(done),
-                             format_bytes(total), format_bytes(rate))
-              << std::flush;
-  }
-  void end() const {
-    if (drawn_ > 0) std::cout << '\n';
-  }
-
- private:
-  bool redraw_ = stdout_is_interactive();
-  double begin_ = now_seconds(), drawn_ = 0;
-};
 
 /// Adds a flag whose value must be one of the given words.
 template <typename T>
@@ -113,9 +90,11 @@ int run_convert(const Arguments& arguments) {
   app.footer(kConvertExamples);
   add_convert_flags(app, job);
   if (!parse_flags(app, arguments)) return 0;
-  ProgressLine line;
-  const Converted done = convert(job, std::ref(line));
-  line.end();
+  Converted done;
+  {
+    ProgressLine line(stdout_is_interactive() ? &std::cout : nullptr, "converting");
+    done = convert(job, std::ref(line));
+  }
   std::cout << fmt::format("wrote {}, {}: {} in {}\n", job.out, done.what, format_bytes(done.bytes),
                            format_duration(done.seconds));
   return 0;

@@ -187,22 +187,22 @@ int run_eval(const Arguments& arguments) {
   if (flags.data.empty() == flags.choices.empty())
     refuse("axonn eval: give either --data FILE or --choices FILE.jsonl");
 
-  StoredModel model = stored_model_of(flags);
-  const auto tokenizer = tokenizer_of(model, flags);
-  std::int64_t& vocab = model.config.model.vocab;
+  Config config = open_model(flags);
+  const auto tokenizer = tokenizer_of(config, flags);
+  std::int64_t& vocab = config.model.vocab;
   if (vocab == 0 && tokenizer) vocab = tokenizer->vocab_size();
   if (vocab == 0)
     refuse("the size of the model's vocabulary is unknown; give its tokenizer with --tokenizer");
   if (!flags.data.empty()) {
     const EvaluationText text =
         open_evaluation_text(flags.data, {.tokenizer = tokenizer.get(), .vocab = vocab});
-    with_model(model, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
+    with_model(config, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
     return 0;
   }
   if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
   check_fits(*tokenizer, vocab);
   const auto questions = read_choice_questions(flags.choices);
-  with_model(model,
+  with_model(config,
              [&](LoadedModel& loaded) { score_choices(loaded, questions, *tokenizer, flags); });
   return 0;
 }

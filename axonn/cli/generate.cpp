@@ -11,13 +11,13 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/launch.h"
+#include "axonn/cli/model_flags.h"
 #include "axonn/cli/prompts.h"
 #include "axonn/comm/texts.h"
 #include "axonn/infer/generator.h"
 #include "axonn/text/chat/chat_template.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/stored_model.h"
 
 namespace axonn {
 
@@ -168,12 +168,12 @@ void converse(LoadedModel& loaded, std::shared_ptr<const Tokenizer> tokenizer, R
         .wanted = request.wanted});
 }
 
-void generate(const StoredModel& model, std::shared_ptr<const Tokenizer> tokenizer,
-              Communicator& world, Request request) {
-  const OwnCores cores(model.config, world);
-  LoadedModel loaded(model.config, world, make_backend(model.config, world, cores.threads()),
+void generate(const Config& config, std::shared_ptr<const Tokenizer> tokenizer, Communicator& world,
+              Request request) {
+  const OwnCores cores(config, world);
+  LoadedModel loaded(config, world, make_backend(config, world, cores.threads()),
                      {.trainable = false});
-  load_parameters(loaded, model);
+  loaded.initialise();
   request.generator.tokenizer = tokenizer.get();
   if (const auto end = tokenizer->end_of_text()) request.wanted.stop_tokens.push_back(*end);
   if (request.chat)
@@ -261,11 +261,7 @@ int run_generate(const Arguments& arguments) {
   request.wanted.slides = !request.stop_when_full;
   request.generator.hold_weights = !request.gather_weights;
 
-  StoredModel model = open_stored_model(request.model, request.adapter);
-  if (model.reader)
-    for (const std::string& warning : model.reader->warnings())
-      std::cerr << "warning: " << warning << '\n';
-  Config& config = model.config;
+  Config config = open_model(request.model, request.adapter);
   if (!request.dtype.empty())
     config.training.dtype = request.dtype == "bf16" ? DType::bf16 : DType::f32;
   config.parallelism.set_grid(parse_grid(request.grid));
@@ -274,7 +270,7 @@ int run_generate(const Arguments& arguments) {
     refuse("the model has no tokenizer, which text needs: it was trained on token files");
   const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(config.data.tokenizer);
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
-  launch(config, [&](Communicator& world) { generate(model, tokenizer, world, request); });
+  launch(config, [&](Communicator& world) { generate(config, tokenizer, world, request); });
   return 0;
 }
 

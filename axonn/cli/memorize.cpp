@@ -99,14 +99,14 @@ int run_audit(const MemorizeFlags& flags) {
   if (flags.model.empty()) refuse("axonn memorize --audit: no model; give one with --model DIR");
   if (flags.documents.empty())
     refuse("axonn memorize --audit: no documents; give some with --documents FILE.jsonl");
-  StoredModel model = stored_model_of(flags);
-  const auto tokenizer = tokenizer_of(model, flags);
+  Config config = open_model(flags);
+  const auto tokenizer = tokenizer_of(config, flags);
   if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
-  std::int64_t& vocab = model.config.model.vocab;
+  std::int64_t& vocab = config.model.vocab;
   if (vocab == 0) vocab = tokenizer->vocab_size();
   check_fits(*tokenizer, vocab);
 
-  const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(model.config, flags)};
+  const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(config, flags)};
   const auto read = [&](const std::vector<std::string>& files) {
     FoundDocuments found = read_documents(files, tokenizer, limits, "", {});
     if (found.documents.empty())
@@ -128,7 +128,7 @@ int run_audit(const MemorizeFlags& flags) {
       std::cout << fmt::format("\rtested {} of {} ", format_count(done), format_count(of))
                 << (done == of ? "\n" : "") << std::flush;
     };
-  with_model(model, [&](LoadedModel& loaded) {
+  with_model(config, [&](LoadedModel& loaded) {
     MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
     const ModelConfig& sizes = loaded.config().model;
     report.model = fmt::format("{}: {} parameters, {} layers, width {}", flags.model,

@@ -25,33 +25,39 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
                  "bytes, or a tokenizer's folder or file; default: the model's own");
 }
 
-StoredModel stored_model_of(const ModelFlags& flags) {
-  StoredModel model = open_stored_model(flags.model, flags.adapter);
-  if (model.reader && speaks_for_all())
-    for (const std::string& warning : model.reader->warnings())
-      std::cerr << "warning: " << warning << '\n';
-  model.config.parallelism.set_grid(parse_grid(flags.grid));
-  if (!flags.dtype.empty())
-    model.config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
-  return model;
+Config open_model(const std::string& path, const std::string& adapter) {
+  Config config = config_of_model(path, adapter);
+  for (const auto& files : {config.model.files, config.model.adapter_files})
+    if (files && files->checkpoint() && speaks_for_all())
+      for (const std::string& warning : files->checkpoint()->warnings())
+        std::cerr << "warning: " << warning << '\n';
+  return config;
 }
 
-std::shared_ptr<const Tokenizer> tokenizer_of(const StoredModel& model, const ModelFlags& flags) {
+Config open_model(const ModelFlags& flags) {
+  Config config = open_model(flags.model, flags.adapter);
+  config.parallelism.set_grid(parse_grid(flags.grid));
+  if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
+  return config;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const Config& config, const ModelFlags& flags) {
   if (!flags.tokenizer.empty()) return make_tokenizer(flags.tokenizer);
-  const Config& config = model.config;
-  const bool learned_bytes = model.reader && config.data.tokens.empty();
+  const auto& files =
+      config.model.path == flags.model ? config.model.files : config.model.adapter_files;
+  const bool learned_bytes = files->checkpoint() && config.data.tokens.empty();
   const std::int64_t vocab = config.model.vocab;
   if (config.data.tokenizer == "bytes" && !learned_bytes && vocab != 0 && vocab != 256)
     return nullptr;
   return make_tokenizer(config.data.tokenizer);
 }
 
-void with_model(const StoredModel& model, const std::function<void(LoadedModel&)>& body) {
-  launch(model.config, [&](Communicator& world) {
-    const OwnCores cores(model.config, world);
-    LoadedModel loaded(model.config, world, make_backend(model.config, world, cores.threads()),
+void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
+  launch(config, [&](Communicator& world) {
+    const OwnCores cores(config, world);
+    LoadedModel loaded(config, world, make_backend(config, world, cores.threads()),
                        {.trainable = false});
-    load_parameters(loaded, model);
+    loaded.initialise();
     body(loaded);
   });
 }

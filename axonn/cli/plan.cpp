@@ -12,7 +12,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/options/options_text.h"
 #include "axonn/plan/report.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

@@ -13,7 +13,7 @@
 #include "axonn/cli/stop_signals.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/plan/auto_grid.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 #include "axonn/train/trainer.h"
 
 namespace axonn {

@@ -10,7 +10,7 @@
 #include "axonn/cli/launch.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
+#include "axonn/comm/self.h"
+#include "axonn/convert/merged_source.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/model/load.h"
+#include "axonn/model/model_files.h"
 #include "axonn/model/stored_names.h"
-#include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/storage/write_tensors.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/opened_model.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 
@@ -45,26 +49,52 @@ bool looks_like_a_model(const std::string& folder) {
       [&](const std::string& file) { return fs::exists(folder + '/' + file); });
 }
 
+/// Returns the parameters that training such a model trains: all, or those of its adapters.
+std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
+  const auto world = make_self();
+  const Grid grid(*world, {});
+  const auto model = make_model(config, grid);
+  std::vector<ParameterSpec> all;
+  for (const ParameterGroup* group : trained_groups(*model))
+    for (const auto& parameter : group->parameters()) all.push_back(parameter->spec());
+  return all;
+}
+
+StoredParameter stored(const ParameterSpec& spec) {
+  return {spec.name, spec.layout.rows, spec.layout.cols};
+}
+
+std::unique_ptr<ParameterSource> source_of(const ModelFiles& files, const ModelConfig& config) {
+  std::vector<StoredParameter> parameters;
+  for (const ParameterSpec& spec : parameters_of(config)) parameters.push_back(stored(spec));
+  return files.source(config, std::move(parameters));
+}
+
 /// Writes one folder for a job.
 class Converter {
  public:
-  Converter(const ConvertJob& job, const CheckpointReader::Progress& progress)
-      : job_(job), progress_(progress) {}
+  Converter(const ConvertJob& job, const Progress& progress) : job_(job), progress_(progress) {}
 
   Converted run();
 
  private:
-  OpenedModel open() const;
+  void open();
+  void open_adapters();
+  void merge();
   void check_out(std::initializer_list<std::string> inputs) const;
-  void plan_folder(const OpenedModel& model);
-  void plan_adapters(const OpenedModel& adapters);
-  void write(const OpenedModel& model);
-  void write_folder(const OpenedModel& model, const std::string& to);
-  void write_adapters(const OpenedModel& adapters, const std::string& to);
-  HuggingFaceDetails copy_tokenizer(const std::string& tokenizer, const std::string& to) const;
+  void plan_tensors();
+  void write();
+  void write_folder(const std::string& to);
+  void write_adapters(const std::string& to);
+  HuggingFaceDetails copy_tokenizer(const std::string& to) const;
 
   const ConvertJob& job_;
-  CheckpointReader::Progress progress_;
+  Progress progress_;
+  std::optional<ModelFiles> model_;     // to write: a model, or adapters alone
+  std::optional<ModelFiles> adapters_;  // to merge into it
+  std::string base_, tokenizer_;        // of the model
+  std::vector<ParameterSpec> parameters_;
+  std::unique_ptr<ParameterSource> source_;
   ModelForm form_ = ModelForm::hugging_face;
   StoredType type_ = StoredType::f32;
   std::vector<PlannedTensor> tensors_;
@@ -72,28 +102,49 @@ class Converter {
 };
 
 /// Opens the model to write: with adapters merged into it, or of adapters alone.
-OpenedModel Converter::open() const {
-  OpenedModel model = open_model(job_.model);
-  const bool adapters_alone = model.config.lora.rank > 0;
-  if (!adapters_alone) {
+void Converter::open() {
+  model_.emplace(job_.model);
+  if (model_->adapters()) {
+    open_adapters();
+  } else {
     if (!job_.base.empty())
       refuse("--base is for a checkpoint of adapters; ", job_.model, " is not one");
-    if (job_.adapters.empty()) {
-      if (job_.merge) refuse("--merge: nothing is to be merged; name adapters with --adapter");
-      return model;
-    }
-    const OpenedModel adapters = open_adapters(job_.adapters, model.config);
-    return merged(std::move(model), adapters, job_.threads);
+    if (job_.adapters.empty() && job_.merge)
+      refuse("--merge: nothing is to be merged; name adapters with --adapter");
+    if (!job_.adapters.empty()) adapters_.emplace(ModelFiles::of_adapters(job_.adapters));
+    base_ = model_->base();
+    tokenizer_ = model_->tokenizer();
   }
+  parameters_ = parameters_of(model_->config());
+  source_ = source_of(*model_, model_->config());
+  if (adapters_) merge();
+}
+
+/// For a job whose model holds adapters.
+void Converter::open_adapters() {
   if (!job_.adapters.empty())
     refuse("--adapter: ", job_.model, " holds adapters itself; name a model with --model");
-  if (!job_.base.empty()) model.base = job_.base;
-  if (!job_.merge) return model;
-  if (model.base.empty())
-    refuse(model.path, " does not state the base model of its adapters; name it with --base");
-  OpenedModel base = open_model(model.base);
-  if (base.tokenizer == "bytes") base.tokenizer = model.tokenizer;
-  return merged(std::move(base), model, job_.threads);
+  if (!model_->checkpoint())
+    refuse(job_.model, " holds adapters in PEFT's format; name their base model with --model, and ",
+           "this folder with --adapter");
+  base_ = job_.base.empty() ? model_->base() : job_.base;
+  tokenizer_ = model_->tokenizer();
+  if (!job_.merge) return;
+  if (base_.empty())
+    refuse(model_->checkpoint()->folder(),
+           " does not state the base model of its adapters; name it with --base");
+  adapters_ = std::exchange(model_, ModelFiles(base_));
+  if (model_->adapters()) refuse(base_, " holds adapters, not their base model");
+  base_ = model_->base();
+  if (model_->tokenizer() != "bytes") tokenizer_ = model_->tokenizer();
+}
+
+void Converter::merge() {
+  ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
+  config.lora = adapters_->config().lora;
+  const double scale = config.lora.alpha / static_cast<double>(config.lora.rank);
+  source_ = std::make_unique<MergedSource>(std::move(source_), source_of(*adapters_, config),
+                                           static_cast<float>(scale), job_.threads);
 }
 
 void Converter::check_out(std::initializer_list<std::string> inputs) const {
@@ -107,39 +158,30 @@ void Converter::check_out(std::initializer_list<std::string> inputs) const {
     refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
 }
 
-void Converter::plan_folder(const OpenedModel& model) {
-  for (const ParameterSpec& spec : model.parameters) {
-    const StoredName stored = stored_name(model.config.family, spec.name);
-    const bool plain = model.prefix.empty() || spec.name == "lm_head.weight";
-    tensors_.push_back({.name = plain ? stored.names.front() : model.prefix + spec.name,
-                        .parameter = spec.name,
-                        .rows = spec.layout.rows,
-                        .cols = spec.layout.cols,
+void Converter::plan_tensors() {
+  const ModelFamily family = model_->config().family;
+  const std::string prefix = model_->form().prefix;
+  for (const ParameterSpec& spec : parameters_) {
+    const StoredName as = model_->adapters() ? stored_adapter_name(family, spec.name)
+                                             : stored_name(family, spec.name);
+    const bool plain = prefix.empty() || spec.name == "lm_head.weight";
+    tensors_.push_back({.name = plain ? as.names.front() : prefix + spec.name,
+                        .parameter = stored(spec),
                         .type = type_,
                         .vector = spec.layout.cols == 1 && !spec.decays,
-                        .transposed = stored.transposed});
+                        .transposed = as.transposed});
+    total_ += tensors_.back().bytes();
   }
 }
 
-void Converter::plan_adapters(const OpenedModel& adapters) {
-  for (const ParameterSpec& spec : adapters.parameters)
-    tensors_.push_back(
-        {.name = stored_adapter_name(adapters.config.family, spec.name).names.front(),
-         .parameter = spec.name,
-         .rows = spec.layout.rows,
-         .cols = spec.layout.cols,
-         .type = type_});
-}
-
-HuggingFaceDetails Converter::copy_tokenizer(const std::string& tokenizer,
-                                             const std::string& to) const {
+HuggingFaceDetails Converter::copy_tokenizer(const std::string& to) const {
   HuggingFaceDetails details{.type = torch_name(type_)};
-  if (tokenizer == "bytes" || tokenizer.empty()) return details;
-  if (!fs::exists(tokenizer))
-    refuse("the tokenizer of this model, ", tokenizer,
+  if (tokenizer_ == "bytes" || tokenizer_.empty()) return details;
+  if (!fs::exists(tokenizer_))
+    refuse("the tokenizer of this model, ", tokenizer_,
            ", does not exist; name it with --tokenizer");
-  const fs::path path(tokenizer), from = fs::is_directory(path) ? path : path.parent_path();
-  const auto read = make_tokenizer(tokenizer);
+  const fs::path path(tokenizer_), from = fs::is_directory(path) ? path : path.parent_path();
+  const auto read = make_tokenizer(tokenizer_);
   details.begin_of_text = read->begin_of_text();
   details.end_of_text = read->end_of_text();
   for (const char* name : kTokenizerFiles)
@@ -150,25 +192,25 @@ HuggingFaceDetails Converter::copy_tokenizer(const std::string& tokenizer,
   return details;
 }
 
-void Converter::write_folder(const OpenedModel& model, const std::string& to) {
-  const HuggingFaceDetails details = copy_tokenizer(model.tokenizer, to);
-  write_text(to + "/config.json", to_hugging_face_config(model.config, details));
+void Converter::write_folder(const std::string& to) {
+  const HuggingFaceDetails details = copy_tokenizer(to);
+  write_text(to + "/config.json", to_hugging_face_config(model_->config(), details));
   if (!fs::exists(to + '/' + kGenerationConfig))
     write_text(to + '/' + kGenerationConfig, to_generation_config(details));
 }
 
-void Converter::write_adapters(const OpenedModel& adapters, const std::string& to) {
-  ModelConfig config = adapters.config;
+void Converter::write_adapters(const std::string& to) {
+  ModelConfig config = model_->config();
   config.lora.targets.clear();
-  for (const ParameterSpec& spec : adapters.parameters)
+  for (const ParameterSpec& spec : parameters_)
     if (const std::string layer = adapted_layer(spec.name);
         std::ranges::find(config.lora.targets, layer) == config.lora.targets.end())
       config.lora.targets.push_back(layer);
-  copy_tokenizer(adapters.tokenizer, to);
-  write_text(to + "/adapter_config.json", to_adapter_config(config, adapters.base));
+  copy_tokenizer(to);
+  write_text(to + "/adapter_config.json", to_adapter_config(config, base_));
 }
 
-void Converter::write(const OpenedModel& model) {
+void Converter::write() {
   const auto wrote = [this](std::int64_t bytes) {
     done_ += bytes;
     if (progress_) progress_(done_, total_);
@@ -179,50 +221,46 @@ void Converter::write(const OpenedModel& model) {
   TemporaryFolder folder(job_.out);
   const std::string& to = folder.path();
   if (form_ == ModelForm::checkpoint) {
-    std::vector<CheckpointParameter> parameters;
-    for (const ParameterSpec& spec : model.parameters)
-      parameters.push_back({spec.name, spec.layout.rows, spec.layout.cols});
-    StateTexts texts{{"config.toml", stored_config_text(model.config, model.tokenizer)}};
-    if (model.hugging_face) texts.emplace(kOriginName, origin_text(model));
-    write_checkpoint(to, {parameters, std::move(texts), job_.most_bytes}, *model.source, wrote);
-  } else if (model.config.lora.rank > 0) {
-    write_adapters(model, to);
-    write_tensors(to + "/adapter_model.safetensors", tensors_, *model.source, wrote);
+    ModelConfig config = model_->config();
+    config.path.clear();
+    StateTexts texts{{"config.toml", stored_config_text(config, tokenizer_)}};
+    if (!model_->checkpoint()) texts.emplace(kOriginName, to_text(model_->form()));
+    write_checkpoint(to, {source_->parameters(), std::move(texts), job_.most_bytes}, *source_,
+                     wrote);
+  } else if (model_->adapters()) {
+    write_adapters(to);
+    write_tensors(to + "/adapter_model.safetensors", tensors_, *source_, wrote);
   } else {
-    write_folder(model, to);
-    write_safetensors_folder(to, tensors_, job_.most_bytes, *model.source, wrote);
+    write_folder(to);
+    write_safetensors_folder(to, tensors_, job_.most_bytes, *source_, wrote);
   }
   folder.publish();
 }
 
 Converted Converter::run() {
   const double began = now_seconds();
-  OpenedModel model = open();
-  const bool adapters = model.config.lora.rank > 0;
-  check_out({job_.model, job_.adapters, model.path, model.tokenizer, adapters ? "" : model.base});
-  if (!job_.tokenizer.empty()) model.tokenizer = job_.tokenizer;
-  const bool whole = model.hugging_face && job_.adapters.empty() && !job_.merge;
-  form_ = job_.to.value_or(whole ? ModelForm::checkpoint : ModelForm::hugging_face);
+  open();
+  const bool adapters = model_->adapters(), folder = !model_->checkpoint();
+  if (folder && tokenizer_ == model_->path())
+    tokenizer_ = fs::absolute(tokenizer_).lexically_normal();
+  check_out({job_.model, job_.adapters, source_->path(), tokenizer_, adapters ? "" : base_});
+  if (!job_.tokenizer.empty()) tokenizer_ = job_.tokenizer;
+  form_ = job_.to.value_or(folder && !adapters_ ? ModelForm::checkpoint : ModelForm::hugging_face);
   Converted done;
   if (form_ == ModelForm::checkpoint) {
     if (adapters)
       refuse("--to checkpoint: ", job_.model,
              " is a checkpoint of adapters; merge them into their base with --merge");
     if (job_.type) refuse("--dtype is for a Hugging Face folder; checkpoints are in F32");
-    model.config.path.clear();
-    for (const ParameterSpec& spec : model.parameters) total_ += spec.layout.count() * 4;
+    for (const StoredParameter& parameter : source_->parameters()) total_ += parameter.count() * 4;
     done.what = "a checkpoint";
   } else {
-    type_ = job_.type.value_or(adapters ? StoredType::f32 : model.type);
-    if (adapters)
-      plan_adapters(model);
-    else
-      plan_folder(model);
-    for (const PlannedTensor& tensor : tensors_) total_ += tensor.bytes();
+    type_ = job_.type.value_or(adapters ? StoredType::f32 : model_->form().type);
+    plan_tensors();
     done.what = concat(adapters ? "adapters in PEFT's format (" : "a Hugging Face folder (",
                        name_of(type_), ')');
   }
-  write(model);
+  write();
   done.bytes = total_;
   done.seconds = now_seconds() - began;
   return done;
@@ -230,8 +268,7 @@ Converted Converter::run() {
 
 }  // namespace
 
-Converted convert(const ConvertJob& job,
-                  const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
+Converted convert(const ConvertJob& job, const Progress& progress) {
   if (job.out.empty()) refuse("--out is empty; name the folder to create");
   return Converter(job, progress).run();
 }

@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
-#include "axonn/storage/safetensors/safetensors.h"
+#include "axonn/storage/parameter_source.h"
 
 namespace axonn {
 
@@ -43,7 +42,6 @@ struct Converted {
 ///
 /// Throws UsageError for a usage error or a model that cannot be converted, with the reasons; Error
 /// if `out` cannot be written or the disk has too little room.
-Converted convert(const ConvertJob& job,
-                  const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
+Converted convert(const ConvertJob& job, const Progress& progress = {});
 
 }  // namespace axonn

@@ -33,7 +33,17 @@ UnitRange units_at(const Segment& segment, int ways, int at) {
   return {first, std::min(each, units - first)};
 }
 
+/// Whether the range [begin, begin + count) lies in [0, size).
+bool inside(std::int64_t begin, std::int64_t count, std::int64_t size) {
+  return begin >= 0 && count >= 0 && count <= size && begin <= size - count;
+}
+
 }  // namespace
+
+bool lies_in(const Slice& slice, std::int64_t rows, std::int64_t cols) {
+  return inside(slice.row, slice.rows, rows) && inside(slice.col, slice.cols, cols) &&
+         slice.begin >= 0 && slice.begin <= slice.end && slice.end <= slice.rows * slice.cols;
+}
 
 UnitRange shared_units(std::int64_t units, std::int64_t readers, int ways, int at) {
   const std::int64_t mine = readers / ways, group = readers / units;

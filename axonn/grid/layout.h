@@ -37,6 +37,10 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
+/// Whether the slice's rectangle lies in a matrix (rows, cols), and its elements in the rectangle.
+/// rows · cols must not overflow.
+bool lies_in(const Slice& slice, std::int64_t rows, std::int64_t cols);
+
 /// The units [first, first + count) of a shared segment that coordinate `at` of `ways` reads.
 struct UnitRange {
   std::int64_t first = 0, count = 0;

@@ -14,7 +14,8 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/flops.h"
 #include "axonn/model/model.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_source.h"
+#include "axonn/train/checkpoints.h"
 
 namespace axonn {
 
@@ -23,28 +24,22 @@ namespace {
 constexpr std::int64_t kF32 = 4;
 constexpr std::size_t kMostSampleShown = 160;  // characters of a sample: two lines of a terminal
 
-/// f32 values in a checkpoint for each weight: the master copy and the optimizer's state.
-std::int64_t optimizer_copies(const Config& config) {
-  return 1 + std::ssize(make_optimizer(config.optimizer)->state_names());
+/// The kinds of f32 values that a checkpoint holds for each weight: the master copy and the
+/// optimizer's state.
+std::vector<std::string> stored_kinds(const Config& config) {
+  std::vector<std::string> kinds = make_optimizer(config.optimizer)->state_names();
+  kinds.insert(kinds.begin(), "master");
+  return kinds;
 }
 
 void describe_resume(const Config& config, Model& model, DryRun& run) {
-  const std::string own = config.output.dir + "/checkpoints";
-  const bool automatic = config.checkpoint.resume == "auto";
-  if (config.checkpoint.resume.empty() || (automatic && !has_checkpoint(own))) return;
-  const CheckpointReader reader(automatic ? own : config.checkpoint.resume);
+  const std::string path = resume_path(config);
+  if (path.empty()) return;
+  const CheckpointReader reader(path);
   run.resumes_from = reader.folder();
   std::ranges::copy(reader.warnings(), std::back_inserter(run.warnings));
-  for (const ParameterGroup* group : trained_groups(model))
-    for (const auto& parameter : group->parameters()) {
-      const auto& [name, layout, mean, std, decays] = parameter->spec();
-      const auto& stored = reader.parameters();
-      const auto found = std::ranges::find(stored, name, &CheckpointParameter::name);
-      if (found == stored.end()) refuse(reader.folder(), " has no parameter ", name);
-      if (found->rows != layout.rows || found->cols != layout.cols)
-        refuse(reader.folder(), " has ", name, " as (", found->rows, ", ", found->cols,
-               ") and this model as (", layout.rows, ", ", layout.cols, ")");
-    }
+  // Refuses a checkpoint of another model or optimizer.
+  CheckpointSource(reader, stored_parameters(trained_groups(model)), stored_kinds(config));
 }
 
 void describe_disk(const Config& config, DryRun& run) {
@@ -53,7 +48,7 @@ void describe_disk(const Config& config, DryRun& run) {
   const std::int64_t saves = every > 0 ? (steps + every - 1) / every : 1;
   // A new checkpoint is complete before the oldest is removed.
   const std::int64_t at_once = keep > 0 ? std::min(saves, keep + 1) : saves;
-  run.checkpoint_bytes = run.trained * kF32 * optimizer_copies(config);
+  run.checkpoint_bytes = run.trained * kF32 * std::ssize(stored_kinds(config));
   run.disk_bytes = run.checkpoint_bytes * at_once;
   run.disk_free = free_bytes(config.output.dir);
   if (run.disk_free < run.checkpoint_bytes)
@@ -126,7 +121,7 @@ DryRun dry_run(const Config& given, int rank) {
   const auto model = make_model(config.model, grid);
   if (config.checkpoint.async)
     for (const ParameterGroup* group : trained_groups(*model))
-      run.snapshot_bytes += optimizer_copies(config) * kF32 * group->sizes().piece;
+      run.snapshot_bytes += std::ssize(stored_kinds(config)) * kF32 * group->sizes().piece;
   for (const ParameterGroup* group : model->groups()) run.share += group->sizes().piece;
   for (const ParameterGroup* group : trained_groups(*model))
     for (const auto& parameter : group->parameters())

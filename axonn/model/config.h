@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 
 namespace axonn {
 
+class ModelFiles;
 class OptionList;
 
 enum class ModelFamily { gpt, llama };
@@ -47,6 +49,8 @@ struct ModelConfig {
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
   LoraConfig lora = {};   ///< the section [lora]
+  /// At `path` and lora.path, if opened already; not keys.
+  std::shared_ptr<const ModelFiles> files = {}, adapter_files = {};
 
   std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }  ///< D
   bool operator==(const ModelConfig&) const = default;

@@ -40,9 +40,23 @@ std::string adapted_layer(std::string_view parameter) {
   return std::string(module.substr(module.rfind('.') + 1));
 }
 
-bool is_buffer(const ModelConfig& config, std::string_view tensor) {
-  return (config.tied && tensor == "lm_head.weight") ||
-         ends_with_one_of(tensor, {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"});
+TensorNames base_names(const ModelConfig& config) {
+  const auto is_buffer = [tied = config.tied](std::string_view tensor) {
+    return (tied && tensor == "lm_head.weight") ||
+           ends_with_one_of(tensor, {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"});
+  };
+  return {.of = [family = config.family](
+                    const std::string& parameter) { return stored_name(family, parameter); },
+          .passed_over = is_buffer,
+          .config = "config.json"};
+}
+
+TensorNames adapter_names(const ModelConfig& config) {
+  return {
+      .of = [family = config.family](
+                const std::string& parameter) { return stored_adapter_name(family, parameter); },
+      .passed_over = [](std::string_view) { return false; },
+      .config = "adapter_config.json"};
 }
 
 }  // namespace axonn

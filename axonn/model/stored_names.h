@@ -2,17 +2,13 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "axonn/model/config.h"
+#include "axonn/storage/safetensors/safetensors_source.h"
 
 namespace axonn {
 
 /// How Hugging Face's files of a family store a parameter.
-struct StoredName {
-  std::vector<std::string> names;  ///< the usual one first; a file has one of them
-  bool transposed = false;         ///< stored as (in, out), as in GPT-2's Conv1D
-};
 StoredName stored_name(ModelFamily family, const std::string& parameter);
 
 /// The same for an adapter's parameter in PEFT's files.
@@ -22,8 +18,10 @@ StoredName stored_adapter_name(ModelFamily family, const std::string& parameter)
 /// parameter that is not an adapter's.
 std::string adapted_layer(std::string_view parameter);
 
-/// Whether a tensor in such a file is not a parameter: a buffer that older versions saved, or the
-/// weight of a tied output layer.
-bool is_buffer(const ModelConfig& config, std::string_view tensor);
+/// The names in a Hugging Face folder of a model. Passed over are buffers that older versions
+/// saved, and the weight of a tied output layer.
+TensorNames base_names(const ModelConfig& config);
+/// The names in a folder of the model's adapters in PEFT's format.
+TensorNames adapter_names(const ModelConfig& config);
 
 }  // namespace axonn

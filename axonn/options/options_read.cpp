@@ -50,8 +50,9 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
 /// Sets options from the keys of a section.
 class KeyReader {
  public:
-  KeyReader(const OptionList& list, const std::string& file, Origins& origins)
-      : list_(list), file_(file), origins_(origins) {}
+  KeyReader(const OptionList& list, const std::string& file, Origins& origins,
+            UnknownSections unknown = UnknownSections::refuse)
+      : list_(list), file_(file), origins_(origins), unknown_(unknown) {}
 
   /// Reads one table: the section's own (empty prefix), or a table inside it (prefix "name.").
   void read(const std::string& section, const toml::table& keys, const std::string& prefix = {}) {
@@ -63,6 +64,7 @@ class KeyReader {
         read(section, *table, name + '.');
         continue;
       }
+      if (!option && unknown_ == UnknownSections::skip_keys) continue;
       if (!option) refuse_key(list_, section, name, at);
       set_from(*option, value, at);
       origins_.set(option->key(), at);
@@ -73,6 +75,7 @@ class KeyReader {
   const OptionList& list_;
   const std::string& file_;
   Origins& origins_;
+  UnknownSections unknown_;
 };
 
 /// Reads all tables [[section]]. The origins of their values are not recorded.
@@ -152,7 +155,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
       continue;
     }
     const toml::table* keys = node.as_table();
-    if (!known && keys && unknown == UnknownSections::skip) continue;
+    if (!known && keys && unknown != UnknownSections::refuse) continue;
     if (!keys) {
       if (known)
         refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),
@@ -163,7 +166,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
           guesses.empty() ? "; put keys below a line such as [training]" : did_you_mean(guesses));
     }
     if (!known) refuse_section(list, section.str(), place);
-    KeyReader(list, name, origins).read(std::string(section.str()), *keys);
+    KeyReader(list, name, origins, unknown).read(std::string(section.str()), *keys);
   }
 }
 

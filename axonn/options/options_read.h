@@ -14,7 +14,7 @@ namespace axonn {
 /// file, invalid TOML, an unknown section or key (with a suggestion), and as Option::set() does.
 void read_toml(const OptionList& list, const std::string& path, Origins& origins);
 
-enum class UnknownSections { refuse, skip };
+enum class UnknownSections { refuse, skip, skip_keys };  ///< skip_keys: unknown keys, too
 
 /// Sets the values of a TOML text. `name` is the file name in messages. Throws as read_toml(), but
 /// can skip unknown sections instead.

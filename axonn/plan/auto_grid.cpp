@@ -10,8 +10,9 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/machine/probe.h"
 #include "axonn/plan/search.h"
+#include "axonn/train/checkpoints.h"
 #include "axonn/train/own_cores.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -30,9 +31,9 @@ Plan plan_of(const Config& config) {
 
 /// The choice of the run that this one resumes, if it applies to as many ranks.
 std::optional<Plan> earlier_choice(const Config& config, int ranks) {
-  const std::string own = config.output.dir + "/checkpoints", &resume = config.checkpoint.resume;
-  if (resume.empty() || (resume == "auto" && !has_checkpoint(own))) return std::nullopt;
-  const Config earlier = stored_config(CheckpointReader(resume == "auto" ? own : resume));
+  const std::string resumed = resume_path(config);
+  if (resumed.empty()) return std::nullopt;
+  const Config earlier = stored_config(CheckpointReader(resumed));
   const std::int64_t each =
       earlier.training.micro_batch * earlier.parallelism.z * earlier.parallelism.data;
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||

@@ -1,57 +1,92 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "axonn/comm/communicator.h"
 #include "axonn/grid/layout.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
-#include "axonn/storage/checkpoint/checkpoint_plan.h"
-#include "axonn/storage/load_slices.h"
-#include "axonn/storage/piece_reader.h"
+#include "axonn/storage/stored_values.h"
 
 namespace axonn {
 
-/// Reads a model's parameters from storage, a slice at a time.
+/// A parameter as files know it: a named matrix.
+struct StoredParameter {
+  std::string name;       ///< global
+  std::int64_t rows = 0;  ///< unpadded; vectors are (n, 1)
+  std::int64_t cols = 1;
+
+  std::int64_t count() const { return rows * cols; }
+  bool operator==(const StoredParameter&) const = default;
+};
+
+/// The elements of one parameter that a caller wants.
+struct SliceRequest {
+  std::string parameter;
+  std::string kind = "master";  ///< or an optimizer's buffer, which only checkpoints hold
+  std::vector<Slice> slices;    ///< offsets count in a buffer of the caller
+  /// The ranks that want other columns of the same rows, in column order: they may share the
+  /// reading of whole rows and exchange columns. A rank reads alone if this is null.
+  Communicator* across = nullptr;
+};
+
+/// Receives elements of wanted[i] in their stored type, aligned to it. They belong at element
+/// `offset` of the buffer that the request's slices refer to.
+using TakeValues = std::function<void(std::size_t i, std::int64_t offset, StoredType type,
+                                      std::span<const std::byte> values)>;
+
+/// Called with the bytes read or written so far, and in all.
+using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+/// Reads the parameters of a model from files, slice by slice. The constructors of the sources
+/// compare files and model, so that all differences are listed before any value is read.
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
+  ParameterSource(const ParameterSource&) = delete;
+  ParameterSource& operator=(const ParameterSource&) = delete;
 
-  /// Fills out (slice.count()) with the elements of a slice of a parameter; slice.offset is
-  /// ignored. Throws UsageError if a file is at fault, Error if there is no such parameter.
-  virtual void read(const std::string& parameter, const Slice& slice, std::span<float> out) = 0;
-};
+  /// The folder, for messages.
+  const std::string& path() const { return path_; }
+  const std::vector<StoredParameter>& parameters() const { return parameters_; }
 
-/// Reads the master copies of a checkpoint and verifies every byte that it uses.
-class CheckpointSource : public ParameterSource {
- public:
-  /// The reader must outlive it. Throws UsageError if the checkpoint has no master copies, or with
-  /// a list of the parameters that are missing on one side or differ in shape.
-  CheckpointSource(const CheckpointReader& reader, std::span<const CheckpointParameter> model);
+  /// Calls `take` for every wanted element once, in an order that suits the files, a few MiB at a
+  /// time. Returns the bytes read by this rank. Collective over each `across`; a rank that cannot
+  /// read a file throws only when its part in the exchanges is done. Throws UsageError if a file is
+  /// at fault, Error if there is no such parameter.
+  virtual std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) = 0;
 
-  void read(const std::string& parameter, const Slice& slice, std::span<float> out) override;
+  /// Fills out (slice.count()) with the elements of one slice; slice.offset is ignored. Throws as
+  /// read() does.
+  void read_slice(const std::string& parameter, Slice slice, std::span<float> out);
 
-  std::int64_t bytes_read() const { return pieces_.bytes_read(); }
-
- private:
-  const CheckpointReader& reader_;
-  ReadPlanner planner_;
-  PieceReader pieces_;
-  std::map<std::string, std::int64_t, std::less<>> places_;
-};
-
-/// Reads the tensors of a Hugging Face folder.
-class FolderSource : public ParameterSource {
- public:
-  /// The tensor of each parameter; `across` and `slices` are ignored. The folder must outlive it.
-  explicit FolderSource(std::map<std::string, WantedSlices, std::less<>> tensors)
-      : tensors_(std::move(tensors)) {}
-
-  void read(const std::string& parameter, const Slice& slice, std::span<float> out) override;
+ protected:
+  ParameterSource(std::string path, std::vector<StoredParameter> parameters)
+      : path_(std::move(path)), parameters_(std::move(parameters)) {}
 
  private:
-  std::map<std::string, WantedSlices, std::less<>> tensors_;
+  std::string path_;
+  std::vector<StoredParameter> parameters_;
+};
+
+/// Collects the differences between files and a model for one error message, a line each. The
+/// message shows the first few.
+class Differences {
+ public:
+  template <typename... Parts>
+  void add(const Parts&... parts) {
+    if (++count_ <= kShown) text_ += concat("\n  ", parts...);
+  }
+  /// Throws UsageError, "WHAT:" and the list, if there are any.
+  void refuse_if_any(const std::string& what) const;
+
+ private:
+  static constexpr int kShown = 12;
+  int count_ = 0;
+  std::string text_;
 };
 
 }  // namespace axonn

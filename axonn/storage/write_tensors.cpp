@@ -8,7 +8,6 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
-#include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/storage/stored_values.h"
 
 namespace axonn {
@@ -20,9 +19,9 @@ constexpr std::int64_t kElementsAtOnce = 32 << 20;
 constexpr std::int64_t kElementsOfStrip = 1 << 20;  // converted and written while in cache
 
 std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
-  if (tensor.vector) return {tensor.rows};
-  return tensor.transposed ? std::vector{tensor.cols, tensor.rows}
-                           : std::vector{tensor.rows, tensor.cols};
+  const auto& [name, rows, cols] = tensor.parameter;
+  if (tensor.vector) return {rows};
+  return tensor.transposed ? std::vector{cols, rows} : std::vector{rows, cols};
 }
 
 /// Whether a finite number becomes infinite in F16: 65520, halfway from 65504 to 2^16, rounds up.
@@ -64,14 +63,13 @@ class TensorWriter {
 
   void write_rows(const PlannedTensor& tensor, ParameterSource& source,
                   const WriteProgress& progress) {
-    const std::int64_t count = tensor.rows * tensor.cols,
-                       whole_rows = std::max<std::int64_t>(1, kElementsAtOnce / tensor.cols),
-                       at_once = whole_rows * tensor.cols;
+    const auto& [name, rows, cols] = tensor.parameter;
+    const std::int64_t count = rows * cols,
+                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / cols) * cols;
     for (std::int64_t begin = 0; begin < count; begin += at_once) {
       const std::int64_t end = std::min(count, begin + at_once);
       values_.resize(static_cast<std::size_t>(end - begin));
-      source.read(tensor.parameter,
-                  {.rows = tensor.rows, .cols = tensor.cols, .begin = begin, .end = end}, values_);
+      source.read_slice(name, {.rows = rows, .cols = cols, .begin = begin, .end = end}, values_);
       for (std::span<const float> rest = values_; !rest.empty();) {
         const auto strip = rest.first(std::min<std::size_t>(rest.size(), kElementsOfStrip));
         put(tensor, strip, progress);
@@ -83,15 +81,15 @@ class TensorWriter {
   /// Row i of the file is column i of the parameter.
   void write_columns(const PlannedTensor& tensor, ParameterSource& source,
                      const WriteProgress& progress) {
-    const std::int64_t rows = tensor.rows,
+    const std::int64_t rows = tensor.parameter.rows, all = tensor.parameter.cols,
                        at_once = std::max<std::int64_t>(1, kElementsAtOnce / rows),
                        of_strip = std::max<std::int64_t>(1, kElementsOfStrip / rows);
-    for (std::int64_t col = 0; col < tensor.cols; col += at_once) {
-      const std::int64_t cols = std::min(at_once, tensor.cols - col);
+    for (std::int64_t col = 0; col < all; col += at_once) {
+      const std::int64_t cols = std::min(at_once, all - col);
       values_.resize(static_cast<std::size_t>(rows * cols));
-      source.read(tensor.parameter,
-                  {.rows = rows, .col = col, .cols = cols, .begin = 0, .end = rows * cols},
-                  values_);
+      source.read_slice(tensor.parameter.name,
+                        {.rows = rows, .col = col, .cols = cols, .begin = 0, .end = rows * cols},
+                        values_);
       for (std::int64_t first = 0; first < cols; first += of_strip) {
         const std::int64_t count = std::min(of_strip, cols - first);
         strip_.resize(static_cast<std::size_t>(count * rows));
@@ -187,9 +185,8 @@ void write_checkpoint(const std::string& folder, const PlannedCheckpoint& plan,
   CheckpointIndex index{.ranks = 1, .kinds = {"master"}};
   index.parameters.assign(plan.parameters.begin(), plan.parameters.end());
   std::vector<PlannedTensor> tensors;
-  for (const CheckpointParameter& p : plan.parameters)
-    tensors.push_back(
-        {.name = p.name + ".master", .parameter = p.name, .rows = p.rows, .cols = p.cols});
+  for (const StoredParameter& p : plan.parameters)
+    tensors.push_back({.name = p.name + ".master", .parameter = p});
   std::int64_t place = 0;
   for (const auto& part : in_files(tensors, plan.most)) {
     StoredFile& file = index.files.emplace_back();
@@ -198,8 +195,8 @@ void write_checkpoint(const std::string& folder, const PlannedCheckpoint& plan,
     file.bytes = written.bytes;
     file.checksums = std::move(written.checksums);
     for (std::size_t i = 0; i < part.size(); ++i, ++place) {
-      const std::int64_t rows = part[i].rows, cols = part[i].cols;
-      file.blocks.push_back({.slices = {{place, 0, rows, 0, cols, 0, rows * cols}},
+      const auto& [name, rows, cols] = part[i].parameter;
+      file.blocks.push_back({.slices = {{place, {0, rows, 0, cols, 0, rows * cols}}},
                              .offsets = {{"master", written.data_begins[i]}}});
     }
   }

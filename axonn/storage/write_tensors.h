@@ -2,27 +2,24 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/storage/parameter_source.h"
-#include "axonn/storage/safetensors/safetensors.h"
 
 namespace axonn {
 
 /// A tensor to write to a file, and the parameter that it is filled from.
 struct PlannedTensor {
-  std::string name;       ///< in the file
-  std::string parameter;  ///< of shape (rows, cols) in the model; vectors are (n, 1)
-  std::int64_t rows = 0, cols = 1;
+  std::string name;  ///< in the file
+  StoredParameter parameter;
   StoredType type = StoredType::f32;  ///< F32, BF16 or F16
-  bool vector = false;                ///< stored as (rows); cols is 1
+  bool vector = false;                ///< stored as (rows); parameter.cols is 1
   bool transposed = false;            ///< stored as (cols, rows)
 
-  std::int64_t bytes() const { return rows * cols * bytes_of(type); }
+  std::int64_t bytes() const { return parameter.count() * bytes_of(type); }
 };
 
 struct WrittenFile {
@@ -54,7 +51,7 @@ void write_safetensors_folder(const std::string& folder, std::span<const Planned
 
 /// A checkpoint to write, with master copies only.
 struct PlannedCheckpoint {
-  std::span<const CheckpointParameter> parameters;
+  std::span<const StoredParameter> parameters;
   StateTexts texts;
   std::int64_t most = 0;  ///< most bytes of data in a file
 };

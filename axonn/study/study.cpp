@@ -15,7 +15,7 @@
 #include "axonn/base/log.h"
 #include "axonn/model/flops.h"
 #include "axonn/options/options_print.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_folder.h"
 #include "axonn/study/injection.h"
 #include "axonn/study/page.h"
 #include "axonn/study/recite.h"

@@ -1,14 +1,14 @@
 #include "axonn/train/checkpoints.h"
 
-#include <filesystem>
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/texts.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
-#include "axonn/train/pretrained.h"
+#include "axonn/storage/checkpoint/checkpoint_source.h"
 
 namespace axonn {
 
@@ -16,60 +16,34 @@ namespace {
 
 constexpr const char* kStateFile = "state.json";
 
-/// Describes the part of a group's parameters that this rank holds, without buffers.
-StateBlock block_of(const ParameterGroup& group, Device& device) {
-  StateBlock block{.name = group.name(),
-                   .count = group.piece_size(),
-                   .parameters = {},
-                   .buffers = {},
-                   .device = &device};
-  for (const auto& parameter : group.parameters()) {
-    const ParameterSpec& spec = parameter->spec();
-    StateParameter entry{
-        .name = spec.name, .rows = spec.layout.rows, .cols = spec.layout.cols, .slices = {}};
-    for (const auto& [owner, slice] : group.piece_slices())
-      if (owner == &spec) entry.slices.push_back(slice);
-    block.parameters.push_back(std::move(entry));
-  }
-  return block;
-}
-
 LoadCost load_state(const LoadedModel& model, const OptimizerState& optimizer,
                     const CheckpointReader& reader) {
-  LoadCost cost;
-  agree_on_loading(model.grid().world(), reader,
-                   [&] { cost = reader.load(state_blocks(model, &optimizer)); });
-  for (ParameterGroup* group : model.trained()) group->publish_values(model.context());
-  return cost;
-}
-
-/// Returns the folders of the checkpoints in DIR before `step`, newest first, as rank 0 sees them.
-std::vector<std::string> older_ones(Communicator& world, const std::string& folder,
-                                    std::int64_t step) {
-  std::vector<std::string> found;
-  if (world.rank() == 0)
-    for (const std::int64_t other : steps_in(folder))
-      if (other < step) found.push_back(concat(folder, '/', step_name(other)));
-  return broadcast_texts(world, std::move(found));
-}
-
-/// Whether `path` is the folder that holds the checkpoint `taken`, rather than that checkpoint.
-bool holds_several(std::filesystem::path path, const std::string& taken) {
-  if (!path.has_filename()) path = path.parent_path();  // "DIR/"
-  return std::filesystem::path(taken).parent_path() == path;
+  std::vector<Destination> to;
+  std::vector<std::string> kinds;
+  for (std::size_t i = 0; i < model.trained().size(); ++i)
+    for (const auto& [kind, data] : optimizer.buffers(i)) {
+      to.push_back({model.trained()[i], kind, data});
+      if (i == 0) kinds.push_back(kind);
+    }
+  CheckpointSource source(reader, stored_parameters(model.trained()), kinds);
+  return load(model.context(), to, source);
 }
 
 }  // namespace
 
-std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState* optimizer) {
+std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer) {
   std::vector<StateBlock> blocks;
   for (std::size_t i = 0; i < model.trained().size(); ++i) {
-    const ParameterGroup& group = *model.trained()[i];
-    StateBlock& block = blocks.emplace_back(block_of(group, model.backend().device()));
-    if (!optimizer)
-      block.buffers.push_back({"master", group.master().as<float>()});
-    else
-      for (const auto& [kind, data] : optimizer->buffers(i)) block.buffers.push_back({kind, data});
+    ParameterGroup* group = model.trained()[i];
+    StateBlock block{
+        .name = group->name(), .count = group->piece_size(), .device = &model.backend().device()};
+    for (const StoredParameter& stored : stored_parameters({&group, 1})) {
+      StateParameter& parameter = block.parameters.emplace_back(stored);
+      for (const auto& [spec, slice] : group->piece_slices())
+        if (spec->name == stored.name) parameter.slices.push_back(slice);
+    }
+    for (const auto& [kind, data] : optimizer.buffers(i)) block.buffers.push_back({kind, data});
+    blocks.push_back(std::move(block));
   }
   return blocks;
 }
@@ -102,26 +76,28 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config) {
   return state;
 }
 
+std::string resume_path(const Config& config) {
+  if (config.checkpoint.resume != "auto") return config.checkpoint.resume;
+  const std::string own = config.output.dir + "/checkpoints";
+  return has_checkpoint(own) ? own : "";
+}
+
 Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const std::string& path) {
-  Communicator& world = model.grid().world();
-  std::optional<CheckpointReader> reader(std::in_place, world, path);
-  std::vector<std::string> warnings = reader->warnings(), older;
-  if (holds_several(path, reader->folder()))
-    older =
-        older_ones(world, std::filesystem::path(reader->folder()).parent_path(), reader->step());
-  std::string folder = reader->folder(), first_fault;
-  for (std::size_t next = 0;; ++next) {
-    try {  // a failure is the same on all ranks
-      if (!reader) reader.emplace(world, folder);
+  std::vector<std::string> warnings;
+  std::string first_fault;
+  for (std::int64_t before = CheckpointReader::kAnyStep;;) {  // a failure is the same on all ranks
+    std::optional<CheckpointReader> reader;
+    try {
+      reader.emplace(model.grid().world(), path, before);
+      std::ranges::copy(reader->warnings(), std::back_inserter(warnings));
       const LoadCost cost = load_state(model, optimizer, *reader);
       return {*std::move(reader), cost, std::move(warnings)};
     } catch (const UsageError& error) {
-      if (next == 0) first_fault = error.what();
-      warnings.push_back(concat("checkpoint ", folder, " is skipped: ", error.what()));
+      if (first_fault.empty()) first_fault = error.what();
+      if (!reader || !reader->one_of_several()) refuse(first_fault);
+      warnings.push_back(concat("checkpoint ", reader->folder(), " is skipped: ", error.what()));
+      before = reader->step();
     }
-    if (next == older.size()) refuse(first_fault);
-    folder = older[next];
-    reader.reset();
   }
 }
 

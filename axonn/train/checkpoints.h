@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
+#include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/loaded_model.h"
 #include "axonn/train/matmul_choices.h"
 #include "axonn/train/optimizer.h"
@@ -14,9 +15,9 @@ namespace axonn {
 /// The file of tuned products, in output.dir and in checkpoints.
 inline constexpr const char* kProductsFile = "products.json";
 
-/// This rank's part of the trained parameters, as CheckpointSaver takes it: master copies, and the
-/// optimizer's state unless it is null.
-std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState* optimizer);
+/// This rank's part of the trained parameters and the optimizer's state, as CheckpointSaver takes
+/// it.
+std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer);
 
 /// Position of a run and what it has learnt about itself: what a checkpoint holds beside parameters
 /// and the optimizer's state.
@@ -31,6 +32,10 @@ struct RunState {
 StateTexts to_texts(const RunState& state, const Config& config, std::string config_toml);
 /// Reads them again. Throws UsageError if state.json is damaged.
 RunState read_run_state(const CheckpointReader& reader, const Config& config);
+
+/// The path that a run resumes from: checkpoint.resume, or for "auto" the folder of output.dir if
+/// it holds checkpoints; "" for a fresh start. Call it on rank 0.
+std::string resume_path(const Config& config);
 
 /// The checkpoint that a run was resumed from.
 struct Resumed {

@@ -3,8 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "axonn/model/model.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/model/load.h"
 #include "axonn/train/config.h"
 
 namespace axonn {
@@ -26,14 +25,15 @@ class LoadedModel {
 
   /// Sets the parameters that training starts from: those at model.path, or initial values from the
   /// seed. Adapters are read from lora.path, or get initial values. Returns what reading cost this
-  /// rank. Collective. Throws as load() does.
-  LoadCost initialise();
+  /// rank. Collective. Throws as axonn::initialise() does.
+  LoadCost initialise(const Progress& progress = {}) {
+    return axonn::initialise(context(), *model_, trained_, config_.model, progress);
+  }
   /// Does the same for frozen parameters only: those of the base model of adapters, which a
   /// checkpoint does not hold. Does nothing without adapters. Collective.
-  LoadCost initialise_frozen();
-  /// Sets the trained parameters' values from a checkpoint. Collective. Throws UsageError, the same
-  /// on all ranks, as CheckpointReader::load() does; parameters are then partly set.
-  LoadCost load(const CheckpointReader& reader);
+  LoadCost initialise_frozen(const Progress& progress = {}) {
+    return axonn::initialise_frozen(context(), *model_, trained_, config_.model, progress);
+  }
 
   /// Waits for everything that a step leaves in flight: the device's work and the gather of its
   /// updated weights over data.
@@ -53,11 +53,6 @@ class LoadedModel {
   Arena& arena() { return *arena_; }
 
  private:
-  LoadCost load_base(const std::vector<ParameterGroup*>& groups);
-  void initialise(const std::vector<ParameterGroup*>& groups);
-  LoadCost load_adapters();
-  LoadCost load_values(const CheckpointReader& reader, const std::vector<ParameterGroup*>& groups);
-
   Config config_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Arena> arena_;

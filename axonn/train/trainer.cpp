@@ -9,6 +9,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
+#include "axonn/comm/texts.h"
 #include "axonn/options/options.h"
 #include "axonn/train/checkpoints.h"
 #include "axonn/train/devices.h"
@@ -16,7 +17,7 @@
 #include "axonn/train/run_log.h"
 #include "axonn/train/schedule.h"
 #include "axonn/train/step_tracer.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 #include "axonn/train/tune.h"
 
 namespace axonn {
@@ -62,7 +63,7 @@ class Trainer {
  private:
   Origins origins() const { return options_.origins ? *options_.origins : Origins(); }
   void begin();
-  std::string resume_path();
+  LoadCost load(bool all);
   void resume_from(const std::string& path);
   void tune_products();
   StepResult step();
@@ -122,9 +123,9 @@ void Trainer::begin() {
   if (!training_.corpus.tokenizer && origins().is_set("data.tokenizer") && world_.rank() == 0)
     log_.warn(concat("data.tokenizer (", origins().of("data.tokenizer"), ") has no effect: \"",
                      config_.data.tokenizer, "\" cannot have made the tokens of data.tokens"));
-  const std::string from = resume_path();
-  const LoadCost cost =
-      from.empty() ? training_.model.initialise() : training_.model.initialise_frozen();
+  const std::string here = world_.rank() == 0 ? resume_path(config_) : std::string(),
+                    from = broadcast_texts(world_, {here}).front();
+  const LoadCost cost = load(from.empty());
   if (cost.bytes > 0)
     log_.info(fmt::format("model from {}: this rank read {} in {}", config_.model.path,
                           format_bytes(cost.bytes), format_duration(cost.seconds)));
@@ -133,14 +134,12 @@ void Trainer::begin() {
   log_.begin(config_, first_step_, state_.tokens_seen);
 }
 
-/// The checkpoint to resume from, the same on all ranks; "": none.
-std::string Trainer::resume_path() {
-  const std::string& resume = config_.checkpoint.resume;
-  if (resume != "auto") return resume;
-  std::string own = config_.output.dir + "/checkpoints";
-  double found = world_.rank() == 0 && has_checkpoint(own) ? 1 : 0;
-  world_.broadcast({&found, 1, DType::f64}, 0, "resume").wait();
-  return found > 0 ? own : "";
+/// Sets all parameters, or the frozen ones alone, and shows the progress of reading.
+LoadCost Trainer::load(bool all) {
+  const bool shows = world_.rank() == 0 && options_.interactive;
+  ProgressLine progress(shows ? options_.terminal : nullptr, "loading");
+  LoadedModel& model = training_.model;
+  return all ? model.initialise(std::ref(progress)) : model.initialise_frozen(std::ref(progress));
 }
 
 void Trainer::resume_from(const std::string& path) {
@@ -150,7 +149,7 @@ void Trainer::resume_from(const std::string& path) {
   first_step_ = state_.steps_done;
   outliers_ = OutlierFilter(config_.training.skip_outliers, state_.outliers);
   log_.info(fmt::format("resumed from {} (written by {} ranks): read {} in {}; the next step is {}",
-                        reader.folder(), reader.writers(), format_bytes(cost.bytes),
+                        reader.folder(), reader.index().ranks, format_bytes(cost.bytes),
                         format_duration(cost.seconds), first_step_ + 1));
 }
 
@@ -214,7 +213,7 @@ void Trainer::save() {
   if (saver_.pending()) finish_saving();
   state_.tokens_seen = log_.tokens_seen();
   state_.outliers = outliers_.state();
-  saver_.begin(world_, state_.steps_done, state_blocks(training_.model, &training_.optimizer),
+  saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
                to_texts(state_, config_, stored_config_text(config_, origins())));
 }
 

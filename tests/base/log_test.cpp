@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -111,4 +112,20 @@ TEST(Log, WritesTimeAndLevelOnEveryLineOfTheFileAndAppendsToAnEarlierRun) {
 
 TEST(Log, RefusesAFileThatCannotBeWritten) {
   EXPECT_THROW(Log({.file = "/nowhere/rank-0.log"}), UsageError);
+}
+
+TEST(ProgressLine, IsRedrawnInPlaceAndEndedButDoesNotAppearForShortWork) {
+  std::ostringstream shorter, longer;
+  {
+    ProgressLine(&shorter, "loading")(1 << 20, 1 << 20);
+    ProgressLine line(&longer, "loading");
+    std::this_thread::sleep_for(std::chrono::milliseconds(210));
+    line(1 << 20, 3 << 20);
+    line(2 << 20, 3 << 20);  // too early
+    line(3 << 20, 3 << 20);
+    ProgressLine(nullptr, "loading")(1, 1);
+  }
+  EXPECT_EQ(shorter.str(), "");
+  EXPECT_THAT(longer.str(), MatchesRegex("\rloading 1.00MiB of 3.00MiB, [0-9.]+MiB/s\x1b\\[K"
+                                         "\rloading 3.00MiB of 3.00MiB, [0-9.]+MiB/s\x1b\\[K\n"));
 }

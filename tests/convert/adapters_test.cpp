@@ -10,11 +10,12 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/convert/convert.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
 
 #include "tests/storage/plain_safetensors.h"
 #include "tests/support/model_folder.h"
+#include "tests/support/write_safetensors.h"
 
 using namespace axonn;
 using namespace axonn::test;
@@ -58,9 +59,7 @@ class Adapters : public testing::TestWithParam<ModelFamily> {
   PlainTensors tensors() const { return plain_safetensors(peft() + "/adapter_model.safetensors"); }
   /// The base model with the adapters at a path.
   ModelConfig with(const std::string& path) const {
-    ModelConfig config = adapted_;
-    config.lora = stored_lora(path);
-    return config;
+    return with_stored_adapters(adapted_, path);
   }
 
   TemporaryPath path_;
@@ -153,7 +152,9 @@ TEST_P(Adapters, OfAnotherModelAreRejectedWithTheMismatch) {
   config.ffn = 192;
   EXPECT_THAT([&] { logits(config, {}); }, ThrowsMessage<UsageError>(HasSubstr("wanted (3, 192)")));
   EXPECT_THAT([&] { convert({.model = base_, .out = path_ / "m", .adapters = base_}); },
-              ThrowsMessage<UsageError>(HasSubstr("holds no checkpoint")));
+              ThrowsMessage<UsageError>(HasSubstr("base holds a model, not adapters")));
+  EXPECT_THAT([&] { convert({.model = peft(), .out = path_ / "m"}); },
+              ThrowsMessage<UsageError>(HasSubstr("peft holds adapters in PEFT's format; name")));
   EXPECT_FALSE(fs::exists(path_ / "m"));
 }
 

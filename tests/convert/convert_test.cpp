@@ -183,7 +183,8 @@ TEST(Convert, RejectsMeaninglessCombinations) {
               HasSubstr("nothing is to be merged"));
   EXPECT_THAT(outcome({.model = in, .out = out, .base = in}),
               HasSubstr("--base is for a checkpoint of adapters"));
-  EXPECT_THAT(outcome({.model = in, .out = out, .adapters = in}), HasSubstr("holds no checkpoint"));
+  EXPECT_THAT(outcome({.model = in, .out = out, .adapters = in}),
+              HasSubstr("in holds a model, not adapters"));
   EXPECT_THAT(outcome({.model = path / "none", .out = out}), HasSubstr("no such path"));
   spill(in + "/config.json", R"({"model_type": "bert"})");
   EXPECT_THAT(outcome({.model = in, .out = out}), HasSubstr("model_type is 'bert'"));

@@ -99,7 +99,7 @@ std::vector<std::string> checkpoint_index_seeds() {
                         .kinds = {"master"},
                         .parameters = {{"a", 3, 2}},
                         .texts = {{"state.json", {5, 7}}},
-                        .files = {{"r", 24, {1}, {{{{0, 0, 3, 0, 2, 0, 6}}, {{"master", 0}}}}}}};
+                        .files = {{"r", 24, {1}, {{{{0, {0, 3, 0, 2, 0, 6}}}, {{"master", 0}}}}}}};
   const std::string text = to_text(index);
   return {text.substr(0, text.rfind(",\n\"xxh3\"")), text};
 }

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_folder.h"
 
 #include "tests/storage/model_state.h"
 #include "tests/support/temporary_path.h"
@@ -25,7 +25,7 @@ std::string read_step(const std::string& folder) {
   try {
     ModelState state({1, 1, 1, 1}, 0, {.vocab = 13});
     const CheckpointReader reader(folder + "/step-1");
-    reader.load(state.blocks());
+    load_blocks(reader, state.blocks());
     return state.difference(1);
   } catch (const UsageError& error) {
     return error.what();
@@ -92,7 +92,7 @@ TEST(DamagedCheckpoint, CutShortAfterOpeningIsAnErrorNotACrash) {
   fs::resize_file(folder / "step-1/rank-00000.safetensors", 5000);
   ModelState state({1, 1, 1, 1}, 0, {.vocab = 13});
   EXPECT_THAT(
-      [&] { reader.load(state.blocks()); },
+      [&] { load_blocks(reader, state.blocks()); },
       ThrowsMessage<UsageError>(HasSubstr("rank-00000.safetensors has 5000 bytes instead")));
 }
 

@@ -11,7 +11,8 @@
 #include "axonn/base/files.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
+#include "axonn/storage/checkpoint/checkpoint_saver.h"
 
 #include "tests/storage/model_state.h"
 #include "tests/support/temporary_path.h"
@@ -82,7 +83,7 @@ struct Vector {
                         .owned = true};
     return {{.name = "block",
              .count = count,
-             .parameters = {{"v", total, 1, {mine}}},
+             .parameters = {{{"v", total, 1}, {mine}}},
              .buffers = {{"master", values.data()}}}};
   }
   std::vector<float> values;
@@ -228,7 +229,7 @@ TEST(Checkpoint, OfAnExistingStepReplacesIt) {
   save_vectors(folder.path(), 1, 10);
   save_vectors(folder.path(), 1, 20);
   EXPECT_THAT(names_in(folder.path()), ElementsAre("latest", "step-1"));
-  EXPECT_EQ(CheckpointReader(folder.path()).parameters()[0].rows, 80);
+  EXPECT_EQ(CheckpointReader(folder.path()).index().parameters[0].rows, 80);
 }
 
 TEST(Checkpoint, ThatIsNotFinishedIsRemovedWithItsSaver) {

@@ -23,7 +23,7 @@ CheckpointIndex example() {
   index.files = {{"rank-00000.safetensors",
                   kPieceBytes + 1,
                   {1, 0xffffffffffffffff},
-                  {{{{0, 3, 10, 0, 48, 5, 100}, {1, 0, 7, 0, 1, 0, 7}},
+                  {{{{0, {3, 10, 0, 48, 5, 100}}, {1, {0, 7, 0, 1, 0, 7}}},
                     {{"master", 264}, {"exp_avg", 672}}}}}};
   return index;
 }
@@ -78,7 +78,8 @@ TEST(CheckpointIndex, WithARightChecksumButInconsistentContentsIsRefusedWithTheR
       {"0,3,10,0,48,5,100", "0,3,10,0,48,5,481", "a slice of wte.weight in rank-00000"},
       {"0,3,10,0,48,5,100", "0,3,10,0,48,5,4", "a slice of wte.weight in rank-00000"},
       {"0,3,10,0,48,5,100", "0,3,10,0,48,5", "does not have seven numbers for each slice"},
-      {"\"exp_avg\":672", "\"exp_avg\":4193898", "is too short for its slices of exp_avg"},
+      {"\"exp_avg\":672", "\"exp_avg\":4193900", "is too short for its slices of exp_avg"},
+      {"\"exp_avg\":672", "\"exp_avg\":674", "does not begin at a multiple of 4 bytes"},
       {"\"bytes\":4194305", "\"bytes\":8388609", "has 2 checksums for 8388609 bytes"},
       {"0123456789abcdef", "0123456789ABCDEF", "16 hex digits"}};
   for (const auto& [from, to, reason] : cases)
@@ -110,7 +111,7 @@ TEST(Merge, RenumbersTheParametersOfAPartAndRefusesOtherShapes) {
   CheckpointIndex whole = example(), part = example();
   std::swap(part.parameters[0], part.parameters[1]);
   part.parameters.push_back({"new", 3, 1});
-  part.files[0].blocks[0].slices = {{2, 0, 3, 0, 1, 0, 3}, {0, 0, 7, 0, 1, 0, 7}};
+  part.files[0].blocks[0].slices = {{2, {0, 3, 0, 1, 0, 3}}, {0, {0, 7, 0, 1, 0, 7}}};
   merge(whole, part);
   ASSERT_EQ(whole.parameters.size(), 3);
   EXPECT_EQ(whole.parameters[2].name, "new");

@@ -1,5 +1,6 @@
 #include "tests/storage/model_state.h"
 
+#include <cstring>
 #include <mutex>
 
 #include "axonn/base/check.h"
@@ -38,7 +39,7 @@ void for_each_element(const std::vector<StateBlock>& blocks, Visit visit) {
       for (const Slice& s : parameter.slices)
         for (std::int64_t i = s.begin; i < s.end; ++i)
           for (std::size_t kind = 0; kind < block.buffers.size(); ++kind)
-            visit(kind, number, (s.row + i / s.cols) * parameter.cols + s.col + i % s.cols,
+            visit(kind, number, (s.row + i / s.cols) * parameter.stored.cols + s.col + i % s.cols,
                   block.buffers[kind].data[s.offset + i - s.begin]);
     }
 }
@@ -78,7 +79,7 @@ void ModelState::add_block(const std::string& name,
     for (Slice& slice : slices) slice.offset += offset;
     offset = round_up(offset + layout.local_count(shape_), kAlign);
     block.parameters.push_back(
-        {parameter, layout.rows, layout.cols, clip(slices, begin, begin + block.count)});
+        {{parameter, layout.rows, layout.cols}, clip(slices, begin, begin + block.count)});
     parameter_count_ += layout.count();
   }
   for (const std::string& kind : options_.kinds) {
@@ -130,13 +131,34 @@ SaveCost save_model(const std::string& folder, const GridShape& shape, std::int6
   return cost;
 }
 
+std::int64_t load_blocks(const CheckpointReader& reader, std::span<const StateBlock> blocks) {
+  std::vector<StoredParameter> parameters;
+  std::vector<std::string> kinds;
+  std::vector<SliceRequest> wanted;
+  std::vector<float*> buffers;
+  for (const StateBlock& block : blocks) {
+    for (const StateParameter& parameter : block.parameters) parameters.push_back(parameter.stored);
+    for (const StateBuffer& buffer : block.buffers) {
+      kinds.push_back(buffer.kind);
+      for (const auto& [stored, slices] : block.parameters) {
+        wanted.push_back({.parameter = stored.name, .kind = buffer.kind, .slices = slices});
+        buffers.push_back(buffer.data);
+      }
+    }
+  }
+  CheckpointSource source(reader, std::move(parameters), kinds);
+  return source.read(wanted, [&](std::size_t i, std::int64_t offset, StoredType, auto values) {
+    std::memcpy(buffers[i] + offset, values.data(), values.size());
+  });
+}
+
 std::string load_model(const std::string& path, const GridShape& shape, ModelStateOptions model) {
   std::string found;
   std::mutex mutex;
   run_ranks(shape.ranks(), [&](Communicator& world) {
     ModelState state(shape, world.rank(), model);
     const CheckpointReader reader(world, path);
-    reader.load(state.blocks());
+    load_blocks(reader, state.blocks());
     const std::string difference = state.difference(static_cast<float>(reader.step()));
     const std::lock_guard lock(mutex);
     if (!difference.empty()) found = concat("rank ", world.rank(), ": ", difference);

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "axonn/grid/grid_shape.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_saver.h"
+#include "axonn/storage/checkpoint/checkpoint_source.h"
 
 namespace axonn::test {
 
@@ -47,6 +48,9 @@ class ModelState {
 /// Writes the state as checkpoint `step` of the folder, from the ranks of a grid.
 SaveCost save_model(const std::string& folder, const GridShape& shape, std::int64_t step = 1,
                     SaverOptions options = {}, ModelStateOptions model = {});
+
+/// Fills all slices of all buffers. Returns the bytes read.
+std::int64_t load_blocks(const CheckpointReader& reader, std::span<const StateBlock> blocks);
 
 /// Loads it on a grid. Returns the difference from what was saved, or "".
 std::string load_model(const std::string& path, const GridShape& shape,

@@ -7,10 +7,11 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/storage/checkpoint/checkpoint_index.h"
+#include "axonn/storage/checkpoint/checkpoint_source.h"
 
 #include "tests/storage/model_state.h"
 #include "tests/storage/plain_safetensors.h"
+#include "tests/support/computed_source.h"
 
 using namespace axonn;
 using namespace axonn::test;
@@ -22,9 +23,9 @@ namespace {
 
 /// A source in which element (row, col) of every parameter is 100 row + col; counts the elements
 /// read.
-class Counting : public ParameterSource {
+class Counting : public testing_support::ComputedSource {
  public:
-  void read(const std::string&, const Slice& slice, std::span<float> out) override {
+  void compute(const std::string&, const Slice& slice, std::span<float> out) override {
     for (std::int64_t e = slice.begin; e < slice.end; ++e)
       out[e - slice.begin] =
           static_cast<float>(100 * (slice.row + e / slice.cols) + slice.col + e % slice.cols);
@@ -35,7 +36,7 @@ class Counting : public ParameterSource {
 };
 
 PlannedTensor matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
-  return {.name = name, .parameter = name, .rows = rows, .cols = cols};
+  return {.name = name, .parameter = {name, rows, cols}};
 }
 
 std::vector<float> floats_of(const PlainTensor& tensor) {
@@ -116,9 +117,9 @@ TEST(WriteTensors, AFolderIsCutIntoFilesOfAtMostTheGivenBytes) {
 }
 
 TEST(WriteTensors, F16RefusesValuesThatItCannotHold) {
-  class Large : public ParameterSource {
+  class Large : public testing_support::ComputedSource {
    public:
-    void read(const std::string&, const Slice&, std::span<float> out) override {
+    void compute(const std::string&, const Slice&, std::span<float> out) override {
       std::ranges::fill(out, value);
     }
     float value = 0;
@@ -142,11 +143,11 @@ TEST(WriteTensors, ACheckpointThatIsWrittenFromAnotherIsReadOnAnyGrid) {
   const ModelStateOptions masters{.kinds = {"master"}};
   save_model(folder / "run", {2, 2, 2, 1}, 0);
   const CheckpointReader reader(folder / "run");
-  CheckpointSource source(reader, reader.parameters());
+  CheckpointSource source(reader, reader.index().parameters);
   for (const std::int64_t most : {1'000'000'000, 30'000}) {
     const std::string path = concat(folder / "copy", most);
     std::filesystem::create_directory(path);
-    write_checkpoint(path, {reader.parameters(), {{"note.txt", "hello"}}, most}, source);
+    write_checkpoint(path, {reader.index().parameters, {{"note.txt", "hello"}}, most}, source);
     EXPECT_EQ(CheckpointReader(path).text("note.txt"), "hello");
     for (const GridShape& shape : {GridShape{1, 1, 1, 1}, GridShape{3, 2, 1, 2}})
       EXPECT_EQ(load_model(path, shape, masters), "") << path;
@@ -158,9 +159,9 @@ TEST(CheckpointSource, ReadsAnySliceOfACheckpointFromAnyGrid) {
   save_model(folder / "one", {1, 1, 1, 1});
   save_model(folder / "eight", {2, 2, 1, 2});
   const CheckpointReader one(folder / "one"), eight(folder / "eight");
-  CheckpointSource whole(one, one.parameters()), pieces(eight, eight.parameters());
+  CheckpointSource whole(one, one.index().parameters), pieces(eight, eight.index().parameters);
   int parts = 0;
-  for (const CheckpointParameter& p : one.parameters()) {
+  for (const StoredParameter& p : one.index().parameters) {
     const std::vector<Slice> slices{
         {.rows = p.rows, .cols = p.cols, .begin = 0, .end = p.rows * p.cols},
         {.row = p.rows / 3, .rows = p.rows / 2, .col = p.cols / 4, .cols = (p.cols + 1) / 2},
@@ -168,8 +169,8 @@ TEST(CheckpointSource, ReadsAnySliceOfACheckpointFromAnyGrid) {
     for (Slice slice : slices) {
       if (slice.end == 0) slice.end = slice.rows * slice.cols;
       std::vector<float> want(slice.count()), got(slice.count(), -1);
-      whole.read(p.name, slice, want);
-      pieces.read(p.name, slice, got);
+      whole.read_slice(p.name, slice, want);
+      pieces.read_slice(p.name, slice, got);
       EXPECT_EQ(want, got) << p.name;
       ++parts;
     }
@@ -181,19 +182,18 @@ TEST(CheckpointSource, RefusesAnotherModelAndAlteredBytes) {
   const TemporaryPath folder;
   save_model(folder / "run", {1, 1, 2, 1});
   const CheckpointReader reader(folder / "run");
-  std::vector<CheckpointParameter> model = reader.parameters();
+  std::vector<StoredParameter> model = reader.index().parameters;
   model.front().rows += 1;
   model.back().name = "other";
   EXPECT_THAT([&] { CheckpointSource(reader, model); },
               ThrowsMessage<UsageError>(testing::AllOf(HasSubstr("it has no other"),
                                                        HasSubstr(model.front().name + " is ("))));
   flip(reader.folder() + "/rank-00001.safetensors", 5000, 1);
-  CheckpointSource source(reader, reader.parameters());
+  CheckpointSource source(reader, reader.index().parameters);
   const auto read_all = [&] {
-    for (const CheckpointParameter& p : reader.parameters()) {
+    for (const StoredParameter& p : reader.index().parameters) {
       std::vector<float> out(p.rows * p.cols);
-      source.read(p.name, {.rows = p.rows, .cols = p.cols, .begin = 0, .end = p.rows * p.cols},
-                  out);
+      source.read_slice(p.name, {.rows = p.rows, .cols = p.cols, .end = p.count()}, out);
     }
   };
   EXPECT_THAT(read_all, ThrowsMessage<UsageError>(HasSubstr("is altered")));

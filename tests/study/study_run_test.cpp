@@ -12,7 +12,7 @@
 #include "axonn/study/report_json.h"
 #include "axonn/study/study.h"
 #include "axonn/study/summary.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -233,13 +233,14 @@ TEST(Audit, TestsATrainedModel) {
   test::TemporaryPath folder;
   const StudyConfig config = study_config(folder / "study");
   const MemorizationReport trained = study(config);
-  const StoredModel model = open_stored_model(config.output.dir + "/trial-1-standard/checkpoints");
+  const Config trained_config =
+      config_of_model(config.output.dir + "/trial-1-standard/checkpoints");
   const auto tokenizer = make_tokenizer("bytes");
   const auto records = generated_documents(6, 1, *tokenizer, {.least = 51, .most = 192});
   const auto control = generated_documents(5, 99, *tokenizer, {.least = 51, .most = 192});
   run_ranks(1, [&](Communicator& world) {
-    LoadedModel loaded(model.config, world, make_cpu_backend(1), {.trainable = false});
-    load_parameters(loaded, model);
+    LoadedModel loaded(trained_config, world, make_cpu_backend(1), {.trainable = false});
+    loaded.initialise();
     const MemorizationReport report =
         audit_model(loaded, *tokenizer, records, control,
                     {.suffix_tokens = 50, .prompt_lengths = {kWholePrompt, 20}});

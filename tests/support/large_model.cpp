@@ -13,8 +13,8 @@
 
 namespace axonn::testing_support {
 
-void RandomParameters::read(const std::string& parameter, const Slice& slice,
-                            std::span<float> out) {
+void RandomParameters::compute(const std::string& parameter, const Slice& slice,
+                               std::span<float> out) {
   std::uint64_t state = hash_text(parameter);
   for (std::int64_t e = slice.begin; e < slice.end; ++e) {
     const std::int64_t row = slice.row + e / slice.cols, col = slice.col + e % slice.cols;
@@ -51,9 +51,7 @@ void write_large_model(const std::string& folder, const ModelConfig& config) {
     for (const auto& parameter : group->parameters()) {
       const ParameterSpec& spec = parameter->spec();
       tensors.push_back({.name = spec.name,
-                         .parameter = spec.name,
-                         .rows = spec.layout.rows,
-                         .cols = spec.layout.cols,
+                         .parameter = {spec.name, spec.layout.rows, spec.layout.cols},
                          .type = StoredType::bf16,
                          .vector = spec.layout.cols == 1});
     }

@@ -4,15 +4,16 @@
 #include <string>
 
 #include "axonn/model/config.h"
-#include "axonn/storage/parameter_source.h"
+
+#include "tests/support/computed_source.h"
 
 namespace axonn::testing_support {
 
 /// Pseudorandom parameters: each element is a function of the parameter's name and the element's
 /// position. No page of a file of them is all zero.
-class RandomParameters : public ParameterSource {
+class RandomParameters : public ComputedSource {
  public:
-  void read(const std::string& parameter, const Slice& slice, std::span<float> out) override;
+  void compute(const std::string& parameter, const Slice& slice, std::span<float> out) override;
 };
 
 /// A Llama of about `bytes` bytes in bf16, with as many blocks of the sizes of Llama 3.1 8B as

@@ -11,10 +11,11 @@
 #include "axonn/options/options.h"
 #include "axonn/storage/stored_values.h"
 #include "axonn/train/checkpoints.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/temporary_path.h"
+#include "tests/support/write_safetensors.h"
 
 namespace axonn::test {
 
@@ -102,7 +103,7 @@ void save_checkpoint(const std::string& folder, const ModelConfig& model, const 
     if (model.lora.rank > 0) set_trained(training);
     CheckpointSaver saver({.folder = folder, .async = false});
     const StateTexts texts{{"config.toml", stored_config_text(training.model.config(), Origins())}};
-    saver.begin(world, 1, state_blocks(training.model, nullptr), texts);
+    saver.begin(world, 1, state_blocks(training.model, training.optimizer), texts);
     saver.finish(world);
   });
 }

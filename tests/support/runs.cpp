@@ -10,7 +10,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/data/token_writer.h"
 #include "axonn/measure/compare.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_source.h"
 
 namespace axonn::testing_support {
 
@@ -82,18 +82,19 @@ std::vector<double> column(const std::vector<nlohmann::json>& lines, const std::
 std::map<std::string, std::vector<float>> weights_of(const std::string& checkpoint,
                                                      const std::string& kind) {
   const CheckpointReader reader(checkpoint);
+  std::vector<SliceRequest> wanted;
+  for (const auto& [name, rows, cols] : reader.index().parameters)
+    wanted.push_back({.parameter = name,
+                      .kind = kind,
+                      .slices = {{.rows = rows, .cols = cols, .end = rows * cols}}});
   std::map<std::string, std::vector<float>> weights;
-  std::vector<StateBlock> blocks;
-  for (const auto& [name, rows, cols] : reader.parameters()) {
-    std::vector<float>& values = weights[name];
-    values.resize(rows * cols);
-    const Slice all{.rows = rows, .cols = cols, .end = rows * cols, .owned = true};
-    blocks.push_back({.name = name,
-                      .count = rows * cols,
-                      .parameters = {{name, rows, cols, {all}}},
-                      .buffers = {{kind, values.data()}}});
-  }
-  reader.load(blocks);
+  for (const StoredParameter& parameter : reader.index().parameters)
+    weights[parameter.name].resize(static_cast<std::size_t>(parameter.count()));
+  CheckpointSource(reader, reader.index().parameters, {kind})
+      .read(wanted, [&](std::size_t i, std::int64_t offset, StoredType type, auto values) {
+        to_floats(type, values,
+                  std::span(weights[wanted[i].parameter]).subspan(offset, values.size() / 4));
+      });
   return weights;
 }
 

@@ -11,7 +11,7 @@
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
 #include "axonn/train/checkpoints.h"
-#include "axonn/train/stored_model.h"
+#include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/gpu_of_host_memory.h"
@@ -63,7 +63,7 @@ std::vector<double> losses_of(const Config& given, MakeBackend make) {
         resume(training.model, training.optimizer, saved);
       const double loss = step(training, i);
       if (world.rank() == 0) losses[i] = loss;
-      saver.begin(world, i + 1, state_blocks(training.model, &training.optimizer),
+      saver.begin(world, i + 1, state_blocks(training.model, training.optimizer),
                   {{"state.json", "{}"}});
       saved = saver.finish(world).folder;
     }
@@ -118,7 +118,7 @@ TEST(Devices, ACheckpointCanBeReadOnAnotherDevice) {
   CheckpointSaver saver({.folder = folder.path(), .keep = 0, .async = false});
   saver.begin(*world, 1, {}, {{"config.toml", stored_config_text(config, Origins())}});
   const std::string saved = saver.finish(*world).folder;
-  const ParallelismConfig read = open_stored_model(saved).config.parallelism;
+  const ParallelismConfig read = config_of_model(saved).parallelism;
   EXPECT_EQ(read.device, DeviceKind::automatic);
   EXPECT_EQ(read.transport, TransportKind::automatic);
 }

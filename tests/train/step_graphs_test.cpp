@@ -7,7 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/train/checkpoints.h"
 #include "axonn/train/training.h"
 
@@ -60,7 +60,7 @@ void run_steps(Training& training, int rank, const Between& between, Outcome& ou
     outcome.norms[rank].push_back(result.grad_norm);
     if (between) between(training, step);
   }
-  for (const StateBlock& block : state_blocks(training.model, &training.optimizer))
+  for (const StateBlock& block : state_blocks(training.model, training.optimizer))
     for (const auto& [kind, data] : block.buffers)
       outcome.state[rank].emplace_back(data, data + block.count);
 }
@@ -185,7 +185,7 @@ TEST(StepGraphs, TolerateEvaluationAndCheckpointsBetweenSteps) {
         Communicator& world = training.model.grid().world();
         if (world.rank() == 0) losses.push_back(loss);
         CheckpointSaver saver({.folder = folder.path(), .keep = 0, .async = true});
-        saver.begin(world, step, state_blocks(training.model, &training.optimizer),
+        saver.begin(world, step, state_blocks(training.model, training.optimizer),
                     {{"state.json", "{}"}});
         saver.finish(world);
       };

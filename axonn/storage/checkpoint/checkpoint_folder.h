@@ -18,6 +18,10 @@ std::int64_t step_of(std::string_view name);
 /// cannot be read.
 std::vector<std::int64_t> steps_in(const std::string& folder);
 
+/// Whether DIR holds a checkpoint, intact or not. For resume = "auto": false means a fresh start.
+/// Does not throw if the folder does not exist. Call it on rank 0 and broadcast the result.
+inline bool has_checkpoint(const std::string& folder) { return !steps_in(folder).empty(); }
+
 /// Removes the temporary files and folders of jobs that died. Never throws; skips those that it
 /// cannot remove.
 void remove_leftovers(const std::string& folder);

@@ -29,8 +29,8 @@ json to_json(const StoredFile& file) {
   for (std::uint64_t sum : file.checksums) out["xxh3"].push_back(hex_of(sum));
   for (const StoredBlock& block : file.blocks) {
     json numbers = json::array();
-    for (const StoredSlice& s : block.slices)
-      for (std::int64_t n : {s.parameter, s.row, s.rows, s.col, s.cols, s.begin, s.end})
+    for (const auto& [parameter, s] : block.slices)
+      for (std::int64_t n : {parameter, s.row, s.rows, s.col, s.cols, s.begin, s.end})
         numbers.push_back(n);
     out["blocks"].push_back({{"offsets", block.offsets}, {"slices", std::move(numbers)}});
   }
@@ -86,37 +86,33 @@ StoredFile file_of(const json& object) {
     for (std::size_t i = 0; i < numbers.size(); i += kNumbersOfASlice) {
       std::array<std::int64_t, kNumbersOfASlice> n;
       for (std::size_t k = 0; k < kNumbersOfASlice; ++k) n[k] = number(numbers[i + k]);
-      block.slices.push_back({n[0], n[1], n[2], n[3], n[4], n[5], n[6]});
+      block.slices.push_back({n[0], {n[1], n[2], n[3], n[4], n[5], n[6]}});
     }
   }
   return file;
 }
 
-/// Whether the range [begin, begin + count) lies in [0, size); all are at least 0.
-bool inside(std::int64_t begin, std::int64_t count, std::int64_t size) {
-  return count <= size && begin <= size - count;
-}
-
 void check_block(const CheckpointIndex& index, const StoredFile& file, const StoredBlock& block) {
   std::int64_t count = 0;
-  for (const StoredSlice& slice : block.slices) {
-    if (slice.parameter >= static_cast<std::int64_t>(index.parameters.size()))
+  for (const auto& [place, slice] : block.slices) {
+    if (place >= std::ssize(index.parameters))
       wrong("a slice belongs to a parameter that is not listed");
-    const auto& parameter = index.parameters[static_cast<std::size_t>(slice.parameter)];
-    // A parameter's rows × columns do not overflow, so those of a rectangle in it do not either.
-    if (!inside(slice.row, slice.rows, parameter.rows) ||
-        !inside(slice.col, slice.cols, parameter.cols) || slice.begin > slice.end ||
-        slice.end > slice.rows * slice.cols || __builtin_add_overflow(count, slice.count(), &count))
+    const auto& parameter = index.parameters[static_cast<std::size_t>(place)];
+    if (!lies_in(slice, parameter.rows, parameter.cols) ||
+        __builtin_add_overflow(count, slice.count(), &count))
       wrong(concat("a slice of ", parameter.name, " in ", file.name,
                    " exceeds the parameter's shape"));
   }
-  for (const auto& [kind, offset] : block.offsets)
+  for (const auto& [kind, offset] : block.offsets) {
+    if (offset % std::int64_t{sizeof(float)} != 0)
+      wrong(concat(kind, " in ", file.name, " does not begin at a multiple of 4 bytes"));
     if (offset > file.bytes || count > (file.bytes - offset) / std::int64_t{sizeof(float)})
       wrong(concat(file.name, " is too short for its slices of ", kind));
+  }
 }
 
 void check(const CheckpointIndex& index) {
-  for (const CheckpointParameter& parameter : index.parameters) {
+  for (const StoredParameter& parameter : index.parameters) {
     std::int64_t count = 0;
     if (__builtin_mul_overflow(parameter.rows, parameter.cols, &count))
       wrong(concat(parameter.name, " has too many elements"));
@@ -159,8 +155,7 @@ CheckpointIndex index_of(std::string_view body) {
 
 std::string to_text(const CheckpointIndex& index) {
   json parameters = json::array(), texts = json::array();
-  for (const CheckpointParameter& p : index.parameters)
-    parameters.push_back({p.name, p.rows, p.cols});
+  for (const StoredParameter& p : index.parameters) parameters.push_back({p.name, p.rows, p.cols});
   for (const auto& [name, stored] : index.texts)
     texts.push_back({name, stored.bytes, hex_of(stored.checksum)});
   std::string out = concat(
@@ -192,10 +187,10 @@ CheckpointIndex parse_index(std::string_view text, const std::string& path) {
 
 void merge(CheckpointIndex& whole, CheckpointIndex part) {
   std::unordered_map<std::string, std::size_t> place;
-  for (const CheckpointParameter& parameter : whole.parameters)
+  for (const StoredParameter& parameter : whole.parameters)
     place.emplace(parameter.name, place.size());
   std::vector<std::int64_t> place_of;
-  for (CheckpointParameter& parameter : part.parameters) {
+  for (StoredParameter& parameter : part.parameters) {
     const auto [found, added] = place.emplace(parameter.name, place.size());
     if (added) whole.parameters.push_back(parameter);
     AXONN_CHECK(whole.parameters[found->second] == parameter, "ranks disagree on the shape of ",

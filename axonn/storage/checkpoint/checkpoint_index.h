@@ -6,20 +6,20 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/storage/checkpoint/checkpoint.h"
+#include "axonn/storage/parameter_source.h"
 
 namespace axonn {
 
 inline constexpr std::string_view kIndexName = "index.json";
 
-/// A rectangle of a parameter; a file holds its elements [begin, end), in row-major order.
+/// Further files of a checkpoint: name and contents ("state.json", "config.toml").
+using StateTexts = std::map<std::string, std::string>;
+
+/// Elements of a parameter that a file holds.
 struct StoredSlice {
   std::int64_t parameter = 0;  ///< index into CheckpointIndex::parameters
-  std::int64_t row = 0, rows = 0;
-  std::int64_t col = 0, cols = 0;
-  std::int64_t begin = 0, end = 0;
+  Slice part;                  ///< offset and owned are not used
 
-  std::int64_t count() const { return end - begin; }
   bool operator==(const StoredSlice&) const = default;
 };
 
@@ -58,7 +58,7 @@ struct CheckpointIndex {
   std::int64_t step = 0;
   std::int64_t ranks = 0;
   std::vector<std::string> kinds;
-  std::vector<CheckpointParameter> parameters;
+  std::vector<StoredParameter> parameters;
   std::map<std::string, StoredText> texts;
   std::vector<StoredFile> files;
   bool operator==(const CheckpointIndex&) const = default;

@@ -1,20 +1,15 @@
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
+
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <optional>
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/texts.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
-#include "axonn/storage/checkpoint/checkpoint_index.h"
-#include "axonn/storage/checkpoint/checkpoint_plan.h"
-#include "axonn/storage/piece_reader.h"
 
 namespace axonn {
 
@@ -25,51 +20,20 @@ namespace fs = std::filesystem;
 // 10,000 ranks with 300 slices each make an index of about 150 MB.
 constexpr std::int64_t kMostIndexBytes = std::int64_t{8} << 30;
 
-/// A checkpoint whose index, texts and file sizes have been checked.
-struct Opened {
-  std::string folder;
-  std::string index_text;
-  CheckpointIndex index;
-  StateTexts texts;
-};
-
-Opened open_step(const std::string& folder) {
-  const std::string path = concat(folder, '/', kIndexName);
-  Opened out;
-  out.folder = folder;
-  out.index_text = read_text(path, kMostIndexBytes);
-  out.index = parse_index(out.index_text, path);
-  for (const auto& [name, stored] : out.index.texts) {
-    const std::string file = concat(folder, '/', name);
-    std::string contents = read_text(file);
-    if (static_cast<std::int64_t>(contents.size()) != stored.bytes ||
-        xxh3(contents) != stored.checksum)
-      refuse(file, " is altered: its size or checksum is not the one in the index");
-    out.texts[name] = std::move(contents);
-  }
-  for (const StoredFile& stored : out.index.files) {
-    const std::string file = concat(folder, '/', stored.name);
-    const std::int64_t bytes = InputFile(file).bytes();
-    if (bytes != stored.bytes)
-      refuse(file, " has ", bytes, " bytes instead of ", stored.bytes,
-             bytes < stored.bytes ? ": it is cut short" : ": it is altered");
-  }
-  return out;
-}
-
 std::string last_name(const std::string& path) {
   fs::path at(path);
   return (at.has_filename() ? at : at.parent_path()).filename().string();
 }
 
-/// The steps to try, best first: the one that `latest` names and those before it. Later steps
-/// belong to an abandoned run and are tried only if `latest` is missing or unusable.
-std::vector<std::int64_t> candidates(const std::string& folder,
+/// The steps below `before` to try, best first: the one that `latest` names and those before it.
+/// Later steps belong to an abandoned run and are tried only if `latest` is missing or unusable.
+std::vector<std::int64_t> candidates(const std::string& folder, std::int64_t before,
                                      std::vector<std::string>& warnings) {
   std::vector<std::int64_t> steps = steps_in(folder);
+  std::erase_if(steps, [&](std::int64_t step) { return step >= before; });
   const std::string path = concat(folder, '/', kLatestName);
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) return steps;
+  if (before != CheckpointReader::kAnyStep || !fs::exists(path, ignored)) return steps;
   std::string name;
   const std::string fault = fault_of([&] { name = read_text(path, 100); });
   if (name.ends_with('\n')) name.pop_back();
@@ -85,23 +49,52 @@ std::vector<std::int64_t> candidates(const std::string& folder,
   return steps;
 }
 
-Opened open_newest(const std::string& folder, std::vector<std::string>& warnings) {
-  const auto steps = candidates(folder, warnings);
+}  // namespace
+
+/// Reads and checks index and texts of DIR/step-N, and the sizes of its files. Returns the index's
+/// text.
+std::string CheckpointReader::open_step(const std::string& folder) {
+  const std::string path = concat(folder, '/', kIndexName);
+  std::string text = read_text(path, kMostIndexBytes);
+  CheckpointIndex index = parse_index(text, path);
+  StateTexts texts;
+  for (const auto& [name, stored] : index.texts) {
+    const std::string file = concat(folder, '/', name);
+    const std::string& contents = texts[name] = read_text(file);
+    if (std::ssize(contents) != stored.bytes || xxh3(contents) != stored.checksum)
+      refuse(file, " is altered: its size or checksum is not the one in the index");
+  }
+  for (const StoredFile& stored : index.files) {
+    const std::string file = concat(folder, '/', stored.name);
+    const std::int64_t bytes = InputFile(file).bytes();
+    if (bytes != stored.bytes)
+      refuse(file, " has ", bytes, " bytes instead of ", stored.bytes,
+             bytes < stored.bytes ? ": it is cut short" : ": it is altered");
+  }
+  folder_ = folder;
+  index_ = std::move(index);
+  texts_ = std::move(texts);
+  return text;
+}
+
+std::string CheckpointReader::open_newest(const std::string& folder, std::int64_t before) {
+  const auto steps = candidates(folder, before, warnings_);
   if (steps.empty())
     refuse(folder, " holds no checkpoint (no folder step-N); give the path of another folder");
   for (std::int64_t step : steps) {
-    std::optional<Opened> opened;
+    std::string text;
     const std::string fault =
-        fault_of([&] { opened = open_step(concat(folder, '/', step_name(step))); });
-    if (opened) return *std::move(opened);
-    warnings.push_back(concat("checkpoint ", step_name(step), " is skipped: ", fault));
+        fault_of([&] { text = open_step(concat(folder, '/', step_name(step))); });
+    if (fault.empty()) return text;
+    warnings_.push_back(concat("checkpoint ", step_name(step), " is skipped: ", fault));
   }
   std::string all;
-  for (const std::string& warning : warnings) all += "\n  " + warning;
+  for (const std::string& warning : warnings_) all += "\n  " + warning;
   refuse(folder, " holds no intact checkpoint:", all);
 }
 
-Opened open_path(std::string path, std::vector<std::string>& warnings) {
+/// Does the same for a path of either kind.
+std::string CheckpointReader::open(std::string path, std::int64_t before) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
@@ -109,90 +102,36 @@ Opened open_path(std::string path, std::vector<std::string>& warnings) {
            fs::exists(path, ignored) ? "" : ": no such path");
   const bool is_step =
       fs::exists(path + '/' + std::string(kIndexName), ignored) || step_of(last_name(path)) >= 0;
-  return is_step ? open_step(path) : open_newest(path, warnings);
+  return is_step ? open_step(path) : open_newest(path, before);
 }
 
-}  // namespace
-
-struct CheckpointReader::Impl {
-  std::string folder;
-  CheckpointIndex index;
-  StateTexts texts;
-  std::vector<std::string> warnings;
-};
-
-CheckpointReader::CheckpointReader(Communicator& world, const std::string& path)
-    : impl_(std::make_unique<Impl>()) {
-  // Broadcast by rank 0: folder, index, number of texts, each name and text, warnings. If it
-  // failed: the error message alone.
-  std::vector<std::string> told;
+CheckpointReader::CheckpointReader(Communicator& world, const std::string& path,
+                                   std::int64_t before) {
+  std::vector<std::string> told, contents;  // told by rank 0: folder and index, or its fault
   if (world.rank() == 0) {
-    const std::string fault = fault_of([&] {
-      Opened opened = open_path(path, impl_->warnings);
-      told = {opened.folder, std::move(opened.index_text), concat(opened.texts.size())};
-      for (auto& [name, contents] : opened.texts) told.insert(told.end(), {name, contents});
-      told.insert(told.end(), impl_->warnings.begin(), impl_->warnings.end());
-      impl_->index = std::move(opened.index);
-    });
-    if (!fault.empty()) told = {fault};
+    std::string index;
+    const std::string fault = fault_of([&] { index = open(path, before); });
+    told = fault.empty() ? std::vector{folder_, std::move(index)} : std::vector{fault};
+    for (const auto& [name, text] : texts_) contents.push_back(text);
   }
   told = broadcast_texts(world, std::move(told));
   if (told.size() == 1) refuse(told.front());
-  impl_->folder = told.at(0);
-  if (world.rank() != 0) impl_->index = parse_index(told.at(1), impl_->folder);
-  const std::size_t texts = std::stoul(told.at(2));
-  for (std::size_t i = 0; i < texts; ++i) impl_->texts[told.at(3 + 2 * i)] = told.at(4 + 2 * i);
-  impl_->warnings.assign(told.begin() + 3 + static_cast<std::ptrdiff_t>(2 * texts), told.end());
+  folder_ = told[0];
+  if (world.rank() != 0) index_ = parse_index(told[1], folder_);
+  one_of_several_ = last_name(path) != last_name(folder_);
+  contents = broadcast_texts(world, std::move(contents));
+  for (auto text = contents.begin(); const auto& [name, stored] : index_.texts)
+    texts_[name] = *text++;
+  warnings_ = broadcast_texts(world, std::move(warnings_));
 }
 
 CheckpointReader::CheckpointReader(const std::string& path)
     : CheckpointReader(*make_self(), path) {}
 
-CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
-CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
-CheckpointReader::~CheckpointReader() = default;
-
-const std::string& CheckpointReader::folder() const { return impl_->folder; }
-std::int64_t CheckpointReader::step() const { return impl_->index.step; }
-int CheckpointReader::writers() const { return static_cast<int>(impl_->index.ranks); }
-const CheckpointIndex& CheckpointReader::index() const { return impl_->index; }
-const std::vector<std::string>& CheckpointReader::kinds() const { return impl_->index.kinds; }
-const std::vector<std::string>& CheckpointReader::warnings() const { return impl_->warnings; }
-const std::vector<CheckpointParameter>& CheckpointReader::parameters() const {
-  return impl_->index.parameters;
-}
-
-bool CheckpointReader::has_kind(std::string_view kind) const {
-  return std::ranges::find(kinds(), kind) != kinds().end();
-}
-
-bool CheckpointReader::has_text(const std::string& name) const {
-  return impl_->texts.contains(name);
-}
-
 const std::string& CheckpointReader::text(const std::string& name) const {
-  const auto found = impl_->texts.find(name);
-  if (found == impl_->texts.end()) refuse(impl_->folder, " has no ", name);
+  const auto found = texts_.find(name);
+  if (found == texts_.end()) refuse(folder_, " has no ", name);
   return found->second;
 }
-
-LoadCost CheckpointReader::load(std::span<const StateBlock> blocks,
-                                const Progress& progress) const {
-  const double begin = now_seconds();
-  const auto runs = plan_reads(impl_->index, blocks, impl_->folder);
-  std::int64_t total = 0, done = 0, told = 0;
-  for (const ReadRun& run : runs) total += run.count * std::int64_t{sizeof(float)};
-  PieceReader reader(impl_->index, impl_->folder);
-  for (const ReadRun& run : runs) {
-    reader.copy(run);
-    done += run.count * std::int64_t{sizeof(float)};
-    if (!progress || (done < total && done - told < kPieceBytes)) continue;
-    progress(done, total);
-    told = done;
-  }
-  return {.bytes = reader.bytes_read(), .seconds = now_seconds() - begin};
-}
-
-bool has_checkpoint(const std::string& folder) { return !steps_in(folder).empty(); }
 
 }  // namespace axonn

@@ -1,19 +1,18 @@
+#include "axonn/storage/checkpoint/checkpoint_saver.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <thread>
+#include <unordered_set>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
 #include "axonn/comm/texts.h"
-#include "axonn/storage/checkpoint/checkpoint.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
-#include "axonn/storage/checkpoint/checkpoint_index.h"
-#include "axonn/storage/checkpoint/checkpoint_plan.h"
 #include "axonn/storage/safetensors/safetensors.h"
 
 namespace axonn {
@@ -40,10 +39,10 @@ StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
   StoredBlock out;
   for (const StateParameter& parameter : block.parameters) {
     const auto place = static_cast<std::int64_t>(part.parameters.size());
-    part.parameters.push_back({parameter.name, parameter.rows, parameter.cols});
+    part.parameters.push_back(parameter.stored);
     for (const Slice& s : parameter.slices)
       if (s.owned && s.count() > 0)
-        out.slices.push_back({place, s.row, s.rows, s.col, s.cols, s.begin, s.end});
+        out.slices.push_back({place, {s.row, s.rows, s.col, s.cols, s.begin, s.end}});
   }
   return out;
 }
@@ -65,6 +64,42 @@ void copy_owned(std::span<const StateBlock> blocks, std::vector<float>& data) {
           if (s.owned) to = copy_values(block, buffer.data + s.offset, s.count(), to);
 }
 
+/// Throws Error, naming the parameter, if slices reach beyond its shape or the block's buffers.
+void check_parameter(const StateBlock& block, const StateParameter& p) {
+  const auto& [name, rows, cols] = p.stored;
+  std::int64_t elements = 0;
+  AXONN_CHECK(rows >= 0 && cols >= 0 && !__builtin_mul_overflow(rows, cols, &elements),
+              "parameter ", name, " has the shape (", rows, ',', cols, ')');
+  for (const Slice& s : p.slices) {
+    AXONN_CHECK(lies_in(s, rows, cols), "a slice of ", name, " reaches beyond its shape (", rows,
+                ',', cols, "): rows ", s.row, " + ", s.rows, ", columns ", s.col, " + ", s.cols,
+                ", elements ", s.begin, " to ", s.end);
+    AXONN_CHECK(s.offset >= 0 && s.count() <= block.count && s.offset <= block.count - s.count(),
+                "a slice of ", name, " reaches beyond the ", block.count, " elements of ",
+                block.name, ": ", s.offset, " + ", s.count());
+  }
+}
+
+/// Throws Error also if blocks or parameters share a name, or if buffers are missing.
+void check_blocks(std::span<const StateBlock> blocks) {
+  std::unordered_set<std::string> names, parameters;
+  for (const StateBlock& block : blocks) {
+    AXONN_CHECK(names.insert(block.name).second, "two blocks are named ", block.name);
+    std::unordered_set<std::string> kinds;
+    for (const StateBuffer& buffer : block.buffers) {
+      AXONN_CHECK(kinds.insert(buffer.kind).second, "block ", block.name, " has two buffers of ",
+                  buffer.kind);
+      AXONN_CHECK(buffer.data != nullptr || block.count == 0, "block ", block.name, " has no ",
+                  buffer.kind);
+    }
+    for (const StateParameter& parameter : block.parameters) {
+      AXONN_CHECK(parameters.insert(parameter.stored.name).second, "two parameters are named ",
+                  parameter.stored.name);
+      check_parameter(block, parameter);
+    }
+  }
+}
+
 void take_snapshot(Snapshot& snapshot, std::span<const StateBlock> blocks, int rank) {
   check_blocks(blocks);
   CheckpointIndex& part = snapshot.part;
@@ -77,7 +112,7 @@ void take_snapshot(Snapshot& snapshot, std::span<const StateBlock> blocks, int r
         part.kinds.push_back(buffer.kind);
     StoredBlock owned = owned_of(block, part);
     std::int64_t count = 0;
-    for (const StoredSlice& slice : owned.slices) count += slice.count();
+    for (const StoredSlice& slice : owned.slices) count += slice.part.count();
     if (count == 0) continue;
     for (const StateBuffer& buffer : block.buffers) {
       entries.push_back({.name = concat(block.name, '.', buffer.kind),

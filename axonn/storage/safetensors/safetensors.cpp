@@ -200,12 +200,6 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   header_ = parse_safetensors_header(text, file_.bytes(), path);
 }
 
-const SafetensorsEntry& SafetensorsFile::at(std::string_view name) const {
-  const SafetensorsEntry* entry = header_.find(name);
-  if (entry == nullptr) refuse(path(), " has no tensor \"", name, '"');
-  return *entry;
-}
-
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::int64_t begin,
                            std::span<std::byte> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
@@ -242,22 +236,6 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
   const std::uint64_t length = text.size();
   std::memcpy(bytes.data(), &length, 8);
   return bytes + text;
-}
-
-void write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  std::vector<SafetensorsEntry> entries;
-  for (const SafetensorsTensor& tensor : tensors) entries.push_back(tensor.entry);
-  const std::string header = make_safetensors_header(entries, metadata);
-  OutputFile file(path);
-  file.append(std::as_bytes(std::span(header)));
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const auto got = static_cast<std::int64_t>(tensors[i].data.size());
-    AXONN_CHECK(got == entries[i].bytes(), "\"", entries[i].name, "\" needs ", entries[i].bytes(),
-                " bytes for its shape and got ", got);
-    file.append(tensors[i].data);
-  }
-  file.finish();
 }
 
 }  // namespace axonn

@@ -74,9 +74,6 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   const SafetensorsHeader& header() const { return header_; }
 
-  /// The entry of that name. Throws UsageError with the file and the name if there is none.
-  const SafetensorsEntry& at(std::string_view name) const;
-
   /// Fills `out` with the bytes of the entry from its byte `begin` on. Throws UsageError if the
   /// file cannot be read, Error if the range exceeds the entry.
   void read(const SafetensorsEntry& entry, std::int64_t begin, std::span<std::byte> out) const;
@@ -91,16 +88,5 @@ class SafetensorsFile {
 /// "format".
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
                                     std::map<std::string, std::string> metadata = {});
-
-/// A tensor to write: its entry (the writer sets begin and end) and its bytes.
-struct SafetensorsTensor {
-  SafetensorsEntry entry;
-  std::span<const std::byte> data;
-};
-
-/// Writes a file and syncs it. Throws Error if it cannot be written or if the size of some data
-/// does not match its shape.
-void write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
-                       const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace axonn

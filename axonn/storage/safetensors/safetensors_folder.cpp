@@ -124,8 +124,4 @@ std::int64_t SafetensorsFolder::bytes() const {
   return sum;
 }
 
-bool has_safetensors(const std::string& folder, const std::string& stem) {
-  return path_exists(folder + '/' + index_of(stem)) || path_exists(folder + '/' + one_file(stem));
-}
-
 }  // namespace axonn

@@ -40,7 +40,4 @@ class SafetensorsFolder {
   std::map<std::string, Tensor, std::less<>> tensors_;
 };
 
-/// Whether a folder holds such files.
-bool has_safetensors(const std::string& folder, const std::string& stem = "model");
-
 }  // namespace axonn

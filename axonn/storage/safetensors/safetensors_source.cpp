@@ -2,12 +2,13 @@
 // a time. If it has all columns of the matrix, these rows are one range of the file. If columns are
 // cut over ranks, those ranks need the same rows: each reads some of the rows whole, and an
 // all-to-all gives every rank its columns.
-#include "axonn/storage/load_slices.h"
+#include "axonn/storage/safetensors/safetensors_source.h"
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
-#include "axonn/base/clock.h"
+#include "axonn/base/check.h"
 
 namespace axonn {
 
@@ -28,57 +29,70 @@ void spread(const Bytes& run, std::byte* out, std::int64_t stride) {
     std::memcpy(out + i * stride * std::int64_t{sizeof(T)}, run.data() + i * sizeof(T), sizeof(T));
 }
 
+using Stored = SafetensorsSource::Stored;
+
 /// Loads the slices of one matrix. Elements keep their stored type, of each_ bytes.
 class SliceLoader {
  public:
   using Take = std::function<void(std::int64_t offset, std::span<const std::byte>)>;
 
-  /// `bytes` is a buffer that the loaders of all matrices share.
-  SliceLoader(const WantedSlices& wanted, Bytes& bytes, Take take)
-      : wanted_(wanted),
-        each_(bytes_of(wanted.tensor.entry->type)),
+  /// The loaders of all matrices share a buffer, `bytes`, and the first `fault` of a file. After a
+  /// fault they read no more, but complete their exchanges, which other ranks wait for.
+  SliceLoader(const Stored& stored, Communicator* across, Bytes& bytes, std::string& fault,
+              Take take)
+      : stored_(stored),
+        across_(across),
+        each_(bytes_of(stored.tensor.entry->type)),
         bytes_(bytes),
+        fault_(fault),
         take_(std::move(take)) {}
 
   void load(const Slice& slice);
   std::int64_t bytes_read() const { return bytes_read_; }
 
  private:
+  bool alone() const { return !across_ || across_->size() == 1; }
   void load_whole_rows(const Slice& slice);
   Bytes rows_of(const Slice& slice, std::int64_t first, std::int64_t count);
   Bytes together(const Slice& slice, std::int64_t first, std::int64_t count);
   Bytes columns_of(const Slice& slice, std::int64_t first, std::int64_t count);
   void read(std::int64_t element, std::span<std::byte> out);
 
-  const WantedSlices& wanted_;
+  const Stored& stored_;
+  Communicator* across_;
   std::int64_t each_;
   Bytes& bytes_;
+  std::string& fault_;
   Take take_;
   std::int64_t bytes_read_ = 0;
 };
 
 /// Fills `out` with elements of the stored matrix from `element` on.
 void SliceLoader::read(std::int64_t element, std::span<std::byte> out) {
-  wanted_.tensor.file->read(*wanted_.tensor.entry, element * each_, out);
-  bytes_read_ += std::ssize(out);
+  if (!fault_.empty()) return;
+  try {
+    stored_.tensor.file->read(*stored_.tensor.entry, element * each_, out);
+    bytes_read_ += std::ssize(out);
+  } catch (const UsageError& error) {
+    fault_ = error.what();
+  }
 }
 
 /// Returns (count, slice.cols): the slice's columns of rows [first, first + count) of the matrix.
 /// Each rank of `across` reads some of the rows whole.
 Bytes SliceLoader::together(const Slice& slice, std::int64_t first, std::int64_t count) {
-  Communicator& across = *wanted_.across;
-  const std::int64_t ways = across.size(), rows = (count + ways - 1) / ways,
-                     begin = std::min(count, across.rank() * rows),
-                     mine = std::min(count, begin + rows) - begin, row_bytes = wanted_.cols * each_,
+  const std::int64_t ways = across_->size(), rows = (count + ways - 1) / ways,
+                     begin = std::min(count, across_->rank() * rows),
+                     mine = std::min(count, begin + rows) - begin, row_bytes = stored_.cols * each_,
                      part = slice.cols * each_;
   Bytes sent(ways * rows * part), got(sent.size());
   bytes_.resize(mine * row_bytes);
-  if (mine > 0) read((first + begin) * wanted_.cols, bytes_);
+  if (mine > 0) read((first + begin) * stored_.cols, bytes_);
   for (std::int64_t to = 0; to < ways; ++to)
     for (std::int64_t row = 0; row < mine; ++row)
       std::copy_n(bytes_.begin() + row * row_bytes + to * part, part,
                   sent.begin() + (to * rows + row) * part);
-  across.all_to_all(buffer_of(got), buffer_of(sent), "loading").wait();
+  across_->all_to_all(buffer_of(got), buffer_of(sent), "loading").wait();
   got.resize(count * part);
   return got;
 }
@@ -89,19 +103,19 @@ Bytes SliceLoader::columns_of(const Slice& slice, std::int64_t first, std::int64
   bytes_.resize(count * each_);
   const auto spread_one = each_ == 2 ? spread<std::uint16_t> : spread<std::uint32_t>;
   for (std::int64_t col = 0; col < slice.cols; ++col) {
-    read((slice.col + col) * wanted_.rows + first, bytes_);
+    read((slice.col + col) * stored_.rows + first, bytes_);
     spread_one(bytes_, out.data() + col * each_, slice.cols);
   }
   return out;
 }
 
 Bytes SliceLoader::rows_of(const Slice& slice, std::int64_t first, std::int64_t count) {
-  if (wanted_.transposed) return columns_of(slice, first, count);
-  if (wanted_.across && wanted_.across->size() > 1) return together(slice, first, count);
+  if (stored_.transposed) return columns_of(slice, first, count);
+  if (!alone()) return together(slice, first, count);
   const std::int64_t part = slice.cols * each_;
   Bytes out(count * part);
   for (std::int64_t row = 0; row < count; ++row)
-    read((first + row) * wanted_.cols + slice.col, std::span(out).subspan(row * part, part));
+    read((first + row) * stored_.cols + slice.col, std::span(out).subspan(row * part, part));
   return out;
 }
 
@@ -110,15 +124,15 @@ void SliceLoader::load_whole_rows(const Slice& slice) {
   const std::int64_t at_once = kBytesInCache / each_;
   for (std::int64_t at = slice.begin; at < slice.end; at += at_once) {
     bytes_.resize(std::min(at_once, slice.end - at) * each_);
-    read(slice.row * wanted_.cols + at, bytes_);
+    read(slice.row * stored_.cols + at, bytes_);
     take_(slice.offset + at - slice.begin, bytes_);
   }
 }
 
 void SliceLoader::load(const Slice& slice) {
   if (slice.count() <= 0) return;
-  const bool whole = !wanted_.transposed && slice.cols == wanted_.cols;
-  if (whole && (!wanted_.across || wanted_.across->size() == 1)) return load_whole_rows(slice);
+  const bool whole = !stored_.transposed && slice.cols == stored_.cols;
+  if (whole && alone()) return load_whole_rows(slice);
   const std::int64_t at_once = std::max<std::int64_t>(1, kBytesAtOnce / (slice.cols * each_)),
                      last = (slice.end - 1) / slice.cols;
   for (std::int64_t row = slice.begin / slice.cols; row <= last; row += at_once) {
@@ -133,28 +147,72 @@ void SliceLoader::load(const Slice& slice) {
   }
 }
 
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (std::int64_t extent : shape) text += concat(text.empty() ? "" : ", ", extent);
+  return '(' + text + ')';
+}
+
+/// Adds a difference for another shape, and for a type that cannot be read.
+void check(const SafetensorsEntry& entry, const Stored& wanted, Differences& differences) {
+  std::vector<std::int64_t> shape{wanted.rows, wanted.cols};
+  if (wanted.transposed) std::swap(shape[0], shape[1]);
+  const bool vector = wanted.cols == 1 && entry.shape == std::vector{wanted.rows};
+  if (entry.shape != shape && !vector) {
+    if (wanted.cols == 1) shape.pop_back();
+    differences.add(entry.name, " is ", text_of(entry.shape), ", wanted ", text_of(shape));
+  }
+  if (!is_float(entry.type))
+    differences.add(entry.name, " is ", name_of(entry.type),
+                    ", which cannot be read; F32, BF16 and F16 can");
+}
+
 }  // namespace
 
-LoadCost load_slices(std::span<const WantedSlices> wanted, const TakeStored& take,
-                     const CheckpointReader::Progress& progress) {
-  const double began = now_seconds();
-  LoadCost cost;
-  std::int64_t total = 0, done = 0;
-  for (const WantedSlices& one : wanted)
-    for (const Slice& slice : one.slices) total += slice.count() * bytes_of(one.tensor.entry->type);
+SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
+                                     std::vector<StoredParameter> parameters,
+                                     const TensorNames& names)
+    : ParameterSource(folder.path(), std::move(parameters)), folder_(std::move(folder)) {
+  Differences differences;
+  std::set<std::string, std::less<>> known;
+  for (const auto& [parameter, rows, cols] : this->parameters()) {
+    const StoredName name = names.of(parameter);
+    Stored& stored = stored_[parameter];
+    stored = {.tensor = {}, .transposed = name.transposed, .rows = rows, .cols = cols};
+    for (const std::string& one : name.names)
+      if (!stored.tensor.entry) stored.tensor = folder_.find(one);
+    if (!stored.tensor.entry) {
+      differences.add("there is no ", parameter);
+      continue;
+    }
+    known.insert(stored.tensor.entry->name);
+    check(*stored.tensor.entry, stored, differences);
+  }
+  for (const auto& [name, tensor] : folder_.tensors())
+    if (!known.contains(name) && !names.passed_over(name))
+      differences.add(name, ' ', text_of(tensor.entry->shape), " is not known");
+  differences.refuse_if_any(
+      concat(path(), " does not hold the tensors that its ", names.config, " describes"));
+}
+
+std::int64_t SafetensorsSource::read(std::span<const SliceRequest> wanted, const TakeValues& take) {
+  std::int64_t bytes_read = 0;
   Bytes bytes;
+  std::string fault;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    SliceLoader loader(wanted[i], bytes,
-                       [&](std::int64_t offset, std::span<const std::byte> stored) {
-                         take(i, offset, stored);
-                         done += std::ssize(stored);
-                         if (progress) progress(done, total);
+    const auto found = stored_.find(wanted[i].parameter);
+    AXONN_CHECK(found != stored_.end() && wanted[i].kind == "master", path(), " has no ",
+                wanted[i].kind, " of ", wanted[i].parameter);
+    const StoredType type = found->second.tensor.entry->type;
+    SliceLoader loader(found->second, wanted[i].across, bytes, fault,
+                       [&](std::int64_t offset, std::span<const std::byte> values) {
+                         take(i, offset, type, values);
                        });
     for (const Slice& slice : wanted[i].slices) loader.load(slice);
-    cost.bytes += loader.bytes_read();
+    bytes_read += loader.bytes_read();
   }
-  cost.seconds = now_seconds() - began;
-  return cost;
+  if (!fault.empty()) refuse(fault);
+  return bytes_read;
 }
 
 }  // namespace axonn

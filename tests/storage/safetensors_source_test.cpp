@@ -1,8 +1,9 @@
 // Ranks of several grids read their slices of stored matrices.
-#include "axonn/storage/load_slices.h"
+#include "axonn/storage/safetensors/safetensors_source.h"
 
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <mutex>
 #include <numeric>
 
@@ -10,9 +11,9 @@
 
 #include "axonn/comm/grid.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/storage/stored_values.h"
 
 #include "tests/support/temporary_path.h"
+#include "tests/support/write_safetensors.h"
 
 using namespace axonn;
 using namespace axonn::test;
@@ -49,39 +50,49 @@ void write_folder(const std::string& folder, StoredType type) {
   write_safetensors(folder + "/model.safetensors", tensors);
 }
 
+/// The stored tensor of "u" is "t", transposed.
+TensorNames names() {
+  return {.of =
+              [](const std::string& parameter) {
+                return parameter == "u" ? StoredName{{"t"}, true} : StoredName{{parameter}};
+              },
+          .passed_over = [](std::string_view) { return false; },
+          .config = "config.json"};
+}
+
 Layout matrix_layout() {
   return {.rows = kRows, .cols = kCols, .row_axis = Axis::x, .col_axis = Axis::y};
 }
 
 /// Every rank of the grid loads its slices of w, t and v. Returns the bytes read by all ranks, and
 /// fails if an element is wrong or missing.
-std::int64_t load_on(const GridShape& shape, const SafetensorsFolder& folder) {
+std::int64_t load_on(const GridShape& shape, const std::string& folder) {
   std::atomic<std::int64_t> bytes = 0;
   run_ranks(shape.ranks(), [&](Communicator& world) {
     const Grid grid(world, shape);
-    std::vector<WantedSlices> wanted;
+    const std::vector<StoredParameter> parameters{
+        {"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}};
+    SafetensorsSource source(SafetensorsFolder(folder), parameters, names());
+    std::vector<SliceRequest> wanted;
     std::vector<std::vector<float>> buffers;
-    const auto want = [&](const char* name, const Layout& layout, bool transposed) {
+    const auto want = [&](const char* name, const Layout& layout) {
       const std::int64_t all = layout.local_count(shape), z = grid.extent(Axis::z),
                          begin = all * grid.coord(Axis::z) / z,
                          end = all * (grid.coord(Axis::z) + 1) / z;
-      wanted.push_back({.tensor = folder.find(name),
-                        .transposed = transposed,
-                        .rows = layout.rows,
-                        .cols = layout.cols,
+      wanted.push_back({.parameter = name,
                         .slices = clip(layout.slices(shape, grid.coords()), begin, end),
                         .across = layout.col_axis ? &grid.along(*layout.col_axis) : nullptr});
       buffers.emplace_back(end - begin, std::nanf(""));
     };
-    want("w", matrix_layout(), false);
-    want("t", matrix_layout(), true);
-    want("v", {.rows = kRows, .row_axis = Axis::x}, false);
-    const auto take = [&](std::size_t i, std::int64_t offset, std::span<const std::byte> stored) {
-      const StoredType type = wanted[i].tensor.entry->type;
+    want("w", matrix_layout());
+    want("u", matrix_layout());
+    want("v", {.rows = kRows, .row_axis = Axis::x});
+    const auto take = [&](std::size_t i, std::int64_t offset, StoredType type,
+                          std::span<const std::byte> stored) {
       to_floats(type, stored,
                 std::span(buffers[i]).subspan(offset, stored.size() / bytes_of(type)));
     };
-    bytes += load_slices(wanted, take).bytes;
+    bytes += source.read(wanted, take);
     for (std::size_t i = 0; i < wanted.size(); ++i)
       for (const Slice& slice : wanted[i].slices)
         for (std::int64_t e = slice.begin; e < slice.end; ++e)
@@ -94,29 +105,54 @@ std::int64_t load_on(const GridShape& shape, const SafetensorsFolder& folder) {
 
 }  // namespace
 
-TEST(LoadSlices, EveryRankOfEveryGridGetsItsElementsInEveryType) {
+TEST(SafetensorsSource, EveryRankOfEveryGridGetsItsElementsInEveryType) {
   for (StoredType type : {StoredType::f32, StoredType::bf16, StoredType::f16}) {
     const TemporaryPath path;
     write_folder(path.path(), type);
-    const SafetensorsFolder folder(path.path());
     for (const GridShape& shape :
          {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
           GridShape{1, 1, 3, 1}, GridShape{2, 2, 2, 1}, GridShape{3, 4, 1, 1},
           GridShape{1, 5, 2, 1}})
-      load_on(shape, folder);
+      load_on(shape, path.path());
   }
 }
 
 // The rows at both ends of a slice are read by two ranks, so slices should have many rows.
-TEST(LoadSlices, OnlyTheRowsAtTheEndsOfSlicesAreReadTwice) {
+TEST(SafetensorsSource, OnlyTheRowsAtTheEndsOfSlicesAreReadTwice) {
   const TemporaryPath path;
   write_folder(path.path(), StoredType::f32);
   const SafetensorsFolder folder(path.path());
-  EXPECT_EQ(load_on({1, 1, 1, 1}, folder), folder.bytes());
+  EXPECT_EQ(load_on({1, 1, 1, 1}, path.path()), folder.bytes());
   const std::int64_t vector = kRows * 4;  // the same on all four ranks of y, each of which reads it
-  EXPECT_EQ(load_on({2, 4, 1, 1}, folder), folder.bytes() + 3 * vector);
+  EXPECT_EQ(load_on({2, 4, 1, 1}, path.path()), folder.bytes() + 3 * vector);
   const std::int64_t row = kCols * 4, most_ends = 2 * 7;  // seven pieces
-  EXPECT_LE(load_on({1, 1, 7, 1}, folder), folder.bytes() + most_ends * row);
+  EXPECT_LE(load_on({1, 1, 7, 1}, path.path()), folder.bytes() + most_ends * row);
+}
+
+TEST(SafetensorsSource, ARankThatCannotReadLeavesNoOtherRankWaiting) {
+  const TemporaryPath path;
+  write_folder(path.path(), StoredType::f32);
+  std::atomic<int> refused = 0;
+  run_ranks(4, [&](Communicator& world) {
+    const Grid grid(world, {.y = 4});
+    SafetensorsSource source(SafetensorsFolder(path.path()),
+                             {{"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}}, names());
+    world.barrier("opened");
+    if (world.rank() == 0) std::filesystem::resize_file(path / "model.safetensors", 5000);
+    world.barrier("cut");
+    const SliceRequest w{.parameter = "w",
+                         .slices = matrix_layout().slices({.y = 4}, grid.coords()),
+                         .across = &grid.along(Axis::y)};
+    try {
+      source.read({&w, 1},
+                  [](std::size_t, std::int64_t, StoredType, std::span<const std::byte>) {});
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("model.safetensors"));
+      ++refused;
+    }
+  });
+  EXPECT_GE(refused, 1);
+  EXPECT_LT(refused, 4) << "the first rows are still in the file";
 }
 
 TEST(StoredValues, RoundTripThroughF16AndBf16IsExactForEveryBitPattern) {

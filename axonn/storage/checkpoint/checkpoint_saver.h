@@ -1,16 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/grid/layout.h"
+#include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/tensor/device.h"
 
 /// Checkpoints: written on one grid of ranks, read on any other.
@@ -28,9 +25,7 @@ namespace axonn {
 
 /// A parameter, and its slices in a block's buffers.
 struct StateParameter {
-  std::string name;       ///< global; unique among all blocks
-  std::int64_t rows = 0;  ///< of the global matrix, unpadded; vectors are (n, 1)
-  std::int64_t cols = 1;
+  StoredParameter stored;     ///< its name is unique among all blocks
   std::vector<Slice> slices;  ///< offsets count from the start of each buffer of the block
 };
 
@@ -51,9 +46,6 @@ struct StateBlock {
   std::vector<StateBuffer> buffers;
   Device* device = nullptr;  ///< device whose memory holds the buffers; null: host
 };
-
-/// Further files of a checkpoint: name and contents ("state.json", "config.toml").
-using StateTexts = std::map<std::string, std::string>;
 
 struct SaverOptions {
   std::string folder = {};  ///< DIR; created with the first checkpoint
@@ -114,68 +106,5 @@ class CheckpointSaver {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// A parameter in a checkpoint.
-struct CheckpointParameter {
-  std::string name;
-  std::int64_t rows = 0, cols = 1;
-  bool operator==(const CheckpointParameter&) const = default;
-};
-
-struct CheckpointIndex;
-
-struct LoadCost {
-  std::int64_t bytes = 0;  ///< read by this rank
-  double seconds = 0;
-};
-
-/// Reads a checkpoint written on any grid. Verifies every byte that it uses.
-///
-/// Throws UsageError, naming the file (and the parameter, if known), if something is missing,
-/// altered, cut short or has another shape.
-class CheckpointReader {
- public:
-  /// path: a folder DIR/step-N, which must be intact; or DIR: the checkpoint that `latest` names,
-  /// or the newest intact one before it, with a warning for each damaged one. Collective: rank 0
-  /// reads the index and broadcasts it; if that fails, all ranks throw.
-  CheckpointReader(Communicator& world, const std::string& path);
-  /// For a single rank.
-  explicit CheckpointReader(const std::string& path);
-  CheckpointReader(CheckpointReader&&) noexcept;
-  CheckpointReader& operator=(CheckpointReader&&) noexcept;
-  ~CheckpointReader();
-
-  const std::string& folder() const;  ///< DIR/step-N
-  std::int64_t step() const;
-  int writers() const;  ///< number of ranks that wrote it
-  const std::vector<CheckpointParameter>& parameters() const;
-  /// The location of all data (checkpoint_index.h).
-  const CheckpointIndex& index() const;
-  const std::vector<std::string>& kinds() const;
-  bool has_kind(std::string_view kind) const;
-  /// Throws UsageError if the checkpoint has no such text.
-  const std::string& text(const std::string& name) const;
-  bool has_text(const std::string& name) const;
-  /// One line for each newer checkpoint that was damaged and skipped.
-  const std::vector<std::string>& warnings() const;
-
-  /// Called with the bytes read so far and the total.
-  using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
-
-  /// Fills every slice, owned or not, of every buffer; elements outside the slices (padding) are
-  /// left unchanged. Blocks may have fewer kinds of buffers than the checkpoint, such as only
-  /// "master". Not collective. Each file is read front to back, only where it holds wanted
-  /// elements. Also throws UsageError with a list of the parameters that are missing on one side or
-  /// differ in shape. After an error while reading, the buffers are partly filled.
-  LoadCost load(std::span<const StateBlock> blocks, const Progress& progress = {}) const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
-/// Whether DIR holds a checkpoint, intact or not. For resume = "auto": false means a fresh start.
-/// Does not throw if the folder does not exist. Call it on rank 0 and broadcast the result.
-bool has_checkpoint(const std::string& folder);
 
 }  // namespace axonn

@@ -1,5 +1,5 @@
 // Reads models from Hugging Face folders that the test writes, on grids.
-#include "axonn/train/pretrained.h"
+#include "axonn/model/load.h"
 
 #include <cstring>
 
@@ -10,8 +10,6 @@
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/model/stored_names.h"
-#include "axonn/storage/stored_values.h"
-#include "axonn/train/stored_model.h"
 
 #include "tests/support/model_folder.h"
 #include "tests/support/temporary_path.h"
@@ -50,7 +48,16 @@ void expect_loaded(const ModelConfig& config, const std::string& path, const Gri
       group->allocate(ctx);
       if (config.lora.rank == 0 || group->frozen()) base.push_back(group);
     }
-    load_pretrained(ctx, base, SafetensorsFolder(path), base_names(config));
+    SafetensorsSource source(SafetensorsFolder(path), stored_parameters(base), base_names(config));
+    std::vector<Destination> to;
+    for (ParameterGroup* group : base) to.push_back({.group = group});
+    std::int64_t done = 0, total = 0;
+    load(ctx, to, source, [&](std::int64_t now, std::int64_t all) {
+      EXPECT_GT(now, done);
+      done = now;
+      total = all;
+    });
+    EXPECT_EQ(done, total);
     for (const ParameterGroup* group : base)
       for (const auto& [spec, slice] : group->piece_slices())
         for (std::int64_t e = slice.begin; e < slice.end; ++e) {
@@ -78,7 +85,7 @@ std::string refusal(const ModelConfig& config, const FolderOptions& options) {
 
 }  // namespace
 
-TEST(Pretrained, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
+TEST(Load, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
   for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama}) {
     const bool gpt = family == ModelFamily::gpt;
     for (const FolderOptions& options :
@@ -95,7 +102,7 @@ TEST(Pretrained, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
   }
 }
 
-TEST(Pretrained, FrozenWeightsAreReadIntoTheirComputeCopies) {
+TEST(Load, FrozenWeightsAreReadIntoTheirComputeCopies) {
   ModelConfig config = model_to_load(ModelFamily::llama);
   const TemporaryPath folder;
   write_model(folder.path(), config, {});
@@ -104,7 +111,7 @@ TEST(Pretrained, FrozenWeightsAreReadIntoTheirComputeCopies) {
     expect_loaded(config, folder.path(), {2, 1, 2, 1}, dtype);
 }
 
-TEST(Pretrained, AFolderThatDoesNotFitIsRejectedWithEveryMismatch) {
+TEST(Load, AFolderThatDoesNotFitIsRejectedWithEveryMismatch) {
   const ModelConfig llama = model_to_load(ModelFamily::llama);
   EXPECT_THAT(refusal(llama, {.without = "model.norm.weight", .and_also = "model.extra"}),
               testing::AllOf(HasSubstr("there is no model.norm.weight"),
@@ -120,26 +127,4 @@ TEST(Pretrained, AFolderThatDoesNotFitIsRejectedWithEveryMismatch) {
     EXPECT_THAT(error.what(),
                 HasSubstr("model.layers.0.mlp.gate_proj.weight is (96, 48), wanted (192, 48)"));
   }
-}
-
-TEST(Pretrained, AFoldersSizesAndTokenizerAreUsedUnlessAnotherTokenizerIsNamed) {
-  const TemporaryPath folder;
-  spill(folder / "config.json",
-        R"({"model_type": "llama", "hidden_size": 48, "intermediate_size": 96, "vocab_size": 101,
-            "num_hidden_layers": 2, "num_attention_heads": 12, "num_key_value_heads": 4,
-            "max_position_embeddings": 8, "rms_norm_eps": 1e-6, "tie_word_embeddings": false})");
-  Config config;
-  config.model.path = folder.path();
-  config.model.lora.rank = 3;
-  EXPECT_EQ(with_stored_model(config).data.tokenizer, "bytes") << "the folder has no tokenizer";
-  spill(folder / "tokenizer.json", "{}");
-  const Config found = with_stored_model(config);
-  EXPECT_EQ(found.data.tokenizer, folder.path());
-  EXPECT_EQ(found.model.path, folder.path());
-  EXPECT_EQ(found.model.ffn, 96);
-  EXPECT_EQ(found.model.kv_heads, 4);
-  EXPECT_EQ(found.model.lora.rank, 3)
-      << "the adapters to train are set by the run, not by the folder";
-  config.data.tokenizer = "another";
-  EXPECT_EQ(with_stored_model(config).data.tokenizer, "another");
 }

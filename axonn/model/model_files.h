@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "axonn/model/config.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
+#include "axonn/storage/parameter_source.h"
+
+namespace axonn {
+
+/// A model on disk, or the adapters of one, in any format: a Hugging Face folder, a folder in
+/// PEFT's format, or a checkpoint. Nothing else tells these formats apart. Reads configs and the
+/// index of a checkpoint, no values; the ranks of a process share one.
+class ModelFiles {
+ public:
+  /// path: one of these folders; the config.json of a Hugging Face folder, which gives sizes alone;
+  /// or a folder of checkpoints, of which the newest intact one is taken. A folder with both a
+  /// model and adapters is a model. Throws UsageError as the readers of the configs and
+  /// CheckpointReader do.
+  explicit ModelFiles(std::string path);
+  /// The same for adapters: a folder with both is one of adapters. Also throws UsageError if the
+  /// path holds a model.
+  static ModelFiles of_adapters(std::string path);
+
+  const std::string& path() const { return path_; }  ///< as given
+  /// Whether these are adapters, not a model.
+  bool adapters() const { return config_.lora.rank > 0; }
+  /// The checkpoint; null if this is a folder of Hugging Face or PEFT.
+  const CheckpointReader* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  /// The sizes of the model, and of adapters. A folder in PEFT's format has only config().lora,
+  /// with the layers that its files hold as targets.
+  const ModelConfig& config() const { return config_; }
+  /// The base model of adapters: a path, a name on the hub, or "".
+  const std::string& base() const { return base_; }
+  /// As in data.tokenizer: the folder itself; or what a checkpoint's run used, "" if that is not
+  /// known; or "bytes".
+  const std::string& tokenizer() const { return tokenizer_; }
+
+  /// How the model is, or was once, stored in a Hugging Face folder.
+  struct Form {
+    StoredType type = StoredType::f32;  ///< the narrowest that holds all tensors
+    std::string prefix = {};            ///< of the tensors' names
+  };
+  /// For a checkpoint: the form of the folder that it was made from, or else the type that it was
+  /// trained in. Opens all files of a folder.
+  Form form() const;
+
+  /// Returns the source of these parameters of `model`, which are all that the files should hold.
+  /// The files must outlive it. Throws UsageError that lists all differences, or if there are no
+  /// weights that can be read.
+  std::unique_ptr<ParameterSource> source(const ModelConfig& model,
+                                          std::vector<StoredParameter> parameters) const;
+
+ private:
+  enum class Format { hugging_face, peft, checkpoint };
+  ModelFiles(std::string path, Format format);
+
+  std::string path_;
+  Format format_;
+  std::optional<CheckpointReader> checkpoint_;
+  ModelConfig config_;
+  std::string base_, tokenizer_;
+  StoredType trained_in_ = StoredType::f32;
+};
+
+/// Name and contents of a text file in a checkpoint that was made from a Hugging Face folder. It
+/// records the folder's form, so that converting back restores it.
+inline constexpr const char* kOriginName = "hugging_face.json";
+std::string to_text(const ModelFiles::Form& form);
+
+}  // namespace axonn

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/storage/parameter_source.h"
+#include "axonn/storage/safetensors/safetensors_folder.h"
+
+namespace axonn {
+
+/// How a folder stores a parameter.
+struct StoredName {
+  std::vector<std::string> names;  ///< the usual one first; a folder has one of them
+  bool transposed = false;         ///< stored as (in, out), as in GPT-2's Conv1D
+};
+
+/// The names that a folder uses for tensors.
+struct TensorNames {
+  std::function<StoredName(const std::string& parameter)> of;
+  std::function<bool(std::string_view tensor)> passed_over;  ///< tensors to ignore
+  std::string config;  ///< file that describes which tensors there should be
+};
+
+/// Reads the tensors of a Hugging Face folder: bf16, f16 or f32, of kind "master".
+///
+/// Each row is read once, by one of the ranks that share it, except the rows at both ends of a
+/// slice. Values are taken in pieces that fit a cache.
+class SafetensorsSource final : public ParameterSource {
+ public:
+  /// Throws UsageError that lists every tensor that is missing, unknown, of another shape, or of a
+  /// type that cannot be read.
+  SafetensorsSource(SafetensorsFolder folder, std::vector<StoredParameter> parameters,
+                    const TensorNames& names);
+
+  std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override;
+
+  /// The stored tensor of a parameter.
+  struct Stored {
+    SafetensorsFolder::Tensor tensor;  ///< (rows, cols), or (cols, rows) if transposed
+    bool transposed = false;
+    std::int64_t rows = 0, cols = 1;  ///< the model's shape, in which slices are given
+  };
+
+ private:
+  SafetensorsFolder folder_;
+  std::map<std::string, Stored, std::less<>> stored_;  // by parameter
+};
+
+}  // namespace axonn

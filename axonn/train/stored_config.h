@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include "axonn/model/model_files.h"
+#include "axonn/train/config.h"
+
+namespace axonn {
+
+/// Returns the config that a checkpoint was trained with. Throws UsageError if the checkpoint's
+/// config.toml cannot be read.
+Config stored_config(const CheckpointReader& reader);
+
+/// Returns the config.toml of a checkpoint: the run's config, with the model's sizes even if they
+/// came from model.path.
+std::string stored_config_text(Config config, const Origins& origins);
+/// The same for a model without a run.
+std::string stored_config_text(const ModelConfig& model, const std::string& tokenizer);
+
+/// Returns model with the adapters at path: their rank, alpha, dropout and targets, and their
+/// files. Throws as ModelFiles::of_adapters() does.
+ModelConfig with_stored_adapters(ModelConfig model, const std::string& path);
+
+/// Returns config with the sizes and files of the model at model.path, if set. A tokenizer there
+/// replaces "bytes". If lora.path is set, rank, alpha and targets are those of the adapters there.
+/// Call it once per process, before its ranks start. Throws UsageError as ModelFiles does, and if a
+/// path holds adapters instead of a model, or the reverse.
+Config with_stored_model(Config config);
+
+/// Returns the config to run a model, not to train it: initialise() then reads the parameters.
+/// path and adapter are as for ModelFiles; adapter may be "". Grid and compute type may be changed.
+/// Call it once per process, before its ranks start. Throws as with_stored_model() does, and
+/// UsageError if path holds adapters although `adapter` is given.
+Config config_of_model(const std::string& path, const std::string& adapter = {});
+
+}  // namespace axonn
