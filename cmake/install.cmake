@@ -1,17 +1,15 @@
-# Installs the libraries, the headers and the program, so that find_package(axonn) works.
+# Installs the libraries, the public headers and the program, so that find_package(axonn) works.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 get_property(axonn_libraries GLOBAL PROPERTY AXONN_LIBRARIES)
 install(TARGETS ${axonn_libraries} axonn_flags axonn_all EXPORT axonn
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY axonn/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn
-        FILES_MATCHING PATTERN "*.h"
-        # Excluded: the program's own headers, and those of the mpi transport, which need mpi.h.
-        PATTERN "cli" EXCLUDE PATTERN "ops/cuda" EXCLUDE PATTERN "comm/mpi/mpi_*.h" EXCLUDE)
-install(DIRECTORY ${PROJECT_BINARY_DIR}/include/axonn/
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/axonn
-        FILES_MATCHING PATTERN "*.h" PATTERN "cuda" EXCLUDE)
+include(${CMAKE_CURRENT_LIST_DIR}/public-headers.cmake)
+foreach(header IN LISTS axonn_public_headers)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 install(EXPORT axonn NAMESPACE axonn:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)
 configure_package_config_file(cmake/axonn-config.cmake.in axonn-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)

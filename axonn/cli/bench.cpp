@@ -9,12 +9,12 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/measure/overlap_benchmark.h"
 #include "axonn/measure/scaling.h"
 #include "axonn/model/flops.h"
+#include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 
 namespace axonn {

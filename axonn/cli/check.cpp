@@ -7,11 +7,11 @@
 
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/launch.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/stored_config.h"
 

@@ -10,13 +10,13 @@
 #include "axonn/cli/chat.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
 #include "axonn/cli/model_flags.h"
 #include "axonn/cli/prompts.h"
 #include "axonn/comm/texts.h"
 #include "axonn/infer/generator.h"
 #include "axonn/text/chat/chat_template.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/launch.h"
 #include "axonn/train/own_cores.h"
 
 namespace axonn {

@@ -9,7 +9,6 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
 #include "axonn/cli/model_flags.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/evaluate.h"
@@ -19,6 +18,7 @@
 #include "axonn/study/report_json.h"
 #include "axonn/study/report_text.h"
 #include "axonn/study/study.h"
+#include "axonn/train/launch.h"
 
 namespace axonn {
 

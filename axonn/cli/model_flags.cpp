@@ -4,8 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "axonn/cli/launch.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/launch.h"
 #include "axonn/train/own_cores.h"
 
 namespace axonn {

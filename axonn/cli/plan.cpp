@@ -7,11 +7,11 @@
 #include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
 #include "axonn/cli/plan_measure.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/options/options_text.h"
 #include "axonn/plan/report.h"
+#include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 
 namespace axonn {
@@ -176,7 +176,7 @@ std::string label_of(const LoadedConfig& loaded) {
   const ModelConfig& model = loaded.config.model;
   for (const std::string& label : {model.path, model.name, loaded.file})
     if (!label.empty()) return label;
-  return std::string(kModelFamilies[static_cast<int>(model.family)]);
+  return std::string(model_families()[static_cast<int>(model.family)]);
 }
 
 SearchOptions options_of(const Config& config, const Origins& origins, const PlanFlags& flags) {

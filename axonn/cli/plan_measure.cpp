@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "axonn/base/log.h"
-#include "axonn/cli/launch.h"
 #include "axonn/plan/measure.h"
+#include "axonn/train/launch.h"
 
 namespace axonn {
 

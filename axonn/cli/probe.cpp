@@ -10,7 +10,7 @@
 #include "axonn/base/host.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
+#include "axonn/train/launch.h"
 #include "axonn/train/own_cores.h"
 
 namespace axonn {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/cli/launch.h"
+#include "axonn/train/launch.h"
 
 namespace axonn {
 

@@ -9,10 +9,10 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/plan/auto_grid.h"
+#include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/trainer.h"
 

@@ -7,8 +7,8 @@
 #include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/launch.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/launch.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/stored_config.h"
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "axonn/model/model.h"
 #include "axonn/storage/parameter_source.h"
 
 namespace axonn {

@@ -6,10 +6,10 @@
 
 namespace axonn {
 
-Batches::Batches(std::shared_ptr<const Sequences> sequences, std::optional<Goldfish> goldfish,
+Batches::Batches(std::shared_ptr<const Sequences> sequences, SequenceMask mask,
                  const BatchOptions& options)
     : sequences_(std::move(sequences)),
-      goldfish_(std::move(goldfish)),
+      mask_(std::move(mask)),
       options_(options),
       each_(options.global_batch / std::max(options.places, 1)) {
   const auto& [seq_len, global_batch, micro_batch, place, places, end, ahead] = options_;
@@ -51,7 +51,7 @@ Batch Batches::read_batch(std::int64_t n) const {
     micro.sequences = options_.micro_batch;
     for (std::int64_t i = first; i < first + options_.micro_batch; ++i) {
       sequences_->read(std::min(i, end - 1), one);
-      if (goldfish_) goldfish_->mask(i, one);
+      if (mask_) mask_(i, one);
       if (i >= end) one.targets.assign(options_.seq_len, -1);
       append(micro.rows.ids, one.ids);
       append(micro.rows.targets, one.targets);

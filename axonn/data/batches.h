@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "axonn/data/goldfish.h"
 #include "axonn/data/sequences.h"
 
 namespace axonn {
@@ -26,8 +26,8 @@ struct MicroBatch {
 struct Batch {
   std::vector<MicroBatch> micro_batches;
   std::int64_t counted = 0;  ///< targets of these micro-batches that count in the loss
-  /// Of the whole step, over all coordinates: targets, including those that the goldfish loss
-  /// leaves out, and inputs that are not padding.
+  /// Of the whole step, over all coordinates: targets, including those that the mask leaves
+  /// out, and inputs that are not padding.
   Sequences::Size whole{};
 };
 
@@ -42,6 +42,10 @@ struct BatchOptions {
   int ahead = 2;  ///< number of steps to read ahead; 0: none, and at() reads itself
 };
 
+/// Makes targets of sequence n that do not count negative, such as Goldfish::mask(). Empty: all
+/// count.
+using SequenceMask = std::function<void(std::int64_t n, Sequence& sequence)>;
+
 /// The batches of one (z, data) coordinate. Step n has the sequences [n · global_batch,
 /// (n + 1) · global_batch), and each coordinate has an equal run of them, so that a batch depends
 /// on the sequences, the options and n alone.
@@ -50,8 +54,7 @@ struct BatchOptions {
 /// reading takes longer than computing.
 class Batches {
  public:
-  /// goldfish, if set, masks the targets of every sequence.
-  Batches(std::shared_ptr<const Sequences> sequences, std::optional<Goldfish> goldfish,
+  Batches(std::shared_ptr<const Sequences> sequences, SequenceMask mask,
           const BatchOptions& options);
   ~Batches();
   Batches(const Batches&) = delete;
@@ -64,8 +67,8 @@ class Batches {
   const Sequences& sequences() const { return *sequences_; }
   const BatchOptions& options() const { return options_; }
   int micro_batches() const { return static_cast<int>(each_ / options_.micro_batch); }
-  /// Whether the goldfish loss leaves out targets, so that only reading shows how many count.
-  bool masked() const { return goldfish_.has_value(); }
+  /// Whether there is a mask, so that only reading shows how many count.
+  bool masked() const { return static_cast<bool>(mask_); }
   /// Number of steps that cover the sequences before options.end.
   std::int64_t steps() const;
 
@@ -81,7 +84,7 @@ class Batches {
   std::optional<std::int64_t> next() const;
 
   std::shared_ptr<const Sequences> sequences_;
-  std::optional<Goldfish> goldfish_;
+  SequenceMask mask_;
   BatchOptions options_;
   std::int64_t each_;  // sequences per coordinate and step
   std::mutex lock_;

@@ -1,10 +1,30 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace axonn {
+
+/// How the goldfish loss chooses the targets that it leaves out.
+enum class GoldfishMask {
+  hash,      ///< by the h tokens before: the same wherever these occur
+  position,  ///< every k-th token of a document; its name is "static"
+  seeded     ///< at random, anew each time the sequence is used
+};
+
+inline constexpr std::array<std::string_view, 3> kGoldfishMasks = {"hash", "static", "seeded"};
+
+/// training.goldfish: leaves one target in k out of the loss, so that no passage is learned whole.
+struct GoldfishConfig {
+  std::int64_t k = 0;  ///< 0: none is left out; else at least 2
+  std::int64_t h = 13;
+  GoldfishMask mask = GoldfishMask::hash;
+
+  bool operator==(const GoldfishConfig&) const = default;
+};
 
 /// The section [data]: the training data. Exactly one of text, tokens, jsonl, synthetic is set.
 struct DataConfig {

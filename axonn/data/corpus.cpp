@@ -8,6 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/data/blend.h"
 #include "axonn/data/jsonl.h"
+#include "axonn/data/repeated.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_cache.h"
 #include "axonn/data/token_file.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "axonn/base/check.h"
+#include "axonn/data/repeated.h"
 
 namespace axonn {
 
@@ -57,13 +58,6 @@ void Windows::read(std::int64_t n, Sequence& to) const {
 std::string Windows::where(std::int64_t n) const {
   const auto [stream, begin] = find(n);
   return stream->source->where(begin);
-}
-
-std::int64_t shuffled(const Random& orders, std::int64_t n, std::int64_t count) {
-  const auto bits = orders.bits(static_cast<std::uint64_t>(n / count));
-  const std::uint64_t key = std::uint64_t{bits[0]} << 32 | bits[1];
-  return static_cast<std::int64_t>(
-      permute(static_cast<std::uint64_t>(n % count), static_cast<std::uint64_t>(count), key));
 }
 
 Sampler::Sampler(std::vector<TokenStream> streams, const SamplerOptions& options)

@@ -100,16 +100,19 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
 /// Returns slots for that many prompts at once. Slots of earlier calls are kept if there are
 /// enough.
 CacheSlots& Generator::slots_for(std::size_t prompts) {
-  const std::int64_t bytes = model_.config().model.layers * slots_.entries *
-                             KeyValueCache::elements(heads_, model_.grid()) *
-                             bytes_of(model_.context().dtype);
+  constexpr std::int64_t kMost = 64;
+  const bool caches = model_.model().caches();
+  const std::int64_t bytes = caches ? model_.config().model.layers * slots_.entries *
+                                          KeyValueCache::elements(heads_, model_.grid()) *
+                                          bytes_of(model_.context().dtype)
+                                    : 1;
   const std::int64_t most = options_.batch > 0
                                 ? options_.batch
-                                : std::clamp<std::int64_t>(options_.cache_bytes / bytes, 1, 64);
+                                : std::clamp<std::int64_t>(options_.cache_bytes / bytes, 1, kMost);
   const std::int64_t wanted =
       std::min(most, (static_cast<std::int64_t>(prompts) + slots_.places - 1) / slots_.places);
   if (wanted <= slots_.slots) return slots_;
-  cache_.emplace(KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
+  if (caches) cache_.emplace(KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
   slots_.slots = wanted;
   slots_.tokens.clear();
   return slots_;
@@ -140,7 +143,7 @@ std::vector<GeneratedSequence> Generator::sequences_of(
 
 Context Generator::pass_context() {
   Context ctx = model_.context();
-  ctx.cache = &*cache_;
+  if (cache_) ctx.cache = &*cache_;
   Scheduling& scheduling = ctx.own_scheduling();
   scheduling.run.sequence_parallel = false;  // few rows, and slots do not move between ranks
   scheduling.run.chunks = 1;
@@ -154,7 +157,7 @@ Context Generator::pass_context() {
 std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
   const Context ctx = pass_context();
   state_.prefetcher.begin_pass();
-  cache_->begin_pass(ctx, rows.slots, rows.positions, reads);
+  if (cache_) cache_->begin_pass(ctx, rows.slots, rows.positions, reads);
   const Tokens tokens =
       make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
                   {.positions = rows.positions, .starts = rows.starts, .reach = context_});
@@ -263,7 +266,7 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<std::i
     for (std::int64_t place = 0; place < slots_.places; ++place)
       for (const PassPart& part : plan.of_place[place]) {
         GeneratedSequence& sequence = *part.sequence;
-        sequence.cached += part.count;
+        if (cache_) sequence.cached += part.count;
         const std::int32_t token = drawn[place * slots_.slots + part.slot];
         if (token < 0) continue;
         const auto reason = accept(sequence, token, options, on_text);

@@ -52,8 +52,8 @@ double relative(double want, double got) {
 }  // namespace
 
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                    int steps, const ModelMaker& make_model) {
-  Training training(config, world, std::move(backend), {.make_model = make_model});
+                    int steps) {
+  Training training(config, world, std::move(backend));
   training.model.initialise();
   const Context ctx = training.model.context();
   GridTrace trace;

@@ -23,7 +23,7 @@ struct GridTrace {
 
 /// Runs the first `steps` steps of config on its grid, which must fit world. Collective.
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                    int steps, const ModelMaker& make_model = axonn::make_model);
+                    int steps);
 
 /// Largest relative differences between two grids, which compute sums in different orders.
 /// docs/correctness.md derives the values.

@@ -15,7 +15,7 @@
 #include "axonn/model/flops.h"
 #include "axonn/model/model.h"
 #include "axonn/storage/checkpoint/checkpoint_source.h"
-#include "axonn/train/checkpoints.h"
+#include "axonn/train/run_state.h"
 
 namespace axonn {
 

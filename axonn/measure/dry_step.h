@@ -12,7 +12,6 @@ struct DryStepOptions {
   /// A step with more micro-batches runs only this many: the first, one or more between, and the
   /// last. All between are alike.
   int most_micro_batches = 3;
-  ModelMaker make_model = axonn::make_model;
 };
 
 /// Memory and schedule of one rank's step.

@@ -5,6 +5,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/model/known_models.h"
+#include "axonn/model/model.h"
 #include "axonn/options/options.h"
 
 namespace axonn {
@@ -61,6 +62,10 @@ void validate(const ModelConfig& model) {
   if (model.lora.dropout >= 1)
     refuse("[lora] dropout = ", model.lora.dropout, " is not below 1; common values are 0 to 0.1");
   if (!model.path.empty()) return;
+  if (const Architecture* own = architecture_of(model.family)) {
+    if (own->validate) own->validate(model);
+    return;
+  }
   need(model.layers, "layers");
   need(model.hidden, "hidden");
   need(model.heads, "heads");
@@ -155,7 +160,7 @@ void list_kind(ModelConfig& model, OptionList& list) {
   list.add("name", name_choice(model),
            {.help = "a published model: its sizes are the defaults of the keys below",
             .also = "model_name preset flavor"});
-  list.add("family", model.family, kModelFamilies,
+  list.add("family", model.family, model_families(),
            {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral and Qwen",
             .also = "model_type"});
 }
@@ -226,6 +231,7 @@ void list_options(ModelConfig& model, OptionList& list) {
                "model",
        .also = "init_from load"});
   list_lora_options(model.lora, list);
+  list_own_options(model, list);
 }
 
 }  // namespace axonn

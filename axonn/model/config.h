@@ -2,9 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "axonn/nn/options.h"
 
@@ -13,9 +16,11 @@ namespace axonn {
 class ModelFiles;
 class OptionList;
 
+/// The families of this library; those that a program registers (model/model.h) follow.
 enum class ModelFamily { gpt, llama };
 
-inline constexpr std::array<std::string_view, 2> kModelFamilies = {"gpt", "llama"};
+/// Names of all families, in the order of their values.
+std::span<const std::string_view> model_families();
 
 enum class RopeScalingKind { none, llama3 };
 
@@ -52,7 +57,17 @@ struct ModelConfig {
   /// At `path` and lora.path, if opened already; not keys.
   std::shared_ptr<const ModelFiles> files = {}, adapter_files = {};
 
-  std::int64_t head_width() const { return head_dim > 0 ? head_dim : hidden / heads; }  ///< D
+  using OwnValue = std::variant<bool, std::int64_t, double, std::string>;
+  /// Hyperparameters of registered families, by "section.key".
+  std::map<std::string, OwnValue> own_values = {};
+  /// Such a value. Throws if there is none, or if it has another type.
+  template <typename T>
+  const T& own(const std::string& key) const {
+    return std::get<T>(own_values.at(key));
+  }
+
+  /// D; 0 if there are no heads.
+  std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -66,5 +81,7 @@ void validate(const ModelConfig& model);
 
 /// The one list of the keys of [model] and [lora]; parsing, help, printing and docs follow from it.
 void list_options(ModelConfig& model, OptionList& list);
+/// The same for the sections of registered families; sets their keys that are not set to defaults.
+void list_own_options(ModelConfig& model, OptionList& list);
 
 }  // namespace axonn

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "axonn/base/check.h"
+
 namespace axonn {
 
 double residual_init_std(const ModelConfig& config) {
@@ -67,6 +69,11 @@ LanguageModel::Head Decoder::head() {
   std::vector<ParameterGroup*> groups{&head_group_};
   if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
   return {norm_, cross_entropy_, std::move(groups)};
+}
+
+std::string Decoder::describe() const {
+  return concat(config_.layers, config_.layers == 1 ? " layer" : " layers", ", width ",
+                config_.hidden, ", ", config_.heads, " heads");
 }
 
 }  // namespace axonn

@@ -40,6 +40,7 @@ class Decoder : public LanguageModel {
  public:
   std::vector<ParameterGroup*> groups() override;
   std::int64_t vocab() const override { return config_.vocab; }
+  std::string describe() const override;
 
  protected:
   struct Ends {

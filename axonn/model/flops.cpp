@@ -1,5 +1,8 @@
 #include "axonn/model/flops.h"
 
+#include "axonn/comm/self.h"
+#include "axonn/model/model.h"
+
 namespace axonn {
 
 namespace {
@@ -24,15 +27,44 @@ std::int64_t final_norm(const ModelConfig& m) {
   return (m.bias && !is_llama(m) ? 2 : 1) * m.hidden;
 }
 
+/// Calls f with a model of a registered family on one rank, without memory for its parameters.
+template <typename F>
+auto with_model_of(const ModelConfig& m, const F& f) {
+  const auto world = make_self();
+  const Grid grid(*world, {});
+  return f(*make_model(m, grid));
+}
+
 }  // namespace
 
+std::int64_t parameter_count(Model& model) {
+  std::int64_t count = 0;
+  for (const ParameterGroup* group : model.groups())
+    for (const auto& parameter : group->parameters())
+      count += parameter->spec().layout.rows * parameter->spec().layout.cols;
+  return count;
+}
+
+double Model::flops_per_token(std::int64_t) {
+  double flops = 0;
+  for (const ParameterGroup* group : groups())
+    for (const auto& parameter : group->parameters())
+      flops += (group->frozen() ? 4.0 : 6.0) *
+               static_cast<double>(parameter->spec().layout.rows * parameter->spec().layout.cols);
+  return flops;
+}
+
 std::int64_t parameter_count(const ModelConfig& m) {
+  if (architecture_of(m.family))
+    return with_model_of(m, [](Model& model) { return parameter_count(model); });
   const std::int64_t tables = (m.tied ? 1 : 2) * m.vocab * m.hidden,
                      positions = is_llama(m) ? 0 : m.positions * m.hidden;
   return m.layers * block_parameters(m) + tables + positions + final_norm(m);
 }
 
 double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {
+  if (architecture_of(m.family))
+    return with_model_of(m, [&](Model& model) { return model.flops_per_token(seq_len); });
   const double multiplied =
       static_cast<double>(m.layers * block_parameters(m) + final_norm(m) + m.vocab * m.hidden);
   const double products = m.lora.rank > 0 ? 4 : 6;  // frozen weights have no gradient
@@ -46,6 +78,10 @@ StepFlops step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t 
                v = static_cast<double>(m.vocab);
   StepFlops flops;
   flops.model = tokens * model_flops_per_token(m, seq_len);
+  if (architecture_of(m.family)) {  // a forward pass is a third of forward and backward
+    flops.hardware = flops.model * (recomputes ? 4.0 / 3 : 1);
+    return flops;
+  }
   const double blocks_forward = 2 * static_cast<double>(m.layers * block_parameters(m)) +
                                 2 * l * static_cast<double>(attention_width(m)) * s;
   flops.hardware = flops.model + (recomputes ? tokens * blocks_forward : 0);

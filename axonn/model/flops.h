@@ -25,6 +25,8 @@ struct StepFlops {
   /// AxoNN paper. For any family, it is the value of a GPT of this width.
   double narayanan = 0;
 };
+/// For a registered family (model/model.h), `model` is Model::flops_per_token() and
+/// `narayanan` is 0.
 StepFlops step_flops(const ModelConfig& model, std::int64_t sequences, std::int64_t seq_len,
                      bool recomputes);
 

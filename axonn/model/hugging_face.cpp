@@ -15,6 +15,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/model/model.h"
+#include "axonn/model/model.h"
 #include "axonn/options/options_suggest.h"
 
 namespace axonn {
@@ -398,6 +400,9 @@ StoredAdapterConfig read_adapter_config(const std::string& folder) {
 
 std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDetails& details) {
   const ModelConfig model = resolved(given, 0, 0);
+  if (architecture_of(model.family))
+    refuse("models of family ", model_families()[static_cast<int>(model.family)],
+           " have no Hugging Face format; convert them to a checkpoint");
   AXONN_CHECK(model.layers > 0 && model.vocab > 0 && model.positions > 0,
               "to_hugging_face_config: wanted layers, vocab and positions above 0");
   const Json config =

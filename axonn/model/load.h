@@ -17,12 +17,6 @@ struct Destination {
   float* buffer = nullptr;          ///< (P) on the device, for an optimizer; null: the parameters
 };
 
-/// The cost of reading for this rank.
-struct LoadCost {
-  std::int64_t bytes = 0;
-  double seconds = 0;
-};
-
 /// The parameters of groups as files know them.
 std::vector<StoredParameter> stored_parameters(std::span<ParameterGroup* const> groups);
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "axonn/model/config.h"
@@ -36,16 +37,60 @@ class Model {
                              std::span<const std::int64_t> rows) = 0;
 
   virtual std::int64_t vocab() const = 0;
+
+  /// Whether next_logits() supports ctx.cache. If not, generation computes all tokens of a sequence
+  /// for each new one.
+  virtual bool caches() const { return true; }
+  /// Flops of one token, forward and backward, in sequences of seq_len tokens. By default 6 for
+  /// each trained parameter and 4 for each frozen one.
+  virtual double flops_per_token(std::int64_t seq_len);
+  /// The sizes, for logs and reports: "2 layers, width 96, 24 heads". Empty: none.
+  virtual std::string describe() const { return {}; }
 };
+
+/// The number of parameters of a model, without padding.
+std::int64_t parameter_count(Model& model);
+
+/// The cost of reading parameters for this rank.
+struct LoadCost {
+  std::int64_t bytes = 0;
+  double seconds = 0;
+};
+
+/// Called with the bytes read or written so far, and in all.
+using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 /// The groups that are trained: all, or only those of the adapters if the model has any.
 std::vector<ParameterGroup*> trained_groups(Model& model);
 
-/// Makes this rank's part of a model from a resolved config. Throws UsageError if the grid cannot
-/// cut a size.
-using ModelMaker = std::function<std::unique_ptr<Model>(const ModelConfig&, const Grid&)>;
-
-/// The ModelMaker of this library's families.
+/// Makes this rank's part of a model of any family from a resolved config. Throws UsageError if the
+/// grid cannot cut a size.
 std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid);
+
+/// A family of models that a program adds to those of this library. Its hyperparameters are the
+/// keys of a section [name] of the config; they are validated, printed, and saved in checkpoints as
+/// every other key is.
+struct Architecture {
+  struct Key {
+    std::string name;
+    ModelConfig::OwnValue value;  ///< the default, which also sets the type
+    std::string help;             ///< one line
+  };
+
+  std::string name;  ///< the value of model.family
+  std::string help;  ///< of the section [name], one line
+  std::vector<Key> keys = {};
+  /// Throws UsageError for hyperparameters that do not fit one another. Empty: all fit.
+  std::function<void(const ModelConfig&)> validate = {};
+  /// Makes this rank's part of a model from a resolved config; see make_model().
+  std::function<std::unique_ptr<Model>(const ModelConfig&, const Grid&)> make;
+};
+
+/// Adds a family, so that every command and config of this process knows it. Call it at the
+/// beginning of main(), before a config is read. Throws Error if the name is taken.
+void register_architecture(Architecture architecture);
+
+/// The architecture that was registered for this family; null for the library's own families.
+const Architecture* architecture_of(ModelFamily family);
 
 }  // namespace axonn

@@ -7,12 +7,13 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/ops/matmul_shape.h"
 #include "axonn/ops/operations.h"
 #include "axonn/tensor/device.h"
 #include "axonn/tensor/tensor.h"
 
 namespace axonn {
+
+struct MatmulShape;
 
 /// out = op(a) · op(b) (+ bias) (+ out). (M, N) = (M, K) · (K, N), sums in f32.
 ///
@@ -153,5 +154,15 @@ class Backend {
 /// Backend on the CPU: oneDNN for products, this project's kernels for the rest. The calling thread
 /// uses `threads` OpenMP threads from now on. Throws if threads is below 1.
 std::unique_ptr<Backend> make_cpu_backend(int threads);
+
+/// What computes attention. automatic: cuDNN where it supports the operands, else this project's
+/// kernels, which take_remarks() reports. cudnn: cuDNN alone; UsageError where it does not support
+/// the operands. own: this project's kernels alone.
+enum class CudaAttention { automatic, cudnn, own };
+
+struct CudaOptions {
+  CudaAttention attention = CudaAttention::automatic;
+  bool deterministic = true;  ///< the same operands give the same bits every time
+};
 
 }  // namespace axonn

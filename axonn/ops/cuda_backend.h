@@ -4,7 +4,6 @@
 #include <string>
 
 #include "axonn/ops/backend.h"
-#include "axonn/ops/cuda_options.h"
 
 namespace axonn {
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "axonn/ops/backend.h"
+#include "axonn/ops/matmul_shape.h"
 
 namespace axonn {
 

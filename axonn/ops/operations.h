@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "axonn/tensor/schedule.h"
+#include "axonn/tensor/device.h"
 #include "axonn/tensor/tensor.h"
 
 // The table of the row-wise operations: all that a Backend computes besides products and attention.

@@ -38,9 +38,6 @@ struct SliceRequest {
 using TakeValues = std::function<void(std::size_t i, std::int64_t offset, StoredType type,
                                       std::span<const std::byte> values)>;
 
-/// Called with the bytes read or written so far, and in all.
-using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
-
 /// Reads the parameters of a model from files, slice by slice. The constructors of the sources
 /// compare files and model, so that all differences are listed before any value is read.
 class ParameterSource {

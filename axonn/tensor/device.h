@@ -7,6 +7,15 @@
 
 namespace axonn {
 
+/// What determines the time of an operation of Backend or Device.
+enum class OperationKind {
+  product,
+  attention,
+  rowwise,  ///< memory traffic, in proportion to the rows of the batch
+  update,   ///< memory traffic; it belongs to the update of the parameters
+  device    ///< memory traffic of a Device's copy or fill
+};
+
 /// A point in a stream's work that another stream, or the host, can wait for.
 class Event {
  public:

@@ -5,18 +5,10 @@
 #include <variant>
 #include <vector>
 
+#include "axonn/tensor/device.h"
 #include "axonn/tensor/dtype.h"
 
 namespace axonn {
-
-/// What determines the time of an operation of Backend or Device.
-enum class OperationKind {
-  product,
-  attention,
-  rowwise,  ///< memory traffic, in proportion to the rows of the batch
-  update,   ///< memory traffic; it belongs to the update of the parameters
-  device    ///< memory traffic of a Device's copy or fill
-};
 
 /// The operations and collectives of one rank in program order, with sizes but without times. A dry
 /// run of a step records it; to predict time, a simulator replays it with a machine's costs. Plain

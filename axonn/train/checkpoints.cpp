@@ -1,104 +1,27 @@
 #include "axonn/train/checkpoints.h"
 
-#include <algorithm>
-#include <iterator>
-#include <optional>
-
-#include <nlohmann/json.hpp>
-
-#include "axonn/base/check.h"
-#include "axonn/storage/checkpoint/checkpoint_folder.h"
-#include "axonn/storage/checkpoint/checkpoint_source.h"
+#include "axonn/options/options.h"
+#include "axonn/train/run_state.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 
-namespace {
-
-constexpr const char* kStateFile = "state.json";
-
-LoadCost load_state(const LoadedModel& model, const OptimizerState& optimizer,
-                    const CheckpointReader& reader) {
-  std::vector<Destination> to;
-  std::vector<std::string> kinds;
-  for (std::size_t i = 0; i < model.trained().size(); ++i)
-    for (const auto& [kind, data] : optimizer.buffers(i)) {
-      to.push_back({model.trained()[i], kind, data});
-      if (i == 0) kinds.push_back(kind);
-    }
-  CheckpointSource source(reader, stored_parameters(model.trained()), kinds);
-  return load(model.context(), to, source);
+void save_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                     const std::string& folder, std::int64_t steps_done) {
+  Communicator& world = model.grid().world();
+  const TrainingConfig& t = model.config().training;
+  CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
+  saver.begin(
+      world, steps_done, state_blocks(model, optimizer),
+      to_texts({.steps_done = steps_done, .tokens_seen = steps_done * t.global_batch * t.seq_len},
+               model.config(), stored_config_text(model.config(), Origins())));
+  saver.finish(world);
 }
 
-}  // namespace
-
-std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer) {
-  std::vector<StateBlock> blocks;
-  for (std::size_t i = 0; i < model.trained().size(); ++i) {
-    ParameterGroup* group = model.trained()[i];
-    StateBlock block{
-        .name = group->name(), .count = group->piece_size(), .device = &model.backend().device()};
-    for (const StoredParameter& stored : stored_parameters({&group, 1})) {
-      StateParameter& parameter = block.parameters.emplace_back(stored);
-      for (const auto& [spec, slice] : group->piece_slices())
-        if (spec->name == stored.name) parameter.slices.push_back(slice);
-    }
-    for (const auto& [kind, data] : optimizer.buffers(i)) block.buffers.push_back({kind, data});
-    blocks.push_back(std::move(block));
-  }
-  return blocks;
-}
-
-StateTexts to_texts(const RunState& state, const Config& config, std::string config_toml) {
-  const OutlierFilter::State& means = state.outliers;
-  const nlohmann::json json = {
-      {"steps_done", state.steps_done},
-      {"samples_done", state.steps_done * config.training.global_batch},
-      {"tokens_seen", state.tokens_seen},
-      {"seed", config.training.seed},
-      {"outliers", {{"loss", means.loss}, {"norm", means.norm}, {"steps", means.steps}}}};
-  StateTexts texts{{kStateFile, json.dump(2) + "\n"}, {"config.toml", std::move(config_toml)}};
-  if (!state.products.products.empty()) texts.emplace(kProductsFile, to_json(state.products));
-  return texts;
-}
-
-RunState read_run_state(const CheckpointReader& reader, const Config& config) {
-  const auto json = nlohmann::json::parse(reader.text(kStateFile), nullptr, false);
-  if (!json.is_object() || !json.contains("steps_done") || !json["steps_done"].is_number_integer())
-    refuse(reader.folder(), "/", kStateFile, " does not state how many steps were done");
-  RunState state{.steps_done = json["steps_done"]};
-  const TrainingConfig& t = config.training;
-  state.tokens_seen = json.value("tokens_seen", state.steps_done * t.global_batch * t.seq_len);
-  const auto means = json.value("outliers", nlohmann::json::object());
-  state.outliers = {means.value("loss", 0.0), means.value("norm", 0.0), means.value("steps", 0.0)};
-  if (t.tune && reader.has_text(kProductsFile))
-    state.products = parse_matmul_choices(reader.text(kProductsFile),
-                                          concat(reader.folder(), '/', kProductsFile));
-  return state;
-}
-
-std::string resume_path(const Config& config) {
-  if (config.checkpoint.resume != "auto") return config.checkpoint.resume;
-  const std::string own = config.output.dir + "/checkpoints";
-  return has_checkpoint(own) ? own : "";
-}
-
-Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const std::string& path) {
-  std::vector<std::string> warnings;
-  std::string first_fault;
-  for (std::int64_t before = CheckpointReader::kAnyStep;;) {  // a failure is the same on all ranks
-    std::optional<CheckpointReader> reader;
-    try {
-      reader.emplace(model.grid().world(), path, before);
-      std::ranges::copy(reader->warnings(), std::back_inserter(warnings));
-      const LoadCost cost = load_state(model, optimizer, *reader);
-      return {*std::move(reader), cost, std::move(warnings)};
-    } catch (const UsageError& error) {
-      if (first_fault.empty()) first_fault = error.what();
-      if (!reader || !reader->one_of_several()) refuse(first_fault);
-      warnings.push_back(concat("checkpoint ", reader->folder(), " is skipped: ", error.what()));
-      before = reader->step();
-    }
-  }
+std::int64_t load_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                             const std::string& path) {
+  const Resumed resumed = resume(model, optimizer, path);
+  return read_run_state(resumed.reader, model.config()).steps_done;
 }
 
 }  // namespace axonn

@@ -1,53 +1,25 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <vector>
 
-#include "axonn/storage/checkpoint/checkpoint_reader.h"
-#include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/loaded_model.h"
-#include "axonn/train/matmul_choices.h"
 #include "axonn/train/optimizer.h"
-#include "axonn/train/outliers.h"
 
 namespace axonn {
 
-/// The file of tuned products, in output.dir and in checkpoints.
-inline constexpr const char* kProductsFile = "products.json";
+/// Saves a checkpoint of parameters and optimizer state as DIR/step-N, and returns when it is
+/// written. `folder` is DIR; steps_done, N, is the number of steps that the model was trained for.
+/// Collective. Throws Error, the same on all ranks, if a file cannot be written; checkpoints in DIR
+/// stay.
+void save_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                     const std::string& folder, std::int64_t steps_done);
 
-/// This rank's part of the trained parameters and the optimizer's state, as CheckpointSaver takes
-/// it.
-std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer);
-
-/// Position of a run and what it has learnt about itself: what a checkpoint holds beside parameters
-/// and the optimizer's state.
-struct RunState {
-  std::int64_t steps_done = 0;
-  std::int64_t tokens_seen = 0;  ///< over all ranks, without padding
-  OutlierFilter::State outliers = {};
-  MatmulChoices products = {};  ///< empty unless training.tune is set
-};
-
-/// The texts of a checkpoint: the state, and the run's config.toml.
-StateTexts to_texts(const RunState& state, const Config& config, std::string config_toml);
-/// Reads them again. Throws UsageError if state.json is damaged.
-RunState read_run_state(const CheckpointReader& reader, const Config& config);
-
-/// The path that a run resumes from: checkpoint.resume, or for "auto" the folder of output.dir if
-/// it holds checkpoints; "" for a fresh start. Call it on rank 0.
-std::string resume_path(const Config& config);
-
-/// The checkpoint that a run was resumed from.
-struct Resumed {
-  CheckpointReader reader;
-  LoadCost cost;
-  std::vector<std::string> warnings;  ///< one line for each newer checkpoint that was skipped
-};
-
-/// Loads parameters and optimizer state from the checkpoint at path, a folder DIR/step-N, which
-/// must be valid. If path is DIR, loads the newest valid checkpoint in it; if damage shows only
-/// while data are read, tries the one before it. Collective over the model's world. Throws
-/// UsageError, the same on all ranks, about the checkpoint that was tried first.
-Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const std::string& path);
+/// Loads parameters and optimizer state from the checkpoint at path, which a grid of any shape may
+/// have written: a folder DIR/step-N, or DIR for the newest valid checkpoint in it. Returns the
+/// number of steps that it was trained for. Collective. Throws UsageError, the same on all ranks,
+/// if there is no valid checkpoint of this model and optimizer.
+std::int64_t load_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                             const std::string& path);
 
 }  // namespace axonn

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
+#include "axonn/model/model.h"
 #include "axonn/options/options_print.h"
 #include "axonn/options/options_text.h"
 #include "axonn/tensor/cuda/cuda_device.h"
@@ -200,6 +201,9 @@ class Collected {
     if (condition)
       for (const char* key : keys) found_.push_back({key, reason});
   }
+  void add(std::string key, std::string reason) {
+    found_.push_back({std::move(key), std::move(reason)});
+  }
   std::vector<WithoutEffect> take() { return std::move(found_); }
 
  private:
@@ -208,11 +212,21 @@ class Collected {
 
 void collect_of_model(const ModelConfig& model, Collected& keys) {
   const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
+  const std::string family(model_families()[static_cast<int>(model.family)]);
+  for (const auto& [key, value] : model.own_values)
+    if (!key.starts_with(family + '.')) keys.add(key, "model.family is " + family);
   keys.when(!own,
             {"model.name", "model.family", "model.layers", "model.hidden", "model.heads",
              "model.kv_heads", "model.head_dim", "model.ffn", "model.vocab", "model.positions",
              "model.tied", "model.bias", "model.norm_eps", "model.init_std"},
             "the checkpoint at model.path has its own sizes");
+  if (architecture_of(model.family)) {  // which keys of [model] it reads is not known
+    for (const auto& [key, value] : {std::pair{"model.layers", model.layers},
+                                     {"model.hidden", model.hidden},
+                                     {"model.heads", model.heads}})
+      if (value == 0) keys.add(key, "model.family is " + family + ", which works without it");
+    return;
+  }
   keys.when(own && llama, {"model.bias"}, "model.family is llama, which has only qkv_bias");
   keys.when(
       !own || !llama,

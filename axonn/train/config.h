@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "axonn/data/config.h"
-#include "axonn/data/goldfish.h"
 #include "axonn/grid/grid_shape.h"
 #include "axonn/model/config.h"
-#include "axonn/ops/cuda_options.h"
+#include "axonn/ops/backend.h"
 #include "axonn/tensor/dtype.h"
 
 namespace axonn {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "axonn/model/load.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/devices.h"
@@ -24,7 +25,7 @@ LoadedModel::LoadedModel(const Config& config, Communicator& world,
                                    config.parallelism.grid())) {
   config_.model = resolved(config_.model, config_.model.vocab,
                            std::max<std::int64_t>(config_.training.seq_len, 1));
-  model_ = options.make_model(config_.model, *grid_);
+  model_ = make_model(config_.model, *grid_);
   trained_ = trained_groups(*model_);
   const Context ctx = context();
   for (ParameterGroup* group : model_->groups()) {
@@ -45,6 +46,14 @@ Context LoadedModel::context_on(Backend& backend) const {
       .chunks = p.chunks,
       .recompute = config_.activation_checkpoint.mode == RecomputeMode::full};
   return ctx;
+}
+
+LoadCost LoadedModel::initialise(const Progress& progress) {
+  return axonn::initialise(context(), *model_, trained_, config_.model, progress);
+}
+
+LoadCost LoadedModel::initialise_frozen(const Progress& progress) {
+  return axonn::initialise_frozen(context(), *model_, trained_, config_.model, progress);
 }
 
 void LoadedModel::settle() const {

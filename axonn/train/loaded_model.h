@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "axonn/model/load.h"
+#include "axonn/model/model.h"
 #include "axonn/train/config.h"
 
 namespace axonn {
@@ -14,7 +14,6 @@ class LoadedModel {
  public:
   struct Options {
     bool trainable = true;  ///< false: parameters are frozen and have no master copies
-    ModelMaker make_model = axonn::make_model;
   };
 
   /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
@@ -26,14 +25,10 @@ class LoadedModel {
   /// Sets the parameters that training starts from: those at model.path, or initial values from the
   /// seed. Adapters are read from lora.path, or get initial values. Returns what reading cost this
   /// rank. Collective. Throws as axonn::initialise() does.
-  LoadCost initialise(const Progress& progress = {}) {
-    return axonn::initialise(context(), *model_, trained_, config_.model, progress);
-  }
+  LoadCost initialise(const Progress& progress = {});
   /// Does the same for frozen parameters only: those of the base model of adapters, which a
   /// checkpoint does not hold. Does nothing without adapters. Collective.
-  LoadCost initialise_frozen(const Progress& progress = {}) {
-    return axonn::initialise_frozen(context(), *model_, trained_, config_.model, progress);
-  }
+  LoadCost initialise_frozen(const Progress& progress = {});
 
   /// Waits for everything that a step leaves in flight: the device's work and the gather of its
   /// updated weights over data.

@@ -4,6 +4,7 @@
 
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
+#include "axonn/data/batches.h"
 #include "axonn/model/flops.h"
 #include "axonn/train/stragglers.h"
 
@@ -23,10 +24,10 @@ void RunLog::describe(Training& training, int threads) {
   if (!first()) return;
   const Config& config = training.model.config();
   const ModelConfig& m = config.model;
+  const std::string sizes = training.model.model().describe();
   log_.info(fmt::format(
-      "model: {} parameters, {} layer{}, width {}, {} heads, vocabulary {}{}",
-      format_count(parameter_count(m)), m.layers, plural(m.layers), m.hidden, m.heads,
-      format_count(m.vocab),
+      "model: {} parameters, {}{}vocabulary {}{}", format_count(parameter_count(m)), sizes,
+      sizes.empty() ? "" : ", ", format_count(m.vocab),
       m.lora.rank > 0 ? fmt::format("; frozen, with adapters of rank {}", m.lora.rank) : ""));
   const Device& device = training.model.backend().device();
   const std::string each =

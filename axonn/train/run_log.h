@@ -5,6 +5,7 @@
 
 #include "axonn/base/log.h"
 #include "axonn/comm/wait_clock.h"
+#include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/metrics.h"
 #include "axonn/train/training.h"
 

@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "axonn/base/check.h"
+#include "axonn/data/batches.h"
 #include "axonn/parallel/parameters.h"
+#include "axonn/parallel/scheduling.h"
+#include "axonn/train/step_graphs.h"
 
 namespace axonn {
 
@@ -29,10 +32,18 @@ T value_of(const Context& ctx, const Tensor& tensor) {
 
 }  // namespace
 
+TrainStep::TrainStep(Model& model, OptimizerState& optimizer)
+    : model_(model),
+      optimizer_(optimizer),
+      training_(std::make_unique<StepState>()),
+      evaluation_(std::make_unique<StepState>()) {}
+
+TrainStep::~TrainStep() = default;
+
 void TrainStep::use_graphs(const Context& ctx) {
   const std::string reason = why_not_captured(ctx.device(), ctx.grid);
   if (!reason.empty()) refuse("[training] cuda_graph: ", reason);
-  graphs_.emplace();
+  graphs_ = std::make_unique<StepGraphs>();
 }
 
 void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
@@ -101,7 +112,7 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
 }
 
 StepResult TrainStep::run(Context ctx, const StepInput& input) {
-  ctx.own_scheduling().step = &training_;
+  ctx.own_scheduling().step = training_.get();
   if (sums_.empty()) {
     sums_ = ctx.empty(1, 4, DType::f64);
     scale_ = ctx.empty(1, 1, DType::f32);
@@ -158,14 +169,14 @@ std::string TrainStep::diagnose(Context ctx, const StepInput& input) {
 }
 
 double TrainStep::evaluate(Context ctx, Batches& batches) {
-  ctx.own_scheduling().step = &evaluation_;
+  ctx.own_scheduling().step = evaluation_.get();
   Tensor total = ctx.zeros(1, 1, DType::f64);
   std::int64_t targets = 0;
   for (std::int64_t step = 0; step < batches.steps(); ++step) {
     const std::shared_ptr<const Batch> batch = batches.at(step);
     targets += batch->whole.targets;
     for (const MicroBatch& micro : batch->micro_batches) {
-      evaluation_.prefetcher.begin_pass();
+      evaluation_->prefetcher.begin_pass();
       model_.loss(ctx, make_tokens(ctx, micro), 1, total);
     }
   }

@@ -2,16 +2,18 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 
-#include "axonn/data/batches.h"
 #include "axonn/model/model.h"
-#include "axonn/parallel/scheduling.h"
 #include "axonn/train/optimizer.h"
-#include "axonn/train/step_graphs.h"
 
 namespace axonn {
+
+class Batches;
+class StepGraphs;
+struct MicroBatch;
+struct StepState;
 
 /// Copies a micro-batch to the device.
 Tokens make_tokens(const Context& ctx, const MicroBatch& batch);
@@ -52,13 +54,14 @@ struct StepResult {
 /// norm, and the clipped update. Loss and flags share the all-reduce of the norm.
 class TrainStep {
  public:
-  TrainStep(Model& model, OptimizerState& optimizer) : model_(model), optimizer_(optimizer) {}
+  TrainStep(Model& model, OptimizerState& optimizer);
+  ~TrainStep();
 
   /// Captures everything up to the norm as device graphs in the second step and launches them from
   /// then on. Changes no bit. Throws UsageError if device or transport do not support it.
   void use_graphs(const Context& ctx);
   /// Null unless use_graphs() was called.
-  const StepGraphs* graphs() const { return graphs_ ? &*graphs_ : nullptr; }
+  const StepGraphs* graphs() const { return graphs_.get(); }
 
   StepResult run(Context ctx, const StepInput& input);
 
@@ -89,11 +92,11 @@ class TrainStep {
 
   Model& model_;
   OptimizerState& optimizer_;
-  StepState training_, evaluation_;
+  std::unique_ptr<StepState> training_, evaluation_;  // what passes of each kind leave in flight
   // For one step; with graphs, at the same addresses in all steps.
   Tensor sums_;   // (1, 4) f64: loss, squared norm, stop, busy; summed over all ranks
   Tensor scale_;  // (1, 1) f32: the clip factor
-  std::optional<StepGraphs> graphs_;
+  std::unique_ptr<StepGraphs> graphs_;
   bool warm_ = false;  // a step was done: memory is allocated, the order of gathers known
 };
 

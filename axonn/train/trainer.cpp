@@ -10,11 +10,12 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/texts.h"
+#include "axonn/data/corpus.h"
 #include "axonn/options/options.h"
-#include "axonn/train/checkpoints.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/own_cores.h"
 #include "axonn/train/run_log.h"
+#include "axonn/train/run_state.h"
 #include "axonn/train/schedule.h"
 #include "axonn/train/step_tracer.h"
 #include "axonn/train/stored_config.h"
@@ -49,7 +50,6 @@ class Trainer {
         cores_(config, world),
         training_(config, world, tracer_.wrap(make_backend(config, world, cores_.threads())),
                   {.cache_folder = config.output.dir + "/cache",
-                   .make_model = options.make_model,
                    .make_optimizer = options.make_optimizer,
                    .make_sequences = options.make_sequences}),
         config_(training_.model.config()),
@@ -120,7 +120,7 @@ void Trainer::begin() {
   if (world_.rank() == 0)
     write_file_atomically(config_.output.dir + "/config.toml", config_toml(config_, origins()));
   log_.describe(training_, cores_.threads());
-  if (!training_.corpus.tokenizer && origins().is_set("data.tokenizer") && world_.rank() == 0)
+  if (!training_.corpus->tokenizer && origins().is_set("data.tokenizer") && world_.rank() == 0)
     log_.warn(concat("data.tokenizer (", origins().of("data.tokenizer"), ") has no effect: \"",
                      config_.data.tokenizer, "\" cannot have made the tokens of data.tokens"));
   const std::string here = world_.rank() == 0 ? resume_path(config_) : std::string(),

@@ -15,7 +15,6 @@ struct TrainOptions {
   std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere
   bool interactive = false;          ///< redraw the step line in place
   int columns = 100;
-  ModelMaker make_model = axonn::make_model;
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names
   /// Called on every rank when all steps are done and saved, also if a resumed run has none left to

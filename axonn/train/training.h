@@ -5,23 +5,56 @@
 #include <optional>
 #include <string>
 
-#include "axonn/data/corpus.h"
 #include "axonn/train/loaded_model.h"
 #include "axonn/train/optimizer.h"
 #include "axonn/train/step.h"
-#include "axonn/train/step_inputs.h"
 
 namespace axonn {
+
+class Batches;
+class Sequences;
+struct Batch;
+struct Corpus;
 
 /// Replaces the training sequences that [data] names. Receives the resolved config and the opened
 /// corpus.
 using SequencesMaker =
     std::function<std::unique_ptr<const Sequences>(const Config& config, const Corpus& corpus)>;
 
+/// The input of a step with made-up tokens, which all count: step 0, without a learning rate. The
+/// tokens have positions and document starts if the config's data is packed. model must outlive it.
+StepInput made_up_input(const LoadedModel& model);
+
+/// Makes the inputs of training steps from batches.
+class StepInputs {
+ public:
+  /// Both must outlive it.
+  StepInputs(const LoadedModel& model, Batches& batches) : model_(model), batches_(batches) {}
+
+  /// The input of step n, without a learning rate. If the goldfish loss leaves out targets it is
+  /// collective: all ranks must ask for the same steps. Each call then starts an all-reduce of 8
+  /// bytes that counts the next step's targets, so that only the first call waits for one. Throws
+  /// as Batches::at().
+  StepInput at(std::int64_t n);
+
+ private:
+  /// The all-reduce of a step's number of counted targets.
+  struct Count {
+    std::int64_t step = -1;
+    double targets = 0;
+    Work work = {};
+  };
+  void begin_count(std::int64_t step, std::int64_t here);
+  std::int64_t counted(std::int64_t step, const Batch& batch);
+
+  const LoadedModel& model_;
+  Batches& batches_;
+  Count count_;
+};
+
 struct TrainingOptions {
   bool data = true;               ///< false: corpus and batches stay empty
   std::string cache_folder = {};  ///< of tokenised text; "": tokens stay in memory
-  ModelMaker make_model = axonn::make_model;
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: training_sequences()
 };
@@ -34,16 +67,17 @@ struct Training {
   /// Throws UsageError if the grid cannot cut the model, and for bad data.
   Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
            const TrainingOptions& options = {});
+  ~Training();
 
   /// Does step n with the config's learning rate.
   StepResult run(std::int64_t n);
   /// Returns the mean loss over the first training.eval_batches global batches of the validation
   /// data (0: all of them). Requires validation.
-  double validate() { return step.evaluate(model.context(), *validation); }
+  double validate();
   /// Number of validation sequences that validate() uses; 0 without validation data.
-  std::int64_t validation_windows() const { return validation ? validation->options().end : 0; }
+  std::int64_t validation_windows() const;
 
-  Corpus corpus;
+  std::shared_ptr<const Corpus> corpus;  ///< null without data
   LoadedModel model;
   std::unique_ptr<Batches> batches;     ///< null without data
   std::unique_ptr<Batches> validation;  ///< null without validation data

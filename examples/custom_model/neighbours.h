@@ -3,8 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "axonn/model/language_model.h"
-#include "axonn/nn/linear.h"
+#include <axonn/axonn.h>
 
 /// One residual MLP: x + down(gelu(up(norm(x)))).
 class MlpBlock {
@@ -19,28 +18,27 @@ class MlpBlock {
   axonn::Linear up_, down_;
 };
 
-/// Predicts the next byte from the last few bytes: each has its own embedding table, and the sum of
-/// the embeddings goes through residual MLPs. No attention, no positions.
+/// Predicts the next token from the last few tokens: each has its own embedding table, and the sum
+/// of the embeddings goes through residual MLPs. No attention, no positions. Hyperparameters:
+/// model.layers, model.hidden, model.vocab and neighbours.context.
 /// Source: Bengio et al., "A neural probabilistic language model", 2003.
 class Neighbours : public axonn::LanguageModel {
  public:
-  struct Options {
-    std::int64_t width = 96, blocks = 2;
-    int context = 4;  ///< number of bytes it sees
-  };
-  static constexpr std::int64_t kVocab = 256;
-
-  Neighbours(const axonn::Grid& grid, Options options);
+  Neighbours(const axonn::ModelConfig& config, const axonn::Grid& grid);
 
   std::vector<axonn::ParameterGroup*> groups() override;
-  std::int64_t vocab() const override { return kVocab; }
+  std::int64_t vocab() const override { return config_.vocab; }
+  bool caches() const override { return false; }
+  double flops_per_token(std::int64_t seq_len) override;
+  std::string describe() const override;
 
  private:
   axonn::Var hidden(const axonn::Context& ctx, const axonn::Tokens& tokens) override;
   Head head() override { return {norm_, cross_entropy_, {&head_group_}}; }
 
+  axonn::ModelConfig config_;
   axonn::ParameterGroup embedding_group_;
-  std::vector<axonn::Embedding> embeddings_;  // for the byte itself, the byte before it, ...
+  std::vector<axonn::Embedding> embeddings_;  // for the token itself, the one before it, ...
   std::vector<std::unique_ptr<MlpBlock>> blocks_;
   axonn::ParameterGroup head_group_;
   axonn::Norm norm_;

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/data/goldfish.h"
 
 using namespace axonn;
 using testing::ElementsAre;
@@ -70,7 +71,7 @@ TEST(Batches, GiveEachCoordinateItsRunOfTheStepsSequences) {
   for (const int ahead : {0, 1, 2}) {
     BatchOptions second = options(1, 3);
     second.ahead = ahead;
-    Batches batches(std::make_shared<Counted>(), std::nullopt, second);
+    Batches batches(std::make_shared<Counted>(), SequenceMask(), second);
     EXPECT_EQ(batches.micro_batches(), 2);
     for (const std::int64_t step : {0, 1, 2, 7, 7, 3}) {  // in order, jumping, again, back
       const auto batch = batches.at(step);
@@ -89,7 +90,7 @@ TEST(Batches, OfAnEndCoverEverySequenceBeforeItOnce) {
     std::vector<std::int64_t> targets;
     std::int64_t whole = 0;
     for (int place = 0; place < places; ++place) {
-      Batches batches(std::make_shared<Counted>(), std::nullopt, options(place, places, 29));
+      Batches batches(std::make_shared<Counted>(), SequenceMask(), options(place, places, 29));
       EXPECT_EQ(batches.steps(), 3);
       for (std::int64_t step = 0; step < batches.steps(); ++step) {
         const auto batch = batches.at(step);
@@ -108,7 +109,7 @@ TEST(Batches, OfAnEndCoverEverySequenceBeforeItOnce) {
 
 TEST(Batches, AreReadAheadWhileTheCallerComputes) {
   const auto slow = std::make_shared<Counted>(0.001);
-  Batches batches(slow, std::nullopt, options(0, 1));
+  Batches batches(slow, SequenceMask(), options(0, 1));
   batches.at(0);
   while (slow->reads < 3 * 12) std::this_thread::yield();  // steps 1 and 2, which nobody asked for
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -121,7 +122,7 @@ TEST(Batches, ThrowOnlyIfTheDamagedStepIsAskedFor) {
   for (const int ahead : {0, 2}) {
     BatchOptions all = options(0, 1);
     all.ahead = ahead;
-    Batches batches(std::make_shared<Counted>(0, 30), std::nullopt, all);
+    Batches batches(std::make_shared<Counted>(0, 30), SequenceMask(), all);
     EXPECT_NO_THROW(batches.at(0));
     EXPECT_NO_THROW(batches.at(1));
     EXPECT_THAT([&] { batches.at(2); }, ThrowsMessage<UsageError>(HasSubstr("sequence 30")));
@@ -133,7 +134,9 @@ TEST(Batches, ThrowOnlyIfTheDamagedStepIsAskedFor) {
 TEST(Batches, ReadEverySequenceOnceWithTheGoldfishLoss) {
   const auto sequences = std::make_shared<Counted>();
   BatchOptions one = options(0, 1);
-  Batches batches(sequences, Goldfish({.k = 2, .h = 1}, 1, -1), one);
+  const Goldfish fish({.k = 2, .h = 1}, 1, -1);
+  Batches batches(
+      sequences, [&](std::int64_t n, Sequence& to) { fish.mask(n, to); }, one);
   for (std::int64_t step = 0; step < 3; ++step) {
     const auto batch = batches.at(step);
     std::int64_t counted = 0;

@@ -8,6 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
+#include "axonn/data/repeated.h"
 #include "axonn/data/show.h"
 
 using namespace axonn;

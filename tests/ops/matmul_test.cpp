@@ -2,6 +2,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/backend.h"
+#include "axonn/ops/matmul_shape.h"
 
 #include "tests/ops/harness.h"
 

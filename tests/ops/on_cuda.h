@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "axonn/ops/backend.h"
-#include "axonn/ops/cuda_options.h"
 
 namespace axonn {
 

@@ -7,6 +7,7 @@
 #include "axonn/nn/linear.h"
 #include "axonn/nn/pointwise.h"
 #include "axonn/ops/forwarding_backend.h"
+#include "axonn/ops/matmul_shape.h"
 
 #include "tests/parallel/piece.h"
 #include "tests/support/grids.h"

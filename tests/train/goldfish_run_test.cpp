@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/data/batches.h"
+#include "axonn/data/corpus.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/train/training.h"
@@ -52,7 +54,7 @@ TEST(GoldfishTraining, CountsKeptTargetsOverAllRanks) {
       for (int step = 0; step < 2; ++step) {
         // Count the kept targets of the masked sequences directly.
         const auto fish =
-            make_goldfish(config.training.goldfish, config.training.seed, training.corpus);
+            make_goldfish(config.training.goldfish, config.training.seed, *training.corpus);
         std::int64_t kept = 0;
         Sequence one;
         for (std::int64_t n = step * 12; n < (step + 1) * 12; ++n) {

@@ -8,7 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
-#include "axonn/train/checkpoints.h"
+#include "axonn/train/run_state.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/capturing_device.h"

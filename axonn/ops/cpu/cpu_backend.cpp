@@ -7,6 +7,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/matmul_shape.h"
 
 namespace axonn {
 

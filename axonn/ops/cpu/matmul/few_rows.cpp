@@ -4,6 +4,7 @@
 
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/cpu/matmul/row_dots.h"
+#include "axonn/ops/matmul_shape.h"
 
 namespace axonn::cpu {
 

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "axonn/base/check.h"
+#include "axonn/ops/matmul_shape.h"
 
 namespace axonn::cpu {
 

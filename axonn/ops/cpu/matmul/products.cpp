@@ -16,6 +16,7 @@
 #include "axonn/ops/cpu/matmul/float_operands.h"
 #include "axonn/ops/cpu/matmul/product_plan.h"
 #include "axonn/ops/cpu/scratch.h"
+#include "axonn/ops/matmul_shape.h"
 #include "axonn/ops/operand_checks.h"
 
 namespace axonn::cpu {

@@ -6,7 +6,6 @@
 
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cuda/scratch.cuh"
-#include "axonn/ops/cuda_options.h"
 
 namespace axonn::cuda {
 

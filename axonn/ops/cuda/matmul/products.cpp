@@ -9,6 +9,7 @@
 #include "axonn/ops/cuda/matmul/blas.cuh"
 #include "axonn/ops/cuda/matmul/fusion.h"
 #include "axonn/ops/cuda/scratch.cuh"
+#include "axonn/ops/matmul_shape.h"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/tensor/cuda/runtime.cuh"
 

@@ -1,11 +1,10 @@
-#include "axonn/cli/launch.h"
+#include "axonn/train/launch.h"
 
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
 
 #include "axonn/base/check.h"
-#include "axonn/cli/command.h"
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/comm/threads/threads.h"
 
@@ -16,7 +15,7 @@ namespace {
 /// Ends the process, since a thread that hangs cannot be ended alone.
 [[noreturn]] void end_hung_process(const std::string& reason) {
   std::cerr << "error: " << reason << std::endl;
-  std::_Exit(kFailed);
+  std::_Exit(EXIT_FAILURE);
 }
 
 }  // namespace
