@@ -16,7 +16,6 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/model/model.h"
-#include "axonn/model/model.h"
 #include "axonn/options/options_suggest.h"
 
 namespace axonn {
