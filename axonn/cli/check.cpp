@@ -10,9 +10,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
 #include "axonn/ops/cpu/instructions.h"
-#include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
-#include "axonn/train/own_cores.h"
 #include "axonn/train/stored_config.h"
 
 namespace axonn {
@@ -47,16 +45,11 @@ Config config_on(Config config, const GridShape& grid) {
   return resolved(config);
 }
 
-GridTrace trace_here(const Config& config, Communicator& world, int steps) {
-  const OwnCores cores(config, world);
-  return trace_run(config, world, make_backend(config, world, cores.threads()), steps);
-}
-
 GridTrace trace_on_threads(const Config& config, int steps) {
   GridTrace trace;
   run_ranks(config.parallelism.grid().ranks(),
             [&](Communicator& world) {
-              GridTrace mine = trace_here(config, world, steps);
+              GridTrace mine = trace_run(config, world, nullptr, steps);
               if (world.rank() == 0) trace = std::move(mine);
             },
             {.timeout_seconds = config.parallelism.timeout_seconds});
@@ -76,7 +69,7 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
     for (const GridShape& grid : grids) {
       const Config here = config_on(config, grid);
       if (grid.ranks() == world.size())
-        all.push_back(trace_here(here, world, steps));
+        all.push_back(trace_run(here, world, nullptr, steps));
       else if (world.rank() == 0)
         all.push_back(trace_on_threads(here, steps));
     }

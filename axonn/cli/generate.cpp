@@ -15,9 +15,6 @@
 #include "axonn/comm/texts.h"
 #include "axonn/infer/generator.h"
 #include "axonn/text/chat/chat_template.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/launch.h"
-#include "axonn/train/own_cores.h"
 
 namespace axonn {
 
@@ -168,12 +165,7 @@ void converse(LoadedModel& loaded, std::shared_ptr<const Tokenizer> tokenizer, R
         .wanted = request.wanted});
 }
 
-void generate(const Config& config, std::shared_ptr<const Tokenizer> tokenizer, Communicator& world,
-              Request request) {
-  const OwnCores cores(config, world);
-  LoadedModel loaded(config, world, make_backend(config, world, cores.threads()),
-                     {.trainable = false});
-  loaded.initialise();
+void generate(LoadedModel& loaded, std::shared_ptr<const Tokenizer> tokenizer, Request request) {
   request.generator.tokenizer = tokenizer.get();
   if (const auto end = tokenizer->end_of_text()) request.wanted.stop_tokens.push_back(*end);
   if (request.chat)
@@ -270,7 +262,7 @@ int run_generate(const Arguments& arguments) {
     refuse("the model has no tokenizer, which text needs: it was trained on token files");
   const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(config.data.tokenizer);
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
-  launch(config, [&](Communicator& world) { generate(config, tokenizer, world, request); });
+  with_model(config, [&](LoadedModel& loaded) { generate(loaded, tokenizer, request); });
   return 0;
 }
 

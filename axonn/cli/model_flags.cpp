@@ -4,9 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
-#include "axonn/train/own_cores.h"
 
 namespace axonn {
 
@@ -54,9 +52,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Config& config, const ModelF
 
 void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
   launch(config, [&](Communicator& world) {
-    const OwnCores cores(config, world);
-    LoadedModel loaded(config, world, make_backend(config, world, cores.threads()),
-                       {.trainable = false});
+    LoadedModel loaded(config, world, nullptr, {.trainable = false});
     loaded.initialise();
     body(loaded);
   });

@@ -7,9 +7,7 @@
 #include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
-#include "axonn/train/own_cores.h"
 #include "axonn/train/stored_config.h"
 
 namespace axonn {
@@ -42,8 +40,7 @@ int run_tune(const Arguments& arguments) {
   const Config config = resolved(with_stored_model(loaded->config));
   const std::string cache = matmul_cache_path(config.training.tune_cache);
   launch(config, [&](Communicator& world) {
-    const OwnCores cores(config, world);
-    Training training(config, world, make_backend(config, world, cores.threads()));
+    Training training(config, world);
     training.model.initialise();
     const MatmulChoices choices =
         tune(training, {.cache = cache, .again = true, .report = [](const std::string& line) {

@@ -14,8 +14,6 @@
 #include "axonn/base/log.h"
 #include "axonn/base/random.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/own_cores.h"
 #include "axonn/train/tune.h"
 
 namespace axonn {
@@ -150,8 +148,7 @@ Spread spread_of(std::vector<double> values) {
 }
 
 BenchReport benchmark(const Config& config, Communicator& world) {
-  const OwnCores cores(config, world);
-  Training training(config, world, make_backend(config, world, cores.threads()));
+  Training training(config, world);
   LoadedModel& model = training.model;
   model.initialise();
   if (config.training.tune)
@@ -161,7 +158,7 @@ BenchReport benchmark(const Config& config, Communicator& world) {
   auto products = fixed_products(Context(ctx.backend, beside, ctx.grid, ctx.dtype));
   std::vector<double> seconds, waited;
   WaitClock waits(model.grid()), step_waits = waits;
-  BenchReport report = described(model.config(), cores.threads());
+  BenchReport report = described(model.config(), model.threads());
   const auto run_products = [&] {
     for (int i = 0; i < kStepsTogether; ++i)
       for (TimedProduct& product : products) product.run();

@@ -21,7 +21,8 @@ struct GridTrace {
   std::string differing_replica;
 };
 
-/// Runs the first `steps` steps of config on its grid, which must fit world. Collective.
+/// Runs the first `steps` steps of config on its grid, which must fit world. backend null: this
+/// rank's device and cores as config says. Collective.
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
                     int steps);
 

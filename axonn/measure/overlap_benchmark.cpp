@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/clock.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/own_cores.h"
 #include "axonn/train/schedule.h"
 
 namespace axonn {
@@ -67,8 +65,7 @@ class PhaseClock {
 };
 
 StepCost measure(const Config& config, Communicator& world) {
-  const OwnCores cores(config, world);
-  Training training(config, world, make_backend(config, world, cores.threads()));
+  Training training(config, world);
   training.model.initialise();
   PhaseClock clock(training.model.grid());
   double begin = 0, progress = 0;

@@ -7,16 +7,13 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/measure/benchmark.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/own_cores.h"
 
 namespace axonn {
 
 MeasuredSteps measure_steps(const Config& config, Communicator& world,
                             const MeasureOptions& options) {
   AXONN_CHECK(options.steps > 0, "measure_steps: got ", options.steps, " steps, wanted at least 1");
-  const OwnCores cores(config, world);
-  Training training(config, world, make_backend(config, world, cores.threads()), {.data = false});
+  Training training(config, world, nullptr, {.data = false});
   LoadedModel& model = training.model;
   model.initialise();
   const Context ctx = model.context();

@@ -6,6 +6,7 @@
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/own_cores.h"
 
 namespace axonn {
 
@@ -18,7 +19,8 @@ Config with_vocab(Config config) {
 LoadedModel::LoadedModel(const Config& config, Communicator& world,
                          std::unique_ptr<Backend> backend, Options options)
     : config_(with_vocab(config)),
-      backend_(std::move(backend)),
+      cores_(backend ? nullptr : std::make_unique<OwnCores>(config, world)),
+      backend_(backend ? std::move(backend) : make_backend(config, world, cores_->threads())),
       arena_(std::make_unique<Arena>(backend_->device())),
       device_world_(make_device_world(config.parallelism, world, backend_->device())),
       grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
@@ -33,6 +35,10 @@ LoadedModel::LoadedModel(const Config& config, Communicator& world,
     group->allocate(ctx);
   }
 }
+
+LoadedModel::~LoadedModel() = default;
+
+int LoadedModel::threads() const { return cores_ ? cores_->threads() : 0; }
 
 Context LoadedModel::context_on(Backend& backend) const {
   const ParallelismConfig& p = config_.parallelism;

@@ -8,6 +8,8 @@
 
 namespace axonn {
 
+class OwnCores;
+
 /// A model on a grid: this rank's device, memory, communicators and part of the parameters. What
 /// training, generation and evaluation share.
 class LoadedModel {
@@ -18,9 +20,11 @@ class LoadedModel {
 
   /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
   /// of 0 becomes the tokenizer's. Allocates parameters, whose values are not yet set. Throws
-  /// UsageError if the grid cannot cut the model.
+  /// UsageError if the grid cannot cut the model. backend null: this rank's device and cores as
+  /// config says; the rank's own thread must then create, use and destroy it.
   LoadedModel(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
               Options options);
+  ~LoadedModel();
 
   /// Sets the parameters that training starts from: those at model.path, or initial values from the
   /// seed. Adapters are read from lora.path, or get initial values. Returns what reading cost this
@@ -45,10 +49,13 @@ class LoadedModel {
   const std::vector<ParameterGroup*>& trained() const { return trained_; }
   const Grid& grid() const { return *grid_; }
   Backend& backend() const { return *backend_; }
+  /// Compute threads of a backend that it made itself; else 0.
+  int threads() const;
   Arena& arena() { return *arena_; }
 
  private:
   Config config_;
+  std::unique_ptr<OwnCores> cores_;  // null if the backend was given
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Communicator> device_world_;  // null if world can send the device's memory

@@ -64,8 +64,9 @@ struct TrainingOptions {
 struct Training {
   /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
   /// of 0 becomes the tokenizer's. Parameters are not yet set: see LoadedModel::initialise().
-  /// Throws UsageError if the grid cannot cut the model, and for bad data.
-  Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+  /// Throws UsageError if the grid cannot cut the model, and for bad data. backend null: as
+  /// LoadedModel has it.
+  Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend = nullptr,
            const TrainingOptions& options = {});
   ~Training();
 

@@ -30,8 +30,7 @@ std::unique_ptr<axonn::Optimizer> make_lion(const axonn::OptimizerConfig& config
 
 /// One rank's training; returns the losses of its steps.
 std::vector<double> train(const axonn::Config& config, axonn::Communicator& world, bool resumes) {
-  axonn::Training training(config, world, axonn::make_cpu_backend(1),
-                           {.make_optimizer = make_lion});
+  axonn::Training training(config, world, nullptr, {.make_optimizer = make_lion});
   training.model.initialise();
   std::int64_t step = 0;
   if (resumes) step = axonn::load_checkpoint(training.model, training.optimizer, kFolder);
