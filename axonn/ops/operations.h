@@ -249,6 +249,54 @@ struct Add {
   void run(auto launch) const;
 };
 
+/// A function of each element alone.
+enum class ActivationKind {
+  relu,  ///< max(x, 0)
+  silu,  ///< x / (1 + e^-x)
+  tanh,
+};
+
+/// out = f(inp), (R, C) T.
+struct Activation {
+  View out;  ///< (R, C), may be inp
+  View inp;  ///< (R, C)
+  ActivationKind kind = ActivationKind::relu;
+
+  static constexpr std::string_view kName = "activation";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch) const;
+};
+
+/// d_inp = d_out · f'(inp), (R, C) T. The slope of relu is 0 at 0.
+struct ActivationBackward {
+  View d_inp;  ///< (R, C), may be d_out or inp
+  View d_out, inp;
+  ActivationKind kind = ActivationKind::relu;
+
+  static constexpr std::string_view kName = "activation_backward";
+  auto operands() const { return std::array{d_inp, d_out, inp}; }
+  void run(auto launch) const;
+};
+
+/// out = a · b, (R, C) T, elementwise; out may be a or b.
+struct Multiply {
+  View out, a, b;
+
+  static constexpr std::string_view kName = "multiply";
+  auto operands() const { return std::array{out, a, b}; }
+  void run(auto launch) const;
+};
+
+/// out = inp · factor, (R, C) T; out may be inp.
+struct Scale {
+  View out, inp;
+  float factor = 1;
+
+  static constexpr std::string_view kName = "scale";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch) const;
+};
+
 /// out = inp, (R, C), between any of f32 and bf16.
 struct Cast {
   View out, inp;
@@ -310,7 +358,7 @@ struct PositionsBackward {
 };
 
 /// out (R, 3) f32 = maximum, sum of exp(x - maximum), and the target's logit (0 if the target is
-/// not in this piece), of logits (R, V) T. targets (1, R) i32.
+/// not in this piece), of logits (R, V) T. targets (1, R) i32, or empty: then out is (R, 2).
 struct SoftmaxStats {
   View out, logits, targets;
   VocabularyPiece piece;
@@ -352,6 +400,39 @@ struct GreedyTargets {
 
   static constexpr std::string_view kName = "greedy_targets";
   auto operands() const { return std::array{out, stats, targets}; }
+  void run(auto launch) const;
+};
+
+/// A piece of the softmax of each row: out (R, C) T = exp(inp - maximum) / sum of exponentials,
+/// over all pieces.
+struct Softmax {
+  View out;    ///< (R, C), may be inp
+  View inp;    ///< (R, C)
+  View stats;  ///< (pieces · R, 2) f32: the SoftmaxStats of all pieces, stacked
+
+  static constexpr std::string_view kName = "softmax";
+  auto operands() const { return std::array{out, inp, stats}; }
+  void run(auto launch) const;
+};
+
+/// out (R, 1) f32 = sum over each row of a · b, both (R, C) T.
+struct RowDots {
+  View out, a, b;
+
+  static constexpr std::string_view kName = "row_dots";
+  auto operands() const { return std::array{out, a, b}; }
+  void run(auto launch) const;
+};
+
+/// The gradient of a piece of Softmax: d_inp = out · (d_out - dots).
+struct SoftmaxBackward {
+  View d_inp;  ///< (R, C) T, may be d_out or out
+  View d_out;  ///< (R, C) T
+  View out;    ///< (R, C) T, the result of Softmax
+  View dots;   ///< (R, 1) f32: RowDots of d_out and out, summed over all pieces
+
+  static constexpr std::string_view kName = "softmax_backward";
+  auto operands() const { return std::array{d_inp, d_out, out, dots}; }
   void run(auto launch) const;
 };
 
@@ -431,10 +512,11 @@ using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
     ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward, ops::RmsNormSums,
     ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding, ops::KeepHeads, ops::Swiglu,
-    ops::SwigluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Cast,
-    ops::ColumnSum, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
-    ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::GreedyTargets, ops::Sum,
-    ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd>;
+    ops::SwigluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation,
+    ops::ActivationBackward, ops::Multiply, ops::Scale, ops::Cast, ops::ColumnSum, ops::Embedding,
+    ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
+    ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
+    ops::Sum, ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

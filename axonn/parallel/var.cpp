@@ -24,6 +24,18 @@ void Gradient::add(const Context& ctx, Tensor d) {
   }
 }
 
+void Gradient::add_columns(const Context& ctx, std::int64_t cols, std::int64_t begin,
+                           const Tensor& d) {
+  if (sum_.empty()) {
+    sum_ = ctx.zeros(d.rows(), cols, d.dtype(), d.use());
+  } else if (!sum_.unique()) {
+    const Tensor before = std::exchange(sum_, ctx.like(sum_));
+    ctx.backend.run(ops::Cast{sum_.view(), before.view()});
+  }
+  const View part = sum_.view().col_range(begin, d.cols());
+  ctx.backend.run(ops::Add{part, part, d.view()});
+}
+
 Tensor Gradient::take() {
   AXONN_CHECK(!sum_.empty(), "backward: a value was used in no later operation, so it has no ",
               "gradient; run backward from the loss");

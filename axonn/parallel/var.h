@@ -44,6 +44,8 @@ class Gradient {
  public:
   /// Keeps the first gradient as it is, and adds later ones in the order of the calls.
   void add(const Context& ctx, Tensor d);
+  /// Adds d to columns [begin, begin + d.cols()) of the gradient of a value of this many columns.
+  void add_columns(const Context& ctx, std::int64_t cols, std::int64_t begin, const Tensor& d);
   /// Moves the sum out. Throws if add() was not called.
   Tensor take();
   /// Moves the sum out, or returns an empty tensor: for kernels that add it themselves.

@@ -22,8 +22,11 @@ struct Operands {
       few{std::vector<std::int32_t>(3)};
 };
 
-/// One operand of each row-wise operation does not fit: message without the operation's name.
-std::vector<std::pair<const char*, RowwiseOperation>> refused(const Operands& o) {
+/// Operations of which one operand does not fit, with the message without the operation's name.
+using Refused = std::vector<std::pair<const char*, RowwiseOperation>>;
+
+/// Of each row-wise operation on activations alone.
+Refused of_activations(const Operands& o) {
   return {
       {"out is (4,3) f32, want (4,2)", ops::RowMoments{o.thirds, o.x}},
       {"b is (4,6) bf16, want f32", ops::AddMoments{o.x, o.stats, o.y, o.half}},
@@ -57,31 +60,42 @@ std::vector<std::pair<const char*, RowwiseOperation>> refused(const Operands& o)
       {"inp is (4,3) f32, want (4,6)", ops::Gelu{o.x, o.thirds}},
       {"d_out is (4,3) f32, want (4,6)", ops::GeluBackward{o.x, o.thirds, o.y}},
       {"b is (1,6) f32, want (4,6)", ops::Add{o.x, o.y, o.row}},
+      {"out is (4,6) bf16, want f32", ops::Activation{o.half, o.x}},
+      {"d_out is (4,3) f32, want (4,6)", ops::ActivationBackward{o.x, o.thirds, o.y}},
+      {"b is (4,6) bf16, want f32", ops::Multiply{o.x, o.y, o.half}},
+      {"out is (4,3) f32, want (4,6)", ops::Scale{o.thirds, o.x, 2}},
       {"inp is (1,4) i32, want f32 or bf16", ops::Cast{o.x, o.ids}},
-      {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}},
-      {"table is (4,3) f32, want (4,6)",
-       ops::Embedding{.out = o.x, .ids = o.ids, .table = o.thirds}},
-      {"ids is (1,3) i32, want (1,4)", ops::EmbeddingBackward{o.x, o.y, o.few, 0}},
-      {"d_positions is (4,3) f32, want (4,6)", ops::PositionsBackward{o.thirds, o.y}},
-      {"targets is (1,3) i32, want (1,4)",
-       ops::SoftmaxStats{o.thirds, o.x, o.few, {.first = 0, .valid = 6}}},
-      {"lse is (4,2) f32, want (4,1)", ops::CombineSoftmax{o.column, o.stats, o.thirds, o.ids}},
-      {"lse is (4,2) f32, want (4,1)",
-       ops::CrossEntropyBackward{.d_logits = o.x,
-                                 .logits = o.y,
-                                 .lse = o.stats,
-                                 .targets = o.ids,
-                                 .piece = {.first = 0, .valid = 6}}},
-      {"stats is (4,2) f32, want (4,3)", ops::GreedyTargets{o.column, o.stats, o.ids}},
-      {"out is (1,1) f32, want f64", ops::Sum{o.one, o.x}},
-      {"out is (1,1) f32, want f64", ops::SquaredSum{o.one, o.x}},
-      {"squared_norm is (1,1) f32, want f64", ops::ClipFactor{o.one, o.one, 1}},
-      {"out is (1,1) f32, want i64", ops::CountNonfinite{o.one, o.x}},
-      {"first is (1,1) f32, want (1,6)",
-       ops::AdamW{
-           .master = o.row, .first = o.one, .second = o.row, .gradient = o.row, .out = o.row}},
-      {"gradient is (1,1) f32, want (1,6)",
-       ops::Sgd{.master = o.row, .gradient = o.one, .out = o.row}}};
+      {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}}};
+}
+
+/// Of each further row-wise operation.
+Refused of_others(const Operands& o) {
+  return {{"table is (4,3) f32, want (4,6)",
+           ops::Embedding{.out = o.x, .ids = o.ids, .table = o.thirds}},
+          {"ids is (1,3) i32, want (1,4)", ops::EmbeddingBackward{o.x, o.y, o.few, 0}},
+          {"d_positions is (4,3) f32, want (4,6)", ops::PositionsBackward{o.thirds, o.y}},
+          {"targets is (1,3) i32, want (1,4)",
+           ops::SoftmaxStats{o.thirds, o.x, o.few, {.first = 0, .valid = 6}}},
+          {"lse is (4,2) f32, want (4,1)", ops::CombineSoftmax{o.column, o.stats, o.thirds, o.ids}},
+          {"lse is (4,2) f32, want (4,1)",
+           ops::CrossEntropyBackward{.d_logits = o.x,
+                                     .logits = o.y,
+                                     .lse = o.stats,
+                                     .targets = o.ids,
+                                     .piece = {.first = 0, .valid = 6}}},
+          {"stats is (4,2) f32, want (4,3)", ops::GreedyTargets{o.column, o.stats, o.ids}},
+          {"stats is (4,3) f32, want (4,2)", ops::Softmax{o.x, o.y, o.thirds}},
+          {"out is (4,2) f32, want (4,1)", ops::RowDots{o.stats, o.x, o.y}},
+          {"dots is (4,2) f32, want (4,1)", ops::SoftmaxBackward{o.x, o.x, o.y, o.stats}},
+          {"out is (1,1) f32, want f64", ops::Sum{o.one, o.x}},
+          {"out is (1,1) f32, want f64", ops::SquaredSum{o.one, o.x}},
+          {"squared_norm is (1,1) f32, want f64", ops::ClipFactor{o.one, o.one, 1}},
+          {"out is (1,1) f32, want i64", ops::CountNonfinite{o.one, o.x}},
+          {"first is (1,1) f32, want (1,6)",
+           ops::AdamW{
+               .master = o.row, .first = o.one, .second = o.row, .gradient = o.row, .out = o.row}},
+          {"gradient is (1,1) f32, want (1,6)",
+           ops::Sgd{.master = o.row, .gradient = o.one, .out = o.row}}};
 }
 
 }  // namespace
@@ -89,9 +103,10 @@ std::vector<std::pair<const char*, RowwiseOperation>> refused(const Operands& o)
 TEST(OperandChecks, OfEveryRowwiseOperationNameOperationAndOperand) {
   const Operands operands;
   std::vector<std::string_view> names;
-  for (const auto& [words, operation] : refused(operands)) {
-    names.push_back(std::visit([](const auto& args) { return args.kName; }, operation));
-    expect_refusal(std::string(names.back()) + ": " + words, operation);
-  }
+  for (const Refused& some : {of_activations(operands), of_others(operands)})
+    for (const auto& [words, operation] : some) {
+      names.push_back(std::visit([](const auto& args) { return args.kName; }, operation));
+      expect_refusal(std::string(names.back()) + ": " + words, operation);
+    }
   EXPECT_THAT(names, testing::ElementsAreArray(kRowwiseNames));
 }

@@ -68,6 +68,16 @@ TEST(Reference, GeluSlopeIsAFiniteDifference) {
                 (reference::gelu(x + 1e-5) - reference::gelu(x - 1e-5)) / 2e-5, 1e-9);
 }
 
+TEST(Reference, SiluSlopeAndSoftmaxGradientAreFiniteDifferences) {
+  for (double x = -5; x < 5; x += 0.37)
+    EXPECT_NEAR(reference::silu_slope(x),
+                (reference::silu(x + 1e-5) - reference::silu(x - 1e-5)) / 2e-5, 1e-9);
+  const Matrix x = random_values("x", 3, 7, DType::f32), dy = random_values("dy", 3, 7, DType::f32);
+  EXPECT_TRUE(close(softmax_backward(dy, x),
+                    finite_differences(x, [&](auto& m) { return weighted(softmax(m), dy); }),
+                    kTolerance));
+}
+
 TEST(Reference, AttentionGradientsAreFiniteDifferencesWithGroupsAFirstQueryAndAWindow) {
   const reference::AttentionShape shape{4, 3, 2, 3, 2, 1, 0.7, 3};
   const Matrix q = random_values("q", 8, 9, DType::f32), k = random_values("k", 8, 6, DType::f32),

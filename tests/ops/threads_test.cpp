@@ -155,13 +155,26 @@ Outputs elements(Backend& backend, DType type) {
   return outputs({&activated, &d, &sum, &copy, &dropped, &columns});
 }
 
+Outputs arithmetic(Backend& backend, DType type) {
+  const Operand a = input("a", kRows, kCols, type), b = input("b", kRows, kCols, type);
+  Operand activated(kRows, kCols, type), d(kRows, kCols, type), product(kRows, kCols, type),
+      scaled(kRows, kCols, type), stats(kRows, 2, DType::f32), p(kRows, kCols, type),
+      dots(kRows, 1, DType::f32), d_p(kRows, kCols, type);
+  backend.run(ops::Activation{activated, a, ops::ActivationKind::tanh});
+  backend.run(ops::ActivationBackward{d, b, a, ops::ActivationKind::tanh});
+  backend.run(ops::Multiply{product, a, b});
+  backend.run(ops::Scale{scaled, a, 0.3f});
+  backend.run(ops::SoftmaxStats{stats, a, {}, {0, kCols}});
+  backend.run(ops::Softmax{p, a, stats});
+  backend.run(ops::RowDots{dots, b, p});
+  backend.run(ops::SoftmaxBackward{d_p, b, p, dots});
+  return outputs({&activated, &d, &product, &scaled, &stats, &p, &dots, &d_p});
+}
+
 /// Together they run every row-wise operation.
 constexpr std::pair<const char*, Outputs (*)(Backend&, DType)> kRowwise[] = {
-    {"layer_norm", layer_norm},
-    {"llama", llama},
-    {"loss_and_embedding", loss_and_embedding},
-    {"optimizers", optimizers},
-    {"elements", elements}};
+    {"layer_norm", layer_norm}, {"llama", llama},       {"loss_and_embedding", loss_and_embedding},
+    {"optimizers", optimizers}, {"elements", elements}, {"arithmetic", arithmetic}};
 
 /// Notes the names of the operations that pass through it.
 class NamingBackend final : public ForwardingBackend {

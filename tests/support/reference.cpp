@@ -141,6 +141,34 @@ double gelu_slope(double x) {
   return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * du;
 }
 
+double silu(double x) { return x / (1 + std::exp(-x)); }
+
+double silu_slope(double x) {
+  const double s = 1 / (1 + std::exp(-x));
+  return s + x * s * (1 - s);
+}
+
+Matrix softmax(const Matrix& inp) {
+  Matrix out = inp;
+  for (std::int64_t r = 0; r < inp.rows; ++r) {
+    double most = -std::numeric_limits<double>::infinity(), total = 0;
+    for (std::int64_t c = 0; c < inp.cols; ++c) most = std::max(most, inp(r, c));
+    for (std::int64_t c = 0; c < inp.cols; ++c) total += std::exp(inp(r, c) - most);
+    for (std::int64_t c = 0; c < inp.cols; ++c) out(r, c) = std::exp(inp(r, c) - most) / total;
+  }
+  return out;
+}
+
+Matrix softmax_backward(const Matrix& d_out, const Matrix& inp) {
+  Matrix d = softmax(inp);
+  for (std::int64_t r = 0; r < inp.rows; ++r) {
+    double dot = 0;
+    for (std::int64_t c = 0; c < inp.cols; ++c) dot += d_out(r, c) * d(r, c);
+    for (std::int64_t c = 0; c < inp.cols; ++c) d(r, c) *= d_out(r, c) - dot;
+  }
+  return d;
+}
+
 namespace {
 
 /// Calls f(row, first row of its sequence, head, column in q, column in k) for every query.

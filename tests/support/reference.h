@@ -63,6 +63,14 @@ Matrix swiglu_backward(const Matrix& d_out, const Matrix& inp);
 double gelu(double x);
 double gelu_slope(double x);
 
+/// x / (1 + e^-x).
+double silu(double x);
+double silu_slope(double x);
+
+/// Of each row.
+Matrix softmax(const Matrix& inp);
+Matrix softmax_backward(const Matrix& d_out, const Matrix& inp);
+
 struct AttentionShape {
   std::int64_t positions, heads, kv_heads, head_dim;
   std::int64_t group = 1, first_query = 0;  // query head j uses kv head (first_query + j) / group

@@ -1,5 +1,6 @@
 #include "axonn/ops/cuda/launch.cuh"
 #include "axonn/ops/cuda/matmul/products.h"
+#include "axonn/ops/rowwise/arithmetic.h"
 #include "axonn/ops/rowwise/dropout.h"
 #include "axonn/ops/rowwise/elementwise.h"
 #include "axonn/ops/rowwise/keep_heads.h"
@@ -50,6 +51,10 @@ namespace axonn::ops {
 template void Gelu::run(cuda::Launch) const;
 template void GeluBackward::run(cuda::Launch) const;
 template void Add::run(cuda::Launch) const;
+template void Activation::run(cuda::Launch) const;
+template void ActivationBackward::run(cuda::Launch) const;
+template void Multiply::run(cuda::Launch) const;
+template void Scale::run(cuda::Launch) const;
 template void Cast::run(cuda::Launch) const;
 template void ColumnSum::run(cuda::Launch) const;
 template void Dropout::run(cuda::Launch) const;

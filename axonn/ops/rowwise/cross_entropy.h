@@ -13,13 +13,14 @@ namespace axonn::rowwise {
 // loss = log(sum of exp(logits)) - logits[target], over a vocabulary that is cut into pieces. Each
 // piece gives its maximum, its sum and the target's logit; these are combined. Padding is ignored.
 
-/// out[row] = maximum, sum of exp(x - maximum), the target's logit (0 if it is not here). One team
-/// per row, one pass. Bound by memory, R · V · sizeof(T) bytes, or by an exponential per element.
+/// out[row] = maximum, sum of exp(x - maximum), and, if there are targets, the target's logit (0 if
+/// it is not here). One team per row, one pass. Bound by memory, R · V · sizeof(T) bytes, or by an
+/// exponential per element.
 template <typename T>
 struct SoftmaxStatsKernel {
-  Matrix<float> out;            // (R, 3)
+  Matrix<float> out;            // (R, 3), or (R, 2) without targets
   Matrix<const T> logits;       // (R, V)
-  const std::int32_t* targets;  // (R)
+  const std::int32_t* targets;  // (R) or null
   std::int64_t first;
   int valid;
 
@@ -50,10 +51,11 @@ struct SoftmaxStatsKernel {
       most = greatest(part.second, most);
     }
     team.once([&] {
-      const std::int64_t target = targets[row] - first;
-      const bool here = targets[row] >= 0 && target >= 0 && target < valid;
       out.row(row)[0] = most;
       out.row(row)[1] = total * exponential(about - most);
+      if (!targets) return;
+      const std::int64_t target = targets[row] - first;
+      const bool here = targets[row] >= 0 && target >= 0 && target < valid;
       out.row(row)[2] = here ? get(x[target]) : 0;
     });
   }
@@ -142,10 +144,8 @@ struct CrossEntropyBackwardKernel {
 
 namespace axonn::ops {
 
-inline void check_logits(const Checker& check, const View& logits, const View& targets,
-                         const VocabularyPiece& piece) {
+inline void check_logits(const Checker& check, const View& logits, const VocabularyPiece& piece) {
   check.values("logits", logits);
-  check.ids("targets", targets, logits.rows);
   AXONN_CHECK(piece.first >= 0 && piece.valid >= 0 && piece.valid <= logits.cols, check.operation,
               ": ", piece.valid, " columns from ", piece.first, " of logits ", logits);
 }
@@ -163,8 +163,9 @@ inline std::int64_t check_pieces(const Checker& check, const View& stats, const 
 
 void SoftmaxStats::run(auto launch) const {
   const Checker check{kName};
-  check_logits(check, logits, targets, piece);
-  check.f32("out", out, logits.rows, 3);
+  check_logits(check, logits, piece);
+  if (targets.rows > 0) check.ids("targets", targets, logits.rows);
+  check.f32("out", out, logits.rows, targets.rows > 0 ? 3 : 2);
   with_type(logits.dtype, [&]<typename T>(T) {
     launch.rows({logits.rows, logits.cols},
                 rowwise::SoftmaxStatsKernel<T>{out, logits, targets.as<const std::int32_t>(),
@@ -195,7 +196,8 @@ void GreedyTargets::run(auto launch) const {
 
 void CrossEntropyBackward::run(auto launch) const {
   const Checker check{kName};
-  check_logits(check, logits, targets, piece);
+  check_logits(check, logits, piece);
+  check.ids("targets", targets, logits.rows);
   check.values("d_logits", d_logits, logits.rows, logits.cols);
   check.f32("lse", lse, logits.rows, 1);
   with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
