@@ -49,8 +49,9 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
 std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
                                                 Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
+  const bool has_nccl = !nccl_version().empty();
   if (config.transport == TransportKind::nccl ||
-      (config.transport == TransportKind::automatic && have_own_gpus(world, device)))
+      (config.transport == TransportKind::automatic && has_nccl && have_own_gpus(world, device)))
     return make_nccl(world, device, config.timeout_seconds);
   if (config.transport != TransportKind::mpi && world.in_one_process())
     if (auto kernels = make_peer_kernels(world, device))
