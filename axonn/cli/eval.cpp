@@ -194,8 +194,7 @@ int run_eval(const Arguments& arguments) {
   if (vocab == 0)
     refuse("the size of the model's vocabulary is unknown; give its tokenizer with --tokenizer");
   if (!flags.data.empty()) {
-    const EvaluationText text =
-        open_evaluation_text(flags.data, {.tokenizer = tokenizer.get(), .vocab = vocab});
+    const EvaluationText text = open_evaluation_text(flags.data, tokenizer.get(), vocab);
     with_model(config, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
     return 0;
   }

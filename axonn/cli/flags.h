@@ -5,8 +5,8 @@
 #include <string>
 
 #include "axonn/cli/command.h"
-#include "axonn/options/options.h"
 #include "axonn/study/config.h"
+#include "axonn/train/config_options.h"
 
 namespace CLI {
 class App;

@@ -10,8 +10,8 @@
 #include "axonn/base/host.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
-#include "axonn/train/own_cores.h"
 
 namespace axonn {
 

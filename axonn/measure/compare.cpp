@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "axonn/base/random.h"
-#include "axonn/train/schedule.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -59,8 +58,7 @@ GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<B
   GridTrace trace;
   trace.grid = config.parallelism.grid();
   for (int step = 0; step < steps; ++step) {
-    StepInput input = training.inputs->at(step);
-    input.lr = learning_rate(config, step);
+    StepInput input = training.input(step);
     input.accept = [&](double, double) {
       if (step == 0) trace.parameter_norms = gradient_norms(ctx, training.optimizer);
       return true;

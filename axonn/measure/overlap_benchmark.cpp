@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/clock.h"
-#include "axonn/train/schedule.h"
 
 namespace axonn {
 
@@ -70,8 +69,7 @@ StepCost measure(const Config& config, Communicator& world) {
   PhaseClock clock(training.model.grid());
   double begin = 0, progress = 0;
   const auto step = [&](int i) {
-    StepInput input = training.inputs->at(i);
-    input.lr = learning_rate(config, i);
+    StepInput input = training.input(i);
     if (i >= kWarmup) input.on_phase = [&](Phase phase) { clock.enter(phase); };
     training.step.run(training.model.context(), input);
   };

@@ -10,7 +10,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/machine/probe.h"
 #include "axonn/plan/search.h"
-#include "axonn/train/own_cores.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options.h"
 #include "axonn/options/options_print.h"
 #include "axonn/options/options_read.h"
+#include "axonn/train/config_options.h"
 
 namespace axonn {
 

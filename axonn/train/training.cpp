@@ -5,7 +5,9 @@
 #include "axonn/base/check.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
-#include "axonn/train/schedule.h"
+#include "axonn/options/options.h"
+#include "axonn/train/run_state.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 
@@ -74,40 +76,6 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
 }
 
-}  // namespace
-
-Training::Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                   const TrainingOptions& options)
-    : corpus(open_data(config, world, options)),
-      model(with_vocab_of(config, corpus.get()), world, std::move(backend), {}),
-      optimizer(model.trained(), options.make_optimizer(config.optimizer)),
-      step(model.model(), optimizer) {
-  if (options.data) {
-    batches = training_batches(model, *corpus, options.make_sequences);
-    validation = validation_batches(model, *corpus);
-    inputs.emplace(model, *batches);
-  }
-  const Context ctx = model.context();
-  optimizer.allocate(ctx);
-  if (config.training.cuda_graph) step.use_graphs(ctx);
-}
-
-Training::~Training() = default;
-
-double Training::validate() { return step.evaluate(model.context(), *validation); }
-
-std::int64_t Training::validation_windows() const {
-  return validation ? validation->options().end : 0;
-}
-
-StepResult Training::run(std::int64_t n) {
-  StepInput input = inputs->at(n);
-  input.lr = learning_rate(model.config(), n);
-  return step.run(model.context(), input);
-}
-
-namespace {
-
 /// A micro-batch of arbitrary tokens, spread over the vocab; with positions and document starts if
 /// the data is packed.
 Tokens any_tokens(const Context& ctx, const Config& config) {
@@ -130,6 +98,29 @@ Tokens any_tokens(const Context& ctx, const Config& config) {
 
 }  // namespace
 
+Training::Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+                   const TrainingOptions& options)
+    : corpus(open_data(config, world, options)),
+      model(with_vocab_of(config, corpus.get()), world, std::move(backend), {}),
+      optimizer(model.trained(), options.make_optimizer(config.optimizer)),
+      step(model.model(), optimizer) {
+  if (options.data) {
+    batches = training_batches(model, *corpus, options.make_sequences);
+    validation = validation_batches(model, *corpus);
+  }
+  const Context ctx = model.context();
+  optimizer.allocate(ctx);
+  if (config.training.cuda_graph) step.use_graphs(ctx);
+}
+
+Training::~Training() = default;
+
+double Training::validate() { return step.evaluate(model.context(), *validation); }
+
+std::int64_t Training::validation_windows() const {
+  return validation ? validation->options().end : 0;
+}
+
 StepInput made_up_input(const LoadedModel& model) {
   const TrainingConfig& t = model.config().training;
   StepInput input;
@@ -141,41 +132,60 @@ StepInput made_up_input(const LoadedModel& model) {
   return input;
 }
 
-void StepInputs::begin_count(std::int64_t step, std::int64_t here) {
-  const Grid& grid = model_.grid();
+void Training::begin_count(std::int64_t n, std::int64_t here) {
+  const Grid& grid = model.grid();
   const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
   count_.work.wait();
-  count_.step = step;
+  count_.step = n;
   count_.targets = counts ? static_cast<double>(here) : 0;
   count_.work = grid.world().all_reduce(buffer(std::span(&count_.targets, 1)), "counted targets");
 }
 
-std::int64_t StepInputs::counted(std::int64_t step, const Batch& batch) {
-  if (count_.step != step) begin_count(step, batch.counted);
+std::int64_t Training::counted(std::int64_t n, const Batch& batch) {
+  if (count_.step != n) begin_count(n, batch.counted);
   count_.work.wait();
   const auto targets = static_cast<std::int64_t>(count_.targets);
   std::int64_t next = 0;
   try {
-    next = batches_.at(step + 1)->counted;
+    next = batches->at(n + 1)->counted;
   } catch (const std::exception&) {  // thrown again when that step is asked for, if it ever is
   }
-  begin_count(step + 1, next);
+  begin_count(n + 1, next);
   return std::max<std::int64_t>(targets, 1);  // without targets the mean loss is 0
 }
 
-StepInput StepInputs::at(std::int64_t n) {
-  const std::shared_ptr<const Batch> batch = batches_.at(n);
+StepInput Training::input(std::int64_t n) {
+  const std::shared_ptr<const Batch> batch = batches->at(n);
   StepInput input;
   input.step = n;
-  input.micro_batches = batches_.micro_batches();
+  input.micro_batches = batches->micro_batches();
   input.all_targets = batch->whole.targets;
   input.inputs = batch->whole.inputs;
-  input.tokens = batches_.masked() ? counted(n, *batch) : input.all_targets;
-  input.max_norm = model_.config().training.max_norm;
+  input.tokens = batches->masked() ? counted(n, *batch) : input.all_targets;
+  input.lr = learning_rate(model.config(), n);
+  input.max_norm = model.config().training.max_norm;
   input.tokens_of = [this, batch](int micro) {
-    return make_tokens(model_.context(), batch->micro_batches[micro]);
+    return make_tokens(model.context(), batch->micro_batches[micro]);
   };
   return input;
+}
+
+void save_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                     const std::string& folder, std::int64_t steps_done) {
+  Communicator& world = model.grid().world();
+  const TrainingConfig& t = model.config().training;
+  CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
+  saver.begin(
+      world, steps_done, state_blocks(model, optimizer),
+      to_texts({.steps_done = steps_done, .tokens_seen = steps_done * t.global_batch * t.seq_len},
+               model.config(), stored_config_text(model.config(), Origins())));
+  saver.finish(world);
+}
+
+std::int64_t load_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                             const std::string& path) {
+  const Resumed resumed = resume(model, optimizer, path);
+  return read_run_state(resumed.reader, model.config()).steps_done;
 }
 
 }  // namespace axonn
