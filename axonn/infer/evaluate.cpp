@@ -155,8 +155,6 @@ EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* to
   return result;
 }
 
-double TextScore::perplexity() const { return std::exp(loss()); }
-
 std::optional<double> TextScore::bits_per_byte() const {
   if (!bytes || *bytes == 0) return std::nullopt;
   return nats / std::numbers::ln2 / static_cast<double>(*bytes);

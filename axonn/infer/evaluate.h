@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -85,7 +86,7 @@ struct TextScore {
   std::optional<std::int64_t> bytes;
 
   double loss() const { return nats / static_cast<double>(tokens); }  ///< nats per token
-  double perplexity() const;                                          ///< exp(loss())
+  double perplexity() const { return std::exp(loss()); }
   std::optional<double> bits_per_byte() const;  ///< nats / ln 2 / bytes, if bytes are known
 };
 

@@ -150,6 +150,17 @@ class GenerationSchedule {
   std::size_t next_ = 0, running_ = 0;
 };
 
+Generation finished(GeneratedSequence& sequence, FinishReason reason,
+                    const Generator::OnText& on_text) {
+  if (sequence.text) {
+    const std::string rest = sequence.text->finish();
+    sequence.written += rest;
+    if (on_text && !rest.empty()) on_text(sequence.prompt, rest);
+  }
+  const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.prompt_size);
+  return {{first, sequence.tokens.end()}, std::move(sequence.written), reason, sequence.begin > 0};
+}
+
 }  // namespace
 
 std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wanted) const {
@@ -338,17 +349,6 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
   return {};
 }
 
-Generation Generator::finish(GeneratedSequence& sequence, FinishReason reason,
-                             const OnText& on_text) {
-  if (sequence.text) {
-    const std::string rest = sequence.text->finish();
-    sequence.written += rest;
-    if (on_text && !rest.empty()) on_text(sequence.prompt, rest);
-  }
-  const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.prompt_size);
-  return {{first, sequence.tokens.end()}, std::move(sequence.written), reason, sequence.begin > 0};
-}
-
 std::vector<Generation> Generator::generate(const std::vector<std::vector<std::int32_t>>& prompts,
                                             const GenerationOptions& options,
                                             const OnText& on_text) {
@@ -374,7 +374,7 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<std::i
         if (token < 0) continue;
         const auto reason = accept(sequence, token, options, on_text);
         if (!reason) continue;
-        results[sequence.prompt] = finish(sequence, *reason, on_text);
+        results[sequence.prompt] = finished(sequence, *reason, on_text);
         schedule.finish(place, part.slot);
       }
   }

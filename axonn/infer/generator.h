@@ -118,7 +118,6 @@ class Generator {
   std::vector<std::int32_t> pass(const PassPlan& plan, const GenerationOptions& options);
   std::optional<FinishReason> accept(GeneratedSequence& sequence, std::int32_t token,
                                      const GenerationOptions& options, const OnText& on_text) const;
-  static Generation finish(GeneratedSequence& sequence, FinishReason reason, const OnText& on_text);
 
   LoadedModel& model_;
   Options options_;

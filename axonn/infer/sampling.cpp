@@ -11,15 +11,6 @@ namespace axonn {
 
 namespace {
 
-/// exp((logit - best) / temperature) of every token.
-std::vector<float> weights_of(std::span<const float> logits, float best, double temperature) {
-  const float scale = static_cast<float>(1 / temperature);
-  std::vector<float> weights(logits.size());
-  std::ranges::transform(logits, weights.begin(),
-                         [=](float logit) { return std::exp((logit - best) * scale); });
-  return weights;
-}
-
 /// The first i for which weights 0 to i add up to more than `wanted`, or else the last.
 template <typename Weight>
 std::size_t reach(std::size_t count, Weight weight, double wanted) {
@@ -55,7 +46,10 @@ std::int32_t sample(std::span<const float> logits, const Sampling& sampling, dou
   if (sampling.temperature == 0) return static_cast<std::int32_t>(best - logits.begin());
 
   const std::size_t V = logits.size();
-  const std::vector<float> weights = weights_of(logits, *best, sampling.temperature);
+  const auto scale = static_cast<float>(1 / sampling.temperature);
+  std::vector<float> weights(V);
+  std::ranges::transform(logits, weights.begin(),
+                         [&](float logit) { return std::exp((logit - *best) * scale); });
   const bool all = sampling.top_k == 0 || sampling.top_k >= std::ssize(logits);
   double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (all && sampling.top_p == 1)

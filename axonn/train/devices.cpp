@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include <unistd.h>
 
@@ -19,12 +20,10 @@ namespace axonn {
 
 namespace {
 
-/// The ranks of world that have the same key on the same host.
-struct Sharing {
-  std::int64_t count = 0;   // of these ranks, this one included
-  std::int64_t before = 0;  // of those before this one
-};
-Sharing ranks_sharing(Communicator& world, const std::string& key, const char* what) {
+/// Returns the number of ranks of world on this rank's host with this rank's key, and how many of
+/// them come before this rank.
+std::pair<std::int64_t, std::int64_t> ranks_sharing(Communicator& world, const std::string& key,
+                                                    const char* what) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   auto mine = static_cast<std::int64_t>(std::hash<std::string>{}(host.data() + key));
@@ -60,7 +59,7 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
   // auto does not use GPUs until their results have been tested on one.
   if (!is_gpu(config.parallelism.device)) return make_cpu_backend(threads);
   const auto gpus = static_cast<std::int64_t>(cuda_status().gpus.size());
-  const std::int64_t place = ranks_sharing(world, "", "hosts").before;
+  const std::int64_t place = ranks_sharing(world, "", "hosts").second;
   return make_cuda_backend(
       static_cast<int>(place % std::max<std::int64_t>(gpus, 1)),
       {.attention = config.training.attention, .deterministic = config.training.deterministic});

@@ -111,11 +111,11 @@ class Trainer {
       stopped = result.stop;
       if (is_due(validates, done) || (validates > 0 && done == steps)) validate();
       log_.write_metrics();
-      if (saver_.pending() && !result.busy) finish_saving();
+      if (!result.busy) finish_saving();
       if (is_due(config_.checkpoint.every, done) && done < steps && !stopped) save();
     }
     if (done > first_step_) save();
-    if (saver_.pending()) finish_saving();
+    finish_saving();
     log_.finish();
     if (done < steps) {
       log_.info(fmt::format(
@@ -227,13 +227,15 @@ class Trainer {
   }
 
   void save() {
-    if (saver_.pending()) finish_saving();
+    finish_saving();
     state_.tokens_seen = log_.tokens_seen();
     saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
                  to_texts(state_, config_, stored_config_text(config_, origins())));
   }
 
-  void finish_saving() { log_.saved(saver_.finish(world_)); }
+  void finish_saving() {
+    if (saver_.pending()) log_.saved(saver_.finish(world_));
+  }
 
   TrainOptions options_;
   Communicator& world_;

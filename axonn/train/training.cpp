@@ -76,26 +76,6 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
 }
 
-/// A micro-batch of arbitrary tokens, spread over the vocab; with positions and document starts if
-/// the data is packed.
-Tokens any_tokens(const Context& ctx, const Config& config) {
-  const TrainingConfig& training = config.training;
-  constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
-  std::vector<std::int32_t> ids(training.micro_batch * training.seq_len), positions, starts;
-  for (std::int64_t i = 0, id = 0; i < std::ssize(ids); ++i) {
-    ids[i] = static_cast<std::int32_t>(id);
-    id = (id + kStride) % config.model.vocab;
-  }
-  if (!config.data.jsonl.empty()) {  // packed sequences
-    positions.resize(ids.size());
-    starts.resize(ids.size());
-    for (std::int64_t i = 0; i < std::ssize(ids); ++i)
-      positions[i] = static_cast<std::int32_t>(i % training.seq_len);
-  }
-  return make_tokens(ctx, ids, ids, {training.micro_batch, training.seq_len},
-                     {.positions = positions, .starts = starts});
-}
-
 }  // namespace
 
 Training::Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
@@ -122,13 +102,24 @@ std::int64_t Training::validation_windows() const {
 }
 
 StepInput made_up_input(const LoadedModel& model) {
-  const TrainingConfig& t = model.config().training;
+  constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
+  const Config& config = model.config();
+  const TrainingConfig& t = config.training;
+  MicroBatch batch{.sequences = t.micro_batch, .rows = {}};
+  auto& [ids, targets, positions, starts] = batch.rows;
+  for (std::int64_t i = 0; i < t.micro_batch * t.seq_len; ++i) {
+    ids.push_back(static_cast<std::int32_t>(i * kStride % config.model.vocab));
+    if (config.data.jsonl.empty()) continue;
+    positions.push_back(static_cast<std::int32_t>(i % t.seq_len));  // packed sequences
+    starts.push_back(0);
+  }
+  targets = ids;
   StepInput input;
   input.micro_batches =
       static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
   input.tokens = input.all_targets = t.global_batch * t.seq_len;
   input.max_norm = t.max_norm;
-  input.tokens_of = [&model](int) { return any_tokens(model.context(), model.config()); };
+  input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), batch); };
   return input;
 }
 
