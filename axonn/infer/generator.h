@@ -70,8 +70,7 @@ struct CacheSlots {
 /// Each (z, data) coordinate generates from other prompts, `batch` at a time; when one ends, the
 /// next takes its place. A prompt is read in one pass, and several short ones share a pass. After
 /// that, every pass computes one token of each sequence, whose keys and values are cached (or the
-/// whole sequence, for a model without a cache). All
-/// ranks do the same passes and know all tokens.
+/// whole sequence, for a model without a cache). All ranks do the same passes and know all tokens.
 ///
 /// The token that is drawn depends only on the logits and on (seed, number of the prompt, number of
 /// the token), not on the batch or the grid. Logits agree over batches and grids up to rounding.

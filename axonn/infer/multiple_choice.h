@@ -27,12 +27,12 @@ std::vector<ChoiceQuestion> parse_choice_questions(std::string_view text, const 
 /// Reads such a file.
 std::vector<ChoiceQuestion> read_choice_questions(const std::string& path);
 
-/// Encodes a context and its continuation, which is scored, together. White space at the end of the
-/// context counts as part of the continuation. If the context alone has n tokens, the
-/// continuation's are those after the first n. The begin-of-text token comes first if the tokenizer
-/// has one; if not, the end-of-text token comes before an empty context. Throws UsageError if no
-/// token is left to score, or if no token precedes the continuation. Source: EleutherAI's
-/// lm-evaluation-harness, _encode_pair.
+/// Encodes a context and its continuation, which is scored, together; leaves `positions` 0. White
+/// space at the end of the context counts as part of the continuation. If the context alone has n
+/// tokens, the continuation's are those after the first n. The begin-of-text token comes first if
+/// the tokenizer has one; if not, the end-of-text token comes before an empty context. Throws
+/// UsageError if no token is left to score, or if no token precedes the continuation. Source:
+/// EleutherAI's lm-evaluation-harness, _encode_pair.
 ScoredSequence encode_continuation(const Tokenizer& tokenizer, std::string_view context,
                                    std::string_view continuation);
 

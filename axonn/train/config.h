@@ -96,6 +96,7 @@ struct ParallelismConfig {
     z = shape.z;
     data = shape.data;
   }
+  bool operator==(const ParallelismConfig&) const = default;
 };
 
 /// [activation_checkpoint]
