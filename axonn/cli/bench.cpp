@@ -10,8 +10,6 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/measure/benchmark.h"
-#include "axonn/measure/dry_step.h"
-#include "axonn/measure/overlap_benchmark.h"
 #include "axonn/measure/scaling.h"
 #include "axonn/model/flops.h"
 #include "axonn/train/launch.h"
@@ -51,9 +49,8 @@ struct BenchFlags {
 void add_bench_flags(CLI::App& app, BenchFlags& flags) {
   app.add_option("--json", flags.json, "also write the results to this file")->type_name("FILE");
   auto* scaling =
-      app.add_option("--scaling", flags.scaling, "measure several grids and draw a scaling curve");
-  scaling->check(
-      CLI::IsMember(std::vector<std::string>(kScalingKinds.begin(), kScalingKinds.end())));
+      app.add_option("--scaling", flags.scaling, "measure several grids and draw a scaling curve")
+          ->check(CLI::IsMember(kScalingKinds));
   auto* grids = app.add_option("--grids", flags.grids, "grids x,y,z,data, separated by spaces");
   auto* ranks = app.add_option("--ranks", flags.ranks,
                                "numbers of ranks: the config's grid, extended along one axis");
@@ -82,16 +79,6 @@ void measure(const Config& config, const BenchFlags& flags) {
     else
       show(world, benchmark(config, world));
   });
-}
-
-/// Benchmarks each config with threads as ranks. Calls each() on one thread with every report.
-void measure_on_threads(const std::vector<Config>& configs,
-                        const std::function<void(const BenchReport&)>& each) {
-  for (const Config& config : configs)
-    launch(config, [&](Communicator& world) {
-      const BenchReport report = benchmark(config, world);
-      if (world.rank() == 0) each(report);
-    });
 }
 
 /// Benchmarks each config under a launcher, on the first of its ranks. The other ranks wait.
@@ -133,10 +120,8 @@ std::string title_of(const Config& config) {
 }
 
 void measure_scaling(const Config& base, const BenchFlags& flags) {
-  const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
-  Axis grows = Axis::data;
-  for (const Axis axis : kAxes)
-    if (name_of(axis) == flags.grow) grows = axis;
+  const auto kind = value_of<ScalingKind>(flags.scaling, kScalingKinds);
+  const Axis grows = *std::ranges::find(kAxes, flags.grow, [](Axis axis) { return name_of(axis); });
   const std::vector<GridShape> grids =
       flags.ranks.empty() ? parse_grids(flags.grids)
                           : grids_of_ranks(base.parallelism.grid(), flags.ranks, grows);
@@ -150,7 +135,12 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
     reports.push_back(report);
     std::cout << scaling_row(scaling_points(reports, cores).back()) << std::flush;
   };
-  mpi ? measure_under_launcher(configs, each) : measure_on_threads(configs, each);
+  if (mpi) measure_under_launcher(configs, each);
+  for (std::size_t i = 0; i < configs.size() && !mpi; ++i)
+    launch(configs[i], [&](Communicator& world) {
+      const BenchReport report = benchmark(configs[i], world);
+      if (world.rank() == 0) each(report);
+    });
   if (reports.empty()) return;  // not the rank that reports
   const std::vector<ScalingPoint> points = scaling_points(reports, cores);
   if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in total\n";

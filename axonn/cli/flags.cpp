@@ -6,9 +6,12 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/infer/evaluate.h"
 #include "axonn/model/known_models.h"
 #include "axonn/options/options_read.h"
 #include "axonn/options/options_suggest.h"
+#include "axonn/train/launch.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 
@@ -97,6 +100,61 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
     if (loaded.config.model.path.empty()) note_named(list, scratch_list, loaded.origins);
   }
   return loaded;
+}
+
+void add_model_flags(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--model", flags.model,
+                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
+      ->type_name("DIR");
+  app.add_option("--adapter", flags.adapter,
+                 "adapters of that model: a PEFT folder or a checkpoint of adapters")
+      ->type_name("DIR");
+  app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
+  app.add_option("--dtype", flags.dtype,
+                 "compute type; default: as the model was trained, else f32")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--tokenizer", flags.tokenizer,
+                 "bytes, or a tokenizer's folder or file; default: the model's own");
+}
+
+Config open_model(const ModelFlags& flags) {
+  Config config = config_of_model(flags.model, flags.adapter);
+  for (const auto& files : {config.model.files, config.model.adapter_files})
+    if (files && files->checkpoint() && speaks_for_all())
+      for (const std::string& warning : files->checkpoint()->warnings())
+        std::cerr << "warning: " << warning << '\n';
+  config.parallelism.set_grid(parse_grid(flags.grid));
+  if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
+  return config;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags) {
+  const auto& files =
+      config.model.path == flags.model ? config.model.files : config.model.adapter_files;
+  const bool learned_bytes = files->checkpoint() && config.data.tokens.empty();
+  std::int64_t& vocab = config.model.vocab;
+  if (flags.tokenizer.empty() && config.data.tokenizer == "bytes" && !learned_bytes && vocab != 0 &&
+      vocab != 256)
+    return nullptr;
+  auto tokenizer =
+      make_tokenizer(flags.tokenizer.empty() ? config.data.tokenizer : flags.tokenizer);
+  if (vocab == 0) vocab = tokenizer->vocab_size();
+  return tokenizer;
+}
+
+std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags& flags) {
+  auto tokenizer = tokenizer_of(config, flags);
+  if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
+  check_fits(*tokenizer, config.model.vocab);
+  return tokenizer;
+}
+
+void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
+  launch(config, [&](Communicator& world) {
+    LoadedModel loaded(config, world, nullptr, {.trainable = false});
+    loaded.initialise();
+    body(loaded);
+  });
 }
 
 }  // namespace axonn

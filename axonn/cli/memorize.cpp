@@ -9,7 +9,6 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/model_flags.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/model/flops.h"
@@ -100,12 +99,7 @@ int run_audit(const MemorizeFlags& flags) {
   if (flags.documents.empty())
     refuse("axonn memorize --audit: no documents; give some with --documents FILE.jsonl");
   Config config = open_model(flags);
-  const auto tokenizer = tokenizer_of(config, flags);
-  if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
-  std::int64_t& vocab = config.model.vocab;
-  if (vocab == 0) vocab = tokenizer->vocab_size();
-  check_fits(*tokenizer, vocab);
-
+  const auto tokenizer = need_tokenizer(config, flags);
   const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(config, flags)};
   const auto read = [&](const std::vector<std::string>& files) {
     FoundDocuments found = read_documents(files, tokenizer, limits, "", {});

@@ -10,7 +10,7 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/stop_signals.h"
-#include "axonn/measure/dry_run.h"
+#include "axonn/measure/dry_step.h"
 #include "axonn/plan/auto_grid.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"

@@ -80,6 +80,11 @@ Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight)
   return {time, a.memory_bytes + weight * (b.memory_bytes - a.memory_bytes)};
 }
 
+std::int64_t micro_batches_of(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  return config.training.global_batch / (config.training.micro_batch * p.z * p.data);
+}
+
 Config with_blocks(Config config, std::int64_t blocks) {
   config.model.layers = blocks;
   return config;
@@ -120,10 +125,8 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
 }  // namespace
 
 Prediction predict(const Config& config, const Machine& machine) {
-  const ParallelismConfig& p = config.parallelism;
-  const MachineCosts costs(machine, p.grid());
-  const std::int64_t count =
-      config.training.global_batch / (config.training.micro_batch * p.z * p.data);
+  const MachineCosts costs(machine, config.parallelism.grid());
+  const std::int64_t count = micro_batches_of(config);
   const Prediction three = simulated(config, 3, costs);
   if (count <= 3) return three;
   return {extend(simulated(config, 2, costs), three, count - 2).time, three.memory_bytes};
@@ -135,16 +138,14 @@ Prediction estimate(const Config& config, const Machine& machine) {
 
 std::int64_t estimate_memory(const Config& config) {
   const auto peak = [](const Config& some) {
-    return Prediction{.time = {}, .memory_bytes = dry_step(some, 0).memory.peak_bytes};
+    return Prediction{.memory_bytes = dry_step(some, 0).memory.peak_bytes};
   };
   return over_depth(config, peak).memory_bytes;
 }
 
 Prediction optimistic(const Config& config, const Machine& machine) {
-  const ParallelismConfig& p = config.parallelism;
-  const MachineCosts costs(machine, p.grid());
-  const std::int64_t one = config.training.micro_batch * p.z * p.data;
-  const ScaledCosts scaled(costs, static_cast<double>(config.training.global_batch / one));
+  const MachineCosts costs(machine, config.parallelism.grid());
+  const ScaledCosts scaled(costs, static_cast<double>(micro_batches_of(config)));
   return over_depth(config, [&](const Config& some) { return simulated(some, 1, scaled); });
 }
 
