@@ -12,6 +12,7 @@
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/scaling.h"
 #include "axonn/model/flops.h"
+#include "axonn/options/options_suggest.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 
@@ -68,16 +69,13 @@ void add_bench_flags(CLI::App& app, BenchFlags& flags) {
 }
 
 void measure(const Config& config, const BenchFlags& flags) {
-  const auto show = [&](Communicator& world, const auto& report) {
-    if (world.rank() != 0) return;
-    std::cout << to_text(report);
-    if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
-  };
   launch(config, [&](Communicator& world) {
-    if (flags.overlap)
-      show(world, overlap_benchmark(config, world));
-    else
-      show(world, benchmark(config, world));
+    const auto show = [&](const auto& report) {
+      if (world.rank() != 0) return;
+      std::cout << to_text(report);
+      if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
+    };
+    flags.overlap ? show(overlap_benchmark(config, world)) : show(benchmark(config, world));
   });
 }
 
@@ -86,21 +84,21 @@ void measure_under_launcher(const std::vector<Config>& configs,
                             const std::function<void(const BenchReport&)>& each) {
   launch(configs.front(), [&](Communicator& world) {
     std::vector<Config> fit;
-    std::string too_large;
+    std::vector<std::string> too_large;
     for (const Config& config : configs) {
       const GridShape grid = config.parallelism.grid();
       if (grid.ranks() <= world.size())
         fit.push_back(config);
       else
-        too_large += fmt::format("{}{} of {} ranks", too_large.empty() ? "" : ", ", to_string(grid),
-                                 grid.ranks());
+        too_large.push_back(concat(to_string(grid), " of ", grid.ranks(), " ranks"));
     }
     if (fit.empty())
-      refuse("the launcher started ", world.size(), " ranks, too few for any grid: ", too_large,
+      refuse("the launcher started ", world.size(),
+             " ranks, too few for any grid: ", join(too_large),
              "; start more ranks, or give smaller grids");
     if (!too_large.empty() && world.rank() == 0)
-      std::cerr << fmt::format("warning: the launcher started {} ranks; left out: {}\n",
-                               world.size(), too_large);
+      std::cerr << "warning: the launcher started " << world.size()
+                << " ranks; left out: " << join(too_large) << '\n';
     for (const Config& config : fit) {
       const bool works = world.rank() < config.parallelism.grid().ranks();
       const auto group = world.split(works ? 0 : 1, "bench");
@@ -111,12 +109,6 @@ void measure_under_launcher(const std::vector<Config>& configs,
       world.barrier("bench: the next grid");
     }
   });
-}
-
-std::string title_of(const Config& config) {
-  return fmt::format("{} parameters, {}, sequences of {}",
-                     format_count(parameter_count(with_vocab(config).model)),
-                     name_of(config.training.dtype), config.training.seq_len);
 }
 
 void measure_scaling(const Config& base, const BenchFlags& flags) {
@@ -144,7 +136,11 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
   if (reports.empty()) return;  // not the rank that reports
   const std::vector<ScalingPoint> points = scaling_points(reports, cores);
   if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in total\n";
-  write_file_atomically(flags.svg, scaling_svg(kind, title_of(configs.front()), points));
+  const Config& first = configs.front();
+  const std::string title = fmt::format("{} parameters, {}, sequences of {}",
+                                        format_count(parameter_count(with_vocab(first).model)),
+                                        name_of(first.training.dtype), first.training.seq_len);
+  write_file_atomically(flags.svg, scaling_svg(kind, title, points));
   std::cout << "curve: " << flags.svg << '\n';
   if (!flags.json.empty()) write_file_atomically(flags.json, scaling_json(kind, points));
 }

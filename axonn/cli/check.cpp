@@ -29,13 +29,6 @@ Examples:
 
 Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 
-std::vector<GridShape> grids_to_compare(const std::string& text) {
-  std::vector<GridShape> grids = parse_grids(text);
-  if (grids.size() < 2)
-    refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", text, "'");
-  return grids;
-}
-
 /// The config for this grid: deterministic, with the grid's default micro-batch.
 Config config_on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
@@ -93,7 +86,9 @@ int run_check(const Arguments& arguments) {
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   if (!isa.empty()) cpu::limit_library_instructions(isa);
-  const std::vector<GridShape> grids = grids_to_compare(grids_text);
+  const std::vector<GridShape> grids = parse_grids(grids_text);
+  if (grids.size() < 2)
+    refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", grids_text, "'");
   const std::vector<GridTrace> all = traces(with_stored_model(loaded->config), grids, steps);
   if (all.empty()) return 0;
 

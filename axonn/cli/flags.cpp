@@ -41,7 +41,9 @@ namespace {
       guesses.empty() ? concat("; ", app.get_name(), " --help lists them") : did_you_mean(guesses));
 }
 
-bool parse(CLI::App& app, Arguments arguments, const OptionList* list) {
+}  // namespace
+
+bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list) {
   app.allow_extras();
   app.get_formatter()->column_width(32);
   std::ranges::reverse(arguments);  // CLI11 reads them from the back
@@ -60,20 +62,6 @@ bool parse(CLI::App& app, Arguments arguments, const OptionList* list) {
   refuse_argument(app, flag == others.end() ? others.front() : *flag, list);
 }
 
-/// Sets model.name as the origin of the sizes that it changed from the defaults in `usual`.
-void note_named(const OptionList& list, const OptionList& usual, Origins& origins) {
-  for (const Option& option : list.find("model")->options)
-    if (!origins.is_set(option.key()) &&
-        option.default_text() != usual.find("model", option.name())->default_text())
-      origins.set(option.key(), "model.name");
-}
-
-}  // namespace
-
-bool parse_flags(CLI::App& app, const Arguments& arguments) {
-  return parse(app, arguments, nullptr);
-}
-
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments) {
   LoadedConfig loaded;
   app.add_option("CONFIG,--config", loaded.file, "a TOML file; axonn help lists its sections")
@@ -83,7 +71,7 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   OptionList scratch_list;
   list_options(scratch.config, scratch_list);
   const Arguments own = read_flags(scratch_list, arguments, scratch.origins);
-  if (!parse(app, own, &scratch_list)) return std::nullopt;
+  if (!parse_flags(app, own, &scratch_list)) return std::nullopt;
 
   const auto read = [&] {
     OptionList list;
@@ -97,7 +85,11 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
     // The model's sizes are defaults; explicit values override them.
     loaded.config = {.model = known_model(name), .further = loaded.config.further};
     const OptionList list = read();
-    if (loaded.config.model.path.empty()) note_named(list, scratch_list, loaded.origins);
+    if (!loaded.config.model.path.empty()) return loaded;
+    for (const Option& option : list.find("model")->options)
+      if (!loaded.origins.is_set(option.key()) &&
+          option.default_text() != scratch_list.find("model", option.name())->default_text())
+        loaded.origins.set(option.key(), "model.name");  // a size that differs from the default
   }
   return loaded;
 }

@@ -20,8 +20,8 @@ class App;
 namespace axonn {
 
 /// Parses a command's own flags. Returns false if it printed the help, so that the command is done.
-/// Throws UsageError, naming the flag and the closest known ones.
-bool parse_flags(CLI::App& app, const Arguments& arguments);
+/// Throws UsageError, naming the flag and the closest known ones, also of `list` if it is given.
+bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list = nullptr);
 
 /// The enumerator with this name, one of `names`.
 template <typename Enum, std::size_t n>

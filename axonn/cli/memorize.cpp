@@ -79,10 +79,8 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
       ->type_name("FILE");
   app.add_option("--html", flags.html, "write a page with charts and passages to this file")
       ->type_name("FILE");
-  for (const char* name : {"--grid", "--model", "--documents", "--control", "--prompts", "--suffix",
-                           "--seq-len", "--limit", "--batch", "--json", "--html", "--adapter",
-                           "--dtype", "--tokenizer", "--gather-weights"})
-    app.get_option(name)->needs(audit);
+  for (CLI::Option* option : app.get_options({}))
+    if (option != audit && option != app.get_help_ptr()) option->needs(audit);
 }
 
 std::int64_t seq_len_of(const Config& config, const MemorizeFlags& flags) {
@@ -115,8 +113,7 @@ int run_audit(const MemorizeFlags& flags) {
 
   ReciteOptions options{
       .suffix_tokens = flags.suffix, .batch = flags.batch, .hold_weights = !flags.gather_weights};
-  options.prompt_lengths.insert(options.prompt_lengths.end(), flags.prompts.begin(),
-                                flags.prompts.end());
+  std::ranges::copy(flags.prompts, std::back_inserter(options.prompt_lengths));
   if (stdout_is_interactive())
     options.progress = [](std::int64_t done, std::int64_t of) {
       std::cout << fmt::format("\rtested {} of {} ", format_count(done), format_count(of))

@@ -238,14 +238,6 @@ void move_weights_to_forward(StepCost& cost) {
   from.erase(at);
 }
 
-Config without_overlap(Config config) {
-  ParallelismConfig& p = config.parallelism;
-  p.chunks = 1;
-  p.overlap_input_gradients = p.overlap_weight_gradients = false;
-  p.overlap_weights = p.overlap_data = false;
-  return config;
-}
-
 std::string line(const char* name, const PhaseCost& cost) {
   std::string text = fmt::format("    {:<10} compute {:8.1f} ms, communication {:8.1f} ms", name,
                                  cost.compute_s * 1e3, cost.comm_s * 1e3);
@@ -406,7 +398,12 @@ double OverlapReport::ideal_s() const {
 
 OverlapReport overlap_benchmark(const Config& config, Communicator& world) {
   OverlapReport report{.grid = config.parallelism.grid(), .chunks = config.parallelism.chunks};
-  report.off = measure(without_overlap(config), world);
+  Config without = config;
+  ParallelismConfig& p = without.parallelism;
+  p.chunks = 1;
+  p.overlap_input_gradients = p.overlap_weight_gradients = false;
+  p.overlap_weights = p.overlap_data = false;
+  report.off = measure(without, world);
   report.on = measure(config, world);
   move_weights_to_forward(report.off);
   return report;

@@ -14,34 +14,6 @@
 
 namespace axonn {
 
-namespace {
-
-std::int64_t batch_on(const Config& base, const GridShape& first, const GridShape& grid,
-                      ScalingKind kind) {
-  const std::int64_t batch = base.training.global_batch;
-  if (kind == ScalingKind::strong) return batch;
-  if (batch * grid.ranks() % first.ranks() != 0)
-    refuse("weak scaling from ", first.ranks(), " to ", grid.ranks(),
-           " ranks: scaled with the ranks, [training] ", "global_batch ", batch,
-           " is not a whole number; set it to a multiple of ", first.ranks());
-  return batch * grid.ranks() / first.ranks();
-}
-
-Config config_on(Config config, const GridShape& grid, std::int64_t batch) {
-  config.parallelism.set_grid(grid);
-  config.training.global_batch = batch;
-  try {
-    validate(config);
-    Config here = resolved(std::move(config));
-    dry_step(with_vocab(here), 0);  // throws if the grid cannot cut the model
-    return here;
-  } catch (const UsageError& error) {
-    refuse("grid ", to_string(grid), ": ", error.what());
-  }
-}
-
-}  // namespace
-
 std::vector<GridShape> grids_of_ranks(const GridShape& base, const std::vector<int>& ranks,
                                       Axis grows) {
   const int others = base.ranks() / base.extent(grows);
@@ -63,8 +35,24 @@ std::vector<Config> scaling_configs(const Config& base, const std::vector<GridSh
                                     ScalingKind kind) {
   if (grids.empty()) refuse("no grid to measure: give --grids or --ranks");
   std::vector<Config> configs;
-  for (const GridShape& grid : grids)
-    configs.push_back(config_on(base, grid, batch_on(base, grids.front(), grid, kind)));
+  const int first = grids.front().ranks();
+  for (const GridShape& grid : grids) {
+    Config config = base;
+    std::int64_t& batch = config.training.global_batch;
+    if (kind == ScalingKind::weak && batch * grid.ranks() % first != 0)
+      refuse("weak scaling from ", first, " to ", grid.ranks(),
+             " ranks: scaled with the ranks, [training] ", "global_batch ", batch,
+             " is not a whole number; set it to a multiple of ", first);
+    if (kind == ScalingKind::weak) batch = batch * grid.ranks() / first;
+    config.parallelism.set_grid(grid);
+    try {
+      validate(config);
+      configs.push_back(resolved(std::move(config)));
+      dry_step(with_vocab(configs.back()), 0);  // throws if the grid cannot cut the model
+    } catch (const UsageError& error) {
+      refuse("grid ", to_string(grid), ": ", error.what());
+    }
+  }
   return configs;
 }
 

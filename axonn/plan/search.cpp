@@ -106,12 +106,18 @@ class Search {
 
   void screen() {
     std::string reason;
+    const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
     for (const GridShape& grid : grids_of(options_.devices)) {
       if (!wanted(grid)) continue;
       ++result_.grids;
       const auto micros = micro_batch_sizes(grid);
       if (micros.empty()) {
-        if (reason.empty()) reason = uncut_batch(grid);
+        if (reason.empty())
+          reason = concat("grid ", to_string(grid), " cannot cut the batch of ",
+                          config_.training.global_batch, " sequences into ", grid.z * grid.data,
+                          " parts over z and data",
+                          micro > 0 ? concat(", with micro-batches of ", micro) : "",
+                          chunks > 1 ? concat(", with ", chunks, " chunks each") : "");
         continue;
       }
       try {
@@ -180,17 +186,6 @@ class Search {
       before = found.time.step_s;
       plans.push_back({grid, size, mode, found.time, found.memory_bytes});
     }
-  }
-
-  std::string uncut_batch(const GridShape& grid) const {
-    const std::int64_t micro = options_.micro_batch;
-    return concat("grid ", to_string(grid), " cannot cut the batch of ",
-                  config_.training.global_batch, " sequences into ", grid.z * grid.data,
-                  " parts over z and data",
-                  micro > 0 ? concat(", with micro-batches of ", micro) : "",
-                  config_.parallelism.chunks > 1
-                      ? concat(", with ", config_.parallelism.chunks, " chunks each")
-                      : "");
   }
 
   const Config& config_;

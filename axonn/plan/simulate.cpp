@@ -16,11 +16,6 @@ namespace {
 
 constexpr std::array<const char*, 4> kKinds = {"products", "attention", "row-wise", "optimizer"};
 
-/// The index in kKinds. Copies and fills of a Device count as row-wise operations.
-std::size_t part_of(OperationKind kind) {
-  return static_cast<std::size_t>(kind == OperationKind::device ? OperationKind::rowwise : kind);
-}
-
 class Player {
  public:
   Player(const Schedule& schedule, const Costs& costs)
@@ -70,23 +65,21 @@ class Player {
     double exposed = 0, busy = 0;
   };
 
-  std::size_t stream_of(const Schedule::Start& start) {
-    for (std::size_t i = 0; i < streams_.size(); ++i)
-      if (*streams_[i].group == start.group && *streams_[i].operation == start.operation) return i;
-    streams_.push_back({.group = &start.group, .operation = &start.operation});
-    return streams_.size() - 1;
-  }
-
   void start(std::size_t event, const Schedule::Start& start) {
     const CollectiveCost cost = costs_.collective(start);
-    const std::size_t at = stream_of(start), index = collectives_.size();
+    std::size_t at = 0;
+    while (at < streams_.size() &&
+           (*streams_[at].group != start.group || *streams_[at].operation != start.operation))
+      ++at;
+    if (at == streams_.size())
+      streams_.push_back({.group = &start.group, .operation = &start.operation});
+    Stream& stream = streams_[at];
+    collective_of_[event] = collectives_.size();
+    stream.queue.push_back(collectives_.size());
     collectives_.push_back({.latency = cost.latency_s,
                             .link = cost.link_s,
                             .leaves_node = cost.leaves_node,
                             .stream = at});
-    collective_of_[event] = index;
-    Stream& stream = streams_[at];
-    stream.queue.push_back(index);
     if (stream.queue.size() > 1) return;
     ++under_way_;
     begin_front(stream);
@@ -165,7 +158,8 @@ class Player {
       }
     }
     computing_ = false;
-    computed_[part_of(operation.kind)] += now_ - begin;
+    const bool copy = operation.kind == OperationKind::device;  // or a fill: counts as row-wise
+    computed_[static_cast<int>(copy ? OperationKind::rowwise : operation.kind)] += now_ - begin;
   }
 
   void wait(std::size_t collective) {

@@ -40,20 +40,6 @@ void list_products(ProductRate& rate, OptionList& list, std::string_view section
   list.add("half_k", &rate.half_k, {.help = "inner size that halves the rate", .min = 0});
 }
 
-void list_links(Machine& machine, OptionList& list) {
-  list.section("links", "Links between devices, for groups without a [[group]]");
-  list.add("node_bytes_per_s", &machine.node_bytes_per_s,
-           {.help = "bandwidth of all links of a node together, one direction; 0: only one node",
-            .unit = "bytes/s",
-            .min = 0});
-  list.add("node_latency_s", &machine.node_latency_s,
-           {.help = "latency of one hop between nodes", .unit = "s", .min = 0});
-  list.add("device_bytes_per_s", &machine.device_bytes_per_s,
-           {.help = "bandwidth of a device to others of its node", .unit = "bytes/s", .min = 0});
-  list.add("device_latency_s", &machine.device_latency_s,
-           {.help = "latency of one hop within a node", .unit = "s", .min = 0});
-}
-
 void list_options(Machine& machine, OptionList& list) {
   list.section("machine", "The machine and its devices");
   list.add("name", &machine.name, {.help = "name of the machine"});
@@ -79,7 +65,17 @@ void list_options(Machine& machine, OptionList& list) {
            {.help = "a collective takes 1 + this times as long during compute", .min = 0});
   list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16");
   list_products(machine.f32, list, "products_f32", "Matrix products in f32");
-  list_links(machine, list);
+  list.section("links", "Links between devices, for groups without a [[group]]");
+  list.add("node_bytes_per_s", &machine.node_bytes_per_s,
+           {.help = "bandwidth of all links of a node together, one direction; 0: only one node",
+            .unit = "bytes/s",
+            .min = 0});
+  list.add("node_latency_s", &machine.node_latency_s,
+           {.help = "latency of one hop between nodes", .unit = "s", .min = 0});
+  list.add("device_bytes_per_s", &machine.device_bytes_per_s,
+           {.help = "bandwidth of a device to others of its node", .unit = "bytes/s", .min = 0});
+  list.add("device_latency_s", &machine.device_latency_s,
+           {.help = "latency of one hop within a node", .unit = "s", .min = 0});
   list.section("rowwise", "Operations whose rate differs from memory_bytes_per_s");
   const auto add = [&](std::string_view operation) {
     list.add(operation, &machine.rowwise_bytes_per_s[std::string(operation)],
@@ -122,13 +118,12 @@ void validate(const Machine& machine, const std::string& place) {
   need(machine.attention_flops_per_s > 0, "[machine] attention_flops_per_s is missing");
   need(machine.node_bytes_per_s > 0 || machine.device_bytes_per_s > 0 || !machine.groups.empty(),
        "it has no bandwidth; set [links] node_bytes_per_s and device_bytes_per_s");
-  const bool node_is_covered = machine.devices_per_node == 1 || machine.device_bytes_per_s > 0 ||
-                               std::ranges::any_of(machine.groups, [&](const GroupRate& group) {
+  need(machine.devices_per_node == 1 || machine.device_bytes_per_s > 0 ||
+           std::ranges::any_of(machine.groups,
+                               [&](const GroupRate& group) {
                                  return group.inner * group.size <= machine.devices_per_node;
-                               });
-  need(node_is_covered,
-       "the bandwidth between devices of a node is missing; set "
-       "[links] device_bytes_per_s");
+                               }),
+       "the bandwidth between devices of a node is missing; set [links] device_bytes_per_s");
   for (const GroupRate& group : machine.groups)
     need(group.bytes_per_s > 0, "a [[group]] has no bytes_per_s");
 }
@@ -137,14 +132,9 @@ OptionList options_of(Machine& machine) {
   OptionList list;
   list_options(machine, list);
   list.repeated("group", "Groups of one shape that run at once", [&machine](OptionList& entry) {
-    machine.groups.emplace_back();
-    list_options(machine.groups.back(), entry);
+    list_options(machine.groups.emplace_back(), entry);
   });
   return list;
-}
-
-bool is_file_name(const std::string& text) {
-  return text.ends_with(".toml") || text.find('/') != std::string::npos;
 }
 
 }  // namespace
@@ -174,7 +164,8 @@ Machine read_machine(const std::string& name_or_file) {
       std::ranges::find(machine_files(), name_or_file, [](const auto& file) { return file.first; });
   if (known != machine_files().end()) {
     read_toml_text(list, known->second, name_or_file, origins);
-  } else if (is_file_name(name_or_file) || path_exists(name_or_file)) {
+  } else if (name_or_file.ends_with(".toml") || name_or_file.find('/') != std::string::npos ||
+             path_exists(name_or_file)) {
     read_toml(list, name_or_file, origins);
   } else {
     const std::vector<std::string> names = machine_names(), guesses = nearest(name_or_file, names);

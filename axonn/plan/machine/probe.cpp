@@ -163,8 +163,8 @@ void probe_memory(const ProbeContext& ctx, Machine& machine) {
   }
   seconds = mean_over_ranks(ctx.world, seconds);
   machine.launch_s = std::ranges::min(seconds);  // the work on 64 elements is negligible
-  machine.memory_bytes_per_s = fit_rows_rate(
-      std::vector<TimedRows>{{3 * 4 * counts.back(), seconds.back()}}, machine.launch_s);
+  const TimedRows largest{3 * 4 * counts.back(), seconds.back()};
+  machine.memory_bytes_per_s = fit_rows_rate({&largest, 1}, machine.launch_s);
   ctx.report(fmt::format("memory         {:9.2f} GB/s; an operation takes at least {:.2f} us",
                          machine.memory_bytes_per_s * 1e-9, machine.launch_s * 1e6));
 }
@@ -251,11 +251,13 @@ std::vector<Schedule::Compute> operations_of(const Config& config) {
   return operations;
 }
 
-/// The times of each kind of operation.
-using TimesByOperation = std::map<std::string, std::vector<TimedRows>>;
+struct OperationTimes {
+  std::vector<TimedRows> attention;  // with flops in place of bytes
+  std::map<std::string, std::vector<TimedRows>> rowwise;
+};
 
 /// Adds the seconds of each operation in a step of config, averaged over steps and ranks.
-void time_steps(const ProbeContext& ctx, Config config, TimesByOperation& times) {
+void time_steps(const ProbeContext& ctx, Config config, OperationTimes& times) {
   const double seconds = ctx.options.quick ? 0.02 : 1.5, enough = ctx.options.quick ? 0 : 0.03;
   constexpr int kMostSequences = 64;
   // Increases the batch on a faster device, so that launches do not dominate.
@@ -282,8 +284,10 @@ void time_steps(const ProbeContext& ctx, Config config, TimesByOperation& times)
     sums = mean_over_ranks(ctx.world, sums);
     for (std::size_t j = 0; j < operations.size(); ++j) {
       const Schedule::Compute& op = operations[j];
-      times[op.operation].push_back(
-          {op.flops > 0 ? op.flops : static_cast<double>(op.bytes()), sums[j]});
+      if (op.kind == OperationKind::attention)
+        times.attention.push_back({op.flops, sums[j]});
+      else if (op.kind != OperationKind::product)
+        times.rowwise[op.operation].push_back({static_cast<double>(op.bytes()), sums[j]});
     }
     return;
   }
@@ -292,36 +296,21 @@ void time_steps(const ProbeContext& ctx, Config config, TimesByOperation& times)
 /// Measures row-wise operations and attention, within steps of small models that each rank runs
 /// alone. Needs launch_s.
 void probe_steps(const ProbeContext& ctx, Machine& machine) {
-  TimesByOperation times;
+  OperationTimes times;
   for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama})
     for (const DType dtype : {DType::f32, DType::bf16})
       time_steps(ctx, small_model(family, dtype, ctx.options.quick), times);
-  times.erase("matmul");
-  std::vector<TimedRows> attention = times.extract("attention").mapped();
-  const auto backward = times.extract("attention_backward");
-  attention.insert(attention.end(), backward.mapped().begin(), backward.mapped().end());
-  machine.attention_flops_per_s = fit_rows_rate(attention, machine.launch_s);
+  machine.attention_flops_per_s = fit_rows_rate(times.attention, machine.launch_s);
   ctx.report(fmt::format("attention      {:9.1f} Gflop/s", machine.attention_flops_per_s * 1e-9));
-  for (const auto& [operation, rows] : times) {
+  for (const auto& [operation, rows] : times.rowwise) {
     const double rate = fit_rows_rate(rows, machine.launch_s);
     machine.rowwise_bytes_per_s[operation] = rate;
     ctx.report(fmt::format("  {:<27} {:9.2f} GB/s", operation, rate * 1e-9));
   }
 }
 
-constexpr int kLeastRounds = 8;  // timed calls, however long one takes
-
 constexpr std::array kCollectives = {Operation::all_gather, Operation::reduce_scatter,
                                      Operation::all_reduce};
-
-/// The group shapes in grids of so many ranks, except groups of one.
-std::vector<GroupShape> group_shapes(int ranks) {
-  std::vector<GroupShape> shapes;
-  for (int inner = 1; inner < ranks; ++inner)
-    for (int size = 2; inner * size <= ranks; ++size)
-      if (ranks % (inner * size) == 0) shapes.push_back({inner, size});
-  return shapes;
-}
 
 /// Compute between collectives. In a step, too, ranks start a collective after compute, and those
 /// that share a core not at the same time: waiting for the last is part of a collective's time.
@@ -354,12 +343,12 @@ class Between {
 /// Buffers for collectives of up to so many bytes.
 class Buffers {
  public:
-  Buffers(Backend& backend, std::int64_t bytes)
-      : arena_(backend.device()),
+  Buffers(Device& device, std::int64_t bytes)
+      : arena_(device),
         whole_(arena_, 1, bytes / bytes_of(DType::f32), DType::f32),
         piece_(arena_, 1, bytes / bytes_of(DType::f32) / 2, DType::f32) {
-    backend.device().fill_zero(whole_.view().data, whole_.bytes());
-    backend.device().fill_zero(piece_.view().data, piece_.bytes());
+    for (const Tensor* tensor : {&whole_, &piece_})
+      device.fill_zero(tensor->view().data, tensor->bytes());
   }
 
   /// Starts a collective of about so many bytes; exactly, of bytes_of_whole().
@@ -390,17 +379,17 @@ double seconds_of_all(Communicator& world, double seconds, const std::function<v
     for (int i = 0; i < count; ++i) run();
     return mean_over_ranks(world, {now_seconds() - start}).front() / count;
   };
-  const double once = time(1);
-  return time(std::clamp(static_cast<int>(seconds / once), kLeastRounds, 50));
+  constexpr int kLeastRounds = 8;  // however long one takes
+  return time(std::clamp(static_cast<int>(seconds / time(1)), kLeastRounds, 50));
 }
 
-std::vector<GroupRate> probe_group(const ProbeContext& ctx, const GroupShape& shape,
-                                   const std::vector<std::int64_t>& sizes, Between& work) {
+/// Adds the rates of the groups of one shape to the machine.
+void probe_group(const ProbeContext& ctx, const GroupShape& shape,
+                 const std::vector<std::int64_t>& sizes, Between& work, Machine& machine) {
   const int rank = ctx.world.rank(), block = shape.inner * shape.size;
   const auto group = ctx.world.split(rank / block * shape.inner + rank % shape.inner, "probe");
-  Buffers buffers(ctx.backend, sizes.back() + 4096);
+  Buffers buffers(ctx.backend.device(), sizes.back() + 4096);
   const double window = ctx.options.quick ? 0.01 : 0.2;
-  std::vector<GroupRate> rates;
   std::string line = fmt::format("  {:>3} apart {:>4} members", shape.inner, shape.size);
   for (const Operation operation : kCollectives) {
     std::vector<TimedCollective> times;
@@ -419,12 +408,11 @@ std::vector<GroupRate> probe_group(const ProbeContext& ctx, const GroupShape& sh
     GroupRate rate = fit_group_rate(times);
     rate.operation = name_of(operation);
     rate.inner = shape.inner;
-    rates.push_back(rate);
+    machine.groups.push_back(rate);
     line += fmt::format("  {} {:.3f} GB/s + {:.0f} us", name_of(operation), rate.bytes_per_s * 1e-9,
                         rate.latency_s * 1e6);
   }
   ctx.report(line);
-  return rates;
 }
 
 double median(std::vector<double> values) {
@@ -451,7 +439,7 @@ void set_links(Machine& machine) {
 /// Those of compute and a collective of all ranks: means over the three collectives.
 Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& work) {
   constexpr double kMost = 10;  // largest slowdown: with more, overlap is useless anyway
-  Buffers buffers(ctx.backend, bytes + 4096);
+  Buffers buffers(ctx.backend.device(), bytes + 4096);
   const double window = ctx.options.quick ? 0.02 : 0.4;
   Slowdowns mean;
   for (const Operation operation : kCollectives) {
@@ -486,8 +474,10 @@ void probe_links(const ProbeContext& ctx, Machine& machine) {
   if (!ctx.options.quick) sizes = {8 << 10, 256 << 10, 4 << 20};
   Between work(ctx);
   ctx.report("groups (all groups of one shape at once)");
-  for (const GroupShape& shape : group_shapes(ctx.world.size()))
-    for (GroupRate& rate : probe_group(ctx, shape, sizes, work)) machine.groups.push_back(rate);
+  const int ranks = ctx.world.size();
+  for (int inner = 1; inner < ranks; ++inner)
+    for (int size = 2; inner * size <= ranks; ++size)
+      if (ranks % (inner * size) == 0) probe_group(ctx, {inner, size}, sizes, work, machine);
   set_links(machine);
   const Slowdowns slowdowns = probe_slowdowns(ctx, sizes.back(), work);
   machine.overlap_slowdown = slowdowns.of_compute;
