@@ -121,15 +121,16 @@ Config open_model(const ModelFlags& flags) {
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags) {
-  const auto& files =
-      config.model.path == flags.model ? config.model.files : config.model.adapter_files;
-  const bool learned_bytes = files->checkpoint() && config.data.tokens.empty();
+  std::string name = flags.tokenizer;
   std::int64_t& vocab = config.model.vocab;
-  if (flags.tokenizer.empty() && config.data.tokenizer == "bytes" && !learned_bytes && vocab != 0 &&
-      vocab != 256)
-    return nullptr;
-  auto tokenizer =
-      make_tokenizer(flags.tokenizer.empty() ? config.data.tokenizer : flags.tokenizer);
+  if (name.empty()) {
+    name = config.data.tokenizer;
+    const auto& files =
+        config.model.path == flags.model ? config.model.files : config.model.adapter_files;
+    const bool learned_bytes = files->checkpoint() && config.data.tokens.empty();
+    if (name == "bytes" && !learned_bytes && vocab != 0 && vocab != 256) return nullptr;
+  }
+  auto tokenizer = make_tokenizer(name);
   if (vocab == 0) vocab = tokenizer->vocab_size();
   return tokenizer;
 }

@@ -82,12 +82,8 @@ int run_help(const Arguments& arguments) {
   Config config = LoadedConfig{}.config;
   OptionList list;
   list_options(config, list);
-  if (markdown) {
-    std::cout << config_reference(config);
-    return 0;
-  }
-  if (word.empty()) {
-    std::cout << overview(list);
+  if (markdown || word.empty()) {
+    std::cout << (markdown ? config_reference(config) : overview(list));
     return 0;
   }
   const auto command = std::ranges::find(commands(), word, &Command::name);

@@ -41,7 +41,6 @@ void keep_second(Schedule& schedule, std::size_t first) {
 }
 
 constexpr std::int64_t kF32 = 4;
-constexpr std::size_t kMostSampleShown = 160;  // characters of a sample: two lines of a terminal
 
 /// The kinds of f32 values that a checkpoint holds for each weight: the master copy and the
 /// optimizer's state.
@@ -84,10 +83,11 @@ void describe_disk(const Config& config, DryRun& run) {
 /// Returns the tokens as quoted text, or as numbers if no tokenizer is known, cut if they are long.
 /// Targets that do not count are shown as dots.
 std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> tokens) {
+  constexpr std::size_t kMost = 160;  // characters: two lines of a terminal
   std::string text;
   bool whole = true;
   for (const std::int32_t token : tokens) {
-    whole = text.size() < kMostSampleShown;
+    whole = text.size() < kMost;
     if (!whole) break;
     if (token >= 0)
       text += tokenizer ? printable(tokenizer->bytes_of(token)) : fmt::format("{} ", token);

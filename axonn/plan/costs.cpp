@@ -11,6 +11,43 @@ namespace {
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
+/// Ranks fill nodes one after another: groups stay within a node if no block of inner · size ranks
+/// straddles two.
+bool leaves_node(const Machine& machine, const GridShape& grid, const GroupShape& group) {
+  const int node = machine.devices_per_node, block = group.inner * group.size;
+  return block > node || (grid.ranks() > node && node % block != 0);
+}
+
+struct Link {
+  double latency_s = 0, bytes_per_s = 0;
+};
+
+/// The machine's rate for the group, or else `other`.
+Link measured_or(const Machine& machine, const GroupShape& group, std::string_view operation,
+                 Link other) {
+  for (const GroupRate& rate : machine.groups) {
+    if (rate.inner != group.inner || rate.size != group.size) continue;
+    const Link link{rate.latency_s, rate.bytes_per_s};
+    if (rate.operation == operation) return link;
+    if (rate.operation.empty()) other = link;
+  }
+  return other;
+}
+
+Link link_of(const Machine& machine, const GroupShape& group, bool leaves_node,
+             std::string_view operation) {
+  const Link device{machine.device_latency_s, machine.device_bytes_per_s};
+  if (!leaves_node) return measured_or(machine, group, operation, device);
+  const int node = machine.devices_per_node, at_once = std::min(node, group.inner);
+  Link link{machine.node_latency_s, machine.node_bytes_per_s / at_once};
+  if (group.inner < node) {  // several members in each node: the ring uses links inside it, too
+    const GroupShape inside{.inner = group.inner, .size = node / group.inner};
+    const double rate = measured_or(machine, inside, operation, device).bytes_per_s;
+    if (rate > 0) link.bytes_per_s = std::min(link.bytes_per_s, rate);
+  }
+  return measured_or(machine, group, operation, link);
+}
+
 }  // namespace
 
 MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid)
@@ -38,49 +75,17 @@ double MachineCosts::compute_s(const Schedule::Compute& op) const {
          bytes / (own != rates.end() ? own->second : machine_.memory_bytes_per_s);
 }
 
-/// Ranks fill nodes one after another: groups stay within a node if no block of inner · size ranks
-/// straddles two.
-bool MachineCosts::leaves_node(const GroupShape& group) const {
-  const int node = machine_.devices_per_node, block = group.inner * group.size;
-  return block > node || (grid_.ranks() > node && node % block != 0);
-}
-
-/// The machine's rate for the group, or else `other`.
-MachineCosts::Link MachineCosts::measured_or(const GroupShape& group, std::string_view operation,
-                                             Link other) const {
-  for (const GroupRate& rate : machine_.groups) {
-    if (rate.inner != group.inner || rate.size != group.size) continue;
-    const Link link{rate.latency_s, rate.bytes_per_s};
-    if (rate.operation == operation) return link;
-    if (rate.operation.empty()) other = link;
-  }
-  return other;
-}
-
-MachineCosts::Link MachineCosts::link_of(const GroupShape& group,
-                                         std::string_view operation) const {
-  const Link device{machine_.device_latency_s, machine_.device_bytes_per_s};
-  if (!leaves_node(group)) return measured_or(group, operation, device);
-  const int node = machine_.devices_per_node, at_once = std::min(node, group.inner);
-  Link link{machine_.node_latency_s, machine_.node_bytes_per_s / at_once};
-  if (group.inner < node) {  // several members in each node: the ring uses links inside it, too
-    const GroupShape inside{.inner = group.inner, .size = node / group.inner};
-    const double rate = measured_or(inside, operation, device).bytes_per_s;
-    if (rate > 0) link.bytes_per_s = std::min(link.bytes_per_s, rate);
-  }
-  return measured_or(group, operation, link);
-}
-
 CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
   GroupShape group{.inner = 1, .size = start.ranks};  // the world
   for (const Axis axis : kAxes)
     if (start.group == name_of(axis)) group = group_along(grid_, axis);
-  const Link link = link_of(group, start.operation);
+  const bool leaves = leaves_node(machine_, grid_, group);
+  const Link link = link_of(machine_, group, leaves, start.operation);
   std::optional<CollectiveCost> least;
   for (const auto& [hops, bytes] : algorithms_of(start.operation, group.size, start.bytes)) {
     const CollectiveCost cost{.latency_s = hops * link.latency_s,
                               .link_s = bytes / link.bytes_per_s,
-                              .leaves_node = leaves_node(group)};
+                              .leaves_node = leaves};
     if (!least || cost.latency_s + cost.link_s < least->latency_s + least->link_s) least = cost;
   }
   return *least;
@@ -97,7 +102,6 @@ void check_rates(const Machine& machine, DType dtype, int devices) {
   need(machine.memory_bytes_per_s > 0, "memory_bytes_per_s");
   need((dtype == DType::bf16 ? machine.bf16 : machine.f32).flops_per_s > 0,
        concat("rate of products in ", name_of(dtype)));
-  need(machine.f32.flops_per_s > 0 || dtype == DType::bf16, "rate of products in f32");
   need(machine.attention_flops_per_s > 0, "attention_flops_per_s");
   need(machine.node_bytes_per_s > 0 || devices <= machine.devices_per_node,
        "node_bytes_per_s, the links between nodes");

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string_view>
-
 #include "axonn/grid/grid_shape.h"
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
@@ -23,14 +21,6 @@ class MachineCosts final : public Costs {
   }
 
  private:
-  struct Link {
-    double latency_s = 0, bytes_per_s = 0;
-  };
-
-  bool leaves_node(const GroupShape& group) const;
-  Link measured_or(const GroupShape& group, std::string_view operation, Link other) const;
-  Link link_of(const GroupShape& group, std::string_view operation) const;
-
   const Machine& machine_;
   const GridShape grid_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -145,12 +146,7 @@ double efficiency(const PlanReport& first, const PlanReport& r) {
   return rate_of(r) / r.options.devices / (rate_of(first) / first.options.devices);
 }
 
-std::vector<PlanReport> those_that_fit(const std::vector<PlanReport>& reports) {
-  std::vector<PlanReport> fit;
-  for (const PlanReport& report : reports)
-    if (!report.result.plans.empty()) fit.push_back(report);
-  return fit;
-}
+bool fits(const PlanReport& r) { return !r.result.plans.empty(); }
 
 using Json = nlohmann::ordered_json;
 
@@ -305,12 +301,11 @@ PlanFlops flops_of(const PlanReport& r, const Plan& plan) {
 }
 
 std::string to_text(const PlanReport& report) {
-  if (report.result.plans.empty()) return question(report) + remedy(report);
-  return question(report) + table(report) + explanation(report);
+  return question(report) + (fits(report) ? table(report) + explanation(report) : remedy(report));
 }
 
 std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& reports) {
-  const auto fit = those_that_fit(reports);
+  const auto first = std::ranges::find_if(reports, fits);
   std::string text =
       fmt::format("{} scaling, the best plan for each number of devices\n\n", name_of(kind));
   text += fmt::format("{:>8} {:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>10} {:>13} {:>9} {:>6}\n",
@@ -318,7 +313,7 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
                       "exposed", "efficiency", "tokens/s", "Pflop/s", "% peak");
   for (const PlanReport& r : reports) {
     text += fmt::format("{:>8} ", format_count(r.options.devices));
-    if (r.result.plans.empty()) {
+    if (!fits(r)) {
       text += "does not fit\n";
       continue;
     }
@@ -327,7 +322,7 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
     text += fmt::format(
         "{:<16} {:>9} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.1f} % {:>13} {:>9.2f} {:>6}\n",
         to_string(p.grid), r.config.training.global_batch, p.micro_batch, name_of(p.recompute),
-        p.time.step_s, p.time.exposed_s(), 100 * efficiency(fit.front(), r),
+        p.time.step_s, p.time.exposed_s(), 100 * efficiency(*first, r),
         format_count(std::llround(rate_of(r))), flops.model * 1e-15, percent_of_peak(flops));
   }
   return text + "Pflop/s and % of the advertised bf16 peak count model flops.\n";
@@ -344,9 +339,8 @@ std::string scaling_json(ScalingKind kind, const std::vector<PlanReport>& report
 std::string scaling_svg(ScalingKind kind, const std::vector<PlanReport>& reports) {
   ScalingChart chart{
       .title = {}, .counted = "devices", .best = "best plan for each number", .ideal = "ideal"};
-  const auto fit = those_that_fit(reports);
-  for (const PlanReport& r : fit) {
-    const PlanReport& first = fit.front();
+  for (const PlanReport& r : std::views::filter(reports, fits)) {
+    const PlanReport& first = *std::ranges::find_if(reports, fits);
     chart.title = fmt::format("{} scaling, planned: {} on {}", name_of(kind), first.model,
                               first.machine.name);
     chart.marks.push_back(

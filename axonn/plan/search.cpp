@@ -206,17 +206,9 @@ SearchResult search(const Config& config, const Machine& machine, const SearchOp
 }
 
 bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
-  switch (strategy) {
-    case Strategy::fsdp:
-      return grid.x == 1 && grid.y == 1 && grid.data == 1;
-    case Strategy::hsdp:
-      return grid.x == 1 && grid.y == 1;
-    case Strategy::megatron:
-      return grid.y == 1 && devices_per_node % grid.x == 0;
-    case Strategy::grid_4d:
-      return true;
-  }
-  return false;
+  if (strategy == Strategy::grid_4d) return true;
+  const bool x = strategy == Strategy::megatron ? devices_per_node % grid.x == 0 : grid.x == 1;
+  return x && grid.y == 1 && (grid.data == 1 || strategy != Strategy::fsdp);
 }
 
 Config planned(Config config, const Plan& plan) {

@@ -67,24 +67,18 @@ double seconds_of_one(Backend& backend, double seconds, const std::function<void
   return taken / static_cast<double>(calls);
 }
 
-using HostName = std::array<std::uint8_t, 256>;
-
 /// The number of ranks on the first rank's host. Throws UsageError if other hosts have more or
 /// fewer, or if a host's ranks are not consecutive.
 int ranks_of_host(Communicator& world) {
-  HostName mine{};
-  ::gethostname(reinterpret_cast<char*>(mine.data()), mine.size() - 1);
-  std::vector<std::uint8_t> all(mine.size() * world.size());
-  world.all_gather(buffer(std::span(all)), buffer(std::span<std::uint8_t>(mine)), "probe").wait();
-  const auto same = [&](int a, int b) {
-    const auto begin = [&](int rank) { return all.begin() + rank * std::ssize(mine); };
-    return std::equal(begin(a), begin(a) + std::ssize(mine), begin(b));
-  };
-  int ranks = 1;
-  while (ranks < world.size() && same(0, ranks)) ++ranks;
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  auto mine = static_cast<std::int64_t>(std::hash<std::string>{}(name.data()));
+  std::vector<std::int64_t> hosts(world.size());
+  world.all_gather(buffer(std::span(hosts)), buffer(std::span(&mine, 1)), "probe").wait();
+  const auto ranks = static_cast<int>(std::ranges::count(hosts, hosts.front()));
   for (int rank = 0; rank < world.size(); ++rank)
-    if (world.size() % ranks != 0 || !same(rank, rank / ranks * ranks) ||
-        (rank + ranks < world.size() && same(rank, rank + ranks)))
+    if (world.size() % ranks != 0 || hosts[rank] != hosts[rank / ranks * ranks] ||
+        (rank + ranks < world.size() && hosts[rank] == hosts[rank + ranks]))
       refuse(
           "probe: wanted the same number of ranks on each node, with consecutive numbers; start ",
           "the ranks like this, or set --devices-per-node");
