@@ -227,8 +227,6 @@ void show(const std::vector<PlanReport>& reports, ScalingKind kind, const PlanFl
   std::cout << "curve: " << flags.svg << '\n';
 }
 
-constexpr MeasureOptions kMeasured{.steps = 5, .seconds = 10};
-
 std::string row(int place, const Plan& plan, const MeasuredSteps& measured) {
   return fmt::format("{:>2}  {:<16} {:>9.4f} {:>9.4f} {:>6.2f} {:>10.4f} {:>9.4f} {:>11} {:>11}\n",
                      place, to_string(plan.grid), plan.time.step_s, measured.step_s,
@@ -240,6 +238,7 @@ std::string row(int place, const Plan& plan, const MeasuredSteps& measured) {
 /// the predicted and the measured values. Ranks are threads, or the launcher's processes.
 /// Throws UsageError if the launcher did not start report.options.devices ranks.
 void measure_plans(const PlanReport& report, int count) {
+  constexpr MeasureOptions kMeasured{.steps = 5, .seconds = 10};
   const auto& plans = report.result.plans;
   if (plans.empty()) return;
   launch(planned(report.config, plans.front()), [&](Communicator& world) {

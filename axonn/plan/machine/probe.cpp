@@ -211,30 +211,6 @@ Config small_model(ModelFamily family, DType dtype, bool quick) {
   return config;  // resolved() derives the micro-batch from the batch
 }
 
-/// Steps of config that this rank runs alone.
-class LoneSteps {
- public:
-  LoneSteps(const Config& config, std::unique_ptr<TimedBackend> timed)
-      : timed_(*timed),
-        training_(config, *world_, std::move(timed), {.data = false}),
-        input_(made_up_input(training_.model)) {
-    training_.model.initialise();
-  }
-
-  double step_s() {
-    const double start = now_seconds();
-    training_.step.run(training_.model.context(), input_);
-    return now_seconds() - start;
-  }
-  TimedBackend& timed() { return timed_; }
-
- private:
-  TimedBackend& timed_;
-  const std::unique_ptr<Communicator> world_ = make_self();
-  Training training_;
-  StepInput input_;
-};
-
 /// The operations of the backend in a step of config, in order.
 std::vector<Schedule::Compute> operations_of(const Config& config) {
   std::vector<Schedule::Compute> operations;
@@ -250,23 +226,34 @@ struct OperationTimes {
   std::map<std::string, std::vector<TimedRows>> rowwise;
 };
 
-/// Adds the seconds of each operation in a step of config, averaged over steps and ranks.
+/// Adds the seconds of each operation in a step of config that each rank runs alone, averaged over
+/// steps and ranks.
 void time_steps(const ProbeContext& ctx, Config config, OperationTimes& times) {
   const double seconds = ctx.options.quick ? 0.02 : 1.5, enough = ctx.options.quick ? 0 : 0.03;
   constexpr int kMostSequences = 64;
   // Increases the batch on a faster device, so that launches do not dominate.
   for (;; config.training.global_batch *= 2) {
-    LoneSteps steps(resolved(config), std::make_unique<TimedBackend>(ctx.backend));
-    steps.step_s();
-    const double taken = mean_over_ranks(ctx.world, {steps.step_s()}).front();
+    const auto alone = make_self();
+    auto backend = std::make_unique<TimedBackend>(ctx.backend);
+    TimedBackend& timed_backend = *backend;
+    Training training(resolved(config), *alone, std::move(backend), {.data = false});
+    training.model.initialise();
+    const StepInput input = made_up_input(training.model);
+    const auto step_s = [&] {
+      const double start = now_seconds();
+      training.step.run(training.model.context(), input);
+      return now_seconds() - start;
+    };
+    step_s();
+    const double taken = mean_over_ranks(ctx.world, {step_s()}).front();
     if (taken < enough && config.training.global_batch < kMostSequences) continue;
     const int count = std::clamp(static_cast<int>(seconds / taken), 3, 100);
     const std::vector<Schedule::Compute> operations = operations_of(resolved(config));
     std::vector<double> sums(operations.size());
-    steps.timed().take();
+    timed_backend.take();
     for (int i = 0; i < count; ++i) {
-      steps.step_s();
-      const auto timed = steps.timed().take();
+      step_s();
+      const auto timed = timed_backend.take();
       AXONN_CHECK(timed.size() == operations.size(), "probe: a step has ", timed.size(),
                   " operations and a dry step ", operations.size());
       for (std::size_t j = 0; j < timed.size(); ++j) {
@@ -305,34 +292,6 @@ void probe_steps(const ProbeContext& ctx, Machine& machine) {
 
 constexpr std::array kCollectives = {Operation::all_gather, Operation::reduce_scatter,
                                      Operation::all_reduce};
-
-/// Compute between collectives. In a step, too, ranks start a collective after compute, and those
-/// that share a core not at the same time: waiting for the last is part of a collective's time.
-class Between {
- public:
-  explicit Between(const ProbeContext& ctx) : backend_(ctx.backend) {
-    backend_.device().fill_zero(a_.view().data, a_.bytes());
-    const double once = seconds_of_one(backend_, kWindow, [&] { product(); });
-    const double slowest = mean_over_ranks(ctx.world, {once}).front();
-    products_ = std::max(1, static_cast<int>(kLength / slowest));
-  }
-
-  void operator()() {
-    for (int i = 0; i < products_; ++i) product();
-    backend_.device().compute().synchronize();
-  }
-
- private:
-  static constexpr std::int64_t kRows = 128;
-  static constexpr double kWindow = 0.02, kLength = 2e-3;
-
-  void product() { backend_.matmul({.out = out_.view(), .a = a_.view(), .b = a_.view()}); }
-
-  Backend& backend_;
-  Arena arena_{backend_.device()};
-  const Tensor a_{arena_, kRows, kRows, DType::f32}, out_{arena_, kRows, kRows, DType::f32};
-  int products_ = 1;
-};
 
 /// Buffers for collectives of up to so many bytes.
 class Buffers {
@@ -379,7 +338,8 @@ double seconds_of_all(Communicator& world, double seconds, const std::function<v
 
 /// Adds the rates of the groups of one shape to the machine.
 void probe_group(const ProbeContext& ctx, const GroupShape& shape,
-                 const std::vector<std::int64_t>& sizes, Between& work, Machine& machine) {
+                 const std::vector<std::int64_t>& sizes, const std::function<void()>& work,
+                 Machine& machine) {
   const int rank = ctx.world.rank(), block = shape.inner * shape.size;
   const auto group = ctx.world.split(rank / block * shape.inner + rank % shape.inner, "probe");
   Buffers buffers(ctx.backend.device(), sizes.back() + 4096);
@@ -392,7 +352,7 @@ void probe_group(const ProbeContext& ctx, const GroupShape& shape,
         work();
         buffers.start(*group, operation, bytes).wait();
       });
-      const double without = seconds_of_all(ctx.world, window / 3, [&] { work(); });
+      const double without = seconds_of_all(ctx.world, window / 3, work);
       times.push_back({.operation = std::string(name_of(operation)),
                        .size = shape.size,
                        .bytes = Buffers::bytes_of_whole(*group, bytes),
@@ -431,7 +391,8 @@ void set_links(Machine& machine) {
 }
 
 /// Those of compute and a collective of all ranks: means over the three collectives.
-Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& work) {
+Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes,
+                          const std::function<void()>& work) {
   constexpr double kMost = 10;  // largest slowdown: with more, overlap is useless anyway
   Buffers buffers(ctx.backend.device(), bytes + 4096);
   const double window = ctx.options.quick ? 0.02 : 0.4;
@@ -439,7 +400,7 @@ Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& 
   for (const Operation operation : kCollectives) {
     const double through = seconds_of_all(
         ctx.world, window, [&] { buffers.start(ctx.world, operation, bytes).wait(); });
-    const double alone = seconds_of_all(ctx.world, window, [&] { work(); });
+    const double alone = seconds_of_all(ctx.world, window, work);
     // So little work that the collective certainly outlasts it.
     const int pieces = std::max(1, static_cast<int>(0.2 * through / alone));
     double worked = 0;
@@ -466,7 +427,24 @@ Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes, Between& 
 void probe_links(const ProbeContext& ctx, Machine& machine) {
   std::vector<std::int64_t> sizes{4 << 10, 256 << 10};
   if (!ctx.options.quick) sizes = {8 << 10, 256 << 10, 4 << 20};
-  Between work(ctx);
+  // Compute between collectives. In a step, too, ranks start a collective after compute, and those
+  // that share a core not at the same time: waiting for the last is part of a collective's time.
+  constexpr std::int64_t kRows = 128;
+  constexpr double kWindow = 0.02, kLength = 2e-3;
+  Device& device = ctx.backend.device();
+  Arena arena(device);
+  const Tensor a(arena, kRows, kRows, DType::f32), out(arena, kRows, kRows, DType::f32);
+  device.fill_zero(a.view().data, a.bytes());
+  const auto product = [&] {
+    ctx.backend.matmul({.out = out.view(), .a = a.view(), .b = a.view()});
+  };
+  const double once = seconds_of_one(ctx.backend, kWindow, product);
+  const double slowest = mean_over_ranks(ctx.world, {once}).front();
+  const int products = std::max(1, static_cast<int>(kLength / slowest));
+  const auto work = [&] {
+    for (int i = 0; i < products; ++i) product();
+    device.compute().synchronize();
+  };
   ctx.report("groups (all groups of one shape at once)");
   const int ranks = ctx.world.size();
   for (int inner = 1; inner < ranks; ++inner)
