@@ -12,7 +12,6 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/options/options_read.h"
 #include "axonn/plan/estimate.h"
-#include "axonn/plan/measure.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/config_options.h"
 
