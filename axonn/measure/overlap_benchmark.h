@@ -3,7 +3,7 @@
 #include <string>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/comm/wait_clock.h"
+#include "axonn/comm/grid.h"
 #include "axonn/train/config.h"
 #include "axonn/train/training.h"
 

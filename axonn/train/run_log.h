@@ -4,7 +4,7 @@
 #include <string>
 
 #include "axonn/base/log.h"
-#include "axonn/comm/wait_clock.h"
+#include "axonn/comm/grid.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/metrics.h"
 #include "axonn/train/training.h"
