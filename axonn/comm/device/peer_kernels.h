@@ -78,6 +78,7 @@ inline bool aligned(const PeerWork& work, std::uintptr_t bytes, std::int64_t cou
   return bits % bytes == 0;
 }
 
+/// with_kernel_of() for a copy or a swap in units of Unit.
 template <typename Unit, typename Launch>
 void with_copy_of(PeerWork work, const Launch& launch) {
   work.count /= static_cast<std::int64_t>(sizeof(Unit));

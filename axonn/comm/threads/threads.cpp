@@ -328,7 +328,7 @@ class ThreadGroup {
     const auto at = children_.try_emplace({sequence, child_members.front()}).first;
     auto& [group, taken] = at->second;
     if (!group) group = std::make_shared<ThreadGroup>(world, std::move(child_members), child_name);
-    const std::shared_ptr<ThreadGroup> made = group;
+    std::shared_ptr<ThreadGroup> made = group;
     if (++taken == size) children_.erase(at);
     return made;
   }
