@@ -100,7 +100,7 @@ struct CallId {
 /// Describes a call: "all_gather 'block 2 qkv' (call 16 of group z)", or "no collective".
 std::string describe(const CallId& id);
 
-/// What a rank of a group does in which a collective hangs.
+/// What a rank does while a collective of its group hangs.
 enum class Standing {
   arrived,    ///< has started the collective
   elsewhere,  ///< is alive but has not started it
@@ -108,7 +108,7 @@ enum class Standing {
   silent      ///< gave no answer: it is stopped, dead or disconnected
 };
 
-/// The state of one rank of such a group, as far as the watchdog knows it.
+/// The state of one rank of that group, as far as the watchdog knows it.
 struct PeerReport {
   int world_rank = 0;
   Standing standing = Standing::silent;

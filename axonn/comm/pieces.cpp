@@ -56,7 +56,8 @@ void Pieces::run(std::int64_t piece) const {
   }
 }
 
-// Reduces `count` elements of all inps, from inp_begin on, to elements of outs from `begin` on.
+// Reduces `count` elements of all inps, from inp_begin on, and writes the result to every
+// receiver's out, from `begin` on.
 void Pieces::reduce_to(std::span<const Call> receivers, std::int64_t begin, std::int64_t inp_begin,
                        std::int64_t count) const {
   std::vector<const void*> inps;

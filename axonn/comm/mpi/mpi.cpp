@@ -472,7 +472,8 @@ void run_mpi(const std::function<void(Communicator& world)>& body, const MpiOpti
             : std::make_unique<MpiCommunicator>(engine, everyone(engine, kWorldId, "world"));
     body(*world);
     engine.note_returned();
-    if (engine.size() > 1)  // while all ranks meet at the end, this one answers the others' probes
+    // Waits until all ranks have returned; meanwhile, this rank answers the probes of the others.
+    if (engine.size() > 1)
       engine.start(everyone(engine, kEndId, "end"), {.label = "end of the run"})->wait();
   } catch (const Aborted&) {  // the rank that failed first reports its error
     engine.await_end();
