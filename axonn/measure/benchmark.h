@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/comm/wait_clock.h"
+#include "axonn/comm/grid.h"
 #include "axonn/model/flops.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/train/training.h"

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/launcher.h"
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/comm/threads/threads.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "axonn/base/log.h"
-#include "axonn/comm/wait_clock.h"
+#include "axonn/comm/grid.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/training.h"
 
