@@ -16,8 +16,8 @@
 #include "axonn/cli/gpu_lines.h"
 #include "axonn/cli/mpi_version.h"
 #include "axonn/comm/device/nccl.h"
-#include "axonn/ops/cpu/instructions.h"
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/backend.h"
+#include "axonn/ops/cpu/matmul/products.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
 

@@ -4,7 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/dry_world.h"
-#include "axonn/ops/dry_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 
 namespace axonn {
 

@@ -4,7 +4,7 @@
 
 #include "axonn/base/files.h"
 #include "axonn/comm/texts.h"
-#include "axonn/ops/tracing_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 
 namespace axonn {
 

@@ -2,7 +2,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
-#include "axonn/ops/recording_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 
 namespace axonn {
 
