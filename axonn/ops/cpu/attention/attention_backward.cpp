@@ -68,46 +68,54 @@ class HeadBackward {
 
   /// All gradients.
   void all() {
-    const std::int64_t head_blocks = group() * blocks_;
-    std::fill_n(work_.d_q, head_blocks * kBlock * width_, 0.0f);
-    for (int j = 0; j < blocks_; ++j) keys(j, work_.d_q);
+    const int head_blocks = static_cast<int>(heads_.end - heads_.begin) * blocks_;
+    std::fill_n(work_.d_q, std::int64_t{head_blocks} * kBlock * width_, 0.0f);
+    for (int j = 0; j < blocks_; ++j) {
+      load_keys(j);
+      clear_key_gradients();
+      for (int h = 0; h < head_blocks; h += blocks_)
+        for (int i = j; i <= last_queries(j); ++i) {
+          if (first_keys(i).first_block() > j) continue;
+          scores(h / blocks_, i, j);
+          add_key_gradients(i, j);
+          add_query_gradient(i, j, work_.d_q + std::int64_t{h + i} * kBlock * width_);
+        }
+      store_key_gradients(j);
+    }
     for (int h = 0; h < head_blocks; ++h)
       unpack<T>(args_.d_q, query_block(h / blocks_, h % blocks_),
                 work_.d_q + std::int64_t{h} * kBlock * width_, width_);
   }
 
-  /// d_k and d_v of key block j; adds its part to d_q of all query blocks, if that is given.
-  void keys(int j, float* d_q = nullptr) {
+  /// d_k and d_v of key block j.
+  void keys(int j) {
     load_keys(j);
-    std::fill_n(work_.d_k, kBlock * width_, 0.0f);
-    std::fill_n(work_.d_v, kBlock * width_, 0.0f);
-    for (int g = 0; g < group(); ++g)
+    clear_key_gradients();
+    for (int g = 0; g < heads_.end - heads_.begin; ++g)
       for (int i = j; i <= last_queries(j); ++i) {
         if (first_keys(i).first_block() > j) continue;
         scores(g, i, j);
         add_key_gradients(i, j);
-        if (d_q) add_query_gradient(i, j, d_q + std::int64_t{g * blocks_ + i} * kBlock * width_);
       }
-    unpack<T>(args_.d_k, key_block(j), work_.d_k, width_);
-    unpack<T>(args_.d_v, key_block(j), work_.d_v, width_);
+    store_key_gradients(j);
   }
 
   /// d_q of query block i of every head of the group.
   void queries(int i) {
-    std::fill_n(work_.d_q, group() * kBlock * width_, 0.0f);
+    const int group = static_cast<int>(heads_.end - heads_.begin);
+    std::fill_n(work_.d_q, group * kBlock * width_, 0.0f);
     for (int j = std::max(first_keys(i).first_block(), i - back_); j <= i; ++j) {
       load_keys(j);
-      for (int g = 0; g < group(); ++g) {
+      for (int g = 0; g < group; ++g) {
         scores(g, i, j);
         add_query_gradient(i, j, work_.d_q + g * kBlock * width_);
       }
     }
-    for (int g = 0; g < group(); ++g)
+    for (int g = 0; g < group; ++g)
       unpack<T>(args_.d_q, query_block(g, i), work_.d_q + g * kBlock * width_, width_);
   }
 
  private:
-  int group() const { return static_cast<int>(heads_.end - heads_.begin); }
   /// The last block of queries of which one may see a key of block j.
   int last_queries(int j) const { return std::min(blocks_ - 1, j + back_); }
   int rows_of(int block) const {
@@ -128,6 +136,16 @@ class HeadBackward {
     Ops::pack(work_.k, width_, forward_.k, key_block(j));
     transpose(work_.kt, work_.k, width_ / Ops::kPack, words(D_));
     keys_ = Ops::down(work_.k_down, work_.k, width_);
+  }
+
+  void clear_key_gradients() {
+    std::fill_n(work_.d_k, kBlock * width_, 0.0f);
+    std::fill_n(work_.d_v, kBlock * width_, 0.0f);
+  }
+
+  void store_key_gradients(int j) {
+    unpack<T>(args_.d_k, key_block(j), work_.d_k, width_);
+    unpack<T>(args_.d_v, key_block(j), work_.d_v, width_);
   }
 
   /// Computes q, d_out, p and ds of query block i of head g and the loaded keys.
