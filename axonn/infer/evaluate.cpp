@@ -7,7 +7,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/mapped_file.h"
-#include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
 
 namespace axonn {
@@ -45,23 +44,12 @@ std::optional<std::int64_t> bytes_of_targets(const TokenSource& source, std::int
   return total - bytes[source.at(0)];
 }
 
-/// Returns the tokens of a text after a beginning-of-text token, without an end-of-text token.
-std::shared_ptr<const TokenSource> tokens_of_text(const std::string& path,
-                                                  const EvaluationTextOptions& options) {
-  std::vector<std::int32_t> all;
-  const TokenSink sink{[&](std::span<const std::int32_t> tokens) {
-                         all.insert(all.end(), tokens.begin(), tokens.end());
-                       },
-                       [] {}};
-  tokenize({path}, *options.tokenizer, sink, {.ends = false});
-  return std::make_shared<MemoryTokens>(path, std::move(all));
-}
-
 EvaluationText open_text(const std::string& path, const EvaluationTextOptions& options) {
   if (!options.tokenizer)
     refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
   check_fits(*options.tokenizer, options.vocab);
-  EvaluationText result{.tokens = tokens_of_text(path, options), .target_bytes = {}};
+  EvaluationText result{.tokens = tokenize_in_memory({path}, *options.tokenizer, {.ends = false}),
+                        .target_bytes = {}};
   if (result.tokens->size() == 0) return result;
   const MappedFile file(path);
   const std::int32_t first_token = result.tokens->at(0);

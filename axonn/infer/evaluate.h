@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "axonn/data/token_source.h"
+#include "axonn/data/token_file.h"
 #include "axonn/infer/score.h"
 #include "axonn/text/tokenizer.h"
 
