@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/check.h"
 #include "axonn/base/host.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/base/parallel_for.h"
