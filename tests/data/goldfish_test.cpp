@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/random.h"
 
 using namespace axonn;
 using testing::Each;
