@@ -9,8 +9,8 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
+#include "axonn/infer/evaluate.h"
 #include "axonn/infer/generator.h"
-#include "axonn/infer/score.h"
 
 namespace axonn {
 
@@ -53,31 +53,6 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
   return questions;
 }
 
-/// The prompts, with their true suffixes as targets.
-class Suffixes : public ScoredSequences {
- public:
-  Suffixes(std::span<const Question> questions, std::int64_t positions)
-      : questions_(questions), positions_(positions) {}
-
-  std::int64_t count() const override { return std::ssize(questions_); }
-  std::int64_t length(std::int64_t n) const override {
-    constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
-    const std::int64_t inputs = std::ssize(questions_[n].prompt) + std::ssize(questions_[n].suffix);
-    return std::min((inputs - 1 + kStep - 1) / kStep * kStep, positions_);
-  }
-  void read(std::int64_t n, std::span<std::int32_t> ids,
-            std::span<std::int32_t> targets) const override {
-    const auto& [document, length, prompt, suffix] = questions_[n];
-    std::ranges::copy(prompt, ids.begin());
-    std::ranges::copy(suffix.first(suffix.size() - 1), ids.begin() + std::ssize(prompt));
-    std::ranges::copy(suffix, targets.begin() + std::ssize(prompt) - 1);
-  }
-
- private:
-  std::span<const Question> questions_;
-  std::int64_t positions_;
-};
-
 Recitation recitation_of(const Question& question, std::span<const std::int32_t> written,
                          const SequenceScore& suffix, const Tokenizer& tokenizer) {
   Recitation result{.document = question.document,
@@ -118,8 +93,18 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
            " positions; cut the documents (--seq-len, or in a study training.seq_len)");
   const std::int64_t batch =
       options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
-  const Suffixes suffixes(questions, positions);
-  const std::vector<SequenceScore> scores = score(model, suffixes, {.batch = batch});
+  // The prompts, with their true suffixes as targets.
+  const auto sequence = [&](std::int64_t n) {
+    constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
+    const auto& [document, length, prompt, suffix] = questions[n];
+    ScoredSequence result{.tokens = prompt, .scored = std::ssize(suffix)};
+    result.tokens.insert(result.tokens.end(), suffix.begin(), suffix.end());
+    const std::int64_t inputs = std::ssize(result.tokens) - 1;
+    result.positions = std::min((inputs + kStep - 1) / kStep * kStep, positions);
+    return result;
+  };
+  const std::vector<SequenceScore> scores =
+      score(model, {.count = std::ssize(questions), .at = sequence}, {.batch = batch});
 
   Generator generator(model, {.batch = options.batch,
                               .context = most,

@@ -20,6 +20,7 @@
 #include "axonn/study/documents.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
+#include "axonn/train/config_options.h"
 
 namespace axonn {
 
