@@ -6,13 +6,13 @@
 #include <optional>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/data/blend.h"
 #include "axonn/data/jsonl.h"
 #include "axonn/data/repeated.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_cache.h"
 #include "axonn/data/token_file.h"
-#include "axonn/text/text_files.h"
 
 namespace axonn {
 

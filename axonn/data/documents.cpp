@@ -8,7 +8,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
-#include "axonn/base/mapped_file.h"
 #include "axonn/base/random.h"
 
 namespace axonn {

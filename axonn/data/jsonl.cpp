@@ -5,8 +5,6 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/host.h"
-#include "axonn/base/mapped_file.h"
-#include "axonn/base/parallel_for.h"
 #include "axonn/base/utf8.h"
 #include "axonn/data/token_cache.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "axonn/base/mapped_file.h"
+#include "axonn/base/files.h"
 #include "axonn/data/token_source.h"
 
 namespace axonn {

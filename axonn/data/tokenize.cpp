@@ -5,11 +5,9 @@
 #include <optional>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/host.h"
-#include "axonn/base/mapped_file.h"
-#include "axonn/base/parallel_for.h"
 #include "axonn/data/token_file.h"
-#include "axonn/text/text_files.h"
 
 namespace axonn {
 

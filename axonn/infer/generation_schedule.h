@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "axonn/nn/key_value_cache.h"
-#include "axonn/text/generated_text.h"
+#include "axonn/text/tokenizer.h"
 
 namespace axonn {
 
@@ -15,7 +15,7 @@ struct GeneratedSequence {
   std::size_t prompt = 0;            ///< number of the prompt
   std::vector<std::int32_t> tokens;  ///< the prompt's, then the generated ones
   std::size_t prompt_size = 0;
-  std::optional<GeneratedText> text = {};
+  std::optional<StreamDecoder> text = {};
   std::string written = {};  ///< the output of `text` so far
   std::size_t begin = 0;     ///< first token that is still in the context
   std::size_t cached = 0;    ///< tokens from there on whose keys and values are cached

@@ -135,7 +135,9 @@ std::vector<GeneratedSequence> Generator::sequences_of(
       refuse("prompt ", i, " has ", tokens.size(), " tokens, but the context has only ", context_);
     GeneratedSequence& sequence = sequences.emplace_back(
         GeneratedSequence{.prompt = i, .tokens = tokens, .prompt_size = tokens.size()});
-    if (tokenizer) sequence.text.emplace(*tokenizer, options.stop_strings);
+    if (tokenizer)
+      sequence.text.emplace(*tokenizer, DecodeOptions{.skip_special = true, .continues = true},
+                            options.stop_strings);
     if (std::ssize(tokens) > context_) sequence.begin = tokens.size() - (context_ + 1) / 2;
   }
   return sequences;

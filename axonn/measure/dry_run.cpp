@@ -14,7 +14,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/flops.h"
 #include "axonn/model/model.h"
-#include "axonn/storage/checkpoint/checkpoint_source.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/train/run_state.h"
 
 namespace axonn {
