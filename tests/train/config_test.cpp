@@ -8,11 +8,11 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options.h"
 #include "axonn/options/options_print.h"
 #include "axonn/options/options_read.h"
 #include "axonn/options/options_suggest.h"
 #include "axonn/study/config.h"
+#include "axonn/train/config_options.h"
 
 using namespace axonn;
 using testing::AllOf;
