@@ -13,7 +13,7 @@
 #include "axonn/data/corpus.h"
 #include "axonn/model/flops.h"
 #include "axonn/model/model.h"
-#include "axonn/ops/dry_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/run_state.h"
 
 namespace axonn {
