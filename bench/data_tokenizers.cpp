@@ -13,8 +13,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/files.h"
 #include "axonn/base/host.h"
-#include "axonn/base/mapped_file.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/text/tokenizer.h"

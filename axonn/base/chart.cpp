@@ -50,47 +50,26 @@ std::vector<double> marks_of(const Chart::Axis& axis, int about) {
   return found;
 }
 
-/// Maps values to pixels along one axis.
-class Scale {
- public:
-  Scale(const Chart::Axis& axis, double first, double last)
-      : logarithmic_(axis.logarithmic),
-        low_(along(axis.low)),
-        range_(along(axis.high) - low_),
-        first_(first),
-        last_(last) {}
+/// Maps values of a chart to pixels.
+struct Frame {
+  const Chart& chart;
 
-  double at(double value) const {
-    return first_ + (last_ - first_) * (along(value) - low_) / (range_ > 0 ? range_ : 1);
+  double across(double value) const { return at(chart.x, value, kLeft, kRight); }
+  double up(double value) const {
+    return at(chart.y, std::min(value, chart.y.high), kBottom, kTop);
   }
 
  private:
-  double along(double value) const { return logarithmic_ ? std::log10(value) : value; }
-
-  bool logarithmic_;
-  double low_, range_, first_, last_;
-};
-
-struct Frame {
-  Scale x, y;
-  double high;
-
-  explicit Frame(const Chart& chart)
-      : x(chart.x, kLeft, kRight), y(chart.y, kBottom, kTop), high(chart.y.high) {}
-  double across(double value) const { return x.at(value); }
-  double up(double value) const { return y.at(std::min(value, high)); }
+  static double at(const Chart::Axis& axis, double value, double first, double last) {
+    const auto along = [&](double v) { return axis.logarithmic ? std::log10(v) : v; };
+    const double low = along(axis.low), range = along(axis.high) - low;
+    return first + (last - first) * (along(value) - low) / (range > 0 ? range : 1);
+  }
 };
 
 std::string escaped(const std::string& text) {
   std::string out;
-  for (char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else
-      out += c;
-  }
+  for (char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
   return out;
 }
 
@@ -101,7 +80,8 @@ std::string number(double value) {
   return fmt::format("{:g}", rounded);
 }
 
-std::string axes(const Chart& chart, const Frame& frame) {
+std::string axes(const Frame& frame) {
+  const Chart& chart = frame.chart;
   std::string svg;
   for (const double v : marks_of(chart.y, kMarksUp))
     svg += fmt::format(
@@ -203,7 +183,7 @@ Chart::Axis widened(Chart::Axis axis) {
 }
 
 std::string to_svg(const Chart& chart) {
-  const Frame frame(chart);
+  const Frame frame{chart};
   std::string svg = fmt::format(
       R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" font-family="sans-serif" )"
       R"(font-size="13"><style>text{{fill:#444}}.grid{{stroke:#ddd}})"
@@ -211,7 +191,7 @@ std::string to_svg(const Chart& chart) {
       R"(.back{{fill:#1b1b1b}}}}</style><rect class="back" width="{}" height="{}" fill="#fff"/>)"
       "\n<text x=\"{}\" y=\"26\" font-size=\"16\">{}</text>\n",
       kWidth, kHeight, kWidth, kHeight, kLeft, escaped(chart.title));
-  svg += axes(chart, frame);
+  svg += axes(frame);
   for (const Chart::Line& line : chart.lines) svg += drawn(line, frame);
   svg += legend(chart);
   return svg + drawn(chart.points, frame) + "</svg>\n";

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <system_error>
 
 #include <fcntl.h>
+#include <glob.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include "axonn/base/hash.h"
 
 namespace axonn {
 
@@ -19,23 +23,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kTagDigits = 16;
 constexpr std::string_view kTemporary = ".tmp-";
 // Linux transfers at most 0x7ffff000 bytes per call; with smaller calls an error says where it
 // happened.
 constexpr std::size_t kMostBytesACall = std::size_t{1} << 30;
 
-/// 64 random bits in hex, so that ranks and jobs that write side by side use different names.
-std::string random_tag() {
+/// PATH.tmp-0123456789abcdef with 64 random bits, so that ranks and jobs that write side by side
+/// use different names.
+std::string temporary_name(const std::string& path) {
   std::random_device device;
-  std::string tag(kTagDigits, '0');
-  for (char& digit : tag) digit = "0123456789abcdef"[device() % 16];
-  return tag;
+  return concat(path, kTemporary, hex_of(std::uint64_t{device()} << 32 | device()));
 }
 
 std::string without_slash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
+}
+
+/// Without exceptions: a path that cannot be accessed has no type.
+fs::file_status status_of(const std::string& path) {
+  std::error_code ignored;
+  return fs::status(path, ignored);
 }
 
 std::string folder_of(const std::string& path) {
@@ -46,6 +54,15 @@ std::string folder_of(const std::string& path) {
 void rename_path(const std::string& from, const std::string& to) {
   AXONN_CHECK(::rename(from.c_str(), to.c_str()) == 0, "cannot rename ", from, " to ", to, ": ",
               cause_and_remedy(errno));
+}
+
+/// Syncs a folder to disk, so that its names survive a crash.
+void sync_folder(const std::string& path) {
+  const FileHandle folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  AXONN_CHECK(folder.get() >= 0, "cannot open the folder ", path, ": ", cause_and_remedy(errno));
+  // Some network file systems cannot sync folders, and need not.
+  AXONN_CHECK(::fsync(folder.get()) == 0 || errno == EINVAL || errno == ENOTSUP,
+              "cannot sync the folder ", path, " to disk: ", cause_and_remedy(errno));
 }
 
 /// Whether the name is taken, also by a link that leads nowhere.
@@ -72,7 +89,7 @@ OutputFile create_temporary(const std::string& path) {
   if (path.empty()) refuse("cannot write a file: its path is empty");
   if (is_folder(path)) refuse("cannot write ", path, ": it is a folder");
   for (;;) {
-    const std::string name = concat(path, kTemporary, random_tag());
+    const std::string name = temporary_name(path);
     FileHandle file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file.get() < 0 && errno == EEXIST) continue;
     if (file.get() < 0) refuse("cannot write ", path, ": ", cause_and_remedy(errno));
@@ -82,28 +99,36 @@ OutputFile create_temporary(const std::string& path) {
   }
 }
 
+std::vector<std::string> files_below(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator
+           at(folder, fs::directory_options::follow_directory_symlink, error),
+       end;
+       !error && at != end; at.increment(error))
+    if (at->path().extension() == ".txt" && at->is_regular_file(error))
+      files.push_back(at->path().string());
+  if (error) refuse("cannot read the folder ", folder, ": ", error.message());
+  if (files.empty()) refuse("the folder ", folder, " and those below it have no .txt files");
+  std::ranges::sort(files);
+  return files;
+}
+
 }  // namespace
 
 std::string cause_and_remedy(int error) {
-  std::string text = std::system_category().message(error);
-  switch (error) {
-    case ENOSPC:
-      return text + "; free space there, or write to another disk";
-    case EDQUOT:
-      return text + "; remove some of your files there, or write to another disk";
-    case EACCES:
-    case EPERM:
-      return text + "; change the permissions, or choose another place";
-    case EROFS:
-      return text + "; choose another place";
-    case EIO:
-      return text + "; the disk or its network is failing: check it, or use another";
-    case EMFILE:
-    case ENFILE:
-      return text + "; raise the limit (ulimit -n)";
-    default:
-      return text;
-  }
+  static const std::map<int, std::string_view> kRemedies = {
+      {ENOSPC, "; free space there, or write to another disk"},
+      {EDQUOT, "; remove some of your files there, or write to another disk"},
+      {EACCES, "; change the permissions, or choose another place"},
+      {EPERM, "; change the permissions, or choose another place"},
+      {EROFS, "; choose another place"},
+      {EIO, "; the disk or its network is failing: check it, or use another"},
+      {EMFILE, "; raise the limit (ulimit -n)"},
+      {ENFILE, "; raise the limit (ulimit -n)"}};
+  const auto remedy = kRemedies.find(error);
+  return concat(std::system_category().message(error),
+                remedy == kRemedies.end() ? "" : remedy->second);
 }
 
 FileHandle::~FileHandle() {
@@ -133,8 +158,26 @@ void InputFile::read(std::int64_t offset, std::span<std::byte> out) const {
       refuse(path_, " is cut short: it ends at byte ", at, ", but bytes up to ",
              offset + static_cast<std::int64_t>(out.size()), " are needed");
     at += got;
-    rest = rest.subspan(static_cast<std::size_t>(got));
+    rest = rest.subspan(got);
   }
+}
+
+MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
+  // O_NONBLOCK: opening a pipe would wait for a writer.
+  const FileHandle file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0)
+    refuse("cannot read ", path_, ": ", cause_and_remedy(errno));
+  if (!S_ISREG(status.st_mode)) refuse("cannot read ", path_, ": it is not a regular file");
+  if (status.st_size == 0) return;
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) refuse("cannot read ", path_, ": ", cause_and_remedy(errno));
+  text_ = {static_cast<const char*>(memory), bytes};
+}
+
+MappedFile::~MappedFile() {
+  if (!text_.empty()) ::munmap(const_cast<char*>(text_.data()), text_.size());
 }
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
@@ -157,7 +200,7 @@ void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes)
     AXONN_CHECK(put > 0, "cannot write ", rest.size(), " bytes to ", path_, " after its first ",
                 offset, ": ", cause_and_remedy(put < 0 ? errno : ENOSPC));
     offset += put;
-    rest = rest.subspan(static_cast<std::size_t>(put));
+    rest = rest.subspan(put);
   }
 }
 
@@ -210,44 +253,39 @@ void AtomicFile::commit() {
 
 TemporaryFolder::TemporaryFolder(std::string path) : path_(without_slash(std::move(path))) {
   make_folders(folder_of(path_));
-  const std::string name = concat(path_, kTemporary, random_tag());
+  const std::string name = temporary_name(path_);
   AXONN_CHECK(::mkdir(name.c_str(), 0777) == 0, "cannot make the folder ", name, ": ",
               cause_and_remedy(errno));
   temporary_ = name;
 }
 
-TemporaryFolder::~TemporaryFolder() { remove(); }
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+}
 
 void TemporaryFolder::publish() {
   sync_folder(temporary_);
-  const std::string above = folder_of(path_);
-  if (!is_taken(path_)) {
-    rename_path(temporary_, path_);
-    temporary_.clear();
-    sync_folder(above);
-    return;
-  }
+  std::string old;  // the folder that had the name
   // One call swaps the two if the file system supports it; else the name is missing for a moment.
-  std::string old = temporary_;
-  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
-    old = concat(path_, kTemporary, random_tag());
-    rename_path(path_, old);
+  if (is_taken(path_) &&
+      ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+    old = temporary_;
+  } else {
+    if (is_taken(path_)) {
+      old = temporary_name(path_);
+      rename_path(path_, old);
+    }
     rename_path(temporary_, path_);
   }
   temporary_.clear();
-  sync_folder(above);
+  sync_folder(folder_of(path_));
   std::error_code ignored;  // the new one is in place: remains of the old do no harm
-  fs::remove_all(old, ignored);
-}
-
-void TemporaryFolder::remove() noexcept {
-  if (temporary_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(std::exchange(temporary_, {}), ignored);
+  if (!old.empty()) fs::remove_all(old, ignored);
 }
 
 void remove_folder(const std::string& path) {
-  const std::string old = concat(without_slash(path), kTemporary, random_tag());
+  const std::string old = temporary_name(without_slash(path));
   rename_path(path, old);
   std::error_code error;
   fs::remove_all(old, error);
@@ -257,25 +295,35 @@ void remove_folder(const std::string& path) {
 bool is_temporary_name(std::string_view name, std::string_view base) {
   if (!name.starts_with(base)) return false;
   name.remove_prefix(base.size());
-  if (!name.starts_with(kTemporary)) return false;
-  name.remove_prefix(kTemporary.size());
-  return name.size() == kTagDigits &&
-         name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return name.starts_with(kTemporary) && parse_hex(name.substr(kTemporary.size()));
 }
 
-bool path_exists(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error);
+bool path_exists(const std::string& path) { return fs::exists(status_of(path)); }
+bool is_folder(const std::string& path) { return fs::is_directory(status_of(path)); }
+bool is_plain_file(const std::string& path) { return fs::is_regular_file(status_of(path)); }
+
+std::vector<std::string> expand_pattern(const std::string& path) {
+  if (path_exists(path) || path.find_first_of("*?[") == path.npos) return {path};
+  glob_t found{};
+  const int status = glob(path.c_str(), 0, nullptr, &found);  // sorted
+  std::vector<std::string> paths;
+  if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  if (paths.empty()) refuse("no file matches ", path);
+  return paths;
 }
 
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
-bool is_plain_file(const std::string& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
+std::vector<std::string> text_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& pattern : paths) {
+    for (const std::string& path : expand_pattern(pattern)) {
+      if (path.empty()) refuse("data.text names an empty path");
+      if (!path_exists(path)) refuse("there is no file or folder ", path);
+      const auto below = is_folder(path) ? files_below(path) : std::vector{path};
+      files.insert(files.end(), below.begin(), below.end());
+    }
+  }
+  return files;
 }
 
 std::string read_text(const std::string& path, std::int64_t most) {
@@ -297,14 +345,6 @@ void write_file_atomically(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.append(std::as_bytes(std::span(text)));
   file.commit();
-}
-
-void sync_folder(const std::string& path) {
-  const FileHandle folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  AXONN_CHECK(folder.get() >= 0, "cannot open the folder ", path, ": ", cause_and_remedy(errno));
-  // Some network file systems cannot sync folders, and need not.
-  AXONN_CHECK(::fsync(folder.get()) == 0 || errno == EINVAL || errno == ENOTSUP,
-              "cannot sync the folder ", path, " to disk: ", cause_and_remedy(errno));
 }
 
 void make_folders(const std::string& path) {

@@ -54,6 +54,24 @@ class InputFile {
   std::int64_t bytes_ = 0;
 };
 
+/// A file mapped into memory, read-only. The file must not shrink meanwhile.
+class MappedFile {
+ public:
+  /// Throws UsageError if the file does not exist, is not a regular file, or cannot be read.
+  explicit MappedFile(std::string path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept
+      : path_(std::move(other.path_)), text_(std::exchange(other.text_, {})) {}
+  MappedFile& operator=(MappedFile&&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string_view text() const { return text_; }
+
+ private:
+  std::string path_;
+  std::string_view text_;
+};
+
 /// A new file that is written front to back. The destructor removes it unless finish() was called.
 ///
 /// Throws Error with the file, the bytes, the cause and a remedy.
@@ -117,17 +135,14 @@ class TemporaryFolder {
  public:
   /// Creates the folder and its parents. Throws Error, or UsageError for the parents.
   explicit TemporaryFolder(std::string path);
-  TemporaryFolder(TemporaryFolder&& other) noexcept
-      : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
-  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder();
 
   const std::string& path() const { return temporary_; }  ///< the temporary name
 
   /// Syncs it, renames it to PATH, replacing an existing folder, and syncs the parent folder.
   void publish();
-  /// Removes it with its contents. Ignores errors.
-  void remove() noexcept;
 
  private:
   std::string path_;
@@ -146,6 +161,14 @@ bool path_exists(const std::string& path);
 bool is_folder(const std::string& path);
 bool is_plain_file(const std::string& path);
 
+/// The files or prefixes that a pattern (* ? [) matches, sorted; for a path without a pattern, the
+/// path. Throws UsageError if the pattern matches nothing.
+std::vector<std::string> expand_pattern(const std::string& path);
+
+/// The text files that the paths or patterns name, in order. A folder stands for every .txt file in
+/// it and below, sorted by name. Throws UsageError if a path names nothing.
+std::vector<std::string> text_files(const std::vector<std::string>& paths);
+
 /// Reads a whole file. Throws UsageError if it cannot be read or is longer than `most` bytes.
 std::string read_text(const std::string& path, std::int64_t most = std::int64_t{1} << 30);
 
@@ -154,9 +177,6 @@ void write_text(const std::string& path, std::string_view text);
 
 /// Replaces a file with this text, as AtomicFile does.
 void write_file_atomically(const std::string& path, std::string_view text);
-
-/// Syncs a folder to disk, so that its names survive a crash. Throws Error.
-void sync_folder(const std::string& path);
 
 /// Creates a folder and its parents if they do not exist. Throws UsageError.
 void make_folders(const std::string& path);

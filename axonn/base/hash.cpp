@@ -1,11 +1,11 @@
 #include "axonn/base/hash.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
+#include <fmt/format.h>
 #include <xxhash.h>
-
-#include "axonn/base/check.h"
 
 namespace axonn {
 
@@ -15,55 +15,42 @@ std::uint64_t xxh3(std::span<const std::byte> bytes) {
 
 std::uint64_t xxh3(std::string_view text) { return xxh3(std::as_bytes(std::span(text))); }
 
-std::string hex_of(std::uint64_t value) {
-  std::string text(16, '0');
-  for (int i = 15; i >= 0; --i, value >>= 4)
-    text[static_cast<std::size_t>(i)] = "0123456789abcdef"[value & 15];
-  return text;
-}
+std::string hex_of(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
 std::optional<std::uint64_t> parse_hex(std::string_view text) {
-  if (text.size() != 16) return {};
   std::uint64_t value = 0;
-  for (char c : text) {
-    const auto digit = std::string_view("0123456789abcdef").find(c);
-    if (digit == std::string_view::npos) return {};
-    value = value << 4 | digit;
-  }
-  return value;
+  std::from_chars(text.data(), text.data() + text.size(), value, /*base=*/16);
+  return hex_of(value) == text ? std::optional(value) : std::nullopt;
 }
 
 struct PieceHasher::State {
   XXH3_state_t piece;
-  std::int64_t bytes = 0;  // of the piece so far
+  std::size_t bytes = 0;  // of the piece so far
   std::vector<std::uint64_t> done;
+
+  State() { XXH3_64bits_reset(&piece); }
+  void end_piece() {
+    done.push_back(XXH3_64bits_digest(&piece));
+    XXH3_64bits_reset(&piece);
+    bytes = 0;
+  }
 };
 
-PieceHasher::PieceHasher() : state_(std::make_unique<State>()) {
-  XXH3_64bits_reset(&state_->piece);
-}
+PieceHasher::PieceHasher() : state_(std::make_unique<State>()) {}
 PieceHasher::~PieceHasher() = default;
-PieceHasher::PieceHasher(PieceHasher&&) noexcept = default;
-PieceHasher& PieceHasher::operator=(PieceHasher&&) noexcept = default;
 
 void PieceHasher::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto n =
-        std::min<std::size_t>(bytes.size(), static_cast<std::size_t>(kPieceBytes - state_->bytes));
+    const std::size_t n = std::min(bytes.size(), std::size_t{kPieceBytes} - state_->bytes);
     XXH3_64bits_update(&state_->piece, bytes.data(), n);
-    state_->bytes += static_cast<std::int64_t>(n);
+    state_->bytes += n;
     bytes = bytes.subspan(n);
-    if (state_->bytes < kPieceBytes) continue;
-    state_->done.push_back(XXH3_64bits_digest(&state_->piece));
-    XXH3_64bits_reset(&state_->piece);
-    state_->bytes = 0;
+    if (state_->bytes == kPieceBytes) state_->end_piece();
   }
 }
 
 std::vector<std::uint64_t> PieceHasher::finish() {
-  if (state_->bytes > 0) state_->done.push_back(XXH3_64bits_digest(&state_->piece));
-  XXH3_64bits_reset(&state_->piece);
-  state_->bytes = 0;
+  if (state_->bytes > 0) state_->end_piece();
   return std::exchange(state_->done, {});
 }
 

@@ -30,8 +30,6 @@ class PieceHasher {
  public:
   PieceHasher();
   ~PieceHasher();
-  PieceHasher(PieceHasher&&) noexcept;
-  PieceHasher& operator=(PieceHasher&&) noexcept;
 
   /// Takes the next bytes of the file.
   void append(std::span<const std::byte> bytes);

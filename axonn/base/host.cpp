@@ -1,8 +1,13 @@
 #include "axonn/base/host.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <fstream>
+#include <mutex>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 #include <sched.h>
 #include <unistd.h>
@@ -73,6 +78,31 @@ bool bind_this_thread(const std::vector<int>& cores) {
     CPU_SET(core, &set);
   }
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+void parallel_for(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::size_t failed = count;  // the lowest index that threw
+  std::exception_ptr error;
+  const auto work = [&] {
+    std::size_t i = 0;
+    try {
+      while ((i = next++) < count) f(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      next = count;  // lower indices were taken before, so their calls still end
+      if (i >= failed) return;
+      failed = i;
+      error = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (std::size_t i = 1; i < count && std::cmp_less(i, threads); ++i) helpers.emplace_back(work);
+    work();
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace axonn

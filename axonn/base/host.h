@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,5 +21,10 @@ inline int usable_core_count() { return static_cast<int>(usable_cores().size());
 /// Binds the calling thread, and threads that it starts later, to these cores. Returns false, and
 /// changes nothing, if the system refuses.
 bool bind_this_thread(const std::vector<int>& cores);
+
+/// Calls f(0), ..., f(count - 1) on up to `threads` threads, of which the caller's is one. Each
+/// takes the next index that is left. If calls throw, those at later indices may be left out, and
+/// the exception of the lowest index is thrown.
+void parallel_for(std::size_t count, int threads, const std::function<void(std::size_t)>& f);
 
 }  // namespace axonn

@@ -23,10 +23,9 @@ namespace {
 
 /// Truncates the line after the last field that fits. Fields are separated by two spaces.
 std::string cut(const std::string& line, int columns) {
-  const std::size_t most = static_cast<std::size_t>(std::max(columns, 1));
+  const std::size_t most = std::max(columns, 1);
   if (line.size() <= most) return line;
-  const std::size_t gap = line.rfind("  ", most);
-  return line.substr(0, gap == std::string::npos ? most : gap);
+  return line.substr(0, std::min(most, line.rfind("  ", most)));
 }
 
 }  // namespace

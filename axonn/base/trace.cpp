@@ -17,6 +17,12 @@ std::string json_text(std::string_view text) {
   return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
+std::string joined(const std::vector<std::string>& events) {
+  std::string out;
+  for (const std::string& event : events) out += (out.empty() ? "" : ",\n") + event;
+  return out;
+}
+
 }  // namespace
 
 void Trace::start() {
@@ -24,51 +30,43 @@ void Trace::start() {
   on_ = true;
 }
 
-int Trace::row_of(std::string_view row) {
-  const auto found = std::ranges::find(rows_, row);
-  if (found != rows_.end()) return static_cast<int>(found - rows_.begin());
-  rows_.emplace_back(row);
-  return static_cast<int>(rows_.size()) - 1;
-}
-
 void Trace::span(std::string_view row, std::string name, double begin, double end) {
-  if (on_) spans_.push_back({row_of(row), std::move(name), begin - origin_, end - origin_});
+  if (!on_) return;
+  auto found = std::ranges::find(rows_, row);
+  if (found == rows_.end()) found = rows_.emplace(found, row);
+  spans_.push_back(
+      {static_cast<int>(found - rows_.begin()), std::move(name), begin - origin_, end - origin_});
 }
 
 std::string Trace::events(int rank, const std::string& process) const {
-  std::string out =
-      fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", rank,
-                  json_text(process));
+  std::vector<std::string> all;
+  all.push_back(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})",
+                            rank, json_text(process)));
   for (std::size_t row = 0; row < rows_.size(); ++row)
-    out += fmt::format(
-        ",\n"
-        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-        rank, row, json_text(rows_[row]));
+    all.push_back(
+        fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
+                    rank, row, json_text(rows_[row])));
   int id = 0;
   for (const Span& s : spans_) {
     const double begin = s.begin * 1e6, length = (s.end - s.begin) * 1e6;  // microseconds
     if (s.row == 0) {
-      out += fmt::format(
-          ",\n"
-          R"({{"ph":"X","name":{},"pid":{},"tid":0,"ts":{:.1f},"dur":{:.1f}}})",
-          json_text(s.name), rank, begin, length);
+      all.push_back(
+          fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":0,"ts":{:.1f},"dur":{:.1f}}})",
+                      json_text(s.name), rank, begin, length));
       continue;
     }
     // Collectives of one group may overlap each other. Only asynchronous events allow that.
     for (const auto& [phase, at] : {std::pair{'b', begin}, std::pair{'e', begin + length}})
-      out += fmt::format(
-          ",\n"
-          R"({{"ph":"{}","cat":{},"name":{},"id":"{}.{}","pid":{},"tid":{},"ts":{:.1f}}})",
-          phase, json_text(rows_[s.row]), json_text(s.name), rank, id, rank, s.row, at);
+      all.push_back(fmt::format(
+          R"({{"ph":"{}","cat":{},"name":{},"id":"{}.{}","pid":{},"tid":{},"ts":{:.1f}}})", phase,
+          json_text(rows_[s.row]), json_text(s.name), rank, id, rank, s.row, at));
     ++id;
   }
-  return out;
+  return joined(all);
 }
 
 std::string trace_file(const std::vector<std::string>& events) {
-  std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  for (std::size_t i = 0; i < events.size(); ++i) out += (i > 0 ? ",\n" : "") + events[i];
-  return out + "\n]}\n";
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + joined(events) + "\n]}\n";
 }
 
 }  // namespace axonn

@@ -32,7 +32,6 @@ class Trace {
     std::string name;
     double begin, end;
   };
-  int row_of(std::string_view row);
 
   bool on_ = false;
   double origin_ = 0;

@@ -4,7 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <utility>
+
+#include <fmt/format.h>
 
 namespace axonn {
 
@@ -28,37 +29,34 @@ Form form_of(unsigned char first) {
   return {0, 0, 0};
 }
 
-// The large blocks of wide characters in Unicode's EastAsianWidth.txt.
-constexpr std::array<std::pair<char32_t, char32_t>, 9> kTwoColumns = {{{0x1100, 0x115f},
-                                                                       {0x2e80, 0xa4cf},
-                                                                       {0xac00, 0xd7a3},
-                                                                       {0xf900, 0xfaff},
-                                                                       {0xfe30, 0xfe6f},
-                                                                       {0xff00, 0xff60},
-                                                                       {0xffe0, 0xffe6},
-                                                                       {0x1f300, 0x1faff},
-                                                                       {0x20000, 0x3fffd}}};
+struct Width {
+  char32_t first, last;
+  int columns;
+};
+
+// Combining and other invisible marks, and the large blocks of wide characters in Unicode's
+// EastAsianWidth.txt.
+constexpr std::array kWidths = {
+    Width{0x300, 0x36f, 0},   Width{0x200b, 0x200f, 0},   Width{0xfe00, 0xfe0f, 0},
+    Width{0x1100, 0x115f, 2}, Width{0x2e80, 0xa4cf, 2},   Width{0xac00, 0xd7a3, 2},
+    Width{0xf900, 0xfaff, 2}, Width{0xfe30, 0xfe6f, 2},   Width{0xff00, 0xff60, 2},
+    Width{0xffe0, 0xffe6, 2}, Width{0x1f300, 0x1faff, 2}, Width{0x20000, 0x3fffd, 2}};
 
 /// The columns of the character at the front of a text; 1 if it is not well-formed.
 int columns_of(std::string_view text) {
   const char32_t c = code_point(text);
-  const bool combining =
-      (c >= 0x300 && c <= 0x36f) || (c >= 0x200b && c <= 0x200f) || (c >= 0xfe00 && c <= 0xfe0f);
-  if (combining) return 0;
-  return std::ranges::any_of(kTwoColumns,
-                             [&](auto range) { return range.first <= c && c <= range.second; })
-             ? 2
-             : 1;
+  const auto width = std::ranges::find_if(
+      kWidths, [&](const Width& each) { return each.first <= c && c <= each.last; });
+  return width == kWidths.end() ? 1 : width->columns;
 }
 
 /// The bytes of the longest prefix that takes at most so many columns.
 std::size_t prefix_within(std::string_view text, int columns) {
   std::size_t at = 0;
   while (at < text.size()) {
-    const Utf8Front front = utf8_front(text.substr(at));
     columns -= columns_of(text.substr(at));
     if (columns < 0) break;
-    at += front.bytes;
+    at += utf8_front(text.substr(at)).bytes;
   }
   return at;
 }
@@ -115,7 +113,6 @@ char32_t code_point(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
   while (!text.empty()) {
     const Utf8Front front = utf8_front(text);
@@ -127,7 +124,7 @@ std::string printable(std::string_view text) {
     } else if (first == '\t') {
       out += "\\t";
     } else if (first < 0x20 || first == 0x7f) {
-      out += {'\\', 'x', kHex[first >> 4], kHex[first & 15]};
+      out += fmt::format("\\x{:02x}", first);
     } else {
       out += text.substr(0, front.bytes);
     }
@@ -138,11 +135,7 @@ std::string printable(std::string_view text) {
 
 int utf8_columns(std::string_view text) {
   int columns = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Front front = utf8_front(text.substr(at));
-    columns += columns_of(text.substr(at));
-    at += front.bytes;
-  }
+  for (; !text.empty(); text.remove_prefix(utf8_front(text).bytes)) columns += columns_of(text);
   return columns;
 }
 

@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <optional>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/self.h"
-#include "axonn/convert/merged_source.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/load.h"
 #include "axonn/model/model_files.h"
 #include "axonn/model/stored_names.h"
+#include "axonn/ops/backend.h"
 #include "axonn/storage/write_tensors.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/stored_config.h"
@@ -25,12 +26,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files that programs expect beside the model in a Hugging Face folder.
-constexpr std::array kTokenizerFiles = {
-    "tokenizer.json",    "tokenizer_config.json", "tokenizer.model",         "vocab.json",
-    "merges.txt",        "added_tokens.json",     "special_tokens_map.json", "chat_template.jinja",
-    "chat_template.json"};
 constexpr const char* kGenerationConfig = "generation_config.json";
+/// Files that programs expect beside the model in a Hugging Face folder. The end of an answer may
+/// be one of several tokens, which only generation_config.json lists.
+constexpr std::array kTokenizerFiles = {
+    "tokenizer.json",     "tokenizer_config.json", "tokenizer.model",         "vocab.json",
+    "merges.txt",         "added_tokens.json",     "special_tokens_map.json", "chat_template.jinja",
+    "chat_template.json", kGenerationConfig};
 
 std::string torch_name(StoredType type) {
   if (type == StoredType::bf16) return "bfloat16";
@@ -44,9 +46,8 @@ bool lies_in(const std::string& inner, const std::string& outer) {
 }
 
 bool looks_like_a_model(const std::string& folder) {
-  return std::ranges::any_of(
-      std::array<std::string, 3>{"config.json", "adapter_config.json", std::string(kIndexName)},
-      [&](const std::string& file) { return fs::exists(folder + '/' + file); });
+  const auto has = [&](std::string_view file) { return fs::exists(fs::path(folder) / file); };
+  return has("config.json") || has("adapter_config.json") || has(kIndexName);
 }
 
 /// Returns the parameters that training such a model trains: all, or those of its adapters.
@@ -70,23 +71,276 @@ std::unique_ptr<ParameterSource> source_of(const ModelFiles& files, const ModelC
   return files.source(config, std::move(parameters));
 }
 
+/// The parameters of a model with adapters merged into its weights as they are read, in f32:
+///
+///   weight (out, in) + alpha / rank · B (out, r) · A (r, in)
+///
+/// Holds one slice, and both factors of one weight, at a time.
+class MergedSource final : public ParameterSource {
+ public:
+  /// `scale` is alpha / rank. Throws UsageError if the model does not have an adapted weight, or
+  /// has it in another shape.
+  MergedSource(std::unique_ptr<ParameterSource> base, std::unique_ptr<ParameterSource> adapters,
+               float scale, int threads)
+      : ParameterSource(base->path(), base->parameters()),
+        base_(std::move(base)),
+        adapters_(std::move(adapters)),
+        backend_(make_cpu_backend(threads)),
+        scale_(scale) {
+    constexpr std::string_view kA = ".lora_A.weight";
+    for (const StoredParameter& a : adapters_->parameters()) {
+      if (!a.name.ends_with(kA)) continue;
+      const std::string module = a.name.substr(0, a.name.size() - kA.size()),
+                        b_name = module + ".lora_B.weight", weight = module + ".weight";
+      const auto b = std::ranges::find(adapters_->parameters(), b_name, &StoredParameter::name);
+      const auto whole = std::ranges::find(parameters(), weight, &StoredParameter::name);
+      AXONN_CHECK(b != adapters_->parameters().end(), "there is no ", b_name);
+      if (whole == parameters().end() || whole->rows != b->rows || whole->cols != a.cols)
+        refuse(adapters_->path(), " has an adapter of ", weight, " (", b->rows, ", ", a.cols,
+               "), which the model at ", path(), " does not have");
+      factors_[weight] = {a, *b};
+    }
+  }
+
+  /// A slice of an adapted weight must consist of whole rows of its rectangle.
+  std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override {
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const auto found = factors_.find(wanted[i].parameter);
+      if (found == factors_.end()) {
+        bytes += base_->read({&wanted[i], 1}, [&](std::size_t, std::int64_t offset, StoredType type,
+                                                  auto values) { take(i, offset, type, values); });
+        continue;
+      }
+      for (const Slice& slice : wanted[i].slices) {
+        if (slice.count() == 0) continue;
+        values_.resize(slice.count());
+        base_->read_slice(wanted[i].parameter, slice, values_);
+        add(found->second, slice);
+        take(i, slice.offset, StoredType::f32, std::as_bytes(std::span(values_)));
+        bytes += slice.count() * bytes_of(StoredType::f32);
+      }
+    }
+    return bytes;
+  }
+
+ private:
+  struct Factors {
+    StoredParameter a, b;  // (r, in), (out, r)
+  };
+
+  void load(const Factors& factors) {
+    if (loaded_ == &factors) return;
+    loaded_ = nullptr;
+    const auto read = [&](const auto& parameter, std::vector<float>& out) {
+      const auto& [name, rows, cols] = parameter;
+      out.resize(rows * cols);
+      adapters_->read_slice(name, {.rows = rows, .cols = cols, .end = rows * cols}, out);
+    };
+    read(factors.a, a_);
+    read(factors.b, b_);
+    for (float& value : a_) value *= scale_;
+    loaded_ = &factors;
+  }
+
+  /// Adds the slice of the product of the factors to values_.
+  void add(const Factors& factors, const Slice& slice) {
+    AXONN_CHECK(slice.begin % slice.cols == 0 && slice.end % slice.cols == 0, factors.b.name,
+                ": elements ", slice.begin, " to ", slice.end, " are not whole rows of ",
+                slice.cols);
+    load(factors);
+    const auto view = [](std::span<float> values, std::int64_t rows, std::int64_t cols) {
+      return View{.data = values.data(), .rows = rows, .cols = cols, .stride = cols};
+    };
+    const std::int64_t first = slice.row + slice.begin / slice.cols,
+                       rows = slice.count() / slice.cols;
+    backend_->matmul(
+        {.out = view(values_, rows, slice.cols),
+         .a = view(b_, factors.b.rows, factors.b.cols).row_range(first, rows),
+         .b = view(a_, factors.a.rows, factors.a.cols).col_range(slice.col, slice.cols),
+         .accumulate = true});
+  }
+
+  std::unique_ptr<ParameterSource> base_, adapters_;
+  std::unique_ptr<Backend> backend_;
+  float scale_;
+  std::map<std::string, Factors, std::less<>> factors_;  // by the weight's name
+  const Factors* loaded_ = nullptr;
+  std::vector<float> a_, b_;  // the loaded factors; (r, in) times the scale, (out, r)
+  std::vector<float> values_;
+};
+
 /// Writes one folder for a job.
 class Converter {
  public:
   Converter(const ConvertJob& job, const Progress& progress) : job_(job), progress_(progress) {}
 
-  Converted run();
+  Converted run() {
+    const double began = now_seconds();
+    open();
+    const bool adapters = model_->adapters(), folder = !model_->checkpoint();
+    if (folder && tokenizer_ == model_->path())
+      tokenizer_ = fs::absolute(tokenizer_).lexically_normal();
+    check_out({job_.model, job_.adapters, source_->path(), tokenizer_, adapters ? "" : base_});
+    if (!job_.tokenizer.empty()) tokenizer_ = job_.tokenizer;
+    form_ =
+        job_.to.value_or(folder && !adapters_ ? ModelForm::checkpoint : ModelForm::hugging_face);
+    Converted done;
+    if (form_ == ModelForm::checkpoint) {
+      if (adapters)
+        refuse("--to checkpoint: ", job_.model,
+               " is a checkpoint of adapters; merge them into their base with --merge");
+      if (job_.type) refuse("--dtype is for a Hugging Face folder; checkpoints are in F32");
+      for (const StoredParameter& parameter : source_->parameters())
+        total_ += parameter.count() * 4;
+      done.what = "a checkpoint";
+    } else {
+      type_ = job_.type.value_or(adapters ? StoredType::f32 : model_->form().type);
+      plan_tensors();
+      done.what = concat(adapters ? "adapters in PEFT's format (" : "a Hugging Face folder (",
+                         name_of(type_), ')');
+    }
+    write();
+    done.bytes = total_;
+    done.seconds = now_seconds() - began;
+    return done;
+  }
 
  private:
-  void open();
-  void open_adapters();
-  void merge();
-  void check_out(std::initializer_list<std::string> inputs) const;
-  void plan_tensors();
-  void write();
-  void write_folder(const std::string& to);
-  void write_adapters(const std::string& to);
-  HuggingFaceDetails copy_tokenizer(const std::string& to) const;
+  /// Opens the model to write: with adapters merged into it, or of adapters alone.
+  void open() {
+    model_.emplace(job_.model);
+    if (model_->adapters()) {
+      open_adapters();
+    } else {
+      if (!job_.base.empty())
+        refuse("--base is for a checkpoint of adapters; ", job_.model, " is not one");
+      if (job_.adapters.empty() && job_.merge)
+        refuse("--merge: nothing is to be merged; name adapters with --adapter");
+      if (!job_.adapters.empty()) adapters_.emplace(ModelFiles::of_adapters(job_.adapters));
+      base_ = model_->base();
+      tokenizer_ = model_->tokenizer();
+    }
+    parameters_ = parameters_of(model_->config());
+    source_ = source_of(*model_, model_->config());
+    if (adapters_) merge();
+  }
+
+  /// For a job whose model holds adapters.
+  void open_adapters() {
+    if (!job_.adapters.empty())
+      refuse("--adapter: ", job_.model, " holds adapters itself; name a model with --model");
+    if (!model_->checkpoint())
+      refuse(job_.model,
+             " holds adapters in PEFT's format; name their base model with --model, and ",
+             "this folder with --adapter");
+    base_ = job_.base.empty() ? model_->base() : job_.base;
+    tokenizer_ = model_->tokenizer();
+    if (!job_.merge) return;
+    if (base_.empty())
+      refuse(model_->checkpoint()->folder(),
+             " does not state the base model of its adapters; name it with --base");
+    adapters_ = std::exchange(model_, ModelFiles(base_));
+    if (model_->adapters()) refuse(base_, " holds adapters, not their base model");
+    base_ = model_->base();
+    if (model_->tokenizer() != "bytes") tokenizer_ = model_->tokenizer();
+  }
+
+  void merge() {
+    ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
+    config.lora = adapters_->config().lora;
+    const double scale = config.lora.alpha / static_cast<double>(config.lora.rank);
+    source_ = std::make_unique<MergedSource>(std::move(source_), source_of(*adapters_, config),
+                                             static_cast<float>(scale), job_.threads);
+  }
+
+  void check_out(std::initializer_list<std::string> inputs) const {
+    for (const std::string& input : inputs)
+      if (!input.empty() && input != "bytes" && fs::exists(input) && lies_in(input, job_.out))
+        refuse("--out ", job_.out, " would replace ", input,
+               ", which is read; name another folder");
+    std::error_code ignored;
+    if (!fs::exists(job_.out, ignored) || fs::is_empty(job_.out, ignored)) return;
+    if (!job_.overwrite) refuse("--out ", job_.out, " exists already; --overwrite replaces it");
+    if (!looks_like_a_model(job_.out))
+      refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
+  }
+
+  void plan_tensors() {
+    const ModelFamily family = model_->config().family;
+    const std::string prefix = model_->form().prefix;
+    for (const ParameterSpec& spec : parameters_) {
+      const StoredName as = model_->adapters() ? stored_adapter_name(family, spec.name)
+                                               : stored_name(family, spec.name);
+      const bool plain = prefix.empty() || spec.name == "lm_head.weight";
+      tensors_.push_back({.name = plain ? as.names.front() : prefix + spec.name,
+                          .parameter = stored(spec),
+                          .type = type_,
+                          .vector = spec.layout.cols == 1 && !spec.decays,
+                          .transposed = as.transposed});
+      total_ += tensors_.back().bytes();
+    }
+  }
+
+  HuggingFaceDetails copy_tokenizer(const std::string& to) const {
+    HuggingFaceDetails details{.type = torch_name(type_)};
+    if (tokenizer_ == "bytes" || tokenizer_.empty()) return details;
+    if (!fs::exists(tokenizer_))
+      refuse("the tokenizer of this model, ", tokenizer_,
+             ", does not exist; name it with --tokenizer");
+    const fs::path path(tokenizer_), from = fs::is_directory(path) ? path : path.parent_path();
+    const auto read = make_tokenizer(tokenizer_);
+    details.begin_of_text = read->begin_of_text();
+    details.end_of_text = read->end_of_text();
+    for (const char* name : kTokenizerFiles)
+      if (fs::exists(from / name)) write_text(to + '/' + name, read_text((from / name).string()));
+    return details;
+  }
+
+  void write_folder(const std::string& to) {
+    const HuggingFaceDetails details = copy_tokenizer(to);
+    write_text(to + "/config.json", to_hugging_face_config(model_->config(), details));
+    if (!fs::exists(to + '/' + kGenerationConfig))
+      write_text(to + '/' + kGenerationConfig, to_generation_config(details));
+  }
+
+  void write_adapters(const std::string& to) {
+    ModelConfig config = model_->config();
+    config.lora.targets.clear();
+    for (const ParameterSpec& spec : parameters_)
+      if (const std::string layer = adapted_layer(spec.name);
+          std::ranges::find(config.lora.targets, layer) == config.lora.targets.end())
+        config.lora.targets.push_back(layer);
+    copy_tokenizer(to);
+    write_text(to + "/adapter_config.json", to_adapter_config(config, base_));
+  }
+
+  void write() {
+    const auto wrote = [this](std::int64_t bytes) {
+      done_ += bytes;
+      if (progress_) progress_(done_, total_);
+    };
+    const std::int64_t room = free_bytes(job_.out);
+    AXONN_CHECK(room >= total_, job_.out, " needs ", total_, " bytes, but there is room for only ",
+                room, "; free space there, or write to another disk");
+    TemporaryFolder folder(job_.out);
+    const std::string& to = folder.path();
+    if (form_ == ModelForm::checkpoint) {
+      ModelConfig config = model_->config();
+      config.path.clear();
+      StateTexts texts{{"config.toml", stored_config_text(config, tokenizer_)}};
+      if (!model_->checkpoint()) texts.emplace(kOriginName, to_text(model_->form()));
+      write_checkpoint(to, {source_->parameters(), std::move(texts), job_.most_bytes}, *source_,
+                       wrote);
+    } else if (model_->adapters()) {
+      write_adapters(to);
+      write_tensors(to + "/adapter_model.safetensors", tensors_, *source_, wrote);
+    } else {
+      write_folder(to);
+      write_safetensors_folder(to, tensors_, job_.most_bytes, *source_, wrote);
+    }
+    folder.publish();
+  }
 
   const ConvertJob& job_;
   Progress progress_;
@@ -100,171 +354,6 @@ class Converter {
   std::vector<PlannedTensor> tensors_;
   std::int64_t total_ = 0, done_ = 0;
 };
-
-/// Opens the model to write: with adapters merged into it, or of adapters alone.
-void Converter::open() {
-  model_.emplace(job_.model);
-  if (model_->adapters()) {
-    open_adapters();
-  } else {
-    if (!job_.base.empty())
-      refuse("--base is for a checkpoint of adapters; ", job_.model, " is not one");
-    if (job_.adapters.empty() && job_.merge)
-      refuse("--merge: nothing is to be merged; name adapters with --adapter");
-    if (!job_.adapters.empty()) adapters_.emplace(ModelFiles::of_adapters(job_.adapters));
-    base_ = model_->base();
-    tokenizer_ = model_->tokenizer();
-  }
-  parameters_ = parameters_of(model_->config());
-  source_ = source_of(*model_, model_->config());
-  if (adapters_) merge();
-}
-
-/// For a job whose model holds adapters.
-void Converter::open_adapters() {
-  if (!job_.adapters.empty())
-    refuse("--adapter: ", job_.model, " holds adapters itself; name a model with --model");
-  if (!model_->checkpoint())
-    refuse(job_.model, " holds adapters in PEFT's format; name their base model with --model, and ",
-           "this folder with --adapter");
-  base_ = job_.base.empty() ? model_->base() : job_.base;
-  tokenizer_ = model_->tokenizer();
-  if (!job_.merge) return;
-  if (base_.empty())
-    refuse(model_->checkpoint()->folder(),
-           " does not state the base model of its adapters; name it with --base");
-  adapters_ = std::exchange(model_, ModelFiles(base_));
-  if (model_->adapters()) refuse(base_, " holds adapters, not their base model");
-  base_ = model_->base();
-  if (model_->tokenizer() != "bytes") tokenizer_ = model_->tokenizer();
-}
-
-void Converter::merge() {
-  ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
-  config.lora = adapters_->config().lora;
-  const double scale = config.lora.alpha / static_cast<double>(config.lora.rank);
-  source_ = std::make_unique<MergedSource>(std::move(source_), source_of(*adapters_, config),
-                                           static_cast<float>(scale), job_.threads);
-}
-
-void Converter::check_out(std::initializer_list<std::string> inputs) const {
-  for (const std::string& input : inputs)
-    if (!input.empty() && input != "bytes" && fs::exists(input) && lies_in(input, job_.out))
-      refuse("--out ", job_.out, " would replace ", input, ", which is read; name another folder");
-  std::error_code ignored;
-  if (!fs::exists(job_.out, ignored) || fs::is_empty(job_.out, ignored)) return;
-  if (!job_.overwrite) refuse("--out ", job_.out, " exists already; --overwrite replaces it");
-  if (!looks_like_a_model(job_.out))
-    refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
-}
-
-void Converter::plan_tensors() {
-  const ModelFamily family = model_->config().family;
-  const std::string prefix = model_->form().prefix;
-  for (const ParameterSpec& spec : parameters_) {
-    const StoredName as = model_->adapters() ? stored_adapter_name(family, spec.name)
-                                             : stored_name(family, spec.name);
-    const bool plain = prefix.empty() || spec.name == "lm_head.weight";
-    tensors_.push_back({.name = plain ? as.names.front() : prefix + spec.name,
-                        .parameter = stored(spec),
-                        .type = type_,
-                        .vector = spec.layout.cols == 1 && !spec.decays,
-                        .transposed = as.transposed});
-    total_ += tensors_.back().bytes();
-  }
-}
-
-HuggingFaceDetails Converter::copy_tokenizer(const std::string& to) const {
-  HuggingFaceDetails details{.type = torch_name(type_)};
-  if (tokenizer_ == "bytes" || tokenizer_.empty()) return details;
-  if (!fs::exists(tokenizer_))
-    refuse("the tokenizer of this model, ", tokenizer_,
-           ", does not exist; name it with --tokenizer");
-  const fs::path path(tokenizer_), from = fs::is_directory(path) ? path : path.parent_path();
-  const auto read = make_tokenizer(tokenizer_);
-  details.begin_of_text = read->begin_of_text();
-  details.end_of_text = read->end_of_text();
-  for (const char* name : kTokenizerFiles)
-    if (fs::exists(from / name)) write_text(to + '/' + name, read_text((from / name).string()));
-  // The end of an answer may be one of several tokens, which only this file lists.
-  if (fs::exists(from / kGenerationConfig))
-    write_text(to + '/' + kGenerationConfig, read_text((from / kGenerationConfig).string()));
-  return details;
-}
-
-void Converter::write_folder(const std::string& to) {
-  const HuggingFaceDetails details = copy_tokenizer(to);
-  write_text(to + "/config.json", to_hugging_face_config(model_->config(), details));
-  if (!fs::exists(to + '/' + kGenerationConfig))
-    write_text(to + '/' + kGenerationConfig, to_generation_config(details));
-}
-
-void Converter::write_adapters(const std::string& to) {
-  ModelConfig config = model_->config();
-  config.lora.targets.clear();
-  for (const ParameterSpec& spec : parameters_)
-    if (const std::string layer = adapted_layer(spec.name);
-        std::ranges::find(config.lora.targets, layer) == config.lora.targets.end())
-      config.lora.targets.push_back(layer);
-  copy_tokenizer(to);
-  write_text(to + "/adapter_config.json", to_adapter_config(config, base_));
-}
-
-void Converter::write() {
-  const auto wrote = [this](std::int64_t bytes) {
-    done_ += bytes;
-    if (progress_) progress_(done_, total_);
-  };
-  const std::int64_t room = free_bytes(job_.out);
-  AXONN_CHECK(room >= total_, job_.out, " needs ", total_, " bytes, but there is room for only ",
-              room, "; free space there, or write to another disk");
-  TemporaryFolder folder(job_.out);
-  const std::string& to = folder.path();
-  if (form_ == ModelForm::checkpoint) {
-    ModelConfig config = model_->config();
-    config.path.clear();
-    StateTexts texts{{"config.toml", stored_config_text(config, tokenizer_)}};
-    if (!model_->checkpoint()) texts.emplace(kOriginName, to_text(model_->form()));
-    write_checkpoint(to, {source_->parameters(), std::move(texts), job_.most_bytes}, *source_,
-                     wrote);
-  } else if (model_->adapters()) {
-    write_adapters(to);
-    write_tensors(to + "/adapter_model.safetensors", tensors_, *source_, wrote);
-  } else {
-    write_folder(to);
-    write_safetensors_folder(to, tensors_, job_.most_bytes, *source_, wrote);
-  }
-  folder.publish();
-}
-
-Converted Converter::run() {
-  const double began = now_seconds();
-  open();
-  const bool adapters = model_->adapters(), folder = !model_->checkpoint();
-  if (folder && tokenizer_ == model_->path())
-    tokenizer_ = fs::absolute(tokenizer_).lexically_normal();
-  check_out({job_.model, job_.adapters, source_->path(), tokenizer_, adapters ? "" : base_});
-  if (!job_.tokenizer.empty()) tokenizer_ = job_.tokenizer;
-  form_ = job_.to.value_or(folder && !adapters_ ? ModelForm::checkpoint : ModelForm::hugging_face);
-  Converted done;
-  if (form_ == ModelForm::checkpoint) {
-    if (adapters)
-      refuse("--to checkpoint: ", job_.model,
-             " is a checkpoint of adapters; merge them into their base with --merge");
-    if (job_.type) refuse("--dtype is for a Hugging Face folder; checkpoints are in F32");
-    for (const StoredParameter& parameter : source_->parameters()) total_ += parameter.count() * 4;
-    done.what = "a checkpoint";
-  } else {
-    type_ = job_.type.value_or(adapters ? StoredType::f32 : model_->form().type);
-    plan_tensors();
-    done.what = concat(adapters ? "adapters in PEFT's format (" : "a Hugging Face folder (",
-                       name_of(type_), ')');
-  }
-  write();
-  done.bytes = total_;
-  done.seconds = now_seconds() - began;
-  return done;
-}
 
 }  // namespace
 

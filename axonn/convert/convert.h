@@ -13,14 +13,12 @@ enum class ModelForm { hugging_face, checkpoint };
 
 /// Which model to convert, and to what.
 struct ConvertJob {
-  std::string
-      model;  ///< a Hugging Face folder, a checkpoint, or a folder of checkpoints (the newest)
-  std::string out;                      ///< the folder to create
+  std::string model;  ///< a Hugging Face folder, a checkpoint, or a folder of checkpoints (newest)
+  std::string out;    ///< the folder to create
   std::optional<ModelForm> to = {};     ///< empty: the form that the model does not have
   std::optional<StoredType> type = {};  ///< of a folder's tensors; empty: as stored or trained
-  std::string adapters =
-      {};                 ///< to merge into the model: PEFT's folder or a checkpoint of adapters
-  bool merge = false;     ///< model is a checkpoint of adapters: merge it into its base
+  std::string adapters = {};  ///< to merge into the model: PEFT's folder or a checkpoint of them
+  bool merge = false;         ///< model is a checkpoint of adapters: merge it into its base
   std::string base = {};  ///< base model of a checkpoint of adapters; "": the one it was trained on
   std::string tokenizer = {};               ///< folder or file; "": the model's
   std::int64_t most_bytes = 5'000'000'000;  ///< most bytes of tensors per file

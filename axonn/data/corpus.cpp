@@ -11,7 +11,6 @@
 #include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_file.h"
-#include "axonn/text/text_files.h"
 
 namespace axonn {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/random.h"
 
 namespace axonn {

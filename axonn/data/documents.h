@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "axonn/base/files.h"
-#include "axonn/base/mapped_file.h"
 
 namespace axonn {
 

@@ -4,8 +4,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
-#include "axonn/base/mapped_file.h"
-#include "axonn/base/parallel_for.h"
 #include "axonn/base/utf8.h"
 
 namespace axonn {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "axonn/base/files.h"
-#include "axonn/base/mapped_file.h"
 #include "axonn/text/tokenizer.h"
 
 namespace axonn {

@@ -2,12 +2,10 @@
 
 #include <optional>
 
+#include "axonn/base/files.h"
 #include "axonn/base/hash.h"
 #include "axonn/base/host.h"
-#include "axonn/base/mapped_file.h"
-#include "axonn/base/parallel_for.h"
 #include "axonn/base/random.h"
-#include "axonn/text/text_files.h"
 
 namespace axonn {
 

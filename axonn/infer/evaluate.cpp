@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "axonn/base/check.h"
-#include "axonn/base/mapped_file.h"
+#include "axonn/base/files.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/parallel/scheduling.h"
 

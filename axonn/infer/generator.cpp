@@ -5,7 +5,6 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/random.h"
-#include "axonn/text/generated_text.h"
 
 namespace axonn {
 
@@ -14,7 +13,7 @@ struct GeneratedSequence {
   std::size_t prompt = 0;            ///< number of the prompt
   std::vector<std::int32_t> tokens;  ///< the prompt's, then the generated ones
   std::size_t prompt_size = 0;
-  std::optional<GeneratedText> text = {};
+  std::optional<StreamDecoder> text = {};
   std::string written = {};  ///< the output of `text` so far
   std::size_t begin = 0;     ///< first token that is still in the context
   std::size_t cached = 0;    ///< tokens from there on whose keys and values are cached
@@ -261,7 +260,9 @@ std::vector<GeneratedSequence> Generator::sequences_of(
       refuse("prompt ", i, " has ", tokens.size(), " tokens, but the context has only ", context_);
     GeneratedSequence& sequence = sequences.emplace_back(
         GeneratedSequence{.prompt = i, .tokens = tokens, .prompt_size = tokens.size()});
-    if (tokenizer) sequence.text.emplace(*tokenizer, options.stop_strings);
+    if (tokenizer)
+      sequence.text.emplace(*tokenizer, DecodeOptions{.skip_special = true, .continues = true},
+                            options.stop_strings);
     if (std::ssize(tokens) > context_) sequence.begin = tokens.size() - (context_ + 1) / 2;
   }
   return sequences;

@@ -14,7 +14,6 @@
 #include "axonn/model/flops.h"
 #include "axonn/model/model.h"
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/storage/checkpoint/checkpoint_source.h"
 #include "axonn/train/run_state.h"
 
 namespace axonn {

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/base/check.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/grid/layout.h"
-#include "axonn/storage/stored_values.h"
+#include "axonn/storage/safetensors/safetensors.h"
 
 namespace axonn {
 
@@ -58,7 +59,15 @@ class ParameterSource {
 
   /// Fills out (slice.count()) with the elements of one slice; slice.offset is ignored. Throws as
   /// read() does.
-  void read_slice(const std::string& parameter, Slice slice, std::span<float> out);
+  void read_slice(const std::string& parameter, Slice slice, std::span<float> out) {
+    AXONN_CHECK(slice.count() == std::ssize(out), parameter, ": ", out.size(), " elements for ",
+                slice.count());
+    slice.offset = 0;
+    const SliceRequest wanted{.parameter = parameter, .slices = {slice}};
+    read({&wanted, 1}, [&](std::size_t, std::int64_t offset, StoredType type, auto values) {
+      to_floats(type, values, out.subspan(offset, values.size() / bytes_of(type)));
+    });
+  }
 
  protected:
   ParameterSource(std::string path, std::vector<StoredParameter> parameters)
@@ -78,7 +87,10 @@ class Differences {
     if (++count_ <= kShown) text_ += concat("\n  ", parts...);
   }
   /// Throws UsageError, "WHAT:" and the list, if there are any.
-  void refuse_if_any(const std::string& what) const;
+  void refuse_if_any(const std::string& what) const {
+    if (count_ == 0) return;
+    refuse(what, ':', text_, count_ > kShown ? concat("\n  and ", count_ - kShown, " more") : "");
+  }
 
  private:
   static constexpr int kShown = 12;

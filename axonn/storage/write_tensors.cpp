@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
-#include "axonn/storage/stored_values.h"
 
 namespace axonn {
 
@@ -30,18 +30,31 @@ bool beyond_f16(float value) { return std::abs(value) >= 65520 && std::isfinite(
 /// Writes tensors to a file and computes its checksums.
 class TensorWriter {
  public:
-  explicit TensorWriter(const std::string& path) : file_(path) {}
+  TensorWriter(const std::string& path, ParameterSource& source, const WriteProgress& progress)
+      : file_(path), source_(source), progress_(progress) {}
 
   void append(std::span<const std::byte> bytes) {
     hasher_.append(bytes);
     file_.append(bytes);
   }
 
-  void write(const PlannedTensor& tensor, ParameterSource& source, const WriteProgress& progress) {
-    if (tensor.transposed)
-      write_columns(tensor, source, progress);
-    else
-      write_rows(tensor, source, progress);
+  /// A line is a row of the file: a row of the parameter, or a column if the tensor is transposed.
+  void write(const PlannedTensor& tensor) {
+    const auto& [name, rows, cols] = tensor.parameter;
+    const std::int64_t lines = tensor.transposed ? cols : rows,
+                       width = tensor.transposed ? rows : cols,
+                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / width),
+                       of_strip = std::max<std::int64_t>(1, kElementsOfStrip / width);
+    for (std::int64_t line = 0; line < lines; line += at_once) {
+      const std::int64_t count = std::min(at_once, lines - line);
+      Slice slice{.rows = rows, .cols = cols, .begin = line * width, .end = (line + count) * width};
+      if (tensor.transposed)
+        slice = {.rows = rows, .col = line, .cols = count, .end = count * width};
+      values_.resize(count * width);
+      source_.read_slice(name, slice, values_);
+      for (std::int64_t first = 0; first < count; first += of_strip)
+        put(tensor, strip_of(tensor, first, std::min(of_strip, count - first), count));
+    }
   }
 
   void finish(WrittenFile& written) {
@@ -51,68 +64,34 @@ class TensorWriter {
   }
 
  private:
-  void put(const PlannedTensor& tensor, std::span<const float> values,
-           const WriteProgress& progress) {
+  /// Lines [first, first + count) of the `all` lines that values_ holds.
+  std::span<const float> strip_of(const PlannedTensor& tensor, std::int64_t first,
+                                  std::int64_t count, std::int64_t all) {
+    const std::int64_t rows = tensor.parameter.rows, width = std::ssize(values_) / all;
+    if (!tensor.transposed) return std::span(values_).subspan(first * width, count * width);
+    strip_.resize(count * rows);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t i = 0; i < count; ++i)
+        strip_[i * rows + row] = values_[row * all + first + i];
+    return strip_;
+  }
+
+  void put(const PlannedTensor& tensor, std::span<const float> values) {
     if (tensor.type == StoredType::f16 && std::ranges::any_of(values, beyond_f16))
       refuse(tensor.name, " has values beyond 65504, which F16 cannot hold; use BF16 or F32");
     bytes_.resize(values.size() * static_cast<std::size_t>(bytes_of(tensor.type)));
     from_floats(tensor.type, values, bytes_);
     append(bytes_);
-    if (progress) progress(std::ssize(bytes_));
-  }
-
-  void write_rows(const PlannedTensor& tensor, ParameterSource& source,
-                  const WriteProgress& progress) {
-    const auto& [name, rows, cols] = tensor.parameter;
-    const std::int64_t count = rows * cols,
-                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / cols) * cols;
-    for (std::int64_t begin = 0; begin < count; begin += at_once) {
-      const std::int64_t end = std::min(count, begin + at_once);
-      values_.resize(static_cast<std::size_t>(end - begin));
-      source.read_slice(name, {.rows = rows, .cols = cols, .begin = begin, .end = end}, values_);
-      for (std::span<const float> rest = values_; !rest.empty();) {
-        const auto strip = rest.first(std::min<std::size_t>(rest.size(), kElementsOfStrip));
-        put(tensor, strip, progress);
-        rest = rest.subspan(strip.size());
-      }
-    }
-  }
-
-  /// Row i of the file is column i of the parameter.
-  void write_columns(const PlannedTensor& tensor, ParameterSource& source,
-                     const WriteProgress& progress) {
-    const std::int64_t rows = tensor.parameter.rows, all = tensor.parameter.cols,
-                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / rows),
-                       of_strip = std::max<std::int64_t>(1, kElementsOfStrip / rows);
-    for (std::int64_t col = 0; col < all; col += at_once) {
-      const std::int64_t cols = std::min(at_once, all - col);
-      values_.resize(static_cast<std::size_t>(rows * cols));
-      source.read_slice(tensor.parameter.name,
-                        {.rows = rows, .col = col, .cols = cols, .begin = 0, .end = rows * cols},
-                        values_);
-      for (std::int64_t first = 0; first < cols; first += of_strip) {
-        const std::int64_t count = std::min(of_strip, cols - first);
-        strip_.resize(static_cast<std::size_t>(count * rows));
-        for (std::int64_t row = 0; row < rows; ++row)
-          for (std::int64_t i = 0; i < count; ++i)
-            strip_[i * rows + row] = values_[row * cols + first + i];
-        put(tensor, strip_, progress);
-      }
-    }
+    if (progress_) progress_(std::ssize(bytes_));
   }
 
   OutputFile file_;
+  ParameterSource& source_;
+  const WriteProgress& progress_;
   PieceHasher hasher_;
   std::vector<float> values_, strip_;
   std::vector<std::byte> bytes_;
 };
-
-/// "00042".
-std::string five_digits(std::size_t number) {
-  std::string digits = std::to_string(number);
-  if (digits.size() < 5) digits.insert(0, 5 - digits.size(), '0');
-  return digits;
-}
 
 void write_weights_index(const std::string& path,
                          std::span<const std::span<const PlannedTensor>> files,
@@ -140,9 +119,9 @@ WrittenFile write_tensors(const std::string& path, std::span<const PlannedTensor
   WrittenFile written;
   for (const SafetensorsEntry& entry : entries)
     written.data_begins.push_back(std::ssize(header) + entry.begin);
-  TensorWriter writer(path);
+  TensorWriter writer(path, source, progress);
   writer.append(std::as_bytes(std::span(header)));
-  for (const PlannedTensor& tensor : tensors) writer.write(tensor, source, progress);
+  for (const PlannedTensor& tensor : tensors) writer.write(tensor);
   writer.finish(written);
   return written;
 }
@@ -172,8 +151,7 @@ void write_safetensors_folder(const std::string& folder, std::span<const Planned
   if (files.size() > 1) {
     names.clear();
     for (std::size_t i = 1; i <= files.size(); ++i)
-      names.push_back(
-          concat("model-", five_digits(i), "-of-", five_digits(files.size()), ".safetensors"));
+      names.push_back(fmt::format("model-{:05}-of-{:05}.safetensors", i, files.size()));
     write_weights_index(folder + "/model.safetensors.index.json", files, names);
   }
   for (std::size_t i = 0; i < files.size(); ++i)
@@ -190,7 +168,7 @@ void write_checkpoint(const std::string& folder, const PlannedCheckpoint& plan,
   std::int64_t place = 0;
   for (const auto& part : in_files(tensors, plan.most)) {
     StoredFile& file = index.files.emplace_back();
-    file.name = concat("part-", five_digits(index.files.size() - 1), ".safetensors");
+    file.name = fmt::format("part-{:05}.safetensors", index.files.size() - 1);
     WrittenFile written = write_tensors(folder + '/' + file.name, part, source, progress);
     file.bytes = written.bytes;
     file.checksums = std::move(written.checksums);
@@ -200,11 +178,7 @@ void write_checkpoint(const std::string& folder, const PlannedCheckpoint& plan,
                              .offsets = {{"master", written.data_begins[i]}}});
     }
   }
-  for (const auto& [name, contents] : plan.texts) {
-    index.texts[name] = {std::ssize(contents), xxh3(contents)};
-    write_text(concat(folder, '/', name), contents);
-  }
-  write_text(concat(folder, '/', kIndexName), to_text(index));
+  write_index(folder, std::move(index), plan.texts);
 }
 
 }  // namespace axonn

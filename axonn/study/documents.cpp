@@ -7,10 +7,10 @@
 #include <set>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic.h"
-#include "axonn/text/text_files.h"
 
 namespace axonn {
 

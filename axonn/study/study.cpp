@@ -16,7 +16,7 @@
 #include "axonn/data/corpus.h"
 #include "axonn/model/flops.h"
 #include "axonn/options/options_print.h"
-#include "axonn/storage/checkpoint/checkpoint_folder.h"
+#include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/study/documents.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"

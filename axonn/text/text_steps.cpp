@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
@@ -12,6 +13,10 @@
 namespace axonn {
 
 namespace {
+
+unsigned char byte_at(std::string_view text, std::size_t i) {
+  return static_cast<unsigned char>(text[i]);
+}
 
 /// Whether NFC may change the text. Characters below U+0300 are composed and do not compose with
 /// each other; in UTF-8, all their bytes are below 0xcc.
@@ -66,6 +71,31 @@ bool prepends(const TextStep& step, std::string_view text, Before before) {
 }
 
 }  // namespace
+
+void AddedTokenFinder::add(std::string content, std::int32_t token) {
+  AXONN_CHECK(!content.empty(), "an added token has no characters");
+  auto& entries = by_first_byte_[byte_at(content, 0)];
+  if (entries.empty()) first_bytes_ += content[0];
+  begins_[byte_at(content, 0)] = true;
+  const auto longer = [&](const Entry& entry) { return entry.content.size() > content.size(); };
+  const auto place = std::ranges::partition_point(entries, longer);
+  entries.insert(place, {std::move(content), token});
+}
+
+std::size_t AddedTokenFinder::next_candidate(std::string_view text, std::size_t from) const {
+  if (first_bytes_.empty()) return text.size();
+  if (first_bytes_.size() == 1) return std::min(text.find(first_bytes_[0], from), text.size());
+  while (from < text.size() && !begins_[byte_at(text, from)]) ++from;
+  return from;
+}
+
+std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view text) const {
+  for (std::size_t i = next_candidate(text, 0); i < text.size(); i = next_candidate(text, i + 1))
+    for (const Entry& entry : by_first_byte_[byte_at(text, i)])
+      if (text.substr(i).starts_with(entry.content))
+        return Match{i, entry.content.size(), entry.token};
+  return std::nullopt;
+}
 
 std::string with_spaces(std::string_view token) {
   std::string out;

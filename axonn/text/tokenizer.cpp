@@ -1,35 +1,29 @@
 #include "axonn/text/tokenizer.h"
 
-#include <array>
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/base/json_node.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/bpe/bpe_tokenizer.h"
 #include "axonn/text/bpe/bpe_vocab.h"
 #include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
-#include "axonn/text/text_files.h"
-#include "axonn/text/tokenizer_json.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr auto kEveryByte = [] {
-  std::array<char, 256> bytes{};
-  for (int i = 0; i < 256; ++i) bytes[i] = static_cast<char>(i);
-  return bytes;
-}();
-
 class ByteTokenizer : public Tokenizer {
  public:
-  std::string name() const override { return "bytes"; }
-  std::int64_t vocab_size() const override { return 256; }
-  std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
-  std::uint64_t fingerprint() const override { return hash_text("bytes"); }
+  ByteTokenizer() {
+    name_ = "bytes";
+    for (int byte = 0; byte < 256; ++byte) tokens_.emplace_back(1, static_cast<char>(byte));
+    fingerprint_ = hash_text(name_);
+  }
 
  private:
   void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
@@ -38,10 +32,6 @@ class ByteTokenizer : public Tokenizer {
     tokens.resize(before + text.size());
     for (std::size_t i = 0; i < text.size(); ++i)
       tokens[before + i] = static_cast<unsigned char>(text[i]);
-  }
-
-  std::string_view bytes_of_valid(std::int32_t token) const override {
-    return {kEveryByte.data() + token, 1};
   }
 };
 
@@ -54,12 +44,39 @@ std::string_view shown(const Tokenizer& tokenizer, std::int32_t token, DecodeOpt
   return bytes;
 }
 
+/// The characters of a token, which is a string or an object with the string in "content".
+std::string token_at(const JsonNode& node) {
+  return node.is_object() ? node["content"].text() : node.text_or("");
+}
+
+/// Returns the length of the longest suffix of text that is a proper prefix of `stop`.
+std::size_t begun(std::string_view text, const std::string& stop) {
+  for (std::size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n)
+    if (text.compare(text.size() - n, n, stop, 0, n) == 0) return n;
+  return 0;
+}
+
 }  // namespace
+
+std::size_t safe_cut(std::string_view text, std::size_t wanted, CutAt at) {
+  const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
+  for (std::size_t i = std::max<std::size_t>(wanted, 2); i + 1 < text.size(); ++i) {
+    if (text[i] == ' ' && visible(i - 1) && visible(i + 1)) return i;
+    if (at == CutAt::space_or_newline && text[i - 1] == '\n' && visible(i - 2) && visible(i))
+      return i;
+  }
+  return text.size();
+}
 
 std::string_view Tokenizer::bytes_of(std::int32_t token) const {
   AXONN_CHECK(token >= 0 && token < vocab_size(), "decode: token ", token, " is not one of the ",
               vocab_size(), " of the tokenizer ", name());
-  return bytes_of_valid(token);
+  return tokens_[token];
+}
+
+std::optional<std::int32_t> Tokenizer::added_token(std::string_view characters) const {
+  const auto found = added_tokens_.find(characters);
+  return found == added_tokens_.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
@@ -77,7 +94,9 @@ std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const 
 }
 
 std::size_t Tokenizer::cut(std::string_view text, std::size_t wanted) const {
-  return safe_cut(text, wanted);
+  std::size_t at = cuts_ ? safe_cut(text, wanted, *cuts_) : text.size();
+  while (at < text.size() && beside_added_token(text, at)) at = safe_cut(text, at + 1, *cuts_);
+  return at;
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> tokens,
@@ -115,14 +134,52 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path
          ", or one of these files");
 }
 
-std::string StreamDecoder::push(std::int32_t token) {
-  held_ += shown(tokenizer_, token, options_);
-  const std::size_t whole = held_.size() - incomplete_utf8_suffix(held_);
-  std::string text = held_.substr(0, whole);
-  held_.erase(0, whole);
-  return text;
+TokenizerConfig read_tokenizer_config(const std::string& folder) {
+  const std::string path = std::filesystem::path(folder) / "tokenizer_config.json";
+  TokenizerConfig result;
+  if (!path_exists(path)) return result;
+  const MappedFile file(path);
+  const JsonNode config = JsonNode::parse(file.text(), path);
+  result.tokenizer_class = config["tokenizer_class"].text_or("");
+  if (const JsonNode adds = config["add_bos_token"]; !adds.is_null())
+    result.adds_begin = adds.flag_or(false);
+  result.begin_of_text = token_at(config["bos_token"]);
+  result.end_of_text = token_at(config["eos_token"]);
+  return result;
 }
 
-std::string StreamDecoder::finish() { return std::exchange(held_, {}); }
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options,
+                             std::vector<std::string> stops)
+    : tokenizer_(tokenizer), options_(options), stops_(std::move(stops)) {
+  for (const std::string& stop : stops_)
+    if (stop.empty()) refuse("a stop string is empty");
+}
+
+std::string StreamDecoder::push(std::int32_t token) {
+  if (stopped_) return {};
+  held_ += shown(tokenizer_, token, options_);
+  return take_ready(held_.size() - incomplete_utf8_suffix(held_));
+}
+
+/// Takes the text that can be shown from the first `whole` bytes that are held.
+std::string StreamDecoder::take_ready(std::size_t whole) {
+  const std::string_view text = std::string_view(held_).substr(0, whole);
+  std::size_t end = text.npos, back = 0;
+  for (const std::string& stop : stops_) {
+    end = std::min(end, text.find(stop));
+    back = std::max(back, begun(text, stop));
+  }
+  stopped_ = end != text.npos;
+  std::string ready(text.substr(0, stopped_ ? end : whole - back));
+  held_.erase(0, ready.size());
+  return ready;
+}
+
+std::string StreamDecoder::finish() {
+  if (stopped_) return {};
+  std::string rest = take_ready(held_.size());
+  if (!stopped_) rest += std::exchange(held_, {});
+  return rest;
+}
 
 }  // namespace axonn

@@ -1,14 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace axonn {
+
+enum class CutAt { space, space_or_newline };
+
+/// The first place at or after `wanted` where most tokenizers can cut the text without changing its
+/// tokens (Tokenizer::cut() is exact): between two visible ASCII characters that are separated by
+/// one space or newline. A space goes to the piece after the cut, a newline to the piece before it.
+/// Returns text.size() if there is no such place.
+std::size_t safe_cut(std::string_view text, std::size_t wanted, CutAt at = CutAt::space_or_newline);
 
 struct EncodeOptions {
   /// Whether the characters of an added token, such as "<|im_end|>", become that token. If not,
@@ -38,31 +49,31 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   /// The name for messages: "bytes", or "gpt2 (FOLDER)".
-  virtual std::string name() const = 0;
+  const std::string& name() const { return name_; }
 
   /// Tokens are 0 .. vocab_size() - 1.
-  virtual std::int64_t vocab_size() const = 0;
+  std::int64_t vocab_size() const { return std::ssize(tokens_); }
 
   /// The token that the model expects before a text, if any. encode() does not add it.
-  virtual std::optional<std::int32_t> begin_of_text() const { return std::nullopt; }
+  std::optional<std::int32_t> begin_of_text() const { return begin_; }
 
   /// The token that ends a document, if any.
-  virtual std::optional<std::int32_t> end_of_text() const = 0;
+  std::optional<std::int32_t> end_of_text() const { return end_; }
 
   /// Whether the token is a marker ("<s>", "<|im_end|>") and not text.
-  virtual bool is_special(std::int32_t) const { return false; }
+  bool is_special(std::int32_t token) const { return specials_.contains(token); }
 
   /// The added token with these characters ("<|im_start|>"), if any.
-  virtual std::optional<std::int32_t> added_token(std::string_view) const { return std::nullopt; }
+  std::optional<std::int32_t> added_token(std::string_view characters) const;
 
   /// A hash of everything that determines encode(); the same for equal tokenizers in different
   /// folders.
-  virtual std::uint64_t fingerprint() const = 0;
+  std::uint64_t fingerprint() const { return fingerprint_; }
 
   /// The first place at or after `wanted` where the text can be cut so that both pieces, the second
   /// one encoded with `continues`, give the tokens of the whole. text.size() if there is no such
   /// place.
-  virtual std::size_t cut(std::string_view text, std::size_t wanted) const;
+  std::size_t cut(std::string_view text, std::size_t wanted) const;
 
   /// Appends the tokens of the text.
   void encode_into(std::string_view text, std::vector<std::int32_t>& tokens,
@@ -84,13 +95,23 @@ class Tokenizer {
   std::string decode(std::span<const std::int32_t> tokens, const DecodeOptions& options = {}) const;
 
   /// Whether encoding puts a space before text, which decoding removes.
-  virtual bool puts_space() const { return false; }
+  bool puts_space() const { return puts_space_; }
 
  protected:
   Tokenizer() = default;
 
+  std::string name_;
+  std::vector<std::string> tokens_;  ///< the bytes of each token
+  std::map<std::string, std::int32_t, std::less<>> added_tokens_;
+  std::set<std::int32_t> specials_;
+  std::optional<std::int32_t> begin_, end_;
+  std::uint64_t fingerprint_ = 0;
+  bool puts_space_ = false;
+  std::optional<CutAt> cuts_ = CutAt::space_or_newline;  ///< empty: cut() cuts nowhere
+
  private:
-  virtual std::string_view bytes_of_valid(std::int32_t token) const = 0;
+  /// Whether an added token beside this place forbids a cut there.
+  virtual bool beside_added_token(std::string_view, std::size_t) const { return false; }
   virtual void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                              const EncodeOptions& options) const = 0;
 };
@@ -100,24 +121,42 @@ class Tokenizer {
 /// or one such file. Throws UsageError with the file, the place in it, and the fault.
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path);
 
-/// Decodes tokens one by one, for display. Holds back a UTF-8 character that is spread over several
-/// tokens until it is complete. All results of push() and finish() together equal decode() of all
-/// tokens.
+/// The settings of tokenizer_config.json that the other files of a tokenizer do not have.
+struct TokenizerConfig {
+  std::string tokenizer_class;             ///< empty: not given
+  std::optional<bool> adds_begin;          ///< add_bos_token
+  std::string begin_of_text, end_of_text;  ///< the characters of bos_token and eos_token, or empty
+};
+
+/// Reads folder/tokenizer_config.json; returns empty settings if there is none. Throws UsageError
+/// if it is not a JSON object, or if one of these keys has another type.
+TokenizerConfig read_tokenizer_config(const std::string& folder);
+
+/// Decodes tokens one by one, for display, up to the first stop string. Holds back a UTF-8
+/// character that is spread over several tokens until it is complete, and text that may be the
+/// beginning of a stop string until it is known not to be; so a stop string is never shown. Without
+/// stop strings, all results of push() and finish() together equal decode() of all tokens.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options = {})
-      : tokenizer_(tokenizer), options_(options) {}
+  /// Throws UsageError if a stop string is empty. The tokenizer must outlive it.
+  explicit StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options = {},
+                         std::vector<std::string> stops = {});
 
-  /// Takes the next token and returns the text that is complete.
+  /// Takes the next token and returns the text that can be shown after it.
   std::string push(std::int32_t token);
-
-  /// Returns the held-back bytes that never became a character.
+  /// Returns the remaining text after the last token, with bytes that never became a character; ""
+  /// after a stop.
   std::string finish();
+  bool stopped() const { return stopped_; }
 
  private:
+  std::string take_ready(std::size_t whole);
+
   const Tokenizer& tokenizer_;
   DecodeOptions options_;
+  std::vector<std::string> stops_;
   std::string held_;
+  bool stopped_ = false;
 };
 
 }  // namespace axonn

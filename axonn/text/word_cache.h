@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace axonn {
@@ -39,6 +42,32 @@ class WordCache {
   static std::size_t slot_of(const Key& key);
 
   std::vector<Slot> slots_;
+};
+
+/// Objects that threads use one at a time and give back for the next thread.
+template <typename T>
+class Pool {
+ public:
+  /// An idle object, or make() if there is none.
+  template <typename Make>
+  std::unique_ptr<T> take(const Make& make) {
+    std::unique_lock lock(mutex_);
+    if (idle_.empty()) {
+      lock.unlock();
+      return make();
+    }
+    std::unique_ptr<T> object = std::move(idle_.back());
+    idle_.pop_back();
+    return object;
+  }
+  void give_back(std::unique_ptr<T> object) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(object));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<T>> idle_;
 };
 
 }  // namespace axonn

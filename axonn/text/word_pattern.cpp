@@ -72,15 +72,12 @@ class Translator {
            " is not supported in a pattern (", printable(rest_.substr(0, 20)), ')');
   }
 
-  void copy(std::size_t bytes) {
-    out_ += rest_.substr(0, bytes);
-    rest_.remove_prefix(std::min(bytes, rest_.size()));
-  }
-
   void write(std::string_view text, std::size_t instead_of) {
     out_ += text;
-    rest_.remove_prefix(instead_of);
+    rest_.remove_prefix(std::min(instead_of, rest_.size()));
   }
+
+  void copy(std::size_t bytes) { write(rest_.substr(0, bytes), bytes); }
 
   void inside_class(char c) {
     if (c == '[') reject("a class within a class");
@@ -97,9 +94,7 @@ class Translator {
 
   void spaces(bool negated) {
     if (in_class_) return write(negated ? kNoSpaces : kSpaces, 2);
-    out_ += negated ? "[^" : "[";
-    write(kSpaces, 2);
-    out_ += ']';
+    write(concat(negated ? "[^" : "[", kSpaces, ']'), 2);
   }
 
   void escape() {
@@ -128,8 +123,7 @@ class Translator {
     const std::string_view digits = rest_.substr(2, 4);
     if (digits.find_first_not_of("0123456789abcdefABCDEF") != digits.npos || digits.size() != 4)
       reject("\\u without four hexadecimal digits");
-    out_ += concat("\\x{", digits, '}');
-    rest_.remove_prefix(6);
+    write(concat("\\x{", digits, '}'), 6);
   }
 
   std::string_view rest_, pattern_;
@@ -144,12 +138,8 @@ std::string to_pcre2(std::string_view pattern, const std::string& where) {
   return Translator(pattern, where).run();
 }
 
-struct WordPattern::Code {
-  pcre2_code* code = nullptr;
-  ~Code() { pcre2_code_free(code); }
-};
-
 struct WordPattern::Matcher::State {
+  std::shared_ptr<const void> owner;
   const pcre2_code* code = nullptr;
   pcre2_match_data* data = nullptr;
   pcre2_match_context* context = nullptr;
@@ -162,29 +152,28 @@ struct WordPattern::Matcher::State {
   }
 };
 
-WordPattern::WordPattern(std::string_view pattern, const std::string& where)
-    : code_(std::make_unique<Code>()) {
+WordPattern::WordPattern(std::string_view pattern, const std::string& where) {
   const std::string text = to_pcre2(pattern, where);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                              PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
-  if (!code_->code)
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                   PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  code_ = {code, [code](const void*) { pcre2_code_free(code); }};
+  if (!code)
     refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
            "' cannot be compiled: ", message_of(error));
   std::uint32_t matches_empty = 0;
-  pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
+  pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
   if (matches_empty != 0)
     refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
            "' matches the empty string, so it cannot cut a text into words");
   // If the system does not allow a JIT (a hardened kernel), the pattern is interpreted.
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 }
 
-WordPattern::~WordPattern() = default;
-
 WordPattern::Matcher::Matcher(const WordPattern& pattern) : state_(std::make_unique<State>()) {
-  state_->code = pattern.code_->code;
+  state_->owner = pattern.code_;
+  state_->code = static_cast<const pcre2_code*>(pattern.code_.get());
   state_->data = pcre2_match_data_create(1, nullptr);
   state_->context = pcre2_match_context_create(nullptr);
   AXONN_CHECK(state_->data && state_->context, "PCRE2: out of memory");

@@ -22,9 +22,6 @@ class WordPattern {
   /// The pattern is in Oniguruma's syntax; `where` names it in messages.
   /// Throws UsageError if it is invalid or not supported, or if it matches the empty string.
   WordPattern(std::string_view pattern, const std::string& where);
-  ~WordPattern();
-  WordPattern(const WordPattern&) = delete;
-  WordPattern& operator=(const WordPattern&) = delete;
 
   /// The search state of one thread.
   class Matcher {
@@ -42,8 +39,7 @@ class WordPattern {
   };
 
  private:
-  struct Code;
-  std::unique_ptr<Code> code_;
+  std::shared_ptr<const void> code_;  // compiled by PCRE2
 };
 
 }  // namespace axonn

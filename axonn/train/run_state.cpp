@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/storage/checkpoint/checkpoint_folder.h"
-#include "axonn/storage/checkpoint/checkpoint_source.h"
 
 namespace axonn {
 

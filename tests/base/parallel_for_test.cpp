@@ -1,5 +1,3 @@
-#include "axonn/base/parallel_for.h"
-
 #include <atomic>
 #include <set>
 #include <stdexcept>

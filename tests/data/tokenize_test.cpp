@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/host.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_file.h"
-#include "axonn/text/text_files.h"
 
 #include "tests/text/small_bpe.h"
 
@@ -31,14 +31,10 @@ std::vector<std::int32_t> tokenized(const TokenFile& file) {
 /// Notes the threads that encode.
 class ThreadNoter : public Tokenizer {
  public:
-  std::string name() const override { return "threads"; }
-  std::int64_t vocab_size() const override { return 1; }
-  std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
-  std::uint64_t fingerprint() const override { return 0; }
+  ThreadNoter() { tokens_ = {"x"}; }
   std::int64_t threads() const { return std::ssize(threads_); }
 
  private:
-  std::string_view bytes_of_valid(std::int32_t) const override { return "x"; }
   void append_tokens(std::string_view, std::vector<std::int32_t>&,
                      const EncodeOptions&) const override {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // leaves texts to other threads

@@ -6,7 +6,6 @@
 #include "axonn/data/token_file.h"
 #include "axonn/infer/multiple_choice.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/text/tokenizer_config.h"
 
 #include "tests/fuzz/targets.h"
 #include "tests/support/data_files.h"

@@ -7,7 +7,7 @@
 #include "axonn/model/hugging_face.h"
 #include "axonn/options/options_read.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
-#include "axonn/storage/safetensors/safetensors_folder.h"
+#include "axonn/storage/safetensors/safetensors.h"
 #include "axonn/train/config_options.h"
 
 #include "tests/fuzz/targets.h"
@@ -67,7 +67,7 @@ void safetensors_folder(std::string_view input) {
   folder.file(parts[0].empty() ? "model.safetensors" : "a.safetensors", parts[1]);
   folder.file("b.safetensors", parts[2]);
   const SafetensorsFolder opened(folder.path());
-  AXONN_CHECK(opened.bytes() >= 0 && !opened.find("no such tensor").entry, "a folder is wrong");
+  AXONN_CHECK(!opened.find("no such tensor").entry, "a folder is wrong");
 }
 
 std::vector<std::string> safetensors_folder_seeds() {

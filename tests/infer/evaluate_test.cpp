@@ -102,23 +102,15 @@ TextScore score_on(const Config& config, std::int64_t tokens, std::int64_t seq_l
 /// A tokenizer of bytes that puts a token before and after a text.
 class TokenizerWithEnds : public Tokenizer {
  public:
-  std::string name() const override { return "ends"; }
-  std::int64_t vocab_size() const override { return 258; }
-  std::optional<std::int32_t> begin_of_text() const override { return 256; }
-  std::optional<std::int32_t> end_of_text() const override { return 257; }
-  bool is_special(std::int32_t token) const override { return token >= 256; }
-  std::uint64_t fingerprint() const override { return 1; }
+  TokenizerWithEnds() {
+    for (int c = 0; c < 256; ++c) tokens_.emplace_back(1, static_cast<char>(c));
+    tokens_.insert(tokens_.end(), {"<s>", "</s>"});
+    specials_ = {256, 257};
+    begin_ = 256;
+    end_ = 257;
+  }
 
  private:
-  std::string_view bytes_of_valid(std::int32_t token) const override {
-    static const std::vector<std::string> kTexts = [] {
-      std::vector<std::string> texts;
-      for (int c = 0; c < 256; ++c) texts.emplace_back(1, static_cast<char>(c));
-      texts.insert(texts.end(), {"<s>", "</s>"});
-      return texts;
-    }();
-    return kTexts[token];
-  }
   void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                      const EncodeOptions&) const override {
     for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/storage/checkpoint/checkpoint_folder.h"
+#include "axonn/storage/checkpoint/checkpoint_index.h"
 
 #include "tests/storage/model_state.h"
 #include "tests/support/temporary_path.h"

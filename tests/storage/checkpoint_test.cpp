@@ -8,7 +8,7 @@
 #include "axonn/base/files.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/storage/checkpoint/checkpoint_source.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/storage/safetensors/safetensors.h"
 
 #include "tests/storage/model_state.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "axonn/grid/grid_shape.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
-#include "axonn/storage/checkpoint/checkpoint_source.h"
 
 namespace axonn::test {
 

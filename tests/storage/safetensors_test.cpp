@@ -1,5 +1,6 @@
 #include "axonn/storage/safetensors/safetensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <random>
@@ -13,9 +14,7 @@
 
 using namespace axonn;
 using namespace axonn::test;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Pair;
 using testing::ThrowsMessage;
 
 namespace {
@@ -40,6 +39,10 @@ std::vector<SafetensorsTensor> example_tensors(const std::string& data) {
           {{.name = "\"quoted\" é", .type = StoredType::u8, .shape = {3}}, bytes.subspan(24, 3)}};
 }
 
+const SafetensorsEntry& entry_of(const SafetensorsFile& file, const std::string& name) {
+  return *std::ranges::find(file.header().entries, name, &SafetensorsEntry::name);
+}
+
 constexpr const char* kGood =
     R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F16","shape":[2],"data_offsets":[8,12]},)"
     R"("a":{"data_offsets":[0,8],"dtype":"I64","shape":[]}}   )";
@@ -49,13 +52,13 @@ constexpr const char* kGood =
 TEST(Safetensors, ReadsWhatItWroteWithScalarsAndEmptyTensors) {
   const TemporaryPath folder;
   const std::string data = "0123456789abcdefghijklmnopqrstuvwxyz";
-  write_safetensors(folder / "t.safetensors", example_tensors(data), {{"made", "here"}});
+  write_safetensors(folder / "t.safetensors", example_tensors(data));
   const SafetensorsFile file(folder / "t.safetensors");
   EXPECT_EQ(file.header().data_offset % 8, 0);
-  EXPECT_THAT(file.header().metadata, ElementsAre(Pair("format", "pt"), Pair("made", "here")));
+  EXPECT_THAT(slurp(folder / "t.safetensors"), HasSubstr(R"({"__metadata__":{"format":"pt"},)"));
   ASSERT_EQ(file.header().entries.size(), 4);
   for (const SafetensorsTensor& tensor : example_tensors(data)) {
-    const SafetensorsEntry& entry = *file.header().find(tensor.entry.name);
+    const SafetensorsEntry& entry = entry_of(file, tensor.entry.name);
     EXPECT_EQ(entry.type, tensor.entry.type);
     EXPECT_EQ(entry.shape, tensor.entry.shape);
     std::vector<std::byte> got(static_cast<std::size_t>(entry.bytes()));
@@ -63,12 +66,11 @@ TEST(Safetensors, ReadsWhatItWroteWithScalarsAndEmptyTensors) {
     EXPECT_TRUE(std::ranges::equal(got, tensor.data)) << entry.name;
   }
   std::byte two[2];
-  const SafetensorsEntry& weight = *file.header().find("a.weight");
+  const SafetensorsEntry& weight = entry_of(file, "a.weight");
   file.read(weight, 22, two);
   EXPECT_EQ(two[1], std::byte{'n'});
   EXPECT_THAT([&] { file.read(weight, 23, two); },
               ThrowsMessage<Error>(HasSubstr("read of 2 bytes at 23 of \"a.weight\"")));
-  EXPECT_EQ(file.header().find("c"), nullptr);
 }
 
 TEST(Safetensors, ReadsHeadersOfOtherWritersInAnyOrderWithPadding) {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/storage/checkpoint/checkpoint_source.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
 
 #include "tests/storage/model_state.h"
 #include "tests/storage/plain_safetensors.h"

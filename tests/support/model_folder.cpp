@@ -9,7 +9,7 @@
 #include "axonn/model/model.h"
 #include "axonn/model/stored_names.h"
 #include "axonn/options/options.h"
-#include "axonn/storage/stored_values.h"
+#include "axonn/storage/safetensors/safetensors.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"

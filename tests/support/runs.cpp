@@ -10,7 +10,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/data/token_file.h"
 #include "axonn/measure/compare.h"
-#include "axonn/storage/checkpoint/checkpoint_source.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
 
 namespace axonn::testing_support {
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,11 +16,10 @@ struct SafetensorsTensor {
 
 /// Writes a safetensors file. Throws Error if the size of some data does not match its shape.
 inline void write_safetensors(const std::string& path,
-                              const std::vector<SafetensorsTensor>& tensors,
-                              const std::map<std::string, std::string>& metadata = {}) {
+                              const std::vector<SafetensorsTensor>& tensors) {
   std::vector<SafetensorsEntry> entries;
   for (const SafetensorsTensor& tensor : tensors) entries.push_back(tensor.entry);
-  const std::string header = make_safetensors_header(entries, metadata);
+  const std::string header = make_safetensors_header(entries);
   OutputFile file(path);
   file.append(std::as_bytes(std::span(header)));
   for (std::size_t i = 0; i < tensors.size(); ++i) {

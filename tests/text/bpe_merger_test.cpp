@@ -1,4 +1,4 @@
-#include "axonn/text/bpe/bpe_merger.h"
+#include "axonn/text/bpe/bpe_tokenizer.h"
 
 #include <algorithm>
 #include <map>

@@ -1,12 +1,11 @@
-#include "axonn/text/tokenizer_json.h"
-
 #include <cstdlib>
 #include <random>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/mapped_file.h"
+#include "axonn/base/files.h"
+#include "axonn/text/bpe/bpe_vocab.h"
 #include "axonn/text/tokenizer.h"
 
 #include "tests/text/naive_bpe.h"

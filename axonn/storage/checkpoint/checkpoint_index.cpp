@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <filesystem>
+#include <functional>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/hash.h"
 
 namespace axonn {
@@ -15,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::string_view kStep = "step-";
 constexpr std::string_view kFormat = "axonn checkpoint";
 constexpr std::int64_t kVersion = 1;
 constexpr std::string_view kTailBegin = ",\n\"xxh3\": \"", kTailEnd = "\"}\n";
@@ -41,18 +46,17 @@ std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// Throws for a fault in an index whose checksum is right; parse_index() adds the path.
-[[noreturn]] void wrong(const std::string& what) { throw UsageError(what); }
+// The functions below throw UsageError for a fault; parse_index() adds the path.
 
 /// A count or an offset: every number of an index is one.
 std::int64_t number(const json& value) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::uint64_t{INT64_MAX})
-    wrong(concat("found ", dump(value), ", expected a count of 0 or more"));
+    refuse("found ", dump(value), ", expected a count of 0 or more");
   return value.get<std::int64_t>();
 }
 
 std::string text(const json& value) {
-  if (!value.is_string()) wrong("a string is missing");
+  if (!value.is_string()) refuse("a string is missing");
   return value.get<std::string>();
 }
 
@@ -61,13 +65,13 @@ std::string file_name(const json& value) {
   std::string name = text(value);
   if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos ||
       name.find('\0') != name.npos)
-    wrong(concat("\"", name, "\" is not the name of a file in the checkpoint's folder"));
+    refuse("\"", name, "\" is not the name of a file in the checkpoint's folder");
   return name;
 }
 
 std::uint64_t checksum(const json& value) {
   const auto sum = parse_hex(text(value));
-  if (!sum) wrong("a checksum is not 16 hex digits");
+  if (!sum) refuse("a checksum is not 16 hex digits");
   return *sum;
 }
 
@@ -82,7 +86,7 @@ StoredFile file_of(const json& object) {
       block.offsets[kind] = number(offset);
     const json& numbers = from.at("slices");
     if (!numbers.is_array() || numbers.size() % kNumbersOfASlice != 0)
-      wrong("a list of slices does not have seven numbers for each slice");
+      refuse("a list of slices does not have seven numbers for each slice");
     for (std::size_t i = 0; i < numbers.size(); i += kNumbersOfASlice) {
       std::array<std::int64_t, kNumbersOfASlice> n;
       for (std::size_t k = 0; k < kNumbersOfASlice; ++k) n[k] = number(numbers[i + k]);
@@ -96,18 +100,17 @@ void check_block(const CheckpointIndex& index, const StoredFile& file, const Sto
   std::int64_t count = 0;
   for (const auto& [place, slice] : block.slices) {
     if (place >= std::ssize(index.parameters))
-      wrong("a slice belongs to a parameter that is not listed");
-    const auto& parameter = index.parameters[static_cast<std::size_t>(place)];
+      refuse("a slice belongs to a parameter that is not listed");
+    const auto& parameter = index.parameters[place];
     if (!lies_in(slice, parameter.rows, parameter.cols) ||
         __builtin_add_overflow(count, slice.count(), &count))
-      wrong(concat("a slice of ", parameter.name, " in ", file.name,
-                   " exceeds the parameter's shape"));
+      refuse("a slice of ", parameter.name, " in ", file.name, " exceeds the parameter's shape");
   }
   for (const auto& [kind, offset] : block.offsets) {
-    if (offset % std::int64_t{sizeof(float)} != 0)
-      wrong(concat(kind, " in ", file.name, " does not begin at a multiple of 4 bytes"));
-    if (offset > file.bytes || count > (file.bytes - offset) / std::int64_t{sizeof(float)})
-      wrong(concat(file.name, " is too short for its slices of ", kind));
+    if (offset % kElementBytes != 0)
+      refuse(kind, " in ", file.name, " does not begin at a multiple of 4 bytes");
+    if (offset > file.bytes || count > (file.bytes - offset) / kElementBytes)
+      refuse(file.name, " is too short for its slices of ", kind);
   }
 }
 
@@ -115,13 +118,12 @@ void check(const CheckpointIndex& index) {
   for (const StoredParameter& parameter : index.parameters) {
     std::int64_t count = 0;
     if (__builtin_mul_overflow(parameter.rows, parameter.cols, &count))
-      wrong(concat(parameter.name, " has too many elements"));
+      refuse(parameter.name, " has too many elements");
   }
   for (const StoredFile& file : index.files) {
     const auto pieces = file.bytes / kPieceBytes + (file.bytes % kPieceBytes != 0);
-    if (static_cast<std::int64_t>(file.checksums.size()) != pieces)
-      wrong(concat(file.name, " has ", file.checksums.size(), " checksums for ", file.bytes,
-                   " bytes"));
+    if (std::ssize(file.checksums) != pieces)
+      refuse(file.name, " has ", file.checksums.size(), " checksums for ", file.bytes, " bytes");
     for (const StoredBlock& block : file.blocks) check_block(index, file, block);
   }
 }
@@ -136,10 +138,10 @@ CheckpointIndex index_of(std::string_view body) {
     return false;
   };
   const json root = json::parse(concat(body, "}"), take_files);
-  if (text(root.at("format")) != kFormat) wrong("its \"format\" is not \"axonn checkpoint\"");
+  if (text(root.at("format")) != kFormat) refuse("its \"format\" is not \"axonn checkpoint\"");
   if (number(root.at("version")) != kVersion)
-    wrong(concat("it has version ", root.at("version").dump(), ", but this program reads version ",
-                 kVersion));
+    refuse("it has version ", root.at("version").dump(), ", but this program reads version ",
+           kVersion);
   index.step = number(root.at("step"));
   index.ranks = number(root.at("ranks"));
   for (const json& kind : root.at("kinds")) index.kinds.push_back(text(kind));
@@ -152,6 +154,28 @@ CheckpointIndex index_of(std::string_view body) {
 }
 
 }  // namespace
+
+std::string step_name(std::int64_t step) { return concat(kStep, step); }
+
+std::int64_t step_of(std::string_view name) {
+  if (!name.starts_with(kStep)) return -1;
+  std::int64_t step = 0;
+  const std::string_view digits = name.substr(kStep.size());
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || step < 0 || name != step_name(step)) return -1;
+  return step;
+}
+
+std::vector<std::int64_t> steps_in(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error))
+    if (const std::int64_t step = step_of(at->path().filename().string()); step >= 0)
+      steps.push_back(step);
+  std::ranges::sort(steps, std::greater());
+  return steps;
+}
 
 std::string to_text(const CheckpointIndex& index) {
   json parameters = json::array(), texts = json::array();
@@ -185,6 +209,21 @@ CheckpointIndex parse_index(std::string_view text, const std::string& path) {
   }
 }
 
+std::int64_t write_index(const std::string& folder, CheckpointIndex index,
+                         const StateTexts& texts) {
+  std::int64_t bytes = 0;
+  const auto write = [&](std::string_view name, const std::string& contents) {
+    write_text(concat(folder, '/', name), contents);
+    bytes += std::ssize(contents);
+  };
+  for (const auto& [name, contents] : texts) {
+    index.texts[name] = {std::ssize(contents), xxh3(contents)};
+    write(name, contents);
+  }
+  write(kIndexName, to_text(index));
+  return bytes;
+}
+
 void merge(CheckpointIndex& whole, CheckpointIndex part) {
   std::unordered_map<std::string, std::size_t> place;
   for (const StoredParameter& parameter : whole.parameters)
@@ -202,8 +241,7 @@ void merge(CheckpointIndex& whole, CheckpointIndex part) {
               "ranks disagree on the kinds of buffers");
   for (StoredFile& file : part.files) {
     for (StoredBlock& block : file.blocks)
-      for (StoredSlice& slice : block.slices)
-        slice.parameter = place_of[static_cast<std::size_t>(slice.parameter)];
+      for (StoredSlice& slice : block.slices) slice.parameter = place_of[slice.parameter];
     whole.files.push_back(std::move(file));
   }
 }

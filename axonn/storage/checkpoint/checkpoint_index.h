@@ -10,7 +10,23 @@
 
 namespace axonn {
 
-inline constexpr std::string_view kIndexName = "index.json";
+/// Checkpoints hold f32.
+inline constexpr std::int64_t kElementBytes = sizeof(float);
+
+inline constexpr std::string_view kIndexName = "index.json", kLatestName = "latest";
+
+/// The folder name of a step's checkpoint: "step-200".
+std::string step_name(std::int64_t step);
+/// The step of such a name, or -1 for any other name.
+std::int64_t step_of(std::string_view name);
+
+/// The steps whose checkpoints a folder holds, judged by name, highest first; none if the folder
+/// cannot be read.
+std::vector<std::int64_t> steps_in(const std::string& folder);
+
+/// Whether DIR holds a checkpoint, intact or not. For resume = "auto": false means a fresh start.
+/// Does not throw if the folder does not exist. Call it on rank 0 and broadcast the result.
+inline bool has_checkpoint(const std::string& folder) { return !steps_in(folder).empty(); }
 
 /// Further files of a checkpoint: name and contents ("state.json", "config.toml").
 using StateTexts = std::map<std::string, std::string>;
@@ -69,6 +85,10 @@ std::string to_text(const CheckpointIndex& index);
 /// Throws UsageError with the path and the fault unless the text is an intact index whose numbers
 /// are consistent.
 CheckpointIndex parse_index(std::string_view text, const std::string& path);
+
+/// Writes the texts and the index, with their entries, into a checkpoint's folder. Returns their
+/// bytes. Throws as write_text() does.
+std::int64_t write_index(const std::string& folder, CheckpointIndex index, const StateTexts& texts);
 
 /// Adds a rank's part, with its parameters and kinds, to the whole. Throws Error if the two
 /// disagree on shapes or kinds.

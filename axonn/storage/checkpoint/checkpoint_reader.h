@@ -1,12 +1,17 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "axonn/base/files.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
+#include "axonn/storage/parameter_source.h"
 
 namespace axonn {
 
@@ -46,6 +51,56 @@ class CheckpointReader {
   StateTexts texts_;
   std::vector<std::string> warnings_;
   bool one_of_several_ = false;
+};
+
+/// Reads the parameters of a checkpoint, of any kind that it holds, written on any grid. Verifies
+/// every byte that it uses: the first run of elements in a piece of kPieceBytes reads and verifies
+/// the whole piece. Each read() goes through every file once, front to back, only where the file
+/// holds wanted elements. Not collective. Holds one piece.
+class CheckpointSource final : public ParameterSource {
+ public:
+  /// The reader must outlive it. `kinds` are those that will be read. Throws UsageError with a list
+  /// of the kinds that the checkpoint lacks and of the parameters that are missing on one side or
+  /// differ in shape.
+  CheckpointSource(const CheckpointReader& reader, std::vector<StoredParameter> parameters,
+                   const std::vector<std::string>& kinds = {"master"});
+
+  /// Before anything is read, throws UsageError if the checkpoint lacks some of the wanted elements
+  /// or has them twice. While reading, throws UsageError with the file, and with the parameter if
+  /// the data is altered.
+  std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override;
+
+ private:
+  /// A stored slice and the location of its elements.
+  struct Location {
+    const StoredSlice* slice = nullptr;
+    const StoredBlock* block = nullptr;
+    std::int64_t file = 0;
+    std::int64_t first = 0;  // elements of the block's earlier slices
+  };
+  /// Elements that are contiguous both in a file and in the caller's buffer.
+  struct Run {
+    std::int64_t file = 0;    // index into CheckpointIndex::files
+    std::int64_t offset = 0;  // in the file, in bytes
+    std::int64_t count = 0;   // elements, f32
+    std::size_t request = 0;
+    std::int64_t to = 0;  // element of the request's buffer
+  };
+
+  void add_runs(const SliceRequest& wanted, const Slice& slice, std::size_t request,
+                std::vector<Run>& runs) const;
+  void open(std::int64_t file);
+  void verify(std::int64_t piece, const std::string& parameter);
+  std::span<const std::byte> bytes_at(std::int64_t at, std::int64_t count,
+                                      const std::string& parameter);
+
+  const CheckpointIndex& index_;
+  std::map<std::string, std::int64_t, std::less<>> places_;  // of parameters in the index
+  std::vector<std::vector<Location>> locations_;             // by place
+  std::vector<std::vector<bool>> verified_;                  // by file and piece
+  std::optional<InputFile> file_;
+  std::int64_t file_at_ = -1, piece_at_ = -1, bytes_read_ = 0;
+  std::vector<std::byte> piece_, part_;
 };
 
 }  // namespace axonn

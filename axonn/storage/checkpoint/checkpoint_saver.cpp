@@ -1,57 +1,33 @@
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
-#include <optional>
-#include <thread>
+#include <filesystem>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/base/files.h"
 #include "axonn/base/hash.h"
 #include "axonn/comm/texts.h"
-#include "axonn/storage/checkpoint/checkpoint_folder.h"
-#include "axonn/storage/safetensors/safetensors.h"
 
 namespace axonn {
 
 namespace {
 
-/// One rank's file before it is written: its header, its data, and its part of the index.
-struct Snapshot {
-  std::string header;
-  std::vector<float> data;  // kept from one checkpoint to the next
-  CheckpointIndex part;
-
-  StoredFile& file() { return part.files.front(); }
-};
-
-std::string file_name(int rank) {
-  char name[48];
-  std::snprintf(name, sizeof name, "rank-%05d.safetensors", rank);
-  return name;
-}
+namespace fs = std::filesystem;
 
 /// The slices of a block that the rank owns; adds the block's parameters to the index.
 StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
   StoredBlock out;
   for (const StateParameter& parameter : block.parameters) {
-    const auto place = static_cast<std::int64_t>(part.parameters.size());
+    const std::int64_t place = std::ssize(part.parameters);
     part.parameters.push_back(parameter.stored);
     for (const Slice& s : parameter.slices)
       if (s.owned && s.count() > 0)
         out.slices.push_back({place, {s.row, s.rows, s.col, s.cols, s.begin, s.end}});
   }
   return out;
-}
-
-/// Copies values from the block's memory to host memory. Returns the end of the copy.
-float* copy_values(const StateBlock& block, const float* from, std::int64_t count, float* to) {
-  if (!block.device) return std::copy_n(from, count, to);
-  block.device->copy_to_host(to, from, count * bytes_of(DType::f32));
-  return to + count;
 }
 
 /// Copies the owned elements of every buffer: block after block, and kind after kind.
@@ -61,7 +37,14 @@ void copy_owned(std::span<const StateBlock> blocks, std::vector<float>& data) {
     for (const StateBuffer& buffer : block.buffers)
       for (const StateParameter& parameter : block.parameters)
         for (const Slice& s : parameter.slices)
-          if (s.owned) to = copy_values(block, buffer.data + s.offset, s.count(), to);
+          if (s.owned) {
+            const float* from = buffer.data + s.offset;
+            if (block.device)
+              block.device->copy_to_host(to, from, s.count() * kElementBytes);
+            else
+              std::copy_n(from, s.count(), to);
+            to += s.count();
+          }
 }
 
 /// Throws Error, naming the parameter, if slices reach beyond its shape or the block's buffers.
@@ -100,17 +83,54 @@ void check_blocks(std::span<const StateBlock> blocks) {
   }
 }
 
-void take_snapshot(Snapshot& snapshot, std::span<const StateBlock> blocks, int rank) {
+/// Removes the temporary files and folders of jobs that died. Never throws; skips those that it
+/// cannot remove.
+void remove_leftovers(const std::string& folder) {
+  std::vector<fs::path> leftovers;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string(), base = name.substr(0, name.find('.'));
+    if ((step_of(base) >= 0 || base == kLatestName) && is_temporary_name(name, base))
+      leftovers.push_back(at->path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path, error);
+}
+
+/// Removes older checkpoints so that `keep` remain, counting `step` itself; 0 removes none.
+/// Checkpoints of later steps belong to an abandoned run and stay. Returns one warning for each
+/// checkpoint that could not be removed.
+std::vector<std::string> prune(const std::string& folder, std::int64_t step, std::int64_t keep) {
+  std::vector<std::string> warnings;
+  if (keep == 0) return warnings;
+  auto steps = steps_in(folder);
+  std::erase_if(steps, [&](std::int64_t other) { return other > step; });
+  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i) {
+    std::string fault = fault_of([&] { remove_folder(concat(folder, '/', step_name(steps[i]))); });
+    if (!fault.empty()) warnings.push_back(std::move(fault));
+  }
+  return warnings;
+}
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(SaverOptions options) : options_(std::move(options)) {
+  AXONN_CHECK(!options_.folder.empty(), "a CheckpointSaver needs a folder");
+  AXONN_CHECK(options_.keep >= 0, "checkpoint.keep is ", options_.keep, "; it must be 0 or more");
+  while (options_.folder.size() > 1 && options_.folder.back() == '/') options_.folder.pop_back();
+}
+
+void CheckpointSaver::take_snapshot(std::span<const StateBlock> blocks, int rank) {
   check_blocks(blocks);
-  CheckpointIndex& part = snapshot.part;
-  StoredFile file{.name = file_name(rank), .bytes = 0, .checksums = {}, .blocks = {}};
+  part_ = {};
+  StoredFile file;
+  file.name = fmt::format("rank-{:05}.safetensors", rank);
   std::vector<SafetensorsEntry> entries;
   std::int64_t total = 0;
   for (const StateBlock& block : blocks) {
     for (const StateBuffer& buffer : block.buffers)
-      if (std::ranges::find(part.kinds, buffer.kind) == part.kinds.end())
-        part.kinds.push_back(buffer.kind);
-    StoredBlock owned = owned_of(block, part);
+      if (std::ranges::find(part_.kinds, buffer.kind) == part_.kinds.end())
+        part_.kinds.push_back(buffer.kind);
+    StoredBlock owned = owned_of(block, part_);
     std::int64_t count = 0;
     for (const StoredSlice& slice : owned.slices) count += slice.part.count();
     if (count == 0) continue;
@@ -118,203 +138,133 @@ void take_snapshot(Snapshot& snapshot, std::span<const StateBlock> blocks, int r
       entries.push_back({.name = concat(block.name, '.', buffer.kind),
                          .type = StoredType::f32,
                          .shape = {count}});
-      owned.offsets[buffer.kind] = total * std::int64_t{sizeof(float)};
+      owned.offsets[buffer.kind] = total * kElementBytes;
       total += count;
     }
     file.blocks.push_back(std::move(owned));
   }
-  snapshot.header = make_safetensors_header(entries);
-  const auto begin = static_cast<std::int64_t>(snapshot.header.size());
+  header_ = make_safetensors_header(entries);
+  const auto begin = std::ssize(header_);
   for (StoredBlock& block : file.blocks)
     for (auto& [kind, offset] : block.offsets) offset += begin;
-  snapshot.data.resize(static_cast<std::size_t>(total));
-  copy_owned(blocks, snapshot.data);
-  file.bytes = begin + total * std::int64_t{sizeof(float)};
+  data_.resize(total);
+  copy_owned(blocks, data_);
+  file.bytes = begin + total * kElementBytes;
   // A rank that owns nothing writes nothing.
-  if (total > 0) part.files.push_back(std::move(file));
+  if (total > 0) part_.files.push_back(std::move(file));
 }
 
-/// Writes the file piece by piece, so that a piece is hashed while it is in cache.
-std::vector<std::uint64_t> write_snapshot(const Snapshot& snapshot, const std::string& path) {
-  OutputFile file(path);
-  PieceHasher hasher;
-  for (auto rest :
-       {std::as_bytes(std::span(snapshot.header)), std::as_bytes(std::span(snapshot.data))})
-    while (!rest.empty()) {
-      const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceBytes));
-      hasher.append(piece);
-      file.append(piece);
-      rest = rest.subspan(piece.size());
-    }
-  file.finish();
-  return hasher.finish();
-}
-
-void check_texts(const StateTexts& texts) {
-  for (const auto& [name, contents] : texts)
-    AXONN_CHECK(!name.empty() && name.find('/') == name.npos && !name.starts_with('.') &&
-                    !name.starts_with("rank-") && name != kIndexName,
-                "a checkpoint's text cannot be named ", name);
-}
-
-}  // namespace
-
-struct CheckpointSaver::Impl {
-  SaverOptions options;
-
-  bool pending = false;
-  std::int64_t step = 0;
-  std::int64_t bytes = 0;  // of all ranks' files
-  Snapshot snapshot;
-  StateTexts texts;                          // rank 0
-  std::optional<TemporaryFolder> temporary;  // rank 0
-  double stall_seconds = 0;
-
-  std::thread writer;
-  std::atomic<bool> written = true;
-  std::string fault;  // of the writer thread; read after join()
-  double write_seconds = 0;
-
-  std::string name() const { return concat(options.folder, '/', step_name(step)); }
-  std::string asked() const { return concat("writing checkpoint ", name()); }
-
-  /// Rank 0 creates the folder that all ranks write to.
-  std::string make_folder(Communicator& world);
-  void write(const std::string& path);
-  void start(const std::string& path);
-  void join() {
-    if (writer.joinable()) writer.join();
-  }
-  /// Rank 0 writes the texts and the index, and gives the folder its final name.
-  SaveCost publish(CheckpointIndex whole);
-  void forget() {
-    temporary.reset();
-    pending = false;
-    written = true;
-  }
-};
-
-std::string CheckpointSaver::Impl::make_folder(Communicator& world) {
+/// Rank 0 creates the folder that all ranks write to.
+std::string CheckpointSaver::make_folder(Communicator& world) {
   std::string path;
   const std::string failed = world.rank() != 0 ? "" : fault_of([&] {
-    make_folders(options.folder);
-    remove_leftovers(options.folder);
-    const std::int64_t room = free_bytes(options.folder);
-    AXONN_CHECK(room >= bytes, "it needs ", bytes, " bytes and ", options.folder, " has room for ",
-                room, "; free space there, or write to another disk");
-    temporary.emplace(name());
-    path = temporary->path();
+    make_folders(options_.folder);
+    remove_leftovers(options_.folder);
+    const std::int64_t room = free_bytes(options_.folder);
+    AXONN_CHECK(room >= bytes_, "it needs ", bytes_, " bytes and ", options_.folder,
+                " has room for ", room, "; free space there, or write to another disk");
+    temporary_.emplace(name());
+    path = temporary_->path();
   });
   agree(world, asked(), failed);
-  return broadcast_texts(world, {path}).front();
+  return broadcast_text(world, path, 0);
 }
 
-void CheckpointSaver::Impl::write(const std::string& path) {
+/// Writes this rank's file piece by piece, so that a piece is hashed while it is in cache.
+void CheckpointSaver::write(const std::string& folder) {
   const double begin = now_seconds();
-  fault = fault_of([&] {
-    if (!snapshot.part.files.empty())
-      snapshot.file().checksums = write_snapshot(snapshot, path + '/' + snapshot.file().name);
+  fault_ = fault_of([&] {
+    if (part_.files.empty()) return;
+    OutputFile file(folder + '/' + part_.files.front().name);
+    PieceHasher hasher;
+    for (auto rest : {std::as_bytes(std::span(header_)), std::as_bytes(std::span(data_))})
+      while (!rest.empty()) {
+        const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceBytes));
+        hasher.append(piece);
+        file.append(piece);
+        rest = rest.subspan(piece.size());
+      }
+    file.finish();
+    part_.files.front().checksums = hasher.finish();
   });
-  write_seconds = now_seconds() - begin;
-  written = true;
+  write_seconds_ = now_seconds() - begin;
+  written_ = true;
 }
 
-void CheckpointSaver::Impl::start(const std::string& path) {
-  written = false;
-  fault.clear();
-  if (!options.async) return write(path);
-  try {
-    writer = std::thread([this, path] { write(path); });
-  } catch (const std::system_error& error) {
-    fault = concat("cannot start a thread to write the file: ", error.what(),
-                   "; set checkpoint.async = false");
-    written = true;
-  }
-}
-
-SaveCost CheckpointSaver::Impl::publish(CheckpointIndex whole) {
+/// Rank 0 writes the texts and the index, and gives the folder its final name.
+SaveCost CheckpointSaver::publish(CheckpointIndex whole) {
   SaveCost cost;
-  cost.bytes = bytes;
-  const std::string& folder = temporary->path();
-  for (const auto& [name_of_text, contents] : texts) {
-    whole.texts[name_of_text] = {static_cast<std::int64_t>(contents.size()), xxh3(contents)};
-    write_text(concat(folder, '/', name_of_text), contents);
-    cost.bytes += static_cast<std::int64_t>(contents.size());
-  }
-  const std::string index = to_text(whole);
-  write_text(concat(folder, '/', kIndexName), index);
-  cost.bytes += static_cast<std::int64_t>(index.size());
-  temporary->publish();
-  write_file_atomically(concat(options.folder, '/', kLatestName), step_name(step) + "\n");
-  cost.warnings = prune(options.folder, step, options.keep);
+  cost.bytes = bytes_ + write_index(temporary_->path(), std::move(whole), texts_);
+  temporary_->publish();
+  write_file_atomically(concat(options_.folder, '/', kLatestName), step_name(step_) + "\n");
+  cost.warnings = prune(options_.folder, step_, options_.keep);
   return cost;
 }
 
-CheckpointSaver::CheckpointSaver(SaverOptions options) : impl_(std::make_unique<Impl>()) {
-  AXONN_CHECK(!options.folder.empty(), "a CheckpointSaver needs a folder");
-  AXONN_CHECK(options.keep >= 0, "checkpoint.keep is ", options.keep, "; it must be 0 or more");
-  while (options.folder.size() > 1 && options.folder.back() == '/') options.folder.pop_back();
-  impl_->options = std::move(options);
-}
-
-CheckpointSaver::~CheckpointSaver() { impl_->join(); }
-
-bool CheckpointSaver::pending() const { return impl_->pending; }
-bool CheckpointSaver::written() const { return impl_->written; }
-
 void CheckpointSaver::begin(Communicator& world, std::int64_t step,
                             std::span<const StateBlock> blocks, const StateTexts& texts) {
-  AXONN_CHECK(!pending(), "checkpoint ", impl_->name(), " is not finished; call finish() first");
+  AXONN_CHECK(!pending_, "checkpoint ", name(), " is not finished; call finish() first");
   AXONN_CHECK(step >= 0, "a checkpoint of step ", step, "; steps count from 0");
   const double begin = now_seconds();
-  Impl& to = *impl_;
-  to.step = step;
-  to.texts.clear();
-  to.snapshot.part = {};
+  step_ = step;
+  texts_.clear();
   const std::string fault = fault_of([&] {
-    if (world.rank() == 0) {
-      check_texts(texts);
-      to.texts = texts;
-    }
-    take_snapshot(to.snapshot, blocks, world.rank());
+    if (world.rank() == 0) texts_ = texts;
+    for (const auto& [text, contents] : texts_)
+      AXONN_CHECK(!text.empty() && text.find('/') == text.npos && !text.starts_with('.') &&
+                      !text.starts_with("rank-") && text != kIndexName,
+                  "a checkpoint's text cannot be named ", text);
+    take_snapshot(blocks, world.rank());
   });
-  agree(world, to.asked(), fault);
-  to.bytes = to.snapshot.part.files.empty() ? 0 : to.snapshot.file().bytes;
-  world.all_reduce(buffer<std::int64_t>({&to.bytes, 1}), "checkpoint bytes").wait();
-  const std::string folder = to.make_folder(world);
-  to.pending = true;
-  to.start(folder);
-  to.stall_seconds = now_seconds() - begin;
+  agree(world, asked(), fault);
+  bytes_ = part_.files.empty() ? 0 : part_.files.front().bytes;
+  world.all_reduce(buffer<std::int64_t>({&bytes_, 1}), "checkpoint bytes").wait();
+  const std::string folder = make_folder(world);
+  pending_ = true;
+  written_ = false;
+  fault_.clear();
+  try {
+    if (options_.async)
+      writer_ = std::jthread([this, folder] { write(folder); });
+    else
+      write(folder);
+  } catch (const std::system_error& error) {
+    fault_ = concat("cannot start a thread to write the file: ", error.what(),
+                    "; set checkpoint.async = false");
+    written_ = true;
+  }
+  stall_seconds_ = now_seconds() - begin;
 }
 
 SaveCost CheckpointSaver::finish(Communicator& world) {
-  AXONN_CHECK(pending(), "no checkpoint was begun; call begin() before finish()");
+  AXONN_CHECK(pending_, "no checkpoint was begun; call begin() before finish()");
   const double begin = now_seconds();
-  Impl& from = *impl_;
-  from.join();
+  if (writer_.joinable()) writer_.join();
   struct Forget {  // also after an error, the saver is ready for another begin()
-    Impl& impl;
-    ~Forget() { impl.forget(); }
-  } forget{from};
-  agree(world, from.asked(), from.fault);
+    CheckpointSaver& saver;
+    ~Forget() {
+      saver.temporary_.reset();
+      saver.pending_ = false;
+      saver.written_ = true;
+    }
+  } forget{*this};
+  agree(world, asked(), fault_);
 
-  CheckpointIndex whole;
-  whole.step = from.step;
-  whole.ranks = world.size();
+  CheckpointIndex whole{.step = step_, .ranks = world.size()};
   std::string fault;
-  gather_texts(world, to_text(from.snapshot.part), [&](const std::string& part) {
+  gather_texts(world, to_text(part_), [&](const std::string& part) {
     if (!fault.empty()) return;
     fault = fault_of([&] { merge(whole, parse_index(part, "a rank's part")); });
   });
   SaveCost cost;
   if (world.rank() == 0 && fault.empty())
-    fault = fault_of([&] { cost = from.publish(std::move(whole)); });
-  agree(world, from.asked(), fault);
+    fault = fault_of([&] { cost = publish(std::move(whole)); });
+  agree(world, asked(), fault);
 
-  cost.step = from.step;
-  cost.folder = from.name();
+  cost.step = step_;
+  cost.folder = name();
   world.broadcast(buffer<std::int64_t>({&cost.bytes, 1}), 0, "checkpoint bytes").wait();
-  std::vector seconds = {from.write_seconds, from.stall_seconds + now_seconds() - begin};
+  std::vector seconds = {write_seconds_, stall_seconds_ + now_seconds() - begin};
   world.all_reduce({seconds.data(), 2, DType::f64}, "checkpoint seconds", ReduceOp::max).wait();
   cost.write_seconds = seconds[0];
   cost.stall_seconds = seconds[1];

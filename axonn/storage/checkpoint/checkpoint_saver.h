@@ -1,11 +1,14 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "axonn/base/files.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/tensor/device.h"
@@ -78,12 +81,9 @@ struct SaveCost {
 /// saver is ready for another begin().
 class CheckpointSaver {
  public:
+  /// The destructor joins the background thread. An unfinished checkpoint is removed then, or by
+  /// the next begin() in that folder.
   explicit CheckpointSaver(SaverOptions options);
-  /// Joins the background thread. An unfinished checkpoint is removed, here or by the next begin()
-  /// in that folder.
-  ~CheckpointSaver();
-  CheckpointSaver(const CheckpointSaver&) = delete;
-  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   /// Takes a snapshot of the owned slices and starts to write it. Collective. Only rank 0's texts
   /// are used. Costs a copy of the owned elements in host memory, reused for the next checkpoint.
@@ -92,19 +92,42 @@ class CheckpointSaver {
              const StateTexts& texts);
 
   /// Whether a checkpoint was begun but not finished.
-  bool pending() const;
+  bool pending() const { return pending_; }
 
   /// Whether this rank's part is written or has failed, so that finish() will not wait for it.
   /// True if nothing is pending. Does not wait.
-  bool written() const;
+  bool written() const { return written_; }
 
   /// Waits for all ranks' files, publishes the checkpoint, and removes older ones beyond `keep`.
   /// Collective. Also throws if not pending().
   SaveCost finish(Communicator& world);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::string name() const { return options_.folder + '/' + step_name(step_); }
+  std::string asked() const { return "writing checkpoint " + name(); }
+  void take_snapshot(std::span<const StateBlock> blocks, int rank);
+  std::string make_folder(Communicator& world);
+  void write(const std::string& folder);
+  SaveCost publish(CheckpointIndex whole);
+
+  SaverOptions options_;
+  bool pending_ = false;
+  std::int64_t step_ = 0;
+  std::int64_t bytes_ = 0;  // of all ranks' files
+
+  // This rank's file: its header, its data, and its part of the index.
+  std::string header_;
+  std::vector<float> data_;  // kept from one checkpoint to the next
+  CheckpointIndex part_;
+
+  StateTexts texts_;                          // rank 0
+  std::optional<TemporaryFolder> temporary_;  // rank 0
+  double stall_seconds_ = 0;
+
+  std::atomic<bool> written_ = true;
+  std::string fault_;  // of the writer thread; read after it is joined
+  double write_seconds_ = 0;
+  std::jthread writer_;  // last: it uses the other members until it is joined
 };
 
 }  // namespace axonn

@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "axonn/tensor/dtype.h"
+
 namespace axonn {
 
 static_assert(std::endian::native == std::endian::little,
@@ -24,111 +26,149 @@ constexpr std::array<std::string_view, kTypes> kNames = {"BOOL", "U8",  "I8",  "
                                                          "U32",  "F32", "I64", "U64",     "F64"};
 constexpr std::array<std::int64_t, kTypes> kBytes = {1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8};
 
-/// Builds the header from the parser's events, so that memory stays in proportion to the text and
-/// nesting does not use the stack. The first fault ends the parse.
+/// IEEE 754 binary16: a sign bit, five bits of exponent with bias 15, ten bits of fraction.
+float half_to_float(std::uint16_t half) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16,
+                      exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | fraction << 13);
+  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+  const float magnitude = static_cast<float>(fraction) * 0x1p-24f;  // subnormal, exact
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+}
+
+std::uint16_t float_to_half(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
+  const std::uint32_t rest = bits & 0x7fffffff;
+  if (rest > 0x7f800000) return sign | 0x7e00 | (rest >> 13 & 0x3ff);  // NaN
+  if (rest >= 0x477ff000) return sign | 0x7c00;                        // rounds beyond 65,504
+  if (rest >= 0x38800000) {                                            // normal: 2^-14 and above
+    const std::uint32_t rounded = rest + 0xfff + (rest >> 13 & 1);
+    return static_cast<std::uint16_t>(sign | (rounded - (112u << 23)) >> 13);
+  }
+  // A float in [0.5, 1) is a multiple of 2^-24, so this addition rounds to one.
+  const float shifted = std::bit_cast<float>(rest) + 0x1p-1f;
+  return sign | static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(shifted) & 0x7ff);
+}
+
+void check(StoredType type, std::size_t bytes, std::size_t count) {
+  AXONN_CHECK(is_float(type) && bytes == count * static_cast<std::size_t>(bytes_of(type)), bytes,
+              " bytes of ", name_of(type), " for ", count, " floats; wanted F16, BF16 or F32");
+}
+
+constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // the format's own limit
+
+using Event = json::parse_event_t;
+
+/// Parses JSON. `take` gets each event of the parser and the number of objects and lists around it.
+/// It returns false to drop a value, so that memory stays in proportion to the text. Throws
+/// UsageError, with `where`, for invalid JSON.
+void parse(std::string_view text, const std::string& where, json::parser_callback_t take) {
+  // The parser takes a zero byte for the end of the text and would ignore what follows.
+  if (text.find('\0') != text.npos) refuse(where, ": it contains a zero byte");
+  try {
+    [[maybe_unused]] const json rest = json::parse(text, std::move(take));
+  } catch (const json::parse_error& error) {
+    refuse(where, ": invalid JSON from byte ", error.byte, " on");
+  } catch (const json::exception&) {
+    refuse(where, ": invalid JSON: a number is out of range");
+  }
+}
+
+/// Builds a header from the parser's events. Drops each entry when it is complete.
 ///
 ///   depth 1   {"name": entry, "__metadata__": {string: string}}
 ///   depth 2   {"dtype": string, "shape": [..], "data_offsets": [begin, end]}
-class HeaderReader : public nlohmann::json_sax<json> {
+class HeaderReader {
  public:
-  SafetensorsHeader header;
-  std::string fault;
+  explicit HeaderReader(std::string where) : where_(std::move(where)) {}
 
-  bool null() override { return unexpected("null"); }
-  bool boolean(bool) override { return unexpected("a boolean"); }
-  bool number_float(double, const std::string&) override { return unexpected("a fraction"); }
-  bool number_integer(std::int64_t) override { return unexpected("a negative number"); }
-  bool binary(json::binary_t&) override { return unexpected("binary data"); }
-
-  bool number_unsigned(std::uint64_t value) override {
-    if (!in_array_) return unexpected("a number");
-    if (value > std::uint64_t{INT64_MAX}) return wrong(concat(value, " is out of range"));
-    (key_ == "shape" ? entry_.shape : offsets_).push_back(static_cast<std::int64_t>(value));
-    return true;
-  }
-
-  bool string(std::string& value) override {
-    if (in_array_ || depth_ != 2) return unexpected("a string");
-    if (in_metadata_) {
-      header.metadata[key_] = value;
-      return true;
-    }
-    if (key_ != "dtype") return unexpected("a string");
-    const auto name = std::ranges::find(kNames, value);
-    if (name == kNames.end()) return wrong(concat("the dtype ", value, " is not known"));
-    entry_.type = static_cast<StoredType>(name - kNames.begin());
-    return true;
-  }
-
-  bool start_object(std::size_t) override {
-    if (in_array_ || depth_ == 2) return unexpected("an object");
-    keys_[depth_].clear();
-    ++depth_;
-    return true;
-  }
-
-  bool key(std::string& key) override {
-    if (!keys_[depth_ - 1].insert(key).second)
-      return wrong(concat("the key \"", key, "\" comes twice"));
-    if (depth_ == 1) {
-      in_metadata_ = key == "__metadata__";
-      entry_ = {};
-      entry_.name = key;
-      offsets_.clear();
-    } else if (!in_metadata_ && key != "dtype" && key != "shape" && key != "data_offsets") {
-      return wrong(concat("the key \"", key, "\" is not known"));
-    }
-    key_ = key;
-    return true;
-  }
-
-  bool end_object() override {
-    if (depth_ == 1 || in_metadata_) {
-      --depth_;
-      return true;
-    }
-    for (const char* want : {"dtype", "shape", "data_offsets"})
-      if (!keys_[1].contains(want)) return wrong(concat("it has no ", want));
-    if (offsets_.size() != 2) return wrong("data_offsets must be [begin, end]");
-    entry_.begin = offsets_[0];
-    entry_.end = offsets_[1];
-    header.entries.push_back(std::move(entry_));
-    --depth_;
-    return true;
-  }
-
-  bool start_array(std::size_t) override {
-    if (in_array_ || depth_ != 2 || in_metadata_ || key_ == "dtype") return unexpected("a list");
-    in_array_ = true;
-    return true;
-  }
-
-  bool end_array() override {
-    in_array_ = false;
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    fault = concat("invalid JSON from byte ", position, " on");
+  bool operator()(int depth, Event event, json& value) {
+    if (event == Event::key) return take_key(depth, value.get_ref<const std::string&>());
+    if (event == Event::object_start && depth > 1) unexpected(depth, "an object");
+    if (event == Event::array_start && !(depth == 2 && holds_list())) unexpected(depth, "a list");
+    if (event == Event::value) check_value(depth, value);
+    if (event != Event::object_end || depth != 1) return true;
+    if (!in_metadata_) entries_.push_back(entry_of(value));
     return false;
   }
+
+  std::vector<SafetensorsEntry> take() { return std::move(entries_); }
 
  private:
-  bool wrong(std::string what) {
-    fault = depth_ == 2 && !in_metadata_ ? concat("entry \"", entry_.name, "\": ", what)
-                                         : std::move(what);
-    return false;
+  template <typename... Parts>
+  [[noreturn]] void bad(int depth, const Parts&... parts) const {
+    const bool in_entry = depth > 1 && !in_metadata_;
+    refuse(where_, ": ", in_entry ? concat("entry \"", name_, "\": ") : "", parts...);
   }
-  bool unexpected(const char* what) { return wrong(concat(what, " is not expected there")); }
+  [[noreturn]] void unexpected(int depth, const char* what) const {
+    bad(depth, what, " is not expected there");
+  }
+  bool holds_list() const { return !in_metadata_ && (key_ == "shape" || key_ == "data_offsets"); }
 
-  int depth_ = 0;
-  bool in_metadata_ = false, in_array_ = false;
-  std::string key_;
-  std::array<std::set<std::string, std::less<>>, 2> keys_;
-  SafetensorsEntry entry_;
-  std::vector<std::int64_t> offsets_;
+  bool take_key(int depth, const std::string& key) {
+    if (depth == 1) keys_[1].clear();
+    if (!keys_[depth - 1].insert(key).second) bad(depth, "the key \"", key, "\" comes twice");
+    key_ = key;
+    if (depth == 1) {
+      in_metadata_ = key == "__metadata__";
+      name_ = key;
+    } else if (!in_metadata_ && key != "dtype" && !holds_list()) {
+      bad(depth, "the key \"", key, "\" is not known");
+    }
+    return depth == 1 || !in_metadata_;
+  }
+
+  void check_value(int depth, const json& value) const {
+    constexpr std::array kWhat = {"null",      "an object",         "a list",   "a string",
+                                  "a boolean", "a negative number", "a number", "a fraction"};
+    const bool text = depth == 2 && (in_metadata_ || key_ == "dtype");
+    if (text ? !value.is_string() : depth < 3 || !value.is_number_unsigned())
+      unexpected(depth, kWhat[static_cast<std::size_t>(value.type())]);
+    if (!text && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX})
+      bad(depth, value.get<std::uint64_t>(), " is out of range");
+  }
+
+  SafetensorsEntry entry_of(const json& value) const {
+    for (const char* want : {"dtype", "shape", "data_offsets"})
+      if (!value.contains(want)) bad(2, "it has no ", want);
+    const auto& dtype = value["dtype"].get_ref<const std::string&>();
+    const auto type = std::ranges::find(kNames, dtype);
+    if (type == kNames.end()) bad(2, "the dtype ", dtype, " is not known");
+    const json& offsets = value["data_offsets"];
+    if (offsets.size() != 2) bad(2, "data_offsets must be [begin, end]");
+    return {.name = name_,
+            .type = static_cast<StoredType>(type - kNames.begin()),
+            .shape = value["shape"],
+            .begin = offsets[0],
+            .end = offsets[1]};
+  }
+
+  std::string where_;
+  std::vector<SafetensorsEntry> entries_;
+  std::array<std::set<std::string>, 2> keys_;  // of the root and of the open entry
+  std::string name_, key_;                     // of the entry, and the latest
+  bool in_metadata_ = false;
 };
+
+/// Reads the map from tensors to files in the index of a folder.
+std::map<std::string, std::string> read_weight_map(const std::string& path) {
+  std::map<std::string, std::string> files;
+  std::string section, tensor;
+  parse(read_text(path, kMostHeaderBytes), path, [&](int depth, Event event, json& value) {
+    const bool in_map = depth == 2 && section == "weight_map";
+    if (event == Event::key) {
+      (depth == 1 ? section : tensor) = value.get<std::string>();
+      if (in_map && files.contains(tensor))
+        refuse(path, ": the tensor \"", tensor, "\" comes twice");
+    } else if (in_map) {
+      if (!value.is_string()) refuse(path, ": weight_map has no file name for \"", tensor, '"');
+      files[tensor] = value.get<std::string>();
+    }
+    return depth < 2;
+  });
+  return files;
+}
 
 /// The bytes of the entry's shape and type; nothing if they do not fit 63 bits.
 std::optional<std::int64_t> bytes_of(const SafetensorsEntry& entry) {
@@ -164,23 +204,57 @@ void check_data(SafetensorsHeader& header, std::int64_t data_bytes, const std::s
 std::int64_t bytes_of(StoredType type) { return kBytes[static_cast<std::size_t>(type)]; }
 std::string_view name_of(StoredType type) { return kNames[static_cast<std::size_t>(type)]; }
 
-const SafetensorsEntry* SafetensorsHeader::find(std::string_view name) const {
-  const auto found = std::ranges::find(entries, name, &SafetensorsEntry::name);
-  return found == entries.end() ? nullptr : &*found;
+bool is_float(StoredType type) {
+  return type == StoredType::f16 || type == StoredType::bf16 || type == StoredType::f32;
+}
+
+void to_floats(StoredType type, std::span<const std::byte> bytes, std::span<float> out) {
+  check(type, bytes.size(), out.size());
+  const auto each = [&](auto convert) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      std::uint16_t stored;
+      std::memcpy(&stored, bytes.data() + i * sizeof stored, sizeof stored);
+      out[i] = convert(stored);
+    }
+  };
+  if (type == StoredType::f32)
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+  else if (type == StoredType::bf16)
+    each([](std::uint16_t bits) { return get(bf16{bits}); });
+  else
+    each(half_to_float);
+}
+
+void from_floats(StoredType type, std::span<const float> values, std::span<std::byte> out) {
+  check(type, out.size(), values.size());
+  const auto each = [&](auto convert) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint16_t stored = convert(values[i]);
+      std::memcpy(out.data() + i * sizeof stored, &stored, sizeof stored);
+    }
+  };
+  if (type == StoredType::f32)
+    std::memcpy(out.data(), values.data(), out.size());
+  else if (type == StoredType::bf16)
+    each([](float value) {
+      bf16 to;
+      put(to, value);
+      return to.bits;
+    });
+  else
+    each(float_to_half);
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t file_bytes,
                                            const std::string& path) {
   if (!text.starts_with('{'))
     refuse(path, " is not a safetensors file: its header is not a JSON object");
-  // The parser takes a zero byte for the end of the text and would ignore what follows.
-  if (text.find('\0') != text.npos)
-    refuse(path, ": bad safetensors header: it contains a zero byte");
-  HeaderReader reader;
-  if (!json::sax_parse(text, &reader)) refuse(path, ": bad safetensors header: ", reader.fault);
-  reader.header.data_offset = 8 + static_cast<std::int64_t>(text.size());
-  check_data(reader.header, file_bytes - reader.header.data_offset, path);
-  return std::move(reader.header);
+  const std::string where = path + ": bad safetensors header";
+  HeaderReader reader(where);
+  parse(text, where, std::ref(reader));
+  SafetensorsHeader header{.entries = reader.take(), .data_offset = 8 + std::ssize(text)};
+  check_data(header, file_bytes - header.data_offset, path);
+  return header;
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
@@ -202,17 +276,14 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
 
 void SafetensorsFile::read(const SafetensorsEntry& entry, std::int64_t begin,
                            std::span<std::byte> out) const {
-  const auto count = static_cast<std::int64_t>(out.size());
+  const std::int64_t count = std::ssize(out);
   AXONN_CHECK(begin >= 0 && count <= entry.bytes() && begin <= entry.bytes() - count, "read of ",
               count, " bytes at ", begin, " of \"", entry.name, "\", which has ", entry.bytes());
   file_.read(header_.data_offset + entry.begin + begin, out);
 }
 
-std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
-                                    std::map<std::string, std::string> metadata) {
-  metadata.try_emplace("format", "pt");
-  auto object = nlohmann::ordered_json::object();
-  object["__metadata__"] = metadata;
+std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries) {
+  nlohmann::ordered_json object = {{"__metadata__", {{"format", "pt"}}}};
   std::int64_t at = 0;
   for (SafetensorsEntry& entry : entries) {
     const auto bytes = bytes_of(entry);
@@ -236,6 +307,50 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
   const std::uint64_t length = text.size();
   std::memcpy(bytes.data(), &length, 8);
   return bytes + text;
+}
+
+SafetensorsFolder::SafetensorsFolder(std::string path, const std::string& stem)
+    : path_(std::move(path)) {
+  if (!is_folder(path_)) refuse(path_, " is not a folder");
+  const std::string name = stem + ".safetensors", index = path_ + '/' + name + ".index.json";
+  if (path_exists(index)) {
+    open_shards(index);
+  } else {
+    if (!path_exists(path_ + '/' + name))
+      refuse(path_, " has neither ", name, " nor ", name, ".index.json",
+             "; save it as safetensors (.bin weights cannot be read)");
+    tensors_ = open(name);
+  }
+}
+
+/// Opens a file of the folder and returns its tensors.
+SafetensorsFolder::Tensors SafetensorsFolder::open(const std::string& name) {
+  const SafetensorsFile& file =
+      *files_.emplace_back(std::make_unique<SafetensorsFile>(path_ + '/' + name));
+  Tensors tensors;
+  for (const SafetensorsEntry& entry : file.header().entries) tensors[entry.name] = {&file, &entry};
+  return tensors;
+}
+
+void SafetensorsFolder::open_shards(const std::string& index) {
+  const auto files = read_weight_map(index);
+  if (files.empty()) refuse(index, " has no weight_map, or an empty one");
+  std::map<std::string, Tensors> shards;
+  for (const auto& [tensor, name] : files) {
+    if (name.find('/') != name.npos || name.empty())
+      refuse(index, ": \"", name, "\", listed as the file of ", tensor, ", is not a file name");
+    const auto [shard, added] = shards.try_emplace(name);
+    if (added) shard->second = open(name);
+    const auto found = shard->second.find(tensor);
+    if (found == shard->second.end())
+      refuse(index, " says that ", name, " holds ", tensor, ", but it does not");
+    tensors_.insert(*found);
+  }
+}
+
+SafetensorsFolder::Tensor SafetensorsFolder::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? Tensor{} : found->second;
 }
 
 }  // namespace axonn

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,15 @@ enum class StoredType {
 std::int64_t bytes_of(StoredType type);
 std::string_view name_of(StoredType type);  ///< "BF16"
 
+/// Whether to_floats() and from_floats() support the type: F16, BF16 and F32.
+bool is_float(StoredType type);
+
+/// Converts the elements in `bytes`, out.size() of them, from `type` to float. Exact.
+void to_floats(StoredType type, std::span<const std::byte> bytes, std::span<float> out);
+
+/// Converts floats to `type`, rounding to nearest even. Values beyond F16's range become infinite.
+void from_floats(StoredType type, std::span<const float> values, std::span<std::byte> out);
+
 struct SafetensorsEntry {
   std::string name;
   StoredType type = StoredType::f32;
@@ -50,14 +60,8 @@ struct SafetensorsEntry {
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< in the order of the data
-  std::map<std::string, std::string> metadata;
-  std::int64_t data_offset = 0;  ///< where the data begins in the file: 8 + N
-
-  /// The entry of that name, or null.
-  const SafetensorsEntry* find(std::string_view name) const;
+  std::int64_t data_offset = 0;           ///< where the data begins in the file: 8 + N
 };
-
-inline constexpr std::int64_t kMostHeaderBytes = 100'000'000;  ///< the format's own limit
 
 /// Parses the header of a file of `file_bytes` bytes and checks it: known types, sizes that match
 /// shape and type, entries that cover the data without gap or overlap, no duplicate key. Needs
@@ -84,9 +88,39 @@ class SafetensorsFile {
 };
 
 /// Makes the first bytes of a file whose data lies end to end in the order of the entries, and sets
-/// begin and end of each. Adds the metadata "format": "pt", which readers require, if there is no
-/// "format".
-std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
-                                    std::map<std::string, std::string> metadata = {});
+/// begin and end of each. Its metadata is "format": "pt", which readers require.
+std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries);
+
+/// The tensors of a Hugging Face folder: in model.safetensors, or in the shards that
+/// model.safetensors.index.json lists. Another stem than "model", such as "adapter_model", selects
+/// other files. Reads only headers.
+class SafetensorsFolder {
+ public:
+  /// A tensor and its file.
+  struct Tensor {
+    const SafetensorsFile* file = nullptr;
+    const SafetensorsEntry* entry = nullptr;
+  };
+
+  /// Throws UsageError with the file if there are no tensors, if a shard is missing or damaged, or
+  /// if the index lists tensors that its shards do not have.
+  explicit SafetensorsFolder(std::string path, const std::string& stem = "model");
+
+  using Tensors = std::map<std::string, Tensor, std::less<>>;
+
+  const std::string& path() const { return path_; }
+  /// All tensors by name.
+  const Tensors& tensors() const { return tensors_; }
+  /// The tensor of that name; its entry is null if there is none.
+  Tensor find(std::string_view name) const;
+
+ private:
+  Tensors open(const std::string& name);
+  void open_shards(const std::string& index);
+
+  std::string path_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  Tensors tensors_;
+};
 
 }  // namespace axonn

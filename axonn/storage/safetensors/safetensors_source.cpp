@@ -31,121 +31,100 @@ void spread(const Bytes& run, std::byte* out, std::int64_t stride) {
 
 using Stored = SafetensorsSource::Stored;
 
-/// Loads the slices of one matrix. Elements keep their stored type, of each_ bytes.
-class SliceLoader {
- public:
-  using Take = std::function<void(std::int64_t offset, std::span<const std::byte>)>;
+/// Loads the slices of one matrix. Elements keep their stored type. The loaders of all matrices
+/// share a buffer, `bytes`, and the first `fault` of a file. After a fault they read no more, but
+/// complete their exchanges, which other ranks wait for.
+struct SliceLoader {
+  const Stored& stored;
+  Communicator* across;
+  Bytes& bytes;
+  std::string& fault;
+  std::function<void(std::int64_t offset, std::span<const std::byte>)> take;
+  std::int64_t each = bytes_of(stored.tensor.entry->type);  ///< bytes of an element
+  std::int64_t bytes_read = 0;
 
-  /// The loaders of all matrices share a buffer, `bytes`, and the first `fault` of a file. After a
-  /// fault they read no more, but complete their exchanges, which other ranks wait for.
-  SliceLoader(const Stored& stored, Communicator* across, Bytes& bytes, std::string& fault,
-              Take take)
-      : stored_(stored),
-        across_(across),
-        each_(bytes_of(stored.tensor.entry->type)),
-        bytes_(bytes),
-        fault_(fault),
-        take_(std::move(take)) {}
-
-  void load(const Slice& slice);
-  std::int64_t bytes_read() const { return bytes_read_; }
-
- private:
-  bool alone() const { return !across_ || across_->size() == 1; }
-  void load_whole_rows(const Slice& slice);
-  Bytes rows_of(const Slice& slice, std::int64_t first, std::int64_t count);
-  Bytes together(const Slice& slice, std::int64_t first, std::int64_t count);
-  Bytes columns_of(const Slice& slice, std::int64_t first, std::int64_t count);
-  void read(std::int64_t element, std::span<std::byte> out);
-
-  const Stored& stored_;
-  Communicator* across_;
-  std::int64_t each_;
-  Bytes& bytes_;
-  std::string& fault_;
-  Take take_;
-  std::int64_t bytes_read_ = 0;
-};
-
-/// Fills `out` with elements of the stored matrix from `element` on.
-void SliceLoader::read(std::int64_t element, std::span<std::byte> out) {
-  if (!fault_.empty()) return;
-  try {
-    stored_.tensor.file->read(*stored_.tensor.entry, element * each_, out);
-    bytes_read_ += std::ssize(out);
-  } catch (const UsageError& error) {
-    fault_ = error.what();
-  }
-}
-
-/// Returns (count, slice.cols): the slice's columns of rows [first, first + count) of the matrix.
-/// Each rank of `across` reads some of the rows whole.
-Bytes SliceLoader::together(const Slice& slice, std::int64_t first, std::int64_t count) {
-  const std::int64_t ways = across_->size(), rows = (count + ways - 1) / ways,
-                     begin = std::min(count, across_->rank() * rows),
-                     mine = std::min(count, begin + rows) - begin, row_bytes = stored_.cols * each_,
-                     part = slice.cols * each_;
-  Bytes sent(ways * rows * part), got(sent.size());
-  bytes_.resize(mine * row_bytes);
-  if (mine > 0) read((first + begin) * stored_.cols, bytes_);
-  for (std::int64_t to = 0; to < ways; ++to)
-    for (std::int64_t row = 0; row < mine; ++row)
-      std::copy_n(bytes_.begin() + row * row_bytes + to * part, part,
-                  sent.begin() + (to * rows + row) * part);
-  across_->all_to_all(buffer_of(got), buffer_of(sent), "loading").wait();
-  got.resize(count * part);
-  return got;
-}
-
-/// The same for a matrix that is stored transposed: its columns are rows of the file.
-Bytes SliceLoader::columns_of(const Slice& slice, std::int64_t first, std::int64_t count) {
-  Bytes out(count * slice.cols * each_);
-  bytes_.resize(count * each_);
-  const auto spread_one = each_ == 2 ? spread<std::uint16_t> : spread<std::uint32_t>;
-  for (std::int64_t col = 0; col < slice.cols; ++col) {
-    read((slice.col + col) * stored_.rows + first, bytes_);
-    spread_one(bytes_, out.data() + col * each_, slice.cols);
-  }
-  return out;
-}
-
-Bytes SliceLoader::rows_of(const Slice& slice, std::int64_t first, std::int64_t count) {
-  if (stored_.transposed) return columns_of(slice, first, count);
-  if (!alone()) return together(slice, first, count);
-  const std::int64_t part = slice.cols * each_;
-  Bytes out(count * part);
-  for (std::int64_t row = 0; row < count; ++row)
-    read((first + row) * stored_.cols + slice.col, std::span(out).subspan(row * part, part));
-  return out;
-}
-
-/// For a slice that is one range of the file. It passes on pieces small enough to stay in cache.
-void SliceLoader::load_whole_rows(const Slice& slice) {
-  const std::int64_t at_once = kBytesInCache / each_;
-  for (std::int64_t at = slice.begin; at < slice.end; at += at_once) {
-    bytes_.resize(std::min(at_once, slice.end - at) * each_);
-    read(slice.row * stored_.cols + at, bytes_);
-    take_(slice.offset + at - slice.begin, bytes_);
-  }
-}
-
-void SliceLoader::load(const Slice& slice) {
-  if (slice.count() <= 0) return;
-  const bool whole = !stored_.transposed && slice.cols == stored_.cols;
-  if (whole && alone()) return load_whole_rows(slice);
-  const std::int64_t at_once = std::max<std::int64_t>(1, kBytesAtOnce / (slice.cols * each_)),
-                     last = (slice.end - 1) / slice.cols;
-  for (std::int64_t row = slice.begin / slice.cols; row <= last; row += at_once) {
-    const std::int64_t count = std::min(at_once, last + 1 - row),
-                       end = std::min(slice.end, (row + count) * slice.cols);
-    const Bytes rows = rows_of(slice, slice.row + row, count);
-    for (std::int64_t at = std::max(slice.begin, row * slice.cols), next; at < end; at = next) {
-      next = std::min(end, at + kBytesInCache / each_);
-      take_(slice.offset + at - slice.begin,
-            std::span(rows).subspan((at - row * slice.cols) * each_, (next - at) * each_));
+  void load(const Slice& slice) {
+    if (slice.count() <= 0) return;
+    const bool whole = !stored.transposed && slice.cols == stored.cols;
+    if (whole && alone()) return load_whole_rows(slice);
+    const std::int64_t at_once = std::max<std::int64_t>(1, kBytesAtOnce / (slice.cols * each)),
+                       last = (slice.end - 1) / slice.cols;
+    for (std::int64_t row = slice.begin / slice.cols; row <= last; row += at_once) {
+      const std::int64_t count = std::min(at_once, last + 1 - row),
+                         end = std::min(slice.end, (row + count) * slice.cols);
+      const Bytes rows = rows_of(slice, slice.row + row, count);
+      for (std::int64_t at = std::max(slice.begin, row * slice.cols), next; at < end; at = next) {
+        next = std::min(end, at + kBytesInCache / each);
+        take(slice.offset + at - slice.begin,
+             std::span(rows).subspan((at - row * slice.cols) * each, (next - at) * each));
+      }
     }
   }
-}
+
+  bool alone() const { return !across || across->size() == 1; }
+
+  /// Fills `out` with elements of the stored matrix from `element` on.
+  void read(std::int64_t element, std::span<std::byte> out) {
+    if (!fault.empty()) return;
+    try {
+      stored.tensor.file->read(*stored.tensor.entry, element * each, out);
+      bytes_read += std::ssize(out);
+    } catch (const UsageError& error) {
+      fault = error.what();
+    }
+  }
+
+  /// For a slice that is one range of the file. It passes on pieces small enough to stay in cache.
+  void load_whole_rows(const Slice& slice) {
+    const std::int64_t at_once = kBytesInCache / each;
+    for (std::int64_t at = slice.begin; at < slice.end; at += at_once) {
+      bytes.resize(std::min(at_once, slice.end - at) * each);
+      read(slice.row * stored.cols + at, bytes);
+      take(slice.offset + at - slice.begin, bytes);
+    }
+  }
+
+  /// Returns (count, slice.cols): the slice's columns of rows [first, first + count) of the matrix.
+  Bytes rows_of(const Slice& slice, std::int64_t first, std::int64_t count) {
+    if (stored.transposed) return columns_of(slice, first, count);
+    if (!alone()) return together(slice, first, count);
+    const std::int64_t part = slice.cols * each;
+    Bytes out(count * part);
+    for (std::int64_t row = 0; row < count; ++row)
+      read((first + row) * stored.cols + slice.col, std::span(out).subspan(row * part, part));
+    return out;
+  }
+
+  /// Each rank of `across` reads some of the rows whole.
+  Bytes together(const Slice& slice, std::int64_t first, std::int64_t count) {
+    const std::int64_t ways = across->size(), rows = (count + ways - 1) / ways,
+                       begin = std::min(count, across->rank() * rows),
+                       mine = std::min(count, begin + rows) - begin, row_bytes = stored.cols * each,
+                       part = slice.cols * each;
+    Bytes sent(ways * rows * part), got(sent.size());
+    bytes.resize(mine * row_bytes);
+    if (mine > 0) read((first + begin) * stored.cols, bytes);
+    for (std::int64_t to = 0; to < ways; ++to)
+      for (std::int64_t row = 0; row < mine; ++row)
+        std::copy_n(bytes.begin() + row * row_bytes + to * part, part,
+                    sent.begin() + (to * rows + row) * part);
+    across->all_to_all(buffer_of(got), buffer_of(sent), "loading").wait();
+    got.resize(count * part);
+    return got;
+  }
+
+  /// For a matrix that is stored transposed: its columns are rows of the file.
+  Bytes columns_of(const Slice& slice, std::int64_t first, std::int64_t count) {
+    Bytes out(count * slice.cols * each);
+    bytes.resize(count * each);
+    const auto spread_one = each == 2 ? spread<std::uint16_t> : spread<std::uint32_t>;
+    for (std::int64_t col = 0; col < slice.cols; ++col) {
+      read((slice.col + col) * stored.rows + first, bytes);
+      spread_one(bytes, out.data() + col * each, slice.cols);
+    }
+    return out;
+  }
+};
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   std::string text;
@@ -204,12 +183,12 @@ std::int64_t SafetensorsSource::read(std::span<const SliceRequest> wanted, const
     AXONN_CHECK(found != stored_.end() && wanted[i].kind == "master", path(), " has no ",
                 wanted[i].kind, " of ", wanted[i].parameter);
     const StoredType type = found->second.tensor.entry->type;
-    SliceLoader loader(found->second, wanted[i].across, bytes, fault,
+    SliceLoader loader{found->second, wanted[i].across, bytes, fault,
                        [&](std::int64_t offset, std::span<const std::byte> values) {
                          take(i, offset, type, values);
-                       });
+                       }};
     for (const Slice& slice : wanted[i].slices) loader.load(slice);
-    bytes_read += loader.bytes_read();
+    bytes_read += loader.bytes_read;
   }
   if (!fault.empty()) refuse(fault);
   return bytes_read;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "axonn/storage/parameter_source.h"
-#include "axonn/storage/safetensors/safetensors_folder.h"
+#include "axonn/storage/safetensors/safetensors.h"
 
 namespace axonn {
 

@@ -1,11 +1,71 @@
 #include "axonn/text/chat/chat_template.h"
 
+#include <filesystem>
+
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
+#include "axonn/base/json_node.h"
 #include "axonn/base/utf8.h"
 
 namespace axonn {
 
+namespace fs = std::filesystem;
+
 namespace {
+
+// The default dates of the published templates of Llama 3.1 and 3.2.
+constexpr const char* kDates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+
+/// A template and the file that holds it; the text is empty if there is none.
+struct TemplateFile {
+  std::string path, text;
+};
+
+/// The template in a JSON value: a string, or in a list of {"name", "template"} the one named
+/// "default".
+std::string template_in(const JsonNode& node) {
+  if (!node.is_array()) return node.text();
+  for (const JsonNode& each : node.items())
+    if (each["name"].text_or("") == "default") return each["template"].text();
+  node.reject("wanted a string, or a list with an entry named \"default\"");
+}
+
+TemplateFile read_template(const std::string& folder) {
+  const std::string jinja = folder + "/chat_template.jinja",
+                    config = folder + "/tokenizer_config.json";
+  if (path_exists(jinja)) return {jinja, std::string(MappedFile(jinja).text())};
+  if (!path_exists(config)) return {};
+  const MappedFile file(config);
+  const JsonNode found = JsonNode::parse(file.text(), config)["chat_template"];
+  if (found.is_null()) return {};
+  return {config, template_in(found)};
+}
+
+/// The default system message of a ChatML template such as Qwen's: the words that it writes between
+/// the markers as one string.
+std::string default_system_in(const std::string& text) {
+  const std::string before = "<|im_start|>system\\n";
+  for (std::size_t at = text.find(before); at != text.npos; at = text.find(before, at + 1)) {
+    const std::size_t begin = at + before.size(), end = text.find("<|im_end|>", begin);
+    if (end == text.npos) break;
+    const std::string words = text.substr(begin, end - begin);
+    if (!words.empty() && words.find_first_of("'\"{}\\") == words.npos) return words;
+  }
+  return {};
+}
+
+ChatFormat recognise(const TemplateFile& file) {
+  const auto has = [&](const char* sign) { return file.text.find(sign) != file.text.npos; };
+  if (has("<|start_header_id|>") && has("<|end_header_id|>") && has("<|eot_id|>"))
+    return {.kind = ChatKind::llama3, .preamble = has("Cutting Knowledge Date") ? kDates : ""};
+  if (has("<|im_start|>") && has("<|im_end|>"))
+    return {.kind = ChatKind::chatml,
+            .begins = has("bos_token"),
+            .default_system = default_system_in(file.text)};
+  if (has("[INST]") && has("<<SYS>>")) return {.kind = ChatKind::llama2};
+  refuse(file.path, " has a chat template that is not recognised; if the model also reads one of ",
+         kChatTemplates, ", name it in data.chat_template");
+}
 
 constexpr EncodeOptions kText{.added_tokens = false, .continues = true};
 
@@ -20,6 +80,23 @@ bool is_assistant(const Message& message) { return message.role == "assistant"; 
 bool is_system(const Message& message) { return message.role == "system"; }
 
 }  // namespace
+
+ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer) {
+  if (name == "chatml") return {.kind = ChatKind::chatml, .begins = false};
+  if (name == "llama3") return {.kind = ChatKind::llama3};
+  if (name == "llama3.1") return {.kind = ChatKind::llama3, .preamble = kDates};
+  if (name == "llama2") return {.kind = ChatKind::llama2};
+  if (name != "auto")
+    refuse("data.chat_template = \"", name, "\" is unknown; use auto, or one of ", kChatTemplates);
+  if (tokenizer == "bytes") return {.kind = ChatKind::chatml, .begins = false};
+  const std::string folder =
+      is_folder(tokenizer) ? tokenizer : fs::path(tokenizer).parent_path().string();
+  const TemplateFile file = read_template(folder.empty() ? "." : folder);
+  if (file.text.empty())
+    refuse(tokenizer, " has no chat template (chat_template.jinja, or chat_template in ",
+           "tokenizer_config.json); name one in data.chat_template: ", kChatTemplates);
+  return recognise(file);
+}
 
 /// Appends the pieces of a conversation.
 class ChatTemplate::Writer {
@@ -71,15 +148,19 @@ std::vector<std::int32_t> ChatTemplate::sign(std::string_view characters) const 
   return tokenizer_->encode(characters, kText);
 }
 
-/// Writes chatml and llama3, in which every turn has a header and an end.
-void ChatTemplate::turns(std::span<const Message> messages, Writer& to) const {
+/// Writes chatml and llama3, in which every turn has a header and an end. `prompted`: ends with the
+/// header of the assistant's next turn.
+void ChatTemplate::turns(std::span<const Message> messages, bool prompted, Writer& to) const {
   const bool chatml = format_.kind == ChatKind::chatml;
-  const auto turn = [&](const Message& message, std::string_view words) {
-    const bool learned = is_assistant(message);
+  const auto header = [&](const std::string& role) {
     to.sign(open_);
-    to.text(message.role + (chatml ? "\n" : ""));
+    to.text(role + (chatml ? "\n" : ""));
     to.sign(close_);
     if (!chatml) to.text("\n\n");
+  };
+  const auto turn = [&](const Message& message, std::string_view words) {
+    const bool learned = is_assistant(message);
+    header(message.role);
     to.text(words, learned);
     to.sign(end_of_turn_, learned);
     if (chatml) to.text("\n");
@@ -95,6 +176,7 @@ void ChatTemplate::turns(std::span<const Message> messages, Writer& to) const {
     else
       turn(messages[i], words);
   }
+  if (prompted) header("assistant");
 }
 
 void ChatTemplate::llama2(std::span<const Message> messages, Writer& to) const {
@@ -136,30 +218,14 @@ std::string ChatTemplate::fault(std::span<const Message> messages, bool prompted
   return {};
 }
 
-ChatTemplate::Rendered ChatTemplate::render(std::span<const Message> messages) const {
-  if (const std::string why = fault(messages, false); !why.empty()) refuse(why);
+ChatTemplate::Rendered ChatTemplate::write(std::span<const Message> messages, bool prompted) const {
+  if (const std::string why = fault(messages, prompted); !why.empty()) refuse(why);
   Writer to(*tokenizer_);
   if (format_.kind == ChatKind::llama2)
     llama2(messages, to);
   else
-    turns(messages, to);
+    turns(messages, prompted, to);
   return to.take();
-}
-
-std::vector<std::int32_t> ChatTemplate::prompt(std::span<const Message> messages) const {
-  if (const std::string why = fault(messages, true); !why.empty()) refuse(why);
-  Writer to(*tokenizer_);
-  if (format_.kind == ChatKind::llama2) {
-    llama2(messages, to);
-    return to.take().tokens;
-  }
-  turns(messages, to);
-  const bool chatml = format_.kind == ChatKind::chatml;
-  to.sign(open_);
-  to.text(chatml ? "assistant\n" : "assistant");
-  to.sign(close_);
-  if (!chatml) to.text("\n\n");
-  return to.take().tokens;
 }
 
 std::string ChatTemplate::fingerprint() const {

@@ -9,14 +9,10 @@
 #include <sentencepiece_processor.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/mapped_file.h"
+#include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
-#include "axonn/text/added_tokens.h"
-#include "axonn/text/pool.h"
-#include "axonn/text/text_files.h"
 #include "axonn/text/text_steps.h"
-#include "axonn/text/tokenizer_config.h"
 #include "axonn/text/word_cache.h"
 
 namespace axonn {
@@ -30,6 +26,7 @@ constexpr std::string_view kStranger = "\ue0fa";
 class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
+    name_ = concat("SentencePiece (", path, ')');
     const MappedFile file(path);
     const auto status = model_.LoadFromSerializedProto(file.text());
     if (!status.ok() || model_.GetPieceSize() == 0)
@@ -37,52 +34,27 @@ class SentencePieceTokenizer : public Tokenizer {
              "); is the file whole?");
     read_pieces();
     // Without byte pieces, an unknown character and its neighbours become one token.
-    cuts_ = cuts_ && byte_tokens_[0] != model_.unk_id();
+    by_words_ = by_words_ && byte_tokens_[0] != model_.unk_id();
+    cuts_ = by_words_ ? std::optional(CutAt::space) : std::nullopt;
     const auto probe = ask("a");
     puts_space_ = !probe.empty() && model_.IdToPiece(probe[0]).starts_with(kSpaceMark);
     stranger_ = ask(kStranger);
-    newlines_apart_ = cuts_ && newline_is_a_byte() && spaced_text(ask("a  a")).ends_with("a  a");
+    newlines_apart_ =
+        by_words_ && newline_is_a_byte() && spaced_text(ask("a  a")).ends_with("a  a");
     find_ends(read_tokenizer_config(std::filesystem::path(path).parent_path().string()));
     fingerprint_ = hash_text(concat("sentencepiece ", hash_text(file.text()), ' ',
                                     begin_.value_or(-1), ' ', end_.value_or(-1)));
   }
 
-  std::string name() const override { return concat("SentencePiece (", path_, ')'); }
-  std::int64_t vocab_size() const override { return std::ssize(tokens_); }
-  std::optional<std::int32_t> begin_of_text() const override { return begin_; }
-  std::optional<std::int32_t> end_of_text() const override { return end_; }
-  std::uint64_t fingerprint() const override { return fingerprint_; }
-  bool puts_space() const override { return puts_space_; }
-
-  bool is_special(std::int32_t token) const override {
-    return token >= 0 && token < vocab_size() &&
-           (model_.IsControl(token) || model_.IsUnknown(token));
-  }
-
-  std::optional<std::int32_t> added_token(std::string_view content) const override {
-    const std::int32_t token = model_.PieceToId(content);
-    if (!is_special(token) || model_.IdToPiece(token) != content) return std::nullopt;
-    return token;
-  }
-
-  std::size_t cut(std::string_view text, std::size_t wanted) const override {
-    std::size_t at = cuts_ ? safe_cut(text, wanted, CutAt::space) : text.size();
-    // Text after an added token gets a space before it, and text after other text does not. A space
-    // before an added token may be dropped as the end of a text.
-    while (at < text.size() && beside_added_token(text, at))
-      at = safe_cut(text, at + 1, CutAt::space);
-    return at;
-  }
-
  private:
-  /// Whether an added token is directly before or after the space at this place.
-  bool beside_added_token(std::string_view text, std::size_t at) const {
-    for (int i = 0; i < model_.GetPieceSize(); ++i)
-      if (const std::string_view piece = model_.IdToPiece(i);
-          model_.IsControl(i) && !piece.empty() &&
-          (text.substr(0, at).ends_with(piece) || text.substr(at + 1).starts_with(piece)))
-        return true;
-    return false;
+  /// Text after an added token gets a space before it, and text after other text does not. A space
+  /// before an added token may be dropped as the end of a text.
+  bool beside_added_token(std::string_view text, std::size_t at) const override {
+    return std::ranges::any_of(added_tokens_, [&](const auto& entry) {
+      const auto& [piece, token] = entry;
+      return model_.IsControl(token) && !piece.empty() &&
+             (text.substr(0, at).ends_with(piece) || text.substr(at + 1).starts_with(piece));
+    });
   }
 
   std::vector<int> ask(std::string_view text) const {
@@ -113,8 +85,12 @@ class SentencePieceTokenizer : public Tokenizer {
         continue;
       }
       tokens_.push_back(with_spaces(piece));
-      if (model_.IsControl(i) && !piece.empty()) added_.add(piece, i);
-      cuts_ = cuts_ && !has_inner_mark(piece);
+      if (model_.IsControl(i) && !piece.empty()) finder_.add(piece, i);
+      if (model_.IsControl(i) || model_.IsUnknown(i)) {
+        specials_.insert(i);
+        added_tokens_.emplace(piece, i);
+      }
+      by_words_ = by_words_ && !has_inner_mark(piece);
     }
   }
 
@@ -148,14 +124,12 @@ class SentencePieceTokenizer : public Tokenizer {
     end_ = id_of(config.end_of_text, model_.eos_id());
   }
 
-  std::string_view bytes_of_valid(std::int32_t token) const override { return tokens_[token]; }
-
   void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                      const EncodeOptions& options) const override {
     std::unique_ptr<WordCache> cache = caches_.take([] { return std::make_unique<WordCache>(); });
     bool continues = options.continues;
     while (!text.empty()) {
-      const auto match = options.added_tokens ? added_.find(text) : std::nullopt;
+      const auto match = options.added_tokens ? finder_.find(text) : std::nullopt;
       const std::size_t end = match ? match->begin : text.size();
       append_words(*cache, text.substr(0, end), continues, tokens);
       if (match) tokens.push_back(match->token);
@@ -188,7 +162,7 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   std::size_t first_word(std::string_view text) const {
-    if (!cuts_) return text.size();
+    if (!by_words_) return text.size();
     if (!newlines_apart_) return safe_cut(text, 0, CutAt::space);
     if (text[0] == '\n') return 1;
     const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
@@ -205,12 +179,9 @@ class SentencePieceTokenizer : public Tokenizer {
                    std::vector<std::int32_t>& tokens) const {
     const bool space = continues && text[0] == ' ' && bytes > 1 && text[1] > ' ';
     const WordCache::Key key = continues ? WordCache::key_of(text, bytes) : WordCache::Key{};
-    if (key.bytes > 0) {
-      const auto known = cache.find(key);
-      if (!known.empty()) {
-        tokens.insert(tokens.end(), known.begin(), known.end());
-        return;
-      }
+    if (const auto known = cache.find(key); !known.empty()) {
+      tokens.insert(tokens.end(), known.begin(), known.end());
+      return;
     }
     const std::string_view word = text.substr(0, bytes);
     std::vector<int> found;
@@ -230,15 +201,11 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string path_;
   sentencepiece::SentencePieceProcessor model_;
-  std::vector<std::string> tokens_;
   std::array<std::int32_t, 256> byte_tokens_{};
-  AddedTokenFinder added_;
+  AddedTokenFinder finder_;
   std::vector<int> stranger_;
-  bool puts_space_ = false;
-  bool cuts_ = true;             ///< whether words are encoded one by one
+  bool by_words_ = true;         ///< whether words are encoded one by one
   bool newlines_apart_ = false;  ///< the same for newlines; needs a model that keeps all spaces
-  std::optional<std::int32_t> begin_, end_;
-  std::uint64_t fingerprint_ = 0;
   mutable Pool<WordCache> caches_;
 };
 

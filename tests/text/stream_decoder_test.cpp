@@ -1,8 +1,7 @@
-#include "axonn/text/generated_text.h"
-
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/text/tokenizer.h"
 
 using namespace axonn;
 using testing::HasSubstr;
@@ -13,7 +12,7 @@ namespace {
 /// Returns the text shown after each byte; the last entry is from finish().
 std::vector<std::string> shown(const std::string& text, const std::vector<std::string>& stops) {
   const auto tokenizer = make_tokenizer("bytes");
-  GeneratedText generated(*tokenizer, stops);
+  StreamDecoder generated(*tokenizer, {}, stops);
   std::vector<std::string> pieces;
   for (const char c : text) pieces.push_back(generated.push(static_cast<unsigned char>(c)));
   pieces.push_back(generated.finish());
@@ -22,22 +21,22 @@ std::vector<std::string> shown(const std::string& text, const std::vector<std::s
 
 }  // namespace
 
-TEST(GeneratedText, HoldsBackTheBeginningOfAStopUntilItIsNone) {
+TEST(StreamDecoder, HoldsBackTheBeginningOfAStopUntilItIsNone) {
   EXPECT_THAT(shown("abcx", {"abcd"}), testing::ElementsAre("", "", "", "abcx", ""));
   EXPECT_THAT(shown("aab", {"ab!"}), testing::ElementsAre("", "a", "", "ab"));
   EXPECT_THAT(shown("xyz", {}), testing::ElementsAre("x", "y", "z", ""));
 }
 
-TEST(GeneratedText, ShowsNothingOfAStopOrAfterIt) {
+TEST(StreamDecoder, ShowsNothingOfAStopOrAfterIt) {
   EXPECT_THAT(shown("1\n\n2", {"\n\n"}), testing::ElementsAre("1", "", "", "", ""));
   EXPECT_THAT(shown("abab!c", {"ab!"}), testing::ElementsAre("", "", "ab", "", "", "", ""));
   EXPECT_THAT(shown("xabcy", {"bc", "abc"}), testing::ElementsAre("x", "", "", "", "", ""));
 }
 
-TEST(GeneratedText, HoldsBackIncompleteCharacters) {
+TEST(StreamDecoder, HoldsBackIncompleteCharacters) {
   EXPECT_THAT(shown("\xc3\xa9", {}), testing::ElementsAre("", "\xc3\xa9", ""));
 }
 
-TEST(GeneratedText, RejectsAnEmptyStop) {
+TEST(StreamDecoder, RejectsAnEmptyStop) {
   EXPECT_THAT([] { shown("", {""}); }, ThrowsMessage<UsageError>(HasSubstr("is empty")));
 }
