@@ -13,7 +13,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/measure/overlap_benchmark.h"
 #include "axonn/measure/scaling.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 

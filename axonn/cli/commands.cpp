@@ -5,7 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/cli/build_info.h"
 #include "axonn/cli/command.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
 
 namespace axonn {
 

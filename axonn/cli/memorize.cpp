@@ -12,7 +12,7 @@
 #include "axonn/cli/model_flags.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/evaluate.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/study/audit.h"
 #include "axonn/study/page.h"
 #include "axonn/study/report_json.h"

@@ -9,7 +9,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/plan_measure.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/options/options_text.h"
+#include "axonn/options/options.h"
 #include "axonn/plan/report.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"

@@ -14,7 +14,6 @@
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/load.h"
 #include "axonn/model/model_files.h"
-#include "axonn/model/stored_names.h"
 #include "axonn/storage/write_tensors.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/stored_config.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/nn/key_value_cache.h"
+#include "axonn/nn/attention.h"
 #include "axonn/text/generated_text.h"
 
 namespace axonn {

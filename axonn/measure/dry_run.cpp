@@ -12,7 +12,6 @@
 #include "axonn/comm/dry_world.h"
 #include "axonn/data/corpus.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/model/flops.h"
 #include "axonn/model/model.h"
 #include "axonn/storage/checkpoint/checkpoint_source.h"
 #include "axonn/train/run_state.h"

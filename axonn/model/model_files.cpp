@@ -9,7 +9,6 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/model/stored_names.h"
 #include "axonn/options/options_read.h"
 #include "axonn/storage/checkpoint/checkpoint_source.h"
 #include "axonn/storage/safetensors/safetensors_source.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/parallel/exchange.h"
 #include "axonn/parallel/scheduling.h"
+#include "axonn/parallel/var.h"
 
 namespace axonn {
 

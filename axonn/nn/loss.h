@@ -4,7 +4,6 @@
 #include <span>
 
 #include "axonn/nn/embedding.h"
-#include "axonn/parallel/exchange.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/var.h"
 

@@ -144,12 +144,10 @@ Var QkNorm::operator()(const Context& context, const Var& qkv) const {
     ctx.backend.run(ops::Cast{at.v(value.view()), at.v(in.value.view())});
     Chunk out = make_chunk(ctx, in, value, in.placement);
     if (!q_weight_->frozen()) need_gradient(ctx, out);
-    if (out.gradient)
-      ctx.tape->record([this, ctx, at, in, rstd, gradient = out.gradient] {
-        Tensor d_qkv = backward(ctx, at, gradient->take(), in, rstd);
-        if (in.gradient) in.gradient->add(ctx, std::move(d_qkv));
-      });
-    return out;
+    return with_backward(ctx, out, [this, ctx, at, in, rstd](const Tensor& d_out) {
+      Tensor d_qkv = backward(ctx, at, d_out, in, rstd);
+      if (in.gradient) in.gradient->add(ctx, std::move(d_qkv));
+    });
   };
   return each_later(context, qkv, forward, {.reads_parameters = true});
 }

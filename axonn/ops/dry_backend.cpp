@@ -1,7 +1,7 @@
 #include "axonn/ops/dry_backend.h"
 
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/tensor/dry_device.h"
+#include "axonn/tensor/device.h"
 
 namespace axonn {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
 
 namespace axonn {
 
@@ -22,6 +22,29 @@ std::string default_of(const Option& option) {
 std::string meaning_of(const Option& option) {
   const OptionInfo& info = option.info();
   return info.unit.empty() ? std::string(info.help) : fmt::format("{} ({})", info.help, info.unit);
+}
+
+/// Meaning, accepted values, default, and how to write it.
+std::string help_of(const Option& option) {
+  std::string text = fmt::format(
+      "[{}] {}\n  {}\n\n  takes      {}\n  default    {}\n  in a file  [{}]\n"
+      "             {} = {}\n  as a flag  --{} VALUE\n",
+      option.section(), option.name(), meaning_of(option), option.wants(), default_of(option),
+      option.section(), option.name(), option.info().required ? "..." : option.text(),
+      option.key());
+  if (!option.info().also.empty()) text += fmt::format("  known as   {}\n", option.info().also);
+  return text;
+}
+
+/// Two lines for each option.
+std::string help_of(const OptionList::Section& section) {
+  std::size_t width = 0;
+  for (const Option& option : section.options) width = std::max(width, option.name().size());
+  std::string text = fmt::format("[{}]  {}\n", section.name, section.help);
+  for (const Option& option : section.options)
+    text += fmt::format("  {:<{}}  {}\n  {:<{}}  {}; default {}\n", option.name(), width,
+                        meaning_of(option), "", width, option.wants(), default_of(option));
+  return text;
 }
 
 }  // namespace
@@ -84,27 +107,6 @@ std::string to_markdown(const OptionList& list) {
                       option.info().required ? default_of(option) : '`' + default_of(option) + '`',
                       cell(meaning_of(option)));
   }
-  return text;
-}
-
-std::string help_of(const Option& option) {
-  std::string text = fmt::format(
-      "[{}] {}\n  {}\n\n  takes      {}\n  default    {}\n  in a file  [{}]\n"
-      "             {} = {}\n  as a flag  --{} VALUE\n",
-      option.section(), option.name(), meaning_of(option), option.wants(), default_of(option),
-      option.section(), option.name(), option.info().required ? "..." : option.text(),
-      option.key());
-  if (!option.info().also.empty()) text += fmt::format("  known as   {}\n", option.info().also);
-  return text;
-}
-
-std::string help_of(const OptionList::Section& section) {
-  std::size_t width = 0;
-  for (const Option& option : section.options) width = std::max(width, option.name().size());
-  std::string text = fmt::format("[{}]  {}\n", section.name, section.help);
-  for (const Option& option : section.options)
-    text += fmt::format("  {:<{}}  {}\n  {:<{}}  {}; default {}\n", option.name(), width,
-                        meaning_of(option), "", width, option.wants(), default_of(option));
   return text;
 }
 

@@ -30,12 +30,6 @@ std::string to_json(const OptionList& list);
 /// the list must hold the defaults.
 std::string to_markdown(const OptionList& list);
 
-/// Help on one option: meaning, accepted values, default, and how to write it.
-std::string help_of(const Option& option);
-
-/// Help on all options of a section, two lines each.
-std::string help_of(const OptionList::Section& section);
-
 /// Help on a section ("training"), a key ("training.lr"), or a key name in all sections ("lr").
 /// Throws UsageError, with suggestions, if nothing has that name.
 std::string help_for(const OptionList& list, std::string_view word);

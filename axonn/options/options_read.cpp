@@ -12,7 +12,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
 
 namespace axonn {
 
@@ -48,34 +48,29 @@ void set_from(const Option& option, const toml::node& node, const std::string& p
 }
 
 /// Sets options from the keys of a section.
-class KeyReader {
- public:
-  KeyReader(const OptionList& list, const std::string& file, Origins& origins,
-            UnknownSections unknown = UnknownSections::refuse)
-      : list_(list), file_(file), origins_(origins), unknown_(unknown) {}
+struct KeyReader {
+  const OptionList& list;
+  const std::string& file;
+  Origins& origins;
+  UnknownSections unknown = UnknownSections::refuse;
 
   /// Reads one table: the section's own (empty prefix), or a table inside it (prefix "name.").
-  void read(const std::string& section, const toml::table& keys, const std::string& prefix = {}) {
+  void read(const std::string& section, const toml::table& keys,
+            const std::string& prefix = {}) const {
     for (const auto& [key, value] : keys) {
-      const std::string at = place_of(file_, key.source()), name = prefix + std::string(key.str());
-      const Option* option = list_.find(section, name);
+      const std::string at = place_of(file, key.source()), name = prefix + std::string(key.str());
+      const Option* option = list.find(section, name);
       const toml::table* table = value.as_table();
       if (!option && table && !table->empty()) {
         read(section, *table, name + '.');
         continue;
       }
-      if (!option && unknown_ == UnknownSections::skip_keys) continue;
-      if (!option) refuse_key(list_, section, name, at);
+      if (!option && unknown == UnknownSections::skip_keys) continue;
+      if (!option) refuse_key(list, section, name, at);
       set_from(*option, value, at);
-      origins_.set(option->key(), at);
+      origins.set(option->key(), at);
     }
   }
-
- private:
-  const OptionList& list_;
-  const std::string& file_;
-  Origins& origins_;
-  UnknownSections unknown_;
 };
 
 /// Reads all tables [[section]]. The origins of their values are not recorded.
@@ -89,7 +84,7 @@ void read_entries(const OptionList::Section& section, const toml::node& node,
     OptionList list;
     section.entry(list);
     Origins unused;
-    KeyReader(list, file, unused).read(section.name, *keys.as_table());
+    KeyReader{list, file, unused}.read(section.name, *keys.as_table());
   }
 }
 
@@ -166,7 +161,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
           guesses.empty() ? "; put keys below a line such as [training]" : did_you_mean(guesses));
     }
     if (!known) refuse_section(list, section.str(), place);
-    KeyReader(list, name, origins, unknown).read(std::string(section.str()), *keys);
+    KeyReader{list, name, origins, unknown}.read(std::string(section.str()), *keys);
   }
 }
 

@@ -8,7 +8,7 @@
 #include "axonn/base/chart.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/plan/estimate.h"
 
 namespace axonn {

@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/plan/report.h"
 
 namespace axonn {

@@ -14,7 +14,7 @@
 #include "axonn/base/files.h"
 #include "axonn/base/log.h"
 #include "axonn/data/corpus.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/options/options_print.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
 #include "axonn/study/injection.h"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/options/options_read.h"
 
 using namespace axonn;

@@ -9,7 +9,7 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/model/stored_names.h"
+#include "axonn/model/hugging_face.h"
 
 #include "tests/support/model_folder.h"
 #include "tests/support/temporary_path.h"

@@ -11,7 +11,6 @@
 #include "axonn/options/options.h"
 #include "axonn/options/options_print.h"
 #include "axonn/options/options_read.h"
-#include "axonn/options/options_suggest.h"
 #include "axonn/study/config.h"
 
 using namespace axonn;
