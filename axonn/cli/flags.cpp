@@ -8,7 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/model/known_models.h"
 #include "axonn/options/options.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 
 namespace axonn {
 

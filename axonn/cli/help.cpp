@@ -6,7 +6,7 @@
 
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/options/options_print.h"
+#include "axonn/options/options_text.h"
 
 namespace axonn {
 

@@ -12,7 +12,6 @@
 #include "axonn/comm/self.h"
 #include "axonn/convert/merged_source.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/model/load.h"
 #include "axonn/model/model_files.h"
 #include "axonn/storage/write_tensors.h"
 #include "axonn/text/tokenizer.h"
@@ -158,11 +157,11 @@ void Converter::check_out(std::initializer_list<std::string> inputs) const {
 }
 
 void Converter::plan_tensors() {
-  const ModelFamily family = model_->config().family;
+  const ModelConfig& config = model_->config();
+  const TensorNames names = model_->adapters() ? adapter_names(config) : base_names(config);
   const std::string prefix = model_->form().prefix;
   for (const ParameterSpec& spec : parameters_) {
-    const StoredName as = model_->adapters() ? stored_adapter_name(family, spec.name)
-                                             : stored_name(family, spec.name);
+    const StoredName as = names.of(spec.name);
     const bool plain = prefix.empty() || spec.name == "lm_head.weight";
     tensors_.push_back({.name = plain ? as.names.front() : prefix + spec.name,
                         .parameter = stored(spec),

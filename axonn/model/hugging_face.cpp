@@ -337,6 +337,26 @@ bool ends_with_one_of(std::string_view name, std::initializer_list<std::string_v
   return std::ranges::any_of(endings, [&](std::string_view end) { return name.ends_with(end); });
 }
 
+StoredName stored_name(ModelFamily family, const std::string& parameter) {
+  if (family == ModelFamily::gpt)
+    return {.names = {parameter, "transformer." + parameter},
+            .transposed =
+                ends_with_one_of(parameter, {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"})};
+  constexpr std::string_view kPrefix = "model.";  // absent if the model was saved without its head
+  StoredName stored{.names = {parameter}};
+  if (parameter.starts_with(kPrefix)) stored.names.push_back(parameter.substr(kPrefix.size()));
+  return stored;
+}
+
+StoredName stored_adapter_name(ModelFamily family, const std::string& parameter) {
+  StoredName stored = stored_name(family, parameter);
+  stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
+  // PEFT names modules as in the model with its head, where GPT-2's have the prefix.
+  if (family == ModelFamily::gpt) std::ranges::reverse(stored.names);
+  for (std::string& name : stored.names) name = "base_model.model." + name;
+  return stored;
+}
+
 }  // namespace
 
 ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place) {
@@ -432,26 +452,6 @@ std::string to_adapter_config(const ModelConfig& model, const std::string& base)
                        {"target_modules", model.lora.targets},
                        {"task_type", "CAUSAL_LM"}};
   return config.dump(2) + "\n";
-}
-
-StoredName stored_name(ModelFamily family, const std::string& parameter) {
-  if (family == ModelFamily::gpt)
-    return {.names = {parameter, "transformer." + parameter},
-            .transposed =
-                ends_with_one_of(parameter, {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"})};
-  constexpr std::string_view kPrefix = "model.";  // absent if the model was saved without its head
-  StoredName stored{.names = {parameter}};
-  if (parameter.starts_with(kPrefix)) stored.names.push_back(parameter.substr(kPrefix.size()));
-  return stored;
-}
-
-StoredName stored_adapter_name(ModelFamily family, const std::string& parameter) {
-  StoredName stored = stored_name(family, parameter);
-  stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
-  // PEFT names modules as in the model with its head, where GPT-2's have the prefix.
-  if (family == ModelFamily::gpt) std::ranges::reverse(stored.names);
-  for (std::string& name : stored.names) name = "base_model.model." + name;
-  return stored;
 }
 
 std::string adapted_layer(std::string_view parameter) {

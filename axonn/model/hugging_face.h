@@ -50,12 +50,6 @@ StoredAdapterConfig read_adapter_config(const std::string& folder);
 /// The text for model.lora, which must list its targets. `base`: base_model_name_or_path.
 std::string to_adapter_config(const ModelConfig& model, const std::string& base);
 
-/// How Hugging Face's files of a family store a parameter.
-StoredName stored_name(ModelFamily family, const std::string& parameter);
-
-/// The same for an adapter's parameter in PEFT's files.
-StoredName stored_adapter_name(ModelFamily family, const std::string& parameter);
-
 /// The adapted layer: "q_proj" for "model.layers.0.self_attn.q_proj.lora_A.weight"; "" for a
 /// parameter that is not an adapter's.
 std::string adapted_layer(std::string_view parameter);

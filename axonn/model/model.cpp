@@ -27,10 +27,6 @@ Families& families() {
   return all;
 }
 
-std::string key_of(const Architecture& architecture, const Architecture::Key& key) {
-  return concat(architecture.name, '.', key.name);
-}
-
 void with_all(const Context& ctx, std::span<ParameterGroup* const> groups,
               const std::function<void(const Context&)>& f) {
   if (groups.empty()) return f(ctx);
@@ -101,7 +97,7 @@ void list_own_options(ModelConfig& model, OptionList& list) {
     list.section(architecture.name, architecture.help);
     for (const Architecture::Key& key : architecture.keys) {
       ModelConfig::OwnValue& value =
-          model.own_values.try_emplace(key_of(architecture, key), key.value).first->second;
+          model.own_values.try_emplace(architecture.name + '.' + key.name, key.value).first->second;
       std::visit([&](auto& target) { list.add(key.name, &target, {.help = key.help}); }, value);
     }
   }

@@ -110,23 +110,10 @@ void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t>
   std::vector<std::int32_t> kept(slots.begin(), slots.end());
   for (std::size_t r = 0; r < kept.size(); ++r)
     if (kept[r] >= 0 && positions[r] + options_.entries <= last[kept[r]]) kept[r] = -1;
-  const auto on_device = [&](std::span<const std::int32_t> host) {
-    Tensor tensor = ctx.empty(1, std::ssize(host), DType::i32);
-    ctx.device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
-    return tensor;
-  };
-  slots_ = on_device(slots);
-  kept_slots_ = on_device(kept);
+  slots_ = ctx.on_device(slots);
+  kept_slots_ = ctx.on_device(kept);
   reads_ = reads;
   next_ = 0;
-}
-
-KeyValueCache::Layer& KeyValueCache::next_layer(const Context& ctx, const LocalHeads& at) {
-  if (next_ == layers_.size()) {
-    const std::int64_t rows = options_.slots * at.room * options_.entries;
-    layers_.push_back({ctx.empty(rows, at.dim, ctx.dtype), ctx.empty(rows, at.dim, ctx.dtype)});
-  }
-  return layers_[next_++];
 }
 
 bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
@@ -135,7 +122,11 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
       !ctx.tape && qkv.value.rows() == slots_.cols(), "KeyValueCache: qkv ", qkv.value.raw_view(),
       ", wanted all ", slots_.cols(),
       " rows of the pass and no tape; set RunSettings::sequence_parallel to false, chunks to 1");
-  const Layer& layer = next_layer(ctx, at);
+  if (next_ == layers_.size()) {
+    const std::int64_t rows = options_.slots * at.room * options_.entries;
+    layers_.push_back({ctx.empty(rows, at.dim, ctx.dtype), ctx.empty(rows, at.dim, ctx.dtype)});
+  }
+  const Layer& layer = layers_[next_++];
   const View all = qkv.value.view(), positions = qkv.rows.position.view();
   const auto keep = [&](const Tensor& kept, const View& inp) {
     ctx.backend.run(ops::KeepHeads{.kept = kept.view(),

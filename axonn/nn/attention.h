@@ -103,7 +103,6 @@ class KeyValueCache {
   struct Layer {
     Tensor keys, values;
   };
-  Layer& next_layer(const Context& ctx, const LocalHeads& at);
 
   Options options_;
   std::vector<Layer> layers_;

@@ -75,12 +75,8 @@ class CrossEntropy {
     Softmax softmax = {};
     std::unique_ptr<Gather> d_logits = {};  // in flight
   };
-  struct Sum {
-    float scale;
-    const Tensor& total;
-  };
-  void advance(const Context& ctx, Block& block, const Sum& sum) const;
-  void start_gradient(const Context& ctx, Block& block, const Sum& sum) const;
+  void advance(const Context& ctx, Block& block, float scale, const Tensor& total) const;
+  void start_gradient(const Context& ctx, Block& block, float scale, const Tensor& total) const;
   void finish(const Context& ctx, Block& block) const;
 
   const Parameter& table_;

@@ -104,7 +104,7 @@ void Norm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
                                          .weight = weight_->weight(),
                                          .stats = stats.view(),
                                          .sums = sums.sums.view(),
-                                         .residual = residual.empty() ? View{} : residual.view(),
+                                         .residual = residual.view(),
                                          .width = options_.width});
   inp.gradient->add(ctx, std::move(d_inp));
 }

@@ -15,7 +15,7 @@
 #include "axonn/base/log.h"
 #include "axonn/data/corpus.h"
 #include "axonn/model/model.h"
-#include "axonn/options/options_print.h"
+#include "axonn/options/options_text.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
 #include "axonn/study/injection.h"
 #include "axonn/study/page.h"

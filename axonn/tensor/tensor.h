@@ -58,7 +58,7 @@ class Tensor {
   /// The purpose of its memory. Throws if the tensor is empty.
   MemoryUse use() const;
 
-  /// The elements. Waits for the pending collective.
+  /// The elements; an empty view if the tensor is empty. Waits for the pending collective.
   View view() const {
     wait();
     return view_;

@@ -4,7 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/model/model.h"
-#include "axonn/options/options_print.h"
+#include "axonn/options/options_text.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
 

@@ -4,8 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/options/options.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 
 namespace axonn {
 

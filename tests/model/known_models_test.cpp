@@ -6,7 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/model/model.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 
 using namespace axonn;
 using testing::HasSubstr;

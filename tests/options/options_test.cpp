@@ -11,8 +11,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 
 using namespace axonn;
 using testing::ElementsAre;

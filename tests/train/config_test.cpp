@@ -9,8 +9,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/options/options.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 #include "axonn/study/config.h"
 
 using namespace axonn;

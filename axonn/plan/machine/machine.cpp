@@ -10,8 +10,7 @@
 #include "axonn/base/files.h"
 #include "axonn/ops/backend.h"
 #include "axonn/options/options.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 
 namespace axonn {
 

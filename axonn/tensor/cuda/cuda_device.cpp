@@ -212,21 +212,6 @@ class CudaDevice final : public Device {
   Staging staging_;
 };
 
-/// The versions of toolkit and driver, and what is wrong if no GPU is found. Sets `count` to the
-/// number of GPUs.
-CudaStatus look_for_driver(int& count) {
-  CudaStatus status{.built_with = toolkit_version(), .driver = driver_version()};
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count > 0) return status;
-  cudaGetLastError();
-  count = 0;
-  status.trouble = trouble_of(*gpu_platform(), {.built_with = status.built_with,
-                                                .driver = status.driver,
-                                                .error = cudaGetErrorString(error),
-                                                .too_old = error == cudaErrorInsufficientDriver});
-  return status;
-}
-
 }  // namespace
 
 std::string uuid_text(const char (&bytes)[16]) {
@@ -242,13 +227,22 @@ std::string uuid_text(const char (&bytes)[16]) {
 }  // namespace cuda
 
 CudaStatus cuda_status() {
+  CudaStatus status{.built_with = cuda::toolkit_version(), .driver = cuda::driver_version()};
   int count = 0;
-  CudaStatus status = cuda::look_for_driver(count);
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    status.trouble = trouble_of(*gpu_platform(), {.built_with = status.built_with,
+                                                  .driver = status.driver,
+                                                  .error = cudaGetErrorString(error),
+                                                  .too_old = error == cudaErrorInsufficientDriver});
+    return status;
+  }
   try {
     for (int i = 0; i < count; ++i) status.gpus.push_back(cuda::gpu_of(i));
-  } catch (const Error& error) {
+  } catch (const Error& fault) {
     status.gpus.clear();
-    status.trouble = error.what();
+    status.trouble = fault.what();
   }
   return status;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,5 +28,31 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
 /// the place.
 std::vector<std::string> read_flags(const OptionList& list, std::span<const std::string> arguments,
                                     Origins& origins);
+
+// Repeated sections are not written.
+
+/// A comment beside a value in a written TOML file.
+struct TomlNote {
+  std::string comment;
+  bool disabled = false;  ///< the whole line is commented out, so the value is not read back
+};
+
+/// Writes all values of all sections as a TOML file that reads back the same, with a note beside
+/// each.
+std::string to_toml(const OptionList& list, const std::function<TomlNote(const Option&)>& note);
+
+/// Writes all values as TOML, each with its origin as a comment.
+std::string to_toml(const OptionList& list, const Origins& origins);
+
+/// Writes all values as one line of JSON: {"model": {"family": "gpt", ...}, ...}.
+std::string to_json(const OptionList& list);
+
+/// Writes the reference of all keys in Markdown, one table per section. The configuration behind
+/// the list must hold the defaults.
+std::string to_markdown(const OptionList& list);
+
+/// Help on a section ("training"), a key ("training.lr"), or a key name in all sections ("lr").
+/// Throws UsageError, with suggestions, if nothing has that name.
+std::string help_for(const OptionList& list, std::string_view word);
 
 }  // namespace axonn
