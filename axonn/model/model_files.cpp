@@ -74,22 +74,20 @@ void put(const Context& ctx, const Destination& to, std::int64_t offset, StoredT
     to.group->set_values(ctx, offset, all);
 }
 
-LoadCost load_groups(const Context& ctx, Groups groups, const ModelConfig& config,
-                     std::shared_ptr<const ModelFiles> files, const std::string& path,
-                     const Progress& progress) {
+/// Reads the parameters of groups from `path`, at which `files` may be open; gives them initial
+/// values if it is empty.
+LoadCost load_or_initialise(const Context& ctx, Groups groups, const ModelConfig& config,
+                            std::shared_ptr<const ModelFiles> files, const std::string& path,
+                            const Progress& progress) {
+  if (groups.empty()) return {};
+  if (path.empty()) {
+    for (ParameterGroup* group : groups) group->initialise(ctx, ctx.seed);
+    return {};
+  }
   if (!files || files->path() != path) files = std::make_shared<const ModelFiles>(path);
   std::vector<Destination> to;
   for (ParameterGroup* group : groups) to.push_back({.group = group});
   return load(ctx, to, *files->source(config, stored_parameters(groups)), progress);
-}
-
-LoadCost load_or_initialise(const Context& ctx, Groups groups, const ModelConfig& config,
-                            const Progress& progress) {
-  if (groups.empty()) return {};
-  if (!config.path.empty())
-    return load_groups(ctx, groups, config, config.files, config.path, progress);
-  for (ParameterGroup* group : groups) group->initialise(ctx, ctx.seed);
-  return {};
 }
 
 }  // namespace
@@ -223,15 +221,12 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
 
 LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* const> trained,
                     const ModelConfig& config, const Progress& progress) {
-  if (config.lora.rank == 0) return load_or_initialise(ctx, trained, config, progress);
-  LoadCost cost = initialise_frozen(ctx, model, trained, config, progress);
-  if (config.lora.path.empty()) {
-    for (ParameterGroup* group : trained) group->initialise(ctx, ctx.seed);
-    return cost;
-  }
-  const LoadCost more =
-      load_groups(ctx, trained, config, config.adapter_files, config.lora.path, progress);
-  return {.bytes = cost.bytes + more.bytes, .seconds = cost.seconds + more.seconds};
+  if (config.lora.rank == 0)
+    return load_or_initialise(ctx, trained, config, config.files, config.path, progress);
+  const LoadCost base = initialise_frozen(ctx, model, trained, config, progress),
+                 adapters = load_or_initialise(ctx, trained, config, config.adapter_files,
+                                               config.lora.path, progress);
+  return {.bytes = base.bytes + adapters.bytes, .seconds = base.seconds + adapters.seconds};
 }
 
 LoadCost initialise_frozen(const Context& ctx, Model& model,
@@ -241,7 +236,7 @@ LoadCost initialise_frozen(const Context& ctx, Model& model,
   std::erase_if(groups, [&](ParameterGroup* group) {
     return std::ranges::find(trained, group) != trained.end();
   });
-  return load_or_initialise(ctx, groups, config, progress);
+  return load_or_initialise(ctx, groups, config, config.files, config.path, progress);
 }
 
 }  // namespace axonn

@@ -10,12 +10,6 @@
 
 namespace axonn {
 
-namespace {
-
-constexpr int kStages = 4;  // logits, softmax statistics, d_logits, d_hidden and d_table
-
-}  // namespace
-
 Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
   Tensor out = ctx.empty(hidden.rows, table_.local_rows(), DType::f32, MemoryUse::logits);
   ctx.backend.matmul(

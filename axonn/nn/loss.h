@@ -79,6 +79,8 @@ class CrossEntropy {
   void start_gradient(const Context& ctx, Block& block, float scale, const Tensor& total) const;
   void finish(const Context& ctx, Block& block) const;
 
+  static constexpr int kStages = 4;  // logits, softmax statistics, d_logits, d_hidden and d_table
+
   const Parameter& table_;
   Options options_;
 };

@@ -4,12 +4,6 @@
 
 namespace axonn {
 
-namespace {
-
-constexpr Axis kAxis = Axis::y;  // cuts the width of the residual stream
-
-}  // namespace
-
 Norm::Norm(ParameterGroup& group, const std::string& name, Options options) : options_(options) {
   const Layout layout{.rows = options.width, .cols = 1, .row_axis = kAxis, .partial = Axis::x};
   weight_ = &group.add({.name = name + ".weight", .layout = layout, .init_mean = 1});

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "axonn/base/check.h"
 
 namespace axonn {
@@ -102,6 +104,13 @@ std::optional<Number> parse_whole(std::string_view text) {
   const auto [stop, error] = std::from_chars(plain.data(), end, value);
   if (plain.empty() || error != std::errc() || stop != end) return std::nullopt;
   return value;
+}
+
+/// Parses true, false, on, off, yes, no, 1 or 0.
+std::optional<bool> parse_bool(std::string_view text) {
+  if (text == "true" || text == "on" || text == "yes" || text == "1") return true;
+  if (text == "false" || text == "off" || text == "no" || text == "0") return false;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -269,8 +278,7 @@ const OptionList::Section* OptionList::find(std::string_view section) const {
 const Option* OptionList::find(std::string_view section, std::string_view name) const {
   const Section* in = find(section);
   if (!in) return nullptr;
-  const auto found =
-      std::ranges::find_if(in->options, [&](const Option& o) { return o.name() == name; });
+  const auto found = std::ranges::find(in->options, name, &Option::name);
   return found == in->options.end() ? nullptr : &*found;
 }
 
@@ -284,20 +292,14 @@ std::string toml_number(double value) {
 }
 
 std::string toml_string(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
   std::string quoted = "\"";
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (code < 0x20 || code == 0x7f)
+      quoted += fmt::format("\\u{:04X}", code);
+    else
       quoted += c;
-    } else if (code < 0x20 || code == 0x7f) {
-      quoted += "\\u00";
-      quoted += kHex[code / 16];
-      quoted += kHex[code % 16];
-    } else {
-      quoted += c;
-    }
   }
   return quoted + '"';
 }
@@ -307,12 +309,6 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
 }
 
 std::optional<double> parse_real(std::string_view text) { return parse_whole<double>(text); }
-
-std::optional<bool> parse_bool(std::string_view text) {
-  if (text == "true" || text == "on" || text == "yes" || text == "1") return true;
-  if (text == "false" || text == "off" || text == "no" || text == "0") return false;
-  return std::nullopt;
-}
 
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
   if (const auto plain = parse_integer(text)) return plain;

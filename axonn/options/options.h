@@ -159,9 +159,6 @@ std::string toml_string(std::string_view text);
 std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_real(std::string_view text);
 
-/// Parses true, false, on, off, yes, no, 1 or 0.
-std::optional<bool> parse_bool(std::string_view text);
-
 /// Parses a number of bytes: "1500", "64KiB", "1.5 GB". Units with an i are powers of 1024, units
 /// without are powers of 1000.
 std::optional<std::int64_t> parse_bytes(std::string_view text);

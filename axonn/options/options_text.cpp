@@ -13,7 +13,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
-#include "axonn/options/options.h"
 
 namespace axonn {
 

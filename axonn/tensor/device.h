@@ -128,12 +128,9 @@ class Device {
   /// Enqueues the copy; when it returns, `host` may be overwritten.
   virtual void copy_from_host(void* device, const void* host, std::int64_t bytes) = 0;
 
-  /// Whether the address is in memory that the host cannot access, so that collectives on it must
+  /// Whether an address is in memory that the host cannot access, so that collectives on it must
   /// go through the device.
-  virtual bool holds(const void* memory) const {
-    (void)memory;
-    return false;
-  }
+  virtual bool holds(const void*) const { return false; }
 
   /// Whether capture() is implemented.
   virtual bool captures() const { return false; }
