@@ -15,6 +15,5 @@
 #include "axonn/nn/norm.h"
 #include "axonn/nn/pointwise.h"
 #include "axonn/nn/rope.h"
-#include "axonn/train/checkpoints.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/training.h"

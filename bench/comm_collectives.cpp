@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/base/clock.h"
+#include "axonn/comm/launcher.h"
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/comm/threads/threads.h"
 

@@ -12,8 +12,8 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/options/options_text.h"
 #include "axonn/plan/estimate.h"
-#include "axonn/plan/measure.h"
 #include "axonn/plan/search.h"
+#include "axonn/train/config_options.h"
 
 // Whether the grids that the planner ranks first are the fastest: compares the measured time of
 // every grid with the estimate for a machine file. bench/plan_ranking.sh runs it on emulated hosts.

@@ -10,10 +10,9 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/measure/benchmark.h"
-#include "axonn/measure/dry_step.h"
-#include "axonn/measure/overlap_benchmark.h"
 #include "axonn/measure/scaling.h"
 #include "axonn/model/model.h"
+#include "axonn/options/options.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 
@@ -51,9 +50,8 @@ struct BenchFlags {
 void add_bench_flags(CLI::App& app, BenchFlags& flags) {
   app.add_option("--json", flags.json, "also write the results to this file")->type_name("FILE");
   auto* scaling =
-      app.add_option("--scaling", flags.scaling, "measure several grids and draw a scaling curve");
-  scaling->check(
-      CLI::IsMember(std::vector<std::string>(kScalingKinds.begin(), kScalingKinds.end())));
+      app.add_option("--scaling", flags.scaling, "measure several grids and draw a scaling curve")
+          ->check(CLI::IsMember(kScalingKinds));
   auto* grids = app.add_option("--grids", flags.grids, "grids x,y,z,data, separated by spaces");
   auto* ranks = app.add_option("--ranks", flags.ranks,
                                "numbers of ranks: the config's grid, extended along one axis");
@@ -71,27 +69,14 @@ void add_bench_flags(CLI::App& app, BenchFlags& flags) {
 }
 
 void measure(const Config& config, const BenchFlags& flags) {
-  const auto show = [&](Communicator& world, const auto& report) {
-    if (world.rank() != 0) return;
-    std::cout << to_text(report);
-    if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
-  };
   launch(config, [&](Communicator& world) {
-    if (flags.overlap)
-      show(world, overlap_benchmark(config, world));
-    else
-      show(world, benchmark(config, world));
+    const auto show = [&](const auto& report) {
+      if (world.rank() != 0) return;
+      std::cout << to_text(report);
+      if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
+    };
+    flags.overlap ? show(overlap_benchmark(config, world)) : show(benchmark(config, world));
   });
-}
-
-/// Benchmarks each config with threads as ranks. Calls each() on one thread with every report.
-void measure_on_threads(const std::vector<Config>& configs,
-                        const std::function<void(const BenchReport&)>& each) {
-  for (const Config& config : configs)
-    launch(config, [&](Communicator& world) {
-      const BenchReport report = benchmark(config, world);
-      if (world.rank() == 0) each(report);
-    });
 }
 
 /// Benchmarks each config under a launcher, on the first of its ranks. The other ranks wait.
@@ -99,21 +84,21 @@ void measure_under_launcher(const std::vector<Config>& configs,
                             const std::function<void(const BenchReport&)>& each) {
   launch(configs.front(), [&](Communicator& world) {
     std::vector<Config> fit;
-    std::string too_large;
+    std::vector<std::string> too_large;
     for (const Config& config : configs) {
       const GridShape grid = config.parallelism.grid();
       if (grid.ranks() <= world.size())
         fit.push_back(config);
       else
-        too_large += fmt::format("{}{} of {} ranks", too_large.empty() ? "" : ", ", to_string(grid),
-                                 grid.ranks());
+        too_large.push_back(concat(to_string(grid), " of ", grid.ranks(), " ranks"));
     }
     if (fit.empty())
-      refuse("the launcher started ", world.size(), " ranks, too few for any grid: ", too_large,
+      refuse("the launcher started ", world.size(),
+             " ranks, too few for any grid: ", join(too_large),
              "; start more ranks, or give smaller grids");
     if (!too_large.empty() && world.rank() == 0)
-      std::cerr << fmt::format("warning: the launcher started {} ranks; left out: {}\n",
-                               world.size(), too_large);
+      std::cerr << "warning: the launcher started " << world.size()
+                << " ranks; left out: " << join(too_large) << '\n';
     for (const Config& config : fit) {
       const bool works = world.rank() < config.parallelism.grid().ranks();
       const auto group = world.split(works ? 0 : 1, "bench");
@@ -126,17 +111,9 @@ void measure_under_launcher(const std::vector<Config>& configs,
   });
 }
 
-std::string title_of(const Config& config) {
-  return fmt::format("{} parameters, {}, sequences of {}",
-                     format_count(parameter_count(with_vocab(config).model)),
-                     name_of(config.training.dtype), config.training.seq_len);
-}
-
 void measure_scaling(const Config& base, const BenchFlags& flags) {
-  const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
-  Axis grows = Axis::data;
-  for (const Axis axis : kAxes)
-    if (name_of(axis) == flags.grow) grows = axis;
+  const auto kind = value_of<ScalingKind>(flags.scaling, kScalingKinds);
+  const Axis grows = *std::ranges::find(kAxes, flags.grow, [](Axis axis) { return name_of(axis); });
   const std::vector<GridShape> grids =
       flags.ranks.empty() ? parse_grids(flags.grids)
                           : grids_of_ranks(base.parallelism.grid(), flags.ranks, grows);
@@ -150,11 +127,20 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
     reports.push_back(report);
     std::cout << scaling_row(scaling_points(reports, cores).back()) << std::flush;
   };
-  mpi ? measure_under_launcher(configs, each) : measure_on_threads(configs, each);
+  if (mpi) measure_under_launcher(configs, each);
+  for (std::size_t i = 0; i < configs.size() && !mpi; ++i)
+    launch(configs[i], [&](Communicator& world) {
+      const BenchReport report = benchmark(configs[i], world);
+      if (world.rank() == 0) each(report);
+    });
   if (reports.empty()) return;  // not the rank that reports
   const std::vector<ScalingPoint> points = scaling_points(reports, cores);
   if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in total\n";
-  write_file_atomically(flags.svg, scaling_svg(kind, title_of(configs.front()), points));
+  const Config& first = configs.front();
+  const std::string title = fmt::format("{} parameters, {}, sequences of {}",
+                                        format_count(parameter_count(with_vocab(first).model)),
+                                        name_of(first.training.dtype), first.training.seq_len);
+  write_file_atomically(flags.svg, scaling_svg(kind, title, points));
   std::cout << "curve: " << flags.svg << '\n';
   if (!flags.json.empty()) write_file_atomically(flags.json, scaling_json(kind, points));
 }

@@ -29,13 +29,6 @@ Examples:
 
 Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 
-std::vector<GridShape> grids_to_compare(const std::string& text) {
-  std::vector<GridShape> grids = parse_grids(text);
-  if (grids.size() < 2)
-    refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", text, "'");
-  return grids;
-}
-
 /// The config for this grid: deterministic, with the grid's default micro-batch.
 Config config_on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
@@ -45,35 +38,30 @@ Config config_on(Config config, const GridShape& grid) {
   return resolved(config);
 }
 
-GridTrace trace_on_threads(const Config& config, int steps) {
-  GridTrace trace;
-  run_ranks(config.parallelism.grid().ranks(),
-            [&](Communicator& world) {
-              GridTrace mine = trace_run(config, world, nullptr, steps);
-              if (world.rank() == 0) trace = std::move(mine);
-            },
-            {.timeout_seconds = config.parallelism.timeout_seconds});
-  return trace;
-}
-
 /// The traces of all grids. Under a launcher only rank 0 gets them; other ranks return none.
 std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>& grids,
                               int steps) {
   std::vector<GridTrace> all;
+  const auto trace = [&](const Config& here, Communicator& world) {
+    GridTrace mine = trace_run(here, world, nullptr, steps);
+    if (world.rank() == 0) all.push_back(std::move(mine));
+  };
+  const auto trace_on_threads = [&](const Config& here) {
+    run_ranks(here.parallelism.grid().ranks(), [&](Communicator& world) { trace(here, world); },
+              {.timeout_seconds = here.parallelism.timeout_seconds});
+  };
   if (!launches_mpi(config)) {
-    for (const GridShape& grid : grids)
-      all.push_back(trace_on_threads(config_on(config, grid), steps));
+    for (const GridShape& grid : grids) trace_on_threads(config_on(config, grid));
     return all;
   }
   launch(config, [&](Communicator& world) {
     for (const GridShape& grid : grids) {
       const Config here = config_on(config, grid);
       if (grid.ranks() == world.size())
-        all.push_back(trace_run(here, world, nullptr, steps));
+        trace(here, world);
       else if (world.rank() == 0)
-        all.push_back(trace_on_threads(here, steps));
+        trace_on_threads(here);
     }
-    if (world.rank() != 0) all.clear();
     world.barrier("check");
   });
   return all;
@@ -94,12 +82,13 @@ int run_check(const Arguments& arguments) {
   std::string isa;
   app.add_option("--isa", isa,
                  "limit the instructions of matrix products, to compute as an older CPU would")
-      ->check(CLI::IsMember(std::vector<std::string>(cpu::instruction_limits().begin(),
-                                                     cpu::instruction_limits().end())));
+      ->check(CLI::IsMember(cpu::instruction_limits()));
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   if (!isa.empty()) cpu::limit_library_instructions(isa);
-  const std::vector<GridShape> grids = grids_to_compare(grids_text);
+  const std::vector<GridShape> grids = parse_grids(grids_text);
+  if (grids.size() < 2)
+    refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", grids_text, "'");
   const std::vector<GridTrace> all = traces(with_stored_model(loaded->config), grids, steps);
   if (all.empty()) return 0;
 

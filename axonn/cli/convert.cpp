@@ -3,6 +3,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -36,18 +37,15 @@ constexpr const char* kConvertExamples =
 template <typename T>
 void add_choice(CLI::App& app, const char* flag, std::optional<T>& to,
                 const std::map<std::string, T>& words, const char* help) {
-  app.add_option_function<std::string>(
-         flag,
-         [flag, &to, words](const std::string& word) {
-           const auto found = words.find(word);
-           std::vector<std::string> known;
-           for (const auto& [name, value] : words) known.push_back(name);
-           if (found == words.end())
-             refuse(flag, " is '", word, "'; it must be one of ", join(known));
-           to = found->second;
-         },
-         help)
-      ->type_name("NAME");
+  const auto set = [flag, &to, words](const std::string& word) {
+    const auto found = words.find(word);
+    const auto names = std::views::keys(words);
+    if (found == words.end())
+      refuse(flag, " is '", word, "'; it must be one of ",
+             join(std::vector<std::string>(names.begin(), names.end())));
+    to = found->second;
+  };
+  app.add_option_function<std::string>(flag, set, help)->type_name("NAME");
 }
 
 void add_convert_flags(CLI::App& app, ConvertJob& job) {

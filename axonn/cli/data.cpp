@@ -57,19 +57,12 @@ int tokenize_command(const Arguments& arguments) {
                        format_bytes(static_cast<std::int64_t>(static_cast<double>(p.bytes) /
                                                               (now_seconds() - start))));
   };
-  const auto report = [&](const TokenizeProgress& p) {
-    if (redraw) std::cout << '\r' << line(p) << std::flush;
-  };
-  const TokenizeProgress done = tokenize_files(job, {.report = report});
+  const TokenizeProgress done = tokenize_files(job, {.report = [&](const TokenizeProgress& p) {
+                                                 if (redraw)
+                                                   std::cout << '\r' << line(p) << std::flush;
+                                               }});
   std::cout << (redraw ? "\r" : "") << line(done) << '\n' << "wrote " << job.output << '\n';
   return 0;
-}
-
-/// Describes the training sequences of a JSONL file.
-std::string show_examples(const DataConfig& data, std::int64_t seq_len, std::int64_t sequence) {
-  const Corpus corpus = open_corpus(data, {});
-  const PackedDocuments packed(corpus.train_documents, seq_len, 0);
-  return describe(packed, seq_len, {.tokenizer = corpus.tokenizer.get(), .sequence = sequence});
 }
 
 int show_command(const Arguments& arguments) {
@@ -97,7 +90,9 @@ int show_command(const Arguments& arguments) {
   if (file.ends_with(".jsonl")) {
     examples.jsonl = {file};
     if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
-    std::cout << show_examples(examples, seq_len, sequence);
+    const Corpus corpus = open_corpus(examples, {});
+    std::cout << describe(PackedDocuments(corpus.train_documents, seq_len, 0), seq_len,
+                          {.tokenizer = corpus.tokenizer.get(), .sequence = sequence});
     return 0;
   }
   std::shared_ptr<const Tokenizer> tokenizer;

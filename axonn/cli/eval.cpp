@@ -12,7 +12,6 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/model_flags.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/infer/multiple_choice.h"
 
@@ -85,19 +84,13 @@ class Progress {
 
 using Json = nlohmann::ordered_json;
 
-Json or_null(const auto& value) {
-  if (value) return *value;
-  return nullptr;
-}
+Json or_null(const auto& value) { return value ? Json(*value) : Json(); }
 
-/// Adds the settings of the evaluation to the JSON results.
-void add_setting(Json& json, const LoadedModel& loaded, double seconds) {
+/// Writes the results, if the flags ask for them, with the settings of the evaluation.
+void write_json(const EvalFlags& flags, Json json, const LoadedModel& loaded, double seconds) {
   json["dtype"] = name_of(loaded.config().training.dtype);
   json["grid"] = to_string(loaded.grid().shape());
   json["seconds"] = seconds;
-}
-
-void write_json(const EvalFlags& flags, const Json& json) {
   if (!flags.json.empty()) write_file_atomically(flags.json, json.dump(2) + "\n");
 }
 
@@ -127,12 +120,15 @@ void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags
             << fmt::format("tokens          {}{}, {} a second\n", format_count(score.tokens),
                            score.bytes ? " of " + format_count(*score.bytes) + " bytes" : "",
                            format_count(static_cast<std::int64_t>(tokens_per_s)));
-  Json json = {{"loss", score.loss()},           {"perplexity", score.perplexity()},
-               {"bits_per_byte", or_null(bits)}, {"tokens", score.tokens},
-               {"bytes", or_null(score.bytes)},  {"seq_len", seq_len},
-               {"tokens_per_s", tokens_per_s}};
-  add_setting(json, loaded, seconds);
-  write_json(flags, json);
+  write_json(flags,
+             {{"loss", score.loss()},
+              {"perplexity", score.perplexity()},
+              {"bits_per_byte", or_null(bits)},
+              {"tokens", score.tokens},
+              {"bytes", or_null(score.bytes)},
+              {"seq_len", seq_len},
+              {"tokens_per_s", tokens_per_s}},
+             loaded, seconds);
 }
 
 Json to_json(const ChoiceReport& report, std::span<const ChoiceQuestion> questions) {
@@ -169,9 +165,7 @@ void score_choices(LoadedModel& loaded, std::span<const ChoiceQuestion> question
                            report.accuracy.error)
             << fmt::format("acc_norm        {:.4f} +- {:.4f}\n", report.accuracy_by_byte.share,
                            report.accuracy_by_byte.error);
-  Json json = to_json(report, questions);
-  add_setting(json, loaded, progress.seconds());
-  write_json(flags, json);
+  write_json(flags, to_json(report, questions), loaded, progress.seconds());
 }
 
 }  // namespace
@@ -188,19 +182,14 @@ int run_eval(const Arguments& arguments) {
     refuse("axonn eval: give either --data FILE or --choices FILE.jsonl");
 
   Config config = open_model(flags);
-  const auto tokenizer = tokenizer_of(config, flags);
-  std::int64_t& vocab = config.model.vocab;
-  if (vocab == 0 && tokenizer) vocab = tokenizer->vocab_size();
-  if (vocab == 0)
-    refuse("the size of the model's vocabulary is unknown; give its tokenizer with --tokenizer");
   if (!flags.data.empty()) {
+    const auto tokenizer = tokenizer_of(config, flags);
     const EvaluationText text =
-        open_evaluation_text(flags.data, {.tokenizer = tokenizer.get(), .vocab = vocab});
+        open_evaluation_text(flags.data, tokenizer.get(), config.model.vocab);
     with_model(config, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
     return 0;
   }
-  if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
-  check_fits(*tokenizer, vocab);
+  const auto tokenizer = need_tokenizer(config, flags);
   const auto questions = read_choice_questions(flags.choices);
   with_model(config,
              [&](LoadedModel& loaded) { score_choices(loaded, questions, *tokenizer, flags); });

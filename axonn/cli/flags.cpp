@@ -6,9 +6,12 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/infer/evaluate.h"
 #include "axonn/model/known_models.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_text.h"
+#include "axonn/train/launch.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 
@@ -38,7 +41,9 @@ namespace {
       guesses.empty() ? concat("; ", app.get_name(), " --help lists them") : did_you_mean(guesses));
 }
 
-bool parse(CLI::App& app, Arguments arguments, const OptionList* list) {
+}  // namespace
+
+bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list) {
   app.allow_extras();
   app.get_formatter()->column_width(32);
   std::ranges::reverse(arguments);  // CLI11 reads them from the back
@@ -57,20 +62,6 @@ bool parse(CLI::App& app, Arguments arguments, const OptionList* list) {
   refuse_argument(app, flag == others.end() ? others.front() : *flag, list);
 }
 
-/// Sets model.name as the origin of the sizes that it changed from the defaults in `usual`.
-void note_named(const OptionList& list, const OptionList& usual, Origins& origins) {
-  for (const Option& option : list.find("model")->options)
-    if (!origins.is_set(option.key()) &&
-        option.default_text() != usual.find("model", option.name())->default_text())
-      origins.set(option.key(), "model.name");
-}
-
-}  // namespace
-
-bool parse_flags(CLI::App& app, const Arguments& arguments) {
-  return parse(app, arguments, nullptr);
-}
-
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments) {
   LoadedConfig loaded;
   app.add_option("CONFIG,--config", loaded.file, "a TOML file; axonn help lists its sections")
@@ -80,7 +71,7 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   OptionList scratch_list;
   list_options(scratch.config, scratch_list);
   const Arguments own = read_flags(scratch_list, arguments, scratch.origins);
-  if (!parse(app, own, &scratch_list)) return std::nullopt;
+  if (!parse_flags(app, own, &scratch_list)) return std::nullopt;
 
   const auto read = [&] {
     OptionList list;
@@ -94,9 +85,69 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
     // The model's sizes are defaults; explicit values override them.
     loaded.config = {.model = known_model(name), .further = loaded.config.further};
     const OptionList list = read();
-    if (loaded.config.model.path.empty()) note_named(list, scratch_list, loaded.origins);
+    if (!loaded.config.model.path.empty()) return loaded;
+    for (const Option& option : list.find("model")->options)
+      if (!loaded.origins.is_set(option.key()) &&
+          option.default_text() != scratch_list.find("model", option.name())->default_text())
+        loaded.origins.set(option.key(), "model.name");  // a size that differs from the default
   }
   return loaded;
+}
+
+void add_model_flags(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--model", flags.model,
+                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
+      ->type_name("DIR");
+  app.add_option("--adapter", flags.adapter,
+                 "adapters of that model: a PEFT folder or a checkpoint of adapters")
+      ->type_name("DIR");
+  app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
+  app.add_option("--dtype", flags.dtype,
+                 "compute type; default: as the model was trained, else f32")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--tokenizer", flags.tokenizer,
+                 "bytes, or a tokenizer's folder or file; default: the model's own");
+}
+
+Config open_model(const ModelFlags& flags) {
+  Config config = config_of_model(flags.model, flags.adapter);
+  for (const auto& files : {config.model.files, config.model.adapter_files})
+    if (files && files->checkpoint() && speaks_for_all())
+      for (const std::string& warning : files->checkpoint()->warnings())
+        std::cerr << "warning: " << warning << '\n';
+  config.parallelism.set_grid(parse_grid(flags.grid));
+  if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
+  return config;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags) {
+  std::string name = flags.tokenizer;
+  std::int64_t& vocab = config.model.vocab;
+  if (name.empty()) {
+    name = config.data.tokenizer;
+    const auto& files =
+        config.model.path == flags.model ? config.model.files : config.model.adapter_files;
+    const bool learned_bytes = files->checkpoint() && config.data.tokens.empty();
+    if (name == "bytes" && !learned_bytes && vocab != 0 && vocab != 256) return nullptr;
+  }
+  auto tokenizer = make_tokenizer(name);
+  if (vocab == 0) vocab = tokenizer->vocab_size();
+  return tokenizer;
+}
+
+std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags& flags) {
+  auto tokenizer = tokenizer_of(config, flags);
+  if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
+  check_fits(*tokenizer, config.model.vocab);
+  return tokenizer;
+}
+
+void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
+  launch(config, [&](Communicator& world) {
+    LoadedModel loaded(config, world, nullptr, {.trainable = false});
+    loaded.initialise();
+    body(loaded);
+  });
 }
 
 }  // namespace axonn

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "axonn/cli/command.h"
-#include "axonn/options/options.h"
 #include "axonn/study/config.h"
+#include "axonn/text/tokenizer.h"
+#include "axonn/train/config_options.h"
+#include "axonn/train/loaded_model.h"
 
 namespace CLI {
 class App;
@@ -15,8 +20,14 @@ class App;
 namespace axonn {
 
 /// Parses a command's own flags. Returns false if it printed the help, so that the command is done.
-/// Throws UsageError, naming the flag and the closest known ones.
-bool parse_flags(CLI::App& app, const Arguments& arguments);
+/// Throws UsageError, naming the flag and the closest known ones, also of `list` if it is given.
+bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list = nullptr);
+
+/// The enumerator with this name, one of `names`.
+template <typename Enum, std::size_t n>
+Enum value_of(const std::string& name, const std::array<std::string_view, n>& names) {
+  return static_cast<Enum>(std::ranges::find(names, name) - names.begin());
+}
 
 /// A config, with all sections that the program knows, and the origin of each of its values.
 struct LoadedConfig {
@@ -30,5 +41,25 @@ struct LoadedConfig {
 /// ...] and its own flags. Returns nothing if it printed the help. The config is as written: not
 /// yet validated or resolved. Throws UsageError.
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments);
+
+/// Flags of commands that run a model without training it.
+struct ModelFlags {
+  std::string model, adapter, tokenizer, grid = "1,1,1,1", dtype;
+};
+void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+/// The config of the model (config_of_model()), with the grid and the type of the flags. Prints one
+/// line for each damaged checkpoint that was skipped.
+Config open_model(const ModelFlags& flags);
+
+/// The tokenizer of the flags or of the model, which sets config's vocab if that is 0; null if
+/// neither is known and the vocabulary is not that of bytes.
+std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags);
+
+/// The same. Throws UsageError if there is none, or if it has more tokens than the vocabulary.
+std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags& flags);
+
+/// Runs body once per rank of the config's grid, with the parameters loaded.
+void with_model(const Config& config, const std::function<void(LoadedModel&)>& body);
 
 }  // namespace axonn

@@ -1,20 +1,22 @@
+#include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <iterator>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/log.h"
-#include "axonn/cli/chat.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/model_flags.h"
-#include "axonn/cli/prompts.h"
 #include "axonn/comm/texts.h"
 #include "axonn/infer/generator.h"
 #include "axonn/text/chat/chat_template.h"
+#include "axonn/train/launch.h"
 
 namespace axonn {
 
@@ -37,8 +39,8 @@ constexpr const char* kGenerateExamples =
   cat letter.txt | axonn generate --model Llama-3.2-1B --prompt - --stop "Yours"
       continues a file, up to a word)";
 
-struct Request {
-  std::string model, adapter, prompts_file, json, grid = "1,1,1,1", dtype;
+struct Request : ModelFlags {
+  std::string prompts_file, json;
   std::vector<std::string> prompts;
   GenerationOptions wanted{.sampling = {.temperature = 0.8}, .slides = true};
   Generator::Options generator;
@@ -46,6 +48,41 @@ struct Request {
   bool chat = false;
   std::string chat_template = "auto", system;
 };
+
+/// The prompt in a line of a .jsonl file.
+std::string prompt_in(const std::string& line, const std::string& place) {
+  const auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object())
+    refuse(place, ": no JSON object; each line of a .jsonl file must be one");
+  for (const char* key : {"prompt", "text"})
+    if (const auto found = object.find(key); found != object.end() && found->is_string())
+      return found->get<std::string>();
+  refuse(place, ": neither \"prompt\" nor \"text\" is a string");
+}
+
+/// The prompts in `texts`, with "-" replaced by all of standard input, followed by those in `file`,
+/// if its name is not empty. A .jsonl file has one JSON object with "prompt" or "text" per line,
+/// any other file one prompt per line. Skips empty lines. Throws UsageError, naming the file and
+/// the line.
+std::vector<std::string> read_prompts(std::vector<std::string> texts, const std::string& file) {
+  for (std::string& text : texts)
+    if (text == "-")  // a launcher passes standard input to its first process only
+      text = speaks_for_all() ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : "";
+  if (file.empty()) return texts;
+  std::ifstream in(file);
+  if (!in) refuse("cannot read ", file);
+  const std::size_t before = texts.size();
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    texts.push_back(file.ends_with(".jsonl") ? prompt_in(line, concat(file, ':', number)) : line);
+  }
+  if (in.bad()) refuse("cannot read ", file);
+  if (texts.size() == before) refuse(file, " has no prompts");
+  return texts;
+}
 
 std::string rate_line(const GenerationStats& stats) {
   const auto rate = [](std::int64_t tokens, double seconds) {
@@ -57,8 +94,8 @@ std::string rate_line(const GenerationStats& stats) {
                 rate(stats.tokens, stats.seconds));
 }
 
-void write_json(const std::string& file, const std::vector<std::string>& prompts,
-                const std::vector<Generation>& results, const GenerationStats& stats) {
+std::string to_json(const std::vector<std::string>& prompts, const std::vector<Generation>& results,
+                    const GenerationStats& stats) {
   nlohmann::ordered_json all;
   for (std::size_t i = 0; i < prompts.size(); ++i)
     all["generations"].push_back({{"prompt", prompts[i]},
@@ -69,10 +106,8 @@ void write_json(const std::string& file, const std::vector<std::string>& prompts
   all["seconds"] = stats.seconds;
   all["prompt_tokens"] = stats.prompt_tokens;
   all["prompt_seconds"] = stats.prompt_seconds;
-  std::ofstream out(file);
   // A model may write invalid UTF-8, which JSON cannot hold.
-  out << all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  if (!out.flush()) refuse("--json: cannot write ", file);
+  return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
 /// Notes on stderr where the context was full, which the texts do not show.
@@ -89,89 +124,108 @@ void say_what_happened(const std::vector<Generation>& results, std::int64_t cont
               << context << " tokens and continued from its last half\n";
 }
 
-/// Prints the texts, on rank 0: a single prompt's text as it is generated, the texts of several
-/// prompts one after another at the end.
-class Output {
- public:
-  explicit Output(const std::vector<std::string>& prompts)
-      : prompts_(prompts), texts_(prompts.size()) {
-    if (prompts.size() == 1) std::cout << prompts.front() << std::flush;
-  }
-
-  void add(std::size_t prompt, std::string_view text) {
-    if (prompts_.size() == 1)
-      std::cout << text << std::flush;
-    else
-      texts_[prompt] += text;
-  }
-  void finish() {
-    if (prompts_.size() == 1) std::cout << std::endl;
-    for (std::size_t i = 0; i < prompts_.size() && prompts_.size() > 1; ++i)
-      std::cout << "--- " << i + 1 << " of " << prompts_.size() << '\n'
-                << prompts_[i] << texts_[i] << std::endl;
-  }
-
- private:
-  const std::vector<std::string>& prompts_;
-  std::vector<std::string> texts_;
-};
-
-/// The longest sequence that can arise. A longer context would waste memory in every slot.
-std::int64_t context_for(const std::vector<std::vector<std::int32_t>>& prompts,
-                         std::int64_t max_tokens, std::int64_t positions) {
-  std::size_t longest = 0;
-  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
-  return std::min(positions, static_cast<std::int64_t>(longest) + max_tokens);
-}
-
+/// Writes a single prompt's text as it is generated, the texts of several prompts at the end.
 void write_texts(LoadedModel& loaded, const Tokenizer& tokenizer, Request request) {
   Communicator& world = loaded.grid().world();
   const std::vector<std::string> texts = broadcast_texts(world, request.prompts);
   std::vector<std::vector<std::int32_t>> prompts;
+  std::int64_t longest = 0;
   for (const std::string& text : texts) {
     prompts.push_back(tokenizer.encode_prompt(text));
     if (prompts.back().empty()) refuse("--prompt is empty: give at least one character");
+    longest = std::max(longest, std::ssize(prompts.back()));
   }
+  // The longest sequence that can arise: a longer context would waste memory in every slot.
   if (request.generator.context == 0)
     request.generator.context =
-        context_for(prompts, request.wanted.max_tokens, loaded.config().model.positions);
+        std::min(loaded.config().model.positions, longest + request.wanted.max_tokens);
   Generator generator(loaded, request.generator);
-  if (world.rank() != 0) {
-    generator.generate(prompts, request.wanted);
-    return;
-  }
-  Output output(texts);
-  const std::vector<Generation> results = generator.generate(
-      prompts, request.wanted,
-      [&](std::size_t prompt, std::string_view text) { output.add(prompt, text); });
-  output.finish();
+  const bool speaks = world.rank() == 0, single = texts.size() == 1;
+  if (speaks && single) std::cout << texts.front() << std::flush;
+  const std::vector<Generation> results =
+      generator.generate(prompts, request.wanted, [&](std::size_t, std::string_view text) {
+        if (speaks && single) std::cout << text << std::flush;
+      });
+  if (!speaks) return;
+  if (single) std::cout << std::endl;
+  for (std::size_t i = 0; i < texts.size() && !single; ++i)
+    std::cout << "--- " << i + 1 << " of " << texts.size() << '\n'
+              << texts[i] << results[i].text << std::endl;
   say_what_happened(results, generator.context());
   if (request.stats || isatty(STDERR_FILENO) != 0)
     std::cerr << rate_line(generator.stats()) << '\n';
-  if (!request.json.empty()) write_json(request.json, texts, results, generator.stats());
+  if (!request.json.empty())
+    write_file_atomically(request.json, to_json(texts, results, generator.stats()));
 }
 
-void converse(LoadedModel& loaded, std::shared_ptr<const Tokenizer> tokenizer, Request request) {
+/// Reads the user's next line, for every rank; empty at the end of the input.
+std::optional<std::string> next_line(Communicator& world) {
+  std::vector<std::string> said;
+  if (world.rank() == 0) {
+    if (isatty(STDIN_FILENO) != 0) std::cout << "> " << std::flush;
+    std::string line;
+    while (line.empty() && std::getline(std::cin, line))
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) said.push_back(line);
+  }
+  said = broadcast_texts(world, said);
+  if (said.empty()) return {};
+  return said.front();
+}
+
+/// The conversation as tokens. Drops the oldest turns until the smaller of `room` and half of the
+/// context is free for the answer.
+std::vector<std::int32_t> prompt_of(const ChatTemplate& form, std::vector<Message>& messages,
+                                    std::int64_t context, std::int64_t room, bool& dropped) {
+  const std::size_t first = messages.front().role == "system" ? 1 : 0;
+  const std::int64_t most = context - std::min(room, context / 2);
+  std::vector<std::int32_t> tokens = form.prompt(messages);
+  while (std::ssize(tokens) > most && messages.size() > first + 1) {
+    const auto oldest = messages.begin() + static_cast<std::ptrdiff_t>(first);
+    messages.erase(oldest, oldest + 2);  // a question and its answer
+    tokens = form.prompt(messages);
+    dropped = true;
+  }
+  return tokens;
+}
+
+/// Holds a conversation: reads a line from standard input and writes the model's answer, until the
+/// input ends. Reuses the keys and values of earlier turns; drops the oldest turns when the context
+/// is full. Rank 0 reads and writes.
+void converse(LoadedModel& loaded, const std::shared_ptr<const Tokenizer>& tokenizer,
+              Request request) {
   constexpr std::int64_t kContext = 4096;
   if (request.generator.context == 0)
     request.generator.context = std::min(kContext, loaded.config().model.positions);
-  request.wanted.slides = false;
   Generator generator(loaded, request.generator);
-  chat(loaded.grid().world(), generator,
-       {.format = request.chat_template,
-        .tokenizer_path = loaded.config().data.tokenizer,
-        .tokenizer = std::move(tokenizer),
-        .system = request.system,
-        .wanted = request.wanted});
-}
-
-void generate(LoadedModel& loaded, std::shared_ptr<const Tokenizer> tokenizer, Request request) {
-  request.generator.tokenizer = tokenizer.get();
-  if (const auto end = tokenizer->end_of_text()) request.wanted.stop_tokens.push_back(*end);
-  if (request.chat)
-    converse(loaded, std::move(tokenizer), std::move(request));
+  const ChatTemplate form(tokenizer,
+                          find_chat_format(request.chat_template, loaded.config().data.tokenizer));
+  GenerationOptions& wanted = request.wanted;
+  wanted.slides = false;
+  const std::vector<std::int32_t>& end = form.end_of_turn();
+  if (end.size() == 1)
+    wanted.stop_tokens.push_back(end.front());
   else
-    write_texts(loaded, *tokenizer, std::move(request));
+    wanted.stop_strings.push_back(tokenizer->decode(end));
+
+  Communicator& world = loaded.grid().world();
+  const bool speaks = world.rank() == 0;
+  std::vector<Message> messages;
+  if (!request.system.empty()) messages.push_back({"system", request.system});
+  while (const auto line = next_line(world)) {
+    messages.push_back({"user", *line});
+    bool dropped = false;
+    const auto prompt = prompt_of(form, messages, generator.context(), wanted.max_tokens, dropped);
+    if (dropped && speaks)
+      std::cerr << "note: the context of " << generator.context()
+                << " tokens is full; the oldest turns are dropped\n";
+    const auto answer = generator.generate({prompt}, wanted, [&](std::size_t, auto text) {
+      if (speaks) std::cout << text << std::flush;
+    });
+    if (speaks) std::cout << std::endl;
+    messages.push_back({"assistant", answer.front().text});
+    ++wanted.seed;  // samples differently in every turn
+  }
 }
 
 void add_sampling_flags(CLI::App& app, Sampling& sampling) {
@@ -192,13 +246,8 @@ void add_sampling_flags(CLI::App& app, Sampling& sampling) {
 }
 
 void add_generate_flags(CLI::App& app, Request& request) {
-  app.add_option("--model", request.model,
-                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
-      ->required()
-      ->type_name("DIR");
-  app.add_option("--adapter", request.adapter,
-                 "adapters of that model: a PEFT folder or a checkpoint of adapters")
-      ->type_name("DIR");
+  add_model_flags(app, request);
+  app.get_option("--model")->required();
   app.add_option("--prompt", request.prompts,
                  "text to continue; may be given several times; -: standard input")
       ->allow_extra_args(false);
@@ -214,10 +263,6 @@ void add_generate_flags(CLI::App& app, Request& request) {
       ->allow_extra_args(false);
   app.add_option("--seed", request.wanted.seed, "a different seed gives a different text")
       ->capture_default_str();
-  app.add_option("--grid", request.grid, "x,y,z,data")->capture_default_str();
-  app.add_option("--dtype", request.dtype,
-                 "f32 or bf16; default: as the model was trained, f32 for folders")
-      ->check(CLI::IsMember({"f32", "bf16"}));
   app.add_option("--batch", request.generator.batch,
                  "prompts at a time per (z, data) coordinate; 0: what fits in 1 GiB, at most 64")
       ->check(CLI::NonNegativeNumber);
@@ -253,16 +298,22 @@ int run_generate(const Arguments& arguments) {
   request.wanted.slides = !request.stop_when_full;
   request.generator.hold_weights = !request.gather_weights;
 
-  Config config = open_model(request.model, request.adapter);
-  if (!request.dtype.empty())
-    config.training.dtype = request.dtype == "bf16" ? DType::bf16 : DType::f32;
-  config.parallelism.set_grid(parse_grid(request.grid));
+  Config config = open_model(request);
   if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
+  if (!request.tokenizer.empty()) config.data.tokenizer = request.tokenizer;
   if (config.data.tokenizer.empty())
-    refuse("the model has no tokenizer, which text needs: it was trained on token files");
+    refuse("the model has no tokenizer, which text needs: it was trained on token files; give one ",
+           "with --tokenizer");
   const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(config.data.tokenizer);
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
-  with_model(config, [&](LoadedModel& loaded) { generate(loaded, tokenizer, request); });
+  request.generator.tokenizer = tokenizer.get();
+  if (const auto end = tokenizer->end_of_text()) request.wanted.stop_tokens.push_back(*end);
+  with_model(config, [&](LoadedModel& loaded) {
+    if (request.chat)
+      converse(loaded, tokenizer, request);
+    else
+      write_texts(loaded, *tokenizer, request);
+  });
   return 0;
 }
 

@@ -1,8 +1,9 @@
+#include "axonn/cli/info.h"
+
 #include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
-#include <fmt/core.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <toml++/toml.h>
@@ -10,16 +11,12 @@
 
 #include "axonn/base/host.h"
 #include "axonn/base/log.h"
-#include "axonn/cli/build_info.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/gpu_lines.h"
 #include "axonn/cli/mpi_version.h"
 #include "axonn/comm/device/nccl.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/cuda_backend.h"
-#include "axonn/tensor/cuda/cuda_device.h"
-#include "axonn/tensor/cuda/gpu_platform.h"
 
 namespace axonn {
 
@@ -41,6 +38,20 @@ std::string gpu_build(const GpuPlatform& platform, const CudaStatus& status,
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string_view, std::string>> gpu_lines(const GpuPlatform* platform,
+                                                                const CudaStatus& status) {
+  if (!platform) return {{"GPUs", "none: " + status.trouble}};
+  std::vector<std::pair<std::string_view, std::string>> lines;
+  const auto say = [&](std::string text) { lines.emplace_back(platform->device, std::move(text)); };
+  if (!status.driver.empty())
+    say(fmt::format("the driver supports {} up to {}", platform->name, status.driver));
+  if (!status.trouble.empty()) say("no GPU: " + status.trouble);
+  for (const CudaGpu& gpu : status.gpus)
+    say(fmt::format("GPU {}: {}, {}, {} {}, {} of memory", gpu.index, gpu.name, gpu.architecture,
+                    gpu.multiprocessors, platform->units, format_bytes(gpu.memory_bytes)));
+  return lines;
+}
 
 int run_info(const Arguments& arguments) {
   CLI::App app("Shows what this build and this machine have.", "axonn info");

@@ -9,7 +9,6 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/model_flags.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/model/model.h"
@@ -80,10 +79,8 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
       ->type_name("FILE");
   app.add_option("--html", flags.html, "write a page with charts and passages to this file")
       ->type_name("FILE");
-  for (const char* name : {"--grid", "--model", "--documents", "--control", "--prompts", "--suffix",
-                           "--seq-len", "--limit", "--batch", "--json", "--html", "--adapter",
-                           "--dtype", "--tokenizer", "--gather-weights"})
-    app.get_option(name)->needs(audit);
+  for (CLI::Option* option : app.get_options({}))
+    if (option != audit && option != app.get_help_ptr()) option->needs(audit);
 }
 
 std::int64_t seq_len_of(const Config& config, const MemorizeFlags& flags) {
@@ -100,12 +97,7 @@ int run_audit(const MemorizeFlags& flags) {
   if (flags.documents.empty())
     refuse("axonn memorize --audit: no documents; give some with --documents FILE.jsonl");
   Config config = open_model(flags);
-  const auto tokenizer = tokenizer_of(config, flags);
-  if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
-  std::int64_t& vocab = config.model.vocab;
-  if (vocab == 0) vocab = tokenizer->vocab_size();
-  check_fits(*tokenizer, vocab);
-
+  const auto tokenizer = need_tokenizer(config, flags);
   const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(config, flags)};
   const auto read = [&](const std::vector<std::string>& files) {
     FoundDocuments found = read_documents(files, tokenizer, limits, "", {});
@@ -121,8 +113,7 @@ int run_audit(const MemorizeFlags& flags) {
 
   ReciteOptions options{
       .suffix_tokens = flags.suffix, .batch = flags.batch, .hold_weights = !flags.gather_weights};
-  options.prompt_lengths.insert(options.prompt_lengths.end(), flags.prompts.begin(),
-                                flags.prompts.end());
+  std::ranges::copy(flags.prompts, std::back_inserter(options.prompt_lengths));
   if (stdout_is_interactive())
     options.progress = [](std::int64_t done, std::int64_t of) {
       std::cout << fmt::format("\rtested {} of {} ", format_count(done), format_count(of))

@@ -2,13 +2,14 @@
 #include <iostream>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/plan_measure.h"
-#include "axonn/measure/dry_step.h"
+#include "axonn/measure/benchmark.h"
 #include "axonn/options/options.h"
 #include "axonn/plan/report.h"
 #include "axonn/train/launch.h"
@@ -60,16 +61,14 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
                  "tokens per step, instead of training.global_batch")
       ->type_name("N");
   app.add_option("--seq-len", flags.seq_len, "instead of training.seq_len")->type_name("N");
-  const std::vector<std::string> strategies(kStrategies.begin(), kStrategies.end());
   app.add_option("--strategy", flags.strategy,
                  "fsdp: z only; hsdp: z and data; megatron: x in a node, z and data; 4d: all axes")
-      ->check(CLI::IsMember(strategies))
+      ->check(CLI::IsMember(kStrategies))
       ->capture_default_str();
-  const std::vector<std::string> costs(kCostModels.begin(), kCostModels.end());
   app.add_option(
          "--cost", flags.cost,
          "what plans are ranked by: a simulated step, or the AxoNN paper's communication model")
-      ->check(CLI::IsMember(costs))
+      ->check(CLI::IsMember(kCostModels))
       ->capture_default_str();
   app.add_option("--top", flags.top, "number of plans to show")
       ->check(CLI::Range(1, 1000))
@@ -81,10 +80,9 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--tokens", flags.tokens,
                  "tokens of a whole training: shows days and device hours")
       ->type_name("N|15T");
-  const std::vector<std::string> kinds(kScalingKinds.begin(), kScalingKinds.end());
   app.add_option("--scaling", flags.scaling,
                  "with several --devices: strong keeps the batch, weak grows it with the devices")
-      ->check(CLI::IsMember(kinds))
+      ->check(CLI::IsMember(kScalingKinds))
       ->capture_default_str();
   app.add_option("--json", flags.json, "also write the plans to this file")->type_name("FILE");
   app.add_option("--svg", flags.svg, "draw the scaling over several --devices to this file")
@@ -107,27 +105,20 @@ std::int64_t count_of(const std::string& flag, const std::string& text) {
 }
 
 /// Replaces `--model X` by the flag that it stands for: --config, --model.path or --model.name.
-Arguments spelled_out(const Arguments& arguments) {
-  const auto key_of = [](const std::string& model) {
-    if (model.ends_with(".toml")) return "--config";
-    return path_exists(model) ? "--model.path" : "--model.name";
-  };
+Arguments spelled_out(Arguments arguments) {
   constexpr std::string_view kFlag = "--model", kFlagIs = "--model=";
-  Arguments out;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string model;
-    if (arguments[i] == kFlag && i + 1 < arguments.size())
-      model = arguments[++i];
-    else if (arguments[i].starts_with(kFlagIs))
-      model = arguments[i].substr(kFlagIs.size());
-    if (model.empty()) {
-      out.push_back(arguments[i]);
-    } else {
-      out.emplace_back(key_of(model));
-      out.push_back(std::move(model));
+  for (auto at = arguments.begin(); at != arguments.end(); ++at) {
+    if (at->starts_with(kFlagIs)) {
+      at = arguments.insert(at + 1, at->substr(kFlagIs.size())) - 1;
+      *at = kFlag;
     }
+    if (*at != kFlag || at + 1 == arguments.end()) continue;
+    const std::string& model = at[1];
+    *at++ = model.ends_with(".toml") ? "--config"
+            : path_exists(model)     ? "--model.path"
+                                     : "--model.name";
   }
-  return out;
+  return arguments;
 }
 
 /// Sets sequence length and batch from the flags. Where neither file nor flags set them: 2,048
@@ -181,10 +172,8 @@ std::string label_of(const LoadedConfig& loaded) {
 
 SearchOptions options_of(const Config& config, const Origins& origins, const PlanFlags& flags) {
   SearchOptions options{.top = flags.top};
-  if (flags.cost == kCostModels[static_cast<int>(CostModel::paper)])
-    options.cost = CostModel::paper;
-  for (std::size_t i = 0; i < kStrategies.size(); ++i)
-    if (kStrategies[i] == flags.strategy) options.strategy = static_cast<Strategy>(i);
+  options.cost = value_of<CostModel>(flags.cost, kCostModels);
+  options.strategy = value_of<Strategy>(flags.strategy, kStrategies);
   const auto kept = [&](const char* key, auto value, auto free) {
     return origins.from_flag(key) ? value : free;
   };
@@ -238,6 +227,36 @@ void show(const std::vector<PlanReport>& reports, ScalingKind kind, const PlanFl
   std::cout << "curve: " << flags.svg << '\n';
 }
 
+std::string row(int place, const Plan& plan, const MeasuredSteps& measured) {
+  return fmt::format("{:>2}  {:<16} {:>9.4f} {:>9.4f} {:>6.2f} {:>10.4f} {:>9.4f} {:>11} {:>11}\n",
+                     place, to_string(plan.grid), plan.time.step_s, measured.step_s,
+                     plan.time.step_s / measured.step_s, plan.time.exposed_s(), measured.waited_s,
+                     format_bytes(plan.memory_bytes), format_bytes(measured.memory_bytes));
+}
+
+/// Runs a few steps of each of the first `count` plans, one after another, and prints a line with
+/// the predicted and the measured values. Ranks are threads, or the launcher's processes.
+/// Throws UsageError if the launcher did not start report.options.devices ranks.
+void measure_plans(const PlanReport& report, int count) {
+  constexpr MeasureOptions kMeasured{.steps = 5, .seconds = 10};
+  const auto& plans = report.result.plans;
+  if (plans.empty()) return;
+  launch(planned(report.config, plans.front()), [&](Communicator& world) {
+    const bool speaks = world.rank() == 0;
+    if (speaks)
+      std::cout << fmt::format("\n{:>2}  {:<16} {:>9} {:>9} {:>6} {:>10} {:>9} {:>11} {:>11}\n", "",
+                               "x,y,z,data", "planned s", "measured", "ratio", "waits pl.",
+                               "measured", "memory pl.", "measured");
+    for (int i = 0; i < std::min(count, static_cast<int>(plans.size())); ++i) {
+      const auto measured = measure_steps(planned(report.config, plans[i]), world, kMeasured);
+      if (speaks) std::cout << row(i + 1, plans[i], measured) << std::flush;
+    }
+    if (speaks)
+      std::cout << "Measured: the median of at most " << kMeasured.steps
+                << " steps on the slowest rank; waits: mean of the ranks; memory: largest.\n";
+  });
+}
+
 }  // namespace
 
 int run_plan(const Arguments& given) {
@@ -257,7 +276,7 @@ int run_plan(const Arguments& given) {
                    .options = options_of(config, loaded->origins, flags),
                    .result = {}};
   if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
-  const ScalingKind kind = flags.scaling == "weak" ? ScalingKind::weak : ScalingKind::strong;
+  const auto kind = value_of<ScalingKind>(flags.scaling, kScalingKinds);
   if (devices.size() < 2 && !flags.svg.empty())
     refuse("--svg draws the scaling over several --devices; give more than one number");
   if (flags.measure > 0 && devices.size() > 1)

@@ -10,8 +10,8 @@
 #include "axonn/base/host.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
-#include "axonn/train/own_cores.h"
 
 namespace axonn {
 
@@ -31,53 +31,42 @@ Examples:
   mpirun -np 8 axonn probe --output cluster.toml
   axonn plan configs/gpt2-124m.toml --machine here.toml --devices 4)";
 
-struct ProbeFlags {
-  int ranks = 0, threads = 0;
-  std::string output = "machine.toml";
-  ProbeOptions probe;
-};
-
-void add_probe_flags(CLI::App& app, ProbeFlags& flags) {
-  app.add_option("--ranks", flags.ranks,
-                 "ranks, as threads of this process; default: one per core, at least two")
-      ->check(CLI::Range(2, 4096));
-  app.add_option(
-         "--threads", flags.threads,
-         "compute threads of a rank; default: the cores divided by the ranks that share them")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--devices-per-node", flags.probe.devices_per_node,
-                 "ranks that share a node; default: those with the same host name")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--output", flags.output, "the machine file to write")
-      ->type_name("FILE.toml")
-      ->capture_default_str();
-  app.add_option("--name", flags.probe.name, "name of the machine")->capture_default_str();
-  app.add_flag("--quick", flags.probe.quick, "fewer and smaller sizes");
-}
-
 }  // namespace
 
 int run_probe(const Arguments& arguments) {
   CLI::App app("Measures this machine, for axonn plan.", "axonn probe");
   app.footer(kProbeExamples);
-  ProbeFlags flags;
-  add_probe_flags(app, flags);
-  if (!parse_flags(app, arguments)) return 0;
-  const int cores = usable_core_count();
+  int ranks = 0;
+  std::string output = "machine.toml";
   Config config;
-  config.training.threads = flags.threads;
-  config.parallelism.data = flags.ranks > 0 ? flags.ranks : std::max(cores, 2);
-  if (launches_mpi(config) && flags.ranks > 0)
-    refuse("--ranks ", flags.ranks, ": the launcher sets the number of ranks; leave out --ranks");
-  flags.probe.report = [](const std::string& line) { std::cout << line << std::endl; };
+  ProbeOptions asked{.report = [](const std::string& line) { std::cout << line << std::endl; }};
+  app.add_option("--ranks", ranks,
+                 "ranks, as threads of this process; default: one per core, at least two")
+      ->check(CLI::Range(2, 4096));
+  app.add_option(
+         "--threads", config.training.threads,
+         "compute threads of a rank; default: the cores divided by the ranks that share them")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--devices-per-node", asked.devices_per_node,
+                 "ranks that share a node; default: those with the same host name")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--output", output, "the machine file to write")
+      ->type_name("FILE.toml")
+      ->capture_default_str();
+  app.add_option("--name", asked.name, "name of the machine")->capture_default_str();
+  app.add_flag("--quick", asked.quick, "fewer and smaller sizes");
+  if (!parse_flags(app, arguments)) return 0;
+  config.parallelism.data = ranks > 0 ? ranks : std::max(usable_core_count(), 2);
+  if (launches_mpi(config) && ranks > 0)
+    refuse("--ranks ", ranks, ": the launcher sets the number of ranks; leave out --ranks");
   launch(config, [&](Communicator& world) {
-    ProbeOptions options = flags.probe;
+    ProbeOptions options = asked;
     const OwnCores own(config, world);
     options.threads = own.threads();
     const Machine machine = probe(world, options);
     if (world.rank() != 0) return;
-    write_file_atomically(flags.output, to_toml(machine));
-    std::cout << "written to " << flags.output << '\n';
+    write_file_atomically(output, to_toml(machine));
+    std::cout << "written to " << output << '\n';
   });
   return 0;
 }

@@ -10,7 +10,7 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/stop_signals.h"
-#include "axonn/measure/dry_run.h"
+#include "axonn/measure/dry_step.h"
 #include "axonn/plan/auto_grid.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
@@ -39,8 +39,6 @@ Examples:
       checks memory, disk and data of rank 3, without training
 
 Exit codes: 0 done, 1 failed, 2 usage error, 75 stopped by a signal with a checkpoint saved.)";
-
-void say(const std::string& line) { std::cerr << line << '\n'; }
 
 /// The config that launch() gets for an automatic grid. Without a launcher it starts one rank per
 /// training.threads cores.
@@ -94,6 +92,7 @@ int run_train(const Arguments& arguments) {
                        .stop = &signals.received()};
   std::atomic<bool> stopped = false;  // the same on all ranks
   launch(automatic ? on_all_cores(config) : config, [&](Communicator& world) {
+    const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
     const Config chosen = automatic ? with_chosen_grid(config, world, say) : config;
     if (train(chosen, world, options) == TrainEnd::stopped) stopped = true;
   });

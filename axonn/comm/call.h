@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,7 +48,7 @@ struct Call {
   /// n of the table: the elements that one rank gives to, or gets from, another.
   std::int64_t count(int size) const;
   /// Bytes of the larger buffer.
-  std::int64_t bytes() const;
+  std::int64_t bytes() const { return std::max(out.bytes(), inp.bytes()); }
 };
 
 /// Describes a call: "all_reduce (sum) of 1024 f32 'block 3 mlp.down'".
@@ -69,7 +71,9 @@ struct Channel {
   /// The index of a rank among the parties.
   int party_of(int rank) const { return !is_pair() ? rank : rank == from ? 0 : 1; }
   /// Those of a group's members that are the parties.
-  std::vector<int> parties_of(const std::vector<int>& members) const;
+  std::vector<int> parties_of(const std::vector<int>& members) const {
+    return is_pair() ? std::vector{members[from], members[to]} : members;
+  }
 };
 
 /// The channel of a call that rank `rank` makes.
@@ -79,5 +83,40 @@ Channel channel_of(int rank, const Call& call);
 inline Buffer part(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
   return {static_cast<char*>(buffer.data) + begin * bytes_of(buffer.dtype), count, buffer.dtype};
 }
+
+/// Copies between buffers in host memory of the same count, unless they are the same buffer.
+inline void copy(const Buffer& to, const Buffer& from) {
+  if (to.data != from.data && to.count > 0) std::memcpy(to.data, from.data, to.bytes());
+}
+
+/// A call in messages of a watchdog: its number and its group.
+struct CallId {
+  Operation operation = Operation::barrier;
+  std::string label;
+  std::string group;
+  std::int64_t sequence = -1;  ///< number of the call in the group, from 0; -1: no call yet
+};
+
+/// Describes a call: "all_gather 'block 2 qkv' (call 16 of group z)", or "no collective".
+std::string describe(const CallId& id);
+
+/// What a rank does while a collective of its group hangs.
+enum class Standing {
+  arrived,    ///< has started the collective
+  elsewhere,  ///< is alive but has not started it
+  returned,   ///< has returned from its body without starting it
+  silent      ///< gave no answer: it is stopped, dead or disconnected
+};
+
+/// The state of one rank of that group, as far as the watchdog knows it.
+struct PeerReport {
+  int world_rank = 0;
+  Standing standing = Standing::silent;
+  CallId last;  ///< what it started last, if it is `elsewhere`
+};
+
+/// The watchdog's message: the call, how long the rank waited, which ranks arrived, which did not
+/// and what they started last, which returned, and which gave no answer.
+std::string hang_report(const std::string& call, double seconds, std::span<const PeerReport> peers);
 
 }  // namespace axonn

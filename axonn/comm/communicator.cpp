@@ -59,61 +59,41 @@ class TimedState final : public Work::State {
 
 }  // namespace
 
+std::string_view name_of(Operation operation) {
+  constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                         "all_to_all", "send",       "recv",           "barrier"};
+  return kNames[static_cast<int>(operation)];
+}
+
 Communicator::Communicator(std::string name, int rank, int size)
     : name_(std::move(name)), rank_(rank), size_(size), stats_(std::make_shared<CommStats>()) {}
 
 Work Communicator::all_reduce(Buffer data, std::string_view label, ReduceOp op) {
-  Call call{Operation::all_reduce, op, data, data, -1, std::string(label)};
-  AXONN_CHECK(data.dtype != DType::u8 || op != ReduceOp::sum, describe(call), " on group ", name_,
-              ": u8 would overflow; use i32 for sums");
-  return begin(std::move(call));
+  return begin({Operation::all_reduce, op, data, data, -1, std::string(label)});
 }
 
 Work Communicator::all_gather(Buffer out, Buffer inp, std::string_view label) {
-  Call call{Operation::all_gather, {}, out, inp, -1, std::string(label)};
-  check_pieces(call, out, inp);
-  check_overlap(call, part(out, rank_ * inp.count, inp.count), inp);
-  return begin(std::move(call));
+  return begin({Operation::all_gather, {}, out, inp, -1, std::string(label)});
 }
 
 Work Communicator::reduce_scatter(Buffer out, Buffer inp, std::string_view label) {
-  Call call{Operation::reduce_scatter, {}, out, inp, -1, std::string(label)};
-  check_pieces(call, inp, out);
-  check_overlap(call, part(inp, rank_ * out.count, out.count), out);
-  AXONN_CHECK(inp.dtype != DType::u8, describe(call), " on group ", name_,
-              ": u8 would overflow; use i32 for sums");
-  return begin(std::move(call));
+  return begin({Operation::reduce_scatter, ReduceOp::sum, out, inp, -1, std::string(label)});
 }
 
 Work Communicator::broadcast(Buffer data, int root, std::string_view label) {
-  Call call{Operation::broadcast, {}, data, data, root, std::string(label)};
-  check_peer(call);
-  return begin(std::move(call));
+  return begin({Operation::broadcast, {}, data, data, root, std::string(label)});
 }
 
 Work Communicator::all_to_all(Buffer out, Buffer inp, std::string_view label) {
-  Call call{Operation::all_to_all, {}, out, inp, -1, std::string(label)};
-  AXONN_CHECK(out.count == inp.count && out.dtype == inp.dtype && out.count % size_ == 0,
-              describe(call), " on group ", name_, " of ", size_, " ranks: out has ", out.count,
-              ' ', name_of(out.dtype), ", inp ", inp.count, ' ', name_of(inp.dtype),
-              "; they must be the same, and the count a multiple of ", size_);
-  check_overlap(call, out, inp);
-  return begin(std::move(call));
+  return begin({Operation::all_to_all, {}, out, inp, -1, std::string(label)});
 }
 
 Work Communicator::send(Buffer data, int to, std::string_view label) {
-  Call call{Operation::send, {}, {}, data, to, std::string(label)};
-  check_peer(call);
-  AXONN_CHECK(to != rank_, describe(call), " on group ", name_, ": a rank cannot send to itself");
-  return begin(std::move(call));
+  return begin({Operation::send, {}, {}, data, to, std::string(label)});
 }
 
 Work Communicator::recv(Buffer data, int from, std::string_view label) {
-  Call call{Operation::recv, {}, data, {}, from, std::string(label)};
-  check_peer(call);
-  AXONN_CHECK(from != rank_, describe(call), " on group ", name_,
-              ": a rank cannot receive from itself");
-  return begin(std::move(call));
+  return begin({Operation::recv, {}, data, {}, from, std::string(label)});
 }
 
 void Communicator::barrier(std::string_view label) {
@@ -154,10 +134,12 @@ std::shared_ptr<Work::State> Communicator::start_on(Communicator& group, Call ca
   return group.start(std::move(call));
 }
 
+std::string Communicator::about(const Call& call) const {
+  return concat(describe(call), " on group ", name_);
+}
+
 Work Communicator::begin(Call call) {
-  for (const Buffer& buffer : {call.out, call.inp})
-    AXONN_CHECK(buffer.count >= 0 && (buffer.data || buffer.count == 0), describe(call),
-                " on group ", name_, ": got ", buffer.count, " elements at address ", buffer.data);
+  check(call);
   ++stats_->calls;
   stats_->bytes += call.bytes();
   TimedState::Label label{call.operation, {}, {}};
@@ -168,9 +150,35 @@ Work Communicator::begin(Call call) {
   return Work(std::make_shared<TimedState>(std::move(state), stats_, trace_, std::move(label)));
 }
 
-void Communicator::check_peer(const Call& call) const {
-  AXONN_CHECK(call.peer >= 0 && call.peer < size_, describe(call), " on group ", name_,
-              ": its ranks are 0 to ", size_ - 1);
+void Communicator::check(const Call& call) const {
+  const auto& [operation, op, out, inp, peer, label, device] = call;
+  if (operation == Operation::all_gather) check_pieces(call, out, inp);
+  if (operation == Operation::reduce_scatter) check_pieces(call, inp, out);
+  if (operation == Operation::all_to_all) {
+    AXONN_CHECK(out.count == inp.count && out.dtype == inp.dtype && out.count % size_ == 0,
+                about(call), " of ", size_, " ranks: out has ", out.count, ' ', name_of(out.dtype),
+                ", inp ", inp.count, ' ', name_of(inp.dtype),
+                "; they must be the same, and the count a multiple of ", size_);
+    check_overlap(call, out, inp);
+  }
+  if (call.is_pair() || operation == Operation::broadcast)
+    AXONN_CHECK(peer >= 0 && peer < size_, about(call), ": its ranks are 0 to ", size_ - 1);
+  AXONN_CHECK(!call.is_pair() || peer != rank_, about(call), ": a rank cannot ",
+              operation == Operation::send ? "send to" : "receive from", " itself");
+  const bool adds = operation == Operation::all_reduce || operation == Operation::reduce_scatter;
+  AXONN_CHECK(!adds || op != ReduceOp::sum || out.dtype != DType::u8, about(call),
+              ": u8 would overflow; use i32 for sums");
+  for (const Buffer& buffer : {out, inp})
+    AXONN_CHECK(buffer.count >= 0 && (buffer.data || buffer.count == 0), about(call), ": got ",
+                buffer.count, " elements at address ", buffer.data);
+}
+
+void Communicator::check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const {
+  AXONN_CHECK(whole.count == piece.count * size_ && whole.dtype == piece.dtype, about(call), " of ",
+              size_, " ranks: got pieces of ", piece.count, ' ', name_of(piece.dtype),
+              " and a whole of ", whole.count, ' ', name_of(whole.dtype), "; want a whole of ",
+              piece.count * size_);
+  check_overlap(call, part(whole, rank_ * piece.count, piece.count), piece);
 }
 
 void Communicator::check_overlap(const Call& call, const Buffer& may, const Buffer& is) const {
@@ -178,15 +186,8 @@ void Communicator::check_overlap(const Call& call, const Buffer& may, const Buff
   const auto apart = [&](const Buffer& a, const Buffer& b) {
     return begin(a) + a.bytes() <= begin(b) || begin(b) + b.bytes() <= begin(a);
   };
-  AXONN_CHECK(may.data == is.data || apart(call.out, call.inp), describe(call), " on group ", name_,
+  AXONN_CHECK(may.data == is.data || apart(call.out, call.inp), about(call),
               ": out and inp overlap; they must be disjoint, or in place as communicator.h allows");
-}
-
-void Communicator::check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const {
-  AXONN_CHECK(whole.count == piece.count * size_ && whole.dtype == piece.dtype, describe(call),
-              " on group ", name_, " of ", size_, " ranks: got pieces of ", piece.count, ' ',
-              name_of(piece.dtype), " and a whole of ", whole.count, ' ', name_of(whole.dtype),
-              "; want a whole of ", piece.count * size_);
 }
 
 }  // namespace axonn

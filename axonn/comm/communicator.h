@@ -166,14 +166,18 @@ class Communicator {
 
   /// The name of the group, for messages.
   const std::string& name() const { return name_; }
+  /// Begins a message about a call: "all_reduce (sum) of 8 f32 'norm' on group z".
+  std::string about(const Call& call) const;
 
  private:
   Work begin(Call call);
-  void check_peer(const Call& call) const;
+  /// Throws if the arguments are wrong.
+  void check(const Call& call) const;
+  /// Throws unless `whole` consists of size() pieces like `piece`, and `piece` is apart from it or
+  /// is its piece rank().
+  void check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const;
   /// Throws if out and inp overlap, unless `is` begins where `may`, the place allowed for it, does.
   void check_overlap(const Call& call, const Buffer& may, const Buffer& is) const;
-  /// Throws unless `whole` consists of size() pieces like `piece`.
-  void check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const;
 
   std::string name_;
   int rank_, size_;

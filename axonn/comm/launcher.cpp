@@ -1,15 +1,10 @@
+#include "axonn/comm/launcher.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <string>
-
-#include "axonn/comm/mpi/mpi.h"
 
 namespace axonn {
-
-bool under_launcher() {
-  return under_launcher([](const char* name) { return std::getenv(name); });
-}
 
 bool under_launcher(const std::function<const char*(const char*)>& variable) {
   // In order: Open MPI; MPICH and Intel MPI (Hydra); launchers with PMIx; MVAPICH; Cray PALS.

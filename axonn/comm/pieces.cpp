@@ -1,7 +1,6 @@
 #include "axonn/comm/pieces.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "axonn/comm/reduce.h"
 
@@ -30,64 +29,55 @@ Pieces::Pieces(std::vector<Call> calls) : calls_(std::move(calls)) {
 }
 
 void Pieces::run(std::int64_t piece) const {
-  const Range chunk = range(piece % chunks_);
-  const int rank = static_cast<int>(piece / chunks_), ranks = static_cast<int>(calls_.size());
+  const std::int64_t begin = piece % chunks_ * grain_, count = std::min(grain_, n_ - begin);
+  const int rank = static_cast<int>(piece / chunks_);
   const Call& call = calls_.front();
+  const auto send_to = [&](const Call& to, std::int64_t at, const Call& from) {
+    copy(part(to.out, at, count), part(from.inp, begin, count));
+  };
   switch (call.operation) {
     case Operation::all_reduce:
-      return reduce_range(chunk, 0, -1);
+      return reduce_to(calls_, begin, begin, count);
     case Operation::reduce_scatter:
-      return reduce_range(chunk, rank * n_, rank);
+      return reduce_to({&calls_[rank], 1}, begin, rank * n_ + begin, count);
     case Operation::all_gather:
-      for (int to = 0; to < ranks; ++to)
-        copy(to, rank * n_ + chunk.begin, rank, chunk.begin, chunk.count);
+      for (const Call& to : calls_) send_to(to, rank * n_ + begin, calls_[rank]);
       return;
     case Operation::broadcast:
-      for (int to = 0; to < ranks; ++to) copy(to, chunk.begin, call.peer, chunk.begin, chunk.count);
+      for (const Call& to : calls_) send_to(to, begin, calls_[call.peer]);
       return;
     case Operation::all_to_all:
-      return exchange(rank, chunk);
+      return exchange(rank, begin, count);
     case Operation::send:
     case Operation::recv:
-      return copy(1, chunk.begin, 0, chunk.begin, chunk.count);
+      return send_to(calls_[1], begin, calls_[0]);
     case Operation::barrier:
       return;
   }
 }
 
-Pieces::Range Pieces::range(std::int64_t chunk) const {
-  const std::int64_t begin = chunk * grain_;
-  return {begin, std::min(grain_, n_ - begin)};
-}
-
-void Pieces::reduce_range(Range range, std::int64_t inp_begin, int only_rank) const {
+// Reduces `count` elements of all inps, from inp_begin on, and writes the result to every
+// receiver's out, from `begin` on.
+void Pieces::reduce_to(std::span<const Call> receivers, std::int64_t begin, std::int64_t inp_begin,
+                       std::int64_t count) const {
   std::vector<const void*> inps;
   std::vector<void*> outs;
-  for (const Call& call : calls_)
-    inps.push_back(part(call.inp, inp_begin + range.begin, range.count).data);
-  for (std::size_t rank = 0; rank < calls_.size(); ++rank)
-    if (only_rank < 0 || only_rank == static_cast<int>(rank))
-      outs.push_back(part(calls_[rank].out, range.begin, range.count).data);
-  reduce(outs, inps, range.count, calls_.front().dtype(), calls_.front().op);
-}
-
-void Pieces::copy(int to, std::int64_t to_begin, int from, std::int64_t from_begin,
-                  std::int64_t count) const {
-  const Buffer out = part(calls_[to].out, to_begin, count),
-               inp = part(calls_[from].inp, from_begin, count);
-  if (out.data != inp.data) std::memcpy(out.data, inp.data, out.bytes());
+  for (const Call& call : calls_) inps.push_back(part(call.inp, inp_begin, count).data);
+  for (const Call& call : receivers) outs.push_back(part(call.out, begin, count).data);
+  reduce(outs, inps, count, calls_.front().dtype(), calls_.front().op);
 }
 
 // Exchanges both directions between `rank` and each rank that is not below it. Goes through a copy,
 // because a rank's out may be its inp.
-void Pieces::exchange(int rank, Range range) const {
-  const std::int64_t bytes = range.count * bytes_of(calls_.front().dtype());
-  std::vector<char> kept(bytes);
+void Pieces::exchange(int rank, std::int64_t begin, std::int64_t count) const {
+  std::vector<char> kept(count * bytes_of(calls_.front().dtype()));
   for (int other = rank; other < static_cast<int>(calls_.size()); ++other) {
-    const std::int64_t mine = other * n_ + range.begin, theirs = rank * n_ + range.begin;
-    std::memcpy(kept.data(), part(calls_[rank].inp, mine, range.count).data, bytes);
-    copy(rank, mine, other, theirs, range.count);
-    std::memcpy(part(calls_[other].out, theirs, range.count).data, kept.data(), bytes);
+    const std::int64_t mine = other * n_ + begin, theirs = rank * n_ + begin;
+    const Buffer out = part(calls_[rank].out, mine, count);
+    const Buffer copied{kept.data(), count, out.dtype};
+    copy(copied, part(calls_[rank].inp, mine, count));
+    copy(out, part(calls_[other].inp, theirs, count));
+    copy(part(calls_[other].out, theirs, count), copied);
   }
 }
 

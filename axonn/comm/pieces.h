@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "axonn/comm/call.h"
@@ -21,14 +22,9 @@ class Pieces {
   void run(std::int64_t piece) const;
 
  private:
-  struct Range {
-    std::int64_t begin, count;
-  };
-  Range range(std::int64_t chunk) const;
-  void reduce_range(Range range, std::int64_t inp_begin, int only_rank) const;
-  void copy(int to, std::int64_t to_begin, int from, std::int64_t from_begin,
-            std::int64_t count) const;
-  void exchange(int rank, Range range) const;
+  void reduce_to(std::span<const Call> receivers, std::int64_t begin, std::int64_t inp_begin,
+                 std::int64_t count) const;
+  void exchange(int rank, std::int64_t begin, std::int64_t count) const;
 
   std::vector<Call> calls_;
   std::int64_t n_ = 0;       // elements of one rank's part (Call::count)

@@ -1,7 +1,5 @@
 #include "axonn/comm/self.h"
 
-#include <cstring>
-
 #include "axonn/comm/call.h"
 
 namespace axonn {
@@ -19,13 +17,12 @@ class SelfCommunicator final : public Communicator {
   }
 
   void abort(const std::string& reason) noexcept override { flag_->set(reason); }
-  std::string end_reason() const override { return flag_->reason_if_set(); }
+  std::string end_reason() const override { return flag_->reason(); }
 
  protected:
   std::shared_ptr<Work::State> start(Call call) override {
     flag_->check();
-    if (call.out.data != call.inp.data && call.out.count > 0)
-      std::memcpy(call.out.data, call.inp.data, call.out.bytes());
+    copy(call.out, call.inp);
     return nullptr;
   }
 
@@ -34,10 +31,6 @@ class SelfCommunicator final : public Communicator {
 };
 
 }  // namespace
-
-std::unique_ptr<Communicator> make_self() {
-  return make_self("self", std::make_shared<AbortFlag>());
-}
 
 std::unique_ptr<Communicator> make_self(std::string name, std::shared_ptr<AbortFlag> flag) {
   return std::make_unique<SelfCommunicator>(std::move(name), std::move(flag));

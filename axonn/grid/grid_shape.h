@@ -25,7 +25,6 @@ class AxisSet {
     for (Axis axis : axes) bits_ |= bit(axis);
   }
   constexpr bool has(Axis axis) const { return bits_ & bit(axis); }
-  constexpr bool empty() const { return bits_ == 0; }
   constexpr AxisSet operator|(AxisSet other) const { return from(bits_ | other.bits_); }
   constexpr AxisSet without(AxisSet other) const { return from(bits_ & ~other.bits_); }
   constexpr auto operator<=>(const AxisSet&) const = default;

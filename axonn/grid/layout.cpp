@@ -33,9 +33,25 @@ UnitRange units_at(const Segment& segment, int ways, int at) {
   return {first, std::min(each, units - first)};
 }
 
+/// The number of units of coordinate `at` that the previous coordinate reads, too. The first
+/// coordinate that reads a unit owns it.
+std::int64_t units_taken(const Segment& segment, int ways, int at) {
+  if (segment.kind != Segment::Kind::shared || at == 0) return 0;
+  const UnitRange before = units_at(segment, ways, at - 1), mine = units_at(segment, ways, at);
+  return std::clamp<std::int64_t>(before.first + before.count - mine.first, 0, mine.count);
+}
+
 /// Whether the range [begin, begin + count) lies in [0, size).
 bool inside(std::int64_t begin, std::int64_t count, std::int64_t size) {
   return begin >= 0 && count >= 0 && count <= size && begin <= size - count;
+}
+
+/// The divisors of n up to a million, for messages: "1, 2, 3, 6".
+std::string divisors_text(std::int64_t n) {
+  std::string text;
+  for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, 1 << 20); ++d)
+    if (n % d == 0) text += (text.empty() ? "" : ", ") + std::to_string(d);
+  return text;
 }
 
 }  // namespace
@@ -92,12 +108,7 @@ std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) 
   };
   for (const Segment& segment : segments_of(*this)) {
     const UnitRange mine = units_at(segment, ways, at);
-    // The first coordinate that reads a shared unit owns it; the previous one owns `taken` of mine.
-    std::int64_t taken = 0;
-    if (segment.kind == Segment::Kind::shared && at > 0) {
-      const UnitRange before = units_at(segment, ways, at - 1);
-      taken = std::clamp<std::int64_t>(before.first + before.count - mine.first, 0, mine.count);
-    }
+    const std::int64_t taken = units_taken(segment, ways, at);
     add(segment, {mine.first, taken}, 0, false);
     add(segment, {mine.first + taken, mine.count - taken}, taken, first_of_same);
     global_row += segment.rows;
@@ -109,11 +120,8 @@ std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) 
 bool Layout::shared(const GridShape& shape) const {
   const int ways = ways_of(shape, row_axis);
   return std::ranges::any_of(segments, [&](const Segment& segment) {
-    if (segment.kind != Segment::Kind::shared) return false;
-    for (int at = 1; at < ways; ++at) {
-      const UnitRange before = units_at(segment, ways, at - 1), mine = units_at(segment, ways, at);
-      if (before.first + before.count > mine.first) return true;
-    }
+    for (int at = 1; at < ways; ++at)
+      if (units_taken(segment, ways, at) > 0) return true;
     return false;
   });
 }
@@ -151,13 +159,6 @@ std::vector<Slice> clip(const std::vector<Slice>& slices, std::int64_t begin, st
     out.push_back(slice);
   }
   return out;
-}
-
-std::string divisors_text(std::int64_t n, std::int64_t most) {
-  std::string text;
-  for (std::int64_t d = 1; d <= std::min(n, most); ++d)
-    if (n % d == 0) text += (text.empty() ? "" : ", ") + std::to_string(d);
-  return text;
 }
 
 }  // namespace axonn

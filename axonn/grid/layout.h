@@ -88,7 +88,4 @@ struct Layout {
 /// The parts of `slices` in [begin, end) of the local buffer, with offsets counted from begin.
 std::vector<Slice> clip(const std::vector<Slice>& slices, std::int64_t begin, std::int64_t end);
 
-/// The divisors of n up to `most`, for messages: "1, 2, 3, 6".
-std::string divisors_text(std::int64_t n, std::int64_t most = 1 << 20);
-
 }  // namespace axonn

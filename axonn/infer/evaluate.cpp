@@ -9,92 +9,128 @@
 #include "axonn/base/mapped_file.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr std::int64_t kTokensAtOnce = 1 << 16;
-
-/// Calls f(tokens) for all of source, piece by piece.
-template <typename F>
-void for_each_piece(const TokenSource& source, std::int64_t vocab, const F& f) {
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t begin = 0; begin < source.size(); begin += std::ssize(tokens)) {
-    tokens.resize(std::min(kTokensAtOnce, source.size() - begin));
-    source.read_checked(begin, tokens, vocab);
-    f(std::span<const std::int32_t>(tokens));
-  }
-}
-
 /// Returns the bytes of all tokens but the first; empty if the tokenizer does not know one of them.
 std::optional<std::int64_t> bytes_of_targets(const TokenSource& source, std::int64_t vocab,
                                              const Tokenizer* tokenizer) {
+  constexpr std::int64_t kTokensAtOnce = 1 << 16;
   std::vector<std::int64_t> bytes;
   for (std::int32_t token = 0; tokenizer && token < tokenizer->vocab_size(); ++token)
     bytes.push_back(tokenizer->is_special(token) ? 0 : std::ssize(tokenizer->bytes_of(token)));
   bool known = tokenizer != nullptr;
   std::int64_t total = 0;
-  for_each_piece(source, vocab, [&](std::span<const std::int32_t> tokens) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t begin = 0; begin < source.size(); begin += std::ssize(tokens)) {
+    tokens.resize(std::min(kTokensAtOnce, source.size() - begin));
+    source.read_checked(begin, tokens, vocab);
     for (const std::int32_t token : tokens) {
       if (token >= std::ssize(bytes)) known = false;
       if (known) total += bytes[token];
     }
-  });
+  }
   if (!known) return std::nullopt;
   return total - bytes[source.at(0)];
 }
 
-/// Returns the tokens of a text after a beginning-of-text token, without an end-of-text token.
-std::shared_ptr<const TokenSource> tokens_of_text(const std::string& path,
-                                                  const EvaluationTextOptions& options) {
+/// The text has a beginning-of-text token, if there is one, and no end-of-text token.
+EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, std::int64_t vocab) {
+  if (!tokenizer)
+    refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
+  check_fits(*tokenizer, vocab);
   std::vector<std::int32_t> all;
   const TokenSink sink{[&](std::span<const std::int32_t> tokens) {
                          all.insert(all.end(), tokens.begin(), tokens.end());
                        },
                        [] {}};
-  tokenize({path}, *options.tokenizer, sink, {.ends = false});
-  return std::make_shared<MemoryTokens>(path, std::move(all));
-}
-
-EvaluationText open_text(const std::string& path, const EvaluationTextOptions& options) {
-  if (!options.tokenizer)
-    refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
-  check_fits(*options.tokenizer, options.vocab);
-  EvaluationText result{.tokens = tokens_of_text(path, options), .target_bytes = {}};
+  tokenize({path}, *tokenizer, sink, {.ends = false});
+  EvaluationText result{.tokens = std::make_shared<MemoryTokens>(path, std::move(all)),
+                        .target_bytes = {}};
   if (result.tokens->size() == 0) return result;
   const MappedFile file(path);
   const std::int32_t first_token = result.tokens->at(0);
-  const std::string first = options.tokenizer->decode({&first_token, 1});
+  const std::string first = tokenizer->decode({&first_token, 1});
   const std::int64_t before = file.text().starts_with(first) ? std::ssize(first) : 0;
   result.target_bytes = std::ssize(file.text()) - before;
   return result;
 }
 
-/// The windows of a text, as sequences to score.
-class TextWindows final : public ScoredSequences {
- public:
-  TextWindows(const TokenSource& tokens, std::int64_t seq_len, std::int64_t vocab)
-      : tokens_(tokens), seq_len_(seq_len), vocab_(vocab) {}
-
-  std::int64_t count() const override { return evaluation_windows(tokens_.size(), seq_len_); }
-  std::int64_t length(std::int64_t n) const override {
-    return std::min(seq_len_, tokens_.size() - 1 - n * seq_len_);
-  }
-  void read(std::int64_t n, std::span<std::int32_t> ids,
-            std::span<std::int32_t> targets) const override {
-    std::vector<std::int32_t> window(length(n) + 1);
-    tokens_.read_checked(n * seq_len_, window, vocab_);
-    std::copy(window.begin(), window.end() - 1, ids.begin());
-    std::copy(window.begin() + 1, window.end(), targets.begin());
-  }
-
- private:
-  const TokenSource& tokens_;
-  std::int64_t seq_len_, vocab_;
+/// Sequences as a rank's tokens. Rows without a target have target -1.
+struct Batch {
+  Rows rows;
+  std::vector<std::int32_t> ids, targets;
 };
 
+/// Reads sequences [first, first + count). Those beyond the last have no targets.
+Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int64_t count) {
+  std::vector<ScoredSequence> read;
+  std::int64_t length = 1;
+  for (std::int64_t n = first; n < std::min(first + count, sequences.count); ++n)
+    length = std::max(length, read.emplace_back(sequences.at(n)).positions);
+  Batch batch{.rows = {count, length}};
+  batch.ids.assign(count * length, 0);
+  batch.targets.assign(count * length, -1);
+  std::int64_t row = 0;
+  for (const auto& [tokens, scored, positions] : read) {
+    const std::int64_t inputs = std::ssize(tokens) - 1;
+    std::copy_n(tokens.begin(), inputs, batch.ids.begin() + row);
+    std::copy_n(tokens.end() - scored, scored, batch.targets.begin() + row + inputs - scored);
+    row += length;
+  }
+  return batch;
+}
+
 }  // namespace
+
+std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequences,
+                                 const ScoreOptions& options) {
+  AXONN_CHECK(options.batch > 0, "score: ", options.batch,
+              " sequences at a time; options.batch must be at least 1");
+  const Grid& grid = model.grid();
+  const std::int64_t round = options.batch * grid.batch_places();
+  const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
+  StepState state;
+  Context ctx = model.context();
+  ctx.own_scheduling().step = &state;
+
+  enum Sum : std::int64_t { nats, targets, greedy, kSums };  // of each sequence
+  std::vector<double> sums(sequences.count * kSums);
+  for (std::int64_t first = 0; first < sequences.count; first += round) {
+    // Every rank computes in every round, because the weights are gathered over z.
+    const std::int64_t mine = first + grid.batch_place() * options.batch;
+    const Batch batch = read_batch(sequences, mine, options.batch);
+    state.prefetcher.begin_pass();
+    const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows);
+    const Tensor losses = model.model().target_losses(ctx, tokens);
+    std::vector<float> host(losses.count());  // the loss and the greedy flag of each row, (R, 2)
+    ctx.device().copy_to_host(host.data(), losses.view().data, losses.bytes());
+    for (std::int64_t row = 0; counts && row < batch.rows.count(); ++row) {
+      if (batch.targets[row] < 0) continue;
+      double* sum = &sums[(mine + row / batch.rows.positions) * kSums];
+      sum[nats] += host[2 * row];
+      sum[targets] += 1;
+      sum[greedy] += host[2 * row + 1];
+    }
+    if (options.report && grid.world().rank() == 0)
+      options.report(std::min(first + round, sequences.count));
+  }
+  // Only one rank has a sequence's sums and the others have zeros, so the order of the sum changes
+  // no bit.
+  grid.world().all_reduce(buffer(std::span(sums)), "scores").wait();
+
+  std::vector<SequenceScore> scores(sequences.count);
+  for (std::size_t n = 0; n < scores.size(); ++n) {
+    const double* sum = &sums[n * kSums];
+    AXONN_CHECK(std::isfinite(sum[nats]), "score: the losses of sequence ", n, " add up to ",
+                sum[nats], "; the model's parameters are damaged");
+    scores[n] = {sum[nats], std::llround(sum[targets]), std::llround(sum[greedy])};
+  }
+  return scores;
+}
 
 void check_fits(const Tokenizer& tokenizer, std::int64_t vocab) {
   if (tokenizer.vocab_size() > vocab)
@@ -103,22 +139,21 @@ void check_fits(const Tokenizer& tokenizer, std::int64_t vocab) {
            "; name the model's own tokenizer with --tokenizer");
 }
 
-EvaluationText open_evaluation_text(const std::string& path, const EvaluationTextOptions& options) {
+EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* tokenizer,
+                                    std::int64_t vocab) {
   EvaluationText result;
   if (TokenFile::recognises(path)) {
     result.tokens = std::make_shared<TokenFile>(path);
     if (result.tokens->size() > 0)
-      result.target_bytes = bytes_of_targets(*result.tokens, options.vocab, options.tokenizer);
+      result.target_bytes = bytes_of_targets(*result.tokens, vocab, tokenizer);
   } else {
-    result = open_text(path, options);
+    result = open_text(path, tokenizer, vocab);
   }
   if (result.tokens->size() < 2)
     refuse(path, " has ", result.tokens->size(),
            " tokens; it needs at least two tokens: one input and one target");
   return result;
 }
-
-double TextScore::perplexity() const { return std::exp(loss()); }
 
 std::optional<double> TextScore::bits_per_byte() const {
   if (!bytes || *bytes == 0) return std::nullopt;
@@ -135,11 +170,19 @@ TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t 
   if (seq_len < 1 || seq_len > positions)
     refuse("windows of ", seq_len, " tokens (--seq-len) do not fit the model, which has ",
            positions, " positions");
-  const TextWindows windows(*text.tokens, seq_len, model.model().vocab());
+  const TokenSource& tokens = *text.tokens;
+  const auto window = [&](std::int64_t n) {
+    const std::int64_t targets = std::min(seq_len, tokens.size() - 1 - n * seq_len);
+    ScoredSequence read{
+        .tokens = std::vector<std::int32_t>(targets + 1), .scored = targets, .positions = targets};
+    tokens.read_checked(n * seq_len, read.tokens, model.model().vocab());
+    return read;
+  };
   TextScore result{.bytes = text.target_bytes};
-  for (const SequenceScore& window : score(model, windows, options)) {
-    result.nats += window.nats;
-    result.tokens += window.targets;
+  const std::int64_t count = evaluation_windows(tokens.size(), seq_len);
+  for (const SequenceScore& one : score(model, {.count = count, .at = window}, options)) {
+    result.nats += one.nats;
+    result.tokens += one.targets;
   }
   return result;
 }

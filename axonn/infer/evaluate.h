@@ -1,15 +1,58 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "axonn/data/token_source.h"
-#include "axonn/infer/score.h"
 #include "axonn/text/tokenizer.h"
+#include "axonn/train/loaded_model.h"
 
 namespace axonn {
+
+/// A sequence of tokens, of which the last are targets.
+struct ScoredSequence {
+  std::vector<std::int32_t> tokens;
+  std::int64_t scored = 0;  ///< number of targets; fewer than tokens
+  /// Number of positions to compute, at least tokens - 1. The rest is padding at the end, so that
+  /// products have few different shapes.
+  std::int64_t positions = 0;
+};
+
+/// Sequences whose likelihood a model is to score, the same on every rank.
+struct ScoredSequences {
+  std::int64_t count = 0;
+  std::function<ScoredSequence(std::int64_t n)> at;
+};
+
+/// The score of one sequence.
+struct SequenceScore {
+  double nats = 0;  ///< sum of the losses of its targets
+  std::int64_t targets = 0;
+  std::int64_t greedy = 0;  ///< targets that are the likeliest token
+
+  bool operator==(const SequenceScore&) const = default;
+};
+
+struct ScoreOptions {
+  std::int64_t batch = 1;  ///< sequences that a (z, data) coordinate computes at a time
+  /// Called on rank 0 with the number of sequences that are done.
+  std::function<void(std::int64_t done)> report = {};
+};
+
+/// Returns the score of every sequence, the same on every rank of the model. Each (z, data)
+/// coordinate computes other batches of `batch` consecutive sequences. The losses of a sequence are
+/// added in f64 in the order of its positions, whatever the grid and the batch.
+///
+/// Collective over the model's ranks. Communication in addition to the forward passes: an
+/// all-reduce of 24 bytes per sequence over all ranks. Throws Error if a loss is NaN or infinite.
+std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequences,
+                                 const ScoreOptions& options);
 
 /// A text to evaluate a model on, as tokens. The first token is only input; every other one is a
 /// target.
@@ -19,13 +62,8 @@ struct EvaluationText {
   std::optional<std::int64_t> target_bytes;
 };
 
-struct EvaluationTextOptions {
-  /// The model's; may be null for a token file.
-  const Tokenizer* tokenizer = nullptr;
-  std::int64_t vocab = 0;  ///< of the model: every token must be below it
-};
-
-/// Opens a text file or a token file.
+/// Opens a text file or a token file, for a model with this tokenizer (for a token file it may be
+/// null) and this vocabulary.
 ///
 /// A text is encoded by the tokenizer, with the beginning-of-text token in front if the tokenizer
 /// has one, so that every token of the text is a target. Without one, the first token is only
@@ -35,7 +73,8 @@ struct EvaluationTextOptions {
 ///
 /// Throws UsageError if the file cannot be read, has fewer than 2 tokens, or holds a token that is
 /// not below vocab.
-EvaluationText open_evaluation_text(const std::string& path, const EvaluationTextOptions& options);
+EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* tokenizer,
+                                    std::int64_t vocab);
 
 /// Throws UsageError if the tokenizer has more tokens than the model's vocabulary.
 void check_fits(const Tokenizer& tokenizer, std::int64_t vocab);
@@ -47,7 +86,7 @@ struct TextScore {
   std::optional<std::int64_t> bytes;
 
   double loss() const { return nats / static_cast<double>(tokens); }  ///< nats per token
-  double perplexity() const;                                          ///< exp(loss())
+  double perplexity() const { return std::exp(loss()); }
   std::optional<double> bits_per_byte() const;  ///< nats / ln 2 / bytes, if bytes are known
 };
 

@@ -5,10 +5,48 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/random.h"
+#include "axonn/text/generated_text.h"
 
 namespace axonn {
 
+/// A prompt and the tokens generated after it.
+struct GeneratedSequence {
+  std::size_t prompt = 0;            ///< number of the prompt
+  std::vector<std::int32_t> tokens;  ///< the prompt's, then the generated ones
+  std::size_t prompt_size = 0;
+  std::optional<GeneratedText> text = {};
+  std::string written = {};  ///< the output of `text` so far
+  std::size_t begin = 0;     ///< first token that is still in the context
+  std::size_t cached = 0;    ///< tokens from there on whose keys and values are cached
+
+  std::size_t produced() const { return tokens.size() - prompt_size; }
+  std::size_t in_context() const { return tokens.size() - begin; }
+};
+
+/// Tokens of one sequence that one pass computes: `count` from the first one that is not cached.
+struct PassPart {
+  GeneratedSequence* sequence;
+  std::int32_t slot;
+  std::int64_t count;
+
+  /// Whether the pass reaches the sequence's end, so that its next token is drawn.
+  bool last() const { return sequence->cached + count == sequence->in_context(); }
+};
+
+/// The parts that every (z, data) coordinate computes in a pass.
+struct PassPlan {
+  KeyValueCache::Reads reads = KeyValueCache::Reads::own_rows;
+  std::vector<std::vector<PassPart>> of_place;
+};
+
 namespace {
+
+/// Most prompt tokens of one pass of several prompts, so that short prompts share one gather of the
+/// weights.
+constexpr std::int64_t kPromptTokens = 1024;
+
+/// Most tokens of one sequence in a pass that reads the cache. It bounds the pass's memory.
+constexpr std::int64_t kNewTokens = 512;
 
 /// Passes with more rows are padded to a multiple of this, so that products have few different
 /// shapes.
@@ -45,7 +83,95 @@ std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32
   return mine;
 }
 
+/// Decides which sequences are computed in which pass, and in which slot of which place. Plain
+/// bookkeeping, the same on every rank. A place is a (z, data) coordinate.
+class GenerationSchedule {
+ public:
+  /// `slots` must outlive it.
+  GenerationSchedule(std::vector<GeneratedSequence> sequences, CacheSlots& slots)
+      : sequences_(std::move(sequences)), slots_(slots), in_slot_(slots.places * slots.slots) {
+    slots_.tokens.resize(in_slot_.size());
+  }
+
+  bool done() const { return running_ == 0 && next_ == sequences_.size(); }
+  /// Gives free slots to waiting sequences and returns the next pass: the prompts of which nothing
+  /// is cached yet, if there are any, otherwise the new tokens of all other sequences.
+  PassPlan next() {
+    admit();
+    const bool fresh = std::ranges::any_of(in_slot_, [](const GeneratedSequence* sequence) {
+      return sequence && sequence->cached == 0;
+    });
+    const std::int64_t most_new =
+        slots_.window > 0 ? std::min(kNewTokens, slots_.entries - slots_.window + 1) : kNewTokens;
+    PassPlan plan;
+    plan.reads = fresh ? KeyValueCache::Reads::own_rows : KeyValueCache::Reads::kept;
+    for (std::int64_t place = 0; place < slots_.places; ++place) {
+      auto& parts = plan.of_place.emplace_back();
+      std::int64_t rows = 0;
+      for (std::int64_t slot = 0; slot < slots_.slots; ++slot) {
+        GeneratedSequence* sequence = in_slot_[place * slots_.slots + slot];
+        if (!sequence || (sequence->cached == 0) != fresh) continue;
+        const auto left = static_cast<std::int64_t>(sequence->in_context() - sequence->cached);
+        const std::int64_t count = fresh ? left : std::min(left, most_new);
+        if (fresh && rows > 0 && rows + count > kPromptTokens) break;
+        parts.push_back({sequence, static_cast<std::int32_t>(slot), count});
+        rows += count;
+      }
+    }
+    return plan;
+  }
+  /// Ends the sequence in this slot and frees the slot.
+  void finish(std::int64_t place, std::int64_t slot) {
+    const std::size_t i = place * slots_.slots + slot;
+    const GeneratedSequence& sequence = *in_slot_[i];
+    const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.begin);
+    slots_.tokens[i].assign(first, first + static_cast<std::ptrdiff_t>(sequence.cached));
+    in_slot_[i] = nullptr;
+    --running_;
+  }
+
+ private:
+  /// Fills slots in turn over places, so that all places have equally many sequences.
+  void admit() {
+    for (std::int64_t slot = 0; slot < slots_.slots; ++slot)
+      for (std::int64_t place = 0; place < slots_.places && next_ < sequences_.size(); ++place) {
+        const std::size_t i = place * slots_.slots + slot;
+        if (in_slot_[i]) continue;
+        GeneratedSequence& sequence = sequences_[next_++];
+        if (sequence.begin == 0) sequence.cached = slots_.held(i, sequence.tokens);
+        in_slot_[i] = &sequence;
+        ++running_;
+      }
+  }
+
+  std::vector<GeneratedSequence> sequences_;
+  CacheSlots& slots_;
+  std::vector<GeneratedSequence*> in_slot_;  // by place, then slot; null: free
+  std::size_t next_ = 0, running_ = 0;
+};
+
+Generation finished(GeneratedSequence& sequence, FinishReason reason,
+                    const Generator::OnText& on_text) {
+  if (sequence.text) {
+    const std::string rest = sequence.text->finish();
+    sequence.written += rest;
+    if (on_text && !rest.empty()) on_text(sequence.prompt, rest);
+  }
+  const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.prompt_size);
+  return {{first, sequence.tokens.end()}, std::move(sequence.written), reason, sequence.begin > 0};
+}
+
 }  // namespace
+
+std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wanted) const {
+  const auto& here = tokens[i];
+  const std::int64_t size = std::ssize(here),
+                     same = std::min(std::ranges::mismatch(here, wanted).in1 - here.begin(),
+                                     std::ssize(wanted) - 1),
+                     first = window > 0 ? std::max<std::int64_t>(0, same + 1 - window) : 0;
+  if (size > entries && first < size - entries) return 0;  // later tokens overwrote needed ones
+  return 2 * same >= std::ssize(wanted) ? same : 0;
+}
 
 std::string_view name_of(FinishReason reason) {
   constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string", "context"};
@@ -141,7 +267,9 @@ std::vector<GeneratedSequence> Generator::sequences_of(
   return sequences;
 }
 
-Context Generator::pass_context() {
+/// Returns the logits (n, V) of the rows after which a token is drawn, the same on all ranks of x
+/// and y.
+std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
   Context ctx = model_.context();
   if (cache_) ctx.cache = &*cache_;
   Scheduling& scheduling = ctx.own_scheduling();
@@ -149,13 +277,6 @@ Context Generator::pass_context() {
   scheduling.run.chunks = 1;
   scheduling.run.recompute = false;
   scheduling.step = &state_;
-  return ctx;
-}
-
-/// Returns the logits (n, V) of the rows after which a token is drawn, the same on all ranks of x
-/// and y.
-std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
-  const Context ctx = pass_context();
   state_.prefetcher.begin_pass();
   if (cache_) cache_->begin_pass(ctx, rows.slots, rows.positions, reads);
   const Tokens tokens =
@@ -206,15 +327,6 @@ std::vector<std::int32_t> Generator::pass(const PassPlan& plan, const Generation
   return gather_places(grid, std::move(drawn));
 }
 
-void Generator::count(const PassPlan& plan, double seconds) {
-  const bool reads = plan.reads == KeyValueCache::Reads::own_rows;
-  std::int64_t tokens = 0;
-  for (const auto& parts : plan.of_place)
-    for (const PassPart& part : parts) tokens += part.count;
-  (reads ? stats_.prompt_tokens : stats_.tokens) += tokens;
-  (reads ? stats_.prompt_seconds : stats_.seconds) += seconds;
-}
-
 /// Appends a token to the sequence. Returns the reason if the sequence ends with it.
 std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::int32_t token,
                                               const GenerationOptions& options,
@@ -237,17 +349,6 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
   return {};
 }
 
-Generation Generator::finish(GeneratedSequence& sequence, FinishReason reason,
-                             const OnText& on_text) {
-  if (sequence.text) {
-    const std::string rest = sequence.text->finish();
-    sequence.written += rest;
-    if (on_text && !rest.empty()) on_text(sequence.prompt, rest);
-  }
-  const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.prompt_size);
-  return {{first, sequence.tokens.end()}, std::move(sequence.written), reason, sequence.begin > 0};
-}
-
 std::vector<Generation> Generator::generate(const std::vector<std::vector<std::int32_t>>& prompts,
                                             const GenerationOptions& options,
                                             const OnText& on_text) {
@@ -262,16 +363,18 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<std::i
     const PassPlan plan = schedule.next();
     const double start = now_seconds();
     const std::vector<std::int32_t> drawn = pass(plan, options);
-    count(plan, now_seconds() - start);
+    const bool prompts_read = plan.reads == KeyValueCache::Reads::own_rows;
+    (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;
     for (std::int64_t place = 0; place < slots_.places; ++place)
       for (const PassPart& part : plan.of_place[place]) {
+        (prompts_read ? stats_.prompt_tokens : stats_.tokens) += part.count;
         GeneratedSequence& sequence = *part.sequence;
         if (cache_) sequence.cached += part.count;
         const std::int32_t token = drawn[place * slots_.slots + part.slot];
         if (token < 0) continue;
         const auto reason = accept(sequence, token, options, on_text);
         if (!reason) continue;
-        results[sequence.prompt] = finish(sequence, *reason, on_text);
+        results[sequence.prompt] = finished(sequence, *reason, on_text);
         schedule.finish(place, part.slot);
       }
   }

@@ -8,13 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/infer/generation_schedule.h"
 #include "axonn/infer/sampling.h"
+#include "axonn/nn/attention.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/loaded_model.h"
 
 namespace axonn {
+
+struct GeneratedSequence;
+struct PassPlan;
 
 /// Options of one call of Generator::generate().
 struct GenerationOptions {
@@ -49,13 +52,25 @@ struct GenerationStats {
   double prompt_seconds = 0, seconds = 0;
 };
 
+/// The slots of each (z, data) coordinate in which the keys and values of sequences are cached.
+struct CacheSlots {
+  std::int64_t places = 1, slots = 1;
+  std::int64_t entries = 0;  ///< positions of a sequence that a slot holds
+  std::int64_t window = 0;   ///< positions that attention sees; 0: all
+  /// Per slot, in the order of places: the tokens whose keys and values it last held.
+  std::vector<std::vector<std::int32_t>> tokens = {};
+
+  /// Returns how many of the first tokens of `wanted` need not be computed again because slot `i`
+  /// holds their keys and values; 0 if that would be wrong or would save less than half of them.
+  std::size_t held(std::size_t i, const std::vector<std::int32_t>& wanted) const;
+};
+
 /// Generates text with a model, on any grid, from several prompts at once.
 ///
 /// Each (z, data) coordinate generates from other prompts, `batch` at a time; when one ends, the
 /// next takes its place. A prompt is read in one pass, and several short ones share a pass. After
 /// that, every pass computes one token of each sequence, whose keys and values are cached (or the
-/// whole sequence, for a model without a cache). All
-/// ranks do the same passes and know all tokens.
+/// whole sequence, for a model without a cache). All ranks do the same passes and know all tokens.
 ///
 /// The token that is drawn depends only on the logits and on (seed, number of the prompt, number of
 /// the token), not on the batch or the grid. Logits agree over batches and grids up to rounding.
@@ -95,16 +110,13 @@ class Generator {
 
  private:
   struct Rows;  // of one pass, in host memory
-  Context pass_context();
   CacheSlots& slots_for(std::size_t prompts);
   std::vector<GeneratedSequence> sequences_of(const std::vector<std::vector<std::int32_t>>& prompts,
                                               const GenerationOptions& options) const;
   std::vector<float> logits(const Rows& rows, KeyValueCache::Reads reads);
   std::vector<std::int32_t> pass(const PassPlan& plan, const GenerationOptions& options);
-  void count(const PassPlan& plan, double seconds);
   std::optional<FinishReason> accept(GeneratedSequence& sequence, std::int32_t token,
                                      const GenerationOptions& options, const OnText& on_text) const;
-  static Generation finish(GeneratedSequence& sequence, FinishReason reason, const OnText& on_text);
 
   LoadedModel& model_;
   Options options_;

@@ -1,10 +1,11 @@
-// Prints a BenchReport as text and as JSON.
 #include "axonn/measure/benchmark.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -98,19 +99,6 @@ void reduce(Communicator& world, std::vector<double>& values, ReduceOp op) {
 /// counts. Products are timed between such groups.
 constexpr int kStepsTogether = 5;
 
-/// Returns the report's entries that need no measurement.
-BenchReport described(const Config& config, int threads) {
-  const int ranks = config.parallelism.grid().ranks();
-  BenchReport report;
-  report.grid = config.parallelism.grid();
-  report.threads = threads;
-  report.global_batch = config.training.global_batch;
-  report.flops = step_flops(config.model, config.training.global_batch, config.training.seq_len,
-                            config.activation_checkpoint.mode == RecomputeMode::full);
-  report.advertised_peak = config.parallelism.peak_tflops * 1e12 * ranks;
-  return report;
-}
-
 /// Compares each rank's measured peak with its prediction. Returns the values of the rank with the
 /// highest peak. Collective.
 BenchMemory compare_memory(LoadedModel& model) {
@@ -129,6 +117,149 @@ BenchMemory compare_memory(LoadedModel& model) {
   world.broadcast(buffer(std::span(&memory.predicted_bytes, 1)), fullest, "bench").wait();
   world.broadcast(buffer(std::span<std::int64_t>(memory.parts)), fullest, "bench").wait();
   return memory;
+}
+
+double tflops(const BenchReport& report, double flops) { return flops / report.step_s * 1e-12; }
+
+std::string memory_text(const BenchMemory& memory) {
+  std::string text = fmt::format(
+      "  memory            {} on the fullest rank, predicted {}: {}\n",
+      format_bytes(memory.measured_bytes), format_bytes(memory.predicted_bytes),
+      memory.largest_difference == 0
+          ? "exact on every rank"
+          : fmt::format("off by up to {} on some rank", format_bytes(memory.largest_difference)));
+  for (int i = 0; i < kMemoryUses; ++i)
+    if (memory.parts[i] > 0)
+      text += fmt::format("    {:<22}{}\n", name_of(static_cast<MemoryUse>(i)),
+                          format_bytes(memory.parts[i]));
+  return text;
+}
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const GridShape& grid) {
+  return {{"x", grid.x}, {"y", grid.y}, {"z", grid.z}, {"data", grid.data}};
+}
+
+Json json_of(const NamedSeconds& seconds) { return Json::object_t(seconds.begin(), seconds.end()); }
+
+Json json_of(const BenchMemory& memory) {
+  Json parts = Json::object();
+  for (int i = 0; i < kMemoryUses; ++i)
+    parts[std::string(name_of(static_cast<MemoryUse>(i)))] = memory.parts[i];
+  return {{"measured_bytes", memory.measured_bytes},
+          {"predicted_bytes", memory.predicted_bytes},
+          {"largest_difference_bytes", memory.largest_difference},
+          {"measured_bytes_by", parts}};
+}
+
+constexpr int kWarmup = 2, kSteps = 5;
+
+/// Adds up the time that the phases of several steps take on this rank.
+class PhaseClock {
+ public:
+  explicit PhaseClock(const Grid& grid) : waits_(grid) {}
+
+  /// From now on, time counts for this phase.
+  void enter(Phase phase) {
+    if (phase_) book();
+    phase_ = phase;
+    since_ = now_seconds();
+    waits_.restart();
+  }
+  /// Adds the time since enter() to the current phase.
+  void book() {
+    Cost& cost = costs_[static_cast<int>(*phase_)];
+    cost.seconds += now_seconds() - since_;
+    NamedSeconds waited = waits_.by_kind();
+    for (std::size_t i = 0; i < cost.waited.size(); ++i) waited[i].second += cost.waited[i].second;
+    cost.waited = std::move(waited);
+  }
+
+  /// Returns the cost of a phase, mean over the ranks and kSteps steps. Collective.
+  PhaseCost cost(Communicator& world, Phase phase) const {
+    const Cost& mine = costs_[static_cast<int>(phase)];
+    double seconds = mine.seconds;
+    world.all_reduce(buffer(std::span(&seconds, 1)), "overlap").wait();
+    PhaseCost out{.compute_s = seconds / world.size() / kSteps,
+                  .comm_by = mean_waits(world, mine.waited, kSteps)};
+    for (const auto& [kind, waited] : out.comm_by) out.comm_s += waited;
+    out.compute_s -= out.comm_s;
+    return out;
+  }
+
+ private:
+  struct Cost {
+    double seconds = 0;
+    NamedSeconds waited;
+  };
+  WaitClock waits_;
+  std::array<Cost, 3> costs_;
+  std::optional<Phase> phase_;
+  double since_ = 0;
+};
+
+StepCost measure(const Config& config, Communicator& world) {
+  Training training(config, world);
+  training.model.initialise();
+  PhaseClock clock(training.model.grid());
+  double begin = 0, progress = 0;
+  for (int i = 0; i < kWarmup + kSteps; ++i) {
+    if (i == kWarmup) {
+      begin = now_seconds();
+      progress = world.progress_seconds();
+    }
+    StepInput input = training.input(i);
+    if (i >= kWarmup) input.on_phase = [&](Phase phase) { clock.enter(phase); };
+    training.step.run(training.model.context(), input);
+  }
+  clock.book();
+  std::array<double, 2> totals{now_seconds() - begin, world.progress_seconds() - progress};
+  world.all_reduce(buffer(std::span(totals).first(1)), "overlap", ReduceOp::max).wait();
+  world.all_reduce(buffer(std::span(totals).last(1)), "overlap").wait();
+  return {.forward = clock.cost(world, Phase::forward),
+          .backward = clock.cost(world, Phase::backward),
+          .optimizer = clock.cost(world, Phase::optimizer),
+          .step_s = totals[0] / kSteps,
+          .progress_share = totals[1] / world.size() / totals[0]};
+}
+
+/// Moves the gather of updated weights over data from the optimizer phase to forward, since with
+/// overlap the next forward waits for it.
+void move_weights_to_forward(StepCost& cost) {
+  NamedSeconds& from = cost.optimizer.comm_by;
+  const auto at = std::ranges::find(from, "data all_gather", &NamedSeconds::value_type::first);
+  if (at == from.end()) return;
+  cost.forward.comm_s += at->second;
+  cost.optimizer.comm_s -= at->second;
+  cost.forward.comm_by.push_back(std::move(*at));
+  from.erase(at);
+}
+
+std::string line(const char* name, const PhaseCost& cost) {
+  std::string text = fmt::format("    {:<10} compute {:8.1f} ms, communication {:8.1f} ms", name,
+                                 cost.compute_s * 1e3, cost.comm_s * 1e3);
+  for (const auto& [kind, seconds] : cost.comm_by)
+    if (seconds > 0.02 * cost.comm_s) text += fmt::format(", {} {:.1f}", kind, seconds * 1e3);
+  return text + '\n';
+}
+
+std::string lines(const StepCost& cost) {
+  return line("forward", cost.forward) + line("backward", cost.backward) +
+         line("optimizer", cost.optimizer);
+}
+
+Json json_of(const PhaseCost& cost) {
+  return {
+      {"compute_s", cost.compute_s}, {"comm_s", cost.comm_s}, {"comm_s_by", json_of(cost.comm_by)}};
+}
+
+Json json_of(const StepCost& cost) {
+  return {{"step_s", cost.step_s},
+          {"forward", json_of(cost.forward)},
+          {"backward", json_of(cost.backward)},
+          {"optimizer", json_of(cost.optimizer)},
+          {"progress_share", cost.progress_share}};
 }
 
 }  // namespace
@@ -158,7 +289,7 @@ BenchReport benchmark(const Config& config, Communicator& world) {
   auto products = fixed_products(Context(ctx.backend, beside, ctx.grid, ctx.dtype));
   std::vector<double> seconds, waited;
   WaitClock waits(model.grid()), step_waits = waits;
-  BenchReport report = described(model.config(), model.threads());
+  double loss = 0;
   const auto run_products = [&] {
     for (int i = 0; i < kStepsTogether; ++i)
       for (TimedProduct& product : products) product.run();
@@ -169,7 +300,7 @@ BenchReport benchmark(const Config& config, Communicator& world) {
   for (int i = 0; i < kBenchIterations; ++i) {
     if (i == kBenchWarmup) waits.restart();
     step_waits.restart();
-    report.loss = training.run(i).loss;
+    loss = training.run(i).loss;
     const bool last = (i + 1) % kStepsTogether == 0;
     if (last) model.settle();
     const double end = now_seconds();
@@ -186,48 +317,25 @@ BenchReport benchmark(const Config& config, Communicator& world) {
   reduce(world, peaks, ReduceOp::sum);
   reduce(world, seconds, ReduceOp::max);
   reduce(world, waited, ReduceOp::sum);
-  report.exposed_by = mean_waits(world, kinds, kBenchIterations - kBenchWarmup);
-  report.memory = compare_memory(model);
-
-  report.step_s_each = seconds;
-  report.step_s = mean_of_last(seconds);
-  report.spread = spread_of({seconds.begin() + kBenchWarmup, seconds.end()});
-  report.exposed_comm_s = mean_of_last(waited) / world.size();
-  report.tokens_per_s =
-      static_cast<double>(config.training.global_batch * config.training.seq_len) / report.step_s;
-  report.product_peak = std::ranges::max(peaks);
-  return report;
+  const GridShape grid = config.parallelism.grid();
+  const std::int64_t batch = config.training.global_batch, seq_len = config.training.seq_len;
+  const double step_s = mean_of_last(seconds);
+  return {.grid = grid,
+          .threads = model.threads(),
+          .global_batch = batch,
+          .step_s_each = seconds,
+          .step_s = step_s,
+          .spread = spread_of({seconds.begin() + kBenchWarmup, seconds.end()}),
+          .exposed_comm_s = mean_of_last(waited) / world.size(),
+          .exposed_by = mean_waits(world, kinds, kBenchIterations - kBenchWarmup),
+          .tokens_per_s = static_cast<double>(batch * seq_len) / step_s,
+          .flops = step_flops(model.config().model, batch, seq_len,
+                              config.activation_checkpoint.mode == RecomputeMode::full),
+          .product_peak = std::ranges::max(peaks),
+          .advertised_peak = config.parallelism.peak_tflops * 1e12 * grid.ranks(),
+          .memory = compare_memory(model),
+          .loss = loss};
 }
-
-namespace {
-
-double tflops(const BenchReport& report, double flops) { return flops / report.step_s * 1e-12; }
-
-std::string memory_text(const BenchMemory& memory) {
-  std::string text = fmt::format(
-      "  memory            {} on the fullest rank, predicted {}: {}\n",
-      format_bytes(memory.measured_bytes), format_bytes(memory.predicted_bytes),
-      memory.largest_difference == 0
-          ? "exact on every rank"
-          : fmt::format("off by up to {} on some rank", format_bytes(memory.largest_difference)));
-  for (int i = 0; i < kMemoryUses; ++i)
-    if (memory.parts[i] > 0)
-      text += fmt::format("    {:<22}{}\n", name_of(static_cast<MemoryUse>(i)),
-                          format_bytes(memory.parts[i]));
-  return text;
-}
-
-nlohmann::ordered_json memory_json(const BenchMemory& memory) {
-  nlohmann::ordered_json parts = nlohmann::ordered_json::object();
-  for (int i = 0; i < kMemoryUses; ++i)
-    parts[std::string(name_of(static_cast<MemoryUse>(i)))] = memory.parts[i];
-  return {{"measured_bytes", memory.measured_bytes},
-          {"predicted_bytes", memory.predicted_bytes},
-          {"largest_difference_bytes", memory.largest_difference},
-          {"measured_bytes_by", parts}};
-}
-
-}  // namespace
 
 std::string to_text(const BenchReport& r) {
   std::string text = fmt::format(
@@ -253,14 +361,9 @@ std::string to_text(const BenchReport& r) {
 }
 
 std::string to_json(const BenchReport& r) {
-  nlohmann::ordered_json exposed = nlohmann::ordered_json::object();
-  for (const auto& [kind, seconds] : r.exposed_by) exposed[kind] = seconds;
-  const auto known = [](double peak, double value) -> nlohmann::ordered_json {
-    if (peak > 0) return value;
-    return nullptr;
-  };
-  const nlohmann::ordered_json json = {
-      {"grid", {{"x", r.grid.x}, {"y", r.grid.y}, {"z", r.grid.z}, {"data", r.grid.data}}},
+  const auto known = [](double peak, double value) { return peak > 0 ? Json(value) : Json(); };
+  const Json json = {
+      {"grid", json_of(r.grid)},
       {"ranks", r.grid.ranks()},
       {"threads_per_rank", r.threads},
       {"global_batch_sequences", r.global_batch},
@@ -279,11 +382,87 @@ std::string to_json(const BenchReport& r) {
       {"product_peak_tflops", r.product_peak * 1e-12},
       {"percent_of_product_peak", r.percent_of_product_peak()},
       {"exposed_comm_s", r.exposed_comm_s},
-      {"exposed_comm_s_by", exposed},
+      {"exposed_comm_s_by", json_of(r.exposed_by)},
       {"compute_s", r.compute_s()},
-      {"memory", memory_json(r.memory)},
+      {"memory", json_of(r.memory)},
       {"loss_nats", r.loss}};
   return json.dump(2) + "\n";
+}
+
+double OverlapReport::ideal_s() const {
+  return std::max(off.forward.compute_s, off.forward.comm_s) +
+         std::max(off.backward.compute_s, off.backward.comm_s) + off.optimizer.compute_s;
+}
+
+OverlapReport overlap_benchmark(const Config& config, Communicator& world) {
+  OverlapReport report{.grid = config.parallelism.grid(), .chunks = config.parallelism.chunks};
+  Config without = config;
+  ParallelismConfig& p = without.parallelism;
+  p.chunks = 1;
+  p.overlap_input_gradients = p.overlap_weight_gradients = false;
+  p.overlap_weights = p.overlap_data = false;
+  report.off = measure(without, world);
+  report.on = measure(config, world);
+  move_weights_to_forward(report.off);
+  return report;
+}
+
+std::string to_text(const OverlapReport& r) {
+  return fmt::format(
+      "grid {}: {:.1f} ms per step (mean of {}), {:.1f} ms without overlap, {:.1f} ms with perfect "
+      "overlap: {:.2f} times that\n  without overlap, progress threads {:.1f} % of a core each\n{} "
+      " with overlap, {} chunks, progress threads {:.1f} % of a core each\n{}",
+      to_string(r.grid), r.on.step_s * 1e3, kSteps, r.off.step_s * 1e3, r.ideal_s() * 1e3,
+      r.ratio(), 100 * r.off.progress_share, lines(r.off), r.chunks, 100 * r.on.progress_share,
+      lines(r.on));
+}
+
+std::string to_json(const OverlapReport& r) {
+  const Json json = {{"grid", json_of(r.grid)},
+                     {"chunks", r.chunks},
+                     {"without_overlap", json_of(r.off)},
+                     {"with_overlap", json_of(r.on)},
+                     {"ideal_s", r.ideal_s()},
+                     {"ratio", r.ratio()}};
+  return json.dump(2) + "\n";
+}
+
+MeasuredSteps measure_steps(const Config& config, Communicator& world,
+                            const MeasureOptions& options) {
+  AXONN_CHECK(options.steps > 0, "measure_steps: got ", options.steps, " steps, wanted at least 1");
+  Training training(config, world, nullptr, {.data = false});
+  LoadedModel& model = training.model;
+  model.initialise();
+  const Context ctx = model.context();
+  StepInput input = made_up_input(model);
+  input.lr = config.optimizer.lr;
+  training.step.run(ctx, input);  // from the second step on, prefetching knows the order of blocks
+  world.barrier("measure");
+  double start = now_seconds();
+  training.step.run(ctx, input);
+  double first = now_seconds() - start;
+  world.all_reduce(buffer(std::span(&first, 1)), "measure", ReduceOp::max).wait();
+  const int count = std::clamp(static_cast<int>(options.seconds / first), 1, options.steps);
+  model.settle();
+  const WaitClock waits(model.grid());
+  std::vector<double> timed;
+  world.barrier("measure");
+  start = now_seconds();
+  for (int i = 0; i < count; ++i) {  // without pauses, as in training
+    ++input.step;
+    training.step.run(ctx, input);
+    if (i + 1 == count) model.settle();
+    const double end = now_seconds();
+    timed.push_back(end - std::exchange(start, end));
+  }
+  const NamedSeconds waited = waits.by_kind();
+  world.all_reduce(buffer(std::span<double>(timed)), "measure", ReduceOp::max).wait();
+  MeasuredSteps measured{.step_s = spread_of(timed).median,
+                         .waited_by = mean_waits(world, waited, static_cast<double>(timed.size())),
+                         .memory_bytes = model.arena().stats().peak_bytes};
+  for (const auto& [kind, seconds] : measured.waited_by) measured.waited_s += seconds;
+  world.all_reduce(buffer(std::span(&measured.memory_bytes, 1)), "measure", ReduceOp::max).wait();
+  return measured;
 }
 
 }  // namespace axonn

@@ -4,10 +4,9 @@
 #include <vector>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/comm/wait_clock.h"
+#include "axonn/comm/grid.h"
 #include "axonn/model/model.h"
 #include "axonn/tensor/arena.h"
-#include "axonn/train/config.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -62,5 +61,58 @@ BenchReport benchmark(const Config& config, Communicator& world);
 /// The report as text for people, and as JSON with the keys that docs/performance.md lists.
 std::string to_text(const BenchReport& report);
 std::string to_json(const BenchReport& report);
+
+/// Time of one phase of a step, in seconds; mean over ranks and steps.
+struct PhaseCost {
+  double compute_s = 0;
+  double comm_s = 0;     ///< time that compute waited for collectives
+  NamedSeconds comm_by;  ///< the same by axis and kind, without kinds that took no time
+};
+
+/// Time of a step by phase. The optimizer phase begins when all gradients have arrived.
+struct StepCost {
+  PhaseCost forward, backward, optimizer;
+  double step_s = 0;  ///< of the slowest rank, in consecutive steps
+  /// CPU time of a rank's progress thread divided by the time of the steps: 1 is one whole core.
+  double progress_share = 0;
+};
+
+/// The gain of overlap: the same steps without overlap, where every collective is waited for where
+/// it starts, and with the overlap that the config asks for.
+struct OverlapReport {
+  GridShape grid;
+  int chunks = 1;  ///< of `on`; `off` has 1
+  StepCost off, on;
+
+  /// Seconds of a step with perfect overlap: in forward and backward the longer of compute and
+  /// communication as measured without overlap, plus the optimizer's compute.
+  double ideal_s() const;
+  /// Measured step with overlap divided by ideal_s().
+  double ratio() const { return on.step_s / ideal_s(); }
+};
+
+/// Measures both. Collective. config must be validated and resolved.
+OverlapReport overlap_benchmark(const Config& config, Communicator& world);
+
+std::string to_text(const OverlapReport& report);
+std::string to_json(const OverlapReport& report);
+
+struct MeasureOptions {
+  int steps = 3;        ///< timed steps at most; two more run before them
+  double seconds = 60;  ///< about the most that they may take; one step runs in any case
+};
+
+/// Measured figures of a few steps of a plan.
+struct MeasuredSteps {
+  double step_s = 0;              ///< median, of the slowest rank
+  double waited_s = 0;            ///< waiting for collectives in a step, mean over ranks
+  NamedSeconds waited_by;         ///< the same by axis and kind ("z all_gather")
+  std::int64_t memory_bytes = 0;  ///< the arena's peak, largest over ranks
+};
+
+/// Runs steps of config on arbitrary tokens, so that no data is needed. config must be validated
+/// and resolved and have a vocab. Collective. Throws UsageError if the grid cannot cut the model.
+MeasuredSteps measure_steps(const Config& config, Communicator& world,
+                            const MeasureOptions& options = {});
 
 }  // namespace axonn

@@ -6,36 +6,30 @@
 #include <fmt/format.h>
 
 #include "axonn/base/random.h"
-#include "axonn/train/schedule.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
 
 namespace {
 
-/// Whether ranks along this axis hold the same block of the parameter.
-bool same_along(const Layout& layout, Axis axis) {
-  return axis != layout.row_axis && axis != layout.col_axis;
-}
-
 std::string find_differing_replica(const Context& ctx, Model& model) {
   std::string found;
   for (ParameterGroup* group : model.groups()) {
     group->acquire(ctx);
     for (const auto& parameter : group->parameters()) {
+      const ParameterSpec& spec = parameter->spec();
       const View block = parameter->weight();
       std::string bytes(block.count() * bytes_of(block.dtype), '\0');
       ctx.device().copy_to_host(bytes.data(), block.data, static_cast<std::int64_t>(bytes.size()));
       const auto hash = static_cast<std::int64_t>(hash_text(bytes));
       for (Axis axis : kAxes) {
-        if (!same_along(parameter->spec().layout, axis)) continue;
+        if (axis == spec.layout.row_axis || axis == spec.layout.col_axis) continue;  // cut
         std::vector<std::int64_t> all(ctx.grid.extent(axis));
         ctx.grid.along(axis)
-            .all_gather(buffer(std::span(all)), {const_cast<std::int64_t*>(&hash), 1, DType::i64},
-                        parameter->spec().name)
+            .all_gather(buffer(std::span(all)), buffer(std::span(&hash, 1)), spec.name)
             .wait();
         if (found.empty() && std::ranges::count(all, hash) != std::ssize(all))
-          found = fmt::format("{} along {}", parameter->spec().name, name_of(axis));
+          found = fmt::format("{} along {}", spec.name, name_of(axis));
       }
     }
     group->release();
@@ -59,8 +53,7 @@ GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<B
   GridTrace trace;
   trace.grid = config.parallelism.grid();
   for (int step = 0; step < steps; ++step) {
-    StepInput input = training.inputs->at(step);
-    input.lr = learning_rate(config, step);
+    StepInput input = training.input(step);
     input.accept = [&](double, double) {
       if (step == 0) trace.parameter_norms = gradient_norms(ctx, training.optimizer);
       return true;

@@ -7,7 +7,7 @@
 #include "axonn/model/model.h"
 #include "axonn/ops/backend.h"
 #include "axonn/train/config.h"
-#include "axonn/train/gradient_norms.h"
+#include "axonn/train/optimizer.h"
 
 namespace axonn {
 

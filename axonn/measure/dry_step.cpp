@@ -1,10 +1,20 @@
 #include "axonn/measure/dry_step.h"
 
 #include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
+#include "axonn/base/log.h"
+#include "axonn/base/utf8.h"
 #include "axonn/comm/dry_world.h"
+#include "axonn/data/corpus.h"
+#include "axonn/model/model.h"
 #include "axonn/ops/dry_backend.h"
+#include "axonn/storage/checkpoint/checkpoint_source.h"
+#include "axonn/train/run_state.h"
 
 namespace axonn {
 
@@ -29,6 +39,87 @@ void keep_second(Schedule& schedule, std::size_t first) {
                         schedule.events.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
+constexpr std::int64_t kF32 = 4;
+
+/// The kinds of f32 values that a checkpoint holds for each weight: the master copy and the
+/// optimizer's state.
+std::vector<std::string> stored_kinds(const Config& config) {
+  std::vector<std::string> kinds = make_optimizer(config.optimizer)->state_names();
+  kinds.insert(kinds.begin(), "master");
+  return kinds;
+}
+
+void describe_resume(const Config& config, Model& model, DryRun& run) {
+  const std::string path = resume_path(config);
+  if (path.empty()) return;
+  const CheckpointReader reader(path);
+  run.resumes_from = reader.folder();
+  std::ranges::copy(reader.warnings(), std::back_inserter(run.warnings));
+  // Refuses a checkpoint of another model or optimizer.
+  CheckpointSource(reader, stored_parameters(trained_groups(model)), stored_kinds(config));
+}
+
+void describe_disk(const Config& config, DryRun& run) {
+  const std::int64_t steps = config.training.steps, every = config.checkpoint.every,
+                     keep = config.checkpoint.keep;
+  const std::int64_t saves = every > 0 ? (steps + every - 1) / every : 1;
+  // A new checkpoint is complete before the oldest is removed.
+  const std::int64_t at_once = keep > 0 ? std::min(saves, keep + 1) : saves;
+  run.checkpoint_bytes = run.trained * kF32 * std::ssize(stored_kinds(config));
+  run.disk_bytes = run.checkpoint_bytes * at_once;
+  run.disk_free = free_bytes(config.output.dir);
+  if (run.disk_free < run.checkpoint_bytes)
+    run.fault = fmt::format(
+        "a checkpoint takes {}, but {} has only {} free; free space there, or set output.dir to "
+        "another disk",
+        format_bytes(run.checkpoint_bytes), config.output.dir, format_bytes(run.disk_free));
+  else if (run.disk_free < run.disk_bytes)
+    run.warnings.push_back(fmt::format(
+        "{} checkpoints at once take {}, but {} has only {} free; keep fewer (checkpoint.keep)",
+        at_once, format_bytes(run.disk_bytes), config.output.dir, format_bytes(run.disk_free)));
+}
+
+/// Returns the tokens as quoted text, or as numbers if no tokenizer is known, cut if they are long.
+/// Targets that do not count are shown as dots.
+std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> tokens) {
+  constexpr std::size_t kMost = 160;  // characters: two lines of a terminal
+  std::string text;
+  bool whole = true;
+  for (const std::int32_t token : tokens) {
+    whole = text.size() < kMost;
+    if (!whole) break;
+    if (token >= 0)
+      text += tokenizer ? printable(tokenizer->bytes_of(token)) : fmt::format("{} ", token);
+    else if (!text.ends_with("..."))
+      text += "...";
+  }
+  if (tokenizer) text = '"' + text + '"';
+  return text + (whole ? "" : " ...");
+}
+
+void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRun& run) {
+  const TrainingConfig& training = config.training;
+  const auto sequences =
+      training_sequences(corpus, {.seq_len = training.seq_len,
+                                  .seed = static_cast<std::uint64_t>(training.seed),
+                                  .shuffle = config.data.shuffle,
+                                  .vocab = config.model.vocab});
+  validation_sequences(corpus, training.seq_len, config.model.vocab);
+  const GridShape grid = config.parallelism.grid();
+  const Coords at = coords_of(grid, rank);
+  const std::int64_t n = batch_place(grid, at) * (training.global_batch / batch_places(grid));
+  Sequence sample;
+  sequences->read(n, sample);
+  const auto goldfish =
+      make_goldfish(training.goldfish, static_cast<std::uint64_t>(training.seed), corpus);
+  if (goldfish) goldfish->mask(n, sample);
+  run.sample = fmt::format("sequence {} of step 1: {}", n + 1, sequences->where(n));
+  run.input = shown(corpus.tokenizer.get(), sample.ids);
+  run.target = shown(corpus.tokenizer.get(), sample.targets);
+  run.epochs = static_cast<double>(training.steps * training.global_batch) /
+               static_cast<double>(sequences->count());
+}
+
 }  // namespace
 
 DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
@@ -51,6 +142,77 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   schedule = {};  // the destructor of `training` also records waits
   keep_second(result.schedule, first);
   return result;
+}
+
+DryRun dry_run(const Config& given, int rank) {
+  Config config = with_vocab(given);
+  const GridShape shape = config.parallelism.grid();
+  if (rank < 0 || rank >= shape.ranks())
+    refuse("--rank ", rank, " is not on grid ", to_string(shape), ": ranks are 0 to ",
+           shape.ranks() - 1);
+  config.model = resolved(config.model, config.model.vocab, config.training.seq_len);
+
+  DryRun run;
+  run.parameters = parameter_count(config.model);
+  run.memory = dry_step(config, rank).memory;  // before the data, which may take longer
+  const auto world = make_dry_world(shape, rank);
+  const Grid grid(*world, shape);
+  run.place = grid.describe();
+  const auto model = make_model(config.model, grid);
+  if (config.checkpoint.async)
+    for (const ParameterGroup* group : trained_groups(*model))
+      run.snapshot_bytes += std::ssize(stored_kinds(config)) * kF32 * group->sizes().piece;
+  for (const ParameterGroup* group : model->groups()) run.share += group->sizes().piece;
+  for (const ParameterGroup* group : trained_groups(*model))
+    for (const auto& parameter : group->parameters())
+      run.trained += parameter->spec().layout.count();
+  describe_resume(config, *model, run);
+  describe_disk(config, run);
+  const std::string cache = config.output.dir + "/cache";
+  const Corpus corpus =
+      open_corpus(config.data, {.cache_folder = std::filesystem::exists(cache) ? cache : "",
+                                .vocab = config.model.vocab,
+                                .seed = static_cast<std::uint64_t>(config.training.seed),
+                                .report = {}});
+  describe_sample(config, corpus, rank, run);
+  return run;
+}
+
+std::string to_text(const DryRun& run, const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  std::string text = fmt::format(
+      "model     {} parameters{}\n"
+      "grid      x {}, y {}, z {}, data {}: {} ranks; this is {}\n"
+      "step      {} sequences of {} tokens, {} at a time on each (z, data); {} steps are {:.2f} "
+      "epochs\n",
+      format_count(run.parameters),
+      config.model.lora.rank > 0
+          ? fmt::format(", frozen; {} in adapters are trained", format_count(run.trained))
+          : "",
+      p.x, p.y, p.z, p.data, format_count(p.grid().ranks()), run.place,
+      config.training.global_batch, config.training.seq_len, config.training.micro_batch,
+      format_count(config.training.steps), run.epochs);
+  text += fmt::format("memory    {} on this rank at the peak of a step: exact\n",
+                      format_bytes(run.memory.peak_bytes));
+  for (int i = 0; i < kMemoryUses; ++i)
+    if (run.memory.peak_by[i] > 0)
+      text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
+                          name_of(static_cast<MemoryUse>(i)));
+  if (run.snapshot_bytes > 0)
+    text += fmt::format("  {:>12}  more while a checkpoint is written\n",
+                        format_bytes(run.snapshot_bytes));
+  constexpr std::int64_t kStored = 2;  // bytes of a parameter in bf16
+  text += fmt::format("weights   this rank reads {} of {}, if a model stores them in bf16\n",
+                      format_bytes(run.share * kStored), format_bytes(run.parameters * kStored));
+  text += fmt::format("disk      {} per checkpoint, {} for all that are kept; {} free at {}\n",
+                      format_bytes(run.checkpoint_bytes), format_bytes(run.disk_bytes),
+                      format_bytes(run.disk_free), config.output.dir);
+  if (!run.resumes_from.empty()) text += fmt::format("resume    from {}\n", run.resumes_from);
+  text +=
+      fmt::format("sample    {}\n  input   {}\n  target  {}\n", run.sample, run.input, run.target);
+  for (const std::string& warning : run.warnings) text += "warning: " + warning + '\n';
+  return run.fault.empty() ? text + "No problem found: the same command without --dry-run trains.\n"
+                           : text;
 }
 
 }  // namespace axonn

@@ -1,4 +1,3 @@
-// Prints a scaling run as JSON and draws it as SVG.
 #include "axonn/measure/scaling.h"
 
 #include <algorithm>
@@ -14,34 +13,6 @@
 #include "axonn/measure/dry_step.h"
 
 namespace axonn {
-
-namespace {
-
-std::int64_t batch_on(const Config& base, const GridShape& first, const GridShape& grid,
-                      ScalingKind kind) {
-  const std::int64_t batch = base.training.global_batch;
-  if (kind == ScalingKind::strong) return batch;
-  if (batch * grid.ranks() % first.ranks() != 0)
-    refuse("weak scaling from ", first.ranks(), " to ", grid.ranks(),
-           " ranks: scaled with the ranks, [training] ", "global_batch ", batch,
-           " is not a whole number; set it to a multiple of ", first.ranks());
-  return batch * grid.ranks() / first.ranks();
-}
-
-Config config_on(Config config, const GridShape& grid, std::int64_t batch) {
-  config.parallelism.set_grid(grid);
-  config.training.global_batch = batch;
-  try {
-    validate(config);
-    Config here = resolved(std::move(config));
-    dry_step(with_vocab(here), 0);  // throws if the grid cannot cut the model
-    return here;
-  } catch (const UsageError& error) {
-    refuse("grid ", to_string(grid), ": ", error.what());
-  }
-}
-
-}  // namespace
 
 std::vector<GridShape> grids_of_ranks(const GridShape& base, const std::vector<int>& ranks,
                                       Axis grows) {
@@ -64,8 +35,24 @@ std::vector<Config> scaling_configs(const Config& base, const std::vector<GridSh
                                     ScalingKind kind) {
   if (grids.empty()) refuse("no grid to measure: give --grids or --ranks");
   std::vector<Config> configs;
-  for (const GridShape& grid : grids)
-    configs.push_back(config_on(base, grid, batch_on(base, grids.front(), grid, kind)));
+  const int first = grids.front().ranks();
+  for (const GridShape& grid : grids) {
+    Config config = base;
+    std::int64_t& batch = config.training.global_batch;
+    if (kind == ScalingKind::weak && batch * grid.ranks() % first != 0)
+      refuse("weak scaling from ", first, " to ", grid.ranks(),
+             " ranks: scaled with the ranks, [training] ", "global_batch ", batch,
+             " is not a whole number; set it to a multiple of ", first);
+    if (kind == ScalingKind::weak) batch = batch * grid.ranks() / first;
+    config.parallelism.set_grid(grid);
+    try {
+      validate(config);
+      configs.push_back(resolved(std::move(config)));
+      dry_step(with_vocab(configs.back()), 0);  // throws if the grid cannot cut the model
+    } catch (const UsageError& error) {
+      refuse("grid ", to_string(grid), ": ", error.what());
+    }
+  }
   return configs;
 }
 
@@ -99,22 +86,6 @@ std::string scaling_row(const ScalingPoint& point) {
       r.percent_of_product_peak());
 }
 
-namespace {
-
-constexpr const char* kMeasured = "#2171b5";
-constexpr const char* kIdeal = "#969696";
-
-std::string_view name_of(ScalingKind kind) { return kScalingKinds[static_cast<int>(kind)]; }
-
-/// Makes the axis span ranks low to high, with a margin at both ends.
-void set_range(Chart::Axis& axis, int low, int high) {
-  const double room = std::pow(10, 0.06 + 0.05 * std::log10(high / low));
-  axis.low = low / room;
-  axis.high = high * room;
-}
-
-}  // namespace
-
 std::string scaling_json(ScalingKind kind, const std::vector<ScalingPoint>& points) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const ScalingPoint& point : points) {
@@ -129,38 +100,51 @@ std::string scaling_json(ScalingKind kind, const std::vector<ScalingPoint>& poin
 
 std::string scaling_svg(ScalingKind kind, const std::string& title,
                         const std::vector<ScalingPoint>& points) {
-  Chart chart{.title = fmt::format("{} scaling: {}", name_of(kind), title),
-              .x = {.title = "ranks", .logarithmic = true},
-              .y = {.title = "tokens per second, all ranks", .logarithmic = true}};
-  std::map<int, double> best, ideal;  // by ranks
+  ScalingChart chart{.title = fmt::format("{} scaling: {}", name_of(kind), title),
+                     .counted = "ranks",
+                     .best = "measured, best grid per number of ranks",
+                     .ideal = "ideal, by number of cores"};
+  for (const auto& [report, cores, ideal, efficiency] : points)
+    chart.marks.push_back(
+        {.count = report.grid.ranks(),
+         .tokens_per_s = report.tokens_per_s,
+         .ideal = ideal,
+         .label = fmt::format("{}: {} ({:.0f} %)", to_string(report.grid),
+                              format_count(std::llround(report.tokens_per_s)), 100 * efficiency)});
+  return to_svg(chart);
+}
+
+std::string to_svg(const ScalingChart& scaling) {
+  constexpr const char *kBest = "#2171b5", *kIdeal = "#969696";
+  Chart chart{.title = scaling.title,
+              .x = {.title = scaling.counted, .logarithmic = true},
+              .y = {.title = "tokens per second, all " + scaling.counted, .logarithmic = true}};
+  if (scaling.marks.empty()) return to_svg(chart);
+  std::map<int, double> best, ideal;  // by count
   double low = INFINITY, high = 0;
-  for (const ScalingPoint& point : points) {
-    const int ranks = point.report.grid.ranks();
-    const double rate = point.report.tokens_per_s;
-    best[ranks] = std::max(best[ranks], rate);
-    ideal[ranks] = std::max(ideal[ranks], point.ideal);
-    low = std::min({low, rate, point.ideal});
-    high = std::max({high, rate, point.ideal});
-    chart.points.push_back(
-        {.x = static_cast<double>(ranks),
-         .y = rate,
-         .color = kMeasured,
-         .label = fmt::format("{}: {} ({:.0f} %)", to_string(point.report.grid),
-                              format_count(std::llround(rate)), 100 * point.efficiency)});
+  for (const ScalingMark& mark : scaling.marks) {
+    best[mark.count] = std::max(best[mark.count], mark.tokens_per_s);
+    ideal[mark.count] = std::max(ideal[mark.count], mark.ideal);
+    low = std::min({low, mark.tokens_per_s, mark.ideal});
+    high = std::max({high, mark.tokens_per_s, mark.ideal});
+    chart.points.push_back({.x = static_cast<double>(mark.count),
+                            .y = mark.tokens_per_s,
+                            .color = kBest,
+                            .label = mark.label});
   }
-  if (points.empty()) return to_svg(chart);
+  for (const auto& [count, rate] : best) chart.x.marks.push_back(count);
+  const double fewest = chart.x.marks.front(), most = chart.x.marks.back(),
+               room = std::pow(10, 0.06 + 0.05 * std::log10(most / fewest));
+  chart.x.low = fewest / room;
+  chart.x.high = most * room;
   chart.y.low = low * 0.97;
   chart.y.high = high * 1.03;
   chart.y = widened(chart.y);
-  set_range(chart.x, best.begin()->first, best.rbegin()->first);
-  Chart::Line as_ideal{.color = kIdeal, .dashed = true, .name = "ideal, by number of cores"};
-  Chart::Line as_measured{.color = kMeasured, .name = "measured, best grid per number of ranks"};
-  for (const auto& [ranks, rate] : ideal) {
-    chart.x.marks.push_back(ranks);
-    as_ideal.points.emplace_back(ranks, rate);
-    as_measured.points.emplace_back(ranks, best.at(ranks));
-  }
-  chart.lines = {as_ideal, as_measured};
+  chart.lines = {{.points = {ideal.begin(), ideal.end()},
+                  .color = kIdeal,
+                  .dashed = true,
+                  .name = scaling.ideal},
+                 {.points = {best.begin(), best.end()}, .color = kBest, .name = scaling.best}};
   return to_svg(chart);
 }
 

@@ -16,6 +16,8 @@ enum class ScalingKind { weak, strong };
 
 inline constexpr std::array<std::string_view, 2> kScalingKinds = {"weak", "strong"};
 
+inline std::string_view name_of(ScalingKind kind) { return kScalingKinds[static_cast<int>(kind)]; }
+
 /// Returns base's grid for each number of ranks, with the extent of one axis changed to reach it.
 /// Throws UsageError if the other axes do not divide a number; it names numbers that work.
 std::vector<GridShape> grids_of_ranks(const GridShape& base, const std::vector<int>& ranks,
@@ -52,5 +54,23 @@ std::string scaling_json(ScalingKind kind, const std::vector<ScalingPoint>& poin
 /// Draws tokens/s over ranks: every grid is a point, the ideal a dashed line.
 std::string scaling_svg(ScalingKind kind, const std::string& title,
                         const std::vector<ScalingPoint>& points);
+
+/// A point of a scaling chart.
+struct ScalingMark {
+  int count = 1;  ///< of ranks, or of devices
+  double tokens_per_s = 0, ideal = 0;
+  std::string label;
+};
+
+struct ScalingChart {
+  std::string title;
+  std::string counted;      ///< "ranks"
+  std::string best, ideal;  ///< names of the two lines
+  std::vector<ScalingMark> marks = {};
+};
+
+/// Draws tokens/s: every mark is a point, a line joins the best of each count, and a dashed line
+/// the ideal.
+std::string to_svg(const ScalingChart& chart);
 
 }  // namespace axonn

@@ -10,7 +10,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/machine/probe.h"
 #include "axonn/plan/search.h"
-#include "axonn/train/own_cores.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
@@ -25,8 +25,7 @@ using Report = std::function<void(const std::string& line)>;
 Plan plan_of(const Config& config) {
   return {.grid = config.parallelism.grid(),
           .micro_batch = config.training.micro_batch,
-          .recompute = config.activation_checkpoint.mode,
-          .time = {}};
+          .recompute = config.activation_checkpoint.mode};
 }
 
 /// The choice of the run that this one resumes, if it applies to as many ranks.
@@ -72,8 +71,7 @@ Plan broadcast(Communicator& world, const Plan& mine) {
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
   return {.grid = {extent(0), extent(1), extent(2), extent(3)},
           .micro_batch = numbers[4],
-          .recompute = numbers[5] == 1 ? RecomputeMode::full : RecomputeMode::none,
-          .time = {}};
+          .recompute = numbers[5] == 1 ? RecomputeMode::full : RecomputeMode::none};
 }
 
 }  // namespace

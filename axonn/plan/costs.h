@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string_view>
-
 #include "axonn/grid/grid_shape.h"
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
@@ -23,18 +21,6 @@ class MachineCosts final : public Costs {
   }
 
  private:
-  struct Link {
-    double latency_s = 0, bytes_per_s = 0;
-  };
-
-  GroupShape group_of(std::string_view name, int ranks) const;
-  bool leaves_node(const GroupShape& group) const;
-  Link link_of(const GroupShape& group, std::string_view operation) const;
-  Link inside_node(const GroupShape& group, std::string_view operation) const;
-  const GroupRate* measured(const GroupShape& group, std::string_view operation) const;
-  double product_s(const Schedule::Compute& operation) const;
-  double memory_s(const Schedule::Compute& operation) const;
-
   const Machine& machine_;
   const GridShape grid_;
 };

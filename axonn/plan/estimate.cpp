@@ -12,65 +12,44 @@ namespace axonn {
 
 namespace {
 
-/// The costs of a step with `times` as many rows.
-class ScaledCosts final : public Costs {
- public:
-  ScaledCosts(const Costs& costs, double times) : costs_(costs), times_(times) {}
-
-  double compute_s(const Schedule::Compute& op) const override {
-    if (of_parameters(op)) return costs_.compute_s(op);
-    scratch_ = op;
-    scratch_.flops *= times_;
-    auto& operands = scratch_.operands;
-    if (op.kind != OperationKind::product) {
+/// The schedule of a step with `times` as many rows.
+Schedule scaled(Schedule schedule, double times) {
+  const auto scale = [&](std::int64_t& value) {
+    value = static_cast<std::int64_t>(static_cast<double>(value) * times);
+  };
+  for (Schedule::Event& event : schedule.events) {
+    if (auto* start = std::get_if<Schedule::Start>(&event)) {
+      if (start->group == "x" || start->group == "y") scale(start->bytes);
+    } else if (auto* op = std::get_if<Schedule::Compute>(&event)) {
+      auto& operands = op->operands;
+      // Flat buffers of parameters, their gradients and the optimizer's state have one row.
+      if (std::ranges::all_of(operands, [](const auto& operand) { return operand.rows == 1; }))
+        continue;
+      op->flops *= times;
+      if (op->kind == OperationKind::product) {  // a weight's gradient sums over the rows; other
+        scale(operands[1].rows);                 // products have them in output and a
+        scale(operands[op->a_transposed ? 2 : 0].rows);
+        continue;
+      }
       for (Schedule::Matrix& operand : operands)
-        if (operand.rows > 1) scale(operand);
-    } else {  // a weight's gradient sums over the rows; other products have them in output and a
-      scale(operands[1]);
-      scale(operands[op.a_transposed ? 2 : 0]);
+        if (operand.rows > 1) scale(operand.rows);
     }
-    return costs_.compute_s(scratch_);
   }
-  CollectiveCost collective(const Schedule::Start& start) const override {
-    Schedule::Start scaled = start;
-    if (start.group == "x" || start.group == "y")
-      scaled.bytes = static_cast<std::int64_t>(static_cast<double>(start.bytes) * times_);
-    return costs_.collective(scaled);
-  }
-  Slowdowns slowdowns() const override { return costs_.slowdowns(); }
+  return schedule;
+}
 
- private:
-  /// Whether the operation works on flat buffers, of one row: on parameters, their gradients and
-  /// the optimizer's state, not on rows of tokens.
-  static bool of_parameters(const Schedule::Compute& op) {
-    return std::ranges::all_of(op.operands, [](const Schedule::Matrix& m) { return m.rows == 1; });
-  }
-  void scale(Schedule::Matrix& matrix) const {
-    matrix.rows = static_cast<std::int64_t>(static_cast<double>(matrix.rows) * times_);
-  }
-
-  const Costs& costs_;
-  const double times_;
-  mutable Schedule::Compute scratch_;
-};
-
-using Figures = std::map<std::string, double>;
-
-double extend(double a, double b, double weight) { return a + weight * (b - a); }
-
-Figures extend(Figures a, const Figures& b, double weight) {
+/// a + weight · (b - a) for each figure; those that only one of the two has are 0 in the other.
+std::map<std::string, double> extend(std::map<std::string, double> a,
+                                     std::map<std::string, double> b, double weight) {
   for (const auto& [name, value] : b) a.try_emplace(name, 0);
-  for (auto& [name, value] : a) {
-    const auto other = b.find(name);
-    value = extend(value, other == b.end() ? 0 : other->second, weight);
-  }
+  for (auto& [name, value] : a) value += weight * (b[name] - value);
   return a;
 }
 
-/// a + weight · (b - a) for each figure; exposed seconds are at least 0.
+/// The same for all figures; exposed seconds are at least 0.
 Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight) {
   const auto times = static_cast<double>(weight);
-  StepTime time{.compute_s = extend(a.time.compute_s, b.time.compute_s, times),
+  StepTime time{.compute_s = a.time.compute_s + times * (b.time.compute_s - a.time.compute_s),
                 .compute_by = extend(a.time.compute_by, b.time.compute_by, times),
                 .exposed_by = extend(a.time.exposed_by, b.time.exposed_by, times),
                 .comm_by = extend(a.time.comm_by, b.time.comm_by, times)};
@@ -78,6 +57,11 @@ Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight)
   for (auto& [name, seconds] : time.exposed_by) seconds = std::max(seconds, 0.0);
   time.step_s = time.compute_s + time.exposed_s();
   return {time, a.memory_bytes + weight * (b.memory_bytes - a.memory_bytes)};
+}
+
+std::int64_t micro_batches_of(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  return config.training.global_batch / (config.training.micro_batch * p.z * p.data);
 }
 
 Config with_blocks(Config config, std::int64_t blocks) {
@@ -120,10 +104,8 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
 }  // namespace
 
 Prediction predict(const Config& config, const Machine& machine) {
-  const ParallelismConfig& p = config.parallelism;
-  const MachineCosts costs(machine, p.grid());
-  const std::int64_t count =
-      config.training.global_batch / (config.training.micro_batch * p.z * p.data);
+  const MachineCosts costs(machine, config.parallelism.grid());
+  const std::int64_t count = micro_batches_of(config);
   const Prediction three = simulated(config, 3, costs);
   if (count <= 3) return three;
   return {extend(simulated(config, 2, costs), three, count - 2).time, three.memory_bytes};
@@ -135,17 +117,19 @@ Prediction estimate(const Config& config, const Machine& machine) {
 
 std::int64_t estimate_memory(const Config& config) {
   const auto peak = [](const Config& some) {
-    return Prediction{.time = {}, .memory_bytes = dry_step(some, 0).memory.peak_bytes};
+    return Prediction{.memory_bytes = dry_step(some, 0).memory.peak_bytes};
   };
   return over_depth(config, peak).memory_bytes;
 }
 
 Prediction optimistic(const Config& config, const Machine& machine) {
-  const ParallelismConfig& p = config.parallelism;
-  const MachineCosts costs(machine, p.grid());
-  const std::int64_t one = config.training.micro_batch * p.z * p.data;
-  const ScaledCosts scaled(costs, static_cast<double>(config.training.global_batch / one));
-  return over_depth(config, [&](const Config& some) { return simulated(some, 1, scaled); });
+  const MachineCosts costs(machine, config.parallelism.grid());
+  const auto times = static_cast<double>(micro_batches_of(config));
+  return over_depth(config, [&](const Config& some) {
+    DryStep dry = dry_step(some, 0, {.schedule = true, .most_micro_batches = 1});
+    return Prediction{simulate(scaled(std::move(dry.schedule), times), costs),
+                      dry.memory.peak_bytes};
+  });
 }
 
 std::int64_t state_bytes(const Config& config) {

@@ -10,7 +10,7 @@ namespace axonn {
 
 /// The predicted time of a step, and the peak of a rank's arena.
 struct Prediction {
-  StepTime time;
+  StepTime time = {};
   std::int64_t memory_bytes = 0;
 };
 

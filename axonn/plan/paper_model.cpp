@@ -78,11 +78,10 @@ PaperSeconds paper_seconds(const ModelConfig& model, const PaperBatch& batch,
     sum.reduce_data += along_data * 2 * share_sent(grid.data) * k * n / (gx * gy * gz);
   }
   const auto layers = static_cast<double>(model.layers);
-  return {.gather_z = layers * sum.gather_z,
-          .scatter_z = layers * sum.scatter_z,
-          .reduce_y = layers * sum.reduce_y,
-          .reduce_x = layers * sum.reduce_x,
-          .reduce_data = layers * sum.reduce_data};
+  for (double* part :
+       {&sum.gather_z, &sum.scatter_z, &sum.reduce_y, &sum.reduce_x, &sum.reduce_data})
+    *part *= layers;
+  return sum;
 }
 
 }  // namespace axonn

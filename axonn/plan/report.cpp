@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include "axonn/base/chart.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
 #include "axonn/model/model.h"
@@ -17,39 +18,29 @@ namespace {
 
 using Part = std::pair<double, std::string>;  // seconds, name
 
-void add_differences(const std::map<std::string, double>& best,
-                     const std::map<std::string, double>& other, const std::string& prefix,
-                     std::vector<Part>& parts) {
-  for (const auto& [name, seconds] : other) {
-    const auto found = best.find(name);
-    parts.emplace_back(seconds - (found == best.end() ? 0 : found->second), prefix + name);
-  }
-}
-
-/// The part's name, with "(recomputed)" if that explains why `other` computes more.
-std::string named(const std::string& part, const Plan& best, const Plan& other) {
-  const bool again =
-      other.recompute == RecomputeMode::full && best.recompute == RecomputeMode::none;
-  return part + (again && !part.starts_with("exposed") ? " (recomputed)" : "");
-}
-
 std::string_view name_of(RecomputeMode mode) { return kRecomputeModes[static_cast<int>(mode)]; }
 
-/// The unit of a report's times: seconds, or milliseconds if a step takes less than a second.
+/// The unit of a report's times: seconds, or milliseconds if the best step takes less than a
+/// second.
 struct TimeUnit {
   double each;  // units per second
   const char* name;
 };
 
-TimeUnit unit_of(const PlanReport& r) {
-  return r.result.plans.front().time.step_s < 1 ? TimeUnit{1e3, "ms"} : TimeUnit{1, "s"};
+TimeUnit unit_of(const Plan& best) {
+  return best.time.step_s < 1 ? TimeUnit{1e3, "ms"} : TimeUnit{1, "s"};
+}
+
+/// One decimal, or "-" if the peak is unknown.
+std::string percent_of_peak(const PlanFlops& flops) {
+  return flops.percent_of_peak > 0 ? fmt::format("{:.1f}", flops.percent_of_peak) : "-";
 }
 
 std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes * 1e-9); }
 
 std::string question(const PlanReport& r) {
   const Machine& m = r.machine;
-  std::string text = fmt::format(
+  return fmt::format(
       "model     {}: {} parameters, {}\n"
       "machine   {}: {} devices ({}), {} per node, {} each\n"
       "step      {} sequences of {} tokens, {} tokens\n"
@@ -60,11 +51,10 @@ std::string question(const PlanReport& r) {
       format_count(r.config.training.seq_len), format_count(r.batch_tokens()),
       kStrategies[static_cast<int>(r.options.strategy)], r.result.grids, r.result.cut, r.result.fit,
       r.search_s);
-  return text;
 }
 
 std::string table(const PlanReport& r) {
-  const TimeUnit unit = unit_of(r);
+  const TimeUnit unit = unit_of(r.result.plans.front());
   std::string text =
       fmt::format("\n{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", "",
                   "x,y,z,data", "micro", "recompute", fmt::format("step {}", unit.name), "compute",
@@ -76,8 +66,7 @@ std::string table(const PlanReport& r) {
         "{:>2}  {:<16} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.3f} {:>9} {:>9.2f} {:>6}  {}\n", i + 1,
         to_string(p.grid), p.micro_batch, name_of(p.recompute), p.time.step_s * unit.each,
         p.time.compute_s * unit.each, p.time.exposed_s() * unit.each,
-        gigabytes(static_cast<double>(p.memory_bytes)), flops.model * 1e-15,
-        flops.percent_of_peak > 0 ? fmt::format("{:.1f}", flops.percent_of_peak) : "-",
+        gigabytes(static_cast<double>(p.memory_bytes)), flops.model * 1e-15, percent_of_peak(flops),
         i == 0 ? "" : why_behind(r.result.plans.front(), p));
   }
   if (r.options.cost == CostModel::paper)
@@ -92,7 +81,7 @@ std::string table(const PlanReport& r) {
 /// Lines of the parts of a step, the largest first, each with its share of the step.
 std::string parts(const std::map<std::string, double>& of, const std::string& prefix, double step_s,
                   const TimeUnit& unit) {
-  std::vector<std::pair<double, std::string>> sorted;
+  std::vector<Part> sorted;
   for (const auto& [name, seconds] : of) sorted.emplace_back(seconds, name);
   std::ranges::sort(sorted, std::greater{});
   std::string text;
@@ -108,7 +97,7 @@ std::string explanation(const PlanReport& r) {
   const Plan& best = r.result.plans.front();
   const PlanFlops flops = flops_of(r, best);
   const StepTime& time = best.time;
-  const TimeUnit unit = unit_of(r);
+  const TimeUnit unit = unit_of(best);
   const std::int64_t micros = best.micro_batch_count(r.config.training.global_batch);
   std::string text = fmt::format(
       "\nTime of the best plan ({} micro-batch{} of {} sequence{} on each of {} (z, data) "
@@ -143,15 +132,10 @@ std::string remedy(const PlanReport& r) {
         to_string(least->grid), gigabytes(static_cast<double>(least->memory_bytes)),
         least->micro_batch, gigabytes(r.machine.memory_bytes));
   text += ".\n";
-  if (r.devices_that_fit > 0)
-    text += fmt::format("It fits on {} devices.\n", format_count(r.devices_that_fit));
-  else
-    text += "No larger number of devices that was tried fits this batch either.\n";
-  return text;
+  return text + (r.devices_that_fit > 0
+                     ? fmt::format("It fits on {} devices.\n", format_count(r.devices_that_fit))
+                     : "No larger number of devices that was tried fits this batch either.\n");
 }
-
-constexpr const char* kPlanned = "#2171b5";
-constexpr const char* kIdeal = "#969696";
 
 double rate_of(const PlanReport& r) {
   return static_cast<double>(r.batch_tokens()) / r.result.plans.front().time.step_s;
@@ -162,11 +146,72 @@ double efficiency(const PlanReport& first, const PlanReport& r) {
   return rate_of(r) / r.options.devices / (rate_of(first) / first.options.devices);
 }
 
-std::vector<PlanReport> those_that_fit(const std::vector<PlanReport>& reports) {
-  std::vector<PlanReport> fit;
-  for (const PlanReport& report : reports)
-    if (!report.result.plans.empty()) fit.push_back(report);
-  return fit;
+bool fits(const PlanReport& r) { return !r.result.plans.empty(); }
+
+using Json = nlohmann::ordered_json;
+
+Json known(double value) { return value > 0 ? Json(value) : Json(nullptr); }
+
+Json json_of(const GridShape& grid) {
+  return {{"x", grid.x}, {"y", grid.y}, {"z", grid.z}, {"data", grid.data}};
+}
+
+Json json_of(const PlanReport& r, const Plan& plan) {
+  const PlanFlops flops = flops_of(r, plan);
+  Json json = {
+      {"grid", json_of(plan.grid)},
+      {"predicted_s", plan.time.step_s},
+      {"compute_s", plan.time.compute_s},
+      {"exposed_comm_s", plan.time.exposed_s()},
+      {"memory_bytes", plan.memory_bytes},
+      {"pflops", flops.model * 1e-15},
+      {"percent_of_peak", known(flops.percent_of_peak)},
+      {"micro_batch", plan.micro_batch},
+      {"activation_checkpoint", name_of(plan.recompute)},
+      {"micro_batches", plan.micro_batch_count(r.config.training.global_batch)},
+      {"tokens_per_s", static_cast<double>(r.batch_tokens()) / plan.time.step_s},
+      {"hardware_pflops", flops.hardware * 1e-15},
+      {"narayanan_pflops", flops.narayanan * 1e-15},
+      {"narayanan_percent_of_peak", known(flops.narayanan_percent_of_peak)},
+      {"compute_s_by", plan.time.compute_by},
+      {"exposed_comm_s_by", plan.time.exposed_by},
+      {"comm_s_by", plan.time.comm_by},
+      {"behind", why_behind(r.result.plans.front(), plan)},
+  };
+  if (r.tokens > 0) {
+    json["days"] = r.training_days(plan);
+    json["device_hours"] = r.device_hours(plan);
+  }
+  return json;
+}
+
+Json all_of(const PlanReport& r) {
+  Json json = {{"plans", Json::array()},
+               {"flops_convention", "model"},
+               {"model", r.model},
+               {"parameters", parameter_count(r.config.model)},
+               {"machine", r.machine.name},
+               {"devices", r.options.devices},
+               {"strategy", kStrategies[static_cast<int>(r.options.strategy)]},
+               {"cost", kCostModels[static_cast<int>(r.options.cost)]},
+               {"dtype", name_of(r.config.training.dtype)},
+               {"batch_tokens", r.batch_tokens()},
+               {"seq_len", r.config.training.seq_len},
+               {"device_memory_bytes", r.machine.memory_bytes},
+               {"search",
+                {{"seconds", r.search_s},
+                 {"grids", r.result.grids},
+                 {"can_cut", r.result.cut},
+                 {"fit", r.result.fit},
+                 {"simulated", r.result.simulated}}}};
+  for (const Plan& plan : r.result.plans) json["plans"].push_back(json_of(r, plan));
+  for (const Saving& saving : r.savings)
+    json[saving.set ? "saves_s" : "would_save_s"][saving.setting] = saving.seconds;
+  if (const auto& least = r.result.smallest) {
+    json["least_memory"] = {{"grid", json_of(least->grid)}, {"memory_bytes", least->memory_bytes}};
+    json["devices_that_fit"] = r.devices_that_fit > 0 ? Json(r.devices_that_fit) : Json(nullptr);
+  }
+  return json;
 }
 
 }  // namespace
@@ -203,19 +248,28 @@ std::vector<Saving> savings(const Config& config, const Machine& machine, const 
 
 std::string why_behind(const Plan& best, const Plan& other) {
   std::vector<Part> parts;
-  add_differences(best.time.compute_by, other.time.compute_by, "", parts);
-  add_differences(best.time.exposed_by, other.time.exposed_by, "exposed ", parts);
+  const auto add = [&](const auto& mine, const auto& others, const char* prefix,
+                       const char* suffix) {
+    for (const auto& [name, seconds] : others) {
+      const auto found = mine.find(name);
+      parts.emplace_back(seconds - (found == mine.end() ? 0 : found->second),
+                         prefix + name + suffix);
+    }
+  };
+  const bool again =
+      other.recompute == RecomputeMode::full && best.recompute == RecomputeMode::none;
+  add(best.time.compute_by, other.time.compute_by, "", again ? " (recomputed)" : "");
+  add(best.time.exposed_by, other.time.exposed_by, "exposed ", "");
   std::ranges::sort(parts, std::greater{});
   const double behind = other.time.step_s - best.time.step_s;
+  const TimeUnit unit = unit_of(best);
   std::string text = fmt::format("{:+.1f} %", 100 * behind / best.time.step_s);
   constexpr double kWorthSaying = 0.3;  // of the largest part
   constexpr std::size_t kMost = 2;
   for (std::size_t i = 0; i < std::min(kMost, parts.size()); ++i) {
     if (parts[i].first <= 0 || parts[i].first < kWorthSaying * parts.front().first) break;
-    const bool small = best.time.step_s < 1;
-    text += fmt::format("{} {:.3g} {} more of {}", i == 0 ? ":" : ",",
-                        parts[i].first * (small ? 1e3 : 1), small ? "ms" : "s",
-                        named(parts[i].second, best, other));
+    text += fmt::format("{} {:.3g} {} more of {}", i == 0 ? ":" : ",", parts[i].first * unit.each,
+                        unit.name, parts[i].second);
   }
   return text;
 }
@@ -247,71 +301,55 @@ PlanFlops flops_of(const PlanReport& r, const Plan& plan) {
 }
 
 std::string to_text(const PlanReport& report) {
-  if (report.result.plans.empty()) return question(report) + remedy(report);
-  return question(report) + table(report) + explanation(report);
+  return question(report) + (fits(report) ? table(report) + explanation(report) : remedy(report));
 }
 
 std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& reports) {
-  const auto fit = those_that_fit(reports);
-  std::string text = fmt::format("{} scaling, the best plan for each number of devices\n\n",
-                                 kScalingKinds[static_cast<int>(kind)]);
+  const auto first = std::ranges::find_if(reports, fits);
+  std::string text =
+      fmt::format("{} scaling, the best plan for each number of devices\n\n", name_of(kind));
   text += fmt::format("{:>8} {:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>10} {:>13} {:>9} {:>6}\n",
                       "devices", "x,y,z,data", "sequences", "micro", "recompute", "step s",
                       "exposed", "efficiency", "tokens/s", "Pflop/s", "% peak");
   for (const PlanReport& r : reports) {
     text += fmt::format("{:>8} ", format_count(r.options.devices));
-    if (r.result.plans.empty()) {
+    if (!fits(r)) {
       text += "does not fit\n";
       continue;
     }
     const Plan& p = r.result.plans.front();
     const PlanFlops flops = flops_of(r, p);
-    text +=
-        fmt::format("{:<16} {:>9} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.1f} % {:>13} {:>9.2f} {:>6}\n",
-                    to_string(p.grid), r.config.training.global_batch, p.micro_batch,
-                    kRecomputeModes[static_cast<int>(p.recompute)], p.time.step_s,
-                    p.time.exposed_s(), 100 * efficiency(fit.front(), r),
-                    format_count(std::llround(rate_of(r))), flops.model * 1e-15,
-                    flops.percent_of_peak > 0 ? fmt::format("{:.1f}", flops.percent_of_peak) : "-");
+    text += fmt::format(
+        "{:<16} {:>9} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.1f} % {:>13} {:>9.2f} {:>6}\n",
+        to_string(p.grid), r.config.training.global_batch, p.micro_batch, name_of(p.recompute),
+        p.time.step_s, p.time.exposed_s(), 100 * efficiency(*first, r),
+        format_count(std::llround(rate_of(r))), flops.model * 1e-15, percent_of_peak(flops));
   }
   return text + "Pflop/s and % of the advertised bf16 peak count model flops.\n";
 }
 
+std::string to_json(const PlanReport& report) { return all_of(report).dump(2) + "\n"; }
+
+std::string scaling_json(ScalingKind kind, const std::vector<PlanReport>& reports) {
+  Json points = Json::array();
+  for (const PlanReport& report : reports) points.push_back(all_of(report));
+  return Json{{"scaling", name_of(kind)}, {"points", points}}.dump(2) + "\n";
+}
+
 std::string scaling_svg(ScalingKind kind, const std::vector<PlanReport>& reports) {
-  const auto fit = those_that_fit(reports);
-  Chart chart{.title = {},
-              .x = {.title = "devices", .logarithmic = true},
-              .y = {.title = "tokens per second, all devices", .logarithmic = true}};
-  if (fit.empty()) return to_svg(chart);
-  const PlanReport& first = fit.front();
-  chart.title = fmt::format("{} scaling, planned: {} on {}", kScalingKinds[static_cast<int>(kind)],
-                            first.model, first.machine.name);
-  Chart::Line ideal{.color = kIdeal, .dashed = true, .name = "ideal"},
-      planned{.color = kPlanned, .name = "best plan for each number"};
-  double low = INFINITY, high = 0;
-  for (const PlanReport& r : fit) {
-    const double devices = r.options.devices, rate = rate_of(r),
-                 perfect = rate_of(first) / first.options.devices * devices;
-    planned.points.emplace_back(devices, rate);
-    ideal.points.emplace_back(devices, perfect);
-    low = std::min({low, rate, perfect});
-    high = std::max({high, rate, perfect});
-    chart.x.marks.push_back(devices);
-    chart.points.push_back(
-        {.x = devices,
-         .y = rate,
-         .color = kPlanned,
+  ScalingChart chart{
+      .title = {}, .counted = "devices", .best = "best plan for each number", .ideal = "ideal"};
+  for (const PlanReport& r : std::views::filter(reports, fits)) {
+    const PlanReport& first = *std::ranges::find_if(reports, fits);
+    chart.title = fmt::format("{} scaling, planned: {} on {}", name_of(kind), first.model,
+                              first.machine.name);
+    chart.marks.push_back(
+        {.count = r.options.devices,
+         .tokens_per_s = rate_of(r),
+         .ideal = rate_of(first) / first.options.devices * r.options.devices,
          .label = fmt::format("{} ({:.0f} %)", to_string(r.result.plans.front().grid),
                               100 * efficiency(first, r))});
   }
-  const auto [fewest, most] = std::ranges::minmax(chart.x.marks);
-  const double room = std::pow(10, 0.06 + 0.05 * std::log10(most / fewest));
-  chart.x.low = fewest / room;
-  chart.x.high = most * room;
-  chart.y.low = low * 0.97;
-  chart.y.high = high * 1.03;
-  chart.y = widened(chart.y);
-  chart.lines = {ideal, planned};
   return to_svg(chart);
 }
 

@@ -25,6 +25,8 @@ constexpr double kClose = 1.05;
 
 constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
 
+double seconds_of(const Plan& plan) { return plan.time.step_s; }
+
 /// A grid that can cut the model and fits in some mode.
 struct Candidate {
   GridShape grid;
@@ -36,28 +38,155 @@ class Search {
   Search(const Config& config, const Machine& machine, const SearchOptions& options)
       : config_(config), machine_(machine), options_(options) {}
 
-  SearchResult run();
+  SearchResult run() {
+    screen();
+    auto& plans = result_.plans;
+    for (const Candidate& candidate : candidates_) {
+      const double limit_s = std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
+      if (candidate.optimistic_s > kSlack * limit_s) break;
+      ++result_.simulated;
+      auto plan = best_of(candidate.grid, limit_s);
+      if (!plan) continue;
+      const auto at = std::ranges::upper_bound(plans, seconds_of(*plan), {}, seconds_of);
+      plans.insert(at, std::move(*plan));
+      if (std::ssize(plans) > options_.top) plans.pop_back();
+    }
+    if (!plans.empty()) result_.smallest.reset();
+    return std::move(result_);
+  }
 
  private:
-  bool wanted(const GridShape& grid) const;
+  bool wanted(const GridShape& grid) const {
+    for (const Axis axis : kAxes)
+      if (const int fixed = options_.fixed.extent(axis); fixed > 0 && fixed != grid.extent(axis))
+        return false;
+    return allows(options_.strategy, grid, machine_.devices_per_node);
+  }
   bool wanted(RecomputeMode mode) const { return options_.recompute.value_or(mode) == mode; }
-  std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const;
-  Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const;
   bool fits(std::int64_t bytes) const {
     return static_cast<double>(bytes) <= machine_.memory_bytes;
   }
-  Prediction bound(const Config& config) const;
-  Prediction estimated(const Config& config) const;
-  Prediction predicted(const Config& config) const;
-  StepTime paper_time(const Config& config) const;
-  void screen();
-  void screen(const GridShape& grid, const std::vector<std::int64_t>& micros);
-  std::optional<Plan> best_of(const GridShape& grid, double limit_s) const;
-  void add_plans(RecomputeMode mode, const GridShape& grid, std::vector<Plan>& plans) const;
-  double last_s() const;
-  void insert(Plan plan);
-  std::string uncut_batch(const GridShape& grid) const;
-  [[noreturn]] void refuse_all(const std::string& reason) const;
+
+  /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
+  std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const {
+    const std::int64_t places = std::int64_t{grid.z} * grid.data,
+                       batch = config_.training.global_batch;
+    std::vector<std::int64_t> sizes;
+    if (batch % places != 0) return sizes;
+    const std::int64_t local = batch / places;
+    for (std::int64_t size = 1; size <= local; ++size)
+      if (local % size == 0 && size % config_.parallelism.chunks == 0 &&
+          (options_.micro_batch == 0 || options_.micro_batch == size))
+        sizes.push_back(size);
+    return sizes;
+  }
+
+  Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
+    return planned(config_, {.grid = grid, .micro_batch = micro_batch, .recompute = mode});
+  }
+
+  /// simulated(): predict(), estimate() or optimistic(). With the paper's model, its time, and the
+  /// memory of predict() or of estimate().
+  Prediction cost(const Config& config, decltype(predict)* simulated) const {
+    if (options_.cost == CostModel::simulated) return simulated(config, machine_);
+    const PaperSeconds paper =
+        paper_seconds(config.model,
+                      {.tokens = config.training.global_batch * config.training.seq_len,
+                       .recompute = config.activation_checkpoint.mode == RecomputeMode::full},
+                      machine_, config.parallelism.grid());
+    return {.time = {.step_s = paper.total(),
+                     .exposed_by = {{"z all_gather", paper.gather_z},
+                                    {"z reduce_scatter", paper.scatter_z},
+                                    {"y all_reduce", paper.reduce_y},
+                                    {"x all_reduce", paper.reduce_x},
+                                    {"data all_reduce", paper.reduce_data}}},
+            .memory_bytes = simulated == predict ? dry_step(config, 0).memory.peak_bytes
+                                                 : estimate_memory(config)};
+  }
+
+  void screen() {
+    std::string reason;
+    const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
+    for (const GridShape& grid : grids_of(options_.devices)) {
+      if (!wanted(grid)) continue;
+      ++result_.grids;
+      const auto micros = micro_batch_sizes(grid);
+      if (micros.empty()) {
+        if (reason.empty())
+          reason = concat("grid ", to_string(grid), " cannot cut the batch of ",
+                          config_.training.global_batch, " sequences into ", grid.z * grid.data,
+                          " parts over z and data",
+                          micro > 0 ? concat(", with micro-batches of ", micro) : "",
+                          chunks > 1 ? concat(", with ", chunks, " chunks each") : "");
+        continue;
+      }
+      try {
+        screen(grid, micros);
+      } catch (const UsageError& error) {  // the grid cannot cut a layer
+        reason = error.what();
+      }
+    }
+    if (result_.cut == 0)
+      refuse("none of the ", result_.grids, " grids of ", options_.devices,
+             " devices that strategy ", kStrategies[static_cast<int>(options_.strategy)],
+             " and the settings allow can cut this model and batch",
+             reason.empty() ? "" : "; for example: ", reason);
+    std::ranges::stable_sort(candidates_, {}, &Candidate::optimistic_s);
+  }
+
+  void screen(const GridShape& grid, const std::vector<std::int64_t>& micros) {
+    Plan least{.grid = grid, .micro_batch = micros.front(), .recompute = RecomputeMode::full};
+    least.memory_bytes = state_bytes(planned(config_, least));
+    ++result_.cut;
+    for (const RecomputeMode mode : kModes) {
+      if (!wanted(mode) || !fits(least.memory_bytes)) continue;
+      const Prediction one = cost(on(grid, micros.front(), mode), optimistic);
+      least.memory_bytes = one.memory_bytes;
+      if (!fits(one.memory_bytes)) continue;
+      candidates_.push_back({grid, one.time.step_s});
+      ++result_.fit;
+      return;
+    }
+    if (!result_.smallest || least.memory_bytes < result_.smallest->memory_bytes)
+      result_.smallest = least;
+  }
+
+  /// The fastest plan on this grid, or none if it cannot take less than limit_s.
+  std::optional<Plan> best_of(const GridShape& grid, double limit_s) const {
+    std::vector<Plan> plans;
+    double least = limit_s;
+    for (const RecomputeMode mode : kModes) {
+      if (!wanted(mode)) continue;
+      const Config config = on(grid, micro_batch_sizes(grid).front(), mode);
+      if (cost(config, optimistic).time.step_s <= kSlack * least) add_plans(mode, grid, plans);
+      for (const Plan& plan : plans) least = std::min(least, plan.time.step_s);
+    }
+    std::ranges::stable_sort(plans, {}, seconds_of);
+    for (Plan& plan : plans) {
+      if (plan.time.step_s > kClose * limit_s) break;
+      const Prediction exact = cost(planned(config_, plan), predict);
+      plan.time = exact.time;
+      plan.memory_bytes = exact.memory_bytes;
+      if (fits(exact.memory_bytes)) return plan;
+    }
+    return std::nullopt;
+  }
+
+  /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
+  /// smaller one is slower. A smaller one may need more memory: there are more of them, whose
+  /// gradients are added up.
+  void add_plans(RecomputeMode mode, const GridShape& grid, std::vector<Plan>& plans) const {
+    const auto sizes = micro_batch_sizes(grid);
+    double before = kNever;
+    for (const std::int64_t size : std::views::reverse(sizes)) {
+      const Config config = on(grid, size, mode);
+      if (!fits(estimate_memory(config))) continue;
+      const Prediction found = cost(config, estimate);
+      if (found.time.step_s > before) return;
+      before = found.time.step_s;
+      plans.push_back({grid, size, mode, found.time, found.memory_bytes});
+    }
+  }
 
   const Config& config_;
   const Machine& machine_;
@@ -65,177 +194,6 @@ class Search {
   std::vector<Candidate> candidates_;
   SearchResult result_;
 };
-
-bool Search::wanted(const GridShape& grid) const {
-  for (const Axis axis : kAxes)
-    if (const int fixed = options_.fixed.extent(axis); fixed > 0 && fixed != grid.extent(axis))
-      return false;
-  return allows(options_.strategy, grid, machine_.devices_per_node);
-}
-
-/// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
-std::vector<std::int64_t> Search::micro_batch_sizes(const GridShape& grid) const {
-  const std::int64_t places = std::int64_t{grid.z} * grid.data,
-                     batch = config_.training.global_batch;
-  std::vector<std::int64_t> sizes;
-  if (batch % places != 0) return sizes;
-  const std::int64_t local = batch / places;
-  for (std::int64_t size = 1; size <= local; ++size)
-    if (local % size == 0 && size % config_.parallelism.chunks == 0 &&
-        (options_.micro_batch == 0 || options_.micro_batch == size))
-      sizes.push_back(size);
-  return sizes;
-}
-
-Config Search::on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
-  return planned(config_,
-                 {.grid = grid, .micro_batch = micro_batch, .recompute = mode, .time = {}});
-}
-
-Prediction Search::bound(const Config& config) const {
-  if (options_.cost == CostModel::simulated) return optimistic(config, machine_);
-  return estimated(config);
-}
-
-Prediction Search::estimated(const Config& config) const {
-  if (options_.cost == CostModel::simulated) return estimate(config, machine_);
-  return {paper_time(config), estimate_memory(config)};
-}
-
-Prediction Search::predicted(const Config& config) const {
-  if (options_.cost == CostModel::simulated) return predict(config, machine_);
-  return {paper_time(config), dry_step(config, 0).memory.peak_bytes};
-}
-
-StepTime Search::paper_time(const Config& config) const {
-  const PaperSeconds paper =
-      paper_seconds(config.model,
-                    {.tokens = config.training.global_batch * config.training.seq_len,
-                     .recompute = config.activation_checkpoint.mode == RecomputeMode::full},
-                    machine_, config.parallelism.grid());
-  return {.step_s = paper.total(),
-          .exposed_by = {{"z all_gather", paper.gather_z},
-                         {"z reduce_scatter", paper.scatter_z},
-                         {"y all_reduce", paper.reduce_y},
-                         {"x all_reduce", paper.reduce_x},
-                         {"data all_reduce", paper.reduce_data}}};
-}
-
-void Search::screen() {
-  std::string reason;
-  for (const GridShape& grid : grids_of(options_.devices)) {
-    if (!wanted(grid)) continue;
-    ++result_.grids;
-    const auto micros = micro_batch_sizes(grid);
-    if (micros.empty()) {
-      if (reason.empty()) reason = uncut_batch(grid);
-      continue;
-    }
-    try {
-      screen(grid, micros);
-    } catch (const UsageError& error) {  // the grid cannot cut a layer
-      reason = error.what();
-    }
-  }
-  if (result_.cut == 0) refuse_all(reason);
-  std::ranges::stable_sort(candidates_, {}, &Candidate::optimistic_s);
-}
-
-void Search::screen(const GridShape& grid, const std::vector<std::int64_t>& micros) {
-  Plan least{
-      .grid = grid, .micro_batch = micros.front(), .recompute = RecomputeMode::full, .time = {}};
-  least.memory_bytes = state_bytes(planned(config_, least));
-  ++result_.cut;
-  for (const RecomputeMode mode : kModes) {
-    if (!wanted(mode) || !fits(least.memory_bytes)) continue;
-    const Prediction one = bound(on(grid, micros.front(), mode));
-    least.memory_bytes = one.memory_bytes;
-    if (!fits(one.memory_bytes)) continue;
-    candidates_.push_back({grid, one.time.step_s});
-    ++result_.fit;
-    return;
-  }
-  if (!result_.smallest || least.memory_bytes < result_.smallest->memory_bytes)
-    result_.smallest = least;
-}
-
-/// The fastest plan on this grid, or none if it cannot take less than limit_s.
-std::optional<Plan> Search::best_of(const GridShape& grid, double limit_s) const {
-  std::vector<Plan> plans;
-  double least = limit_s;
-  for (const RecomputeMode mode : kModes) {
-    if (!wanted(mode)) continue;
-    const Config config = on(grid, micro_batch_sizes(grid).front(), mode);
-    if (bound(config).time.step_s <= kSlack * least) add_plans(mode, grid, plans);
-    for (const Plan& plan : plans) least = std::min(least, plan.time.step_s);
-  }
-  std::ranges::stable_sort(plans, {}, [](const Plan& plan) { return plan.time.step_s; });
-  for (Plan& plan : plans) {
-    if (plan.time.step_s > kClose * limit_s) break;
-    const Prediction exact = predicted(planned(config_, plan));
-    plan.time = exact.time;
-    plan.memory_bytes = exact.memory_bytes;
-    if (fits(exact.memory_bytes)) return plan;
-  }
-  return std::nullopt;
-}
-
-/// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
-/// smaller one is slower. A smaller one may need more memory: there are more of them, whose
-/// gradients are added up.
-void Search::add_plans(RecomputeMode mode, const GridShape& grid, std::vector<Plan>& plans) const {
-  const auto sizes = micro_batch_sizes(grid);
-  double before = kNever;
-  for (const std::int64_t size : std::views::reverse(sizes)) {
-    const Config config = on(grid, size, mode);
-    if (!fits(estimate_memory(config))) continue;
-    const Prediction found = estimated(config);
-    if (found.time.step_s > before) return;
-    before = found.time.step_s;
-    plans.push_back({grid, size, mode, found.time, found.memory_bytes});
-  }
-}
-
-/// The time that a plan must beat.
-double Search::last_s() const {
-  return std::ssize(result_.plans) < options_.top ? kNever : result_.plans.back().time.step_s;
-}
-
-void Search::insert(Plan plan) {
-  auto& plans = result_.plans;
-  const auto at = std::ranges::upper_bound(plans, plan.time.step_s, {},
-                                           [](const Plan& one) { return one.time.step_s; });
-  plans.insert(at, std::move(plan));
-  if (std::ssize(plans) > options_.top) plans.pop_back();
-}
-
-SearchResult Search::run() {
-  screen();
-  for (const Candidate& candidate : candidates_) {
-    if (candidate.optimistic_s > kSlack * last_s()) break;
-    ++result_.simulated;
-    if (auto plan = best_of(candidate.grid, last_s())) insert(std::move(*plan));
-  }
-  if (!result_.plans.empty()) result_.smallest.reset();
-  return std::move(result_);
-}
-
-std::string Search::uncut_batch(const GridShape& grid) const {
-  const std::int64_t micro = options_.micro_batch;
-  return concat(
-      "grid ", to_string(grid), " cannot cut the batch of ", config_.training.global_batch,
-      " sequences into ", grid.z * grid.data, " parts over z and data",
-      micro > 0 ? concat(", with micro-batches of ", micro) : "",
-      config_.parallelism.chunks > 1 ? concat(", with ", config_.parallelism.chunks, " chunks each")
-                                     : "");
-}
-
-void Search::refuse_all(const std::string& reason) const {
-  refuse("none of the ", result_.grids, " grids of ", options_.devices, " devices that strategy ",
-         kStrategies[static_cast<int>(options_.strategy)],
-         " and the settings allow can cut this model and batch",
-         reason.empty() ? "" : "; for example: ", reason);
-}
 
 }  // namespace
 
@@ -248,17 +206,9 @@ SearchResult search(const Config& config, const Machine& machine, const SearchOp
 }
 
 bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
-  switch (strategy) {
-    case Strategy::fsdp:
-      return grid.x == 1 && grid.y == 1 && grid.data == 1;
-    case Strategy::hsdp:
-      return grid.x == 1 && grid.y == 1;
-    case Strategy::megatron:
-      return grid.y == 1 && devices_per_node % grid.x == 0;
-    case Strategy::grid_4d:
-      return true;
-  }
-  return false;
+  if (strategy == Strategy::grid_4d) return true;
+  const bool x = strategy == Strategy::megatron ? devices_per_node % grid.x == 0 : grid.x == 1;
+  return x && grid.y == 1 && (grid.data == 1 || strategy != Strategy::fsdp);
 }
 
 Config planned(Config config, const Plan& plan) {

@@ -29,7 +29,7 @@ struct Plan {
   GridShape grid;
   std::int64_t micro_batch = 1;  ///< sequences
   RecomputeMode recompute = RecomputeMode::none;
-  StepTime time;
+  StepTime time = {};
   std::int64_t memory_bytes = 0;  ///< peak of a rank's arena
 
   std::int64_t micro_batch_count(std::int64_t global_batch) const {

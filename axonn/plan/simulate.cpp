@@ -16,11 +16,6 @@ namespace {
 
 constexpr std::array<const char*, 4> kKinds = {"products", "attention", "row-wise", "optimizer"};
 
-/// The index in kKinds. Copies and fills of a Device count as row-wise operations.
-std::size_t part_of(OperationKind kind) {
-  return static_cast<std::size_t>(kind == OperationKind::device ? OperationKind::rowwise : kind);
-}
-
 class Player {
  public:
   Player(const Schedule& schedule, const Costs& costs)
@@ -29,7 +24,32 @@ class Player {
         slowed_(1 + costs.slowdowns().of_compute),
         collective_slowed_(1 + costs.slowdowns().of_collective) {}
 
-  StepTime play();
+  StepTime play() {
+    collective_of_.resize(schedule_.events.size());
+    bool leaves_some = false;
+    for (std::size_t i = 0; i < schedule_.events.size(); ++i)
+      if (const auto* wait = std::get_if<Schedule::Wait>(&schedule_.events[i]))
+        leaves_some = leaves_some || wait->started > i;
+    step(true);
+    if (leaves_some) {
+      now_ = 0;
+      computed_ = {};
+      for (Stream& stream : streams_) stream.exposed = stream.busy = 0;
+      step(false);
+    }
+
+    StepTime time{.step_s = now_};
+    for (std::size_t i = 0; i < kKinds.size(); ++i) {
+      time.compute_s += computed_[i];
+      time.compute_by[kKinds[i]] = computed_[i];
+    }
+    for (const Stream& stream : streams_) {
+      const std::string name = *stream.group + ' ' + *stream.operation;
+      time.exposed_by[name] = stream.exposed;
+      time.comm_by[name] = stream.busy;
+    }
+    return time;
+  }
 
  private:
   struct Collective {
@@ -45,24 +65,129 @@ class Player {
     double exposed = 0, busy = 0;
   };
 
-  void step(bool first);
-  void count_from_here();
-  std::size_t stream_of(const Schedule::Start& start);
-  void start(std::size_t event, const Schedule::Start& start);
-  void compute(const Schedule::Compute& operation);
-  void wait(std::size_t collective);
-  bool busy() const { return under_way_ > 0; }
+  void start(std::size_t event, const Schedule::Start& start) {
+    const CollectiveCost cost = costs_.collective(start);
+    std::size_t at = 0;
+    while (at < streams_.size() &&
+           (*streams_[at].group != start.group || *streams_[at].operation != start.operation))
+      ++at;
+    if (at == streams_.size())
+      streams_.push_back({.group = &start.group, .operation = &start.operation});
+    Stream& stream = streams_[at];
+    collective_of_[event] = collectives_.size();
+    stream.queue.push_back(collectives_.size());
+    collectives_.push_back({.latency = cost.latency_s,
+                            .link = cost.link_s,
+                            .leaves_node = cost.leaves_node,
+                            .stream = at});
+    if (stream.queue.size() > 1) return;
+    ++under_way_;
+    begin_front(stream);
+    settle(stream);
+  }
+
+  void begin_front(Stream& stream) {
+    const Collective& one = collectives_[stream.queue.front()];
+    sharing_ += one.leaves_node && one.latency <= 0;
+  }
+
+  /// Removes finished collectives from the stream, and begins the next.
+  void settle(Stream& stream) {
+    while (!stream.queue.empty()) {
+      Collective& front = collectives_[stream.queue.front()];
+      if (front.latency > 0 || front.link > 0) return;
+      front.through = true;
+      sharing_ -= front.leaves_node;
+      stream.queue.pop_front();
+      if (stream.queue.empty())
+        --under_way_;
+      else
+        begin_front(stream);
+    }
+  }
+
   double share() const { return sharing_ > 1 ? sharing_ : 1; }
-  double link_slow(const Collective& one) const {
-    return (one.leaves_node ? share() : 1) * (computing_ ? collective_slowed_ : 1);
+
+  /// Seconds until a collective in flight ends, or its latency does.
+  double next_change() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Stream& stream : streams_) {
+      if (stream.queue.empty()) continue;
+      const Collective& one = collectives_[stream.queue.front()];
+      const double slow = (one.leaves_node ? share() : 1) * (computing_ ? collective_slowed_ : 1);
+      least = std::min(least, one.latency > 0 ? one.latency : one.link * slow);
+    }
+    return least;
   }
-  double left(const Collective& one) const {
-    return one.latency > 0 ? one.latency : one.link * link_slow(one);
+
+  void advance(double seconds) {
+    now_ += seconds;
+    const double shared = share(), computing = computing_ ? collective_slowed_ : 1;
+    // Collectives whose ends differ only by rounding end together.
+    const double rounding = 1e-12 * std::max(seconds, 1e-9);
+    for (Stream& stream : streams_) {
+      if (stream.queue.empty()) continue;
+      stream.busy += seconds;
+      Collective& front = collectives_[stream.queue.front()];
+      if (front.latency > 0) {
+        front.latency -= seconds;
+        if (front.latency > rounding) continue;
+        front.latency = 0;
+        sharing_ += front.leaves_node;
+      } else {
+        front.link -= seconds / ((front.leaves_node ? shared : 1) * computing);
+        if (front.link <= rounding) front.link = 0;
+      }
+    }
+    for (Stream& stream : streams_) settle(stream);
   }
-  double next_change() const;
-  void advance(double seconds);
-  void begin_front(Stream& stream);
-  void settle(Stream& stream);
+
+  void compute(const Schedule::Compute& operation) {
+    const double begin = now_;
+    double work = costs_.compute_s(operation);
+    computing_ = true;
+    while (work > 0) {
+      const double slow = under_way_ > 0 ? slowed_ : 1, change = next_change();
+      if (work * slow <= change) {
+        const double last = work * slow;
+        work = 0;
+        advance(last);
+      } else {
+        work -= change / slow;
+        advance(change);
+      }
+    }
+    computing_ = false;
+    const bool copy = operation.kind == OperationKind::device;  // or a fill: counts as row-wise
+    computed_[static_cast<int>(copy ? OperationKind::rowwise : operation.kind)] += now_ - begin;
+  }
+
+  void wait(std::size_t collective) {
+    const double begin = now_;
+    while (!collectives_[collective].through) advance(next_change());
+    streams_[collectives_[collective].stream].exposed += now_ - begin;
+  }
+
+  /// Runs all events once. Waits for collectives of the previous step, unless this is the first
+  /// step.
+  void step(bool first) {
+    std::vector<bool> waited(schedule_.events.size(), false);
+    for (std::size_t i = 0; i < schedule_.events.size(); ++i) {
+      const Schedule::Event& event = schedule_.events[i];
+      if (const auto* operation = std::get_if<Schedule::Compute>(&event)) {
+        compute(*operation);
+      } else if (const auto* started = std::get_if<Schedule::Start>(&event)) {
+        start(i, *started);
+      } else {
+        const std::size_t of = std::get<Schedule::Wait>(event).started;
+        if (of < i || !first) wait(collective_of_[of]);
+        waited[of] = true;
+      }
+    }
+    for (std::size_t i = 0; i < schedule_.events.size(); ++i)
+      if (!waited[i] && std::holds_alternative<Schedule::Start>(schedule_.events[i]))
+        wait(collective_of_[i]);
+  }
 
   const Schedule& schedule_;
   const Costs& costs_;
@@ -76,154 +201,6 @@ class Player {
   double now_ = 0;
   std::array<double, kKinds.size()> computed_{};
 };
-
-std::size_t Player::stream_of(const Schedule::Start& start) {
-  for (std::size_t i = 0; i < streams_.size(); ++i)
-    if (*streams_[i].group == start.group && *streams_[i].operation == start.operation) return i;
-  streams_.push_back({.group = &start.group, .operation = &start.operation});
-  return streams_.size() - 1;
-}
-
-void Player::start(std::size_t event, const Schedule::Start& start) {
-  const CollectiveCost cost = costs_.collective(start);
-  const std::size_t at = stream_of(start), index = collectives_.size();
-  collectives_.push_back({.latency = cost.latency_s,
-                          .link = cost.link_s,
-                          .leaves_node = cost.leaves_node,
-                          .stream = at});
-  collective_of_[event] = index;
-  Stream& stream = streams_[at];
-  stream.queue.push_back(index);
-  if (stream.queue.size() > 1) return;
-  ++under_way_;
-  begin_front(stream);
-  settle(stream);
-}
-
-void Player::begin_front(Stream& stream) {
-  const Collective& one = collectives_[stream.queue.front()];
-  sharing_ += one.leaves_node && one.latency <= 0;
-}
-
-/// Removes finished collectives from the stream, and begins the next.
-void Player::settle(Stream& stream) {
-  while (!stream.queue.empty()) {
-    Collective& front = collectives_[stream.queue.front()];
-    if (front.latency > 0 || front.link > 0) return;
-    front.through = true;
-    sharing_ -= front.leaves_node;
-    stream.queue.pop_front();
-    if (stream.queue.empty())
-      --under_way_;
-    else
-      begin_front(stream);
-  }
-}
-
-double Player::next_change() const {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Stream& stream : streams_)
-    if (!stream.queue.empty()) least = std::min(least, left(collectives_[stream.queue.front()]));
-  return least;
-}
-
-void Player::advance(double seconds) {
-  now_ += seconds;
-  const double shared = share(), computing = computing_ ? collective_slowed_ : 1;
-  // Collectives whose ends differ only by rounding end together.
-  const double rounding = 1e-12 * std::max(seconds, 1e-9);
-  for (Stream& stream : streams_) {
-    if (stream.queue.empty()) continue;
-    stream.busy += seconds;
-    Collective& front = collectives_[stream.queue.front()];
-    if (front.latency > 0) {
-      front.latency -= seconds;
-      if (front.latency > rounding) continue;
-      front.latency = 0;
-      sharing_ += front.leaves_node;
-    } else {
-      front.link -= seconds / ((front.leaves_node ? shared : 1) * computing);
-      if (front.link <= rounding) front.link = 0;
-    }
-  }
-  for (Stream& stream : streams_) settle(stream);
-}
-
-void Player::compute(const Schedule::Compute& operation) {
-  const double begin = now_;
-  double work = costs_.compute_s(operation);
-  computing_ = true;
-  while (work > 0) {
-    const double slow = busy() ? slowed_ : 1, change = next_change();
-    if (work * slow <= change) {
-      const double last = work * slow;
-      work = 0;
-      advance(last);
-    } else {
-      work -= change / slow;
-      advance(change);
-    }
-  }
-  computing_ = false;
-  computed_[part_of(operation.kind)] += now_ - begin;
-}
-
-void Player::wait(std::size_t collective) {
-  const double begin = now_;
-  while (!collectives_[collective].through) advance(next_change());
-  streams_[collectives_[collective].stream].exposed += now_ - begin;
-}
-
-/// Runs all events once. Waits for collectives of the previous step, unless this is the first step.
-void Player::step(bool first) {
-  std::vector<bool> waited(schedule_.events.size(), false);
-  for (std::size_t i = 0; i < schedule_.events.size(); ++i) {
-    const Schedule::Event& event = schedule_.events[i];
-    if (const auto* operation = std::get_if<Schedule::Compute>(&event)) {
-      compute(*operation);
-    } else if (const auto* started = std::get_if<Schedule::Start>(&event)) {
-      start(i, *started);
-    } else {
-      const std::size_t of = std::get<Schedule::Wait>(event).started;
-      if (of < i || !first) wait(collective_of_[of]);
-      waited[of] = true;
-    }
-  }
-  for (std::size_t i = 0; i < schedule_.events.size(); ++i)
-    if (!waited[i] && std::holds_alternative<Schedule::Start>(schedule_.events[i]))
-      wait(collective_of_[i]);
-}
-
-void Player::count_from_here() {
-  now_ = 0;
-  computed_ = {};
-  for (Stream& stream : streams_) stream.exposed = stream.busy = 0;
-}
-
-StepTime Player::play() {
-  collective_of_.resize(schedule_.events.size());
-  bool leaves_some = false;
-  for (std::size_t i = 0; i < schedule_.events.size(); ++i)
-    if (const auto* wait = std::get_if<Schedule::Wait>(&schedule_.events[i]))
-      leaves_some = leaves_some || wait->started > i;
-  step(true);
-  if (leaves_some) {
-    count_from_here();
-    step(false);
-  }
-
-  StepTime time{.step_s = now_};
-  for (std::size_t i = 0; i < kKinds.size(); ++i) {
-    time.compute_s += computed_[i];
-    time.compute_by[kKinds[i]] = computed_[i];
-  }
-  for (const Stream& stream : streams_) {
-    const std::string name = *stream.group + ' ' + *stream.operation;
-    time.exposed_by[name] = stream.exposed;
-    time.comm_by[name] = stream.busy;
-  }
-  return time;
-}
 
 }  // namespace
 

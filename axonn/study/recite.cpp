@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "axonn/base/check.h"
+#include "axonn/infer/evaluate.h"
 #include "axonn/infer/generator.h"
-#include "axonn/infer/score.h"
 
 namespace axonn {
 
@@ -49,31 +49,6 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
   return questions;
 }
 
-/// The prompts, with their true suffixes as targets.
-class Suffixes : public ScoredSequences {
- public:
-  Suffixes(std::span<const Question> questions, std::int64_t positions)
-      : questions_(questions), positions_(positions) {}
-
-  std::int64_t count() const override { return std::ssize(questions_); }
-  std::int64_t length(std::int64_t n) const override {
-    constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
-    const std::int64_t inputs = std::ssize(questions_[n].prompt) + std::ssize(questions_[n].suffix);
-    return std::min((inputs - 1 + kStep - 1) / kStep * kStep, positions_);
-  }
-  void read(std::int64_t n, std::span<std::int32_t> ids,
-            std::span<std::int32_t> targets) const override {
-    const auto& [document, length, prompt, suffix] = questions_[n];
-    std::ranges::copy(prompt, ids.begin());
-    std::ranges::copy(suffix.first(suffix.size() - 1), ids.begin() + std::ssize(prompt));
-    std::ranges::copy(suffix, targets.begin() + std::ssize(prompt) - 1);
-  }
-
- private:
-  std::span<const Question> questions_;
-  std::int64_t positions_;
-};
-
 /// The most positions that a question takes: the last token of a suffix is only a target.
 std::int64_t most_positions(std::span<const Question> questions) {
   std::int64_t most = 1;
@@ -85,8 +60,18 @@ std::int64_t most_positions(std::span<const Question> questions) {
 /// The loss of each question's true suffix, in nats per token.
 std::vector<double> losses_of(LoadedModel& model, std::span<const Question> questions,
                               std::int64_t batch) {
-  const Suffixes suffixes(questions, model.config().model.positions);
-  const std::vector<SequenceScore> scores = score(model, suffixes, {.batch = batch});
+  const std::int64_t positions = model.config().model.positions;
+  const auto sequence = [&](std::int64_t n) {
+    constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
+    const auto& [document, length, prompt, suffix] = questions[n];
+    ScoredSequence result{.tokens = prompt, .scored = std::ssize(suffix)};
+    result.tokens.insert(result.tokens.end(), suffix.begin(), suffix.end());
+    const std::int64_t inputs = std::ssize(result.tokens) - 1;
+    result.positions = std::min((inputs + kStep - 1) / kStep * kStep, positions);
+    return result;
+  };
+  const std::vector<SequenceScore> scores =
+      score(model, {.count = std::ssize(questions), .at = sequence}, {.batch = batch});
   std::vector<double> losses;
   for (const SequenceScore& one : scores)
     losses.push_back(one.nats / static_cast<double>(one.targets));

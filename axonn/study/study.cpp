@@ -21,6 +21,7 @@
 #include "axonn/study/page.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
+#include "axonn/train/config_options.h"
 
 namespace axonn {
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/model/model.h"
-#include "axonn/options/options_text.h"
+#include "axonn/options/options.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
 
@@ -35,10 +34,6 @@ void validate_data(const DataConfig& data) {
   if (fraction && !(*fraction >= 0 && *fraction < 1))
     refuse("[data] validation = ", toml_string(data.validation),
            " is not between 0 and 1; give a fraction such as 0.1, or a file");
-}
-
-bool has_validation(const DataConfig& data) {
-  return !data.validation.empty() && parse_real(data.validation) != 0.0;
 }
 
 void validate_training(const Config& config) {
@@ -189,144 +184,6 @@ Config resolved(Config given) {
     schedule.decay_steps = std::min(std::max<std::int64_t>(config.training.steps / 10, 1),
                                     config.training.steps - schedule.warmup_steps);
   return config;
-}
-
-namespace {
-
-/// Collects keys without effect, with the reason.
-class Collected {
- public:
-  void when(bool condition, std::initializer_list<const char*> keys, const char* reason) {
-    if (condition)
-      for (const char* key : keys) found_.push_back({key, reason});
-  }
-  void add(std::string key, std::string reason) {
-    found_.push_back({std::move(key), std::move(reason)});
-  }
-  std::vector<WithoutEffect> take() { return std::move(found_); }
-
- private:
-  std::vector<WithoutEffect> found_;
-};
-
-void collect_of_model(const ModelConfig& model, Collected& keys) {
-  const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
-  const std::string family(model_families()[static_cast<int>(model.family)]);
-  for (const auto& [key, value] : model.own_values)
-    if (!key.starts_with(family + '.')) keys.add(key, "model.family is " + family);
-  keys.when(!own,
-            {"model.name", "model.family", "model.layers", "model.hidden", "model.heads",
-             "model.kv_heads", "model.head_dim", "model.ffn", "model.vocab", "model.positions",
-             "model.tied", "model.bias", "model.norm_eps", "model.init_std"},
-            "the checkpoint at model.path has its own sizes");
-  if (architecture_of(model.family)) {  // which keys of [model] it reads is not known
-    for (const auto& [key, value] : {std::pair{"model.layers", model.layers},
-                                     {"model.hidden", model.hidden},
-                                     {"model.heads", model.heads}})
-      if (value == 0) keys.add(key, "model.family is " + family + ", which works without it");
-    return;
-  }
-  keys.when(own && llama, {"model.bias"}, "model.family is llama, which has only qkv_bias");
-  keys.when(
-      !own || !llama,
-      {"model.qkv_bias", "model.qk_norm", "model.window", "model.rope_theta", "model.rope_scaling"},
-      own ? "model.family is gpt" : "the checkpoint at model.path has its own sizes");
-  const bool scaled = model.rope_scaling != RopeScalingKind::none;
-  keys.when(!own || !llama || !scaled,
-            {"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
-             "model.rope_original_positions"},
-            !own    ? "the checkpoint at model.path has its own sizes"
-            : llama ? "model.rope_scaling is none"
-                    : "model.family is gpt");
-  if (model.lora.path.empty())
-    keys.when(model.lora.rank == 0, {"lora.alpha", "lora.dropout", "lora.targets"},
-              "lora.rank is 0: the model itself is trained");
-  else
-    keys.when(true, {"lora.rank", "lora.alpha", "lora.targets"},
-              "the adapters at lora.path bring their own");
-}
-
-}  // namespace
-
-std::vector<WithoutEffect> keys_without_effect(const Config& given) {
-  const Config config = with_named_grid(given);
-  const ParallelismConfig& parallelism = config.parallelism;
-  Collected keys;
-  collect_of_model(config.model, keys);
-  keys.when(config.data.jsonl.empty(), {"data.chat_template"}, "data.jsonl is not set");
-  const bool no_validation = !has_validation(config.data);
-  keys.when(no_validation, {"training.eval_every"}, "data.validation is none");
-  keys.when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},
-            "nothing is evaluated");
-  const bool no_goldfish = config.training.goldfish.k == 0;
-  keys.when(no_goldfish, {"training.goldfish.h", "training.goldfish.mask"},
-            "training.goldfish.k is 0");
-  keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
-  keys.when(parallelism.device != DeviceKind::cuda, {"training.attention"},
-            "parallelism.device is not cuda");
-  keys.when(config.optimizer.kind == OptimizerKind::sgd,
-            {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
-            "optimizer.kind is sgd, which has no moments");
-  keys.when(config.lr_scheduler.kind == ScheduleKind::constant, {"lr_scheduler.min_lr"},
-            "lr_scheduler.kind is constant");
-  keys.when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
-            "lr_scheduler.kind is not wsd");
-  keys.when(!parallelism.automatic(), {"parallelism.machine"}, "parallelism.grid is not auto");
-  keys.when(!parallelism.automatic() && parallelism.x == 1 && parallelism.y == 1,
-            {"parallelism.sequence_parallel"}, "parallelism.x and parallelism.y are 1");
-  keys.when(!parallelism.automatic() && parallelism.grid().ranks() == 1,
-            {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
-             "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
-             "parallelism.overlap_data"},
-            "there is only one rank");
-  return keys.take();
-}
-
-std::vector<std::string> warnings(const Config& config, const Origins& origins) {
-  std::vector<std::string> lines;
-  for (const auto& [key, reason] : keys_without_effect(config))
-    if (origins.is_set(key))
-      lines.push_back(concat(key, " (", origins.of(key), ") has no effect: ", reason));
-  return lines;
-}
-
-std::string print_config(Config config, const Origins& origins) {
-  OptionList list;
-  list_options(config, list);
-  return to_toml(list, origins);
-}
-
-std::string config_toml(Config config, const Origins& origins) {
-  OptionList list;
-  list_options(config, list);
-  const std::vector<WithoutEffect> unused = keys_without_effect(config);
-  const auto reason_of = [&](const Option& option) -> std::string {
-    const auto further = std::ranges::find(config.further, option.section(), &FurtherSection::name);
-    if (further != config.further.end()) return further->unread;
-    const auto found = std::ranges::find(unused, option.key(), &WithoutEffect::key);
-    return found == unused.end() ? "" : found->reason;
-  };
-  return "# Repeats this run: axonn train config.toml, started in the same folder.\n\n" +
-         to_toml(list, [&](const Option& option) {
-           const std::string reason = reason_of(option);
-           return reason.empty() || origins.is_set(option.key())
-                      ? TomlNote{}
-                      : TomlNote{.comment = "no effect: " + reason, .disabled = true};
-         });
-}
-
-std::string config_reference(Config config) {
-  OptionList list;
-  list_options(config, list);
-  return "# Configuration\n\nGenerated by `axonn help --markdown`; do not edit.\n\nA key is set in "
-         "the TOML file, as `key = value` under `[section]`, or on the command line, "
-         "as\n`--section.key value`; the command line wins. In flags, `-` and `_` are the same, a "
-         "list is separated by\ncommas or given by repeating the flag, and a boolean flag without "
-         "a value is true. Relative paths, also\nthose in a file, are relative to the folder in "
-         "which `axonn` runs. Sizes in bytes may end in a unit such\nas `KiB` or `MB` (in a file "
-         "as a string). `axonn train CONFIG.toml --print-config` shows every value and\nits "
-         "origin; `axonn help KEY` explains one key.\n\n" +
-         to_markdown(list);
 }
 
 }  // namespace axonn

@@ -16,7 +16,6 @@
 namespace axonn {
 
 class OptionList;
-class Origins;
 
 enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, wsd };
@@ -28,14 +27,6 @@ constexpr bool is_gpu(DeviceKind device) {
 enum class TransportKind { automatic, threads, mpi, nccl };
 enum class RecomputeMode { none, full };
 
-inline constexpr std::array<std::string_view, 2> kComputeTypes = {"f32", "bf16"};
-inline constexpr std::array<std::string_view, 2> kOptimizerKinds = {"adamw", "sgd"};
-inline constexpr std::array<std::string_view, 4> kScheduleKinds = {"constant", "linear", "cosine",
-                                                                   "wsd"};
-inline constexpr std::array<std::string_view, 4> kDeviceKinds = {"auto", "cpu", "cuda", "hip"};
-inline constexpr std::array<std::string_view, 4> kTransportKinds = {"auto", "threads", "mpi",
-                                                                    "nccl"};
-inline constexpr std::array<std::string_view, 3> kAttentionKinds = {"auto", "cudnn", "own"};
 inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "full"};
 
 /// [training]. Keys without a default (steps, seq_len, global_batch) are 0 until the user sets
@@ -60,8 +51,6 @@ struct TrainingConfig {
   CudaAttention attention = CudaAttention::automatic;  ///< on NVIDIA GPUs
   bool tune = false;            ///< time matrix products before the first step, keep the fastest
   std::string tune_cache = {};  ///< file of tuning results; "": in the user's cache folder
-
-  bool operator==(const TrainingConfig&) const = default;
 };
 
 /// [optimizer]
@@ -70,8 +59,6 @@ struct OptimizerConfig {
   double lr = 0;  ///< must be set
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;  ///< of matrices only
-
-  bool operator==(const OptimizerConfig&) const = default;
 };
 
 /// [lr_scheduler]
@@ -80,8 +67,6 @@ struct ScheduleConfig {
   std::int64_t warmup_steps = 0;
   double min_lr = 0;             ///< last value of linear, cosine and wsd
   std::int64_t decay_steps = 0;  ///< of wsd; 0: a tenth of the steps
-
-  bool operator==(const ScheduleConfig&) const = default;
 };
 
 /// [parallelism]
@@ -117,8 +102,6 @@ struct ParallelismConfig {
 /// [activation_checkpoint]
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
-
-  bool operator==(const RecomputeConfig&) const = default;
 };
 
 /// [checkpoint]
@@ -127,8 +110,6 @@ struct CheckpointConfig {
   std::int64_t keep = 2;    ///< number of newest checkpoints that stay; 0: all
   std::string resume = {};  ///< "", "auto" or a path
   bool async = true;        ///< written in the background
-
-  bool operator==(const CheckpointConfig&) const = default;
 };
 
 /// [output]
@@ -136,8 +117,6 @@ struct OutputConfig {
   std::string dir = "out";
   std::int64_t log_every = 1;  ///< steps
   std::string trace = {};      ///< file for a timeline of three steps; "": none
-
-  bool operator==(const OutputConfig&) const = default;
 };
 
 /// A section that belongs to another part of the program, such as the memorization study, or to a
@@ -165,10 +144,6 @@ struct Config {
   std::vector<FurtherSection> further = {};
 };
 
-/// Adds every key to list, with its description: parsing, help, printing and documents are made
-/// from it. The list refers to config, which must outlive it.
-void list_options(Config& config, OptionList& list);
-
 /// Throws UsageError, naming the keys and the remedy, if values are missing or contradict one
 /// another. Does not check whether the grid can cut the model: the layers do.
 void validate(const Config& config);
@@ -177,25 +152,5 @@ void validate(const Config& config);
 /// positions, micro_batch, decay_steps), and a named grid as x, y, z and data. vocab stays as it
 /// is, since only the tokenizer knows it. Call it after validate(). The run stays the same.
 Config resolved(Config config);
-
-/// A key that this run does not read, and the reason.
-struct WithoutEffect {
-  std::string key;  ///< "optimizer.beta1"
-  std::string reason;
-};
-std::vector<WithoutEffect> keys_without_effect(const Config& config);
-
-/// Returns one line for each key that the user set and the run does not read.
-std::vector<std::string> warnings(const Config& config, const Origins& origins);
-
-/// Returns every value with its origin, as valid TOML, for --print-config.
-std::string print_config(Config config, const Origins& origins);
-
-/// Returns output.dir/config.toml, which repeats the run to the bit. Keys that nobody set and that
-/// have no effect are comments, so that they cause no warnings when the file is used.
-std::string config_toml(Config config, const Origins& origins);
-
-/// Returns the text of docs/configuration.md; config holds the defaults.
-std::string config_reference(Config config);
 
 }  // namespace axonn

@@ -1,11 +1,23 @@
 // The table of all keys but [model] and [lora]. Parsing, help, --print-config, config.toml and
 // docs/configuration.md are made from it.
-#include "axonn/options/options.h"
-#include "axonn/train/config.h"
+#include "axonn/train/config_options.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+#include "axonn/model/model.h"
+#include "axonn/options/options_text.h"
 
 namespace axonn {
 
 namespace {
+
+constexpr std::string_view kComputeTypes[] = {"f32", "bf16"};
+constexpr std::string_view kOptimizerKinds[] = {"adamw", "sgd"};
+constexpr std::string_view kScheduleKinds[] = {"constant", "linear", "cosine", "wsd"};
+constexpr std::string_view kDeviceKinds[] = {"auto", "cpu", "cuda", "hip"};
+constexpr std::string_view kTransportKinds[] = {"auto", "threads", "mpi", "nccl"};
+constexpr std::string_view kAttentionKinds[] = {"auto", "cudnn", "own"};
 
 /// Largest extent of one axis: more ranks than any machine has.
 constexpr double kMostRanks = 1 << 20;
@@ -129,7 +141,8 @@ void list_training(TrainingConfig& training, OptionList& list) {
 }
 
 /// Part of [training].
-void list_goldfish(GoldfishConfig& goldfish, OptionList& list) {
+void list_details(TrainingConfig& training, OptionList& list) {
+  GoldfishConfig& goldfish = training.goldfish;
   list.add("goldfish.k", &goldfish.k,
            {.help = "goldfish loss: one target in k is left out of the loss, so that no passage is "
                     "memorized word for word; at least 2, or 0: every target counts",
@@ -145,10 +158,6 @@ void list_goldfish(GoldfishConfig& goldfish, OptionList& list) {
            {.help = "how targets are left out; hash: by a hash of the h tokens before; static: "
                     "every k-th; seeded: at random, anew in each epoch",
             .also = "goldfish_strategy"});
-}
-
-/// Part of [training].
-void list_tuning(TrainingConfig& training, OptionList& list) {
   list.add(
       "attention", training.attention, kAttentionKinds,
       {.help = "implementation of attention on NVIDIA GPUs; cudnn: an error where cuDNN cannot "
@@ -357,12 +366,146 @@ void list_options(Config& config, OptionList& list) {
   list_options(config.model, list);
   list_data(config.data, list);
   list_training(config.training, list);
-  list_goldfish(config.training.goldfish, list);
-  list_tuning(config.training, list);
+  list_details(config.training, list);
   list_optimizer(config, list);
   list_parallelism(config.parallelism, list);
   list_output(config, list);
   for (const FurtherSection& one : config.further) one.list(list);
+}
+
+namespace {
+
+/// The keys that a run does not read, each with the reason.
+struct UnusedKeys {
+  std::vector<std::pair<std::string, std::string>> found;
+
+  void when(bool condition, std::initializer_list<std::string> keys, const std::string& reason) {
+    if (!condition) return;
+    for (const std::string& key : keys) found.emplace_back(key, reason);
+  }
+};
+
+void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
+  const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
+  const std::string family(model_families()[static_cast<int>(model.family)]);
+  const std::string unread =
+      own ? "model.family is gpt" : "the checkpoint at model.path has its own sizes";
+  for (const auto& [key, value] : model.own_values)
+    keys.when(!key.starts_with(family + '.'), {key}, "model.family is " + family);
+  keys.when(!own,
+            {"model.name", "model.family", "model.layers", "model.hidden", "model.heads",
+             "model.kv_heads", "model.head_dim", "model.ffn", "model.vocab", "model.positions",
+             "model.tied", "model.bias", "model.norm_eps", "model.init_std"},
+            unread);
+  if (architecture_of(model.family)) {  // which keys of [model] it reads is not known
+    for (const auto& [key, value] : {std::pair{"model.layers", model.layers},
+                                     {"model.hidden", model.hidden},
+                                     {"model.heads", model.heads}})
+      keys.when(value == 0, {key}, "model.family is " + family + ", which works without it");
+    return;
+  }
+  keys.when(own && llama, {"model.bias"}, "model.family is llama, which has only qkv_bias");
+  keys.when(
+      !own || !llama,
+      {"model.qkv_bias", "model.qk_norm", "model.window", "model.rope_theta", "model.rope_scaling"},
+      unread);
+  const bool scaled = model.rope_scaling != RopeScalingKind::none;
+  keys.when(!own || !llama || !scaled,
+            {"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
+             "model.rope_original_positions"},
+            own && llama ? "model.rope_scaling is none" : unread);
+  if (model.lora.path.empty())
+    keys.when(model.lora.rank == 0, {"lora.alpha", "lora.dropout", "lora.targets"},
+              "lora.rank is 0: the model itself is trained");
+  else
+    keys.when(true, {"lora.rank", "lora.alpha", "lora.targets"},
+              "the adapters at lora.path bring their own");
+}
+
+UnusedKeys unused_keys(const Config& config) {
+  const ParallelismConfig& parallelism = config.parallelism;
+  const bool planned = parallelism.automatic();
+  const GridShape grid = planned || parallelism.named_grid.empty()
+                             ? parallelism.grid()
+                             : parse_grid(parallelism.named_grid);
+  UnusedKeys keys;
+  add_unused_of_model(config.model, keys);
+  keys.when(config.data.jsonl.empty(), {"data.chat_template"}, "data.jsonl is not set");
+  const std::string& validation = config.data.validation;
+  const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
+  keys.when(no_validation, {"training.eval_every"}, "data.validation is none");
+  keys.when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},
+            "nothing is evaluated");
+  keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
+            "training.goldfish.k is 0");
+  keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
+  keys.when(parallelism.device != DeviceKind::cuda, {"training.attention"},
+            "parallelism.device is not cuda");
+  keys.when(config.optimizer.kind == OptimizerKind::sgd,
+            {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+            "optimizer.kind is sgd, which has no moments");
+  keys.when(config.lr_scheduler.kind == ScheduleKind::constant, {"lr_scheduler.min_lr"},
+            "lr_scheduler.kind is constant");
+  keys.when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
+            "lr_scheduler.kind is not wsd");
+  keys.when(!planned, {"parallelism.machine"}, "parallelism.grid is not auto");
+  keys.when(!planned && grid.x == 1 && grid.y == 1, {"parallelism.sequence_parallel"},
+            "parallelism.x and parallelism.y are 1");
+  keys.when(!planned && grid.ranks() == 1,
+            {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
+             "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
+             "parallelism.overlap_data"},
+            "there is only one rank");
+  return keys;
+}
+
+OptionList options_of(Config& config) {
+  OptionList list;
+  list_options(config, list);
+  return list;
+}
+
+}  // namespace
+
+std::vector<std::string> warnings(const Config& config, const Origins& origins) {
+  std::vector<std::string> lines;
+  for (const auto& [key, reason] : unused_keys(config).found)
+    if (origins.is_set(key))
+      lines.push_back(concat(key, " (", origins.of(key), ") has no effect: ", reason));
+  return lines;
+}
+
+std::string print_config(Config config, const Origins& origins) {
+  return to_toml(options_of(config), origins);
+}
+
+std::string config_toml(Config config, const Origins& origins) {
+  const auto unused = unused_keys(config).found;
+  const auto reason_of = [&](const Option& option) -> std::string {
+    const auto further = std::ranges::find(config.further, option.section(), &FurtherSection::name);
+    if (further != config.further.end()) return further->unread;
+    const auto found = std::ranges::find(unused, option.key(), [](auto& one) { return one.first; });
+    return found == unused.end() ? "" : found->second;
+  };
+  return "# Repeats this run: axonn train config.toml, started in the same folder.\n\n" +
+         to_toml(options_of(config), [&](const Option& option) {
+           const std::string reason = reason_of(option);
+           return reason.empty() || origins.is_set(option.key())
+                      ? TomlNote{}
+                      : TomlNote{.comment = "no effect: " + reason, .disabled = true};
+         });
+}
+
+std::string config_reference(Config config) {
+  return "# Configuration\n\nGenerated by `axonn help --markdown`; do not edit.\n\nA key is set in "
+         "the TOML file, as `key = value` under `[section]`, or on the command line, "
+         "as\n`--section.key value`; the command line wins. In flags, `-` and `_` are the same, a "
+         "list is separated by\ncommas or given by repeating the flag, and a boolean flag without "
+         "a value is true. Relative paths, also\nthose in a file, are relative to the folder in "
+         "which `axonn` runs. Sizes in bytes may end in a unit such\nas `KiB` or `MB` (in a file "
+         "as a string). `axonn train CONFIG.toml --print-config` shows every value and\nits "
+         "origin; `axonn help KEY` explains one key.\n\n" +
+         to_markdown(options_of(config));
 }
 
 }  // namespace axonn

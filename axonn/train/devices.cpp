@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <functional>
-#include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include <unistd.h>
 
-#include "axonn/base/check.h"
+#include "axonn/base/host.h"
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
@@ -20,27 +20,46 @@ namespace axonn {
 
 namespace {
 
-std::int64_t host_key() {
+/// Returns the number of ranks of world on this rank's host with this rank's key, and how many of
+/// them come before this rank.
+std::pair<std::int64_t, std::int64_t> ranks_sharing(Communicator& world, const std::string& key,
+                                                    const char* what) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  return static_cast<std::int64_t>(std::hash<std::string>{}(host.data()));
-}
-
-/// Returns how many ranks of this rank's host have a smaller rank.
-std::int64_t rank_on_host(Communicator& world) {
-  std::vector<std::int64_t> keys(world.size());
-  std::int64_t key = host_key();
-  world.all_gather(buffer(std::span(keys)), buffer(std::span(&key, 1)), "hosts").wait();
-  return std::count(keys.begin(), keys.begin() + world.rank(), key);
+  auto mine = static_cast<std::int64_t>(std::hash<std::string>{}(host.data() + key));
+  std::vector<std::int64_t> all(world.size());
+  world.all_gather(buffer(std::span(all)), buffer(std::span(&mine, 1)), what).wait();
+  return {std::ranges::count(all, mine), std::count(all.begin(), all.begin() + world.rank(), mine)};
 }
 
 }  // namespace
+
+OwnCores::OwnCores(const Config& config, Communicator& world) : before_(usable_cores()) {
+  std::string key;
+  for (const int core : before_) key += ' ' + std::to_string(core);
+  const auto [sharing, place] = ranks_sharing(world, key, "cores");
+  const std::int64_t cores = std::ssize(before_),
+                     share = std::max<std::int64_t>(1, cores / sharing);
+  threads_ = static_cast<int>(config.training.threads > 0 ? config.training.threads : share);
+  const bool openmp_binds =
+      std::ranges::any_of(std::array{"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"},
+                          [](const char* variable) { return std::getenv(variable) != nullptr; });
+  if (!config.training.bind_cores || openmp_binds || sharing == 1 || threads_ > share ||
+      sharing > cores)
+    return;
+  const auto first = before_.begin() + place * share;
+  bound_ = bind_this_thread({first, first + share});
+}
+
+OwnCores::~OwnCores() {
+  if (bound_) bind_this_thread(before_);
+}
 
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
   // auto does not use GPUs until their results have been tested on one.
   if (!is_gpu(config.parallelism.device)) return make_cpu_backend(threads);
   const auto gpus = static_cast<std::int64_t>(cuda_status().gpus.size());
-  const std::int64_t place = rank_on_host(world);
+  const std::int64_t place = ranks_sharing(world, "", "hosts").second;
   return make_cuda_backend(
       static_cast<int>(place % std::max<std::int64_t>(gpus, 1)),
       {.attention = config.training.attention, .deterministic = config.training.deterministic});

@@ -1,12 +1,37 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "axonn/comm/communicator.h"
 #include "axonn/ops/backend.h"
 #include "axonn/train/config.h"
 
 namespace axonn {
+
+/// The cores that a rank computes on. Ranks of one machine that may all run on the same cores, such
+/// as threads of one process, divide these among them; ranks to which a launcher gave separate
+/// cores keep those.
+///
+/// While it lives, the calling thread and every thread that it starts run only on the rank's share,
+/// unless training.bind_cores is off, OpenMP was told where to run (OMP_PROC_BIND, OMP_PLACES,
+/// GOMP_CPU_AFFINITY), or the ranks have more compute threads than there are cores.
+class OwnCores {
+ public:
+  /// Collective over world. Create, use and destroy it on the rank's own thread.
+  OwnCores(const Config& config, Communicator& world);
+  ~OwnCores();
+  OwnCores(const OwnCores&) = delete;
+  OwnCores& operator=(const OwnCores&) = delete;
+
+  /// Number of compute threads of this rank: training.threads, or the number of cores in its share.
+  int threads() const { return threads_; }
+
+ private:
+  int threads_ = 1;
+  bool bound_ = false;
+  std::vector<int> before_;  // the cores that this thread may use without it
+};
 
 /// Makes this rank's backend for parallelism.device; auto is currently the CPU. Ranks of one host
 /// take its GPUs in turn, in rank order. `threads` is the number of threads of the CPU backend.

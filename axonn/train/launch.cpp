@@ -5,32 +5,16 @@
 #include <string_view>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/launcher.h"
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/comm/threads/threads.h"
 
 namespace axonn {
 
-namespace {
-
-/// Ends the process, since a thread that hangs cannot be ended alone.
-[[noreturn]] void end_hung_process(const std::string& reason) {
-  std::cerr << "error: " << reason << std::endl;
-  std::_Exit(EXIT_FAILURE);
-}
-
-}  // namespace
-
 bool launches_mpi(const Config& config) {
-  switch (config.parallelism.transport) {
-    case TransportKind::mpi:
-      return true;
-    case TransportKind::threads:
-      return false;
-    case TransportKind::nccl:
-    case TransportKind::automatic:
-      return under_launcher();
-  }
-  return false;
+  const TransportKind transport = config.parallelism.transport;
+  return transport == TransportKind::mpi ||
+         (transport != TransportKind::threads && under_launcher());
 }
 
 bool speaks_for_all() {
@@ -59,7 +43,11 @@ void launch(const Config& config, const std::function<void(Communicator& world)>
     run_mpi(body, {.timeout_seconds = timeout, .report = {}});
   else
     run_ranks(config.parallelism.grid().ranks(), body,
-              {.timeout_seconds = timeout, .on_hang = end_hung_process});
+              {.timeout_seconds = timeout, .on_hang = [](const std::string& reason) {
+                 // Ends the process, since a thread that hangs cannot be ended alone.
+                 std::cerr << "error: " << reason << std::endl;
+                 std::_Exit(EXIT_FAILURE);
+               }});
 }
 
 }  // namespace axonn

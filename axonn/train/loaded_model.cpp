@@ -6,7 +6,6 @@
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/devices.h"
-#include "axonn/train/own_cores.h"
 
 namespace axonn {
 

@@ -1,13 +1,86 @@
 #include "axonn/train/optimizer.h"
 
-#include "axonn/train/adamw.h"
-#include "axonn/train/sgd.h"
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
 
 namespace axonn {
+
+namespace {
+
+/// Adam with decoupled weight decay. Source: Loshchilov and Hutter, "Decoupled Weight Decay
+/// Regularization", 2019, arXiv:1711.05101, algorithm 2.
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(const OptimizerConfig& config) : config_(config) {}
+
+  std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  void update(const Context& ctx, const ParameterGroup& group,
+              const Update& update) const override {
+    ctx.backend.run(ops::AdamW{.master = group.master(),
+                               .first = update.state[0],
+                               .second = update.state[1],
+                               .gradient = group.gradient(),
+                               .out = group.piece_of_compute(),
+                               .scale = update.scale,
+                               .lr = static_cast<float>(update.lr),
+                               .beta1 = static_cast<float>(config_.beta1),
+                               .beta2 = static_cast<float>(config_.beta2),
+                               .eps = static_cast<float>(config_.eps),
+                               .weight_decay = static_cast<float>(config_.weight_decay),
+                               .step = update.step + 1,
+                               .decayed = group.decayed()});
+  }
+
+ private:
+  OptimizerConfig config_;
+};
+
+/// Gradient descent without momentum, with decoupled weight decay.
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(const OptimizerConfig& config) : config_(config) {}
+
+  std::vector<std::string> state_names() const override { return {}; }
+  void update(const Context& ctx, const ParameterGroup& group,
+              const Update& update) const override {
+    ctx.backend.run(ops::Sgd{.master = group.master(),
+                             .gradient = group.gradient(),
+                             .out = group.piece_of_compute(),
+                             .scale = update.scale,
+                             .lr = static_cast<float>(update.lr),
+                             .weight_decay = static_cast<float>(config_.weight_decay),
+                             .decayed = group.decayed()});
+  }
+
+ private:
+  OptimizerConfig config_;
+};
+
+}  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   if (config.kind == OptimizerKind::adamw) return std::make_unique<AdamW>(config);
   return std::make_unique<Sgd>(config);
+}
+
+double learning_rate(const Config& config, std::int64_t step) {
+  const ScheduleConfig& schedule = config.lr_scheduler;
+  const double lr = config.optimizer.lr, low = schedule.min_lr;
+  const std::int64_t steps = config.training.steps, warmup = schedule.warmup_steps;
+  if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+
+  if (schedule.kind == ScheduleKind::constant) return lr;
+  const std::int64_t begin = schedule.kind == ScheduleKind::wsd
+                                 ? std::max(warmup, steps - 1 - schedule.decay_steps)
+                                 : warmup;
+  // The fraction, 0 to 1, of the decay from step `begin` to the last that is done.
+  const auto span = static_cast<double>(std::max<std::int64_t>(1, steps - 1 - begin));
+  const double done = std::clamp(static_cast<double>(step - begin) / span, 0.0, 1.0);
+  if (schedule.kind == ScheduleKind::cosine)
+    return low + (lr - low) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+  return lr + (low - lr) * done;
 }
 
 void OptimizerState::allocate(const Context& ctx) {
@@ -42,6 +115,27 @@ std::vector<std::pair<std::string, float*>> OptimizerState::buffers(std::size_t 
   for (std::size_t k = 0; k < names.size(); ++k)
     all.emplace_back(names[k], state_[i][k].view().as<float>());
   return all;
+}
+
+NamedNorms gradient_norms(const Context& ctx, const OptimizerState& optimizer) {
+  NamedNorms norms;
+  std::map<const ParameterSpec*, std::int64_t> index;
+  for (const ParameterGroup* group : optimizer.groups())
+    for (const auto& parameter : group->parameters()) {
+      index[&parameter->spec()] = std::ssize(norms);
+      norms.emplace_back(parameter->spec().name, 0);
+    }
+  Tensor sums = ctx.zeros(1, std::ssize(norms), DType::f64);
+  for (const ParameterGroup* group : optimizer.groups())
+    for (const auto& [spec, slice] : group->piece_slices())
+      if (slice.owned)
+        ctx.backend.run(ops::SquaredSum{sums.view().col_range(index.at(spec), 1),
+                                        group->gradient().col_range(slice.offset, slice.count())});
+  sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "gradient norms"));
+  std::vector<double> host(norms.size());
+  ctx.device().copy_to_host(host.data(), sums.view().data, sums.bytes());
+  for (std::size_t i = 0; i < norms.size(); ++i) norms[i].second = std::sqrt(host[i]);
+  return norms;
 }
 
 }  // namespace axonn

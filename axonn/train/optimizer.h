@@ -15,7 +15,7 @@ namespace axonn {
 
 /// An update rule. It names the buffers that it needs beside the weights, and updates one group of
 /// parameters at a time; allocation, clipping, communication and checkpoints are not its concern.
-/// AdamW and Sgd implement it, and so does a user's own rule (make_optimizer in TrainOptions).
+/// The rules of make_optimizer() implement it, and so does a user's own (TrainOptions).
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -41,6 +41,13 @@ using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(const OptimizerC
 
 /// The OptimizerMaker of this library's rules.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
+
+/// Returns the learning rate of `step`, counted from 0.
+///
+/// It rises linearly over warmup_steps to lr. After that, constant stays at lr; linear and cosine
+/// fall to min_lr at the last step; wsd (warm-up, stable, decay) stays at lr and falls linearly to
+/// min_lr over the last decay_steps.
+double learning_rate(const Config& config, std::int64_t step);
 
 /// An optimizer and its state on this rank, for all groups that are trained.
 class OptimizerState {
@@ -69,5 +76,12 @@ class OptimizerState {
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<std::vector<Tensor>> state_;  // for each group a (1, P) of each name
 };
+
+/// Norms by parameter name, in the model's order.
+using NamedNorms = std::vector<std::pair<std::string, double>>;
+
+/// Returns the norm of every parameter's own gradient, summed over all ranks. Call it while the
+/// gradients of a step are in their shards, for example in StepInput::accept. Collective; waits.
+NamedNorms gradient_norms(const Context& ctx, const OptimizerState& optimizer);
 
 }  // namespace axonn

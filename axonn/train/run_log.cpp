@@ -1,16 +1,38 @@
 #include "axonn/train/run_log.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <numeric>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/chart.h"
+#include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/data/batches.h"
 #include "axonn/model/model.h"
-#include "axonn/train/stragglers.h"
 
 namespace axonn {
 
 namespace {
+
+/// Smooths a curve: the mean of a forward and a backward exponential moving average, each over
+/// about a hundredth of the run, so that the result neither lags nor leads.
+MetricsFile::Curve smoothed(const MetricsFile::Curve& curve) {
+  const double keep = std::exp(-1.0 / std::max(1.0, static_cast<double>(curve.size()) / 100));
+  MetricsFile::Curve forward = curve, backward = curve;
+  for (std::size_t i = 1; i < curve.size(); ++i) {
+    const std::size_t j = curve.size() - 1 - i;
+    forward[i].second = keep * forward[i - 1].second + (1 - keep) * curve[i].second;
+    backward[j].second = keep * backward[j + 1].second + (1 - keep) * curve[j].second;
+  }
+  for (std::size_t i = 0; i < curve.size(); ++i)
+    forward[i].second = (forward[i].second + backward[i].second) / 2;
+  return forward;
+}
 
 double ratio(std::int64_t part, std::int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
@@ -18,7 +40,109 @@ double ratio(std::int64_t part, std::int64_t whole) {
 
 const char* plural(std::int64_t count) { return count == 1 ? "" : "s"; }
 
+/// Finds the rank that slows the others down. Returns a line that names the slowest rank and its
+/// coordinates on each axis, with their times relative to the mean, if it computes at least a
+/// quarter longer than the mean of all ranks; otherwise "". `seconds` is this rank's time without
+/// its waits. Collective over the grid's world; waits.
+std::string stragglers(const Grid& grid, double seconds) {
+  // A smaller ratio, or a ratio of steps shorter than this (seconds), is noise.
+  constexpr double kWorthSaying = 1.25, kShortest = 0.1;
+  const int ranks = grid.world().size();
+  std::vector<double> all(ranks);
+  grid.world().all_gather(buffer(std::span(all)), {&seconds, 1, DType::f64}, "stragglers").wait();
+  const double mean = std::accumulate(all.begin(), all.end(), 0.0) / ranks;
+  const auto slowest = std::ranges::max_element(all);
+  if (mean < kShortest || *slowest < kWorthSaying * mean) return {};
+
+  const Coords coords = coords_of(grid.shape(), static_cast<int>(slowest - all.begin()));
+  std::string line = fmt::format("slowest: rank {} computes {:.2f} times as long as the mean",
+                                 slowest - all.begin(), *slowest / mean);
+  for (Axis axis : kAxes) {
+    if (grid.extent(axis) == 1) continue;
+    double sum = 0;
+    for (int r = 0; r < ranks; ++r)
+      if (coords_of(grid.shape(), r).at(axis) == coords.at(axis)) sum += all[r];
+    line += fmt::format("; {} {}: {:.2f}", name_of(axis), coords.at(axis),
+                        sum * grid.extent(axis) / ranks / mean);
+  }
+  return line;
+}
+
 }  // namespace
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step) : path_(path) {
+  std::string kept;
+  std::ifstream in;
+  if (after_step > 0) in.open(path);
+  for (std::string line; std::getline(in, line);) {
+    const auto entry = nlohmann::json::parse(line, nullptr, false);
+    // Skips lines that a crash cut short or another program wrote.
+    if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer())
+      continue;
+    const std::int64_t step = entry["step"];
+    if (step > after_step) continue;
+    kept += line + '\n';
+    for (const auto& [key, curve] : {std::pair{"loss", &losses_}, {"val_loss", &validation_}})
+      if (entry.contains(key) && entry[key].is_number())
+        curve->emplace_back(step, entry[key].get<double>());
+  }
+  if (after_step > 0) write_file_atomically(path, kept);
+  file_.open(path, after_step > 0 ? std::ios::app : std::ios::trunc);
+  if (!file_)
+    refuse("cannot write ", path, "; check that output.dir is a folder with write permission");
+}
+
+void MetricsFile::write(const StepMetrics& m) {
+  // NaN and infinity are not valid JSON: written as null.
+  const auto number = [](double value) {
+    return std::isfinite(value) ? fmt::format("{}", value) : std::string("null");
+  };
+  std::string line = fmt::format(
+      R"({{"step": {}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, "step_ms": {:.3f}, )"
+      R"("tokens_per_s": {:.1f}, "model_tflops": {:.6g}, "mfu": {}, "exposed_comm_ms": {:.3f}, )"
+      R"("memory_bytes": {})",
+      m.step, number(m.loss), number(m.grad_norm), number(m.lr), m.tokens, m.step_ms,
+      m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
+  std::string kinds;
+  for (const auto& [kind, ms] : m.exposed_by)
+    kinds += fmt::format(R"({}"{}": {:.3f})", kinds.empty() ? "" : ", ", kind, ms);
+  if (!kinds.empty()) line += fmt::format(R"(, "exposed_comm_ms_by": {{{}}})", kinds);
+  if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
+  if (!std::isnan(m.kept)) line += fmt::format(R"(, "goldfish_kept": {:.6f})", m.kept);
+  file_ << line << "}\n" << std::flush;
+  if (!file_)
+    fail(Where::here(), "writing step ", m.step, " to ", path_, ": ", cause_and_remedy(errno));
+  if (std::isfinite(m.loss)) losses_.emplace_back(m.step, m.loss);
+  if (std::isfinite(m.val_loss)) validation_.emplace_back(m.step, m.val_loss);
+}
+
+std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
+                     const MetricsFile::Curve& validation) {
+  Chart chart{.title = title,
+              .x = {.title = "step", .integers = true},
+              .y = {.title = "loss (nats per token)"}};
+  if (!losses.empty()) {
+    const auto value = [](const auto& point) { return point.second; };
+    chart.x.low = losses.front().first;
+    chart.x.high = std::max(chart.x.low + 1, losses.back().first);
+    chart.y.low = std::ranges::min(losses, {}, value).second;
+    chart.y.high = std::ranges::max(losses, {}, value).second;
+    for (const auto& point : validation) chart.y.low = std::min(chart.y.low, point.second);
+    const double margin = std::max(0.05 * (chart.y.high - chart.y.low), 1e-3);
+    chart.y.low -= margin;
+    chart.y.high += margin;
+    chart.lines.push_back({.points = losses, .color = "#9ecae1", .width = 1});
+    chart.lines.push_back(
+        {.points = smoothed(losses), .color = "#2171b5", .name = "training loss"});
+  }
+  if (!validation.empty())
+    chart.lines.push_back({.points = validation,
+                           .color = "#e6550d",
+                           .name = fmt::format("validation {:.3f}", validation.back().second)});
+  for (const auto& [step, loss] : validation)
+    chart.points.push_back({.x = step, .y = loss, .color = "#e6550d"});
+  return to_svg(chart);
+}
 
 void RunLog::describe(Training& training, int threads) {
   if (!first()) return;
@@ -56,16 +180,16 @@ void RunLog::begin(const Config& config, std::int64_t first_step, std::int64_t t
 }
 
 void RunLog::step(Training& training, const StepInput& input, const StepResult& result,
-                  const StepTime& time) {
+                  double seconds, const NamedSeconds& waits) {
   const std::int64_t step = input.step + 1;
   double waited = 0;
-  for (const auto& [kind, seconds] : time.waited) waited += seconds;
+  for (const auto& [kind, wait] : waits) waited += wait;
   const bool prints = step % config_.output.log_every == 0 || step == config_.training.steps;
   if (prints) {
-    const std::string slow = stragglers(training.model.grid(), time.seconds - waited);
+    const std::string slow = stragglers(training.model.grid(), seconds - waited);
     if (first() && !slow.empty()) log_.warn(slow);
   }
-  const double per_second = static_cast<double>(input.inputs) / time.seconds;
+  const double per_second = static_cast<double>(input.inputs) / seconds;
   const double tflops =
       per_second * model_flops_per_token(config_.model, config_.training.seq_len) * 1e-12;
   const double peak = config_.parallelism.peak_tflops * world_.size();
@@ -74,22 +198,22 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
            .grad_norm = result.grad_norm,
            .lr = input.lr,
            .tokens = line_.tokens + input.inputs,
-           .step_ms = time.seconds * 1e3,
+           .step_ms = seconds * 1e3,
            .tokens_per_s = per_second,
            .model_tflops = tflops,
            .mfu = peak > 0 ? tflops / peak : StepMetrics::kNone,
            .exposed_comm_ms = waited * 1e3,
            .memory_bytes = training.model.arena().stats().peak_bytes};
-  for (const auto& [kind, seconds] : time.waited)
-    if (seconds > 0) line_.exposed_by.emplace_back(kind, seconds * 1e3);
+  for (const auto& [kind, wait] : waits)
+    if (wait > 0) line_.exposed_by.emplace_back(kind, wait * 1e3);
   counted_ += input.tokens;
   targets_ += input.all_targets;
   if (config_.training.goldfish.k > 0) line_.kept = ratio(input.tokens, input.all_targets);
-  seconds_since_print_ += time.seconds;
+  seconds_since_print_ += seconds;
   ++steps_since_print_;
   if (prints) {
     // Rates are means of the steps since the last line.
-    print_step(static_cast<double>(steps_since_print_) * time.seconds / seconds_since_print_);
+    print_step(static_cast<double>(steps_since_print_) * seconds / seconds_since_print_);
     seconds_since_print_ = 0;
     steps_since_print_ = 0;
   }

@@ -1,15 +1,62 @@
 #pragma once
 
+#include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "axonn/base/log.h"
-#include "axonn/comm/wait_clock.h"
+#include "axonn/comm/grid.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
-#include "axonn/train/metrics.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
+
+/// One line of metrics.jsonl.
+struct StepMetrics {
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+  std::int64_t step = 0;  ///< counted from 1
+  double loss = 0, grad_norm = 0, lr = 0;
+  std::int64_t tokens = 0;  ///< seen so far, over all ranks, without padding
+  double step_ms = 0, tokens_per_s = 0;
+  double model_tflops = 0;     ///< of all ranks, counting the causal half of attention
+  double mfu = kNone;          ///< fraction of the peak, if that is known
+  double exposed_comm_ms = 0;  ///< time that rank 0's compute waited for collectives
+  /// The same by axis and kind, in ms: ("z all_gather", 1.2), without kinds that took no time.
+  std::vector<std::pair<std::string, double>> exposed_by = {};
+  std::int64_t memory_bytes = 0;  ///< rank 0's peak
+  double val_loss = kNone;        ///< if it was evaluated after this step
+  double kept = kNone;            ///< fraction of the targets that the goldfish loss keeps
+};
+
+/// Writes output.dir/metrics.jsonl, one line per step, on rank 0; each line is flushed.
+class MetricsFile {
+ public:
+  /// Keeps the lines of an earlier run up to `after_step` and drops later ones, whose steps will
+  /// run again. after_step 0 starts a new file. Throws UsageError if the file cannot be written,
+  /// Error if the disk is full.
+  MetricsFile(const std::string& path, std::int64_t after_step);
+
+  /// Throws Error that names the file and the cause, such as a full disk.
+  void write(const StepMetrics& metrics);
+
+  /// (step, value) of all lines, including those of earlier runs.
+  using Curve = std::vector<std::pair<double, double>>;
+  const Curve& losses() const { return losses_; }
+  const Curve& validation() const { return validation_; }
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+  Curve losses_, validation_;
+};
+
+/// Draws training loss, its smoothed curve, and validation loss over steps. Standalone SVG,
+/// readable on light and dark backgrounds.
+std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
+                     const MetricsFile::Curve& validation);
 
 /// What a run tells its user: the terminal and log files, metrics.jsonl and loss.svg. Every rank
 /// has one; only rank 0 writes more than its own log file.
@@ -25,15 +72,10 @@ class RunLog {
   /// Begins the figures of a run whose next step is first_step, counted from 0.
   void begin(const Config& config, std::int64_t first_step, std::int64_t tokens_seen);
 
-  /// Time of a step on this rank.
-  struct StepTime {
-    double seconds = 0;
-    NamedSeconds waited = {};  ///< for collectives, by kind
-  };
-  /// Notes a step that is done: prints its line and names a slow rank every output.log_every steps.
-  /// Collective.
-  void step(Training& training, const StepInput& input, const StepResult& result,
-            const StepTime& time);
+  /// Notes a step that took this rank `seconds`, of which it waited for collectives as `waits`
+  /// says. Prints its line and names a slow rank every output.log_every steps. Collective.
+  void step(Training& training, const StepInput& input, const StepResult& result, double seconds,
+            const NamedSeconds& waits);
   /// Notes a validation after the step that was noted last.
   void validated(double loss, std::int64_t windows, double seconds);
   /// Writes the last step's line of metrics.jsonl.

@@ -31,6 +31,18 @@ LoadCost load_state(const LoadedModel& model, const OptimizerState& optimizer,
 
 }  // namespace
 
+bool OutlierMeans::accept(double factor, double loss_of_step, double norm_of_step) {
+  constexpr double kWarmup = 20, kWindow = 100;  // fewer steps give no reliable mean
+  if (factor > 0 && steps >= kWarmup &&
+      (loss_of_step > factor * loss || norm_of_step > factor * norm))
+    return false;
+  steps += 1;
+  const double share = 1 / std::min(steps, kWindow);
+  loss += share * (loss_of_step - loss);
+  norm += share * (norm_of_step - norm);
+  return true;
+}
+
 std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer) {
   std::vector<StateBlock> blocks;
   for (std::size_t i = 0; i < model.trained().size(); ++i) {
@@ -74,7 +86,7 @@ Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const 
 }
 
 StateTexts to_texts(const RunState& state, const Config& config, std::string config_toml) {
-  const OutlierFilter::State& means = state.outliers;
+  const OutlierMeans& means = state.outliers;
   const nlohmann::json json = {
       {"steps_done", state.steps_done},
       {"samples_done", state.steps_done * config.training.global_batch},

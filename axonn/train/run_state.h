@@ -8,11 +8,21 @@
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/loaded_model.h"
-#include "axonn/train/matmul_choices.h"
 #include "axonn/train/optimizer.h"
-#include "axonn/train/outliers.h"
+#include "axonn/train/tune.h"
 
 namespace axonn {
+
+/// Running means of loss and gradient norm over about the last hundred applied steps.
+struct OutlierMeans {
+  double loss = 0, norm = 0;
+  double steps = 0;  ///< number of steps in the means
+
+  /// Returns whether to apply the step, and if so adds it to the means. An outlier, whose loss or
+  /// norm exceeds `factor` times its mean, is not applied; factor 0: no step is an outlier. Gives
+  /// the same answer on every rank if its inputs are the same.
+  bool accept(double factor, double loss_of_step, double norm_of_step);
+};
 
 /// The file of tuned products, in output.dir and in checkpoints.
 inline constexpr const char* kProductsFile = "products.json";
@@ -22,7 +32,7 @@ inline constexpr const char* kProductsFile = "products.json";
 struct RunState {
   std::int64_t steps_done = 0;
   std::int64_t tokens_seen = 0;  ///< over all ranks, without padding
-  OutlierFilter::State outliers = {};
+  OutlierMeans outliers = {};
   MatmulChoices products = {};  ///< empty unless training.tune is set
 };
 

@@ -41,8 +41,14 @@ TrainStep::TrainStep(Model& model, OptimizerState& optimizer)
 TrainStep::~TrainStep() = default;
 
 void TrainStep::use_graphs(const Context& ctx) {
-  const std::string reason = why_not_captured(ctx.device(), ctx.grid);
-  if (!reason.empty()) refuse("[training] cuda_graph: ", reason);
+  if (!ctx.device().captures())
+    refuse("[training] cuda_graph: device ", ctx.device().name(),
+           " does not support graphs; set parallelism.device = \"cuda\", or leave "
+           "training.cuda_graph out");
+  if (!ctx.grid.world().on_streams())
+    refuse(
+        "[training] cuda_graph: ranks communicate through host memory, which a graph cannot "
+        "capture; graphs need NCCL (parallelism.transport) and a GPU per rank");
   graphs_ = std::make_unique<StepGraphs>();
 }
 
@@ -89,7 +95,7 @@ void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
   for (int micro = 0; micro < input.micro_batches; ++micro) {
     const Tokens& tokens = graphs_->place(ctx, input.tokens_of(micro));
     const auto placed = [&tokens](int) { return tokens; };
-    graphs_->run(ctx.arena(), StepGraphs::piece_of(micro, input.micro_batches), [&] {
+    graphs_->run(ctx.arena(), micro, input.micro_batches, [&] {
       pass(ctx, input, micro, placed, total);
       StepState& state = *ctx.scheduling().step;
       if (ParameterGroup* reducing = std::exchange(state.reducing, nullptr))

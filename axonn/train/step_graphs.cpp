@@ -6,23 +6,6 @@
 
 namespace axonn {
 
-std::string why_not_captured(Device& device, const Grid& grid) {
-  if (!device.captures())
-    return concat("device ", device.name(),
-                  " does not support graphs; set parallelism.device = \"cuda\", or leave "
-                  "training.cuda_graph out");
-  if (!grid.world().on_streams())
-    return "ranks communicate through host memory, which a graph cannot capture; graphs need NCCL "
-           "(parallelism.transport) and a GPU per rank";
-  return {};
-}
-
-StepGraphs::Piece StepGraphs::piece_of(int micro, int micro_batches) {
-  if (micro_batches == 1) return Piece::only;
-  if (micro == 0) return Piece::first;
-  return micro + 1 == micro_batches ? Piece::last : Piece::middle;
-}
-
 bool StepGraphs::begin_step(const Context& ctx, const Constants& constants) {
   const auto fits = [&](const Captured& piece) {
     return !piece.graph || ctx.arena().lies_as(piece.layout);
@@ -40,8 +23,9 @@ bool StepGraphs::begin_step(const Context& ctx, const Constants& constants) {
   return constants == constants_;
 }
 
-void StepGraphs::run(Arena& arena, Piece piece, const std::function<void()>& work) {
-  Captured& captured = pieces_[static_cast<std::size_t>(piece)];
+void StepGraphs::run(Arena& arena, int micro, int micro_batches,
+                     const std::function<void()>& work) {
+  Captured& captured = pieces_[(micro == 0 ? 1 : 0) + (micro + 1 == micro_batches ? 2 : 0)];
   if (!captured.graph) {
     const std::int64_t live = arena.stats().live_bytes;
     captured.graph = arena.device().capture(work);

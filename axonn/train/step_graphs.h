@@ -4,14 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "axonn/nn/embedding.h"
 
 namespace axonn {
-
-/// Returns why the work of a step on this grid cannot be captured, and the remedy; "" if it can.
-std::string why_not_captured(Device& device, const Grid& grid);
 
 /// Pieces of a step that are captured once as device graphs and launched again in later steps,
 /// without any work for the host.
@@ -27,11 +23,6 @@ std::string why_not_captured(Device& device, const Grid& grid);
 /// graphs when its communicators are destroyed.
 class StepGraphs {
  public:
-  /// A micro-batch's position in its step. The first micro-batch writes gradients and later ones
-  /// add to them; after the last they are complete.
-  enum class Piece { only, first, middle, last };
-  static Piece piece_of(int micro, int micro_batches);
-
   /// Numbers of a step that its graphs hold as constants.
   struct Constants {
     float loss_scale = 1, max_norm = 0;
@@ -42,9 +33,11 @@ class StepGraphs {
   /// other constants are captured. Throws Error as described above.
   bool begin_step(const Context& ctx, const Constants& constants);
 
-  /// Launches the piece, after capturing `work` as that piece if that has not been done. Throws if
+  /// Launches the piece of micro-batch `micro`, after capturing `work` as that piece if that has
+  /// not been done. The only, first and last micro-batch of a step have their own pieces: the first
+  /// writes gradients, later ones add to them, and after the last they are complete. Throws if
   /// work keeps memory that it took, or leaves something in flight.
-  void run(Arena& arena, Piece piece, const std::function<void()>& work);
+  void run(Arena& arena, int micro, int micro_batches, const std::function<void()>& work);
 
   /// Copies this micro-batch's tokens to the addresses that the pieces read. Throws if the rows
   /// have another shape.
@@ -59,7 +52,7 @@ class StepGraphs {
     Arena::Layout layout;
   };
 
-  std::array<Captured, 4> pieces_;  // by Piece
+  std::array<Captured, 4> pieces_;
   Tokens tokens_;
   Constants constants_;
   int captures_ = 0;

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options.h"
 #include "axonn/options/options_text.h"
+#include "axonn/train/config_options.h"
 
 namespace axonn {
 
@@ -42,9 +42,8 @@ std::string stored_config_text(Config config, const Origins& origins) {
   config.model.lora.path.clear();  // the checkpoint holds the adapters itself
   if (config.model.path.empty()) return config_toml(config, origins);
   Origins all = origins;
-  Config scratch;
   OptionList list;
-  list_options(scratch, list);
+  list_options(config, list);
   for (const Option& option : list.find("model")->options)
     if (!all.is_set(option.key())) all.set(option.key(), "model.path");
   return config_toml(config, all);

@@ -7,6 +7,8 @@
 
 namespace axonn {
 
+class Origins;
+
 /// Returns the config that a checkpoint was trained with. Throws UsageError if the checkpoint's
 /// config.toml cannot be read.
 Config stored_config(const CheckpointReader& reader);

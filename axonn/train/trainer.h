@@ -10,6 +10,8 @@
 
 namespace axonn {
 
+class Origins;
+
 struct TrainOptions {
   const Origins* origins = nullptr;  ///< of the config's values, for output.dir/config.toml
   std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere

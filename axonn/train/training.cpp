@@ -5,7 +5,9 @@
 #include "axonn/base/check.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
-#include "axonn/train/schedule.h"
+#include "axonn/options/options.h"
+#include "axonn/train/run_state.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 
@@ -85,7 +87,6 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
   if (options.data) {
     batches = training_batches(model, *corpus, options.make_sequences);
     validation = validation_batches(model, *corpus);
-    inputs.emplace(model, *batches);
   }
   const Context ctx = model.context();
   optimizer.allocate(ctx);
@@ -100,82 +101,82 @@ std::int64_t Training::validation_windows() const {
   return validation ? validation->options().end : 0;
 }
 
-StepResult Training::run(std::int64_t n) {
-  StepInput input = inputs->at(n);
-  input.lr = learning_rate(model.config(), n);
-  return step.run(model.context(), input);
-}
-
-namespace {
-
-/// A micro-batch of arbitrary tokens, spread over the vocab; with positions and document starts if
-/// the data is packed.
-Tokens any_tokens(const Context& ctx, const Config& config) {
-  const TrainingConfig& training = config.training;
-  constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
-  std::vector<std::int32_t> ids(training.micro_batch * training.seq_len), positions, starts;
-  for (std::int64_t i = 0, id = 0; i < std::ssize(ids); ++i) {
-    ids[i] = static_cast<std::int32_t>(id);
-    id = (id + kStride) % config.model.vocab;
-  }
-  if (!config.data.jsonl.empty()) {  // packed sequences
-    positions.resize(ids.size());
-    starts.resize(ids.size());
-    for (std::int64_t i = 0; i < std::ssize(ids); ++i)
-      positions[i] = static_cast<std::int32_t>(i % training.seq_len);
-  }
-  return make_tokens(ctx, ids, ids, {training.micro_batch, training.seq_len},
-                     {.positions = positions, .starts = starts});
-}
-
-}  // namespace
-
 StepInput made_up_input(const LoadedModel& model) {
-  const TrainingConfig& t = model.config().training;
+  constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
+  const Config& config = model.config();
+  const TrainingConfig& t = config.training;
+  MicroBatch batch{.sequences = t.micro_batch, .rows = {}};
+  auto& [ids, targets, positions, starts] = batch.rows;
+  for (std::int64_t i = 0; i < t.micro_batch * t.seq_len; ++i) {
+    ids.push_back(static_cast<std::int32_t>(i * kStride % config.model.vocab));
+    if (config.data.jsonl.empty()) continue;
+    positions.push_back(static_cast<std::int32_t>(i % t.seq_len));  // packed sequences
+    starts.push_back(0);
+  }
+  targets = ids;
   StepInput input;
   input.micro_batches =
       static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
   input.tokens = input.all_targets = t.global_batch * t.seq_len;
   input.max_norm = t.max_norm;
-  input.tokens_of = [&model](int) { return any_tokens(model.context(), model.config()); };
+  input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), batch); };
   return input;
 }
 
-void StepInputs::begin_count(std::int64_t step, std::int64_t here) {
-  const Grid& grid = model_.grid();
+void Training::begin_count(std::int64_t n, std::int64_t here) {
+  const Grid& grid = model.grid();
   const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
   count_.work.wait();
-  count_.step = step;
+  count_.step = n;
   count_.targets = counts ? static_cast<double>(here) : 0;
   count_.work = grid.world().all_reduce(buffer(std::span(&count_.targets, 1)), "counted targets");
 }
 
-std::int64_t StepInputs::counted(std::int64_t step, const Batch& batch) {
-  if (count_.step != step) begin_count(step, batch.counted);
+std::int64_t Training::counted(std::int64_t n, const Batch& batch) {
+  if (count_.step != n) begin_count(n, batch.counted);
   count_.work.wait();
   const auto targets = static_cast<std::int64_t>(count_.targets);
   std::int64_t next = 0;
   try {
-    next = batches_.at(step + 1)->counted;
+    next = batches->at(n + 1)->counted;
   } catch (const std::exception&) {  // thrown again when that step is asked for, if it ever is
   }
-  begin_count(step + 1, next);
+  begin_count(n + 1, next);
   return std::max<std::int64_t>(targets, 1);  // without targets the mean loss is 0
 }
 
-StepInput StepInputs::at(std::int64_t n) {
-  const std::shared_ptr<const Batch> batch = batches_.at(n);
+StepInput Training::input(std::int64_t n) {
+  const std::shared_ptr<const Batch> batch = batches->at(n);
   StepInput input;
   input.step = n;
-  input.micro_batches = batches_.micro_batches();
+  input.micro_batches = batches->micro_batches();
   input.all_targets = batch->whole.targets;
   input.inputs = batch->whole.inputs;
-  input.tokens = batches_.masked() ? counted(n, *batch) : input.all_targets;
-  input.max_norm = model_.config().training.max_norm;
+  input.tokens = batches->masked() ? counted(n, *batch) : input.all_targets;
+  input.lr = learning_rate(model.config(), n);
+  input.max_norm = model.config().training.max_norm;
   input.tokens_of = [this, batch](int micro) {
-    return make_tokens(model_.context(), batch->micro_batches[micro]);
+    return make_tokens(model.context(), batch->micro_batches[micro]);
   };
   return input;
+}
+
+void save_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                     const std::string& folder, std::int64_t steps_done) {
+  Communicator& world = model.grid().world();
+  const TrainingConfig& t = model.config().training;
+  CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
+  saver.begin(
+      world, steps_done, state_blocks(model, optimizer),
+      to_texts({.steps_done = steps_done, .tokens_seen = steps_done * t.global_batch * t.seq_len},
+               model.config(), stored_config_text(model.config(), Origins())));
+  saver.finish(world);
+}
+
+std::int64_t load_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                             const std::string& path) {
+  const Resumed resumed = resume(model, optimizer, path);
+  return read_run_state(resumed.reader, model.config()).steps_done;
 }
 
 }  // namespace axonn

@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "axonn/train/loaded_model.h"
@@ -25,33 +24,6 @@ using SequencesMaker =
 /// tokens have positions and document starts if the config's data is packed. model must outlive it.
 StepInput made_up_input(const LoadedModel& model);
 
-/// Makes the inputs of training steps from batches.
-class StepInputs {
- public:
-  /// Both must outlive it.
-  StepInputs(const LoadedModel& model, Batches& batches) : model_(model), batches_(batches) {}
-
-  /// The input of step n, without a learning rate. If the goldfish loss leaves out targets it is
-  /// collective: all ranks must ask for the same steps. Each call then starts an all-reduce of 8
-  /// bytes that counts the next step's targets, so that only the first call waits for one. Throws
-  /// as Batches::at().
-  StepInput at(std::int64_t n);
-
- private:
-  /// The all-reduce of a step's number of counted targets.
-  struct Count {
-    std::int64_t step = -1;
-    double targets = 0;
-    Work work = {};
-  };
-  void begin_count(std::int64_t step, std::int64_t here);
-  std::int64_t counted(std::int64_t step, const Batch& batch);
-
-  const LoadedModel& model_;
-  Batches& batches_;
-  Count count_;
-};
-
 struct TrainingOptions {
   bool data = true;               ///< false: corpus and batches stay empty
   std::string cache_folder = {};  ///< of tokenised text; "": tokens stay in memory
@@ -61,7 +33,8 @@ struct TrainingOptions {
 
 /// The parts of a training run on one rank, made from its config: the model, its optimizer, the
 /// step, and the data.
-struct Training {
+class Training {
+ public:
   /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
   /// of 0 becomes the tokenizer's. Parameters are not yet set: see LoadedModel::initialise().
   /// Throws UsageError if the grid cannot cut the model, and for bad data. backend null: as
@@ -70,8 +43,13 @@ struct Training {
            const TrainingOptions& options = {});
   ~Training();
 
-  /// Does step n with the config's learning rate.
-  StepResult run(std::int64_t n);
+  /// The input of step n, with the config's learning rate. Requires data. If the goldfish loss
+  /// leaves out targets it is collective: all ranks must ask for the same steps. Each call then
+  /// starts an all-reduce of 8 bytes that counts the next step's targets, so that only the first
+  /// call waits for one. Throws as Batches::at().
+  StepInput input(std::int64_t n);
+  /// Does step n.
+  StepResult run(std::int64_t n) { return step.run(model.context(), input(n)); }
   /// Returns the mean loss over the first training.eval_batches global batches of the validation
   /// data (0: all of them). Requires validation.
   double validate();
@@ -82,9 +60,34 @@ struct Training {
   LoadedModel model;
   std::unique_ptr<Batches> batches;     ///< null without data
   std::unique_ptr<Batches> validation;  ///< null without validation data
-  std::optional<StepInputs> inputs;     ///< of the steps; none without data
   OptimizerState optimizer;
-  TrainStep step;  // last: its graphs must be destroyed before the groups
+  TrainStep step;  ///< destroyed first: its graphs must not outlive the groups
+
+ private:
+  void begin_count(std::int64_t n, std::int64_t here);
+  std::int64_t counted(std::int64_t n, const Batch& batch);
+
+  /// The all-reduce of a step's number of counted targets.
+  struct Count {
+    std::int64_t step = -1;
+    double targets = 0;
+    Work work = {};
+  };
+  Count count_;
 };
+
+/// Saves a checkpoint of parameters and optimizer state as DIR/step-N, and returns when it is
+/// written. `folder` is DIR; steps_done, N, is the number of steps that the model was trained for.
+/// Collective. Throws Error, the same on all ranks, if a file cannot be written; checkpoints in DIR
+/// stay.
+void save_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                     const std::string& folder, std::int64_t steps_done);
+
+/// Loads parameters and optimizer state from the checkpoint at path, which a grid of any shape may
+/// have written: a folder DIR/step-N, or DIR for the newest valid checkpoint in it. Returns the
+/// number of steps that it was trained for. Collective. Throws UsageError, the same on all ranks,
+/// if there is no valid checkpoint of this model and optimizer.
+std::int64_t load_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
+                             const std::string& path);
 
 }  // namespace axonn

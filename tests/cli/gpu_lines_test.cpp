@@ -1,6 +1,6 @@
-#include "axonn/cli/gpu_lines.h"
-
 #include <gmock/gmock.h>
+
+#include "axonn/cli/info.h"
 
 using namespace axonn;
 using testing::ElementsAre;

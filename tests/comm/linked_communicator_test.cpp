@@ -1,5 +1,3 @@
-#include "axonn/comm/device/linked_communicator.h"
-
 #include <functional>
 #include <span>
 

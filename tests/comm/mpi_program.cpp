@@ -13,6 +13,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/grid.h"
+#include "axonn/comm/launcher.h"
 #include "axonn/comm/mpi/mpi.h"
 
 #include "tests/comm/collectives.h"

@@ -1,11 +1,10 @@
-#include "axonn/comm/mpi/mpi.h"
-
 #include <map>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include "axonn/comm/launcher.h"
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"

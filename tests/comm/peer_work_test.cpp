@@ -1,5 +1,3 @@
-#include "axonn/comm/device/peer_work.h"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -8,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/random.h"
+#include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/peer_kernels.h"
 #include "axonn/comm/pieces.h"
 

@@ -5,7 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/data/show.h"
 #include "axonn/data/token_file.h"
-#include "axonn/infer/choice_questions.h"
+#include "axonn/infer/multiple_choice.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/text/tokenizer_config.h"
 

@@ -8,7 +8,7 @@
 #include "axonn/options/options_text.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/storage/safetensors/safetensors_folder.h"
-#include "axonn/train/config.h"
+#include "axonn/train/config_options.h"
 
 #include "tests/fuzz/targets.h"
 #include "tests/support/data_files.h"

@@ -1,8 +1,7 @@
-#include "axonn/infer/choice_questions.h"
-
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/infer/multiple_choice.h"
 
 #include "tests/text/small_bpe.h"
 #include "tests/text/tokenizer_files.h"
@@ -27,7 +26,7 @@ void expect_refused(const std::string& text, const std::string& why) {
 }
 
 /// The text of the scored tokens.
-std::string scored(const Tokenizer& tokenizer, const Continuation& text) {
+std::string scored(const Tokenizer& tokenizer, const ScoredSequence& text) {
   std::string result;
   for (auto token = text.tokens.end() - text.scored; token != text.tokens.end(); ++token)
     result += tokenizer.bytes_of(*token);
@@ -77,7 +76,7 @@ TEST(ChoiceQuestions, AnInvalidQuestionIsRefusedWithItsLine) {
 TEST(Continuation, HasTheTokensOfTheWholeAfterThoseOfTheContext) {
   const TempFolder folder;
   const auto tokenizer = make_tokenizer(small_bpe(folder));
-  const Continuation text = encode_continuation(*tokenizer, "hello", " world");
+  const ScoredSequence text = encode_continuation(*tokenizer, "hello", " world");
   // " wor", "ld" after "hello".
   EXPECT_THAT(text.tokens, ElementsAre(259, 262, 263));
   EXPECT_EQ(text.scored, 2);
@@ -86,7 +85,7 @@ TEST(Continuation, HasTheTokensOfTheWholeAfterThoseOfTheContext) {
 TEST(Continuation, SpacesAtTheEndOfTheContextBelongToTheContinuation) {
   const TempFolder folder;
   const auto tokenizer = make_tokenizer(small_bpe(folder));
-  const Continuation text = encode_continuation(*tokenizer, "hello \n", "x");
+  const ScoredSequence text = encode_continuation(*tokenizer, "hello \n", "x");
   EXPECT_EQ(text.tokens.front(), 259);
   EXPECT_EQ(scored(*tokenizer, text), " \nx");
   EXPECT_EQ(scored(*tokenizer, encode_continuation(*tokenizer, "hello ", "world")), " world");
@@ -101,7 +100,7 @@ TEST(Continuation, BeginsWithBeginOfTextOrAfterAnEmptyContextWithEndOfText) {
   const auto llama3 = make_tokenizer(llama.file("tokenizer.json", llama3_json()));
   ASSERT_TRUE(llama3->begin_of_text());
   for (const char* context : {"a", ""}) {
-    const Continuation text = encode_continuation(*llama3, context, " b");
+    const ScoredSequence text = encode_continuation(*llama3, context, " b");
     EXPECT_EQ(text.tokens.front(), *llama3->begin_of_text());
     EXPECT_EQ(scored(*llama3, text), " b");
   }

@@ -182,8 +182,7 @@ TEST(EvaluationText, OfBytesUsesItsFirstByteOnlyAsInput) {
   const TemporaryPath folder;
   spill(folder / "a.txt", "hello");
   const auto tokenizer = make_tokenizer("bytes");
-  const EvaluationText text =
-      open_evaluation_text(folder / "a.txt", {.tokenizer = tokenizer.get(), .vocab = 256});
+  const EvaluationText text = open_evaluation_text(folder / "a.txt", tokenizer.get(), 256);
   EXPECT_THAT(all_of(text), testing::ElementsAre('h', 'e', 'l', 'l', 'o'));
   EXPECT_EQ(text.target_bytes, 4);
 }
@@ -192,8 +191,7 @@ TEST(EvaluationText, BeginsWithTheBeginningOfTextAndHasNoEndOfText) {
   const TemporaryPath folder;
   spill(folder / "a.txt", "hello");
   const TokenizerWithEnds tokenizer;
-  const EvaluationText text =
-      open_evaluation_text(folder / "a.txt", {.tokenizer = &tokenizer, .vocab = 258});
+  const EvaluationText text = open_evaluation_text(folder / "a.txt", &tokenizer, 258);
   EXPECT_THAT(all_of(text), testing::ElementsAre(256, 'h', 'e', 'l', 'l', 'o'));
   EXPECT_EQ(text.target_bytes, 5);
 }
@@ -203,7 +201,7 @@ TEST(EvaluationText, OfATokenFileCountsItsTargetsBytesWithoutSpecialTokens) {
   write_token_file(folder / "a.bin", {'h', 'i', 257, 256, 'y', 'o', 'u', 257});
   const TokenizerWithEnds tokenizer;
   const auto bytes_with = [&](const Tokenizer* with, std::int64_t vocab) {
-    return open_evaluation_text(folder / "a.bin", {.tokenizer = with, .vocab = vocab}).target_bytes;
+    return open_evaluation_text(folder / "a.bin", with, vocab).target_bytes;
   };
   EXPECT_EQ(bytes_with(&tokenizer, 258), 4);
   EXPECT_EQ(bytes_with(nullptr, 258), std::nullopt);
@@ -218,9 +216,7 @@ TEST(EvaluationText, IsRejectedIfTooShortOrNotTheModels) {
   write_token_file(folder / "large.bin", {5, 6, 300, 7});
   const auto tokenizer = make_tokenizer("bytes");
   const auto open = [&](const std::string& name, const Tokenizer* with, std::int64_t vocab) {
-    return [&, name, with, vocab] {
-      open_evaluation_text(folder / name, {.tokenizer = with, .vocab = vocab});
-    };
+    return [&, name, with, vocab] { open_evaluation_text(folder / name, with, vocab); };
   };
   EXPECT_THAT(open("empty.txt", tokenizer.get(), 256),
               ThrowsMessage<UsageError>(HasSubstr("has 0 tokens")));

@@ -1,8 +1,7 @@
-#include "axonn/measure/dry_run.h"
-
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/measure/dry_step.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

@@ -29,7 +29,7 @@ std::vector<ArenaStats> measure(const Config& config) {
     Training training(config, world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < kMeasuredSteps; ++step)
-      training.step.run(training.model.context(), training.inputs->at(step));
+      training.step.run(training.model.context(), training.input(step));
     ranks[world.rank()] = training.model.arena().stats();
   });
   return ranks;

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "axonn/comm/launcher.h"
 #include "axonn/comm/mpi/mpi.h"
 
 #include "tests/support/tiny_model.h"

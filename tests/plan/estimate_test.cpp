@@ -45,7 +45,7 @@ std::vector<std::int64_t> peaks(const Config& config) {
     Training training(config, world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < 2; ++step)
-      training.step.run(training.model.context(), training.inputs->at(step));
+      training.step.run(training.model.context(), training.input(step));
     bytes[world.rank()] = training.model.arena().stats().peak_bytes;
   });
   return bytes;

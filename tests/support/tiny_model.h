@@ -9,7 +9,7 @@
 #include "axonn/model/config.h"
 #include "axonn/model/model.h"
 #include "axonn/parallel/scheduling.h"
-#include "axonn/train/gradient_norms.h"
+#include "axonn/train/optimizer.h"
 
 namespace axonn::testing_support {
 

@@ -11,6 +11,7 @@
 #include "axonn/options/options.h"
 #include "axonn/options/options_text.h"
 #include "axonn/study/config.h"
+#include "axonn/train/config_options.h"
 
 using namespace axonn;
 using testing::AllOf;

@@ -42,7 +42,7 @@ std::unique_ptr<Backend> on_gpu() { return std::make_unique<BackendOnGpu>(); }
 using MakeBackend = std::unique_ptr<Backend> (*)();
 
 double step(Training& training, std::int64_t i) {
-  StepInput input = training.inputs->at(i);
+  StepInput input = training.input(i);
   input.lr = 0.01;
   return training.step.run(training.model.context(), input).loss;
 }

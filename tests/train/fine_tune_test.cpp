@@ -7,7 +7,6 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/compare.h"
-#include "axonn/measure/dry_run.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/train/training.h"
 
@@ -101,7 +100,7 @@ TEST(FineTuning, TakesTheMemoryThatADryStepPredicts) {
     Training training(resolved(config), world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < 2; ++step)
-      training.step.run(training.model.context(), training.inputs->at(step));
+      training.step.run(training.model.context(), training.input(step));
     training.model.settle();
     EXPECT_EQ(dry_step(training.model.config(), world.rank()).memory.peak_bytes,
               training.model.arena().stats().peak_bytes);

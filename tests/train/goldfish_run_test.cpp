@@ -7,7 +7,7 @@
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
 #include "axonn/measure/compare.h"
-#include "axonn/measure/dry_run.h"
+#include "axonn/measure/dry_step.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"
@@ -62,7 +62,7 @@ TEST(GoldfishTraining, CountsKeptTargetsOverAllRanks) {
           fish->mask(n, one);
           kept += std::ranges::count_if(one.targets, [](std::int32_t t) { return t >= 0; });
         }
-        const StepInput input = training.inputs->at(step);
+        const StepInput input = training.input(step);
         EXPECT_EQ(input.tokens, kept);
         EXPECT_EQ(input.all_targets, 12 * config.training.seq_len);
       }

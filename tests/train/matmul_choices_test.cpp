@@ -1,11 +1,10 @@
-#include "axonn/train/matmul_choices.h"
-
 #include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/train/tune.h"
 
 #include "tests/support/temporary_path.h"
 

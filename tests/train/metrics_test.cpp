@@ -1,10 +1,9 @@
-#include "axonn/train/metrics.h"
-
 #include <algorithm>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/train/run_log.h"
 
 #include "tests/support/svg.h"
 #include "tests/support/temporary_path.h"

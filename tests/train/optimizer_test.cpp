@@ -3,9 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/train/adamw.h"
-#include "axonn/train/sgd.h"
-
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 

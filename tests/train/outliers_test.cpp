@@ -1,8 +1,8 @@
-#include "axonn/train/outliers.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
+
+#include "axonn/train/run_state.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -14,41 +14,41 @@ using testing::Not;
 
 namespace {
 
-OutlierFilter after_twenty_steps_of_one(double factor) {
-  OutlierFilter filter(factor);
-  for (int i = 0; i < 20; ++i) EXPECT_TRUE(filter.accept(1, 1));
-  return filter;
+OutlierMeans after_twenty_steps_of_one() {
+  OutlierMeans means;
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(means.accept(2, 1, 1));
+  return means;
 }
 
 }  // namespace
 
 TEST(Outliers, ALossOrNormAboveTheFactorTimesTheMeanIsAnOutlier) {
-  OutlierFilter filter = after_twenty_steps_of_one(2);
-  EXPECT_FALSE(filter.accept(2.01, 1));
-  EXPECT_FALSE(filter.accept(1, 2.01));
-  EXPECT_TRUE(filter.accept(1.99, 1.99));
+  OutlierMeans means = after_twenty_steps_of_one();
+  EXPECT_FALSE(means.accept(2, 2.01, 1));
+  EXPECT_FALSE(means.accept(2, 1, 2.01));
+  EXPECT_TRUE(means.accept(2, 1.99, 1.99));
 }
 
 TEST(Outliers, ASkippedStepDoesNotRaiseTheMean) {
-  OutlierFilter filter = after_twenty_steps_of_one(2);
-  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(filter.accept(100, 1));
-  EXPECT_EQ(filter.state().loss, 1);
-  EXPECT_EQ(filter.state().steps, 20);
+  OutlierMeans means = after_twenty_steps_of_one();
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(means.accept(2, 100, 1));
+  EXPECT_EQ(means.loss, 1);
+  EXPECT_EQ(means.steps, 20);
 }
 
 TEST(Outliers, TheFirstStepsAreNeverOutliers) {
-  OutlierFilter filter(2);
-  EXPECT_TRUE(filter.accept(1, 1));
-  EXPECT_TRUE(filter.accept(50, 50));
+  OutlierMeans means;
+  EXPECT_TRUE(means.accept(2, 1, 1));
+  EXPECT_TRUE(means.accept(2, 50, 50));
 }
 
 TEST(Outliers, FactorZeroAcceptsEverything) {
-  EXPECT_TRUE(after_twenty_steps_of_one(0).accept(1e9, 1e9));
+  EXPECT_TRUE(after_twenty_steps_of_one().accept(0, 1e9, 1e9));
 }
 
 TEST(Outliers, ContinueWithTheMeansOfAnEarlierRun) {
-  OutlierFilter filter(2, after_twenty_steps_of_one(2).state());
-  EXPECT_FALSE(filter.accept(3, 1));
+  OutlierMeans means{.loss = 1, .norm = 1, .steps = 20};
+  EXPECT_FALSE(means.accept(2, 3, 1));
 }
 
 TEST(Outliers, APlantedOutlierIsSkippedOnEveryGridAndChangesNoWeight) {

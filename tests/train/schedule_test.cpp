@@ -1,8 +1,8 @@
-#include "axonn/train/schedule.h"
-
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "axonn/train/optimizer.h"
 
 using namespace axonn;
 using testing::DoubleNear;

@@ -49,7 +49,7 @@ void spoil_free_memory(Training& training) {
 void run_steps(Training& training, int rank, const Between& between, Outcome& outcome) {
   training.model.initialise();
   for (std::int64_t step = 0; step < kSteps; ++step) {
-    StepInput input = training.inputs->at(step);
+    StepInput input = training.input(step);
     input.lr = 0.01 / static_cast<double>(step + 1);
     input.tokens_of = [&training, of = input.tokens_of](int micro) {
       spoil_free_memory(training);
@@ -238,7 +238,7 @@ TEST(StepGraphs, AreNotUsedForAStepWithAnotherNumberOfTargets) {
       Training training(run, world, std::make_unique<CapturingBackend>(device));
       training.model.initialise();
       for (std::int64_t step = 0; step < kSteps; ++step) {
-        StepInput input = training.inputs->at(step);
+        StepInput input = training.input(step);
         input.lr = 0.01;
         if (step == 3) input.tokens -= 5;
         const int before = device->launches();
@@ -314,7 +314,7 @@ TEST(TrainStep, TheHostWaitsForTheDeviceOncePerStepWithAndWithoutGraphs) {
         Training training(config, world, std::make_unique<CapturingBackend>(device));
         training.model.initialise();
         for (std::int64_t step = 0; step < 4; ++step) {
-          const StepInput input = training.inputs->at(step);
+          const StepInput input = training.input(step);
           const int before = device->waits();
           training.step.run(training.model.context(), input);
           EXPECT_EQ(device->waits() - before, 1) << "step " << step;

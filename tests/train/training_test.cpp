@@ -87,7 +87,7 @@ TEST(TrainStep, AStepWithNanChangesNoParameterAndNamesItsBlock) {
       for (const ParameterGroup* group : training.model.model().groups())
         before.push_back(copy_of(group->master()));
 
-      StepInput input = training.inputs->at(0);
+      StepInput input = training.input(0);
       input.lr = 1;
       const StepResult result = training.step.run(training.model.context(), input);
       EXPECT_FALSE(result.finite);
@@ -110,7 +110,7 @@ TEST(TrainStep, OverZATiedEmbeddingIsGatheredForEachForwardUseAndSummedOnce) {
       EXPECT_TRUE(training.model.config().model.tied);
       const auto calls = [&] { return training.model.grid().along(Axis::z).stats().calls; };
       const std::int64_t before = calls();
-      training.step.run(training.model.context(), training.inputs->at(0));
+      training.step.run(training.model.context(), training.input(0));
       const std::int64_t blocks = training.model.config().model.layers;
       // Gathers: twice for the embedding, in both passes for a block, once for the last norm. One
       // sum for each.
@@ -124,9 +124,9 @@ TEST(TrainStep, NoStepAfterTheSecondHasAProductOfANewShape) {
   with_training(config, [&](Training& training) {
     RecordingBackend first(training.model.backend()), later(training.model.backend());
     for (int step = 0; step < 2; ++step)
-      training.step.rehearse(training.model.context_on(first), training.inputs->at(step));
+      training.step.rehearse(training.model.context_on(first), training.input(step));
     for (int step = 2; step < 5; ++step)
-      training.step.rehearse(training.model.context_on(later), training.inputs->at(step));
+      training.step.rehearse(training.model.context_on(later), training.input(step));
     for (const auto& [shape, calls] : later.products())
       EXPECT_THAT(first.products(), Contains(Key(shape))) << to_string(shape);
   });

@@ -1,12 +1,68 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 
-#include "axonn/comm/communicator.h"
-#include "axonn/comm/device/peer_work.h"
+#include "axonn/comm/call.h"
 #include "axonn/tensor/device.h"
 
 namespace axonn {
+
+/// Maximum ranks of a group whose devices access each other's memory: pointers to all buffers are
+/// kernel arguments.
+inline constexpr int kMostPeers = 32;
+
+/// The part of a collective that one rank's device does, on the memory of several devices. Plain
+/// data.
+///
+///   kind     does                                                        count
+///   reduce   every outs[k][i] = inps[0][i] + inps[1][i] + ..., or the    elements
+///            max or min
+///   copy     outs[k][i] = inps[k][i]                                     bytes
+///   swap     copy, but inps k and k + 1 (k even) are both read before    bytes
+///            outs k and k + 1 are written, since these may be the same
+///
+/// Elements are independent of each other. An out may be the same array as an inp, but must not
+/// overlap one otherwise.
+struct PeerWork {
+  enum class Kind { reduce, copy, swap };
+  Kind kind = Kind::copy;
+  DType dtype = DType::u8;
+  ReduceOp op = ReduceOp::sum;
+  std::int64_t count = 0;
+  int outs_count = 0, inps_count = 0;
+  std::array<void*, kMostPeers + 2> outs = {};
+  std::array<const void*, kMostPeers + 2> inps = {};
+
+  bool empty() const { return count == 0 || outs_count == 0; }
+};
+
+/// Returns the part of rank `rank` in a collective. `calls` has the calls of all ranks in rank
+/// order (or a send, then its recv). No part writes bytes that another part reads or writes, so the
+/// parts may run in any order and concurrently. Memory traffic of an all_reduce: each rank's part
+/// reads and writes 1 / size of every rank's n elements.
+///
+/// Sums have the same bits as reduce().
+PeerWork part_of(std::span<const Call> calls, int rank);
+
+/// Runs work on one rank's device. Thread-safe.
+class PeerKernels {
+ public:
+  virtual ~PeerKernels() = default;
+  /// Runs f, which enqueues on streams of the rank's device and records events on them.
+  virtual void on_device(const std::function<void()>& f) = 0;
+  /// Enqueues the work on a stream of the rank's device. Call it within on_device().
+  virtual void enqueue(Stream& stream, const PeerWork& work) = 0;
+};
+
+/// Returns the kernels of this rank's GPU, which can then access the memory of all ranks' GPUs.
+/// Returns null on every rank if one GPU cannot access another's memory, if a device is not a GPU,
+/// or if there are more than kMostPeers ranks. Collective over host, whose ranks must be threads of
+/// this process.
+std::shared_ptr<PeerKernels> make_peer_kernels(Communicator& host, Device& device);
 
 /// Makes a group whose ranks, threads of one process, exchange device memory without the host. They
 /// share one GPU, or have several GPUs that can access each other's memory.

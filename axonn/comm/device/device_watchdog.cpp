@@ -148,9 +148,8 @@ void end_all(State& state, Lock& lock) {
 void run(const std::shared_ptr<State>& shared) {
   State& state = *shared;
   const double poll = std::min(kPoll, state.options.timeout_seconds / 20);
-  Lock lock(state.mutex);
+  Lock lock(state.mutex, std::defer_lock);
   try {
-    lock.unlock();
     state.library->enter_thread();
     lock.lock();
     while (!state.stopping && state.phase == State::Phase::watching) {
@@ -180,10 +179,7 @@ DeviceWatchdog::~DeviceWatchdog() {
   const bool ended = state_->changed.wait_for(lock, duration_of(kAbort),
                                               [&] { return state_->phase != Phase::aborting; });
   lock.unlock();
-  if (!ended)
-    thread_.detach();
-  else
-    thread_.join();
+  ended ? thread_.join() : thread_.detach();
 }
 
 Lock DeviceWatchdog::hold() {
@@ -226,9 +222,6 @@ void DeviceWatchdog::check() const {
   const Lock lock(state_->mutex);
   if (state_->phase != State::Phase::watching) throw Aborted(state_->reason);
 }
-
-DeviceWatchdog::Entry::Entry(std::shared_ptr<State> state, std::shared_ptr<Watched> watched)
-    : state_(std::move(state)), watched_(std::move(watched)) {}
 
 DeviceWatchdog::Entry::~Entry() {
   const Lock lock(state_->mutex);

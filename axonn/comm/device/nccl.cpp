@@ -9,7 +9,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/device/device_communicator.h"
-#include "axonn/comm/device/linked_communicator.h"
 #include "axonn/tensor/cuda/runtime.cuh"
 
 namespace axonn {
@@ -23,25 +22,18 @@ void check(ncclResult_t status, Where where = Where::here()) {
 }
 
 ncclDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return ncclFloat32;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::f64:
-      return ncclFloat64;
-    case DType::i32:
-      return ncclInt32;
-    case DType::i64:
-      return ncclInt64;
-    case DType::u8:
-      return ncclUint8;
-  }
-  return ncclUint8;
+  constexpr ncclDataType_t kTypes[] = {ncclFloat32, ncclBfloat16, ncclFloat64,
+                                       ncclInt32,   ncclInt64,    ncclUint8};
+  return kTypes[static_cast<int>(dtype)];
 }
 
 ncclRedOp_t reduction_of(ReduceOp op) {
   return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
+}
+
+/// Checks a call's status; a call in progress is not an error.
+void begun(ncclResult_t status, Where where = Where::here()) {
+  if (status != ncclInProgress) check(status, where);
 }
 
 /// A non-blocking NCCL communicator, which can be aborted at any time.
@@ -58,8 +50,7 @@ class NcclLink final : public DeviceLink {
   ncclComm_t& handle() { return comm_; }
 
   void enqueue(const Call& call, Stream& stream) override {
-    const std::int64_t n = call.count(size_);
-    const auto count = static_cast<std::size_t>(n);
+    const auto count = static_cast<std::size_t>(call.count(size_));
     const ncclDataType_t type = type_of(call.dtype());
     const cudaStream_t on = cuda::handle_of(stream);
     const void* const inp = call.inp.data;
@@ -74,10 +65,9 @@ class NcclLink final : public DeviceLink {
       case Operation::broadcast:
         return begun(ncclBroadcast(inp, out, count, type, call.peer, comm_, on));
       case Operation::all_to_all:
-        return exchange(call, n, on);
       case Operation::send:
       case Operation::recv:
-        return pass(call, count, on);
+        return exchange(call, count, on);
       case Operation::barrier:
         return;  // never gets here, because a barrier has no device buffer
     }
@@ -113,45 +103,38 @@ class NcclLink final : public DeviceLink {
   }
 
  private:
-  /// Checks a call's status; a call in progress is not an error.
-  static void begun(ncclResult_t status, Where where = Where::here()) {
-    if (status != ncclInProgress) check(status, where);
-  }
-
   ncclResult_t state() const {
     ncclResult_t now = ncclSuccess;
     check(ncclCommGetAsyncError(comm_, &now));
     return now;
   }
 
-  /// A send or a receive. It is wrapped in an NCCL group, because a single call may report that it
-  /// is done before it is on the stream.
-  void pass(const Call& call, std::size_t count, cudaStream_t stream) {
-    const ncclDataType_t type = type_of(call.dtype());
-    check(ncclGroupStart());
-    if (call.operation == Operation::send)
-      begun(ncclSend(call.inp.data, count, type, call.peer, comm_, stream));
-    else
-      begun(ncclRecv(call.out.data, count, type, call.peer, comm_, stream));
-    begun(ncclGroupEnd());
-  }
-
-  /// An all_to_all with n elements for each rank. In place, it sends from a copy.
-  void exchange(const Call& call, std::int64_t n, cudaStream_t stream) {
-    const auto bytes = static_cast<std::size_t>(call.inp.bytes());
+  /// A send, a receive, or an all_to_all with `count` elements for each rank. In place, an
+  /// all_to_all sends from a copy. A single send or receive, too, is in an NCCL group: without one,
+  /// it may report that it is done before it is on the stream.
+  void exchange(const Call& call, std::size_t count, cudaStream_t stream) {
     Buffer from = call.inp;
     if (call.inp.data == call.out.data) {
+      const auto bytes = static_cast<std::size_t>(from.bytes());
       cuda::check(cudaMallocAsync(&copy_, bytes, stream));
       copied_on_ = stream;
-      cuda::check(cudaMemcpyAsync(copy_, call.inp.data, bytes, cudaMemcpyDeviceToDevice, stream));
+      cuda::check(cudaMemcpyAsync(copy_, from.data, bytes, cudaMemcpyDeviceToDevice, stream));
       from.data = copy_;
     }
-    const auto count = static_cast<std::size_t>(n);
+    const auto n = static_cast<std::int64_t>(count);
     const ncclDataType_t type = type_of(call.dtype());
+    const auto send = [&](const Buffer& data, int to) {
+      begun(ncclSend(data.data, count, type, to, comm_, stream));
+    };
+    const auto recv = [&](const Buffer& data, int sender) {
+      begun(ncclRecv(data.data, count, type, sender, comm_, stream));
+    };
     check(ncclGroupStart());
-    for (int peer = 0; peer < size_; ++peer) {
-      begun(ncclSend(part(from, peer * n, n).data, count, type, peer, comm_, stream));
-      begun(ncclRecv(part(call.out, peer * n, n).data, count, type, peer, comm_, stream));
+    if (call.operation == Operation::send) send(from, call.peer);
+    if (call.operation == Operation::recv) recv(call.out, call.peer);
+    for (int peer = 0; peer < size_ && !call.is_pair(); ++peer) {
+      send(part(from, peer * n, n), peer);
+      recv(part(call.out, peer * n, n), peer);
     }
     begun(ncclGroupEnd());
   }
@@ -187,20 +170,6 @@ class NcclLibrary final : public DeviceLibrary {
   int device_ = 0;
 };
 
-std::shared_ptr<NcclLink> world_link(Communicator& host) {
-  ncclUniqueId id{};
-  if (host.rank() == 0) check(ncclGetUniqueId(&id));
-  const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(&id), sizeof id);
-  host.broadcast(buffer(bytes), 0, "nccl").wait();
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  auto link = std::make_shared<NcclLink>(host.size());
-  const ncclResult_t status =
-      ncclCommInitRankConfig(&link->handle(), host.size(), id, host.rank(), &config);
-  if (status != ncclInProgress) check(status);
-  return link;
-}
-
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
@@ -211,13 +180,20 @@ std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
         "there ",
         "are GPUs, or set parallelism.transport = \"threads\" or \"mpi\", with which ranks may ",
         "share a GPU");
-  std::shared_ptr<DeviceLink> link;
+  std::shared_ptr<NcclLink> link;
   std::shared_ptr<DeviceWatchdog> watchdog;
   if (host.size() > 1) {
     watchdog = std::make_shared<DeviceWatchdog>(
         host, std::make_unique<NcclLibrary>(),
         DeviceWatchdog::Options{.timeout_seconds = timeout_seconds});
-    link = world_link(host);
+    ncclUniqueId id{};
+    if (host.rank() == 0) check(ncclGetUniqueId(&id));
+    const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(&id), sizeof id);
+    host.broadcast(buffer(bytes), 0, "nccl").wait();
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    link = std::make_shared<NcclLink>(host.size());
+    begun(ncclCommInitRankConfig(&link->handle(), host.size(), id, host.rank(), &config));
   }
   return make_linked(host, device, std::move(link), std::move(watchdog));
 }

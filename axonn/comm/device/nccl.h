@@ -12,10 +12,10 @@ namespace axonn {
 /// calls. The host group of the same ranks starts NCCL and carries host memory. Every rank needs
 /// its own GPU. Collective.
 ///
-/// Collectives run on a stream of their group, as in linked_communicator.h. Sums are not in rank
-/// order: NCCL adds while it passes the values on and rounds bf16 at every rank, so the bits depend
-/// on the grid and on NCCL's choice of algorithm. On the same grid they are the same in every run,
-/// and all ranks get the same result.
+/// Collectives run on a stream of their group, as with make_linked() (device_communicator.h). Sums
+/// are not in rank order: NCCL adds while it passes the values on and rounds bf16 at every rank, so
+/// the bits depend on the grid and on NCCL's choice of algorithm. On the same grid they are the
+/// same in every run, and all ranks get the same result.
 ///
 /// A watchdog (comm/device/device_watchdog.h) ends the world if a collective is not done within the
 /// timeout, or if NCCL reports an error later.

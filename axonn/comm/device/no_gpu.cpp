@@ -1,7 +1,7 @@
 // Replaces nccl.cpp and peer_kernels.cu in a build without CUDA and HIP.
 #include "axonn/base/check.h"
+#include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
-#include "axonn/comm/device/peer_work.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {

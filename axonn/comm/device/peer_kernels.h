@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "axonn/comm/device/peer_work.h"
-#include "axonn/comm/reduce_ops.h"
+#include "axonn/comm/device/device_threads.h"
+#include "axonn/comm/reduce.h"
 
 /// The kernels of PeerWork, for GPUs and for the CPU. Each is called by `threads` threads with
 /// indices 0 to threads - 1, in any order.
@@ -78,22 +78,7 @@ inline bool aligned(const PeerWork& work, std::uintptr_t bytes, std::int64_t cou
   return bits % bytes == 0;
 }
 
-/// This and the next two functions call launch(kernel, items) with the kernel of this work. At most
-/// `items` threads have something to do.
-template <typename T, typename Launch>
-void with_reduce_of(const PeerWork& work, const Launch& launch) {
-  const bool packed = aligned(work, kPackBytes);
-  const std::int64_t items = packed ? work.count / Pack<T>::kCount + Pack<T>::kCount : work.count;
-  switch (work.op) {
-    case ReduceOp::sum:
-      return launch(Reduce<T, reduction::Sum>{work, packed}, items);
-    case ReduceOp::max:
-      return launch(Reduce<T, reduction::Max>{work, packed}, items);
-    case ReduceOp::min:
-      return launch(Reduce<T, reduction::Min>{work, packed}, items);
-  }
-}
-
+/// with_kernel_of() for a copy or a swap in units of Unit.
 template <typename Unit, typename Launch>
 void with_copy_of(PeerWork work, const Launch& launch) {
   work.count /= static_cast<std::int64_t>(sizeof(Unit));
@@ -103,6 +88,8 @@ void with_copy_of(PeerWork work, const Launch& launch) {
     launch(Copy<Unit, 1>{work}, work.count);
 }
 
+/// Calls launch(kernel, items) with the kernel of this work. At most `items` threads have something
+/// to do.
 template <typename Launch>
 void with_kernel_of(const PeerWork& work, const Launch& launch) {
   if (work.empty()) return;
@@ -113,20 +100,13 @@ void with_kernel_of(const PeerWork& work, const Launch& launch) {
       return with_copy_of<std::uint32_t>(work, launch);
     return with_copy_of<std::uint8_t>(work, launch);
   }
-  switch (work.dtype) {
-    case DType::f32:
-      return with_reduce_of<float>(work, launch);
-    case DType::bf16:
-      return with_reduce_of<bf16>(work, launch);
-    case DType::f64:
-      return with_reduce_of<double>(work, launch);
-    case DType::i32:
-      return with_reduce_of<std::int32_t>(work, launch);
-    case DType::i64:
-      return with_reduce_of<std::int64_t>(work, launch);
-    case DType::u8:
-      return with_reduce_of<std::uint8_t>(work, launch);
-  }
+  reduction::with_types(work.dtype, work.op, [&](auto element, auto op) {
+    using T = decltype(element);
+    constexpr int kCount = Pack<T>::kCount;
+    const bool packed = aligned(work, kPackBytes);
+    launch(Reduce<T, decltype(op)>{work, packed},
+           packed ? work.count / kCount + kCount : work.count);
+  });
 }
 
 }  // namespace axonn::peer

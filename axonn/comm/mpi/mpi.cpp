@@ -1,79 +1,460 @@
 #include "axonn/comm/mpi/mpi.h"
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <ctime>
+#include <list>
 #include <map>
+#include <mutex>
 #include <numeric>
+#include <optional>
+#include <thread>
+#include <vector>
 
-#include "axonn/comm/call.h"
-#include "axonn/comm/mpi/mpi_engine.h"
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "axonn/base/clock.h"
+#include "axonn/base/random.h"
+#include "axonn/comm/admission.h"
+#include "axonn/comm/mpi/mpi_algorithms.h"
+#include "axonn/comm/mpi/mpi_control.h"
 #include "axonn/comm/self.h"
 
 namespace axonn {
 
 namespace {
 
-/// The smallest id that this process may give to its next group; see MpiGroup::id.
-using NextGroup = std::shared_ptr<int>;
+/// Range of the sleep between polls: from the duration of a short message up to one that costs the
+/// compute threads little. (Eight ranks on two cores: 1 ms costs 8 % of the cores, 50 us 34 %.)
+constexpr double kShortestSleep = 20e-6, kLongestSleep = 1e-3;
+/// Sleep while nothing is in flight; limits how late another rank's probe is answered.
+constexpr double kIdleSleep = 20e-3;
+/// Wait time after which the group is first probed: a rank may have returned without this
+/// collective.
+constexpr double kFirstProbeSeconds = 5;
+/// How long a failed rank listens for other ranks that failed at the same time, while these unwind.
+constexpr double kGraceSeconds = 0.5;
+/// How long a rank waits to be killed before it ends the job itself.
+constexpr double kPatienceSeconds = 10;
+
+/// A collective of more than kLarge bytes is large. Up to kLargeAtOnce large ones of a group are in
+/// flight: one keeps the link busy while another sums or waits for its last messages.
+constexpr std::int64_t kLarge = 64 << 10;
+constexpr int kLargeAtOnce = 2;
+
+/// Values of MpiGroup::id.
+constexpr int kWorldId = 0, kEndId = 1, kFirstFreeId = 2;
+
+bool is_large(const Call& call) { return call.bytes() > kLarge; }
+
+/// Linux's struct sched_attr in its first version. The C library lacks it and its system calls.
+struct SchedulerAttributes {
+  std::uint32_t size, policy;
+  std::uint64_t flags;
+  std::int32_t nice;
+  std::uint32_t priority;
+  std::uint64_t runtime, deadline, period;  // ns
+};
+
+/// Makes the scheduler wake this thread without delay although compute threads keep all cores busy.
+/// Since 6.12, Linux lets a thread request shorter time slices without privileges. Before 6.6, it
+/// wakes sleepers at once anyway. Between these versions, or if this fails, a poll may be some
+/// milliseconds late.
+void ask_for_short_turns() {
+  constexpr std::uint64_t kTurn = 100'000;  // ns
+  SchedulerAttributes attributes{};
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
+  if (attributes.policy != SCHED_OTHER) return;
+  attributes.runtime = kTurn;
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+/// This process's progress thread, which makes all MPI calls, and its queue.
+///
+/// The end of a world: abort(), or a failed collective, sets the flag. The progress thread then
+/// tells all other ranks, listens for a moment whether other ranks failed too, stops using buffers,
+/// releases the waiting thread of this rank (Aborted), reports the reason if this is the lowest
+/// rank that failed, and calls MPI_Abort. A rank that is told of the end releases its waiting
+/// thread and waits to be killed.
+class MpiEngine {
+ public:
+  /// One collective of this rank, from its start to its end.
+  struct Task final : Work::State {
+    explicit Task(MpiEngine& of) : engine(of) {}
+    void wait() override { engine.wait(*this); }
+    bool done() override {
+      const Lock lock(engine.mutex_);
+      return finished || engine.quiet_;
+    }
+
+    MpiEngine& engine;
+    std::shared_ptr<const MpiGroup> group;
+    Call call;
+    MpiChannel channel;
+    std::int64_t sequence = 0;
+    std::unique_ptr<MpiAlgorithm> algorithm;  // used by the progress thread only
+    bool finished = false;                    // guarded by the engine's mutex
+  };
+
+  /// Initialises MPI.
+  explicit MpiEngine(const MpiOptions& options)
+      : options_(options),
+        flag_(std::make_shared<AbortFlag>([this] { for_progress_.notify_all(); })),
+        admission_(kSlots, kLargeAtOnce) {
+    thread_ = std::thread([this] { run(); });
+    Lock lock(mutex_);
+    for_callers_.wait(lock, [&] { return initialised_; });
+  }
+  /// Finalises MPI. The bodies of all ranks must have returned.
+  ~MpiEngine() {
+    {
+      const Lock lock(mutex_);
+      stopping_ = true;
+    }
+    for_progress_.notify_all();
+    thread_.join();
+  }
+  MpiEngine(const MpiEngine&) = delete;
+  MpiEngine& operator=(const MpiEngine&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::shared_ptr<AbortFlag>& flag() const { return flag_; }
+  /// Maximum number of groups, limited by MPI's message tags.
+  int max_groups() const { return max_groups_; }
+
+  /// The smallest id that this process may give to its next group.
+  int next_group = kFirstFreeId;
+
+  /// Starts this rank's next call on a group.
+  std::shared_ptr<Task> start(std::shared_ptr<const MpiGroup> group, Call call) {
+    flag_->check();
+    auto task = std::make_shared<Task>(*this);
+    task->channel = {group->id, channel_of(group->rank, call)};
+    task->group = std::move(group);
+    task->call = std::move(call);
+    task->sequence = started_[task->channel]++;
+    {
+      const Lock lock(mutex_);
+      requests_.push_back(task);
+    }
+    for_progress_.notify_one();
+    return task;
+  }
+
+  /// CPU time of the progress thread.
+  double processor_seconds() {
+    clockid_t clock{};
+    timespec time{};
+    if (pthread_getcpuclockid(thread_.native_handle(), &clock) != 0) return 0;
+    if (clock_gettime(clock, &time) != 0) return 0;
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+
+  /// Records that this rank's body has returned.
+  void note_returned() {
+    {
+      const Lock lock(mutex_);
+      returned_ = true;
+    }
+    for_progress_.notify_one();
+  }
+
+  /// Ends the world. The job's exit code will be `code`.
+  void abort(const std::string& reason, int code) noexcept {
+    {
+      const Lock lock(mutex_);
+      if (!*flag_) exit_code_ = code;
+    }
+    flag_->set(reason);
+  }
+
+  /// Waits for the end of the job, after abort() or Aborted.
+  [[noreturn]] void await_end() {
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  /// Throws Aborted if the world ends.
+  void wait(Task& task) {
+    const double begin = now_seconds(), timeout = options_.timeout_seconds;
+    double probe_after = std::min(kFirstProbeSeconds, timeout);
+    Lock lock(mutex_);
+    while (!task.finished) {
+      if (quiet_) flag_->check();
+      const double left = begin + probe_after - now_seconds();
+      if (*flag_) {
+        for_callers_.wait(lock, [&] { return quiet_ || task.finished; });
+      } else if (left > 0) {
+        for_callers_.wait_for(lock, duration_of(left));
+      } else {
+        watch(lock, task, probe_after);
+        probe_after = std::min(2 * probe_after, timeout);
+      }
+    }
+  }
+
+  /// Probes the task's group. Aborts the world if a member has returned or the timeout has passed;
+  /// does not throw.
+  void watch(Lock& lock, const Task& task, double waited_seconds) {
+    auto probe = std::make_shared<MpiProbe>();
+    probe->channel = task.channel;
+    probe->sequence = task.sequence;
+    for (const int member : task.channel.of.parties_of(task.group->members))
+      probe->peers.push_back({.world_rank = member});
+    probes_.push_back(probe);
+    for_progress_.notify_one();
+    for_callers_.wait(lock, [&] { return probe->done || task.finished || quiet_; });
+    if (!probe->done || task.finished) return;
+    const bool returned = std::ranges::any_of(
+        probe->peers, [](const PeerReport& p) { return p.standing == Standing::returned; });
+    if (waited_seconds < options_.timeout_seconds && !returned) return;
+    const std::string report = hang_report(
+        concat("rank ", rank_, ": ", describe(task.call, task.sequence, task.group->name)),
+        waited_seconds, probe->peers);
+    lock.unlock();
+    abort(report, 1);
+    lock.lock();
+  }
+
+  void run() {
+    ask_for_short_turns();
+    try {
+      initialise();
+      pthread_setname_np(pthread_self(), "axonn-progress");
+      loop();
+    } catch (const std::exception& error) {
+      flag_->set(concat("rank ", rank_, ": ", error.what()));
+    }
+    if (!control_) {  // MPI failed to initialise
+      report_end();
+      MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    if (*flag_) end_world();
+    control_->close();
+    active_.clear();
+    check_mpi(MPI_Comm_free(&control_comm_), "MPI_Comm_free");
+    check_mpi(MPI_Comm_free(&context_.comm), "MPI_Comm_free");
+    check_mpi(MPI_Finalize(), "MPI_Finalize");
+  }
+
+  void initialise() {
+    prepare_mpi();
+    int provided = 0;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &context_.comm), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control_comm_), "MPI_Comm_dup");
+    for (MPI_Comm comm : {context_.comm, control_comm_})
+      check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+    int* tags = nullptr;
+    int found = 0;
+    check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tags, &found), "MPI_Comm_get_attr");
+    max_groups_ = found ? *tags / kTagsPerGroup : 0;
+    control_.emplace(
+        control_comm_,
+        [this](int rank, const std::string& reason) {
+          const bool lower = lowest_that_failed_ < 0 || rank < lowest_that_failed_;
+          if (lower) lowest_that_failed_ = rank;
+          flag_->set(reason);
+        },
+        [this](MpiProbe& probe) {
+          const Lock lock(mutex_);
+          probe.done = true;
+          for_callers_.notify_all();
+        });
+    const Lock lock(mutex_);
+    initialised_ = true;
+    for_callers_.notify_all();
+  }
+
+  void loop() {
+    // The sleep is halved after progress and doubled without, so it approaches the time between two
+    // messages. After an idle time it begins with the shortest, because the first collective may be
+    // small.
+    double sleep = kIdleSleep;
+    while (take_requests(sleep) && !*flag_) {
+      const bool moved = advance_tasks();
+      const bool heard = control_->poll();
+      if (active_.empty() && !control_->busy())
+        sleep = kIdleSleep;
+      else if (sleep == kIdleSleep)
+        sleep = kShortestSleep;
+      else
+        sleep = std::clamp(moved || heard ? sleep / 2 : 2 * sleep, kShortestSleep, kLongestSleep);
+    }
+  }
+
+  /// Waits up to this long for requests. Returns false when there will be no more.
+  bool take_requests(double sleep_seconds) {
+    std::vector<std::shared_ptr<Task>> requests;
+    std::vector<std::shared_ptr<MpiProbe>> probes;
+    {
+      Lock lock(mutex_);
+      for_progress_.wait_for(lock, duration_of(sleep_seconds), [&] {
+        return stopping_ || !requests_.empty() || !probes_.empty() || *flag_;
+      });
+      requests.swap(requests_);
+      probes.swap(probes_);
+      if (returned_) control_->note_returned();
+      if (stopping_ && requests.empty() && waiting_.empty() && active_.empty()) return false;
+    }
+    for (const auto& task : requests) {
+      control_->note(task->channel,
+                     {task->call.operation, task->call.label, task->group->name, task->sequence});
+      waiting_.push_back(task);
+    }
+    begin_waiting();
+    for (const auto& probe : probes) control_->ask(probe);
+    return true;
+  }
+
+  void begin_waiting() {
+    if (waiting_.empty()) return;
+    admission_.begin_pass();
+    std::erase_if(waiting_, [&](const std::shared_ptr<Task>& task) {
+      if (!task->call.is_pair() &&  // send and recv need no admission
+          !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
+        return false;
+      delay();
+      task->algorithm = MpiAlgorithm::create(context_, *task->group, task->call, task->sequence);
+      task->algorithm->begin();
+      active_.push_back(task);
+      return true;
+    });
+  }
+
+  bool advance_tasks() {
+    const std::int64_t before = context_.completions;
+    std::vector<std::shared_ptr<Task>> finished;
+    std::erase_if(active_, [&](const std::shared_ptr<Task>& task) {
+      if (!task->algorithm->advance()) return false;
+      task->algorithm.reset();
+      finished.push_back(task);
+      return true;
+    });
+    for (const auto& task : finished) {
+      if (task->call.is_pair()) continue;
+      admission_.ended(task->group->id, task->sequence, is_large(task->call));
+    }
+    if (!finished.empty()) {
+      begin_waiting();
+      delay();
+      const Lock lock(mutex_);
+      for (const auto& task : finished) task->finished = true;
+      for_callers_.notify_all();
+    }
+    return !finished.empty() || context_.completions != before;
+  }
+
+  void delay() {
+    if (options_.max_delay_us <= 0) return;
+    const Random random(rank_, "delay");  // each rank has its own delays
+    const std::uint64_t us = random.below(delays_++, options_.max_delay_us + 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(us));
+  }
+
+  void end_world() {
+    bool speaks = lowest_that_failed_ < 0;
+    if (speaks) {
+      control_->tell_end(flag_->reason());
+      for (const double begin = now_seconds(); now_seconds() < begin + kGraceSeconds;) {
+        control_->poll();
+        std::this_thread::sleep_for(duration_of(kLongestSleep));
+      }
+      speaks = lowest_that_failed_ < 0 || rank_ < lowest_that_failed_;
+    }
+    {
+      const Lock lock(mutex_);
+      quiet_ = true;
+      for_callers_.notify_all();
+    }
+    if (speaks)
+      report_end();
+    else
+      std::this_thread::sleep_for(duration_of(kPatienceSeconds));
+    MPI_Abort(MPI_COMM_WORLD, exit_code_);
+  }
+
+  void report_end() const {
+    if (options_.report)
+      options_.report(flag_->reason());
+    else
+      std::fprintf(stderr, "error: %s\n", flag_->reason().c_str());
+  }
+
+  const MpiOptions options_;
+  int rank_ = 0, size_ = 1, max_groups_ = 0;
+  std::shared_ptr<AbortFlag> flag_;
+  std::map<MpiChannel, std::int64_t> started_;  // number of calls; used by the callers' thread
+
+  std::mutex mutex_;
+  std::condition_variable for_progress_, for_callers_;
+  bool initialised_ = false, stopping_ = false, quiet_ = false, returned_ = false;
+  int exit_code_ = 1;
+  std::vector<std::shared_ptr<Task>> requests_;
+  std::vector<std::shared_ptr<MpiProbe>> probes_;
+
+  // Used by the progress thread only.
+  MpiContext context_;
+  MPI_Comm control_comm_ = MPI_COMM_NULL;
+  std::optional<MpiControl> control_;
+  std::list<std::shared_ptr<Task>> waiting_, active_;  // waiting_ in call order
+  Admission admission_;
+  std::uint64_t delays_ = 0;
+  int lowest_that_failed_ = -1;  // among the other ranks; -1: none
+
+  std::thread thread_;
+};
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MpiEngine& engine, std::shared_ptr<const MpiGroup> group, NextGroup next)
+  MpiCommunicator(MpiEngine& engine, std::shared_ptr<const MpiGroup> group)
       : Communicator(group->name, group->rank, group->size()),
         engine_(engine),
-        group_(std::move(group)),
-        next_(std::move(next)) {}
+        group_(std::move(group)) {}
 
   std::unique_ptr<Communicator> split_off(int color, std::string name) override {
-    const Part part = agree_on_part(color, name, *next_);
-    auto group = std::make_shared<MpiGroup>();
-    group->id = part.largest_number;
-    group->rank = part.rank;
-    for (const int member : part.members) group->members.push_back(group_->members[member]);
-    *next_ = group->id + 1;  // above every id that any of these ranks has used
-    AXONN_CHECK(*next_ <= engine_.max_groups(), "split of group ", group_->name,
+    Part part = agree_on_part(color, name, engine_.next_group);
+    for (int& member : part.members) member = group_->members[member];
+    const int id = part.largest_number;
+    engine_.next_group = id + 1;  // above every id that any of these ranks has used
+    AXONN_CHECK(engine_.next_group <= engine_.max_groups(), "split of group ", group_->name,
                 ": the message tags of this MPI suffice for ", engine_.max_groups(),
                 " groups only");
-    group->name = name;
-    if (group->size() == 1) return make_self(std::move(name), engine_.flag());
-    return std::make_unique<MpiCommunicator>(engine_, std::move(group), next_);
+    if (part.members.size() == 1) return make_self(std::move(name), engine_.flag());
+    return std::make_unique<MpiCommunicator>(
+        engine_, std::make_shared<MpiGroup>(
+                     MpiGroup{id, part.rank, std::move(part.members), std::move(name)}));
   }
 
   void abort(const std::string& reason) noexcept override { engine_.abort(reason, 1); }
-  std::string end_reason() const override { return engine_.flag()->reason_if_set(); }
+  std::string end_reason() const override { return engine_.flag()->reason(); }
   double progress_seconds() const override { return engine_.processor_seconds(); }
 
  protected:
   std::shared_ptr<Work::State> start(Call call) override {
-    const std::int64_t sequence = started_[channel_of(rank(), call)]++;
-    return engine_.start(group_, std::move(call), sequence);
+    return engine_.start(group_, std::move(call));
   }
 
  private:
   MpiEngine& engine_;
   std::shared_ptr<const MpiGroup> group_;
-  NextGroup next_;
-  std::map<Channel, std::int64_t> started_;  // number of calls by channel
 };
 
 std::shared_ptr<const MpiGroup> everyone(const MpiEngine& engine, int id, std::string name) {
-  auto group = std::make_shared<MpiGroup>();
-  group->id = id;
-  group->rank = engine.rank();
-  group->members.resize(engine.size());
-  std::iota(group->members.begin(), group->members.end(), 0);
-  group->name = std::move(name);
-  return group;
-}
-
-constexpr int kWorldId = 0, kEndId = 1, kFirstFreeId = 2;
-
-/// Waits until all ranks have returned. Meanwhile, this rank answers the probes of ranks that still
-/// run.
-void meet_at_the_end(MpiEngine& engine) {
-  engine.note_returned();
-  if (engine.size() == 1) return;
-  Call call;
-  call.label = "end of the run";
-  engine.start(everyone(engine, kEndId, "end"), call, 0)->wait();
+  std::vector<int> members(engine.size());
+  std::iota(members.begin(), members.end(), 0);
+  return std::make_shared<MpiGroup>(
+      MpiGroup{id, engine.rank(), std::move(members), std::move(name)});
 }
 
 }  // namespace
@@ -85,13 +466,15 @@ void run_mpi(const std::function<void(Communicator& world)>& body, const MpiOpti
     engine.await_end();
   };
   try {
-    const auto next = std::make_shared<int>(kFirstFreeId);
     const std::unique_ptr<Communicator> world =
         engine.size() == 1
             ? make_self("world", engine.flag())
-            : std::make_unique<MpiCommunicator>(engine, everyone(engine, kWorldId, "world"), next);
+            : std::make_unique<MpiCommunicator>(engine, everyone(engine, kWorldId, "world"));
     body(*world);
-    meet_at_the_end(engine);
+    engine.note_returned();
+    // Waits until all ranks have returned; meanwhile, this rank answers the probes of the others.
+    if (engine.size() > 1)
+      engine.start(everyone(engine, kEndId, "end"), {.label = "end of the run"})->wait();
   } catch (const Aborted&) {  // the rank that failed first reports its error
     engine.await_end();
   } catch (const UsageError& error) {

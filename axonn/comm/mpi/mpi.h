@@ -18,13 +18,6 @@ struct MpiOptions {
   int max_delay_us = 0;
 };
 
-/// Whether an MPI launcher (mpirun, mpiexec, srun with several tasks) started this process. A shell
-/// inside a Slurm allocation does not count.
-bool under_launcher();
-
-/// The same with `variable` in place of std::getenv, for tests.
-bool under_launcher(const std::function<const char*(const char* name)>& variable);
-
 /// Runs body on this process as one rank of the launcher's job, and returns when the bodies of all
 /// ranks have returned. Call it once per process: it initialises MPI before body and finalises it
 /// afterwards.

@@ -1,8 +1,12 @@
 #include "axonn/comm/mpi/mpi_algorithms.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <deque>
 
 #include "axonn/base/clock.h"
+#include "axonn/comm/reduce.h"
 
 namespace axonn {
 
@@ -12,7 +16,22 @@ namespace {
 /// mismatch may be between two other ranks.
 constexpr double kExplainSeconds = 1;
 
-enum Phase { header_phase = kPhases - 1 };
+constexpr int kHeaderPhase = kPhases - 1;
+
+/// In an all_reduce of at most this many bytes every rank sends all of its data to all ranks: one
+/// exchange instead of two.
+constexpr std::int64_t kSmallAllReduce = 8 << 10;
+/// In a broadcast of at most this many bytes the root sends all data to all ranks.
+constexpr std::int64_t kSmallBroadcast = 64 << 10;
+
+/// Maximum staging bytes of a segment, and maximum bytes of one of its messages. Messages are large
+/// compared to their latency, but most sums still have several segments, so that one is always in
+/// flight.
+constexpr std::int64_t kSegmentBytes = 4 << 20, kSegmentMessage = 256 << 10;
+/// Minimum elements of a segment's message: fewer cost more to start than to send.
+constexpr std::int64_t kMinSegment = 4096;
+/// One segment is summed while the others keep the network busy until the next poll.
+constexpr std::size_t kSegmentsInFlight = 4;
 
 }  // namespace
 
@@ -24,22 +43,19 @@ MpiAlgorithm::MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Cal
       sequence_(sequence),
       tag_(group.id * kTagsPerGroup +
            kPhases * static_cast<int>(call.is_pair() ? kSlots : sequence % kSlots)),
-      mine_(pack(call)) {
-  if (call.operation != Operation::recv)
-    sends_header_to_ = call.is_pair() ? call.peer : (rank() + 1) % size();
-  if (call.operation != Operation::send)
-    gets_header_from_ = call.is_pair() ? call.peer : (rank() + size() - 1) % size();
+      mine_{call.operation, call.op, call.out, call.inp, call.peer, {}} {
+  call.label.copy(mine_.label, sizeof mine_.label - 1);
+  if (call.operation != Operation::recv) sends_header_to_ = call.is_pair() ? call.peer : after(1);
+  if (call.operation != Operation::send) gets_header_from_ = call.is_pair() ? call.peer : before(1);
 }
 
-MpiAlgorithm::~MpiAlgorithm() = default;
-
 void MpiAlgorithm::begin() {
+  const auto bytes_of_header = [](Header& header) {
+    return Buffer{&header, sizeof header, DType::u8};
+  };
   if (gets_header_from_ >= 0)
-    headers_.recv(context_, &theirs_, sizeof theirs_, group_.members[gets_header_from_],
-                  tag_ + header_phase);
-  if (sends_header_to_ >= 0)
-    headers_.send(context_, &mine_, sizeof mine_, group_.members[sends_header_to_],
-                  tag_ + header_phase);
+    recv(headers_, bytes_of_header(theirs_), gets_header_from_, kHeaderPhase);
+  if (sends_header_to_ >= 0) send(headers_, bytes_of_header(mine_), sends_header_to_, kHeaderPhase);
   start();
 }
 
@@ -59,19 +75,12 @@ bool MpiAlgorithm::advance() {
   return false;
 }
 
-void MpiAlgorithm::send(Messages& messages, Buffer data, int to, int phase) {
-  messages.send(context_, data.data, data.bytes(), group_.members[to], tag_ + phase);
-}
-
-void MpiAlgorithm::recv(Messages& messages, Buffer data, int from, int phase) {
-  messages.recv(context_, data.data, data.bytes(), group_.members[from], tag_ + phase);
-}
-
 bool MpiAlgorithm::check_header() {
   if (!headers_.advance(context_)) return false;
   if (header_checked_ || gets_header_from_ < 0) return true;
   header_checked_ = true;
-  const Call theirs = unpack(theirs_);
+  const Call theirs{theirs_.operation, theirs_.op,   theirs_.out,
+                    theirs_.inp,       theirs_.peer, theirs_.label};
   AXONN_CHECK(agree(call_, theirs), describe(call_, sequence_, group_.name), " on rank ",
               group_.members[rank()], " does not match ", describe(theirs), " on rank ",
               group_.members[gets_header_from_],
@@ -79,24 +88,241 @@ bool MpiAlgorithm::check_header() {
   return true;
 }
 
-MpiAlgorithm::Header MpiAlgorithm::pack(const Call& call) {
-  Header header{};
-  header.operation = call.operation;
-  header.op = call.op;
-  header.out_type = call.out.dtype;
-  header.inp_type = call.inp.dtype;
-  header.peer = call.peer;
-  header.out_count = call.out.count;
-  header.inp_count = call.inp.count;
-  call.label.copy(header.label, sizeof header.label - 1);
-  return header;
-}
+namespace {
 
-Call MpiAlgorithm::unpack(const Header& header) {
-  Call call{header.operation, header.op, {}, {}, header.peer, header.label};
-  call.out = {nullptr, header.out_count, header.out_type};
-  call.inp = {nullptr, header.inp_count, header.inp_type};
-  return call;
+/// all_gather, all_to_all, send and recv: one exchange, directly between the callers' buffers.
+class Exchange final : public MpiAlgorithm {
+ public:
+  using MpiAlgorithm::MpiAlgorithm;
+
+ protected:
+  void start() override {
+    if (call_.operation == Operation::send) return send(messages_, call_.inp, call_.peer, 0);
+    if (call_.operation == Operation::recv) return recv(messages_, call_.out, call_.peer, 0);
+    const bool to_all = call_.operation == Operation::all_gather;
+    Buffer inp = call_.inp;
+    if (!to_all && inp.data == call_.out.data) {
+      copy_ = context_.staging.take(inp.bytes());
+      std::memcpy(copy_.get(), inp.data, inp.bytes());
+      inp.data = copy_.get();
+    }
+    const std::int64_t n = call_.count(size());
+    const auto theirs = [&](int from) { return part(call_.out, from * n, n); };
+    const auto mine = [&](int to) { return to_all ? inp : part(inp, to * n, n); };
+    copy(theirs(rank()), mine(rank()));
+    exchange(messages_, 0, theirs, mine);
+  }
+
+ private:
+  StagingPool::Block copy_;  // a copy of inp, for an all_to_all in place
+};
+
+/// Every rank's value of a buffer, as received.
+struct StagedValues {
+  StagingPool::Block block;
+  Buffer like;
+
+  Buffer of(int rank) const { return {block.get() + rank * like.bytes(), like.count, like.dtype}; }
+
+  /// out = the sum (max, min) over ranks, with `like` as the value of rank `own`.
+  void reduce_to(void* out, int own, int size, ReduceOp op) const {
+    std::vector<const void*> inps(size);
+    for (int r = 0; r < size; ++r) inps[r] = of(r).data;
+    inps[own] = like.data;
+    reduce(std::array{out}, inps, like.count, like.dtype, op);
+  }
+};
+
+/// A small all_reduce: every rank receives the data of all ranks and sums them.
+class SmallAllReduce final : public MpiAlgorithm {
+ public:
+  using MpiAlgorithm::MpiAlgorithm;
+
+ protected:
+  void start() override {
+    staged_ = {context_.staging.take(size() * call_.inp.bytes()), call_.inp};
+    exchange(
+        messages_, 0, [&](int from) { return staged_.of(from); }, [&](int) { return call_.inp; });
+  }
+
+  bool step() override {
+    if (!messages_.advance(context_)) return false;
+    staged_.reduce_to(call_.out.data, rank(), size(), call_.op);
+    return true;
+  }
+
+ private:
+  StagedValues staged_;
+};
+
+/// reduce_scatter and large all_reduce. Rank r sums part r of the data in segments, so that staging
+/// memory stays small and the sum of a segment overlaps the messages of the next. An all_reduce
+/// then gathers each summed segment.
+class SegmentedReduce final : public MpiAlgorithm {
+ public:
+  using MpiAlgorithm::MpiAlgorithm;
+
+ protected:
+  void start() override {
+    part_ = (call_.inp.count + size() - 1) / size();
+    const std::int64_t message = std::min(kSegmentBytes / size(), kSegmentMessage);
+    step_ = std::max(message / bytes_of(call_.dtype()), kMinSegment);
+    segments_ = (part_ + step_ - 1) / step_;
+  }
+
+  bool step() override {
+    while (begun_ < segments_ && in_flight_.size() < kSegmentsInFlight) scatter(begun_++);
+    bool may_gather = true;  // segments gather in order, so that messages with the same tag match
+    for (Segment& segment : in_flight_) {
+      if (advance_segment(segment, may_gather)) segment.index = -1;
+      may_gather = segment.index < 0 || segment.gathering;
+      if (!may_gather) break;
+    }
+    std::erase_if(in_flight_, [](const Segment& segment) { return segment.index < 0; });
+    return in_flight_.empty() && begun_ == segments_;
+  }
+
+ private:
+  struct Segment {
+    std::int64_t index = 0;
+    bool gathering = false;  // its sum is complete
+    Messages messages;
+    StagedValues staged;
+  };
+
+  /// Segment `segment` of the part of rank `part_of`. The last parts of an all_reduce may be
+  /// shorter.
+  Buffer slice(int part_of, std::int64_t segment) const {
+    const std::int64_t total = call_.inp.count, first = part_of * part_,
+                       begin = std::min(total, first + segment * step_),
+                       end = std::min({total, first + part_, first + (segment + 1) * step_});
+    return part(call_.inp, begin, std::max<std::int64_t>(0, end - begin));
+  }
+
+  void scatter(std::int64_t index) {
+    const Buffer mine = slice(rank(), index);
+    Segment& segment = in_flight_.emplace_back();
+    segment.index = index;
+    segment.staged = {context_.staging.take(size() * mine.bytes()), mine};
+    exchange(
+        segment.messages, 0, [&](int from) { return segment.staged.of(from); },
+        [&](int to) { return slice(to, index); });
+  }
+
+  bool advance_segment(Segment& segment, bool may_gather) {
+    if (!may_gather || !segment.messages.advance(context_)) return false;
+    if (segment.gathering) return true;
+    const bool gathers = call_.operation == Operation::all_reduce;
+    const Buffer& mine = segment.staged.like;
+    const Buffer out = gathers ? mine : part(call_.out, segment.index * step_, mine.count);
+    segment.staged.reduce_to(out.data, rank(), size(), call_.op);
+    segment.staged.block.reset();
+    if (!gathers) return true;
+    // All messages of the scatter are done, so other ranks' sums may overwrite what was sent.
+    segment.gathering = true;
+    exchange(
+        segment.messages, 1, [&](int from) { return slice(from, segment.index); },
+        [&](int) { return mine; });
+    return segment.messages.advance(context_);
+  }
+
+  std::int64_t part_ = 0;      // elements of a rank's part
+  std::int64_t step_ = 0;      // elements of a segment of a part
+  std::int64_t segments_ = 0;  // segments of a part
+  std::int64_t begun_ = 0;
+  std::deque<Segment> in_flight_;
+};
+
+/// A small broadcast: the root sends all data to all ranks. A large one: the root sends each rank
+/// its part, and the ranks then gather the parts from each other.
+class Broadcast final : public MpiAlgorithm {
+ public:
+  using MpiAlgorithm::MpiAlgorithm;
+
+ protected:
+  void start() override {
+    const bool small = call_.out.bytes() <= kSmallBroadcast, root = rank() == call_.peer;
+    dealt_ = small || root;
+    if (!root) return recv(messages_, small ? call_.out : part_of(rank()), call_.peer, 0);
+    for (int i = 1; i < size(); ++i) {
+      const int to = after(i);
+      send(messages_, small ? call_.out : part_of(to), to, 0);
+      if (!small) send(rest_, part_of(rank()), to, 1);
+    }
+  }
+
+  bool step() override {
+    if (!messages_.advance(context_)) return false;
+    if (!dealt_) {
+      dealt_ = true;
+      for (int i = 1; i < size(); ++i) {
+        const int other = after(i);
+        recv(rest_, part_of(other), other, 1);
+        if (other != call_.peer) send(rest_, part_of(rank()), other, 1);
+      }
+    }
+    return rest_.advance(context_);
+  }
+
+ private:
+  Buffer part_of(int rank) const {
+    const std::int64_t n = call_.out.count, each = (n + size() - 1) / size(),
+                       begin = std::min(n, rank * each), end = std::min(n, begin + each);
+    return part(call_.out, begin, end - begin);
+  }
+
+  bool dealt_ = false;
+  Messages rest_;
+};
+
+/// In round k every rank receives a message from the rank 2^k before it. After log2(size) rounds it
+/// has heard, directly or indirectly, from all ranks.
+class Barrier final : public MpiAlgorithm {
+ public:
+  using MpiAlgorithm::MpiAlgorithm;
+
+ protected:
+  void start() override {
+    recv(messages_, {}, before(distance_), 0);
+    send(messages_, {}, after(distance_), 0);
+  }
+
+  bool step() override {
+    while (messages_.advance(context_)) {
+      distance_ *= 2;
+      if (distance_ >= size()) return true;
+      messages_ = {};
+      start();
+    }
+    return false;
+  }
+
+ private:
+  int distance_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<MpiAlgorithm> MpiAlgorithm::create(MpiContext& context, const MpiGroup& group,
+                                                   const Call& call, std::int64_t sequence) {
+  switch (call.operation) {
+    case Operation::all_reduce:
+      if (call.out.bytes() <= kSmallAllReduce)
+        return std::make_unique<SmallAllReduce>(context, group, call, sequence);
+      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
+    case Operation::reduce_scatter:
+      return std::make_unique<SegmentedReduce>(context, group, call, sequence);
+    case Operation::broadcast:
+      return std::make_unique<Broadcast>(context, group, call, sequence);
+    case Operation::barrier:
+      return std::make_unique<Barrier>(context, group, call, sequence);
+    case Operation::all_gather:
+    case Operation::all_to_all:
+    case Operation::send:
+    case Operation::recv:
+      break;
+  }
+  return std::make_unique<Exchange>(context, group, call, sequence);
 }
 
 }  // namespace axonn

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,7 +39,7 @@ class MpiAlgorithm {
   static std::unique_ptr<MpiAlgorithm> create(MpiContext& context, const MpiGroup& group,
                                               const Call& call, std::int64_t sequence);
   MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Call& call, std::int64_t sequence);
-  virtual ~MpiAlgorithm();
+  virtual ~MpiAlgorithm() = default;
   MpiAlgorithm(const MpiAlgorithm&) = delete;
   MpiAlgorithm& operator=(const MpiAlgorithm&) = delete;
 
@@ -51,35 +50,47 @@ class MpiAlgorithm {
   bool advance();
 
  protected:
+  /// Posts the first messages of the collective.
   virtual void start() = 0;
-  virtual bool step() = 0;  // returns true when done, and is not called again
+  /// Continues the collective. Returns true when done, and is not called again.
+  virtual bool step() { return messages_.advance(context_); }
 
   int size() const { return group_.size(); }
   int rank() const { return group_.rank; }
-  void send(Messages& messages, Buffer data, int to, int phase);
-  void recv(Messages& messages, Buffer data, int from, int phase);
+  int before(int distance) const { return (rank() + size() - distance) % size(); }
+  int after(int distance) const { return (rank() + distance) % size(); }
+  void send(Messages& messages, const Buffer& data, int to, int phase) {
+    messages.post(context_, Operation::send, data, group_.members[to], tag_ + phase);
+  }
+  void recv(Messages& messages, const Buffer& data, int from, int phase) {
+    messages.post(context_, Operation::recv, data, group_.members[from], tag_ + phase);
+  }
+  /// Receives theirs(r) from, and sends mine(r) to, every other rank r.
+  template <typename Theirs, typename Mine>
+  void exchange(Messages& messages, int phase, const Theirs& theirs, const Mine& mine) {
+    for (int i = 1; i < size(); ++i) recv(messages, theirs(before(i)), before(i), phase);
+    for (int i = 1; i < size(); ++i) send(messages, mine(after(i)), after(i), phase);
+  }
 
   MpiContext& context_;
   const MpiGroup& group_;
   const Call call_;
+  Messages messages_;
 
  private:
-  /// A call as it is sent.
+  /// A call as it is sent. The buffers' addresses have no meaning for the receiver.
   struct Header {
     Operation operation;
     ReduceOp op;
-    DType out_type, inp_type;
+    Buffer out, inp;
     int peer;
-    std::int64_t out_count, inp_count;
     char label[88];
   };
-  static Header pack(const Call& call);
-  static Call unpack(const Header& header);
   bool check_header();
 
   const std::int64_t sequence_;
   const int tag_;
-  Header mine_, theirs_;
+  Header mine_, theirs_{};
   int sends_header_to_ = -1, gets_header_from_ = -1;
   Messages headers_;
   bool header_checked_ = false, data_done_ = false;

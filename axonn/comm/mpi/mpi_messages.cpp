@@ -15,13 +15,6 @@ constexpr std::int64_t kMaxMessage = 512 << 10;
 /// Bytes that hold a part and Open MPI's header.
 constexpr const char* kEagerLimit = "1048576";
 
-std::string words(int status) {
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(status, text, &length);
-  return {text, static_cast<std::size_t>(length)};
-}
-
 }  // namespace
 
 void prepare_mpi() {
@@ -31,51 +24,46 @@ void prepare_mpi() {
 }
 
 void check_mpi(int status, const char* call) {
-  AXONN_CHECK(status == MPI_SUCCESS, call, " failed: ", words(status));
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  throw Error(concat(call, " failed: ", std::string_view(text, length)));
 }
 
 StagingPool::Block StagingPool::take(std::int64_t bytes) {
-  const auto fits = std::ranges::find_if(free_, [&](const Free& f) { return f.bytes >= bytes; });
-  if (fits != free_.end()) {
-    Block block(fits->data.release(), {this, fits->bytes});
+  if (const auto fits = free_.lower_bound(bytes); fits != free_.end()) {
+    Block block(fits->second.release(), {this, fits->first});
     free_.erase(fits);
     return block;
   }
-  const std::int64_t size = std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(
-      bytes, 4096)));  // powers of two, so that collectives of similar size share blocks
-  return {std::make_unique_for_overwrite<char[]>(size).release(), {this, size}};
+  // Powers of two, so that collectives of similar size share blocks.
+  const auto size = std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 4096)));
+  return {std::make_unique_for_overwrite<char[]>(size).release(),
+          {this, static_cast<std::int64_t>(size)}};
 }
 
 void StagingPool::GiveBack::operator()(char* data) const noexcept {
-  std::vector<Free>& all = pool->free_;
-  const auto at = std::ranges::find_if(all, [&](const Free& f) { return f.bytes >= bytes; });
-  all.insert(at, {std::unique_ptr<char[]>(data), bytes});  // ascending, so that take() finds the
-                                                           // smallest that fits
+  auto& all = pool->free_;  // of blocks of equal size, take() returns the last that was given back
+  all.emplace_hint(all.lower_bound(bytes), bytes, std::unique_ptr<char[]>(data));
 }
 
-void Messages::send(MpiContext& context, const void* data, std::int64_t bytes, int to, int tag) {
-  const char* at = static_cast<const char*>(data);
+void Messages::post(MpiContext& context, Operation send_or_recv, const Buffer& data, int peer,
+                    int tag) {
+  const bool sends = send_or_recv == Operation::send;
+  char* at = static_cast<char*>(data.data);
+  std::int64_t bytes = data.bytes();
   do {
     const int count = static_cast<int>(std::min(bytes, kMaxMessage));
-    expected_.push_back({});
+    expected_.push_back({sends ? -1 : peer, count});
     requests_.push_back(MPI_REQUEST_NULL);
     ++pending_;
-    check_mpi(MPI_Isend(at, count, MPI_BYTE, to, tag, context.comm, &requests_.back()),
-              "MPI_Isend");
-    at += count;
-    bytes -= count;
-  } while (bytes > 0);
-}
-
-void Messages::recv(MpiContext& context, void* data, std::int64_t bytes, int from, int tag) {
-  char* at = static_cast<char*>(data);
-  do {
-    const int count = static_cast<int>(std::min(bytes, kMaxMessage));
-    expected_.push_back({from, count});
-    requests_.push_back(MPI_REQUEST_NULL);
-    ++pending_;
-    check_mpi(MPI_Irecv(at, count, MPI_BYTE, from, tag, context.comm, &requests_.back()),
-              "MPI_Irecv");
+    if (sends)
+      check_mpi(MPI_Isend(at, count, MPI_BYTE, peer, tag, context.comm, &requests_.back()),
+                "MPI_Isend");
+    else
+      check_mpi(MPI_Irecv(at, count, MPI_BYTE, peer, tag, context.comm, &requests_.back()),
+                "MPI_Irecv");
     at += count;
     bytes -= count;
   } while (bytes > 0);
@@ -94,17 +82,14 @@ bool Messages::advance(MpiContext& context) {
   pending_ -= done;
   for (int i = 0; i < done; ++i) {
     if (result == MPI_ERR_IN_STATUS) check_mpi(statuses_[i].MPI_ERROR, "a message");
-    check_size(statuses_[i], expected_[indices_[i]]);
+    const Expected& expected = expected_[indices_[i]];
+    if (expected.from < 0) continue;
+    int bytes = 0;
+    check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
+    AXONN_CHECK(bytes == expected.bytes, "rank ", expected.from, " sent ", bytes, " bytes, want ",
+                expected.bytes);
   }
   return pending_ == 0;
-}
-
-void Messages::check_size(const MPI_Status& status, const Expected& expected) const {
-  if (expected.from < 0) return;
-  int bytes = 0;
-  check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-  AXONN_CHECK(bytes == expected.bytes, "rank ", expected.from, " sent ", bytes, " bytes, want ",
-              expected.bytes);
 }
 
 }  // namespace axonn

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include <mpi.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/communicator.h"
 
 namespace axonn {
 
@@ -34,11 +36,7 @@ class StagingPool {
   Block take(std::int64_t bytes);
 
  private:
-  struct Free {
-    std::unique_ptr<char[]> data;
-    std::int64_t bytes;
-  };
-  std::vector<Free> free_;
+  std::multimap<std::int64_t, std::unique_ptr<char[]>> free_;  // by bytes
 };
 
 /// State shared by all MPI collectives of a process. Used by the progress thread only.
@@ -53,18 +51,17 @@ struct MpiContext {
 /// returns true.
 class Messages {
  public:
-  void send(MpiContext& context, const void* data, std::int64_t bytes, int to, int tag);
-  void recv(MpiContext& context, void* data, std::int64_t bytes, int from, int tag);
+  /// Sends the buffer to a rank of the world, or receives it from one.
+  void post(MpiContext& context, Operation send_or_recv, const Buffer& data, int peer, int tag);
 
   /// Whether all messages are done. Throws Error if a message does not have the expected length.
   bool advance(MpiContext& context);
 
  private:
   struct Expected {
-    int from = -1;  // -1 for a send
-    int bytes = 0;
+    int from;  // -1 for a send
+    int bytes;
   };
-  void check_size(const MPI_Status& status, const Expected& expected) const;
 
   std::vector<MPI_Request> requests_;
   std::vector<Expected> expected_;

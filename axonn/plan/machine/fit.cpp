@@ -19,12 +19,14 @@ struct Term {
 
 struct Factors {
   double first = 0, second = 0;
+
+  double seconds(double a, double b) const { return first * a + second * b; }
 };
 
 double squared_error(std::span<const Term> terms, Factors f) {
   double sum = 0;
   for (const Term& t : terms) {
-    const double error = (f.first * t.first + f.second * t.second) / t.seconds - 1;
+    const double error = f.seconds(t.first, t.second) / t.seconds - 1;
     sum += error * error;
   }
   return sum;
@@ -49,21 +51,6 @@ Factors least_squares(std::span<const Term> terms) {
   }
   const Factors first{uu > 0 ? u / uu : 0, 0}, second{0, vv > 0 ? v / vv : 0};
   return squared_error(terms, first) < squared_error(terms, second) ? first : second;
-}
-
-/// α for β = 0.
-Factors first_alone(std::span<const Term> terms) {
-  double uu = 0, u = 0;
-  for (const Term& t : terms) {
-    const double a = t.first / t.seconds;
-    uu += a * a;
-    u += a;
-  }
-  return {u / uu, 0};
-}
-
-std::vector<CollectiveAlgorithm> ways_of(const TimedCollective& timed) {
-  return algorithms_of(timed.operation, timed.size, timed.bytes);
 }
 
 }  // namespace
@@ -91,7 +78,10 @@ ProductRate fit_product_rate(std::span<const TimedProduct> products) {
     }
     factors = least_squares(terms);
     // If noise hides that larger products take longer, fits the rate alone.
-    if (factors.first <= 0) factors = first_alone(terms);
+    if (factors.first <= 0) {
+      for (Term& term : terms) term.second = 0;
+      factors = least_squares(terms);
+    }
     half[mine] = factors.second / factors.first;
   }
   return {
@@ -112,25 +102,26 @@ double fit_rows_rate(std::span<const TimedRows> times, double launch_s) {
 
 GroupRate fit_group_rate(std::span<const TimedCollective> times) {
   AXONN_CHECK(!times.empty(), "fit_group_rate: no times");
-  std::vector<std::size_t> taken(times.size(), 0);  // the algorithm of each; first assumes rings
-  Factors factors;
+  const auto ways_of = [](const TimedCollective& timed) {
+    return algorithms_of(timed.operation, timed.size, timed.bytes);
+  };
+  std::vector<Term> terms;  // of the algorithm that each takes; first assumes rings
+  for (const TimedCollective& timed : times) {
+    AXONN_CHECK(timed.seconds > 0, "fit_group_rate: an ", timed.operation, " of ", timed.bytes,
+                " bytes took ", timed.seconds, " s");
+    const CollectiveAlgorithm ring = ways_of(timed).front();
+    terms.push_back({ring.hops, ring.bytes, timed.seconds});
+  }
+  Factors factors = least_squares(terms);
   constexpr int kRounds = 10;
-  for (int round = 0; round < kRounds; ++round) {
-    std::vector<Term> terms;
+  for (int round = 1; round < kRounds; ++round) {
     for (std::size_t i = 0; i < times.size(); ++i) {
-      AXONN_CHECK(times[i].seconds > 0, "fit_group_rate: an ", times[i].operation, " of ",
-                  times[i].bytes, " bytes took ", times[i].seconds, " s");
-      const CollectiveAlgorithm way = ways_of(times[i])[taken[i]];
-      terms.push_back({way.hops, way.bytes, times[i].seconds});
+      const auto way = std::ranges::min(ways_of(times[i]), {}, [&](const CollectiveAlgorithm& one) {
+        return factors.seconds(one.hops, one.bytes);
+      });
+      terms[i] = {way.hops, way.bytes, times[i].seconds};
     }
     factors = least_squares(terms);
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      const auto ways = ways_of(times[i]);
-      const auto seconds = [&](const CollectiveAlgorithm& way) {
-        return factors.first * way.hops + factors.second * way.bytes;
-      };
-      taken[i] = std::ranges::min_element(ways, {}, seconds) - ways.begin();
-    }
   }
   if (factors.second == 0) {  // noise hides the cost of bytes: takes the largest message's rate
     const auto largest = std::ranges::max_element(times, {}, &TimedCollective::bytes);

@@ -27,30 +27,20 @@ constexpr std::array<std::string_view, 5> kOtherOperations = {
 constexpr std::array<std::string_view, 4> kGroupOperations = {"", "all_gather", "reduce_scatter",
                                                               "all_reduce"};
 
+/// Adds a figure that is at least 0.
+void add_figure(OptionList& list, std::string_view name, double& value, std::string_view help,
+                std::string_view unit = {}) {
+  list.add(name, &value, {.help = help, .unit = unit, .min = 0});
+}
+
 void list_products(ProductRate& rate, OptionList& list, std::string_view section,
                    std::string_view help) {
   list.section(section, help);
-  list.add("flops_per_s", &rate.flops_per_s,
-           {.help = "rate of a large product; 0: unknown, and plans in this type are refused",
-            .unit = "flop/s",
-            .min = 0});
-  list.add("half_m", &rate.half_m, {.help = "number of rows that halves the rate", .min = 0});
-  list.add("half_n", &rate.half_n, {.help = "number of columns that halves the rate", .min = 0});
-  list.add("half_k", &rate.half_k, {.help = "inner size that halves the rate", .min = 0});
-}
-
-void list_links(Machine& machine, OptionList& list) {
-  list.section("links", "Links between devices, for groups without a [[group]]");
-  list.add("node_bytes_per_s", &machine.node_bytes_per_s,
-           {.help = "bandwidth of all links of a node together, one direction; 0: only one node",
-            .unit = "bytes/s",
-            .min = 0});
-  list.add("node_latency_s", &machine.node_latency_s,
-           {.help = "latency of one hop between nodes", .unit = "s", .min = 0});
-  list.add("device_bytes_per_s", &machine.device_bytes_per_s,
-           {.help = "bandwidth of a device to others of its node", .unit = "bytes/s", .min = 0});
-  list.add("device_latency_s", &machine.device_latency_s,
-           {.help = "latency of one hop within a node", .unit = "s", .min = 0});
+  add_figure(list, "flops_per_s", rate.flops_per_s,
+             "rate of a large product; 0: unknown, and plans in this type are refused", "flop/s");
+  add_figure(list, "half_m", rate.half_m, "number of rows that halves the rate");
+  add_figure(list, "half_n", rate.half_n, "number of columns that halves the rate");
+  add_figure(list, "half_k", rate.half_k, "inner size that halves the rate");
 }
 
 void list_options(Machine& machine, OptionList& list) {
@@ -60,29 +50,35 @@ void list_options(Machine& machine, OptionList& list) {
   list.add("source", &machine.source, {.help = "origin of the figures"});
   list.add("devices_per_node", &machine.devices_per_node,
            {.help = "ranks that share a node's links", .min = 1, .also = "gpus_per_node"});
-  list.add("memory_bytes", &machine.memory_bytes,
-           {.help = "device memory that a run may use", .unit = "bytes", .min = 0});
-  list.add("memory_bytes_per_s", &machine.memory_bytes_per_s,
-           {.help = "bandwidth of a device's memory, reads and writes together",
-            .unit = "bytes/s",
-            .min = 0});
-  list.add("advertised_flops_per_s", &machine.advertised_flops_per_s,
-           {.help = "a device's peak in bf16, dense; 0: unknown", .unit = "flop/s", .min = 0});
-  list.add("attention_flops_per_s", &machine.attention_flops_per_s,
-           {.help = "rate of attention, of its causal half", .unit = "flop/s", .min = 0});
-  list.add("launch_s", &machine.launch_s,
-           {.help = "least time of any operation", .unit = "s", .min = 0});
-  list.add("overlap_slowdown", &machine.overlap_slowdown,
-           {.help = "compute takes 1 + this times as long during a collective", .min = 0});
-  list.add("collective_slowdown", &machine.collective_slowdown,
-           {.help = "a collective takes 1 + this times as long during compute", .min = 0});
+  add_figure(list, "memory_bytes", machine.memory_bytes, "device memory that a run may use",
+             "bytes");
+  add_figure(list, "memory_bytes_per_s", machine.memory_bytes_per_s,
+             "bandwidth of a device's memory, reads and writes together", "bytes/s");
+  add_figure(list, "advertised_flops_per_s", machine.advertised_flops_per_s,
+             "a device's peak in bf16, dense; 0: unknown", "flop/s");
+  add_figure(list, "attention_flops_per_s", machine.attention_flops_per_s,
+             "rate of attention, of its causal half", "flop/s");
+  add_figure(list, "launch_s", machine.launch_s, "least time of any operation", "s");
+  add_figure(list, "overlap_slowdown", machine.overlap_slowdown,
+             "compute takes 1 + this times as long during a collective");
+  add_figure(list, "collective_slowdown", machine.collective_slowdown,
+             "a collective takes 1 + this times as long during compute");
   list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16");
   list_products(machine.f32, list, "products_f32", "Matrix products in f32");
-  list_links(machine, list);
+  list.section("links", "Links between devices, for groups without a [[group]]");
+  add_figure(list, "node_bytes_per_s", machine.node_bytes_per_s,
+             "bandwidth of all links of a node together, one direction; 0: only one node",
+             "bytes/s");
+  add_figure(list, "node_latency_s", machine.node_latency_s, "latency of one hop between nodes",
+             "s");
+  add_figure(list, "device_bytes_per_s", machine.device_bytes_per_s,
+             "bandwidth of a device to others of its node", "bytes/s");
+  add_figure(list, "device_latency_s", machine.device_latency_s, "latency of one hop within a node",
+             "s");
   list.section("rowwise", "Operations whose rate differs from memory_bytes_per_s");
   const auto add = [&](std::string_view operation) {
-    list.add(operation, &machine.rowwise_bytes_per_s[std::string(operation)],
-             {.help = "rate over all operands", .unit = "bytes/s", .min = 0});
+    add_figure(list, operation, machine.rowwise_bytes_per_s[std::string(operation)],
+               "rate over all operands", "bytes/s");
   };
   add("other");  // operations without a rate of their own
   std::ranges::for_each(kRowwiseNames, add);
@@ -102,7 +98,7 @@ void list_options(GroupRate& group, OptionList& list) {
   list.add("inner", &group.inner,
            {.help = "ranks from one member to the next", .min = 1, .required = true});
   list.add("size", &group.size, {.help = "number of members", .min = 2, .required = true});
-  list.add("latency_s", &group.latency_s, {.help = "latency of one hop", .unit = "s", .min = 0});
+  add_figure(list, "latency_s", group.latency_s, "latency of one hop", "s");
   list.add("bytes_per_s", &group.bytes_per_s,
            {.help = "rate of one member's ring", .unit = "bytes/s", .above = 0, .required = true});
 }
@@ -121,13 +117,12 @@ void validate(const Machine& machine, const std::string& place) {
   need(machine.attention_flops_per_s > 0, "[machine] attention_flops_per_s is missing");
   need(machine.node_bytes_per_s > 0 || machine.device_bytes_per_s > 0 || !machine.groups.empty(),
        "it has no bandwidth; set [links] node_bytes_per_s and device_bytes_per_s");
-  const bool node_is_covered = machine.devices_per_node == 1 || machine.device_bytes_per_s > 0 ||
-                               std::ranges::any_of(machine.groups, [&](const GroupRate& group) {
+  need(machine.devices_per_node == 1 || machine.device_bytes_per_s > 0 ||
+           std::ranges::any_of(machine.groups,
+                               [&](const GroupRate& group) {
                                  return group.inner * group.size <= machine.devices_per_node;
-                               });
-  need(node_is_covered,
-       "the bandwidth between devices of a node is missing; set "
-       "[links] device_bytes_per_s");
+                               }),
+       "the bandwidth between devices of a node is missing; set [links] device_bytes_per_s");
   for (const GroupRate& group : machine.groups)
     need(group.bytes_per_s > 0, "a [[group]] has no bytes_per_s");
 }
@@ -136,14 +131,9 @@ OptionList options_of(Machine& machine) {
   OptionList list;
   list_options(machine, list);
   list.repeated("group", "Groups of one shape that run at once", [&machine](OptionList& entry) {
-    machine.groups.emplace_back();
-    list_options(machine.groups.back(), entry);
+    list_options(machine.groups.emplace_back(), entry);
   });
   return list;
-}
-
-bool is_file_name(const std::string& text) {
-  return text.ends_with(".toml") || text.find('/') != std::string::npos;
 }
 
 }  // namespace
@@ -173,7 +163,8 @@ Machine read_machine(const std::string& name_or_file) {
       std::ranges::find(machine_files(), name_or_file, [](const auto& file) { return file.first; });
   if (known != machine_files().end()) {
     read_toml_text(list, known->second, name_or_file, origins);
-  } else if (is_file_name(name_or_file) || path_exists(name_or_file)) {
+  } else if (name_or_file.ends_with(".toml") || name_or_file.find('/') != std::string::npos ||
+             path_exists(name_or_file)) {
     read_toml(list, name_or_file, origins);
   } else {
     const std::vector<std::string> names = machine_names(), guesses = nearest(name_or_file, names);

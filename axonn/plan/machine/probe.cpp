@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <map>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/chrono.h>
@@ -14,31 +17,68 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/host.h"
 #include "axonn/base/log.h"
+#include "axonn/comm/self.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/ops/forwarding_backend.h"
 #include "axonn/plan/machine/fit.h"
-#include "axonn/plan/machine/probe_parts.h"
+#include "axonn/plan/simulate.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 
 namespace {
 
-using HostName = std::array<std::uint8_t, 256>;
+/// The inputs of a part of a probe. Each part sets its figures of the machine, the same on all
+/// ranks.
+struct ProbeContext {
+  Communicator& world;
+  Backend& backend;
+  const ProbeOptions& options;
+
+  void report(const std::string& line) const {
+    if (world.rank() == 0 && options.report) options.report(line);
+  }
+  /// Seconds for one operation. Ranks that share a core take turns of some milliseconds: a mean
+  /// over only a few turns would depend on which rank had the core.
+  double window() const { return options.quick ? 0.002 : 0.02; }
+};
+
+/// The mean over ranks of each value. Collective.
+std::vector<double> mean_over_ranks(Communicator& world, std::vector<double> values) {
+  world.all_reduce(buffer(std::span(values)), "probe").wait();
+  for (double& value : values) value /= world.size();
+  return values;
+}
+
+/// Seconds per call of run, over as many calls as take about `seconds`, after one untimed call.
+double seconds_of_one(Backend& backend, double seconds, const std::function<void()>& run) {
+  Stream& stream = backend.device().compute();
+  run();  // the library prepares its kernel
+  stream.synchronize();
+  const double start = now_seconds();
+  double taken = 0;
+  std::int64_t calls = 0;
+  for (std::int64_t more = 1; taken < seconds; more = calls) {  // twice as many each time
+    for (std::int64_t i = 0; i < more; ++i) run();
+    stream.synchronize();
+    calls += more;
+    taken = now_seconds() - start;
+  }
+  return taken / static_cast<double>(calls);
+}
 
 /// The number of ranks on the first rank's host. Throws UsageError if other hosts have more or
 /// fewer, or if a host's ranks are not consecutive.
 int ranks_of_host(Communicator& world) {
-  HostName mine{};
-  ::gethostname(reinterpret_cast<char*>(mine.data()), mine.size() - 1);
-  std::vector<std::uint8_t> all(mine.size() * world.size());
-  world.all_gather(buffer(std::span(all)), buffer(std::span<std::uint8_t>(mine)), "probe").wait();
-  const auto same = [&](int a, int b) {
-    const auto begin = [&](int rank) { return all.begin() + rank * std::ssize(mine); };
-    return std::equal(begin(a), begin(a) + std::ssize(mine), begin(b));
-  };
-  int ranks = 1;
-  while (ranks < world.size() && same(0, ranks)) ++ranks;
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  auto mine = static_cast<std::int64_t>(std::hash<std::string>{}(name.data()));
+  std::vector<std::int64_t> hosts(world.size());
+  world.all_gather(buffer(std::span(hosts)), buffer(std::span(&mine, 1)), "probe").wait();
+  const auto ranks = static_cast<int>(std::ranges::count(hosts, hosts.front()));
   for (int rank = 0; rank < world.size(); ++rank)
-    if (world.size() % ranks != 0 || !same(rank, rank / ranks * ranks) ||
-        (rank + ranks < world.size() && same(rank, rank + ranks)))
+    if (world.size() % ranks != 0 || hosts[rank] != hosts[rank / ranks * ranks] ||
+        (rank + ranks < world.size() && hosts[rank] == hosts[rank + ranks]))
       refuse(
           "probe: wanted the same number of ranks on each node, with consecutive numbers; start ",
           "the ranks like this, or set --devices-per-node");
@@ -46,12 +86,6 @@ int ranks_of_host(Communicator& world) {
 }
 
 std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr))); }
-
-/// Ranks that share a core take turns of some milliseconds. A mean over only a few turns would
-/// depend on which rank had the core.
-constexpr double kWindow = 0.02, kQuickWindow = 0.002;
-
-double window_of(const ProbeContext& ctx) { return ctx.options.quick ? kQuickWindow : kWindow; }
 
 /// A matrix of equal small numbers: a CPU may be faster on zeros, and sums must stay finite.
 Tensor filled(Backend& backend, Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype) {
@@ -63,10 +97,10 @@ Tensor filled(Backend& backend, Arena& arena, std::int64_t rows, std::int64_t co
   return matrix;
 }
 
+/// Measures the rate of products of this type, over shapes and transpositions.
 ProductRate probe_products(const ProbeContext& ctx, DType dtype, double launch_s) {
-  const std::vector<std::int64_t> sizes = ctx.options.quick
-                                              ? std::vector<std::int64_t>{16, 64, 256}
-                                              : std::vector<std::int64_t>{16, 64, 256, 1024};
+  std::vector<std::int64_t> sizes{16, 64, 256};
+  if (!ctx.options.quick) sizes.push_back(1024);
   Arena arena(ctx.backend.device());
   const std::int64_t most = sizes.back();
   const Tensor a = filled(ctx.backend, arena, most, most, dtype),
@@ -89,7 +123,7 @@ ProductRate probe_products(const ProbeContext& ctx, DType dtype, double launch_s
                                .b_transposed = second};
           products.push_back({m, n, k, 0});
           seconds.push_back(
-              seconds_of_one(ctx.backend, window_of(ctx), [&] { ctx.backend.matmul(product); }));
+              seconds_of_one(ctx.backend, ctx.window(), [&] { ctx.backend.matmul(product); }));
         }
   seconds = mean_over_ranks(ctx.world, seconds);
   for (std::size_t i = 0; i < products.size(); ++i)
@@ -117,47 +151,314 @@ void probe_memory(const ProbeContext& ctx, Machine& machine) {
     const auto part = [&](const Tensor& tensor) {
       return tensor.view().col_range(0, static_cast<std::int64_t>(count));
     };
-    seconds.push_back(seconds_of_one(ctx.backend, window_of(ctx), [&] {
+    seconds.push_back(seconds_of_one(ctx.backend, ctx.window(), [&] {
       ctx.backend.run(ops::Add{part(out), part(a), part(b)});
     }));
   }
   seconds = mean_over_ranks(ctx.world, seconds);
   machine.launch_s = std::ranges::min(seconds);  // the work on 64 elements is negligible
-  machine.memory_bytes_per_s = fit_rows_rate(
-      std::vector<TimedRows>{{3 * 4 * counts.back(), seconds.back()}}, machine.launch_s);
+  const TimedRows largest{3 * 4 * counts.back(), seconds.back()};
+  machine.memory_bytes_per_s = fit_rows_rate({&largest, 1}, machine.launch_s);
   ctx.report(fmt::format("memory         {:9.2f} GB/s; an operation takes at least {:.2f} us",
                          machine.memory_bytes_per_s * 1e-9, machine.launch_s * 1e6));
 }
 
-/// Measures the rates of products, over shapes, transpositions and types.
-void probe_products(const ProbeContext& ctx, Machine& machine) {
-  machine.f32 = probe_products(ctx, DType::f32, machine.launch_s);
-  machine.bf16 = probe_products(ctx, DType::bf16, machine.launch_s);
+/// Records the time of each operation of another backend. Waits for the device before and after
+/// each, so that operations do not overlap.
+class TimedBackend final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  /// Nothing is fused, so that the operations are those of a dry step.
+  bool fuses(const Matmul&) override { return false; }
+
+  /// Operations and seconds since the last call, in order.
+  std::vector<std::pair<std::string, double>> take() { return std::exchange(timed_, {}); }
+
+ protected:
+  void around(const OperationCall& call, const std::function<void()>& run) override {
+    Stream& stream = device().compute();
+    stream.synchronize();
+    const double start = now_seconds();
+    run();
+    stream.synchronize();
+    timed_.emplace_back(call.name, now_seconds() - start);
+  }
+
+ private:
+  std::vector<std::pair<std::string, double>> timed_;
+};
+
+/// A model with every operation of its family, so small that its steps are short even on a share of
+/// a core.
+Config small_model(ModelFamily family, DType dtype, bool quick) {
+  Config config;
+  config.model = {.family = family,
+                  .layers = 2,
+                  .hidden = quick ? 64 : 256,
+                  .heads = 4,
+                  .vocab = quick ? 256 : 1024};
+  config.model.kv_heads = family == ModelFamily::llama ? 2 : 0;
+  config.model.qk_norm = family == ModelFamily::llama;
+  config.training.steps = 1;
+  config.training.seq_len = quick ? 32 : 128;
+  config.training.global_batch = 1;
+  config.training.threads = 1;  // not used: the session is given its backend
+  config.training.dtype = dtype;
+  config.optimizer.lr = 1e-4;
+  config.data.synthetic = 1;  // never read: the tokens are made up
+  validate(config);
+  return config;  // resolved() derives the micro-batch from the batch
+}
+
+/// The operations of the backend in a step of config, in order.
+std::vector<Schedule::Compute> operations_of(const Config& config) {
+  std::vector<Schedule::Compute> operations;
+  for (const Schedule::Event& event : dry_step(config, 0, {.schedule = true}).schedule.events)
+    if (const auto* op = std::get_if<Schedule::Compute>(&event);
+        op && op->kind != OperationKind::device)
+      operations.push_back(*op);
+  return operations;
+}
+
+struct OperationTimes {
+  std::vector<TimedRows> attention;  // with flops in place of bytes
+  std::map<std::string, std::vector<TimedRows>> rowwise;
+};
+
+/// Adds the seconds of each operation in a step of config that each rank runs alone, averaged over
+/// steps and ranks.
+void time_steps(const ProbeContext& ctx, Config config, OperationTimes& times) {
+  const double seconds = ctx.options.quick ? 0.02 : 1.5, enough = ctx.options.quick ? 0 : 0.03;
+  constexpr int kMostSequences = 64;
+  // Increases the batch on a faster device, so that launches do not dominate.
+  for (;; config.training.global_batch *= 2) {
+    const auto alone = make_self();
+    auto backend = std::make_unique<TimedBackend>(ctx.backend);
+    TimedBackend& timed_backend = *backend;
+    Training training(resolved(config), *alone, std::move(backend), {.data = false});
+    training.model.initialise();
+    const StepInput input = made_up_input(training.model);
+    const auto step_s = [&] {
+      const double start = now_seconds();
+      training.step.run(training.model.context(), input);
+      return now_seconds() - start;
+    };
+    step_s();
+    const double taken = mean_over_ranks(ctx.world, {step_s()}).front();
+    if (taken < enough && config.training.global_batch < kMostSequences) continue;
+    const int count = std::clamp(static_cast<int>(seconds / taken), 3, 100);
+    const std::vector<Schedule::Compute> operations = operations_of(resolved(config));
+    std::vector<double> sums(operations.size());
+    timed_backend.take();
+    for (int i = 0; i < count; ++i) {
+      step_s();
+      const auto timed = timed_backend.take();
+      AXONN_CHECK(timed.size() == operations.size(), "probe: a step has ", timed.size(),
+                  " operations and a dry step ", operations.size());
+      for (std::size_t j = 0; j < timed.size(); ++j) {
+        AXONN_CHECK(timed[j].first == operations[j].operation, "probe: operation ", j, " is ",
+                    timed[j].first, " and in a dry step ", operations[j].operation);
+        sums[j] += timed[j].second / count;
+      }
+    }
+    sums = mean_over_ranks(ctx.world, sums);
+    for (std::size_t j = 0; j < operations.size(); ++j) {
+      const Schedule::Compute& op = operations[j];
+      if (op.kind == OperationKind::attention)
+        times.attention.push_back({op.flops, sums[j]});
+      else if (op.kind != OperationKind::product)
+        times.rowwise[op.operation].push_back({static_cast<double>(op.bytes()), sums[j]});
+    }
+    return;
+  }
+}
+
+/// Measures row-wise operations and attention, within steps of small models that each rank runs
+/// alone. Needs launch_s.
+void probe_steps(const ProbeContext& ctx, Machine& machine) {
+  OperationTimes times;
+  for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      time_steps(ctx, small_model(family, dtype, ctx.options.quick), times);
+  machine.attention_flops_per_s = fit_rows_rate(times.attention, machine.launch_s);
+  ctx.report(fmt::format("attention      {:9.1f} Gflop/s", machine.attention_flops_per_s * 1e-9));
+  for (const auto& [operation, rows] : times.rowwise) {
+    const double rate = fit_rows_rate(rows, machine.launch_s);
+    machine.rowwise_bytes_per_s[operation] = rate;
+    ctx.report(fmt::format("  {:<27} {:9.2f} GB/s", operation, rate * 1e-9));
+  }
+}
+
+constexpr std::array kCollectives = {Operation::all_gather, Operation::reduce_scatter,
+                                     Operation::all_reduce};
+
+/// Buffers for collectives of up to so many bytes.
+class Buffers {
+ public:
+  Buffers(Device& device, std::int64_t bytes)
+      : arena_(device),
+        whole_(arena_, 1, bytes / bytes_of(DType::f32), DType::f32),
+        piece_(arena_, 1, bytes / bytes_of(DType::f32) / 2, DType::f32) {
+    for (const Tensor* tensor : {&whole_, &piece_})
+      device.fill_zero(tensor->view().data, tensor->bytes());
+  }
+
+  /// Starts a collective of about so many bytes; exactly, of bytes_of_whole().
+  Work start(Communicator& group, Operation operation, std::int64_t bytes) {
+    Buffer whole{whole_.view().data, bytes_of_whole(group, bytes) / bytes_of(DType::f32),
+                 DType::f32};
+    const Buffer piece{piece_.view().data, whole.count / group.size(), DType::f32};
+    if (operation == Operation::all_gather) return group.all_gather(whole, piece, "probe");
+    if (operation == Operation::reduce_scatter) return group.reduce_scatter(piece, whole, "probe");
+    return group.all_reduce(whole, "probe");
+  }
+
+  static std::int64_t bytes_of_whole(const Communicator& group, std::int64_t bytes) {
+    const std::int64_t unit = group.size() * bytes_of(DType::f32);
+    return std::max(bytes / unit, std::int64_t{1}) * unit;
+  }
+
+ private:
+  Arena arena_;
+  Tensor whole_, piece_;
+};
+
+/// Seconds per call of run, averaged over ranks and over calls for about `seconds`.
+double seconds_of_all(Communicator& world, double seconds, const std::function<void()>& run) {
+  const auto time = [&](int count) {
+    world.barrier("probe");
+    const double start = now_seconds();
+    for (int i = 0; i < count; ++i) run();
+    return mean_over_ranks(world, {now_seconds() - start}).front() / count;
+  };
+  constexpr int kLeastRounds = 8;  // however long one takes
+  return time(std::clamp(static_cast<int>(seconds / time(1)), kLeastRounds, 50));
+}
+
+/// Adds the rates of the groups of one shape to the machine.
+void probe_group(const ProbeContext& ctx, const GroupShape& shape,
+                 const std::vector<std::int64_t>& sizes, const std::function<void()>& work,
+                 Machine& machine) {
+  const int rank = ctx.world.rank(), block = shape.inner * shape.size;
+  const auto group = ctx.world.split(rank / block * shape.inner + rank % shape.inner, "probe");
+  Buffers buffers(ctx.backend.device(), sizes.back() + 4096);
+  const double window = ctx.options.quick ? 0.01 : 0.2;
+  std::string line = fmt::format("  {:>3} apart {:>4} members", shape.inner, shape.size);
+  for (const Operation operation : kCollectives) {
+    std::vector<TimedCollective> times;
+    for (const std::int64_t bytes : sizes) {
+      const double with = seconds_of_all(ctx.world, window, [&] {
+        work();
+        buffers.start(*group, operation, bytes).wait();
+      });
+      const double without = seconds_of_all(ctx.world, window / 3, work);
+      times.push_back({.operation = std::string(name_of(operation)),
+                       .size = shape.size,
+                       .bytes = Buffers::bytes_of_whole(*group, bytes),
+                       // A smaller difference is noise.
+                       .seconds = std::max(with - without, 1e-7)});
+    }
+    GroupRate rate = fit_group_rate(times);
+    rate.operation = name_of(operation);
+    rate.inner = shape.inner;
+    machine.groups.push_back(rate);
+    line += fmt::format("  {} {:.3f} GB/s + {:.0f} us", name_of(operation), rate.bytes_per_s * 1e-9,
+                        rate.latency_s * 1e6);
+  }
+  ctx.report(line);
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+/// Sets the rates of groups that were not measured, between nodes and inside a node, to the medians
+/// of those that were.
+void set_links(Machine& machine) {
+  std::vector<double> node_rates, node_latencies, device_rates, device_latencies;
+  for (const GroupRate& group : machine.groups) {
+    const bool leaves = group.inner * group.size > machine.devices_per_node;
+    const int share = leaves ? std::min(machine.devices_per_node, group.inner) : 1;
+    (leaves ? node_rates : device_rates).push_back(group.bytes_per_s * share);
+    (leaves ? node_latencies : device_latencies).push_back(group.latency_s);
+  }
+  machine.node_bytes_per_s = median(node_rates);
+  machine.node_latency_s = median(node_latencies);
+  machine.device_bytes_per_s = median(device_rates);
+  machine.device_latency_s = median(device_latencies);
+}
+
+/// Those of compute and a collective of all ranks: means over the three collectives.
+Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes,
+                          const std::function<void()>& work) {
+  constexpr double kMost = 10;  // largest slowdown: with more, overlap is useless anyway
+  Buffers buffers(ctx.backend.device(), bytes + 4096);
+  const double window = ctx.options.quick ? 0.02 : 0.4;
+  Slowdowns mean;
+  for (const Operation operation : kCollectives) {
+    const double through = seconds_of_all(
+        ctx.world, window, [&] { buffers.start(ctx.world, operation, bytes).wait(); });
+    const double alone = seconds_of_all(ctx.world, window, work);
+    // So little work that the collective certainly outlasts it.
+    const int pieces = std::max(1, static_cast<int>(0.2 * through / alone));
+    double worked = 0;
+    int rounds = 0;
+    const double both = seconds_of_all(ctx.world, 2 * window, [&] {
+      Work pending = buffers.start(ctx.world, operation, bytes);
+      const double start = now_seconds();
+      for (int i = 0; i < pieces; ++i) work();
+      worked += now_seconds() - start;
+      ++rounds;
+      pending.wait();
+    });
+    const double under = mean_over_ranks(ctx.world, {worked / rounds}).front();
+    // The rest of the collective, after the work was done, ran alone.
+    const double done = std::max(through - (both - under), under / (1 + kMost));
+    mean.of_compute += std::max(0.0, under / (pieces * alone) - 1) / kCollectives.size();
+    mean.of_collective += std::max(0.0, under / done - 1) / kCollectives.size();
+  }
+  return mean;
+}
+
+/// Measures collectives of every group shape in grids of the world's ranks, all groups of a shape
+/// at once, and the slowdowns of compute and collectives that overlap.
+void probe_links(const ProbeContext& ctx, Machine& machine) {
+  std::vector<std::int64_t> sizes{4 << 10, 256 << 10};
+  if (!ctx.options.quick) sizes = {8 << 10, 256 << 10, 4 << 20};
+  // Compute between collectives. In a step, too, ranks start a collective after compute, and those
+  // that share a core not at the same time: waiting for the last is part of a collective's time.
+  constexpr std::int64_t kRows = 128;
+  constexpr double kWindow = 0.02, kLength = 2e-3;
+  Device& device = ctx.backend.device();
+  Arena arena(device);
+  const Tensor a(arena, kRows, kRows, DType::f32), out(arena, kRows, kRows, DType::f32);
+  device.fill_zero(a.view().data, a.bytes());
+  const auto product = [&] {
+    ctx.backend.matmul({.out = out.view(), .a = a.view(), .b = a.view()});
+  };
+  const double once = seconds_of_one(ctx.backend, kWindow, product);
+  const double slowest = mean_over_ranks(ctx.world, {once}).front();
+  const int products = std::max(1, static_cast<int>(kLength / slowest));
+  const auto work = [&] {
+    for (int i = 0; i < products; ++i) product();
+    device.compute().synchronize();
+  };
+  ctx.report("groups (all groups of one shape at once)");
+  const int ranks = ctx.world.size();
+  for (int inner = 1; inner < ranks; ++inner)
+    for (int size = 2; inner * size <= ranks; ++size)
+      if (ranks % (inner * size) == 0) probe_group(ctx, {inner, size}, sizes, work, machine);
+  set_links(machine);
+  const Slowdowns slowdowns = probe_slowdowns(ctx, sizes.back(), work);
+  machine.overlap_slowdown = slowdowns.of_compute;
+  machine.collective_slowdown = slowdowns.of_collective;
+  ctx.report(fmt::format("overlap: compute takes {:.0f} % longer, and a collective {:.0f} %",
+                         100 * slowdowns.of_compute, 100 * slowdowns.of_collective));
 }
 
 }  // namespace
-
-std::vector<double> mean_over_ranks(Communicator& world, std::vector<double> values) {
-  world.all_reduce(buffer(std::span(values)), "probe").wait();
-  for (double& value : values) value /= world.size();
-  return values;
-}
-
-double seconds_of_one(Backend& backend, double seconds, const std::function<void()>& run) {
-  Stream& stream = backend.device().compute();
-  run();  // the library prepares its kernel
-  stream.synchronize();
-  const double start = now_seconds();
-  double taken = 0;
-  std::int64_t calls = 0;
-  for (std::int64_t more = 1; taken < seconds; more = calls) {  // twice as many each time
-    for (std::int64_t i = 0; i < more; ++i) run();
-    stream.synchronize();
-    calls += more;
-    taken = now_seconds() - start;
-  }
-  return taken / static_cast<double>(calls);
-}
 
 Machine probe(Communicator& world, const ProbeOptions& options) {
   if (world.size() < 2)
@@ -183,7 +484,8 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
                          format_bytes(static_cast<std::int64_t>(memory))));
   const double start = now_seconds();
   probe_memory(ctx, machine);
-  probe_products(ctx, machine);
+  machine.f32 = probe_products(ctx, DType::f32, machine.launch_s);
+  machine.bf16 = probe_products(ctx, DType::bf16, machine.launch_s);
   probe_steps(ctx, machine);
   probe_links(ctx, machine);
   ctx.report(fmt::format("took {:.0f} s", now_seconds() - start));

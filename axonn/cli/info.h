@@ -10,6 +10,18 @@
 
 namespace axonn {
 
+/// How this program was built.
+struct BuildInfo {
+  std::string_view version;
+  std::string_view type;      ///< "Release"
+  std::string_view compiler;  ///< "GNU 12.2.0"
+  std::string_view flags;
+  std::string_view march;     ///< -march of the CPU kernels
+  std::string_view gpu_arch;  ///< architectures of the GPU kernels; "" without GPUs
+};
+
+const BuildInfo& build_info();
+
 /// The lines of `axonn info` about GPUs, as pairs of label and text. platform: the one that the
 /// build is for; null: none.
 std::vector<std::pair<std::string_view, std::string>> gpu_lines(const GpuPlatform* platform,

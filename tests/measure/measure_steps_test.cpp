@@ -1,11 +1,10 @@
-#include "axonn/plan/measure.h"
-
 #include <vector>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/measure/benchmark.h"
 #include "axonn/measure/dry_step.h"
 
 using namespace axonn;

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+
+namespace axonn {
+
+/// Whether an MPI launcher (mpirun, mpiexec, srun with several tasks) started this process. A shell
+/// inside a Slurm allocation does not count. `variable` returns an environment variable, or null;
+/// tests replace it.
+bool under_launcher(const std::function<const char*(const char* name)>& variable = std::getenv);
+
+}  // namespace axonn

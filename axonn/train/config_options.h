@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "axonn/options/options.h"
+#include "axonn/train/config.h"
+
+namespace axonn {
+
+/// Adds every key to list, with its description: parsing, help, printing and documents are made
+/// from it. The list refers to config, which must outlive it.
+void list_options(Config& config, OptionList& list);
+
+/// Returns one line for each key that the user set and the run does not read.
+std::vector<std::string> warnings(const Config& config, const Origins& origins);
+
+/// Returns every value with its origin, as valid TOML, for --print-config.
+std::string print_config(Config config, const Origins& origins);
+
+/// Returns output.dir/config.toml, which repeats the run to the bit. Keys that nobody set and that
+/// have no effect are comments, so that they cause no warnings when the file is used.
+std::string config_toml(Config config, const Origins& origins);
+
+/// Returns the text of docs/configuration.md; config holds the defaults.
+std::string config_reference(Config config);
+
+}  // namespace axonn
