@@ -52,7 +52,7 @@ void measure(const std::string& name, const std::string& path) {
   const auto count = static_cast<double>(tokens.size());
   std::size_t bytes = 0;
   const double decoding = median_seconds([&] { bytes = tokenizer->decode(tokens).size(); });
-  const TokenSink sink{[](std::span<const std::int32_t>) {}, [] {}};
+  const TokenSink sink{[](std::span<const std::int32_t>) {}};
   const double all = median_seconds([&] { tokenize({path}, *tokenizer, sink); });
   std::printf(
       "%-40s load %5.2f s  %4.2f bytes/token  one core %6.1f MB/s  %d cores %6.1f MB/s  "

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/backend.h"
 
 // Times causal attention in bf16 on GPU 0, by axonn's kernels and by cuDNN, deterministic and not,
 // of whole sequences and of documents in them. Prints rows of a table. Forward counts

@@ -9,7 +9,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
-#include "axonn/ops/cpu/instructions.h"
+#include "axonn/ops/cpu/matmul/products.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 

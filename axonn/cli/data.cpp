@@ -10,9 +10,8 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/data/corpus.h"
-#include "axonn/data/show.h"
 #include "axonn/data/synthetic/synthetic.h"
-#include "axonn/data/synthetic/synthetic_records.h"
+#include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
 
 namespace axonn {
@@ -40,12 +39,13 @@ Examples:
 )";
 
 int tokenize_command(const Arguments& arguments) {
-  TokenizeJob job{.tokenizer = "bytes"};
+  std::string tokenizer = "bytes", output;
+  std::vector<std::string> text;
   CLI::App app("Turns text into a token file.", "axonn data tokenize");
-  app.add_option("--tokenizer", job.tokenizer, "bytes, or a tokenizer's folder or file")
+  app.add_option("--tokenizer", tokenizer, "bytes, or a tokenizer's folder or file")
       ->capture_default_str();
-  app.add_option("--text", job.text, "files, or folders of *.txt")->required();
-  app.add_option("--output", job.output,
+  app.add_option("--text", text, "files, or folders of *.txt")->required();
+  app.add_option("--output", output,
                  "FILE.bin: llm.c's format; any other name: prefix of Megatron's format")
       ->required();
   if (!parse_flags(app, arguments)) return 0;
@@ -57,26 +57,25 @@ int tokenize_command(const Arguments& arguments) {
                        format_bytes(static_cast<std::int64_t>(static_cast<double>(p.bytes) /
                                                               (now_seconds() - start))));
   };
-  const TokenizeProgress done = tokenize_files(job, {.report = [&](const TokenizeProgress& p) {
-                                                 if (redraw)
-                                                   std::cout << '\r' << line(p) << std::flush;
-                                               }});
-  std::cout << (redraw ? "\r" : "") << line(done) << '\n' << "wrote " << job.output << '\n';
+  const TokenizeProgress done =
+      tokenize_files(tokenizer, text, output, {.report = [&](const TokenizeProgress& p) {
+                       if (redraw) std::cout << '\r' << line(p) << std::flush;
+                     }});
+  std::cout << (redraw ? "\r" : "") << line(done) << '\n' << "wrote " << output << '\n';
   return 0;
 }
 
 int show_command(const Arguments& arguments) {
   std::string file, tokenizer_name;
   DataConfig examples{.validation = ""};
-  std::int64_t seq_len = 1024, sequence = 0;
-  ShowOptions options;
+  std::int64_t first = 32, seq_len = 1024, sequence = 0;
   CLI::App app("Shows the contents of a token file, or the training sequences of a JSONL file.",
                "axonn data show");
   app.add_option("FILE", file, "llm.c's FILE.bin, the prefix of Megatron's files, or FILE.jsonl")
       ->required();
   app.add_option("--tokenizer", tokenizer_name,
                  "also show the first tokens as text; for JSONL: the model's tokenizer, or bytes");
-  app.add_option("--first", options.first, "tokens to show")
+  app.add_option("--first", first, "tokens to show")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app.add_option("--chat-template", examples.chat_template, "for JSONL: as data.chat_template")
@@ -92,13 +91,12 @@ int show_command(const Arguments& arguments) {
     if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
     const Corpus corpus = open_corpus(examples, {});
     std::cout << describe(PackedDocuments(corpus.train_documents, seq_len, 0), seq_len,
-                          {.tokenizer = corpus.tokenizer.get(), .sequence = sequence});
+                          *corpus.tokenizer, sequence);
     return 0;
   }
   std::shared_ptr<const Tokenizer> tokenizer;
   if (!tokenizer_name.empty()) tokenizer = make_tokenizer(tokenizer_name);
-  options.tokenizer = tokenizer.get();
-  std::cout << describe(TokenFile(file), options);
+  std::cout << describe(TokenFile(file), tokenizer.get(), first);
   return 0;
 }
 

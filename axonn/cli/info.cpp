@@ -15,8 +15,8 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/mpi_version.h"
 #include "axonn/comm/device/nccl.h"
-#include "axonn/ops/cpu/instructions.h"
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/backend.h"
+#include "axonn/ops/cpu/matmul/products.h"
 
 namespace axonn {
 

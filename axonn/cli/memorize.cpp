@@ -12,12 +12,12 @@
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/model/model.h"
-#include "axonn/study/audit.h"
-#include "axonn/study/page.h"
+#include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/study/report_text.h"
 #include "axonn/study/study.h"
 #include "axonn/train/launch.h"
+#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

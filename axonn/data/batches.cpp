@@ -32,10 +32,11 @@ std::int64_t Batches::steps() const {
   return (options_.end + options_.global_batch - 1) / options_.global_batch;
 }
 
-Batch Batches::read_batch(std::int64_t n) const {
+std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
   const std::int64_t begin = n * options_.global_batch, mine = begin + options_.place * each_,
                      end = options_.end > 0 ? options_.end : begin + options_.global_batch;
-  Batch batch;
+  auto result = std::make_shared<Batch>();
+  Batch& batch = *result;
   for (std::int64_t i = begin; i < std::min(begin + options_.global_batch, end); ++i) {
     const auto [targets, inputs] = sequences_->size(i);
     batch.whole.targets += targets;
@@ -61,15 +62,7 @@ Batch Batches::read_batch(std::int64_t n) const {
     batch.counted +=
         std::ranges::count_if(micro.rows.targets, [](std::int32_t target) { return target >= 0; });
   }
-  return batch;
-}
-
-Batches::Read Batches::read(std::int64_t n) const {
-  try {
-    return {std::make_shared<const Batch>(read_batch(n)), nullptr};
-  } catch (...) {
-    return {nullptr, std::current_exception()};
-  }
+  return result;
 }
 
 std::optional<std::int64_t> Batches::next() const {
@@ -90,7 +83,12 @@ void Batches::read_ahead() {
     changed_.wait(guard, [&] { return ends_ || (n = next()); });
     if (ends_) return;
     guard.unlock();
-    Read result = read(*n);
+    Read result;
+    try {
+      result.batch = read(*n);
+    } catch (...) {
+      result.error = std::current_exception();
+    }
     guard.lock();
     if (*n >= wanted_ && *n <= wanted_ + options_.ahead) ready_[*n] = std::move(result);
     changed_.notify_all();
@@ -99,22 +97,18 @@ void Batches::read_ahead() {
 
 std::shared_ptr<const Batch> Batches::at(std::int64_t n) {
   AXONN_CHECK(n >= 0, "Batches: step ", n);
-  Read result;
-  if (options_.ahead == 0) {
-    result = read(n);
-  } else {
-    std::unique_lock guard(lock_);
-    wanted_ = n;
-    std::erase_if(ready_, [&](const auto& entry) {
-      return entry.first < n || entry.first > n + options_.ahead;
-    });
-    if (!reader_.joinable()) reader_ = std::thread([this] { read_ahead(); });
-    changed_.notify_all();
-    changed_.wait(guard, [&] { return ready_.contains(n); });
-    result = ready_.at(n);
-  }
-  if (result.error) std::rethrow_exception(result.error);
-  return result.batch;
+  if (options_.ahead == 0) return read(n);
+  std::unique_lock guard(lock_);
+  wanted_ = n;
+  std::erase_if(ready_, [&](const auto& entry) {
+    return entry.first < n || entry.first > n + options_.ahead;
+  });
+  if (!reader_.joinable()) reader_ = std::thread([this] { read_ahead(); });
+  changed_.notify_all();
+  changed_.wait(guard, [&] { return ready_.contains(n); });
+  const auto& [batch, error] = ready_.at(n);
+  if (error) std::rethrow_exception(error);
+  return batch;
 }
 
 }  // namespace axonn

@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,10 +41,6 @@ struct BatchOptions {
   int ahead = 2;  ///< number of steps to read ahead; 0: none, and at() reads itself
 };
 
-/// Makes targets of sequence n that do not count negative, such as Goldfish::mask(). Empty: all
-/// count.
-using SequenceMask = std::function<void(std::int64_t n, Sequence& sequence)>;
-
 /// The batches of one (z, data) coordinate. Step n has the sequences [n · global_batch,
 /// (n + 1) · global_batch), and each coordinate has an equal run of them, so that a batch depends
 /// on the sequences, the options and n alone.
@@ -77,8 +72,7 @@ class Batches {
     std::shared_ptr<const Batch> batch;  // null if reading failed
     std::exception_ptr error;
   };
-  Read read(std::int64_t n) const;
-  Batch read_batch(std::int64_t n) const;
+  std::shared_ptr<const Batch> read(std::int64_t n) const;
   void read_ahead();
   /// The next step to read ahead, if any. Needs the lock.
   std::optional<std::int64_t> next() const;

@@ -3,20 +3,45 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <optional>
+#include <sstream>
 
 #include "axonn/base/check.h"
-#include "axonn/data/blend.h"
+#include "axonn/base/files.h"
+#include "axonn/data/goldfish.h"
 #include "axonn/data/jsonl.h"
-#include "axonn/data/repeated.h"
 #include "axonn/data/synthetic/synthetic.h"
-#include "axonn/data/token_cache.h"
 #include "axonn/data/token_file.h"
 #include "axonn/text/text_files.h"
 
 namespace axonn {
 
 namespace {
+
+/// The number that the whole text is, if it is one.
+std::optional<double> number_in(const std::string& text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return number;
+}
+
+/// Whether the path names a file or is the prefix of Megatron files.
+bool is_there(const std::string& path) { return path_exists(path) || path_exists(path + ".idx"); }
+
+/// The words of all entries. An entry that is an existing path is one word.
+std::vector<std::string> words_of(const std::vector<std::string>& entries) {
+  std::vector<std::string> words;
+  for (const std::string& entry : entries) {
+    if (is_there(entry)) {
+      words.push_back(entry);
+      continue;
+    }
+    std::istringstream stream(entry);
+    for (std::string word; stream >> word;) words.push_back(word);
+  }
+  return words;
+}
 
 TokenStream whole(std::shared_ptr<const TokenSource> source, double weight = 1) {
   const std::int64_t size = source->size();
@@ -28,39 +53,22 @@ std::shared_ptr<const TokenSource> open_text(const std::vector<std::string>& pat
                                              const CorpusOptions& options) {
   const auto files = text_files(paths);
   auto source = options.cache_folder.empty()
-                    ? tokenize_in_memory(files, tokenizer, options.report)
+                    ? tokenize_in_memory(files, tokenizer, {.report = options.report})
                     : tokenize_cached(files, tokenizer, options.cache_folder, options.report);
   if (source->size() == 0) refuse("data.text: ", files.front(), " is empty");
   return source;
 }
 
-std::shared_ptr<const TokenSource> open_shards(const std::vector<std::string>& paths) {
-  std::vector<std::shared_ptr<const TokenSource>> shards;
-  for (const std::string& path : paths)
-    for (const std::string& shard : expand_pattern(path))
-      shards.push_back(std::make_shared<TokenFile>(shard));
-  if (shards.size() == 1) return shards.front();
-  return std::make_shared<JoinedTokens>(std::move(shards));
-}
-
 std::vector<TokenStream> open_tokens(const std::vector<std::string>& entries) {
-  const BlendPaths blend = parse_blend(entries);
   std::vector<TokenStream> streams;
-  std::vector<std::string> shards;
-  for (const auto& [weight, path] : blend.paths) {
-    if (blend.weighted)
-      streams.push_back(whole(open_shards({path}), weight));
-    else
-      shards.push_back(path);
+  for (const auto& [weight, paths] : parse_blend(entries)) {
+    std::vector<std::shared_ptr<const TokenSource>> shards;
+    for (const std::string& path : paths)
+      for (const std::string& shard : expand_pattern(path))
+        shards.push_back(std::make_shared<TokenFile>(shard));
+    streams.push_back(whole(std::make_shared<JoinedTokens>(std::move(shards)), weight));
   }
-  if (!blend.weighted) streams.push_back(whole(open_shards(shards)));
   return streams;
-}
-
-std::shared_ptr<const TokenSource> make_synthetic(std::int64_t bytes, const Tokenizer& tokenizer,
-                                                  std::uint64_t seed) {
-  return std::make_shared<MemoryTokens>(concat("synthetic text of ", bytes, " bytes"),
-                                        tokenizer.encode(synthetic_text(bytes, seed)));
 }
 
 /// Checks the first tokens of every stream against the tokenizer. If they do not fit, drops the
@@ -99,11 +107,8 @@ DocumentRange open_examples(const std::vector<std::string>& paths, const Example
 
 /// The fraction in data.validation, if it is a number.
 std::optional<double> fraction_in(const std::string& text) {
-  double fraction = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, fraction);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  if (!(fraction >= 0 && fraction < 1))
+  const auto fraction = number_in(text);
+  if (fraction && !(*fraction >= 0 && *fraction < 1))
     refuse("data.validation is ", text, "; a fraction is at least 0 and below 1, such as 0.1");
   return fraction;
 }
@@ -160,6 +165,26 @@ void check_vocab(const Tokenizer& tokenizer, std::int64_t vocab) {
 
 }  // namespace
 
+std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) {
+  const std::vector<std::string> words = words_of(entries);
+  if (words.empty()) refuse("data.tokens is empty; give token files, or weights and prefixes");
+  if (!number_in(words[0]) || is_there(words[0])) return {{1, words}};
+  std::vector<WeightedPaths> blend;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    const auto weight = number_in(words[i]);
+    if (!weight)
+      refuse("data.tokens: expected a weight before ", words[i],
+             "; a blend is \"w1 path1 w2 path2 ...\"");
+    if (!(*weight > 0) || !std::isfinite(*weight))
+      refuse("data.tokens: the weight ", words[i], " is not a positive number");
+    if (i + 1 == words.size())
+      refuse("data.tokens: no path after the weight ", words[i],
+             "; a blend is \"w1 path1 w2 path2 ...\"");
+    blend.push_back({*weight, {words[i + 1]}});
+  }
+  return blend;
+}
+
 Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   check_choice(config);
   Corpus corpus;
@@ -175,7 +200,9 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   } else if (!config.text.empty()) {
     corpus.train = {whole(open_text(config.text, *corpus.tokenizer, options))};
   } else {
-    corpus.train = {whole(make_synthetic(config.synthetic, *corpus.tokenizer, options.seed))};
+    corpus.train = {whole(std::make_shared<MemoryTokens>(
+        concat("synthetic text of ", config.synthetic, " bytes"),
+        corpus.tokenizer->encode(synthetic_text(config.synthetic, options.seed))))};
   }
   if (corpus.tokenizer) check_vocab(*corpus.tokenizer, options.vocab);
 
@@ -188,8 +215,7 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
     if (!corpus.tokenizer)
       refuse("data.validation is the text ", config.validation,
              ", but data.tokenizer is not the tokenizer that made data.tokens; set it to that one, "
-             "or ",
-             "give a token file");
+             "or give a token file");
     corpus.validation = {whole(open_text({config.validation}, *corpus.tokenizer, options))};
   }
   return corpus;
@@ -198,9 +224,9 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
 std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
                                                     const SamplerOptions& options) {
   if (corpus.train_documents.documents)
-    return std::make_unique<Repeated>(
+    return std::make_unique<Sampler>(
         std::make_unique<PackedDocuments>(corpus.train_documents, options.seq_len, options.vocab),
-        options.seed, options.shuffle);
+        options);
   return std::make_unique<Sampler>(corpus.train, options);
 }
 
@@ -212,12 +238,11 @@ std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std:
   return std::make_unique<Windows>(corpus.validation, seq_len, vocab);
 }
 
-std::optional<Goldfish> make_goldfish(const GoldfishConfig& config, std::uint64_t seed,
-                                      const Corpus& corpus) {
-  if (config.k == 0) return std::nullopt;
+SequenceMask make_goldfish(const GoldfishConfig& config, std::uint64_t seed, const Corpus& corpus) {
+  if (config.k == 0) return {};
   std::optional<std::int32_t> end;
   if (corpus.tokenizer) end = corpus.tokenizer->end_of_text();
-  return Goldfish(config, seed, end.value_or(-1));
+  return goldfish_mask(config, seed, end.value_or(-1));
 }
 
 }  // namespace axonn

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "axonn/data/config.h"
-#include "axonn/data/goldfish.h"
 #include "axonn/data/packing.h"
 #include "axonn/data/sampler.h"
 #include "axonn/data/tokenize.h"
@@ -34,10 +33,18 @@ std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
 std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
                                                       std::int64_t vocab);
 
-/// The goldfish mask for training; nothing if config.k is 0. Documents end at the end-of-text token
+/// The goldfish mask for training; empty if config.k is 0. Documents end at the end-of-text token
 /// of the corpus' tokenizer.
-std::optional<Goldfish> make_goldfish(const GoldfishConfig& config, std::uint64_t seed,
-                                      const Corpus& corpus);
+SequenceMask make_goldfish(const GoldfishConfig& config, std::uint64_t seed, const Corpus& corpus);
+
+/// Token files of one weight.
+struct WeightedPaths {
+  double weight;
+  std::vector<std::string> paths;
+};
+/// Parses data.tokens: "w1 path1 w2 path2", in one string or several, or a list of paths, which
+/// together have the weight 1. Throws UsageError if a weight or a path is missing.
+std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries);
 
 struct CorpusOptions {
   /// Text is tokenised once into a token file in this folder, which this and other processes then

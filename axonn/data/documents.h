@@ -2,9 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
+
+#include "axonn/base/files.h"
+#include "axonn/base/mapped_file.h"
 
 namespace axonn {
 
@@ -22,10 +27,15 @@ inline bool is_learned(std::int32_t coded) { return coded >= 0; }
 /// (u64 each).
 class Documents {
  public:
-  /// Throws UsageError if the file is not such a file or is damaged.
-  static std::shared_ptr<const Documents> open(const std::string& path);
-
-  virtual ~Documents() = default;
+  struct Tables {
+    std::vector<std::int32_t> coded = {};    ///< stored values of all documents
+    std::vector<std::int64_t> begins = {0};  ///< of each document; then the end of the last one
+    std::vector<std::int32_t> learned = {};  ///< of each document, as learned()
+  };
+  /// Maps a file. Throws UsageError if it is not such a file or is damaged.
+  explicit Documents(const std::string& path);
+  /// In memory; `name` stands for the documents in messages.
+  Documents(std::string name, Tables tables);
   Documents(const Documents&) = delete;
   Documents& operator=(const Documents&) = delete;
 
@@ -34,13 +44,12 @@ class Documents {
   /// The stored values of document d.
   std::span<const std::int32_t> coded(std::int64_t d) const;
   /// The number of its learned tokens, without the first token, which is never a target.
-  std::int32_t learned(std::int64_t d) const { return learned_[static_cast<std::size_t>(d)]; }
+  std::int32_t learned(std::int64_t d) const { return learned_[d]; }
   const std::string& name() const { return name_; }
 
- protected:
-  explicit Documents(std::string name) : name_(std::move(name)) {}
-
+ private:
   std::string name_;
+  std::variant<MappedFile, Tables> memory_;
   std::span<const std::int32_t> coded_, learned_;
   std::span<const std::int64_t> begins_;
 };
@@ -48,26 +57,18 @@ class Documents {
 /// Collects documents in memory, or writes them to a file, atomically.
 class DocumentWriter {
  public:
-  virtual ~DocumentWriter() = default;
-  DocumentWriter(const DocumentWriter&) = delete;
-  DocumentWriter& operator=(const DocumentWriter&) = delete;
+  /// Writes to the file `path`, or, if that is "", to memory, where `name` stands for the documents
+  /// in messages. A writer to a file holds 12 bytes per document. Throws UsageError if the file
+  /// cannot be created.
+  DocumentWriter(const std::string& path, std::string name);
 
   void append(std::span<const std::int32_t> coded);
-  virtual std::shared_ptr<const Documents> finish() = 0;
-
- protected:
-  DocumentWriter() = default;
-  std::vector<std::int64_t> begins_{0};
-  std::vector<std::int32_t> learned_;
+  std::shared_ptr<const Documents> finish();
 
  private:
-  virtual void put(std::span<const std::int32_t> coded) = 0;
+  std::string name_;
+  std::optional<AtomicFile> file_;
+  Documents::Tables tables_;  // no tokens if there is a file
 };
-
-/// Makes a writer to the file `path`, or, if that is "", to memory, where `name` stands for the
-/// documents in messages. A writer to a file holds 12 bytes per document. Throws UsageError if the
-/// file cannot be created.
-std::unique_ptr<DocumentWriter> make_document_writer(const std::string& path,
-                                                     const std::string& name);
 
 }  // namespace axonn

@@ -3,12 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/base/files.h"
 #include "axonn/base/host.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/base/parallel_for.h"
 #include "axonn/base/utf8.h"
-#include "axonn/data/token_cache.h"
 
 namespace axonn {
 
@@ -72,7 +70,6 @@ class LineReader {
     return lines;
   }
   std::int64_t bytes_left() const { return std::ssize(rest_); }
-  std::int64_t bytes() const { return std::ssize(file_.text()); }
 
  private:
   MappedFile file_;
@@ -96,11 +93,11 @@ std::shared_ptr<const Documents> encode_to(const std::string& path,
                                            const std::vector<std::string>& files,
                                            const ExampleEncoder& encoder,
                                            const TokenizeReport& report) {
-  const auto writer = make_document_writer(path, files.front());
+  DocumentWriter writer(path, files.front());
   const Example::Kind kind = kind_of_examples(files.front());
   const int threads = usable_core_count();
   TokenizeProgress progress{};
-  for (const std::string& file : files) progress.total_bytes += LineReader(file).bytes();
+  for (const std::string& file : files) progress.total_bytes += LineReader(file).bytes_left();
   for (const std::string& file : files) {
     LineReader reader(file);
     while (reader.bytes_left() > 0) {
@@ -108,14 +105,14 @@ std::shared_ptr<const Documents> encode_to(const std::string& path,
       std::vector<Line> lines = reader.next(kBatchBytes * threads);
       parallel_for(lines.size(), threads, [&](std::size_t i) { encode(lines[i], encoder, kind); });
       for (const Line& line : lines) {
-        writer->append(line.coded);
+        writer.append(line.coded);
         progress.tokens += std::ssize(line.coded);
       }
       progress.bytes += before - reader.bytes_left();
       if (report) report(progress);
     }
   }
-  return writer->finish();
+  return writer.finish();
 }
 
 }  // namespace
@@ -187,12 +184,11 @@ std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>&
                                                  const std::string& cache_folder,
                                                  const TokenizeReport& report) {
   if (cache_folder.empty()) return encode_to("", files, encoder, report);
-  const std::string path =
-      concat(cache_folder, "/documents-",
-             cache_key(files, concat(kDocumentsVersion, ' ', encoder.fingerprint())), ".bin");
-  make_folders(cache_folder);
+  const std::string path = cache_path(cache_folder, "documents", files,
+                                      concat(kDocumentsVersion, ' ', encoder.fingerprint())) +
+                           ".bin";
   return open_cached(
-      path, [&] { return Documents::open(path); },
+      path, [&] { return std::make_shared<const Documents>(path); },
       [&] { encode_to(path, files, encoder, report); });
 }
 

@@ -32,11 +32,9 @@ Example parse_example(std::string_view line, const std::string& place);
 /// Encodes examples as documents of tokens.
 class ExampleEncoder {
  public:
-  /// For examples without messages.
-  explicit ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer)
-      : tokenizer_(std::move(tokenizer)) {}
   /// `chat` may be empty if no example has messages.
-  ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat)
+  explicit ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer,
+                          std::optional<ChatTemplate> chat = {})
       : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}
 
   /// A text or prompt begins with the begin-of-text token, and a text or completion ends with the
@@ -56,8 +54,7 @@ class ExampleEncoder {
 Example::Kind kind_of_examples(const std::string& file);
 
 /// Encodes the lines of JSONL files as documents, one per line, in order; skips empty lines.
-/// cache_folder: a folder whose files keep the documents for later runs, as for text
-/// (token_cache.h);
+/// cache_folder: a folder whose files keep the documents for later runs, as tokenize_cached() does;
 /// "": in memory. Encodes with all cores; memory: a few times 8 MB per core. Throws UsageError,
 /// with "FILE:LINE", as parse_example() and ExampleEncoder::encode() do, and if a line is of
 /// another kind than the first.

@@ -1,44 +1,43 @@
 #include "axonn/data/packing.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "axonn/base/check.h"
+#include "axonn/base/log.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 
 namespace {
 
-/// Sequences by their free room; finds the one with the least room that is enough.
-class Rooms {
- public:
-  explicit Rooms(std::int64_t most) : by_room_(most + 1), filled_(most / 64 + 1) {}
-
-  void put(std::int64_t sequence, std::int64_t room) {
-    by_room_[room].push_back(sequence);
-    filled_[room / 64] |= std::uint64_t{1} << room % 64;
+/// The documents of a sequence, one per line. The target of a row is the token of the next row.
+std::string documents_of(const Sequence& sequence, const Tokenizer& tokenizer) {
+  std::string out;
+  const std::int64_t rows = std::ssize(sequence.ids);
+  for (std::int64_t begin = 0, end = 0; begin < rows; begin = end) {
+    for (end = begin + 1; end < rows && sequence.starts[end] == begin;) ++end;
+    std::string text;
+    bool learned = false;
+    const auto put = [&](std::int32_t token, bool learns) {
+      if (learns != learned) text += learns ? "«" : "»";
+      learned = learns;
+      text += printable(tokenizer.bytes_of(token));
+    };
+    put(sequence.ids[begin], false);
+    for (std::int64_t r = begin; r < end; ++r) {
+      const bool learns = sequence.targets[r] >= 0;
+      if (learns || r + 1 < end) put(learns ? sequence.targets[r] : sequence.ids[r + 1], learns);
+    }
+    if (learned) text += "»";
+    const bool padding = end == begin + 1 && sequence.targets[begin] < 0;
+    if (padding) return out + concat("  rows ", begin, " to ", rows - 1, ": padding\n");
+    out += concat("  rows ", begin, " to ", end - 1, ": ", text, '\n');
   }
-  /// Takes out the sequence with the least room of at least `wanted`, the last put of several, and
-  /// sets `wanted` to its room. Returns -1 if there is none.
-  std::int64_t take(std::int64_t& wanted) {
-    std::int64_t word = wanted / 64;
-    std::uint64_t bits = filled_[word] & (~std::uint64_t{0} << wanted % 64);
-    while (bits == 0 && ++word < std::ssize(filled_)) bits = filled_[word];
-    if (bits == 0) return -1;
-    wanted = word * 64 + std::countr_zero(bits);
-    auto& here = by_room_[wanted];
-    const std::int64_t sequence = here.back();
-    here.pop_back();
-    if (here.empty()) filled_[word] &= ~(std::uint64_t{1} << wanted % 64);
-    return sequence;
-  }
-
- private:
-  std::vector<std::vector<std::int64_t>> by_room_;
-  std::vector<std::uint64_t> filled_;
-};
+  return out;
+}
 
 }  // namespace
 
@@ -61,12 +60,9 @@ void PackedDocuments::cut(std::int64_t document) {
   bool all = inputs > 0;
   for (std::int64_t begin = 0; begin < inputs; begin += seq_len_) {
     const std::int64_t n = std::min(seq_len_, inputs - begin);
-    const auto targets =
-        n == inputs
-            ? range_.documents->learned(document)
-            : static_cast<std::int32_t>(std::ranges::count_if(
-                  coded.subspan(static_cast<std::size_t>(begin + 1), static_cast<std::size_t>(n)),
-                  is_learned));
+    const auto targets = n == inputs ? range_.documents->learned(document)
+                                     : static_cast<std::int32_t>(std::ranges::count_if(
+                                           coded.subspan(begin + 1, n), is_learned));
     if (targets == 0) {
       all = false;
       continue;
@@ -83,16 +79,21 @@ void PackedDocuments::cut(std::int64_t document) {
 void PackedDocuments::pack() {
   std::ranges::stable_sort(pieces_, std::greater(), &Piece::inputs);
   std::vector<std::int64_t> sequence_of(pieces_.size());
-  Rooms rooms(seq_len_);
+  std::map<std::int64_t, std::vector<std::int64_t>> by_room;  // sequences by their free room
   std::int64_t sequences = 0;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    std::int64_t room = pieces_[i].inputs, sequence = rooms.take(room);
-    if (sequence < 0) {
-      sequence = sequences++;
-      room = seq_len_;
+    std::int64_t room = seq_len_, sequence = sequences;
+    // The sequence with the least room that is enough, the last put of several; else a new one.
+    if (const auto least = by_room.lower_bound(pieces_[i].inputs); least != by_room.end()) {
+      room = least->first;
+      sequence = least->second.back();
+      least->second.pop_back();
+      if (least->second.empty()) by_room.erase(least);
+    } else {
+      ++sequences;
     }
     sequence_of[i] = sequence;
-    if (room > pieces_[i].inputs) rooms.put(sequence, room - pieces_[i].inputs);
+    if (room > pieces_[i].inputs) by_room[room - pieces_[i].inputs].push_back(sequence);
   }
   // A counting sort by sequence; within a sequence the longest piece stays first.
   first_piece_.assign(sequences + 1, 0);
@@ -123,11 +124,10 @@ std::string PackedDocuments::where(std::int64_t n) const {
 
 void PackedDocuments::read(std::int64_t n, Sequence& to) const {
   AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " of ", count(), " was asked for");
-  const auto length = static_cast<std::size_t>(seq_len_);
-  to.ids.assign(length, 0);
-  to.targets.assign(length, -1);
-  to.positions.assign(length, 0);
-  to.starts.resize(length);
+  to.ids.assign(seq_len_, 0);
+  to.targets.assign(seq_len_, -1);
+  to.positions.assign(seq_len_, 0);
+  to.starts.resize(seq_len_);
   std::iota(to.starts.begin(), to.starts.end(), 0);
   std::int32_t row = 0;
   for (std::int64_t i = first_piece_[n]; i < first_piece_[n + 1]; ++i) {
@@ -145,6 +145,29 @@ void PackedDocuments::read(std::int64_t n, Sequence& to) const {
                range_.documents->name(), " is ", token_of(coded[t]), ", but model.vocab is ",
                vocab_);
   }
+}
+
+std::string describe(const PackedDocuments& packed, std::int64_t seq_len,
+                     const Tokenizer& tokenizer, std::int64_t sequence) {
+  const Sequences::Size& total = packed.total();
+  const std::int64_t rows = packed.count() * seq_len;
+  std::string out =
+      concat("sequences  ", format_count(packed.count()), " of ", format_count(seq_len),
+             " tokens, with ", format_count(packed.pieces()), " documents\ninputs     ",
+             format_count(total.inputs), ", and ", format_count(rows - total.inputs),
+             " rows of padding\nlearned    ", format_count(total.targets), " targets\n");
+  if (packed.continued() > 0)
+    out += concat("longer     ", format_count(packed.continued()),
+                  " documents exceed a sequence; each is split into several\n");
+  if (packed.left_out() > 0)
+    out += concat("left out   ", format_count(packed.left_out()),
+                  " documents, or parts of them, with nothing to learn\n");
+  if (sequence < 0 || sequence >= packed.count())
+    refuse("--sequence is ", sequence, "; it must be 0 to ", packed.count() - 1);
+  Sequence shown;
+  packed.read(sequence, shown);
+  return out + concat("sequence ", sequence, ": ", packed.where(sequence), '\n') +
+         documents_of(shown, tokenizer);
 }
 
 }  // namespace axonn

@@ -7,6 +7,7 @@
 
 #include "axonn/data/documents.h"
 #include "axonn/data/sequences.h"
+#include "axonn/text/tokenizer.h"
 
 namespace axonn {
 
@@ -57,5 +58,10 @@ class PackedDocuments : public Sequences {
   std::int64_t continued_ = 0, left_out_ = 0;
   Size total_{};
 };
+
+/// Describes packed documents, one fact per line, and shows the sequence of this number, one
+/// document per line, with learned tokens between « and ».
+std::string describe(const PackedDocuments& packed, std::int64_t seq_len,
+                     const Tokenizer& tokenizer, std::int64_t sequence);
 
 }  // namespace axonn

@@ -1,17 +1,19 @@
 #include "axonn/data/sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/data/repeated.h"
 
 namespace axonn {
 
 namespace {
 
 std::vector<double> weights_of(const std::vector<TokenStream>& streams) {
-  AXONN_CHECK(!streams.empty(), "a sampler needs at least one stream of tokens");
   std::vector<double> weights;
   for (const TokenStream& stream : streams) weights.push_back(stream.weight);
   return weights;
@@ -39,7 +41,7 @@ Windows::Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::in
 std::pair<const TokenStream*, std::int64_t> Windows::find(std::int64_t n) const {
   AXONN_CHECK(n >= 0 && n < count(), "window ", n, " of ", count(), " was asked for");
   const auto s = std::ranges::upper_bound(firsts_, n) - firsts_.begin() - 1;
-  return {&streams_[s], streams_[s].begin + (n - first(s)) * seq_len_};
+  return {&streams_[s], streams_[s].begin + (n - firsts_[s]) * seq_len_};
 }
 
 void Windows::read(std::int64_t n, Sequence& to) const {
@@ -60,19 +62,81 @@ std::string Windows::where(std::int64_t n) const {
   return stream->source->where(begin);
 }
 
-Sampler::Sampler(std::vector<TokenStream> streams, const SamplerOptions& options)
-    : blend_(weights_of(streams)),
-      windows_(std::move(streams), options.seq_len, options.vocab),
-      shuffle_(options.shuffle) {
-  for (std::int64_t s = 0; windows_.first(s) < count(); ++s)
-    orders_.emplace_back(options.seed, concat("data/order/", s));
+Blend::Blend(std::span<const double> weights) : in_period_(weights.size()) {
+  AXONN_CHECK(!weights.empty(), "a blend needs at least one source");
+  for (double weight : weights)
+    if (!(weight > 0) || !std::isfinite(weight))
+      refuse("a blend's weights must be positive numbers; got ", weight);
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (!std::isfinite(sum)) refuse("a blend's weights are too large; their sum is not finite");
+  const std::int64_t period = weights.size() == 1 ? 1 : kPeriod;
+  for (std::int64_t n = 0; n < period; ++n) {
+    const double drawn = static_cast<double>(std::max<std::int64_t>(n, 1));
+    std::size_t most_behind = 0;
+    double worst = -std::numeric_limits<double>::infinity();
+    for (std::size_t s = 0; s < weights.size(); ++s) {
+      const double behind = weights[s] / sum * drawn - static_cast<double>(in_period_[s]);
+      if (behind > worst) {
+        worst = behind;
+        most_behind = s;
+      }
+    }
+    source_.push_back(static_cast<std::int32_t>(most_behind));
+    earlier_.push_back(static_cast<std::int32_t>(in_period_[most_behind]++));
+  }
+  for (std::size_t s = 0; s < weights.size(); ++s)
+    if (weights[s] / sum * kPeriod < 1 || in_period_[s] == 0)
+      refuse("the weight ", weights[s], " is too small a share of the sum ", sum,
+             "; a source's share must be at least 1/", kPeriod);
 }
 
-std::int64_t Sampler::window(std::int64_t n) const {
+Blend::Draw Blend::draw(std::int64_t n) const {
+  const auto period = std::ssize(source_);
+  const std::int64_t turn = n / period, place = n % period;
+  return {source_[place], turn * in_period_[source_[place]] + earlier_[place]};
+}
+
+Sampler::Sampler(const std::vector<TokenStream>& streams, const SamplerOptions& options)
+    : blend_(weights_of(streams)), shuffle_(options.shuffle) {
+  for (const TokenStream& stream : streams)
+    add(std::make_unique<Windows>(std::vector{stream}, options.seq_len, options.vocab), options);
+}
+
+Sampler::Sampler(std::unique_ptr<const Sequences> sequences, const SamplerOptions& options)
+    : blend_(std::array{1.0}), shuffle_(options.shuffle) {
+  add(std::move(sequences), options);
+}
+
+void Sampler::add(std::unique_ptr<const Sequences> sequences, const SamplerOptions& options) {
+  count_ += sequences->count();
+  sources_.push_back(
+      {std::move(sequences), Random(options.seed, concat("data/order/", sources_.size()))});
+}
+
+std::pair<const Sequences&, std::int64_t> Sampler::place(std::int64_t n) const {
   AXONN_CHECK(n >= 0, "sample ", n, " was asked for; samples count from 0");
-  const auto [stream, earlier] = blend_.draw(n);
-  const std::int64_t first = windows_.first(stream), count = windows_.first(stream + 1) - first;
-  return first + (shuffle_ ? shuffled(orders_[stream], earlier, count) : earlier % count);
+  const auto [source, earlier] = blend_.draw(n);
+  const auto& [sequences, orders] = sources_[source];
+  const std::int64_t count = sequences->count(), turn = earlier % count;
+  if (!shuffle_) return {*sequences, turn};
+  const auto bits = orders.bits(earlier / count);
+  const std::uint64_t key = std::uint64_t{bits[0]} << 32 | bits[1];
+  return {*sequences, permute(turn, count, key)};
+}
+
+void Sampler::read(std::int64_t n, Sequence& to) const {
+  const auto [sequences, m] = place(n);
+  sequences.read(m, to);
+}
+
+Sequences::Size Sampler::size(std::int64_t n) const {
+  const auto [sequences, m] = place(n);
+  return sequences.size(m);
+}
+
+std::string Sampler::where(std::int64_t n) const {
+  const auto [sequences, m] = place(n);
+  return sequences.where(m);
 }
 
 }  // namespace axonn

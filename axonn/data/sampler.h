@@ -2,14 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "axonn/base/random.h"
-#include "axonn/data/blend.h"
 #include "axonn/data/sequences.h"
-#include "axonn/data/token_source.h"
+#include "axonn/data/token_file.h"
 
 namespace axonn {
 
@@ -24,17 +24,13 @@ struct TokenStream {
 
 /// Cuts streams into consecutive windows of seq_len + 1 tokens that overlap by one: inputs are the
 /// first seq_len tokens, targets the last seq_len. Every token but a stream's first is a target
-/// once; the rest at a stream's end, fewer than seq_len targets, is dropped. Used directly for
-/// validation, and by Sampler for training.
+/// once; the rest at a stream's end, fewer than seq_len targets, is dropped. Windows are numbered
+/// stream after stream. Used directly for validation, and by Sampler for training.
 class Windows : public Sequences {
  public:
   /// vocab > 0: every token that is read must be below it.
   /// Throws UsageError if a stream is shorter than one window.
   Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab = 0);
-
-  /// Windows are numbered stream after stream. The first window of stream s; for s = the number of
-  /// streams, count().
-  std::int64_t first(std::int64_t s) const { return firsts_[static_cast<std::size_t>(s)]; }
 
   std::int64_t count() const override { return firsts_.back(); }
   void read(std::int64_t n, Sequence& to) const override;
@@ -50,6 +46,31 @@ class Windows : public Sequences {
   std::vector<std::int64_t> firsts_{0};  // the first window of each stream; then their number
 };
 
+/// Mixes several sources by weight. The source of draw n is a function of n alone.
+///
+/// Draw n takes the source that is furthest behind its share so far (the first of several), as
+/// Megatron-LM's blended data sets do. The order of the first kPeriod draws is stored and repeats,
+/// so memory does not grow with the draws, and counting a source's draws before draw n takes
+/// constant time. Shares are accurate to 1 / kPeriod.
+class Blend {
+ public:
+  static constexpr std::int64_t kPeriod = 1 << 16;
+
+  /// Weights are positive and need not sum to 1. Throws UsageError if a weight is not positive and
+  /// finite, or if its share is too small to be drawn in kPeriod draws.
+  explicit Blend(std::span<const double> weights);
+
+  struct Draw {
+    std::int32_t source;
+    std::int64_t earlier;  ///< draws of this source before this one
+  };
+  Draw draw(std::int64_t n) const;
+
+ private:
+  std::vector<std::int32_t> source_, earlier_;  // (period): source of draw n; its earlier draws
+  std::vector<std::int64_t> in_period_;         // (sources)
+};
+
 struct SamplerOptions {
   std::int64_t seq_len = 0;
   std::uint64_t seed = 0;
@@ -57,29 +78,37 @@ struct SamplerOptions {
   std::int64_t vocab = 0;  ///< if positive: tokens must be below it
 };
 
-/// Defines the order of training samples. Sample n is a function of the streams, the options and n
-/// alone, so a resumed run and every grid see the same samples. n counts the samples of all ranks:
-/// n = step * global_batch + place in the batch. The Blend of the weights chooses the stream;
-/// within a stream, every window comes once per epoch, in an order fixed by seed and epoch.
+/// Defines the order of training samples. Sample n is a function of the sequences, the options and
+/// n alone, so a resumed run and every grid see the same samples. n counts the samples of all
+/// ranks: n = step * global_batch + place in the batch. The Blend of the weights chooses the
+/// source; every sequence of a source comes once per epoch, in an order fixed by seed and epoch.
 class Sampler : public Sequences {
  public:
-  /// Throws UsageError if a stream is shorter than seq_len + 1 tokens or a weight is invalid.
-  Sampler(std::vector<TokenStream> streams, const SamplerOptions& options);
+  /// Samples windows; each stream is a source. Throws UsageError if a stream is shorter than
+  /// seq_len + 1 tokens or a weight is invalid.
+  Sampler(const std::vector<TokenStream>& streams, const SamplerOptions& options);
+  /// Samples these sequences: repeats them for ever. Ignores seq_len and vocab.
+  Sampler(std::unique_ptr<const Sequences> sequences, const SamplerOptions& options);
 
-  /// Windows of all streams: after this many samples the average token has been seen once.
-  std::int64_t count() const override { return windows_.count(); }
-  void read(std::int64_t n, Sequence& to) const override { windows_.read(window(n), to); }
-  Size size(std::int64_t n) const override { return windows_.size(n); }
-  std::string where(std::int64_t n) const override { return windows_.where(window(n)); }
+  /// Sequences of all sources: after this many samples the average token has been seen once.
+  std::int64_t count() const override { return count_; }
+  void read(std::int64_t n, Sequence& to) const override;
+  Size size(std::int64_t n) const override;
+  std::string where(std::int64_t n) const override;
 
  private:
-  /// The window that is sample n.
-  std::int64_t window(std::int64_t n) const;
+  struct Source {
+    std::unique_ptr<const Sequences> sequences;
+    Random orders;  // the keys of its epochs
+  };
+  void add(std::unique_ptr<const Sequences> sequences, const SamplerOptions& options);
+  /// The source of sample n, and the sample's number there.
+  std::pair<const Sequences&, std::int64_t> place(std::int64_t n) const;
 
   Blend blend_;
-  Windows windows_;
-  std::vector<Random> orders_;  // one per stream: the keys of its epochs
   bool shuffle_;
+  std::vector<Source> sources_;
+  std::int64_t count_ = 0;
 };
 
 }  // namespace axonn

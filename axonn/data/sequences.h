@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct Sequence {
   /// are empty if the whole sequence is treated as one document.
   std::vector<std::int32_t> positions, starts;
 };
+
+/// Makes targets of sequence n that do not count negative. Empty: all count.
+using SequenceMask = std::function<void(std::int64_t n, Sequence& sequence)>;
 
 /// Numbered sequences of equal length. Const functions are thread-safe.
 class Sequences {

@@ -2,18 +2,40 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <fstream>
 #include <limits>
 
 #include "axonn/base/check.h"
-#include "axonn/base/files.h"
-#include "axonn/data/token_format.h"
+#include "axonn/base/log.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 
 namespace {
 
-using namespace token_format;
+static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
+
+constexpr std::int32_t kLlmcMagic = 20240520, kLlmcVersion = 1;
+constexpr std::int64_t kLlmcHeaderBytes = 1024;
+
+constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
+constexpr std::uint64_t kMegatronVersion = 1;
+/// Offsets in the index of the version, the type, the two counts and the sequences' lengths.
+constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26,
+                      kLengthsAt = 34;
+
+constexpr std::size_t kBufferBytes = 1 << 20;  // makes the cost of a call negligible
+constexpr std::int64_t kMostInt32 = std::numeric_limits<std::int32_t>::max();
+
+/// Element `index` of an array of little-endian numbers that need not be aligned.
+template <typename T>
+T load(const char* bytes, std::int64_t index = 0) {
+  T value;
+  std::memcpy(&value, bytes + index * static_cast<std::int64_t>(sizeof value), sizeof value);
+  return value;
+}
 
 /// The prefix of the Megatron files that path names, or nothing.
 std::optional<std::string> megatron_prefix(const std::string& path) {
@@ -40,17 +62,100 @@ void widen(std::span<std::int32_t> out, const char* bytes) {
 /// A 64-bit token that does not fit 32 bits becomes -1 or the largest value. No vocabulary has
 /// these, so it is refused like any token that is out of range.
 void narrow(std::span<std::int32_t> out, const char* bytes) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto token = load<std::int64_t>(bytes, static_cast<std::int64_t>(i));
-    out[i] = static_cast<std::int32_t>(std::clamp<std::int64_t>(token, -1, kMost));
+    out[i] = static_cast<std::int32_t>(std::clamp<std::int64_t>(token, -1, kMostInt32));
   }
+}
+
+std::array<std::int32_t, kLlmcHeaderBytes / 4> llmc_header(std::int64_t count) {
+  return {kLlmcMagic, kLlmcVersion, static_cast<std::int32_t>(count)};
+}
+
+/// The file that gets the tokens of TokenWriter's path.
+std::string path_for_tokens(const std::string& path, std::int64_t vocab) {
+  AXONN_CHECK(vocab > 0, "TokenWriter: the vocabulary has ", vocab, " tokens");
+  if (!path.ends_with(".bin")) return path + ".bin";
+  if (vocab > 65'536)
+    refuse("cannot write ", path, ": an llm.c file holds tokens below 65,536, but the ",
+           "vocabulary has ", vocab, "; give a name without .bin, for Megatron's format");
+  return path;
+}
+
+std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer) {
+  std::string text;
+  for (std::int32_t token : tokens) {
+    if (token < 0 || token >= tokenizer.vocab_size())
+      return concat("token ", token, " is not one of the ", tokenizer.vocab_size(), " of ",
+                    tokenizer.name(), ": the file was made with another tokenizer");
+    text += tokenizer.bytes_of(token);
+  }
+  text.resize(text.size() - incomplete_utf8_suffix(text));
+  return '"' + printable(text) + '"';
 }
 
 }  // namespace
 
-std::string_view name_of(TokenFormat format) {
-  return format == TokenFormat::llmc ? "llm.c" : "Megatron";
+void TokenSource::read(std::int64_t begin, std::span<std::int32_t> tokens) const {
+  const std::int64_t count = std::ssize(tokens);
+  AXONN_CHECK(begin >= 0 && count <= size() && begin <= size() - count, "read: tokens ", begin,
+              " to ", begin + count, " were asked of ", name(), ", which has ", size());
+  read_valid(begin, tokens);
+}
+
+void TokenSource::read_checked(std::int64_t begin, std::span<std::int32_t> tokens,
+                               std::int64_t vocab) const {
+  read(begin, tokens);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] < 0 || tokens[i] >= vocab) [[unlikely]]
+      refuse(where(begin + static_cast<std::int64_t>(i)), " is ", tokens[i],
+             ", but the model's vocabulary has ", vocab, " tokens; set model.vocab to at least ",
+             std::int64_t{std::max(tokens[i], 0)} + 1,
+             ", or make the file again with the model's tokenizer");
+}
+
+std::int32_t TokenSource::at(std::int64_t position) const {
+  std::int32_t token = 0;
+  read(position, {&token, 1});
+  return token;
+}
+
+std::string TokenSource::where(std::int64_t position) const {
+  return concat("token ", position, " of ", name());
+}
+
+void MemoryTokens::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const {
+  std::copy_n(tokens_.begin() + begin, tokens.size(), tokens.begin());
+}
+
+JoinedTokens::JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts)
+    : parts_(std::move(parts)) {
+  AXONN_CHECK(!parts_.empty(), "JoinedTokens needs at least one source");
+  std::int64_t end = 0;
+  for (const auto& part : parts_) ends_.push_back(end += part->size());
+}
+
+std::string JoinedTokens::name() const {
+  if (parts_.size() == 1) return parts_.front()->name();
+  return concat(parts_.front()->name(), " and ", parts_.size() - 1, " more");
+}
+
+std::size_t JoinedTokens::part_of(std::int64_t position) const {
+  return std::ranges::upper_bound(ends_, position) - ends_.begin();
+}
+
+std::string JoinedTokens::where(std::int64_t position) const {
+  const std::size_t part = part_of(position);
+  return parts_[part]->where(position - (ends_[part] - parts_[part]->size()));
+}
+
+void JoinedTokens::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const {
+  for (std::size_t part = part_of(begin); !tokens.empty(); ++part) {
+    const std::int64_t count = std::min<std::int64_t>(ends_[part] - begin, std::ssize(tokens));
+    parts_[part]->read(begin - (ends_[part] - parts_[part]->size()), tokens.first(count));
+    begin += count;
+    tokens = tokens.subspan(count);
+  }
 }
 
 std::string_view name_of(TokenType type) {
@@ -73,12 +178,10 @@ bool TokenFile::recognises(const std::string& path) {
 }
 
 TokenFile::TokenFile(const std::string& path) : tokens_(tokens_path(path)) {
-  if (const auto prefix = megatron_prefix(path)) {
-    index_.emplace(*prefix + ".idx");
-    open_megatron();
-  } else {
+  if (const auto prefix = megatron_prefix(path))
+    open_megatron(*prefix + ".idx");
+  else
     open_llmc();
-  }
 }
 
 void TokenFile::open_llmc() {
@@ -104,10 +207,9 @@ void TokenFile::open_llmc() {
   data_ = bytes.substr(kLlmcHeaderBytes);
 }
 
-void TokenFile::open_megatron() {
-  format_ = TokenFormat::megatron;
-  const std::string_view index = index_->text();
-  const std::string& path = index_->path();
+void TokenFile::open_megatron(const std::string& path) {
+  const MappedFile file(path);
+  const std::string_view index = file.text();
   const auto altered = [&](const auto&... parts) {
     refuse(path, ": ", parts..., "; it was cut short or altered; make it again");
   };
@@ -123,22 +225,23 @@ void TokenFile::open_megatron() {
   if (code == 0 || code > 8) altered("type ", int{code}, " is not in 1 to 8");
   type_ = static_cast<TokenType>(code);
 
-  const auto sequences = load<std::uint64_t>(index.data() + kSequencesAt),
-             entries = load<std::uint64_t>(index.data() + kDocumentsAt);
+  const auto counted = load<std::uint64_t>(index.data() + kSequencesAt),
+             listed = load<std::uint64_t>(index.data() + kDocumentsAt);
   const std::uint64_t room = index.size() - kLengthsAt;
   // Division rather than multiplication: a count of 2^62 must not overflow.
-  if (sequences > room / 12 || entries > room / 8 || 12 * sequences + 8 * entries != room)
-    altered("counts ", sequences, " sequences and ", entries,
+  if (counted > room / 12 || listed > room / 8 || 12 * counted + 8 * listed != room)
+    altered("counts ", counted, " sequences and ", listed,
             " document indices, which do not make its ", index.size(), " bytes");
-  if (entries == 0) altered("has no document indices; an empty file has one");
-  sequences_ = static_cast<std::int64_t>(sequences);
-  document_entries_ = static_cast<std::int64_t>(entries);
+  if (listed == 0) altered("has no document indices; an empty file has one");
+  const auto sequences = static_cast<std::int64_t>(counted),
+             entries = static_cast<std::int64_t>(listed);
+  documents_ = entries - 1;
 
   const char* lengths = index.data() + kLengthsAt;
-  const char* offsets = lengths + 4 * sequences_;
-  const char* documents = offsets + 8 * sequences_;
+  const char* offsets = lengths + 4 * sequences;
+  const char* documents = offsets + 8 * sequences;
   const std::int64_t item = bytes_of(type_);
-  for (std::int64_t s = 0; s < sequences_; ++s) {
+  for (std::int64_t s = 0; s < sequences; ++s) {
     const auto length = load<std::int32_t>(lengths, s);
     if (length < 0) altered("sequence ", s, " has a length of ", length);
     if (const auto offset = load<std::int64_t>(offsets, s); offset != count_ * item)
@@ -146,11 +249,11 @@ void TokenFile::open_megatron() {
               " of the .bin, but those before it end at ", count_ * item);
     count_ += length;
   }
-  if (load<std::int64_t>(documents) != 0 ||
-      load<std::int64_t>(documents, document_entries_ - 1) != sequences_)
-    altered("its document indices go from ", load<std::int64_t>(documents), " to ",
-            load<std::int64_t>(documents, document_entries_ - 1), ", not from 0 to ", sequences_);
-  for (std::int64_t d = 1; d < document_entries_; ++d)
+  const auto first = load<std::int64_t>(documents),
+             last = load<std::int64_t>(documents, entries - 1);
+  if (first != 0 || last != sequences)
+    altered("its document indices go from ", first, " to ", last, ", not from 0 to ", sequences);
+  for (std::int64_t d = 1; d < entries; ++d)
     if (load<std::int64_t>(documents, d) < load<std::int64_t>(documents, d - 1))
       altered("document index ", d, " is less than the one before it");
 
@@ -159,21 +262,6 @@ void TokenFile::open_megatron() {
     refuse(tokens_.path(), ": has ", data_.size(), " bytes, but its index counts ", count_,
            " tokens of ", item, " bytes, ", count_ * item,
            "; it was cut short or altered, or the two files belong to different data sets");
-}
-
-std::optional<std::int64_t> TokenFile::documents() const {
-  if (!index_) return std::nullopt;
-  return document_entries_ - 1;
-}
-
-std::int64_t TokenFile::document_begin(std::int64_t document) const {
-  AXONN_CHECK(index_, "document_begin: ", name(), " does not know its documents");
-  AXONN_CHECK(document >= 0 && document < document_entries_, "document_begin: ", name(), " has ",
-              document_entries_ - 1, " documents, got ", document);
-  const char* offsets = index_->text().data() + kLengthsAt + 4 * sequences_;
-  const auto sequence = load<std::int64_t>(offsets + 8 * sequences_, document);
-  if (sequence == sequences_) return count_;
-  return load<std::int64_t>(offsets, sequence) / bytes_of(type_);
 }
 
 void TokenFile::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const {
@@ -192,6 +280,110 @@ void TokenFile::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) c
     case TokenType::i64:
       return narrow(tokens, bytes);
   }
+}
+
+std::string describe(const TokenFile& file, const Tokenizer* tokenizer, std::int64_t first) {
+  std::string out =
+      concat("file       ", file.name(), "\nformat     ", file.documents() ? "Megatron" : "llm.c",
+             ", ", name_of(file.type()), "\ntokens     ", format_count(file.size()), '\n');
+  if (const auto documents = file.documents()) {
+    out += concat("documents  ", format_count(*documents));
+    if (*documents > 0)
+      out += concat(", ", format_count(file.size() / *documents), " tokens on average");
+    out += '\n';
+  }
+  if (file.size() == 0) return out;
+  std::int32_t smallest = std::numeric_limits<std::int32_t>::max(),
+               largest = std::numeric_limits<std::int32_t>::min();
+  std::vector<std::int32_t> tokens(1 << 16);
+  for (std::int64_t begin = 0; begin < file.size(); begin += std::ssize(tokens)) {
+    tokens.resize(std::min<std::int64_t>(std::ssize(tokens), file.size() - begin));
+    file.read(begin, tokens);
+    const auto [least, most] = std::ranges::minmax(tokens);
+    smallest = std::min(smallest, least);
+    largest = std::max(largest, most);
+  }
+  out += concat("smallest   ", smallest, "\nlargest    ", largest, '\n');
+  tokens.resize(std::clamp<std::int64_t>(first, 0, file.size()));
+  file.read(0, tokens);
+  out += "first     ";
+  for (std::int32_t token : tokens) out += concat(' ', token);
+  out += '\n';
+  if (tokenizer) out += concat("text       ", text_of(tokens, *tokenizer), '\n');
+  return out;
+}
+
+TokenWriter::TokenWriter(const std::string& path, std::int64_t vocab)
+    : type_(path.ends_with(".bin") || vocab < 65'500 ? TokenType::u16 : TokenType::i32),
+      tokens_(path_for_tokens(path, vocab)) {
+  if (tokens_.path() == path)
+    tokens_.append(std::as_bytes(std::span<const std::int32_t>(llmc_header(0))));
+  else
+    index_.emplace(path + ".idx");
+}
+
+void TokenWriter::append(std::span<const std::int32_t> tokens) {
+  if (!index_ && std::ssize(tokens) > kMostInt32 - count_)
+    refuse("cannot write ", tokens_.path(), ": an llm.c file holds at most ", kMostInt32,
+           " tokens; give a name without .bin, for Megatron's format, or split the text");
+  const std::int64_t most =
+      type_ == TokenType::u16 ? std::numeric_limits<std::uint16_t>::max() : kMostInt32;
+  for (const std::int32_t token : tokens) {
+    if (token < 0 || token > most) [[unlikely]]
+      refuse("cannot write ", tokens_.path(), ": token ", count_, " is ", token, ", but ",
+             name_of(type_), " holds 0 to ", most);
+    const auto bytes = std::bit_cast<std::array<std::byte, 4>>(token);
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + bytes_of(type_));
+    ++count_;
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+}
+
+void TokenWriter::flush() {
+  tokens_.append(buffer_);
+  buffer_.clear();
+}
+
+/// A document that does not fit a sequence's 32-bit length becomes several sequences.
+void TokenWriter::end_document() {
+  std::int64_t length = count_ - begun_;
+  for (; length > kMostInt32; length -= kMostInt32)
+    lengths_.push_back(static_cast<std::int32_t>(kMostInt32));
+  lengths_.push_back(static_cast<std::int32_t>(length));
+  documents_.push_back(std::ssize(lengths_));
+  begun_ = count_;
+}
+
+void TokenWriter::append_index() {
+  std::vector<std::int64_t> offsets;
+  std::int64_t offset = 0;
+  for (const std::int32_t length : lengths_) {
+    offsets.push_back(offset);
+    offset += length * bytes_of(type_);
+  }
+  std::array<char, kLengthsAt> header{};
+  const auto put = [&](std::size_t at, std::uint64_t value) {
+    std::memcpy(header.data() + at, &value, sizeof value);
+  };
+  kMegatronMagic.copy(header.data(), kMegatronMagic.size());
+  put(kVersionAt, kMegatronVersion);
+  header[kTypeAt] = static_cast<char>(type_);
+  put(kSequencesAt, lengths_.size());
+  put(kDocumentsAt, documents_.size());
+  index_->append(std::as_bytes(std::span(header)));
+  index_->append(std::as_bytes(std::span(lengths_)));
+  index_->append(std::as_bytes(std::span(offsets)));
+  index_->append(std::as_bytes(std::span(documents_)));
+}
+
+void TokenWriter::finish() {
+  if (index_ && count_ > begun_) end_document();
+  if (index_) append_index();
+  flush();
+  if (!index_)
+    tokens_.overwrite(0, std::as_bytes(std::span<const std::int32_t>(llmc_header(count_))));
+  tokens_.commit();
+  if (index_) index_->commit();  // last: a data set exists once its index does
 }
 
 }  // namespace axonn

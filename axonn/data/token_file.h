@@ -1,18 +1,83 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "axonn/base/files.h"
 #include "axonn/base/mapped_file.h"
-#include "axonn/data/token_source.h"
+#include "axonn/text/tokenizer.h"
 
 namespace axonn {
 
-enum class TokenFormat { llmc, megatron };
-std::string_view name_of(TokenFormat format);
+/// A stream of tokens with random access. Reading is const and thread-safe.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+  TokenSource(const TokenSource&) = delete;
+  TokenSource& operator=(const TokenSource&) = delete;
+
+  /// The number of tokens.
+  virtual std::int64_t size() const = 0;
+
+  /// Fills tokens[i] with token begin + i. Throws Error if the range is not inside [0, size()).
+  void read(std::int64_t begin, std::span<std::int32_t> tokens) const;
+
+  /// As above, but also throws UsageError, with the file, the position, the token and a remedy, if
+  /// a token is not in [0, vocab).
+  void read_checked(std::int64_t begin, std::span<std::int32_t> tokens, std::int64_t vocab) const;
+
+  std::int32_t at(std::int64_t position) const;
+
+  /// The name of the source for messages: one path or several.
+  virtual std::string name() const = 0;
+
+  /// The name of one token for messages: "token 17 of PATH".
+  virtual std::string where(std::int64_t position) const;
+
+ protected:
+  TokenSource() = default;
+
+ private:
+  virtual void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const = 0;
+};
+
+/// Tokens in memory.
+class MemoryTokens : public TokenSource {
+ public:
+  MemoryTokens(std::string name, std::vector<std::int32_t> tokens)
+      : name_(std::move(name)), tokens_(std::move(tokens)) {}
+  std::int64_t size() const override { return std::ssize(tokens_); }
+  std::string name() const override { return name_; }
+
+ private:
+  void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const override;
+
+  std::string name_;
+  std::vector<std::int32_t> tokens_;
+};
+
+/// Several sources joined in order, such as the shards of a data set. A read may span them.
+class JoinedTokens : public TokenSource {
+ public:
+  explicit JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts);
+  std::int64_t size() const override { return ends_.back(); }
+  std::string name() const override;
+  std::string where(std::int64_t position) const override;
+
+ private:
+  void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const override;
+  std::size_t part_of(std::int64_t position) const;
+
+  std::vector<std::shared_ptr<const TokenSource>> parts_;
+  std::vector<std::int64_t> ends_;  // end of each part
+};
 
 /// The type of tokens in a file; the numbers are Megatron's codes.
 enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
@@ -34,29 +99,60 @@ class TokenFile : public TokenSource {
   /// Whether path names Megatron files or begins like an llm.c file, and so is not text.
   static bool recognises(const std::string& path);
 
-  TokenFormat format() const { return format_; }
   TokenType type() const { return type_; }
   std::int64_t size() const override { return count_; }
   std::string name() const override { return tokens_.path(); }
 
-  /// The number of documents, if the format stores them (Megatron's does).
-  std::optional<std::int64_t> documents() const;
-
-  /// The position of the first token of a document; for document documents(), size().
-  std::int64_t document_begin(std::int64_t document) const;
+  /// The number of documents in Megatron's format; llm.c's does not store documents.
+  std::optional<std::int64_t> documents() const { return documents_; }
 
  private:
   void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const override;
   void open_llmc();
-  void open_megatron();
+  void open_megatron(const std::string& index_path);
 
   MappedFile tokens_;
-  std::optional<MappedFile> index_;
-  TokenFormat format_ = TokenFormat::llmc;
   TokenType type_ = TokenType::u16;
   std::string_view data_;  // the tokens' bytes
   std::int64_t count_ = 0;
-  std::int64_t sequences_ = 0, document_entries_ = 0;
+  std::optional<std::int64_t> documents_;
+};
+
+/// Describes a token file, one fact per line: format, type, tokens, documents, smallest and largest
+/// token, the `first` tokens; with a tokenizer, these as text too. Reads the whole file once.
+std::string describe(const TokenFile& file, const Tokenizer* tokenizer = nullptr,
+                     std::int64_t first = 32);
+
+/// Writes a token file piece by piece. The file appears when finish() is called; without that call,
+/// or if a write fails, nothing is left behind (AtomicFile).
+class TokenWriter {
+ public:
+  /// A path that ends in .bin becomes an llm.c file: tokens below 65,536, fewer than 2^31 of them.
+  /// Any other path is the prefix of Megatron's .bin and .idx: u16 if vocab is below 65,500, else
+  /// i32; any number of tokens, with documents. All tokens must be below vocab.
+  /// Throws UsageError if the format cannot hold the vocabulary or the path cannot be written.
+  TokenWriter(const std::string& path, std::int64_t vocab);
+
+  /// Throws UsageError if a token does not fit the format, Error if the disk is full.
+  void append(std::span<const std::int32_t> tokens);
+
+  /// Ends a document: the tokens since the last call. llm.c's format does not store documents.
+  void end_document();
+
+  void finish();
+
+ private:
+  void flush();
+  void append_index();
+
+  TokenType type_;
+  AtomicFile tokens_;
+  std::optional<AtomicFile> index_;  // of Megatron's format
+  std::vector<std::byte> buffer_;    // of tokens_
+  std::int64_t count_ = 0;
+  std::vector<std::int32_t> lengths_;       // of the sequences
+  std::vector<std::int64_t> documents_{0};  // the first sequence of each; then their number
+  std::int64_t begun_ = 0;                  // first token of the open document
 };
 
 }  // namespace axonn

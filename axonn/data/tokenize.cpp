@@ -1,27 +1,24 @@
 #include "axonn/data/tokenize.h"
 
-#include <filesystem>
-#include <memory>
 #include <optional>
 
-#include "axonn/base/check.h"
+#include "axonn/base/hash.h"
 #include "axonn/base/host.h"
 #include "axonn/base/mapped_file.h"
 #include "axonn/base/parallel_for.h"
-#include "axonn/data/token_file.h"
+#include "axonn/base/random.h"
 #include "axonn/text/text_files.h"
 
 namespace axonn {
 
+namespace fs = std::filesystem;
+
 namespace {
 
-constexpr std::size_t kTextBytes = std::size_t{4} << 20;
+// Part of every cache file's name: raise it when tokenize() gives other tokens for the same text.
+constexpr int kTokenCacheVersion = 1;
 
-void refuse_token_files(const std::vector<std::string>& files) {
-  for (const std::string& file : files)
-    if (TokenFile::recognises(file))
-      refuse(file, " is a token file, not text; give it as data.tokens");
-}
+constexpr std::size_t kTextBytes = std::size_t{4} << 20;
 
 /// A piece of a file's text and, once encoded, its tokens.
 struct Piece {
@@ -58,8 +55,7 @@ class Pieces {
   }
 
  private:
-  static constexpr std::size_t kMostPieces =
-      512;  // limits the number of open files if files are small
+  static constexpr std::size_t kMostPieces = 512;  // limits the number of open files
 
   const std::vector<std::string>& files_;
   const Tokenizer& tokenizer_;
@@ -79,16 +75,24 @@ void encode(Piece& piece, const Tokenizer& tokenizer, bool ends) {
     piece.tokens.push_back(*end);
 }
 
-}  // namespace
-
-TokenSink sink_of(TokenWriter& writer) {
-  return {[&](std::span<const std::int32_t> tokens) { writer.append(tokens); },
-          [&] { writer.end_document(); }};
+/// Tokenises files into a token file (TokenWriter).
+TokenizeProgress tokenize_to(const std::string& output, const std::vector<std::string>& files,
+                             const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  TokenWriter writer(output, tokenizer.vocab_size());
+  const TokenSink sink{[&](std::span<const std::int32_t> tokens) { writer.append(tokens); },
+                       [&] { writer.end_document(); }};
+  const TokenizeProgress result = tokenize(files, tokenizer, sink, options);
+  writer.finish();
+  return result;
 }
+
+}  // namespace
 
 TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                           const TokenSink& sink, const TokenizeOptions& options) {
-  refuse_token_files(files);
+  for (const std::string& file : files)
+    if (TokenFile::recognises(file))
+      refuse(file, " is a token file, not text; give it as data.tokens");
   TokenizeProgress progress{};
   for (const std::string& path : files)
     progress.total_bytes += static_cast<std::int64_t>(MappedFile(path).text().size());
@@ -109,19 +113,53 @@ TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer
   }
 }
 
-TokenizeProgress tokenize_files(const TokenizeJob& job, const TokenizeOptions& options) {
-  if (job.text.empty()) refuse("data tokenize needs --text FILE or a folder");
-  if (job.output.empty()) refuse("data tokenize needs --output FILE.bin");
-  const auto tokenizer = make_tokenizer(job.tokenizer);
-  const auto files = text_files(job.text);
+std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::string>& files,
+                                                      const Tokenizer& tokenizer,
+                                                      const TokenizeOptions& options) {
+  std::vector<std::int32_t> all;
+  const TokenSink sink{[&](std::span<const std::int32_t> tokens) {
+    all.insert(all.end(), tokens.begin(), tokens.end());
+  }};
+  tokenize(files, tokenizer, sink, options);
+  const std::string more = files.size() > 1 ? concat(" and ", files.size() - 1, " more") : "";
+  return std::make_shared<MemoryTokens>(files.front() + more, std::move(all));
+}
+
+std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string>& files,
+                                                   const Tokenizer& tokenizer,
+                                                   const std::string& folder,
+                                                   const TokenizeReport& report) {
+  // Megatron's format, because it has no limit on the tokens.
+  const std::string prefix =
+      cache_path(folder, "tokens", files, concat(kTokenCacheVersion, ' ', tokenizer.fingerprint()));
+  return open_cached(
+      prefix + ".idx", [&] { return std::make_shared<TokenFile>(prefix); },
+      [&] { tokenize_to(prefix, files, tokenizer, {.report = report}); });
+}
+
+TokenizeProgress tokenize_files(const std::string& tokenizer, const std::vector<std::string>& text,
+                                const std::string& output, const TokenizeOptions& options) {
+  if (text.empty()) refuse("data tokenize needs --text FILE or a folder");
+  if (output.empty()) refuse("data tokenize needs --output FILE.bin");
+  const auto encoder = make_tokenizer(tokenizer);
+  const auto files = text_files(text);
   for (const std::string& file : files)
     for (const char* ending : {"", ".bin", ".idx"})  // Megatron's files have the endings
-      if (std::error_code error; std::filesystem::equivalent(file, job.output + ending, error))
-        refuse("the output ", job.output, ending, " is one of the text files");
-  const auto writer = make_token_writer(job.output, tokenizer->vocab_size());
-  const TokenizeProgress result = tokenize(files, *tokenizer, sink_of(*writer), options);
-  writer->finish();
-  return result;
+      if (std::error_code error; fs::equivalent(file, output + ending, error))
+        refuse("the output ", output, ending, " is one of the text files");
+  return tokenize_to(output, files, *encoder, options);
+}
+
+std::string cache_path(const std::string& folder, const std::string& kind,
+                       const std::vector<std::string>& files, const std::string& how) {
+  make_folders(folder);
+  std::error_code error;  // ignored: opening a missing file gives a better message
+  std::string key = how;
+  for (const std::string& file : files)
+    key +=
+        concat('\n', fs::weakly_canonical(file, error).string(), '\n', fs::file_size(file, error),
+               '\n', fs::last_write_time(file, error).time_since_epoch().count());
+  return concat(folder, '/', kind, '-', hex_of(hash_text(key)));
 }
 
 }  // namespace axonn

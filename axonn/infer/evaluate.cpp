@@ -7,7 +7,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/mapped_file.h"
-#include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/parallel/scheduling.h"
 
@@ -42,13 +41,7 @@ EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, st
   if (!tokenizer)
     refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
   check_fits(*tokenizer, vocab);
-  std::vector<std::int32_t> all;
-  const TokenSink sink{[&](std::span<const std::int32_t> tokens) {
-                         all.insert(all.end(), tokens.begin(), tokens.end());
-                       },
-                       [] {}};
-  tokenize({path}, *tokenizer, sink, {.ends = false});
-  EvaluationText result{.tokens = std::make_shared<MemoryTokens>(path, std::move(all)),
+  EvaluationText result{.tokens = tokenize_in_memory({path}, *tokenizer, {.ends = false}),
                         .target_bytes = {}};
   if (result.tokens->size() == 0) return result;
   const MappedFile file(path);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/data/token_source.h"
+#include "axonn/data/token_file.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/loaded_model.h"
 

@@ -12,7 +12,7 @@
 #include "axonn/comm/dry_world.h"
 #include "axonn/data/corpus.h"
 #include "axonn/model/model.h"
-#include "axonn/ops/dry_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 #include "axonn/storage/checkpoint/checkpoint_source.h"
 #include "axonn/train/run_state.h"
 
@@ -110,9 +110,9 @@ void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRu
   const std::int64_t n = batch_place(grid, at) * (training.global_batch / batch_places(grid));
   Sequence sample;
   sequences->read(n, sample);
-  const auto goldfish =
+  const SequenceMask mask =
       make_goldfish(training.goldfish, static_cast<std::uint64_t>(training.seed), corpus);
-  if (goldfish) goldfish->mask(n, sample);
+  if (mask) mask(n, sample);
   run.sample = fmt::format("sequence {} of step 1: {}", n + 1, sequences->where(n));
   run.input = shown(corpus.tokenizer.get(), sample.ids);
   run.target = shown(corpus.tokenizer.get(), sample.targets);

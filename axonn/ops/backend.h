@@ -1,19 +1,20 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "axonn/ops/operations.h"
 #include "axonn/tensor/device.h"
+#include "axonn/tensor/dtype.h"
 #include "axonn/tensor/tensor.h"
 
 namespace axonn {
-
-struct MatmulShape;
 
 /// out = op(a) · op(b) (+ bias) (+ out). (M, N) = (M, K) · (K, N), sums in f32.
 ///
@@ -45,6 +46,30 @@ struct Matmul {
     return std::array{out, a, b, bias, gelu_input, gelu_derivative_at, bias_gradient};
   }
 };
+
+/// A product without its addresses: what the best way to compute it depends on.
+struct MatmulShape {
+  std::int64_t M = 0, N = 0, K = 0;
+  bool a_transposed = false, b_transposed = false, bias = false, accumulate = false;
+  DType type = DType::f32, out_type = DType::f32;
+  bool gelu = false, gelu_input = false, gelu_derivative = false, bias_gradient = false;
+
+  double flops() const {
+    return 2.0 * static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K);
+  }
+  auto operator<=>(const MatmulShape&) const = default;
+};
+
+MatmulShape shape_of(const Matmul& args);
+
+/// "NT", "TN": whether a and b are transposed, in BLAS notation.
+std::string mode_of(const MatmulShape& shape);
+
+/// "bf16 NT 1024x2304x768 + bias", "f32 TN 768x3072x1024 +=", "bf16 NT 256x50304x768 to f32".
+/// With an epilogue: "+ bias gelu", "gelu kept" (with gelu_input), "d_gelu", "+= d_bias".
+std::string to_string(const MatmulShape& shape);
+/// The shape for which to_string() gives this text; nothing for any other text.
+std::optional<MatmulShape> parse_matmul_shape(std::string_view text);
 
 /// Causal attention over heads, grouped key-value heads included.
 ///
@@ -119,7 +144,7 @@ class Backend {
   virtual std::string name() const = 0;
 
   /// Names the layer that the following operations belong to, for traces.
-  virtual void mark(std::string_view layer) { (void)layer; }
+  virtual void mark(std::string_view /*layer*/) {}
 
   /// Remarks for the user on how operations were computed since the last call, such as a library
   /// that does not support their operands. One line each; no line is ever repeated.
@@ -132,10 +157,7 @@ class Backend {
   virtual void product(const Matmul& args) = 0;
   /// Whether product() also computes the epilogue of this product. Depends on its shape, the way
   /// that set_matmul_way() chose for that, types, strides and alignment.
-  virtual bool fuses(const Matmul& args) {
-    (void)args;
-    return false;
-  }
+  virtual bool fuses(const Matmul&) { return false; }
   /// Names of the ways in which this backend can compute such a product, the default first. They
   /// differ in speed and in the order of rounding, not in what the caller must provide.
   virtual std::vector<std::string> matmul_ways(const MatmulShape& shape) const = 0;
@@ -164,5 +186,19 @@ struct CudaOptions {
   CudaAttention attention = CudaAttention::automatic;
   bool deterministic = true;  ///< the same operands give the same bits every time
 };
+
+/// Backend on one GPU, the one of index `gpu` in cuda_status().gpus: cuBLASLt or hipBLASLt for
+/// products, cuDNN for attention if the build has it, this project's kernels for the rest. Only the
+/// thread that makes it may use and destroy it. Ranks may share a GPU.
+///
+/// Throws UsageError if there is no such GPU, if this build has no kernels for it or no GPU support
+/// at all, or if cuDNN is requested and missing.
+std::unique_ptr<Backend> make_cuda_backend(int gpu, const CudaOptions& options = {});
+
+/// "cuBLASLt 13.0.2", or "" in a build without GPU support.
+std::string cuda_product_library();
+
+/// "cuDNN 9.19.0", or "" in a build without it.
+std::string cuda_attention_library();
 
 }  // namespace axonn

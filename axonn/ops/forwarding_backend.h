@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -9,7 +11,9 @@
 #include <variant>
 #include <vector>
 
+#include "axonn/base/trace.h"
 #include "axonn/ops/backend.h"
+#include "axonn/tensor/schedule.h"
 
 namespace axonn {
 
@@ -65,10 +69,7 @@ class ForwardingBackend : public Backend {
  protected:
   /// Runs one operation. `run` holds its arguments by value, so it may be copied, called later, and
   /// called again.
-  virtual void around(const OperationCall& call, const std::function<void()>& run) {
-    (void)call;
-    run();
-  }
+  virtual void around(const OperationCall&, const std::function<void()>& run) { run(); }
 
  private:
   template <typename Operation>
@@ -76,17 +77,48 @@ class ForwardingBackend : public Backend {
     const auto operands = args.operands();
     OperationCall call{.name = Operation::kName, .operands = operands};
     if constexpr (requires { Operation::kKind; }) call.kind = Operation::kKind;
-    if constexpr (requires { args.passes(); }) {
-      const auto passes = args.passes();
-      call.passes = passes;
-      around(call, run);
-    } else {
-      around(call, run);
-    }
+    const auto passes = [&] {
+      if constexpr (requires { args.passes(); })
+        return args.passes();
+      else
+        return std::array<int, 0>();
+    }();
+    call.passes = passes;
+    around(call, run);
   }
 
   std::unique_ptr<Backend> owned_;
   Backend* inner_;
 };
+
+/// Counts the products that pass through it to another backend, by shape.
+class RecordingBackend final : public ForwardingBackend {
+ public:
+  explicit RecordingBackend(Backend& inner) : ForwardingBackend(inner) {}
+
+  void product(const Matmul& args) override {
+    const MatmulShape shape = shape_of(args);
+    const auto found = std::ranges::find(products_, shape, &std::pair<MatmulShape, int>::first);
+    if (found == products_.end())
+      products_.emplace_back(shape, 1);
+    else
+      ++found->second;
+    ForwardingBackend::product(args);
+  }
+
+  /// Shapes and numbers of calls, in the order of first calls.
+  const std::vector<std::pair<MatmulShape, int>>& products() const { return products_; }
+
+ private:
+  std::vector<std::pair<MatmulShape, int>> products_;
+};
+
+/// A Backend on a dry device: operations compute nothing. If a schedule is given, it records them
+/// there, with shapes, layer and the flops of products and attention. The schedule must outlive it.
+std::unique_ptr<Backend> make_dry_backend(Schedule* schedule = nullptr);
+
+/// A Backend that records the time and layer of every operation of another one in a trace, which
+/// must outlive it. For devices whose operations are complete when they return.
+std::unique_ptr<Backend> make_tracing_backend(std::unique_ptr<Backend> inner, Trace& trace);
 
 }  // namespace axonn

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "axonn/ops/backend.h"
-#include "axonn/ops/matmul_shape.h"
 
 namespace axonn {
 

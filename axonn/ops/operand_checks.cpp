@@ -25,57 +25,6 @@ void Checker::type(std::string_view name, const View& view,
   fail(Where::here(), operation, ": ", name, " is ", view, ", want ", names.str());
 }
 
-void Checker::compute_type(std::string_view name, const View& view) const {
-  type(name, view, {DType::f32, DType::bf16});
-}
-
-void Checker::values(std::string_view name, const View& view) const {
-  values(name, view, view.rows, view.cols);
-}
-
-void Checker::values(std::string_view name, const View& view, std::int64_t rows,
-                     std::int64_t cols) const {
-  compute_type(name, view);
-  shape(name, view, rows, cols);
-}
-
-void Checker::typed(std::string_view name, const View& view, DType dtype, std::int64_t rows,
-                    std::int64_t cols) const {
-  type(name, view, {dtype});
-  shape(name, view, rows, cols);
-}
-
-void Checker::f32(std::string_view name, const View& view, std::int64_t rows,
-                  std::int64_t cols) const {
-  typed(name, view, DType::f32, rows, cols);
-}
-
-void Checker::ids(std::string_view name, const View& view, std::int64_t count) const {
-  typed(name, view, DType::i32, 1, count);
-}
-
-void Checker::like(std::string_view name, const View& view, const View& other) const {
-  typed(name, view, other.dtype, other.rows, other.cols);
-}
-
-namespace {
-
-void check_epilogue(const Checker& check, const Matmul& args) {
-  const bool derivative = args.gelu_derivative_at.data;
-  AXONN_CHECK(args.gelu + derivative + args.accumulate <= 1 && !(derivative && args.bias.data),
-              "matmul: gelu, gelu_derivative_at and accumulate exclude each other; ",
-              "gelu_derivative_at and bias do so, too");
-  AXONN_CHECK(args.gelu || !args.gelu_input.data, "matmul: gelu_input without gelu");
-  if (args.gelu_input.data) check.like("gelu_input", args.gelu_input, args.out);
-  if (derivative) check.like("gelu_derivative_at", args.gelu_derivative_at, args.out);
-  if (!args.bias_gradient.data) return;
-  AXONN_CHECK(args.a_transposed,
-              "matmul: bias_gradient needs a transposed a, but a is not transposed");
-  check.f32("bias_gradient", args.bias_gradient, 1, args.out.rows);
-}
-
-}  // namespace
-
 void check_matmul(const Matmul& args) {
   const Checker check{Matmul::kName};
   const View &out = args.out, &a = args.a, &b = args.b, &bias = args.bias;
@@ -86,7 +35,16 @@ void check_matmul(const Matmul& args) {
   check.type("out", out, {a.dtype, DType::f32});
   check.shape("out", out, out.rows, out.cols);
   if (bias.data) check.typed("bias", bias, a.dtype, 1, out.cols);
-  check_epilogue(check, args);
+  const bool derivative = args.gelu_derivative_at.data;
+  AXONN_CHECK(args.gelu + derivative + args.accumulate <= 1 && !(derivative && bias.data),
+              "matmul: gelu, gelu_derivative_at and accumulate exclude each other; ",
+              "gelu_derivative_at and bias do so, too");
+  AXONN_CHECK(args.gelu || !args.gelu_input.data, "matmul: gelu_input without gelu");
+  if (args.gelu_input.data) check.like("gelu_input", args.gelu_input, out);
+  if (derivative) check.like("gelu_derivative_at", args.gelu_derivative_at, out);
+  if (!args.bias_gradient.data) return;
+  AXONN_CHECK(a_transposed, "matmul: bias_gradient needs a transposed a, but a is not transposed");
+  check.f32("bias_gradient", args.bias_gradient, 1, out.rows);
 }
 
 void check_attention(std::string_view operation, const Attention& args) {

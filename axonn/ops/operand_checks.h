@@ -15,20 +15,32 @@ struct Checker {
 
   void shape(std::string_view name, const View& view, std::int64_t rows, std::int64_t cols) const;
   void type(std::string_view name, const View& view, std::initializer_list<DType> wanted) const;
-  /// f32 or bf16, the types that models compute in.
-  void compute_type(std::string_view name, const View& view) const;
-  /// f32 or bf16, of any shape.
-  void values(std::string_view name, const View& view) const;
-  /// f32 or bf16, of this shape.
-  void values(std::string_view name, const View& view, std::int64_t rows, std::int64_t cols) const;
   void typed(std::string_view name, const View& view, DType dtype, std::int64_t rows,
-             std::int64_t cols) const;
+             std::int64_t cols) const {
+    type(name, view, {dtype});
+    shape(name, view, rows, cols);
+  }
+  /// f32 or bf16, the types that models compute in, of this shape.
+  void values(std::string_view name, const View& view, std::int64_t rows, std::int64_t cols) const {
+    type(name, view, {DType::f32, DType::bf16});
+    shape(name, view, rows, cols);
+  }
+  /// f32 or bf16, of any shape.
+  void values(std::string_view name, const View& view) const {
+    values(name, view, view.rows, view.cols);
+  }
   /// (rows, cols) f32.
-  void f32(std::string_view name, const View& view, std::int64_t rows, std::int64_t cols) const;
+  void f32(std::string_view name, const View& view, std::int64_t rows, std::int64_t cols) const {
+    typed(name, view, DType::f32, rows, cols);
+  }
   /// (1, count) i32.
-  void ids(std::string_view name, const View& view, std::int64_t count) const;
+  void ids(std::string_view name, const View& view, std::int64_t count) const {
+    typed(name, view, DType::i32, 1, count);
+  }
   /// Of the type and the shape of `other`.
-  void like(std::string_view name, const View& view, const View& other) const;
+  void like(std::string_view name, const View& view, const View& other) const {
+    typed(name, view, other.dtype, other.rows, other.cols);
+  }
 };
 
 void check_matmul(const Matmul& args);

@@ -14,8 +14,9 @@
 //
 //   kName         its name in traces, schedules, machine files and messages
 //   operands()    all its matrices, results first; one that the caller left out is empty
-//   run(launch)   checks the operands, chooses the element types and launches the kernels; defined
-//                 beside these in ops/rowwise/ and instantiated in ops/cpu/ and ops/cuda/
+//   run(...)      checks the operands, chooses the element types and launches the kernels; defined
+//                 beside these in ops/rowwise/ and instantiated in ops/cpu/ and ops/cuda/; `check`
+//                 has its name for messages
 //   kKind         if it is not OperationKind::rowwise
 //   passes()      how often it reads or writes each operand, if that is not once
 //
@@ -24,6 +25,8 @@
 //
 // The names are those of layers, too, so they are always written with their namespace: ops::Add.
 namespace axonn {
+
+struct Checker;
 
 /// This rank's piece of the vocabulary: its logits are those of tokens [first, first + valid). The
 /// view's columns from `valid` on are padding.
@@ -40,7 +43,7 @@ struct RowMoments {
 
   static constexpr std::string_view kName = "row_moments";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, C) T = a + b, and moments (R, 2) f32 = RowMoments of out, in one pass: the input of a
@@ -50,7 +53,7 @@ struct AddMoments {
 
   static constexpr std::string_view kName = "add_moments";
   auto operands() const { return std::array{out, moments, a, b}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, 2) f32 = mean and 1 / sqrt(variance + eps), from the stacked moments (pieces · R, 2) of
@@ -62,7 +65,7 @@ struct CombineMoments {
 
   static constexpr std::string_view kName = "combine_moments";
   auto operands() const { return std::array{out, moments}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// RMSNorm is LayerNorm about zero instead of the mean. It needs moments about zero, and
@@ -75,7 +78,7 @@ struct MomentsAboutZero {
 
   static constexpr std::string_view kName = "moments_about_zero";
   auto operands() const { return std::array{out, moments}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, C) T = (inp - mean) · rstd · weight + bias.
@@ -88,7 +91,7 @@ struct LayerNorm {
 
   static constexpr std::string_view kName = "layer_norm";
   auto operands() const { return std::array{out, inp, weight, bias, stats}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, 2) f32 = this piece's sums, see LayerNormBackward::sums.
@@ -97,7 +100,7 @@ struct LayerNormSums {
 
   static constexpr std::string_view kName = "layer_norm_sums";
   auto operands() const { return std::array{out, d_out, inp, weight, stats}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// The gradient of a norm on a piece of each row: C of the row's `width` columns.
@@ -113,7 +116,7 @@ struct LayerNormBackward {
 
   static constexpr std::string_view kName = "layer_norm_backward";
   auto operands() const { return std::array{d_inp, d_out, inp, weight, stats, sums, residual}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// d_weight (1, C) += sum over rows of d_out · xhat; d_bias (1, C) += sum of d_out, or empty.
@@ -122,7 +125,7 @@ struct LayerNormWeightBackward {
 
   static constexpr std::string_view kName = "layer_norm_weight_backward";
   auto operands() const { return std::array{d_weight, d_bias, d_out, inp, stats}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, 2) f32 = 0 and this piece's sum of g · xhat.
@@ -131,7 +134,7 @@ struct RmsNormSums {
 
   static constexpr std::string_view kName = "rms_norm_sums";
   auto operands() const { return std::array{out, d_out, inp, weight, stats}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// RMSNorm of each head separately, with one weight for all: (R, h·D), h heads of D columns.
@@ -144,7 +147,7 @@ struct HeadNorm {
 
   static constexpr std::string_view kName = "head_norm";
   auto operands() const { return std::array{out, inp, weight, rstd}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// The gradients of HeadNorm; forward.out is not read.
@@ -158,7 +161,7 @@ struct HeadNormBackward {
   auto operands() const {
     return std::array{d_inp, d_out, forward.inp, forward.weight, forward.rstd, d_weight};
   }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// Rotary position embedding: column i of a head is paired with column i + D/2.
@@ -171,7 +174,7 @@ struct RotaryEmbedding {
 
   static constexpr std::string_view kName = "rotary_embedding";
   auto operands() const { return std::array{out, inp, table, positions}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// Writes the keys, or the values, of new tokens to the key-value cache. A slot has room for
@@ -186,7 +189,7 @@ struct KeepHeads {
 
   static constexpr std::string_view kName = "keep_heads";
   auto operands() const { return std::array{kept, inp, slots, positions}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, F) T = silu(gate) · up; each row of inp (R, 2F) is its gate, then its up.
@@ -195,7 +198,7 @@ struct Swiglu {
 
   static constexpr std::string_view kName = "swiglu";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// d_inp (R, 2F), which may be inp.
@@ -204,7 +207,7 @@ struct SwigluBackward {
 
   static constexpr std::string_view kName = "swiglu_backward";
   auto operands() const { return std::array{d_inp, d_out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// Sets elements of a piece of a value to 0 at random. The choice depends only on the key and on
@@ -220,7 +223,7 @@ struct Dropout {
 
   static constexpr std::string_view kName = "dropout";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// Tanh form of GELU (Hendrycks and Gimpel, 2016), as GPT-2 uses. (R, C) T.
@@ -229,7 +232,7 @@ struct Gelu {
 
   static constexpr std::string_view kName = "gelu";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 struct GeluBackward {
@@ -237,7 +240,7 @@ struct GeluBackward {
 
   static constexpr std::string_view kName = "gelu_backward";
   auto operands() const { return std::array{d_inp, d_out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out = a + b, (R, C); types may differ (sums in f32).
@@ -246,7 +249,7 @@ struct Add {
 
   static constexpr std::string_view kName = "add";
   auto operands() const { return std::array{out, a, b}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// A function of each element alone.
@@ -264,7 +267,7 @@ struct Activation {
 
   static constexpr std::string_view kName = "activation";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// d_inp = d_out · f'(inp), (R, C) T. The slope of relu is 0 at 0.
@@ -275,7 +278,7 @@ struct ActivationBackward {
 
   static constexpr std::string_view kName = "activation_backward";
   auto operands() const { return std::array{d_inp, d_out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out = a · b, (R, C) T, elementwise; out may be a or b.
@@ -284,7 +287,7 @@ struct Multiply {
 
   static constexpr std::string_view kName = "multiply";
   auto operands() const { return std::array{out, a, b}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out = inp · factor, (R, C) T; out may be inp.
@@ -294,7 +297,7 @@ struct Scale {
 
   static constexpr std::string_view kName = "scale";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out = inp, (R, C), between any of f32 and bf16.
@@ -303,7 +306,7 @@ struct Cast {
 
   static constexpr std::string_view kName = "cast";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (1, C) f32 += sum over rows of inp (R, C) T.
@@ -312,7 +315,7 @@ struct ColumnSum {
 
   static constexpr std::string_view kName = "column_sum";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// Rows of a table of tokens, plus rows of learned positions if there are any.
@@ -328,7 +331,7 @@ struct Embedding {
   auto operands() const { return std::array{out, ids, table, learned, positions}; }
   /// Of the table, as many rows are read as out has.
   auto passes() const { return std::array{2, 0, 0, 0, 0}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// d_table (V, C) f32 += d_out rows, in the order of the rows.
@@ -344,7 +347,7 @@ struct EmbeddingBackward {
   auto passes() const {
     return std::array{0, static_cast<int>(1 + 2 * bytes_of(DType::f32) / bytes_of(d_out.dtype)), 0};
   }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// d_positions (T, C) f32 += sum over sequences of d_out (B·T, C). For rows with explicit positions
@@ -354,7 +357,7 @@ struct PositionsBackward {
 
   static constexpr std::string_view kName = "positions_backward";
   auto operands() const { return std::array{d_positions, d_out}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, 3) f32 = maximum, sum of exp(x - maximum), and the target's logit (0 if the target is
@@ -365,7 +368,7 @@ struct SoftmaxStats {
 
   static constexpr std::string_view kName = "softmax_stats";
   auto operands() const { return std::array{out, logits, targets}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// lse (R, 1) f32 = log-sum-exp, and loss (R, 1) f32 = lse minus the target's logit, from the
@@ -375,7 +378,7 @@ struct CombineSoftmax {
 
   static constexpr std::string_view kName = "combine_softmax";
   auto operands() const { return std::array{loss, lse, stats, targets}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// The gradient of a piece of the logits: (softmax - one hot) · scale. Rows with a negative target
@@ -390,7 +393,7 @@ struct CrossEntropyBackward {
 
   static constexpr std::string_view kName = "cross_entropy_backward";
   auto operands() const { return std::array{d_logits, logits, lse, targets}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, 1) f32 = 1 if no logit of any piece is larger than the target's, else 0, from the stats
@@ -400,7 +403,7 @@ struct GreedyTargets {
 
   static constexpr std::string_view kName = "greedy_targets";
   auto operands() const { return std::array{out, stats, targets}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// A piece of the softmax of each row: out (R, C) T = exp(inp - maximum) / sum of exponentials,
@@ -412,7 +415,7 @@ struct Softmax {
 
   static constexpr std::string_view kName = "softmax";
   auto operands() const { return std::array{out, inp, stats}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (R, 1) f32 = sum over each row of a · b, both (R, C) T.
@@ -421,7 +424,7 @@ struct RowDots {
 
   static constexpr std::string_view kName = "row_dots";
   auto operands() const { return std::array{out, a, b}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// The gradient of a piece of Softmax: d_inp = out · (d_out - dots).
@@ -433,7 +436,7 @@ struct SoftmaxBackward {
 
   static constexpr std::string_view kName = "softmax_backward";
   auto operands() const { return std::array{d_inp, d_out, out, dots}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (1, 1) f64 += sum of inp (R, C) T.
@@ -442,7 +445,7 @@ struct Sum {
 
   static constexpr std::string_view kName = "sum";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (1, 1) f64 += sum of squares of inp (R, C) T.
@@ -452,7 +455,7 @@ struct SquaredSum {
   static constexpr std::string_view kName = "squared_sum";
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (1, 1) f32 = min(1, max_norm / sqrt(squared_norm)), 1 where max_norm is 0;
@@ -464,7 +467,7 @@ struct ClipFactor {
   static constexpr std::string_view kName = "clip_factor";
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, squared_norm}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// out (1, 1) i64 += elements of inp (R, C) T that are NaN or infinite.
@@ -473,7 +476,7 @@ struct CountNonfinite {
 
   static constexpr std::string_view kName = "count_nonfinite";
   auto operands() const { return std::array{out, inp}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// One step of AdamW (Loshchilov and Hutter, 2019) on a flat piece of parameters.
@@ -490,7 +493,7 @@ struct AdamW {
   static constexpr std::string_view kName = "adamw";
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, master, first, second, gradient, scale}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 /// One step of gradient descent with decoupled decay on a flat piece of parameters.
@@ -502,7 +505,7 @@ struct Sgd {
   static constexpr std::string_view kName = "sgd";
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{out, master, gradient, scale}; }
-  void run(auto launch) const;
+  void run(auto launch, const Checker& check) const;
 };
 
 }  // namespace ops

@@ -281,20 +281,20 @@ function figures(cell) {
     fixed(100 * cell.token_accuracy, 1), fixed(cell.edit_distance, 1), fixed(cell.loss, 3)];
 }
 
-const rangeTitle = (view) => ({trials: "Range over trials", interval: "95 % interval",
-  both: "Range or interval"})[rangeKind(view)];
-
-// The meaning of the ranges: "trials", "interval", or "both" if the cells differ.
-function rangeKind(view) {
+// The meaning of the ranges, as a title and in words; the last one if the cells differ.
+function rangeMeaning(view) {
   const tested = view.summary.filter((cell) => cell.trials > 0);
   const once = tested.filter((cell) => cell.trials === 1).length;
-  return once === 0 ? "trials" : once === tested.length ? "interval" : "both";
+  if (once === 0) return ["Range over trials", "the range over trials"];
+  if (once === tested.length) return ["95 % interval", "the 95 % interval (Wilson) of the share"];
+  return ["Range or interval",
+    "the range over trials, or the 95 % interval (Wilson) where there is one trial"];
 }
 
 function cellsTable(view, table) {
   const several = view.prompts.length > 1;
   const titles = ["Group", ...several ? ["Prompt"] : [], "Documents", "Exact match\u00a0%",
-    rangeTitle(view), "Longest run", "Tokens right\u00a0%", "Edit distance",
+    rangeMeaning(view)[0], "Longest run", "Tokens right\u00a0%", "Edit distance",
     "Loss, nats a\u00a0token"];
   table.append(headRow(titles), ...view.variantTexts.map((text, variant) => html("tbody", {},
     ...text ? [html("tr", {}, html("th",
@@ -455,14 +455,11 @@ function show(report) {
   byId("notes").append(...report.notes.map((note) => html("li", {}, note)));
   if (report.summary.length === 0) return byId("main").remove();
 
-  const whiskers = {trials: "the range over trials",
-    interval: "the 95 % interval (Wilson) of the share",
-    both: "the range over trials, or the 95 % interval (Wilson) where there is one trial"};
   const prompt = view.prompts.length === 1 ? "" : " Shown for the longest prompt ("
     + promptText(view.prompt_lengths[view.prompts.at(-1)]) + ").";
   filled(byId("bars-hint"), {}, ["Share of documents for which the model writes all "
     + `${tokens} tokens exactly. Bars are means over trials; whiskers show `
-    + `${whiskers[rangeKind(view)]}.${prompt}`]);
+    + `${rangeMeaning(view)[1]}.${prompt}`]);
   drawBars(view, byId("bars"));
   if (view.prompts.length === 1) byId("by-prompt").remove();
   else byId("curves").append(...view.variantTexts.map((text, variant) => html("figure", {},

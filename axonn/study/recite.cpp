@@ -4,7 +4,11 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "axonn/base/check.h"
+#include "axonn/base/clock.h"
+#include "axonn/base/log.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/infer/generator.h"
 
@@ -39,7 +43,7 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
       Question question{.document = static_cast<std::int64_t>(d),
                         .length = static_cast<std::int64_t>(p),
                         .prompt = {},
-                        .suffix = tokens.subspan(static_cast<std::size_t>(before))};
+                        .suffix = tokens.subspan(before)};
       if (taken < before && begin) question.prompt.push_back(*begin);
       question.prompt.insert(question.prompt.end(), tokens.begin() + before - taken,
                              tokens.begin() + before);
@@ -49,38 +53,11 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
   return questions;
 }
 
-/// The most positions that a question takes: the last token of a suffix is only a target.
-std::int64_t most_positions(std::span<const Question> questions) {
-  std::int64_t most = 1;
-  for (const Question& question : questions)
-    most = std::max(most, std::ssize(question.prompt) + std::ssize(question.suffix) - 1);
-  return most;
-}
-
-/// The loss of each question's true suffix, in nats per token.
-std::vector<double> losses_of(LoadedModel& model, std::span<const Question> questions,
-                              std::int64_t batch) {
-  const std::int64_t positions = model.config().model.positions;
-  const auto sequence = [&](std::int64_t n) {
-    constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
-    const auto& [document, length, prompt, suffix] = questions[n];
-    ScoredSequence result{.tokens = prompt, .scored = std::ssize(suffix)};
-    result.tokens.insert(result.tokens.end(), suffix.begin(), suffix.end());
-    const std::int64_t inputs = std::ssize(result.tokens) - 1;
-    result.positions = std::min((inputs + kStep - 1) / kStep * kStep, positions);
-    return result;
-  };
-  const std::vector<SequenceScore> scores =
-      score(model, {.count = std::ssize(questions), .at = sequence}, {.batch = batch});
-  std::vector<double> losses;
-  for (const SequenceScore& one : scores)
-    losses.push_back(one.nats / static_cast<double>(one.targets));
-  return losses;
-}
-
 Recitation recitation_of(const Question& question, std::span<const std::int32_t> written,
-                         double loss, const Tokenizer& tokenizer) {
-  Recitation result{.document = question.document, .prompt = question.length, .loss = loss};
+                         const SequenceScore& suffix, const Tokenizer& tokenizer) {
+  Recitation result{.document = question.document,
+                    .prompt = question.length,
+                    .loss = suffix.nats / static_cast<double>(suffix.targets)};
   compare_tokens(question.suffix, written, result);
   const std::span<const std::int32_t> prompt = question.prompt;
   const auto shown = std::min<std::size_t>(prompt.size(), kShownBefore);
@@ -92,22 +69,42 @@ Recitation recitation_of(const Question& question, std::span<const std::int32_t>
   return result;
 }
 
+std::string found_note(const char* what, const FoundDocuments& documents) {
+  std::string note = fmt::format("{} of {} {} were tested", documents.documents.size(),
+                                 format_count(documents.found), what);
+  if (documents.too_short > 0) note += fmt::format("; {} are too short", documents.too_short);
+  if (documents.repeated > 0) note += fmt::format("; {} are duplicates", documents.repeated);
+  return note;
+}
+
 }  // namespace
 
 std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                                std::span<const StudyDocument> documents,
-                               std::span<const std::int64_t> groups, const ReciteOptions& options) {
-  AXONN_CHECK(groups.size() == documents.size(), "recite: ", documents.size(), " documents, but ",
-              groups.size(), " groups");
+                               const ReciteOptions& options) {
   const std::vector<Question> questions = questions_of(documents, tokenizer, options);
   if (questions.empty()) return {};
-  const std::int64_t most = most_positions(questions), positions = model.config().model.positions;
+  const std::int64_t positions = model.config().model.positions;
+  std::int64_t most = 1;  // positions of a question: the last token of a suffix is only a target
+  for (const Question& question : questions)
+    most = std::max(most, std::ssize(question.prompt) + std::ssize(question.suffix) - 1);
   if (most > positions)
     refuse("a document has ", most + 1, " tokens, but the model has only ", positions,
            " positions; cut the documents (--seq-len, or in a study training.seq_len)");
   const std::int64_t batch =
       options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
-  const std::vector<double> losses = losses_of(model, questions, batch);
+  // The prompts, with their true suffixes as targets.
+  const auto sequence = [&](std::int64_t n) {
+    constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
+    const auto& [document, length, prompt, suffix] = questions[n];
+    ScoredSequence result{.tokens = prompt, .scored = std::ssize(suffix)};
+    result.tokens.insert(result.tokens.end(), suffix.begin(), suffix.end());
+    const std::int64_t inputs = std::ssize(result.tokens) - 1;
+    result.positions = std::min((inputs + kStep - 1) / kStep * kStep, positions);
+    return result;
+  };
+  const std::vector<SequenceScore> scores =
+      score(model, {.count = std::ssize(questions), .at = sequence}, {.batch = batch});
 
   Generator generator(model, {.batch = options.batch,
                               .context = most,
@@ -120,14 +117,40 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
     std::vector<std::vector<std::int32_t>> prompts;
     for (std::int64_t q = first; q < end; ++q) prompts.push_back(questions[q].prompt);
     const auto written = generator.generate(prompts, {.max_tokens = options.suffix_tokens});
-    for (std::int64_t q = first; q < end; ++q) {
-      all.push_back(recitation_of(questions[q], written[q - first].tokens, losses[q], tokenizer));
-      all.back().group = groups[questions[q].document];
-    }
+    for (std::int64_t q = first; q < end; ++q)
+      all.push_back(recitation_of(questions[q], written[q - first].tokens, scores[q], tokenizer));
     if (options.progress && model.grid().world().rank() == 0)
       options.progress(end, std::ssize(questions));
   }
   return all;
+}
+
+MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
+                               const FoundDocuments& documents, const FoundDocuments& control,
+                               const ReciteOptions& options) {
+  std::vector<StudyDocument> all = documents.documents;
+  all.insert(all.end(), control.documents.begin(), control.documents.end());
+
+  MemorizationReport report{.title = "Memorization audit",
+                            .notes = {found_note("documents", documents)},
+                            .groups = {"documents"},
+                            .group_sizes = {std::ssize(documents.documents)},
+                            .suffix_tokens = options.suffix_tokens,
+                            .prompt_lengths = options.prompt_lengths};
+  if (!control.documents.empty()) {
+    report.groups.push_back("control");
+    report.group_sizes.push_back(std::ssize(control.documents));
+    report.notes.push_back(found_note("control documents", control));
+  }
+  for (const StudyDocument& document : all) report.document_names.push_back(document.name);
+
+  const double start = now_seconds();
+  RecitationRun run{.variant = "", .trial = 1, .seed = 0};
+  run.recitations = recite(model, tokenizer, all, options);
+  run.test_seconds = now_seconds() - start;
+  for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
+  report.runs.push_back(std::move(run));
+  return report;
 }
 
 void compare_tokens(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,

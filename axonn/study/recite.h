@@ -23,15 +23,23 @@ struct ReciteOptions {
 
 /// Lets a model continue every document greedily, and scores the true suffix after the same prompt.
 /// The prompt is all tokens before the suffix, or the last of them after a begin-of-text token.
-/// groups: the group of each document. Returns one recitation per document and prompt length, all
-/// documents of the first length first; skips documents that are too short for a length.
+/// Returns one recitation per document and prompt length, all documents of the first length first;
+/// skips documents that are too short for a length. The caller sets the recitations' groups.
 ///
 /// Collective over the model's ranks. The result is the same on every rank, and on every grid up
 /// to ties within rounding. Throws UsageError if a document has more tokens than the model has
 /// positions + 1 (the last token is only a target), and as score().
 std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
                                std::span<const StudyDocument> documents,
-                               std::span<const std::int64_t> groups, const ReciteOptions& options);
+                               const ReciteOptions& options);
+
+/// Tests which of these documents a trained model can recite, and how well it recites controls:
+/// documents that it cannot have seen. The report has the group "documents" and, if there are
+/// controls, the group "control"; it does not describe the model. Collective; the result is the
+/// same on every rank. Throws as recite().
+MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
+                               const FoundDocuments& documents, const FoundDocuments& control,
+                               const ReciteOptions& options);
 
 /// Sets exact, longest_run, token_accuracy and edit_distance by comparing the tokens.
 void compare_tokens(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,

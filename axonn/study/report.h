@@ -32,6 +32,8 @@ struct RecitationRun {
   std::vector<Recitation> recitations = {};
 };
 
+inline constexpr std::int64_t kWholePrompt = 0;
+
 /// The result of a study (a group is a bucket of documents, learned for a number of epochs) or of
 /// an audit (the groups are the tested documents and, optionally, the controls).
 struct MemorizationReport {
@@ -47,6 +49,78 @@ struct MemorizationReport {
   std::vector<RecitationRun> runs;
 };
 
-inline constexpr std::int64_t kWholePrompt = 0;
+/// Mean and range of a figure over the trials.
+struct TrialSpread {
+  double mean = 0, minimum = 0, maximum = 0;
+};
+
+/// In percent.
+struct PercentRange {
+  double low = 0, high = 0;
+};
+
+/// The figures of all recitations of one variant, group and prompt length. If there are none,
+/// trials and all figures are 0.
+struct RecitationCell {
+  std::int64_t variant = 0;  ///< index into MemorizationSummary::variants
+  std::int64_t group = 0;    ///< index into MemorizationReport::groups
+  std::int64_t prompt = 0;   ///< index into MemorizationReport::prompt_lengths
+  std::int64_t trials = 0;   ///< trials that have recitations
+  std::int64_t documents = 0;
+  std::int64_t recitations = 0, exact = 0;  ///< over all trials; the exact ones among them
+  TrialSpread exact_percent = {};           ///< share of exact recitations by trial
+  /// 95 % interval of exact / recitations in percent: how much the share would vary with other
+  /// documents. It assumes independent recitations. Those of one document in several trials are
+  /// not, so it is meaningful for one trial only.
+  PercentRange exact_interval = {};
+  /// Means over documents and trials, in the units of Recitation.
+  double longest_run = 0, token_accuracy = 0, edit_distance = 0, loss = 0;
+};
+
+/// The figures of all trials of one variant.
+struct VariantSummary {
+  std::string name;
+  std::int64_t trials = 0;
+  std::optional<TrialSpread> validation_loss = {};  ///< nats per token, of the trials that have it
+  std::optional<TrialSpread> kept_percent = {};     ///< targets that the loss counted
+  double train_seconds = 0, test_seconds = 0;       ///< summed over trials
+};
+
+/// The figures of a report.
+struct MemorizationSummary {
+  std::vector<VariantSummary> variants;  ///< in the order of their first runs
+  std::vector<std::int64_t> prompts;     ///< indices of prompt lengths, shortest first
+  std::vector<RecitationCell> cells;     ///< by variant, then group, then prompt
+
+  /// The cell of these indices, which must exist.
+  const RecitationCell& at(std::int64_t variant, std::int64_t group, std::int64_t prompt) const {
+    const std::int64_t groups = std::ssize(cells) / (std::ssize(variants) * std::ssize(prompts));
+    return cells.at((variant * groups + group) * std::ssize(prompts) + prompt);
+  }
+
+  /// Index of the longest prompt, which the headline figures are for; 0 if there is none.
+  std::int64_t longest_prompt() const { return prompts.empty() ? 0 : prompts.back(); }
+};
+
+/// Summarizes a report. Throws if a recitation's group or prompt is not in the report.
+MemorizationSummary summarize(const MemorizationReport& report);
+
+/// Wilson's 95 % score interval of the share exact / count, in percent. Source: Wilson, "Probable
+/// Inference, the Law of Succession, and Statistical Inference", J. Am. Stat. Assoc., 1927. Throws
+/// if count is below 1 or exact is not within 0 .. count.
+PercentRange wilson_interval(std::int64_t exact, std::int64_t count);
+
+/// The best recitation of a document. Points into the report.
+struct RankedRecitation {
+  const RecitationRun* run;
+  const Recitation* recitation;
+};
+
+/// The best recitation of each document in the runs of one variant, best first: exact ones, then by
+/// longest run, token accuracy, shorter prompt and lower loss. Ties keep the order of documents and
+/// trials. group: only the documents of this group; empty: of all groups.
+std::vector<RankedRecitation> most_recited(const MemorizationReport& report,
+                                           const std::string& variant,
+                                           std::optional<std::int64_t> group = {});
 
 }  // namespace axonn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -10,6 +11,9 @@
 #include "axonn/study/report_text.h"
 
 namespace axonn {
+
+/// page.html with page.js in it; CMakeLists.txt writes its definition.
+extern const char kPageTemplate[];
 
 namespace {
 
@@ -22,6 +26,39 @@ std::string dumped(const Json& json, int indent = 1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+/// Calls f(key, value) for each value of a recitation, in the order of the file.
+template <typename R, typename F>
+void visit_recitation(R& r, const F& f) {
+  f("document", r.document);
+  f("group", r.group);
+  f("prompt", r.prompt);
+  f("exact", r.exact);
+  f("longest_run", r.longest_run);
+  f("token_accuracy", r.token_accuracy);
+  f("edit_distance", r.edit_distance);
+  f("loss", r.loss);
+  f("before", r.before);
+  f("truth", r.truth);
+  f("written", r.written);
+}
+
+/// The same for a run without its recitations.
+template <typename R, typename F>
+void visit_run(R& run, const F& f) {
+  f("variant", run.variant);
+  f("trial", run.trial);
+  f("seed", run.seed);
+  f("validation_loss", run.validation_loss);
+  f("kept_fraction", run.kept_fraction);
+  f("train_seconds", run.train_seconds);
+  f("test_seconds", run.test_seconds);
+}
+
+template <typename T>
+Json known(const T& value) {
+  return value;
+}
+
 Json known(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json known(const std::optional<TrialSpread>& spread) {
@@ -30,28 +67,16 @@ Json known(const std::optional<TrialSpread>& spread) {
 }
 
 Json json_of(const Recitation& r) {
-  return {{"document", r.document},
-          {"group", r.group},
-          {"prompt", r.prompt},
-          {"exact", r.exact},
-          {"longest_run", r.longest_run},
-          {"token_accuracy", r.token_accuracy},
-          {"edit_distance", r.edit_distance},
-          {"loss", r.loss},
-          {"before", r.before},
-          {"truth", r.truth},
-          {"written", r.written}};
+  Json json;
+  visit_recitation(r, [&](const char* key, const auto& value) { json[key] = value; });
+  return json;
 }
 
 /// The run without its recitations.
 Json facts_of(const RecitationRun& run) {
-  return {{"variant", run.variant},
-          {"trial", run.trial},
-          {"seed", run.seed},
-          {"validation_loss", known(run.validation_loss)},
-          {"kept_fraction", known(run.kept_fraction)},
-          {"train_seconds", run.train_seconds},
-          {"test_seconds", run.test_seconds}};
+  Json json;
+  visit_run(run, [&](const char* key, const auto& value) { json[key] = known(value); });
+  return json;
 }
 
 Json json_of(const RecitationRun& run) {
@@ -122,7 +147,8 @@ Json passages_of(const MemorizationReport& report, const std::string& variant, s
 /// A JSON value and its path, for error messages. Does not own the value.
 class Node {
  public:
-  Node(const Json& value, std::string file) : value_(&value), file_(std::move(file)) {}
+  Node(const Json& value, std::string file, std::string path = "")
+      : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
 
   Node operator[](const char* key) const {
     want(value_->is_object(), "an object");
@@ -131,45 +157,41 @@ class Node {
     return {*found, file_, path_.empty() ? key : concat(path_, '.', key)};
   }
 
-  template <typename F>
-  auto all(F f) const {
-    want(value_->is_array(), "a list");
-    std::vector<decltype(f(*this))> values;
-    values.reserve(value_->size());
-    for (std::size_t i = 0; i < value_->size(); ++i)
-      values.push_back(f(Node((*value_)[i], file_, concat(path_, '[', i, ']'))));
-    return values;
-  }
-
-  std::string text() const {
+  void read(std::string& text) const {
     want(value_->is_string(), "a text");
-    return value_->get<std::string>();
+    text = value_->get<std::string>();
   }
-  bool flag() const {
+  void read(bool& flag) const {
     want(value_->is_boolean(), "true or false");
-    return value_->get<bool>();
+    flag = value_->get<bool>();
   }
-  std::uint64_t seed() const {
+  void read(std::uint64_t& seed) const {
     want(value_->is_number_unsigned(), "a whole number, 0 or more");
-    return value_->get<std::uint64_t>();
+    seed = value_->get<std::uint64_t>();
   }
-  std::int64_t count() const {
-    const std::uint64_t value = seed();
+  void read(std::int64_t& count) const {
+    std::uint64_t value = 0;
+    read(value);
     want(std::in_range<std::int64_t>(value), "a whole number below 2^63");
-    return static_cast<std::int64_t>(value);
+    count = static_cast<std::int64_t>(value);
   }
-  double number() const {
+  void read(double& number) const {
     want(value_->is_number() || value_->is_null(), "a number");
-    return value_->is_null() ? std::nan("") : value_->get<double>();
+    number = value_->is_null() ? std::nan("") : value_->get<double>();
   }
-  std::optional<double> number_if_any() const {
-    return value_->is_null() ? std::nullopt : std::optional(number());
+  void read(std::optional<double>& number) const {
+    if (!value_->is_null()) read(number.emplace());
+  }
+  void read(std::vector<Recitation>& recitations) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_) {
+      const Node node(each, file_, concat(path_, '[', recitations.size(), ']'));
+      visit_recitation(recitations.emplace_back(),
+                       [&](const char* key, auto& value) { node[key].read(value); });
+    }
   }
 
  private:
-  Node(const Json& value, std::string file, std::string path)
-      : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
-
   void want(bool right, const std::string& what) const {
     if (!right) refuse(place(), " is not ", what);
   }
@@ -179,55 +201,7 @@ class Node {
   std::string file_, path_;
 };
 
-Recitation recitation_from(const Node& node) {
-  return {.document = node["document"].count(),
-          .group = node["group"].count(),
-          .prompt = node["prompt"].count(),
-          .exact = node["exact"].flag(),
-          .longest_run = node["longest_run"].count(),
-          .token_accuracy = node["token_accuracy"].number(),
-          .edit_distance = node["edit_distance"].count(),
-          .loss = node["loss"].number(),
-          .before = node["before"].text(),
-          .truth = node["truth"].text(),
-          .written = node["written"].text()};
-}
-
-RecitationRun run_of(const Node& node) {
-  return {.variant = node["variant"].text(),
-          .trial = node["trial"].count(),
-          .seed = node["seed"].seed(),
-          .validation_loss = node["validation_loss"].number_if_any(),
-          .kept_fraction = node["kept_fraction"].number_if_any(),
-          .train_seconds = node["train_seconds"].number(),
-          .test_seconds = node["test_seconds"].number(),
-          .recitations = node["recitations"].all(recitation_from)};
-}
-
-Json parsed(const std::string& text, const std::string& where) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    refuse(where, ": damaged: ", error.what());
-  }
-}
-
-}  // namespace
-
-std::string to_json(const RecitationRun& run) { return dumped(json_of(run)); }
-
-std::string to_json(const MemorizationReport& report) {
-  const MemorizationSummary summary = summarize(report);
-  Json json = overview_of(report, summary), cells = Json::array(), runs = Json::array();
-  for (const RecitationCell& cell : summary.cells)
-    if (cell.trials > 0) cells.push_back(json_of(cell, report, summary));
-  for (const RecitationRun& run : report.runs) runs.push_back(json_of(run));
-  json["summary"] = std::move(cells);
-  json["document_names"] = report.document_names;
-  json["runs"] = std::move(runs);
-  return dumped(json);
-}
-
+/// The JSON of html_page(), on one line.
 std::string page_json(const MemorizationReport& report) {
   const MemorizationSummary summary = summarize(report);
   Json json = overview_of(report, summary), cells = Json::array(), runs = Json::array(),
@@ -246,8 +220,44 @@ std::string page_json(const MemorizationReport& report) {
   return dumped(json, -1);
 }
 
+}  // namespace
+
+std::string to_json(const RecitationRun& run) { return dumped(json_of(run)); }
+
+std::string to_json(const MemorizationReport& report) {
+  const MemorizationSummary summary = summarize(report);
+  Json json = overview_of(report, summary), cells = Json::array(), runs = Json::array();
+  for (const RecitationCell& cell : summary.cells)
+    if (cell.trials > 0) cells.push_back(json_of(cell, report, summary));
+  for (const RecitationRun& run : report.runs) runs.push_back(json_of(run));
+  json["summary"] = std::move(cells);
+  json["document_names"] = report.document_names;
+  json["runs"] = std::move(runs);
+  return dumped(json);
+}
+
 RecitationRun parse_run(const std::string& text, const std::string& where) {
-  return run_of(Node(parsed(text, where), where));
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    refuse(where, ": damaged: ", error.what());
+  }
+  const Node node(json, where);
+  RecitationRun run;
+  visit_run(run, [&](const char* key, auto& value) { node[key].read(value); });
+  node["recitations"].read(run.recitations);
+  return run;
+}
+
+std::string html_page(const MemorizationReport& report) {
+  constexpr std::string_view kOpen = "id=\"report\">", kEmpty = "null";
+  std::string page = kPageTemplate, json;
+  for (const char c : page_json(report))  // no text of the report can end the element
+    json += c == '<' ? "\\u003c" : std::string(1, c);
+  const std::size_t at = page.find(kOpen);
+  AXONN_CHECK(at != std::string::npos, "page.html has no element for the report");
+  return page.replace(at + kOpen.size(), kEmpty.size(), json);
 }
 
 }  // namespace axonn

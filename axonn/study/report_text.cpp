@@ -118,17 +118,13 @@ std::string begun(std::string sentence) {
   return sentence;
 }
 
-std::string none_recited(const MemorizationReport& report, const MemorizationSummary& summary) {
+std::string none_recited(const MemorizationReport& report, const MemorizationSummary& summary,
+                         const std::vector<std::vector<RecitationCell>>& groups) {
   std::int64_t documents = 0, longest = 0;
-  for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
-    std::int64_t most = 0;
-    for (const RecitationCell& cell : cells_of(summary, group))
-      most = std::max(most, cell.documents);
-    documents += most;
-  }
+  for (const auto& cells : groups)
+    documents += std::ranges::max(cells, {}, &RecitationCell::documents).documents;
   for (const RecitationRun& run : report.runs)
     for (const Recitation& r : run.recitations) longest = std::max(longest, r.longest_run);
-  if (documents == 0) return "Nothing was recited.";
   return begun(given(report, summary) +
                fmt::format("the model writes {} for none of {} documents; the longest run of "
                            "tokens that it reproduces is {} of {}.",
@@ -279,14 +275,13 @@ std::string document_text(const MemorizationReport& report, std::int64_t documen
 }
 
 std::string headline(const MemorizationReport& report, const MemorizationSummary& summary) {
-  std::vector<RecitationCell> most, least;  // groups with recitations
-  for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
-    const std::vector<RecitationCell> cells = cells_of(summary, group);
-    if (cells.empty()) continue;
-    if (most.empty() || most_of(cells) > most_of(most)) most = cells;
-    if (least.empty() || most_of(cells) < most_of(least)) least = cells;
-  }
-  if (most_of(most) == 0) return none_recited(report, summary);
+  std::vector<std::vector<RecitationCell>> groups;  // those with recitations
+  for (std::int64_t group = 0; group < std::ssize(report.groups); ++group)
+    if (auto cells = cells_of(summary, group); !cells.empty()) groups.push_back(std::move(cells));
+  if (groups.empty()) return "Nothing was recited.";
+  const std::vector<RecitationCell>&most = *std::ranges::max_element(groups, {}, most_of),
+        &least = *std::ranges::min_element(groups, {}, most_of);
+  if (most_of(most) == 0) return none_recited(report, summary, groups);
   const auto group = [&](const std::vector<RecitationCell>& cells) {
     return '"' + report.groups[cells.front().group] + '"';
   };

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "axonn/study/summary.h"
+#include "axonn/study/report.h"
 
 namespace axonn {
 

@@ -17,8 +17,7 @@
 #include "axonn/model/model.h"
 #include "axonn/options/options_text.h"
 #include "axonn/storage/checkpoint/checkpoint_folder.h"
-#include "axonn/study/injection.h"
-#include "axonn/study/page.h"
+#include "axonn/study/documents.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/train/config_options.h"
@@ -46,10 +45,6 @@ std::string identity_of(Config config) {
   return json.dump(2) + "\n";
 }
 
-std::string epochs_name(std::int64_t epochs) {
-  return epochs == 0 ? "control" : fmt::format("{} epoch{}", epochs, epochs == 1 ? "" : "s");
-}
-
 /// The learning rate after the warm-up.
 std::string rate_text(const Config& config) {
   const auto& [kind, warmup, least, decay] = config.lr_scheduler;
@@ -61,127 +56,8 @@ std::string rate_text(const Config& config) {
   return "while the learning rate " + falls;
 }
 
-/// One rank of a study.
-class Study {
- public:
-  Study(const Config& config, const MemorizeConfig& memorize, Communicator& world,
-        const TrainOptions& options)
-      : config_(config),
-        memorize_(memorize),
-        world_(world),
-        options_(options),
-        tokenizer_(make_tokenizer(config.data.tokenizer)),
-        epochs_(memorize.epochs) {
-    epochs_.insert(epochs_.begin(), 0);
-    // The study's files name its own values.
-    const FurtherSection own = memorize_section(std::make_shared<MemorizeConfig>(memorize));
-    std::erase_if(config_.further, [&](const auto& one) { return one.name == own.name; });
-    config_.further.push_back(own);
-  }
-
-  std::optional<MemorizationReport> run();
-
- private:
-  bool first() const { return world_.rank() == 0; }
-  void say(const std::string& line) const {
-    if (first() && options_.terminal) *options_.terminal << line << '\n' << std::flush;
-  }
-  /// Broadcasts rank 0's value to every rank.
-  bool everywhere(bool found) {
-    double flag = found ? 1 : 0;
-    world_.broadcast({&flag, 1, DType::f64}, 0, "study").wait();
-    return flag > 0;
-  }
-  std::int64_t documents_of_trial() const { return std::ssize(epochs_) * bucket_size(); }
-  std::int64_t bucket_size() const { return memorize_.bucket_size; }
-  std::vector<std::int64_t> prompt_lengths() const {
-    std::vector<std::int64_t> lengths = memorize_.prompt_lengths;
-    lengths.insert(lengths.begin(), kWholePrompt);
-    return lengths;
-  }
-
-  void claim_folder() const;
-  std::int64_t seed_of(std::int64_t trial) const { return config_.training.seed + trial - 1; }
-  SharedDocuments documents_of(std::int64_t trial);
-  FoundDocuments usable_documents(std::int64_t trial);
-  Config config_of(std::int64_t trial, const std::string& variant) const;
-  bool warm_up(std::int64_t trial);
-  bool run_one(std::int64_t trial, const std::string& variant, const SharedDocuments& documents);
-  InjectionPlan plan_of(const Config& config) const;
-  void ask(Training& training, const SharedDocuments& documents, RecitationRun& run);
-  void add_training(const std::string& folder, RecitationRun& run) const;
-  MemorizationReport make_report() const;
-  void describe(MemorizationReport& report) const;
-  void write_report(const MemorizationReport& report) const;
-
-  Config config_;
-  const MemorizeConfig& memorize_;
-  Communicator& world_;
-  const TrainOptions& options_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
-  std::vector<std::int64_t> epochs_;  // by group: 0 of the control, then memorize.epochs
-  std::vector<RecitationRun> runs_;   // filled on rank 0 only
-  std::vector<std::string> names_;    // of the documents of all trials
-};
-
-void Study::claim_folder() const {
-  const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
-  make_folders(config_.output.dir);
-  if (std::filesystem::exists(path) && read_text(path) != mine)
-    refuse(config_.output.dir, " holds another study (see ", path,
-           "); choose another folder with --output.dir, or remove this one");
-  write_file_atomically(path, mine);
-  write_file_atomically(config_.output.dir + "/config.toml", print_config(config_, Origins()));
-}
-
-Config Study::config_of(std::int64_t trial, const std::string& variant) const {
-  Config run = config_;
-  run.training.seed = seed_of(trial);
-  run.output.dir = fmt::format("{}/trial-{}-{}", config_.output.dir, trial, variant);
-  run.checkpoint.resume = "auto";
-  if (variant != kGoldfish) run.training.goldfish.k = 0;
-  if (variant == kWarmup) run.training.steps = config_.lr_scheduler.warmup_steps;
-  return run;
-}
-
-/// Trains the part of a trial that all variants share. Returns false if it was asked to stop.
-bool Study::warm_up(std::int64_t trial) {
-  if (config_.lr_scheduler.warmup_steps == 0) return true;
-  const Config config = config_of(trial, kWarmup);
-  say(fmt::format("trial {} of {}, warm-up: {}", trial, memorize_.trials, config.output.dir));
-  return train(config, world_, options_) == TrainEnd::finished;
-}
-
-InjectionPlan Study::plan_of(const Config& config) const {
-  return {.steps = config.training.steps,
-          .warmup_steps = config.lr_scheduler.warmup_steps,
-          .batch = config.training.global_batch,
-          .seed = static_cast<std::uint64_t>(config.training.seed)};
-}
-
-FoundDocuments Study::usable_documents(std::int64_t trial) {
-  const DocumentLimits limits{.least = memorize_.suffix_tokens + 1,
-                              .most = config_.training.seq_len + 1};  // the last is a target
-  if (memorize_.documents.empty())
-    return generated_documents(documents_of_trial(), static_cast<std::uint64_t>(seed_of(trial)),
-                               *tokenizer_, limits);
-  const std::string cache = config_.output.dir + "/cache";
-  // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
-  if (!first()) world_.barrier("documents");
-  FoundDocuments found = read_documents(memorize_.documents, tokenizer_, limits, cache, {});
-  if (first()) world_.barrier("documents");
-  return found;
-}
-
-SharedDocuments Study::documents_of(std::int64_t trial) {
-  auto drawn = draw_documents(usable_documents(trial), documents_of_trial(),
-                              static_cast<std::uint64_t>(seed_of(trial)));
-  for (const StudyDocument& document : drawn) names_.push_back(document.name);
-  return std::make_shared<const std::vector<StudyDocument>>(std::move(drawn));
-}
-
 /// Adds the training time and the share of kept targets from the run's metrics.jsonl.
-void Study::add_training(const std::string& folder, RecitationRun& run) const {
+void add_training(const std::string& folder, RecitationRun& run) {
   std::ifstream file(folder + "/metrics.jsonl");
   double kept = 0;
   std::int64_t steps = 0;
@@ -195,19 +71,126 @@ void Study::add_training(const std::string& folder, RecitationRun& run) const {
   if (run.variant == kGoldfish && steps > 0) run.kept_fraction = kept / static_cast<double>(steps);
 }
 
-void Study::ask(Training& training, const SharedDocuments& documents, RecitationRun& run) {
-  std::vector<std::int64_t> groups;
-  for (std::size_t d = 0; d < documents->size(); ++d)
-    groups.push_back(static_cast<std::int64_t>(d) / bucket_size());
+/// One rank of a study.
+class Study {
+ public:
+  Study(const Config& config, const MemorizeConfig& memorize, Communicator& world,
+        const TrainOptions& options)
+      : config_(config),
+        memorize_(memorize),
+        world_(world),
+        options_(options),
+        tokenizer_(make_tokenizer(config.data.tokenizer)),
+        epochs_(memorize.epochs),
+        prompt_lengths_(memorize.prompt_lengths) {
+    epochs_.insert(epochs_.begin(), 0);
+    prompt_lengths_.insert(prompt_lengths_.begin(), kWholePrompt);
+    // The study's files name its own values.
+    const FurtherSection own = memorize_section(std::make_shared<MemorizeConfig>(memorize));
+    std::erase_if(config_.further, [&](const auto& one) { return one.name == own.name; });
+    config_.further.push_back(own);
+  }
+
+  std::optional<MemorizationReport> run() {
+    if (first()) claim_folder();
+    world_.barrier("study");
+    MemorizationReport report;
+    for (std::int64_t trial = 1; trial <= memorize_.trials; ++trial) {
+      const SharedDocuments documents = documents_of(trial);
+      for (const std::string& variant : memorize_.losses) {
+        if (!run_one(trial, variant, documents)) return std::nullopt;
+        report = make_report();  // of the runs so far
+        if (!first()) continue;
+        write_file_atomically(config_.output.dir + "/report.json", to_json(report));
+        write_file_atomically(config_.output.dir + "/report.html", html_page(report));
+      }
+    }
+    return report;
+  }
+
+ private:
+  bool first() const { return world_.rank() == 0; }
+  void say(const std::string& line) const {
+    if (first() && options_.terminal) *options_.terminal << line << '\n' << std::flush;
+  }
+  /// Broadcasts rank 0's value to every rank.
+  bool everywhere(bool found) {
+    double flag = found ? 1 : 0;
+    world_.broadcast({&flag, 1, DType::f64}, 0, "study").wait();
+    return flag > 0;
+  }
+  std::int64_t documents_of_trial() const { return std::ssize(epochs_) * memorize_.bucket_size; }
+
+  void claim_folder() const {
+    const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
+    make_folders(config_.output.dir);
+    if (std::filesystem::exists(path) && read_text(path) != mine)
+      refuse(config_.output.dir, " holds another study (see ", path,
+             "); choose another folder with --output.dir, or remove this one");
+    write_file_atomically(path, mine);
+    write_file_atomically(config_.output.dir + "/config.toml", print_config(config_, Origins()));
+  }
+
+  SharedDocuments documents_of(std::int64_t trial);
+  Config config_of(std::int64_t trial, const std::string& variant) const;
+  bool run_one(std::int64_t trial, const std::string& variant, const SharedDocuments& documents);
+  void ask(Training& training, const std::vector<StudyDocument>& documents, RecitationRun& run);
+  MemorizationReport make_report() const;
+
+  Config config_;
+  const MemorizeConfig& memorize_;
+  Communicator& world_;
+  const TrainOptions& options_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::vector<std::int64_t> epochs_;          // by group: 0 of the control, then memorize.epochs
+  std::vector<std::int64_t> prompt_lengths_;  // the whole prompt, then memorize.prompt_lengths
+  std::vector<RecitationRun> runs_;           // filled on rank 0 only
+  std::vector<std::string> names_;            // of the documents of all trials
+};
+
+Config Study::config_of(std::int64_t trial, const std::string& variant) const {
+  Config run = config_;
+  run.training.seed += trial - 1;
+  run.output.dir = fmt::format("{}/trial-{}-{}", config_.output.dir, trial, variant);
+  run.checkpoint.resume = "auto";
+  if (variant != kGoldfish) run.training.goldfish.k = 0;
+  if (variant == kWarmup) run.training.steps = config_.lr_scheduler.warmup_steps;
+  return run;
+}
+
+SharedDocuments Study::documents_of(std::int64_t trial) {
+  const auto seed = static_cast<std::uint64_t>(config_.training.seed + trial - 1);
+  const DocumentLimits limits{.least = memorize_.suffix_tokens + 1,
+                              .most = config_.training.seq_len + 1};  // the last is a target
+  FoundDocuments found;
+  if (memorize_.documents.empty()) {
+    found = generated_documents(documents_of_trial(), seed, *tokenizer_, limits);
+  } else {
+    // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
+    if (!first()) world_.barrier("documents");
+    found =
+        read_documents(memorize_.documents, tokenizer_, limits, config_.output.dir + "/cache", {});
+    if (first()) world_.barrier("documents");
+  }
+  auto drawn = draw_documents(std::move(found), documents_of_trial(), seed);
+  for (const StudyDocument& document : drawn) names_.push_back(document.name);
+  return std::make_shared<const std::vector<StudyDocument>>(std::move(drawn));
+}
+
+void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
+                RecitationRun& run) {
   const ReciteOptions options{.suffix_tokens = memorize_.suffix_tokens,
-                              .prompt_lengths = prompt_lengths(),
+                              .prompt_lengths = prompt_lengths_,
                               .batch = memorize_.batch,
                               .hold_weights = memorize_.hold_weights};
   if (training.validation) run.validation_loss = training.validate();
   const double start = now_seconds();
-  run.recitations = recite(training.model, *tokenizer_, *documents, groups, options);
+  run.recitations = recite(training.model, *tokenizer_, documents, options);
   run.test_seconds = now_seconds() - start;
-  for (Recitation& one : run.recitations) one.document += (run.trial - 1) * documents_of_trial();
+  for (Recitation& one : run.recitations) {
+    one.group = one.document / memorize_.bucket_size;
+    one.document += (run.trial - 1) * documents_of_trial();
+  }
 }
 
 /// Trains and tests one model, unless its result exists. Returns false if it was asked to stop.
@@ -220,18 +203,23 @@ bool Study::run_one(std::int64_t trial, const std::string& variant,
     say(fmt::format("trial {}, {}: already done", trial, variant));
     return true;
   }
+  const std::int64_t warmup = config_.lr_scheduler.warmup_steps;
   const bool begun = everywhere(first() && has_checkpoint(config.output.dir + "/checkpoints"));
-  if (!begun) {
-    if (!warm_up(trial)) return false;
-    const bool warm = config_.lr_scheduler.warmup_steps > 0;
-    config.checkpoint.resume =
-        warm ? config_of(trial, kWarmup).output.dir + "/checkpoints" : std::string();
+  if (!begun) config.checkpoint.resume = "";
+  if (!begun && warmup > 0) {  // the part of a trial that all variants share
+    const Config shared = config_of(trial, kWarmup);
+    say(fmt::format("trial {} of {}, warm-up: {}", trial, memorize_.trials, shared.output.dir));
+    if (train(shared, world_, options_) == TrainEnd::stopped) return false;
+    config.checkpoint.resume = shared.output.dir + "/checkpoints";
   }
   say(fmt::format("trial {} of {}, {} loss: {}", trial, memorize_.trials, variant,
                   config.output.dir));
   std::vector<std::int64_t> epochs;
-  for (const std::int64_t each : epochs_) epochs.insert(epochs.end(), bucket_size(), each);
-  const InjectionPlan plan = plan_of(config);
+  for (const std::int64_t each : epochs_) epochs.insert(epochs.end(), memorize_.bucket_size, each);
+  const InjectionPlan plan{.steps = config.training.steps,
+                           .warmup_steps = warmup,
+                           .batch = config.training.global_batch,
+                           .seed = static_cast<std::uint64_t>(config.training.seed)};
   TrainOptions options = options_;
   options.make_sequences = [&](const Config& made, const Corpus& corpus) {
     auto others = training_sequences(corpus, {.seq_len = made.training.seq_len,
@@ -242,7 +230,7 @@ bool Study::run_one(std::int64_t trial, const std::string& variant,
                                                made.training.seq_len);
   };
   RecitationRun run{.variant = variant, .trial = trial, .seed = plan.seed};
-  options.finished = [&](Training& training) { ask(training, documents, run); };
+  options.finished = [&](Training& training) { ask(training, *documents, run); };
   if (train(config, world_, options) == TrainEnd::stopped) return false;
   if (!first()) return true;
   add_training(config.output.dir, run);
@@ -253,69 +241,48 @@ bool Study::run_one(std::int64_t trial, const std::string& variant,
   return true;
 }
 
-void Study::describe(MemorizationReport& report) const {
+MemorizationReport Study::make_report() const {
   const TrainingConfig& training = config_.training;
   ModelConfig sizes = config_.model;
   if (sizes.vocab == 0) sizes.vocab = tokenizer_->vocab_size();
-  report.model = fmt::format(
-      "{} parameters, {} layers, width {}; {}", format_count(parameter_count(sizes)), sizes.layers,
-      sizes.hidden,
-      sizes.path.empty() ? std::string("from scratch") : "continued from " + sizes.path);
   const std::int64_t injecting = training.steps - config_.lr_scheduler.warmup_steps,
-                     injected = bucket_size() *
+                     injected = memorize_.bucket_size *
                                 std::accumulate(epochs_.begin(), epochs_.end(), std::int64_t{0});
-  report.notes.push_back(fmt::format(
-      "{} steps of {} sequences of {} tokens: {} warm-up steps on other text, shared by all "
-      "losses, then {} steps in which {} of the {} sequences are the buckets' documents, {}",
-      training.steps, training.global_batch, training.seq_len, config_.lr_scheduler.warmup_steps,
-      injecting, format_count(injected), format_count(injecting * training.global_batch),
-      rate_text(config_)));
-  report.notes.push_back(fmt::format(
-      "{}: {} drawn into each bucket; the model gets each document without its last {} tokens "
-      "and continues it greedily",
-      memorize_.documents.empty() ? "Generated records, whose last 50 bytes hold at least 60 "
-                                    "unpredictable bits"
-                                  : "Documents of " + memorize_.documents.front(),
-      bucket_size(), memorize_.suffix_tokens));
+  MemorizationReport report{
+      .title = "Memorization study",
+      .model = fmt::format(
+          "{} parameters, {} layers, width {}; {}", format_count(parameter_count(sizes)),
+          sizes.layers, sizes.hidden,
+          sizes.path.empty() ? std::string("from scratch") : "continued from " + sizes.path),
+      .notes = {fmt::format(
+                    "{} steps of {} sequences of {} tokens: {} warm-up steps on other text, shared "
+                    "by all losses, then {} steps in which {} of the {} sequences are the buckets' "
+                    "documents, {}",
+                    training.steps, training.global_batch, training.seq_len,
+                    config_.lr_scheduler.warmup_steps, injecting, format_count(injected),
+                    format_count(injecting * training.global_batch), rate_text(config_)),
+                fmt::format(
+                    "{}: {} drawn into each bucket; the model gets each document without its last "
+                    "{} tokens and continues it greedily",
+                    memorize_.documents.empty()
+                        ? "Generated records, whose last 50 bytes hold at least 60 "
+                          "unpredictable bits"
+                        : "Documents of " + memorize_.documents.front(),
+                    memorize_.bucket_size, memorize_.suffix_tokens)},
+      .groups = {},
+      .group_sizes = std::vector<std::int64_t>(epochs_.size(), memorize_.bucket_size),
+      .document_names = names_,
+      .suffix_tokens = memorize_.suffix_tokens,
+      .prompt_lengths = prompt_lengths_,
+      .runs = runs_};
   const auto& fish = training.goldfish;
   if (memorize_.has_goldfish())
     report.notes.push_back(fmt::format("Goldfish loss: one target in {} is left out ({}, h = {})",
                                        fish.k, kGoldfishMasks[static_cast<int>(fish.mask)],
                                        fish.h));
-}
-
-MemorizationReport Study::make_report() const {
-  MemorizationReport report;
-  report.title = "Memorization study";
-  describe(report);
-  for (const std::int64_t epochs : epochs_) {
-    report.groups.push_back(epochs_name(epochs));
-    report.group_sizes.push_back(bucket_size());
-  }
-  report.document_names = names_;
-  report.suffix_tokens = memorize_.suffix_tokens;
-  report.prompt_lengths = prompt_lengths();
-  report.runs = runs_;
-  return report;
-}
-
-void Study::write_report(const MemorizationReport& report) const {
-  write_file_atomically(config_.output.dir + "/report.json", to_json(report));
-  write_file_atomically(config_.output.dir + "/report.html", html_page(report));
-}
-
-std::optional<MemorizationReport> Study::run() {
-  if (first()) claim_folder();
-  world_.barrier("study");
-  MemorizationReport report;
-  for (std::int64_t trial = 1; trial <= memorize_.trials; ++trial) {
-    const SharedDocuments documents = documents_of(trial);
-    for (const std::string& variant : memorize_.losses) {
-      if (!run_one(trial, variant, documents)) return std::nullopt;
-      report = make_report();
-      if (first()) write_report(report);  // the runs so far
-    }
-  }
+  for (const std::int64_t epochs : epochs_)
+    report.groups.push_back(
+        epochs == 0 ? "control" : fmt::format("{} epoch{}", epochs, epochs == 1 ? "" : "s"));
   return report;
 }
 

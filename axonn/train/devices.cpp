@@ -13,7 +13,7 @@
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/backend.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {

@@ -12,7 +12,7 @@
 #include "axonn/base/trace.h"
 #include "axonn/comm/texts.h"
 #include "axonn/data/corpus.h"
-#include "axonn/ops/tracing_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/config_options.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/run_log.h"

@@ -58,10 +58,9 @@ std::unique_ptr<Batches> training_batches(const LoadedModel& model, const Corpus
                                                                 .seed = seed,
                                                                 .shuffle = config.data.shuffle,
                                                                 .vocab = config.model.vocab});
-  SequenceMask mask;
-  if (const auto fish = make_goldfish(config.training.goldfish, seed, corpus))
-    mask = [fish = *fish](std::int64_t n, Sequence& sequence) { fish.mask(n, sequence); };
-  return std::make_unique<Batches>(std::move(sequences), std::move(mask), batch_options(model));
+  return std::make_unique<Batches>(std::move(sequences),
+                                   make_goldfish(config.training.goldfish, seed, corpus),
+                                   batch_options(model));
 }
 
 std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corpus& corpus) {

@@ -134,9 +134,7 @@ TEST(Batches, ThrowOnlyIfTheDamagedStepIsAskedFor) {
 TEST(Batches, ReadEverySequenceOnceWithTheGoldfishLoss) {
   const auto sequences = std::make_shared<Counted>();
   BatchOptions one = options(0, 1);
-  const Goldfish fish({.k = 2, .h = 1}, 1, -1);
-  Batches batches(
-      sequences, [&](std::int64_t n, Sequence& to) { fish.mask(n, to); }, one);
+  Batches batches(sequences, goldfish_mask({.k = 2, .h = 1}, 1, -1), one);
   for (std::int64_t step = 0; step < 3; ++step) {
     const auto batch = batches.at(step);
     std::int64_t counted = 0;

@@ -1,10 +1,9 @@
-#include "axonn/data/blend.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/data/corpus.h"
 
 #include "tests/support/data_files.h"
 
@@ -61,26 +60,24 @@ TEST(Blend, RefusesInvalidWeights) {
 TEST(ParseBlend, AcceptsWeightsAndPathsInOneStringOrSeveral) {
   for (const auto& entries :
        {std::vector<std::string>{"0.3 a  0.7 b"}, {"0.3 a", "0.7 b"}, {"0.3", "a", "0.7", "b"}}) {
-    const BlendPaths blend = parse_blend(entries);
-    EXPECT_TRUE(blend.weighted);
-    ASSERT_EQ(blend.paths.size(), 2u);
-    EXPECT_EQ(blend.paths[0].weight, 0.3);
-    EXPECT_EQ(blend.paths[0].path, "a");
-    EXPECT_EQ(blend.paths[1].weight, 0.7);
-    EXPECT_EQ(blend.paths[1].path, "b");
+    const std::vector<WeightedPaths> blend = parse_blend(entries);
+    ASSERT_EQ(blend.size(), 2u);
+    EXPECT_EQ(blend[0].weight, 0.3);
+    EXPECT_THAT(blend[0].paths, testing::ElementsAre("a"));
+    EXPECT_EQ(blend[1].weight, 0.7);
+    EXPECT_THAT(blend[1].paths, testing::ElementsAre("b"));
   }
 }
 
 TEST(ParseBlend, PathsWithoutWeightsAreShardsAndAnExistingPathMayHaveSpacesOrBeANumber) {
   TempFolder folder;
   const std::string spaced = folder.file("two words.bin", "x");
-  const BlendPaths blend = parse_blend({spaced, "b c"});
-  EXPECT_FALSE(blend.weighted);
-  ASSERT_EQ(blend.paths.size(), 3u);
-  EXPECT_EQ(blend.paths[0].path, spaced);
-  EXPECT_EQ(blend.paths[2].path, "c");
+  const std::vector<WeightedPaths> blend = parse_blend({spaced, "b c"});
+  ASSERT_EQ(blend.size(), 1u);
+  EXPECT_EQ(blend[0].weight, 1);
+  EXPECT_THAT(blend[0].paths, testing::ElementsAre(spaced, "b", "c"));
   folder.file("two words.idx", "x");
-  EXPECT_EQ(parse_blend({folder.path("two words")}).paths.size(), 1u);
+  EXPECT_EQ(parse_blend({folder.path("two words")})[0].paths.size(), 1u);
 }
 
 TEST(ParseBlend, TheErrorNamesTheMissingPart) {

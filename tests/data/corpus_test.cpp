@@ -6,7 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/data/synthetic/synthetic.h"
-#include "axonn/data/token_writer.h"
+#include "axonn/data/token_file.h"
 
 #include "tests/text/small_bpe.h"
 
@@ -26,9 +26,9 @@ std::string text_of(const Corpus& corpus, const TokenStream& stream) {
 
 std::string token_file(const TempFolder& folder, const std::string& name,
                        const std::vector<std::int32_t>& tokens) {
-  const auto writer = make_token_writer(folder.path(name), 65'000);
-  writer->append(tokens);
-  writer->finish();
+  TokenWriter writer(folder.path(name), 65'000);
+  writer.append(tokens);
+  writer.finish();
   return folder.path(name);
 }
 

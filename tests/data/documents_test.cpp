@@ -12,11 +12,11 @@ using namespace axonn::test;
 namespace {
 
 std::shared_ptr<const Documents> write(const std::string& path) {
-  const auto writer = make_document_writer(path, "memory");
-  writer->append(std::vector<std::int32_t>{~5, 6, ~7, 8, 0});
-  writer->append(std::vector<std::int32_t>{});
-  writer->append(std::vector<std::int32_t>{~0, 1});
-  return writer->finish();
+  DocumentWriter writer(path, "memory");
+  writer.append(std::vector<std::int32_t>{~5, 6, ~7, 8, 0});
+  writer.append(std::vector<std::int32_t>{});
+  writer.append(std::vector<std::int32_t>{~0, 1});
+  return writer.finish();
 }
 
 }  // namespace
@@ -48,12 +48,12 @@ TEST(Documents, RefuseAFileIfAnyByteOfTheTablesIsChangedOrMissing) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ 1);
     folder.file("d.bin", bad);
-    EXPECT_THROW(Documents::open(path), UsageError) << i;
+    EXPECT_THROW(const Documents read(path), UsageError) << i;
   }
   for (std::size_t size = 0; size < good.size(); ++size) {
     folder.file("d.bin", good.substr(0, size));
-    EXPECT_THROW(Documents::open(path), UsageError) << size;
+    EXPECT_THROW(const Documents read(path), UsageError) << size;
   }
   folder.file("d.bin", good);
-  EXPECT_NO_THROW(Documents::open(path));
+  EXPECT_NO_THROW(const Documents read(path));
 }

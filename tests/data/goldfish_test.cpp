@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/random.h"
 
 using namespace axonn;
 using testing::Each;
@@ -29,7 +30,7 @@ Sequence random_sequence(std::int64_t length, std::uint64_t seed, std::uint64_t 
 
 Sequence masked(const GoldfishConfig& config, Sequence sequence, std::int64_t n = 0,
                 std::int32_t end_of_text = kNoEnd) {
-  Goldfish(config, 1, end_of_text).mask(n, sequence);
+  goldfish_mask(config, 1, end_of_text)(n, sequence);
   return sequence;
 }
 
@@ -158,6 +159,6 @@ TEST(Goldfish, KeepsTargetsThatDoNotCount) {
 }
 
 TEST(Goldfish, RefusesToHideEverything) {
-  EXPECT_THROW(Goldfish({.k = 1, .h = 13}, 1, kNoEnd), Error);
-  EXPECT_THROW(Goldfish({.k = 2, .h = 0}, 1, kNoEnd), Error);
+  EXPECT_THROW(goldfish_mask({.k = 1, .h = 13}, 1, kNoEnd), Error);
+  EXPECT_THROW(goldfish_mask({.k = 2, .h = 0}, 1, kNoEnd), Error);
 }

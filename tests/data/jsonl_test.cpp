@@ -35,7 +35,7 @@ std::vector<std::int32_t> coded(const Documents& documents, std::int64_t d) {
 
 ExampleEncoder bytes_encoder() {
   const auto bytes = make_tokenizer("bytes");
-  return {bytes, ChatTemplate(bytes, {.kind = ChatKind::chatml})};
+  return ExampleEncoder(bytes, ChatTemplate(bytes, {.kind = ChatKind::chatml}));
 }
 
 }  // namespace

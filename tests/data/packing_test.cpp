@@ -8,8 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
-#include "axonn/data/repeated.h"
-#include "axonn/data/show.h"
+#include "axonn/data/sampler.h"
 
 using namespace axonn;
 using testing::ElementsAre;
@@ -17,9 +16,9 @@ using testing::ElementsAre;
 namespace {
 
 DocumentRange documents(const std::vector<std::vector<std::int32_t>>& all) {
-  const auto writer = make_document_writer("", "here");
-  for (const auto& each : all) writer->append(each);
-  return {writer->finish(), 0, std::ssize(all)};
+  DocumentWriter writer("", "here");
+  for (const auto& each : all) writer.append(each);
+  return {writer.finish(), 0, std::ssize(all)};
 }
 
 /// Documents with these numbers of inputs; the tokens of document d are 100 d, 100 d + 1, ...
@@ -124,12 +123,12 @@ TEST(PackedDocuments, RefuseNothingToLearnAndTokensOutsideTheVocabulary) {
                   "token 1 of document 2 of here is 50, but model.vocab is 50")));
 }
 
-TEST(Repeated, HasAnotherOrderEachEpochAndTheSameOrderUnshuffled) {
+TEST(Sampler, OfDocumentsHasAnotherOrderEachEpochAndTheSameOrderUnshuffled) {
   const auto make = [](bool shuffle) {
-    return Repeated(std::make_unique<PackedDocuments>(of_inputs(std::vector<int>(50, 4)), 4, 0), 3,
-                    shuffle);
+    return Sampler(std::make_unique<PackedDocuments>(of_inputs(std::vector<int>(50, 4)), 4, 0),
+                   {.seed = 3, .shuffle = shuffle});
   };
-  const Repeated order = make(true), again = make(true), plain = make(false);
+  const Sampler order = make(true), again = make(true), plain = make(false);
   std::vector<std::string> first, second;
   for (int n = 0; n < 50; ++n) {
     first.push_back(order.where(n));
@@ -147,7 +146,7 @@ TEST(Repeated, HasAnotherOrderEachEpochAndTheSameOrderUnshuffled) {
 TEST(PackedDocuments, AreShownWithLearnedTextMarked) {
   const auto bytes = make_tokenizer("bytes");
   const PackedDocuments packed(documents({{~'a', ~'b', 'c'}, {~'d', 'e', 'f', ~'g', 'h'}}), 8, 0);
-  const std::string text = describe(packed, 8, {.tokenizer = bytes.get()});
+  const std::string text = describe(packed, 8, *bytes, 0);
   EXPECT_THAT(text, testing::HasSubstr("  rows 0 to 3: d«ef»g«h»\n  rows 4 to 5: ab«c»\n"
                                        "  rows 6 to 7: padding\n"));
   EXPECT_THAT(text, testing::HasSubstr("learned    4 targets"));

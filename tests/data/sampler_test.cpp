@@ -132,7 +132,7 @@ TEST(Sampler, RefusesATokenThatTheModelDoesNotHave) {
 
 TEST(Sampler, ATooShortSourceOfABlendIsRefused) {
   EXPECT_THROW(Sampler({counting(100), counting(3)}, {.seq_len = 3}), UsageError);
-  EXPECT_THROW(Sampler({}, {.seq_len = 3}), Error);
+  EXPECT_THROW(Sampler(std::vector<TokenStream>{}, {.seq_len = 3}), Error);
   const Sampler sampler({counting(10)}, {.seq_len = 3});
   EXPECT_THROW(sample(sampler, -1), Error);
 }

@@ -1,11 +1,11 @@
-#include "axonn/data/synthetic/synthetic_records.h"
-
 #include <cmath>
 #include <map>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+
+#include "axonn/data/synthetic/synthetic.h"
 
 using namespace axonn;
 

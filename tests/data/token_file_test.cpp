@@ -75,7 +75,7 @@ void put(std::string& bytes, std::size_t at, T value) {
 TEST(TokenFile, ReadsLlmcTokensAtAnyPosition) {
   TempFolder folder;
   const TokenFile file(folder.file("a.bin", llmc_bytes({7, 65535, 0, 50256})));
-  EXPECT_EQ(file.format(), TokenFormat::llmc);
+  EXPECT_EQ(file.documents(), std::nullopt);
   EXPECT_EQ(file.size(), 4);
   EXPECT_THAT(every_token(file), ElementsAre(7, 65535, 0, 50256));
   EXPECT_EQ(file.at(1), 65535);
@@ -96,14 +96,9 @@ TEST(TokenFile, ReadsEveryIntegerTypeOfMegatronByPrefixBinAndIdx) {
     folder.file("m.idx", index_bytes(type, sizeof(T), {2, 0, 3}, {0, 2, 3}));
     for (const char* name : {"m", "m.bin", "m.idx"}) {
       const TokenFile file(folder.path(name));
-      EXPECT_EQ(file.format(), TokenFormat::megatron);
       EXPECT_EQ(bytes_of(file.type()), static_cast<std::int64_t>(sizeof(T)));
       EXPECT_THAT(every_token(file), ElementsAre(1, 2, 100, 4, 5)) << "type " << type;
       EXPECT_EQ(file.documents(), 2);
-      EXPECT_EQ(file.document_begin(0), 0);
-      EXPECT_EQ(file.document_begin(1), 2);
-      EXPECT_EQ(file.document_begin(2), 5);
-      EXPECT_THROW(file.document_begin(3), Error);
     }
   };
   check(std::uint8_t{}, 1);
@@ -260,16 +255,13 @@ TEST(JoinedTokens, ReadsAcrossItsPartsAndNamesThePart) {
   EXPECT_THAT(four, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(joined.where(3), "token 0 of memory");
   EXPECT_EQ(joined.where(5), "token 1 of " + folder.path("c.bin"));
-  const auto [smallest, largest] = token_range(joined);
-  EXPECT_EQ(smallest, 0);
-  EXPECT_EQ(largest, 5);
 }
 
-TEST(TokenRange, FindsTheExtremesAnywhereInALargeSource) {
-  std::vector<std::int32_t> tokens(200'001, 5);
+TEST(TokenFile, IsDescribedWithTheExtremesAnywhereInALargeFile) {
+  TempFolder folder;
+  std::vector<std::uint16_t> tokens(200'001, 5);
   tokens[70'000] = 9;
   tokens[200'000] = 2;
-  const auto [smallest, largest] = token_range(MemoryTokens("m", tokens));
-  EXPECT_EQ(smallest, 2);
-  EXPECT_EQ(largest, 9);
+  const TokenFile file(folder.file("a.bin", llmc_bytes(tokens)));
+  EXPECT_THAT(describe(file), HasSubstr("smallest   2\nlargest    9\n"));
 }

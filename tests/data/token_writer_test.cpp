@@ -1,6 +1,6 @@
-#include "axonn/data/token_writer.h"
-
+#include <array>
 #include <csignal>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -52,14 +52,14 @@ TEST(TokenWriter, AnLlmcFileIsReadBack) {
   std::vector<std::int32_t> tokens(700'000);  // more than one buffer
   std::iota(tokens.begin(), tokens.end(), 0);
   for (auto& token : tokens) token %= 65'536;
-  const auto writer = make_token_writer(folder.path("a.bin"), 65'536);
-  writer->append(std::span(tokens).first(5));
-  writer->end_document();
-  writer->append(std::span(tokens).subspan(5));
+  TokenWriter writer(folder.path("a.bin"), 65'536);
+  writer.append(std::span(tokens).first(5));
+  writer.end_document();
+  writer.append(std::span(tokens).subspan(5));
   EXPECT_FALSE(std::filesystem::exists(folder.path("a.bin"))) << "half a file is visible";
-  writer->finish();
+  writer.finish();
   const TokenFile file(folder.path("a.bin"));
-  EXPECT_EQ(file.format(), TokenFormat::llmc);
+  EXPECT_EQ(file.documents(), std::nullopt);
   EXPECT_EQ(written_tokens(file), tokens);
   EXPECT_EQ(std::filesystem::file_size(folder.path("a.bin")), 1024 + 2 * tokens.size());
   EXPECT_EQ(folder.entries(), 1);
@@ -70,19 +70,20 @@ TEST(TokenWriter, AMegatronFileIsReadBackWithItsDocuments) {
   for (const auto& [vocab, type] :
        {std::pair{65'499, TokenType::u16}, std::pair{65'500, TokenType::i32},
         std::pair{200'000, TokenType::i32}}) {
-    const auto writer = make_token_writer(folder.path("m"), vocab);
-    writer->append(std::vector{1, 2});
-    writer->append(std::vector{3});
-    writer->end_document();
-    writer->end_document();  // an empty one
-    writer->append(std::vector{vocab - 1});
-    writer->finish();
+    TokenWriter writer(folder.path("m"), vocab);
+    writer.append(std::vector{1, 2});
+    writer.append(std::vector{3});
+    writer.end_document();
+    writer.end_document();  // an empty one
+    writer.append(std::vector{vocab - 1});
+    writer.finish();
     const TokenFile file(folder.path("m"));
     EXPECT_EQ(file.type(), type);
     EXPECT_THAT(written_tokens(file), ElementsAre(1, 2, 3, vocab - 1));
     EXPECT_EQ(file.documents(), 3);
-    EXPECT_EQ(file.document_begin(1), 3);
-    EXPECT_EQ(file.document_begin(2), 3);
+    std::array<std::int32_t, 3> lengths;
+    std::memcpy(lengths.data(), read_file(folder.path("m.idx")).data() + 34, sizeof lengths);
+    EXPECT_THAT(lengths, ElementsAre(3, 0, 1));
   }
   EXPECT_EQ(folder.entries(), 2);
 }
@@ -90,7 +91,7 @@ TEST(TokenWriter, AMegatronFileIsReadBackWithItsDocuments) {
 TEST(TokenWriter, AFileWithoutTokensIsValid) {
   TempFolder folder;
   for (const char* name : {"a.bin", "m"}) {
-    make_token_writer(folder.path(name), 256)->finish();
+    TokenWriter(folder.path(name), 256).finish();
     EXPECT_EQ(TokenFile(folder.path(name)).size(), 0);
   }
 }
@@ -98,8 +99,8 @@ TEST(TokenWriter, AFileWithoutTokensIsValid) {
 TEST(TokenWriter, WithoutFinishNothingIsLeftAndAnOlderFileStays) {
   TempFolder folder;
   folder.file("a.bin", "older");
-  make_token_writer(folder.path("a.bin"), 256)->append(std::vector{1, 2});
-  make_token_writer(folder.path("m"), 256)->append(std::vector{1, 2});
+  TokenWriter(folder.path("a.bin"), 256).append(std::vector{1, 2});
+  TokenWriter(folder.path("m"), 256).append(std::vector{1, 2});
   EXPECT_EQ(read_file(folder.path("a.bin")), "older");
   EXPECT_EQ(folder.entries(), 1);
 }
@@ -110,9 +111,9 @@ TEST(TokenWriter, AFullDiskIsAClearErrorAndLeavesNothingBehind) {
   const std::vector<std::int32_t> tokens(2'000'000, 7);
   const auto write = [&](const std::string& path) {
     const FileSizeLimit limit(100'000);
-    const auto writer = make_token_writer(path, 256);
-    writer->append(tokens);
-    writer->finish();
+    TokenWriter writer(path, 256);
+    writer.append(tokens);
+    writer.finish();
   };
   EXPECT_THAT([&] { write(older); },
               testing::ThrowsMessage<Error>(
@@ -124,23 +125,23 @@ TEST(TokenWriter, AFullDiskIsAClearErrorAndLeavesNothingBehind) {
 
 TEST(TokenWriter, RefusesTokensThatTheFormatCannotHold) {
   TempFolder folder;
-  EXPECT_THAT([&] { make_token_writer(folder.path("a.bin"), 65'537); },
+  EXPECT_THAT([&] { TokenWriter(folder.path("a.bin"), 65'537); },
               testing::ThrowsMessage<UsageError>(HasSubstr("65537")));
-  const auto writer = make_token_writer(folder.path("a.bin"), 256);
+  TokenWriter writer(folder.path("a.bin"), 256);
   EXPECT_THAT(
       [&] {
-        writer->append(std::vector{1, 65'536});
+        writer.append(std::vector{1, 65'536});
       },
       testing::ThrowsMessage<UsageError>(
           AllOf(HasSubstr("token 1 is 65536"), HasSubstr("u16 holds 0 to 65535"))));
-  EXPECT_THROW(writer->append(std::vector{-1}), UsageError);
+  EXPECT_THROW(writer.append(std::vector{-1}), UsageError);
 }
 
 TEST(TokenWriter, APathThatCannotBeWrittenIsRefusedByName) {
   TempFolder folder;
-  EXPECT_THAT([&] { make_token_writer(folder.path("none/a.bin"), 256); },
+  EXPECT_THAT([&] { TokenWriter(folder.path("none/a.bin"), 256); },
               testing::ThrowsMessage<UsageError>(HasSubstr("none/a.bin: No such file")));
   std::filesystem::create_directory(folder.path("d.bin"));
-  EXPECT_THAT([&] { make_token_writer(folder.path("d.bin"), 256); },
+  EXPECT_THAT([&] { TokenWriter(folder.path("d.bin"), 256); },
               testing::ThrowsMessage<UsageError>(HasSubstr("it is a folder")));
 }

@@ -9,7 +9,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
-#include "axonn/data/show.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_file.h"
 #include "axonn/text/text_files.h"
@@ -129,9 +128,7 @@ TEST(TokenizeFiles, ManyPiecesGiveTheTokensOfTheWholeTextAndProgressGrows) {
   const auto bpe = make_tokenizer(small_bpe(folder));
   std::vector<std::int64_t> bytes;
   const auto result =
-      tokenize_files({.tokenizer = folder.path(),
-                      .text = {folder.file("t.txt", text)},
-                      .output = folder.path("t.bin")},
+      tokenize_files(folder.path(), {folder.file("t.txt", text)}, folder.path("t.bin"),
                      {.report = [&](const TokenizeProgress& p) { bytes.push_back(p.bytes); }});
   auto want = bpe->encode(text);
   want.push_back(kSmallEnd);
@@ -145,40 +142,41 @@ TEST(TokenizeFiles, ManyPiecesGiveTheTokensOfTheWholeTextAndProgressGrows) {
 TEST(TokenizeFiles, RefusesInvalidJobsBeforeWritingAnything) {
   TempFolder folder;
   const std::string text = folder.file("t.txt", "hello");
-  const auto refused = [](const TokenizeJob& job, const std::string& why) {
-    EXPECT_THAT([&] { tokenize_files(job); }, testing::ThrowsMessage<UsageError>(HasSubstr(why)));
+  const auto refused = [](const std::vector<std::string>& files, const std::string& output,
+                          const std::string& why) {
+    EXPECT_THAT([&] { tokenize_files("bytes", files, output); },
+                testing::ThrowsMessage<UsageError>(HasSubstr(why)));
   };
-  refused({"bytes", {text}, text}, "is one of the text files");
+  refused({text}, text, "is one of the text files");
   const std::string bin = folder.file("t.bin", "hello");
-  refused({"bytes", {bin}, folder.path("t")}, "t.bin is one of the text files");
+  refused({bin}, folder.path("t"), "t.bin is one of the text files");
   std::filesystem::remove(bin);
-  refused({"bytes", {}, folder.path("o.bin")}, "--text");
-  refused({"bytes", {text}, ""}, "--output");
-  refused({"bytes", {folder.path("none")}, folder.path("o.bin")}, "no file or folder");
-  tokenize_files({"bytes", {text}, folder.path("o.bin")});
-  refused({"bytes", {folder.path("o.bin")}, folder.path("p.bin")}, "is a token file, not text");
+  refused({}, folder.path("o.bin"), "--text");
+  refused({text}, "", "--output");
+  refused({folder.path("none")}, folder.path("o.bin"), "no file or folder");
+  tokenize_files("bytes", {text}, folder.path("o.bin"));
+  refused({folder.path("o.bin")}, folder.path("p.bin"), "is a token file, not text");
   EXPECT_EQ(folder.entries(), 2);
 }
 
 TEST(Describe, ShowsTheFactsOfATokenFile) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
-  tokenize_files({folder.path(), {folder.file("t.txt", "hello\nworld")}, folder.path("m")});
+  tokenize_files(folder.path(), {folder.file("t.txt", "hello\nworld")}, folder.path("m"));
   const TokenFile file(folder.path("m"));
-  const std::string text = describe(file, {.tokenizer = bpe.get(), .first = 3});
+  const std::string text = describe(file, bpe.get(), 3);
   for (const char* line :
        {"format     Megatron, u16\n", "tokens     6\n", "documents  1, 6", "smallest   10\n",
         "largest    264\n", "first      259 10 119\n", "text       \"hello\\nw\"\n"})
     EXPECT_THAT(text, HasSubstr(line));
   const auto bytes = make_tokenizer("bytes");
-  EXPECT_THAT(describe(file, {.tokenizer = bytes.get()}),
-              HasSubstr("token 259 is not one of the 256 of bytes"));
+  EXPECT_THAT(describe(file, bytes.get()), HasSubstr("token 259 is not one of the 256 of bytes"));
 }
 
 TEST(Tokenize, UsesAsManyThreadsAsThereAreCoresThatItMayUse) {
   TempFolder folder;
   const std::vector<std::string> files(30, folder.file("t.txt", "x"));
-  const TokenSink sink{[](std::span<const std::int32_t>) {}, [] {}};
+  const TokenSink sink{[](std::span<const std::int32_t>) {}};
   std::thread([&] {
     ASSERT_TRUE(bind_this_thread({usable_cores().front()}));
     const ThreadNoter alone, three;

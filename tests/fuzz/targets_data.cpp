@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "axonn/base/check.h"
-#include "axonn/data/show.h"
 #include "axonn/data/token_file.h"
 #include "axonn/infer/multiple_choice.h"
 #include "axonn/text/tokenizer.h"
@@ -22,8 +21,6 @@ void read_everything(const TokenFile& file) {
   describe(file);
   std::vector<std::int32_t> tokens(file.size());
   file.read(0, tokens);
-  for (std::int64_t d = 0; d < file.documents().value_or(0); ++d)
-    AXONN_CHECK(file.document_begin(d) <= file.document_begin(d + 1), "documents overlap");
 }
 
 /// Encodes the text and decodes its tokens, and every one of the first 300 tokens alone.

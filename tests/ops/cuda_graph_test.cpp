@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/backend.h"
 
 using namespace axonn;
 using testing::ElementsAre;

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/backend.h"
 
 #include "tests/ops/attention_case.h"
 #include "tests/ops/on_cuda.h"

@@ -1,9 +1,7 @@
 // The GPU's attention kernels, run by CPU threads that emulate a GPU's block.
-#include "axonn/ops/cuda/attention/flash_attention.h"
-
 #include <gtest/gtest.h>
 
-#include "axonn/ops/cuda/attention/flash_backward.h"
+#include "axonn/ops/cuda/attention/flash_kernels.h"
 #include "axonn/ops/forwarding_backend.h"
 
 #include "tests/ops/attention_case.h"
@@ -23,7 +21,7 @@ class FlashBackend final : public ForwardingBackend {
     for_places(args, args.heads, [&](cuda::FlashPlace at) {
       cuda::FlashForwardMemory<D> memory;
       EmulatedBlock(cuda::kFlashThreads).run([&](const EmulatedBlock::Thread& thread) {
-        cuda::flash_forward<D>(thread, operands_of(args), at, memory);
+        cuda::flash_forward<D>(thread, cuda::FlashOperands(args), at, memory);
       });
     });
   }
@@ -31,50 +29,28 @@ class FlashBackend final : public ForwardingBackend {
   void attention_backward(const AttentionBackward& args) override {
     const Attention& forward = args.forward;
     const std::vector<float> delta = delta_of(args);
-    const cuda::FlashGradients gradients{args.d_out.as<const bf16>(),
-                                         args.d_q.as<bf16>(),
-                                         args.d_k.as<bf16>(),
-                                         args.d_v.as<bf16>(),
-                                         delta.data(),
-                                         args.d_out.stride,
-                                         args.d_q.stride,
-                                         args.d_k.stride,
-                                         args.d_v.stride,
+    const cuda::FlashGradients gradients{args.d_out,
+                                         args.d_q,
+                                         args.d_k,
+                                         args.d_v,
+                                         {delta.data(), forward.heads},
                                          static_cast<int>(forward.heads)};
     for_places(forward, forward.heads, [&](cuda::FlashPlace at) {
       cuda::FlashForwardMemory<D> memory;
       EmulatedBlock(cuda::kFlashThreads).run([&](const EmulatedBlock::Thread& thread) {
-        cuda::flash_backward_queries<D>(thread, operands_of(forward), gradients, at, memory);
+        cuda::flash_backward_queries<D>(thread, cuda::FlashOperands(forward), gradients, at,
+                                        memory);
       });
     });
     for_places(forward, forward.k.cols / D, [&](cuda::FlashPlace at) {
       cuda::FlashKeysMemory<D> memory;
       EmulatedBlock(cuda::kFlashThreads).run([&](const EmulatedBlock::Thread& thread) {
-        cuda::flash_backward_keys<D>(thread, operands_of(forward), gradients, at, memory);
+        cuda::flash_backward_keys<D>(thread, cuda::FlashOperands(forward), gradients, at, memory);
       });
     });
   }
 
  private:
-  static cuda::FlashOperands operands_of(const Attention& args) {
-    return {args.q.as<const bf16>(),
-            args.k.as<const bf16>(),
-            args.v.as<const bf16>(),
-            args.out.as<bf16>(),
-            args.stats.as<float>(),
-            args.q.stride,
-            args.k.stride,
-            args.v.stride,
-            args.out.stride,
-            args.stats.stride,
-            args.starts.as<const std::int32_t>(),
-            static_cast<int>(args.positions),
-            static_cast<int>(args.group),
-            static_cast<int>(args.first_query),
-            static_cast<int>(args.window),
-            args.scale};
-  }
-
   static std::vector<float> delta_of(const AttentionBackward& args) {
     std::vector<float> delta;
     for (std::int64_t row = 0; row < args.d_out.rows; ++row)

@@ -2,7 +2,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/backend.h"
-#include "axonn/ops/matmul_shape.h"
 
 #include "tests/ops/harness.h"
 

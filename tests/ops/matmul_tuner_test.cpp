@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/recording_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 
 #include "tests/ops/harness.h"
 

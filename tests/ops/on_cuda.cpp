@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/backend.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/runtime.cuh"

@@ -8,7 +8,7 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/ops/dry_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 
 using namespace axonn;
 using testing::ElementsAreArray;

@@ -7,8 +7,8 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/ops/backend.h"
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/ops/matmul_shape.h"
 
 #include "tests/ops/harness.h"
 

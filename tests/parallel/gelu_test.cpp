@@ -6,8 +6,8 @@
 
 #include "axonn/nn/linear.h"
 #include "axonn/nn/pointwise.h"
+#include "axonn/ops/backend.h"
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/ops/matmul_shape.h"
 
 #include "tests/parallel/piece.h"
 #include "tests/support/grids.h"

@@ -1,11 +1,10 @@
-#include "axonn/study/injection.h"
-
 #include <map>
 #include <numeric>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/study/documents.h"
 
 using namespace axonn;
 using testing::Each;

@@ -1,5 +1,3 @@
-#include "axonn/study/page.h"
-
 #include <cmath>
 #include <cstdlib>
 
@@ -8,7 +6,6 @@
 
 #include "axonn/base/files.h"
 #include "axonn/study/report_json.h"
-#include "axonn/study/summary.h"
 
 #include "tests/study/made_up_report.h"
 #include "tests/support/temporary_path.h"

@@ -8,10 +8,9 @@
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/study/audit.h"
+#include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/study/study.h"
-#include "axonn/study/summary.h"
 #include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"

@@ -1,8 +1,7 @@
-#include "axonn/study/summary.h"
-
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/study/report.h"
 
 #include "tests/study/made_up_report.h"
 

@@ -12,7 +12,7 @@
 namespace axonn::testing_support {
 
 /// Emulates a GPU's thread block as contexts of one CPU thread, for kernels that take their
-/// platform as an argument (flash_tiles.h, reduce_block.h). Each context runs until it waits for
+/// platform as an argument (flash_kernels.h, reduce_block.h). Each context runs until it waits for
 /// others. Warps have 32 lanes, or 64 as on AMD GPUs. Multiplications and loads of a whole warp are
 /// defined for 32 lanes, as in NVIDIA's PTX ISA.
 class EmulatedBlock {

@@ -6,7 +6,7 @@
 // in a thousand bf16 results. Whether a result changes depends on a hash of its bits and the seed.
 // So equal results stay equal, bitwise comparisons still hold, and each seed gives another
 // rounding. Without the variable it changes nothing. oneDNN does not run products of few rows
-// (axonn/ops/cpu/matmul/few_rows.h), so these keep their rounding. scripts/perturb-tests.sh runs
+// (axonn/ops/cpu/matmul/row_dots.h), so these keep their rounding. scripts/perturb-tests.sh runs
 // tests under this library.
 #include <cstdint>
 #include <cstdlib>

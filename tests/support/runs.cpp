@@ -8,7 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/data/token_writer.h"
+#include "axonn/data/token_file.h"
 #include "axonn/measure/compare.h"
 #include "axonn/storage/checkpoint/checkpoint_source.h"
 
@@ -99,9 +99,9 @@ std::map<std::string, std::vector<float>> weights_of(const std::string& checkpoi
 }
 
 void write_token_file(const std::string& path, const std::vector<std::int32_t>& tokens) {
-  const auto writer = make_token_writer(path, 1000);
-  writer->append(tokens);
-  writer->finish();
+  TokenWriter writer(path, 1000);
+  writer.append(tokens);
+  writer.finish();
 }
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
-#include "axonn/ops/recording_backend.h"
+#include "axonn/ops/forwarding_backend.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

@@ -179,9 +179,8 @@ class MpiControl {
     const auto peer = std::ranges::find(probe.peers, from, &PeerReport::world_rank);
     if (peer == probe.peers.end()) return;
     peer->last = {reply.operation, reply.label.data(), reply.group.data(), reply.sequence};
-    const bool came = reply.started >= probe.sequence;
     const Standing missing = reply.returned ? Standing::returned : Standing::elsewhere;
-    peer->standing = came ? Standing::arrived : missing;
+    peer->standing = reply.started >= probe.sequence ? Standing::arrived : missing;
     ++probe.answers;
   }
 

@@ -1,8 +1,8 @@
 #include "axonn/data/synthetic/synthetic.h"
 
+#include <cmath>
 #include <initializer_list>
 #include <utility>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -11,9 +11,20 @@
 
 namespace axonn {
 
+using namespace synthetic;
+
 namespace {
 
-using namespace synthetic;
+constexpr std::int64_t kRoom = 64;  // choices of a town, a person or a meeting
+
+/// A key for permute(): a function of seed and name.
+std::uint64_t key_of(std::uint64_t seed, std::string_view name) {
+  return hash_text(name) ^ (seed * 0x9e3779b97f4a7c15ULL);
+}
+
+int between(Choices& choices, std::int64_t first, std::int64_t last) {
+  return static_cast<int>(first + choices.below(last - first + 1));
+}
 
 /// "baker" -> "a baker". Goes by spelling, which is right for all words used here.
 std::string with_article(std::string_view word) {
@@ -22,15 +33,13 @@ std::string with_article(std::string_view word) {
 }
 
 /// Writes one document: picks sentences and fills in the facts of one person.
-class Writer {
+class Writer : public Choices {
  public:
   Writer(const World& world, const Random& choices, std::int64_t document)
-      : choices_(choices), next_(static_cast<std::uint64_t>(document) << kChoiceBits) {
-    add_person(world, static_cast<std::int64_t>(below(World::kPeople)));
+      : Choices(choices, document, /*room=*/1024) {
+    add_person(world, below(World::kPeople));
   }
 
-  std::uint64_t below(std::uint64_t bound) { return choices_.below(next_++, bound); }
-  std::string_view any(Words words) { return words[below(words.size())]; }
   bool chance(std::uint64_t percent) { return below(100) < percent; }
 
   /// The sentences of a paragraph: one of each kind, in this order.
@@ -46,13 +55,20 @@ class Writer {
   /// Returns the text written so far and clears it.
   std::string take() { return std::exchange(text_, {}); }
 
-  /// Several different sentences of one kind, in random order.
+  /// A paragraph of several different sentences of one kind, in random order.
   void several(Words kind, std::uint64_t count) {
     const std::uint64_t key = below(~std::uint64_t{0});
     for (std::uint64_t i = 0; i < count; ++i) {
       if (i > 0) text_ += ' ';
       add(kind[permute(i, kind.size(), key)]);
     }
+    end_paragraph();
+  }
+
+  /// A paragraph of one sentence.
+  void line(std::string_view sentence) {
+    add(sentence);
+    end_paragraph();
   }
 
   /// Appends a template's text with the facts filled in.
@@ -68,19 +84,9 @@ class Writer {
     }
   }
 
-  void end_line() { text_ += '\n'; }
-  void end_paragraph() { text_ += "\n\n"; }
-
-  std::string finish() {
-    text_ += "* * *\n\n";
-    return std::move(text_);
-  }
-
  private:
-  static constexpr int kChoiceBits = 10;  // a document makes fewer than 1,024 choices
-
-  void set(std::string_view key, std::string value) { facts_.emplace_back(key, std::move(value)); }
-  void set(std::string_view key, std::string_view value) { set(key, std::string(value)); }
+  void end_paragraph() { text_ += "\n\n"; }
+  void set(std::string_view key, std::string_view value) { facts_.emplace_back(key, value); }
   void set(std::string_view key, int value) { set(key, std::to_string(value)); }
 
   void add_person(const World& world, std::int64_t id) {
@@ -90,11 +96,11 @@ class Writer {
     set("name", person.name());
     set("first", person.first);
     set("First", person.first);
-    set("they", std::string_view(person.woman ? "she" : "he"));
-    set("They", std::string_view(person.woman ? "She" : "He"));
-    set("them", std::string_view(person.woman ? "her" : "him"));
-    set("their", std::string_view(person.woman ? "her" : "his"));
-    set("Their", std::string_view(person.woman ? "Her" : "His"));
+    set("they", person.woman ? "she" : "he");
+    set("They", person.woman ? "She" : "He");
+    set("them", person.woman ? "her" : "him");
+    set("their", person.woman ? "her" : "his");
+    set("Their", person.woman ? "Her" : "His");
     set("birth_town", birth.name);
     set("birth_river", birth.river);
     set("birth_date", concat(person.birth_month, ' ', person.birth_day, ", ", person.birth_year));
@@ -134,26 +140,21 @@ class Writer {
     fail(Where::here(), "synthetic text: no fact is called {", key, '}');
   }
 
-  const Random& choices_;
-  std::uint64_t next_;
   std::vector<std::pair<std::string_view, std::string>> facts_;
   std::string text_;
 };
 
 void life(Writer& writer) {
-  writer.add("{name}");
-  writer.end_paragraph();
+  writer.line("{name}");
   writer.paragraph({kBirth, kWork, kHome});
   writer.paragraph({kFriend, kCharacter});
   if (writer.chance(70)) writer.paragraph({kLeisure, kPet});
 }
 
 void town(Writer& writer) {
-  writer.add("{home}");
-  writer.end_paragraph();
+  writer.line("{home}");
   writer.paragraph({kTownFirst});
   writer.several(kTownMore, 2);
-  writer.end_paragraph();
   writer.paragraph({kTownPeople, kWork, kLeisure});
 }
 
@@ -166,32 +167,31 @@ void meeting(Writer& writer) {
 }
 
 void letter(Writer& writer) {
-  writer.add("{home}, ");
-  writer.add(writer.any(kMonths));
-  writer.add(concat(' ', 1 + writer.below(28), ", ", 1900 + writer.below(10)));
-  writer.end_paragraph();
-  writer.add("Dear {friend_first},");
-  writer.end_paragraph();
+  const std::string_view month = writer.any(kMonths);
+  const std::uint64_t year = 1900 + writer.below(10), day = 1 + writer.below(28);
+  writer.line(concat("{home}, ", month, ' ', day, ", ", year));
+  writer.line("Dear {friend_first},");
   writer.paragraph({kLetterOpens});
   writer.several(kLetterNews, 2 + writer.below(4));
-  writer.end_paragraph();
   writer.paragraph({kLetterCloses});
-  writer.add("Yours, {first}");
-  writer.end_paragraph();
+  writer.line("Yours, {first}");
+}
+
+/// Calls ask(question, answer) for `least` to `least` + 3 different questions.
+template <typename F>
+void for_questions(Writer& writer, std::uint64_t least, const F& ask) {
+  const std::uint64_t key = writer.below(~std::uint64_t{0}), count = least + writer.below(4);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::string_view both = kQuestions[permute(i, std::size(kQuestions), key)];
+    const std::size_t bar = both.find('|');
+    ask(both.substr(0, bar), both.substr(bar + 1));
+  }
 }
 
 void questions(Writer& writer) {
-  const std::uint64_t key = writer.below(~std::uint64_t{0}), count = 2 + writer.below(4);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::string_view both = kQuestions[permute(i, kQuestions.size(), key)];
-    const std::size_t bar = both.find('|');
-    writer.add("Question: ");
-    writer.add(both.substr(0, bar));
-    writer.end_line();
-    writer.add("Answer: ");
-    writer.add(both.substr(bar + 1));
-    writer.end_paragraph();
-  }
+  for_questions(writer, 2, [&](std::string_view question, std::string_view answer) {
+    writer.line(concat("Question: ", question, "\nAnswer: ", answer));
+  });
 }
 
 void day(Writer& writer) {
@@ -200,7 +200,134 @@ void day(Writer& writer) {
   writer.paragraph({kEvening});
 }
 
+/// The beginnings of records: {p} a person, {t} a town, {s} a sum, {d} a day, {j} a trade.
+constexpr std::string_view kOpenings[] = {
+    "{p} of {t} owed {s} pounds since {d}.",
+    "On {d} a {j} from {t} lent {s} pounds to {p}.",
+    "To {p}, {j}, {s} pounds were left in {t} on {d}.",
+    "{t}, {d}: {p}, a {j}, sold a field for {s} pounds.",
+    "{p} bought {s} bricks of a {j} in {t} on {d}.",
+    "A {j} in {t} let a house to {p} for {s} pounds on {d}.",
+    "{d}: from {t} came {p}, who paid the {j} {s} pounds.",
+    "Of {s} pounds, the {j} {p} took a half to {t} on {d}.",
+};
+
+/// Writes one record.
+class Entry {
+ public:
+  Entry(const Random& choices, std::int64_t index) : choices_(choices, index, /*room=*/1024) {}
+
+  void words(std::string_view text) { parts_.push_back({std::string(text), 0}); }
+
+  void any(Words list) {
+    parts_.push_back(
+        {std::string(choices_.any(list)), std::log2(static_cast<double>(list.size()))});
+  }
+
+  /// Random digits; the first may be 0.
+  void digits(int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += static_cast<char>('0' + choices_.below(10));
+    parts_.push_back({std::move(text), count * std::log2(10.0)});
+  }
+
+  void person() {
+    any(choices_.below(2) == 0 ? Words(kWomen) : Words(kMen));
+    parts_.back().bits += 1;
+    words(" ");
+    any(kFamilies);
+  }
+
+  void opening() {
+    std::string_view text = choices_.any(kOpenings);
+    while (!text.empty()) {
+      const std::size_t open = text.find('{');
+      words(text.substr(0, open));
+      if (open == std::string_view::npos) break;
+      detail(text[open + 1]);
+      text.remove_prefix(open + 3);
+    }
+  }
+
+  std::vector<SyntheticRecords::Part> finish() { return std::move(parts_); }
+
+ private:
+  void detail(char kind) {
+    switch (kind) {
+      case 'p':
+        return person();
+      case 't':
+        any(kTownBegins);
+        return any(kTownEnds);
+      case 's':
+        return digits(3);
+      case 'j':
+        return any(kProfessions);
+      case 'd':
+        any(kMonths);
+        words(" 18");
+        return digits(2);
+      default:
+        fail(Where::here(), "synthetic records: no detail is called ", kind);
+    }
+  }
+
+  Choices choices_;
+  std::vector<SyntheticRecords::Part> parts_;
+};
+
 }  // namespace
+
+World::World(std::uint64_t seed)
+    : seed_(seed),
+      towns_(seed, "synthetic/town"),
+      people_(seed, "synthetic/person"),
+      meetings_(seed, "synthetic/meeting") {}
+
+Town World::town(std::int64_t id) const {
+  const std::uint64_t names = std::size(kTownBegins) * std::size(kTownEnds);
+  const std::uint64_t name = permute(id, names, key_of(seed_, "town names"));
+  Choices choices(towns_, id, kRoom);
+  Town town;
+  town.name = std::string(kTownBegins[name / std::size(kTownEnds)]) +
+              std::string(kTownEnds[name % std::size(kTownEnds)]);
+  town.river = choices.any(kRivers);
+  town.county = choices.any(kCounties);
+  town.known_for = choices.any(kKnownFor);
+  town.market_day = choices.any(kWeekdays);
+  town.founded = between(choices, 1105, 1690);
+  return town;
+}
+
+Person World::person(std::int64_t id) const {
+  const std::uint64_t firsts = std::size(kWomen) + std::size(kMen);
+  const std::uint64_t name =
+      permute(id, firsts * std::size(kFamilies), key_of(seed_, "people's names"));
+  const std::uint64_t first = name % firsts;
+  Choices choices(people_, id, kRoom);
+  Person person;
+  person.woman = first < std::size(kWomen);
+  person.first = person.woman ? kWomen[first] : kMen[first - std::size(kWomen)];
+  person.family = kFamilies[name / firsts];
+  person.birth_town = between(choices, 0, kTowns - 1);
+  person.home = (person.birth_town + 1 + between(choices, 0, kTowns - 2)) % kTowns;
+  person.birth_day = between(choices, 1, 28);
+  person.birth_month = choices.any(kMonths);
+  person.birth_year = between(choices, 1801, 1860);
+  person.moved_year = person.birth_year + between(choices, 19, 30);
+  person.profession = choices.any(kProfessions);
+  person.hobby = choices.any(kHobbies);
+  person.animal = choices.any(kAnimals);
+  person.animal_name = choices.any(kAnimalNames);
+  person.food = choices.any(kFoods);
+  person.friend_id = id ^ 1;
+  return person;
+}
+
+Meeting World::meeting_of(std::int64_t person) const {
+  Choices choices(meetings_, person / 2, kRoom);
+  return {between(choices, 0, kTowns - 1), between(choices, 1880, 1899), choices.any(kOccasions)};
+}
 
 SyntheticText::SyntheticText(std::uint64_t seed)
     : world_(seed),
@@ -213,24 +340,22 @@ std::string SyntheticText::document(std::int64_t index) const {
   // Lives are the most frequent: they state the facts that other documents refer to.
   constexpr void (*kKinds[])(Writer&) = {life, life, town, meeting, letter, questions, day};
   kKinds[writer.below(std::size(kKinds))](writer);
-  return writer.finish();
+  writer.line("* * *");
+  return writer.take();
 }
 
 std::string SyntheticText::conversation(std::int64_t index) const {
   AXONN_CHECK(index >= 0, "synthetic text: conversation ", index, " was asked for");
   Writer writer(world_, conversations_, index);
-  const std::uint64_t key = writer.below(~std::uint64_t{0}), count = 1 + writer.below(4);
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   const auto say = [&](const char* role, std::string_view words) {
     writer.add(words);
     messages.push_back({{"role", role}, {"content", writer.take()}});
   };
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::string_view both = kQuestions[permute(i, kQuestions.size(), key)];
-    const std::size_t bar = both.find('|');
-    say("user", both.substr(0, bar));
-    say("assistant", both.substr(bar + 1));
-  }
+  for_questions(writer, 1, [&](std::string_view question, std::string_view answer) {
+    say("user", question);
+    say("assistant", answer);
+  });
   return nlohmann::ordered_json{{"messages", messages}}.dump();
 }
 
@@ -247,8 +372,56 @@ std::string synthetic_text(std::int64_t bytes, std::uint64_t seed) {
   const SyntheticText documents(seed);
   std::string text;
   for (std::int64_t index = 0; std::ssize(text) < bytes; ++index) text += documents.document(index);
-  text.resize(static_cast<std::size_t>(bytes));
+  text.resize(bytes);
   return text;
+}
+
+std::vector<SyntheticRecords::Part> SyntheticRecords::parts(std::int64_t index) const {
+  AXONN_CHECK(index >= 0, "synthetic records: record ", index, " was asked for");
+  Entry entry(choices_, index);
+  entry.opening();
+  entry.words(" ");
+  // Three names with numbers of eight digits each: the last two numbers and the last name always
+  // lie in the last 50 bytes.
+  for (const std::string_view before : {"Heirs: ", ", ", ", "}) {
+    entry.words(before);
+    entry.person();
+    entry.words(" ");
+    entry.digits(8);
+  }
+  entry.words(".");
+  return entry.finish();
+}
+
+std::string SyntheticRecords::text(std::int64_t index) const {
+  std::string text;
+  for (const Part& part : parts(index)) text += part.text;
+  return text;
+}
+
+double SyntheticRecords::surprise(std::int64_t index, std::int64_t bytes) const {
+  const std::vector<Part> all = parts(index);
+  double bits = 0;
+  std::int64_t seen = 0;
+  for (auto part = all.rbegin(); part != all.rend(); ++part) {
+    seen += std::ssize(part->text);
+    if (seen > bytes) break;
+    bits += part->bits;
+  }
+  return bits;
+}
+
+std::string synthetic_records(std::int64_t count, std::uint64_t seed) {
+  AXONN_CHECK(count >= 0, "synthetic_records: ", count, " were asked for");
+  constexpr std::int64_t kLast = 50;
+  const SyntheticRecords all(seed);
+  std::string lines;
+  for (std::int64_t index = 0; index < count; ++index)
+    lines += nlohmann::ordered_json{{"text", all.text(index)},
+                                    {"surprise_bits", all.surprise(index, kLast)}}
+                 .dump() +
+             '\n';
+  return lines;
 }
 
 }  // namespace axonn

@@ -6,8 +6,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
-#include "axonn/ops/cpu/launch.h"
-#include "axonn/ops/matmul_shape.h"
 
 namespace axonn {
 
@@ -18,18 +16,12 @@ CpuBackend::CpuBackend(int threads)
   omp_set_num_threads(threads);  // for the other parallel regions of the calling thread
 }
 
-void CpuBackend::product(const Matmul& args) { products_.run(args); }
-
-std::vector<std::string> CpuBackend::matmul_ways(const MatmulShape& shape) const {
-  return Products::ways(shape);
-}
-
-bool CpuBackend::set_matmul_way(const MatmulShape& shape, std::string_view way) {
-  return products_.set_way(shape, way);
-}
-
 void CpuBackend::run(const RowwiseOperation& operation) {
-  std::visit([&](const auto& args) { args.run(Launch{threads_, scratch_}); }, operation);
+  std::visit(
+      [&](const auto& args) {
+        args.run(Launch{threads_, scratch_}, {args.kName});
+      },
+      operation);
 }
 
 std::string CpuBackend::matmul_device() const {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "axonn/ops/backend.h"
+#include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/cpu/matmul/products.h"
-#include "axonn/ops/cpu/scratch.h"
 
 namespace axonn::cpu {
 
@@ -20,9 +20,13 @@ class CpuBackend final : public Backend {
   Device& device() override { return *device_; }
   std::string name() const override { return "cpu"; }
 
-  void product(const Matmul& args) override;
-  std::vector<std::string> matmul_ways(const MatmulShape& shape) const override;
-  bool set_matmul_way(const MatmulShape& shape, std::string_view way) override;
+  void product(const Matmul& args) override { products_.run(args); }
+  std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
+    return Products::ways(shape);
+  }
+  bool set_matmul_way(const MatmulShape& shape, std::string_view way) override {
+    return products_.set_way(shape, way);
+  }
   std::string matmul_device() const override;
 
   void attention(const Attention& args) override;

@@ -2,8 +2,19 @@
 
 #include "axonn/ops/cpu/launch.h"
 
-template void axonn::ops::Gelu::run(axonn::cpu::Launch) const;
-template void axonn::ops::GeluBackward::run(axonn::cpu::Launch) const;
-template void axonn::ops::Add::run(axonn::cpu::Launch) const;
-template void axonn::ops::Cast::run(axonn::cpu::Launch) const;
-template void axonn::ops::ColumnSum::run(axonn::cpu::Launch) const;
+namespace axonn::ops {
+
+template void Gelu::run(cpu::Launch, const Checker&) const;
+template void GeluBackward::run(cpu::Launch, const Checker&) const;
+template void Add::run(cpu::Launch, const Checker&) const;
+template void Cast::run(cpu::Launch, const Checker&) const;
+template void ColumnSum::run(cpu::Launch, const Checker&) const;
+template void Activation::run(cpu::Launch, const Checker&) const;
+template void ActivationBackward::run(cpu::Launch, const Checker&) const;
+template void Multiply::run(cpu::Launch, const Checker&) const;
+template void Scale::run(cpu::Launch, const Checker&) const;
+template void Swiglu::run(cpu::Launch, const Checker&) const;
+template void SwigluBackward::run(cpu::Launch, const Checker&) const;
+template void Dropout::run(cpu::Launch, const Checker&) const;
+
+}  // namespace axonn::ops

@@ -5,9 +5,15 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "axonn/ops/cpu/matmul/block_matmul.h"
-
 namespace axonn::cpu {
+
+/// Sixteen floats: one register with AVX-512, several registers without.
+using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
+constexpr int kLanes = 16;
+
+constexpr int round_up(int count, int multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
 
 /// A strip of 64 floats in registers, with the arithmetic of one float. Each operation goes through
 /// the registers in turn, so that a long chain of dependent operations waits less for latencies.
@@ -29,16 +35,14 @@ class Floats {
   }
 
   /// Applies f to each register.
-  template <typename F, typename... X>
-  [[gnu::always_inline]] static Floats each(F f, const X&... x) {
+  [[gnu::always_inline]] static Floats each(auto f, const auto&... x) {
     Floats result{Uninitialised{}};
     for_each([&](int i) { result.r[i] = f(x.r[i]...); });
     return result;
   }
 
   /// Calls f(i) for every register.
-  template <typename F>
-  [[gnu::always_inline]] static void for_each(F f) {
+  [[gnu::always_inline]] static void for_each(auto f) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRegisters; ++i) f(i);
   }
@@ -95,8 +99,7 @@ template <typename N>
 }
 
 /// All elements combined by join(a, b): halves with halves, at last within a register.
-template <typename Join>
-[[gnu::always_inline]] inline float folded(const Floats& x, Join join) {
+[[gnu::always_inline]] inline float folded(const Floats& x, auto join) {
   using Index = std::int32_t __attribute__((vector_size(64)));
   alignas(64) float values[Floats::kCount];
   Floats::for_each([&](int i) {

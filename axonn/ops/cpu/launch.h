@@ -2,18 +2,38 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
-#include "axonn/ops/cpu/scratch.h"
 #include "axonn/ops/cpu/team.h"
-#include "axonn/ops/dispatch.h"
-#include "axonn/ops/rowwise/columns.h"
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::cpu {
 
 using rowwise::Matrix;
 using rowwise::Tile;
+
+/// Memory that grows to the largest request and is kept, so that later steps allocate nothing.
+/// Aligned to cache lines, so that vector loads do not straddle them.
+class Scratch {
+ public:
+  /// Memory for `count` elements of T, uninitialised. Invalidates what earlier calls returned.
+  template <typename T>
+  T* take(std::int64_t count) {
+    const std::size_t lines = (static_cast<std::size_t>(count) * sizeof(T) + kLine - 1) / kLine;
+    if (lines_.size() < lines) lines_ = std::vector<Line>(lines);
+    return reinterpret_cast<T*>(lines_.data());
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  struct alignas(kLine) Line {
+    std::byte bytes[kLine];
+  };
+  std::vector<Line> lines_;
+};
 
 /// Elements of a tile, 16 to 32 KiB: enough that its overhead is negligible, few enough that a
 /// large array is work for many threads. Fixed, because reductions sum up tile by tile.
@@ -25,18 +45,8 @@ constexpr std::int64_t kParallelElements = 1 << 14;
 /// Up to this many elements are assumed to lie in the threads' L2 caches, or not far beyond.
 constexpr std::int64_t kNearElements = 1 << 20;
 
-/// Runs kernel(Team, row) for every row. The results do not depend on `threads`.
-template <typename Kernel>
-void launch_rows(int threads, std::int64_t rows, std::int64_t cols, const Kernel& kernel) {
-  const int used = rows * cols < kParallelElements ? 1 : threads;
-#pragma omp parallel for num_threads(used) schedule(static)
-  for (std::int64_t row = 0; row < rows; ++row)
-    kernel(Team{.far = rows * cols > kNearElements}, row);
-}
-
 /// Runs kernel(Team, Tile) for every `width` columns of every row, on as many threads.
-template <typename Kernel>
-void run_tiles(int threads, std::int64_t rows, std::int64_t cols, int width, const Kernel& kernel) {
+void run_tiles(int threads, std::int64_t rows, std::int64_t cols, int width, const auto& kernel) {
   const std::int64_t across = tiles_of(cols, width), tiles = rows * across;
 #pragma omp parallel for num_threads(tiles == 1 ? 1 : threads) schedule(static)
   for (std::int64_t i = 0; i < tiles; ++i) {
@@ -47,9 +57,8 @@ void run_tiles(int threads, std::int64_t rows, std::int64_t cols, int width, con
 }
 
 /// The same, on one thread if there is too little work for more.
-template <typename Kernel>
 void launch_tiles(int threads, std::int64_t rows, std::int64_t cols, int width,
-                  const Kernel& kernel) {
+                  const auto& kernel) {
   run_tiles(rows * cols < kParallelElements ? 1 : threads, rows, cols, width, kernel);
 }
 
@@ -63,8 +72,7 @@ inline int even_tile(int threads, std::int64_t cols) {
 }
 
 /// Runs kernel(team, tile) for every row of partial sums, in their order.
-template <typename Kernel>
-void over_blocks(std::int64_t blocks, Tile tile, const Kernel& kernel) {
+void over_blocks(std::int64_t blocks, Tile tile, const auto& kernel) {
   for (tile.row = 0; tile.row < blocks; ++tile.row) kernel(Team{.far = false}, tile);
 }
 
@@ -74,7 +82,11 @@ struct Launch {
   Scratch& scratch;
 
   void rows(const rowwise::RowWork& work, const auto& kernel) const {
-    launch_rows(threads, work.rows, work.cols, kernel);
+    const std::int64_t count = work.rows * work.cols;
+    const int used = count < kParallelElements ? 1 : threads;
+#pragma omp parallel for num_threads(used) schedule(static)
+    for (std::int64_t row = 0; row < work.rows; ++row)
+      kernel(Team{.far = count > kNearElements}, row);
   }
 
   void tiles(std::int64_t rows, std::int64_t cols, const auto& kernel) const {
@@ -121,7 +133,7 @@ struct Launch {
                   const auto& make) const {
     const std::int64_t blocks = tiles_of(work.rows, rowwise::kRowBlock);
     const Matrix<float> partial = rowwise::partial_sums<1>(scratch, blocks, C)[0];
-    launch_rows(threads, blocks, work.cols * rowwise::kRowBlock, make(partial));
+    rows({blocks, work.cols * rowwise::kRowBlock}, make(partial));
     add_blocks(blocks, C, [&](const Team& team, Tile tile) { add_row(out, partial, team, tile); });
   }
 
@@ -143,7 +155,7 @@ struct Launch {
   static void add_row(float* out, const Matrix<float>& partial, const Team& team, Tile tile) {
     float* y = out + tile.begin;
     team.map(
-        y, tile.count, [](auto a, auto b) { return a + b; }, y, partial.row(tile.row) + tile.begin);
+        y, tile.count, [](auto a, auto b) { return a + b; }, y, partial.at(tile));
   }
 };
 

@@ -1,10 +1,19 @@
-#include "axonn/ops/cpu/launch.h"
-#include "axonn/ops/rowwise/layer_norm.h"
+#include "axonn/ops/rowwise/norm.h"
 
-template void axonn::ops::RowMoments::run(axonn::cpu::Launch) const;
-template void axonn::ops::AddMoments::run(axonn::cpu::Launch) const;
-template void axonn::ops::CombineMoments::run(axonn::cpu::Launch) const;
-template void axonn::ops::LayerNorm::run(axonn::cpu::Launch) const;
-template void axonn::ops::LayerNormSums::run(axonn::cpu::Launch) const;
-template void axonn::ops::LayerNormBackward::run(axonn::cpu::Launch) const;
-template void axonn::ops::LayerNormWeightBackward::run(axonn::cpu::Launch) const;
+#include "axonn/ops/cpu/launch.h"
+
+namespace axonn::ops {
+
+template void RowMoments::run(cpu::Launch, const Checker&) const;
+template void AddMoments::run(cpu::Launch, const Checker&) const;
+template void CombineMoments::run(cpu::Launch, const Checker&) const;
+template void LayerNorm::run(cpu::Launch, const Checker&) const;
+template void LayerNormSums::run(cpu::Launch, const Checker&) const;
+template void LayerNormBackward::run(cpu::Launch, const Checker&) const;
+template void LayerNormWeightBackward::run(cpu::Launch, const Checker&) const;
+template void MomentsAboutZero::run(cpu::Launch, const Checker&) const;
+template void RmsNormSums::run(cpu::Launch, const Checker&) const;
+template void HeadNorm::run(cpu::Launch, const Checker&) const;
+template void HeadNormBackward::run(cpu::Launch, const Checker&) const;
+
+}  // namespace axonn::ops

@@ -9,9 +9,10 @@
 #include "axonn/ops/cpu/floats.h"
 #include "axonn/tensor/dtype.h"
 
-// Loads and stores of strips, and arithmetic that has special instructions, by AVX-512 and its bf16
-// conversions. The build copies this file or registers_portable.h to axonn/ops/cpu/registers.h.
-// Rounding to bf16 here turns subnormal results into zero.
+// Loads and stores of strips, arithmetic that has special instructions, and pairs of bf16, by
+// AVX-512 and its bf16 conversions and dot products. The build copies this file or
+// registers_portable.h to axonn/ops/cpu/registers.h. Rounding to bf16 here turns subnormal results
+// into zero.
 
 namespace axonn::cpu {
 
@@ -162,6 +163,40 @@ inline Floats unzip(const Floats& x) {
 
 [[gnu::always_inline]] inline Floats times_power(const Floats& x, const Floats& n) {
   return Floats::each([](auto a, auto b) { return _mm512_maskz_scalef_ps(0xffff, a, b); }, x, n);
+}
+
+/// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
+constexpr bool kDotProducts = true;
+
+/// sum += left.first · right.first + left.second · right.second on 16 lanes; each float of left and
+/// right holds a pair of bf16, and `left` is the same for all lanes. Assembly, because with the
+/// intrinsic g++ 12 sees a change of type and copies every sum to memory in every iteration.
+inline void add_product(Lanes& sum, float left, const Lanes& right) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Lanes(_mm512_set1_ps(left))), "v"(right));
+}
+
+/// The same with a `left` that differs from lane to lane.
+inline void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));
+}
+
+/// to[i] = the pair (first[i], second[i]), i below 16, rounded.
+inline void pair_16(float* to, const float* first, const float* second) {
+  using Words = std::uint32_t __attribute__((vector_size(64)));
+  constexpr Words kLow{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const auto zipped = reinterpret_cast<__m512i>(kLow | (kLow + 16) << 16);
+  const __m512bh halves = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(second), _mm512_loadu_ps(first));
+  _mm512_storeu_si512(
+      to, _mm512_maskz_permutexvar_epi16(~0u, zipped, reinterpret_cast<__m512i>(halves)));
+}
+
+/// to[i] = the pair (first[i], second[i]), i below 16.
+inline void pair_16(float* to, const bf16* first, const bf16* second) {
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first)),
+                high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second));
+  const __m512i words =
+      _mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, high), 16);
+  _mm512_storeu_si512(to, _mm512_or_si512(words, _mm512_maskz_cvtepu16_epi32(0xffff, low)));
 }
 
 }  // namespace axonn::cpu

@@ -10,8 +10,8 @@
 #include "axonn/ops/rowwise/math.h"
 #include "axonn/tensor/dtype.h"
 
-// Loads and stores of strips, and arithmetic, on processors without bf16 instructions. The build
-// copies this file or registers_avx512.h, which describes the functions, to
+// Loads and stores of strips, arithmetic, and pairs of bf16, on processors without bf16
+// instructions. The build copies this file or registers_avx512.h, which describes the functions, to
 // axonn/ops/cpu/registers.h.
 
 namespace axonn::cpu {
@@ -50,6 +50,14 @@ inline HalfWords narrow(Floats::Register x) {
   const auto bits = reinterpret_cast<Words>(x);
   const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, nan = (bits >> 16) | 0x40;
   return __builtin_convertvector(x == x ? rounded : nan, HalfWords);
+}
+
+inline Floats::Doubles half(Floats::Register x, int which) {
+  using Half = float __attribute__((vector_size(Floats::kBytes / 2)));
+  struct Halves {
+    Half each[2];
+  };
+  return __builtin_convertvector(std::bit_cast<Halves>(x).each[which], Floats::Doubles);
 }
 
 }  // namespace detail
@@ -102,18 +110,6 @@ template <Order order, typename N>
   }
 }
 
-namespace detail {
-
-inline Floats::Doubles half(Floats::Register x, int which) {
-  using Half = float __attribute__((vector_size(Floats::kBytes / 2)));
-  struct Halves {
-    Half each[2];
-  };
-  return __builtin_convertvector(std::bit_cast<Halves>(x).each[which], Floats::Doubles);
-}
-
-}  // namespace detail
-
 inline Floats::Doubles lower(Floats::Register x) { return detail::half(x, 0); }
 inline Floats::Doubles upper(Floats::Register x) { return detail::half(x, 1); }
 
@@ -134,6 +130,34 @@ inline Floats unzip(const Floats& x) { return x; }
       },
       x, least(127.0f, n) + rowwise::kRound);
   return select_less(n, -126.0f, 0.0f, scaled);
+}
+
+/// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
+constexpr bool kDotProducts = false;
+
+/// sum += left.first · right.first + left.second · right.second on each lane; each float of left
+/// and right holds a pair of bf16.
+inline void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
+  using Words = std::uint32_t __attribute__((vector_size(sizeof(Lanes))));
+  const auto a = std::bit_cast<Words>(left), b = std::bit_cast<Words>(right);
+  sum += std::bit_cast<Lanes>(a << 16) * std::bit_cast<Lanes>(b << 16);
+  sum += std::bit_cast<Lanes>(a & 0xffff0000u) * std::bit_cast<Lanes>(b & 0xffff0000u);
+}
+
+/// The same with one `left` for all lanes.
+inline void add_product(Lanes& sum, float left, const Lanes& right) {
+  add_pair_products(sum, left - Lanes{}, right);
+}
+
+/// to[i] = the pair (first[i], second[i]), i below 16, rounded.
+template <typename T>
+void pair_16(float* to, const T* first, const T* second) {
+  for (int i = 0; i < 16; ++i) {
+    bf16 a, b;
+    put(a, get(first[i]));
+    put(b, get(second[i]));
+    to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(b.bits) << 16 | a.bits);
+  }
 }
 
 }  // namespace axonn::cpu

@@ -11,10 +11,67 @@
 
 #include "axonn/ops/cpu/floats.h"
 #include "axonn/ops/cpu/registers.h"
-#include "axonn/ops/cpu/sums.h"
 #include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::cpu {
+
+/// 64 sums in double side by side, over strips of floats.
+class Doubles {
+ public:
+  /// sums += f(x) in double; f must accept vector registers.
+  [[gnu::always_inline]] void add(auto f, const Floats& x) {
+    Floats::for_each([&](int i) {
+      sums_[2 * i] += f(lower(x.r[i]));
+      sums_[2 * i + 1] += f(upper(x.r[i]));
+    });
+  }
+
+  /// The total: halves are added to halves.
+  double fold() const {
+    alignas(64) double sums[Floats::kCount];
+    for (int i = 0; i < 2 * Floats::kRegisters; ++i)
+      *reinterpret_cast<Floats::Doubles*>(sums + std::ptrdiff_t{i} * kEach) = sums_[i];
+    for (int half = Floats::kCount / 2; half > 0; half /= 2) {
+#pragma omp simd
+      for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+    }
+    return sums[0];
+  }
+
+ private:
+  static constexpr int kEach = Floats::kEach / 2;
+  Floats::Doubles sums_[2 * Floats::kRegisters] = {};
+};
+
+/// Mean and sum of squared deviations in one pass. Each lane sums deviations from its first value
+/// k, s = sum(x - k) and q = sum((x - k)²), so no digits cancel if the mean is far from zero. In
+/// the end a lane of n values contributes q + d · (2 s + n d), d = k - mean, which is the sum of
+/// its (x - mean)². If k is far from the mean, this loses digits relative to (mean - k)², but then
+/// the row's whole sum is no smaller than that.
+class Moments {
+ public:
+  /// x: the first strip, or the whole row if it is shorter, with zeros after it.
+  [[gnu::always_inline]] explicit Moments(const Floats& x) : first_(x) {}
+
+  /// Adds the next strip, of which n values count.
+  [[gnu::always_inline]] void add(const Floats& x, auto n) {
+    const Floats d = first_of(x - first_, n);
+    sums_ = sums_ + d;
+    squares_ = squares_ + d * d;
+  }
+
+  /// Mean and sum of squared deviations of all `count` values.
+  [[gnu::always_inline]] rowwise::Pair<float> total(int count) const {
+    Floats n = static_cast<float>(count / Floats::kCount);
+    if (const int rest = count % Floats::kCount; rest > 0) n = n + first_of(Floats(1.0f), rest);
+    const float mean = fold(n * first_ + sums_) / static_cast<float>(count);
+    const Floats d = first_ - mean;
+    return {mean, fold(squares_ + d * (2.0f * sums_ + n * d))};
+  }
+
+ private:
+  Floats first_, sums_, squares_;
+};
 
 /// A team of one thread: its members are the lanes of the registers that hold a strip. Bodies take
 /// Floats; bodies that do not compile for Floats take the strip's floats one by one.
@@ -64,8 +121,7 @@ struct Team {
   }
 
   /// The largest element: -infinity if there is none; ignores NaN.
-  template <typename In>
-  float max(int count, const In* in) const {
+  float max(int count, const auto* in) const {
     return sum_and_max(
                count, [](const Floats&) { return 0.0f; }, in)
         .second;
@@ -127,9 +183,8 @@ struct Team {
   }
 
   /// Prefetches `count` elements from p into the caches.
-  template <typename T>
-  void prefetch(const T* p, int count) const {
-    constexpr int kLine = 64 / sizeof(T);
+  void prefetch(const auto* p, int count) const {
+    constexpr int kLine = 64 / sizeof(*p);
     for (int i = 0; i < count; i += kLine) __builtin_prefetch(p + i);
   }
 
@@ -197,37 +252,46 @@ struct Team {
         inout...);
   }
 
-  /// out[c] = sum over rows [begin, end), in order, of f(row)(in.row(row)[c]...), c below count.
-  template <typename F, typename... In>
-  void column_sums(float* out, int count, std::int64_t begin, std::int64_t end, F f,
-                   rowwise::Matrix<In>... in) const {
-    add_rows(std::array{out}, count, begin, end, f, in...);
-  }
-
-  /// Two sums per column in one pass: the body returns both terms.
-  template <typename F, typename... In>
-  void column_sums_two(float* a, float* b, int count, std::int64_t begin, std::int64_t end, F f,
-                       rowwise::Matrix<In>... in) const {
-    add_rows(std::array{a, b}, count, begin, end, f, in...);
+  /// out[i][c] = sum over rows [begin, end), in order, of term i of f(row)(in.row(row)[c]...), c
+  /// below count. The body returns the term, or a Pair of two.
+  template <std::size_t Sums, typename F, typename... In>
+  void column_sums(std::array<float*, Sums> out, int count, std::int64_t begin, std::int64_t end,
+                   F f, rowwise::Matrix<In>... in) const {
+    constexpr Order kAs = kOrder<In...>;
+    // Adds several rows at a time, so that the sums are loaded and stored once for all of them.
+    // With more than eight streams the hardware would prefetch less.
+    constexpr int kRows = 8 / sizeof...(In);
+    const int whole = count / Floats::kCount * Floats::kCount;
+    for (float* sums : out) std::fill_n(sums, whole, 0.0f);
+    std::int64_t r = begin;
+    for (; r + kRows <= end; r += kRows)
+      if (far)
+        add_strips<kAs, kRows, true>(out, whole, r, f, in...);
+      else
+        add_strips<kAs, kRows>(out, whole, r, f, in...);
+    for (; r < end; ++r) add_strips<kAs, 1>(out, whole, r, f, in...);
+    if constexpr (kAs == Order::zipped)
+      for (float* sums : out)
+        for (int at = 0; at < whole; at += Floats::kCount)
+          store<kAs>(sums + at, unzip(load<kAs>(sums + at, Whole{})), Whole{});
+    if (whole == count) return;
+    Floats sums[Sums];
+    for (r = begin; r < end; ++r)
+      add(sums, f(r)(load<Order::memory>(in.row(r) + whole, count - whole)...));
+    for (std::size_t k = 0; k < Sums; ++k)
+      store<Order::memory>(out[k] + whole, sums[k], count - whole);
   }
 
   /// Calls f(i) for every i below count.
-  template <typename F>
-  void each(int count, F f) const {
+  void each(int count, auto f) const {
     for (int i = 0; i < count; ++i) f(i);
   }
 
   /// Returns f(). All members have called it before the team's next operation writes anything.
-  template <typename F>
-  auto first(F f) const {
-    return f();
-  }
+  auto first(auto f) const { return f(); }
 
   /// Calls f once, after the team's operations before it are complete.
-  template <typename F>
-  void once(F f) const {
-    f();
-  }
+  void once(auto f) const { f(); }
 
  private:
   static constexpr int kLineBytes = 64;
@@ -303,40 +367,8 @@ struct Team {
     return load<Order::memory>(y, Whole{});
   }
 
-  template <typename N>
-  static void write_back(float* p, const Floats& x, N n) {
-    store<Order::memory>(p, x, n);
-  }
-  template <typename N>
-  static void write_back(const float*, const Floats&, N) {}
-
-  template <std::size_t Sums, typename F, typename... In>
-  void add_rows(std::array<float*, Sums> out, int count, std::int64_t begin, std::int64_t end, F f,
-                rowwise::Matrix<In>... in) const {
-    constexpr Order kAs = kOrder<In...>;
-    // Adds several rows at a time, so that the sums are loaded and stored once for all of them.
-    // With more than eight streams the hardware would prefetch less.
-    constexpr int kRows = 8 / sizeof...(In);
-    const int whole = count / Floats::kCount * Floats::kCount;
-    for (float* sums : out) std::fill_n(sums, whole, 0.0f);
-    std::int64_t r = begin;
-    for (; r + kRows <= end; r += kRows)
-      if (far)
-        add_strips<kAs, kRows, true>(out, whole, r, f, in...);
-      else
-        add_strips<kAs, kRows>(out, whole, r, f, in...);
-    for (; r < end; ++r) add_strips<kAs, 1>(out, whole, r, f, in...);
-    if constexpr (kAs == Order::zipped)
-      for (float* sums : out)
-        for (int at = 0; at < whole; at += Floats::kCount)
-          store<kAs>(sums + at, unzip(load<kAs>(sums + at, Whole{})), Whole{});
-    if (whole == count) return;
-    Floats sums[Sums];
-    for (r = begin; r < end; ++r)
-      add(sums, f(r)(load<Order::memory>(in.row(r) + whole, count - whole)...));
-    for (std::size_t k = 0; k < Sums; ++k)
-      store<Order::memory>(out[k] + whole, sums[k], count - whole);
-  }
+  static void write_back(float* p, const Floats& x, auto n) { store<Order::memory>(p, x, n); }
+  static void write_back(const float*, const Floats&, auto) {}
 
   /// Adds `whole` columns of rows [r, r + Rows) to out. If `asks`, prefetches these rows and the
   /// next `Rows` rows.

@@ -1,8 +1,15 @@
+#include <algorithm>
 #include <variant>
 
 #include "axonn/ops/cuda/cuda_backend.cuh"
 #include "axonn/ops/cuda/launch.cuh"
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/rowwise/elementwise.h"
+#include "axonn/ops/rowwise/embedding.h"
+#include "axonn/ops/rowwise/heads.h"
+#include "axonn/ops/rowwise/norm.h"
+#include "axonn/ops/rowwise/optimizer.h"
+#include "axonn/ops/rowwise/reduce.h"
+#include "axonn/ops/rowwise/softmax.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {
@@ -10,6 +17,41 @@ namespace axonn {
 namespace cuda {
 
 namespace {
+
+/// d_table[ids[r] - first] += d_out[r], for each table row in the order of the rows r, without
+/// atomics. There is one block per row; the block of the first row with an id adds all rows that
+/// have this id.
+///
+/// Bound by memory, R · C · (sizeof(T) + 8) bytes, plus the search: at most R² comparisons
+/// of ids, which stay in cache.
+template <typename T>
+__global__ void __launch_bounds__(kMostThreads)
+    add_token_gradients(const rowwise::EmbeddingBackwardKernel<T> args) {
+  const int row = static_cast<int>(blockIdx.x), R = static_cast<int>(args.R),
+            thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const std::int32_t id = args.ids[row];
+  if (id < args.first || id >= args.first + args.V) return;  // the whole block
+  for (int end = row; end > 0; end -= threads) {  // nearest first: frequent tokens end early
+    const int r = end - 1 - thread;
+    if (__syncthreads_or(r >= 0 && args.ids[r] == id)) return;
+  }
+  const Team team;
+  __shared__ Lanes found[kMostThreads / kWarp];
+  float* y = args.d_table.row(id - args.first);
+  for (int begin = row; begin < R; begin += threads) {
+    const int r = begin + thread;
+    const Lanes here = lanes_with(r < R && args.ids[r] == id);
+    if (thread % kWarp == 0) found[thread / kWarp] = here;
+    __syncthreads();
+    for (int warp = 0; warp < threads / kWarp; ++warp)
+      for (Lanes left = found[warp]; left != 0; left &= left - 1) {
+        const int next = begin + warp * kWarp + lowest(left);
+        team.map(
+            y, args.C, [](float a, float b) { return a + b; }, y, args.d_out.row(next));
+      }
+    __syncthreads();  // before found is written again
+  }
+}
 
 /// Throws if this build has no kernels for the GPU.
 void check_kernels(const CudaGpu& gpu) {
@@ -31,25 +73,37 @@ CudaBackend::CudaBackend(int gpu, std::string gpu_name, const CudaOptions& optio
       products_(*device_),
       cudnn_(*device_, scratch_, options) {}
 
-void CudaBackend::product(const Matmul& args) { products_.run(args); }
-
-std::vector<std::string> CudaBackend::matmul_ways(const MatmulShape& shape) const {
-  return products_.ways(shape);
+__global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (c >= C) return;
+  float sum = out[c];
+#pragma unroll 8
+  for (std::int64_t b = 0; b < blocks; ++b) sum += partial[b * C + c];
+  out[c] = sum;
 }
 
-bool CudaBackend::set_matmul_way(const MatmulShape& shape, std::string_view way) {
-  return products_.set_way(shape, way);
+void add_bias(Stream& stream, const View& out, const View& bias) {
+  with_types(out.dtype, bias.dtype, [&]<typename Out, typename B>(Out, B) {
+    const Matrix<const B> in_each_row{bias.as<const B>(), 0};
+    launch_tiles(handle_of(stream), out.rows, out.cols, kTile,
+                 rowwise::Binary<rowwise::Plus, Out, Out, B>{out, out, in_each_row});
+  });
+}
+
+void Launch::rows_by_id(const auto& kernel) const {
+  if (kernel.R * kernel.C == 0) return;
+  const int threads = std::max(threads_for(kernel.C, kPack), 4 * kWarp);  // they also search
+  add_token_gradients<<<grid_of(kernel.R), threads, 0, stream>>>(kernel);
+  check(cudaGetLastError());
 }
 
 void CudaBackend::run(const RowwiseOperation& operation) {
-  std::visit([&](const auto& args) { args.run(Launch{stream(), scratch_}); }, operation);
+  std::visit(
+      [&](const auto& args) {
+        args.run(Launch{stream(), scratch_}, {args.kName});
+      },
+      operation);
 }
-
-std::string CudaBackend::matmul_device() const {
-  return concat(gpu_name_, ", ", Products::library());
-}
-
-std::vector<std::string> CudaBackend::take_remarks() { return cudnn_.take_remarks(); }
 
 }  // namespace cuda
 

@@ -14,21 +14,26 @@
 namespace axonn::cuda {
 
 /// Backend on one GPU, NVIDIA or AMD. Products and attention have folders of their own; the
-/// row-wise operations are those of ops/rowwise, with a source file for each group. None waits for
-/// the GPU.
+/// row-wise operations are those of ops/rowwise. None waits for the GPU.
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int gpu, std::string gpu_name, const CudaOptions& options);
 
   Device& device() override { return *device_; }
   std::string name() const override { return std::string(gpu_platform()->device); }
-  std::vector<std::string> take_remarks() override;
+  std::vector<std::string> take_remarks() override { return cudnn_.take_remarks(); }
 
-  void product(const Matmul& args) override;
+  void product(const Matmul& args) override { products_.run(args); }
   bool fuses(const Matmul& args) override { return products_.fuses(args); }
-  std::vector<std::string> matmul_ways(const MatmulShape& shape) const override;
-  bool set_matmul_way(const MatmulShape& shape, std::string_view way) override;
-  std::string matmul_device() const override;
+  std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
+    return products_.ways(shape);
+  }
+  bool set_matmul_way(const MatmulShape& shape, std::string_view way) override {
+    return products_.set_way(shape, way);
+  }
+  std::string matmul_device() const override {
+    return concat(gpu_name_, ", ", Products::library());
+  }
 
   void attention(const Attention& args) override;
   void attention_backward(const AttentionBackward& args) override;

@@ -6,8 +6,7 @@
 
 #include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/ops/cuda/team.cuh"
-#include "axonn/ops/dispatch.h"
-#include "axonn/ops/rowwise/columns.h"
+#include "axonn/ops/rowwise/launch.h"
 #include "axonn/tensor/cuda/runtime.cuh"
 
 namespace axonn::cuda {
@@ -45,18 +44,9 @@ __global__ void __launch_bounds__(kMostThreads)
   kernel(Team{}, Tile{i / across, begin, static_cast<int>(rest < width ? rest : width), i});
 }
 
-/// Runs kernel(Team, row) for every row, one block per row; `cols` determines the block's size.
-template <typename Kernel>
-void launch_rows(cudaStream_t stream, std::int64_t rows, std::int64_t cols, const Kernel& kernel) {
-  if (rows == 0) return;
-  run_rows<<<grid_of(rows), threads_for(cols, kPack), 0, stream>>>(kernel);
-  check(cudaGetLastError());
-}
-
 /// Runs kernel(Team, Tile) for every `width` columns of every row; a thread takes `each` at once.
-template <typename Kernel>
 void launch_tiles(cudaStream_t stream, std::int64_t rows, std::int64_t cols, int width,
-                  const Kernel& kernel, int each = kPack) {
+                  const auto& kernel, int each = kPack) {
   const std::int64_t across = tiles_of(cols, width);
   if (rows * across == 0) return;
   const int threads = threads_for(std::min<std::int64_t>(cols, width), each);
@@ -81,8 +71,11 @@ struct Launch {
   cudaStream_t stream;
   Scratch& scratch;
 
+  /// One block per row.
   void rows(const rowwise::RowWork& work, const auto& kernel) const {
-    launch_rows(stream, work.rows, work.at_once, kernel);
+    if (work.rows == 0) return;
+    run_rows<<<grid_of(work.rows), threads_for(work.at_once, kPack), 0, stream>>>(kernel);
+    check(cudaGetLastError());
   }
 
   void tiles(std::int64_t rows, std::int64_t cols, const auto& kernel) const {
@@ -112,11 +105,11 @@ struct Launch {
                   const auto& make) const {
     const std::int64_t blocks = tiles_of(work.rows, rowwise::kRowBlock);
     const Matrix<float> partial = rowwise::partial_sums<1>(scratch, blocks, C)[0];
-    launch_rows(stream, blocks, work.at_once, make(partial));
+    rows({blocks, work.at_once}, make(partial));
     add_blocks(out, partial, blocks);
   }
 
-  /// Defined in embedding.cu.
+  /// Defined in cuda_backend.cu.
   void rows_by_id(const auto& kernel) const;
 
  private:

@@ -1,6 +1,6 @@
 // Stands in for cuda/ in a build without CUDA and HIP.
 #include "axonn/base/check.h"
-#include "axonn/ops/cuda_backend.h"
+#include "axonn/ops/backend.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -70,8 +72,8 @@ struct ThreadsOfBlock {
 };
 
 /// Combines the values of all threads of a block by op; all get the result. All must call it.
-template <typename T, typename Op>
-__device__ T block_reduce(T mine, Op op) {
+template <typename T>
+__device__ T block_reduce(T mine, auto op) {
   constexpr int kMostWarps = 1024 / kWarp;  // of a block, on any GPU
   __shared__ T parts[kMostWarps];
   return reduce_block<kWarp>(ThreadsOfBlock{}, parts, mine, op);
@@ -82,26 +84,16 @@ __device__ T block_sum(T mine) {
   return block_reduce(mine, [](T a, T b) { return a + b; });
 }
 
-/// A team is a block of threads in whole warps. Element i of a row always belongs to the same
-/// thread, (i / kPack) modulo the number of threads, whatever the alignment. So a call of map may
-/// read what the call before it wrote, without a barrier. Rows may have any address and length.
+/// A team is a block of threads in whole warps. Its functions are those of cpu/team.h. Element i of
+/// a row always belongs to the same thread, (i / kPack) modulo the number of threads, whatever the
+/// alignment. So a call of map may read what the call before it wrote, without a barrier. Rows may
+/// have any address and length.
 struct Team {
-  template <typename F, typename... In>
-  __device__ float sum(int count, F f, const In*... in) const {
-    float mine = 0;
-    for_packs(
-        count,
-        [&](int, int n, const auto&... x) {
-#pragma unroll
-          for (int j = 0; j < kPack; ++j) mine += j < n ? f(x.value[j]...) : 0.0f;
-        },
-        in...);
-    return block_sum(mine);
+  __device__ float sum(int count, auto f, const auto*... in) const {
+    return total<float>(count, f, in...);
   }
 
-  /// Two sums in one pass: the body returns both terms.
-  template <typename F, typename... In>
-  __device__ auto sum_two(int count, F f, const In*... in) const {
+  __device__ auto sum_two(int count, auto f, const auto*... in) const {
     float a = 0, b = 0;
     for_packs(
         count,
@@ -118,9 +110,8 @@ struct Team {
     return rowwise::pair(a, block_sum(b));
   }
 
-  /// Mean, and sum of squared deviations from it. The second pass finds the row in cache.
-  template <typename In>
-  __device__ auto moments(int count, const In* in) const {
+  /// The second pass finds the row in cache.
+  __device__ auto moments(int count, const auto* in) const {
     const float mean = sum(
                            count, [](float x) { return x; }, in) /
                        static_cast<float>(count);
@@ -129,43 +120,23 @@ struct Team {
     return rowwise::pair(mean, squares);
   }
 
-  /// map(), and the moments of out as stored, after rounding.
-  template <typename Out, typename F, typename... In>
-  __device__ auto map_moments(Out* out, int count, F f, const In*... in) const {
+  template <typename Out>
+  __device__ auto map_moments(Out* out, int count, auto f, const auto*... in) const {
     map(out, count, f, in...);
     return moments(count, static_cast<const Out*>(out));
   }
 
-  template <typename F, typename... In>
-  __device__ double sum_double(int count, F f, const In*... in) const {
-    double mine = 0;
-    for_packs(
-        count,
-        [&](int, int n, const auto&... x) {
-#pragma unroll
-          for (int j = 0; j < kPack; ++j)
-            mine += j < n ? f(static_cast<double>(x.value[j])...) : 0.0;
-        },
-        in...);
-    return block_sum(mine);
+  __device__ double sum_double(int count, auto f, const auto* in) const {
+    return total<double>(
+        count, [f](float x) { return f(static_cast<double>(x)); }, in);
   }
 
-  template <typename F, typename... In>
-  __device__ int count_if(int count, F f, const In*... in) const {
-    int mine = 0;
-    for_packs(
-        count,
-        [&](int, int n, const auto&... x) {
-#pragma unroll
-          for (int j = 0; j < kPack; ++j) mine += j < n && f(x.value[j]...) ? 1 : 0;
-        },
-        in...);
-    return block_sum(mine);
+  __device__ int count_if(int count, auto f, const auto* in) const {
+    return total<int>(
+        count, [f](float x) { return f(x) ? 1 : 0; }, in);
   }
 
-  /// The largest element: -infinity if there is none; ignores NaN.
-  template <typename In>
-  __device__ float max(int count, const In* in) const {
+  __device__ float max(int count, const auto* in) const {
     float most = -std::numeric_limits<float>::infinity();
     for_packs(
         count,
@@ -177,10 +148,7 @@ struct Team {
     return block_reduce(most, [](float a, float b) { return a > b ? a : b; });
   }
 
-  /// The sum of f(x), and the largest x, in one pass. The largest is -infinity if there is none;
-  /// it ignores NaN.
-  template <typename F, typename In>
-  __device__ auto sum_and_max(int count, F f, const In* in) const {
+  __device__ auto sum_and_max(int count, auto f, const auto* in) const {
     float total = 0, most = -std::numeric_limits<float>::infinity();
     for_packs(
         count,
@@ -196,29 +164,19 @@ struct Team {
     return rowwise::pair(total, block_reduce(most, [](float a, float b) { return a > b ? a : b; }));
   }
 
-  template <typename Out, typename F, typename... In>
-  __device__ void map(Out* out, int count, F f, const In*... in) const {
-    for_packs(
-        count,
-        [&](int i, int n, const auto&... x) {
-          Values<kPack> y;
-#pragma unroll
-          for (int j = 0; j < kPack; ++j) y.value[j] = f(x.value[j]...);
-          y.store(out + i, n);
-        },
-        in...);
+  __device__ void map(auto* out, int count, auto f, const auto*... in) const {
+    map_indexed(
+        out, count, [f](float, auto... x) { return f(x...); }, in...);
   }
 
-  /// map() over rows that lie anywhere. Ignores `soon`, which is for teams of few members: here
+  /// Ignores the rows to prefetch, which are for teams of few members: here
   /// many rows are in flight at once without prefetching.
-  template <typename Soon, typename Out, typename F, typename... In>
-  __device__ void map_asking(const Soon&, Out* out, int count, F f, const In*... in) const {
+  __device__ void map_asking(const auto&, auto* out, int count, auto f, const auto*... in) const {
     map(out, count, f, in...);
   }
 
-  /// The body returns a Pair. Each result may overwrite the inputs.
-  template <typename Out, typename F, typename... In>
-  __device__ void map_pair(Out* first, Out* second, int count, F f, const In*... in) const {
+  template <typename Out>
+  __device__ void map_pair(Out* first, Out* second, int count, auto f, const auto*... in) const {
     for_packs(
         count,
         [&](int i, int n, const auto&... x) {
@@ -235,9 +193,7 @@ struct Team {
         in...);
   }
 
-  /// The body takes the index first, as a float; so indices must be below 2^24.
-  template <typename Out, typename F, typename... In>
-  __device__ void map_indexed(Out* out, int count, F f, const In*... in) const {
+  __device__ void map_indexed(auto* out, int count, auto f, const auto*... in) const {
     for_packs(
         count,
         [&](int i, int n, const auto&... x) {
@@ -249,73 +205,68 @@ struct Team {
         in...);
   }
 
-  /// Updates the non-const arrays of `inout` in one pass and writes out. The body takes values of
-  /// all arrays, those to update by reference, and returns the value of out.
-  template <typename Out, typename F, typename... InOut>
-  __device__ void update(Out* out, int count, F f, InOut*... inout) const {
-    const int step = static_cast<int>(blockDim.x) * kPack;
-    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step) {
-      const int n = count - i < kPack ? count - i : kPack;
-      update_pack(out + i, n, f, inout + i...);
-    }
+  __device__ void update(auto* out, int count, auto f, auto*... inout) const {
+    for_packs(
+        count,
+        [&](int i, int n, auto... x) {
+          Values<kPack> y;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) y.value[j] = f(x.value[j]...);
+          (store_unless_const(inout + i, n, x), ...);
+          y.store(out + i, n);
+        },
+        inout...);
   }
 
-  /// out[c] = sum over rows [begin, end), in order, of f(row)(in.row(row)[c]...), c below count.
-  template <typename F, typename... In>
-  __device__ void column_sums(float* out, int count, std::int64_t begin, std::int64_t end, F f,
-                              rowwise::Matrix<In>... in) const {
-    for_columns(count, [&](int c, int n) {
-      Values<kColumns> sums;
+  template <std::size_t Sums, typename... In>
+  __device__ void column_sums(std::array<float*, Sums> out, int count, std::int64_t begin,
+                              std::int64_t end, auto f, rowwise::Matrix<In>... in) const {
+    const int step = static_cast<int>(blockDim.x) * kColumns;
+    for (int c = static_cast<int>(threadIdx.x) * kColumns; c < count; c += step) {
+      const int n = count - c < kColumns ? count - c : kColumns;
+      Values<kColumns> sums[Sums];
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums.value[j] = 0;
+      for (int j = 0; j < kColumns; ++j)
+        for (Values<kColumns>& sum : sums) sum.value[j] = 0;
 #pragma unroll 4
       for (std::int64_t r = begin; r < end; ++r)
         add_row(sums, f(r), Values<kColumns>(in.row(r) + c, n)...);
-      sums.store(out + c, n);
-    });
+      for (std::size_t i = 0; i < Sums; ++i) sums[i].store(out[i] + c, n);
+    }
   }
 
-  /// Two sums per column in one pass: the body returns both terms.
-  template <typename F, typename... In>
-  __device__ void column_sums_two(float* a, float* b, int count, std::int64_t begin,
-                                  std::int64_t end, F f, rowwise::Matrix<In>... in) const {
-    for_columns(count, [&](int c, int n) {
-      Values<kColumns> first, second;
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) first.value[j] = second.value[j] = 0;
-#pragma unroll 4
-      for (std::int64_t r = begin; r < end; ++r)
-        add_row_two(first, second, f(r), Values<kColumns>(in.row(r) + c, n)...);
-      first.store(a + c, n);
-      second.store(b + c, n);
-    });
-  }
-
-  /// Calls f(i) for every i below count.
-  template <typename F>
-  __device__ void each(int count, F f) const {
+  __device__ void each(int count, auto f) const {
     for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) f(i);
   }
 
-  /// Returns f(). All members have called it before the team's next operation writes anything.
-  template <typename F>
-  __device__ auto first(F f) const {
+  __device__ auto first(auto f) const {
     const auto value = f();
     __syncthreads();
     return value;
   }
 
-  /// Calls f once, after the team's operations before it are complete.
-  template <typename F>
-  __device__ void once(F f) const {
+  __device__ void once(auto f) const {
     __syncthreads();
     if (threadIdx.x == 0) f();
   }
 
  private:
+  /// The sum of f(x...), in type T.
+  template <typename T>
+  __device__ static T total(int count, auto f, const auto*... in) {
+    T mine = 0;
+    for_packs(
+        count,
+        [&](int, int n, const auto&... x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) mine += j < n ? f(x.value[j]...) : T{0};
+        },
+        in...);
+    return block_sum(mine);
+  }
+
   /// Calls body(begin, elements, values of each input...) for this thread's packs.
-  template <typename Body, typename... In>
-  __device__ static void for_packs(int count, Body body, const In*... in) {
+  __device__ static void for_packs(int count, auto body, const auto*... in) {
     const int step = static_cast<int>(blockDim.x) * kPack;
     for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step) {
       const int n = count - i < kPack ? count - i : kPack;
@@ -323,46 +274,22 @@ struct Team {
     }
   }
 
-  template <typename Out, typename F, typename... InOut>
-  __device__ static void update_pack(Out* out, int n, F f, InOut*... inout) {
-    const auto update_values = [&](auto... x) {
-      Values<kPack> y;
-#pragma unroll
-      for (int j = 0; j < kPack; ++j) y.value[j] = f(x.value[j]...);
-      (store_unless_const(inout, n, x), ...);
-      y.store(out, n);
-    };
-    update_values(Values<kPack>(inout, n)...);
-  }
-
   __device__ static void store_unless_const(float* to, int n, const Values<kPack>& x) {
     x.store(to, n);
   }
   __device__ static void store_unless_const(const float*, int, const Values<kPack>&) {}
 
-  /// Calls body(begin, columns) for this thread's columns.
-  template <typename Body>
-  __device__ static void for_columns(int count, Body body) {
-    const int step = static_cast<int>(blockDim.x) * kColumns;
-    for (int c = static_cast<int>(threadIdx.x) * kColumns; c < count; c += step)
-      body(c, count - c < kColumns ? count - c : kColumns);
-  }
-
-  template <typename Term, typename... X>
-  __device__ static void add_row(Values<kColumns>& sums, Term term, const X&... x) {
+  template <std::size_t Sums>
+  __device__ static void add_row(Values<kColumns> (&sums)[Sums], auto term, const auto&... x) {
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) sums.value[j] += term(x.value[j]...);
+    for (int j = 0; j < kColumns; ++j) add(sums, j, term(x.value[j]...));
   }
-
-  template <typename Term, typename... X>
-  __device__ static void add_row_two(Values<kColumns>& a, Values<kColumns>& b, Term term,
-                                     const X&... x) {
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      const auto terms = term(x.value[j]...);
-      a.value[j] += terms.first;
-      b.value[j] += terms.second;
-    }
+  __device__ static void add(Values<kColumns> (&sums)[1], int j, float term) {
+    sums[0].value[j] += term;
+  }
+  __device__ static void add(Values<kColumns> (&sums)[2], int j, rowwise::Pair<float> terms) {
+    sums[0].value[j] += terms.first;
+    sums[1].value[j] += terms.second;
   }
 };
 

@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "axonn/ops/rowwise/launch.h"
-#include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
 
@@ -25,8 +24,7 @@ struct EmbeddingKernel {
   std::int64_t R;
   int C;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const std::int64_t id = ids[row] - first;
     const bool here = id >= 0 && id < V;
     const std::int64_t next = row + kAhead < R ? ids[row + kAhead] - first : id;
@@ -61,8 +59,7 @@ struct EmbeddingBackwardKernel {
 
   int C;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t part, std::int64_t parts) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t part, std::int64_t parts) const {
     std::int64_t soon = next(-1, part, parts), row = soon;
     for (int i = 0; i < kAhead; ++i) soon = next(soon, part, parts);
     for (; row < R; row = next(row, part, parts), soon = next(soon, part, parts)) {
@@ -93,8 +90,7 @@ struct PositionsBackwardKernel {
   std::int64_t positions_count, R;
   int C;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t t) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t t) const {
     float* y = d_positions.row(t);
     for (std::int64_t r = t; r < R; r += positions_count)
       team.map(
@@ -106,8 +102,7 @@ struct PositionsBackwardKernel {
 
 namespace axonn::ops {
 
-void Embedding::run(auto launch) const {
-  const Checker check{kName};
+void Embedding::run(auto launch, const Checker& check) const {
   check.values("out", out);
   check.ids("ids", ids, out.rows);
   check.typed("table", table, out.dtype, table.rows, out.cols);
@@ -132,8 +127,7 @@ void Embedding::run(auto launch) const {
   });
 }
 
-void EmbeddingBackward::run(auto launch) const {
-  const Checker check{kName};
+void EmbeddingBackward::run(auto launch, const Checker& check) const {
   check.values("d_out", d_out);
   check.ids("ids", ids, d_out.rows);
   check.f32("d_table", d_table, d_table.rows, d_out.cols);
@@ -150,8 +144,7 @@ void EmbeddingBackward::run(auto launch) const {
   });
 }
 
-void PositionsBackward::run(auto launch) const {
-  const Checker check{kName};
+void PositionsBackward::run(auto launch, const Checker& check) const {
   check.values("d_out", d_out);
   check.f32("d_positions", d_positions, d_positions.rows, d_out.cols);
   with_type(d_out.dtype, [&]<typename T>(T) {

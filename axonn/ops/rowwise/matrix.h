@@ -6,6 +6,14 @@
 
 namespace axonn::rowwise {
 
+/// Columns [begin, begin + count) of a row: the work of one team in kernels whose elements do not
+/// depend on each other.
+struct Tile {
+  std::int64_t row, begin;
+  int count;
+  std::int64_t index;  ///< of this tile among all tiles of a launch
+};
+
 /// A matrix in device memory, which kernels take by value. Absent if data is null. Made from a View
 /// of elements of T.
 template <typename T>
@@ -18,6 +26,7 @@ struct Matrix {
   Matrix(const View& view) : data(view.as<T>()), stride(view.stride) {}  // NOLINT: see above
 
   AXONN_DEVICE T* row(std::int64_t r) const { return data + r * stride; }
+  AXONN_DEVICE T* at(const Tile& tile) const { return row(tile.row) + tile.begin; }
 };
 
 /// Two results of a kernel body.
@@ -29,14 +38,6 @@ template <typename V>
 AXONN_DEVICE Pair<V> pair(V first, V second) {
   return {first, second};
 }
-
-/// Columns [begin, begin + count) of a row: the work of one team in kernels whose elements do not
-/// depend on each other.
-struct Tile {
-  std::int64_t row, begin;
-  int count;
-  std::int64_t index;  ///< of this tile among all tiles of a launch
-};
 
 /// The rows of a launch with one team per row.
 struct RowWork {

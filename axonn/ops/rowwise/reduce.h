@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "axonn/ops/rowwise/launch.h"
-#include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
 
@@ -17,10 +16,9 @@ struct SumPartials {
   double* partial;      // (tiles)
   Matrix<const T> inp;  // (R, C)
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     const double total = team.sum_double(
-        tile.count, [](auto x) { return x; }, inp.row(tile.row) + tile.begin);
+        tile.count, [](auto x) { return x; }, inp.at(tile));
     team.once([&] { partial[tile.index] = total; });
   }
 };
@@ -30,10 +28,9 @@ struct SquaredSumPartials {
   double* partial;      // (tiles)
   Matrix<const T> inp;  // (R, C)
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     const double total = team.sum_double(
-        tile.count, [](auto x) { return x * x; }, inp.row(tile.row) + tile.begin);
+        tile.count, [](auto x) { return x * x; }, inp.at(tile));
     team.once([&] { partial[tile.index] = total; });
   }
 };
@@ -44,12 +41,11 @@ struct NonfinitePartials {
   std::int64_t* partial;  // (tiles)
   Matrix<const T> inp;    // (R, C)
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     const int total = team.count_if(
         tile.count,
         [](float x) { return (std::bit_cast<std::uint32_t>(x) & 0x7f800000u) == 0x7f800000u; },
-        inp.row(tile.row) + tile.begin);
+        inp.at(tile));
     team.once([&] { partial[tile.index] = total; });
   }
 };
@@ -60,8 +56,7 @@ struct ClipFactorKernel {
   const double* squared_norm;
   float max_norm;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, Tile) const {
+  AXONN_DEVICE void operator()(const auto& team, Tile) const {
     team.once([&] {
       const double norm = std::sqrt(*squared_norm);
       *out = max_norm > 0 && norm > max_norm ? static_cast<float>(max_norm / norm) : 1.0f;
@@ -86,20 +81,19 @@ void run_reduction(auto launch, const Checker& check, const View& out, View inp)
   });
 }
 
-void Sum::run(auto launch) const {
-  run_reduction<double, rowwise::SumPartials>(launch, {kName}, out, inp);
+void Sum::run(auto launch, const Checker& check) const {
+  run_reduction<double, rowwise::SumPartials>(launch, check, out, inp);
 }
 
-void SquaredSum::run(auto launch) const {
-  run_reduction<double, rowwise::SquaredSumPartials>(launch, {kName}, out, inp);
+void SquaredSum::run(auto launch, const Checker& check) const {
+  run_reduction<double, rowwise::SquaredSumPartials>(launch, check, out, inp);
 }
 
-void CountNonfinite::run(auto launch) const {
-  run_reduction<std::int64_t, rowwise::NonfinitePartials>(launch, {kName}, out, inp);
+void CountNonfinite::run(auto launch, const Checker& check) const {
+  run_reduction<std::int64_t, rowwise::NonfinitePartials>(launch, check, out, inp);
 }
 
-void ClipFactor::run(auto launch) const {
-  const Checker check{kName};
+void ClipFactor::run(auto launch, const Checker& check) const {
   check.f32("out", out, 1, 1);
   check.typed("squared_norm", squared_norm, DType::f64, 1, 1);
   launch.tiles(

@@ -2,11 +2,11 @@
 
 #include <omp.h>
 
-#include "axonn/ops/cpu/attention/attention_operands.h"
+#include "axonn/ops/cpu/attention/attention_blocks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/operand_checks.h"
-#include "axonn/ops/rowwise/head_dots.h"
+#include "axonn/ops/rowwise/heads.h"
 #include "axonn/ops/rowwise/math.h"
 
 // From p = exp(scale · q · kᵀ - stats) and delta = sum over D of d_out · out, block by block:
@@ -259,9 +259,9 @@ void CpuBackend::attention_backward(const AttentionBackward& args) {
   const Matrix<float> delta{memory + each * threads_, forward.heads};
   const std::int64_t tasks = whole ? pairs : 2 * pairs * blocks;
   with_type(forward.q.dtype, [&]<typename T>(T) {
-    launch_rows(threads_, rows, forward.q.cols,
-                rowwise::HeadDots<T>{delta, args.d_out, forward.out, forward.heads,
-                                     static_cast<int>(forward.head_dim)});
+    Launch{threads_, scratch_}.rows(
+        {rows, forward.q.cols}, rowwise::HeadDots<T>{delta, args.d_out, forward.out, forward.heads,
+                                                     static_cast<int>(forward.head_dim)});
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
     for (std::int64_t i = 0; i < tasks; ++i) {
       const Workspace work(memory + each * omp_get_thread_num(), width);

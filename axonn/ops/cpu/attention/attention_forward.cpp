@@ -4,7 +4,7 @@
 
 #include <omp.h>
 
-#include "axonn/ops/cpu/attention/attention_operands.h"
+#include "axonn/ops/cpu/attention/attention_blocks.h"
 #include "axonn/ops/cpu/cpu_backend.h"
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/operand_checks.h"

@@ -2,15 +2,9 @@
 
 #include <algorithm>
 
+#include "axonn/ops/cpu/floats.h"
+
 namespace axonn::cpu {
-
-/// Sixteen floats: one register with AVX-512, several registers without.
-using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
-constexpr int kLanes = 16;
-
-constexpr int round_up(int count, int multiple) {
-  return (count + multiple - 1) / multiple * multiple;
-}
 
 /// A block's left operand: element (i, p) is data[i · row + p · col], so a transpose costs nothing.
 struct Left {

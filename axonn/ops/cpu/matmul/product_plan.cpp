@@ -3,7 +3,6 @@
 #include <sstream>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/matmul_shape.h"
 
 namespace axonn::cpu {
 

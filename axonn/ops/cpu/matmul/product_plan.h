@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/ops/matmul_shape.h"
+#include "axonn/ops/backend.h"
 
 namespace axonn::cpu {
 
@@ -33,8 +33,8 @@ struct PanelCut {
 
 /// How a product is computed: the panels into which the result is cut, and whether a panel's part
 /// of an operand is first copied into the layout that the library prefers (pack), or both parts are
-/// converted from bf16 to f32 (float_operands.h). The bits of the result depend on the plan alone,
-/// not on the number of threads.
+/// converted from bf16 to f32 (FloatOperands in products.cpp). The bits of the result depend on the
+/// plan alone, not on the number of threads.
 struct ProductPlan {
   PanelCut rows, cols;
   bool pack_a = false, pack_b = false, as_floats = false;

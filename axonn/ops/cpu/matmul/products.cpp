@@ -11,19 +11,20 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "axonn/base/check.h"
-#include "axonn/ops/cpu/instructions.h"
-#include "axonn/ops/cpu/matmul/few_rows.h"
-#include "axonn/ops/cpu/matmul/float_operands.h"
+#include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/cpu/matmul/product_plan.h"
-#include "axonn/ops/cpu/scratch.h"
-#include "axonn/ops/matmul_shape.h"
+#include "axonn/ops/cpu/matmul/row_dots.h"
 #include "axonn/ops/operand_checks.h"
 
 namespace axonn::cpu {
 
 namespace {
 
-constexpr std::string_view kStreamed = "streamed";  ///< the way that few_rows.h computes
+constexpr std::array<std::string_view, 3> kLimits{"avx2", "avx512", "avx512-bf16"};
+constexpr std::array kLimitValues{dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
+                                  dnnl_cpu_isa_avx512_core_bf16};
+
+constexpr std::string_view kStreamed = "streamed";  ///< the way of few_rows_matmul()
 
 /// The panel's part of a product.
 Matmul panel_of(const Matmul& args, const ProductPlan& plan, std::int64_t i, std::int64_t j) {
@@ -36,6 +37,114 @@ Matmul panel_of(const Matmul& args, const ProductPlan& plan, std::int64_t i, std
   if (args.bias.data) part.bias = args.bias.col_range(col, cols);
   return part;
 }
+
+/// K of a step: so deep that sums are seldom loaded and stored, and so shallow that the operands of
+/// a default panel, a few MiB in f32, stay in the caches.
+constexpr std::int64_t kDepth = 1024;
+
+PanelCut depth_of(const Matmul& panel) {
+  const std::int64_t K = panel.a_transposed ? panel.a.rows : panel.a.cols;
+  return PanelCut::into(K, (K + kDepth - 1) / kDepth);
+}
+
+/// Whether steps write to out directly; otherwise they write to sums in this thread's memory.
+bool writes_out(const Matmul& panel) { return panel.out.dtype == DType::f32 && !panel.bias.data; }
+
+/// The part of an operand for one step: columns, or rows if k runs down the rows.
+View part_of(const View& operand, bool k_down, std::int64_t begin, std::int64_t count) {
+  return k_down ? operand.row_range(begin, count) : operand.col_range(begin, count);
+}
+
+/// An f32 matrix of the shape of `like`, without memory. The padded stride keeps a column's
+/// elements from falling into a few cache sets, as they would with a power of two.
+View floats_like(const View& like) {
+  const std::int64_t stride = (like.cols + 15) / 16 * 16 + 16;
+  return {nullptr, DType::f32, like.rows, like.cols, stride};
+}
+
+float* take(Scratch& memory, const View& view) {
+  return memory.take<float>(view.rows * view.stride);
+}
+
+void convert(const View& to, const View& from) {
+  const Team team{.far = true};
+  for (std::int64_t r = 0; r < from.rows; ++r)
+    team.map(
+        to.row<float>(r), static_cast<int>(from.cols), [](auto x) { return x; },
+        from.row<const bf16>(r));
+}
+
+/// Computes products of bf16 operands as f32 products, for processors without bf16 products. Holds
+/// one thread's memory for that.
+///
+/// A panel of the result is the sum of a few steps, each over a range of K: the step's operands are
+/// converted to f32 and stay in cache while they are multiplied. Sums are f32 over all of K and the
+/// result is rounded once, as in a bf16 product.
+///
+///   panel  out (m, n) bf16 or f32   a (m, K) or (K, m), b (K, n) or (n, K) bf16
+///   step   out (m, n) f32           a (m, k) or (k, m), b (k, n) or (n, k) f32
+///
+/// Costs (m + n) · K conversions for 2 · m · n · K flops.
+class FloatOperands {
+ public:
+  /// The f32 product of one step; operands in a thread's memory have no addresses yet.
+  static Matmul step(const Matmul& panel, std::int64_t index) {
+    const PanelCut depth = depth_of(panel);
+    const std::int64_t begin = depth.begin(index), count = depth.count(index);
+    const bool direct = writes_out(panel);
+    return {.out = direct ? panel.out : floats_like(panel.out),
+            .a = floats_like(part_of(panel.a, panel.a_transposed, begin, count)),
+            .b = floats_like(part_of(panel.b, !panel.b_transposed, begin, count)),
+            .a_transposed = panel.a_transposed,
+            .b_transposed = panel.b_transposed,
+            .bias = {},
+            .accumulate = index > 0 || (direct && panel.accumulate)};
+  }
+
+  /// The product of step(), with its operands converted to this thread's memory.
+  Matmul load(const Matmul& panel, std::int64_t index) {
+    const PanelCut depth = depth_of(panel);
+    const std::int64_t begin = depth.begin(index), count = depth.count(index);
+    Matmul product = step(panel, index);
+    if (!writes_out(panel)) product.out.data = take(sums_, product.out);
+    product.a.data = take(a_, product.a);
+    product.b.data = take(b_, product.b);
+    convert(product.a, part_of(panel.a, panel.a_transposed, begin, count));
+    const View b = part_of(panel.b, !panel.b_transposed, begin, count);
+    if (b.data != loaded_b_) convert(product.b, b);
+    loaded_b_ = b.data;
+    return product;
+  }
+
+  /// Writes panel.out: the sums of the steps, plus the bias, plus the old out if it accumulates.
+  void finish(const Matmul& panel) {
+    if (writes_out(panel)) return;
+    View sums = floats_like(panel.out);
+    sums.data = take(sums_, sums);
+    const Team team;
+    const int n = static_cast<int>(panel.out.cols);
+    with_type(panel.out.dtype, [&]<typename Out>(Out) {
+      for (std::int64_t r = 0; r < panel.out.rows; ++r) {
+        Out* const out = panel.out.row<Out>(r);
+        float* const sum = sums.row<float>(r);
+        const auto add = [](auto x, auto y) { return x + y; };
+        if (panel.accumulate) team.map(sum, n, add, sum, out);
+        if (panel.bias.data)
+          team.map(out, n, add, sum, panel.bias.as<const bf16>());
+        else
+          team.map(
+              out, n, [](auto x) { return x; }, sum);
+      }
+    });
+  }
+
+  /// Call this between products, because their operands may have the same addresses.
+  void forget() { loaded_b_ = nullptr; }
+
+ private:
+  Scratch a_, b_, sums_;
+  const void* loaded_b_ = nullptr;  // the bf16 part that b_ holds
+};
 
 dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -200,7 +309,7 @@ struct Products::State {
   std::map<Key, Primitive> made;
   std::vector<ThreadMemory> memory;  // by thread
 
-  /// Whether few_rows.h computes the product: the default for few rows.
+  /// Whether few_rows_matmul() computes the product: the default for few rows.
   bool streams(const MatmulShape& shape) const {
     return has_few_rows(shape) && !chosen.contains(shape);
   }
@@ -222,72 +331,69 @@ struct Products::State {
     made.try_emplace(key, product, plan, engine, threads);
   }
 
-  void make_primitives(const Matmul& args, const ProductPlan& plan);
-  void run_panel(const Matmul& panel, const ProductPlan& plan, int thread);
-  void run(const Matmul& args);
-};
-
-/// Makes the primitives of all panels. Only panels in the last row or column have other shapes, and
-/// only the first and last steps differ from the others.
-void Products::State::make_primitives(const Matmul& args, const ProductPlan& plan) {
-  for (const std::int64_t i : {std::int64_t{0}, plan.rows.parts - 1})
-    for (const std::int64_t j : {std::int64_t{0}, plan.cols.parts - 1}) {
-      const Matmul panel = panel_of(args, plan, i, j);
-      if (!plan.as_floats) {
-        make_primitive(panel, plan);
-        continue;
+  /// Makes the primitives of all panels. Only panels in the last row or column have other shapes,
+  /// and only the first and last steps differ from the others.
+  void make_primitives(const Matmul& args, const ProductPlan& plan) {
+    for (const std::int64_t i : {std::int64_t{0}, plan.rows.parts - 1})
+      for (const std::int64_t j : {std::int64_t{0}, plan.cols.parts - 1}) {
+        const Matmul panel = panel_of(args, plan, i, j);
+        if (!plan.as_floats) {
+          make_primitive(panel, plan);
+          continue;
+        }
+        const std::int64_t steps = depth_of(panel).parts;
+        for (std::int64_t step : {std::int64_t{0}, std::min<std::int64_t>(1, steps - 1), steps - 1})
+          make_primitive(FloatOperands::step(panel, step), plan);
       }
-      const std::int64_t steps = FloatOperands::steps(panel);
-      for (std::int64_t step : {std::int64_t{0}, std::min<std::int64_t>(1, steps - 1), steps - 1})
-        make_primitive(FloatOperands::step(panel, step), plan);
-    }
-}
-
-void Products::State::run_panel(const Matmul& panel, const ProductPlan& plan, int thread) {
-  ThreadMemory& own = memory[thread];
-  const auto multiply = [&](const Matmul& product) {
-    made.at(key_of(product, plan)).run(product, stream, thread, own);
-  };
-  if (!plan.as_floats) return multiply(panel);
-  for (std::int64_t step = 0; step < FloatOperands::steps(panel); ++step)
-    multiply(own.floats.load(panel, step));
-  own.floats.finish(panel);
-}
-
-void Products::State::run(const Matmul& args) {
-  const ProductPlan plan = plan_of(shape_of(args));
-  make_primitives(args, plan);
-  for (ThreadMemory& own : memory) {
-    own.a.forget();
-    own.b.forget();
-    own.floats.forget();
   }
 
-  // Panels that share a packed or converted part are consecutive, and a thread takes several.
-  const bool rows_first = !plan.pack_a, shares = plan.pack_a || plan.pack_b || plan.as_floats;
-  const std::int64_t run_length = rows_first ? plan.rows.parts : plan.cols.parts;
-  const int used = static_cast<int>(std::min<std::int64_t>(threads, plan.panels()));
-  const int chunk =
-      shares ? static_cast<int>(std::clamp<std::int64_t>(plan.panels() / (2 * used), 1, run_length))
-             : 1;
-  std::exception_ptr failure;  // an exception must not leave the parallel region
+  void run_panel(const Matmul& panel, const ProductPlan& plan, int thread) {
+    ThreadMemory& own = memory[thread];
+    const auto multiply = [&](const Matmul& product) {
+      made.at(key_of(product, plan)).run(product, stream, thread, own);
+    };
+    if (!plan.as_floats) return multiply(panel);
+    for (std::int64_t step = 0; step < depth_of(panel).parts; ++step)
+      multiply(own.floats.load(panel, step));
+    own.floats.finish(panel);
+  }
+
+  void run(const Matmul& args) {
+    const ProductPlan plan = plan_of(shape_of(args));
+    make_primitives(args, plan);
+    for (ThreadMemory& own : memory) {
+      own.a.forget();
+      own.b.forget();
+      own.floats.forget();
+    }
+
+    // Panels that share a packed or converted part are consecutive, and a thread takes several.
+    const bool rows_first = !plan.pack_a, shares = plan.pack_a || plan.pack_b || plan.as_floats;
+    const std::int64_t run_length = rows_first ? plan.rows.parts : plan.cols.parts;
+    const int used = static_cast<int>(std::min<std::int64_t>(threads, plan.panels()));
+    const int chunk =
+        shares
+            ? static_cast<int>(std::clamp<std::int64_t>(plan.panels() / (2 * used), 1, run_length))
+            : 1;
+    std::exception_ptr failure;  // an exception must not leave the parallel region
 #pragma omp parallel num_threads(used)
-  {
-    const OneThread one;
+    {
+      const OneThread one;
 #pragma omp for schedule(dynamic, chunk)
-    for (std::int64_t task = 0; task < plan.panels(); ++task) {
-      const std::int64_t outer = task / run_length, inner = task % run_length;
-      const std::int64_t i = rows_first ? inner : outer, j = rows_first ? outer : inner;
-      try {
-        run_panel(panel_of(args, plan, i, j), plan, omp_get_thread_num());
-      } catch (...) {
+      for (std::int64_t task = 0; task < plan.panels(); ++task) {
+        const std::int64_t outer = task / run_length, inner = task % run_length;
+        const std::int64_t i = rows_first ? inner : outer, j = rows_first ? outer : inner;
+        try {
+          run_panel(panel_of(args, plan, i, j), plan, omp_get_thread_num());
+        } catch (...) {
 #pragma omp critical
-        failure = std::current_exception();
+          failure = std::current_exception();
+        }
       }
     }
+    if (failure) std::rethrow_exception(failure);
   }
-  if (failure) std::rethrow_exception(failure);
-}
+};
 
 Products::Products(int threads)
     : state_(std::make_unique<State>(
@@ -334,6 +440,42 @@ bool Products::set_way(const MatmulShape& shape, std::string_view way) {
   const auto plan = parse_plan(shape, way, library_multiplies_bf16());
   if (plan) state_->chosen.insert_or_assign(shape, *plan);
   return plan.has_value();
+}
+
+std::string library_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return concat(version->major, '.', version->minor, '.', version->patch);
+}
+
+std::string library_instructions() {
+  constexpr std::pair<dnnl_cpu_isa_t, const char*> kNames[] = {
+      {dnnl_cpu_isa_sse41, "SSE4.1"},
+      {dnnl_cpu_isa_avx, "AVX"},
+      {dnnl_cpu_isa_avx2, "AVX2"},
+      {dnnl_cpu_isa_avx2_vnni, "AVX2 with VNNI"},
+      {dnnl_cpu_isa_avx512_core, "AVX-512"},
+      {dnnl_cpu_isa_avx512_core_vnni, "AVX-512 with VNNI"},
+      {dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with bf16 products"},
+      {dnnl_cpu_isa_avx512_core_amx, "AVX-512 with AMX tiles (bf16, int8)"}};
+  for (const auto& [isa, name] : kNames)
+    if (dnnl_get_effective_cpu_isa() == isa) return name;
+  return "the compiler's instructions";
+}
+
+bool library_multiplies_bf16() {
+  const int isa = dnnl_get_effective_cpu_isa(), bf16 = dnnl_cpu_isa_avx512_core_bf16;
+  return (isa & bf16) == bf16;  // each set of instructions contains the bits of those it extends
+}
+
+std::span<const std::string_view> instruction_limits() { return kLimits; }
+
+void limit_library_instructions(std::string_view name) {
+  const auto at = std::ranges::find(kLimits, name) - kLimits.begin();
+  AXONN_CHECK(at < std::ssize(kLimits), "limit_library_instructions: '", name,
+              "' is not one of avx2, avx512, avx512-bf16");
+  AXONN_CHECK(dnnl_set_max_cpu_isa(kLimitValues[at]) == dnnl_success,
+              "limit_library_instructions: oneDNN is in use already, so its instructions can no "
+              "longer be limited");
 }
 
 }  // namespace axonn::cpu

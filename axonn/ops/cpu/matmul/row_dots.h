@@ -2,10 +2,47 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
-#include "axonn/ops/cpu/lanes.h"
+#include "axonn/ops/backend.h"
+#include "axonn/ops/cpu/registers.h"
 
 namespace axonn::cpu {
+
+/// The number of elements of T in Lanes: floats, or bf16 in pairs.
+template <typename T>
+constexpr int kLaneCount = sizeof(Lanes) / sizeof(T);
+
+/// Loads `count` elements from p; the rest is zero.
+template <typename T>
+[[gnu::always_inline]] inline Lanes load_lanes(const T* p, int count) {
+  Lanes lanes{};
+  std::memcpy(&lanes, p, count * sizeof(T));
+  return lanes;
+}
+
+/// sum += left · right, element by element; the products of a pair are added to the same lane.
+template <typename T>
+void add_lane_products(Lanes& sum, const Lanes& left, const Lanes& right) {
+  if constexpr (std::is_same_v<T, float>)
+    sum += left * right;
+  else
+    add_pair_products(sum, left, right);
+}
+
+/// The sum of all lanes, folded in halves.
+inline float sum_of_lanes(const Lanes& lanes) {
+  using Eight = float __attribute__((vector_size(32)));
+  using Four = float __attribute__((vector_size(16)));
+  Eight eights[2];
+  std::memcpy(eights, &lanes, sizeof eights);
+  const Eight eight = eights[0] + eights[1];
+  Four fours[2];
+  std::memcpy(fours, &eight, sizeof fours);
+  const Four four = fours[0] + fours[1];
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
 
 /// The rows of two operands, K elements each.
 template <typename T>
@@ -126,5 +163,17 @@ void row_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const
     detail::dot_columns<detail::kDotRows>(of, rows, col, write);
   for (; col < cols; ++col) detail::dot_columns<1>(of, rows, col, write);
 }
+
+/// Whether a product has few rows and a matrix b stored (N, K), like the products of a generation
+/// step. Reading the matrix then takes longer than the arithmetic.
+bool has_few_rows(const MatmulShape& shape);
+
+/// Computes such a product; the caller has checked the arguments. Each thread reads its part of b
+/// once, as one stream.
+///
+/// The order of an element's sum depends only on K and on whether there are more than two rows, so
+/// its bits do not depend on other rows or on the number of threads. Bound by memory, N · K
+/// elements of b, up to about 8 rows; by arithmetic for more.
+void few_rows_matmul(const Matmul& args, int threads);
 
 }  // namespace axonn::cpu

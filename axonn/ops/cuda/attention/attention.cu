@@ -1,5 +1,5 @@
 // Causal attention by products and one kernel between them, for operands that neither cuDNN nor
-// flash_attention.h supports: scores = Q·Kᵀ, softmax, P·V.
+// flash_attention.cuh supports: scores = Q·Kᵀ, softmax, P·V.
 //
 // A part is one sequence, one member of every group of query heads, and one block of queries. Its
 // scores take at most kScoreBytes, unless those of a single query take more; keys that no query of
@@ -124,8 +124,7 @@ std::int64_t padded(std::int64_t keys) { return (keys + kPack - 1) / kPack * kPa
 
 /// Calls body(part) for every part of the sequence that begins at row first_row. bytes: memory for
 /// one score, with its copies and gradients.
-template <typename Body>
-void for_parts(const Attention& args, std::int64_t first_row, std::int64_t bytes, Body body) {
+void for_parts(const Attention& args, std::int64_t first_row, std::int64_t bytes, auto body) {
   const std::int64_t T = args.positions,
                      row_bytes =
                          tiles_of(args.heads, static_cast<int>(args.group)) * padded(T) * bytes;
@@ -216,7 +215,8 @@ constexpr bool kRounds = sizeof(T) < sizeof(float);  // P needs memory of its ow
 void CudaBackend::attention(const Attention& args) {
   check_attention(Attention::kName, args);
   if (args.q.count() == 0 || cudnn_.run(args)) return;
-  if (flash_fits(args)) return flash_attention(stream(), args);
+  const Launch launch{stream(), scratch_};
+  if (flash_fits(args)) return flash_attention(launch, args);
   with_type(args.q.dtype, [&]<typename T>(T) {
     const std::int64_t bytes = sizeof(float) + (kRounds<T> ? sizeof(T) : 0);
     const std::int64_t most = most_scores(args, bytes);
@@ -228,7 +228,7 @@ void CudaBackend::attention(const Attention& args) {
         const View s = windows.scores(scores, DType::f32),
                    p = windows.scores(rounded, args.q.dtype);
         products_.run(windows.across(s, args.q, args.k, args.scale));
-        launch_rows(stream(), part.heads * part.rows, part.keys,
+        launch.rows({part.heads * part.rows, part.keys},
                     SoftmaxForward<T>{{scores, rounded, part, args.group, args.window, args.stats,
                                        args.starts.as<const std::int32_t>()}});
         products_.run(windows.to_queries(args.out, p, args.v));
@@ -240,8 +240,8 @@ void CudaBackend::attention_backward(const AttentionBackward& args) {
   check_attention_backward(args);
   const Attention& a = args.forward;
   if (a.k.count() == 0 || cudnn_.run(args)) return;
-  if (flash_fits(args))
-    return flash_attention_backward(stream(), args, scratch_.take<float>(a.q.rows * a.heads));
+  const Launch launch{stream(), scratch_};
+  if (flash_fits(args)) return flash_attention_backward(launch, args);
   const std::int64_t sums = a.positions * a.k.cols;
   with_type(a.q.dtype, [&]<typename T>(T) {
     const std::int64_t bytes = 2 * (sizeof(float) + (kRounds<T> ? sizeof(T) : 0));
@@ -263,7 +263,7 @@ void CudaBackend::attention_backward(const AttentionBackward& args) {
           products_.run(windows.across(windows.scores(scores, DType::f32), a.q, a.k, a.scale));
           products_.run(
               windows.across(windows.scores(d_probabilities, DType::f32), args.d_out, a.v, 1));
-          launch_rows(stream(), part.heads * part.rows, part.keys,
+          launch.rows({part.heads * part.rows, part.keys},
                       SoftmaxBackward<T>{{scores, rounded, part, a.group, a.window, a.stats,
                                           a.starts.as<const std::int32_t>()},
                                          d_probabilities,

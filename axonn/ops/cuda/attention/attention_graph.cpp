@@ -98,49 +98,46 @@ class Builder {
   Dims score_dims() const { return {s_.sequences, s_.heads, s_.positions, s_.positions}; }
   Dims row_dims() const { return {s_.sequences, s_.heads, s_.positions, 1}; }
 
-  int masked(int scores);
-  int only(int scores, int seen, float unseen);
+  /// Scores where the boolean tensor `seen` is true, else `unseen`.
+  int only(int scores, int seen, float unseen) {
+    return node(GraphOp::select, scores, number(GraphRole::value, unseen), {.where = seen});
+  }
+
+  /// Replaces the scores of keys that the query does not see by numbers whose exp() is 0.
+  int masked(int scores) {
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    // A kernel may process whole tiles of keys before a row's document. What it sums there about a
+    // finite maximum vanishes at the first key seen; an infinite maximum could become NaN.
+    constexpr float kOtherDocument = -1e30f;
+    const auto index = [&](int of, int axis) {
+      return node(GraphOp::index, of, -1, {.type = GraphType::i32, .axis = axis});
+    };
+    const auto compare = [&](int a, GraphOp op, int b) {
+      return node(op, a, b, {.out = inside(score_dims(), GraphType::boolean)});
+    };
+    const int query = index(scores, 2), key = index(scores, 3);
+    int seen = only(scores, compare(query, GraphOp::at_least, key), kNone);
+    if (s_.window > 0) {
+      const int row = index(seen, 2), column = index(seen, 3),
+                window = number(GraphRole::value, static_cast<float>(s_.window));
+      const int end = node(GraphOp::add, column, window, {.axis = 3});
+      seen = only(seen, compare(end, GraphOp::greater, row), kNone);
+    }
+    if (s_.documents) {
+      const int column = index(seen, 3),
+                starts = tensor({.dims = {s_.sequences, 1, s_.positions, 1},
+                                 .strides = {s_.positions, s_.positions, 1, 1},
+                                 .type = GraphType::i32,
+                                 .role = GraphRole::starts});
+      seen = only(seen, compare(column, GraphOp::at_least, starts), kOtherDocument);
+    }
+    return seen;
+  }
 
  private:
   const AttentionGraphShape& s_;
   AttentionGraph graph_;
 };
-
-/// Scores where the boolean tensor `seen` is true, else `unseen`.
-int Builder::only(int scores, int seen, float unseen) {
-  return node(GraphOp::select, scores, number(GraphRole::value, unseen), {.where = seen});
-}
-
-/// Replaces the scores of keys that the query does not see by numbers whose exp() is 0.
-int Builder::masked(int scores) {
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
-  // A kernel may process whole tiles of keys before a row's document. What it sums there about a
-  // finite maximum vanishes at the first key seen; an infinite maximum could become NaN.
-  constexpr float kOtherDocument = -1e30f;
-  const auto index = [&](int of, int axis) {
-    return node(GraphOp::index, of, -1, {.type = GraphType::i32, .axis = axis});
-  };
-  const auto compare = [&](int a, GraphOp op, int b) {
-    return node(op, a, b, {.out = inside(score_dims(), GraphType::boolean)});
-  };
-  const int query = index(scores, 2), key = index(scores, 3);
-  int seen = only(scores, compare(query, GraphOp::at_least, key), kNone);
-  if (s_.window > 0) {
-    const int row = index(seen, 2), column = index(seen, 3),
-              window = number(GraphRole::value, static_cast<float>(s_.window));
-    const int end = node(GraphOp::add, column, window, {.axis = 3});
-    seen = only(seen, compare(end, GraphOp::greater, row), kNone);
-  }
-  if (s_.documents) {
-    const int column = index(seen, 3),
-              starts = tensor({.dims = {s_.sequences, 1, s_.positions, 1},
-                               .strides = {s_.positions, s_.positions, 1, 1},
-                               .type = GraphType::i32,
-                               .role = GraphRole::starts});
-    seen = only(seen, compare(column, GraphOp::at_least, starts), kOtherDocument);
-  }
-  return seen;
-}
 
 AttentionGraph forward_graph(const AttentionGraphShape& s) {
   Builder g(s);
@@ -218,9 +215,11 @@ AttentionGraph attention_graph(const AttentionGraphShape& shape) {
 
 constexpr std::int64_t kAlignment = 16;  // bytes
 
-bool is_aligned_bf16(const View& view) {
-  return view.dtype == DType::bf16 && view.stride * bytes_of(view.dtype) % kAlignment == 0 &&
-         reinterpret_cast<std::uintptr_t>(view.data) % kAlignment == 0;
+bool are_aligned_bf16(std::initializer_list<View> views) {
+  return std::ranges::all_of(views, [](const View& view) {
+    return view.dtype == DType::bf16 && view.stride * bytes_of(view.dtype) % kAlignment == 0 &&
+           reinterpret_cast<std::uintptr_t>(view.data) % kAlignment == 0;
+  });
 }
 
 namespace {
@@ -238,68 +237,12 @@ std::int64_t largest_divisor(std::int64_t count, std::int64_t most) {
   return divisor;
 }
 
-/// The part of the operands at `place`.
-struct Part {
-  const AttentionBackward& args;
-  const GraphRoom& room;
-  const GraphPlace& place;
-
-  std::int64_t row() const { return place.sequence * args.forward.positions; }
-  void* at(const View& view, std::int64_t col) const {
-    return static_cast<char*>(view.data) + (row() * view.stride + col) * bytes_of(view.dtype);
-  }
-  void* keys(const View& view) const { return at(view, place.kv_head * args.forward.head_dim); }
-  std::int64_t head() const {
-    const Attention& a = args.forward;
-    return place.kv_head * (a.heads * a.head_dim / a.k.cols);
-  }
-  void* queries(const View& view) const { return at(view, head() * args.forward.head_dim); }
-
-  void* memory_of(const GraphTensor& tensor) const {
-    const Attention& a = args.forward;
-    switch (tensor.role) {
-      case GraphRole::inside:
-        return nullptr;
-      case GraphRole::value:
-        return const_cast<float*>(&tensor.number);
-      case GraphRole::scale:
-        return const_cast<float*>(&a.scale);
-      case GraphRole::q:
-        return queries(a.q);
-      case GraphRole::k:
-        return keys(a.k);
-      case GraphRole::v:
-        return keys(a.v);
-      case GraphRole::out:
-        return queries(a.out);
-      case GraphRole::stats:
-        return at(a.stats, head());
-      case GraphRole::starts:
-        return a.starts.as<std::int32_t>() + row();
-      case GraphRole::d_out:
-        return queries(args.d_out);
-      case GraphRole::d_q:
-        return queries(args.d_q);
-      case GraphRole::d_k:
-        return keys(args.d_k);
-      case GraphRole::d_v:
-        return keys(args.d_v);
-      case GraphRole::delta:
-        return room.delta;
-      case GraphRole::d_q_sum:
-        return room.d_q_sum;
-    }
-    return nullptr;
-  }
-};
-
 }  // namespace
 
 std::optional<AttentionGraphShape> graph_shape_of(const Attention& args) {
   if (args.q.count() == 0 || args.k.count() == 0 || args.heads == 0) return std::nullopt;
   const std::int64_t kv_heads = args.k.cols / args.head_dim;
-  const bool fits = is_aligned_bf16(args.q) && is_aligned_bf16(args.k) && is_aligned_bf16(args.v) &&
-                    is_aligned_bf16(args.out) &&
+  const bool fits = are_aligned_bf16({args.q, args.k, args.v, args.out}) &&
                     args.head_dim * bytes_of(DType::bf16) % kAlignment == 0 &&
                     args.k.cols == kv_heads * args.head_dim && args.v.cols == args.k.cols &&
                     whole_groups(args, kv_heads);
@@ -322,9 +265,7 @@ std::optional<AttentionGraphShape> graph_shape_of(const Attention& args) {
 
 std::optional<AttentionGraphShape> graph_shape_of(const AttentionBackward& args, bool ordered) {
   std::optional<AttentionGraphShape> shape = graph_shape_of(args.forward);
-  if (!shape || !is_aligned_bf16(args.d_out) || !is_aligned_bf16(args.d_q) ||
-      !is_aligned_bf16(args.d_k) || !is_aligned_bf16(args.d_v))
-    return std::nullopt;
+  if (!shape || !are_aligned_bf16({args.d_out, args.d_q, args.d_k, args.d_v})) return std::nullopt;
   shape->backward = true;
   shape->ordered = ordered;
   shape->d_out_stride = args.d_out.stride;
@@ -347,9 +288,37 @@ AttentionGraphShape graph_piece(const AttentionGraphShape& shape, std::int64_t b
 
 std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBackward& args,
                                 const GraphRoom& room, const GraphPlace& place) {
-  const Part part{args, room, place};
+  const Attention& a = args.forward;
+  const std::int64_t row = place.sequence * a.positions, kv_column = place.kv_head * a.head_dim,
+                     head = place.kv_head * (a.heads * a.head_dim / a.k.cols);
+  const auto at = [&](const View& view, std::int64_t col) -> void* {
+    if (!view.data) return nullptr;
+    return static_cast<char*>(view.data) + (row * view.stride + col) * bytes_of(view.dtype);
+  };
+  const auto queries = [&](const View& view) { return at(view, head * a.head_dim); };
+  const auto keys = [&](const View& view) { return at(view, kv_column); };
+  void* const starts = a.starts.data ? a.starts.as<std::int32_t>() + row : nullptr;
+  // By GraphRole, whose first two have no memory or their own.
+  const std::array<void*, 15> by_role{nullptr,
+                                      nullptr,
+                                      const_cast<float*>(&a.scale),
+                                      queries(a.q),
+                                      keys(a.k),
+                                      keys(a.v),
+                                      queries(a.out),
+                                      at(a.stats, head),
+                                      starts,
+                                      queries(args.d_out),
+                                      queries(args.d_q),
+                                      keys(args.d_k),
+                                      keys(args.d_v),
+                                      room.delta,
+                                      room.d_q_sum};
   std::vector<void*> memory;
-  for (const GraphTensor& tensor : graph.tensors) memory.push_back(part.memory_of(tensor));
+  for (const GraphTensor& tensor : graph.tensors)
+    memory.push_back(tensor.role == GraphRole::value
+                         ? const_cast<float*>(&tensor.number)
+                         : by_role.at(static_cast<std::size_t>(tensor.role)));
   return memory;
 }
 

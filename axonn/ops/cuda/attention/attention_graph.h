@@ -3,6 +3,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -120,7 +121,7 @@ struct GraphRoom {
 std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBackward& args,
                                 const GraphRoom& room, const GraphPlace& place);
 
-/// Whether the GPU's attention kernels can read the view: bf16, rows aligned to 16 bytes.
-bool is_aligned_bf16(const View& view);
+/// Whether the GPU's attention kernels can read the views: bf16, rows aligned to 16 bytes.
+bool are_aligned_bf16(std::initializer_list<View> views);
 
 }  // namespace axonn

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 namespace axonn::cuda {
 
@@ -20,19 +22,9 @@ std::string last_words() {
   return std::string(rest.substr(0, rest.find('\n')));
 }
 
-cudnnDataType_t type_of(GraphType type) {
-  switch (type) {
-    case GraphType::f32:
-      return CUDNN_DATA_FLOAT;
-    case GraphType::bf16:
-      return CUDNN_DATA_BFLOAT16;
-    case GraphType::i32:
-      return CUDNN_DATA_INT32;
-    case GraphType::boolean:
-      return CUDNN_DATA_BOOLEAN;
-  }
-  return CUDNN_DATA_FLOAT;
-}
+/// By GraphType.
+constexpr std::array kTypes{CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16, CUDNN_DATA_INT32,
+                            CUDNN_DATA_BOOLEAN};
 
 /// cuDNN's id of the graph's tensor i.
 std::int64_t id_of(std::size_t i) { return static_cast<std::int64_t>(i) + 1; }
@@ -45,7 +37,8 @@ CudnnDescriptor descriptor_of(const GraphTensor& tensor, std::int64_t id) {
   const bool single = tensor.role == GraphRole::stats || tensor.role == GraphRole::starts;
   const std::int64_t alignment = single ? 4 : 16;
   CudnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type_of(tensor.type));
+  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE,
+           kTypes.at(static_cast<std::size_t>(tensor.type)));
   made.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64,
            std::span<const std::int64_t>(tensor.dims));
   made.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64,
@@ -59,115 +52,93 @@ CudnnDescriptor descriptor_of(const GraphTensor& tensor, std::int64_t id) {
 }
 
 cudnnPointwiseMode_t mode_of(GraphOp op) {
-  switch (op) {
-    case GraphOp::multiply:
-      return CUDNN_POINTWISE_MUL;
-    case GraphOp::add:
-      return CUDNN_POINTWISE_ADD;
-    case GraphOp::subtract:
-      return CUDNN_POINTWISE_SUB;
-    case GraphOp::divide:
-      return CUDNN_POINTWISE_DIV;
-    case GraphOp::exponential:
-      return CUDNN_POINTWISE_EXP;
-    case GraphOp::logarithm:
-      return CUDNN_POINTWISE_LOG;
-    case GraphOp::index:
-      return CUDNN_POINTWISE_GEN_INDEX;
-    case GraphOp::at_least:
-      return CUDNN_POINTWISE_CMP_GE;
-    case GraphOp::greater:
-      return CUDNN_POINTWISE_CMP_GT;
-    case GraphOp::select:
-      return CUDNN_POINTWISE_BINARY_SELECT;
-    default:
-      return CUDNN_POINTWISE_IDENTITY;
-  }
+  constexpr std::pair<GraphOp, cudnnPointwiseMode_t> kModes[] = {
+      {GraphOp::multiply, CUDNN_POINTWISE_MUL},    {GraphOp::add, CUDNN_POINTWISE_ADD},
+      {GraphOp::subtract, CUDNN_POINTWISE_SUB},    {GraphOp::divide, CUDNN_POINTWISE_DIV},
+      {GraphOp::exponential, CUDNN_POINTWISE_EXP}, {GraphOp::logarithm, CUDNN_POINTWISE_LOG},
+      {GraphOp::index, CUDNN_POINTWISE_GEN_INDEX}, {GraphOp::at_least, CUDNN_POINTWISE_CMP_GE},
+      {GraphOp::greater, CUDNN_POINTWISE_CMP_GT},  {GraphOp::select, CUDNN_POINTWISE_BINARY_SELECT},
+      {GraphOp::copy, CUDNN_POINTWISE_IDENTITY}};
+  return std::ranges::find(kModes, op, &std::pair<GraphOp, cudnnPointwiseMode_t>::first)->second;
 }
 
 /// Lowers a graph: each node to a cuDNN operation and, for most, a descriptor of its details.
 struct Lowering {
-  const AttentionGraph& graph;
   std::vector<CudnnDescriptor> tensors = {}, details = {}, operations = {};
 
-  const CudnnDescriptor& tensor(int at) const { return tensors[static_cast<std::size_t>(at)]; }
-  void product(const GraphNode& node);
-  void reduction(const GraphNode& node);
-  void transpose(const GraphNode& node);
-  void pointwise(const GraphNode& node);
-  void lower();
-};
+  using Operands = std::initializer_list<std::pair<cudnnBackendAttributeName_t, int>>;
 
-void Lowering::product(const GraphNode& node) {
-  CudnnDescriptor how(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-  how.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  how.finalize();
-  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  made.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, tensor(node.a));
-  made.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, tensor(node.b));
-  made.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, tensor(node.out));
-  made.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
-  made.finalize();
-  details.push_back(std::move(how));
-  operations.push_back(std::move(made));
-}
-
-void Lowering::reduction(const GraphNode& node) {
-  CudnnDescriptor how(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-  how.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  how.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
-          node.op == GraphOp::largest ? CUDNN_REDUCE_TENSOR_MAX : CUDNN_REDUCE_TENSOR_ADD);
-  how.finalize();
-  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-  made.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, tensor(node.a));
-  made.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, tensor(node.out));
-  made.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
-  made.finalize();
-  details.push_back(std::move(how));
-  operations.push_back(std::move(made));
-}
-
-void Lowering::transpose(const GraphNode& node) {
-  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-  made.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, tensor(node.a));
-  made.set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, tensor(node.out));
-  made.finalize();
-  operations.push_back(std::move(made));
-}
-
-void Lowering::pointwise(const GraphNode& node) {
-  const bool compares = node.op == GraphOp::at_least || node.op == GraphOp::greater;
-  CudnnDescriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode_of(node.op));
-  how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE,
-          compares ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT);
-  if (node.axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, std::int64_t{node.axis});
-  how.finalize();
-  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  made.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-  made.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensor(node.a));
-  if (node.b >= 0) made.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(node.b));
-  if (node.where >= 0) made.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, tensor(node.where));
-  made.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(node.out));
-  made.finalize();
-  details.push_back(std::move(how));
-  operations.push_back(std::move(made));
-}
-
-void Lowering::lower() {
-  for (std::size_t i = 0; i < graph.tensors.size(); ++i)
-    tensors.push_back(descriptor_of(graph.tensors[i], id_of(i)));
-  for (const GraphNode& node : graph.nodes) {
-    if (node.op == GraphOp::product)
-      product(node);
-    else if (node.op == GraphOp::largest || node.op == GraphOp::sum)
-      reduction(node);
-    else if (node.op == GraphOp::transpose)
-      transpose(node);
-    else
-      pointwise(node);
+  explicit Lowering(const AttentionGraph& graph) {
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i)
+      tensors.push_back(descriptor_of(graph.tensors[i], id_of(i)));
+    for (const GraphNode& node : graph.nodes) {
+      if (node.op == GraphOp::product)
+        product(node);
+      else if (node.op == GraphOp::largest || node.op == GraphOp::sum)
+        reduction(node);
+      else if (node.op == GraphOp::transpose)
+        finish(CudnnDescriptor(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR),
+               {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, node.a},
+                {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, node.out}});
+      else
+        pointwise(node);
+    }
   }
-}
+
+  /// Adds an operation, which has these tensors; -1: none.
+  void finish(CudnnDescriptor operation, Operands operands) {
+    for (const auto& [name, at] : operands)
+      if (at >= 0) operation.set(name, tensors[static_cast<std::size_t>(at)]);
+    operation.finalize();
+    operations.push_back(std::move(operation));
+  }
+
+  /// The same for an operation whose attribute `name` is the descriptor `how`.
+  void finish(cudnnBackendDescriptorType_t type, Operands operands,
+              cudnnBackendAttributeName_t name, CudnnDescriptor how) {
+    how.finalize();
+    CudnnDescriptor operation(type);
+    operation.set(name, how);
+    details.push_back(std::move(how));
+    finish(std::move(operation), operands);
+  }
+
+  void product(const GraphNode& node) {
+    CudnnDescriptor how(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    how.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+    finish(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+           {{CUDNN_ATTR_OPERATION_MATMUL_ADESC, node.a},
+            {CUDNN_ATTR_OPERATION_MATMUL_BDESC, node.b},
+            {CUDNN_ATTR_OPERATION_MATMUL_CDESC, node.out}},
+           CUDNN_ATTR_OPERATION_MATMUL_DESC, std::move(how));
+  }
+
+  void reduction(const GraphNode& node) {
+    CudnnDescriptor how(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    how.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+    how.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
+            node.op == GraphOp::largest ? CUDNN_REDUCE_TENSOR_MAX : CUDNN_REDUCE_TENSOR_ADD);
+    finish(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+           {{CUDNN_ATTR_OPERATION_REDUCTION_XDESC, node.a},
+            {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, node.out}},
+           CUDNN_ATTR_OPERATION_REDUCTION_DESC, std::move(how));
+  }
+
+  void pointwise(const GraphNode& node) {
+    const bool compares = node.op == GraphOp::at_least || node.op == GraphOp::greater;
+    CudnnDescriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode_of(node.op));
+    how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE,
+            compares ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT);
+    if (node.axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, std::int64_t{node.axis});
+    finish(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+           {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, node.a},
+            {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, node.b},
+            {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, node.where},
+            {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, node.out}},
+           CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, std::move(how));
+  }
+};
 
 CudnnDescriptor graph_of(const std::vector<CudnnDescriptor>& operations, cudnnHandle_t handle) {
   std::vector<cudnnBackendDescriptor_t> handles;
@@ -252,8 +223,7 @@ CudnnDescriptor cudnn_gpu(const std::string& json) {
 
 std::optional<CudnnPlan> CudnnPlan::build(const AttentionGraph& graph, const CudnnTarget& target,
                                           bool deterministic, std::string* why) {
-  Lowering lowering{graph};
-  lowering.lower();
+  Lowering lowering(graph);
   CudnnPlan plan;
   CudnnDescriptor whole = graph_of(lowering.operations, target.handle);
   std::vector<CudnnDescriptor> found = configurations(whole, target);
@@ -274,7 +244,6 @@ std::optional<CudnnPlan> CudnnPlan::build(const AttentionGraph& graph, const Cud
       continue;
     }
     plan.workspace_bytes_ = number_of(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-    plan.engine_ = concat("engine ", number);
     for (auto* parts : {&lowering.tensors, &lowering.details, &lowering.operations})
       std::ranges::move(*parts, std::back_inserter(plan.parts_));
     plan.parts_.push_back(std::move(whole));

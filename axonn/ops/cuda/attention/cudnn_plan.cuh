@@ -77,8 +77,6 @@ class CudnnPlan {
                                         bool deterministic, std::string* why);
 
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
-  /// "engine 6".
-  const std::string& engine() const { return engine_; }
 
   /// memory[i] is the address of tensor i of the graph: on the GPU, or on the host for numbers;
   /// null for intermediate results. Does not wait for the GPU.
@@ -89,7 +87,6 @@ class CudnnPlan {
 
   std::vector<CudnnDescriptor> parts_;  // all descriptors of the plan, which is the last
   std::int64_t workspace_bytes_ = 0;
-  std::string engine_;
 };
 
 }  // namespace axonn::cuda

@@ -8,11 +8,11 @@ namespace axonn::cuda {
 bool flash_fits(const Attention&) { return false; }
 bool flash_fits(const AttentionBackward&) { return false; }
 
-void flash_attention(cudaStream_t, const Attention&) {
+void flash_attention(const Launch&, const Attention&) {
   fail(Where::here(), "attention: this build has no flash-attention kernels");
 }
-void flash_attention_backward(cudaStream_t stream, const AttentionBackward& args, float*) {
-  flash_attention(stream, args.forward);
+void flash_attention_backward(const Launch& launch, const AttentionBackward& args) {
+  flash_attention(launch, args.forward);
 }
 
 }  // namespace axonn::cuda

@@ -6,10 +6,9 @@
 #include <map>
 #include <type_traits>
 
+#include "axonn/ops/backend.h"
 #include "axonn/ops/cuda/matmul/blas.cuh"
-#include "axonn/ops/cuda/matmul/fusion.h"
 #include "axonn/ops/cuda/scratch.cuh"
-#include "axonn/ops/matmul_shape.h"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/tensor/cuda/runtime.cuh"
 
@@ -122,17 +121,9 @@ Operation operation_of(const Key& key) {
   return owned;
 }
 
-constexpr int kMostWays = 8;
+constexpr int kMostWays = 8;  // also the number of kInParts
 constexpr std::string_view kWay = "heuristic ";
 constexpr std::string_view kInParts = "in parts";  // the product, then its epilogue
-
-/// The number of the way, from 0; kMostWays for "in parts"; -1 if there is no such way.
-int number_of(std::string_view way) {
-  if (way == kInParts) return kMostWays;
-  for (int i = 0; i < kMostWays; ++i)
-    if (way == concat(kWay, i + 1)) return i;
-  return -1;
-}
 
 }  // namespace
 
@@ -149,10 +140,77 @@ struct Products::State {
     std::vector<cublasLtMatmulHeuristicResult_t> ways;  // empty only with an epilogue
   };
 
-  Plan make(const Key& key) const;
-  void ask(const Key& key, Plan& plan) const;
-  const Plan& plan_of(const Key& key);
-  void run(const BatchedMatmul& args);
+  Plan make(const Key& key) const {
+    const MatmulShape& s = key.shape;
+    const auto oriented = [&](DType type, bool transposed,
+                              std::pair<std::int64_t, std::int64_t> size, const Side& side) {
+      return transposed ? layout_of(type, size.second, size.first, side, key.count)
+                        : layout_of(type, size.first, size.second, side, key.count);
+    };
+    Plan plan{.operation = operation_of(key),
+              .a = oriented(s.type, s.a_transposed, {s.M, s.K}, key.a),
+              .b = oriented(s.type, s.b_transposed, {s.K, s.N}, key.b),
+              .out = oriented(s.out_type, false, {s.M, s.N}, key.out),
+              .ways = {}};
+    ask(key, plan);
+    return plan;
+  }
+
+  /// Asks cuBLASLt's heuristic for algorithms.
+  void ask(const Key& key, Plan& plan) const {
+    cublasLtMatmulPreference_t handle = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&handle));
+    const Preference preference(handle);
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+      check(cublasLtMatmulPreferenceSetAttribute(handle, what, &value, sizeof value));
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.out.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.out.alignment);
+    std::array<cublasLtMatmulHeuristicResult_t, kMostWays> found{};
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        library.get(), plan.operation.get(), plan.b.get(), plan.a.get(), plan.out.get(),
+        plan.out.get(), handle, kMostWays, found.data(), &count);
+    const bool fused = has_epilogue(key.shape);
+    if (fused && (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE))
+      return;
+    check(status);
+    for (int i = 0; i < count; ++i)
+      if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.ways.push_back(found[i]);
+    AXONN_CHECK(fused || !plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ",
+                to_string(key.shape));
+  }
+
+  const Plan& plan_of(const Key& key) {
+    const auto known = plans.find(key);
+    return known != plans.end() ? known->second : plans.emplace(key, make(key)).first->second;
+  }
+
+  void run(const BatchedMatmul& args) {
+    const Matmul& one = args.one;
+    const Key key = key_of(args);
+    const Plan& plan = plan_of(key);
+    const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
+      if (to) check(cublasLtMatmulDescSetAttribute(plan.operation.get(), what, &to, sizeof to));
+    };
+    point(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+          one.bias.data ? one.bias.data : one.bias_gradient.data);
+    point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary_of(one).data);
+    const auto way = chosen.find(key.shape);
+    const std::size_t wanted = way == chosen.end() || args.count != 1 ? 0 : way->second;
+    const auto& algorithm = plan.ways[std::min(wanted, plan.ways.size() - 1)].algo;
+    const float beta = one.accumulate ? 1 : 0;
+    const cublasStatus_t status = cublasLtMatmul(
+        library.get(), plan.operation.get(), &args.scale, one.b.data, plan.b.get(), one.a.data,
+        plan.a.get(), &beta, one.out.data, plan.out.get(), one.out.data, plan.out.get(), &algorithm,
+        workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes, handle_of(device.compute()));
+    AXONN_CHECK(status == CUBLAS_STATUS_SUCCESS, "matmul: ", kBlasName, " refused ",
+                to_string(key.shape), ", rows of out, a and b ", one.out.stride, ", ", one.a.stride,
+                " and ", one.b.stride, " elements apart: ", cublasLtGetStatusString(status));
+  }
 
   // The size that cuBLAS's manual recommends, and cuBLAS itself uses, on Hopper.
   static constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
@@ -164,77 +222,6 @@ struct Products::State {
   std::map<Key, Plan> plans;
   std::map<MatmulShape, int> chosen;
 };
-
-Products::State::Plan Products::State::make(const Key& key) const {
-  const MatmulShape& s = key.shape;
-  const auto oriented = [&](DType type, bool transposed, std::pair<std::int64_t, std::int64_t> size,
-                            const Side& side) {
-    return transposed ? layout_of(type, size.second, size.first, side, key.count)
-                      : layout_of(type, size.first, size.second, side, key.count);
-  };
-  Plan plan{.operation = operation_of(key),
-            .a = oriented(s.type, s.a_transposed, {s.M, s.K}, key.a),
-            .b = oriented(s.type, s.b_transposed, {s.K, s.N}, key.b),
-            .out = oriented(s.out_type, false, {s.M, s.N}, key.out),
-            .ways = {}};
-  ask(key, plan);
-  return plan;
-}
-
-/// Asks cuBLASLt's heuristic for algorithms.
-void Products::State::ask(const Key& key, Plan& plan) const {
-  cublasLtMatmulPreference_t handle = nullptr;
-  check(cublasLtMatmulPreferenceCreate(&handle));
-  const Preference preference(handle);
-  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
-    check(cublasLtMatmulPreferenceSetAttribute(handle, what, &value, sizeof value));
-  };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b.alignment);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a.alignment);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.out.alignment);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.out.alignment);
-  std::array<cublasLtMatmulHeuristicResult_t, kMostWays> found{};
-  int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      library.get(), plan.operation.get(), plan.b.get(), plan.a.get(), plan.out.get(),
-      plan.out.get(), handle, kMostWays, found.data(), &count);
-  const bool fused = has_epilogue(key.shape);
-  if (fused && (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE))
-    return;
-  check(status);
-  for (int i = 0; i < count; ++i)
-    if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.ways.push_back(found[i]);
-  AXONN_CHECK(fused || !plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ",
-              to_string(key.shape));
-}
-
-const Products::State::Plan& Products::State::plan_of(const Key& key) {
-  const auto known = plans.find(key);
-  return known != plans.end() ? known->second : plans.emplace(key, make(key)).first->second;
-}
-
-void Products::State::run(const BatchedMatmul& args) {
-  const Matmul& one = args.one;
-  const Key key = key_of(args);
-  const Plan& plan = plan_of(key);
-  const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
-    if (to) check(cublasLtMatmulDescSetAttribute(plan.operation.get(), what, &to, sizeof to));
-  };
-  point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, one.bias.data ? one.bias.data : one.bias_gradient.data);
-  point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary_of(one).data);
-  const auto way = chosen.find(key.shape);
-  const std::size_t wanted = way == chosen.end() || args.count != 1 ? 0 : way->second;
-  const auto& algorithm = plan.ways[std::min(wanted, plan.ways.size() - 1)].algo;
-  const float beta = one.accumulate ? 1 : 0;
-  const cublasStatus_t status = cublasLtMatmul(
-      library.get(), plan.operation.get(), &args.scale, one.b.data, plan.b.get(), one.a.data,
-      plan.a.get(), &beta, one.out.data, plan.out.get(), one.out.data, plan.out.get(), &algorithm,
-      workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes, handle_of(device.compute()));
-  AXONN_CHECK(status == CUBLAS_STATUS_SUCCESS, "matmul: ", kBlasName, " refused ",
-              to_string(key.shape), ", rows of out, a and b ", one.out.stride, ", ", one.a.stride,
-              " and ", one.b.stride, " elements apart: ", cublasLtGetStatusString(status));
-}
 
 Products::Products(Device& device) : state_(std::make_unique<State>(device)) {}
 Products::~Products() = default;
@@ -250,13 +237,12 @@ void Products::run(const Matmul& args) {
   if (to_sums.data) product.one.bias_gradient.data = state_->sums.take<float>(to_sums.cols);
   if (args.a.count() > 0) {
     state_->run(product);
-  } else if (!args.accumulate) {  // K = 0: sums are zero
+  } else {  // K = 0: sums are zero
     product.one.bias = {};
     const auto size = static_cast<std::size_t>(bytes_of(args.out.dtype));
-    check(cudaMemset2DAsync(args.out.data, args.out.stride * size, 0, args.out.cols * size,
-                            static_cast<std::size_t>(args.out.rows), handle_of(stream)));
-  } else {
-    product.one.bias = {};
+    if (!args.accumulate)
+      check(cudaMemset2DAsync(args.out.data, args.out.stride * size, 0, args.out.cols * size,
+                              static_cast<std::size_t>(args.out.rows), handle_of(stream)));
   }
   if (bias.data && !product.one.bias.data) add_bias(stream, args.out, bias);
   if (to_sums.data) add_bias(stream, to_sums, product.one.bias_gradient);
@@ -293,10 +279,11 @@ std::vector<std::string> Products::ways(const MatmulShape& shape) const {
 
 bool Products::set_way(const MatmulShape& shape, std::string_view way) {
   const std::vector<std::string> known = ways(shape);
-  if (std::ranges::find(known, way) == known.end()) return false;
+  const auto at = std::ranges::find(known, way);
+  if (at == known.end()) return false;
   MatmulShape computed = shape;
   computed.bias = shape.bias && shape.out_type == shape.type;
-  state_->chosen[computed] = number_of(way);
+  state_->chosen[computed] = way == kInParts ? kMostWays : static_cast<int>(at - known.begin());
   return true;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,5 +56,44 @@ class Products {
 /// out (R, C) += bias (1, C), each f32 or bf16. For epilogues that cuBLASLt does not have, such as
 /// a bias whose type is not that of out.
 void add_bias(Stream& stream, const View& out, const View& bias);
+
+/// The largest power of two, up to 256, that divides the address.
+inline std::uint32_t alignment_of(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data) | 256;
+  return static_cast<std::uint32_t>(address & (~address + 1));
+}
+
+/// Elements from one row to the next; a matrix of a single row may have a smaller stride.
+inline std::int64_t row_step(const View& view) { return std::max(view.stride, view.cols); }
+
+/// Bytes of the vectors by which cuBLASLt's epilogues load their operands.
+constexpr std::uint32_t kEpilogueVector = 16;
+
+/// Whether cuBLASLt adds the bias itself: if it is of the result's type and aligned for vectors.
+inline bool fuses_bias(const Matmul& args) {
+  return args.bias.dtype == args.out.dtype && alignment_of(args.bias.data) >= kEpilogueVector;
+}
+
+/// The matrix of the result's size that the epilogue reads or writes; empty if there is none.
+inline const View& auxiliary_of(const Matmul& args) {
+  return args.gelu ? args.gelu_input : args.gelu_derivative_at;
+}
+
+/// Whether cuBLASLt may be asked for this product with its epilogue. It may still refuse.
+///
+/// GELU and its derivative only in bf16: cuBLASLt's is the tanh form, too, but its precision is not
+/// documented, and results are compared in f32. Rows of the auxiliary matrix must begin at
+/// multiples of 8 elements. cuBLASLt's bias gradient has the result's type, which must be f32.
+inline bool may_fuse(const Matmul& args) {
+  if (args.out.count() == 0 || args.a.count() == 0) return false;
+  if (args.bias_gradient.data)
+    return args.out.dtype == DType::f32 && !args.bias.data && !args.gelu &&
+           !args.gelu_derivative_at.data;
+  if (args.out.dtype != DType::bf16) return false;
+  if (args.bias.data && !fuses_bias(args)) return false;
+  const View& beside = auxiliary_of(args);
+  return !beside.data ||
+         (row_step(beside) % 8 == 0 && alignment_of(beside.data) >= kEpilogueVector);
+}
 
 }  // namespace axonn::cuda

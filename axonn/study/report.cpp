@@ -1,4 +1,4 @@
-#include "axonn/study/summary.h"
+#include "axonn/study/report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,55 +27,41 @@ std::int64_t length_of(const MemorizationReport& report, std::int64_t prompt) {
   return length == kWholePrompt ? std::numeric_limits<std::int64_t>::max() : length;
 }
 
-std::vector<std::int64_t> by_length(const MemorizationReport& report) {
-  std::vector<std::int64_t> order(report.prompt_lengths.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {},
-                           [&](std::int64_t prompt) { return length_of(report, prompt); });
-  return order;
-}
-
 /// A sort key: the better the recitation, the smaller.
 auto rank_of(const MemorizationReport& report, const Recitation& r) {
   return std::tuple(!r.exact, -r.longest_run, -r.token_accuracy, length_of(report, r.prompt),
                     std::isnan(r.loss) ? INFINITY : r.loss);
 }
 
-/// Sums for a cell while runs are added.
-struct Sums {
+/// Fills in the figures of a cell, which has its indices.
+void sum_up(RecitationCell& cell, const std::string& variant, const MemorizationReport& report) {
   std::set<std::int64_t> documents;
-  std::vector<double> shares;
-  std::int64_t here = 0, exact_here = 0;  // of the current run
-  RecitationCell cell;
-
-  void add(const Recitation& r) {
-    documents.insert(r.document);
-    ++here;
-    exact_here += r.exact;
-    cell.longest_run += static_cast<double>(r.longest_run);
-    cell.token_accuracy += r.token_accuracy;
-    cell.edit_distance += static_cast<double>(r.edit_distance);
-    cell.loss += r.loss;
-  }
-
-  void end_run() {
+  std::vector<double> shares;  // by trial
+  for (const RecitationRun& run : report.runs) {
+    if (run.variant != variant) continue;
+    std::int64_t here = 0, exact_here = 0;
+    for (const Recitation& r : run.recitations) {
+      if (r.group != cell.group || r.prompt != cell.prompt) continue;
+      documents.insert(r.document);
+      ++here;
+      exact_here += r.exact;
+      cell.longest_run += static_cast<double>(r.longest_run);
+      cell.token_accuracy += r.token_accuracy;
+      cell.edit_distance += static_cast<double>(r.edit_distance);
+      cell.loss += r.loss;
+    }
     if (here > 0) shares.push_back(100 * static_cast<double>(exact_here) / here);
     cell.recitations += here;
     cell.exact += exact_here;
-    here = exact_here = 0;
   }
-
-  RecitationCell result() {
-    if (shares.empty()) return cell;
-    cell.trials = std::ssize(shares);
-    cell.documents = std::ssize(documents);
-    cell.exact_percent = trial_spread_of(shares);
-    cell.exact_interval = wilson_interval(cell.exact, cell.recitations);
-    for (double* mean : {&cell.longest_run, &cell.token_accuracy, &cell.edit_distance, &cell.loss})
-      *mean /= static_cast<double>(cell.recitations);
-    return cell;
-  }
-};
+  if (shares.empty()) return;
+  cell.trials = std::ssize(shares);
+  cell.documents = std::ssize(documents);
+  cell.exact_percent = trial_spread_of(shares);
+  cell.exact_interval = wilson_interval(cell.exact, cell.recitations);
+  for (double* mean : {&cell.longest_run, &cell.token_accuracy, &cell.edit_distance, &cell.loss})
+    *mean /= static_cast<double>(cell.recitations);
+}
 
 VariantSummary variant_of(const std::string& name, const std::vector<RecitationRun>& runs) {
   VariantSummary variant{.name = name};
@@ -93,40 +79,28 @@ VariantSummary variant_of(const std::string& name, const std::vector<RecitationR
   return variant;
 }
 
-/// The sums of one variant, by group, then prompt.
-std::vector<Sums> sums_of(const MemorizationReport& report, const std::string& variant) {
-  const std::int64_t groups = std::ssize(report.groups),
-                     prompts = std::ssize(report.prompt_lengths);
-  std::vector<Sums> sums(groups * prompts);
-  for (const RecitationRun& run : report.runs) {
-    if (run.variant != variant) continue;
-    for (const Recitation& r : run.recitations) {
-      AXONN_CHECK(r.group >= 0 && r.group < groups && r.prompt >= 0 && r.prompt < prompts,
-                  "summarize: a recitation has group ", r.group, " and prompt length ", r.prompt,
-                  "; the report has ", groups, " groups and ", prompts, " prompt lengths");
-      sums[r.group * prompts + r.prompt].add(r);
-    }
-    for (Sums& sum : sums) sum.end_run();
-  }
-  return sums;
-}
-
 }  // namespace
 
 MemorizationSummary summarize(const MemorizationReport& report) {
-  MemorizationSummary summary{.variants = {}, .prompts = by_length(report), .cells = {}};
-  const std::int64_t prompts = std::ssize(report.prompt_lengths);
-  for (const RecitationRun& first : report.runs) {
-    if (std::ranges::count(summary.variants, first.variant, &VariantSummary::name) > 0) continue;
+  MemorizationSummary summary;
+  const std::int64_t groups = std::ssize(report.groups),
+                     prompts = std::ssize(report.prompt_lengths);
+  summary.prompts.resize(prompts);
+  std::iota(summary.prompts.begin(), summary.prompts.end(), 0);
+  std::ranges::stable_sort(summary.prompts, {},
+                           [&](std::int64_t prompt) { return length_of(report, prompt); });
+  for (const RecitationRun& run : report.runs) {
+    for (const Recitation& r : run.recitations)
+      AXONN_CHECK(r.group >= 0 && r.group < groups && r.prompt >= 0 && r.prompt < prompts,
+                  "summarize: a recitation has group ", r.group, " and prompt length ", r.prompt,
+                  "; the report has ", groups, " groups and ", prompts, " prompt lengths");
+    if (std::ranges::count(summary.variants, run.variant, &VariantSummary::name) > 0) continue;
     const std::int64_t variant = std::ssize(summary.variants);
-    summary.variants.push_back(variant_of(first.variant, report.runs));
-    std::vector<Sums> sums = sums_of(report, first.variant);
-    for (std::int64_t i = 0; i < std::ssize(sums); ++i) {
-      sums[i].cell.variant = variant;
-      sums[i].cell.group = i / prompts;
-      sums[i].cell.prompt = i % prompts;
-      summary.cells.push_back(sums[i].result());
-    }
+    summary.variants.push_back(variant_of(run.variant, report.runs));
+    for (std::int64_t group = 0; group < groups; ++group)
+      for (std::int64_t prompt = 0; prompt < prompts; ++prompt)
+        sum_up(summary.cells.emplace_back(RecitationCell{variant, group, prompt}), run.variant,
+               report);
   }
   return summary;
 }

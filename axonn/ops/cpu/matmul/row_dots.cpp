@@ -1,10 +1,8 @@
-#include "axonn/ops/cpu/matmul/few_rows.h"
+#include "axonn/ops/cpu/matmul/row_dots.h"
 
 #include <algorithm>
 
 #include "axonn/ops/cpu/launch.h"
-#include "axonn/ops/cpu/matmul/row_dots.h"
-#include "axonn/ops/matmul_shape.h"
 
 namespace axonn::cpu {
 

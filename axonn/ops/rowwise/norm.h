@@ -1,13 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <tuple>
 
-#include "axonn/ops/rowwise/columns.h"
 #include "axonn/ops/rowwise/launch.h"
-#include "axonn/ops/rowwise/matrix.h"
 
 namespace axonn::rowwise {
 
@@ -18,6 +17,14 @@ namespace axonn::rowwise {
 // sizeof(T) bytes. Sums are float whatever T is.
 // Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
 
+/// Stores two results of a row.
+AXONN_DEVICE void store_pair(const auto& team, float* to, Pair<float> results) {
+  team.once([&] {
+    to[0] = results.first;
+    to[1] = results.second;
+  });
+}
+
 /// out[row] = mean and sum of squared deviations.
 template <typename T>
 struct RowMomentsKernel {
@@ -25,13 +32,8 @@ struct RowMomentsKernel {
   Matrix<const T> inp;  // (R, C)
   int C;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
-    const auto moments = team.moments(C, inp.row(row));
-    team.once([&] {
-      out.row(row)[0] = moments.first;
-      out.row(row)[1] = moments.second;
-    });
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    store_pair(team, out.row(row), team.moments(C, inp.row(row)));
   }
 };
 
@@ -44,14 +46,10 @@ struct AddMomentsKernel {
   Matrix<const T> a, b;   // (R, C)
   int C;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const auto both = team.map_moments(
         out.row(row), C, [](auto x, auto y) { return x + y; }, a.row(row), b.row(row));
-    team.once([&] {
-      moments.row(row)[0] = both.first;
-      moments.row(row)[1] = both.second;
-    });
+    store_pair(team, moments.row(row), both);
   }
 };
 
@@ -65,8 +63,7 @@ struct CombineMomentsKernel {
   std::int64_t R, pieces;
   float count, eps;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, Tile tile) const {
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     team.each(tile.count, [&](int i) {
       const std::int64_t row = tile.begin + i;
       float mean = moments.row(row)[0], m2 = moments.row(row)[1];
@@ -91,8 +88,7 @@ struct LayerNormKernel {
   Matrix<const float> stats;  // (R, 2) mean, rstd
   int C;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
     if (bias)
       team.map(
@@ -114,8 +110,7 @@ struct LayerNormSumsKernel {
   Matrix<const float> stats;   // (R, 2)
   int C;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
     const T *dy = d_out.row(row), *x = inp.row(row);
     const auto total = team.sum_two(
@@ -125,10 +120,7 @@ struct LayerNormSumsKernel {
           return pair(g, g * (v - mean));
         },
         dy, weight, x);
-    team.once([&] {
-      out.row(row)[0] = total.first;
-      out.row(row)[1] = total.second * rstd;
-    });
+    store_pair(team, out.row(row), {total.first, total.second * rstd});
   }
 };
 
@@ -143,8 +135,7 @@ struct LayerNormBackwardKernel {
   int C;
   float width;
 
-  template <typename Team>
-  AXONN_DEVICE void operator()(const Team& team, std::int64_t row) const {
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
     const float g = sums.row(row)[0] / width, slope = rstd * sums.row(row)[1] / width;
     const auto gradient = [=](auto d, auto x, auto w) {
@@ -179,6 +170,114 @@ struct WeightAndBiasTerms {
   }
 };
 
+// out = xhat · weight, xhat = inp · rstd, rstd = 1 / sqrt(mean of inp² + eps): LayerNorm about zero
+// instead of the mean. LayerNorm's kernels compute it, given 0 as the mean and, in backward, 0 as
+// the sum of g. Here is the rest: statistics, and the norm of each head.
+//
+// Bound by memory, like LayerNorm. Source: Zhang and Sennrich, "Root Mean Square Layer
+// Normalization", 2019.
+
+/// out[row] = 0 and the sum of squares, from mean and sum of squared deviations of count elements.
+struct MomentsAboutZeroKernel {
+  Matrix<float> out;            // (R, 2)
+  Matrix<const float> moments;  // (R, 2)
+  float count;
+
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
+    team.each(tile.count, [&](int i) {
+      const float mean = moments.row(tile.begin + i)[0], m2 = moments.row(tile.begin + i)[1];
+      out.row(tile.begin + i)[0] = 0;
+      out.row(tile.begin + i)[1] = m2 + count * mean * mean;
+    });
+  }
+};
+
+/// out[row] = 0 and the sum over this piece of g · xhat, g = d_out · weight.
+template <typename T, typename W>
+struct RmsNormSumsKernel {
+  Matrix<float> out;           // (R, 2)
+  Matrix<const T> d_out, inp;  // (R, C)
+  const W* weight;             // (C)
+  Matrix<const float> stats;   // (R, 2) 0, rstd
+  int C;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const float g_x = team.sum(
+        C, [](auto d, auto w, auto x) { return d * w * x; }, d_out.row(row), weight, inp.row(row));
+    store_pair(team, out.row(row), {0, g_x * stats.row(row)[1]});
+  }
+};
+
+/// The norm over each head's D columns, with one weight (D) for all heads. One team per row.
+template <typename T, typename W>
+struct HeadNormKernel {
+  Matrix<T> out;        // (R, h · D)
+  Matrix<const T> inp;  // (R, h · D)
+  const W* weight;      // (D)
+  Matrix<float> rstd;   // (R, h)
+  int heads, D;
+  float eps;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    for (int h = 0; h < heads; ++h) {
+      const T* x = inp.row(row) + h * D;
+      const float squares = team.sum(
+          D, [](auto v) { return v * v; }, x);
+      const float scale = 1 / std::sqrt(squares / static_cast<float>(D) + eps);
+      team.map(
+          out.row(row) + h * D, D, [=](auto v, auto w) { return v * scale * w; }, x, weight);
+      team.once([&] { rstd.row(row)[h] = scale; });
+    }
+  }
+};
+
+/// d_inp = rstd · (g - xhat · mean(g · xhat)), head by head.
+template <typename T, typename W>
+struct HeadNormBackwardKernel {
+  Matrix<T> d_inp;             // (R, h · D)
+  Matrix<const T> d_out, inp;  // (R, h · D)
+  const W* weight;             // (D)
+  Matrix<const float> rstd;    // (R, h)
+  int heads, D;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    for (int h = 0; h < heads; ++h) {
+      const T *x = inp.row(row) + h * D, *dy = d_out.row(row) + h * D;
+      const float scale = rstd.row(row)[h];
+      const float g_x = team.sum(
+          D, [](auto d, auto w, auto v) { return d * w * v; }, dy, weight, x);
+      const float factor = scale * scale * g_x / static_cast<float>(D);
+      team.map(
+          d_inp.row(row) + h * D, D,
+          [=](auto d, auto w, auto v) { return scale * (d * w - v * factor); }, dy, weight, x);
+    }
+  }
+};
+
+/// partial[block] = the sums of d_out · xhat over the heads of the block's rows, in their order.
+/// One team per block of kRowBlock rows, as in ColumnPartials.
+template <typename T>
+struct HeadNormWeightPartials {
+  Matrix<float> partial;       // (blocks, D)
+  Matrix<const T> d_out, inp;  // (R, h · D)
+  Matrix<const float> rstd;    // (R, h)
+  std::int64_t R;
+  int heads, D;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
+    const std::int64_t begin = block * kRowBlock, end = std::min(begin + kRowBlock, R);
+    float* sums = partial.row(block);
+    team.map(sums, D, [] { return 0.0f; });
+    for (std::int64_t row = begin; row < end; ++row)
+      for (int h = 0; h < heads; ++h) {
+        const float scale = rstd.row(row)[h];
+        team.map(
+            sums, D, [=](auto sum, auto d, auto v) { return sum + d * (v * scale); }, sums,
+            d_out.row(row) + h * D, inp.row(row) + h * D);
+      }
+  }
+};
+
 }  // namespace axonn::rowwise
 
 namespace axonn::ops {
@@ -191,8 +290,7 @@ inline void check_norm(const Checker& check, const View& inp, const View& weight
   check.f32("stats", stats, inp.rows, 2);
 }
 
-void RowMoments::run(auto launch) const {
-  const Checker check{kName};
+void RowMoments::run(auto launch, const Checker& check) const {
   check.values("inp", inp);
   check.f32("out", out, inp.rows, 2);
   AXONN_CHECK(inp.cols > 0 || inp.rows == 0, "row_moments: inp is ", inp,
@@ -202,8 +300,7 @@ void RowMoments::run(auto launch) const {
   });
 }
 
-void AddMoments::run(auto launch) const {
-  const Checker check{kName};
+void AddMoments::run(auto launch, const Checker& check) const {
   check.values("out", out);
   check.like("a", a, out);
   check.like("b", b, out);
@@ -215,8 +312,7 @@ void AddMoments::run(auto launch) const {
   });
 }
 
-void CombineMoments::run(auto launch) const {
-  const Checker check{kName};
+void CombineMoments::run(auto launch, const Checker& check) const {
   check.type("moments", moments, {DType::f32});
   check.f32("out", out, out.rows, 2);
   if (out.rows == 0) return;
@@ -229,8 +325,7 @@ void CombineMoments::run(auto launch) const {
                                              static_cast<float>(count), eps});
 }
 
-void LayerNorm::run(auto launch) const {
-  const Checker check{kName};
+void LayerNorm::run(auto launch, const Checker& check) const {
   check_norm(check, inp, weight, stats);
   check.like("out", out, inp);
   if (bias.data) check.like("bias", bias, weight);
@@ -243,8 +338,7 @@ void LayerNorm::run(auto launch) const {
 
 /// LayerNormSums or RmsNormSums.
 template <template <typename, typename> typename Kernel>
-void run_norm_sums(auto launch, const auto& op) {
-  const Checker check{op.kName};
+void run_norm_sums(auto launch, const Checker& check, const auto& op) {
   check_norm(check, op.inp, op.weight, op.stats);
   check.like("d_out", op.d_out, op.inp);
   check.f32("out", op.out, op.inp.rows, 2);
@@ -255,12 +349,11 @@ void run_norm_sums(auto launch, const auto& op) {
   });
 }
 
-void LayerNormSums::run(auto launch) const {
-  run_norm_sums<rowwise::LayerNormSumsKernel>(launch, *this);
+void LayerNormSums::run(auto launch, const Checker& check) const {
+  run_norm_sums<rowwise::LayerNormSumsKernel>(launch, check, *this);
 }
 
-void LayerNormBackward::run(auto launch) const {
-  const Checker check{kName};
+void LayerNormBackward::run(auto launch, const Checker& check) const {
   check_norm(check, inp, weight, stats);
   check.like("d_inp", d_inp, inp);
   check.like("d_out", d_out, inp);
@@ -275,27 +368,76 @@ void LayerNormBackward::run(auto launch) const {
   });
 }
 
-void LayerNormWeightBackward::run(auto launch) const {
-  const Checker check{kName};
+void LayerNormWeightBackward::run(auto launch, const Checker& check) const {
   check_norm(check, inp, d_weight, stats);
   check.type("d_weight", d_weight, {DType::f32});
   check.like("d_out", d_out, inp);
   if (d_bias.data) check.like("d_bias", d_bias, d_weight);
   with_type(inp.dtype, [&]<typename T>(T) {
-    const rowwise::WeightTerm term{stats};
-    const std::tuple both{Matrix<const T>(d_out), Matrix<const T>(inp)};
+    const auto sum = [&]<std::size_t n, typename Term>(const std::array<float*, n>& out,
+                                                       Term term) {
+      launch.columns(inp.rows, inp.cols, out, [&](const auto& partial) {
+        return rowwise::ColumnPartials<n, Term, T, T>{partial, inp.rows, term, {d_out, inp}};
+      });
+    };
     if (d_bias.data)
-      launch.columns(inp.rows, inp.cols, std::array{d_weight.as<float>(), d_bias.as<float>()},
-                     [&](const std::array<Matrix<float>, 2>& partial) {
-                       return rowwise::ColumnPartialsTwo<rowwise::WeightAndBiasTerms, T, T>{
-                           partial[0], partial[1], inp.rows, {term}, both};
-                     });
+      sum(std::array{d_weight.as<float>(), d_bias.as<float>()},
+          rowwise::WeightAndBiasTerms{{stats}});
     else
-      launch.columns(inp.rows, inp.cols, std::array{d_weight.as<float>()},
-                     [&](const std::array<Matrix<float>, 1>& partial) {
-                       return rowwise::ColumnPartials<rowwise::WeightTerm, T, T>{
-                           partial[0], inp.rows, term, both};
-                     });
+      sum(std::array{d_weight.as<float>()}, rowwise::WeightTerm{stats});
+  });
+}
+
+void MomentsAboutZero::run(auto launch, const Checker& check) const {
+  check.f32("out", out, out.rows, 2);
+  check.f32("moments", moments, out.rows, 2);
+  launch.tiles(1, out.rows,
+               rowwise::MomentsAboutZeroKernel{out, moments, static_cast<float>(count)});
+}
+
+void RmsNormSums::run(auto launch, const Checker& check) const {
+  run_norm_sums<rowwise::RmsNormSumsKernel>(launch, check, *this);
+}
+
+/// Checks the operands that HeadNorm and its gradients read. Returns the number of heads.
+inline int check_heads(const Checker& check, const HeadNorm& norm) {
+  const std::int64_t D = norm.weight.cols;
+  check.values("inp", norm.inp);
+  check.values("weight", norm.weight, 1, D);
+  AXONN_CHECK(D > 0 && norm.inp.cols % D == 0, check.operation, ": inp is ", norm.inp,
+              ", want whole heads of width ", D);
+  check.f32("rstd", norm.rstd, norm.inp.rows, norm.inp.cols / D);
+  return static_cast<int>(norm.inp.cols / D);
+}
+
+void HeadNorm::run(auto launch, const Checker& check) const {
+  const int heads = check_heads(check, *this);
+  check.like("out", out, inp);
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows({inp.rows, inp.cols, weight.cols},
+                rowwise::HeadNormKernel<T, W>{out, inp, weight.as<const W>(), rstd, heads,
+                                              width(weight), eps});
+  });
+}
+
+void HeadNormBackward::run(auto launch, const Checker& check) const {
+  const int heads = check_heads(check, forward);
+  const View &inp = forward.inp, &weight = forward.weight;
+  check.like("d_out", d_out, inp);
+  check.like("d_inp", d_inp, inp);
+  if (d_weight.data) check.f32("d_weight", d_weight, 1, weight.cols);
+  const rowwise::RowWork work{inp.rows, inp.cols, weight.cols};
+  const auto rstd = Matrix<const float>(forward.rstd);
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows(work, rowwise::HeadNormBackwardKernel<T, W>{d_inp, d_out, inp, weight.as<const W>(),
+                                                            rstd, heads, width(weight)});
+  });
+  if (!d_weight.data) return;
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.row_blocks(work, weight.cols, d_weight.as<float>(), [&](const Matrix<float>& partial) {
+      return rowwise::HeadNormWeightPartials<T>{partial,  d_out, inp,          rstd,
+                                                inp.rows, heads, width(weight)};
+    });
   });
 }
 

@@ -1,0 +1,21 @@
+#include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/rowwise/embedding.h"
+#include "axonn/ops/rowwise/heads.h"
+#include "axonn/ops/rowwise/optimizer.h"
+#include "axonn/ops/rowwise/reduce.h"
+
+namespace axonn::ops {
+
+template void Embedding::run(cpu::Launch, const Checker&) const;
+template void EmbeddingBackward::run(cpu::Launch, const Checker&) const;
+template void PositionsBackward::run(cpu::Launch, const Checker&) const;
+template void RotaryEmbedding::run(cpu::Launch, const Checker&) const;
+template void KeepHeads::run(cpu::Launch, const Checker&) const;
+template void AdamW::run(cpu::Launch, const Checker&) const;
+template void Sgd::run(cpu::Launch, const Checker&) const;
+template void Sum::run(cpu::Launch, const Checker&) const;
+template void SquaredSum::run(cpu::Launch, const Checker&) const;
+template void ClipFactor::run(cpu::Launch, const Checker&) const;
+template void CountNonfinite::run(cpu::Launch, const Checker&) const;
+
+}  // namespace axonn::ops

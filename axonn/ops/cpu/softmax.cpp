@@ -1,0 +1,15 @@
+#include "axonn/ops/rowwise/softmax.h"
+
+#include "axonn/ops/cpu/launch.h"
+
+namespace axonn::ops {
+
+template void SoftmaxStats::run(cpu::Launch, const Checker&) const;
+template void CombineSoftmax::run(cpu::Launch, const Checker&) const;
+template void GreedyTargets::run(cpu::Launch, const Checker&) const;
+template void CrossEntropyBackward::run(cpu::Launch, const Checker&) const;
+template void Softmax::run(cpu::Launch, const Checker&) const;
+template void RowDots::run(cpu::Launch, const Checker&) const;
+template void SoftmaxBackward::run(cpu::Launch, const Checker&) const;
+
+}  // namespace axonn::ops
