@@ -6,7 +6,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/cli/program.h"
-#include "axonn/model/language_model.h"
 #include "axonn/model/model.h"
 #include "axonn/nn/adapter.h"
 #include "axonn/nn/attention.h"

@@ -15,8 +15,8 @@
 #include "axonn/base/clock.h"
 #include "axonn/comm/self.h"
 #include "axonn/infer/generator.h"
-#include "axonn/model/flops.h"
 #include "axonn/model/known_models.h"
+#include "axonn/model/model.h"
 
 #include "bench/measure.h"
 

@@ -10,7 +10,7 @@
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 #include "axonn/plan/estimate.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/config_options.h"

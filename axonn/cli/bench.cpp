@@ -11,8 +11,8 @@
 #include "axonn/cli/flags.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/scaling.h"
-#include "axonn/model/flops.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/model/model.h"
+#include "axonn/options/options.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 

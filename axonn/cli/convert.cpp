@@ -15,7 +15,7 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
 
 namespace axonn {
 

@@ -8,8 +8,8 @@
 #include "axonn/base/check.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/model/known_models.h"
-#include "axonn/options/options_read.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
+#include "axonn/options/options_text.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 

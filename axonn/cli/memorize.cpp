@@ -11,7 +11,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/evaluate.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/study/report_text.h"

@@ -10,7 +10,7 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/measure/benchmark.h"
-#include "axonn/options/options_text.h"
+#include "axonn/options/options.h"
 #include "axonn/plan/report.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"

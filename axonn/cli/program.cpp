@@ -12,8 +12,8 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/info.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
+#include "axonn/options/options_text.h"
 #include "axonn/train/launch.h"
 
 namespace axonn {

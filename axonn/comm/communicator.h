@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/tensor/device.h"
 #include "axonn/tensor/dtype.h"
-#include "axonn/tensor/work.h"
 
 namespace axonn {
 

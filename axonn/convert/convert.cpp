@@ -12,9 +12,7 @@
 #include "axonn/base/files.h"
 #include "axonn/comm/self.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/model/load.h"
 #include "axonn/model/model_files.h"
-#include "axonn/model/stored_names.h"
 #include "axonn/ops/backend.h"
 #include "axonn/storage/write_tensors.h"
 #include "axonn/text/tokenizer.h"
@@ -267,11 +265,11 @@ class Converter {
   }
 
   void plan_tensors() {
-    const ModelFamily family = model_->config().family;
+    const ModelConfig& config = model_->config();
+    const TensorNames names = model_->adapters() ? adapter_names(config) : base_names(config);
     const std::string prefix = model_->form().prefix;
     for (const ParameterSpec& spec : parameters_) {
-      const StoredName as = model_->adapters() ? stored_adapter_name(family, spec.name)
-                                               : stored_name(family, spec.name);
+      const StoredName as = names.of(spec.name);
       const bool plain = prefix.empty() || spec.name == "lm_head.weight";
       tensors_.push_back({.name = plain ? as.names.front() : prefix + spec.name,
                           .parameter = stored(spec),

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "axonn/infer/sampling.h"
-#include "axonn/nn/key_value_cache.h"
+#include "axonn/nn/attention.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/loaded_model.h"

@@ -5,7 +5,7 @@
 
 #include "axonn/comm/communicator.h"
 #include "axonn/comm/grid.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/train/training.h"
 

@@ -11,7 +11,6 @@
 #include "axonn/base/utf8.h"
 #include "axonn/comm/dry_world.h"
 #include "axonn/data/corpus.h"
-#include "axonn/model/flops.h"
 #include "axonn/model/model.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/run_state.h"

@@ -66,6 +66,7 @@ struct ModelConfig {
     return std::get<T>(own_values.at(key));
   }
 
+  bool is_llama() const { return family == ModelFamily::llama; }
   /// D; 0 if there are no heads.
   std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }
   bool operator==(const ModelConfig&) const = default;

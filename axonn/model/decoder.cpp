@@ -1,79 +1,244 @@
 #include "axonn/model/decoder.h"
 
 #include <cmath>
+#include <optional>
 
 #include "axonn/base/check.h"
+#include "axonn/nn/adapter.h"
+#include "axonn/nn/linear.h"
+#include "axonn/nn/pointwise.h"
+#include "axonn/nn/rope.h"
 
 namespace axonn {
 
-double residual_init_std(const ModelConfig& config) {
-  return config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
+namespace {
+
+Norm::Options norm_options(const ModelConfig& config) {
+  return {.width = config.hidden,
+          .kind = config.is_llama() ? Norm::Kind::rms : Norm::Kind::layer,
+          .bias = config.bias,
+          .eps = static_cast<float>(config.norm_eps)};
 }
 
-void DecoderBlock::finish() {
-  if (adapters_.group()) parameters_.freeze();
-  adapters_.check_targets();
-}
+/// A block: parameters, and adapters if the config has them.
+class DecoderBlock {
+ public:
+  DecoderBlock(const ModelConfig& config, const Grid& grid, const std::string& name)
+      : parameters_(name, grid),
+        adapters_(name, grid, config.lora),
+        heads_{config.heads, config.kv_heads, config.head_width(),
+               config.is_llama() ? config.window : 0} {}
+  virtual ~DecoderBlock() = default;
 
-Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
-    : config_(config),
-      embedding_group_("embedding", grid),
-      embedding_(embedding_group_, ends.embedding,
-                 {.vocab = config.vocab,
-                  .width = config.hidden,
-                  .positions = ends.embedding.positions.empty() ? 0 : config.positions,
-                  .init_std = config.init_std}),
-      head_group_(ends.norm, grid),
-      norm_(head_group_, ends.norm, ends.norm_options),
-      output_(config.tied
-                  ? embedding_.table()
-                  : head_group_.add({.name = "lm_head.weight",
-                                     .layout = vocabulary_layout(config.vocab, config.hidden),
-                                     .init_std = config.init_std,
-                                     .decays = true})),
-      cross_entropy_(output_, {.vocab = config.vocab}) {
-  if (config.lora.rank == 0) return;
-  embedding_group_.freeze();
-  head_group_.freeze();
-}
+  virtual Var operator()(const Context& ctx, Var x) const = 0;
 
-std::vector<ParameterGroup*> Decoder::groups() {
-  std::vector<ParameterGroup*> all{&embedding_group_};
-  for (const auto& block : blocks_) {
-    all.push_back(&block->parameters());
-    if (block->adapters()) all.push_back(block->adapters());
+  ParameterGroup& parameters() { return parameters_; }
+  Adapters& adapters() { return adapters_; }
+
+ protected:
+  Linear::Options qkv_options(const ModelConfig& config, bool bias,
+                              std::vector<std::string> parts = {}) {
+    return {.in = config.hidden,
+            .out = heads_.qkv_width(),
+            .bias = bias,
+            .init_std = config.init_std,
+            .heads = heads_,
+            .parts = std::move(parts),
+            .adapters = &adapters_};
   }
-  all.push_back(&head_group_);
-  return all;
+  /// Of a product that projects into the residual stream. As in GPT-2, its initial weights are
+  /// smaller in deeper models, so that the variance of the stream does not grow with depth.
+  Linear::Options residual_options(const ModelConfig& config, std::int64_t in) {
+    return {.in = in,
+            .out = config.hidden,
+            .orientation = Orientation::transposed,
+            .bias = config.bias && !config.is_llama(),
+            .init_std = config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers)),
+            .adapters = &adapters_};
+  }
+
+  ParameterGroup parameters_;
+  Adapters adapters_;
+  const Heads heads_;
+};
+
+class GptBlock final : public DecoderBlock {
+ public:
+  GptBlock(const ModelConfig& config, const Grid& grid, const std::string& name)
+      : DecoderBlock(config, grid, name),
+        norm1_(parameters_, name + ".ln_1", norm_options(config)),
+        qkv_(parameters_, name + ".attn.c_attn", qkv_options(config, config.bias)),
+        project_(parameters_, name + ".attn.c_proj", residual_options(config, heads_.out_width())),
+        norm2_(parameters_, name + ".ln_2", norm_options(config)),
+        up_(parameters_, name + ".mlp.c_fc",
+            {.in = config.hidden,
+             .out = config.ffn,
+             .bias = config.bias,
+             .init_std = config.init_std,
+             .adapters = &adapters_}),
+        down_(parameters_, name + ".mlp.c_proj", residual_options(config, config.ffn)) {}
+
+  Var operator()(const Context& ctx, Var x) const override {
+    x = add(ctx, x, project_(ctx, attention(ctx, qkv_(ctx, norm1_(ctx, x)), heads_)));
+    return add(ctx, x, down_(ctx, up_.gelu(ctx, norm2_(ctx, x))));
+  }
+
+ private:
+  Norm norm1_;
+  Linear qkv_, project_;
+  Norm norm2_;
+  Linear up_, down_;
+};
+
+class LlamaBlock final : public DecoderBlock {
+ public:
+  /// `rope` is shared by all blocks of the model, and must outlive them.
+  LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name, const Rope& rope)
+      : DecoderBlock(config, grid, name),
+        rope_(rope),
+        norm1_(parameters_, name + ".input_layernorm", norm_options(config)),
+        qkv_(parameters_, name + ".self_attn",
+             qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
+        project_(parameters_, name + ".self_attn.o_proj",
+                 residual_options(config, heads_.out_width())),
+        norm2_(parameters_, name + ".post_attention_layernorm", norm_options(config)),
+        gate_up_(parameters_, name + ".mlp",
+                 {.in = config.hidden,
+                  .out = 2 * config.ffn,
+                  .bias = false,
+                  .init_std = config.init_std,
+                  .segments = {{.rows = config.ffn}, {.rows = config.ffn}},
+                  .parts = {"gate_proj", "up_proj"},
+                  .adapters = &adapters_}),
+        down_(parameters_, name + ".mlp.down_proj", residual_options(config, config.ffn)) {
+    if (config.qk_norm)
+      qk_norm_.emplace(parameters_, name + ".self_attn", heads_,
+                       static_cast<float>(config.norm_eps));
+  }
+
+  Var operator()(const Context& ctx, Var x) const override {
+    Var qkv = qkv_(ctx, norm1_(ctx, x));
+    if (qk_norm_) qkv = (*qk_norm_)(ctx, qkv);
+    x = add(ctx, x, project_(ctx, attention(ctx, rope_(ctx, std::move(qkv), heads_), heads_)));
+    return add(ctx, x, down_(ctx, swiglu(ctx, gate_up_(ctx, norm2_(ctx, x)))));
+  }
+
+ private:
+  const Rope& rope_;
+  Norm norm1_;
+  Linear qkv_;
+  std::optional<QkNorm> qk_norm_;
+  Linear project_;
+  Norm norm2_;
+  Linear gate_up_, down_;
+};
+
+/// A family's names of parameters, those of a block without its number.
+struct ParameterNames {
+  Embedding::Names embedding;
+  std::string block, norm;
+};
+
+ParameterNames names_of(const ModelConfig& config) {
+  if (config.is_llama()) return {{"model.embed_tokens.weight", ""}, "model.layers.", "model.norm"};
+  return {{"wte.weight", "wpe.weight"}, "h.", "ln_f"};
 }
 
-Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
-  prepare(ctx, tokens.rows);
-  Var x;
-  with_parameters(
-      ctx, embedding_group_, [&](const Context& inside) { x = embedding_(inside, tokens); },
-      ReadIn::forward);
-  for (const auto& block : blocks_)
-    x = run_block(ctx, block->parameters(), x,
-                  [&block = *block](const Context& inside, const Var& in) {
-                    if (!block.adapters()) return block(inside, in);
-                    Var out;
-                    with_parameters(inside, *block.adapters(),
-                                    [&](const Context& both) { out = block(both, in); });
-                    return out;
-                  });
-  return x;
-}
+class Decoder final : public LanguageModel {
+ public:
+  Decoder(const ModelConfig& config, const Grid& grid, const ParameterNames& names)
+      : config_(config),
+        embedding_group_("embedding", grid),
+        embedding_(embedding_group_, names.embedding,
+                   {.vocab = config.vocab,
+                    .width = config.hidden,
+                    .positions = config.is_llama() ? 0 : config.positions,
+                    .init_std = config.init_std}),
+        head_group_(names.norm, grid),
+        norm_(head_group_, names.norm, norm_options(config)),
+        output_(config.tied
+                    ? embedding_.table()
+                    : head_group_.add({.name = "lm_head.weight",
+                                       .layout = vocabulary_layout(config.vocab, config.hidden),
+                                       .init_std = config.init_std,
+                                       .decays = true})),
+        cross_entropy_(output_, {.vocab = config.vocab}) {
+    if (config.is_llama()) {
+      std::optional<RopeScaling> scaling;
+      if (config.rope_scaling == RopeScalingKind::llama3) scaling = config.rope;
+      rope_.emplace(rope_frequencies(config.head_width(), config.rope_theta, scaling));
+    }
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      const std::string name = names.block + std::to_string(i);
+      if (rope_)
+        blocks_.push_back(std::make_unique<LlamaBlock>(config, grid, name, *rope_));
+      else
+        blocks_.push_back(std::make_unique<GptBlock>(config, grid, name));
+    }
+    if (!blocks_.empty()) blocks_.front()->adapters().check_targets();
+    if (config.lora.rank == 0) return;
+    embedding_group_.freeze();
+    for (const auto& block : blocks_) block->parameters().freeze();
+    head_group_.freeze();
+  }
 
-LanguageModel::Head Decoder::head() {
-  std::vector<ParameterGroup*> groups{&head_group_};
-  if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
-  return {norm_, cross_entropy_, std::move(groups)};
-}
+  std::vector<ParameterGroup*> groups() override {
+    std::vector<ParameterGroup*> all{&embedding_group_};
+    for (const auto& block : blocks_) {
+      all.push_back(&block->parameters());
+      if (ParameterGroup* adapters = block->adapters().group()) all.push_back(adapters);
+    }
+    all.push_back(&head_group_);
+    return all;
+  }
 
-std::string Decoder::describe() const {
-  return concat(config_.layers, config_.layers == 1 ? " layer" : " layers", ", width ",
-                config_.hidden, ", ", config_.heads, " heads");
+  std::int64_t vocab() const override { return config_.vocab; }
+
+  std::string describe() const override {
+    return concat(config_.layers, config_.layers == 1 ? " layer" : " layers", ", width ",
+                  config_.hidden, ", ", config_.heads, " heads");
+  }
+
+ private:
+  Var hidden(const Context& ctx, const Tokens& tokens) override {
+    if (rope_) rope_->prepare(ctx, tokens.rows.most_positions());
+    Var x;
+    with_parameters(
+        ctx, embedding_group_, [&](const Context& inside) { x = embedding_(inside, tokens); },
+        ReadIn::forward);
+    for (const auto& block : blocks_)
+      x = run_block(ctx, block->parameters(), x,
+                    [&block = *block](const Context& inside, const Var& in) {
+                      if (!block.adapters().group()) return block(inside, in);
+                      Var out;
+                      with_parameters(inside, *block.adapters().group(),
+                                      [&](const Context& both) { out = block(both, in); });
+                      return out;
+                    });
+    return x;
+  }
+
+  Head head() override {
+    std::vector<ParameterGroup*> groups{&head_group_};
+    if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
+    return {norm_, cross_entropy_, std::move(groups)};
+  }
+
+  ModelConfig config_;
+  ParameterGroup embedding_group_;
+  Embedding embedding_;
+  std::optional<Rope> rope_;  // of Llama
+  std::vector<std::unique_ptr<DecoderBlock>> blocks_;
+  ParameterGroup head_group_;
+  Norm norm_;
+  const Parameter& output_;  // the embedding's table if tied
+  CrossEntropy cross_entropy_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_decoder(const ModelConfig& config, const Grid& grid) {
+  return std::make_unique<Decoder>(config, grid, names_of(config));
 }
 
 }  // namespace axonn

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <utility>
@@ -16,7 +17,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/model/model.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
 
 namespace axonn {
 
@@ -33,10 +34,12 @@ constexpr std::array<std::string_view, 5> kTypes = {"gpt2", "llama", "mistral", 
 /// Reads keys of one object. A null counts as a missing key.
 class Reader {
  public:
+  using Keys = std::initializer_list<const char*>;
+
   Reader(const Json& object, std::string place) : object_(object), place_(std::move(place)) {}
 
   /// The value of the first of the spellings that the object has, or null.
-  const Json* find(std::initializer_list<const char*> spellings) const {
+  const Json* find(Keys spellings) const {
     for (const char* key : spellings)
       if (const auto found = object_.find(key); found != object_.end() && !found->is_null()) {
         name_ = key;
@@ -46,43 +49,34 @@ class Reader {
     return nullptr;
   }
 
-  std::optional<std::int64_t> integer(std::initializer_list<const char*> spellings,
-                                      std::int64_t most) const {
-    const Json* value = find(spellings);
-    if (!value) return std::nullopt;
-    const bool whole = value->is_number_integer() &&
-                       (!value->is_number_unsigned() || value->get<std::uint64_t>() <= kUnsigned);
-    if (!whole || value->get<std::int64_t>() < 1 || value->get<std::int64_t>() > most)
-      bad(*value, concat("an integer from 1 to ", most));
-    return value->get<std::int64_t>();
+  std::optional<std::int64_t> integer(Keys spellings, std::int64_t most) const {
+    const auto fits = [&](const Json& value) {
+      const bool whole = value.is_number_integer() &&
+                         (!value.is_number_unsigned() || value.get<std::uint64_t>() <= kUnsigned);
+      return whole && value.get<std::int64_t>() >= 1 && value.get<std::int64_t>() <= most;
+    };
+    return get<std::int64_t>(spellings, fits, concat("an integer from 1 to ", most));
   }
 
-  std::int64_t needed(std::initializer_list<const char*> spellings, std::int64_t most) const {
+  std::int64_t needed(Keys spellings, std::int64_t most) const {
     const auto value = integer(spellings, most);
     if (!value) refuse(place_, ": ", name_, " is missing");
     return *value;
   }
 
-  double real(std::initializer_list<const char*> spellings, double otherwise) const {
-    const Json* value = find(spellings);
-    if (!value) return otherwise;
-    if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0)
-      bad(*value, "a number above 0");
-    return value->get<double>();
+  double real(Keys spellings, double otherwise) const {
+    const auto fits = [](const Json& value) {
+      return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0;
+    };
+    return get<double>(spellings, fits, "a number above 0").value_or(otherwise);
   }
 
   bool flag(const char* key, bool otherwise) const {
-    const Json* value = find({key});
-    if (!value) return otherwise;
-    if (!value->is_boolean()) bad(*value, "true or false");
-    return value->get<bool>();
+    return get<bool>({key}, &Json::is_boolean, "true or false").value_or(otherwise);
   }
 
-  std::string text(std::initializer_list<const char*> spellings, const char* otherwise) const {
-    const Json* value = find(spellings);
-    if (!value) return otherwise;
-    if (!value->is_string()) bad(*value, "a string");
-    return value->get<std::string>();
+  std::string text(Keys spellings, const char* otherwise) const {
+    return get<std::string>(spellings, &Json::is_string, "a string").value_or(otherwise);
   }
 
   std::optional<Reader> object(const char* key) const {
@@ -98,6 +92,14 @@ class Reader {
 
  private:
   static constexpr std::uint64_t kUnsigned = std::uint64_t{1} << 62;
+
+  template <typename T, typename Fits>
+  std::optional<T> get(Keys spellings, const Fits& fits, const std::string& wanted) const {
+    const Json* value = find(spellings);
+    if (!value) return std::nullopt;
+    if (!std::invoke(fits, *value)) bad(*value, wanted);
+    return value->get<T>();
+  }
 
   [[noreturn]] void bad(const Json& value, const std::string& wanted) const {
     constexpr std::size_t kShown = 40;
@@ -116,25 +118,21 @@ using Unsupported = std::vector<std::string>;
 
 /// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta.
 void read_rope(const Reader& file, ModelConfig& model, Unsupported& unsupported) {
-  model.rope_theta = file.real({"rope_theta"}, 10000);
-  if (file.real({"partial_rotary_factor"}, 1) != 1)
-    unsupported.push_back("partial_rotary_factor other than 1");
+  const auto read_common = [&](const Reader& from) {
+    model.rope_theta = from.real({"rope_theta"}, model.rope_theta);
+    if (from.real({"partial_rotary_factor"}, 1) != 1)
+      unsupported.push_back("partial_rotary_factor other than 1");
+  };
+  read_common(file);
   const bool newer = file.find({"rope_parameters"});
   const std::optional<Reader> rope = file.object(newer ? "rope_parameters" : "rope_scaling");
   if (!rope) return;
-  if (rope->has_objects()) {
-    unsupported.push_back("rope_parameters of several kinds of layers");
-    return;
-  }
-  model.rope_theta = rope->real({"rope_theta"}, model.rope_theta);
-  if (rope->real({"partial_rotary_factor"}, 1) != 1)
-    unsupported.push_back("partial_rotary_factor other than 1");
+  if (rope->has_objects())
+    return unsupported.push_back("rope_parameters of several kinds of layers");
+  read_common(*rope);
   const std::string kind = rope->text({"rope_type", "type"}, "default");
   if (kind == "default") return;
-  if (kind != "llama3") {
-    unsupported.push_back("rope scaling '" + kind + "'");
-    return;
-  }
+  if (kind != "llama3") return unsupported.push_back("rope scaling '" + kind + "'");
   model.rope_scaling = RopeScalingKind::llama3;
   model.rope.factor = rope->real({"factor"}, 8);
   model.rope.low_freq_factor = rope->real({"low_freq_factor"}, 1);
@@ -335,6 +333,30 @@ Json llama_config(const ModelConfig& model, const HuggingFaceDetails& details) {
   return out;
 }
 
+bool ends_with_one_of(std::string_view name, std::initializer_list<std::string_view> endings) {
+  return std::ranges::any_of(endings, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+StoredName stored_name(ModelFamily family, const std::string& parameter) {
+  if (family == ModelFamily::gpt)
+    return {.names = {parameter, "transformer." + parameter},
+            .transposed =
+                ends_with_one_of(parameter, {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"})};
+  constexpr std::string_view kPrefix = "model.";  // absent if the model was saved without its head
+  StoredName stored{.names = {parameter}};
+  if (parameter.starts_with(kPrefix)) stored.names.push_back(parameter.substr(kPrefix.size()));
+  return stored;
+}
+
+StoredName stored_adapter_name(ModelFamily family, const std::string& parameter) {
+  StoredName stored = stored_name(family, parameter);
+  stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
+  // PEFT names modules as in the model with its head, where GPT-2's have the prefix.
+  if (family == ModelFamily::gpt) std::ranges::reverse(stored.names);
+  for (std::string& name : stored.names) name = "base_model.model." + name;
+  return stored;
+}
+
 }  // namespace
 
 ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place) {
@@ -343,8 +365,7 @@ ModelConfig parse_hugging_face_config(std::string_view text, const std::string& 
   const std::string type = file.text({"model_type"}, "");
   if (type.empty()) refuse(place, ": model_type is missing; is it the config.json of a model?");
   if (std::ranges::find(kTypes, type) == kTypes.end())
-    refuse(place, ": model_type is '", type, "'; supported are ",
-           join(std::vector<std::string>(kTypes.begin(), kTypes.end())));
+    refuse(place, ": model_type is '", type, "'; supported are ", join(kTypes));
   Unsupported unsupported;
   ModelConfig model =
       type == "gpt2" ? read_gpt2(file, unsupported) : read_llama(file, type, unsupported);
@@ -431,6 +452,32 @@ std::string to_adapter_config(const ModelConfig& model, const std::string& base)
                        {"target_modules", model.lora.targets},
                        {"task_type", "CAUSAL_LM"}};
   return config.dump(2) + "\n";
+}
+
+std::string adapted_layer(std::string_view parameter) {
+  const std::size_t end = std::min(parameter.find(".lora_A."), parameter.find(".lora_B."));
+  if (end == parameter.npos) return {};
+  const std::string_view module = parameter.substr(0, end);
+  return std::string(module.substr(module.rfind('.') + 1));
+}
+
+TensorNames base_names(const ModelConfig& config) {
+  const auto is_buffer = [tied = config.tied](std::string_view tensor) {
+    return (tied && tensor == "lm_head.weight") ||
+           ends_with_one_of(tensor, {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"});
+  };
+  return {.of = [family = config.family](
+                    const std::string& parameter) { return stored_name(family, parameter); },
+          .passed_over = is_buffer,
+          .config = "config.json"};
+}
+
+TensorNames adapter_names(const ModelConfig& config) {
+  return {
+      .of = [family = config.family](
+                const std::string& parameter) { return stored_adapter_name(family, parameter); },
+      .passed_over = [](std::string_view) { return false; },
+      .config = "adapter_config.json"};
 }
 
 }  // namespace axonn

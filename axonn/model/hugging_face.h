@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "axonn/model/config.h"
+#include "axonn/storage/safetensors/safetensors_source.h"
 
 namespace axonn {
 
@@ -48,5 +49,15 @@ StoredAdapterConfig parse_adapter_config(std::string_view text, const std::strin
 StoredAdapterConfig read_adapter_config(const std::string& folder);
 /// The text for model.lora, which must list its targets. `base`: base_model_name_or_path.
 std::string to_adapter_config(const ModelConfig& model, const std::string& base);
+
+/// The adapted layer: "q_proj" for "model.layers.0.self_attn.q_proj.lora_A.weight"; "" for a
+/// parameter that is not an adapter's.
+std::string adapted_layer(std::string_view parameter);
+
+/// The names in a Hugging Face folder of a model. Passed over are buffers that older versions
+/// saved, and the weight of a tied output layer.
+TensorNames base_names(const ModelConfig& config);
+/// The names in a folder of the model's adapters in PEFT's format.
+TensorNames adapter_names(const ModelConfig& config);
 
 }  // namespace axonn

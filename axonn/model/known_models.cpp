@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
 
 namespace axonn {
 
@@ -17,157 +17,132 @@ using Models = std::vector<ModelConfig>;
 
 struct Sizes {
   const char* name;
-  std::int64_t layers, hidden, heads;
+  std::int64_t layers, hidden, heads, kv_heads = 0, ffn = 0;
 };
 
-/// Heads of 128, as in the paper.
-void add_paper_gpts(Models& models) {
-  for (const Sizes& s : {Sizes{"gpt-5b", 24, 4096, 32}, Sizes{"gpt-10b", 32, 5120, 40},
-                         Sizes{"gpt-20b", 32, 7168, 56}, Sizes{"gpt-40b", 38, 9216, 72},
-                         Sizes{"gpt-60b", 56, 9216, 72}, Sizes{"gpt-80b", 42, 12288, 96},
-                         Sizes{"gpt-160b", 84, 12288, 96}, Sizes{"gpt-320b", 96, 16384, 128},
-                         Sizes{"gpt-640b", 192, 16384, 128}})
-    models.push_back(
-        {.layers = s.layers, .hidden = s.hidden, .heads = s.heads, .vocab = 32000, .name = s.name});
+/// Adds models that differ from `model` in their sizes.
+void add(Models& models, ModelConfig model, std::initializer_list<Sizes> all) {
+  for (const Sizes& s : all) {
+    model.name = s.name;
+    model.layers = s.layers;
+    model.hidden = s.hidden;
+    model.heads = s.heads;
+    model.kv_heads = s.kv_heads;
+    model.ffn = s.ffn;
+    models.push_back(model);
+  }
 }
 
-/// GPT-3 XL has 16 heads of 128: the table's 24 heads do not divide its width, and 16 give its 1.3
-/// billion parameters. GPT-3 13B has width 5120: the table's 5140 is not a multiple of 128.
-void add_gpt2_and_3(Models& models) {
-  const auto add = [&](const Sizes& s, std::int64_t positions) {
-    models.push_back({.layers = s.layers,
-                      .hidden = s.hidden,
-                      .heads = s.heads,
-                      .vocab = 50257,
-                      .positions = positions,
-                      .name = s.name});
-  };
-  for (const Sizes& s : {Sizes{"gpt2-124m", 12, 768, 12}, Sizes{"gpt2-355m", 24, 1024, 16},
-                         Sizes{"gpt2-774m", 36, 1280, 20}, Sizes{"gpt2-1.5b", 48, 1600, 25}})
-    add(s, 1024);
-  for (const Sizes& s : {Sizes{"gpt3-125m", 12, 768, 12}, Sizes{"gpt3-350m", 24, 1024, 16},
-                         Sizes{"gpt3-760m", 24, 1536, 16}, Sizes{"gpt3-1.3b", 24, 2048, 16},
-                         Sizes{"gpt3-2.7b", 32, 2560, 32}, Sizes{"gpt3-6.7b", 32, 4096, 32},
-                         Sizes{"gpt3-13b", 40, 5120, 40}, Sizes{"gpt3-175b", 96, 12288, 96}})
-    add(s, 2048);
+/// The paper's have heads of 128. GPT-3 XL has 16 heads of 128: the table's 24 heads do not divide
+/// its width, and 16 give its 1.3 billion parameters. GPT-3 13B has width 5120: the table's 5140 is
+/// not a multiple of 128.
+void add_gpts(Models& models) {
+  add(models, {.vocab = 32000},
+      {{"gpt-5b", 24, 4096, 32},
+       {"gpt-10b", 32, 5120, 40},
+       {"gpt-20b", 32, 7168, 56},
+       {"gpt-40b", 38, 9216, 72},
+       {"gpt-60b", 56, 9216, 72},
+       {"gpt-80b", 42, 12288, 96},
+       {"gpt-160b", 84, 12288, 96},
+       {"gpt-320b", 96, 16384, 128},
+       {"gpt-640b", 192, 16384, 128}});
+  add(models, {.vocab = 50257, .positions = 1024},
+      {{"gpt2-124m", 12, 768, 12},
+       {"gpt2-355m", 24, 1024, 16},
+       {"gpt2-774m", 36, 1280, 20},
+       {"gpt2-1.5b", 48, 1600, 25}});
+  add(models, {.vocab = 50257, .positions = 2048},
+      {{"gpt3-125m", 12, 768, 12},
+       {"gpt3-350m", 24, 1024, 16},
+       {"gpt3-760m", 24, 1536, 16},
+       {"gpt3-1.3b", 24, 2048, 16},
+       {"gpt3-2.7b", 32, 2560, 32},
+       {"gpt3-6.7b", 32, 4096, 32},
+       {"gpt3-13b", 40, 5120, 40},
+       {"gpt3-175b", 96, 12288, 96}});
 }
 
-struct LlamaSizes {
-  const char* name;
-  std::int64_t layers, hidden, heads, kv_heads, ffn;
-};
-
-ModelConfig llama(const LlamaSizes& s, std::int64_t vocab, std::int64_t positions) {
+ModelConfig llama(std::int64_t vocab, std::int64_t positions, double rope_theta = 10000) {
   return {.family = ModelFamily::llama,
-          .layers = s.layers,
-          .hidden = s.hidden,
-          .heads = s.heads,
-          .kv_heads = s.kv_heads,
-          .ffn = s.ffn,
           .vocab = vocab,
           .positions = positions,
           .tied = false,
-          .name = s.name};
+          .rope_theta = rope_theta};
 }
 
-void add_llama_2(Models& models) {
-  models.push_back(llama({"tinyllama-1.1b", 22, 2048, 32, 4, 5632}, 32000, 2048));
-  for (const LlamaSizes& s : {LlamaSizes{"llama-2-7b", 32, 4096, 32, 32, 11008},
-                              LlamaSizes{"llama-2-13b", 40, 5120, 40, 40, 13824},
-                              LlamaSizes{"llama-2-70b", 80, 8192, 64, 8, 28672}})
-    models.push_back(llama(s, 32000, 4096));
-}
+void add_llamas(Models& models) {
+  add(models, llama(32000, 2048), {{"tinyllama-1.1b", 22, 2048, 32, 4, 5632}});
+  add(models, llama(32000, 4096),
+      {{"llama-2-7b", 32, 4096, 32, 32, 11008},
+       {"llama-2-13b", 40, 5120, 40, 40, 13824},
+       {"llama-2-70b", 80, 8192, 64, 8, 28672}});
+  add(models, llama(128256, 8192, 500000),
+      {{"llama-3-8b", 32, 4096, 32, 8, 14336}, {"llama-3-70b", 80, 8192, 64, 8, 28672}});
+  // Low frequencies are divided by the factor, for sequences of up to 131,072.
+  ModelConfig longer = llama(128256, 131072, 500000), small = longer;
+  longer.rope_scaling = small.rope_scaling = RopeScalingKind::llama3;
+  longer.rope.factor = 8;
+  small.rope.factor = 32;
+  small.tied = true;
+  add(models, longer,
+      {{"llama-3.1-8b", 32, 4096, 32, 8, 14336},
+       {"llama-3.1-70b", 80, 8192, 64, 8, 28672},
+       {"llama-3.1-405b", 126, 16384, 128, 8, 53248}});
+  add(models, small,
+      {{"llama-3.2-1b", 16, 2048, 32, 8, 8192}, {"llama-3.2-3b", 28, 3072, 24, 8, 8192}});
+  add(models, longer, {{"llama-3.3-70b", 80, 8192, 64, 8, 28672}});
 
-ModelConfig llama_3(const LlamaSizes& s) {
-  ModelConfig model = llama(s, 128256, 8192);
-  model.rope_theta = 500000;
-  return model;
-}
-
-/// With low frequencies divided by `factor`, for sequences of up to 131,072.
-ModelConfig llama_3_long(const LlamaSizes& s, double factor) {
-  ModelConfig model = llama_3(s);
-  model.positions = 131072;
-  model.rope_scaling = RopeScalingKind::llama3;
-  model.rope.factor = factor;
-  return model;
-}
-
-void add_llama_3(Models& models) {
-  models.push_back(llama_3({"llama-3-8b", 32, 4096, 32, 8, 14336}));
-  models.push_back(llama_3({"llama-3-70b", 80, 8192, 64, 8, 28672}));
-  models.push_back(llama_3_long({"llama-3.1-8b", 32, 4096, 32, 8, 14336}, 8));
-  models.push_back(llama_3_long({"llama-3.1-70b", 80, 8192, 64, 8, 28672}, 8));
-  models.push_back(llama_3_long({"llama-3.1-405b", 126, 16384, 128, 8, 53248}, 8));
-  for (const LlamaSizes& s : {LlamaSizes{"llama-3.2-1b", 16, 2048, 32, 8, 8192},
-                              LlamaSizes{"llama-3.2-3b", 28, 3072, 24, 8, 8192}}) {
-    models.push_back(llama_3_long(s, 32));
-    models.back().tied = true;
-  }
-  models.push_back(llama_3_long({"llama-3.3-70b", 80, 8192, 64, 8, 28672}, 8));
-}
-
-void add_mistral(Models& models) {
-  models.push_back(llama({"mistral-7b-v0.1", 32, 4096, 32, 8, 14336}, 32000, 32768));
+  add(models, llama(32000, 32768), {{"mistral-7b-v0.1", 32, 4096, 32, 8, 14336}});
   models.back().window = 4096;
-  models.push_back(llama({"mistral-7b-v0.3", 32, 4096, 32, 8, 14336}, 32768, 32768));
-  models.back().rope_theta = 1e6;
+  add(models, llama(32768, 32768, 1e6), {{"mistral-7b-v0.3", 32, 4096, 32, 8, 14336}});
 }
 
 /// `small`: tied, and with the smaller vocabulary, as 0.5B to 3B.
-ModelConfig qwen(const LlamaSizes& s, bool small, std::int64_t positions) {
-  ModelConfig model = llama(s, small ? 151936 : 152064, positions);
-  model.rope_theta = 1e6;
-  model.norm_eps = 1e-6;
+ModelConfig qwen_2(bool small, std::int64_t positions, double eps) {
+  ModelConfig model = llama(small ? 151936 : 152064, positions, 1e6);
   model.tied = small;
+  model.norm_eps = eps;
+  model.qkv_bias = true;
   return model;
 }
 
-void add_qwen_2(Models& models) {
-  const auto add = [&](const LlamaSizes& s, bool small, std::int64_t positions, double eps) {
-    models.push_back(qwen(s, small, positions));
-    models.back().norm_eps = eps;
-    models.back().qkv_bias = true;
-  };
-  add({"qwen2-0.5b", 24, 896, 14, 2, 4864}, true, 131072, 1e-6);
-  add({"qwen2-1.5b", 28, 1536, 12, 2, 8960}, true, 131072, 1e-6);
-  add({"qwen2-7b", 28, 3584, 28, 4, 18944}, false, 131072, 1e-6);
-  add({"qwen2-72b", 80, 8192, 64, 8, 29568}, false, 131072, 1e-5);
-  add({"qwen2.5-0.5b", 24, 896, 14, 2, 4864}, true, 32768, 1e-6);
-  add({"qwen2.5-1.5b", 28, 1536, 12, 2, 8960}, true, 131072, 1e-6);
-  add({"qwen2.5-3b", 36, 2048, 16, 2, 11008}, true, 32768, 1e-6);
-  add({"qwen2.5-7b", 28, 3584, 28, 4, 18944}, false, 131072, 1e-6);
-  add({"qwen2.5-14b", 48, 5120, 40, 8, 13824}, false, 131072, 1e-5);
-  add({"qwen2.5-32b", 64, 5120, 40, 8, 27648}, false, 131072, 1e-5);
-  add({"qwen2.5-72b", 80, 8192, 64, 8, 29568}, false, 131072, 1e-5);
-}
+void add_qwens(Models& models) {
+  add(models, qwen_2(true, 131072, 1e-6),
+      {{"qwen2-0.5b", 24, 896, 14, 2, 4864}, {"qwen2-1.5b", 28, 1536, 12, 2, 8960}});
+  add(models, qwen_2(false, 131072, 1e-6), {{"qwen2-7b", 28, 3584, 28, 4, 18944}});
+  add(models, qwen_2(false, 131072, 1e-5), {{"qwen2-72b", 80, 8192, 64, 8, 29568}});
+  add(models, qwen_2(true, 32768, 1e-6), {{"qwen2.5-0.5b", 24, 896, 14, 2, 4864}});
+  add(models, qwen_2(true, 131072, 1e-6), {{"qwen2.5-1.5b", 28, 1536, 12, 2, 8960}});
+  add(models, qwen_2(true, 32768, 1e-6), {{"qwen2.5-3b", 36, 2048, 16, 2, 11008}});
+  add(models, qwen_2(false, 131072, 1e-6), {{"qwen2.5-7b", 28, 3584, 28, 4, 18944}});
+  add(models, qwen_2(false, 131072, 1e-5),
+      {{"qwen2.5-14b", 48, 5120, 40, 8, 13824},
+       {"qwen2.5-32b", 64, 5120, 40, 8, 27648},
+       {"qwen2.5-72b", 80, 8192, 64, 8, 29568}});
 
-void add_qwen_3(Models& models) {
-  const auto add = [&](const LlamaSizes& s, bool tied) {
-    models.push_back(qwen(s, true, 40960));
-    models.back().tied = tied;
-    models.back().head_dim = 128;
-    models.back().qk_norm = true;
-  };
-  add({"qwen3-0.6b", 28, 1024, 16, 8, 3072}, true);
-  add({"qwen3-1.7b", 28, 2048, 16, 8, 6144}, true);
-  add({"qwen3-4b", 36, 2560, 32, 8, 9728}, true);
-  add({"qwen3-8b", 36, 4096, 32, 8, 12288}, false);
-  add({"qwen3-14b", 40, 5120, 40, 8, 17408}, false);
-  add({"qwen3-32b", 64, 5120, 64, 8, 25600}, false);
+  ModelConfig qwen_3 = qwen_2(true, 40960, 1e-6);
+  qwen_3.qkv_bias = false;
+  qwen_3.qk_norm = true;
+  qwen_3.head_dim = 128;
+  add(models, qwen_3,
+      {{"qwen3-0.6b", 28, 1024, 16, 8, 3072},
+       {"qwen3-1.7b", 28, 2048, 16, 8, 6144},
+       {"qwen3-4b", 36, 2560, 32, 8, 9728}});
+  qwen_3.tied = false;
+  add(models, qwen_3,
+      {{"qwen3-8b", 36, 4096, 32, 8, 12288},
+       {"qwen3-14b", 40, 5120, 40, 8, 17408},
+       {"qwen3-32b", 64, 5120, 64, 8, 25600}});
 }
 
 /// All models: families one after another, each from small to large.
 const Models& all_models() {
   static const Models kAll = [] {
     Models models;
-    add_paper_gpts(models);
-    add_gpt2_and_3(models);
-    add_llama_2(models);
-    add_llama_3(models);
-    add_mistral(models);
-    add_qwen_2(models);
-    add_qwen_3(models);
+    add_gpts(models);
+    add_llamas(models);
+    add_qwens(models);
     return models;
   }();
   return kAll;
@@ -181,7 +156,7 @@ ModelConfig known_model(std::string_view name) {
   if (found != models.end()) return *found;
   std::vector<std::string> names;
   for (const ModelConfig& model : models) names.push_back(model.name);
-  const std::vector<std::string> guesses = nearest(std::string(name), names);
+  const std::vector<std::string> guesses = nearest(name, names);
   refuse("there is no model '", name, "'",
          guesses.empty() ? "; the known names are " + join(names) : did_you_mean(guesses));
 }

@@ -5,8 +5,8 @@
 #include <deque>
 
 #include "axonn/base/check.h"
-#include "axonn/model/gpt.h"
-#include "axonn/model/llama.h"
+#include "axonn/comm/self.h"
+#include "axonn/model/decoder.h"
 #include "axonn/options/options.h"
 
 namespace axonn {
@@ -27,11 +27,50 @@ Families& families() {
   return all;
 }
 
-std::string key_of(const Architecture& architecture, const Architecture::Key& key) {
-  return concat(architecture.name, '.', key.name);
+void with_all(const Context& ctx, std::span<ParameterGroup* const> groups,
+              const std::function<void(const Context&)>& f) {
+  if (groups.empty()) return f(ctx);
+  with_parameters(
+      ctx, *groups.front(), [&](const Context& inside) { with_all(inside, groups.subspan(1), f); },
+      ReadIn::held);
 }
 
 }  // namespace
+
+/// Calls f(ctx, output layer, its input) with the head's parameters gathered.
+template <typename F>
+void LanguageModel::at_end(const Context& ctx, const Tokens& tokens, const F& f) {
+  const Var x = hidden(ctx, tokens);
+  const Head end = head();
+  with_all(ctx, end.groups,
+           [&](const Context& inside) { f(inside, end.output, end.norm(inside, x)); });
+}
+
+void LanguageModel::loss(const Context& ctx, const Tokens& tokens, float scale,
+                         const Tensor& total) {
+  at_end(ctx, tokens, [&](const Context& inside, const CrossEntropy& output, const Var& x) {
+    output(inside, x, tokens.targets, scale, total);
+  });
+}
+
+Tensor LanguageModel::target_losses(const Context& ctx, const Tokens& tokens) {
+  Tensor out;
+  at_end(ctx, tokens, [&](const Context& inside, const CrossEntropy& output, const Var& x) {
+    out = output.each(inside, x, tokens.targets);
+  });
+  return out;
+}
+
+Tensor LanguageModel::next_logits(const Context& ctx, const Tokens& tokens,
+                                  std::span<const std::int64_t> rows) {
+  AXONN_CHECK(!ctx.tape, "next_logits: got a tape; call it without one");
+  Tensor out;
+  at_end(ctx, tokens, [&](const Context& inside, const CrossEntropy& output, const Var& x) {
+    out = output.logits_of_rows(inside, x, rows);
+    out.wait();
+  });
+  return out;
+}
 
 void register_architecture(Architecture architecture) {
   Families& all = families();
@@ -58,7 +97,7 @@ void list_own_options(ModelConfig& model, OptionList& list) {
     list.section(architecture.name, architecture.help);
     for (const Architecture::Key& key : architecture.keys) {
       ModelConfig::OwnValue& value =
-          model.own_values.try_emplace(key_of(architecture, key), key.value).first->second;
+          model.own_values.try_emplace(architecture.name + '.' + key.name, key.value).first->second;
       std::visit([&](auto& target) { list.add(key.name, &target, {.help = key.help}); }, value);
     }
   }
@@ -66,14 +105,95 @@ void list_own_options(ModelConfig& model, OptionList& list) {
 
 std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid) {
   if (const Architecture* own = architecture_of(config.family)) return own->make(config, grid);
-  if (config.family == ModelFamily::llama) return std::make_unique<Llama>(config, grid);
-  return std::make_unique<Gpt>(config, grid);
+  return make_decoder(config, grid);
 }
 
 std::vector<ParameterGroup*> trained_groups(Model& model) {
   std::vector<ParameterGroup*> groups = model.groups();
   std::erase_if(groups, [](const ParameterGroup* group) { return group->frozen(); });
   return groups;
+}
+
+namespace {
+
+/// Columns of attention's output.
+std::int64_t attention_width(const ModelConfig& m) { return m.heads * m.head_width(); }
+
+/// Parameters of one block: QKV, projection, the MLP's two or three products, biases and norms.
+std::int64_t block_parameters(const ModelConfig& m) {
+  const std::int64_t qkv = (m.heads + 2 * m.kv_heads) * m.head_width();
+  const std::int64_t weights =
+      (qkv + attention_width(m)) * m.hidden + (m.is_llama() ? 3 : 2) * m.hidden * m.ffn;
+  if (m.is_llama())
+    return weights + (m.qkv_bias ? qkv : 0) + (m.qk_norm ? 2 * m.head_width() : 0) + 2 * m.hidden;
+  const std::int64_t vectors = m.bias ? qkv + m.hidden + m.ffn + m.hidden : 0;
+  return weights + vectors + (m.bias ? 4 : 2) * m.hidden;
+}
+
+std::int64_t final_norm(const ModelConfig& m) {
+  return (m.bias && !m.is_llama() ? 2 : 1) * m.hidden;
+}
+
+/// Calls f with a model of a registered family on one rank, without memory for its parameters.
+template <typename F>
+auto with_model_of(const ModelConfig& m, const F& f) {
+  const auto world = make_self();
+  const Grid grid(*world, {});
+  return f(*make_model(m, grid));
+}
+
+}  // namespace
+
+std::int64_t parameter_count(Model& model) {
+  std::int64_t count = 0;
+  for (const ParameterGroup* group : model.groups())
+    for (const auto& parameter : group->parameters())
+      count += parameter->spec().layout.rows * parameter->spec().layout.cols;
+  return count;
+}
+
+double Model::flops_per_token(std::int64_t) {
+  double flops = 0;
+  for (const ParameterGroup* group : groups())
+    for (const auto& parameter : group->parameters())
+      flops += (group->frozen() ? 4.0 : 6.0) *
+               static_cast<double>(parameter->spec().layout.rows * parameter->spec().layout.cols);
+  return flops;
+}
+
+std::int64_t parameter_count(const ModelConfig& m) {
+  if (architecture_of(m.family))
+    return with_model_of(m, [](Model& model) { return parameter_count(model); });
+  const std::int64_t tables = (m.tied ? 1 : 2) * m.vocab * m.hidden,
+                     positions = m.is_llama() ? 0 : m.positions * m.hidden;
+  return m.layers * block_parameters(m) + tables + positions + final_norm(m);
+}
+
+double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {
+  if (architecture_of(m.family))
+    return with_model_of(m, [&](Model& model) { return model.flops_per_token(seq_len); });
+  const double multiplied =
+      static_cast<double>(m.layers * block_parameters(m) + final_norm(m) + m.vocab * m.hidden);
+  const double products = m.lora.rank > 0 ? 4 : 6;  // frozen weights have no gradient
+  return products * multiplied + 6.0 * static_cast<double>(m.layers * attention_width(m) * seq_len);
+}
+
+StepFlops step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t seq_len,
+                     bool recomputes) {
+  const double tokens = static_cast<double>(sequences * seq_len), s = static_cast<double>(seq_len),
+               l = static_cast<double>(m.layers), h = static_cast<double>(m.hidden),
+               v = static_cast<double>(m.vocab);
+  StepFlops flops;
+  flops.model = tokens * model_flops_per_token(m, seq_len);
+  if (architecture_of(m.family)) {  // a forward pass is a third of forward and backward
+    flops.hardware = flops.model * (recomputes ? 4.0 / 3 : 1);
+    return flops;
+  }
+  const double blocks_forward = 2 * static_cast<double>(m.layers * block_parameters(m)) +
+                                2 * l * static_cast<double>(attention_width(m)) * s;
+  flops.hardware = flops.model + (recomputes ? tokens * blocks_forward : 0);
+  flops.narayanan = 96 * tokens * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+  return flops;
 }
 
 }  // namespace axonn

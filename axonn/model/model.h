@@ -9,6 +9,8 @@
 
 #include "axonn/model/config.h"
 #include "axonn/nn/embedding.h"
+#include "axonn/nn/loss.h"
+#include "axonn/nn/norm.h"
 #include "axonn/parallel/block.h"
 
 namespace axonn {
@@ -46,6 +48,32 @@ class Model {
   virtual double flops_per_token(std::int64_t seq_len);
   /// The sizes, for logs and reports: "2 layers, width 96, 24 heads". Empty: none.
   virtual std::string describe() const { return {}; }
+};
+
+/// A Model that ends in a norm and an output layer over the vocabulary. Implements the losses and
+/// logits; a model adds its groups and what comes before the norm.
+class LanguageModel : public Model {
+ public:
+  void loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) override;
+  Tensor target_losses(const Context& ctx, const Tokens& tokens) override;
+  Tensor next_logits(const Context& ctx, const Tokens& tokens,
+                     std::span<const std::int64_t> rows) override;
+
+ protected:
+  /// The end of the model.
+  struct Head {
+    const Norm& norm;
+    const CrossEntropy& output;
+    std::vector<ParameterGroup*> groups;  ///< of both: two if the output is tied to the embedding
+  };
+  virtual Head head() = 0;
+
+  /// Returns the norm's input.
+  virtual Var hidden(const Context& ctx, const Tokens& tokens) = 0;
+
+ private:
+  template <typename F>
+  void at_end(const Context& ctx, const Tokens& tokens, const F& f);
 };
 
 /// The number of parameters of a model, without padding.
@@ -92,5 +120,29 @@ void register_architecture(Architecture architecture);
 
 /// The architecture that was registered for this family; null for the library's own families.
 const Architecture* architecture_of(ModelFamily family);
+
+/// The number of parameters of a resolved config, without padding, with embeddings, without
+/// adapters.
+std::int64_t parameter_count(const ModelConfig& model);
+
+/// Flops of one token, forward and backward, in sequences of seq_len tokens, by the convention
+/// `model`: 6 N + 6 L C T. N counts all parameters but the input embeddings; a tied output layer
+/// counts. The second term is the causal half of attention over all previous positions, even with a
+/// window; C is heads · head_dim there. Recomputation is not counted. With adapters the first term
+/// is 4 N, as frozen weights have no gradient, and the adapters' own few flops are left out.
+double model_flops_per_token(const ModelConfig& model, std::int64_t seq_len);
+
+/// Flops of one step of `sequences`, by the three conventions in use. Output names the convention.
+struct StepFlops {
+  double model = 0;     ///< model_flops_per_token
+  double hardware = 0;  ///< model, plus recomputation: a second forward pass of the blocks
+  /// 96 B s l h² (...) of Narayanan et al., 2021, with recomputation and full attention, as in the
+  /// AxoNN paper. For any family, it is the value of a GPT of this width.
+  double narayanan = 0;
+};
+/// For a registered family (model/model.h), `model` is Model::flops_per_token() and
+/// `narayanan` is 0.
+StepFlops step_flops(const ModelConfig& model, std::int64_t sequences, std::int64_t seq_len,
+                     bool recomputes);
 
 }  // namespace axonn

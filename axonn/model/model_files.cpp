@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/clock.h"
 #include "axonn/base/files.h"
+#include "axonn/comm/texts.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/model/stored_names.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 #include "axonn/storage/safetensors/safetensors_source.h"
 
 namespace axonn {
@@ -40,6 +42,51 @@ std::vector<std::string> adapted_layers(const std::string& path) {
       layers.push_back(layer);
   if (layers.empty()) refuse(path, " has no tensors of adapters");
   return layers;
+}
+
+using Groups = std::span<ParameterGroup* const>;
+
+/// Requests this rank's slices of a parameter.
+SliceRequest request_for(const Context& ctx, const Destination& to, const ParameterSpec& spec) {
+  SliceRequest request{.parameter = spec.name, .kind = to.kind};
+  if (spec.layout.col_axis) request.across = &ctx.grid.along(*spec.layout.col_axis);
+  for (const auto& [owner, slice] : to.group->piece_slices())
+    if (owner == &spec) request.slices.push_back(slice);
+  return request;
+}
+
+/// Copies values to their destination. `floats` is a buffer for converted ones.
+void put(const Context& ctx, const Destination& to, std::int64_t offset, StoredType type,
+         std::span<const std::byte> values, std::vector<float>& floats) {
+  const std::size_t count = values.size() / bytes_of(type);
+  if (type == StoredType::bf16 && !to.buffer && to.group->takes_bf16())
+    return to.group->set_values(ctx, offset, {reinterpret_cast<const bf16*>(values.data()), count});
+  std::span<const float> all{reinterpret_cast<const float*>(values.data()), count};
+  if (type != StoredType::f32) {
+    floats.resize(count);
+    to_floats(type, values, floats);
+    all = floats;
+  }
+  if (to.buffer)
+    ctx.device().copy_from_host(to.buffer + offset, all.data(), std::ssize(all) * 4);
+  else
+    to.group->set_values(ctx, offset, all);
+}
+
+/// Reads the parameters of groups from `path`, at which `files` may be open; gives them initial
+/// values if it is empty.
+LoadCost load_or_initialise(const Context& ctx, Groups groups, const ModelConfig& config,
+                            std::shared_ptr<const ModelFiles> files, const std::string& path,
+                            const Progress& progress) {
+  if (groups.empty()) return {};
+  if (path.empty()) {
+    for (ParameterGroup* group : groups) group->initialise(ctx, ctx.seed);
+    return {};
+  }
+  if (!files || files->path() != path) files = std::make_shared<const ModelFiles>(path);
+  std::vector<Destination> to;
+  for (ParameterGroup* group : groups) to.push_back({.group = group});
+  return load(ctx, to, *files->source(config, stored_parameters(groups)), progress);
 }
 
 }  // namespace
@@ -118,6 +165,77 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
 
 std::string to_text(const ModelFiles::Form& form) {
   return nlohmann::json{{"type", name_of(form.type)}, {"prefix", form.prefix}}.dump(2) + "\n";
+}
+
+std::vector<StoredParameter> stored_parameters(std::span<ParameterGroup* const> groups) {
+  std::vector<StoredParameter> all;
+  for (const ParameterGroup* group : groups)
+    for (const auto& parameter : group->parameters()) {
+      const ParameterSpec& spec = parameter->spec();
+      all.push_back({spec.name, spec.layout.rows, spec.layout.cols});
+    }
+  return all;
+}
+
+LoadCost load(const Context& ctx, std::span<const Destination> destinations,
+              ParameterSource& source, const Progress& progress) {
+  const double began = now_seconds();
+  std::vector<SliceRequest> wanted;
+  std::vector<const Destination*> destination_of;
+  std::int64_t total = 0, done = 0, bytes = 0;  // elements, but `bytes`: of those that are done
+  for (const Destination& to : destinations)
+    for (const auto& parameter : to.group->parameters()) {
+      wanted.push_back(request_for(ctx, to, parameter->spec()));
+      destination_of.push_back(&to);
+      for (const Slice& slice : wanted.back().slices) total += slice.count();
+    }
+  std::vector<float> floats;
+  const auto take = [&](std::size_t i, std::int64_t offset, StoredType type,
+                        std::span<const std::byte> values) {
+    put(ctx, *destination_of[i], offset, type, values, floats);
+    bytes += std::ssize(values);
+    done += std::ssize(values) / bytes_of(type);
+    const double each = static_cast<double>(bytes) / static_cast<double>(done);
+    if (progress) progress(bytes, std::llround(each * static_cast<double>(total)));
+  };
+  LoadCost cost;
+  std::string fault;
+  try {
+    cost.bytes = source.read(wanted, take);
+  } catch (const UsageError& error) {  // the files are at fault; other errors end all ranks anyway
+    fault = error.what();
+  }
+  try {
+    agree(ctx.grid.world(), "loading " + source.path(), fault);
+  } catch (const Aborted&) {
+    throw;
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  for (const Destination& to : destinations)
+    if (to.kind == "master") to.group->publish_values(ctx);
+  cost.seconds = now_seconds() - began;
+  return cost;
+}
+
+LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* const> trained,
+                    const ModelConfig& config, const Progress& progress) {
+  if (config.lora.rank == 0)
+    return load_or_initialise(ctx, trained, config, config.files, config.path, progress);
+  const LoadCost base = initialise_frozen(ctx, model, trained, config, progress),
+                 adapters = load_or_initialise(ctx, trained, config, config.adapter_files,
+                                               config.lora.path, progress);
+  return {.bytes = base.bytes + adapters.bytes, .seconds = base.seconds + adapters.seconds};
+}
+
+LoadCost initialise_frozen(const Context& ctx, Model& model,
+                           std::span<ParameterGroup* const> trained, const ModelConfig& config,
+                           const Progress& progress) {
+  std::vector<ParameterGroup*> groups = model.groups();
+  std::erase_if(groups, [&](ParameterGroup* group) {
+    return std::ranges::find(trained, group) != trained.end();
+  });
+  return load_or_initialise(ctx, groups, config, config.files, config.path, progress);
 }
 
 }  // namespace axonn

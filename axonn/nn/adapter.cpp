@@ -9,11 +9,16 @@
 namespace axonn {
 
 Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
-                 Options options)
-    : options_(options), key_(hash_text(module)), in_axis_(weight.col_axis.value()) {
+                 const LoraConfig& config, std::int64_t first_row)
+    : rank_(config.rank),
+      first_row_(first_row),
+      scale_(static_cast<float>(config.alpha / static_cast<double>(config.rank))),
+      dropout_(static_cast<float>(config.dropout)),
+      key_(hash_text(module)),
+      in_axis_(weight.col_axis.value()) {
   const double inputs = static_cast<double>(weight.cols);
   a_ = &group.add({.name = module + ".lora_A.weight",
-                   .layout = {.rows = options.rank,
+                   .layout = {.rows = rank_,
                               .cols = weight.cols,
                               .col_axis = weight.col_axis,
                               .partial = weight.row_axis.value()},
@@ -21,7 +26,7 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
                    .init_std = 1 / std::sqrt(3 * inputs),
                    .decays = true});
   Layout out = weight;
-  out.cols = options.rank;
+  out.cols = rank_;
   out.col_axis.reset();
   out.partial = in_axis_;
   b_ = &group.add({.name = module + ".lora_B.weight", .layout = out, .decays = true});
@@ -32,7 +37,7 @@ ops::Dropout Adapter::mask(const Context& ctx, const View& out, const View& inp,
                            const Rows& rows) const {
   return {.out = out,
           .inp = inp,
-          .probability = static_cast<float>(options_.dropout),
+          .probability = dropout_,
           .key = key_ + ctx.seed,
           .first_row = rows.first,
           .first_col = ctx.grid.coord(in_axis_) * a_->local_cols()};
@@ -40,7 +45,7 @@ ops::Dropout Adapter::mask(const Context& ctx, const View& out, const View& inp,
 
 /// The input after dropout; without dropout, or in evaluation, the input itself.
 Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const {
-  if (options_.dropout == 0 || !ctx.training()) return inp;
+  if (dropout_ == 0 || !ctx.training()) return inp;
   Tensor out = ctx.empty(inp.rows(), inp.cols(), inp.dtype());
   ctx.backend.run(mask(ctx, out.view(), inp.view(), rows));
   return out;
@@ -48,16 +53,13 @@ Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows)
 
 /// scale · inp · Aᵀ (R, r), partial over the input axis.
 Tensor Adapter::inner(const Context& ctx, const Tensor& inp) const {
-  Tensor out = ctx.empty(inp.rows(), options_.rank, ctx.dtype);
+  Tensor out = ctx.empty(inp.rows(), rank_, ctx.dtype);
   ctx.backend.matmul({.out = out.view(), .a = inp.view(), .b = a_->weight(), .b_transposed = true});
-  ctx.backend.run(ops::Dropout{
-      .out = out.view(), .inp = out.view(), .scale = static_cast<float>(options_.scale)});
+  ctx.backend.run(ops::Dropout{.out = out.view(), .inp = out.view(), .scale = scale_});
   return out;
 }
 
-View Adapter::part_of(const View& out) const {
-  return out.col_range(options_.first_row, b_->local_rows());
-}
+View Adapter::part_of(const View& out) const { return out.col_range(first_row_, b_->local_rows()); }
 
 void Adapter::forward(const Context& ctx, const View& out, const Tensor& inp,
                       const Rows& rows) const {
@@ -78,10 +80,9 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
                       .b = inner(ctx, seen).view(),
                       .a_transposed = true,
                       .accumulate = add_to_b});
-  Tensor d_inner = ctx.empty(d_part.rows, options_.rank, ctx.dtype);
+  Tensor d_inner = ctx.empty(d_part.rows, rank_, ctx.dtype);
   ctx.backend.matmul({.out = d_inner.view(), .a = d_part, .b = b_->weight()});
-  ctx.backend.run(ops::Dropout{
-      .out = d_inner.view(), .inp = d_inner.view(), .scale = static_cast<float>(options_.scale)});
+  ctx.backend.run(ops::Dropout{.out = d_inner.view(), .inp = d_inner.view(), .scale = scale_});
   const auto [d_a, add_to_a] = a_->gradient_of_all();
   ctx.backend.matmul({.out = d_a,
                       .a = d_inner.view(),
@@ -89,7 +90,7 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
                       .a_transposed = true,
                       .accumulate = add_to_a});
   if (!d_inp.data) return;
-  if (options_.dropout == 0) {
+  if (dropout_ == 0) {
     ctx.backend.matmul({.out = d_inp, .a = d_inner.view(), .b = a_->weight(), .accumulate = true});
     return;
   }
@@ -99,28 +100,22 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
   ctx.backend.run(ops::Add{d_inp, d_inp, d_seen.view()});
 }
 
-Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig options)
-    : grid_(grid), options_(std::move(options)) {
-  if (options_.rank > 0) group_ = std::make_unique<ParameterGroup>(block + " (adapters)", grid);
+Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig config)
+    : grid_(grid), config_(std::move(config)) {
+  if (config_.rank > 0) group_ = std::make_unique<ParameterGroup>(block + " (adapters)", grid);
 }
 
 void Adapters::add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
                       std::int64_t first_row) {
   const std::string last = module.substr(module.rfind('.') + 1);
   layers_.push_back(last);
-  const auto& targets = options_.targets;
+  const auto& targets = config_.targets;
   if (!group_ || (!targets.empty() && std::ranges::find(targets, last) == targets.end())) return;
-  all.push_back({*group_,
-                 module,
-                 weight,
-                 {.rank = options_.rank,
-                  .scale = options_.alpha / static_cast<double>(options_.rank),
-                  .dropout = options_.dropout,
-                  .first_row = first_row}});
+  all.emplace_back(*group_, module, weight, config_, first_row);
 }
 
 void Adapters::check_targets() const {
-  for (const std::string& target : options_.targets) {
+  for (const std::string& target : config_.targets) {
     if (std::ranges::find(layers_, target) != layers_.end()) continue;
     std::string names;
     for (const std::string& layer : layers_) names += (names.empty() ? "" : ", ") + layer;

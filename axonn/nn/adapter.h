@@ -25,15 +25,10 @@ namespace axonn {
 /// Source: Hu et al., "LoRA: low-rank adaptation of large language models", 2021.
 class Adapter {
  public:
-  struct Options {
-    std::int64_t rank = 0;       ///< r
-    double scale = 1;            ///< alpha / r
-    double dropout = 0;          ///< probability
-    std::int64_t first_row = 0;  ///< column of this rank's out (of the layer) where B's rows begin
-  };
-
   /// Declares module.lora_A.weight and module.lora_B.weight in group, cut like `weight` (out, in).
-  Adapter(ParameterGroup& group, const std::string& module, const Layout& weight, Options options);
+  /// first_row: column of this rank's out (of the layer) where B's rows begin.
+  Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
+          const LoraConfig& config, std::int64_t first_row);
 
   /// Adds this rank's partial sum to out (R, out/Go of the layer). inp is (R, in/Gi), `rows` its
   /// rows.
@@ -49,7 +44,8 @@ class Adapter {
   Tensor inner(const Context& ctx, const Tensor& inp) const;
   View part_of(const View& out) const;
 
-  Options options_;
+  std::int64_t rank_, first_row_;
+  float scale_, dropout_;
   std::uint64_t key_;
   Axis in_axis_;
   const Parameter* a_;
@@ -60,13 +56,13 @@ class Adapter {
 class Adapters {
  public:
   /// With rank 0 there are no adapters, and nothing is frozen.
-  Adapters(const std::string& block, const Grid& grid, LoraConfig options);
+  Adapters(const std::string& block, const Grid& grid, LoraConfig config);
 
   /// Null without adapters.
   ParameterGroup* group() { return group_.get(); }
   const GridShape& shape() const { return grid_.shape(); }
   /// Registers a layer, such as "h.3.attn.c_attn". If it is a target, makes its adapter and appends
-  /// it to `all`; first_row as in Adapter::Options.
+  /// it to `all`; first_row as in Adapter.
   void add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
               std::int64_t first_row);
   /// Throws UsageError if a target is none of the layers, which must be registered.
@@ -74,7 +70,7 @@ class Adapters {
 
  private:
   const Grid& grid_;
-  LoraConfig options_;
+  LoraConfig config_;
   std::vector<std::string> layers_;  // last parts of the registered names, in order
   std::unique_ptr<ParameterGroup> group_;
 };

@@ -1,7 +1,9 @@
 #include "axonn/nn/attention.h"
 
+#include <algorithm>
+#include <map>
+
 #include "axonn/base/check.h"
-#include "axonn/nn/key_value_cache.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn {
@@ -77,10 +79,8 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads) {
       return make_chunk(ctx, in, value, in.placement);
     Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
     ctx.backend.attention(forward_args(ctx, at, in, value, stats));
-    Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!out.gradient) return out;
-    ctx.tape->record([ctx, at, in, value, stats, gradient = out.gradient] {
-      const Tensor d_out = gradient->take();
+    const Chunk out = make_chunk(ctx, in, value, in.placement);
+    return with_backward(ctx, out, [ctx, at, in, value, stats](const Tensor& d_out) {
       Tensor d_qkv = ctx.like(in.value);
       const View d = d_qkv.view();
       ctx.backend.attention_backward({.forward = forward_args(ctx, at, in, value, stats),
@@ -90,8 +90,76 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads) {
                                       .d_v = at.v(d)});
       in.gradient->add(ctx, std::move(d_qkv));
     });
-    return out;
   });
+}
+
+void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t> slots,
+                               std::span<const std::int32_t> positions, Reads reads) {
+  AXONN_CHECK(slots.size() == positions.size() && options_.entries > 0,
+              "KeyValueCache: wanted as many slots as positions and at least one entry, got ",
+              slots.size(), " slots, ", positions.size(), " positions and ", options_.entries,
+              " entries");
+  std::map<std::int32_t, std::int32_t> last;
+  for (std::size_t r = 0; r < slots.size(); ++r) {
+    AXONN_CHECK(slots[r] < options_.slots, "KeyValueCache: slot ", slots[r], ", wanted less than ",
+                options_.slots);
+    if (slots[r] < 0) continue;
+    auto& most = last[slots[r]];
+    most = std::max(most, positions[r]);
+  }
+  std::vector<std::int32_t> kept(slots.begin(), slots.end());
+  for (std::size_t r = 0; r < kept.size(); ++r)
+    if (kept[r] >= 0 && positions[r] + options_.entries <= last[kept[r]]) kept[r] = -1;
+  slots_ = ctx.on_device(slots);
+  kept_slots_ = ctx.on_device(kept);
+  reads_ = reads;
+  next_ = 0;
+}
+
+bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
+                           const View& out) {
+  AXONN_CHECK(
+      !ctx.tape && qkv.value.rows() == slots_.cols(), "KeyValueCache: qkv ", qkv.value.raw_view(),
+      ", wanted all ", slots_.cols(),
+      " rows of the pass and no tape; set RunSettings::sequence_parallel to false, chunks to 1");
+  if (next_ == layers_.size()) {
+    const std::int64_t rows = options_.slots * at.room * options_.entries;
+    layers_.push_back({ctx.empty(rows, at.dim, ctx.dtype), ctx.empty(rows, at.dim, ctx.dtype)});
+  }
+  const Layer& layer = layers_[next_++];
+  const View all = qkv.value.view(), positions = qkv.rows.position.view();
+  const auto keep = [&](const Tensor& kept, const View& inp) {
+    ctx.backend.run(ops::KeepHeads{.kept = kept.view(),
+                                   .inp = inp,
+                                   .slots = kept_slots_.view(),
+                                   .positions = positions,
+                                   .entries = options_.entries});
+  };
+  keep(layer.keys, at.k(all));
+  keep(layer.values, at.v(all));
+  if (reads_ == Reads::own_rows) return false;
+  ctx.backend.cached_attention({.q = at.q(all),
+                                .keys = layer.keys.view(),
+                                .values = layer.values.view(),
+                                .out = out,
+                                .slots = slots_.view(),
+                                .positions = positions,
+                                .entries = options_.entries,
+                                .longest = qkv.rows.most_positions(),
+                                .heads = at.heads,
+                                .kv_heads = at.room,
+                                .head_dim = at.dim,
+                                .group = at.group,
+                                .first_query = at.first_query,
+                                .window = at.window,
+                                .scale = at.scale()});
+  return true;
+}
+
+std::int64_t KeyValueCache::elements(const Heads& heads, const Grid& grid) {
+  const int x = grid.extent(Axis::x), y = grid.extent(Axis::y);
+  const int ways = heads.divide_over_y(grid) ? x * y : x;
+  return 2 * shared_room(heads.kv_heads, heads.heads, ways) * heads.head_dim;
 }
 
 }  // namespace axonn

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/parallel/exchange.h"
 #include "axonn/parallel/scheduling.h"
+#include "axonn/parallel/var.h"
 
 namespace axonn {
 
@@ -42,8 +42,6 @@ void check_places(const Rows& rows, const RowPlaces& places) {
                 places.starts[r]);
 }
 
-View view_of(const Tensor& tensor) { return tensor.empty() ? View{} : tensor.view(); }
-
 }  // namespace
 
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
@@ -53,15 +51,9 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
               rows.sequences, " sequences of ", rows.positions);
   if (places.reach > 0) rows.reach = places.reach;
   check_places(rows, places);
-  const auto on_device = [&](std::span<const std::int32_t> host) {
-    if (host.empty()) return Tensor();
-    Tensor tensor = ctx.empty(1, std::ssize(host), DType::i32);
-    ctx.device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
-    return tensor;
-  };
-  rows.position = on_device(places.positions);
-  rows.start = on_device(places.starts);
-  return {on_device(ids), on_device(targets), rows};
+  rows.position = ctx.on_device(places.positions);
+  rows.start = ctx.on_device(places.starts);
+  return {ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};
 }
 
 Embedding::Embedding(ParameterGroup& group, Names names, Options options) : options_(options) {
@@ -103,7 +95,7 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
                        .table = table_->weight(),
                        .first = first,
                        .learned = adds_positions ? learned(positions_->weight()) : View{},
-                       .positions = view_of(rows.position)});
+                       .positions = rows.position.view()});
     const Cut cut = row_cut(ctx, rows.count(), Axis::x);
     sum_over(ctx, value, Axis::x, cut, {});
     Placement placement{{Axis::z, Axis::data}, Axis::y};

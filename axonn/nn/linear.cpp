@@ -165,7 +165,7 @@ void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out
   if (!adapters_.empty()) {  // they add to d_inp before its sum
     const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
     for (const Adapter& adapter : adapters_)
-      adapter.backward(ctx, d_inp.empty() ? View{} : d_inp.view(), d_out, whole, inp.rows);
+      adapter.backward(ctx, d_inp.view(), d_out, whole, inp.rows);
   }
   if (inp.gradient) {
     sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->local_cols()});

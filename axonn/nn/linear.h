@@ -5,8 +5,8 @@
 
 #include "axonn/nn/adapter.h"
 #include "axonn/nn/attention.h"
-#include "axonn/parallel/exchange.h"
 #include "axonn/parallel/parameters.h"
+#include "axonn/parallel/var.h"
 
 namespace axonn {
 

@@ -10,12 +10,6 @@
 
 namespace axonn {
 
-namespace {
-
-constexpr int kStages = 4;  // logits, softmax statistics, d_logits, d_hidden and d_table
-
-}  // namespace
-
 Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
   Tensor out = ctx.empty(hidden.rows, table_.local_rows(), DType::f32, MemoryUse::logits);
   ctx.backend.matmul(
@@ -57,7 +51,7 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
   const auto advance_all = [&](std::size_t newest) {
     for (std::size_t i = 0; i < blocks.size(); ++i)
       while (blocks[i].stage < kStages && i + after[blocks[i].stage] <= newest)
-        advance(ctx, blocks[i], {scale, total});
+        advance(ctx, blocks[i], scale, total);
   };
   std::int64_t first = 0;
   for (std::size_t i = 0; i < hidden.size(); ++i) {
@@ -79,7 +73,8 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
   for (int more = 0; more < after.back(); ++more) advance_all(blocks.size() + more);
 }
 
-void CrossEntropy::advance(const Context& ctx, Block& block, const Sum& sum) const {
+void CrossEntropy::advance(const Context& ctx, Block& block, float scale,
+                           const Tensor& total) const {
   switch (block.stage++) {
     case 0:
       block.softmax =
@@ -88,7 +83,7 @@ void CrossEntropy::advance(const Context& ctx, Block& block, const Sum& sum) con
     case 1:
       return gather_stats(ctx, block.softmax);
     case 2:
-      return start_gradient(ctx, block, sum);
+      return start_gradient(ctx, block, scale, total);
     default:
       return finish(ctx, block);
   }
@@ -143,14 +138,15 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
   return out;
 }
 
-void CrossEntropy::start_gradient(const Context& ctx, Block& block, const Sum& sum) const {
+void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
+                                  const Tensor& total) const {
   const auto [scores, stats, wanted, cut] = std::exchange(block.softmax, {});
   const std::int64_t n = scores.rows();
   Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
   ctx.backend.run(ops::CombineSoftmax{loss.view(), lse.view(), stats.view(), wanted});
   const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
   if (ctx.grid.coord(Axis::x) == 0 && first_on_y)
-    ctx.backend.run(ops::Sum{sum.total.view(), loss.view()});
+    ctx.backend.run(ops::Sum{total.view(), loss.view()});
   if (!block.d_hidden) return;
 
   Tensor d_piece = ctx.empty(n, scores.cols(), ctx.dtype, MemoryUse::logits);
@@ -159,7 +155,7 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, const Sum& s
                                             .lse = lse.view(),
                                             .targets = wanted,
                                             .piece = vocabulary_piece(ctx.grid, options_.vocab),
-                                            .scale = sum.scale});
+                                            .scale = scale});
   block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);
 }
 

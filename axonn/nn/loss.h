@@ -4,7 +4,6 @@
 #include <span>
 
 #include "axonn/nn/embedding.h"
-#include "axonn/parallel/exchange.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/var.h"
 
@@ -76,13 +75,11 @@ class CrossEntropy {
     Softmax softmax = {};
     std::unique_ptr<Gather> d_logits = {};  // in flight
   };
-  struct Sum {
-    float scale;
-    const Tensor& total;
-  };
-  void advance(const Context& ctx, Block& block, const Sum& sum) const;
-  void start_gradient(const Context& ctx, Block& block, const Sum& sum) const;
+  void advance(const Context& ctx, Block& block, float scale, const Tensor& total) const;
+  void start_gradient(const Context& ctx, Block& block, float scale, const Tensor& total) const;
   void finish(const Context& ctx, Block& block) const;
+
+  static constexpr int kStages = 4;  // logits, softmax statistics, d_logits, d_hidden and d_table
 
   const Parameter& table_;
   Options options_;

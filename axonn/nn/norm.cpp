@@ -4,12 +4,6 @@
 
 namespace axonn {
 
-namespace {
-
-constexpr Axis kAxis = Axis::y;  // cuts the width of the residual stream
-
-}  // namespace
-
 Norm::Norm(ParameterGroup& group, const std::string& name, Options options) : options_(options) {
   const Layout layout{.rows = options.width, .cols = 1, .row_axis = kAxis, .partial = Axis::x};
   weight_ = &group.add({.name = name + ".weight", .layout = layout, .init_mean = 1});
@@ -104,7 +98,7 @@ void Norm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
                                          .weight = weight_->weight(),
                                          .stats = stats.view(),
                                          .sums = sums.sums.view(),
-                                         .residual = residual.empty() ? View{} : residual.view(),
+                                         .residual = residual.view(),
                                          .width = options_.width});
   inp.gradient->add(ctx, std::move(d_inp));
 }
@@ -144,12 +138,10 @@ Var QkNorm::operator()(const Context& context, const Var& qkv) const {
     ctx.backend.run(ops::Cast{at.v(value.view()), at.v(in.value.view())});
     Chunk out = make_chunk(ctx, in, value, in.placement);
     if (!q_weight_->frozen()) need_gradient(ctx, out);
-    if (out.gradient)
-      ctx.tape->record([this, ctx, at, in, rstd, gradient = out.gradient] {
-        Tensor d_qkv = backward(ctx, at, gradient->take(), in, rstd);
-        if (in.gradient) in.gradient->add(ctx, std::move(d_qkv));
-      });
-    return out;
+    return with_backward(ctx, out, [this, ctx, at, in, rstd](const Tensor& d_out) {
+      Tensor d_qkv = backward(ctx, at, d_out, in, rstd);
+      if (in.gradient) in.gradient->add(ctx, std::move(d_qkv));
+    });
   };
   return each_later(context, qkv, forward, {.reads_parameters = true});
 }

@@ -48,6 +48,8 @@ class Norm {
                       Tensor d_out) const;
   void backward(const Context& ctx, const Chunk& inp, const Tensor& stats, const Sums& sums) const;
 
+  static constexpr Axis kAxis = Axis::y;  // cuts the width of the residual stream
+
   Options options_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;

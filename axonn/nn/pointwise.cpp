@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/parallel/exchange.h"
+#include "axonn/parallel/var.h"
 
 namespace axonn {
 
@@ -36,16 +36,12 @@ Var swiglu(const Context& context, const Var& inp) {
   return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
     Tensor value = ctx.empty(in.value.rows(), in.value.cols() / 2, ctx.dtype);
     ctx.backend.run(ops::Swiglu{value.view(), in.value.view()});
-    Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!out.gradient) return out;
-    ctx.tape->record([ctx, in, gradient = out.gradient] {
-      const Tensor d_out = gradient->take();
-      const View gate_up = in.value.view();
+    const Chunk out = make_chunk(ctx, in, value, in.placement);
+    return with_backward(ctx, out, [ctx, in](const Tensor& d_out) {
       Tensor d_inp = in.value.unique() ? in.value : ctx.like(in.value);
-      ctx.backend.run(ops::SwigluBackward{d_inp.view(), d_out.view(), gate_up});
+      ctx.backend.run(ops::SwigluBackward{d_inp.view(), d_out.view(), in.value.view()});
       in.gradient->add(ctx, std::move(d_inp));
     });
-    return out;
   });
 }
 
@@ -81,15 +77,13 @@ Var activation(const Context& context, const Var& inp, ops::ActivationKind kind)
   return each_later(context, inp, [kind](const Context& ctx, const Chunk& in) {
     Tensor value = ctx.like(in.value);
     ctx.backend.run(ops::Activation{value.view(), in.value.view(), kind});
-    Chunk out = make_chunk(ctx, in, std::move(value), in.placement);
-    if (!out.gradient) return out;
-    ctx.tape->record([ctx, kind, kept = in.value, to = in.gradient, gradient = out.gradient] {
-      const Tensor d_out = gradient->take();
+    const Chunk out = make_chunk(ctx, in, std::move(value), in.placement);
+    const auto backward = [ctx, kind, kept = in.value, to = in.gradient](const Tensor& d_out) {
       Tensor d_inp = d_out.unique() ? d_out : ctx.like(kept);
       ctx.backend.run(ops::ActivationBackward{d_inp.view(), d_out.view(), kept.view(), kind});
       to->add(ctx, std::move(d_inp));
-    });
-    return out;
+    };
+    return with_backward(ctx, out, backward);
   });
 }
 
@@ -170,28 +164,21 @@ Chunk concat_chunks(const Context& ctx, const std::vector<Chunk>& chunks) {
   }
   const Tensor value = ctx.empty(first.value.rows(), cols, first.value.dtype());
   Chunk out = make_chunk(ctx, first, value, first.placement);
-  struct Part {
-    ColumnRange at;
-    std::shared_ptr<Gradient> to;
-  };
-  std::vector<Part> parts;
+  std::vector<std::pair<ColumnRange, std::shared_ptr<Gradient>>> parts;
   std::int64_t begin = 0;
   for (const Chunk& chunk : chunks) {
     const ColumnRange at{begin, chunk.value.cols()};
     ctx.backend.run(ops::Cast{value.view().col_range(at.begin, at.count), chunk.value.view()});
-    if (chunk.gradient) need_gradient(ctx, out), parts.push_back({at, chunk.gradient});
+    if (chunk.gradient) need_gradient(ctx, out), parts.emplace_back(at, chunk.gradient);
     begin += at.count;
   }
-  if (!out.gradient) return out;
-  ctx.tape->record([ctx, parts, gradient = out.gradient] {
-    const Tensor d_out = gradient->take();
+  return with_backward(ctx, out, [ctx, parts](const Tensor& d_out) {
     for (const auto& [at, to] : parts) {
       Tensor d = ctx.empty(d_out.rows(), at.count, d_out.dtype());
       ctx.backend.run(ops::Cast{d.view(), d_out.view().col_range(at.begin, at.count)});
       to->add(ctx, std::move(d));
     }
   });
-  return out;
 }
 
 }  // namespace
@@ -218,13 +205,11 @@ Var add(const Context& context, const Var& a, const Var& b) {
     Chunk out = make_chunk(ctx, left, value, left.placement);
     if (right.gradient) need_gradient(ctx, out);
     out.moments = moments;
-    if (!out.gradient) return out;
-    ctx.tape->record([ctx, to_a = left.gradient, to_b = right.gradient, gradient = out.gradient] {
-      const Tensor d_out = gradient->take();
-      for (const auto& to : {to_a, to_b})
-        if (to) to->add(ctx, d_out);
-    });
-    return out;
+    return with_backward(ctx, out,
+                         [ctx, to_a = left.gradient, to_b = right.gradient](const Tensor& d_out) {
+                           for (const auto& to : {to_a, to_b})
+                             if (to) to->add(ctx, d_out);
+                         });
   });
 }
 
@@ -236,24 +221,17 @@ Var multiply(const Context& context, const Var& a, const Var& b) {
     ctx.backend.run(ops::Multiply{value.view(), left.value.view(), right.value.view()});
     Chunk out = make_chunk(ctx, left, std::move(value), left.placement);
     if (right.gradient) need_gradient(ctx, out);
-    if (!out.gradient) return out;
-    /// A factor whose gradient is wanted, and the other one.
-    struct Term {
-      std::shared_ptr<Gradient> to;
-      Tensor other;
-    };
-    std::vector<Term> terms;
-    if (left.gradient) terms.push_back({left.gradient, right.value});
-    if (right.gradient) terms.push_back({right.gradient, left.value});
-    ctx.tape->record([ctx, terms, gradient = out.gradient] {
-      const Tensor d_out = gradient->take();
+    // Each factor whose gradient is wanted, and the other one.
+    std::vector<std::pair<std::shared_ptr<Gradient>, Tensor>> terms;
+    if (left.gradient) terms.emplace_back(left.gradient, right.value);
+    if (right.gradient) terms.emplace_back(right.gradient, left.value);
+    return with_backward(ctx, out, [ctx, terms](const Tensor& d_out) {
       for (const auto& [to, other] : terms) {
         Tensor d = ctx.like(d_out);
         ctx.backend.run(ops::Multiply{d.view(), d_out.view(), other.view()});
         to->add(ctx, std::move(d));
       }
     });
-    return out;
   };
   return each_of(context, "multiply", {a, b}, forward);
 }
@@ -262,15 +240,12 @@ Var scale(const Context& context, const Var& inp, float factor) {
   return each_later(context, inp, [factor](const Context& ctx, const Chunk& in) {
     Tensor value = ctx.like(in.value);
     ctx.backend.run(ops::Scale{value.view(), in.value.view(), factor});
-    Chunk out = make_chunk(ctx, in, std::move(value), in.placement);
-    if (!out.gradient) return out;
-    ctx.tape->record([ctx, factor, to = in.gradient, gradient = out.gradient] {
-      const Tensor d_out = gradient->take();
+    const Chunk out = make_chunk(ctx, in, std::move(value), in.placement);
+    return with_backward(ctx, out, [ctx, factor, to = in.gradient](const Tensor& d_out) {
       Tensor d_inp = d_out.unique() ? d_out : ctx.like(d_out);
       ctx.backend.run(ops::Scale{d_inp.view(), d_out.view(), factor});
       to->add(ctx, std::move(d_inp));
     });
-    return out;
   });
 }
 
@@ -289,13 +264,9 @@ Var slice_columns(const Context& context, const Var& inp, const std::vector<std:
     const auto [begin, count] = range_of_run(ctx, in, widths, index);
     const Tensor value = ctx.empty(in.value.rows(), count, in.value.dtype(), in.value.use());
     ctx.backend.run(ops::Cast{value.view(), in.value.view().col_range(begin, count)});
-    Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!out.gradient) return out;
-    ctx.tape->record(
-        [ctx, at = begin, cols = in.value.cols(), to = in.gradient, gradient = out.gradient] {
-          to->add_columns(ctx, cols, at, gradient->take());
-        });
-    return out;
+    const auto backward = [ctx, at = begin, cols = in.value.cols(), to = in.gradient](
+                              const Tensor& d_out) { to->add_columns(ctx, cols, at, d_out); };
+    return with_backward(ctx, make_chunk(ctx, in, value, in.placement), backward);
   });
 }
 

@@ -69,11 +69,8 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
       ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
     }
     turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
-    Chunk out = make_chunk(ctx, in, value, in.placement);
-    if (!out.gradient) return out;
-    ctx.tape->record([this, ctx, at, positions, kept = in.rows.position, to = in.gradient,
-                      gradient = out.gradient] {
-      Tensor d = gradient->take();
+    const auto backward = [this, ctx, at, positions, kept = in.rows.position,
+                           to = in.gradient](Tensor d) {
       const View d_out = d.view();
       if (!d.unique()) {
         d = ctx.like(d);
@@ -81,8 +78,8 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
       }
       turn(ctx, at.qk(d.view()), at.qk(d_out), true, positions);
       to->add(ctx, std::move(d));
-    });
-    return out;
+    };
+    return with_backward(ctx, make_chunk(ctx, in, value, in.placement), backward);
   });
 }
 

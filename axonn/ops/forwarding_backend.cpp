@@ -2,7 +2,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/tensor/dry_device.h"
+#include "axonn/tensor/device.h"
 
 namespace axonn {
 

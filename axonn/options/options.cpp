@@ -1,11 +1,15 @@
 #include "axonn/options/options.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
 #include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options_suggest.h"
-#include "axonn/options/options_text.h"
 
 namespace axonn {
 
@@ -17,9 +21,6 @@ struct Overload : Fs... {
 };
 template <typename... Fs>
 Overload(Fs...) -> Overload<Fs...>;  // needed: clang 14 does not deduce the arguments
-
-template <typename Number>
-constexpr bool is_integer = std::is_same_v<Number, int> || std::is_same_v<Number, std::int64_t>;
 
 /// The range in words: " of at least 1", " above 0 and below 1". Integers have no decimal point.
 std::string range_text(const OptionInfo& info) {
@@ -38,22 +39,30 @@ std::string range_text(const OptionInfo& info) {
   return parts.empty() ? "" : ' ' + join(parts, " and ");
 }
 
-/// "[4, 16, 64]".
-std::string integers_text(const std::vector<std::int64_t>& list) {
-  std::vector<std::string> parts;
-  for (const std::int64_t number : list) parts.push_back(std::to_string(number));
-  return '[' + join(parts) + ']';
+/// A value as TOML.
+template <typename T>
+std::string toml_text(const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_integral_v<T>) {
+    return std::to_string(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return toml_number(value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return toml_string(value);
+  } else {
+    std::vector<std::string> parts;
+    for (const auto& item : value) parts.push_back(toml_text(item));
+    return '[' + join(parts) + ']';
+  }
 }
 
+/// A value as messages show it.
 std::string got_text(const Option::Value& value) {
-  return std::visit(
-      Overload{[](bool b) { return std::string(b ? "true" : "false"); },
-               [](std::int64_t i) { return std::to_string(i); },
-               [](double d) { return toml_number(d); },
-               [](const std::string& s) { return "the string " + toml_string(s); },
-               [](const std::vector<std::string>&) { return std::string("a list"); },
-               [](const std::vector<std::int64_t>& list) { return integers_text(list); }},
-      value);
+  return std::visit(Overload{[](const std::string& s) { return "the string " + toml_string(s); },
+                             [](const std::vector<std::string>&) { return std::string("a list"); },
+                             [](const auto& other) { return toml_text(other); }},
+                    value);
 }
 
 /// The value as a list of integers: a list, a single integer, or an empty list of unknown type.
@@ -76,36 +85,50 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+/// Removes each '_' between two digits, and a leading '+'. Any other '_' stays, so parsing fails.
+std::string without_separators(std::string_view text) {
+  const auto digit = [&](std::size_t i) {
+    return i < text.size() && text[i] >= '0' && text[i] <= '9';
+  };
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] != '_' || i == 0 || !digit(i - 1) || !digit(i + 1)) plain += text[i];
+  return plain.starts_with('+') && !plain.starts_with("+-") ? plain.substr(1) : plain;
+}
+
+template <typename Number>
+std::optional<Number> parse_whole(std::string_view text) {
+  const std::string plain = without_separators(text);
+  Number value{};
+  const char* end = plain.data() + plain.size();
+  const auto [stop, error] = std::from_chars(plain.data(), end, value);
+  if (plain.empty() || error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+/// Parses true, false, on, off, yes, no, 1 or 0.
+std::optional<bool> parse_bool(std::string_view text) {
+  if (text == "true" || text == "on" || text == "yes" || text == "1") return true;
+  if (text == "false" || text == "off" || text == "no" || text == "0") return false;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Option::Option(std::string_view section, std::string_view name, Target target, OptionInfo info)
     : section_(section), name_(name), target_(std::move(target)), info_(info), default_(text()) {}
 
 std::string Option::text() const {
-  const auto list_text = [](const std::vector<std::string>& list) {
-    std::vector<std::string> quoted;
-    for (const std::string& item : list) quoted.push_back(toml_string(item));
-    return '[' + join(quoted) + ']';
-  };
   return std::visit(
-      Overload{[](const int* i) { return std::to_string(*i); },
-               [](const std::int64_t* i) { return std::to_string(*i); },
-               [](const double* d) { return toml_number(*d); },
-               [](const bool* b) { return std::string(*b ? "true" : "false"); },
-               [](const std::string* s) { return toml_string(*s); },
-               [&](const std::vector<std::string>* list) { return list_text(*list); },
-               [](const std::vector<std::int64_t>* list) { return integers_text(*list); },
-               [](const Choice& choice) { return toml_string(choice.names[choice.get()]); }},
+      Overload{[](const Choice& choice) { return toml_string(choice.names[choice.get()]); },
+               [](const auto* value) { return toml_text(*value); }},
       target_);
 }
 
 std::string Option::wants() const {
-  const std::string range = range_text(info_),
-                    integer = info_.unit == "bytes" ? "a size in bytes" : "an integer";
+  const std::string range = range_text(info_);
   return std::visit(
-      Overload{[&](const int*) { return integer + range; },
-               [&](const std::int64_t*) { return integer + range; },
-               [&](const double*) { return "a number" + range; },
+      Overload{[&](const double*) { return "a number" + range; },
                [](const bool*) { return std::string("true or false"); },
                [&](const std::string*) {
                  return std::string(info_.or_number ? "a number or a string" : "a string");
@@ -116,9 +139,9 @@ std::string Option::wants() const {
                [&](const std::vector<std::int64_t>*) {
                  return "a list of integers" + (range.empty() ? "" : ", each" + range);
                },
-               [](const Choice& choice) {
-                 return "one of " +
-                        join(std::vector<std::string>(choice.names.begin(), choice.names.end()));
+               [](const Choice& choice) { return "one of " + join(choice.names); },
+               [&](const auto*) {
+                 return (info_.unit == "bytes" ? "a size in bytes" : "an integer") + range;
                }},
       target_);
 }
@@ -140,70 +163,55 @@ void Option::set_choice(const Choice& choice, const std::string& name,
   const std::vector<std::string> names(choice.names.begin(), choice.names.end()),
       guesses = nearest(name, names);
   constexpr std::size_t kReadable = 12;  // behind a longer list the guess would be overlooked
-  if (names.size() > kReadable && !guesses.empty())
-    refuse('[', section_, "] ", name_, " has no choice '", name, "' (", place, ')',
-           did_you_mean(guesses));
-  refuse('[', section_, "] ", name_, " wants ", wants(), "; got '", name, "' (", place, ')',
-         did_you_mean(guesses));
+  const bool many = names.size() > kReadable && !guesses.empty();
+  refuse('[', section_, "] ", name_, many ? " has no choice '" : " wants " + wants() + "; got '",
+         name, "' (", place, ')', did_you_mean(guesses));
 }
 
 void Option::set(const Value& value, const std::string& place) const {
-  const auto integer = [&](auto* to) {
-    const auto* given = std::get_if<std::int64_t>(&value);
-    const auto* size = std::get_if<std::string>(&value);
-    const auto bytes = size && info_.unit == "bytes" ? parse_bytes(*size) : std::nullopt;
-    const std::int64_t number = given ? *given : bytes.value_or(0);
-    if ((!given && !bytes) || !in_range(static_cast<double>(number)) ||
-        !std::in_range<std::remove_pointer_t<decltype(to)>>(number))
-      refuse_value(got_text(value), place);
-    *to = static_cast<std::remove_pointer_t<decltype(to)>>(number);
-  };
-  const auto real = [&](double* to) {
-    const auto* whole = std::get_if<std::int64_t>(&value);
-    const auto* given = std::get_if<double>(&value);
-    if ((!whole && !given) || !in_range(whole ? static_cast<double>(*whole) : *given))
-      refuse_value(got_text(value), place);
-    *to = whole ? static_cast<double>(*whole) : *given;
-  };
-  const auto list = [&](std::vector<std::string>* to) {
-    if (const auto* one = std::get_if<std::string>(&value))
-      *to = {*one};
-    else if (const auto* many = std::get_if<std::vector<std::string>>(&value))
-      *to = *many;
-    else
-      refuse_value(got_text(value), place);
-  };
-  const auto integers = [&](std::vector<std::int64_t>* to) {
-    const auto all = integers_in(value);
-    const auto fits = [&](std::int64_t number) { return in_range(static_cast<double>(number)); };
-    if (!all || !std::ranges::all_of(*all, fits)) refuse_value(got_text(value), place);
-    *to = *all;
-  };
-  const auto text = [&](std::string* to) {
-    const bool number =
-        std::holds_alternative<std::int64_t>(value) || std::holds_alternative<double>(value);
-    if (const auto* given = std::get_if<std::string>(&value))
-      *to = *given;
-    else if (info_.or_number && number)
-      *to = got_text(value);
-    else
-      refuse_value(got_text(value), place);
-  };
-  const auto same_type = [&](auto* to) {
-    const auto* given = std::get_if<std::remove_pointer_t<decltype(to)>>(&value);
-    if (!given) refuse_value(got_text(value), place);
-    *to = *given;
-  };
-  const auto choice = [&](const Choice& to) {
-    const auto* name = std::get_if<std::string>(&value);
-    if (!name) refuse_value(got_text(value), place);
-    set_choice(to, *name, place);
+  const auto* whole = std::get_if<std::int64_t>(&value);
+  const auto* real = std::get_if<double>(&value);
+  const auto* text = std::get_if<std::string>(&value);
+  const auto need = [&](bool fits) {
+    if (!fits) refuse_value(got_text(value), place);
   };
   std::visit(
-      Overload{[&](int* to) { integer(to); }, [&](std::int64_t* to) { integer(to); },
-               [&](double* to) { real(to); }, [&](bool* to) { same_type(to); },
-               [&](std::string* to) { text(to); }, [&](std::vector<std::string>* to) { list(to); },
-               [&](std::vector<std::int64_t>* to) { integers(to); }, choice},
+      Overload{[&](double* to) {
+                 need((whole || real) && in_range(whole ? static_cast<double>(*whole) : *real));
+                 *to = whole ? static_cast<double>(*whole) : *real;
+               },
+               [&](bool* to) {
+                 need(std::holds_alternative<bool>(value));
+                 *to = std::get<bool>(value);
+               },
+               [&](std::string* to) {
+                 need(text || (info_.or_number && (whole || real)));
+                 *to = text ? *text : got_text(value);
+               },
+               [&](std::vector<std::string>* to) {
+                 const auto* many = std::get_if<std::vector<std::string>>(&value);
+                 need(text || many);
+                 *to = text ? std::vector{*text} : *many;
+               },
+               [&](std::vector<std::int64_t>* to) {
+                 const auto all = integers_in(value);
+                 need(all && std::ranges::all_of(*all, [&](std::int64_t number) {
+                        return in_range(static_cast<double>(number));
+                      }));
+                 *to = *all;
+               },
+               [&](const Choice& to) {
+                 need(text);
+                 set_choice(to, *text, place);
+               },
+               [&]<typename Integer>(Integer* to) {
+                 const auto bytes =
+                     text && info_.unit == "bytes" ? parse_bytes(*text) : std::nullopt;
+                 const std::int64_t number = whole ? *whole : bytes.value_or(0);
+                 need((whole || bytes) && in_range(static_cast<double>(number)) &&
+                      std::in_range<Integer>(number));
+                 *to = static_cast<Integer>(number);
+               }},
       target_);
 }
 
@@ -212,13 +220,8 @@ void Option::set_text(const std::string& text, const std::string& place) const {
     if (!value) refuse_value('\'' + text + '\'', place);
     return *value;
   };
-  const auto integer = [&] {
-    return parsed(info_.unit == "bytes" ? parse_bytes(text) : parse_integer(text));
-  };
   const Value value = std::visit(
-      Overload{[&](const int*) { return integer(); },
-               [&](const std::int64_t*) { return integer(); },
-               [&](const double*) { return parsed(parse_real(text)); },
+      Overload{[&](const double*) { return parsed(parse_real(text)); },
                [&](const bool*) { return parsed(parse_bool(text)); },
                [&](const std::string*) { return Value(text); },
                [&](const std::vector<std::string>*) { return Value(split(text)); },
@@ -228,7 +231,10 @@ void Option::set_text(const std::string& text, const std::string& place) const {
                    numbers.push_back(std::get<std::int64_t>(parsed(parse_integer(part))));
                  return Value(std::move(numbers));
                },
-               [&](const Choice&) { return Value(text); }},
+               [&](const Choice&) { return Value(text); },
+               [&](const auto*) {
+                 return parsed(info_.unit == "bytes" ? parse_bytes(text) : parse_integer(text));
+               }},
       target_);
   set(value, place);
 }
@@ -272,9 +278,183 @@ const OptionList::Section* OptionList::find(std::string_view section) const {
 const Option* OptionList::find(std::string_view section, std::string_view name) const {
   const Section* in = find(section);
   if (!in) return nullptr;
-  const auto found =
-      std::ranges::find_if(in->options, [&](const Option& o) { return o.name() == name; });
+  const auto found = std::ranges::find(in->options, name, &Option::name);
   return found == in->options.end() ? nullptr : &*found;
+}
+
+std::string toml_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::array<char, 32> digits;
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  std::string text(digits.data(), error == std::errc() ? end : digits.data());
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+std::string toml_string(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (code < 0x20 || code == 0x7f)
+      quoted += fmt::format("\\u{:04X}", code);
+    else
+      quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  return parse_whole<std::int64_t>(text);
+}
+
+std::optional<double> parse_real(std::string_view text) { return parse_whole<double>(text); }
+
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  if (const auto plain = parse_integer(text)) return plain;
+  constexpr std::string_view kPrefixes = "KMGT";
+  const std::size_t unit = text.find_first_not_of("0123456789._");
+  if (unit == std::string_view::npos) return std::nullopt;
+  const auto count = parse_real(text.substr(0, unit));
+  std::string_view name = text.substr(unit);
+  while (name.starts_with(' ')) name.remove_prefix(1);
+  if (!count || !name.ends_with('B')) return std::nullopt;
+  name.remove_suffix(1);
+  const bool binary = name.size() == 2 && name[1] == 'i';
+  const std::size_t power = name.empty() ? 0 : kPrefixes.find(name[0] == 'k' ? 'K' : name[0]) + 1;
+  if (name.size() > (binary ? 2u : 1u) || (!name.empty() && power == 0)) return std::nullopt;
+  const double bytes = *count * std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power));
+  if (bytes >= 0x1p63) return std::nullopt;
+  return std::llround(bytes);
+}
+
+namespace {
+
+char folded(char c) {
+  return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
+
+using Names = std::vector<std::string>;
+
+/// A longer list of guesses would not help the user.
+constexpr std::size_t kMostGuesses = 4;
+
+bool is_word_of(std::string_view word, std::string_view words) {
+  return !word.empty() && concat(' ', words, ' ').find(concat(' ', word, ' ')) != std::string::npos;
+}
+
+Names names_of(const OptionList::Section& section) {
+  Names names;
+  for (const Option& option : section.options) names.push_back(option.name());
+  return names;
+}
+
+/// All options for which `matches` is true. Those of this section come first, without the section's
+/// name.
+template <typename Matches>
+Names matching(const OptionList& list, std::string_view section, Matches matches) {
+  Names here, elsewhere;
+  for (const auto& in : list.sections())
+    for (const Option& option : in.options)
+      if (matches(option)) {
+        if (in.name == section)
+          here.push_back(option.name());
+        else
+          elsewhere.push_back('[' + in.name + "] " + option.name());
+      }
+  here.insert(here.end(), elsewhere.begin(), elsewhere.end());
+  return here;
+}
+
+/// The largest edit distance of a guess for `word`.
+int guess_limit(std::string_view word) { return std::max(1, static_cast<int>(word.size()) / 3); }
+
+}  // namespace
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> before, above(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before = std::exchange(above, row);
+    row[0] = static_cast<int>(i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const bool same = folded(a[i - 1]) == folded(b[j - 1]);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) &&
+          folded(a[i - 2]) == folded(b[j - 1]))
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
+std::vector<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
+  std::vector<std::string> best;
+  int least = guess_limit(word);
+  for (const std::string& candidate : candidates) {
+    const int distance = edit_distance(word, candidate);
+    if (distance > least) continue;
+    if (distance < least) best.clear();
+    least = distance;
+    best.push_back(candidate);
+  }
+  return best;
+}
+
+std::string did_you_mean(std::span<const std::string> guesses) {
+  std::string text;
+  for (std::size_t i = 0; i < guesses.size(); ++i) {
+    text += i == 0 ? "; did you mean " : i + 1 == guesses.size() ? " or " : ", ";
+    text += guesses[i].starts_with('[') ? guesses[i] : '\'' + guesses[i] + '\'';
+  }
+  return text.empty() ? text : text + '?';
+}
+
+std::vector<std::string> guess_key(const OptionList& list, std::string_view section,
+                                   std::string_view name) {
+  const auto* own = list.find(section);
+  Names guesses = own ? nearest(name, names_of(*own)) : Names{};
+  const bool close = !guesses.empty() && edit_distance(name, guesses.front()) <= 1;
+  if (!close) guesses.clear();
+  // A key of another section, or another project's name for a key, is as likely as a typo.
+  for (std::string& other : matching(list, section, [&](const Option& option) {
+         const bool same =
+             name.size() == option.name().size() && edit_distance(name, option.name()) == 0;
+         return same || is_word_of(name, option.info().also);
+       }))
+    if (std::ranges::find(guesses, other) == guesses.end()) guesses.push_back(std::move(other));
+  if (guesses.empty() && own) guesses = nearest(name, names_of(*own));
+  // A short word is close to too many keys. If the section is unknown, shorter words are tried too,
+  // because there is no other hint.
+  if (guesses.empty() && name.size() > (own ? 3 : 1))
+    guesses = matching(list, section, [&](const Option& option) {
+      return edit_distance(name, option.name()) <= std::max(1, guess_limit(name) / 2);
+    });
+  if (guesses.empty() && name.size() > 3)
+    guesses = matching(list, section, [&](const Option& option) {
+      return option.name().find(name) != std::string::npos;
+    });
+  if (guesses.size() > kMostGuesses) guesses.resize(kMostGuesses);
+  return guesses;
+}
+
+void refuse_section(const OptionList& list, std::string_view section, const std::string& place) {
+  Names names;
+  for (const auto& known : list.sections()) names.push_back(known.name);
+  Names guesses = nearest(section, names);
+  for (Names* bare : {&names, &guesses})
+    for (std::string& name : *bare) name = '[' + name + ']';
+  refuse("there is no section [", section, "] (", place, ')',
+         guesses.empty() ? "; the sections are " + join(names) : did_you_mean(guesses));
+}
+
+void refuse_key(const OptionList& list, std::string_view section, std::string_view name,
+                const std::string& place) {
+  const auto* own = list.find(section);
+  if (!own) refuse_section(list, section, place);
+  const Names guesses = guess_key(list, section, name);
+  refuse('[', section, "] has no key '", name, "' (", place, ')',
+         guesses.empty() ? "; its keys are " + join(names_of(*own)) : did_you_mean(guesses));
 }
 
 }  // namespace axonn

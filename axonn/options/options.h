@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -145,5 +146,56 @@ class Origins {
  private:
   std::map<std::string, std::string> places_;
 };
+
+/// Writes a real number as TOML: with the fewest digits that read back to the same bits, and always
+/// with a decimal point or an exponent.
+std::string toml_number(double value);
+
+/// Writes a string as TOML: quoted, with special characters escaped.
+std::string toml_string(std::string_view text);
+
+/// Parse the whole text as a number. '_' is allowed between digits, as in TOML. Empty if the text
+/// is not a number.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+std::optional<double> parse_real(std::string_view text);
+
+/// Parses a number of bytes: "1500", "64KiB", "1.5 GB". Units with an i are powers of 1024, units
+/// without are powers of 1000.
+std::optional<std::int64_t> parse_bytes(std::string_view text);
+
+/// The least number of insertions, deletions, replacements and swaps of neighbours that turn one
+/// word into the other (optimal string alignment). Ignores case and treats '-' and '_' as equal.
+int edit_distance(std::string_view a, std::string_view b);
+
+/// All candidates at the smallest edit distance from `word`, in their order. Empty if that distance
+/// is above a third of the letters of `word`, or 1 if that is more.
+std::vector<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
+
+/// "; did you mean 'a', 'b' or 'c'?", or an empty string if there are no guesses. Words are quoted
+/// unless they begin with '['.
+std::string did_you_mean(std::span<const std::string> guesses);
+
+/// Joins words: "a, b, c".
+template <std::ranges::input_range Words>
+std::string join(const Words& words, std::string_view between = ", ") {
+  std::string text;
+  for (const auto& word : words) {
+    if (!text.empty()) text += between;
+    text += word;
+  }
+  return text;
+}
+
+/// Throws the UsageError for an unknown section or key, with suggestions.
+[[noreturn]] void refuse_section(const OptionList& list, std::string_view section,
+                                 const std::string& place);
+[[noreturn]] void refuse_key(const OptionList& list, std::string_view section,
+                             std::string_view name, const std::string& place);
+
+/// Suggests options for an unknown key, likeliest first: "lr", or "[optimizer] lr" if the option
+/// belongs to another section. A key of the section at edit distance 1 is always among them, as
+/// long as there are at most four.
+std::vector<std::string> guess_key(const OptionList& list, std::string_view section,
+                                   std::string_view name);
 
 }  // namespace axonn

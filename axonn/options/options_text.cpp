@@ -1,93 +1,315 @@
 #include "axonn/options/options_text.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/files.h"
 
 namespace axonn {
 
 namespace {
 
-/// Removes each '_' between two digits, and a leading '+'. Any other '_' stays, so parsing fails.
-std::string without_separators(std::string_view text) {
-  const auto digit = [&](std::size_t i) {
-    return i < text.size() && text[i] >= '0' && text[i] <= '9';
-  };
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i)
-    if (text[i] != '_' || i == 0 || !digit(i - 1) || !digit(i + 1)) plain += text[i];
-  return plain.starts_with('+') && !plain.starts_with("+-") ? plain.substr(1) : plain;
+std::string place_of(const std::string& file, const toml::source_region& region) {
+  return concat(file, ':', region.begin.line, ':', region.begin.column);
 }
 
-template <typename Number>
-std::optional<Number> parse_whole(std::string_view text) {
-  const std::string plain = without_separators(text);
-  Number value{};
-  const char* end = plain.data() + plain.size();
-  const auto [stop, error] = std::from_chars(plain.data(), end, value);
-  if (plain.empty() || error != std::errc() || stop != end) return std::nullopt;
-  return value;
+/// Converts an array of integers or of strings. Refuses any other array.
+Option::Value list_of(const Option& option, const toml::array& array, const std::string& place) {
+  if (!array.empty() && array.is_homogeneous<std::int64_t>()) {
+    std::vector<std::int64_t> numbers;
+    for (const toml::node& item : array) numbers.push_back(item.as_integer()->get());
+    return numbers;
+  }
+  std::vector<std::string> values;
+  for (const toml::node& item : array) {
+    const auto* text = item.as_string();
+    if (!text) option.refuse_value("a list with an element that is not a string", place);
+    values.push_back(text->get());
+  }
+  return values;
+}
+
+void set_from(const Option& option, const toml::node& node, const std::string& place) {
+  if (const auto* text = node.as_string()) return option.set(text->get(), place);
+  if (const auto* integer = node.as_integer()) return option.set(integer->get(), place);
+  if (const auto* real = node.as_floating_point()) return option.set(real->get(), place);
+  if (const auto* boolean = node.as_boolean()) return option.set(boolean->get(), place);
+  if (const auto* array = node.as_array()) return option.set(list_of(option, *array, place), place);
+  option.refuse_value(node.is_table() ? "a table" : "a date or a time", place);
+}
+
+/// Sets options from the keys of a section.
+struct KeyReader {
+  const OptionList& list;
+  const std::string& file;
+  Origins& origins;
+  UnknownSections unknown = UnknownSections::refuse;
+
+  /// Reads one table: the section's own (empty prefix), or a table inside it (prefix "name.").
+  void read(const std::string& section, const toml::table& keys,
+            const std::string& prefix = {}) const {
+    for (const auto& [key, value] : keys) {
+      const std::string at = place_of(file, key.source()), name = prefix + std::string(key.str());
+      const Option* option = list.find(section, name);
+      const toml::table* table = value.as_table();
+      if (!option && table && !table->empty()) {
+        read(section, *table, name + '.');
+        continue;
+      }
+      if (!option && unknown == UnknownSections::skip_keys) continue;
+      if (!option) refuse_key(list, section, name, at);
+      set_from(*option, value, at);
+      origins.set(option->key(), at);
+    }
+  }
+};
+
+/// Reads all tables [[section]]. The origins of their values are not recorded.
+void read_entries(const OptionList::Section& section, const toml::node& node,
+                  const std::string& file) {
+  const toml::array* entries = node.as_array();
+  if (!entries || !entries->is_homogeneous<toml::table>())
+    refuse("[", section.name, "] is a repeated section (", place_of(file, node.source()),
+           "); write each as [[", section.name, "]], with its keys below");
+  for (const toml::node& keys : *entries) {
+    OptionList list;
+    section.entry(list);
+    Origins unused;
+    KeyReader{list, file, unused}.read(section.name, *keys.as_table());
+  }
+}
+
+/// The TOML files in the folder of `path`, with the same folder prefix as `path`.
+std::vector<std::string> neighbours(const std::filesystem::path& path) {
+  std::vector<std::string> files;
+  std::error_code none;  // ignored: an unreadable folder gives no guesses
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (entry.path().extension() == ".toml")
+      files.push_back(std::filesystem::path(path).replace_filename(entry.path().filename()));
+  return files;
+}
+
+/// A flag --section.key, with its value if one follows a '='.
+struct Flag {
+  std::string section, name;
+  std::string place;  ///< the flag as the user wrote it, without the value
+  std::optional<std::string> value;
+};
+
+std::optional<Flag> as_flag(const std::string& argument) {
+  if (!argument.starts_with("--")) return std::nullopt;
+  const std::size_t equals = argument.find('=');
+  std::string key = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+  const std::size_t dot = key.find('.');
+  if (dot == std::string::npos) return std::nullopt;
+  Flag flag{.section = {}, .name = {}, .place = "--" + key, .value = {}};
+  std::ranges::replace(key, '-', '_');
+  flag.section = key.substr(0, dot);
+  flag.name = key.substr(dot + 1);
+  if (equals != std::string::npos) flag.value = argument.substr(equals + 1);
+  return flag;
+}
+
+/// Comments are aligned in one column, except on lines longer than this.
+constexpr std::size_t kWidestValue = 40;
+
+std::string default_of(const Option& option) {
+  return option.info().required ? "must be set" : option.default_text();
+}
+
+/// The help text, with the unit in brackets if there is one.
+std::string meaning_of(const Option& option) {
+  const OptionInfo& info = option.info();
+  return info.unit.empty() ? std::string(info.help) : fmt::format("{} ({})", info.help, info.unit);
+}
+
+/// Meaning, accepted values, default, and how to write it.
+std::string help_of(const Option& option) {
+  std::string text = fmt::format(
+      "[{}] {}\n  {}\n\n  takes      {}\n  default    {}\n  in a file  [{}]\n"
+      "             {} = {}\n  as a flag  --{} VALUE\n",
+      option.section(), option.name(), meaning_of(option), option.wants(), default_of(option),
+      option.section(), option.name(), option.info().required ? "..." : option.text(),
+      option.key());
+  if (!option.info().also.empty()) text += fmt::format("  known as   {}\n", option.info().also);
+  return text;
+}
+
+/// Two lines for each option.
+std::string help_of(const OptionList::Section& section) {
+  std::size_t width = 0;
+  for (const Option& option : section.options) width = std::max(width, option.name().size());
+  std::string text = fmt::format("[{}]  {}\n", section.name, section.help);
+  for (const Option& option : section.options)
+    text += fmt::format("  {:<{}}  {}\n  {:<{}}  {}; default {}\n", option.name(), width,
+                        meaning_of(option), "", width, option.wants(), default_of(option));
+  return text;
 }
 
 }  // namespace
 
-std::string toml_number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::array<char, 32> digits;
-  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-  std::string text(digits.data(), error == std::errc() ? end : digits.data());
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
-}
-
-std::string toml_string(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (code < 0x20 || code == 0x7f) {
-      quoted += "\\u00";
-      quoted += kHex[code / 16];
-      quoted += kHex[code % 16];
-    } else {
-      quoted += c;
-    }
+void read_toml(const OptionList& list, const std::string& path, Origins& origins) {
+  if (is_folder(path)) refuse("cannot read '", path, "': it is a folder, not a TOML file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    const std::string reason = std::strerror(errno);
+    refuse("cannot read '", path, "': ", reason, did_you_mean(nearest(path, neighbours(path))));
   }
-  return quoted + '"';
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) refuse("cannot read '", path, "': ", std::strerror(errno));
+  read_toml_text(list, text, path, origins);
 }
 
-std::optional<std::int64_t> parse_integer(std::string_view text) {
-  return parse_whole<std::int64_t>(text);
+void read_toml_text(const OptionList& list, std::string_view text, const std::string& name,
+                    Origins& origins, UnknownSections unknown) {
+  toml::table root;
+  try {
+    root = toml::parse(text, name);
+  } catch (const toml::parse_error& error) {
+    refuse(place_of(name, error.source()), ": not valid TOML: ", error.description());
+  }
+  for (const auto& [section, node] : root) {
+    const std::string place = place_of(name, section.source());
+    const auto* known = list.find(section.str());
+    if (known && known->entry) {
+      read_entries(*known, node, name);
+      continue;
+    }
+    const toml::table* keys = node.as_table();
+    if (!known && keys && unknown != UnknownSections::refuse) continue;
+    if (!keys) {
+      if (known)
+        refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),
+               "], with its keys below");
+      const auto guesses = guess_key(list, "", section.str());
+      refuse(
+          "'", section.str(), "' is outside any section (", place, ')',
+          guesses.empty() ? "; put keys below a line such as [training]" : did_you_mean(guesses));
+    }
+    if (!known) refuse_section(list, section.str(), place);
+    KeyReader{list, name, origins, unknown}.read(std::string(section.str()), *keys);
+  }
 }
 
-std::optional<double> parse_real(std::string_view text) { return parse_whole<double>(text); }
-
-std::optional<bool> parse_bool(std::string_view text) {
-  if (text == "true" || text == "on" || text == "yes" || text == "1") return true;
-  if (text == "false" || text == "off" || text == "no" || text == "0") return false;
-  return std::nullopt;
+std::vector<std::string> read_flags(const OptionList& list, std::span<const std::string> arguments,
+                                    Origins& origins) {
+  std::vector<std::string> others;
+  std::set<std::string> given;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::optional<Flag> flag = as_flag(arguments[i]);
+    if (!flag) {
+      others.push_back(arguments[i]);
+      continue;
+    }
+    const Option* option = list.find(flag->section, flag->name);
+    if (!option) refuse_key(list, flag->section, flag->name, flag->place);
+    const bool value_follows = i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
+    if (!flag->value && value_follows) flag->value = arguments[++i];
+    if (!flag->value && option->is_bool()) flag->value = "true";
+    if (!flag->value) option->refuse_value("nothing", flag->place);
+    if (option->is_list() && given.contains(option->key()))
+      option->append_text(*flag->value, flag->place);
+    else
+      option->set_text(*flag->value, flag->place);
+    given.insert(option->key());
+    origins.set(option->key(), flag->place);
+  }
+  return others;
 }
 
-std::optional<std::int64_t> parse_bytes(std::string_view text) {
-  if (const auto plain = parse_integer(text)) return plain;
-  constexpr std::string_view kPrefixes = "KMGT";
-  const std::size_t unit = text.find_first_not_of("0123456789._");
-  if (unit == std::string_view::npos) return std::nullopt;
-  const auto count = parse_real(text.substr(0, unit));
-  std::string_view name = text.substr(unit);
-  while (name.starts_with(' ')) name.remove_prefix(1);
-  if (!count || !name.ends_with('B')) return std::nullopt;
-  name.remove_suffix(1);
-  const bool binary = name.size() == 2 && name[1] == 'i';
-  const std::size_t power = name.empty() ? 0 : kPrefixes.find(name[0] == 'k' ? 'K' : name[0]) + 1;
-  if (name.size() > (binary ? 2u : 1u) || (!name.empty() && power == 0)) return std::nullopt;
-  const double bytes = *count * std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power));
-  if (bytes >= 0x1p63) return std::nullopt;
-  return std::llround(bytes);
+std::string to_toml(const OptionList& list, const std::function<TomlNote(const Option&)>& note) {
+  std::string text;
+  for (const auto& section : list.sections()) {
+    if (section.entry) continue;
+    text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section.name);
+    std::vector<std::pair<std::string, TomlNote>> lines;
+    std::size_t width = 0;
+    for (const Option& option : section.options) {
+      TomlNote said = note(option);
+      lines.emplace_back(
+          fmt::format("{}{} = {}", said.disabled ? "# " : "", option.name(), option.text()), said);
+      width = std::max(width, std::min(lines.back().first.size(), kWidestValue));
+    }
+    for (const auto& [line, said] : lines)
+      text += said.comment.empty() ? line + '\n'
+                                   : fmt::format("{:<{}}  # {}\n", line, width, said.comment);
+  }
+  return text;
+}
+
+std::string to_toml(const OptionList& list, const Origins& origins) {
+  return to_toml(list, [&](const Option& option) {
+    return TomlNote{.comment = origins.of(option.key()), .disabled = false};
+  });
+}
+
+std::string to_json(const OptionList& list) {
+  std::string text = "{";
+  for (const auto& section : list.sections()) {
+    if (section.entry) continue;
+    text += fmt::format("{}\"{}\": {{", text.size() > 1 ? ", " : "", section.name);
+    for (const Option& option : section.options)
+      text +=
+          fmt::format("{}\"{}\": {}", text.back() == '{' ? "" : ", ", option.name(), option.text());
+    text += '}';
+  }
+  return text + '}';
+}
+
+std::string to_markdown(const OptionList& list) {
+  const auto cell = [](std::string text) {
+    for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
+      text.insert(at, 1, '\\');
+    return text;
+  };
+  std::string text;
+  for (const auto& section : list.sections()) {
+    if (section.entry) continue;
+    text += fmt::format(
+        "{}## [{}]\n\n{}.\n\n| key | takes | default | meaning |\n"
+        "| --- | --- | --- | --- |\n",
+        text.empty() ? "" : "\n", section.name, section.help);
+    for (const Option& option : section.options)
+      text +=
+          fmt::format("| `{}` | {} | {} | {} |\n", option.name(), cell(option.wants()),
+                      option.info().required ? default_of(option) : '`' + default_of(option) + '`',
+                      cell(meaning_of(option)));
+  }
+  return text;
+}
+
+std::string help_for(const OptionList& list, std::string_view word) {
+  while (word.starts_with('-')) word.remove_prefix(1);
+  std::string name(word);
+  std::ranges::replace(name, '-', '_');
+  if (const auto* section = list.find(name)) return help_of(*section);
+  const std::size_t dot = name.find('.');
+  if (dot != std::string::npos) {
+    const std::string in = name.substr(0, dot), key = name.substr(dot + 1);
+    const Option* option = list.find(in, key);
+    if (!option) refuse_key(list, in, key, concat("help ", word));
+    return help_of(*option);
+  }
+  std::string text;
+  for (const auto& section : list.sections())
+    if (const Option* option = list.find(section.name, name))
+      text += (text.empty() ? "" : "\n") + help_of(*option);
+  if (!text.empty()) return text;
+  std::vector<std::string> guesses = guess_key(list, "", name), sections;
+  for (const auto& section : list.sections()) sections.push_back(section.name);
+  for (std::string& guess : nearest(name, sections)) guesses.push_back(std::move(guess));
+  refuse("no key or section is called '", word, "'",
+         guesses.empty() ? "; the sections are " + join(sections) : did_you_mean(guesses));
 }
 
 }  // namespace axonn

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "axonn/comm/grid.h"
 #include "axonn/ops/backend.h"
@@ -50,6 +51,9 @@ class Context {
     device().fill_zero(tensor.raw_view().data, tensor.bytes());
     return tensor;
   }
+
+  /// Copies values to a tensor (1, n); an empty one if there are none.
+  Tensor on_device(std::span<const std::int32_t> host) const;
 
   /// Models need none of these: the memory behind empty(), and how the pass is scheduled, see
   /// parallel/scheduling.h.

@@ -1,4 +1,3 @@
-// Sets the values of a group's parameters: initial ones, or those that a caller has read.
 #include "axonn/parallel/parameters.h"
 
 #include <algorithm>
@@ -17,6 +16,12 @@ constexpr std::int64_t kAlign = 32;
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
+
+Parameter::Parameter(ParameterGroup& group, ParameterSpec spec)
+    : group_(group),
+      spec_(std::move(spec)),
+      local_rows_(spec_.layout.local_rows(group.grid_.shape())),
+      local_cols_(spec_.layout.local_cols(group.grid_.shape())) {}
 
 View Parameter::block_of(const View& flat) const {
   View block = flat.col_range(offset_, local_rows_ * local_cols_);
@@ -60,13 +65,15 @@ void ParameterGroup::freeze() {
   frozen_ = true;
 }
 
-Parameter& ParameterGroup::add(ParameterSpec spec) {
+Parameter& ParameterGroup::declare(ParameterSpec spec) {
   AXONN_CHECK(compute_.empty(), name_, ": parameter ", spec.name, " declared after allocate()");
   spec.layout.check(spec.name, grid_.shape());
-  parameters_.push_back(std::make_unique<Parameter>(*this, std::move(spec)));
-  Parameter& parameter = *parameters_.back();
-  parameter.local_rows_ = parameter.spec_.layout.local_rows(grid_.shape());
-  parameter.local_cols_ = parameter.spec_.layout.local_cols(grid_.shape());
+  return *parameters_.emplace_back(std::make_unique<Parameter>(*this, std::move(spec)));
+}
+
+Parameter& ParameterGroup::add(ParameterSpec spec) {
+  Parameter& parameter = declare(std::move(spec));
+  operands_.push_back(&parameter);
   return parameter;
 }
 
@@ -77,7 +84,6 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
   all.layout.rows = 0;
   all.layout.segments.clear();
   const Parameter* first = nullptr;
-  std::int64_t rows = 0;
   for (ParameterSpec& part : parts) {
     AXONN_CHECK(part.decays == all.decays && part.layout.cols == all.layout.cols &&
                     part.layout.row_axis == all.layout.row_axis &&
@@ -89,16 +95,13 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
     std::vector<Segment> segments = part.layout.segments;
     if (segments.empty()) segments = {{.rows = part.layout.rows}};
     std::ranges::copy(segments, std::back_inserter(all.layout.segments));
-    Parameter& added = add(std::move(part));
+    Parameter& added = declare(std::move(part));
     added.follows_ = first != nullptr;
     if (!first) first = &added;
-    rows += added.local_rows_;
   }
-  auto whole = std::make_unique<Parameter>(*this, std::move(all));
-  whole->local_rows_ = rows;
-  whole->local_cols_ = first->local_cols_;
-  joined_.push_back({std::move(whole), first});
-  return *joined_.back().whole;
+  joined_.push_back({std::make_unique<Parameter>(*this, std::move(all)), first});
+  operands_.push_back(joined_.back().whole.get());
+  return *operands_.back();
 }
 
 FlatSizes ParameterGroup::sizes() const {
@@ -126,7 +129,13 @@ void ParameterGroup::arrange() {
   sizes_ = sizes();
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = sizes_.offsets[i];
   for (const Joined& joined : joined_) joined.whole->offset_ = joined.first->offset_;
-  find_gaps();
+  std::ranges::sort(operands_, {}, &Parameter::offset_);
+  std::int64_t end = 0;
+  for (const Parameter* operand : operands_) {
+    if (end < operand->offset_) gaps_.emplace_back(end, operand->offset_);
+    end = operand->offset_ + operand->size();
+  }
+  if (end < sizes_.flat) gaps_.emplace_back(end, sizes_.flat);
 
   const std::int64_t begin = piece_begin();
   for (const auto& parameter : parameters_) {
@@ -143,25 +152,6 @@ void ParameterGroup::arrange() {
     else
       owned_ranges_.emplace_back(slice.offset, slice.offset + slice.count());
   }
-}
-
-void ParameterGroup::find_gaps() {
-  std::vector<const Parameter*> parts;
-  for (const auto& parameter : parameters_) parts.push_back(parameter.get());
-  for (const Joined& joined : joined_) {
-    operands_.push_back(joined.whole.get());
-    const auto begin = std::ranges::find(parts, joined.first);
-    parts.erase(begin, std::find_if_not(begin + 1, parts.end(),
-                                        [](const Parameter* part) { return part->follows_; }));
-  }
-  std::ranges::copy(parts, std::back_inserter(operands_));
-  std::ranges::sort(operands_, {}, &Parameter::offset_);
-  std::int64_t end = 0;
-  for (const Parameter* operand : operands_) {
-    if (end < operand->offset_) gaps_.emplace_back(end, operand->offset_);
-    end = operand->offset_ + operand->size();
-  }
-  if (end < sizes_.flat) gaps_.emplace_back(end, sizes_.flat);
 }
 
 void ParameterGroup::allocate(const Context& ctx) {

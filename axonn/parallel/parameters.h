@@ -25,7 +25,7 @@ struct ParameterSpec {
 /// One parameter of a group; gives operations views of this rank's block of it.
 class Parameter {
  public:
-  Parameter(ParameterGroup& group, ParameterSpec spec) : group_(group), spec_(std::move(spec)) {}
+  Parameter(ParameterGroup& group, ParameterSpec spec);
 
   const ParameterSpec& spec() const { return spec_; }
   std::int64_t local_rows() const { return local_rows_; }
@@ -58,7 +58,7 @@ class Parameter {
 
   ParameterGroup& group_;
   ParameterSpec spec_;
-  std::int64_t local_rows_ = 0, local_cols_ = 0, offset_ = 0;
+  std::int64_t local_rows_, local_cols_, offset_ = 0;
   bool follows_ = false;
   mutable bool added_to_ = false;  // the group's buffer holds a summand of the gradient
 };
@@ -178,6 +178,7 @@ class ParameterGroup {
 
  private:
   friend class Parameter;
+  Parameter& declare(ParameterSpec spec);
   void arrange();
   /// Where this rank's piece begins in F.
   std::int64_t piece_begin() const {
@@ -188,7 +189,6 @@ class ParameterGroup {
   Shard piece_of(const Shard& shard) const {
     return shard.col_range(grid_.coord(Axis::data) * sizes_.piece, sizes_.piece);
   }
-  void find_gaps();
   void start_gather(const Context& ctx);
   void clear_unused(const Context& ctx);
   void add_arriving(const Context& ctx);

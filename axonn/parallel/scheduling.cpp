@@ -11,6 +11,13 @@ Context::Context(Backend& compute, Arena& memory, const Grid& ranks, DType type)
 
 bool Context::training() const { return tape || scheduling_->scope.rerun != Rerun::none; }
 
+Tensor Context::on_device(std::span<const std::int32_t> host) const {
+  if (host.empty()) return {};
+  Tensor tensor = empty(1, std::ssize(host), DType::i32);
+  device().copy_from_host(tensor.view().data, host.data(), tensor.bytes());
+  return tensor;
+}
+
 Scheduling& Context::own_scheduling() {
   const auto own = std::make_shared<Scheduling>(*scheduling_);
   scheduling_ = own;

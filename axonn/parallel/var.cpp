@@ -1,5 +1,7 @@
 #include "axonn/parallel/var.h"
 
+#include <numeric>
+
 #include "axonn/base/check.h"
 #include "axonn/parallel/scheduling.h"
 
@@ -71,6 +73,107 @@ Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement 
 
 void need_gradient(const Context& ctx, Chunk& chunk) {
   if (ctx.tape && !chunk.gradient) chunk.gradient = std::make_shared<Gradient>();
+}
+
+namespace {
+
+/// Copies between (R, sum of runs) and G stacked pieces (G · R, sum of runs / G), piece i being
+/// the i-th part of every run.
+template <typename Copy>
+void for_each_part(const View& whole, const View& pieces, const Runs& runs, const Copy& copy) {
+  const std::int64_t ways = pieces.rows / whole.rows;
+  for (std::int64_t i = 0; i < ways; ++i) {
+    const View piece = pieces.row_range(i * whole.rows, whole.rows);
+    std::int64_t from = 0, to = 0;
+    for (std::int64_t run : runs) {
+      const std::int64_t n = run / ways;
+      copy(whole.col_range(from + i * n, n), piece.col_range(to, n));
+      from += run;
+      to += n;
+    }
+  }
+}
+
+void check_runs(const Runs& runs, std::int64_t cols, int ways) {
+  AXONN_CHECK(std::accumulate(runs.begin(), runs.end(), std::int64_t{0}) == cols,
+              "exchange: runs of columns do not add up to ", cols);
+  for (std::int64_t run : runs)
+    AXONN_CHECK(run % ways == 0, "exchange: a run of ", run, " columns cannot be cut over ", ways,
+                " ranks");
+}
+
+}  // namespace
+
+Cut cut_over(const Placement& placement, Axis axis) {
+  if (placement.rows.has(axis)) return Cut::rows;
+  return placement.cols.has(axis) ? Cut::columns : Cut::same;
+}
+
+Cut row_cut(const Context& ctx, std::int64_t rows, Axis axis) {
+  const int ways = ctx.grid.extent(axis);
+  return ctx.scheduling().run.sequence_parallel && ways > 1 && rows % ways == 0 ? Cut::rows
+                                                                                : Cut::same;
+}
+
+void sum_over(const Context& ctx, Tensor& value, Axis axis, Cut cut, const Runs& runs) {
+  Communicator& group = ctx.grid.along(axis);
+  const int ways = group.size();
+  if (ways == 1) return;
+  if (cut == Cut::same) {
+    const View all = value.view();
+    return value.set_pending(group.all_reduce(buffer_of(all), ctx.scheduling().scope.label));
+  }
+  Tensor parts = value;
+  if (cut == Cut::columns) {
+    check_runs(runs, value.cols(), ways);
+    parts = ctx.empty(ways * value.rows(), value.cols() / ways, value.dtype(), value.use());
+    for_each_part(value.view(), parts.view(), runs, [&](const View& whole, const View& piece) {
+      ctx.backend.run(ops::Cast{piece, whole});
+    });
+  }
+  Tensor mine = ctx.empty(parts.rows() / ways, parts.cols(), value.dtype(), value.use());
+  Work work = group.reduce_scatter(buffer_of(mine.raw_view()), buffer_of(parts.view()),
+                                   ctx.scheduling().scope.label);
+  work.keep(parts.owner());
+  mine.set_pending(std::move(work));
+  value = std::move(mine);
+}
+
+Gather::Gather(const Context& ctx, const Tensor& piece, Axis axis, Cut cut)
+    : ways_(ctx.grid.extent(axis)), cut_(ways_ == 1 ? Cut::same : cut), gathered_(piece) {
+  if (cut_ == Cut::same) return;
+  gathered_ = ctx.empty(ways_ * piece.rows(), piece.cols(), piece.dtype(), piece.use());
+  Work work = ctx.grid.along(axis).all_gather(
+      buffer_of(gathered_.raw_view()), buffer_of(piece.view()), ctx.scheduling().scope.label);
+  work.keep(piece.owner());
+  gathered_.set_pending(std::move(work));
+}
+
+Tensor Gather::whole(const Context& ctx, const Runs& runs) const {
+  if (cut_ != Cut::columns) return gathered_;
+  check_runs(runs, gathered_.cols() * ways_, ways_);
+  Tensor out = ctx.empty(gathered_.rows() / ways_, gathered_.cols() * ways_, gathered_.dtype(),
+                         gathered_.use());
+  for_each_part(out.view(), gathered_.view(), runs, [&](const View& whole, const View& piece) {
+    ctx.backend.run(ops::Cast{whole, piece});
+  });
+  return out;
+}
+
+View of_rows_here(const Context& ctx, const Chunk& chunk, const Tensor& of_all) {
+  if (of_all.empty()) return {};
+  const std::int64_t here = chunk.value.rows();
+  for (Axis axis : {Axis::x, Axis::y})
+    if (chunk.placement.rows.has(axis))
+      return of_all.view().col_range(ctx.grid.coord(axis) * here, here);
+  return of_all.view();
+}
+
+Tensor whole_rows(const Context& ctx, const Chunk& chunk, Axis axis) {
+  AXONN_CHECK(cut_over(chunk.placement, axis) != Cut::columns,
+              "whole_rows: wanted a value whose rows may be cut, got columns cut over ",
+              name_of(axis));
+  return Gather(ctx, chunk.value, axis, cut_over(chunk.placement, axis)).whole(ctx, {});
 }
 
 }  // namespace axonn

@@ -9,7 +9,7 @@
 
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 #include "axonn/plan/estimate.h"
 
 namespace axonn {

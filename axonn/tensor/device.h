@@ -4,8 +4,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace axonn {
+
+struct Schedule;
 
 /// What determines the time of an operation of Backend or Device.
 enum class OperationKind {
@@ -39,6 +42,56 @@ class IdleStream : public Stream {
   std::unique_ptr<Event> record() override;
   void wait(const Event&) override {}
   void synchronize() override {}
+};
+
+/// A handle of a collective that may be in flight. Move-only.
+///
+/// wait() makes the compute stream wait for the collective (on a CPU, the calling thread). The
+/// destructor waits too, so no buffer is freed while the collective uses it. An empty Work is done.
+/// wait() throws Error if the collective failed or the world was aborted; the destructor does not.
+class Work {
+ public:
+  /// A collective's state; every transport implements it.
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual void wait() = 0;
+    virtual bool done() = 0;
+  };
+
+  Work() = default;
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  Work(Work&&) noexcept = default;
+  Work& operator=(Work&& other) noexcept {
+    finish();
+    state_ = std::move(other.state_);
+    kept_ = std::move(other.kept_);
+    return *this;
+  }
+  ~Work() { finish(); }
+
+  void wait() {
+    if (!state_) return;
+    const auto state = std::move(state_);
+    const auto kept = std::move(kept_);
+    state->wait();
+  }
+
+  bool done() const { return !state_ || state_->done(); }
+
+  /// Keeps a buffer's owner alive until wait() returns.
+  void keep(std::shared_ptr<void> buffer) { kept_ = std::move(buffer); }
+
+ private:
+  void finish() noexcept {
+    try {
+      wait();
+    } catch (...) {  // explicit calls of wait() report errors
+    }
+  }
+
+  std::shared_ptr<State> state_;
+  std::shared_ptr<void> kept_;
 };
 
 /// A graph of captured work with fixed addresses. The device can run it many times, each time at
@@ -75,12 +128,9 @@ class Device {
   /// Enqueues the copy; when it returns, `host` may be overwritten.
   virtual void copy_from_host(void* device, const void* host, std::int64_t bytes) = 0;
 
-  /// Whether the address is in memory that the host cannot access, so that collectives on it must
+  /// Whether an address is in memory that the host cannot access, so that collectives on it must
   /// go through the device.
-  virtual bool holds(const void* memory) const {
-    (void)memory;
-    return false;
-  }
+  virtual bool holds(const void*) const { return false; }
 
   /// Whether capture() is implemented.
   virtual bool captures() const { return false; }
@@ -99,5 +149,12 @@ class Device {
 
 /// The CPU: memory from the operating system, streams that are always idle.
 std::unique_ptr<Device> make_cpu_device();
+
+/// A device without memory. It returns a new address for each allocation, which must not be
+/// accessed. Copies move nothing, and copies to the host give zeros. An arena on it counts the same
+/// bytes as on a real device, so a dry run shows the memory of a step of any size.
+///
+/// Copies and fills are recorded in the schedule, if one is given. It must outlive the device.
+std::unique_ptr<Device> make_dry_device(Schedule* schedule = nullptr);
 
 }  // namespace axonn

@@ -16,19 +16,8 @@ namespace axonn {
 enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8 };
 
 constexpr std::int64_t bytes_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::bf16:
-      return 2;
-    case DType::f64:
-    case DType::i64:
-      return 8;
-    case DType::u8:
-      return 1;
-  }
-  return 0;
+  constexpr std::int64_t kBytes[] = {4, 2, 8, 4, 8, 1};
+  return kBytes[static_cast<int>(dtype)];
 }
 
 constexpr std::string_view name_of(DType dtype) {

@@ -41,8 +41,6 @@ class Tape {
     }
   }
 
-  std::size_t size() const { return entries_.size(); }
-
  private:
   struct Pause {};
   using Branch = std::shared_ptr<Tape>;
@@ -51,7 +49,8 @@ class Tape {
 
   /// Runs up to the next pause. Returns true if no steps are left.
   bool run();
-  static void run_in_turns(const Lanes& lanes);
+  /// The current set of lanes, or null.
+  Lanes* lanes() { return entries_.empty() ? nullptr : std::get_if<Lanes>(&entries_.back()); }
 
   std::vector<Entry> entries_;
 };

@@ -52,31 +52,11 @@ MemoryUse Tensor::use() const {
   return storage_->use;
 }
 
-View Tensor::view() const {
-  wait();
-  return view_;
-}
-
-Tensor Tensor::row_range(std::int64_t begin, std::int64_t n) const {
-  Tensor part = *this;
-  part.view_ = view_.row_range(begin, n);
-  return part;
-}
-
-Tensor Tensor::col_range(std::int64_t begin, std::int64_t n) const {
-  Tensor part = *this;
-  part.view_ = view_.col_range(begin, n);
-  return part;
-}
-
 Tensor Tensor::reshape(std::int64_t rows, std::int64_t cols) const {
   AXONN_CHECK(rows * cols == count() && view_.contiguous(),
               "reshape needs a contiguous tensor and an equal count; got ", view_, " to (", rows,
               ',', cols, ')');
-  Tensor other = *this;
-  other.view_.rows = rows;
-  other.view_.cols = other.view_.stride = cols;
-  return other;
+  return {storage_, {view_.data, view_.dtype, rows, cols, cols}};
 }
 
 void Tensor::set_pending(Work work) { storage_->pending = std::move(work); }

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <ostream>
-#include <span>
+#include <utility>
 
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/dtype.h"
-#include "axonn/tensor/work.h"
 
 namespace axonn {
 
@@ -60,16 +58,23 @@ class Tensor {
   /// The purpose of its memory. Throws if the tensor is empty.
   MemoryUse use() const;
 
-  /// The elements. Waits for the pending collective.
-  View view() const;
+  /// The elements; an empty view if the tensor is empty. Waits for the pending collective.
+  View view() const {
+    wait();
+    return view_;
+  }
 
   /// The elements, without waiting: for passing to a collective.
   View raw_view() const { return view_; }
 
   /// Rows [begin, begin + n), sharing the storage.
-  Tensor row_range(std::int64_t begin, std::int64_t n) const;
+  Tensor row_range(std::int64_t begin, std::int64_t n) const {
+    return {storage_, view_.row_range(begin, n)};
+  }
   /// Columns [begin, begin + n), sharing the storage.
-  Tensor col_range(std::int64_t begin, std::int64_t n) const;
+  Tensor col_range(std::int64_t begin, std::int64_t n) const {
+    return {storage_, view_.col_range(begin, n)};
+  }
   /// The same elements as (rows, cols). Throws if the counts differ or the rows are not contiguous.
   Tensor reshape(std::int64_t rows, std::int64_t cols) const;
 
@@ -86,6 +91,9 @@ class Tensor {
 
  private:
   struct Storage;
+  Tensor(std::shared_ptr<Storage> storage, const View& view)
+      : storage_(std::move(storage)), view_(view) {}
+
   std::shared_ptr<Storage> storage_;
   View view_;
 };

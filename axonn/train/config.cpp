@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options_text.h"
+#include "axonn/options/options.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
 

@@ -6,7 +6,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/model/model.h"
-#include "axonn/options/options_print.h"
 #include "axonn/options/options_text.h"
 
 namespace axonn {

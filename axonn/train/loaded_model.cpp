@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "axonn/model/load.h"
+#include "axonn/model/model_files.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/devices.h"

@@ -13,7 +13,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/data/batches.h"
-#include "axonn/model/flops.h"
+#include "axonn/model/model.h"
 
 namespace axonn {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/model/load.h"
+#include "axonn/model/model_files.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/loaded_model.h"

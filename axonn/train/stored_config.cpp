@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 #include "axonn/train/config_options.h"
 
 namespace axonn {

@@ -5,7 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/hash.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/options/options_read.h"
+#include "axonn/options/options_text.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/storage/safetensors/safetensors.h"
 #include "axonn/train/config_options.h"

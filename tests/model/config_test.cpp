@@ -4,7 +4,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
-#include "axonn/model/flops.h"
 #include "axonn/model/model.h"
 
 #include "tests/support/tiny_model.h"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/model/flops.h"
-#include "axonn/options/options_read.h"
+#include "axonn/model/model.h"
+#include "axonn/options/options_text.h"
 
 using namespace axonn;
 using testing::HasSubstr;

@@ -1,6 +1,4 @@
 // Reads models from Hugging Face folders that the test writes, on grids.
-#include "axonn/model/load.h"
-
 #include <cstring>
 
 #include <gmock/gmock.h>
@@ -9,7 +7,8 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/model/stored_names.h"
+#include "axonn/model/hugging_face.h"
+#include "axonn/model/model_files.h"
 
 #include "tests/support/model_folder.h"
 #include "tests/support/temporary_path.h"

@@ -1,6 +1,8 @@
 #include "axonn/options/options.h"
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -8,12 +10,13 @@
 #include <unistd.h>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_read.h"
+#include "axonn/base/random.h"
+#include "axonn/options/options_text.h"
 
 using namespace axonn;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StartsWith;
 
 namespace {
@@ -353,4 +356,80 @@ TEST(OptionList, RefusesAKeyThatIsListedTwice) {
   OptionList list = list_of(settings);
   EXPECT_THROW(list.add("label", &settings.label, {.help = "again"}), Error);
   EXPECT_THROW(list.section("figure", "again"), Error);
+}
+
+TEST(TomlNumber, ReadsBackToTheSameBitsAndAlwaysHasAPointOrAnExponent) {
+  const Random random(5, "toml numbers");
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    const double value =
+        std::bit_cast<double>(std::uint64_t{random.bits(i)[0]} << 32 | random.bits(i)[1]);
+    if (!std::isfinite(value)) continue;
+    const std::string text = toml_number(value);
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(parse_real(text).value()),
+              std::bit_cast<std::uint64_t>(value))
+        << text;
+    ASSERT_NE(text.find_first_of(".e"), std::string::npos) << text;
+  }
+  EXPECT_EQ(toml_number(0.1), "0.1");
+  EXPECT_EQ(toml_number(3), "3.0");
+}
+
+TEST(TomlString, EscapesQuotesBackslashesAndControlCharacters) {
+  EXPECT_EQ(toml_string("a\"b\\c\n\x7f"), R"("a\"b\\c\u000A\u007F")");
+}
+
+TEST(ParseInteger, TakesDigitsWithSeparatorsAndNothingElse) {
+  EXPECT_EQ(parse_integer("1_000"), 1000);
+  EXPECT_EQ(parse_integer("-7"), -7);
+  EXPECT_EQ(parse_integer("+7"), 7);
+  for (const char* text : {"", "1.0", "1e3", "ten", "_1", "1_", "1__0", " 1", "1 ", "0x10", "+-7",
+                           "9223372036854775808"})
+    EXPECT_FALSE(parse_integer(text)) << text;
+}
+
+TEST(ParseReal, TakesExponentsAndRefusesTrailingText) {
+  EXPECT_EQ(parse_real("1e-3"), 1e-3);
+  EXPECT_EQ(parse_real("2"), 2.0);
+  for (const char* text : {"", "1e", "0.1x", "1,5"}) EXPECT_FALSE(parse_real(text)) << text;
+}
+
+TEST(ParseBytes, TakesUnitsOfPowersOf1024And1000) {
+  EXPECT_EQ(parse_bytes("1500"), 1500);
+  EXPECT_EQ(parse_bytes("64KiB"), 65536);
+  EXPECT_EQ(parse_bytes("1.5 MB"), 1'500'000);
+  EXPECT_EQ(parse_bytes("2kB"), 2000);
+  EXPECT_EQ(parse_bytes("3B"), 3);
+  EXPECT_EQ(parse_bytes("1TiB"), std::int64_t{1} << 40);
+  for (const char* text : {"", "MB", "4XB", "4K", "4KiBB", "4iB", "-4MB", "1e30TB", "9e9TB"})
+    EXPECT_FALSE(parse_bytes(text)) << text;
+}
+
+TEST(EditDistance, CountsInsertionsDeletionsReplacementsAndSwappedNeighboursAsOneEach) {
+  EXPECT_EQ(edit_distance("steps", "steps"), 0);
+  EXPECT_EQ(edit_distance("steps", "step"), 1);
+  EXPECT_EQ(edit_distance("steps", "stepps"), 1);
+  EXPECT_EQ(edit_distance("steps", "stops"), 1);
+  EXPECT_EQ(edit_distance("steps", "stesp"), 1);
+  EXPECT_EQ(edit_distance("steps", "tseps"), 1);
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+}
+
+TEST(EditDistance, IgnoresCaseAndTheKindOfDash) {
+  EXPECT_EQ(edit_distance("Seq-Len", "seq_len"), 0);
+}
+
+TEST(Nearest, GivesAllCandidatesAtTheLeastDistanceAndNoneThatIsTooFar) {
+  const std::vector<std::string> words = {"beta1", "beta2", "eps", "weight_decay"};
+  EXPECT_THAT(nearest("beta", words), ElementsAre("beta1", "beta2"));
+  EXPECT_THAT(nearest("beta11", words), ElementsAre("beta1"));
+  EXPECT_THAT(nearest("weigt_deacy", words), ElementsAre("weight_decay"));
+  EXPECT_THAT(nearest("momentum", words), IsEmpty());
+}
+
+TEST(DidYouMean, JoinsGuessesIntoAQuestionAndIsEmptyWithoutAny) {
+  EXPECT_EQ(did_you_mean({}), "");
+  const std::vector<std::string> one = {"lr"}, three = {"x", "y", "[data] z"};
+  EXPECT_EQ(did_you_mean(one), "; did you mean 'lr'?");
+  EXPECT_EQ(did_you_mean(three), "; did you mean 'x', 'y' or [data] z?");
 }

@@ -9,8 +9,8 @@
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/parallel/exchange.h"
 #include "axonn/parallel/scheduling.h"
+#include "axonn/parallel/var.h"
 
 #include "tests/support/packed_rows.h"
 

@@ -6,8 +6,8 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/model/hugging_face.h"
 #include "axonn/model/model.h"
-#include "axonn/model/stored_names.h"
 #include "axonn/options/options.h"
 #include "axonn/storage/safetensors/safetensors.h"
 #include "axonn/train/run_state.h"
@@ -46,7 +46,7 @@ void write_model(const std::string& folder, const ModelConfig& config,
   for (const ParameterSpec& spec : parameters_of(config)) {
     if (spec.name == options.without) continue;
     const std::int64_t rows = spec.layout.rows, cols = spec.layout.cols;
-    const bool transposed = stored_name(config.family, spec.name).transposed;
+    const bool transposed = base_names(config).of(spec.name).transposed;
     std::vector<float> values;
     for (std::int64_t i = 0; i < rows * cols; ++i)
       values.push_back(value_of(spec.name, transposed ? i % rows * cols + i / rows : i));

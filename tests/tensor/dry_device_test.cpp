@@ -1,8 +1,8 @@
-#include "axonn/tensor/dry_device.h"
-
 #include <gtest/gtest.h>
 
 #include "axonn/tensor/arena.h"
+#include "axonn/tensor/device.h"
+#include "axonn/tensor/schedule.h"
 #include "axonn/tensor/tensor.h"
 
 using namespace axonn;

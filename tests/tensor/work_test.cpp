@@ -1,9 +1,9 @@
-#include "axonn/tensor/work.h"
-
 #include <stdexcept>
 #include <utility>
 
 #include <gmock/gmock.h>
+
+#include "axonn/tensor/device.h"
 
 using namespace axonn;
 

@@ -8,9 +8,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_read.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
+#include "axonn/options/options_text.h"
 #include "axonn/study/config.h"
 #include "axonn/train/config_options.h"
 

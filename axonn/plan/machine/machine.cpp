@@ -9,9 +9,8 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/ops/backend.h"
-#include "axonn/options/options_print.h"
-#include "axonn/options/options_read.h"
-#include "axonn/options/options_suggest.h"
+#include "axonn/options/options.h"
+#include "axonn/options/options_text.h"
 
 namespace axonn {
 

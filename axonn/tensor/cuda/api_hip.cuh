@@ -19,48 +19,36 @@ inline constexpr auto cudaMemcpyHostToDevice = hipMemcpyHostToDevice;
 inline constexpr auto cudaMemcpyDeviceToHost = hipMemcpyDeviceToHost;
 inline constexpr auto cudaMemcpyDeviceToDevice = hipMemcpyDeviceToDevice;
 
-// Functions are lambdas that forward their arguments, because some HIP functions are overloaded.
-inline constexpr auto cudaGetErrorName = [](auto... args) { return hipGetErrorName(args...); };
-inline constexpr auto cudaGetErrorString = [](auto... args) { return hipGetErrorString(args...); };
-inline constexpr auto cudaGetLastError = [] { return hipGetLastError(); };
-inline constexpr auto cudaGetDeviceCount = [](auto... args) { return hipGetDeviceCount(args...); };
-inline constexpr auto cudaSetDevice = [](auto... args) { return hipSetDevice(args...); };
-inline constexpr auto cudaMemGetInfo = [](auto... args) { return hipMemGetInfo(args...); };
+// Lambdas forward to HIP functions that are overloaded.
+inline constexpr auto cudaGetErrorName = hipGetErrorName;
+inline constexpr auto cudaGetErrorString = hipGetErrorString;
+inline constexpr auto cudaGetLastError = hipGetLastError;
+inline constexpr auto cudaGetDeviceCount = hipGetDeviceCount;
+inline constexpr auto cudaSetDevice = hipSetDevice;
+inline constexpr auto cudaMemGetInfo = hipMemGetInfo;
 
 inline constexpr auto cudaMalloc = [](auto... args) { return hipMalloc(args...); };
-inline constexpr auto cudaFree = [](auto... args) { return hipFree(args...); };
+inline constexpr auto cudaFree = hipFree;
 inline constexpr auto cudaMallocAsync = [](auto... args) { return hipMallocAsync(args...); };
-inline constexpr auto cudaFreeAsync = [](auto... args) { return hipFreeAsync(args...); };
+inline constexpr auto cudaFreeAsync = hipFreeAsync;
 inline constexpr auto cudaMallocHost = [](void** memory, std::size_t bytes) {
   return hipHostMalloc(memory, bytes, hipHostMallocDefault);
 };
-inline constexpr auto cudaFreeHost = [](auto... args) { return hipHostFree(args...); };
-inline constexpr auto cudaMemcpyAsync = [](auto... args) { return hipMemcpyAsync(args...); };
-inline constexpr auto cudaMemsetAsync = [](auto... args) { return hipMemsetAsync(args...); };
-inline constexpr auto cudaMemset2DAsync = [](auto... args) { return hipMemset2DAsync(args...); };
+inline constexpr auto cudaFreeHost = hipHostFree;
+inline constexpr auto cudaMemcpyAsync = hipMemcpyAsync;
+inline constexpr auto cudaMemsetAsync = hipMemsetAsync;
+inline constexpr auto cudaMemset2DAsync = hipMemset2DAsync;
 
-inline constexpr auto cudaEventCreateWithFlags = [](auto... args) {
-  return hipEventCreateWithFlags(args...);
-};
-inline constexpr auto cudaEventDestroy = [](auto... args) { return hipEventDestroy(args...); };
-inline constexpr auto cudaEventRecord = [](auto... args) { return hipEventRecord(args...); };
-inline constexpr auto cudaEventQuery = [](auto... args) { return hipEventQuery(args...); };
-inline constexpr auto cudaEventSynchronize = [](auto... args) {
-  return hipEventSynchronize(args...);
-};
-inline constexpr auto cudaDeviceGetStreamPriorityRange = [](auto... args) {
-  return hipDeviceGetStreamPriorityRange(args...);
-};
-inline constexpr auto cudaStreamCreateWithPriority = [](auto... args) {
-  return hipStreamCreateWithPriority(args...);
-};
-inline constexpr auto cudaStreamDestroy = [](auto... args) { return hipStreamDestroy(args...); };
-inline constexpr auto cudaStreamWaitEvent = [](auto... args) {
-  return hipStreamWaitEvent(args...);
-};
-inline constexpr auto cudaStreamSynchronize = [](auto... args) {
-  return hipStreamSynchronize(args...);
-};
+inline constexpr auto cudaEventCreateWithFlags = hipEventCreateWithFlags;
+inline constexpr auto cudaEventDestroy = hipEventDestroy;
+inline constexpr auto cudaEventRecord = hipEventRecord;
+inline constexpr auto cudaEventQuery = hipEventQuery;
+inline constexpr auto cudaEventSynchronize = hipEventSynchronize;
+inline constexpr auto cudaDeviceGetStreamPriorityRange = hipDeviceGetStreamPriorityRange;
+inline constexpr auto cudaStreamCreateWithPriority = hipStreamCreateWithPriority;
+inline constexpr auto cudaStreamDestroy = hipStreamDestroy;
+inline constexpr auto cudaStreamWaitEvent = hipStreamWaitEvent;
+inline constexpr auto cudaStreamSynchronize = hipStreamSynchronize;
 
 using cudaGraph_t = hipGraph_t;
 using cudaGraphExec_t = hipGraphExec_t;
@@ -70,35 +58,19 @@ inline constexpr auto cudaStreamCaptureModeRelaxed = hipStreamCaptureModeRelaxed
 inline constexpr auto cudaStreamCaptureModeThreadLocal = hipStreamCaptureModeThreadLocal;
 inline constexpr auto cudaStreamCaptureStatusNone = hipStreamCaptureStatusNone;
 inline constexpr unsigned cudaGraphInstantiateFlagUseNodePriority = 0;  // not in HIP before 6
-inline constexpr auto cudaStreamIsCapturing = [](auto... args) {
-  return hipStreamIsCapturing(args...);
-};
-inline constexpr auto cudaThreadExchangeStreamCaptureMode = [](auto... args) {
-  return hipThreadExchangeStreamCaptureMode(args...);
-};
-inline constexpr auto cudaStreamBeginCapture = [](auto... args) {
-  return hipStreamBeginCapture(args...);
-};
-inline constexpr auto cudaStreamEndCapture = [](auto... args) {
-  return hipStreamEndCapture(args...);
-};
-inline constexpr auto cudaGraphInstantiateWithFlags = [](auto... args) {
-  return hipGraphInstantiateWithFlags(args...);
-};
-inline constexpr auto cudaGraphLaunch = [](auto... args) { return hipGraphLaunch(args...); };
-inline constexpr auto cudaGraphExecDestroy = [](auto... args) {
-  return hipGraphExecDestroy(args...);
-};
-inline constexpr auto cudaGraphDestroy = [](auto... args) { return hipGraphDestroy(args...); };
+inline constexpr auto cudaStreamIsCapturing = hipStreamIsCapturing;
+inline constexpr auto cudaThreadExchangeStreamCaptureMode = hipThreadExchangeStreamCaptureMode;
+inline constexpr auto cudaStreamBeginCapture = hipStreamBeginCapture;
+inline constexpr auto cudaStreamEndCapture = hipStreamEndCapture;
+inline constexpr auto cudaGraphInstantiateWithFlags = hipGraphInstantiateWithFlags;
+inline constexpr auto cudaGraphLaunch = hipGraphLaunch;
+inline constexpr auto cudaGraphExecDestroy = hipGraphExecDestroy;
+inline constexpr auto cudaGraphDestroy = hipGraphDestroy;
 
 inline constexpr auto cudaErrorPeerAccessAlreadyEnabled = hipErrorPeerAccessAlreadyEnabled;
-inline constexpr auto cudaGetDevice = [](auto... args) { return hipGetDevice(args...); };
-inline constexpr auto cudaDeviceCanAccessPeer = [](auto... args) {
-  return hipDeviceCanAccessPeer(args...);
-};
-inline constexpr auto cudaDeviceEnablePeerAccess = [](auto... args) {
-  return hipDeviceEnablePeerAccess(args...);
-};
+inline constexpr auto cudaGetDevice = hipGetDevice;
+inline constexpr auto cudaDeviceCanAccessPeer = hipDeviceCanAccessPeer;
+inline constexpr auto cudaDeviceEnablePeerAccess = hipDeviceEnablePeerAccess;
 
 inline constexpr auto cudaFuncGetAttributes = [](hipFuncAttributes* attributes, auto* kernel) {
   return hipFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));

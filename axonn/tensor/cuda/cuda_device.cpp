@@ -4,10 +4,9 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "axonn/tensor/cuda/gpu_platform.h"
-#include "axonn/tensor/cuda/graph.cuh"
-#include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 
 namespace axonn {
@@ -96,6 +95,54 @@ class Staging {
   std::size_t next_ = 0;
 };
 
+/// The work captured from a stream, ready to be launched on the same stream.
+class CudaGraph final : public Graph {
+ public:
+  /// Captures the stream while `work` runs; ends the capture also if `work` throws. The capture
+  /// mode is relaxed, so that `work` may allocate device memory if the arena has to grow.
+  static std::unique_ptr<Graph> of(const CudaStream& stream, const std::function<void()>& work) {
+    check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeRelaxed));
+    Captured captured{stream.handle()};
+    work();
+    return std::make_unique<CudaGraph>(stream, captured.end());
+  }
+
+  /// Takes ownership of the captured graph.
+  CudaGraph(const CudaStream& stream, cudaGraph_t captured) : stream_(stream) {
+    // Keeps the priorities of the captured streams: other ranks wait for the work on some of them.
+    const cudaError_t status =
+        cudaGraphInstantiateWithFlags(&graph_, captured, cudaGraphInstantiateFlagUseNodePriority);
+    cudaGraphDestroy(captured);
+    check(status);
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+
+  void launch() override { check(cudaGraphLaunch(graph_, stream_.handle())); }
+
+ private:
+  /// Ends a capture that has begun.
+  struct Captured {
+    cudaStream_t stream;
+
+    ~Captured() {
+      cudaGraph_t graph = nullptr;
+      if (!stream) return;
+      if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+      cudaGetLastError();  // the exception being thrown says more
+    }
+    cudaGraph_t end() {
+      cudaGraph_t graph = nullptr;
+      check(cudaStreamEndCapture(std::exchange(stream, nullptr), &graph));
+      return graph;
+    }
+  };
+
+  const CudaStream& stream_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(CudaGpu gpu) : gpu_(std::move(gpu)), compute_(Priority::normal) {}
@@ -165,21 +212,6 @@ class CudaDevice final : public Device {
   Staging staging_;
 };
 
-/// The versions of toolkit and driver, and what is wrong if no GPU is found. Sets `count` to the
-/// number of GPUs.
-CudaStatus look_for_driver(int& count) {
-  CudaStatus status{.built_with = toolkit_version(), .driver = driver_version()};
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count > 0) return status;
-  cudaGetLastError();
-  count = 0;
-  status.trouble = trouble_of(*gpu_platform(), {.built_with = status.built_with,
-                                                .driver = status.driver,
-                                                .error = cudaGetErrorString(error),
-                                                .too_old = error == cudaErrorInsufficientDriver});
-  return status;
-}
-
 }  // namespace
 
 std::string uuid_text(const char (&bytes)[16]) {
@@ -195,13 +227,22 @@ std::string uuid_text(const char (&bytes)[16]) {
 }  // namespace cuda
 
 CudaStatus cuda_status() {
+  CudaStatus status{.built_with = cuda::toolkit_version(), .driver = cuda::driver_version()};
   int count = 0;
-  CudaStatus status = cuda::look_for_driver(count);
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    status.trouble = trouble_of(*gpu_platform(), {.built_with = status.built_with,
+                                                  .driver = status.driver,
+                                                  .error = cudaGetErrorString(error),
+                                                  .too_old = error == cudaErrorInsufficientDriver});
+    return status;
+  }
   try {
     for (int i = 0; i < count; ++i) status.gpus.push_back(cuda::gpu_of(i));
-  } catch (const Error& error) {
+  } catch (const Error& fault) {
     status.gpus.clear();
-    status.trouble = error.what();
+    status.trouble = fault.what();
   }
   return status;
 }

@@ -1,5 +1,3 @@
-#include "axonn/tensor/cuda/gpu_platform.h"
-#include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 
 namespace axonn {

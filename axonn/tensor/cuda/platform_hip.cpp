@@ -1,7 +1,5 @@
 #include <unistd.h>
 
-#include "axonn/tensor/cuda/gpu_platform.h"
-#include "axonn/tensor/cuda/platform.cuh"
 #include "axonn/tensor/cuda/runtime.cuh"
 
 namespace axonn {
