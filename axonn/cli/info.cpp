@@ -13,8 +13,8 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/cli/mpi_version.h"
 #include "axonn/comm/device/nccl.h"
+#include "axonn/comm/mpi/mpi.h"
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/matmul/products.h"
 

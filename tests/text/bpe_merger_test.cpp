@@ -1,10 +1,10 @@
-#include "axonn/text/bpe/bpe_tokenizer.h"
-
 #include <algorithm>
 #include <map>
 #include <random>
 
 #include <gmock/gmock.h>
+
+#include "axonn/text/bpe/bpe_tokenizer.h"
 
 using namespace axonn;
 

@@ -33,4 +33,7 @@ struct MpiOptions {
 /// Throws UsageError in a build without MPI.
 void run_mpi(const std::function<void(Communicator& world)>& body, const MpiOptions& options = {});
 
+/// The MPI library of this build in one line, or why there is none. Does not start MPI.
+std::string mpi_version();
+
 }  // namespace axonn

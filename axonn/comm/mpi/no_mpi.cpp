@@ -11,4 +11,6 @@ void run_mpi(const std::function<void(Communicator& world)>&, const MpiOptions&)
       "launcher, with ranks as threads");
 }
 
+std::string mpi_version() { return "none (built with -DAXONN_MPI=OFF)"; }
+
 }  // namespace axonn
