@@ -163,6 +163,8 @@ class ParameterGroup {
     gathered_.wait();
     return master_.view();
   }
+  /// (1, S), the compute copy: the same bits on all ranks of data.
+  View shard() const { return compute_.view(); }
   View piece_of_compute() const { return piece_of(compute_.view()); }
   View gradient() const { return piece_of(shard_gradient_.view()); }
   std::int64_t piece_size() const { return sizes_.piece; }

@@ -42,7 +42,8 @@ struct TrainingConfig {
   std::int64_t eval_every = 0;    ///< steps; 0: never
   std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: all validation data
   bool deterministic = true;
-  bool cuda_graph = false;  ///< capture steps once as CUDA graphs, then launch them
+  bool cuda_graph = false;        ///< capture steps once as CUDA graphs, then launch them
+  std::int64_t verify_every = 0;  ///< steps between searches for silent corruption; 0: none
   double skip_outliers =
       0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask

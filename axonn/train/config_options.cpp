@@ -70,6 +70,15 @@ void list_computation(TrainingConfig& training, OptionList& list) {
            {.help = "whether the same run twice gives the same bits; false: on NVIDIA GPUs, "
                     "attention may use faster cuDNN kernels that do not guarantee this",
             .also = "deterministic_mode"});
+  list.add(
+      "verify_every", &training.verify_every,
+      {.help = "interval between searches for silent corruption: ranks compare, to the bit, the "
+               "weights and optimizer state that several hold, and every result of a "
+               "micro-batch's forward pass, computed twice; a difference ends the run and "
+               "names the rank; 0: none",
+       .unit = "steps",
+       .min = 0,
+       .also = "sdc_check rerun_mode"});
   list.add("skip_outliers", &training.skip_outliers,
            {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
                     "are skipped: they change no weight; above 1, or 0: no step is skipped",

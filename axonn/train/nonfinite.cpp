@@ -201,7 +201,7 @@ void stop_for_nonfinite(Training& training, const StepInput& input, const StepRe
                    plain(result.loss), plain(result.grad_norm)),
        origin.empty()
            ? "when the step was repeated, everything was finite: a fault of the hardware "
-             "is likely, such as a flipped bit"
+             "is likely, such as a flipped bit (training.verify_every looks for more)"
            : "it arose first " + origin,
        "; the parameters are those before this step. ",
        fault.empty() ? concat("axonn replay ", folder, " repeats the step")

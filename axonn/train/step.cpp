@@ -161,6 +161,14 @@ void TrainStep::rehearse(const Context& ctx, StepInput input) {
   repeat(ctx, input);
 }
 
+double TrainStep::forward(Context ctx, const Tokens& tokens) {
+  ctx.own_scheduling().step = evaluation_.get();
+  evaluation_->prefetcher.begin_pass();
+  const Tensor total = ctx.zeros(1, 1, DType::f64);
+  model_.loss(ctx, tokens, 1, total);
+  return value_of<double>(ctx, total);
+}
+
 double TrainStep::evaluate(Context ctx, Batches& batches) {
   ctx.own_scheduling().step = evaluation_.get();
   Tensor total = ctx.zeros(1, 1, DType::f64);

@@ -73,6 +73,10 @@ class TrainStep {
   /// to them, so that the backend can record their products.
   void rehearse(const Context& ctx, StepInput input);
 
+  /// Runs the forward pass of one micro-batch, as in evaluation. Returns this rank's part of the
+  /// sum of its losses.
+  double forward(Context ctx, const Tokens& tokens);
+
   /// Returns the mean loss over the steps() of these batches, which have an end.
   double evaluate(Context ctx, Batches& batches);
 

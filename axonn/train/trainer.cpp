@@ -13,6 +13,7 @@
 #include "axonn/data/corpus.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/config_options.h"
+#include "axonn/train/corruption.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/nonfinite.h"
 #include "axonn/train/run_log.h"
@@ -184,7 +185,8 @@ class Trainer {
     StepInput input = training_.input(step);
     input.stop = options_.stop && options_.stop->load();
     input.busy = saver_.pending() && !saver_.written();
-    input.accept = [this](double loss, double norm) {
+    input.accept = [this, step](double loss, double norm) {
+      if (is_due(config_.training.verify_every, step + 1)) verify(step);
       return state_.outliers.accept(config_.training.skip_outliers, loss, norm);
     };
     tracer_.before_step(step - first_step_);
@@ -195,6 +197,20 @@ class Trainer {
     const double seconds = now_seconds() - start;
     log_.step(training_, input, result, seconds, waits.by_kind());
     return result;
+  }
+
+  /// Looks for silent corruption before step `step` updates the weights.
+  void verify(std::int64_t step) {
+    const double start = now_seconds();
+    const std::string found = find_corruption(training_, step);
+    if (!found.empty())
+      fail(Where::here(), "step ", step + 1, ": silent corruption: ", found,
+           "; a flipped bit or faulty hardware is likely. The weights may be wrong since step ",
+           std::max<std::int64_t>(step + 1 - config_.training.verify_every, 0),
+           ": resume from a checkpoint no newer than that (checkpoint.resume), without that "
+           "rank's hardware");
+    log_.info(
+        fmt::format("verified: step {}, in {}", step + 1, format_duration(now_seconds() - start)));
   }
 
   void validate() {
