@@ -15,7 +15,7 @@ def kills(attacked):
     else:
         print("kills: without MPI: mpirun not found")
     references = [reference(run) for run in runs]
-    for _ in range(attacked.several(3, 84)):
+    for _ in range(attacked.several(2, 84)):
         for run, (losses, seconds) in zip(runs, references):
             run.clear()
             for _ in range(4):
