@@ -85,7 +85,12 @@ class SentencePieceTokenizer : public Tokenizer {
         continue;
       }
       tokens_.push_back(with_spaces(piece));
-      if (model_.IsControl(i) && !piece.empty()) finder_.add(piece, i);
+      if (model_.IsControl(i) && !piece.empty()) {
+        if (piece.size() > AddedTokenFinder::kMostBytes)
+          refuse(path_, ": the control piece ", i, " has ", piece.size(), " bytes; at most ",
+                 AddedTokenFinder::kMostBytes, " are possible");
+        finder_.add(piece, i);
+      }
       if (model_.IsControl(i) || model_.IsUnknown(i)) {
         specials_.insert(i);
         added_tokens_.emplace(piece, i);
