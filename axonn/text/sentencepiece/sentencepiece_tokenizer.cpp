@@ -12,6 +12,7 @@
 #include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/sentencepiece/model_check.h"
 #include "axonn/text/text_steps.h"
 #include "axonn/text/word_cache.h"
 
@@ -28,6 +29,7 @@ class SentencePieceTokenizer : public Tokenizer {
   explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
     name_ = concat("SentencePiece (", path, ')');
     const MappedFile file(path);
+    check_sentencepiece_model(file.text(), path);
     const auto status = model_.LoadFromSerializedProto(file.text());
     if (!status.ok() || model_.GetPieceSize() == 0)
       refuse(path, ": SentencePiece cannot read this model (", printable(status.ToString()),
