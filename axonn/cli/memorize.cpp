@@ -145,7 +145,8 @@ int run_trainings(const LoadedConfig& loaded) {
         "of axonn plan");
   validate_study(config, *loaded.memorize);
   const StopSignals signals;
-  const TrainOptions options{.terminal = &std::cout,
+  std::ostream terminal(std::cout.rdbuf());  // does not throw
+  const TrainOptions options{.terminal = &terminal,
                              .interactive = stdout_is_interactive() && !launches_mpi(config),
                              .columns = terminal_columns(),
                              .stop = &signals.received()};

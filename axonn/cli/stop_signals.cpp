@@ -17,17 +17,20 @@ void request_stop(int signal) {
   }
 }
 
-constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1};
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 
 }  // namespace
 
 StopSignals::StopSignals() {
   stop_requested = false;
-  for (int signal : kSignals) std::signal(signal, request_stop);
+  for (int signal : kSignals)
+    if (std::signal(signal, request_stop) == SIG_IGN && signal == SIGHUP)
+      std::signal(SIGHUP, SIG_IGN);  // nohup
 }
 
 StopSignals::~StopSignals() {
-  for (int signal : kSignals) std::signal(signal, SIG_DFL);
+  for (int signal : kSignals)
+    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
 }
 
 const std::atomic<bool>& StopSignals::received() const { return stop_requested; }

@@ -4,9 +4,10 @@
 
 namespace axonn {
 
-/// While an object exists, SIGTERM, SIGINT and SIGUSR1 set a flag instead of ending the process, so
-/// that training can save a checkpoint and end. A second SIGINT ends the process at once. At most
-/// one object may exist at a time.
+/// While an object exists, SIGTERM, SIGINT, SIGUSR1 and SIGHUP (the terminal was closed) set a flag
+/// instead of ending the process, so that training can save a checkpoint and end. A second SIGINT
+/// ends the process at once. SIGHUP stays ignored where it is (nohup). At most one object may exist
+/// at a time.
 class StopSignals {
  public:
   StopSignals();
