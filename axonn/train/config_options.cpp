@@ -339,6 +339,11 @@ void list_output(Config& config, OptionList& list) {
                     "the newest valid one; \"auto\": the newest valid one in output.dir, if there "
                     "is any; empty: start a new run",
             .also = "load initial_load_path"});
+  list.add("changed_data", checkpoint.changed_data, kChangedData,
+           {.help = "when the run that is resumed had other training data, or another "
+                    "training.seed, training.seq_len or data.shuffle, which fix the order of "
+                    "samples; refuse: an error; restart: continue with the first sample of the new "
+                    "order. Another training.global_batch continues with the next unseen sample"});
   list.add(
       "async", &checkpoint.async,
       {.help = "whether training continues while a checkpoint is written, from a copy in memory",
