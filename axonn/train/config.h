@@ -43,7 +43,7 @@ struct TrainingConfig {
   DType dtype = DType::f32;       ///< f32 or bf16
   std::int64_t seed = 1;
   double max_norm = 1;            ///< of the global gradient norm, which is clipped to it; 0: none
-  std::int64_t eval_every = 0;    ///< steps; 0: never
+  std::int64_t eval_every = 0;    ///< steps; 0: only after the last one
   std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: all validation data
   bool deterministic = true;
   bool cuda_graph = false;  ///< capture steps once as CUDA graphs, then launch them

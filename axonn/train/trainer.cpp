@@ -102,14 +102,14 @@ class Trainer {
 
   TrainEnd run() {
     begin();
-    const std::int64_t steps = config_.training.steps, validates = config_.training.eval_every;
+    const std::int64_t steps = config_.training.steps;
     std::int64_t& done = state_.steps_done;
     bool stopped = false;
     while (done < steps && !stopped) {
       const StepResult result = step();
       ++done;
       stopped = result.stop;
-      if (is_due(validates, done) || (validates > 0 && done == steps)) validate();
+      if (is_due(config_.training.eval_every, done) || done == steps) validate();
       log_.write_metrics();
       if (!result.busy) finish_saving();
       if (is_due(config_.checkpoint.every, done) && done < steps && !stopped) save();

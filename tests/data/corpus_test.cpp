@@ -40,11 +40,18 @@ void expect_refusal(const DataConfig& config, const CorpusOptions& options, cons
 
 }  // namespace
 
+TEST(Corpus, ByDefaultAllDataAreTrainedOn) {
+  const Corpus corpus = open_corpus({.synthetic = 5000}, {});
+  EXPECT_EQ(corpus.train[0].size(), 5000);
+  EXPECT_TRUE(corpus.validation.empty());
+}
+
 TEST(Corpus, ValidationIsTheLastTenthOfAText) {
   TempFolder folder;
   std::string text(115, 'a');
   for (std::size_t i = 103; i < 115; ++i) text[i] = 'b';  // 115 * 0.9 = 103.5
-  const Corpus corpus = open_corpus({.text = {folder.file("t.txt", text)}}, {});
+  const Corpus corpus =
+      open_corpus({.text = {folder.file("t.txt", text)}, .validation = "0.1"}, {});
   ASSERT_EQ(corpus.train.size(), 1u);
   ASSERT_EQ(corpus.validation.size(), 1u);
   EXPECT_EQ(text_of(corpus, corpus.train[0]), std::string(103, 'a'));

@@ -91,6 +91,16 @@ TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossOfEvaluatedSteps) {
               testing::AllOf(testing::StartsWith("<svg"), HasSubstr("</svg>")));
 }
 
+TEST(Trainer, DataThatAreHeldOutAreAlwaysEvaluatedAfterTheLastStep) {
+  test::TemporaryPath folder;
+  const Config config = tiny_config(folder.path());
+  train_on_threads(config);
+  for (const auto& line : metrics_of(config))
+    EXPECT_EQ(line.contains("val_loss"), line.at("step") == 10);
+  EXPECT_THAT(test::slurp(folder / "logs/rank-0.log"),
+              HasSubstr("validation: 249 sequences, after the last step\n"));
+}
+
 TEST(Trainer, ReportsWaitsByAxisAndKindThatAddUp) {
   test::TemporaryPath folder;
   const Config config = on_grid(tiny_config(folder.path()), {.x = 2, .z = 2});
