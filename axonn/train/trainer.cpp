@@ -102,14 +102,14 @@ class Trainer {
 
   TrainEnd run() {
     begin();
-    const std::int64_t steps = config_.training.steps, validates = config_.training.eval_every;
+    const std::int64_t steps = config_.training.steps;
     std::int64_t& done = state_.steps_done;
     bool stopped = false;
     while (done < steps && !stopped) {
       const StepResult result = step();
       ++done;
       stopped = result.stop;
-      if (is_due(validates, done) || (validates > 0 && done == steps)) validate();
+      if (is_due(config_.training.eval_every, done) || done == steps) validate();
       log_.write_metrics();
       if (!result.busy) finish_saving();
       if (is_due(config_.checkpoint.every, done) && done < steps && !stopped) save();
@@ -144,6 +144,7 @@ class Trainer {
     if (cost.bytes > 0)
       log_.info(fmt::format("model from {}: this rank read {} in {}", config_.model.path,
                             format_bytes(cost.bytes), format_duration(cost.seconds)));
+    training_.place(0);  // collective, which saving should not be
     if (!from.empty()) resume_from(from);
     if (config_.training.tune) tune_products();
     log_.begin(config_, first_step_, state_.tokens_seen);
@@ -162,6 +163,9 @@ class Trainer {
     for (const std::string& warning : warnings) log_.warn(warning);
     state_ = read_run_state(reader, config_);
     first_step_ = state_.steps_done;
+    if (training_.continue_at(first_step_, state_.data, reader.folder()))
+      log_.warn(concat("the training data or their order are not those of ", reader.folder(),
+                       ": continuing with the first sample of the new order"));
     log_.info(
         fmt::format("resumed from {} (written by {} ranks): read {} in {}; the next step is {}",
                     reader.folder(), reader.index().ranks, format_bytes(cost.bytes),
@@ -229,8 +233,9 @@ class Trainer {
   void save() {
     finish_saving();
     state_.tokens_seen = log_.tokens_seen();
+    state_.data = training_.place(state_.steps_done);
     saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
-                 to_texts(state_, config_, stored_config_text(config_, origins())));
+                 to_texts(state_, stored_config_text(config_, origins())));
   }
 
   void finish_saving() {
