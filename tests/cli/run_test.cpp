@@ -66,7 +66,7 @@ TEST(TrainCommand, MpiAndThreadsAgreeBitForBit) {
   const SmallRun run;
   succeed(run.train({"--parallelism.z", "2"}));
   const auto threads = losses_and_norms(run.metrics());
-  succeed(run.train({"--parallelism.z", "2"}), {.ranks = 2});
+  succeed(run.train({"--parallelism.z", "2", "--output.overwrite"}), {.ranks = 2});
   EXPECT_EQ(losses_and_norms(run.metrics()), threads);
 }
 
