@@ -230,6 +230,8 @@ Replay replay(const Config& config, const std::string& folder, Communicator& wor
   input.tokens_of = [&](int micro) { return make_tokens(ctx, micro_batches[micro]); };
   input.accept = [](double, double) { return false; };
   Replay report{.step = input.step + 1, .result = training.step.run(ctx, input)};
+  report.result.loss = plain(report.result.loss);
+  report.result.grad_norm = plain(report.result.grad_norm);
   if (!report.result.finite) report.origin = find_nonfinite(training, input, micro_batches);
   return report;
 }
