@@ -171,7 +171,7 @@ std::string CheckpointSaver::make_folder(Communicator& world) {
 }
 
 /// Writes this rank's file piece by piece, so that a piece is hashed while it is in cache.
-void CheckpointSaver::write(const std::string& folder) {
+void CheckpointSaver::write(const std::string& folder, Communicator& world) {
   const double begin = now_seconds();
   fault_ = fault_of([&] {
     if (part_.files.empty()) return;
@@ -182,6 +182,7 @@ void CheckpointSaver::write(const std::string& folder) {
         const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceBytes));
         hasher.append(piece);
         file.append(piece);
+        world.note_progress();
         rest = rest.subspan(piece.size());
       }
     file.finish();
@@ -225,9 +226,9 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
   fault_.clear();
   try {
     if (options_.async)
-      writer_ = std::jthread([this, folder] { write(folder); });
+      writer_ = std::jthread([this, folder, &world] { write(folder, world); });
     else
-      write(folder);
+      write(folder, world);
   } catch (const std::system_error& error) {
     fault_ = concat("cannot start a thread to write the file: ", error.what(),
                     "; set checkpoint.async = false");

@@ -107,7 +107,7 @@ class CheckpointSaver {
   std::string asked() const { return "writing checkpoint " + name(); }
   void take_snapshot(std::span<const StateBlock> blocks, int rank);
   std::string make_folder(Communicator& world);
-  void write(const std::string& folder);
+  void write(const std::string& folder, Communicator& world);
   SaveCost publish(CheckpointIndex whole);
 
   SaverOptions options_;
