@@ -8,26 +8,8 @@ namespace axonn {
 
 namespace {
 
-/// Maximum number of ranks whose last call a report names. A report on thousands of ranks needs
-/// only a few.
-constexpr int kPlacesNamed = 8;
-
-/// Lists the ranks of this standing: "; arrived: ranks 0-3, 5".
-void add_ranks(std::ostream& text, std::string_view what, Standing standing,
-               std::span<const PeerReport> peers) {
-  std::vector<int> ranks;
-  for (const PeerReport& peer : peers)
-    if (peer.standing == standing) ranks.push_back(peer.world_rank);
-  if (ranks.empty()) return;
-  text << "; " << what << ": " << (ranks.size() == 1 ? "rank " : "ranks ");
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text << (i > 0 ? ", " : "") << ranks[i];
-    if (last > i) text << (last == i + 1 ? ", " : "-") << ranks[last];
-    i = last + 1;
-  }
-}
+/// Maximum number of waits in a report: the nearest to the culprit say enough.
+constexpr std::size_t kWaitsNamed = 8;
 
 }  // namespace
 
@@ -77,21 +59,27 @@ std::string describe(const CallId& id) {
   return concat(name_of(id.operation), label, " (call ", id.sequence, " of group ", id.group, ')');
 }
 
-std::string hang_report(const std::string& call, double seconds,
-                        std::span<const PeerReport> peers) {
+std::string hang_report(std::span<const RankWait> waits, const Culprit& culprit, double seconds) {
   std::ostringstream text;
-  text << call << " is not done after " << seconds << " s";
-  add_ranks(text, "arrived", Standing::arrived, peers);
-  add_ranks(text, "did not arrive", Standing::elsewhere, peers);
-  int named = 0;
-  for (const PeerReport& peer : peers)
-    if (peer.standing == Standing::elsewhere && named++ < kPlacesNamed)
-      text << (named == 1 ? " (" : ", ") << "rank " << peer.world_rank << " last started "
-           << describe(peer.last);
-  if (named > kPlacesNamed) text << ", ...";
-  if (named > 0) text << ')';
-  add_ranks(text, "returned without it", Standing::returned, peers);
-  add_ranks(text, "gave no answer", Standing::silent, peers);
+  text << "rank " << waits.back().awaited;
+  if (culprit.state == Culprit::State::running)
+    text << " has started no call and made no progress for " << seconds
+         << " s (its last: " << describe(culprit.last)
+         << "; parallelism.timeout_seconds is the limit)";
+  else if (culprit.state == Culprit::State::waiting)
+    text << " and ranks that it waits for wait for each other for " << seconds << " s";
+  else if (culprit.state == Culprit::State::returned)
+    text << " has returned, after " << describe(culprit.last);
+  else
+    text << " gave no answer for " << seconds << " s: it is stopped, dead or cut off";
+  const std::size_t named = std::min(waits.size(), kWaitsNamed);
+  for (std::size_t i = 1; i <= named; ++i) {
+    const RankWait& wait = waits[waits.size() - i];
+    text << (i == 1 ? "; rank " : ", rank ") << wait.rank << " waits for ";
+    i == 1 ? text << "it" : text << "rank " << wait.awaited;
+    text << " in " << describe(wait.call);
+  }
+  if (named < waits.size()) text << ", and " << waits.size() - named << " more";
   return text.str();
 }
 

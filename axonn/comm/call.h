@@ -100,23 +100,27 @@ struct CallId {
 /// Describes a call: "all_gather 'block 2 qkv' (call 16 of group z)", or "no collective".
 std::string describe(const CallId& id);
 
-/// What a rank does while a collective of its group hangs.
-enum class Standing {
-  arrived,    ///< has started the collective
-  elsewhere,  ///< is alive but has not started it
-  returned,   ///< has returned from its body without starting it
-  silent      ///< gave no answer: it is stopped, dead or disconnected
+/// A rank that waits in a call for another rank (both are ranks of the world).
+struct RankWait {
+  int rank = 0, awaited = 0;
+  CallId call;
 };
 
-/// The state of one rank of that group, as far as the watchdog knows it.
-struct PeerReport {
-  int world_rank = 0;
-  Standing standing = Standing::silent;
-  CallId last;  ///< what it started last, if it is `elsewhere`
+/// The rank at the end of a chain of waits: it holds all of them up.
+struct Culprit {
+  enum class State {
+    running,   ///< waits in no call
+    waiting,   ///< waits for a rank of the chain: they wait for each other
+    returned,  ///< has returned from its body without the call
+    silent     ///< gave no answer: it is stopped, dead or disconnected
+  };
+  State state = State::silent;
+  std::int64_t progress = -1;  ///< grows with its calls and note_progress(); -1: unknown
+  CallId last;                 ///< the call that it started last
 };
 
-/// The watchdog's message: the call, how long the rank waited, which ranks arrived, which did not
-/// and what they started last, which returned, and which gave no answer.
-std::string hang_report(const std::string& call, double seconds, std::span<const PeerReport> peers);
+/// The watchdog's message. `waits` begins with the rank that reports; each rank of it waits for the
+/// next one, and the last one for the culprit, which the message names first.
+std::string hang_report(std::span<const RankWait> waits, const Culprit& culprit, double seconds);
 
 }  // namespace axonn

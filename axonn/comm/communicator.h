@@ -72,8 +72,9 @@ struct CommStats {
 /// `label` names the caller (a layer) for the watchdog and the trace; it is copied.
 ///
 /// Throws Error with the operation, its label and the group: at once for wrong arguments; as soon
-/// as detected if the calls of two ranks do not match, if a rank has returned, or if a collective
-/// hangs. After abort(), all pending and later calls and waits throw Aborted with the reason.
+/// as detected if the calls of two ranks do not match, if a rank has returned, or if a rank hangs
+/// (note_progress()). After abort(), all pending and later calls and waits throw Aborted with the
+/// reason.
 ///
 /// A transport derives from it and implements start(), split_off() and abort(). The public
 /// functions check the arguments and keep the statistics.
@@ -132,6 +133,11 @@ class Communicator {
   /// return. If ranks are threads of one process, it also calls ThreadsOptions::on_hang.
   /// Thread-safe.
   virtual void give_up(const std::string& reason) noexcept { abort(reason); }
+
+  /// Tells the watchdogs that this rank makes progress, while it works for long and the others wait
+  /// for it: a rank hangs if it waits in no call, has started none and has noted no progress for
+  /// the timeout. Cheap; thread-safe.
+  virtual void note_progress() noexcept {}
 
   const CommStats& stats() const { return *stats_; }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -120,6 +121,15 @@ class Clock {
     return [now = now_] { return now->load(); };
   }
   void advance(double seconds) { *now_ = *now_ + seconds; }
+  /// Advances in steps that are shorter than the time between two looks of a watchdog with this
+  /// timeout, which checks `event` at each of them.
+  void run(double seconds, double timeout, const ManualEvent& event) {
+    const int steps = static_cast<int>(std::ceil(seconds / (timeout / 20)));
+    for (int i = 0; i < steps; ++i) {
+      advance(seconds / steps);
+      event.await_a_look();
+    }
+  }
 
  private:
   std::shared_ptr<std::atomic<double>> now_ = std::make_shared<std::atomic<double>>(0);
@@ -143,26 +153,39 @@ TEST(DeviceWatchdog, NamesACollectiveThatHangsOnTheDeviceAndEndsTheWorldBeforeTh
 }
 
 TEST(DeviceWatchdog, CountsTheTimeoutFromWhenTheDeviceCouldBegin) {
+  constexpr double kLimit = 0.1;
   Clock clock;
-  Alone rank({.timeout_seconds = 0.1, .clock = clock.reader()});
+  Alone rank({.timeout_seconds = kLimit, .clock = clock.reader()});
   const auto ready = event(), first = event(), second = event();
   rank.watchdog.begin("z", "first").on_device(ready, first);
   rank.watchdog.begin("z", "second").on_device(event(true), second);
-  clock.advance(0.3);  // the rank's own compute is not counted
-  first->await_a_look();
+  clock.run(0.3, kLimit, *first);  // the rank's own compute is not counted
   ready->finish();
   first->await_a_look();
-  clock.advance(0.06);
-  first->await_a_look();
+  clock.run(0.06, kLimit, *first);
   EXPECT_FALSE(rank.aborted());
   first->finish();
   second->await_a_look();
-  clock.advance(0.06);
-  second->await_a_look();
+  clock.run(0.06, kLimit, *second);
   EXPECT_FALSE(rank.aborted());  // `second` waited for `first`, not for another rank
-  clock.advance(0.06);
+  clock.run(0.03, kLimit, *second);
+  EXPECT_FALSE(rank.aborted());
+  clock.advance(0.005);
+  second->await_a_look();
+  clock.advance(0.01);
   await([&] { return rank.aborted(); });
   EXPECT_THAT(rank.host->end_reason(), StartsWith("rank 0: second is not done on the device"));
+}
+
+TEST(DeviceWatchdog, DoesNotCountTheTimeInWhichTheProcessIsStopped) {
+  Clock clock;
+  Alone rank({.timeout_seconds = 0.1, .clock = clock.reader()});
+  const auto late = event();
+  rank.watchdog.begin("z", "late").on_device(event(true), late);
+  late->await_a_look();
+  clock.advance(3600);
+  late->await_a_look();
+  EXPECT_FALSE(rank.aborted());
 }
 
 TEST(DeviceWatchdog, WatchesEachGroupSeparately) {
@@ -192,10 +215,9 @@ TEST(DeviceWatchdog, ForgetsFinishedOperations) {
     clock.advance(0.01);
     if (i % 8 == 0) sleep_ms(1);
   }
-  clock.advance(100);
   const auto last = event();  // of the last group: when it is checked, the others have been
   rank.watchdog.begin("z", "waits for compute").on_device(event(), last);
-  last->await_a_look();
+  clock.run(0.1, 0.05, *last);
   EXPECT_FALSE(rank.aborted());
   rank.watchdog.check();
 }

@@ -2,6 +2,7 @@
 // arguments, they check the transport and exit with 1 if a check fails.
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -94,14 +95,27 @@ void aborts(Communicator& world) {
   sum(world, 8, "block 1 mlp");
 }
 
-/// Prints the rank's process id, then sums forever.
-void for_ever(Communicator& world) {
+void print_pid(const Communicator& world) {
   std::printf("pid %d %d\n", world.rank(), static_cast<int>(getpid()));
   std::fflush(stdout);
+}
+
+void for_ever(Communicator& world) {
+  print_pid(world);
   for (;;) {
     sum(world, 1000, "block 3 qkv");
     sleep_seconds(0.01);
   }
+}
+
+volatile std::sig_atomic_t was_signalled = 0;
+
+/// The others wait for rank 1, which waits for SIGUSR1.
+void awaits_signal(Communicator& world) {
+  std::signal(SIGUSR1, [](int) { was_signalled = 1; });
+  print_pid(world);
+  while (world.rank() == 1 && was_signalled == 0) sleep_seconds(0.01);
+  sum(world, 8, "block 1 mlp");
 }
 
 void is_missing(Communicator& world) {
@@ -109,6 +123,34 @@ void is_missing(Communicator& world) {
   sum(*pair, 8, "block 1 qkv");
   if (world.rank() == 1) sleep_seconds(60);
   sum(world, 8, "block 2 mlp");
+}
+
+/// On the grid 2,2: rank 2 hangs, and the others wait for it or for each other.
+void is_missing_far_away(Communicator& world) {
+  const auto x = world.split(world.rank() / 2, "x"), y = world.split(world.rank() % 2, "y");
+  if (world.rank() == 2) sleep_seconds(60);
+  if (world.rank() >= 2) sum(*x, 8, "qkv");
+  if (world.rank() % 2 == 1) sum(*y, 8, "mlp");
+  if (world.rank() < 2) sum(*x, 8, "head");
+}
+
+void wait_for_each_other(Communicator& world) {
+  const auto pair = world.split(world.rank() / 2, "pair");
+  (world.rank() == 0 ? world : *pair).barrier("first");
+  (world.rank() == 0 ? *pair : world).barrier("second");
+}
+
+/// Rank 0 works for three seconds, alone.
+void works_alone(Communicator& world) {
+  for (int i = 0; i < 30 && world.rank() == 0; ++i) {
+    sleep_seconds(0.1);
+    world.note_progress();
+  }
+  world.barrier("data");
+}
+
+void returns_late(Communicator& world) {
+  if (world.rank() == 1) sleep_seconds(3);
 }
 
 void returns_early(Communicator& world) {
@@ -141,7 +183,12 @@ int main(int argc, char** argv) {
       {"all_throw", all_throw},
       {"aborts", aborts},
       {"for_ever", for_ever},
+      {"awaits_signal", awaits_signal},
       {"is_missing", is_missing},
+      {"is_missing_far_away", is_missing_far_away},
+      {"wait_for_each_other", wait_for_each_other},
+      {"works_alone", works_alone},
+      {"returns_late", returns_late},
       {"returns_early", returns_early},
       {"differs", differs},
       {"differs_in_kind", differs_in_kind},

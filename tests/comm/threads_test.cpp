@@ -4,10 +4,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
@@ -210,13 +214,90 @@ TEST(ThreadsWatchdog, NamesTheRanksThatArrivedTheMissingRankAndItsLastCall) {
       while (world.end_reason().empty()) sleep_seconds(0.01);
     sum(world, x, "block 2 mlp").wait();
   };
-  EXPECT_THAT(
-      [&] { run_ranks(4, body, {.timeout_seconds = kTimeout}); },
-      ThrowsMessage<Error>(AllOf(
-          StartsWith("rank "), HasSubstr("all_reduce (sum) of 8 f32 'block 2 mlp'"),
-          HasSubstr("of group world) is not done after 1 s; arrived: ranks 0, 2, 3"),
-          HasSubstr("did not arrive: rank 1 (rank 1 last started all_reduce 'block 1 qkv' (call 0 "
-                    "of group pair))"))));
+  EXPECT_THAT([&] { run_ranks(4, body, {.timeout_seconds = kTimeout}); },
+              ThrowsMessage<Error>(AllOf(
+                  StartsWith("rank 1 has started no call and made no progress for 1 s (its last: "
+                             "all_reduce 'block 1 qkv' (call 0 of group pair); "
+                             "parallelism.timeout_seconds is the limit); rank "),
+                  HasSubstr(" waits for it in all_reduce 'block 2 mlp' (call "))));
+}
+
+TEST(ThreadsWatchdog, FollowsTheWaitsToTheRankThatHoldsAllUp) {
+  const auto body = [](Communicator& world) {  // on the grid 2,2
+    const auto x = world.split(world.rank() / 2, "x"), y = world.split(world.rank() % 2, "y");
+    std::vector<float> data(8);
+    if (world.rank() == 2)  // computes until the world ends
+      while (world.end_reason().empty()) sleep_seconds(0.01);
+    if (world.rank() >= 2) sum(*x, data, "qkv").wait();
+    if (world.rank() % 2 == 1) sum(*y, data, "mlp").wait();
+    if (world.rank() < 2) sum(*x, data, "head").wait();
+  };
+  const std::string direct = "rank 3 waits for it in all_reduce 'qkv' (call 0 of group x)";
+  EXPECT_THAT([&] { run_ranks(4, body, {.timeout_seconds = kTimeout}); },
+              ThrowsMessage<Error>(AllOf(
+                  StartsWith("rank 2 has started no call and made no progress for 1 s (its last: "),
+                  HasSubstr(direct))));
+}
+
+TEST(ThreadsWatchdog, NamesRanksThatWaitForEachOther) {
+  const auto body = [](Communicator& world) {
+    const auto a = world.split(0, "a"), b = world.split(0, "b");
+    (world.rank() == 0 ? a : b)->barrier("first");
+    (world.rank() == 0 ? b : a)->barrier("second");
+  };
+  EXPECT_THAT([&] { run_ranks(2, body, {.timeout_seconds = kTimeout}); },
+              ThrowsMessage<Error>(AllOf(
+                  HasSubstr(" and ranks that it waits for wait for each other for 1 s; rank "),
+                  HasSubstr("rank 0 waits for"), HasSubstr("rank 1 waits for"),
+                  HasSubstr("in barrier 'first' (call 0 of group a)"),
+                  HasSubstr("in barrier 'first' (call 0 of group b)"))));
+}
+
+TEST(ThreadsWatchdog, WaitsForARankThatNotesProgress) {
+  run_ranks(3,
+            [](Communicator& world) {
+              const auto pair = world.split(world.rank() / 2, "pair");
+              for (int i = 0; i < 60 && world.rank() == 0; ++i) {
+                sleep_seconds(kTimeout / 20);
+                pair->note_progress();
+              }
+              if (world.rank() < 2) pair->barrier("tokens");
+              world.barrier("data");
+            },
+            {.timeout_seconds = kTimeout});
+}
+
+TEST(ThreadsWatchdog, DoesNotCountTheTimeInWhichTheProcessIsStopped) {
+  constexpr double kStopped = 2 * kTimeout;
+  int ready[2], wake[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(wake), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte = 0;
+    const auto body = [&](Communicator& world) {
+      if (world.rank() == 1 && (write(ready[1], &byte, 1) != 1 || read(wake[0], &byte, 1) != 1))
+        throw Error("the pipe is broken");
+      world.barrier("step");
+    };
+    try {
+      run_ranks(2, body, {.timeout_seconds = kTimeout});
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      _exit(1);
+    }
+    _exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  kill(child, SIGSTOP);
+  sleep_seconds(kStopped);
+  EXPECT_EQ(write(wake[1], &byte, 1), 1);
+  kill(child, SIGCONT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  for (const int end : {ready[0], ready[1], wake[0], wake[1]}) close(end);
 }
 
 TEST(ThreadsWatchdog, ReportsAtOnceEvenIfTheMissingRankStillRuns) {
@@ -226,8 +307,11 @@ TEST(ThreadsWatchdog, ReportsAtOnceEvenIfTheMissingRankStillRuns) {
     world.barrier("step");
   };
   const auto on_hang = [&](const std::string& report) {
-    EXPECT_THAT(report, AllOf(StartsWith("rank "), HasSubstr("barrier 'step'"),
-                              HasSubstr("did not arrive: rank 1 (rank 1 last started no coll")));
+    EXPECT_THAT(
+        report,
+        AllOf(StartsWith("rank 1 has started no call and made no progress for 1 s (its last: "
+                         "no collective"),
+              HasSubstr("barrier 'step'")));
     EXPECT_FALSE(reported.exchange(true)) << "reported twice";
   };
   EXPECT_THROW(run_ranks(3, body, {.timeout_seconds = kTimeout, .on_hang = on_hang}), Error);

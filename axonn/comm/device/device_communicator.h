@@ -29,6 +29,7 @@ class DeviceCommunicator : public Communicator {
   void abort(const std::string& reason) noexcept override { host_->abort(reason); }
   std::string end_reason() const override { return host_->end_reason(); }
   void give_up(const std::string& reason) noexcept override { host_->give_up(reason); }
+  void note_progress() noexcept override { host_->note_progress(); }
   double progress_seconds() const override { return host_->progress_seconds(); }
 
  protected:

@@ -9,6 +9,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/comm/patience.h"
 
 namespace axonn {
 
@@ -22,7 +23,14 @@ struct DeviceWatchdog::Watched {
 /// State shared by the rank's thread and the watchdog's thread, owned by both.
 struct DeviceWatchdog::State {
   State(Communicator& of, std::unique_ptr<DeviceLibrary> with, Options given)
-      : host(of), library(std::move(with)), options(std::move(given)), rank(of.rank()) {}
+      : host(of),
+        library(std::move(with)),
+        options(std::move(given)),
+        rank(of.rank()),
+        poll(std::min(kPoll, options.timeout_seconds / 20)),
+        clock(2 * poll, options.clock) {}
+
+  static constexpr double kPoll = 0.1;
 
   enum class Phase { watching, ending, aborting, aborted };
 
@@ -30,12 +38,14 @@ struct DeviceWatchdog::State {
   const std::unique_ptr<DeviceLibrary> library;
   const Options options;
   const int rank;
+  const double poll;
 
   std::mutex links_mutex;  // held while a link is used; never locked while `mutex` is held
   std::vector<std::shared_ptr<DeviceLink>> links;
 
   mutable std::mutex mutex;  // guards all members below
   std::condition_variable changed;
+  RunningClock clock;  // the thread reads it at each poll
   std::map<std::string, std::deque<std::shared_ptr<Watched>>> pending;  // by group
   Phase phase = Phase::watching;
   bool stopping = false;
@@ -56,7 +66,6 @@ namespace {
 using State = DeviceWatchdog::State;
 using Lock = std::unique_lock<std::mutex>;
 
-constexpr double kPoll = 0.1;
 /// How many seconds the destructor waits for an abort of links. An abort may block until other
 /// ranks end, and those may be waiting for this rank's error; so the abort then continues alone.
 constexpr double kAbort = 1;
@@ -71,9 +80,8 @@ std::string hang_text(const DeviceWatchdog::Watched& watched, double timeout) {
 
 /// Removes a group's finished entries and checks the first unfinished one. Returns its error, or an
 /// empty string.
-std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group,
-                    const DeviceWatchdog::Options& options) {
-  const double timeout = options.timeout_seconds;
+std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group, double now,
+                    double timeout) {
   while (!group.empty()) {
     DeviceWatchdog::Watched& first = *group.front();
     try {
@@ -81,7 +89,6 @@ std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group,
         group.pop_front();
         continue;
       }
-      const double now = options.clock();
       if (first.since < 0 && first.ready->done()) first.since = now;
       if (first.since >= 0 && now - first.since > timeout) return hang_text(first, timeout);
     } catch (const std::exception& error) {
@@ -102,8 +109,10 @@ std::string trouble_of_links(State& state) {
 }
 
 void look(State& state, Lock& lock) {
+  const double now = state.clock.now();
   for (auto& [name, group] : state.pending)
-    if (const std::string found = look_at(group, state.options); !found.empty())
+    if (const std::string found = look_at(group, now, state.options.timeout_seconds);
+        !found.empty())
       return state.end(concat("rank ", state.rank, ": ", found), true);
   lock.unlock();
   std::string end = state.host.end_reason(), trouble;
@@ -147,13 +156,12 @@ void end_all(State& state, Lock& lock) {
 
 void run(const std::shared_ptr<State>& shared) {
   State& state = *shared;
-  const double poll = std::min(kPoll, state.options.timeout_seconds / 20);
   Lock lock(state.mutex, std::defer_lock);
   try {
     state.library->enter_thread();
     lock.lock();
     while (!state.stopping && state.phase == State::Phase::watching) {
-      state.changed.wait_for(lock, duration_of(poll));
+      state.changed.wait_for(lock, duration_of(state.poll));
       if (!state.stopping && state.phase == State::Phase::watching) look(state, lock);
     }
   } catch (const std::exception& error) {
@@ -201,8 +209,8 @@ void DeviceWatchdog::remove(const DeviceLink* link) {
 DeviceWatchdog::Entry DeviceWatchdog::begin(const std::string& group, std::string what) {
   auto watched = std::make_shared<Watched>();
   watched->what = std::move(what);
-  watched->since = state_->options.clock();
   const Lock lock(state_->mutex);
+  watched->since = state_->clock.now();
   state_->pending[group].push_back(watched);
   return {state_, std::move(watched)};
 }

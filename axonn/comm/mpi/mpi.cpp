@@ -1,6 +1,7 @@
 #include "axonn/comm/mpi/mpi.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include "axonn/comm/admission.h"
 #include "axonn/comm/mpi/mpi_algorithms.h"
 #include "axonn/comm/mpi/mpi_control.h"
+#include "axonn/comm/patience.h"
 #include "axonn/comm/self.h"
 
 namespace axonn {
@@ -34,9 +36,6 @@ namespace {
 constexpr double kShortestSleep = 20e-6, kLongestSleep = 1e-3;
 /// Sleep while nothing is in flight; limits how late another rank's probe is answered.
 constexpr double kIdleSleep = 20e-3;
-/// Wait time after which the group is first probed: a rank may have returned without this
-/// collective.
-constexpr double kFirstProbeSeconds = 5;
 /// How long a failed rank listens for other ranks that failed at the same time, while these unwind.
 constexpr double kGraceSeconds = 0.5;
 /// How long a rank waits to be killed before it ends the job itself.
@@ -92,6 +91,8 @@ class MpiEngine {
       return finished || engine.quiet_;
     }
 
+    CallId id() const { return {call.operation, call.label, group->name, sequence}; }
+
     MpiEngine& engine;
     std::shared_ptr<const MpiGroup> group;
     Call call;
@@ -134,18 +135,26 @@ class MpiEngine {
   /// Starts this rank's next call on a group.
   std::shared_ptr<Task> start(std::shared_ptr<const MpiGroup> group, Call call) {
     flag_->check();
+    note_progress();
+    delay(progress_, "delay of calls");
     auto task = std::make_shared<Task>(*this);
     task->channel = {group->id, channel_of(group->rank, call)};
     task->group = std::move(group);
     task->call = std::move(call);
-    task->sequence = started_[task->channel]++;
     {
       const Lock lock(mutex_);
+      task->sequence = started_[task->channel]++;
+      // Its body has returned. Set before the call is queued, another rank would find that this
+      // one has returned and never comes.
+      returned_ = task->group->id == kEndId;
+      if (!returned_) last_ = task->id();
       requests_.push_back(task);
     }
     for_progress_.notify_one();
     return task;
   }
+
+  void note_progress() noexcept { ++progress_; }
 
   /// CPU time of the progress thread.
   double processor_seconds() {
@@ -154,15 +163,6 @@ class MpiEngine {
     if (pthread_getcpuclockid(thread_.native_handle(), &clock) != 0) return 0;
     if (clock_gettime(clock, &time) != 0) return 0;
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  }
-
-  /// Records that this rank's body has returned.
-  void note_returned() {
-    {
-      const Lock lock(mutex_);
-      returned_ = true;
-    }
-    for_progress_.notify_one();
   }
 
   /// Ends the world. The job's exit code will be `code`.
@@ -184,44 +184,68 @@ class MpiEngine {
 
   /// Throws Aborted if the world ends.
   void wait(Task& task) {
-    const double begin = now_seconds(), timeout = options_.timeout_seconds;
-    double probe_after = std::min(kFirstProbeSeconds, timeout);
+    Patience patience(options_.timeout_seconds);
     Lock lock(mutex_);
+    const struct Waiting {
+      Waiting(Task*& at, Task& of) : waits_in(at) { waits_in = &of; }
+      ~Waiting() { waits_in = nullptr; }
+      Task*& waits_in;
+    } waiting(waits_in_, task);
     while (!task.finished) {
       if (quiet_) flag_->check();
-      const double left = begin + probe_after - now_seconds();
       if (*flag_) {
         for_callers_.wait(lock, [&] { return quiet_ || task.finished; });
-      } else if (left > 0) {
-        for_callers_.wait_for(lock, duration_of(left));
-      } else {
-        watch(lock, task, probe_after);
-        probe_after = std::min(2 * probe_after, timeout);
+        continue;
       }
+      for_callers_.wait_for(lock, duration_of(patience.slice()));
+      if (!task.finished && !*flag_ && patience.look_due()) look(lock, task, patience);
     }
   }
 
-  /// Probes the task's group. Aborts the world if a member has returned or the timeout has passed;
-  /// does not throw.
-  void watch(Lock& lock, const Task& task, double waited_seconds) {
+  /// Finds the rank that holds a task up. Aborts the world if that rank has returned or the wait is
+  /// over; does not throw.
+  void look(Lock& lock, const Task& task, Patience& patience) {
     auto probe = std::make_shared<MpiProbe>();
-    probe->channel = task.channel;
-    probe->sequence = task.sequence;
-    for (const int member : task.channel.of.parties_of(task.group->members))
-      probe->peers.push_back({.world_rank = member});
-    probes_.push_back(probe);
+    probe->call = {task.channel, task.sequence};
+    probe_ = probe;
     for_progress_.notify_one();
     for_callers_.wait(lock, [&] { return probe->done || task.finished || quiet_; });
-    if (!probe->done || task.finished) return;
-    const bool returned = std::ranges::any_of(
-        probe->peers, [](const PeerReport& p) { return p.standing == Standing::returned; });
-    if (waited_seconds < options_.timeout_seconds && !returned) return;
-    const std::string report = hang_report(
-        concat("rank ", rank_, ": ", describe(task.call, task.sequence, task.group->name)),
-        waited_seconds, probe->peers);
+    if (!probe->done || task.finished || probe->waits.empty()) return;
+    const bool over = patience.over(probe->waits.back().awaited, probe->culprit.progress);
+    if (!over && probe->culprit.state != Culprit::State::returned) return;
+    if (probe->cut && patience.waited() < 2 * options_.timeout_seconds) return;
+    const std::string report = hang_report(probe->waits, probe->culprit, options_.timeout_seconds);
     lock.unlock();
     abort(report, 1);
     lock.lock();
+  }
+
+  /// This rank's place, for another one that waits for it in a call. On the progress thread.
+  MpiPlace place_in(const MpiCall& call) {
+    const auto is_it = [&](const std::shared_ptr<Task>& task) {
+      return task->channel == call.channel && task->sequence == call.sequence;
+    };
+    const Task* task = nullptr;
+    for (const auto* tasks : {&active_, &waiting_})
+      if (const auto at = std::ranges::find_if(*tasks, is_it); at != tasks->end()) task = at->get();
+    const Lock lock(mutex_);
+    const auto started = started_.find(call.channel);
+    const bool has_started = started != started_.end() && started->second > call.sequence;
+    if (!has_started) task = returned_ ? nullptr : waits_in_;
+    // Until a task may begin, it waits for an earlier one of its group.
+    if (task && !task->algorithm) {
+      const auto earlier = std::ranges::find_if(
+          active_, [&](const auto& other) { return other->group->id == task->group->id; });
+      task = earlier == active_.end() ? nullptr : earlier->get();
+    }
+    MpiPlace place{.returned = returned_ && !has_started,
+                   .progress = progress_ + context_.completions,
+                   .id = last_};
+    if (task) place.awaited = task->algorithm->awaited();
+    if (place.awaited < 0) return place;
+    place.in = {task->channel, task->sequence};
+    place.id = task->id();
+    return place;
   }
 
   void run() {
@@ -261,16 +285,20 @@ class MpiEngine {
     max_groups_ = found ? *tags / kTagsPerGroup : 0;
     control_.emplace(
         control_comm_,
-        [this](int rank, const std::string& reason) {
-          const bool lower = lowest_that_failed_ < 0 || rank < lowest_that_failed_;
-          if (lower) lowest_that_failed_ = rank;
-          flag_->set(reason);
-        },
-        [this](MpiProbe& probe) {
-          const Lock lock(mutex_);
-          probe.done = true;
-          for_callers_.notify_all();
-        });
+        MpiControl::Handlers{.heard =
+                                 [this](int rank, const std::string& reason) {
+                                   const bool lower =
+                                       lowest_that_failed_ < 0 || rank < lowest_that_failed_;
+                                   if (lower) lowest_that_failed_ = rank;
+                                   flag_->set(reason);
+                                 },
+                             .found =
+                                 [this](MpiProbe& probe) {
+                                   const Lock lock(mutex_);
+                                   probe.done = true;
+                                   for_callers_.notify_all();
+                                 },
+                             .place = [this](const MpiCall& call) { return place_in(call); }});
     const Lock lock(mutex_);
     initialised_ = true;
     for_callers_.notify_all();
@@ -296,24 +324,18 @@ class MpiEngine {
   /// Waits up to this long for requests. Returns false when there will be no more.
   bool take_requests(double sleep_seconds) {
     std::vector<std::shared_ptr<Task>> requests;
-    std::vector<std::shared_ptr<MpiProbe>> probes;
+    std::shared_ptr<MpiProbe> probe;
     {
       Lock lock(mutex_);
-      for_progress_.wait_for(lock, duration_of(sleep_seconds), [&] {
-        return stopping_ || !requests_.empty() || !probes_.empty() || *flag_;
-      });
+      for_progress_.wait_for(lock, duration_of(sleep_seconds),
+                             [&] { return stopping_ || !requests_.empty() || probe_ || *flag_; });
       requests.swap(requests_);
-      probes.swap(probes_);
-      if (returned_) control_->note_returned();
+      probe.swap(probe_);
       if (stopping_ && requests.empty() && waiting_.empty() && active_.empty()) return false;
     }
-    for (const auto& task : requests) {
-      control_->note(task->channel,
-                     {task->call.operation, task->call.label, task->group->name, task->sequence});
-      waiting_.push_back(task);
-    }
+    waiting_.insert(waiting_.end(), requests.begin(), requests.end());
     begin_waiting();
-    for (const auto& probe : probes) control_->ask(probe);
+    if (probe) control_->ask(std::move(probe));
     return true;
   }
 
@@ -355,10 +377,11 @@ class MpiEngine {
     return !finished.empty() || context_.completions != before;
   }
 
-  void delay() {
+  void delay() { delay(delays_++, "delay"); }
+  void delay(std::int64_t index, const char* stream) const {
     if (options_.max_delay_us <= 0) return;
-    const Random random(rank_, "delay");  // each rank has its own delays
-    const std::uint64_t us = random.below(delays_++, options_.max_delay_us + 1);
+    const Random random(rank_, stream);  // each rank has its own delays
+    const std::uint64_t us = random.below(index, options_.max_delay_us + 1);
     std::this_thread::sleep_for(std::chrono::microseconds(us));
   }
 
@@ -394,14 +417,17 @@ class MpiEngine {
   const MpiOptions options_;
   int rank_ = 0, size_ = 1, max_groups_ = 0;
   std::shared_ptr<AbortFlag> flag_;
-  std::map<MpiChannel, std::int64_t> started_;  // number of calls; used by the callers' thread
+  std::atomic<std::int64_t> progress_ = 0;
 
   std::mutex mutex_;
   std::condition_variable for_progress_, for_callers_;
   bool initialised_ = false, stopping_ = false, quiet_ = false, returned_ = false;
   int exit_code_ = 1;
   std::vector<std::shared_ptr<Task>> requests_;
-  std::vector<std::shared_ptr<MpiProbe>> probes_;
+  std::map<MpiChannel, std::int64_t> started_;  // number of calls
+  CallId last_;
+  Task* waits_in_ = nullptr;  // the task that the callers' thread waits for
+  std::shared_ptr<MpiProbe> probe_;
 
   // Used by the progress thread only.
   MpiContext context_;
@@ -438,6 +464,7 @@ class MpiCommunicator final : public Communicator {
 
   void abort(const std::string& reason) noexcept override { engine_.abort(reason, 1); }
   std::string end_reason() const override { return engine_.flag()->reason(); }
+  void note_progress() noexcept override { engine_.note_progress(); }
   double progress_seconds() const override { return engine_.processor_seconds(); }
 
  protected:
@@ -471,7 +498,6 @@ void run_mpi(const std::function<void(Communicator& world)>& body, const MpiOpti
             ? make_self("world", engine.flag())
             : std::make_unique<MpiCommunicator>(engine, everyone(engine, kWorldId, "world"));
     body(*world);
-    engine.note_returned();
     // Waits until all ranks have returned; meanwhile, this rank answers the probes of the others.
     if (engine.size() > 1)
       engine.start(everyone(engine, kEndId, "end"), {.label = "end of the run"})->wait();

@@ -75,6 +75,11 @@ bool MpiAlgorithm::advance() {
   return false;
 }
 
+int MpiAlgorithm::awaited() const {
+  const int awaited = awaits();
+  return awaited >= 0 ? awaited : headers_.awaited();
+}
+
 bool MpiAlgorithm::check_header() {
   if (!headers_.advance(context_)) return false;
   if (header_checked_ || gets_header_from_ < 0) return true;
@@ -182,6 +187,12 @@ class SegmentedReduce final : public MpiAlgorithm {
     return in_flight_.empty() && begun_ == segments_;
   }
 
+  int awaits() const override {
+    for (const Segment& segment : in_flight_)
+      if (const int awaited = segment.messages.awaited(); awaited >= 0) return awaited;
+    return -1;
+  }
+
  private:
   struct Segment {
     std::int64_t index = 0;
@@ -262,6 +273,11 @@ class Broadcast final : public MpiAlgorithm {
       }
     }
     return rest_.advance(context_);
+  }
+
+  int awaits() const override {
+    const int awaited = messages_.awaited();
+    return awaited >= 0 ? awaited : rest_.awaited();
   }
 
  private:

@@ -48,12 +48,16 @@ class MpiAlgorithm {
   /// Continues as far as the messages that have arrived allow. Returns true when done. Throws Error
   /// if the calls of two ranks do not match, or if MPI fails.
   bool advance();
+  /// The rank of the world that it waits for; -1 if it waits for none.
+  int awaited() const;
 
  protected:
   /// Posts the first messages of the collective.
   virtual void start() = 0;
   /// Continues the collective. Returns true when done, and is not called again.
   virtual bool step() { return messages_.advance(context_); }
+  /// Implements awaited() for the messages of the collective.
+  virtual int awaits() const { return messages_.awaited(); }
 
   int size() const { return group_.size(); }
   int rank() const { return group_.rank; }

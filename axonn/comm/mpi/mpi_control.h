@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <mpi.h>
 
-#include "axonn/base/clock.h"
 #include "axonn/comm/call.h"
 #include "axonn/comm/mpi/mpi_messages.h"
+#include "axonn/comm/patience.h"
 
 namespace axonn {
 
@@ -24,57 +27,65 @@ struct MpiChannel {
   auto operator<=>(const MpiChannel&) const = default;
 };
 
-/// Asks the members of a group whether they have started a collective, and what they started last.
-struct MpiProbe {
+/// A call, as all ranks of its channel know it.
+struct MpiCall {
   MpiChannel channel;
   std::int64_t sequence = 0;
-  std::vector<PeerReport> peers;  ///< the caller sets world_rank; the rest is the answer
-  std::size_t answers = 0;
-  double deadline = 0;  ///< for answers
+};
+
+/// Where a rank is, for another one that waits for it in a call.
+struct MpiPlace {
+  int awaited = -1;  ///< the rank of the world that it waits for; -1: none
+  MpiCall in;        ///< the call in which it waits
+  bool returned = false;
+  std::int64_t progress = 0;  ///< Culprit::progress
+  CallId id;                  ///< of `in`; if it does not wait, of its last call
+};
+
+/// Follows the chain of waits that begins with a call of this rank: asks one rank after another.
+struct MpiProbe {
+  MpiCall call;  ///< that the next rank of the chain is asked about
+  std::vector<RankWait> waits;
+  Culprit culprit;
+  bool cut = false;     ///< the chain is longer than a probe follows
+  std::int64_t id = 0;  ///< of the question
+  int asked = -1;
+  double deadline = 0;  ///< for the answer, on the control's clock
   bool done = false;    ///< guarded by the engine's mutex
 };
 
-/// The side channel between the progress threads of all ranks, for probes of a collective and for
-/// the end of the world. Used by the progress thread only.
+/// The side channel between the progress threads of all ranks, for probes and for the end of the
+/// world. Used by the progress thread only.
+///
+/// A rank has one question at a time to another one, and asks at most kMostHops ranks in a probe.
+/// So messages grow in proportion to the ranks, and a rank that cannot answer buffers at most one
+/// short message of each other rank.
 class MpiControl {
  public:
-  /// Called when another rank has ended the world.
-  using Heard = std::function<void(int rank, const std::string& reason)>;
-  /// Called when all answers to a probe are in, or the time limit has passed.
-  using Answered = std::function<void(MpiProbe&)>;
+  struct Handlers {
+    /// Called when another rank has ended the world.
+    std::function<void(int rank, const std::string& reason)> heard;
+    /// Called when a probe has found the culprit, or a rank that does not answer in time.
+    std::function<void(MpiProbe&)> found;
+    /// This rank's place, for another one that waits for it in a call.
+    std::function<MpiPlace(const MpiCall&)> place;
+  };
 
-  MpiControl(MPI_Comm comm, Heard heard, Answered answered)
-      : comm_(comm), heard_(std::move(heard)), answered_(std::move(answered)) {
+  MpiControl(MPI_Comm comm, Handlers handlers) : comm_(comm), handlers_(std::move(handlers)) {
     check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
     listen();
   }
 
-  /// Records a call that this rank starts.
-  void note(const MpiChannel& channel, CallId id) {
-    started_[channel] = id.sequence;
-    last_ = std::move(id);
-  }
-
-  void note_returned() { returned_ = true; }
-
+  /// Begins a probe; it replaces an earlier one.
   void ask(std::shared_ptr<MpiProbe> probe) {
-    const std::int64_t id = next_probe_++;
-    probe->deadline = now_seconds() + kAnswerSeconds;
-    for (PeerReport& peer : probe->peers) {
-      if (peer.world_rank != rank_) {
-        send({.kind = Kind::query, .probe = id, .channel = probe->channel}, peer.world_rank);
-      } else {
-        peer.standing = Standing::arrived;
-        ++probe->answers;
-      }
-    }
-    probes_[id] = std::move(probe);
+    probe_ = std::move(probe);
+    follow(rank_, handlers_.place(probe_->call));
   }
 
   void tell_end(const std::string& reason) {
     Message message{.kind = Kind::end};
-    put_text(message.reason, reason);
+    put_text(message.text, reason);
     for (int to = 0; to < size_; ++to)
       if (to != rank_) send(message, to);
   }
@@ -88,12 +99,12 @@ class MpiControl {
       check_mpi(MPI_Test(&listening_, &come, &status), "MPI_Test");
       if (!come) break;
       any = true;
-      if (incoming_.kind == Kind::query)
+      if (incoming_.kind == Kind::question)
         answer(incoming_, status.MPI_SOURCE);
-      else if (incoming_.kind == Kind::reply)
+      else if (incoming_.kind == Kind::answer)
         take(incoming_, status.MPI_SOURCE);
       else
-        heard_(status.MPI_SOURCE, incoming_.reason.data());
+        handlers_.heard(status.MPI_SOURCE, incoming_.text.data());
       listen();
     }
     std::erase_if(sends_, [](Sent& sent) {
@@ -101,17 +112,13 @@ class MpiControl {
       check_mpi(MPI_Test(&sent.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
       return done != 0;
     });
-    std::erase_if(probes_, [&](const auto& entry) {
-      MpiProbe& probe = *entry.second;
-      if (probe.answers < probe.peers.size() && now_seconds() < probe.deadline) return false;
-      answered_(probe);
-      return true;
-    });
+    const double now = clock_.now();  // at every poll, because long pauses do not count
+    if (probe_ && now >= probe_->deadline) found();
     return any;
   }
 
   /// Whether a probe or a message is in flight, so that poll() should be called soon.
-  bool busy() const { return !sends_.empty() || !probes_.empty(); }
+  bool busy() const { return !sends_.empty() || probe_; }
   /// Must be called before MPI is finalised.
   void close() {
     if (listening_ == MPI_REQUEST_NULL) return;
@@ -122,20 +129,21 @@ class MpiControl {
  private:
   /// Time limit for answers. A progress thread answers within its longest sleep (20 ms), but later
   /// on a busy machine.
-  static constexpr double kAnswerSeconds = 2;
+  static constexpr double kAnswerSeconds = 2, kLongestPause = 0.1;
 
-  enum class Kind : std::int32_t { query, reply, end };
+  /// A chain through a tree of ranks has some dozens of waits. At the end of a longer one, another
+  /// rank, nearer to the culprit, finds it.
+  static constexpr std::size_t kMostHops = 64;
+
+  enum class Kind : std::int32_t { question, answer, end };
   struct Message {
-    Kind kind = Kind::query;
-    std::int32_t returned = 0;
-    std::int64_t probe = 0;
-    MpiChannel channel = {};
-    std::int64_t started = -1;  // sequence of the last call that was started on the channel
+    Kind kind = Kind::question;
+    std::int32_t awaited = -1, returned = 0;
     Operation operation = Operation::barrier;
-    std::int64_t sequence = -1;
+    std::int64_t probe = 0, progress = 0, last = -1;  // last: CallId::sequence
+    MpiCall call = {};  // of a question: what it is about; of an answer: MpiPlace::in
     std::array<char, 64> group = {};
-    std::array<char, 88> label = {};
-    std::array<char, 2048> reason = {};
+    std::array<char, 2048> text = {};  // CallId::label, or the reason of the end; sent up to its 0
   };
   struct Sent {
     Message message;
@@ -155,47 +163,70 @@ class MpiControl {
   void send(const Message& message, int to) {
     Sent& sent = sends_.emplace_back();
     sent.message = message;
-    check_mpi(MPI_Isend(&sent.message, sizeof(Message), MPI_BYTE, to, 0, comm_, &sent.request),
-              "MPI_Isend");
+    const auto bytes =
+        offsetof(Message, text) + std::char_traits<char>::length(message.text.data()) + 1;
+    check_mpi(
+        MPI_Isend(&sent.message, static_cast<int>(bytes), MPI_BYTE, to, 0, comm_, &sent.request),
+        "MPI_Isend");
   }
 
-  void answer(const Message& query, int to) {
-    Message reply = query;
-    reply.kind = Kind::reply;
-    reply.returned = returned_;
-    if (const auto at = started_.find(query.channel); at != started_.end())
-      reply.started = at->second;
-    reply.operation = last_.operation;
-    reply.sequence = last_.sequence;
-    put_text(reply.group, last_.group);
-    put_text(reply.label, last_.label);
-    send(reply, to);
+  void answer(const Message& question, int to) {
+    const MpiPlace place = handlers_.place(question.call);
+    Message message{.kind = Kind::answer,
+                    .awaited = place.awaited,
+                    .returned = place.returned ? 1 : 0,
+                    .operation = place.id.operation,
+                    .probe = question.probe,
+                    .progress = place.progress,
+                    .last = place.id.sequence,
+                    .call = place.in};
+    put_text(message.group, place.id.group);
+    put_text(message.text, place.id.label);
+    send(message, to);
   }
 
   void take(const Message& reply, int from) {
-    const auto at = probes_.find(reply.probe);
-    if (at == probes_.end()) return;  // too late
-    MpiProbe& probe = *at->second;
-    const auto peer = std::ranges::find(probe.peers, from, &PeerReport::world_rank);
-    if (peer == probe.peers.end()) return;
-    peer->last = {reply.operation, reply.label.data(), reply.group.data(), reply.sequence};
-    const Standing missing = reply.returned ? Standing::returned : Standing::elsewhere;
-    peer->standing = reply.started >= probe.sequence ? Standing::arrived : missing;
-    ++probe.answers;
+    unanswered_.erase(from);
+    if (!probe_ || reply.probe != probe_->id || from != probe_->asked) return;  // too late
+    follow(from, {.awaited = reply.awaited,
+                  .in = reply.call,
+                  .returned = reply.returned != 0,
+                  .progress = reply.progress,
+                  .id = {reply.operation, reply.text.data(), reply.group.data(), reply.last}});
   }
 
+  /// Continues the probe with the place of the last rank of its chain.
+  void follow(int rank, const MpiPlace& place) {
+    MpiProbe& probe = *probe_;
+    probe.culprit = {place.returned ? Culprit::State::returned : Culprit::State::running,
+                     place.progress, place.id};
+    if (place.awaited < 0) return found();
+    const auto seen = [&](int of) { return std::ranges::count(probe.waits, of, &RankWait::rank); };
+    probe.waits.push_back({rank, place.awaited, place.id});
+    probe.culprit.state = Culprit::State::waiting;
+    probe.cut = probe.waits.size() >= kMostHops;
+    if (probe.cut || seen(place.awaited) > 0) return found();
+    probe.call = place.in;
+    probe.culprit = {};  // silent, unless it answers
+    probe.asked = place.awaited;
+    probe.id = next_id_++;
+    probe.deadline = clock_.now() + kAnswerSeconds;
+    if (unanswered_.insert(probe.asked).second)
+      send({.kind = Kind::question, .probe = probe.id, .call = probe.call}, probe.asked);
+  }
+
+  void found() { handlers_.found(*std::exchange(probe_, nullptr)); }
+
+  RunningClock clock_{kLongestPause};
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1;
-  Heard heard_;
-  Answered answered_;
+  Handlers handlers_;
   Message incoming_;
   MPI_Request listening_ = MPI_REQUEST_NULL;
   std::list<Sent> sends_;
-  std::map<std::int64_t, std::shared_ptr<MpiProbe>> probes_;
-  std::int64_t next_probe_ = 0;
-  std::map<MpiChannel, std::int64_t> started_;
-  CallId last_;
-  bool returned_ = false;
+  std::shared_ptr<MpiProbe> probe_;
+  std::int64_t next_id_ = 0;
+  std::set<int> unanswered_;  // ranks that have not answered a question
 };
 
 }  // namespace axonn

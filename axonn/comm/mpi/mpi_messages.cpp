@@ -55,7 +55,7 @@ void Messages::post(MpiContext& context, Operation send_or_recv, const Buffer& d
   std::int64_t bytes = data.bytes();
   do {
     const int count = static_cast<int>(std::min(bytes, kMaxMessage));
-    expected_.push_back({sends ? -1 : peer, count});
+    expected_.push_back({peer, !sends, count});
     requests_.push_back(MPI_REQUEST_NULL);
     ++pending_;
     if (sends)
@@ -83,13 +83,21 @@ bool Messages::advance(MpiContext& context) {
   for (int i = 0; i < done; ++i) {
     if (result == MPI_ERR_IN_STATUS) check_mpi(statuses_[i].MPI_ERROR, "a message");
     const Expected& expected = expected_[indices_[i]];
-    if (expected.from < 0) continue;
+    if (!expected.receives) continue;
     int bytes = 0;
     check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
-    AXONN_CHECK(bytes == expected.bytes, "rank ", expected.from, " sent ", bytes, " bytes, want ",
+    AXONN_CHECK(bytes == expected.bytes, "rank ", expected.peer, " sent ", bytes, " bytes, want ",
                 expected.bytes);
   }
   return pending_ == 0;
+}
+
+int Messages::awaited() const {
+  for (const bool receives : {true, false})
+    for (std::size_t i = 0; i < requests_.size() && pending_ > 0; ++i)
+      if (requests_[i] != MPI_REQUEST_NULL && expected_[i].receives == receives)
+        return expected_[i].peer;
+  return -1;
 }
 
 }  // namespace axonn

@@ -57,9 +57,14 @@ class Messages {
   /// Whether all messages are done. Throws Error if a message does not have the expected length.
   bool advance(MpiContext& context);
 
+  /// The rank of the world whose message is missing, or, if there is none, one that has not taken
+  /// a message; -1 if all are done. As of the last advance().
+  int awaited() const;
+
  private:
   struct Expected {
-    int from;  // -1 for a send
+    int peer;
+    bool receives;
     int bytes;
   };
 

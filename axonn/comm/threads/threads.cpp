@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/call.h"
+#include "axonn/comm/patience.h"
 #include "axonn/comm/pieces.h"
 #include "axonn/comm/self.h"
 
@@ -27,6 +29,7 @@ namespace {
 /// waking another rank.
 constexpr std::int64_t kSmallBytes = 64 << 10;
 
+class Rendezvous;
 class ThreadGroup;
 
 /// State shared by all ranks of run_ranks().
@@ -52,9 +55,21 @@ class ThreadWorld {
   /// Records a call that a rank starts, for the watchdog.
   void note(int rank, CallId id) {
     RankState& state = states_[rank];
+    ++state.progress;
     const std::lock_guard lock(state.mutex);
     state.last = std::move(id);
   }
+  void note_progress(int rank) { ++states_[rank].progress; }
+  /// Records that a rank waits for the other parties of a meeting, or, with null, that it does not.
+  void note_wait(int rank, std::shared_ptr<Rendezvous> meeting) {
+    RankState& state = states_[rank];
+    const std::lock_guard lock(state.mutex);
+    state.waits_in.swap(meeting);
+  }
+  /// The chain of waits that begins with `rank`, and the rank at its end. Empty if it waits for no
+  /// rank. The caller holds no lock.
+  std::vector<RankWait> waits_from(int rank) const;
+  Culprit culprit_of(const std::vector<RankWait>& waits) const;
   /// Records that a rank's body has returned. Current and later waits for that rank throw Error.
   void note_returned(int rank);
   bool has_returned(int rank) const { return any_returned_ && states_[rank].returned; }
@@ -83,6 +98,8 @@ class ThreadWorld {
   struct RankState {
     mutable std::mutex mutex;
     CallId last;
+    std::shared_ptr<Rendezvous> waits_in;
+    std::atomic<std::int64_t> progress = 0;
     std::atomic<bool> returned = false;
   };
 
@@ -99,7 +116,7 @@ class ThreadWorld {
 /// The meeting of the parties of one collective, or of one send and its recv. When all parties have
 /// arrived, the last one enqueues its work on the ranks' devices; or, on host memory, those that
 /// wait for it share its work, piece by piece.
-class Rendezvous {
+class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
  public:
   /// `parties` has the world ranks that take part.
   Rendezvous(std::shared_ptr<ThreadWorld> world, std::vector<int> parties, std::string group,
@@ -151,9 +168,9 @@ class Rendezvous {
   /// Error (calls that do not match, a party that has returned) or Aborted (also after a timeout);
   /// then nothing uses the party's buffers any more, or will.
   void wait(int party) {
-    const auto deadline =
-        std::chrono::steady_clock::now() + duration_of(world_->options.timeout_seconds);
+    Patience patience(world_->options.timeout_seconds);
     Lock lock(mutex_);
+    const Waiting waiting(*this, parties_[party]);
     while (!finished()) {
       if (*world_->flag || !broken_.empty()) {
         changed_.wait(lock, [&] { return active_ == 0; });  // others may still write to our buffers
@@ -161,13 +178,24 @@ class Rendezvous {
         world_->flag->check();
         throw Error(broken_);
       }
-      if (open_ && next_ < pieces_.count())
+      if (open_ && next_ < pieces_.count()) {
         help(lock);
-      else if (open_)
+      } else if (open_) {
         changed_.wait(lock);
-      else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !open_)
-        report_hang(lock, party);
+      } else {
+        changed_.wait_for(lock, duration_of(patience.slice()));
+        if (!open_ && patience.look_due()) look(lock, party, patience);
+      }
     }
+  }
+
+  /// The wait of a party, which has arrived; empty if no party is missing.
+  std::optional<RankWait> wait_of(int rank) {
+    const Lock lock(mutex_);
+    const auto missing = std::ranges::find(arrived_, 0) - arrived_.begin();
+    if (missing == std::ssize(arrived_)) return {};
+    const Call& call = calls_[std::ranges::find(parties_, rank) - parties_.begin()];
+    return RankWait{rank, parties_[missing], {call.operation, call.label, group_, sequence_}};
   }
 
   bool done() {
@@ -197,6 +225,18 @@ class Rendezvous {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  /// A party's wait, as the watchdogs of other ranks see it.
+  struct Waiting {
+    Waiting(Rendezvous& meeting, int of) : world(*meeting.world_), rank(of) {
+      if (!meeting.open_) world.note_wait(rank, meeting.shared_from_this());
+    }
+    ~Waiting() { world.note_wait(rank, nullptr); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    ThreadWorld& world;
+    int rank;
+  };
+
   bool finished() const { return open_ && next_ == pieces_.count() && active_ == 0; }
 
   int first_arrived() const {
@@ -222,22 +262,19 @@ class Rendezvous {
     if (active_ == 0) changed_.notify_all();
   }
 
-  /// Ends the world. The caller checks again whether the work has begun: the missing rank may have
-  /// arrived before the world's end.
-  void report_hang(Lock& lock, int party) {
-    std::vector<PeerReport> peers;
-    for (std::size_t i = 0; i < parties_.size(); ++i) {
-      const int rank = parties_[i];
-      const Standing missing =
-          world_->has_returned(rank) ? Standing::returned : Standing::elsewhere;
-      peers.push_back({rank, arrived_[i] ? Standing::arrived : missing, world_->last_call(rank)});
-    }
-    const std::string reason = concat("rank ", parties_[party], ": ",
-                                      hang_report(describe(calls_[party], sequence_, group_),
-                                                  world_->options.timeout_seconds, peers));
+  /// Ends the world if the wait is over. The caller checks again whether the work has begun: the
+  /// missing rank may have arrived before the world's end.
+  void look(Lock& lock, int party, Patience& patience) {
     lock.unlock();
-    const auto& on_hang = world_->options.on_hang;
-    if (world_->flag->set(reason) && on_hang) on_hang(reason);
+    const std::vector<RankWait> waits = world_->waits_from(parties_[party]);
+    if (!waits.empty()) {
+      const Culprit culprit = world_->culprit_of(waits);
+      if (patience.over(waits.back().awaited, culprit.progress)) {
+        const auto& [timeout, on_hang, delay, seed] = world_->options;
+        const std::string reason = hang_report(waits, culprit, timeout);
+        if (world_->flag->set(reason) && on_hang) on_hang(reason);
+      }
+    }
     lock.lock();
   }
 
@@ -360,6 +397,33 @@ class ThreadGroup {
   std::map<std::pair<std::int64_t, int>, Child> children_;  // (split, first member)
 };
 
+std::vector<RankWait> ThreadWorld::waits_from(int rank) const {
+  std::vector<RankWait> waits;
+  const auto seen = [&](int of) { return std::ranges::count(waits, of, &RankWait::rank) > 0; };
+  while (!seen(rank)) {
+    std::shared_ptr<Rendezvous> meeting;
+    {
+      const std::lock_guard lock(states_[rank].mutex);
+      meeting = states_[rank].waits_in;
+    }
+    auto wait = meeting ? meeting->wait_of(rank) : std::nullopt;
+    if (!wait) break;
+    rank = wait->awaited;
+    waits.push_back(std::move(*wait));
+  }
+  return waits;
+}
+
+Culprit ThreadWorld::culprit_of(const std::vector<RankWait>& waits) const {
+  const int rank = waits.back().awaited;
+  const bool round = std::ranges::count(waits, rank, &RankWait::rank) > 0;
+  return {.state = round                ? Culprit::State::waiting
+                   : has_returned(rank) ? Culprit::State::returned
+                                        : Culprit::State::running,
+          .progress = states_[rank].progress,
+          .last = last_call(rank)};
+}
+
 void ThreadWorld::note_returned(int rank) {
   states_[rank].returned = true;
   any_returned_ = true;
@@ -415,6 +479,7 @@ class ThreadsCommunicator final : public Communicator {
 
   void abort(const std::string& reason) noexcept override { group_->world->flag->set(reason); }
   std::string end_reason() const override { return group_->world->flag->reason(); }
+  void note_progress() noexcept override { group_->world->note_progress(group_->members[rank()]); }
   void give_up(const std::string& reason) noexcept override {
     abort(reason);
     if (const auto& on_hang = group_->world->options.on_hang) on_hang(reason);

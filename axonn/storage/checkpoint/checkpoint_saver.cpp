@@ -190,9 +190,9 @@ void CheckpointSaver::make_folder(Communicator& world) {
 }
 
 /// Writes this rank's file piece by piece, so that a piece is hashed while it is in cache.
-void CheckpointSaver::write() {
+void CheckpointSaver::write(Communicator& world) {
   const double begin = now_seconds();
-  const auto write_data = [this] {
+  const auto write_data = [&] {
     OutputFile file(unfinished_ + '/' + part_.files.front().name);
     PieceHasher hasher;
     for (auto rest : {std::as_bytes(std::span(header_)), std::as_bytes(std::span(data_))})
@@ -200,6 +200,7 @@ void CheckpointSaver::write() {
         const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceBytes));
         hasher.append(piece);
         file.append(piece);
+        world.note_progress();
         rest = rest.subspan(piece.size());
       }
     file.finish();
@@ -253,9 +254,9 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
   fault_.clear();
   try {
     if (options_.async)
-      writer_ = std::jthread([this] { write(); });
+      writer_ = std::jthread([this, &world] { write(world); });
     else
-      write();
+      write(world);
   } catch (const std::system_error& error) {
     fault_ = concat("cannot start a thread to write the file: ", error.what(),
                     "; set checkpoint.async = false");

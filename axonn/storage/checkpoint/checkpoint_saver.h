@@ -114,7 +114,7 @@ class CheckpointSaver {
   void take_snapshot(std::span<const StateBlock> blocks, int rank);
   std::string part_file(int rank) const;
   void make_folder(Communicator& world);
-  void write();
+  void write(Communicator& world);
   struct Forget;
   SaveCost publish(CheckpointIndex whole);
 
