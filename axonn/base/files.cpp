@@ -97,6 +97,8 @@ void remove_abandoned(const std::string& path) {
 OutputFile create_temporary(const std::string& path) {
   if (path.empty()) refuse("cannot write a file: its path is empty");
   if (is_folder(path)) refuse("cannot write ", path, ": it is a folder");
+  if (path_exists(path) && !is_plain_file(path))
+    refuse("cannot write ", path, ": it is a device or a pipe, not a file");
   for (;;) {
     const std::string name = temporary_name(path);
     FileHandle file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -132,6 +134,7 @@ std::string cause_and_remedy(int error) {
       {EACCES, "; change the permissions, or choose another place"},
       {EPERM, "; change the permissions, or choose another place"},
       {EROFS, "; choose another place"},
+      {EFBIG, "; raise the limit on the size of files (ulimit -f), or write to another disk"},
       {EIO, "; the disk or its network is failing: check it, or use another"},
       {EMFILE, "; raise the limit (ulimit -n)"},
       {ENFILE, "; raise the limit (ulimit -n)"}};
@@ -192,10 +195,12 @@ MappedFile::~MappedFile() {
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   file_ = FileHandle(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   AXONN_CHECK(file_.get() >= 0, "cannot create ", path_, ": ", cause_and_remedy(errno));
+  struct stat status;
+  regular_ = ::lstat(path_.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
 OutputFile::~OutputFile() {
-  if (file_.get() >= 0) ::unlink(path_.c_str());
+  if (file_.get() >= 0 && regular_) ::unlink(path_.c_str());
 }
 
 void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
@@ -230,13 +235,13 @@ FileHandle OutputFile::duplicate() const {
 }
 
 void OutputFile::finish() {
-  AXONN_CHECK(::fsync(file_.get()) == 0, "cannot sync the ", bytes_, " bytes of ", path_,
-              " to disk: ", cause_and_remedy(errno));
+  AXONN_CHECK(::fsync(file_.get()) == 0 || !regular_, "cannot sync the ", bytes_, " bytes of ",
+              path_, " to disk: ", cause_and_remedy(errno));
   // Network file systems report a full disk or quota only now.
   const int descriptor = file_.release();
   if (::close(descriptor) != 0) {
     const int error = errno;
-    ::unlink(path_.c_str());
+    if (regular_) ::unlink(path_.c_str());
     fail(Where::here(), "cannot close ", path_, " after ", bytes_,
          " bytes: ", cause_and_remedy(error));
   }
@@ -354,6 +359,9 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    return write_text(path, text);
   AtomicFile file(path);
   file.append(std::as_bytes(std::span(text)));
   file.commit();

@@ -20,7 +20,9 @@ void request_stop(int signal) {
 }  // namespace
 
 const std::atomic<bool>& catch_stop_signals() {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) std::signal(signal, request_stop);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP})
+    if (std::signal(signal, request_stop) == SIG_IGN && signal == SIGHUP)
+      std::signal(SIGHUP, SIG_IGN);  // nohup
   return stop_requested;
 }
 

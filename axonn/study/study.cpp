@@ -69,6 +69,7 @@ void add_training(const std::string& folder, RecitationRun& run) {
     run.train_seconds += step.value("step_ms", 0.0) / 1e3;
     kept += step.value("goldfish_kept", 0.0);
     ++steps;
+    if (step.contains("val_loss")) run.validation_loss = step.value("val_loss", 0.0);
   }
   if (run.variant == kGoldfish && steps > 0) run.kept_fraction = kept / static_cast<double>(steps);
 }
@@ -188,7 +189,6 @@ void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
                               .prompt_lengths = prompt_lengths_,
                               .batch = memorize_.batch,
                               .hold_weights = memorize_.hold_weights};
-  if (training.validation) run.validation_loss = training.validate();
   const double start = now_seconds();
   run.recitations = recite(training.model, *tokenizer_, documents, options);
   run.test_seconds = now_seconds() - start;

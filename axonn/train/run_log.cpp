@@ -186,6 +186,10 @@ void RunLog::describe(Training& training, int threads) {
       "run",
       t.global_batch, t.seq_len, t.micro_batch,
       ratio(t.steps * t.global_batch, training.batches->sequences().count())));
+  if (const std::int64_t windows = training.validation_windows(); windows > 0)
+    log_.info(
+        fmt::format("validation: {} sequences, {}after the last step", format_count(windows),
+                    t.eval_every > 0 ? fmt::format("every {} steps and ", t.eval_every) : ""));
   if (training.step.graphs())
     log_.info("graphs: captured in the second step, launched from then on");
 }

@@ -9,6 +9,7 @@
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/loaded_model.h"
 #include "axonn/train/optimizer.h"
+#include "axonn/train/training.h"
 #include "axonn/train/tune.h"
 
 namespace axonn {
@@ -34,13 +35,15 @@ inline constexpr const char* kProductsFile = "products.json";
 struct RunState {
   std::int64_t steps_done = 0;
   std::int64_t tokens_seen = 0;  ///< over all ranks, without padding
+  DataPlace data = {};
   OutlierMeans outliers = {};
   MatmulChoices products = {};  ///< empty unless training.tune is set
 };
 
 /// The texts of a checkpoint: the state, and the run's config.toml.
-StateTexts to_texts(const RunState& state, const Config& config, std::string config_toml);
-/// Reads them again. Throws UsageError if state.json is damaged.
+StateTexts to_texts(const RunState& state, std::string config_toml);
+/// Reads them again; what an older checkpoint does not state is taken from config. Throws
+/// UsageError if state.json is damaged.
 RunState read_run_state(const CheckpointReader& reader, const Config& config);
 
 /// This rank's part of the trained parameters and the optimizer's state, as CheckpointSaver takes

@@ -1,7 +1,6 @@
 #include "axonn/train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/config_options.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/nonfinite.h"
 #include "axonn/train/run_folder.h"
 #include "axonn/train/run_log.h"
 #include "axonn/train/run_state.h"
@@ -34,9 +34,6 @@ LogOptions log_options(const Config& config, int rank, const TrainOptions& optio
           .interactive = rank == 0 && options.interactive,
           .columns = options.columns};
 }
-
-/// Returns NaN without its sign, which has no meaning.
-double plain(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 /// Records the operations of every rank in a few steps of a run and writes them to one file for
 /// Perfetto (https://ui.perfetto.dev) or chrome://tracing. It must be created before the run's
@@ -117,14 +114,14 @@ class Trainer {
   Origins origins() const { return options_.origins ? *options_.origins : Origins(); }
 
   TrainEnd go() {
-    const std::int64_t steps = config_.training.steps, validates = config_.training.eval_every;
+    const std::int64_t steps = config_.training.steps;
     std::int64_t& done = state_.steps_done;
     bool stopped = false;
     while (done < steps && !stopped) {
       const StepResult result = step();
       ++done;
       stopped = result.stop;
-      if (is_due(validates, done) || (validates > 0 && done == steps)) validate();
+      if (is_due(config_.training.eval_every, done) || done == steps) validate();
       log_.write_metrics();
       if (!result.busy) finish_saving();
       if (is_due(config_.checkpoint.every, done) && done < steps && !stopped) save();
@@ -156,6 +153,7 @@ class Trainer {
     if (cost.bytes > 0)
       log_.info(fmt::format("model from {}: this rank read {} in {}", config_.model.path,
                             format_bytes(cost.bytes), format_duration(cost.seconds)));
+    training_.place(0);  // collective, which saving should not be
     if (!from.empty()) resume_from(from);
     if (config_.training.tune) tune_products();
     // A run that cannot read its first batch leaves the files of an earlier one as they are.
@@ -189,6 +187,9 @@ class Trainer {
     for (const std::string& warning : warnings) log_.warn(warning);
     state_ = read_run_state(reader, config_);
     first_step_ = state_.steps_done;
+    if (training_.continue_at(first_step_, state_.data, reader.folder()))
+      log_.warn(concat("the training data or their order are not those of ", reader.folder(),
+                       ": continuing with the first sample of the new order"));
     log_.info(
         fmt::format("resumed from {} (written by {} ranks): read {} in {}; the next step is {}",
                     reader.folder(), reader.index().ranks, format_bytes(cost.bytes),
@@ -218,7 +219,10 @@ class Trainer {
     const StepResult result = training_.step.run(training_.model.context(), input);
     for (const std::string& remark : training_.model.backend().take_remarks()) log_.info(remark);
     tracer_.after_step(step - first_step_, training_.model.grid().describe());
-    if (!result.finite) stop_for_nonfinite(input, result);
+    if (!result.finite) {
+      finish_saving();  // while all ranks are there
+      stop_for_nonfinite(training_, input, result, config_.output.dir, texts());
+    }
     const double seconds = now_seconds() - start;
     log_.step(training_, input, result, seconds, waits.by_kind());
     if (state_.outliers.skipped >= kMostSkipped)
@@ -227,26 +231,6 @@ class Trainer {
            "the weights have not changed since; resume from an earlier checkpoint with a lower ",
            "optimizer.lr, or raise training.skip_outliers");
     return result;
-  }
-
-  void stop_for_nonfinite(const StepInput& input, const StepResult& result) {
-    finish_saving();  // while all ranks are there
-    const std::string block = training_.step.diagnose(training_.model.context(), input);
-    std::vector<double> here(world_.size(), 0);
-    here[world_.rank()] = block.empty() ? 0 : 1;
-    world_.all_reduce(buffer(std::span<double>(here)), "diagnosis").wait();
-    const auto place = std::ranges::find(here, 1.0);
-    const std::string what =
-        fmt::format("step {}: the loss is {} and the gradient norm {}", input.step + 1,
-                    plain(result.loss), plain(result.grad_norm));
-    const std::string remedy =
-        "; the parameters are those before this step. Lower optimizer.lr, or clip with "
-        "training.max_norm";
-    if (place == here.end()) fail(Where::here(), what, remedy);
-    if (place - here.begin() == world_.rank())
-      fail(Where::here(), what, "; it arose first in ", block, " on ",
-           training_.model.grid().describe(), remedy);
-    world_.barrier("waiting for the rank that found it");  // that rank's error ends the wait
   }
 
   void validate() {
@@ -258,13 +242,19 @@ class Trainer {
 
   void save() {
     finish_saving();
-    state_.tokens_seen = log_.tokens_seen();
     try {
       saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
-                   to_texts(state_, config_, stored_config_text(config_, origins())));
+                   texts());
     } catch (const AgreedError& error) {
       note_failed_save(error.what());
     }
+  }
+
+  /// The texts of a checkpoint that is made now.
+  StateTexts texts() {
+    state_.tokens_seen = log_.tokens_seen();
+    state_.data = training_.place(state_.steps_done);
+    return to_texts(state_, stored_config_text(config_, origins()));
   }
 
   void finish_saving() {

@@ -49,10 +49,10 @@ void expect_stop(const SmallRun& run, int signal, int ranks,
 
 }  // namespace
 
-TEST(Signals, TermIntAndUsr1EachSaveACheckpointThatTheNextRunResumes) {
+TEST(Signals, TermIntUsr1AndHupEachSaveACheckpointThatTheNextRunResumes) {
   const SmallRun run;
   std::int64_t before = 0;
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     std::vector<std::string> arguments = kEndless;
     arguments.insert(arguments.end(), {"--parallelism.x", "2"});
     expect_stop(run, signal, 0, arguments);

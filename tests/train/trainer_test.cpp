@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/data/corpus.h"
 #include "axonn/options/options.h"
 
 #include "tests/support/runs.h"
@@ -42,6 +43,31 @@ std::vector<nlohmann::json> from(const std::vector<nlohmann::json>& lines, std::
   return rest;
 }
 
+/// Returns the number of the first sample that a run reads.
+std::int64_t first_sample_of(const Config& config) {
+  struct Recorded : Sequences {
+    Recorded(std::unique_ptr<const Sequences> all, std::atomic<std::int64_t>& least)
+        : all_(std::move(all)), least_(least) {}
+    std::int64_t count() const override { return all_->count(); }
+    Size size(std::int64_t n) const override { return all_->size(n); }
+    std::string where(std::int64_t n) const override { return all_->where(n); }
+    void read(std::int64_t n, Sequence& to) const override {
+      for (std::int64_t least = least_; n < least && !least_.compare_exchange_weak(least, n);) {
+      }
+      all_->read(n, to);
+    }
+    std::unique_ptr<const Sequences> all_;
+    std::atomic<std::int64_t>& least_;
+  };
+  std::atomic<std::int64_t> least = 1 << 30;
+  train_on_threads(config, {.make_sequences = [&](const Config& c, const Corpus& corpus) {
+                     const SamplerOptions options{.seq_len = c.training.seq_len,
+                                                  .shuffle = c.data.shuffle};
+                     return std::make_unique<Recorded>(training_sequences(corpus, options), least);
+                   }});
+  return least;
+}
+
 }  // namespace
 
 TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossOfEvaluatedSteps) {
@@ -66,6 +92,16 @@ TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossOfEvaluatedSteps) {
   EXPECT_LT(lines[9].at("loss"), lines[0].at("loss"));
   EXPECT_THAT(test::slurp(config.output.dir + "/loss.svg"),
               testing::AllOf(testing::StartsWith("<svg"), HasSubstr("</svg>")));
+}
+
+TEST(Trainer, DataThatAreHeldOutAreAlwaysEvaluatedAfterTheLastStep) {
+  test::TemporaryPath folder;
+  const Config config = tiny_config(folder.path());
+  train_on_threads(config);
+  for (const auto& line : metrics_of(config))
+    EXPECT_EQ(line.contains("val_loss"), line.at("step") == 10);
+  EXPECT_THAT(test::slurp(folder / "logs/rank-0.log"),
+              HasSubstr("validation: 249 sequences, after the last step\n"));
 }
 
 TEST(Trainer, ReportsWaitsByAxisAndKindThatAddUp) {
@@ -170,6 +206,55 @@ TEST(Trainer, StopsAfterAStepOnRequestAndResumesWithoutRepeatingIt) {
   EXPECT_EQ(column(metrics_of(stopped), "step"), column(metrics_of(straight), "step"));
 }
 
+TEST(Trainer, AResumedRunWithAnotherGlobalBatchGoesOnWithTheNextUnseenSample) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "12");
+  config.checkpoint.every = 4;
+  EXPECT_EQ(first_sample_of(config), 0);
+  for (const int batch : {6, 24}) {
+    Config resumed = config;
+    resumed.output.dir = folder / std::to_string(batch);
+    resumed.checkpoint.resume = checkpoint(config, 4);
+    resumed.training.global_batch = batch;
+    EXPECT_EQ(first_sample_of(resumed), 4 * 12);
+    Config again = resumed;
+    again.output.dir += "again";
+    again.checkpoint.resume = checkpoint(resumed, 8);
+    EXPECT_EQ(first_sample_of(again), 4 * 12 + 4 * batch);
+  }
+}
+
+TEST(Trainer, ResumingWithOtherDataOrAnotherOrderIsRefusedOrBeginsThemAnew) {
+  test::TemporaryPath folder;
+  const Config config = tiny_config(folder / "run");
+  train_on_threads(config);
+  using Change = void (*)(Config&);
+  const std::pair<const char*, Change> changes[] = {
+      {"training.seed was 1 and is 2; set it to 1", [](Config& c) { c.training.seed = 2; }},
+      {"training.seq_len was 8 and is 4; set it to 8", [](Config& c) { c.training.seq_len = 4; }},
+      {"data.shuffle was true and is false", [](Config& c) { c.data.shuffle = false; }},
+      {"the training data are others", [](Config& c) { c.data.synthetic = 30'000; }},
+      {"the training data are others", [](Config& c) { c.data.validation = "0.2"; }}};
+  for (const auto& [message, change] : changes) {
+    Config other = config;
+    other.model.positions = 8;
+    other.checkpoint.resume = checkpoint(config, 5);
+    change(other);
+    other.output.dir = folder / "refused";
+    EXPECT_THAT(failure_of(other), testing::AllOf(HasSubstr(message), HasSubstr("step-5"),
+                                                  HasSubstr("changed_data = \"restart\"")));
+    other.output.dir = folder / std::to_string(&change - &changes[0].second);
+    other.checkpoint.changed_data = ChangedData::restart;
+    EXPECT_EQ(first_sample_of(other), 0) << message;
+    EXPECT_THAT(test::slurp(other.output.dir + "/logs/rank-0.log"),
+                HasSubstr("continuing with the first sample of the new order"));
+    other.checkpoint.resume = checkpoint(other, 5 + 5);
+    other.training.steps = 12;
+    EXPECT_EQ(first_sample_of(other), 5 * 12) << message;
+    std::filesystem::remove_all(other.output.dir);
+  }
+}
+
 TEST(Trainer, ResumingAFinishedRunDoesNothing) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder.path());
@@ -231,7 +316,7 @@ TEST(Trainer, TheMicroBatchDoesNotChangeTheLosses) {
   }
 }
 
-TEST(Trainer, NanStopsTheRunAndIsLocatedByStepRankAndBlock) {
+TEST(Trainer, NanEndsTheRunAfterTheCheckpointThatWasBeingWritten) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder / "out");
   config.optimizer.lr = 1e38;  // step 1 makes weights so large that products are infinite
@@ -239,13 +324,7 @@ TEST(Trainer, NanStopsTheRunAndIsLocatedByStepRankAndBlock) {
   config.checkpoint.every = 1;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
     config.output.dir = folder / to_string(grid);
-    const std::string failure = failure_of(on_grid(config, grid));
-    EXPECT_THAT(failure,
-                ContainsRegex("step 2: the loss is (nan|inf) and the gradient norm (nan|inf)"));
-    EXPECT_THAT(failure, ContainsRegex("it arose first in (embedding|h\\.0|h\\.1|ln_f|loss) "
-                                       "\\((forward|backward)\\) on rank [0-3] \\(x "));
-    EXPECT_THAT(failure, HasSubstr("Lower optimizer.lr"));
-    // The checkpoint that was being written is complete.
+    EXPECT_THAT(failure_of(on_grid(config, grid)), HasSubstr("step 2: the loss is "));
     EXPECT_EQ(weights_of(config.output.dir + "/checkpoints").size(),
               weights_of(checkpoint(config, 1)).size());
     EXPECT_THAT(test::names_in(config.output.dir + "/checkpoints"),
