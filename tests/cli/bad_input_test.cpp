@@ -94,11 +94,11 @@ TEST_F(BadInput, AnOutputFolderThatCannotBeCreatedIsNamed) {
 
 TEST_F(BadInput, ATokenOutsideTheVocabularyIsNamedWithItsPlace) {
   std::vector<std::uint16_t> tokens(100, 97);
-  tokens[40] = 999;
+  tokens[20] = 999;  // of the first step: nothing of the old run is replaced before that
   test::spill(run_ / "tokens.bin", token_file_bytes(tokens));
   expect_error(run_.train({"--data.synthetic", "0", "--data.tokens", run_ / "tokens.bin",
                            "--data.shuffle", "false", "--data.validation", "0"}),
-               AllOf(HasSubstr("token 40 of " + (run_ / "tokens.bin") + " is 999"),
+               AllOf(HasSubstr("token 20 of " + (run_ / "tokens.bin") + " is 999"),
                      HasSubstr("vocabulary has 256 tokens; set model.vocab to at least 1000")));
 }
 

@@ -11,6 +11,7 @@
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/study/study.h"
+#include "axonn/train/run_folder.h"
 #include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
@@ -188,6 +189,15 @@ TEST(Study, ResumesAndKeepsFinishedRuns) {
   EXPECT_THAT([&] { study(another); },
               testing::ThrowsMessage<UsageError>(
                   AllOf(HasSubstr("holds another study"), HasSubstr("--output.dir"))));
+}
+
+TEST(Study, IsRefusedWhileAnotherJobWritesToItsFolder) {
+  test::TemporaryPath folder;
+  const StudyConfig config = study_config(folder / "study");
+  const FolderLock other(config.output.dir);
+  EXPECT_THAT([&] { study(config); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("another run writes to ")));
+  EXPECT_THAT(test::names_in(config.output.dir), testing::ElementsAre("lock"));
 }
 
 TEST(Study, TakesDocumentsFromTheUsersFiles) {
