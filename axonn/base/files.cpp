@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <sys/file.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -99,6 +99,15 @@ OutputFile create_temporary(const std::string& path) {
   }
 }
 
+/// Raises the number of files that the process may open as far as possible. Returns whether it
+/// rose. Data sets and ranks may each have many files, and the usual limit is 1,024.
+bool raise_file_limit() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
@@ -136,7 +145,10 @@ FileHandle::~FileHandle() {
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  file_ = FileHandle(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: opening a pipe would wait for a writer.
+  const auto open = [&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); };
+  file_ = FileHandle(open());
+  if (file_.get() < 0 && errno == EMFILE && raise_file_limit()) file_ = FileHandle(open());
   if (file_.get() < 0) refuse("cannot open ", path_, ": ", cause_and_remedy(errno));
   struct stat status;
   if (::fstat(file_.get(), &status) != 0)
@@ -162,23 +174,7 @@ void InputFile::read(std::int64_t offset, std::span<std::byte> out) const {
   }
 }
 
-MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: opening a pipe would wait for a writer.
-  const FileHandle file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0)
-    refuse("cannot read ", path_, ": ", cause_and_remedy(errno));
-  if (!S_ISREG(status.st_mode)) refuse("cannot read ", path_, ": it is not a regular file");
-  if (status.st_size == 0) return;
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) refuse("cannot read ", path_, ": ", cause_and_remedy(errno));
-  text_ = {static_cast<const char*>(memory), bytes};
-}
-
-MappedFile::~MappedFile() {
-  if (!text_.empty()) ::munmap(const_cast<char*>(text_.data()), text_.size());
-}
+TextFile::TextFile(std::string path) : path_(std::move(path)), text_(read_text(path_)) {}
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   file_ = FileHandle(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

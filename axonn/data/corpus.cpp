@@ -243,8 +243,7 @@ std::string fingerprint(const Corpus& corpus) {
   if (begin < end) {
     key += concat(begin, ' ', end, ' ', documents->tokens(), ' ');
     for (std::int64_t i = 0; i < kPlaces; ++i) {
-      const auto coded = documents->coded(begin + spread(i, end - begin - 1));
-      add({coded.begin(), coded.end()});
+      add(documents->coded(begin + spread(i, end - begin - 1)));
     }
   }
   return hex_of(xxh3(key));

@@ -1,5 +1,6 @@
 #include "axonn/data/tokenize.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "axonn/base/files.h"
@@ -18,11 +19,13 @@ constexpr int kTokenCacheVersion = 1;
 
 constexpr std::size_t kTextBytes = std::size_t{4} << 20;
 
+// Tokenizer::cut() depends on no text further beyond its place.
+constexpr std::size_t kSeenBeyondACut = std::size_t{64} << 10;
+
 /// A piece of a file's text and, once encoded, its tokens.
 struct Piece {
-  std::shared_ptr<const MappedFile> file;
-  std::string_view text;
-  bool first, last;  ///< of its file
+  std::string text = {};
+  bool first = true, last = true;  ///< of its file
   std::vector<std::int32_t> tokens = {};
 };
 
@@ -35,32 +38,43 @@ class Pieces {
   /// The next pieces, about `bytes` bytes together; empty after the last one.
   std::vector<Piece> next(std::size_t bytes) {
     std::vector<Piece> pieces;
-    for (std::size_t taken = 0; taken < bytes && pieces.size() < kMostPieces;) {
+    for (std::size_t taken = 0; taken < bytes;) {
       if (!file_) {
         if (at_ == files_.size()) break;
-        file_ = std::make_shared<const MappedFile>(files_[at_++]);
-        rest_ = file_->text();
-        first_ = true;
+        file_.emplace(files_[at_++]);
+        read_ = 0;
       }
-      const std::string_view text = rest_.substr(0, tokenizer_.cut(rest_, kTextBytes));
-      rest_.remove_prefix(text.size());
-      pieces.push_back({.file = file_, .text = text, .first = first_, .last = rest_.empty()});
-      first_ = false;
-      if (rest_.empty()) file_.reset();
-      taken += text.size();
+      Piece& piece = pieces.emplace_back();
+      piece.first = read_ == 0;
+      piece.text = take();
+      piece.last = read_ == file_->bytes();
+      if (piece.last) file_.reset();
+      taken += piece.text.size() + sizeof piece;
     }
     return pieces;
   }
 
  private:
-  static constexpr std::size_t kMostPieces = 512;  // limits the number of open files
+  /// The next piece of the open file.
+  std::string take() {
+    std::string text;
+    for (std::int64_t wanted = kTextBytes + kSeenBeyondACut;; wanted *= 2) {
+      const std::int64_t had = std::ssize(text), left = file_->bytes() - read_;
+      text.resize(std::min(wanted, left));
+      file_->read(read_ + had, std::as_writable_bytes(std::span(text).subspan(had)));
+      const std::size_t at = tokenizer_.cut(text, kTextBytes);
+      if (wanted < left && at + kSeenBeyondACut > text.size()) continue;
+      text.resize(at);
+      read_ += std::ssize(text);
+      return text;
+    }
+  }
 
   const std::vector<std::string>& files_;
   const Tokenizer& tokenizer_;
   std::size_t at_ = 0;
-  std::shared_ptr<const MappedFile> file_;
-  std::string_view rest_;
-  bool first_ = false;
+  std::optional<InputFile> file_;
+  std::int64_t read_ = 0;  // bytes of file_ that were taken
 };
 
 void encode(Piece& piece, const Tokenizer& tokenizer, bool ends) {
@@ -92,8 +106,7 @@ TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer
     if (TokenFile::recognises(file))
       refuse(file, " is a token file, not text; give it as data.tokens");
   TokenizeProgress progress{};
-  for (const std::string& path : files)
-    progress.total_bytes += static_cast<std::int64_t>(MappedFile(path).text().size());
+  for (const std::string& path : files) progress.total_bytes += InputFile(path).bytes();
   const int threads = options.threads > 0 ? options.threads : usable_core_count();
   Pieces source(files, tokenizer);
   while (true) {

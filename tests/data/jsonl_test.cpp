@@ -1,5 +1,7 @@
 #include "axonn/data/jsonl.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
@@ -12,6 +14,7 @@ using namespace axonn::test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
+using testing::ThrowsMessage;
 
 namespace {
 
@@ -29,8 +32,7 @@ std::string fault_of_line(std::string_view line) {
 }
 
 std::vector<std::int32_t> coded(const Documents& documents, std::int64_t d) {
-  const auto span = documents.coded(d);
-  return {span.begin(), span.end()};
+  return documents.coded(d);
 }
 
 ExampleEncoder bytes_encoder() {
@@ -159,4 +161,30 @@ TEST(JsonlCorpus, SplitsOffTheLastDocumentsOrReadsAnotherFile) {
   EXPECT_THAT(coded(*two.validation_documents.documents, 0), ElementsAre('z', 'z'));
   EXPECT_EQ(validation_sequences(open_corpus({.jsonl = {file}, .validation = ""}, {}), 4, 0),
             nullptr);
+}
+
+TEST(JsonlDocuments, OfAFileThatIsCutShortMeanwhileAreAnErrorWithItsName) {
+  const TempFolder folder;
+  std::string lines;
+  for (int i = 0; i < 9; ++i) lines += concat("{\"text\":\"", std::string(4'000'000, 'x'), "\"}\n");
+  const OnOneCore one;
+  const std::string path = folder.file("a.jsonl", lines);
+  EXPECT_THAT(
+      [&] {
+        encode_examples({path}, bytes_encoder(), "",
+                        [&](const TokenizeProgress&) { std::filesystem::resize_file(path, 10); });
+      },
+      ThrowsMessage<UsageError>(HasSubstr("a.jsonl is cut short")));
+}
+
+TEST(JsonlDocuments, MayHaveLinesThatAreLongerThanAnyBlock) {
+  const TempFolder folder;
+  const std::size_t longest = 40'000'000;
+  const std::string path =
+      folder.file("a.jsonl", concat("{\"text\":\"a\"}\n{\"text\":\"", std::string(longest, 'x'),
+                                    "\"}\n\n{\"text\":\"bc\"}"));
+  const auto documents = encode_examples({path}, bytes_encoder(), "", {});
+  ASSERT_EQ(documents->count(), 3);
+  EXPECT_EQ(documents->size(1), static_cast<std::int64_t>(longest));
+  EXPECT_THAT(documents->coded(2), ElementsAre('b', 'c'));
 }

@@ -1,5 +1,6 @@
 #include "axonn/data/tokenize.h"
 
+#include <filesystem>
 #include <mutex>
 #include <random>
 #include <set>
@@ -181,4 +182,27 @@ TEST(Tokenize, UsesAsManyThreadsAsThereAreCoresThatItMayUse) {
     tokenize(files, three, sink, {.threads = 3});
     EXPECT_EQ(three.threads(), 3);
   }).join();
+}
+
+TEST(Tokenize, ATextThatIsCutShortMeanwhileIsAnErrorWithItsName) {
+  TempFolder folder;
+  const std::string path = folder.file("t.txt", synthetic_text(10'000'000, 1));
+  const auto bytes = make_tokenizer("bytes");
+  const TokenizeOptions options{.threads = 1, .report = [&](const TokenizeProgress&) {
+                                  std::filesystem::resize_file(path, 0);
+                                }};
+  EXPECT_THAT([&] { tokenize_in_memory({path}, *bytes, options); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("t.txt is cut short")));
+}
+
+TEST(Tokenize, ATextWithoutAPlaceToCutIsOnePieceAndTheTextAfterItIsCutAgain) {
+  TempFolder folder;
+  const std::string whole(9'000'000, 'x'), text = whole + ' ' + synthetic_text(9'000'000, 1);
+  const auto bytes = make_tokenizer("bytes");
+  std::vector<std::int64_t> pieces;
+  const TokenSink sink{
+      [&](std::span<const std::int32_t> piece) { pieces.push_back(std::ssize(piece)); }};
+  EXPECT_EQ(tokenize({folder.file("t.txt", text)}, *bytes, sink).tokens, std::ssize(text));
+  EXPECT_EQ(pieces.front(), std::ssize(whole));
+  EXPECT_EQ(pieces.size(), 4u);
 }
