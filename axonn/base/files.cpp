@@ -71,19 +71,6 @@ bool is_taken(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-/// Removes the temporary files of `path` whose writers are gone: those that nobody has locked. Does
-/// nothing on file systems without locks.
-void remove_abandoned(const std::string& path) {
-  const std::string name = fs::path(path).filename();
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder_of(path), error)) {
-    if (!is_temporary_name(entry.path().filename().string(), name)) continue;
-    const FileHandle file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
-    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
-      ::unlink(entry.path().c_str());
-  }
-}
-
 /// A new file PATH.tmp-0123456789abcdef with a lock on it.
 OutputFile create_temporary(const std::string& path) {
   if (path.empty()) refuse("cannot write a file: its path is empty");
@@ -231,7 +218,7 @@ void OutputFile::finish() {
 
 AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)), file_(create_temporary(path_)), lock_(file_.duplicate()) {
-  remove_abandoned(path_);
+  remove_abandoned_files(folder_of(path_), fs::path(path_).filename());
 }
 
 void AtomicFile::commit() {
@@ -286,6 +273,18 @@ void remove_folder(const std::string& path) {
   std::error_code error;
   fs::remove_all(old, error);
   AXONN_CHECK(!error, "cannot remove ", old, ": ", cause_and_remedy(error.value()));
+}
+
+void remove_abandoned_files(const std::string& folder, const std::string& base) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string(),
+                      its_base = name.substr(0, name.rfind(kTemporary));
+    if (!is_temporary_name(name, base.empty() ? its_base : base)) continue;
+    const FileHandle file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
+      ::unlink(entry.path().c_str());
+  }
 }
 
 bool is_temporary_name(std::string_view name, std::string_view base) {

@@ -149,6 +149,11 @@ class TemporaryFolder {
 /// folder, and removes it. Throws Error with the folder and the cause.
 void remove_folder(const std::string& path);
 
+/// Removes the temporary files of AtomicFile in a folder whose writers are gone: those that nobody
+/// has locked. base: only those for this file name; "": all. Does nothing on file systems without
+/// locks.
+void remove_abandoned_files(const std::string& folder, const std::string& base = "");
+
 /// Whether `name`, a file name without its folder, is a temporary name for `base`.
 bool is_temporary_name(std::string_view name, std::string_view base);
 

@@ -206,14 +206,14 @@ Example::Kind kind_of_examples(const std::string& file) {
 
 std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>& files,
                                                  const ExampleEncoder& encoder,
-                                                 const std::string& cache_folder,
+                                                 const TokenCache& cache,
                                                  const TokenizeReport& report) {
-  if (cache_folder.empty()) return encode_to("", files, encoder, report);
-  const std::string path = cache_path(cache_folder, "documents", files,
-                                      concat(kDocumentsVersion, ' ', encoder.fingerprint())) +
-                           ".bin";
+  if (cache.folder.empty()) return encode_to("", files, encoder, report);
+  const std::string path =
+      cache_path(cache, "documents", files, concat(kDocumentsVersion, ' ', encoder.fingerprint())) +
+      ".bin";
   return open_cached(
-      path, [&] { return std::make_shared<const Documents>(path); },
+      path, cache, [&] { return std::make_shared<const Documents>(path); },
       [&] { encode_to(path, files, encoder, report); });
 }
 

@@ -169,8 +169,8 @@ SharedDocuments Study::documents_of(std::int64_t trial) {
   } else {
     // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
     if (!first()) world_.barrier("documents");
-    found =
-        read_documents(memorize_.documents, tokenizer_, limits, config_.output.dir + "/cache", {});
+    found = read_documents(memorize_.documents, tokenizer_, limits,
+                           {.folder = config_.output.dir + "/cache", .makes = first()}, {});
     if (first()) world_.barrier("documents");
   }
   auto drawn = draw_documents(std::move(found), documents_of_trial(), seed);

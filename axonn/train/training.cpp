@@ -17,10 +17,11 @@ namespace {
 std::shared_ptr<const Corpus> open_data(const Config& config, Communicator& world,
                                         const TrainingOptions& options) {
   if (!options.data) return nullptr;
-  const CorpusOptions corpus_options{.cache_folder = options.cache_folder,
-                                     .vocab = config.model.vocab,
-                                     .seed = static_cast<std::uint64_t>(config.training.seed),
-                                     .report = {}};
+  const CorpusOptions corpus_options{
+      .cache = {.folder = options.cache_folder, .makes = world.rank() == 0},
+      .vocab = config.model.vocab,
+      .seed = static_cast<std::uint64_t>(config.training.seed),
+      .report = {}};
   // Rank 0 tokenises into the cache first; the other ranks then find it there.
   std::shared_ptr<const Corpus> corpus;
   const auto open = [&] {
