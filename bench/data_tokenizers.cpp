@@ -42,7 +42,7 @@ void measure(const std::string& name, const std::string& path) {
   const double start = now_seconds();
   const auto tokenizer = make_tokenizer(name);
   const double load = now_seconds() - start;
-  const MappedFile file(path);
+  const TextFile file(path);
   const double megabytes = static_cast<double>(file.text().size()) / 1e6;
   std::vector<std::int32_t> tokens;
   const double one = median_seconds([&] {

@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <sys/file.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -80,19 +80,6 @@ FileHandle lock(const std::string& path) {
                                                                         : FileHandle();
 }
 
-/// Removes the temporary files and folders of `path` whose writers are gone: those that nobody has
-/// locked. Does nothing on file systems without locks.
-void remove_abandoned(const std::string& path) {
-  const std::string name = fs::path(path).filename();
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder_of(path), error)) {
-    if (!is_temporary_name(entry.path().filename().string(), name)) continue;
-    const FileHandle locked = lock(entry.path());
-    std::error_code ignored;
-    if (locked.get() >= 0) fs::remove_all(entry.path(), ignored);
-  }
-}
-
 /// A new file PATH.tmp-0123456789abcdef with a lock on it.
 OutputFile create_temporary(const std::string& path) {
   if (path.empty()) refuse("cannot write a file: its path is empty");
@@ -108,6 +95,15 @@ OutputFile create_temporary(const std::string& path) {
     // Somebody may have taken it for abandoned before it was locked.
     if (is_taken(name)) return OutputFile(name, std::move(file));
   }
+}
+
+/// Raises the number of files that the process may open as far as possible. Returns whether it
+/// rose. Data sets and ranks may each have many files, and the usual limit is 1,024.
+bool raise_file_limit() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 std::vector<std::string> files_below(const std::string& folder) {
@@ -148,7 +144,10 @@ FileHandle::~FileHandle() {
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  file_ = FileHandle(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: opening a pipe would wait for a writer.
+  const auto open = [&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); };
+  file_ = FileHandle(open());
+  if (file_.get() < 0 && errno == EMFILE && raise_file_limit()) file_ = FileHandle(open());
   if (file_.get() < 0) refuse("cannot open ", path_, ": ", cause_and_remedy(errno));
   struct stat status;
   if (::fstat(file_.get(), &status) != 0)
@@ -174,23 +173,7 @@ void InputFile::read(std::int64_t offset, std::span<std::byte> out) const {
   }
 }
 
-MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: opening a pipe would wait for a writer.
-  const FileHandle file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0)
-    refuse("cannot read ", path_, ": ", cause_and_remedy(errno));
-  if (!S_ISREG(status.st_mode)) refuse("cannot read ", path_, ": it is not a regular file");
-  if (status.st_size == 0) return;
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) refuse("cannot read ", path_, ": ", cause_and_remedy(errno));
-  text_ = {static_cast<const char*>(memory), bytes};
-}
-
-MappedFile::~MappedFile() {
-  if (!text_.empty()) ::munmap(const_cast<char*>(text_.data()), text_.size());
-}
+TextFile::TextFile(std::string path) : path_(std::move(path)), text_(read_text(path_)) {}
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   file_ = FileHandle(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -249,7 +232,7 @@ void OutputFile::finish() {
 
 AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)), file_(create_temporary(path_)), lock_(file_.duplicate()) {
-  remove_abandoned(path_);
+  remove_abandoned(folder_of(path_), fs::path(path_).filename());
 }
 
 void AtomicFile::commit() {
@@ -273,7 +256,7 @@ TemporaryFolder::TemporaryFolder(std::string path) : path_(without_slash(std::mo
                 cause_and_remedy(errno));
     lock_ = lock(temporary_);
   } while (!is_taken(temporary_));  // somebody took it for abandoned before it was locked
-  remove_abandoned(path_);
+  remove_abandoned(folder_of(path_), fs::path(path_).filename());
 }
 
 TemporaryFolder::~TemporaryFolder() {
@@ -307,6 +290,18 @@ void remove_folder(const std::string& path) {
   std::error_code error;
   fs::remove_all(old, error);
   AXONN_CHECK(!error, "cannot remove ", old, ": ", cause_and_remedy(error.value()));
+}
+
+void remove_abandoned(const std::string& folder, const std::string& base) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string(),
+                      its_base = name.substr(0, name.rfind(kTemporary));
+    if (!is_temporary_name(name, base.empty() ? its_base : base)) continue;
+    const FileHandle locked = lock(entry.path());
+    std::error_code ignored;
+    if (locked.get() >= 0) fs::remove_all(entry.path(), ignored);
+  }
 }
 
 bool is_temporary_name(std::string_view name, std::string_view base) {

@@ -38,7 +38,8 @@ class FileHandle {
 /// end the process with SIGBUS instead of an error message.
 class InputFile {
  public:
-  /// Throws UsageError, naming the path, if it cannot be opened or is not a regular file.
+  /// Throws UsageError, naming the path, if it cannot be opened or is not a regular file. If the
+  /// process has too many open files, raises its limit as far as it may.
   explicit InputFile(std::string path);
 
   const std::string& path() const { return path_; }
@@ -54,22 +55,17 @@ class InputFile {
   std::int64_t bytes_ = 0;
 };
 
-/// A file mapped into memory, read-only. The file must not shrink meanwhile.
-class MappedFile {
+/// A small file, such as a tokenizer's, read into memory as a whole.
+class TextFile {
  public:
-  /// Throws UsageError if the file does not exist, is not a regular file, or cannot be read.
-  explicit MappedFile(std::string path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept
-      : path_(std::move(other.path_)), text_(std::exchange(other.text_, {})) {}
-  MappedFile& operator=(MappedFile&&) = delete;
+  /// Throws as read_text().
+  explicit TextFile(std::string path);
 
   const std::string& path() const { return path_; }
   std::string_view text() const { return text_; }
 
  private:
-  std::string path_;
-  std::string_view text_;
+  std::string path_, text_;
 };
 
 /// A new file that is written front to back. The destructor removes it unless finish() was called.
@@ -157,6 +153,11 @@ class TemporaryFolder {
 /// Renames a folder to a temporary name, so that its own name never stands for a half-removed
 /// folder, and removes it. Throws Error with the folder and the cause.
 void remove_folder(const std::string& path);
+
+/// Removes the temporary files and folders in a folder whose writers are gone: those that nobody
+/// has locked. base: only those for this file name; "": all. Does nothing on file systems without
+/// locks.
+void remove_abandoned(const std::string& folder, const std::string& base = "");
 
 /// Whether `name`, a file name without its folder, is a temporary name for `base`.
 bool is_temporary_name(std::string_view name, std::string_view base);

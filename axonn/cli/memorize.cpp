@@ -100,7 +100,7 @@ int run_audit(const MemorizeFlags& flags) {
   const auto tokenizer = need_tokenizer(config, flags);
   const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(config, flags)};
   const auto read = [&](const std::vector<std::string>& files) {
-    FoundDocuments found = read_documents(files, tokenizer, limits, "", {});
+    FoundDocuments found = read_documents(files, tokenizer, limits, {}, {});
     if (found.documents.empty())
       refuse("of ", found.found, " documents in ", files.front(), " none has more than ",
              flags.suffix, " tokens; lower --suffix");

@@ -53,9 +53,9 @@ std::shared_ptr<const TokenSource> open_text(const std::vector<std::string>& pat
                                              const Tokenizer& tokenizer,
                                              const CorpusOptions& options) {
   const auto files = text_files(paths);
-  auto source = options.cache_folder.empty()
+  auto source = options.cache.folder.empty()
                     ? tokenize_in_memory(files, tokenizer, {.report = options.report})
-                    : tokenize_cached(files, tokenizer, options.cache_folder, options.report);
+                    : tokenize_cached(files, tokenizer, options.cache, options.report);
   if (source->size() == 0) refuse("data.text: ", files.front(), " is empty");
   return source;
 }
@@ -101,7 +101,7 @@ DocumentRange open_examples(const std::vector<std::string>& paths, const Example
   std::vector<std::string> files;
   for (const std::string& path : paths)
     for (const std::string& file : expand_pattern(path)) files.push_back(file);
-  auto documents = encode_examples(files, encoder, options.cache_folder, options.report);
+  auto documents = encode_examples(files, encoder, options.cache, options.report);
   const std::int64_t count = documents->count();
   return {std::move(documents), 0, count};
 }
@@ -243,8 +243,7 @@ std::string fingerprint(const Corpus& corpus) {
   if (begin < end) {
     key += concat(begin, ' ', end, ' ', documents->tokens(), ' ');
     for (std::int64_t i = 0; i < kPlaces; ++i) {
-      const auto coded = documents->coded(begin + spread(i, end - begin - 1));
-      add({coded.begin(), coded.end()});
+      add(documents->coded(begin + spread(i, end - begin - 1)));
     }
   }
   return hex_of(xxh3(key));

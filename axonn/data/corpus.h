@@ -51,10 +51,9 @@ struct WeightedPaths {
 std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries);
 
 struct CorpusOptions {
-  /// Text is tokenised once into a token file in this folder, which this and other processes then
-  /// map. The file's name has a hash of the tokenizer and of each text's path, size and
-  /// modification time. Empty: tokens are kept in memory.
-  std::string cache_folder = {};
+  /// Text is tokenised once into this cache, which this and other processes then read. The name
+  /// has a hash of the tokenizer and of each text's path, size and modification time.
+  TokenCache cache = {};
   std::int64_t vocab = 0;      ///< the model's; if positive, the tokenizer's must not be larger
   std::uint64_t seed = 1;      ///< of synthetic text
   TokenizeReport report = {};  ///< called with the progress of tokenising

@@ -33,48 +33,57 @@ constexpr std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8
 
 }  // namespace
 
-Documents::Documents(const std::string& path) : name_(path), memory_(MappedFile(path)) {
-  const std::string_view all = std::get<MappedFile>(memory_).text();
+Documents::Documents(const std::string& path) : name_(path), file_(path) {
   const auto damaged = [&](const char* what) {
     refuse(name_, " is not a file of documents: it ", what,
            "; remove it, and it will be made again");
   };
   Trailer trailer;
   const Trailer wanted;
-  if (all.size() < sizeof trailer) damaged("is too short");
-  std::memcpy(&trailer, all.data() + all.size() - sizeof trailer, sizeof trailer);
+  const auto bytes = static_cast<std::uint64_t>(file_->bytes());
+  if (bytes < sizeof trailer) damaged("is too short");
+  file_->read(file_->bytes() - std::int64_t{sizeof trailer},
+              std::as_writable_bytes(std::span(&trailer, 1)));
   if (trailer.magic != wanted.magic || trailer.version != wanted.version)
     damaged("has no valid trailer");
-  const std::uint64_t most = all.size() / 4;
+  const std::uint64_t most = bytes / 4;
   if (trailer.documents > most || trailer.tokens > most) damaged("counts more than it can hold");
   const std::uint64_t begins_at = padded(4 * trailer.tokens),
                       learned_at = begins_at + 8 * (trailer.documents + 1),
                       end = padded(learned_at + 4 * trailer.documents);
-  if (end + sizeof trailer != all.size()) damaged("has a size that does not match its counts");
-  const auto at = [&]<typename T>(std::span<const T>& table, std::uint64_t offset,
-                                  std::uint64_t count) {
-    table = {reinterpret_cast<const T*>(all.data() + offset), count};
-  };
-  at(coded_, 0, trailer.tokens);
-  at(begins_, begins_at, trailer.documents + 1);
-  at(learned_, learned_at, trailer.documents);
-  if (hash_of(begins_, learned_) != trailer.hash || begins_.front() != 0 ||
-      begins_.back() != static_cast<std::int64_t>(trailer.tokens) ||
-      !std::ranges::is_sorted(begins_))
+  if (end + sizeof trailer != bytes) damaged("has a size that does not match its counts");
+  auto& [coded, begins, learned] = tables_;
+  begins.resize(trailer.documents + 1);
+  learned.resize(trailer.documents);
+  file_->read(static_cast<std::int64_t>(begins_at), std::as_writable_bytes(std::span(begins)));
+  file_->read(static_cast<std::int64_t>(learned_at), std::as_writable_bytes(std::span(learned)));
+  if (hash_of(begins, learned) != trailer.hash || begins.front() != 0 ||
+      begins.back() != static_cast<std::int64_t>(trailer.tokens) || !std::ranges::is_sorted(begins))
     damaged("has damaged tables");
 }
 
 Documents::Documents(std::string name, Tables tables)
-    : name_(std::move(name)), memory_(std::move(tables)) {
-  const Tables& here = std::get<Tables>(memory_);
-  coded_ = here.coded;
-  begins_ = here.begins;
-  learned_ = here.learned;
+    : name_(std::move(name)), tables_(std::move(tables)) {}
+
+std::int64_t Documents::size(std::int64_t d) const {
+  AXONN_CHECK(d >= 0 && d < count(), "document ", d, " of ", count(), " was asked for");
+  return tables_.begins[d + 1] - tables_.begins[d];
 }
 
-std::span<const std::int32_t> Documents::coded(std::int64_t d) const {
-  AXONN_CHECK(d >= 0 && d < count(), "document ", d, " of ", count(), " was asked for");
-  return coded_.subspan(begins_[d], begins_[d + 1] - begins_[d]);
+std::vector<std::int32_t> Documents::coded(std::int64_t d) const {
+  std::vector<std::int32_t> values(size(d));
+  read(d, 0, values);
+  return values;
+}
+
+void Documents::read(std::int64_t d, std::int64_t begin, std::span<std::int32_t> coded) const {
+  AXONN_CHECK(begin >= 0 && begin + std::ssize(coded) <= size(d), "tokens ", begin, " to ",
+              begin + std::ssize(coded), " of document ", d, ", which has ", size(d));
+  const std::int64_t first = tables_.begins[d] + begin;
+  if (file_)
+    file_->read(4 * first, std::as_writable_bytes(coded));
+  else
+    std::copy_n(tables_.coded.begin() + first, coded.size(), coded.begin());
 }
 
 DocumentWriter::DocumentWriter(const std::string& path, std::string name) : name_(std::move(name)) {

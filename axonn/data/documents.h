@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "axonn/base/files.h"
@@ -17,7 +16,8 @@ namespace axonn {
 inline std::int32_t token_of(std::int32_t coded) { return coded < 0 ? ~coded : coded; }
 inline bool is_learned(std::int32_t coded) { return coded >= 0; }
 
-/// Tokenised documents, with each token marked as learned or not; in memory or mapped from a file.
+/// Tokenised documents, with each token marked as learned or not; in memory or in a file,
+/// of which the tables are in memory.
 /// Reading is const and thread-safe.
 ///
 /// File format, little-endian: tokens (i32); padding to 8 bytes; the beginning of each document and
@@ -31,26 +31,29 @@ class Documents {
     std::vector<std::int64_t> begins = {0};  ///< of each document; then the end of the last one
     std::vector<std::int32_t> learned = {};  ///< of each document, as learned()
   };
-  /// Maps a file. Throws UsageError if it is not such a file or is damaged.
+  /// Opens a file. Throws UsageError if it is not such a file or is damaged.
   explicit Documents(const std::string& path);
   /// In memory; `name` stands for the documents in messages.
   Documents(std::string name, Tables tables);
   Documents(const Documents&) = delete;
   Documents& operator=(const Documents&) = delete;
 
-  std::int64_t count() const { return std::ssize(begins_) - 1; }
-  std::int64_t tokens() const { return begins_.back(); }
-  /// The stored values of document d.
-  std::span<const std::int32_t> coded(std::int64_t d) const;
+  std::int64_t count() const { return std::ssize(tables_.begins) - 1; }
+  std::int64_t tokens() const { return tables_.begins.back(); }
+  /// The number of tokens of document d.
+  std::int64_t size(std::int64_t d) const;
+  /// The stored values of document d, and those from `begin` on. Throw UsageError if the file
+  /// cannot be read.
+  std::vector<std::int32_t> coded(std::int64_t d) const;
+  void read(std::int64_t d, std::int64_t begin, std::span<std::int32_t> coded) const;
   /// The number of its learned tokens, without the first token, which is never a target.
-  std::int32_t learned(std::int64_t d) const { return learned_[d]; }
+  std::int32_t learned(std::int64_t d) const { return tables_.learned[d]; }
   const std::string& name() const { return name_; }
 
  private:
   std::string name_;
-  std::variant<MappedFile, Tables> memory_;
-  std::span<const std::int32_t> coded_, learned_;
-  std::span<const std::int64_t> begins_;
+  std::optional<InputFile> file_;
+  Tables tables_;  // no tokens if there is a file
 };
 
 /// Collects documents in memory, or writes them to a file, atomically.

@@ -1,8 +1,11 @@
 #include "axonn/data/jsonl.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/host.h"
 #include "axonn/base/utf8.h"
 
@@ -51,28 +54,52 @@ struct Line {
 /// Reads the lines of a file.
 class LineReader {
  public:
-  explicit LineReader(const std::string& path) : file_(path), rest_(file_.text()) {}
+  explicit LineReader(const std::string& path) : file_(path) {}
 
-  /// The lines that are not blank among the next `bytes` bytes, rounded up to whole lines.
-  std::vector<Line> next(std::size_t bytes) {
+  /// The lines that are not blank among the next `bytes` bytes, or the next line if it is longer.
+  /// Their texts are valid until the next call.
+  std::vector<Line> next(std::int64_t bytes) {
+    fill(bytes);
     std::vector<Line> lines;
-    for (std::size_t taken = 0; taken < bytes && !rest_.empty();) {
-      const std::size_t end = rest_.find('\n');
-      const std::string_view line = rest_.substr(0, end);
-      rest_.remove_prefix(end == rest_.npos ? rest_.size() : end + 1);
-      taken += line.size() + 1;
+    for (std::string_view rest = text_; !rest.empty();) {
+      const std::size_t end = rest.find('\n');
+      const std::string_view line = rest.substr(0, end);
+      rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
       ++number_;
       if (line.find_first_not_of(kWhiteSpace) == line.npos) continue;
       lines.push_back({line, concat(file_.path(), ':', number_)});
     }
     return lines;
   }
-  std::int64_t bytes_left() const { return std::ssize(rest_); }
+  std::int64_t bytes_left() const { return file_.bytes() - read_; }
 
  private:
-  MappedFile file_;
-  std::string_view rest_;
-  std::int64_t number_ = 0;
+  /// Makes text_ the next whole lines.
+  void fill(std::int64_t wanted) {
+    text_.clear();
+    for (wanted = std::max(wanted, kLeast);; wanted *= 2) {
+      const std::int64_t had = std::ssize(text_), left = bytes_left();
+      text_.resize(std::min(wanted, left));
+      file_.read(read_ + had, std::as_writable_bytes(std::span(text_).subspan(had)));
+      const std::size_t end = text_.rfind('\n');
+      if (wanted < left && end == text_.npos) {
+        if (wanted > kMostBytesALine)
+          refuse(file_.path(), ':', number_ + 1, ": the line has more than ", kMostBytesALine,
+                 " bytes");
+        continue;
+      }
+      if (wanted < left) text_.resize(end + 1);
+      read_ += std::ssize(text_);
+      return;
+    }
+  }
+
+  static constexpr std::int64_t kLeast = 64 << 10, kMostBytesALine = 1 << 30;
+
+  InputFile file_;
+  std::int64_t read_ = 0;  // bytes of file_ that were returned
+  std::string text_;
+  std::int64_t number_ = 0;  // of the last line
 };
 
 void encode(Line& line, const ExampleEncoder& encoder, Example::Kind kind) {
@@ -179,14 +206,14 @@ Example::Kind kind_of_examples(const std::string& file) {
 
 std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>& files,
                                                  const ExampleEncoder& encoder,
-                                                 const std::string& cache_folder,
+                                                 const TokenCache& cache,
                                                  const TokenizeReport& report) {
-  if (cache_folder.empty()) return encode_to("", files, encoder, report);
-  const std::string path = cache_path(cache_folder, "documents", files,
-                                      concat(kDocumentsVersion, ' ', encoder.fingerprint())) +
-                           ".bin";
+  if (cache.folder.empty()) return encode_to("", files, encoder, report);
+  const std::string path =
+      cache_path(cache, "documents", files, concat(kDocumentsVersion, ' ', encoder.fingerprint())) +
+      ".bin";
   return open_cached(
-      path, [&] { return std::make_shared<const Documents>(path); },
+      path, cache, [&] { return std::make_shared<const Documents>(path); },
       [&] { encode_to(path, files, encoder, report); });
 }
 

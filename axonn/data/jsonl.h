@@ -54,13 +54,12 @@ class ExampleEncoder {
 Example::Kind kind_of_examples(const std::string& file);
 
 /// Encodes the lines of JSONL files as documents, one per line, in order; skips empty lines.
-/// cache_folder: a folder whose files keep the documents for later runs, as tokenize_cached() does;
-/// "": in memory. Encodes with all cores; memory: a few times 8 MB per core. Throws UsageError,
-/// with "FILE:LINE", as parse_example() and ExampleEncoder::encode() do, and if a line is of
-/// another kind than the first.
+/// The cache keeps the documents for later runs. Encodes with all cores; memory: a few times 8 MB
+/// per core. Throws UsageError, with "FILE:LINE", as parse_example() and ExampleEncoder::encode()
+/// do, and if a line is of another kind than the first.
 std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>& files,
                                                  const ExampleEncoder& encoder,
-                                                 const std::string& cache_folder,
+                                                 const TokenCache& cache,
                                                  const TokenizeReport& report);
 
 }  // namespace axonn

@@ -55,14 +55,16 @@ PackedDocuments::PackedDocuments(DocumentRange range, std::int64_t seq_len, std:
 }
 
 void PackedDocuments::cut(std::int64_t document) {
-  const auto coded = range_.documents->coded(document);
-  const std::int64_t inputs = std::ssize(coded) - 1;
+  const std::int64_t inputs = range_.documents->size(document) - 1;
+  std::vector<std::int32_t> coded;
+  if (inputs > seq_len_) coded = range_.documents->coded(document);
   bool all = inputs > 0;
   for (std::int64_t begin = 0; begin < inputs; begin += seq_len_) {
     const std::int64_t n = std::min(seq_len_, inputs - begin);
-    const auto targets = n == inputs ? range_.documents->learned(document)
-                                     : static_cast<std::int32_t>(std::ranges::count_if(
-                                           coded.subspan(begin + 1, n), is_learned));
+    const auto targets =
+        n == inputs ? range_.documents->learned(document)
+                    : static_cast<std::int32_t>(std::count_if(
+                          coded.begin() + begin + 1, coded.begin() + begin + 1 + n, is_learned));
     if (targets == 0) {
       all = false;
       continue;
@@ -129,10 +131,12 @@ void PackedDocuments::read(std::int64_t n, Sequence& to) const {
   to.positions.assign(seq_len_, 0);
   to.starts.resize(seq_len_);
   std::iota(to.starts.begin(), to.starts.end(), 0);
+  std::vector<std::int32_t> coded;
   std::int32_t row = 0;
   for (std::int64_t i = first_piece_[n]; i < first_piece_[n + 1]; ++i) {
     const Piece& piece = pieces_[i];
-    const auto coded = range_.documents->coded(piece.document).subspan(piece.begin);
+    coded.resize(piece.inputs + 1);
+    range_.documents->read(piece.document, piece.begin, coded);
     for (std::int32_t t = 0, start = row; t < piece.inputs; ++t, ++row) {
       to.ids[row] = token_of(coded[t]);
       to.targets[row] = is_learned(coded[t + 1]) ? coded[t + 1] : -1;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
@@ -36,6 +37,32 @@ T load(const char* bytes, std::int64_t index = 0) {
   std::memcpy(&value, bytes + index * static_cast<std::int64_t>(sizeof value), sizeof value);
   return value;
 }
+
+/// Reads an array of numbers in a file, front to back.
+template <typename T>
+class NumberReader {
+ public:
+  /// The file must have all `count` numbers from `offset` on.
+  NumberReader(const InputFile& file, std::int64_t offset, std::int64_t count)
+      : file_(file), offset_(offset), left_(count) {}
+
+  T next() {
+    if (at_ == block_.size()) {
+      block_.resize(std::min<std::int64_t>(left_, kBufferBytes / sizeof(T)));
+      file_.read(offset_, std::as_writable_bytes(std::span(block_)));
+      offset_ += static_cast<std::int64_t>(block_.size() * sizeof(T));
+      left_ -= std::ssize(block_);
+      at_ = 0;
+    }
+    return block_[at_++];
+  }
+
+ private:
+  const InputFile& file_;
+  std::int64_t offset_, left_;
+  std::vector<T> block_;
+  std::size_t at_ = 0;
+};
 
 /// The prefix of the Megatron files that path names, or nothing.
 std::optional<std::string> megatron_prefix(const std::string& path) {
@@ -185,37 +212,39 @@ TokenFile::TokenFile(const std::string& path) : tokens_(tokens_path(path)) {
 }
 
 void TokenFile::open_llmc() {
-  const std::string_view bytes = tokens_.text();
   const std::string& path = tokens_.path();
-  const auto size = static_cast<std::int64_t>(bytes.size());
+  const std::int64_t size = tokens_.bytes();
   if (size < kLlmcHeaderBytes)
     refuse(path, ": has ", size, " bytes, but the header of an llm.c token file alone has ",
            kLlmcHeaderBytes, "; is the file whole? (Megatron's .bin needs its .idx beside it)");
-  const auto magic = load<std::int32_t>(bytes.data());
+  std::array<std::int32_t, 3> header{};
+  tokens_.read(0, std::as_writable_bytes(std::span(header)));
+  const auto [magic, version, count] = header;
   if (magic != kLlmcMagic)
     refuse(path, ": begins with ", magic, ", but an llm.c token file with ", kLlmcMagic,
            "; Megatron's .bin needs its .idx beside it, and text goes to data.text");
-  const auto version = load<std::int32_t>(bytes.data(), 1);
   if (version != kLlmcVersion)
     refuse(path, ": is of version ", version, " of llm.c's format; only ", kLlmcVersion,
            " (tokens of 16 bits) is known");
-  count_ = load<std::int32_t>(bytes.data(), 2);
+  count_ = count;
   const std::int64_t wanted = kLlmcHeaderBytes + 2 * count_;
   if (count_ < 0 || size != wanted)
     refuse(path, ": its header counts ", count_, " tokens, which makes ", wanted,
            " bytes, but the file has ", size, "; it was cut short or altered; make it again");
-  data_ = bytes.substr(kLlmcHeaderBytes);
+  first_byte_ = kLlmcHeaderBytes;
 }
 
 void TokenFile::open_megatron(const std::string& path) {
-  const MappedFile file(path);
-  const std::string_view index = file.text();
+  const InputFile file(path);
+  const auto size = static_cast<std::uint64_t>(file.bytes());
   const auto altered = [&](const auto&... parts) {
     refuse(path, ": ", parts..., "; it was cut short or altered; make it again");
   };
-  if (index.size() < kLengthsAt)
-    altered("has ", index.size(), " bytes, but the header alone has ", kLengthsAt);
-  if (!index.starts_with(kMegatronMagic)) altered("does not begin with MMIDIDX");
+  std::array<char, kLengthsAt> index{};
+  if (size < kLengthsAt) altered("has ", size, " bytes, but the header alone has ", kLengthsAt);
+  file.read(0, std::as_writable_bytes(std::span(index)));
+  if (!std::string_view(index.data(), index.size()).starts_with(kMegatronMagic))
+    altered("does not begin with MMIDIDX");
   const auto version = load<std::uint64_t>(index.data() + kVersionAt);
   if (version != kMegatronVersion) altered("is of version ", version, "; only 1 is known");
   const auto code = load<std::uint8_t>(index.data() + kTypeAt);
@@ -227,45 +256,49 @@ void TokenFile::open_megatron(const std::string& path) {
 
   const auto counted = load<std::uint64_t>(index.data() + kSequencesAt),
              listed = load<std::uint64_t>(index.data() + kDocumentsAt);
-  const std::uint64_t room = index.size() - kLengthsAt;
+  const std::uint64_t room = size - kLengthsAt;
   // Division rather than multiplication: a count of 2^62 must not overflow.
   if (counted > room / 12 || listed > room / 8 || 12 * counted + 8 * listed != room)
     altered("counts ", counted, " sequences and ", listed,
-            " document indices, which do not make its ", index.size(), " bytes");
+            " document indices, which do not make its ", size, " bytes");
   if (listed == 0) altered("has no document indices; an empty file has one");
   const auto sequences = static_cast<std::int64_t>(counted),
              entries = static_cast<std::int64_t>(listed);
   documents_ = entries - 1;
 
-  const char* lengths = index.data() + kLengthsAt;
-  const char* offsets = lengths + 4 * sequences;
-  const char* documents = offsets + 8 * sequences;
+  const std::int64_t offsets_at = kLengthsAt + 4 * sequences,
+                     documents_at = offsets_at + 8 * sequences;
+  NumberReader<std::int32_t> lengths(file, kLengthsAt, sequences);
+  NumberReader<std::int64_t> offsets(file, offsets_at, sequences),
+      documents(file, documents_at, entries);
   const std::int64_t item = bytes_of(type_);
   for (std::int64_t s = 0; s < sequences; ++s) {
-    const auto length = load<std::int32_t>(lengths, s);
+    const auto length = lengths.next();
     if (length < 0) altered("sequence ", s, " has a length of ", length);
-    if (const auto offset = load<std::int64_t>(offsets, s); offset != count_ * item)
+    if (const auto offset = offsets.next(); offset != count_ * item)
       altered("sequence ", s, " begins at byte ", offset,
               " of the .bin, but those before it end at ", count_ * item);
     count_ += length;
   }
-  const auto first = load<std::int64_t>(documents),
-             last = load<std::int64_t>(documents, entries - 1);
+  const std::int64_t first = documents.next();
+  std::int64_t last = first;
+  for (std::int64_t d = 1; d < entries; ++d) {
+    const std::int64_t before = std::exchange(last, documents.next());
+    if (last < before) altered("document index ", d, " is less than the one before it");
+  }
   if (first != 0 || last != sequences)
     altered("its document indices go from ", first, " to ", last, ", not from 0 to ", sequences);
-  for (std::int64_t d = 1; d < entries; ++d)
-    if (load<std::int64_t>(documents, d) < load<std::int64_t>(documents, d - 1))
-      altered("document index ", d, " is less than the one before it");
 
-  data_ = tokens_.text();
-  if (static_cast<std::int64_t>(data_.size()) != count_ * item)
-    refuse(tokens_.path(), ": has ", data_.size(), " bytes, but its index counts ", count_,
+  if (tokens_.bytes() != count_ * item)
+    refuse(tokens_.path(), ": has ", tokens_.bytes(), " bytes, but its index counts ", count_,
            " tokens of ", item, " bytes, ", count_ * item,
            "; it was cut short or altered, or the two files belong to different data sets");
 }
 
 void TokenFile::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const {
-  const char* bytes = data_.data() + begin * bytes_of(type_);
+  std::vector<char> raw(tokens.size() * bytes_of(type_));
+  tokens_.read(first_byte_ + begin * bytes_of(type_), std::as_writable_bytes(std::span(raw)));
+  const char* bytes = raw.data();
   switch (type_) {
     case TokenType::u8:
       return widen<std::uint8_t>(tokens, bytes);

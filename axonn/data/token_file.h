@@ -83,7 +83,7 @@ enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5,
 std::string_view name_of(TokenType type);
 std::int64_t bytes_of(TokenType type);
 
-/// A token file, mapped into memory: the system reads tokens only when they are used.
+/// A token file. Tokens are read from it when they are asked for.
 ///
 /// llm.c's PATH.bin: 256 int32 of header (20240520, 1, count), then u16 tokens. Megatron's
 /// PREFIX.bin and PREFIX.idx: the tokens back to back, and the places of sequences and documents.
@@ -110,9 +110,9 @@ class TokenFile : public TokenSource {
   void open_llmc();
   void open_megatron(const std::string& index_path);
 
-  MappedFile tokens_;
+  InputFile tokens_;
   TokenType type_ = TokenType::u16;
-  std::string_view data_;  // the tokens' bytes
+  std::int64_t first_byte_ = 0;  // of the tokens
   std::int64_t count_ = 0;
   std::optional<std::int64_t> documents_;
 };

@@ -44,11 +44,12 @@ EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, st
   EvaluationText result{.tokens = tokenize_in_memory({path}, *tokenizer, {.ends = false}),
                         .target_bytes = {}};
   if (result.tokens->size() == 0) return result;
-  const MappedFile file(path);
+  const InputFile file(path);
   const std::int32_t first_token = result.tokens->at(0);
   const std::string first = tokenizer->decode({&first_token, 1});
-  const std::int64_t before = file.text().starts_with(first) ? std::ssize(first) : 0;
-  result.target_bytes = std::ssize(file.text()) - before;
+  std::string begin(std::min<std::size_t>(first.size(), file.bytes()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  result.target_bytes = file.bytes() - (begin == first ? std::ssize(first) : 0);
   return result;
 }
 

@@ -124,7 +124,7 @@ std::vector<ChoiceQuestion> parse_choice_questions(std::string_view text, const 
 }
 
 std::vector<ChoiceQuestion> read_choice_questions(const std::string& path) {
-  const MappedFile file(path);
+  const TextFile file(path);
   return parse_choice_questions(file.text(), path);
 }
 

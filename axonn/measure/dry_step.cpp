@@ -171,7 +171,7 @@ DryRun dry_run(const Config& given, int rank) {
   describe_disk(config, run);
   const std::string cache = config.output.dir + "/cache";
   const Corpus corpus =
-      open_corpus(config.data, {.cache_folder = std::filesystem::exists(cache) ? cache : "",
+      open_corpus(config.data, {.cache = {.folder = std::filesystem::exists(cache) ? cache : ""},
                                 .vocab = config.model.vocab,
                                 .seed = static_cast<std::uint64_t>(config.training.seed),
                                 .report = {}});

@@ -40,7 +40,7 @@ FoundDocuments usable(std::vector<StudyDocument> all, std::optional<std::int32_t
 
 FoundDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
-                              const DocumentLimits& limits, const std::string& cache_folder,
+                              const DocumentLimits& limits, const TokenCache& cache,
                               const TokenizeReport& report) {
   std::vector<std::string> paths;
   for (const std::string& pattern : files)
@@ -49,8 +49,7 @@ FoundDocuments read_documents(const std::vector<std::string>& files,
     if (kind_of_examples(path) != Example::Kind::text)
       refuse(path, " does not hold documents; each line must be {\"text\": \"...\"}");
   const auto end = tokenizer->end_of_text();
-  const auto encoded =
-      encode_examples(paths, ExampleEncoder(std::move(tokenizer)), cache_folder, report);
+  const auto encoded = encode_examples(paths, ExampleEncoder(std::move(tokenizer)), cache, report);
   const std::string more = paths.size() > 1 ? concat(" and ", paths.size() - 1, " more") : "",
                     files_name = paths.front() + more;
   std::vector<StudyDocument> all;

@@ -33,11 +33,11 @@ struct DocumentLimits {
 
 /// Reads documents from the {"text": ...} lines of JSONL files (paths or patterns), in order. A
 /// document that has the same tokens as an earlier one is left out: otherwise it could be learned
-/// in one bucket and tested in another. cache_folder and report: as in encode_examples().
+/// in one bucket and tested in another. cache and report: as in encode_examples().
 /// Throws UsageError as encode_examples() does, and if the lines are of another kind.
 FoundDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
-                              const DocumentLimits& limits, const std::string& cache_folder,
+                              const DocumentLimits& limits, const TokenCache& cache,
                               const TokenizeReport& report);
 
 /// Those of the first `count` generated records (SyntheticRecords) that are long enough.

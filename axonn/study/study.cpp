@@ -174,7 +174,8 @@ SharedDocuments Study::documents_of(std::int64_t trial) {
   } else {
     // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
     if (!first()) world_.barrier("documents");
-    found = read_documents(memorize_.documents, tokenizer_, limits, config_.output.dir + "/cache",
+    found = read_documents(memorize_.documents, tokenizer_, limits,
+                           {.folder = config_.output.dir + "/cache", .makes = first()},
                            [this](const TokenizeProgress&) { world_.note_progress(); });
     if (first()) world_.barrier("documents");
   }

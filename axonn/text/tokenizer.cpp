@@ -138,7 +138,7 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
   const std::string path = std::filesystem::path(folder) / "tokenizer_config.json";
   TokenizerConfig result;
   if (!path_exists(path)) return result;
-  const MappedFile file(path);
+  const TextFile file(path);
   const JsonNode config = JsonNode::parse(file.text(), path);
   result.tokenizer_class = config["tokenizer_class"].text_or("");
   if (const JsonNode adds = config["add_bos_token"]; !adds.is_null())

@@ -18,7 +18,7 @@ std::shared_ptr<const Corpus> open_data(const Config& config, Communicator& worl
                                         const TrainingOptions& options) {
   if (!options.data) return nullptr;
   const CorpusOptions corpus_options{
-      .cache_folder = options.cache_folder,
+      .cache = {.folder = options.cache_folder, .makes = world.rank() == 0},
       .vocab = config.model.vocab,
       .seed = static_cast<std::uint64_t>(config.training.seed),
       .report = [&](const TokenizeProgress&) { world.note_progress(); }};

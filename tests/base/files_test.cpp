@@ -1,9 +1,9 @@
 #include "axonn/base/files.h"
 
 #include <filesystem>
-#include <thread>
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "axonn/base/check.h"
@@ -62,10 +62,8 @@ TEST(OutputFile, ThatCannotBeCreatedIsAnErrorWithThePath) {
 TEST(InputFile, ThatIsMissingOrAFolderOrAPipeIsAUsageError) {
   const TemporaryPath folder;
   ::mkfifo((folder / "pipe").c_str(), 0600);
-  std::thread writer([&] { spill(folder / "pipe", ""); });
   EXPECT_THAT([&] { InputFile(folder / "pipe"); },
               ThrowsMessage<UsageError>(HasSubstr("pipe is not a regular file")));
-  writer.join();
   EXPECT_THAT([&] { InputFile(folder / "none"); },
               ThrowsMessage<UsageError>(HasSubstr("none: No such file or directory")));
   EXPECT_THAT([&] { InputFile file(folder.path()); },
@@ -81,6 +79,19 @@ TEST(InputFile, ReadBeyondItsEndIsAnErrorWithItsSize) {
   EXPECT_EQ(out, "cde");
   EXPECT_THAT([&] { file.read(4, std::as_writable_bytes(std::span(out))); },
               ThrowsMessage<UsageError>(HasSubstr("ends at byte 5, but bytes up to 7")));
+}
+
+TEST(InputFile, MoreThanTheSoftLimitOfOpenFilesCanBeOpen) {
+  const TemporaryPath folder;
+  spill(folder / "a", "abcde");
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const struct rlimit few { 64, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<InputFile> files;
+  for (int i = 0; i < 100; ++i) EXPECT_NO_THROW(files.emplace_back(folder / "a")) << i;
+  files.clear();
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST(ReadText, RefusesAFileLongerThanAllowed) {

@@ -107,7 +107,7 @@ TEST(Corpus, TextIsTokenisedIntoTheCacheOnceAndAgainWhenItChanges) {
   const std::string text = folder.file("t.txt", "hello world");
   const std::string cache = folder.path("cache/tokens");
   int runs = 0;
-  const CorpusOptions options{.cache_folder = cache,
+  const CorpusOptions options{.cache = {.folder = cache},
                               .report = [&](const TokenizeProgress&) { ++runs; }};
   const auto open = [&](const std::string& tokenizer) {
     const Corpus corpus =

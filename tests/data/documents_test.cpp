@@ -1,5 +1,7 @@
 #include "axonn/data/documents.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
@@ -56,4 +58,12 @@ TEST(Documents, RefuseAFileIfAnyByteOfTheTablesIsChangedOrMissing) {
   }
   folder.file("d.bin", good);
   EXPECT_NO_THROW(const Documents read(path));
+}
+
+TEST(Documents, ThatAreCutShortWhileTheyAreOpenAreAnErrorWithTheirName) {
+  const TempFolder folder;
+  const auto documents = write(folder.path("d.bin"));
+  std::filesystem::resize_file(folder.path("d.bin"), 0);
+  EXPECT_THAT([&] { documents->coded(0); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("d.bin is cut short")));
 }

@@ -1,5 +1,7 @@
 #include "axonn/data/jsonl.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
@@ -12,6 +14,7 @@ using namespace axonn::test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
+using testing::ThrowsMessage;
 
 namespace {
 
@@ -29,8 +32,7 @@ std::string fault_of_line(std::string_view line) {
 }
 
 std::vector<std::int32_t> coded(const Documents& documents, std::int64_t d) {
-  const auto span = documents.coded(d);
-  return {span.begin(), span.end()};
+  return documents.coded(d);
 }
 
 ExampleEncoder bytes_encoder() {
@@ -96,14 +98,14 @@ TEST(JsonlDocuments, AreOnePerLineInOrderFromMemoryAndFromTheCache) {
       folder.file("a.jsonl", lines),
       folder.file("b.jsonl", "{\"prompt\":\"\",\"completion\":\"y\"}")};
   const std::string cache = folder.path("cache");
-  const auto memory = encode_examples(files, bytes_encoder(), "", {});
+  const auto memory = encode_examples(files, bytes_encoder(), {}, {});
   ASSERT_EQ(memory->count(), 3001);
   EXPECT_THAT(coded(*memory, 17), ElementsAre(~'1', ~'7', 'x'));
   EXPECT_THAT(coded(*memory, 3000), ElementsAre('y'));
   EXPECT_EQ(memory->learned(17), 1);
   EXPECT_EQ(memory->learned(3000), 0) << "the first token is never a target";
   for (int round = 0; round < 2; ++round) {  // made, then opened
-    const auto mapped = encode_examples(files, bytes_encoder(), cache, {});
+    const auto mapped = encode_examples(files, bytes_encoder(), {.folder = cache}, {});
     ASSERT_EQ(mapped->count(), memory->count());
     for (std::int64_t d = 0; d < memory->count(); ++d) {
       EXPECT_EQ(coded(*mapped, d), coded(*memory, d));
@@ -112,7 +114,7 @@ TEST(JsonlDocuments, AreOnePerLineInOrderFromMemoryAndFromTheCache) {
   }
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 1);
   const ExampleEncoder other(make_tokenizer(small_bpe(folder)), {});
-  encode_examples(files, other, cache, {});
+  encode_examples(files, other, {.folder = cache}, {});
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 2)
       << "another tokenizer, another file";
 }
@@ -120,17 +122,18 @@ TEST(JsonlDocuments, AreOnePerLineInOrderFromMemoryAndFromTheCache) {
 TEST(JsonlDocuments, AreMadeAgainIfTheCacheIsDamaged) {
   const TempFolder folder;
   const std::vector<std::string> files{folder.file("a.jsonl", "{\"text\":\"hello\"}\n")};
-  encode_examples(files, bytes_encoder(), folder.path("cache"), {});
+  encode_examples(files, bytes_encoder(), {.folder = folder.path("cache")}, {});
   const auto file = std::filesystem::directory_iterator(folder.path("cache"))->path();
   std::filesystem::resize_file(file, 20);
-  EXPECT_EQ(encode_examples(files, bytes_encoder(), folder.path("cache"), {})->tokens(), 5);
+  EXPECT_EQ(encode_examples(files, bytes_encoder(), {.folder = folder.path("cache")}, {})->tokens(),
+            5);
 }
 
 TEST(JsonlDocuments, NameTheFirstLineThatIsInvalidOrOfAnotherKind) {
   const TempFolder folder;
   const auto fault = [&](const std::string& lines) {
     const std::string file = folder.file("a.jsonl", lines);
-    return jsonl_fault([&] { encode_examples({file}, bytes_encoder(), "", {}); });
+    return jsonl_fault([&] { encode_examples({file}, bytes_encoder(), {}, {}); });
   };
   EXPECT_THAT(fault("{\"text\":\"a\"}\n\n{\"prompt\":\"a\",\"completion\":\"b\"}\n{]"),
               HasSubstr("a.jsonl:3: this line has prompt and completion, the first one text"));
@@ -159,4 +162,30 @@ TEST(JsonlCorpus, SplitsOffTheLastDocumentsOrReadsAnotherFile) {
   EXPECT_THAT(coded(*two.validation_documents.documents, 0), ElementsAre('z', 'z'));
   EXPECT_EQ(validation_sequences(open_corpus({.jsonl = {file}, .validation = ""}, {}), 4, 0),
             nullptr);
+}
+
+TEST(JsonlDocuments, OfAFileThatIsCutShortMeanwhileAreAnErrorWithItsName) {
+  const TempFolder folder;
+  std::string lines;
+  for (int i = 0; i < 9; ++i) lines += concat("{\"text\":\"", std::string(4'000'000, 'x'), "\"}\n");
+  const OnOneCore one;
+  const std::string path = folder.file("a.jsonl", lines);
+  EXPECT_THAT(
+      [&] {
+        encode_examples({path}, bytes_encoder(), {},
+                        [&](const TokenizeProgress&) { std::filesystem::resize_file(path, 10); });
+      },
+      ThrowsMessage<UsageError>(HasSubstr("a.jsonl is cut short")));
+}
+
+TEST(JsonlDocuments, MayHaveLinesThatAreLongerThanAnyBlock) {
+  const TempFolder folder;
+  const std::size_t longest = 40'000'000;
+  const std::string path =
+      folder.file("a.jsonl", concat("{\"text\":\"a\"}\n{\"text\":\"", std::string(longest, 'x'),
+                                    "\"}\n\n{\"text\":\"bc\"}"));
+  const auto documents = encode_examples({path}, bytes_encoder(), {}, {});
+  ASSERT_EQ(documents->count(), 3);
+  EXPECT_EQ(documents->size(1), static_cast<std::int64_t>(longest));
+  EXPECT_THAT(documents->coded(2), ElementsAre('b', 'c'));
 }

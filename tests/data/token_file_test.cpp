@@ -1,6 +1,7 @@
 #include "axonn/data/token_file.h"
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -264,4 +265,16 @@ TEST(TokenFile, IsDescribedWithTheExtremesAnywhereInALargeFile) {
   tokens[200'000] = 2;
   const TokenFile file(folder.file("a.bin", llmc_bytes(tokens)));
   EXPECT_THAT(describe(file), HasSubstr("smallest   2\nlargest    9\n"));
+}
+
+TEST(TokenFile, ThatIsCutShortWhileItIsOpenIsAnErrorWithItsName) {
+  TempFolder folder;
+  const std::string path = folder.file("a.bin", llmc_bytes(std::vector<std::uint16_t>(100'000, 7)));
+  const TokenFile file(path);
+  std::filesystem::resize_file(path, 1024 + 2 * 10);
+  std::vector<std::int32_t> tokens(8);
+  file.read(2, tokens);
+  EXPECT_THAT(tokens, testing::Each(7));
+  EXPECT_THAT([&] { file.read(90'000, tokens); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("a.bin is cut short: it ends at byte")));
 }

@@ -1,5 +1,6 @@
 #include "axonn/data/tokenize.h"
 
+#include <filesystem>
 #include <mutex>
 #include <random>
 #include <set>
@@ -181,4 +182,110 @@ TEST(Tokenize, UsesAsManyThreadsAsThereAreCoresThatItMayUse) {
     tokenize(files, three, sink, {.threads = 3});
     EXPECT_EQ(three.threads(), 3);
   }).join();
+}
+
+TEST(Tokenize, ATextThatIsCutShortMeanwhileIsAnErrorWithItsName) {
+  TempFolder folder;
+  const std::string path = folder.file("t.txt", synthetic_text(10'000'000, 1));
+  const auto bytes = make_tokenizer("bytes");
+  const TokenizeOptions options{.threads = 1, .report = [&](const TokenizeProgress&) {
+                                  std::filesystem::resize_file(path, 0);
+                                }};
+  EXPECT_THAT([&] { tokenize_in_memory({path}, *bytes, options); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("t.txt is cut short")));
+}
+
+TEST(Tokenize, ATextWithoutAPlaceToCutIsOnePieceAndTheTextAfterItIsCutAgain) {
+  TempFolder folder;
+  const std::string whole(9'000'000, 'x'), text = whole + ' ' + synthetic_text(9'000'000, 1);
+  const auto bytes = make_tokenizer("bytes");
+  std::vector<std::int64_t> pieces;
+  const TokenSink sink{
+      [&](std::span<const std::int32_t> piece) { pieces.push_back(std::ssize(piece)); }};
+  EXPECT_EQ(tokenize({folder.file("t.txt", text)}, *bytes, sink).tokens, std::ssize(text));
+  EXPECT_EQ(pieces.front(), std::ssize(whole));
+  EXPECT_EQ(pieces.size(), 4u);
+}
+
+namespace {
+
+std::vector<std::int32_t> tokens_of(const TokenSource& source) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(source.size()));
+  source.read(0, tokens);
+  return tokens;
+}
+
+}  // namespace
+
+TEST(TokenizeCached, ContinuesWhereARunThatEndedHadCome) {
+  TempFolder folder;
+  const auto bpe = make_tokenizer(small_bpe(folder));
+  const OnOneCore one;
+  const std::int64_t each = 12'000'000;  // three batches
+  std::vector<std::string> files;
+  for (int i = 0; i < 3; ++i)
+    files.push_back(folder.file(concat(i, ".txt"), synthetic_text(each, i)));
+  const auto want = tokens_of(*tokenize_in_memory(files, *bpe));
+  const TokenCache cache{.folder = folder.path("cache"), .part_seconds = 0};
+  std::int64_t begun = -1;
+  const auto open = [&](std::int64_t most) {
+    begun = -1;
+    return tokenize_cached(files, *bpe, cache, [&](const TokenizeProgress& progress) {
+      EXPECT_EQ(progress.total_bytes, 3 * each);
+      if (begun < 0) begun = progress.bytes;
+      AXONN_CHECK(progress.bytes <= most, "the run ends");
+    });
+  };
+  EXPECT_THROW(open(each), Error);
+  EXPECT_LT(begun, each / 2);
+  EXPECT_THROW(open(2 * each), Error);
+  EXPECT_GT(begun, each / 2) << "the first part is kept";
+  EXPECT_EQ(tokens_of(*open(3 * each)), want);
+  EXPECT_GT(begun, each);
+  EXPECT_EQ(tokens_of(*open(0)), want) << "nothing is tokenised";
+  EXPECT_EQ(begun, -1);
+  for (const auto& entry : std::filesystem::directory_iterator(cache.folder))
+    if (entry.path().string().ends_with("-2.bin")) std::filesystem::resize_file(entry, 10);
+  EXPECT_EQ(tokens_of(*open(3 * each)), want);
+  EXPECT_GT(begun, each / 2) << "parts before the damaged one are kept";
+}
+
+TEST(TokenizeCached, RanksThatDoNotMakeTheCacheWaitForItAndNeverChangeIt) {
+  TempFolder folder;
+  const std::vector<std::string> files{folder.file("t.txt", "hello")};
+  const auto bytes = make_tokenizer("bytes");
+  const TokenCache first{.folder = folder.path("cache")};
+  const auto open = [&](double patience) {
+    return tokenize_cached(
+        files, *bytes, {.folder = first.folder, .makes = false, .patience_seconds = patience}, {});
+  };
+  EXPECT_THAT([&] { open(0.1); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("output.dir must be on a file system")));
+  EXPECT_FALSE(path_exists(first.folder));
+  {
+    const std::jthread maker([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      tokenize_cached(files, *bytes, first, {});
+    });
+    EXPECT_EQ(open(600)->size(), 5);
+  }
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(first.folder)) {
+    names.insert(entry.path());
+    std::filesystem::resize_file(entry, 3);  // as a client of NFS may see it for a while
+  }
+  EXPECT_THROW(open(0.1), UsageError);
+  for (const std::string& name : names) EXPECT_EQ(std::filesystem::file_size(name), 3u) << name;
+}
+
+TEST(TokenizeCached, RemovesWhatKilledRunsLeftInTheCacheAndNoMore) {
+  TempFolder folder;
+  const auto bytes = make_tokenizer("bytes");
+  const std::string left = folder.file("cache/tokens-0.bin.tmp-0123456789abcdef", "x"),
+                    other = folder.file("cache/notes.tmp", "the user's");
+  AtomicFile live(folder.path("cache/documents-1.bin"));
+  tokenize_cached({folder.file("t.txt", "hello")}, *bytes, {.folder = folder.path("cache")}, {});
+  EXPECT_FALSE(path_exists(left));
+  EXPECT_TRUE(path_exists(other));
+  EXPECT_NO_THROW(live.commit());
 }

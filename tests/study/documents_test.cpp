@@ -22,7 +22,7 @@ FoundDocuments read(const std::string& lines, const DocumentLimits& limits) {
   test::TemporaryPath folder;
   const std::string path = folder / "all.jsonl";
   std::ofstream(path) << lines;
-  return read_documents({path}, make_tokenizer("bytes"), limits, "", {});
+  return read_documents({path}, make_tokenizer("bytes"), limits, {}, {});
 }
 
 std::string refusal(const std::function<void()>& body) {

@@ -5,10 +5,25 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include <unistd.h>
 
+#include "axonn/base/host.h"
+
 namespace axonn::test {
+
+/// Binds the calling thread to one core, so that data are tokenised by one thread, until it ends.
+class OnOneCore {
+ public:
+  OnOneCore() { bind_this_thread({cores_.front()}); }
+  ~OnOneCore() { bind_this_thread(cores_); }
+  OnOneCore(const OnOneCore&) = delete;
+  OnOneCore& operator=(const OnOneCore&) = delete;
+
+ private:
+  std::vector<int> cores_ = usable_cores();
+};
 
 /// A new temporary folder; the destructor removes it with its contents.
 class TempFolder {

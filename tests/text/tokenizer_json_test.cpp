@@ -297,7 +297,7 @@ TEST(TokenizerJson, VeryLongWordsOfEveryKindDoNotTakeQuadraticTime) {
 TEST(TokenizerJson, OfThePublishedGpt2GivesTheTokensOfVocabAndMerges) {
   const char* folder = std::getenv("AXONN_GPT2_DIR");
   if (!folder) GTEST_SKIP() << "set AXONN_GPT2_DIR to a folder with GPT-2's two files";
-  const MappedFile vocab(std::string(folder) + "/vocab.json"),
+  const TextFile vocab(std::string(folder) + "/vocab.json"),
       merges(std::string(folder) + "/merges.txt");
   std::string list;
   for (std::string_view rest = merges.text().substr(merges.text().find('\n') + 1); !rest.empty();) {

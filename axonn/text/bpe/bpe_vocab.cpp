@@ -154,7 +154,7 @@ class MergeList {
   std::unordered_set<std::uint64_t> seen_;
 };
 
-std::vector<BpeMerge> read_merge_lines(const MappedFile& file, const TokenIds& ids) {
+std::vector<BpeMerge> read_merge_lines(const TextFile& file, const TokenIds& ids) {
   MergeList merges(ids, {.vocabulary = "vocab.json", .before = file.path() + ", line "});
   std::string_view rest = file.text();
   for (std::size_t line_number = 1; !rest.empty(); ++line_number) {
@@ -510,7 +510,7 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
     refuse(folder, "/tokenizer_config.json: tokenizer_class is ", config.tokenizer_class,
            ", which splits text differently from GPT-2; only GPT2Tokenizer can be read from ",
            "vocab.json and merges.txt. Put the model's tokenizer.json beside them");
-  const MappedFile vocab_file(folder + "/vocab.json"), merges_file(folder + "/merges.txt");
+  const TextFile vocab_file(folder + "/vocab.json"), merges_file(folder + "/merges.txt");
   const TokenIds ids = read_token_ids(JsonNode::parse(vocab_file.text(), vocab_file.path()));
   check_ids(ids, vocab_file.path());
 
@@ -532,7 +532,7 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
 }
 
 BpeVocab read_tokenizer_json(const std::string& path) {
-  const MappedFile file(path);
+  const TextFile file(path);
   const JsonNode root = JsonNode::parse(file.text(), path);
   if (!root.is_object()) root.reject("wanted an object with \"model\"");
   check_model(root["model"]);

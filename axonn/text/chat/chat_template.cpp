@@ -33,9 +33,9 @@ std::string template_in(const JsonNode& node) {
 TemplateFile read_template(const std::string& folder) {
   const std::string jinja = folder + "/chat_template.jinja",
                     config = folder + "/tokenizer_config.json";
-  if (path_exists(jinja)) return {jinja, std::string(MappedFile(jinja).text())};
+  if (path_exists(jinja)) return {jinja, read_text(jinja)};
   if (!path_exists(config)) return {};
-  const MappedFile file(config);
+  const TextFile file(config);
   const JsonNode found = JsonNode::parse(file.text(), config)["chat_template"];
   if (found.is_null()) return {};
   return {config, template_in(found)};

@@ -28,7 +28,7 @@ class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
     name_ = concat("SentencePiece (", path, ')');
-    const MappedFile file(path);
+    const TextFile file(path);
     check_sentencepiece_model(file.text(), path);
     const auto status = model_.LoadFromSerializedProto(file.text());
     if (!status.ok() || model_.GetPieceSize() == 0)
