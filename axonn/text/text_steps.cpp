@@ -25,16 +25,42 @@ bool may_compose(std::string_view text) {
   return std::ranges::any_of(text, above);
 }
 
-void append_nfc(std::string_view valid, std::string& out) {
-  AXONN_CHECK(valid.size() <= std::numeric_limits<std::int32_t>::max(), "NFC: a text of ",
-              valid.size(), " bytes; at most 2^31 - 1 are possible");
+// ICU takes at most 2^31 - 1 bytes at once.
+constexpr std::size_t kNfcBytes = 1 << 20;
+
+const icu::Normalizer2& nfc() {
   UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
-  icu::StringByteSink<std::string> sink(&out);
-  if (U_SUCCESS(status))
-    nfc->normalizeUTF8(0, {valid.data(), static_cast<std::int32_t>(valid.size())}, sink, nullptr,
-                       status);
+  const icu::Normalizer2* instance = icu::Normalizer2::getNFCInstance(status);
   AXONN_CHECK(U_SUCCESS(status), "NFC: ICU reports ", u_errorName(status));
+  return *instance;
+}
+
+/// Whether NFC never changes text before the first character together with text from it on.
+bool begins_apart(std::string_view text) {
+  return text.empty() || nfc().hasBoundaryBefore(static_cast<UChar32>(code_point(text)));
+}
+
+void append_nfc(std::string_view valid, std::string& out) {
+  icu::StringByteSink<std::string> sink(&out);
+  while (!valid.empty()) {
+    std::size_t bytes = std::min(kNfcBytes, valid.size());
+    while (bytes < valid.size() && (byte_at(valid, bytes) & 0xc0) == 0x80) --bytes;
+    while (!begins_apart(valid.substr(bytes))) bytes += utf8_front(valid.substr(bytes)).bytes;
+    AXONN_CHECK(bytes <= std::numeric_limits<std::int32_t>::max(), "NFC: ", bytes,
+                " bytes of marks that combine with each other");
+    UErrorCode status = U_ZERO_ERROR;
+    nfc().normalizeUTF8(0, {valid.data(), static_cast<std::int32_t>(bytes)}, sink, nullptr, status);
+    AXONN_CHECK(U_SUCCESS(status), "NFC: ICU reports ", u_errorName(status));
+    valid.remove_prefix(bytes);
+  }
+}
+
+/// Whether NFC leaves the character, alone, as it is.
+bool stays_composed(std::string_view character) {
+  UErrorCode status = U_ZERO_ERROR;
+  return nfc().isNormalizedUTF8({character.data(), static_cast<std::int32_t>(character.size())},
+                                status) &&
+         U_SUCCESS(status);
 }
 
 std::string_view compose(std::string_view text, std::string& out) {
@@ -104,6 +130,78 @@ std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view t
     if (longest) return longest;
   }
   return std::nullopt;
+}
+
+std::optional<Neighbours> neighbours(std::string_view text, std::size_t at) {
+  using Kind = Utf8Front::Kind;
+  if (at == 0 || at >= text.size()) return std::nullopt;
+  std::size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && (byte_at(text, begin) & 0xc0) == 0x80) --begin;
+  const std::string_view rest = text.substr(at);
+  const Utf8Front left = utf8_front(text.substr(begin)), right = utf8_front(rest);
+  if (left.kind != Kind::complete || left.bytes != at - begin || right.kind != Kind::complete)
+    return std::nullopt;
+  Neighbours place{std::string(text.substr(begin, left.bytes)),
+                   std::string(rest.substr(0, right.bytes))};
+  if (const std::string_view next = rest.substr(right.bytes); !next.empty())
+    if (const Utf8Front after = utf8_front(next); after.kind == Kind::complete)
+      place.after = next.substr(0, after.bytes);
+  return place;
+}
+
+std::optional<Neighbours> changed(std::span<const TextStep> steps, const Neighbours& place) {
+  Neighbours result = place;
+  bool replaced = false;
+  std::string buffer;
+  for (const TextStep& step : steps) {
+    if (step.kind == TextStep::Kind::nfc) {
+      if (replaced || !begins_apart(place.left) || !begins_apart(place.right) ||
+          !begins_apart(place.after) || !stays_composed(place.left) || !stays_composed(place.right))
+        return std::nullopt;
+    } else if (step.kind == TextStep::Kind::replace) {
+      replaced = true;
+      const bool one = utf8_front(step.from).bytes == step.from.size();
+      for (std::string* side : {&result.left, &result.right}) {
+        if (one)
+          *side = std::string(replace(step, *side, buffer));
+        else if (side->find_first_of(step.from) != side->npos)
+          return std::nullopt;
+      }
+    }
+  }
+  if (result.left.empty() || result.right.empty()) return std::nullopt;
+  // A character that became several.
+  std::size_t last = result.left.size() - 1;
+  while (last > 0 && (byte_at(result.left, last) & 0xc0) == 0x80) --last;
+  result.left.erase(0, last);
+  result.right.resize(utf8_front(result.right).bytes);
+  return result;
+}
+
+void CharacterPairs::add(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = utf8_front(text).bytes;
+    const std::string_view rest = text.substr(bytes);
+    if (rest.empty()) break;
+    pairs_.insert(std::string(text.substr(0, bytes + utf8_front(rest).bytes)));
+    text = rest;
+  }
+}
+
+bool CharacterPairs::contains(std::string_view left, std::string_view right) const {
+  return pairs_.contains(std::string(left).append(right));
+}
+
+void AddedTokenPlaces::add(std::string_view content) {
+  pairs_.add(content);
+  std::string_view last = content;
+  while (!last.empty() && utf8_front(last).bytes < last.size())
+    last.remove_prefix(utf8_front(last).bytes);
+  last_.emplace(last);
+}
+
+bool AddedTokenPlaces::forbid(const Neighbours& place) const {
+  return pairs_.contains(place.left, place.right) || last_.contains(place.left);
 }
 
 std::string with_spaces(std::string_view token) {

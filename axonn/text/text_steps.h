@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 namespace axonn {
 
@@ -81,5 +83,41 @@ using TextBuffers = std::array<std::string, 2>;
 /// buffers.
 std::string_view apply_steps(std::span<const TextStep> steps, std::string_view text, Before before,
                              TextBuffers& buffers);
+
+/// The characters beside a place in a text.
+struct Neighbours {
+  std::string left, right;
+  std::string after = {};  ///< the character after right; empty at the end of well-formed text
+};
+
+/// Empty if a character beside the place is not well-formed UTF-8, or there is none.
+std::optional<Neighbours> neighbours(std::string_view text, std::size_t at);
+
+/// The characters beside the place after the steps have changed the text; empty unless the text on
+/// both sides is changed independently and these characters do not depend on any others.
+std::optional<Neighbours> changed(std::span<const TextStep> steps, const Neighbours& place);
+
+/// The pairs of characters that follow each other in some strings.
+class CharacterPairs {
+ public:
+  void add(std::string_view text);
+  bool contains(std::string_view left, std::string_view right) const;
+
+ private:
+  std::unordered_set<std::string> pairs_;
+};
+
+/// Where added tokens forbid to cut a text: inside of them, and after them, since text after an
+/// added token may get a space, and text after other text does not. Decided from two characters, so
+/// more is forbidden than necessary.
+class AddedTokenPlaces {
+ public:
+  void add(std::string_view content);
+  bool forbid(const Neighbours& place) const;
+
+ private:
+  CharacterPairs pairs_;
+  std::unordered_set<std::string> last_;
+};
 
 }  // namespace axonn

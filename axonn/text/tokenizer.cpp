@@ -26,6 +26,7 @@ class ByteTokenizer : public Tokenizer {
   }
 
  private:
+  bool is_border(std::string_view, std::size_t) const override { return true; }
   void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                      const EncodeOptions&) const override {
     const std::size_t before = tokens.size();
@@ -58,16 +59,6 @@ std::size_t begun(std::string_view text, const std::string& stop) {
 
 }  // namespace
 
-std::size_t safe_cut(std::string_view text, std::size_t wanted, CutAt at) {
-  const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
-  for (std::size_t i = std::max<std::size_t>(wanted, 2); i + 1 < text.size(); ++i) {
-    if (text[i] == ' ' && visible(i - 1) && visible(i + 1)) return i;
-    if (at == CutAt::space_or_newline && text[i - 1] == '\n' && visible(i - 2) && visible(i))
-      return i;
-  }
-  return text.size();
-}
-
 std::string_view Tokenizer::bytes_of(std::int32_t token) const {
   AXONN_CHECK(token >= 0 && token < vocab_size(), "decode: token ", token, " is not one of the ",
               vocab_size(), " of the tokenizer ", name());
@@ -94,9 +85,9 @@ std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const 
 }
 
 std::size_t Tokenizer::cut(std::string_view text, std::size_t wanted) const {
-  std::size_t at = cuts_ ? safe_cut(text, wanted, *cuts_) : text.size();
-  while (at < text.size() && beside_added_token(text, at)) at = safe_cut(text, at + 1, *cuts_);
-  return at;
+  std::size_t at = std::max<std::size_t>(wanted, 1);
+  while (at < text.size() && !is_border(text, at)) ++at;
+  return std::min(at, text.size());
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> tokens,

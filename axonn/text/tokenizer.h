@@ -13,14 +13,6 @@
 
 namespace axonn {
 
-enum class CutAt { space, space_or_newline };
-
-/// The first place at or after `wanted` where most tokenizers can cut the text without changing its
-/// tokens (Tokenizer::cut() is exact): between two visible ASCII characters that are separated by
-/// one space or newline. A space goes to the piece after the cut, a newline to the piece before it.
-/// Returns text.size() if there is no such place.
-std::size_t safe_cut(std::string_view text, std::size_t wanted, CutAt at = CutAt::space_or_newline);
-
 struct EncodeOptions {
   /// Whether the characters of an added token, such as "<|im_end|>", become that token. If not,
   /// they are encoded as plain text, so a user cannot end a turn by typing them.
@@ -71,8 +63,8 @@ class Tokenizer {
   std::uint64_t fingerprint() const { return fingerprint_; }
 
   /// The first place at or after `wanted` where the text can be cut so that both pieces, the second
-  /// one encoded with `continues`, give the tokens of the whole. text.size() if there is no such
-  /// place.
+  /// one encoded with `continues`, give the tokens of the whole. text.size() if no place is known
+  /// to be one. Whether a place is one depends on the few characters around it, of any script.
   std::size_t cut(std::string_view text, std::size_t wanted) const;
 
   /// Appends the tokens of the text.
@@ -107,11 +99,11 @@ class Tokenizer {
   std::optional<std::int32_t> begin_, end_;
   std::uint64_t fingerprint_ = 0;
   bool puts_space_ = false;
-  std::optional<CutAt> cuts_ = CutAt::space_or_newline;  ///< empty: cut() cuts nowhere
 
  private:
-  /// Whether an added token beside this place forbids a cut there.
-  virtual bool beside_added_token(std::string_view, std::size_t) const { return false; }
+  /// Whether the text can be cut here (cut()), for 0 < at < text.size(); false if that is
+  /// uncertain.
+  virtual bool is_border(std::string_view, std::size_t) const { return false; }
   virtual void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                              const EncodeOptions& options) const = 0;
 };

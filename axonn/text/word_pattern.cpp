@@ -248,7 +248,7 @@ std::size_t WordPattern::Matcher::match(std::string_view text) {
         (all ? 0 : PCRE2_PARTIAL_HARD) | (state_->jit ? 0 : PCRE2_NO_UTF_CHECK);
     const int found = run(state_->code, subject, bytes, 0, options, state_->data, state_->context);
     if (found == PCRE2_ERROR_NOMATCH) return 0;
-    if (found > 0) return pcre2_get_ovector_pointer(state_->data)[1];
+    if (found >= 0) return pcre2_get_ovector_pointer(state_->data)[1];
     if (found != PCRE2_ERROR_PARTIAL)
       refuse("PCRE2 cannot match the tokenizer's pattern on a text: ", message_of(found));
   }

@@ -71,34 +71,6 @@ TEST(TextFiles, APathThatNamesNothingIsRefusedByName) {
   refused(std::string(5000, 'x'), "no file or folder");
 }
 
-TEST(SafeCut, PiecesGiveTheTokensOfTheWhole) {
-  TempFolder folder;
-  const auto bpe = make_tokenizer(small_bpe(folder));
-  std::mt19937 engine(1);
-  const std::vector<std::string> pieces{"hello", " ", "  ", "\n", "\n\n", " world",        "'s",
-                                        "12",    "é", "!",  "\t", "\xff", "<|endoftext|>", "lll"};
-  int cuts = 0;
-  for (int trial = 0; trial < 5000; ++trial) {
-    std::string text;
-    for (int i = 0; i < 12; ++i) text += pieces[engine() % pieces.size()];
-    const std::size_t cut = safe_cut(text, engine() % (text.size() + 1));
-    cuts += cut < text.size();
-    auto tokens = bpe->encode(text.substr(0, cut));
-    const auto rest = bpe->encode(text.substr(cut));
-    tokens.insert(tokens.end(), rest.begin(), rest.end());
-    ASSERT_EQ(tokens, bpe->encode(text)) << testing::PrintToString(text) << " cut at " << cut;
-  }
-  EXPECT_GT(cuts, 1000);
-}
-
-TEST(SafeCut, IsBeforeASingleSpaceOrAfterASingleNewline) {
-  EXPECT_EQ(safe_cut("ab cd", 0), 2u);
-  EXPECT_EQ(safe_cut("ab\ncd", 0), 3u);
-  for (const std::string text :
-       {"ab  cd", "ab \ncd", "ab\n\ncd", "ab\n cd", "é é", "abcd", "", "a"})
-    EXPECT_EQ(safe_cut(text, 0), text.size()) << testing::PrintToString(text);
-}
-
 TEST(Tokenize, PutsEndOfTextAfterEachFileUnlessItIsThere) {
   TempFolder folder;
   const auto bpe = make_tokenizer(small_bpe(folder));
@@ -134,6 +106,20 @@ TEST(TokenizeFiles, ManyPiecesGiveTheTokensOfTheWholeTextAndProgressGrows) {
   ASSERT_EQ(bytes.size(), 3u);
   EXPECT_LT(bytes[0], bytes[1]);
   EXPECT_EQ(bytes[2], 10'000'000);
+}
+
+TEST(TokenizeFiles, ATextWithoutSpacesAndNewlinesIsCutIntoPieces) {
+  TempFolder folder;
+  std::string text;
+  while (text.size() < 10'000'000) text += "人人生而自由，在尊嚴和權利上一律平等。";
+  const auto bpe = make_tokenizer(small_bpe(folder));
+  int pieces = 0;
+  tokenize_files(folder.path(), {folder.file("t.txt", text)}, folder.path("t.bin"),
+                 {.threads = 2, .report = [&](const TokenizeProgress&) { ++pieces; }});
+  EXPECT_EQ(pieces, 3);
+  auto want = bpe->encode(text);
+  want.push_back(kSmallEnd);
+  EXPECT_TRUE(tokenized(TokenFile(folder.path("t.bin"))) == want);
 }
 
 TEST(TokenizeFiles, RefusesInvalidJobsBeforeWritingAnything) {

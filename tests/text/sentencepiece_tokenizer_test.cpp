@@ -82,6 +82,31 @@ TEST(SentencePieceTokenizer, NeverCutsNextToAnAddedToken) {
   ASSERT_TRUE(tokenizer->added_token("<s>"));
   const std::string text = "it was <s> and <s> it is";
   EXPECT_EQ(tokenizer->cut(text, 5), text.find(" is"));
+  EXPECT_EQ(tokenizer->cut("日<s>本", 1), 3u);
+  EXPECT_EQ(tokenizer->cut("日<s>本", 4), 9u);
+}
+
+TEST(SentencePieceTokenizer, TextsOfEveryScriptAreCutAndGiveTheTokensOfTheWhole) {
+  const TempFolder folder;
+  const std::string path = train(folder, kLlama2);
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.Load(path).ok());
+  const auto tokenizer = make_sentencepiece_tokenizer(path);
+  for (const std::string& sentence : std::vector<std::string>{
+           "人人生而自由，在尊嚴和權利上一律平等。",
+           "すべての人間は、生まれながらにして自由であり、", "มนุษย์ทั้งหลายเกิดมามีอิสระ",
+           "يولد جميع الناس أحرارا ", "the é ö  日 本\n\n the  é"}) {
+    const std::string text = sentence + sentence + sentence;
+    const auto whole = tokenizer->encode(text);
+    ASSERT_THAT(whole, ElementsAreArray(library.EncodeAsIds(text)));
+    for (std::size_t wanted = 1; wanted < 2 * sentence.size(); ++wanted) {
+      const std::size_t cut = tokenizer->cut(text, wanted);
+      ASSERT_LT(cut, wanted + sentence.size()) << sentence;
+      auto tokens = tokenizer->encode(text.substr(0, cut));
+      tokenizer->encode_into(text.substr(cut), tokens, {.continues = true});
+      ASSERT_EQ(tokens, whole) << sentence << " at " << cut;
+    }
+  }
 }
 
 TEST(SentencePieceTokenizer, PiecesGiveTheTokensOfTheWhole) {

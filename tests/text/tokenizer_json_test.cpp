@@ -187,7 +187,7 @@ TEST(TokenizerJson, AMergeOverASpaceKeepsTheTextOneWord) {
   EXPECT_EQ(std::ranges::count(tokens, id), 0) << "the merge of l and o comes later";
   EXPECT_EQ(llama->decode(tokens), "hello hello");
   EXPECT_THAT(llama->encode("lo lo"), testing::Contains(id));
-  EXPECT_EQ(llama->cut("some words and others", 5), 21u) << "nor may it be cut into pieces";
+  EXPECT_EQ(llama->cut("hello lo", 5), 6u) << "nor may it be cut between o and the space";
 }
 
 TEST(TokenizerJson, OfMistralPutsASpaceBeforeTheTextButNotAfterAddedTokens) {
@@ -255,9 +255,9 @@ TEST(TokenizerJson, NeverCutsAfterAnAddedToken) {
   // Llama 2 puts a space after it, but none before a piece that follows other text.
   for (const std::string& json : {llama2_json(), mistral3_json()}) {
     const auto tokenizer = tokenizer_of(json);
-    const std::string text = "it was <s> and <s> it is";
-    EXPECT_EQ(tokenizer->cut(text, 8), text.find(" <s> it"));
-    EXPECT_EQ(tokenizer->cut(text, 18), text.find(" is"));
+    const std::string text = "it was <s>and <s> it is";
+    EXPECT_EQ(tokenizer->cut(text, 8), text.find("nd"));
+    EXPECT_EQ(tokenizer->cut(text, 15), text.find("it is"));
   }
 }
 
@@ -276,6 +276,73 @@ TEST(TokenizerJson, PiecesGiveTheTokensOfTheWhole) {
       ASSERT_EQ(tokens, tokenizer->encode(text)) << testing::PrintToString(text) << " at " << cut;
     }
     EXPECT_GT(cuts, 500);
+  }
+}
+
+TEST(TokenizerJson, TextsOfEveryScriptAreCutAndGiveTheTokensOfTheWhole) {
+  // "All human beings are born free", as in the Universal Declaration of Human Rights.
+  const std::vector<std::string> texts{
+      "人人生而自由，在尊嚴和權利上一律平等。他們賦有理性和良心，",
+      "すべての人間は、生まれながらにして自由であり、かつ、",
+      "모든인간은태어날때부터자유로우며，그존엄과권리에있어동등하다。",
+      "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์",
+      "សម្រាប់មនុស្សទាំងអស់កើតមកមានសេរីភាព",
+      "يولد جميع الناس أحرارا متساوين في الكرامة ",
+      "सभी मनुष्यों को गौरव और अधिकारों के मामले में ",
+      "all human beings are born free and equal ",
+      "e\u0301e\u0301 日\u3099本、 \u1112\u1161\u11ab。 \n"};
+  for (const std::string& json :
+       {gpt2_json(), llama3_json(), qwen_json(), llama2_json(), mistral3_json()}) {
+    const auto tokenizer = tokenizer_of(json);
+    for (const std::string& sentence : texts) {
+      const std::string text = sentence + sentence + sentence;
+      const auto whole = tokenizer->encode(text);
+      for (std::size_t wanted = 1; wanted < 2 * sentence.size(); ++wanted) {
+        const std::size_t cut = tokenizer->cut(text, wanted);
+        ASSERT_LT(cut, wanted + sentence.size()) << sentence;
+        auto tokens = tokenizer->encode(text.substr(0, cut));
+        tokenizer->encode_into(text.substr(cut), tokens, {.continues = true});
+        ASSERT_EQ(tokens, whole) << sentence << " at " << cut;
+      }
+    }
+  }
+}
+
+TEST(TokenizerJson, PiecesGiveTheTokensOfTheWholeWithUnusualNormalizersAndTokens) {
+  const auto steps = [](const std::string& list) {
+    return R"({"type":"Sequence","normalizers":[)" + list + "]}";
+  };
+  const auto replacing = [](const std::string& from, const std::string& to) {
+    return R"({"type":"Replace","pattern":{"String":")" + from + R"("},"content":")" + to + "\"}";
+  };
+  const std::string qwen = qwen_json(), nfc = R"({"type":"NFC"})";
+  std::vector<std::string> files;
+  for (const std::string& list :
+       {replacing("、 ", "x"), replacing("!", ""), replacing(" ", "lo "), replacing("d w", "ll"),
+        nfc + "," + replacing("!", "日 本"), replacing("!", "e") + "," + nfc,
+        replacing("日", "\u0301") + "," + nfc})
+    files.push_back(replaced(qwen, nfc, steps(list)));
+  for (const char* token : {"\\n", "\\n\\n", " ", "d ", "日", "、日"})
+    for (const char* normalized : {"false", "true"})
+      files.push_back(replaced(replaced(qwen, "<tool_call>", token),
+                               R"("normalized":false,"special":false)",
+                               concat(R"("normalized":)", normalized, R"(,"special":false)")));
+  files.push_back(replaced(llama2_json(), R"("byte_fallback":true)", R"("byte_fallback":false)"));
+  files.push_back(replaced(mistral3_json(), "\"split\":false", "\"split\":true"));
+  const std::vector<std::string> pieces{"hello", " world", " ", "\n",   "!", "、",  "日",
+                                        "e",     "\u0301", "d", "</s>", "é", "\xe6"};
+  std::mt19937 engine(8);
+  for (const std::string& json : files) {
+    const auto tokenizer = tokenizer_of(json);
+    for (int i = 0; i < 300; ++i) {
+      std::string text;
+      for (int n = 0; n < 14; ++n) text += pieces[engine() % pieces.size()];
+      const std::size_t cut = tokenizer->cut(text, engine() % text.size());
+      auto tokens = tokenizer->encode(text.substr(0, cut));
+      tokenizer->encode_into(text.substr(cut), tokens, {.continues = true});
+      ASSERT_EQ(tokens, tokenizer->encode(text))
+          << testing::PrintToString(text) << " at " << cut << json.substr(0, 1500);
+    }
   }
 }
 

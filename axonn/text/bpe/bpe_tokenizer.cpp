@@ -4,10 +4,12 @@
 #include <bit>
 #include <functional>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/pattern_borders.h"
 #include "axonn/text/word_cache.h"
 #include "axonn/text/word_pattern.h"
 
@@ -112,6 +114,7 @@ class BpeTokenizer : public Tokenizer {
       : vocab_(std::move(vocab)), merger_(vocab_.merges), words_(vocab_) {
     if (vocab_.words == BpeWords::pattern)
       pattern_ = std::make_unique<WordPattern>(vocab_.pattern, vocab_.name);
+    if (pattern_) borders_.emplace(to_pcre2(vocab_.pattern, vocab_.name));
     marks_in_front_ = vocab_.characters.contains(std::string(kSpaceMark)) &&
                       std::ranges::none_of(vocab_.merges, [&](const BpeMerge& merge) {
                         return has_inner_mark(vocab_.tokens[merge.result]);
@@ -128,12 +131,15 @@ class BpeTokenizer : public Tokenizer {
           refuse(vocab_.name, ": the added token '", printable(token.content), "' has ",
                  content.size(), " bytes when normalized; at most ", AddedTokenFinder::kMostBytes,
                  " are possible");
-        if (!content.empty()) normalized_tokens_.add(content, token.id);
+        if (content.empty()) continue;
+        normalized_tokens_.add(content, token.id);
+        added_places_.add(content);
       } else {
         raw_tokens_.add(token.content, token.id);
       }
     }
-    choose_cuts();
+    for (const AddedToken& token : vocab_.added_tokens) added_places_.add(token.content);
+    if (!pattern_) find_joined_tokens();
     name_ = vocab_.name;
     tokens_ = std::move(vocab_.tokens);
     begin_ = vocab_.begin_of_text;
@@ -163,11 +169,20 @@ class BpeTokenizer : public Tokenizer {
     workers_.give_back(std::move(worker));
   }
 
-  /// Text after an added token may get a space before it; text after other text does not.
-  bool beside_added_token(std::string_view text, std::size_t at) const override {
-    return std::ranges::any_of(vocab_.added_tokens, [&](const AddedToken& token) {
-      return text.substr(0, at).ends_with(token.content);
-    });
+  bool is_border(std::string_view text, std::size_t at) const override {
+    const std::optional<Neighbours> place = neighbours(text, at);
+    if (!place || added_places_.forbid(*place)) return false;
+    const std::optional<Neighbours> normalized = changed(vocab_.normalizer, *place);
+    if (!normalized || added_places_.forbid(*normalized)) return false;
+    const std::optional<Neighbours> spaced = changed(vocab_.spacing, *normalized);
+    if (!spaced) return false;
+    if (borders_) return borders_->always(spaced->left, spaced->right);
+    if (vocab_.words == BpeWords::at_marks && spaced->right == kSpaceMark) return true;
+    if (vocab_.words_first) return false;  // the whole text may be a token
+    std::vector<std::int32_t> left, right;
+    words_.append(spaced->left, left);
+    words_.append(spaced->right, right);
+    return !joined_.contains(pair_of(left.back(), right.front()));
   }
 
   /// Appends the added tokens in the text, and calls on_piece for the text between them.
@@ -259,37 +274,31 @@ class BpeTokenizer : public Tokenizer {
     worker.cache.keep(key, std::span(tokens).subspan(before));
   }
 
-  /// Decides where cut() may cut. Without a pattern, text is cut only before marks. A pattern is
-  /// tested on all pairs of visible ASCII characters, between which safe_cut() cuts.
-  void choose_cuts() {
-    cuts_.reset();
-    const auto blank = [](std::string_view text) { return text.find_first_of(" \n") != text.npos; };
-    for (const AddedToken& token : vocab_.added_tokens)
-      if (blank(token.content)) return;
-    for (const TextStep& step : vocab_.normalizer)
-      if (step.from.size() > 1 && blank(step.from)) return;
-    if (!pattern_) {
-      if (marks_in_front_ || vocab_.words == BpeWords::at_marks) cuts_ = CutAt::space;
-      return;
-    }
-    WordPattern::Matcher matcher(*pattern_);
-    const auto cuts_between = [&](const std::string& left, const std::string& right) {
-      const std::string text = left + right;
-      std::size_t at = 0;
-      while (at < left.size()) at += matcher.first_word(std::string_view(text).substr(at));
-      return at == left.size();
+  /// Tokens are only joined where some merge has the last initial token of its left side beside the
+  /// first one of its right side.
+  void find_joined_tokens() {
+    std::unordered_map<std::int32_t, const BpeMerge*> made;
+    for (const BpeMerge& merge : vocab_.merges)  // "" and "a" make "a", but "" is no initial token
+      if (merge.left != merge.result && merge.right != merge.result)
+        made.emplace(merge.result, &merge);
+    const auto initial = [&](std::int32_t token, std::int32_t BpeMerge::*side) {
+      for (auto at = made.find(token); at != made.end(); at = made.find(token))
+        token = at->second->*side;
+      return token;
     };
-    for (char a = '!'; a <= '~'; ++a)
-      for (char b = '!'; b <= '~'; ++b)
-        for (const std::string& left : {std::string{a}, std::string{'x', a}})
-          if (!cuts_between(left, {' ', b}) || !cuts_between(left + '\n', {b})) return;
-    cuts_ = CutAt::space_or_newline;
+    for (const BpeMerge& merge : vocab_.merges)
+      joined_.insert(
+          pair_of(initial(merge.left, &BpeMerge::right), initial(merge.right, &BpeMerge::left)));
+    if (vocab_.fuse_unknown) joined_.insert(pair_of(vocab_.unknown, vocab_.unknown));
   }
 
   BpeVocab vocab_;
   BpeMerger merger_;
   WordTokens words_;
   std::unique_ptr<WordPattern> pattern_;
+  std::optional<PatternBorders> borders_;     ///< of the pattern
+  std::unordered_set<std::uint64_t> joined_;  ///< pairs of initial tokens that a merge may join
+  AddedTokenPlaces added_places_;
   bool marks_in_front_ = false, newlines_apart_ = false;
   AddedTokenFinder raw_tokens_, normalized_tokens_;
   mutable Pool<Worker> workers_;

@@ -19,6 +19,7 @@ class ProtobufReader {
   struct Field {
     std::uint64_t number;
     std::string_view bytes;  ///< of a string or message; empty for a number
+    std::uint64_t value = 0;
     bool is_bytes;
   };
 
@@ -31,7 +32,7 @@ class ProtobufReader {
     const std::uint64_t tag = varint(), kind = tag & 7;
     Field field{.number = tag >> 3, .bytes = {}, .is_bytes = kind == 2};
     if (kind == 0) {
-      varint();
+      field.value = varint();
     } else if (kind == 1) {
       take(8);
     } else if (kind == 2) {
@@ -79,6 +80,17 @@ void check_piece(std::string_view message, std::int64_t index, const std::string
   }
 }
 
+/// Whether the options of the trainer name the model type (3) WORD (3).
+bool is_model_of_words(std::string_view options, const std::string& path) {
+  bool result = false;
+  ProtobufReader reader(options, path);
+  while (!reader.done()) {
+    const auto option = reader.next();
+    result = result || (option.number == 3 && option.value == 3);
+  }
+  return result;
+}
+
 /// Checks the map of replaced characters: the bytes of a trie (4), the trie, and the replacements,
 /// each with a 0 after it. The trie is a double array (darts-clone): a unit has, from bit 0, the
 /// byte that leads to it (8 bits), whether a key ends there (1), whether its offset is counted in
@@ -122,6 +134,8 @@ SentencePieceModelCheck check_sentencepiece_model(std::string_view model, const 
     const auto field = reader.next();
     if (!field.is_bytes) continue;
     if (field.number == 1) check_piece(field.bytes, pieces++, path);
+    if (field.number == 2)
+      result.of_words = result.of_words || is_model_of_words(field.bytes, path);
     if (field.number != 3 && field.number != 5) continue;
     // The options of the normalizer, or of what undoes it.
     ProtobufReader options(field.bytes, path);

@@ -5,9 +5,10 @@
 
 namespace axonn {
 
-/// What the SentencePiece library takes on trust in a model file.
+/// What check_sentencepiece_model() finds in a model.
 struct SentencePieceModelCheck {
   bool replaces_characters = false;  ///< whether it has a map of replaced characters (NFKC)
+  bool of_words = false;             ///< whether its pieces are whole words, not BPE or unigram
 };
 
 /// Checks a model's protobuf before the library reads it, since the library recurses for each byte

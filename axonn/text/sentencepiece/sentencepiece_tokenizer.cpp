@@ -29,7 +29,7 @@ class SentencePieceTokenizer : public Tokenizer {
   explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
     name_ = concat("SentencePiece (", path, ')');
     const TextFile file(path);
-    check_sentencepiece_model(file.text(), path);
+    const auto check = check_sentencepiece_model(file.text(), path);
     const auto status = model_.LoadFromSerializedProto(file.text());
     if (!status.ok() || model_.GetPieceSize() == 0)
       refuse(path, ": SentencePiece cannot read this model (", printable(status.ToString()),
@@ -37,26 +37,37 @@ class SentencePieceTokenizer : public Tokenizer {
     read_pieces();
     // Without byte pieces, an unknown character and its neighbours become one token.
     by_words_ = by_words_ && byte_tokens_[0] != model_.unk_id();
-    cuts_ = by_words_ ? std::optional(CutAt::space) : std::nullopt;
     const auto probe = ask("a");
     puts_space_ = !probe.empty() && model_.IdToPiece(probe[0]).starts_with(kSpaceMark);
     stranger_ = ask(kStranger);
     newlines_apart_ =
         by_words_ && newline_is_a_byte() && spaced_text(ask("a  a")).ends_with("a  a");
+    characters_apart_ = newlines_apart_ && !check.replaces_characters && !check.of_words;
     find_ends(read_tokenizer_config(std::filesystem::path(path).parent_path().string()));
     fingerprint_ = hash_text(concat("sentencepiece ", hash_text(file.text()), ' ',
                                     begin_.value_or(-1), ' ', end_.value_or(-1)));
   }
 
  private:
-  /// Text after an added token gets a space before it, and text after other text does not. A space
-  /// before an added token may be dropped as the end of a text.
-  bool beside_added_token(std::string_view text, std::size_t at) const override {
-    return std::ranges::any_of(added_tokens_, [&](const auto& entry) {
-      const auto& [piece, token] = entry;
-      return model_.IsControl(token) && !piece.empty() &&
-             (text.substr(0, at).ends_with(piece) || text.substr(at + 1).starts_with(piece));
-    });
+  /// A space before a control piece is the end of a text, where it may be dropped.
+  bool is_border(std::string_view text, std::size_t at) const override {
+    const std::optional<Neighbours> place = neighbours(text, at);
+    return place && !control_places_.forbid(*place) && is_word_border(text, at) &&
+           !(text[at] == ' ' && at + 1 < text.size() &&
+             control_begins_.find(text[at + 1]) != control_begins_.npos);
+  }
+
+  /// Whether a word ends at this place of well-formed text.
+  bool is_word_border(std::string_view text, std::size_t at) const {
+    const auto is_ascii = [&](std::size_t i) { return static_cast<signed char>(text[i]) >= 0; };
+    const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
+    if (newlines_apart_ && (text[at] == '\n' || text[at - 1] == '\n')) return true;
+    if (is_ascii(at) && is_ascii(at - 1))
+      return by_words_ && text[at] == ' ' && visible(at - 1) && at + 1 < text.size() &&
+             visible(at + 1);
+    if (!characters_apart_) return false;
+    const std::optional<Neighbours> place = neighbours(text, at);
+    return place && !pairs_.contains(with_spaces(place->left), with_spaces(place->right));
   }
 
   std::vector<int> ask(std::string_view text) const {
@@ -92,12 +103,15 @@ class SentencePieceTokenizer : public Tokenizer {
           refuse(path_, ": the control piece ", i, " has ", piece.size(), " bytes; at most ",
                  AddedTokenFinder::kMostBytes, " are possible");
         finder_.add(piece, i);
+        control_places_.add(piece);
+        control_begins_ += piece[0];
       }
       if (model_.IsControl(i) || model_.IsUnknown(i)) {
         specials_.insert(i);
         added_tokens_.emplace(piece, i);
       }
       by_words_ = by_words_ && !has_inner_mark(piece);
+      pairs_.add(with_spaces(piece));
     }
   }
 
@@ -170,12 +184,9 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::size_t first_word(std::string_view text) const {
     if (!by_words_) return text.size();
-    if (!newlines_apart_) return safe_cut(text, 0, CutAt::space);
-    if (text[0] == '\n') return 1;
-    const auto visible = [&](std::size_t i) { return text[i] > ' ' && text[i] <= '~'; };
     for (std::size_t i = 1; i < text.size(); ++i) {
-      if (text[i] == '\n') return i;
-      if (text[i] == ' ' && visible(i - 1) && i + 1 < text.size() && visible(i + 1)) return i;
+      const bool letters = text[i] > ' ' && text[i - 1] > ' ';  // visible ASCII, never a border
+      if (!letters && is_word_border(text, i)) return i;
     }
     return text.size();
   }
@@ -211,8 +222,12 @@ class SentencePieceTokenizer : public Tokenizer {
   std::array<std::int32_t, 256> byte_tokens_{};
   AddedTokenFinder finder_;
   std::vector<int> stranger_;
-  bool by_words_ = true;         ///< whether words are encoded one by one
-  bool newlines_apart_ = false;  ///< the same for newlines; needs a model that keeps all spaces
+  bool by_words_ = true;           ///< whether words are encoded one by one
+  bool newlines_apart_ = false;    ///< the same for newlines; needs a model that keeps all spaces
+  bool characters_apart_ = false;  ///< and for characters beyond ASCII that no piece joins
+  CharacterPairs pairs_;           ///< of all pieces
+  AddedTokenPlaces control_places_;
+  std::string control_begins_;  ///< the first bytes of control pieces
   mutable Pool<WordCache> caches_;
 };
 
