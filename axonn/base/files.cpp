@@ -71,16 +71,25 @@ bool is_taken(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-/// Removes the temporary files of `path` whose writers are gone: those that nobody has locked. Does
-/// nothing on file systems without locks.
+/// Opens and locks a file or a folder; -1 if another process has locked it, or if it cannot be
+/// locked, as a folder on NFS.
+FileHandle lock(const std::string& path) {
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;  // opening a pipe would wait for a writer
+  FileHandle file(::open(path.c_str(), (is_folder(path) ? O_RDONLY : O_WRONLY) | kFlags));
+  return file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(file)
+                                                                        : FileHandle();
+}
+
+/// Removes the temporary files and folders of `path` whose writers are gone: those that nobody has
+/// locked. Does nothing on file systems without locks.
 void remove_abandoned(const std::string& path) {
   const std::string name = fs::path(path).filename();
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_of(path), error)) {
     if (!is_temporary_name(entry.path().filename().string(), name)) continue;
-    const FileHandle file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
-    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
-      ::unlink(entry.path().c_str());
+    const FileHandle locked = lock(entry.path());
+    std::error_code ignored;
+    if (locked.get() >= 0) fs::remove_all(entry.path(), ignored);
   }
 }
 
@@ -258,10 +267,13 @@ void AtomicFile::commit() {
 
 TemporaryFolder::TemporaryFolder(std::string path) : path_(without_slash(std::move(path))) {
   make_folders(folder_of(path_));
-  const std::string name = temporary_name(path_);
-  AXONN_CHECK(::mkdir(name.c_str(), 0777) == 0, "cannot make the folder ", name, ": ",
-              cause_and_remedy(errno));
-  temporary_ = name;
+  do {
+    temporary_ = temporary_name(path_);
+    AXONN_CHECK(::mkdir(temporary_.c_str(), 0777) == 0, "cannot make the folder ", temporary_, ": ",
+                cause_and_remedy(errno));
+    lock_ = lock(temporary_);
+  } while (!is_taken(temporary_));  // somebody took it for abandoned before it was locked
+  remove_abandoned(path_);
 }
 
 TemporaryFolder::~TemporaryFolder() {

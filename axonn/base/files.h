@@ -133,7 +133,8 @@ class AtomicFile {
 };
 
 /// A folder that is filled under a temporary name, PATH.tmp-0123456789abcdef, so that PATH never
-/// names a half-written folder. The destructor removes it unless publish() was called.
+/// names a half-written folder. The destructor removes it unless publish() was called. As for an
+/// AtomicFile, the next writer removes the folder of a process that was killed.
 class TemporaryFolder {
  public:
   /// Creates the folder and its parents. Throws Error, or UsageError for the parents.
@@ -150,6 +151,7 @@ class TemporaryFolder {
  private:
   std::string path_;
   std::string temporary_;
+  FileHandle lock_;
 };
 
 /// Renames a folder to a temporary name, so that its own name never stands for a half-removed

@@ -17,22 +17,13 @@ void request_stop(int signal) {
   }
 }
 
-constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
-
 }  // namespace
 
-StopSignals::StopSignals() {
-  stop_requested = false;
-  for (int signal : kSignals)
+const std::atomic<bool>& catch_stop_signals() {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP})
     if (std::signal(signal, request_stop) == SIG_IGN && signal == SIGHUP)
       std::signal(SIGHUP, SIG_IGN);  // nohup
+  return stop_requested;
 }
-
-StopSignals::~StopSignals() {
-  for (int signal : kSignals)
-    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
-}
-
-const std::atomic<bool>& StopSignals::received() const { return stop_requested; }
 
 }  // namespace axonn

@@ -61,6 +61,21 @@ TEST(Signals, TermIntUsr1AndHupEachSaveACheckpointThatTheNextRunResumes) {
   }
 }
 
+TEST(Signals, WhileARunWritesAnotherIsRefusedWithItsProcessAndAKillReleasesTheFolder) {
+  const SmallRun run;
+  Program first(run.train(kEndless));
+  ASSERT_TRUE(first.prints("  loss: ")) << first.finish(0).err;
+  const Finished second = run_program(run.train({"--checkpoint.resume", "auto"}));
+  EXPECT_EQ(second.code, kUsageError) << second.out;
+  EXPECT_THAT(second.errors(),
+              testing::ElementsAre(HasSubstr("another run writes to " + run.out() + ": process " +
+                                             std::to_string(first.pid()) + " on ")));
+  ::kill(first.pid(), SIGKILL);
+  EXPECT_EQ(first.finish().code, 128 + SIGKILL);
+  const Finished third = run_program(run.train({"--checkpoint.resume", "auto"}));
+  EXPECT_EQ(third.code, 0) << third.err;
+}
+
 TEST(Signals, Usr1ToMpirunReachesTheRanksWhichStopAfterTheSameStep) {
   if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
   const SmallRun run;
