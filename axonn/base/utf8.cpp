@@ -61,6 +61,18 @@ std::size_t prefix_within(std::string_view text, int columns) {
   return at;
 }
 
+/// Appends the first character of a text; U+FFFD for an invalid byte, \xNN for a control character.
+void append_visible(std::string& out, std::string_view text) {
+  const Utf8Front front = utf8_front(text);
+  const char32_t point = code_point(text);
+  if (front.kind != Utf8Front::Kind::complete)
+    out += "\xef\xbf\xbd";
+  else if (point < 0x20 || (point >= 0x7f && point < 0xa0))
+    out += fmt::format("\\x{:02x}", static_cast<unsigned>(point));
+  else
+    out += text.substr(0, front.bytes);
+}
+
 }  // namespace
 
 Utf8Front utf8_front(std::string_view text) {
@@ -114,22 +126,24 @@ char32_t code_point(std::string_view text) {
 
 std::string printable(std::string_view text) {
   std::string out;
-  while (!text.empty()) {
-    const Utf8Front front = utf8_front(text);
-    const auto first = static_cast<unsigned char>(text[0]);
-    if (front.kind != Utf8Front::Kind::complete) {
-      out += "\xef\xbf\xbd";
-    } else if (first == '\n') {
+  for (; !text.empty(); text.remove_prefix(utf8_front(text).bytes))
+    if (text[0] == '\n')
       out += "\\n";
-    } else if (first == '\t') {
+    else if (text[0] == '\t')
       out += "\\t";
-    } else if (first < 0x20 || first == 0x7f) {
-      out += fmt::format("\\x{:02x}", first);
-    } else {
-      out += text.substr(0, front.bytes);
-    }
-    text.remove_prefix(front.bytes);
-  }
+    else
+      append_visible(out, text);
+  return out;
+}
+
+std::string harmless(std::string_view text) {
+  constexpr std::string_view kKept = "\n\t\r", kClearsLine = "\x1b[K";
+  std::string out;
+  for (; !text.empty(); text.remove_prefix(utf8_front(text).bytes))
+    if (kKept.find(text[0]) != kKept.npos || text.starts_with(kClearsLine))
+      out += text[0];
+    else
+      append_visible(out, text);
   return out;
 }
 

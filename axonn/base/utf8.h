@@ -31,6 +31,11 @@ std::size_t incomplete_utf8_suffix(std::string_view text);
 /// For display on one line: invalid bytes become U+FFFD, control characters \n, \t or \xNN.
 std::string printable(std::string_view text);
 
+/// The same for text of any length on a terminal. Keeps the control characters that our own output
+/// uses: \n, \t, \r and the sequence that clears a line. So text of others cannot command the
+/// terminal.
+std::string harmless(std::string_view text);
+
 /// Approximate columns of a text on a terminal: East Asian characters and pictographs take two,
 /// combining marks none.
 int utf8_columns(std::string_view text);

@@ -155,11 +155,10 @@ int run_bench(const Arguments& arguments) {
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   if (!flags.scaling.empty()) {
-    measure_scaling(with_stored_model(loaded->config), flags);
+    measure_scaling(with_stored_model(loaded->config, loaded->origins), flags);
     return 0;
   }
-  validate(loaded->config);
-  measure(resolved(with_stored_model(loaded->config)), flags);
+  measure(ready_config(loaded->config, loaded->origins), flags);
   return 0;
 }
 

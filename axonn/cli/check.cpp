@@ -89,7 +89,8 @@ int run_check(const Arguments& arguments) {
   const std::vector<GridShape> grids = parse_grids(grids_text);
   if (grids.size() < 2)
     refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", grids_text, "'");
-  const std::vector<GridTrace> all = traces(with_stored_model(loaded->config), grids, steps);
+  const std::vector<GridTrace> all =
+      traces(with_stored_model(loaded->config, loaded->origins), grids, steps);
   if (all.empty()) return 0;
 
   const Tolerance tolerance = tolerance_of(loaded->config.training.dtype);

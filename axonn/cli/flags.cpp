@@ -1,6 +1,7 @@
 #include "axonn/cli/flags.h"
 
 #include <algorithm>
+#include <array>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -39,6 +40,28 @@ namespace {
   refuse(
       app.get_name(), " has no flag '", flag, "'",
       guesses.empty() ? concat("; ", app.get_name(), " --help lists them") : did_you_mean(guesses));
+}
+
+/// A source of data that a flag names replaces the file's, which would contradict it.
+void replace_data_source(LoadedConfig& loaded) {
+  constexpr std::array kSources = {"text", "tokens", "jsonl", "synthetic"};
+  Origins& origins = loaded.origins;
+  const auto by_flag = [&](const char* source) {
+    return origins.from_flag(concat("data.", source));
+  };
+  const auto chosen = std::ranges::find_if(kSources, by_flag);
+  if (chosen == kSources.end()) return;
+  OptionList list;
+  list_options(loaded.config, list);
+  for (const char* source : kSources) {
+    const Option& option = *list.find("data", source);
+    if (!origins.is_set(option.key()) || by_flag(source)) continue;
+    if (speaks_for_all())
+      std::cerr << "note: --data." << *chosen << " replaces " << option.key() << " ("
+                << origins.of(option.key()) << ")\n";
+    option.set_text(option.is_list() ? "" : "0", option.key());
+    origins.forget(option.key());
+  }
 }
 
 }  // namespace
@@ -85,12 +108,12 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
     // The model's sizes are defaults; explicit values override them.
     loaded.config = {.model = known_model(name), .further = loaded.config.further};
     const OptionList list = read();
-    if (!loaded.config.model.path.empty()) return loaded;
     for (const Option& option : list.find("model")->options)
-      if (!loaded.origins.is_set(option.key()) &&
+      if (loaded.config.model.path.empty() && !loaded.origins.is_set(option.key()) &&
           option.default_text() != scratch_list.find("model", option.name())->default_text())
         loaded.origins.set(option.key(), "model.name");  // a size that differs from the default
   }
+  replace_data_source(loaded);
   return loaded;
 }
 
@@ -121,17 +144,10 @@ Config open_model(const ModelFlags& flags) {
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags) {
-  std::string name = flags.tokenizer;
-  std::int64_t& vocab = config.model.vocab;
-  if (name.empty()) {
-    name = config.data.tokenizer;
-    const auto& files =
-        config.model.path == flags.model ? config.model.files : config.model.adapter_files;
-    const bool learned_bytes = files->checkpoint() && config.data.tokens.empty();
-    if (name == "bytes" && !learned_bytes && vocab != 0 && vocab != 256) return nullptr;
-  }
-  auto tokenizer = make_tokenizer(name);
-  if (vocab == 0) vocab = tokenizer->vocab_size();
+  if (!flags.tokenizer.empty()) config.data.tokenizer = flags.tokenizer;
+  if (config.data.tokenizer.empty()) return nullptr;
+  auto tokenizer = make_tokenizer(config.data.tokenizer);
+  if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   return tokenizer;
 }
 

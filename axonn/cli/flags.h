@@ -38,8 +38,9 @@ struct LoadedConfig {
 };
 
 /// Parses the arguments of a command that takes [CONFIG.toml or --config FILE] [--section.key value
-/// ...] and its own flags. Returns nothing if it printed the help. The config is as written: not
-/// yet validated or resolved. Throws UsageError.
+/// ...] and its own flags. Returns nothing if it printed the help. A source of data in a flag
+/// replaces the file's, with a note. Otherwise the config is as written: not yet validated or
+/// resolved. Throws UsageError.
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments);
 
 /// Flags of commands that run a model without training it.
@@ -52,8 +53,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags);
 /// line for each damaged checkpoint that was skipped.
 Config open_model(const ModelFlags& flags);
 
-/// The tokenizer of the flags or of the model, which sets config's vocab if that is 0; null if
-/// neither is known and the vocabulary is not that of bytes.
+/// The tokenizer of the flags or of the model, which sets config's data.tokenizer, and its vocab if
+/// that is 0; null if neither is known.
 std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags);
 
 /// The same. Throws UsageError if there is none, or if it has more tokens than the vocabulary.

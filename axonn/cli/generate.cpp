@@ -136,9 +136,10 @@ void write_texts(LoadedModel& loaded, const Tokenizer& tokenizer, Request reques
     longest = std::max(longest, std::ssize(prompts.back()));
   }
   // The longest sequence that can arise: a longer context would waste memory in every slot.
+  const std::int64_t positions = loaded.config().model.positions, room = positions - longest;
   if (request.generator.context == 0)
     request.generator.context =
-        std::min(loaded.config().model.positions, longest + request.wanted.max_tokens);
+        request.wanted.max_tokens < room ? longest + request.wanted.max_tokens : positions;
   Generator generator(loaded, request.generator);
   const bool speaks = world.rank() == 0, single = texts.size() == 1;
   if (speaks && single) std::cout << texts.front() << std::flush;
@@ -300,12 +301,7 @@ int run_generate(const Arguments& arguments) {
 
   Config config = open_model(request);
   if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
-  if (!request.tokenizer.empty()) config.data.tokenizer = request.tokenizer;
-  if (config.data.tokenizer.empty())
-    refuse("the model has no tokenizer, which text needs: it was trained on token files; give one ",
-           "with --tokenizer");
-  const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(config.data.tokenizer);
-  if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
+  const auto tokenizer = need_tokenizer(config, request);
   request.generator.tokenizer = tokenizer.get();
   if (const auto end = tokenizer->end_of_text()) request.wanted.stop_tokens.push_back(*end);
   with_model(config, [&](LoadedModel& loaded) {

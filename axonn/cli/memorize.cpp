@@ -137,8 +137,7 @@ int run_trainings(const LoadedConfig& loaded) {
   const bool speaks = speaks_for_all();
   for (const std::string& line : warnings(loaded.config, loaded.origins))
     if (speaks) std::cerr << "warning: " << line << '\n';
-  validate(loaded.config);
-  const Config config = resolved(with_stored_model(loaded.config));
+  const Config config = ready_config(loaded.config, loaded.origins);
   if (config.parallelism.automatic())
     refuse(
         "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "

@@ -152,6 +152,7 @@ Config complete(Config config, const Origins& origins) {
   const DataConfig& data = config.data;
   if (data.text.empty() && data.tokens.empty() && data.jsonl.empty() && data.synthetic == 0)
     config.data.synthetic = 1;
+  if (config.data.tokenizer.empty() && config.model.vocab > 0) config.data.tokenizer = "bytes";
   if (config.training.steps == 0) config.training.steps = 1;
   if (config.optimizer.lr <= 0) config.optimizer.lr = 1;
   config.lr_scheduler = {};
@@ -267,7 +268,7 @@ int run_plan(const Arguments& given) {
   add_plan_flags(app, flags);
   const auto loaded = read_config(app, spelled_out(given));
   if (!loaded) return 0;
-  Config config = with_stored_model(loaded->config);
+  Config config = with_stored_model(loaded->config, loaded->origins);
   set_batch(config, flags);
   const std::vector<int> devices = devices_of(flags, config);
   PlanReport asked{.model = label_of(*loaded),

@@ -13,12 +13,18 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 
 namespace {
 
-class StandardOutputBuffer : public std::streambuf {
+/// Text on its way to a standard stream.
+class StandardStream : public std::streambuf {
+ public:
+  StandardStream(int descriptor, const char* name, bool shows_controls)
+      : descriptor_(descriptor), name_(name), shows_controls_(shows_controls) {}
+
  protected:
   std::streamsize xsputn(const char* text, std::streamsize count) override {
     constexpr std::size_t kMostWaiting = 1 << 16;  // longer writes are no faster
@@ -40,20 +46,28 @@ class StandardOutputBuffer : public std::streambuf {
 
  private:
   void write() {
-    const std::string text = std::exchange(waiting_, {});  // is not tried twice
+    std::string text = std::exchange(waiting_, {});  // is not tried twice
+    if (shows_controls_) {
+      const std::size_t whole = text.size() - incomplete_utf8_suffix(text);
+      waiting_ = text.substr(whole);
+      text = harmless(std::string_view(text).substr(0, whole));
+    }
     for (std::string_view rest = text; !rest.empty();) {
-      const ssize_t put = ::write(STDOUT_FILENO, rest.data(), rest.size());
+      const ssize_t put = ::write(descriptor_, rest.data(), rest.size());
       if (put < 0 && errno == EINTR) continue;
       if (put < 0 && errno == EAGAIN) {  // another program made the terminal or pipe non-blocking
-        pollfd ready{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+        pollfd ready{.fd = descriptor_, .events = POLLOUT, .revents = 0};
         ::poll(&ready, 1, -1);
         continue;
       }
-      AXONN_CHECK(put > 0, "cannot write to standard output: ", cause_and_remedy(errno));
+      AXONN_CHECK(put > 0, "cannot write to ", name_, ": ", cause_and_remedy(errno));
       rest.remove_prefix(static_cast<std::size_t>(put));
     }
   }
 
+  const int descriptor_;
+  const char* const name_;
+  const bool shows_controls_;
   std::mutex mutex_;
   std::string waiting_;
 };
@@ -69,16 +83,20 @@ void open_closed_streams() {
 }  // namespace
 
 StandardOutput::StandardOutput()
-    : own_(std::make_unique<StandardOutputBuffer>()), before_(std::cout.rdbuf()) {
+    : own_(std::make_unique<StandardStream>(STDOUT_FILENO, "standard output",
+                                            ::isatty(STDOUT_FILENO) == 1)),
+      own_errors_(std::make_unique<StandardStream>(STDERR_FILENO, "standard error", true)) {
   open_closed_streams();
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
-  std::cout.flush().rdbuf(own_.get());
+  before_ = std::cout.flush().rdbuf(own_.get());
+  errors_before_ = std::cerr.rdbuf(own_errors_.get());
   std::cout.exceptions(std::ios::badbit);
 }
 
 StandardOutput::~StandardOutput() {
   std::cout.exceptions(std::ios::goodbit);
   std::cout.rdbuf(before_);
+  std::cerr.rdbuf(errors_before_);
 }
 
 void StandardOutput::finish() {

@@ -8,8 +8,9 @@ namespace axonn {
 /// While an object exists, std::cout throws Error, with the cause, if its text cannot be written,
 /// and SIGPIPE and SIGXFSZ are ignored, so that such a write is an error and does not end the
 /// process. Several threads may write to std::cout. A stream made of std::cout.rdbuf() writes to
-/// the same place and does not throw: for text whose loss should not end the work. At most one
-/// object may exist at a time.
+/// the same place and does not throw: for text whose loss should not end the work. Control
+/// characters of foreign text are made visible (harmless()) in std::cerr, and in std::cout if it
+/// goes to a terminal. At most one object may exist at a time.
 class StandardOutput {
  public:
   StandardOutput();
@@ -21,8 +22,8 @@ class StandardOutput {
   void finish();
 
  private:
-  std::unique_ptr<std::streambuf> own_;
-  std::streambuf* before_;
+  std::unique_ptr<std::streambuf> own_, own_errors_;
+  std::streambuf *before_, *errors_before_;
 };
 
 }  // namespace axonn

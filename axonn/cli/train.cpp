@@ -71,8 +71,7 @@ int run_train(const Arguments& arguments) {
     if (speaks) std::cout << print_config(loaded->config, loaded->origins);
     return 0;
   }
-  validate(loaded->config);
-  const Config config = resolved(with_stored_model(loaded->config));
+  const Config config = ready_config(loaded->config, loaded->origins);
   if (dry) {
     if (config.parallelism.automatic())
       refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",

@@ -36,8 +36,7 @@ int run_tune(const Arguments& arguments) {
   app.add_option("--json", json, "also write the choices to this file")->type_name("FILE");
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
-  validate(loaded->config);
-  const Config config = resolved(with_stored_model(loaded->config));
+  const Config config = ready_config(loaded->config, loaded->origins);
   const std::string cache = matmul_cache_path(config.training.tune_cache);
   launch(config, [&](Communicator& world) {
     Training training(config, world);

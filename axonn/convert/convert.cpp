@@ -241,7 +241,7 @@ class Converter {
     adapters_ = std::exchange(model_, ModelFiles(base_));
     if (model_->adapters()) refuse(base_, " holds adapters, not their base model");
     base_ = model_->base();
-    if (model_->tokenizer() != "bytes") tokenizer_ = model_->tokenizer();
+    if (!model_->tokenizer().empty()) tokenizer_ = model_->tokenizer();
   }
 
   void merge() {

@@ -41,7 +41,8 @@ struct DataConfig {
   /// Size of generated text, in bytes (synthetic.h).
   std::int64_t synthetic = 0;
   /// "bytes", or a tokenizer's folder or file (make_tokenizer()). With token files, it must be the
-  /// tokenizer that made them; it is then used only to show text and to read a validation text.
+  /// tokenizer that made them; it is then used only to show text and to read a validation text, and
+  /// may be empty: not known.
   std::string tokenizer = "bytes";
   /// A fraction, such as 0.1: the last 10 % of each source, which training does not see. Or a file:
   /// text or tokens; with jsonl, a JSONL file. Empty or 0: none, training sees all data.

@@ -189,7 +189,8 @@ std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) 
 Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   check_choice(config);
   Corpus corpus;
-  corpus.tokenizer = make_tokenizer(config.tokenizer);
+  if (!config.tokenizer.empty() || config.tokens.empty())
+    corpus.tokenizer = make_tokenizer(config.tokenizer);
   if (!config.jsonl.empty()) {
     check_vocab(*corpus.tokenizer, options.vocab);
     open_jsonl(config, options, corpus);
@@ -197,7 +198,7 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   }
   if (!config.tokens.empty()) {
     corpus.train = open_tokens(config.tokens);
-    fit_tokenizer(corpus, options.vocab);
+    if (corpus.tokenizer) fit_tokenizer(corpus, options.vocab);
   } else if (!config.text.empty()) {
     corpus.train = {whole(open_text(config.text, *corpus.tokenizer, options))};
   } else {

@@ -103,7 +103,7 @@ ModelFiles ModelFiles::of_adapters(std::string path) {
 }
 
 ModelFiles::ModelFiles(std::string path, Format format)
-    : path_(std::move(path)), format_(format), tokenizer_(has_tokenizer(path_) ? path_ : "bytes") {
+    : path_(std::move(path)), format_(format), tokenizer_(has_tokenizer(path_) ? path_ : "") {
   if (format == Format::hugging_face) {
     config_ = resolved(read_hugging_face_config(path_), 0, 0);
   } else if (format == Format::peft) {
@@ -118,6 +118,8 @@ ModelFiles::ModelFiles(std::string path, Format format)
     list_options(config_, list);
     list.section("data", "");
     list.add("tokenizer", &tokenizer, {});
+    std::vector<std::string> tokens;
+    list.add("tokens", &tokens, {});
     list.section("training", "");
     list.add("dtype", &dtype, {});
     Origins origins;
@@ -125,9 +127,11 @@ ModelFiles::ModelFiles(std::string path, Format format)
                    origins, UnknownSections::skip_keys);
     config_ = resolved(config_, 0, 0);
     base_ = config_.path;
-    if (!tokenizer.empty() || tokenizer_ == "bytes") tokenizer_ = tokenizer;
+    if (!tokenizer.empty() && (tokenizer != "bytes" || tokens.empty())) tokenizer_ = tokenizer;
     if (dtype == "bf16") trained_in_ = StoredType::bf16;
   }
+  constexpr std::int64_t kBytes = 256;
+  if (tokenizer_.empty() && (config_.vocab == kBytes || config_.vocab == 0)) tokenizer_ = "bytes";
 }
 
 ModelFiles::Form ModelFiles::form() const {

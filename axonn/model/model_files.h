@@ -37,8 +37,9 @@ class ModelFiles {
   const ModelConfig& config() const { return config_; }
   /// The base model of adapters: a path, a name on the hub, or "".
   const std::string& base() const { return base_; }
-  /// As in data.tokenizer: the folder itself; or what a checkpoint's run used, "" if that is not
-  /// known; or "bytes".
+  /// As in data.tokenizer: the folder itself, or what a checkpoint's run used; "" if it is not
+  /// known. "bytes" is known to be the tokenizer of a model that was trained on text with it or
+  /// that has 256 tokens.
   const std::string& tokenizer() const { return tokenizer_; }
 
   /// How the model is, or was once, stored in a Hugging Face folder.

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 
@@ -216,6 +217,10 @@ void Option::set(const Value& value, const std::string& place) const {
 }
 
 void Option::set_text(const std::string& text, const std::string& place) const {
+  if (valid_utf8_prefix(text) < text.size())
+    refuse('[', section_, "] ", name_, " = ", printable(text),
+           " is not UTF-8, but configs and checkpoints can hold no other names (", place,
+           "); rename the file or folder, or give a path that does not name it");
   const auto parsed = [&](const auto& value) -> Value {
     if (!value) refuse_value('\'' + text + '\'', place);
     return *value;
@@ -292,6 +297,10 @@ std::string toml_number(double value) {
 }
 
 std::string toml_string(std::string_view text) {
+  if (valid_utf8_prefix(text) < text.size())
+    refuse(printable(text),
+           " is not UTF-8, but a TOML file can hold no other text; rename the "
+           "file or folder, or give a path that does not name it");
   std::string quoted = "\"";
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);

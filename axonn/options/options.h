@@ -135,6 +135,8 @@ class Origins {
  public:
   /// `place` is "train.toml:7:1" or "--training.steps".
   void set(const std::string& key, std::string place) { places_[key] = std::move(place); }
+  /// Makes it a key that was not set.
+  void forget(const std::string& key) { places_.erase(key); }
   bool is_set(const std::string& key) const { return places_.contains(key); }
   bool from_flag(const std::string& key) const { return of(key).starts_with("--"); }
   /// Returns "default" for a key that was not set.
@@ -151,7 +153,8 @@ class Origins {
 /// with a decimal point or an exponent.
 std::string toml_number(double value);
 
-/// Writes a string as TOML: quoted, with special characters escaped.
+/// Writes a string as TOML: quoted, with special characters escaped. Throws UsageError if it is not
+/// UTF-8.
 std::string toml_string(std::string_view text);
 
 /// Parse the whole text as a number. '_' is allowed between digits, as in TOML. Empty if the text

@@ -48,7 +48,7 @@ Plan best_choice(const Config& config, const Machine& machine, int ranks, const 
   const SearchResult found = search(with_vocab(config), machine, options);
   if (found.plans.empty())
     refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
-           format_bytes(static_cast<std::int64_t>(machine.memory_bytes)), " of a device",
+           format_bytes(static_cast<std::int64_t>(machine.usable_bytes())), " of a device",
            found.smallest ? concat("; the smallest, ", to_string(found.smallest->grid), ", takes ",
                                    format_bytes(found.smallest->memory_bytes))
                           : std::string());

@@ -38,19 +38,27 @@ std::string percent_of_peak(const PlanFlops& flops) {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes * 1e-9); }
 
+/// "76.0 GB of 80.0 GB: 4.0 GB are kept for ...".
+std::string memory_text(const Machine& m) {
+  if (m.reserve_bytes == 0) return gigabytes(m.memory_bytes);
+  return fmt::format("{} of {}: {} are kept for driver, communicators and libraries",
+                     gigabytes(m.usable_bytes()), gigabytes(m.memory_bytes),
+                     gigabytes(m.reserve_bytes));
+}
+
 std::string question(const PlanReport& r) {
   const Machine& m = r.machine;
   return fmt::format(
       "model     {}: {} parameters, {}\n"
-      "machine   {}: {} devices ({}), {} per node, {} each\n"
+      "machine   {}: {} devices ({}), {} per node\n"
+      "memory    of a device: {}\n"
       "step      {} sequences of {} tokens, {} tokens\n"
       "search    strategy {}: {} grids, {} can cut model and batch, {} fit; {:.2f} s\n",
       r.model, format_count(parameter_count(r.config.model)), name_of(r.config.training.dtype),
-      m.name, format_count(r.options.devices), m.device, m.devices_per_node,
-      gigabytes(m.memory_bytes), format_count(r.config.training.global_batch),
-      format_count(r.config.training.seq_len), format_count(r.batch_tokens()),
-      kStrategies[static_cast<int>(r.options.strategy)], r.result.grids, r.result.cut, r.result.fit,
-      r.search_s);
+      m.name, format_count(r.options.devices), m.device, m.devices_per_node, memory_text(m),
+      format_count(r.config.training.global_batch), format_count(r.config.training.seq_len),
+      format_count(r.batch_tokens()), kStrategies[static_cast<int>(r.options.strategy)],
+      r.result.grids, r.result.cut, r.result.fit, r.search_s);
 }
 
 std::string table(const PlanReport& r) {
@@ -130,7 +138,7 @@ std::string remedy(const PlanReport& r) {
         ": grid {} needs the least, {} per rank with micro-batches of {} and full recomputation, "
         "but a device has {}",
         to_string(least->grid), gigabytes(static_cast<double>(least->memory_bytes)),
-        least->micro_batch, gigabytes(r.machine.memory_bytes));
+        least->micro_batch, memory_text(r.machine));
   text += ".\n";
   return text + (r.devices_that_fit > 0
                      ? fmt::format("It fits on {} devices.\n", format_count(r.devices_that_fit))
@@ -198,6 +206,7 @@ Json all_of(const PlanReport& r) {
                {"batch_tokens", r.batch_tokens()},
                {"seq_len", r.config.training.seq_len},
                {"device_memory_bytes", r.machine.memory_bytes},
+               {"reserve_bytes", r.machine.reserve_bytes},
                {"search",
                 {{"seconds", r.search_s},
                  {"grids", r.result.grids},

@@ -64,7 +64,7 @@ class Search {
   }
   bool wanted(RecomputeMode mode) const { return options_.recompute.value_or(mode) == mode; }
   bool fits(std::int64_t bytes) const {
-    return static_cast<double>(bytes) <= machine_.memory_bytes;
+    return static_cast<double>(bytes) <= machine_.usable_bytes();
   }
 
   /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.

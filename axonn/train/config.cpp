@@ -26,10 +26,11 @@ void validate_data(const DataConfig& data) {
         "FILE or --data.synthetic 1MB");
   if (sources > 1)
     refuse("[data] text, tokens, jsonl and synthetic exclude one another; set one of them");
-  if (data.tokenizer.empty())
+  if (data.tokenizer.empty() && data.tokens.empty())
     refuse(
-        "[data] tokenizer is empty; set it to \"bytes\" or to a folder with tokenizer.json, with "
-        "vocab.json and merges.txt, or with tokenizer.model");
+        "[data] tokenizer is not set, and the one of the model at [model] path is not known; set "
+        "it to \"bytes\" or to a folder with tokenizer.json, with vocab.json and merges.txt, or "
+        "with tokenizer.model");
   const auto fraction = parse_real(data.validation);
   if (fraction && !(*fraction >= 0 && *fraction < 1))
     refuse("[data] validation = ", toml_string(data.validation),
@@ -54,7 +55,9 @@ void validate_training(const Config& config) {
   if (positions > 0 && positions < training.seq_len)
     refuse("[training] seq_len = ", training.seq_len,
            " is longer than [model] positions = ", positions,
-           "; raise positions (0 sets it to seq_len), or shorten seq_len");
+           config.model.path.empty()
+               ? "; raise positions (0 sets it to seq_len), or shorten seq_len"
+               : concat(", those of the model at ", config.model.path, "; shorten seq_len"));
 }
 
 /// Throws UsageError if steps would differ in a value that a captured graph holds as a constant.

@@ -52,7 +52,8 @@ void list_data(DataConfig& data, OptionList& list) {
       "tokenizer", &data.tokenizer,
       {.help = "\"bytes\" (each byte is a token), or a tokenizer: a folder with tokenizer.json, "
                "with vocab.json and merges.txt, or with tokenizer.model, or one of these files; "
-               "\"bytes\" gives way to the tokenizer of the model at model.path, if it has one",
+               "\"bytes\" gives way to the tokenizer of the model at model.path, and where that is "
+               "not known, must be set",
        .also = "tokenizer_path tokenizer_type"});
   list.add("validation", &data.validation,
            {.help = "validation data: a fraction of the training data, held out from the end of "

@@ -12,15 +12,17 @@ namespace {
 
 using Files = std::shared_ptr<const ModelFiles>;
 
-/// Sets the model of a config to the one in `files`. Adapters stay those of the config.
-void take_model(Config& config, Files files) {
+/// Sets the model of a config to the one in `files`. Adapters stay those of the config, and so does
+/// a tokenizer that the user chose.
+void take_model(Config& config, Files files, const Origins& origins) {
   LoraConfig lora = std::move(config.model.lora);
   Files adapter_files = std::move(config.model.adapter_files);
   config.model = files->config();
   config.model.path = files->path();
   config.model.lora = std::move(lora);
   config.model.adapter_files = std::move(adapter_files);
-  if (config.data.tokenizer == "bytes" && !files->tokenizer().empty())
+  const bool known = !files->tokenizer().empty();
+  if (config.data.tokenizer == "bytes" && (known || !origins.is_set("data.tokenizer")))
     config.data.tokenizer = files->tokenizer();
   config.model.files = std::move(files);
 }
@@ -69,7 +71,7 @@ ModelConfig with_stored_adapters(ModelConfig model, const std::string& path) {
   return model;
 }
 
-Config with_stored_model(Config config) {
+Config with_stored_model(Config config, const Origins& origins) {
   if (!config.model.lora.path.empty()) {
     const double dropout = config.model.lora.dropout;
     config.model = with_stored_adapters(config.model, config.model.lora.path);
@@ -80,8 +82,14 @@ Config with_stored_model(Config config) {
   if (files->adapters())
     refuse("[model] path = '", files->path(), "' holds only adapters of the model at '",
            files->base(), "'; set path to that model and [lora] path to the adapters");
-  take_model(config, files);
+  take_model(config, files, origins);
   return config;
+}
+
+Config ready_config(const Config& config, const Origins& origins) {
+  const Config whole = with_stored_model(config, origins);
+  validate(whole);
+  return resolved(whole);
 }
 
 Config config_of_model(const std::string& path, const std::string& adapter) {
@@ -94,7 +102,7 @@ Config config_of_model(const std::string& path, const std::string& adapter) {
     config.parallelism.transport = TransportKind::automatic;
   }
   if (!files->adapters()) {
-    take_model(config, files);
+    take_model(config, files, {});
     if (!adapter.empty()) config.model = with_stored_adapters(config.model, adapter);
     return config;
   }
@@ -105,6 +113,7 @@ Config config_of_model(const std::string& path, const std::string& adapter) {
            "'; give the path of that model with --model and this one with --adapter");
   config.model.lora.path = path;
   config.model.adapter_files = files;
+  config.data.tokenizer = files->tokenizer();
   if (!config.model.path.empty())
     config.model.files = std::make_shared<const ModelFiles>(config.model.path);
   return config;

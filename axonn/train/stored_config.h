@@ -23,11 +23,15 @@ std::string stored_config_text(const ModelConfig& model, const std::string& toke
 /// files. Throws as ModelFiles::of_adapters() does.
 ModelConfig with_stored_adapters(ModelConfig model, const std::string& path);
 
-/// Returns config with the sizes and files of the model at model.path, if set. A tokenizer there
-/// replaces "bytes". If lora.path is set, rank, alpha and targets are those of the adapters there.
-/// Call it once per process, before its ranks start. Throws UsageError as ModelFiles does, and if a
-/// path holds adapters instead of a model, or the reverse.
-Config with_stored_model(Config config);
+/// Returns config with the sizes and files of the model at model.path, if set. Its tokenizer
+/// replaces "bytes", also if it is not known (""), unless the origins say that the user set
+/// "bytes". If lora.path is set, rank, alpha and targets are those of the adapters there. Call it
+/// once per process, before its ranks start. Throws UsageError as ModelFiles does, and if a path
+/// holds adapters instead of a model, or the reverse.
+Config with_stored_model(Config config, const Origins& origins);
+
+/// Returns the config of a run: with_stored_model(), validated and resolved. Throws as these do.
+Config ready_config(const Config& config, const Origins& origins);
 
 /// Returns the config to run a model, not to train it: initialise() then reads the parameters.
 /// path and adapter are as for ModelFiles; adapter may be "". Grid and compute type may be changed.

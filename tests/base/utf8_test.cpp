@@ -45,6 +45,12 @@ TEST(Utf8, PrintableTextIsOneLineOfValidUtf8) {
             "a\\n\\tb\\x01\\x7fé\uFFFD.");
 }
 
+TEST(Utf8, HarmlessTextCannotCommandATerminal) {
+  EXPECT_EQ(harmless("\rtwo\tlines\n\x1b[K"), "\rtwo\tlines\n\x1b[K") << "what we print ourselves";
+  EXPECT_EQ(harmless("\x1b]0;title\x07 \x1b[31mred \xc2\x9b 2J \b\xff"),
+            "\\x1b]0;title\\x07 \\x1b[31mred \\x9b 2J \\x08\uFFFD");
+}
+
 TEST(Utf8, EastAsianCharactersTakeTwoColumnsAndCombiningMarksNone) {
   EXPECT_EQ(utf8_columns("a\xe6\xbc\xa2"
                          "e\xcc\x81"),

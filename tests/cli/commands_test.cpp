@@ -144,3 +144,13 @@ TEST(Plan, AcceptsAHuggingFaceFolderOrItsConfigAsTheModel) {
                 HasSubstr("1,824,000 parameters"));
   std::filesystem::remove_all(folder);
 }
+
+TEST(Flags, ASourceOfDataReplacesTheOneOfTheFile) {
+  const std::string config = AXONN_SOURCE_DIR "/configs/tiny.toml";
+  const Outcome outcome = run({"train", config, "--print-config", "--data.text", "book.txt"});
+  EXPECT_THAT(outcome.err, HasSubstr("note: --data.text replaces data.synthetic (" + config + ":"));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("text = [\"book.txt\"]"), HasSubstr("synthetic = 0 ")));
+  EXPECT_THAT(run({"train", config, "--data.text", "a", "--data.synthetic", "9"}).refusal,
+              HasSubstr("exclude one another"))
+      << "two flags contradict each other";
+}

@@ -88,6 +88,13 @@ TEST_F(GenerateProgram, ReportsItsSpeedAndAFullContext) {
   EXPECT_EQ(ended.out.size(), 18u);
 }
 
+TEST_F(GenerateProgram, TakesTheLargestNumberOfTokensAsNoLimit) {
+  EXPECT_EQ(
+      text({"--prompt", "The town", "--tokens", "9223372036854775807", "--stop-when-full",
+            "--temperature", "0"}),
+      text({"--prompt", "The town", "--tokens", "100", "--stop-when-full", "--temperature", "0"}));
+}
+
 TEST_F(GenerateProgram, RefusesPromptsThatItCannotRead) {
   const std::string file = trained_ / "prompts.jsonl";
   EXPECT_THAT(generate({"--prompts", file}).err, HasSubstr("cannot read " + file));

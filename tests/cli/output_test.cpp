@@ -94,3 +94,10 @@ TEST(Output, ADeviceOrPipeIsWrittenAndNotReplaced) {
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_GE(test::slurp(file).size(), 300u);
 }
+
+TEST(Output, MessagesCannotCommandTheTerminal) {
+  EXPECT_EQ(
+      run_program({"\x1b]0;title\x07"}).err,
+      "error: there is no command '\\x1b]0;title\\x07'; the commands are train, check, bench, "
+      "plan, probe, tune, generate, eval, memorize, convert, data, info, help\n");
+}

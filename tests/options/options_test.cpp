@@ -378,6 +378,20 @@ TEST(TomlString, EscapesQuotesBackslashesAndControlCharacters) {
   EXPECT_EQ(toml_string("a\"b\\c\n\x7f"), R"("a\"b\\c\u000A\u007F")");
 }
 
+TEST(TomlString, RefusesTextThatNoTomlFileCanHold) {
+  EXPECT_THROW(toml_string("caf\xe9"), UsageError);
+  std::string dir;
+  OptionList list;
+  list.section("output", "");
+  list.add("dir", &dir, {});
+  try {
+    list.find("output", "dir")->set_text("caf\xe9/out", "--output.dir");
+    FAIL() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("[output] dir = caf\uFFFD/out is not UTF-8"));
+  }
+}
+
 TEST(ParseInteger, TakesDigitsWithSeparatorsAndNothingElse) {
   EXPECT_EQ(parse_integer("1_000"), 1000);
   EXPECT_EQ(parse_integer("-7"), -7);

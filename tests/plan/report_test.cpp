@@ -34,6 +34,16 @@ PlanReport report_on(int devices, double memory_bytes = 1e12) {
 
 }  // namespace
 
+TEST(PlanReport, KeepsTheReserveFreeAndSaysSo) {
+  PlanReport asked = report_on(8);
+  const double first = static_cast<double>(asked.result.plans.front().memory_bytes);
+  asked.machine.memory_bytes = 1.5 * first;
+  asked.machine.reserve_bytes = 0.6 * first;
+  const PlanReport report = make_plans(asked);
+  for (const Plan& plan : report.result.plans) EXPECT_LE(plan.memory_bytes, 0.9 * first);
+  EXPECT_THAT(to_text(report), HasSubstr("are kept for driver, communicators and libraries"));
+}
+
 TEST(PlanReport, JsonHasThePlansBestFirstWithAllDocumentedKeys) {
   const PlanReport report = report_on(8);
   const auto json = nlohmann::json::parse(to_json(report));

@@ -1,4 +1,5 @@
 // The config of a model on disk, and messages for folders that hold something else.
+#include "axonn/options/options.h"
 #include "axonn/train/stored_config.h"
 
 #include <filesystem>
@@ -68,7 +69,7 @@ class StoredConfig : public testing::Test {
     Config config;
     config.model.path = model;
     config.model.lora.path = adapters;
-    return refusal([&] { with_stored_model(config); });
+    return refusal([&] { with_stored_model(config, {}); });
   }
   /// The message for axonn generate and axonn eval.
   static std::string of_use(const std::string& model, const std::string& adapters = {}) {
@@ -137,9 +138,12 @@ TEST(StoredConfigOfFolder, SizesAndTokenizerAreUsedUnlessAnotherTokenizerIsNamed
   Config config;
   config.model.path = folder.path();
   config.model.lora.rank = 3;
-  EXPECT_EQ(with_stored_model(config).data.tokenizer, "bytes") << "the folder has no tokenizer";
+  EXPECT_EQ(with_stored_model(config, {}).data.tokenizer, "") << "the folder has no tokenizer";
+  Origins chosen;
+  chosen.set("data.tokenizer", "--data.tokenizer");
+  EXPECT_EQ(with_stored_model(config, chosen).data.tokenizer, "bytes");
   spill(folder / "tokenizer.json", "{}");
-  const Config found = with_stored_model(config);
+  const Config found = with_stored_model(config, {});
   EXPECT_EQ(found.data.tokenizer, folder.path());
   EXPECT_EQ(found.model.path, folder.path());
   EXPECT_EQ(found.model.ffn, 96);
@@ -147,5 +151,36 @@ TEST(StoredConfigOfFolder, SizesAndTokenizerAreUsedUnlessAnotherTokenizerIsNamed
   EXPECT_EQ(found.model.lora.rank, 3)
       << "the adapters to train are set by the run, not by the folder";
   config.data.tokenizer = "another";
-  EXPECT_EQ(with_stored_model(config).data.tokenizer, "another");
+  EXPECT_EQ(with_stored_model(config, {}).data.tokenizer, "another");
+}
+
+TEST(StoredConfigOfFolder, ARunIsRefusedThatNeedsMorePositionsOrATokenizer) {
+  const TemporaryPath folder;
+  spill(folder / "config.json",
+        R"({"model_type": "llama", "hidden_size": 48, "intermediate_size": 96, "vocab_size": 101,
+            "num_hidden_layers": 2, "num_attention_heads": 12, "max_position_embeddings": 8})");
+  Config config;
+  config.model.path = folder.path();
+  config.data.tokens = {"tokens.bin"};
+  config.training.steps = config.training.global_batch = 1;
+  config.training.seq_len = 8;
+  config.optimizer.lr = 1;
+  EXPECT_EQ(ready_config(config, {}).model.positions, 8);
+  const auto refusal_of = [&](const Config& asked) {
+    try {
+      ready_config(asked, {});
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  Config longer = config, text = config;
+  longer.training.seq_len = 16;
+  EXPECT_EQ(refusal_of(longer),
+            "[training] seq_len = 16 is longer than [model] positions = 8, those "
+            "of the model at " +
+                std::string(folder.path()) + "; shorten seq_len");
+  text.data.tokens.clear();
+  text.data.text = {"book.txt"};
+  EXPECT_THAT(refusal_of(text), HasSubstr("tokenizer is not set, and the one of the model"));
 }

@@ -50,7 +50,10 @@ void list_options(Machine& machine, OptionList& list) {
   list.add("source", &machine.source, {.help = "origin of the figures"});
   list.add("devices_per_node", &machine.devices_per_node,
            {.help = "ranks that share a node's links", .min = 1, .also = "gpus_per_node"});
-  add_figure(list, "memory_bytes", machine.memory_bytes, "device memory that a run may use",
+  add_figure(list, "memory_bytes", machine.memory_bytes, "memory of a device", "bytes");
+  add_figure(list, "reserve_bytes", machine.reserve_bytes,
+             "part of memory_bytes that plans leave free: for the driver, the communication "
+             "library's buffers, other libraries and fragmentation",
              "bytes");
   add_figure(list, "memory_bytes_per_s", machine.memory_bytes_per_s,
              "bandwidth of a device's memory, reads and writes together", "bytes/s");
@@ -111,6 +114,7 @@ void validate(const Machine& machine, const std::string& place) {
              "; `axonn probe` writes a complete file");
   };
   need(machine.memory_bytes > 0, "[machine] memory_bytes is missing");
+  need(machine.usable_bytes() > 0, "[machine] reserve_bytes leaves nothing of memory_bytes");
   need(machine.memory_bytes_per_s > 0, "[machine] memory_bytes_per_s is missing");
   need(machine.bf16.flops_per_s > 0 || machine.f32.flops_per_s > 0,
        "flops_per_s is missing, in [products_bf16] and in [products_f32]");

@@ -56,7 +56,8 @@ struct Machine {
   std::string name, device;
   std::string source;  ///< origin of the figures: publications, fits or a probe
   int devices_per_node = 1;
-  double memory_bytes = 0;            ///< of a device, usable by a run
+  double memory_bytes = 0;            ///< of a device
+  double reserve_bytes = 0;           ///< of those, for what is not in a rank's arena
   double advertised_flops_per_s = 0;  ///< in bf16, dense; 0: unknown
   ProductRate bf16, f32;
   double attention_flops_per_s = 0;  ///< of the causal half, as Schedule counts
@@ -73,6 +74,9 @@ struct Machine {
   std::vector<GroupRate> groups;
 
   bool operator==(const Machine&) const = default;
+
+  /// Bytes that a rank's arena may have.
+  double usable_bytes() const { return memory_bytes - reserve_bytes; }
 };
 
 /// Reads a machine by name ("frontier") or from a TOML file.
