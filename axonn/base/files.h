@@ -73,6 +73,7 @@ class MappedFile {
 };
 
 /// A new file that is written front to back. The destructor removes it unless finish() was called.
+/// The path may also name a device or a pipe, which is never removed.
 ///
 /// Throws Error with the file, the bytes, the cause and a remedy.
 class OutputFile {
@@ -101,6 +102,7 @@ class OutputFile {
 
   std::string path_;
   FileHandle file_;
+  bool regular_ = true;
   std::int64_t bytes_ = 0;
 };
 
@@ -110,7 +112,8 @@ class OutputFile {
 /// AtomicFile of the same path removes its temporary file: writers hold a lock on theirs.
 class AtomicFile {
  public:
-  /// Throws UsageError, with the cause and a remedy, if no file can be created there.
+  /// Throws UsageError, with the cause and a remedy, if no file can be created there, or if the
+  /// path names a folder, a device or a pipe.
   explicit AtomicFile(std::string path);
 
   const std::string& path() const { return path_; }
@@ -130,7 +133,8 @@ class AtomicFile {
 };
 
 /// A folder that is filled under a temporary name, PATH.tmp-0123456789abcdef, so that PATH never
-/// names a half-written folder. The destructor removes it unless publish() was called.
+/// names a half-written folder. The destructor removes it unless publish() was called. As for an
+/// AtomicFile, the next writer removes the folder of a process that was killed.
 class TemporaryFolder {
  public:
   /// Creates the folder and its parents. Throws Error, or UsageError for the parents.
@@ -147,6 +151,7 @@ class TemporaryFolder {
  private:
   std::string path_;
   std::string temporary_;
+  FileHandle lock_;
 };
 
 /// Renames a folder to a temporary name, so that its own name never stands for a half-removed
@@ -175,7 +180,8 @@ std::string read_text(const std::string& path, std::int64_t most = std::int64_t{
 /// Writes a new file with this text and syncs it. Throws as OutputFile does.
 void write_text(const std::string& path, std::string_view text);
 
-/// Replaces a file with this text, as AtomicFile does.
+/// Replaces a file with this text, as AtomicFile does. Writes into what is no file of its own: a
+/// link such as /dev/stdout, a device or a pipe.
 void write_file_atomically(const std::string& path, std::string_view text);
 
 /// Creates a folder and its parents if they do not exist. Throws UsageError.

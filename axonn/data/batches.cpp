@@ -19,7 +19,9 @@ Batches::Batches(std::shared_ptr<const Sequences> sequences, SequenceMask mask,
               micro_batch, " for coordinate ", place, " of ", places);
 }
 
-Batches::~Batches() {
+Batches::~Batches() { end_reading(); }
+
+void Batches::end_reading() {
   {
     const std::lock_guard guard(lock_);
     ends_ = true;
@@ -28,12 +30,21 @@ Batches::~Batches() {
   if (reader_.joinable()) reader_.join();
 }
 
+void Batches::begin_at(std::int64_t step, std::int64_t sequence) {
+  AXONN_CHECK(step >= 0 && sequence >= 0, "Batches: step ", step, " at sequence ", sequence);
+  end_reading();
+  ends_ = false;
+  ready_.clear();
+  first_step_ = step;
+  first_sequence_ = sequence;
+}
+
 std::int64_t Batches::steps() const {
   return (options_.end + options_.global_batch - 1) / options_.global_batch;
 }
 
 std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
-  const std::int64_t begin = n * options_.global_batch, mine = begin + options_.place * each_,
+  const std::int64_t begin = first_of(n), mine = begin + options_.place * each_,
                      end = options_.end > 0 ? options_.end : begin + options_.global_batch;
   auto result = std::make_shared<Batch>();
   Batch& batch = *result;
@@ -96,7 +107,7 @@ void Batches::read_ahead() {
 }
 
 std::shared_ptr<const Batch> Batches::at(std::int64_t n) {
-  AXONN_CHECK(n >= 0, "Batches: step ", n);
+  AXONN_CHECK(n >= first_step_, "Batches: step ", n, " comes before the first, ", first_step_);
   if (options_.ahead == 0) return read(n);
   std::unique_lock guard(lock_);
   wanted_ = n;

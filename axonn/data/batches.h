@@ -41,9 +41,9 @@ struct BatchOptions {
   int ahead = 2;  ///< number of steps to read ahead; 0: none, and at() reads itself
 };
 
-/// The batches of one (z, data) coordinate. Step n has the sequences [n · global_batch,
-/// (n + 1) · global_batch), and each coordinate has an equal run of them, so that a batch depends
-/// on the sequences, the options and n alone.
+/// The batches of one (z, data) coordinate. Step n has the global_batch sequences from first_of(n)
+/// on, and each coordinate has an equal run of them, so that a batch depends on the sequences, the
+/// options, begin_at() and n alone.
 ///
 /// A thread of its own reads the next steps' batches, so that slow storage delays a step only if
 /// reading takes longer than computing.
@@ -58,6 +58,15 @@ class Batches {
   /// The batch of step n; waits until it is read. Any n may follow any other, but reading ahead
   /// expects n + 1. Throws what reading it threw, such as a UsageError for an unknown token.
   std::shared_ptr<const Batch> at(std::int64_t n);
+
+  /// Makes step `step` begin with this sequence, and each later step where the one before it ends.
+  /// Without this call step 0 begins with sequence 0.
+  void begin_at(std::int64_t step, std::int64_t sequence);
+  std::int64_t first_step() const { return first_step_; }  ///< the step that begin_at() named
+  /// The number of step n's first sequence.
+  std::int64_t first_of(std::int64_t n) const {
+    return first_sequence_ + (n - first_step_) * options_.global_batch;
+  }
 
   const Sequences& sequences() const { return *sequences_; }
   const BatchOptions& options() const { return options_; }
@@ -74,6 +83,7 @@ class Batches {
   };
   std::shared_ptr<const Batch> read(std::int64_t n) const;
   void read_ahead();
+  void end_reading();
   /// The next step to read ahead, if any. Needs the lock.
   std::optional<std::int64_t> next() const;
 
@@ -81,6 +91,7 @@ class Batches {
   SequenceMask mask_;
   BatchOptions options_;
   std::int64_t each_;  // sequences per coordinate and step
+  std::int64_t first_step_ = 0, first_sequence_ = 0;
   std::mutex lock_;
   std::condition_variable changed_;
   std::map<std::int64_t, Read> ready_;  // by step

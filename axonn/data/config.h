@@ -44,8 +44,8 @@ struct DataConfig {
   /// tokenizer that made them; it is then used only to show text and to read a validation text.
   std::string tokenizer = "bytes";
   /// A fraction, such as 0.1: the last 10 % of each source, which training does not see. Or a file:
-  /// text or tokens; with jsonl, a JSONL file. Empty or 0: none.
-  std::string validation = "0.1";
+  /// text or tokens; with jsonl, a JSONL file. Empty or 0: none, training sees all data.
+  std::string validation = "0";
   /// Whether each epoch has a different order of samples; if false, the order of the files.
   bool shuffle = true;
 };

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <sstream>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/base/hash.h"
 #include "axonn/data/goldfish.h"
 #include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic.h"
@@ -218,6 +220,34 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
     corpus.validation = {whole(open_text({config.validation}, *corpus.tokenizer, options))};
   }
   return corpus;
+}
+
+std::string fingerprint(const Corpus& corpus) {
+  constexpr std::int64_t kPlaces = 64, kTokens = 64;
+  std::string key;
+  const auto add = [&](const std::vector<std::int32_t>& tokens) {
+    key += hex_of(xxh3(std::as_bytes(std::span(tokens))));
+  };
+  const auto spread = [](std::int64_t i, std::int64_t most) {  // of 0 to most
+    return most / (kPlaces - 1) * i + most % (kPlaces - 1) * i / (kPlaces - 1);
+  };
+  for (const TokenStream& stream : corpus.train) {
+    key += concat(stream.size(), ' ', stream.weight, ' ');
+    std::vector<std::int32_t> tokens(std::min(stream.size(), kTokens));
+    for (std::int64_t i = 0; i < kPlaces; ++i) {
+      stream.source->read(stream.begin + spread(i, stream.size() - std::ssize(tokens)), tokens);
+      add(tokens);
+    }
+  }
+  const auto& [documents, begin, end] = corpus.train_documents;
+  if (begin < end) {
+    key += concat(begin, ' ', end, ' ', documents->tokens(), ' ');
+    for (std::int64_t i = 0; i < kPlaces; ++i) {
+      const auto coded = documents->coded(begin + spread(i, end - begin - 1));
+      add({coded.begin(), coded.end()});
+    }
+  }
+  return hex_of(xxh3(key));
 }
 
 std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,

@@ -25,6 +25,10 @@ struct Corpus {
   DocumentRange train_documents = {}, validation_documents = {};
 };
 
+/// A hash of the training data's sizes and weights and of tokens spread over them, but not of paths
+/// or times, so that data may move. Reads a few pages of each stream.
+std::string fingerprint(const Corpus& corpus);
+
 /// The training sequences: sample n is a function of corpus, options and n alone.
 /// Throws UsageError if a source is too short or holds nothing to learn.
 std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/train/config_options.h"
+#include "axonn/train/run_folder.h"
 
 namespace axonn {
 
@@ -67,6 +69,7 @@ void add_training(const std::string& folder, RecitationRun& run) {
     run.train_seconds += step.value("step_ms", 0.0) / 1e3;
     kept += step.value("goldfish_kept", 0.0);
     ++steps;
+    if (step.contains("val_loss")) run.validation_loss = step.value("val_loss", 0.0);
   }
   if (run.variant == kGoldfish && steps > 0) run.kept_fraction = kept / static_cast<double>(steps);
 }
@@ -121,9 +124,10 @@ class Study {
   }
   std::int64_t documents_of_trial() const { return std::ssize(epochs_) * memorize_.bucket_size; }
 
-  void claim_folder() const {
+  void claim_folder() {
+    lock_.emplace(config_.output.dir);
+    if (!lock_->warning().empty()) say("warning: " + lock_->warning());
     const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
-    make_folders(config_.output.dir);
     if (std::filesystem::exists(path) && read_text(path) != mine)
       refuse(config_.output.dir, " holds another study (see ", path,
              "); choose another folder with --output.dir, or remove this one");
@@ -138,6 +142,7 @@ class Study {
   MemorizationReport make_report() const;
 
   Config config_;
+  std::optional<FolderLock> lock_;  // on rank 0
   const MemorizeConfig& memorize_;
   Communicator& world_;
   const TrainOptions& options_;
@@ -153,6 +158,7 @@ Config Study::config_of(std::int64_t trial, const std::string& variant) const {
   run.training.seed += trial - 1;
   run.output.dir = fmt::format("{}/trial-{}-{}", config_.output.dir, trial, variant);
   run.checkpoint.resume = "auto";
+  run.output.overwrite = true;  // parts of a run that has no checkpoint yet
   if (variant != kGoldfish) run.training.goldfish.k = 0;
   if (variant == kWarmup) run.training.steps = config_.lr_scheduler.warmup_steps;
   return run;
@@ -183,7 +189,6 @@ void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
                               .prompt_lengths = prompt_lengths_,
                               .batch = memorize_.batch,
                               .hold_weights = memorize_.hold_weights};
-  if (training.validation) run.validation_loss = training.validate();
   const double start = now_seconds();
   run.recitations = recite(training.model, *tokenizer_, documents, options);
   run.test_seconds = now_seconds() - start;

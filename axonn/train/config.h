@@ -29,6 +29,10 @@ enum class RecomputeMode { none, full };
 
 inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "full"};
 
+/// What a resumed run does if its samples or their order are not those of the checkpoint.
+enum class ChangedData { refuse, restart };
+inline constexpr std::array<std::string_view, 2> kChangedData = {"refuse", "restart"};
+
 /// [training]. Keys without a default (steps, seq_len, global_batch) are 0 until the user sets
 /// them.
 struct TrainingConfig {
@@ -39,7 +43,7 @@ struct TrainingConfig {
   DType dtype = DType::f32;       ///< f32 or bf16
   std::int64_t seed = 1;
   double max_norm = 1;            ///< of the global gradient norm, which is clipped to it; 0: none
-  std::int64_t eval_every = 0;    ///< steps; 0: never
+  std::int64_t eval_every = 0;    ///< steps; 0: only after the last one
   std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: all validation data
   bool deterministic = true;
   bool cuda_graph = false;  ///< capture steps once as CUDA graphs, then launch them
@@ -109,12 +113,15 @@ struct CheckpointConfig {
   std::int64_t every = 0;   ///< steps; 0: only at the end
   std::int64_t keep = 2;    ///< number of newest checkpoints that stay; 0: all
   std::string resume = {};  ///< "", "auto" or a path
-  bool async = true;        ///< written in the background
+  ChangedData changed_data = ChangedData::refuse;
+  bool async = true;             ///< written in the background
+  double give_up_minutes = 120;  ///< how long a run goes on although checkpoints fail
 };
 
 /// [output]
 struct OutputConfig {
   std::string dir = "out";
+  bool overwrite = false;      ///< replace the run that dir holds
   std::int64_t log_every = 1;  ///< steps
   std::string trace = {};      ///< file for a timeline of three steps; "": none
 };

@@ -56,7 +56,7 @@ void list_data(DataConfig& data, OptionList& list) {
        .also = "tokenizer_path tokenizer_type"});
   list.add("validation", &data.validation,
            {.help = "validation data: a fraction of the training data, held out from the end of "
-                    "each source, or a file; 0 or empty: none",
+                    "each source, or a file; 0 or empty: none, all data are trained on",
             .or_number = true,
             .also = "val_file split validation_file"});
   list.add("shuffle", &data.shuffle,
@@ -72,7 +72,8 @@ void list_computation(TrainingConfig& training, OptionList& list) {
             .also = "deterministic_mode"});
   list.add("skip_outliers", &training.skip_outliers,
            {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
-                    "are skipped: they change no weight; above 1, or 0: no step is skipped",
+                    "are skipped: they change no weight; 100 in a row end the run, and so does a "
+                    "loss that is not finite; above 1, or 0: no step is skipped",
             .min = 0});
   list.add("threads", &training.threads,
            {.help = "compute threads per rank; 0: the cores that the rank may use, divided by the "
@@ -128,8 +129,8 @@ void list_training(TrainingConfig& training, OptionList& list) {
             .min = 0,
             .also = "grad_clip clip_grad max_grad_norm gradient_clipping"});
   list.add("eval_every", &training.eval_every,
-           {.help = "interval between evaluations of the validation loss; the last step is also "
-                    "evaluated; 0: no evaluation",
+           {.help = "interval between evaluations of the validation loss; with data.validation the "
+                    "last step is always evaluated; 0: only that one",
             .unit = "steps",
             .min = 0,
             .also = "eval_interval val_loss_every"});
@@ -309,7 +310,7 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
            {.help = "whether a block's gradients are summed over data while earlier blocks run "
                     "backward, and its new weights gathered during the next forward"});
   list.add("timeout_seconds", &parallelism.timeout_seconds,
-           {.help = "time after which a hanging collective ends the run",
+           {.help = "time after which a rank that holds others up without progress ends the run",
             .unit = "seconds",
             .above = 0,
             .also = "distributed_timeout_minutes train_timeout_seconds"});
@@ -339,16 +340,32 @@ void list_output(Config& config, OptionList& list) {
                     "the newest valid one; \"auto\": the newest valid one in output.dir, if there "
                     "is any; empty: start a new run",
             .also = "load initial_load_path"});
+  list.add("changed_data", checkpoint.changed_data, kChangedData,
+           {.help = "when the run that is resumed had other training data, or another "
+                    "training.seed, training.seq_len or data.shuffle, which fix the order of "
+                    "samples; refuse: an error; restart: continue with the first sample of the new "
+                    "order. Another training.global_batch continues with the next unseen sample"});
   list.add(
       "async", &checkpoint.async,
       {.help = "whether training continues while a checkpoint is written, from a copy in memory",
        .also = "async_mode async_save"});
+  list.add("give_up_minutes", &checkpoint.give_up_minutes,
+           {.help = "time for which a run goes on although its checkpoints cannot be written, such "
+                    "as on a full disk: it warns and tries again after checkpoint.every steps; the "
+                    "checkpoint at the end of the run must succeed; 0: the first failure ends the "
+                    "run",
+            .unit = "minutes",
+            .min = 0});
 
   OutputConfig& output = config.output;
   list.section("output", "Where a run writes its files, and how often it reports");
   list.add("dir", &output.dir,
            {.help = "folder for the run's files: config.toml, metrics.jsonl, checkpoints, logs",
             .also = "out_dir output_dir dump_folder save"});
+  list.add(
+      "overwrite", &output.overwrite,
+      {.help = "whether a run that starts anew replaces the run that output.dir holds: removes "
+               "its checkpoints and metrics before the first step; false: it is refused"});
   list.add("log_every", &output.log_every,
            {.help = "interval between printed step lines; metrics.jsonl has every step",
             .unit = "steps",
@@ -433,9 +450,8 @@ UnusedKeys unused_keys(const Config& config) {
   keys.when(config.data.jsonl.empty(), {"data.chat_template"}, "data.jsonl is not set");
   const std::string& validation = config.data.validation;
   const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
-  keys.when(no_validation, {"training.eval_every"}, "data.validation is none");
-  keys.when(no_validation || config.training.eval_every == 0, {"training.eval_batches"},
-            "nothing is evaluated");
+  keys.when(no_validation, {"training.eval_every", "training.eval_batches"},
+            "data.validation is none; set it to a fraction such as 0.1, or to a file");
   keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");

@@ -31,14 +31,18 @@ LoadCost load_state(const LoadedModel& model, const OptimizerState& optimizer,
 
 bool OutlierMeans::accept(double factor, double loss_of_step, double norm_of_step) {
   constexpr double kWarmup = 20, kWindow = 100;  // fewer steps give no reliable mean
-  if (factor > 0 && steps >= kWarmup &&
-      (loss_of_step > factor * loss || norm_of_step > factor * norm))
-    return false;
+  const bool outlier = factor > 0 && steps >= kWarmup &&
+                       (loss_of_step > factor * loss || norm_of_step > factor * norm);
+  skipped = outlier ? skipped + 1 : 0;
+  if (outlier) {
+    loss_of_step = std::min(loss_of_step, factor * loss);
+    norm_of_step = std::min(norm_of_step, factor * norm);
+  }
   steps += 1;
   const double share = 1 / std::min(steps, kWindow);
   loss += share * (loss_of_step - loss);
   norm += share * (norm_of_step - norm);
-  return true;
+  return !outlier;
 }
 
 std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer) {
@@ -56,12 +60,6 @@ std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerSt
     blocks.push_back(std::move(block));
   }
   return blocks;
-}
-
-std::string resume_path(const Config& config) {
-  if (config.checkpoint.resume != "auto") return config.checkpoint.resume;
-  const std::string own = config.output.dir + "/checkpoints";
-  return has_checkpoint(own) ? own : "";
 }
 
 Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const std::string& path) {
@@ -83,28 +81,50 @@ Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const 
   }
 }
 
-StateTexts to_texts(const RunState& state, const Config& config, std::string config_toml) {
+StateTexts to_texts(const RunState& state, std::string config_toml) {
   const OutlierMeans& means = state.outliers;
+  const DataPlace& data = state.data;
   const nlohmann::json json = {
       {"steps_done", state.steps_done},
-      {"samples_done", state.steps_done * config.training.global_batch},
+      {"samples_done", data.samples_done},
       {"tokens_seen", state.tokens_seen},
-      {"seed", config.training.seed},
-      {"outliers", {{"loss", means.loss}, {"norm", means.norm}, {"steps", means.steps}}}};
+      {"seed", data.seed},
+      {"data",
+       {{"seq_len", data.seq_len}, {"shuffle", data.shuffle}, {"fingerprint", data.fingerprint}}},
+      {"outliers",
+       {{"loss", means.loss},
+        {"norm", means.norm},
+        {"steps", means.steps},
+        {"skipped", means.skipped}}}};
   StateTexts texts{{kStateFile, json.dump(2) + "\n"}, {"config.toml", std::move(config_toml)}};
   if (!state.products.products.empty()) texts.emplace(kProductsFile, to_json(state.products));
   return texts;
 }
 
 RunState read_run_state(const CheckpointReader& reader, const Config& config) {
+  const std::string file = concat(reader.folder(), '/', kStateFile);
   const auto json = nlohmann::json::parse(reader.text(kStateFile), nullptr, false);
   if (!json.is_object() || !json.contains("steps_done") || !json["steps_done"].is_number_integer())
-    refuse(reader.folder(), "/", kStateFile, " does not state how many steps were done");
+    refuse(file, " does not state how many steps were done");
   RunState state{.steps_done = json["steps_done"]};
   const TrainingConfig& t = config.training;
-  state.tokens_seen = json.value("tokens_seen", state.steps_done * t.global_batch * t.seq_len);
-  const auto means = json.value("outliers", nlohmann::json::object());
-  state.outliers = {means.value("loss", 0.0), means.value("norm", 0.0), means.value("steps", 0.0)};
+  try {
+    const auto data = json.value("data", nlohmann::json::object()),
+               means = json.value("outliers", nlohmann::json::object());
+    const std::int64_t samples = state.steps_done * t.global_batch;
+    state.tokens_seen = json.value("tokens_seen", samples * t.seq_len);
+    state.data = {.samples_done = json.value("samples_done", samples),
+                  .seed = json.value("seed", t.seed),
+                  .seq_len = data.value("seq_len", t.seq_len),
+                  .shuffle = data.value("shuffle", config.data.shuffle),
+                  .fingerprint = data.value("fingerprint", std::string())};
+    state.outliers = {means.value("loss", 0.0), means.value("norm", 0.0), means.value("steps", 0.0),
+                      means.value("skipped", std::int64_t{0})};
+  } catch (const nlohmann::json::exception& error) {
+    refuse(file, ": ", error.what());
+  }
+  if (state.steps_done < 0 || state.data.samples_done < 0)
+    refuse(file, " counts ", state.steps_done, " steps and ", state.data.samples_done, " samples");
   if (t.tune && reader.has_text(kProductsFile))
     state.products = parse_matmul_choices(reader.text(kProductsFile),
                                           concat(reader.folder(), '/', kProductsFile));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/texts.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
 #include "axonn/options/options.h"
@@ -161,22 +162,63 @@ StepInput Training::input(std::int64_t n) {
   return input;
 }
 
-void save_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
-                     const std::string& folder, std::int64_t steps_done) {
+DataPlace Training::place(std::int64_t n) {
+  if (!batches) return {};
+  Communicator& world = model.grid().world();
+  if (data_fingerprint_.empty())
+    data_fingerprint_ = broadcast_text(world, world.rank() == 0 ? fingerprint(*corpus) : "", 0);
+  const Config& config = model.config();
+  return {.samples_done = batches->first_of(n),
+          .seed = config.training.seed,
+          .seq_len = config.training.seq_len,
+          .shuffle = config.data.shuffle,
+          .fingerprint = data_fingerprint_};
+}
+
+bool Training::continue_at(std::int64_t n, const DataPlace& saved, const std::string& checkpoint) {
+  if (!batches) return false;
+  const DataPlace here = place(0);
+  std::string difference;
+  const auto compare = [&](const char* key, const auto& was, const auto& is) {
+    if (difference.empty() && was != is)
+      difference = concat(key, " was ", was, " and is ", is, "; set it to ", was);
+  };
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  compare("training.seed", saved.seed, here.seed);
+  compare("training.seq_len", saved.seq_len, here.seq_len);
+  compare("data.shuffle", std::string(truth(saved.shuffle)), truth(here.shuffle));
+  if (difference.empty() && !saved.fingerprint.empty() && saved.fingerprint != here.fingerprint)
+    difference =
+        "the training data are others (their files, the files' order, data.tokenizer or the part "
+        "that data.validation leaves); use the same";
+  if (!difference.empty() && model.config().checkpoint.changed_data == ChangedData::refuse)
+    refuse("cannot continue ", checkpoint, " with the samples that it has not seen: ", difference,
+           ", or continue with the first sample of the new order by checkpoint.changed_data = "
+           "\"restart\"");
+  count_.work.wait();
+  count_.step = -1;
+  batches->begin_at(n, difference.empty() ? saved.samples_done : 0);
+  return !difference.empty();
+}
+
+void save_checkpoint(Training& training, const std::string& folder, std::int64_t steps_done) {
+  const LoadedModel& model = training.model;
   Communicator& world = model.grid().world();
   const TrainingConfig& t = model.config().training;
   CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
-  saver.begin(
-      world, steps_done, state_blocks(model, optimizer),
-      to_texts({.steps_done = steps_done, .tokens_seen = steps_done * t.global_batch * t.seq_len},
-               model.config(), stored_config_text(model.config(), Origins())));
+  saver.begin(world, steps_done, state_blocks(model, training.optimizer),
+              to_texts({.steps_done = steps_done,
+                        .tokens_seen = steps_done * t.global_batch * t.seq_len,
+                        .data = training.place(steps_done)},
+                       stored_config_text(model.config(), Origins())));
   saver.finish(world);
 }
 
-std::int64_t load_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
-                             const std::string& path) {
-  const Resumed resumed = resume(model, optimizer, path);
-  return read_run_state(resumed.reader, model.config()).steps_done;
+std::int64_t load_checkpoint(Training& training, const std::string& path) {
+  const Resumed resumed = resume(training.model, training.optimizer, path);
+  const RunState state = read_run_state(resumed.reader, training.model.config());
+  training.continue_at(state.steps_done, state.data, resumed.reader.folder());
+  return state.steps_done;
 }
 
 }  // namespace axonn

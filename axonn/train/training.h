@@ -31,6 +31,14 @@ struct TrainingOptions {
   SequencesMaker make_sequences = {};  ///< empty: training_sequences()
 };
 
+/// The place of a run in its training data, and what fixes the data and the order of samples.
+struct DataPlace {
+  std::int64_t samples_done = 0;  ///< of the order: the number of the next sample
+  std::int64_t seed = 0, seq_len = 0;
+  bool shuffle = true;
+  std::string fingerprint = {};  ///< of the corpus; "": unknown
+};
+
 /// The parts of a training run on one rank, made from its config: the model, its optimizer, the
 /// step, and the data.
 class Training {
@@ -48,6 +56,12 @@ class Training {
   /// starts an all-reduce of 8 bytes that counts the next step's targets, so that only the first
   /// call waits for one. Throws as Batches::at().
   StepInput input(std::int64_t n);
+  /// The place in the data before step n. The first call is collective.
+  DataPlace place(std::int64_t n);
+  /// Makes step n continue at this place of an earlier run, whose `checkpoint` a message names.
+  /// If data or order differ, throws UsageError, or, if checkpoint.changed_data is restart, begins
+  /// with the first sample; then returns true. Collective as place(). Does nothing without data.
+  bool continue_at(std::int64_t n, const DataPlace& place, const std::string& checkpoint);
   /// Does step n.
   StepResult run(std::int64_t n) { return step.run(model.context(), input(n)); }
   /// Returns the mean loss over the first training.eval_batches global batches of the validation
@@ -64,6 +78,7 @@ class Training {
   TrainStep step;  ///< destroyed first: its graphs must not outlive the groups
 
  private:
+  std::string data_fingerprint_;
   void begin_count(std::int64_t n, std::int64_t here);
   std::int64_t counted(std::int64_t n, const Batch& batch);
 
@@ -76,18 +91,17 @@ class Training {
   Count count_;
 };
 
-/// Saves a checkpoint of parameters and optimizer state as DIR/step-N, and returns when it is
-/// written. `folder` is DIR; steps_done, N, is the number of steps that the model was trained for.
-/// Collective. Throws Error, the same on all ranks, if a file cannot be written; checkpoints in DIR
-/// stay.
-void save_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
-                     const std::string& folder, std::int64_t steps_done);
+/// Saves a checkpoint of parameters, optimizer state and the place in the data as DIR/step-N, and
+/// returns when it is written. `folder` is DIR; steps_done, N, is the number of steps that the
+/// model was trained for. Collective. Throws Error, the same on all ranks, if a file cannot be
+/// written; checkpoints in DIR stay.
+void save_checkpoint(Training& training, const std::string& folder, std::int64_t steps_done);
 
-/// Loads parameters and optimizer state from the checkpoint at path, which a grid of any shape may
-/// have written: a folder DIR/step-N, or DIR for the newest valid checkpoint in it. Returns the
-/// number of steps that it was trained for. Collective. Throws UsageError, the same on all ranks,
-/// if there is no valid checkpoint of this model and optimizer.
-std::int64_t load_checkpoint(const LoadedModel& model, const OptimizerState& optimizer,
-                             const std::string& path);
+/// Loads parameters, optimizer state and the place in the data from the checkpoint at path, which a
+/// grid of any shape may have written: a folder DIR/step-N, or DIR for the newest valid checkpoint
+/// in it. Returns the number of steps that it was trained for. Collective. Throws UsageError, the
+/// same on all ranks, if there is no valid checkpoint of this model and optimizer, and as
+/// Training::continue_at().
+std::int64_t load_checkpoint(Training& training, const std::string& path);
 
 }  // namespace axonn

@@ -172,7 +172,8 @@ MatmulChoices tune(Training& training, const TuneOptions& options) {
     if (first && options.report && !line.empty()) options.report(line);
   };
   RecordingBackend step(backend);
-  training.step.rehearse(training.model.context_on(step), training.input(0));
+  training.step.rehearse(training.model.context_on(step),
+                         training.input(training.batches->first_step()));
 
   MatmulCache cache(first ? options.cache : "");
   report(cache.warning());

@@ -33,11 +33,10 @@ std::vector<double> train(const axonn::Config& config, axonn::Communicator& worl
   axonn::Training training(config, world, nullptr, {.make_optimizer = make_lion});
   training.model.initialise();
   std::int64_t step = 0;
-  if (resumes) step = axonn::load_checkpoint(training.model, training.optimizer, kFolder);
+  if (resumes) step = axonn::load_checkpoint(training, kFolder);
   std::vector<double> losses;
   for (; step < kSteps; ++step) {
-    if (!resumes && step == kSteps / 2)
-      axonn::save_checkpoint(training.model, training.optimizer, kFolder, step);
+    if (!resumes && step == kSteps / 2) axonn::save_checkpoint(training, kFolder, step);
     losses.push_back(training.run(step).loss);
   }
   return losses;

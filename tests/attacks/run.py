@@ -2,6 +2,7 @@
 """Runs attacks on the program: run.py AXONN [ATTACK ...] [--long] [--seed N]."""
 
 from damage import flipped_bits, short_writes, small_disks
+from folders import folders
 from harness import main
 from kills import kills
 from signals import signals
@@ -9,4 +10,4 @@ from slurm import slurm
 from system_calls import system_calls
 
 main({attack.__name__: attack for attack in
-      (kills, system_calls, short_writes, flipped_bits, small_disks, signals, slurm)})  # fmt: skip
+      (kills, system_calls, short_writes, flipped_bits, small_disks, signals, slurm, folders)})  # fmt: skip

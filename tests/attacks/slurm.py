@@ -62,7 +62,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         )
         self.daemon("munged", "--foreground", "--force", f"--key-file={folder}/munge.key",
                     f"--socket={folder}/munge.socket", f"--pid-file={folder}/munge.pid",
-                    f"--log-file={folder}/munge.log", f"--seed-file={folder}/munge.seed")  # fmt: skip
+                    f"--log-file={folder}/munge.log",
+                    f"--seed-file={folder}/munge.seed")  # fmt: skip
         self.wait_for(lambda: (folder / "munge.socket").exists(), "munged")
         self.daemon("slurmctld", "-D", "-i")
         self.daemon("slurmd", "-D", "-N", host)
@@ -149,5 +150,5 @@ exit $code
     except Skipped:
         pass
     if ends() != ["75", "0"]:
-        return f"{name}: its starts end with {ends()}, not with 75 and 0: {said.read_text()[-3000:]}"
+        return f"{name}: its starts end with {ends()}, not 75 and 0: {said.read_text()[-3000:]}"
     return run.fault(losses)

@@ -4,7 +4,7 @@ touch their files."""
 import subprocess
 
 import scenarios
-from harness import Skipped, finish, need, start
+from harness import Skipped, need
 
 # The calls, and the errors that each is given besides a kill.
 CALLS = {

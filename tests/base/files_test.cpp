@@ -123,6 +123,19 @@ TEST(TemporaryFolder, HasItsFinalNameOnlyWhenPublished) {
   }
 }
 
+TEST(TemporaryFolder, RemovesThoseOfKilledWritersAndNoOthers) {
+  const TemporaryPath folder;
+  fs::create_directories(folder / "a.tmp-0123456789abcdef/of a killed writer");
+  fs::create_directories(folder / "b.tmp-0123456789abcdef");
+  const TemporaryFolder first(folder / "a");
+  TemporaryFolder second(folder / "a");
+  EXPECT_FALSE(fs::exists(folder / "a.tmp-0123456789abcdef"));
+  EXPECT_TRUE(fs::exists(first.path()));
+  second.publish();
+  EXPECT_TRUE(fs::exists(first.path()));
+  EXPECT_TRUE(fs::exists(folder / "b.tmp-0123456789abcdef"));
+}
+
 TEST(FreeBytes, UsesTheNearestFolderThatExists) {
   const TemporaryPath folder;
   EXPECT_GT(free_bytes(folder / "not/yet/there"), 0);

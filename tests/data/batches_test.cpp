@@ -147,3 +147,20 @@ TEST(Batches, ReadEverySequenceOnceWithTheGoldfishLoss) {
   while (sequences->reads < 5 * 12) std::this_thread::yield();
   EXPECT_EQ(sequences->reads, 5 * 12);
 }
+
+TEST(Batches, BeginAtAnySequenceWhateverWasReadBefore) {
+  for (const int ahead : {0, 2}) {
+    BatchOptions one = options(0, 6);
+    one.ahead = ahead;
+    Batches batches(std::make_shared<Counted>(), SequenceMask(), one);
+    batches.at(3);
+    for (const std::int64_t first : {7, 0, 31}) {
+      batches.begin_at(3, first);
+      for (const std::int64_t step : {3, 5})
+        EXPECT_THAT(sequences_of(*batches.at(step)),
+                    ElementsAre(ElementsAre(first + 12 * (step - 3), first + 12 * (step - 3) + 1)));
+      EXPECT_THAT([&] { batches.at(2); },
+                  ThrowsMessage<Error>(HasSubstr("step 2 comes before the first, 3")));
+    }
+  }
+}

@@ -1,6 +1,7 @@
 #include "axonn/data/corpus.h"
 
 #include <chrono>
+#include <set>
 
 #include <gmock/gmock.h>
 
@@ -39,11 +40,18 @@ void expect_refusal(const DataConfig& config, const CorpusOptions& options, cons
 
 }  // namespace
 
+TEST(Corpus, ByDefaultAllDataAreTrainedOn) {
+  const Corpus corpus = open_corpus({.synthetic = 5000}, {});
+  EXPECT_EQ(corpus.train[0].size(), 5000);
+  EXPECT_TRUE(corpus.validation.empty());
+}
+
 TEST(Corpus, ValidationIsTheLastTenthOfAText) {
   TempFolder folder;
   std::string text(115, 'a');
   for (std::size_t i = 103; i < 115; ++i) text[i] = 'b';  // 115 * 0.9 = 103.5
-  const Corpus corpus = open_corpus({.text = {folder.file("t.txt", text)}}, {});
+  const Corpus corpus =
+      open_corpus({.text = {folder.file("t.txt", text)}, .validation = "0.1"}, {});
   ASSERT_EQ(corpus.train.size(), 1u);
   ASSERT_EQ(corpus.validation.size(), 1u);
   EXPECT_EQ(text_of(corpus, corpus.train[0]), std::string(103, 'a'));
@@ -146,4 +154,31 @@ TEST(Corpus, RefusesInvalidTrainingData) {
   expect_refusal({.tokens = {text}}, {}, "t.txt: has 5 bytes");
   expect_refusal({.text = {token_file(folder, "t.bin", {1})}}, {}, "is a token file, not text");
   expect_refusal({.tokens = {folder.path("*.none")}}, {}, "no file matches");
+}
+
+TEST(Corpus, AFingerprintIsThatOfTheTrainingTokensAndNotOfTheirPlace) {
+  TempFolder folder;
+  std::vector<std::int32_t> tokens(1000);
+  for (int i = 0; i < 1000; ++i) tokens[i] = i % 77;
+  const std::string a = token_file(folder, "a.bin", tokens),
+                    moved = token_file(folder, "m", tokens);
+  ++tokens[500];
+  const std::string b = token_file(folder, "b.bin", tokens);
+  const auto of = [](const DataConfig& data) { return fingerprint(open_corpus(data, {})); };
+  const auto print = [&](std::vector<std::string> files, const char* validation = "0") {
+    return of({.tokens = std::move(files), .validation = validation});
+  };
+  EXPECT_EQ(print({a}), print({moved}));
+  const std::vector<std::string> all = {
+      print({a}),    print({b}),         print({a, b}),           print({b, a}),
+      print({a, a}), print({a}, "0.01"), print({"1", a, "2", b}), print({"2", a, "1", b})};
+  EXPECT_EQ(std::set(all.begin(), all.end()).size(), all.size());
+
+  const std::string lines = folder.file("a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n"),
+                    others = folder.file("b.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"d\"}\n");
+  const auto examples = [&](const std::string& file) {
+    return of({.jsonl = {file}, .validation = ""});
+  };
+  EXPECT_EQ(examples(lines), examples(lines));
+  EXPECT_NE(examples(lines), examples(others));
 }

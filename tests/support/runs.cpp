@@ -18,6 +18,7 @@ Config tiny_config(const std::string& folder) {
   Config config;
   config.model = {.layers = 2, .hidden = 24, .heads = 12, .vocab = 256};
   config.data.synthetic = 20'000;
+  config.data.validation = "0.1";
   config.training.steps = 10;
   config.training.seq_len = 8;
   config.training.global_batch = 12;
