@@ -320,7 +320,7 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
            {.help = "whether a block's gradients are summed over data while earlier blocks run "
                     "backward, and its new weights gathered during the next forward"});
   list.add("timeout_seconds", &parallelism.timeout_seconds,
-           {.help = "time after which a hanging collective ends the run",
+           {.help = "time after which a rank that holds others up without progress ends the run",
             .unit = "seconds",
             .above = 0,
             .also = "distributed_timeout_minutes train_timeout_seconds"});
