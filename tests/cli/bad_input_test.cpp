@@ -126,7 +126,7 @@ TEST_F(BadInput, AGridThatCannotCutTheModelIsRefusedWithValidExtents) {
 }
 
 TEST_F(BadInput, ADataSetTooShortForOneSampleIsNamed) {
-  expect_error(run_.train({"--data.synthetic", "20"}), HasSubstr("seq_len"));
+  expect_error(run_.train({"--data.synthetic", "5"}), HasSubstr("seq_len"));
 }
 
 TEST_F(BadInput, ALogOrMetricsFileThatCannotBeWrittenIsNamed) {

@@ -146,9 +146,10 @@ TEST_F(Damage, NanStopsTheRunAndKeepsTheCheckpoints) {
                                 "--optimizer.lr", "1e38", "--parallelism.z", "2"}),
                     {.ranks = ranks});
     EXPECT_EQ(finished.code, kFailed) << finished.err;
-    EXPECT_THAT(finished.errors(),
-                ElementsAre(ContainsRegex("step 8: the loss is .* it arose first in [a-z.0_]+ "
-                                          "\\((forward|backward)\\) on rank [01] \\(x 0")));
+    EXPECT_THAT(finished.errors(), ElementsAre(ContainsRegex(
+                                       "step 8: the loss is .* it arose first in layer [a-z.0_1]+, "
+                                       "operation [a-z_]+ \\((forward|backward)\\), on rank "
+                                       "[01] \\(x 0")));
     EXPECT_EQ(run_.checkpoints(), before);
   }
 }
