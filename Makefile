@@ -1,12 +1,13 @@
 # Shortcuts for common tasks. CMake (CMakePresets.json) and scripts/ do the work.
 
-.PHONY: help packages dev-packages quickstart test build dev debug gpu-check gpu-bundle format tidy docs clean
+.PHONY: help packages dev-packages quickstart test attack build dev debug gpu-check gpu-bundle format tidy docs clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
 help:
 	@echo "make quickstart  install missing packages, build, train for a minute, generate some text"
 	@echo "make test        install missing packages, build and run all tests (times: CONTRIBUTING.md)"
+	@echo "make attack      kill, damage and starve the program for an hour: survived of tried"
 	@echo "make build       build the optimised program, build/release/bin/axonn"
 	@echo "make dev         build/dev: the same with all tests; warnings are errors"
 	@echo "make debug       build/debug: libraries and tests, sources compiled separately, for editing"
@@ -28,6 +29,10 @@ dev-packages:
 
 test: dev-packages
 	@scripts/test.sh $(if $(LIMIT),--limit $(LIMIT))
+
+attack: dev-packages
+	@scripts/build.sh dev axonn
+	@tests/attacks/run.py build/dev/bin/axonn --long
 
 build: packages
 	@scripts/build.sh release axonn

@@ -21,9 +21,9 @@ for target in "${targets[@]}"; do
   mkdir -p "$corpus"
   "$fuzz" "--target=$target" "--seeds=$corpus" || exit
   echo "== $target"
-  # Inputs of 16 KiB hold whole vocabularies; larger inputs only repeat.
+  # Inputs of 256 KiB hold whole vocabularies and strings that are longer than a limit.
   if ! "$fuzz" "--target=$target" "$corpus" "tests/fuzz/corpus/$target" \
-    -max_total_time="$seconds" -max_len=16384 -timeout=10 -rss_limit_mb=2048 \
+    -max_total_time="$seconds" -max_len=262144 -timeout=10 -rss_limit_mb=2048 \
     -malloc_limit_mb=256 -dict=tests/fuzz/words.dict -artifact_prefix="build/fuzz/found/$target-" \
     >"build/fuzz/$target.log" 2>&1; then
     status=1

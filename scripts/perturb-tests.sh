@@ -17,7 +17,7 @@ readonly tests=(
   "study_test Study.*:Audit.*"
   "model_test GptOnGrids.TrainingLowers*:LoraOnGrids.TrainingLearns*"
   "model_test LoraOnGrids.*Dropout*:*OnGrids.Bfloat16*"
-  "train_test Trainer.*:GoldfishTraining.*:FineTuning.*"
+  "train_test Trainer.*:Nonfinite.*:GoldfishTraining.*:FineTuning.*"
   "infer_test Generator.*:*GeneratorOf.*"
   "cli_program_test Generate*:LoraCommand.*:ConvertCommand.*:EvalCommand.*"
 )

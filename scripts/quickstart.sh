@@ -20,7 +20,6 @@ show() {
   "$axonn" "$@"
 }
 
-rm -rf "$out"  # every quickstart trains from scratch
 show train "$config"
 show generate --model "$out/checkpoints" --prompt "The town of" --tokens 300 --temperature 0.5
 echo

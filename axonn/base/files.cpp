@@ -71,10 +71,21 @@ bool is_taken(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
+/// Opens and locks a file or a folder; -1 if another process has locked it, or if it cannot be
+/// locked, as a folder on NFS.
+FileHandle lock(const std::string& path) {
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;  // opening a pipe would wait for a writer
+  FileHandle file(::open(path.c_str(), (is_folder(path) ? O_RDONLY : O_WRONLY) | kFlags));
+  return file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(file)
+                                                                        : FileHandle();
+}
+
 /// A new file PATH.tmp-0123456789abcdef with a lock on it.
 OutputFile create_temporary(const std::string& path) {
   if (path.empty()) refuse("cannot write a file: its path is empty");
   if (is_folder(path)) refuse("cannot write ", path, ": it is a folder");
+  if (path_exists(path) && !is_plain_file(path))
+    refuse("cannot write ", path, ": it is a device or a pipe, not a file");
   for (;;) {
     const std::string name = temporary_name(path);
     FileHandle file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -119,6 +130,7 @@ std::string cause_and_remedy(int error) {
       {EACCES, "; change the permissions, or choose another place"},
       {EPERM, "; change the permissions, or choose another place"},
       {EROFS, "; choose another place"},
+      {EFBIG, "; raise the limit on the size of files (ulimit -f), or write to another disk"},
       {EIO, "; the disk or its network is failing: check it, or use another"},
       {EMFILE, "; raise the limit (ulimit -n)"},
       {ENFILE, "; raise the limit (ulimit -n)"}};
@@ -166,10 +178,12 @@ TextFile::TextFile(std::string path) : path_(std::move(path)), text_(read_text(p
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   file_ = FileHandle(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   AXONN_CHECK(file_.get() >= 0, "cannot create ", path_, ": ", cause_and_remedy(errno));
+  struct stat status;
+  regular_ = ::lstat(path_.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
 OutputFile::~OutputFile() {
-  if (file_.get() >= 0) ::unlink(path_.c_str());
+  if (file_.get() >= 0 && regular_) ::unlink(path_.c_str());
 }
 
 void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
@@ -204,13 +218,13 @@ FileHandle OutputFile::duplicate() const {
 }
 
 void OutputFile::finish() {
-  AXONN_CHECK(::fsync(file_.get()) == 0, "cannot sync the ", bytes_, " bytes of ", path_,
-              " to disk: ", cause_and_remedy(errno));
+  AXONN_CHECK(::fsync(file_.get()) == 0 || !regular_, "cannot sync the ", bytes_, " bytes of ",
+              path_, " to disk: ", cause_and_remedy(errno));
   // Network file systems report a full disk or quota only now.
   const int descriptor = file_.release();
   if (::close(descriptor) != 0) {
     const int error = errno;
-    ::unlink(path_.c_str());
+    if (regular_) ::unlink(path_.c_str());
     fail(Where::here(), "cannot close ", path_, " after ", bytes_,
          " bytes: ", cause_and_remedy(error));
   }
@@ -236,10 +250,13 @@ void AtomicFile::commit() {
 
 TemporaryFolder::TemporaryFolder(std::string path) : path_(without_slash(std::move(path))) {
   make_folders(folder_of(path_));
-  const std::string name = temporary_name(path_);
-  AXONN_CHECK(::mkdir(name.c_str(), 0777) == 0, "cannot make the folder ", name, ": ",
-              cause_and_remedy(errno));
-  temporary_ = name;
+  do {
+    temporary_ = temporary_name(path_);
+    AXONN_CHECK(::mkdir(temporary_.c_str(), 0777) == 0, "cannot make the folder ", temporary_, ": ",
+                cause_and_remedy(errno));
+    lock_ = lock(temporary_);
+  } while (!is_taken(temporary_));  // somebody took it for abandoned before it was locked
+  remove_abandoned_files(folder_of(path_), fs::path(path_).filename());
 }
 
 TemporaryFolder::~TemporaryFolder() {
@@ -281,9 +298,9 @@ void remove_abandoned_files(const std::string& folder, const std::string& base) 
     const std::string name = entry.path().filename().string(),
                       its_base = name.substr(0, name.rfind(kTemporary));
     if (!is_temporary_name(name, base.empty() ? its_base : base)) continue;
-    const FileHandle file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
-    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
-      ::unlink(entry.path().c_str());
+    const FileHandle locked = lock(entry.path());
+    std::error_code ignored;
+    if (locked.get() >= 0) fs::remove_all(entry.path(), ignored);
   }
 }
 
@@ -337,6 +354,9 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    return write_text(path, text);
   AtomicFile file(path);
   file.append(std::as_bytes(std::span(text)));
   file.commit();

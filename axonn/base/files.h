@@ -69,6 +69,7 @@ class TextFile {
 };
 
 /// A new file that is written front to back. The destructor removes it unless finish() was called.
+/// The path may also name a device or a pipe, which is never removed.
 ///
 /// Throws Error with the file, the bytes, the cause and a remedy.
 class OutputFile {
@@ -97,6 +98,7 @@ class OutputFile {
 
   std::string path_;
   FileHandle file_;
+  bool regular_ = true;
   std::int64_t bytes_ = 0;
 };
 
@@ -106,7 +108,8 @@ class OutputFile {
 /// AtomicFile of the same path removes its temporary file: writers hold a lock on theirs.
 class AtomicFile {
  public:
-  /// Throws UsageError, with the cause and a remedy, if no file can be created there.
+  /// Throws UsageError, with the cause and a remedy, if no file can be created there, or if the
+  /// path names a folder, a device or a pipe.
   explicit AtomicFile(std::string path);
 
   const std::string& path() const { return path_; }
@@ -126,7 +129,8 @@ class AtomicFile {
 };
 
 /// A folder that is filled under a temporary name, PATH.tmp-0123456789abcdef, so that PATH never
-/// names a half-written folder. The destructor removes it unless publish() was called.
+/// names a half-written folder. The destructor removes it unless publish() was called. As for an
+/// AtomicFile, the next writer removes the folder of a process that was killed.
 class TemporaryFolder {
  public:
   /// Creates the folder and its parents. Throws Error, or UsageError for the parents.
@@ -143,15 +147,16 @@ class TemporaryFolder {
  private:
   std::string path_;
   std::string temporary_;
+  FileHandle lock_;
 };
 
 /// Renames a folder to a temporary name, so that its own name never stands for a half-removed
 /// folder, and removes it. Throws Error with the folder and the cause.
 void remove_folder(const std::string& path);
 
-/// Removes the temporary files of AtomicFile in a folder whose writers are gone: those that nobody
-/// has locked. base: only those for this file name; "": all. Does nothing on file systems without
-/// locks.
+/// Removes the temporary files and folders (AtomicFile, TemporaryFolder) in a folder whose writers
+/// are gone: those that nobody has locked. base: only those for this name; "": all. Does nothing on
+/// file systems without locks.
 void remove_abandoned_files(const std::string& folder, const std::string& base = "");
 
 /// Whether `name`, a file name without its folder, is a temporary name for `base`.
@@ -176,7 +181,8 @@ std::string read_text(const std::string& path, std::int64_t most = std::int64_t{
 /// Writes a new file with this text and syncs it. Throws as OutputFile does.
 void write_text(const std::string& path, std::string_view text);
 
-/// Replaces a file with this text, as AtomicFile does.
+/// Replaces a file with this text, as AtomicFile does. Writes into what is no file of its own: a
+/// link such as /dev/stdout, a device or a pipe.
 void write_file_atomically(const std::string& path, std::string_view text);
 
 /// Creates a folder and its parents if they do not exist. Throws UsageError.

@@ -7,7 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <ostream>
+#include <system_error>
+#include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/files.h"
 
 namespace axonn {
 
@@ -88,10 +90,13 @@ bool stdout_is_interactive() {
 }
 
 ProgressLine::ProgressLine(std::ostream* terminal, std::string doing)
-    : terminal_(terminal), doing_(std::move(doing)), began_(now_seconds()), drawn_(began_) {}
+    : terminal_(terminal ? terminal->rdbuf() : nullptr),
+      doing_(std::move(doing)),
+      began_(now_seconds()),
+      drawn_(began_) {}
 
 ProgressLine::~ProgressLine() {
-  if (drawn_ > began_) *terminal_ << '\n' << std::flush;
+  if (drawn_ > began_) terminal_ << '\n' << std::flush;
 }
 
 void ProgressLine::operator()(std::int64_t done, std::int64_t total) {
@@ -100,22 +105,21 @@ void ProgressLine::operator()(std::int64_t done, std::int64_t total) {
   if (!terminal_ || (!last && now - drawn_ < 0.2)) return;
   drawn_ = now;
   const double rate = static_cast<double>(done) / (now - began_);
-  *terminal_ << fmt::format("\r{} {} of {}, {}/s\x1b[K", doing_, format_bytes(done),
-                            format_bytes(total), format_bytes(std::llround(rate)))
-             << std::flush;
+  terminal_ << fmt::format("\r{} {} of {}, {}/s\x1b[K", doing_, format_bytes(done),
+                           format_bytes(total), format_bytes(std::llround(rate)))
+            << std::flush;
 }
 
-Log::Log(LogOptions options) : options_(std::move(options)) {
+Log::Log(LogOptions options)
+    : options_(std::move(options)),
+      terminal_(options_.terminal ? options_.terminal->rdbuf() : nullptr) {
   if (options_.file.empty()) return;
   file_.open(options_.file, std::ios::app);
   if (!file_) refuse("cannot write the log file '", options_.file, "': ", std::strerror(errno));
 }
 
 Log::~Log() {
-  try {
-    leave_step_line();
-  } catch (...) {  // a closed terminal must not end the program
-  }
+  if (on_step_line_) terminal_ << '\n' << std::flush;
 }
 
 void Log::info(std::string_view line) {
@@ -134,11 +138,10 @@ void Log::step(const StepReport& report) {
   const std::scoped_lock lock(mutex_);
   const std::string line = format_step(report);
   to_file("step", line);
-  if (!options_.terminal) return;
   if (!options_.interactive) return to_terminal(line);
   const std::string bar = format_progress(report);
-  const std::string shown = cut(bar.empty() ? line : bar + "  " + line, options_.columns - 1);
-  *options_.terminal << '\r' << shown << "\x1b[K" << std::flush;
+  show(
+      fmt::format("\r{}\x1b[K", cut(bar.empty() ? line : bar + "  " + line, options_.columns - 1)));
   on_step_line_ = true;
 }
 
@@ -152,17 +155,23 @@ void Log::to_file(std::string_view level, std::string_view line) {
   ::gmtime_r(&seconds, &parts);
   file_ << fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z {} {}\n", parts, millis, level, line)
         << std::flush;
+  if (file_) return;
+  const int error = errno;
+  file_.clear();
+  if (!std::exchange(file_failed_, true))
+    to_terminal(fmt::format("warning: cannot write the log file '{}': {}", options_.file,
+                            cause_and_remedy(error)));
 }
 
 void Log::to_terminal(std::string_view line) {
-  if (!options_.terminal) return;
-  leave_step_line();
-  *options_.terminal << line << '\n' << std::flush;
+  show(fmt::format("{}{}\n", std::exchange(on_step_line_, false) ? "\n" : "", line));
 }
 
-void Log::leave_step_line() {
-  if (on_step_line_) *options_.terminal << '\n' << std::flush;
-  on_step_line_ = false;
+void Log::show(std::string_view text) {
+  if (!terminal_ || terminal_ << text << std::flush) return;
+  to_file("warning", fmt::format("cannot write to the terminal or to the file or program that "
+                                 "standard output goes to: {}; the run goes on without it",
+                                 std::system_category().message(errno)));
 }
 
 }  // namespace axonn

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <fstream>
-#include <iosfwd>
 #include <mutex>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 
@@ -47,7 +47,7 @@ int terminal_columns();
 /// after 0.2 s. The destructor ends it.
 class ProgressLine {
  public:
-  /// terminal: null shows nothing.
+  /// terminal: null shows nothing. A terminal that cannot be written is no error.
   ProgressLine(std::ostream* terminal, std::string doing);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
@@ -57,7 +57,7 @@ class ProgressLine {
   void operator()(std::int64_t done, std::int64_t total);
 
  private:
-  std::ostream* terminal_;
+  std::ostream terminal_;  // of its own, which never throws
   std::string doing_;
   double began_, drawn_;
 };
@@ -71,7 +71,8 @@ struct LogOptions {
 
 /// Writes one rank's messages to its own file, with a timestamp on each line, and on rank 0 also to
 /// the terminal. Several threads of the rank may call it. A failed write does not throw after the
-/// constructor, so training does not end because a log cannot be written.
+/// constructor, so training does not end because a log cannot be written: the file says that the
+/// terminal is gone, and the terminal that the file cannot be written, which each line tries again.
 class Log {
  public:
   /// Throws UsageError if the file cannot be opened for writing.
@@ -87,12 +88,13 @@ class Log {
  private:
   void to_file(std::string_view level, std::string_view line);
   void to_terminal(std::string_view line);
-  void leave_step_line();
+  void show(std::string_view text);
 
   LogOptions options_;
+  std::ostream terminal_;  // of its own, which never throws; fails from the first failed write on
   std::mutex mutex_;
   std::ofstream file_;
-  bool on_step_line_ = false;
+  bool on_step_line_ = false, file_failed_ = false;
 };
 
 }  // namespace axonn

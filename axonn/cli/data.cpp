@@ -1,4 +1,3 @@
-#include <fstream>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -6,6 +5,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/files.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
@@ -51,6 +51,7 @@ int tokenize_command(const Arguments& arguments) {
   if (!parse_flags(app, arguments)) return 0;
   const double start = now_seconds();
   const bool redraw = stdout_is_interactive();
+  std::ostream terminal(std::cout.rdbuf());  // does not throw
   const auto line = [&](const TokenizeProgress& p) {
     return fmt::format("tokenizing {} of {}, {} tokens, {}/s", format_bytes(p.bytes),
                        format_bytes(p.total_bytes), format_count(p.tokens),
@@ -59,7 +60,7 @@ int tokenize_command(const Arguments& arguments) {
   };
   const TokenizeProgress done =
       tokenize_files(tokenizer, text, output, {.report = [&](const TokenizeProgress& p) {
-                       if (redraw) std::cout << '\r' << line(p) << std::flush;
+                       if (redraw) terminal << '\r' << line(p) << std::flush;
                      }});
   std::cout << (redraw ? "\r" : "") << line(done) << '\n' << "wrote " << output << '\n';
   return 0;
@@ -118,14 +119,10 @@ int synthetic_command(const Arguments& arguments) {
   app.add_option("--seed", seed, "a different seed gives different facts")->capture_default_str();
   app.add_option("--output", output, "the file to write")->required();
   if (!parse_flags(app, arguments)) return 0;
-  std::ofstream file(output, std::ios::binary);
   const std::string text = records > 0         ? synthetic_records(records, seed)
                            : conversations > 0 ? synthetic_conversations(conversations, seed)
                                                : synthetic_text(bytes, seed);
-  file << text << std::flush;
-  if (!file)
-    fail(Where::here(), "cannot write ", output,
-         "; check that the folder exists and the disk has free space");
+  write_file_atomically(output, text);
   std::cout << "wrote " << format_bytes(std::ssize(text)) << " to " << output << '\n';
   return 0;
 }

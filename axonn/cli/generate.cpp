@@ -147,6 +147,8 @@ void write_texts(LoadedModel& loaded, const Tokenizer& tokenizer, Request reques
         if (speaks && single) std::cout << text << std::flush;
       });
   if (!speaks) return;
+  if (!request.json.empty())
+    write_file_atomically(request.json, to_json(texts, results, generator.stats()));
   if (single) std::cout << std::endl;
   for (std::size_t i = 0; i < texts.size() && !single; ++i)
     std::cout << "--- " << i + 1 << " of " << texts.size() << '\n'
@@ -154,8 +156,6 @@ void write_texts(LoadedModel& loaded, const Tokenizer& tokenizer, Request reques
   say_what_happened(results, generator.context());
   if (request.stats || isatty(STDERR_FILENO) != 0)
     std::cerr << rate_line(generator.stats()) << '\n';
-  if (!request.json.empty())
-    write_file_atomically(request.json, to_json(texts, results, generator.stats()));
 }
 
 /// Reads the user's next line, for every rank; empty at the end of the input.

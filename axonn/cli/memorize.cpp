@@ -144,11 +144,11 @@ int run_trainings(const LoadedConfig& loaded) {
         "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "
         "of axonn plan");
   validate_study(config, *loaded.memorize);
-  const StopSignals signals;
-  const TrainOptions options{.terminal = &std::cout,
+  std::ostream terminal(std::cout.rdbuf());  // does not throw
+  const TrainOptions options{.terminal = &terminal,
                              .interactive = stdout_is_interactive() && !launches_mpi(config),
                              .columns = terminal_columns(),
-                             .stop = &signals.received()};
+                             .stop = &catch_stop_signals()};
   bool stopped = false;
   launch(config, [&](Communicator& world) {
     const auto report = run_study(config, *loaded.memorize, world, options);

@@ -39,7 +39,8 @@ int run_probe(const Arguments& arguments) {
   int ranks = 0;
   std::string output = "machine.toml";
   Config config;
-  ProbeOptions asked{.report = [](const std::string& line) { std::cout << line << std::endl; }};
+  std::ostream terminal(std::cout.rdbuf());  // does not throw
+  ProbeOptions asked{.report = [&](const std::string& line) { terminal << line << std::endl; }};
   app.add_option("--ranks", ranks,
                  "ranks, as threads of this process; default: one per core, at least two")
       ->check(CLI::Range(2, 4096));

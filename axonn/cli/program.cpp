@@ -12,6 +12,7 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/info.h"
+#include "axonn/cli/standard_output.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_text.h"
 #include "axonn/train/launch.h"
@@ -44,6 +45,7 @@ std::string overview(const OptionList& list) {
 std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"train", "trains a model, on one rank or on a grid of ranks", run_train},
+      Command{"replay", "repeats a training step whose loss was NaN or infinite", run_replay},
       Command{"check", "runs the same training on several grids and compares the results",
               run_check},
       Command{"bench", "times training steps: tokens/s, flops, exposed communication, memory",
@@ -113,14 +115,18 @@ int run_axonn(const Arguments& arguments) {
 }
 
 int run_program(int argc, char** argv) {
+  StandardOutput output;
   const auto report = [](const std::exception& error, int code) {
-    std::cout << std::flush;
+    std::cout.exceptions(std::ios::goodbit);  // std::cerr flushes it
+    std::cout.flush();
     end_launched(std::current_exception());
     std::cerr << "error: " << error.what() << std::endl;
     return code;
   };
   try {
-    return run_axonn(Arguments(argv + (argc > 0 ? 1 : 0), argv + argc));
+    const int code = run_axonn(Arguments(argv + (argc > 0 ? 1 : 0), argv + argc));
+    output.finish();
+    return code;
   } catch (const UsageError& error) {
     return report(error, kUsageError);
   } catch (const std::exception& error) {

@@ -17,19 +17,13 @@ void request_stop(int signal) {
   }
 }
 
-constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1};
-
 }  // namespace
 
-StopSignals::StopSignals() {
-  stop_requested = false;
-  for (int signal : kSignals) std::signal(signal, request_stop);
+const std::atomic<bool>& catch_stop_signals() {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP})
+    if (std::signal(signal, request_stop) == SIG_IGN && signal == SIGHUP)
+      std::signal(SIGHUP, SIG_IGN);  // nohup
+  return stop_requested;
 }
-
-StopSignals::~StopSignals() {
-  for (int signal : kSignals) std::signal(signal, SIG_DFL);
-}
-
-const std::atomic<bool>& StopSignals::received() const { return stop_requested; }
 
 }  // namespace axonn

@@ -4,17 +4,10 @@
 
 namespace axonn {
 
-/// While an object exists, SIGTERM, SIGINT and SIGUSR1 set a flag instead of ending the process, so
-/// that training can save a checkpoint and end. A second SIGINT ends the process at once. At most
-/// one object may exist at a time.
-class StopSignals {
- public:
-  StopSignals();
-  ~StopSignals();
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-
-  const std::atomic<bool>& received() const;
-};
+/// From now to the end of the process, SIGTERM, SIGINT, SIGUSR1 and SIGHUP (the terminal was closed)
+/// set the flag that is returned instead of ending the process, so that training can save a
+/// checkpoint and end, and a signal that comes after the last step does not turn success into
+/// failure. A second SIGINT ends the process. SIGHUP stays ignored where it is (nohup).
+const std::atomic<bool>& catch_stop_signals();
 
 }  // namespace axonn

@@ -83,13 +83,12 @@ int run_train(const Arguments& arguments) {
     return 0;
   }
   const bool automatic = config.parallelism.automatic();
-  const StopSignals signals;
   TrainOptions options{.origins = &loaded->origins,
                        .terminal = &std::cout,
                        // Under a launcher a rank may see a terminal even if the output is a file.
                        .interactive = stdout_is_interactive() && !launches_mpi(config),
                        .columns = terminal_columns(),
-                       .stop = &signals.received()};
+                       .stop = &catch_stop_signals()};
   std::atomic<bool> stopped = false;  // the same on all ranks
   launch(automatic ? on_all_cores(config) : config, [&](Communicator& world) {
     const auto say = [](const std::string& line) { std::cerr << line << '\n'; };

@@ -31,7 +31,8 @@ void agree(Communicator& world, const std::string& asked, const std::string& fau
   std::int32_t first = fault.empty() ? world.size() : world.rank();
   world.all_reduce(buffer<std::int32_t>({&first, 1}), "faults", ReduceOp::min).wait();
   if (first == world.size()) return;
-  throw Error(concat(asked, " failed on rank ", first, ": ", broadcast_text(world, fault, first)));
+  throw AgreedError(
+      concat(asked, " failed on rank ", first, ": ", broadcast_text(world, fault, first)));
 }
 
 std::string broadcast_text(Communicator& world, std::string text, int root) {

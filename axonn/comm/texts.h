@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/base/check.h"
 #include "axonn/comm/communicator.h"
 
 /// Exchange of texts and error messages between ranks. All but fault_of() are collective.
@@ -14,8 +15,14 @@ namespace axonn {
 /// through.
 std::string fault_of(const std::function<void()>& work);
 
-/// Throws the same Error on all ranks if any has a fault: "ASKED failed on rank 3: FAULT", for the
-/// first such rank.
+/// An error that all ranks got alike, so that all may handle it alike and go on.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws the same AgreedError on all ranks if any has a fault: "ASKED failed on rank 3: FAULT",
+/// for the first such rank.
 void agree(Communicator& world, const std::string& asked, const std::string& fault);
 
 /// Broadcasts the text of rank `root`.

@@ -13,6 +13,7 @@
 #include "axonn/data/corpus.h"
 #include "axonn/model/model.h"
 #include "axonn/ops/forwarding_backend.h"
+#include "axonn/train/run_folder.h"
 #include "axonn/train/run_state.h"
 
 namespace axonn {
@@ -49,6 +50,7 @@ std::vector<std::string> stored_kinds(const Config& config) {
 }
 
 void describe_resume(const Config& config, Model& model, DryRun& run) {
+  run.fault = overwrite_fault(config);
   const std::string path = resume_path(config);
   if (path.empty()) return;
   const CheckpointReader reader(path);

@@ -7,19 +7,6 @@ namespace axonn {
 
 namespace {
 
-/// Records the first block with a non-finite output. Waits for the device, so only for diagnosis.
-void look_for_nonfinite(const Context& ctx, const std::string& block, const Var& out) {
-  const auto& [run, step, scope] = ctx.scheduling();
-  if (!step || !step->looks_for_nonfinite || !step->nonfinite_block.empty()) return;
-  if (scope.rerun == Rerun::second_run) return;
-  Tensor count = ctx.zeros(1, 1, DType::i64);
-  for (const Chunk& chunk : out.chunks())
-    ctx.backend.run(ops::CountNonfinite{count.view(), chunk.value.view()});
-  std::int64_t found = 0;
-  ctx.device().copy_to_host(&found, count.view().data, sizeof found);
-  if (found > 0) step->nonfinite_block = block;
-}
-
 /// Whether backward through a block that runs now will reduce its gradients.
 bool expects_reduce(const Context& ctx) {
   const Rerun rerun = ctx.scheduling().scope.rerun;
@@ -110,9 +97,7 @@ Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const F
     with_parameters(inner, group, [&](const Context& inside) { out = f(inside, x); });
     return out;
   };
-  Var out = ctx.scheduling().run.recompute ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
-  look_for_nonfinite(ctx, group.name(), out);
-  return out;
+  return ctx.scheduling().run.recompute ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
 }
 
 }  // namespace axonn

@@ -53,10 +53,7 @@ struct StepState {
   Prefetcher prefetcher = {};  ///< gathers the next block's parameters early
   /// The group whose reduce-scatter is in flight: at most one at a time, so memory stays bounded.
   ParameterGroup* reducing = nullptr;
-  bool last_micro_batch = false;     ///< of the step: gradients are complete after its backward
-  bool looks_for_nonfinite = false;  ///< every block's output is checked (slow)
-  /// The first block whose forward pass produced NaN or infinity on this rank; "" if none.
-  std::string nonfinite_block = {};
+  bool last_micro_batch = false;  ///< of the step: gradients are complete after its backward
 };
 
 /// Which of the two runs of checkpoint() a pass belongs to. The first keeps nothing, and backward

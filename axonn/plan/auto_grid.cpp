@@ -11,7 +11,7 @@
 #include "axonn/plan/machine/probe.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/devices.h"
-#include "axonn/train/run_state.h"
+#include "axonn/train/run_folder.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/train/config_options.h"
+#include "axonn/train/run_folder.h"
 
 namespace axonn {
 
@@ -122,9 +124,10 @@ class Study {
   }
   std::int64_t documents_of_trial() const { return std::ssize(epochs_) * memorize_.bucket_size; }
 
-  void claim_folder() const {
+  void claim_folder() {
+    lock_.emplace(config_.output.dir);
+    if (!lock_->warning().empty()) say("warning: " + lock_->warning());
     const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
-    make_folders(config_.output.dir);
     if (std::filesystem::exists(path) && read_text(path) != mine)
       refuse(config_.output.dir, " holds another study (see ", path,
              "); choose another folder with --output.dir, or remove this one");
@@ -139,6 +142,7 @@ class Study {
   MemorizationReport make_report() const;
 
   Config config_;
+  std::optional<FolderLock> lock_;  // on rank 0
   const MemorizeConfig& memorize_;
   Communicator& world_;
   const TrainOptions& options_;
@@ -154,6 +158,7 @@ Config Study::config_of(std::int64_t trial, const std::string& variant) const {
   run.training.seed += trial - 1;
   run.output.dir = fmt::format("{}/trial-{}-{}", config_.output.dir, trial, variant);
   run.checkpoint.resume = "auto";
+  run.output.overwrite = true;  // parts of a run that has no checkpoint yet
   if (variant != kGoldfish) run.training.goldfish.k = 0;
   if (variant == kWarmup) run.training.steps = config_.lr_scheduler.warmup_steps;
   return run;

@@ -72,14 +72,15 @@ bool prepends(const TextStep& step, std::string_view text, Before before) {
 
 }  // namespace
 
-void AddedTokenFinder::add(std::string content, std::int32_t token) {
-  AXONN_CHECK(!content.empty(), "an added token has no characters");
-  auto& entries = by_first_byte_[byte_at(content, 0)];
-  if (entries.empty()) first_bytes_ += content[0];
-  begins_[byte_at(content, 0)] = true;
-  const auto longer = [&](const Entry& entry) { return entry.content.size() > content.size(); };
-  const auto place = std::ranges::partition_point(entries, longer);
-  entries.insert(place, {std::move(content), token});
+void AddedTokenFinder::add(std::string_view content, std::int32_t token) {
+  AXONN_CHECK(!content.empty() && content.size() <= kMostBytes, "an added token has ",
+              content.size(), " bytes; wanted 1 to ", kMostBytes);
+  if (!std::exchange(begins_[byte_at(content, 0)], true)) first_bytes_ += content[0];
+  std::uint32_t node = 0;
+  for (std::size_t i = 0; i < content.size(); ++i)
+    node = next_.try_emplace(std::uint64_t{node} << 8 | byte_at(content, i), next_.size() + 1)
+               .first->second;
+  token_at_[node] = token;
 }
 
 std::size_t AddedTokenFinder::next_candidate(std::string_view text, std::size_t from) const {
@@ -90,10 +91,18 @@ std::size_t AddedTokenFinder::next_candidate(std::string_view text, std::size_t 
 }
 
 std::optional<AddedTokenFinder::Match> AddedTokenFinder::find(std::string_view text) const {
-  for (std::size_t i = next_candidate(text, 0); i < text.size(); i = next_candidate(text, i + 1))
-    for (const Entry& entry : by_first_byte_[byte_at(text, i)])
-      if (text.substr(i).starts_with(entry.content))
-        return Match{i, entry.content.size(), entry.token};
+  for (std::size_t i = next_candidate(text, 0); i < text.size(); i = next_candidate(text, i + 1)) {
+    std::optional<Match> longest;
+    std::uint32_t node = 0;
+    for (std::size_t j = i; j < text.size(); ++j) {
+      const auto next = next_.find(std::uint64_t{node} << 8 | byte_at(text, j));
+      if (next == next_.end()) break;
+      node = next->second;
+      if (const auto found = token_at_.find(node); found != token_at_.end())
+        longest = Match{i, j + 1 - i, found->second};
+    }
+    if (longest) return longest;
+  }
   return std::nullopt;
 }
 
@@ -106,6 +115,20 @@ bool has_inner_mark(std::string_view token) {
   const std::string spaced = with_spaces(token);
   const std::size_t first = spaced.find_first_not_of(' ');
   return first != spaced.npos && spaced.find(' ', first) != spaced.npos;
+}
+
+double most_growth(std::span<const TextStep> steps) {
+  double bytes = 1;
+  for (const TextStep& step : steps) {
+    const auto to = static_cast<double>(step.to.size());
+    if (step.kind == TextStep::Kind::nfc)
+      bytes *= 3;  // Source: Unicode Standard Annex 15, "Maximum expansion factors"
+    else if (step.kind == TextStep::Kind::replace)
+      bytes *= std::max(1.0, to / static_cast<double>(step.from.size()));
+    else
+      bytes += to;
+  }
+  return bytes;
 }
 
 std::string_view apply_steps(std::span<const TextStep> steps, std::string_view text, Before before,

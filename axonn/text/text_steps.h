@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <unordered_map>
 
 namespace axonn {
 
@@ -19,29 +19,29 @@ struct AddedToken {
   bool normalized = false;
 };
 
-/// Finds added tokens in a text.
+/// Finds added tokens in a text: a trie, so that the time hardly depends on their number.
 class AddedTokenFinder {
  public:
+  /// A longer content than any published one; it bounds the time for each byte of a text.
+  static constexpr std::size_t kMostBytes = 256;
+
   struct Match {
     std::size_t begin, bytes;
     std::int32_t token;
   };
 
-  /// Contents must be different and not empty.
-  void add(std::string content, std::int32_t token);
+  /// Contents must be different, not empty, and at most kMostBytes long.
+  void add(std::string_view content, std::int32_t token);
 
   /// The first match; the longest of several at one place.
   std::optional<Match> find(std::string_view text) const;
 
  private:
-  struct Entry {
-    std::string content;
-    std::int32_t token;
-  };
-
   std::size_t next_candidate(std::string_view text, std::size_t from) const;
 
-  std::array<std::vector<Entry>, 256> by_first_byte_;  // longest first
+  /// The node after (node << 8 | byte); 0 is the root.
+  std::unordered_map<std::uint64_t, std::uint32_t> next_;
+  std::unordered_map<std::uint32_t, std::int32_t> token_at_;  // of nodes where a content ends
   std::array<bool, 256> begins_{};
   std::string first_bytes_;
 };
@@ -70,6 +70,9 @@ struct TextStep {
 
 /// What precedes a piece of text. After other text, nothing is prepended.
 enum class Before { nothing, added_token, text };
+
+/// The most bytes that one byte of text can become, an upper bound.
+double most_growth(std::span<const TextStep> steps);
 
 /// Buffers for the changed text, reused for every text.
 using TextBuffers = std::array<std::string, 2>;

@@ -72,7 +72,7 @@ class Tokenizer {
 
   /// The first place at or after `wanted` where the text can be cut so that both pieces, the second
   /// one encoded with `continues`, give the tokens of the whole. text.size() if there is no such
-  /// place.
+  /// place. The answer depends on at most 64 KiB of text beyond the place.
   std::size_t cut(std::string_view text, std::size_t wanted) const;
 
   /// Appends the tokens of the text.

@@ -1,6 +1,7 @@
 #include "axonn/text/word_pattern.h"
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #include <pcre2.h>
@@ -21,6 +22,14 @@ std::string message_of(int code) {
 // Matching a run of white space backtracks on the JIT's stack. The default is 32 KiB; this leaves
 // room for long runs.
 constexpr std::size_t kStackBytes = 1 << 20;
+
+constexpr std::size_t kMostPatternBytes = 16 << 10;
+
+// A pattern sees so much text, and more only if it asks for it. This bounds the time of one match,
+// so that the time limit, which is tested between two matches, holds.
+constexpr std::size_t kWindow = 256;
+constexpr std::size_t kCheckEvery = 64 * kWindow;  // reading the clock takes as long as a few words
+constexpr double kSeconds = 1, kSecondsPerByte = 10e-6;
 
 // PCRE2's \s matches U+180E, but without UCP no other character beyond ASCII.
 constexpr std::string_view kSpaces =
@@ -138,9 +147,19 @@ std::string to_pcre2(std::string_view pattern, const std::string& where) {
   return Translator(pattern, where).run();
 }
 
+double thread_cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 struct WordPattern::Matcher::State {
   std::shared_ptr<const void> owner;
+  std::function<double()> clock;
+  double started = 0;
+  std::size_t unchecked = 0, cut = 0;  // bytes shown to the pattern since check_time(); of words
   const pcre2_code* code = nullptr;
+  std::size_t limit = 0;  // of PCRE2's steps in one match
   pcre2_match_data* data = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
@@ -153,11 +172,15 @@ struct WordPattern::Matcher::State {
 };
 
 WordPattern::WordPattern(std::string_view pattern, const std::string& where) {
+  if (pattern.size() > kMostPatternBytes)
+    refuse(where, ": the pattern has ", pattern.size(), " bytes; at most ", kMostPatternBytes,
+           " are possible");
   const std::string text = to_pcre2(pattern, where);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                   PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                    PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_ANCHORED, &error, &offset, nullptr);
   code_ = {code, [code](const void*) { pcre2_code_free(code); }};
   if (!code)
     refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
@@ -168,10 +191,13 @@ WordPattern::WordPattern(std::string_view pattern, const std::string& where) {
     refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
            "' matches the empty string, so it cannot cut a text into words");
   // If the system does not allow a JIT (a hardened kernel), the pattern is interpreted.
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
 }
 
-WordPattern::Matcher::Matcher(const WordPattern& pattern) : state_(std::make_unique<State>()) {
+WordPattern::Matcher::Matcher(const WordPattern& pattern, std::function<double()> clock)
+    : state_(std::make_unique<State>()) {
+  state_->clock = std::move(clock);
+  start();
   state_->owner = pattern.code_;
   state_->code = static_cast<const pcre2_code*>(pattern.code_.get());
   state_->data = pcre2_match_data_create(1, nullptr);
@@ -188,16 +214,53 @@ WordPattern::Matcher::Matcher(const WordPattern& pattern) : state_(std::make_uni
 WordPattern::Matcher::~Matcher() = default;
 WordPattern::Matcher::Matcher(Matcher&&) noexcept = default;
 
-std::size_t WordPattern::Matcher::first_word(std::string_view text) {
+void WordPattern::Matcher::start() {
+  state_->started = state_->clock();
+  state_->unchecked = state_->cut = 0;
+}
+
+void WordPattern::Matcher::check_time() {
+  const double allowed = kSeconds + kSecondsPerByte * static_cast<double>(state_->cut),
+               taken = state_->clock() - state_->started;
+  state_->unchecked = 0;
+  if (taken > allowed)
+    refuse("the tokenizer's pattern took ", taken, " s for ", state_->cut,
+           " bytes of text; at most ", kSeconds,
+           " s and 10 us per byte are allowed. The pattern is not a published one, or ", "damaged");
+}
+
+/// The bytes of the match at the front of the text; 0: there is none.
+std::size_t WordPattern::Matcher::match(std::string_view text) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const auto match = state_->jit ? pcre2_jit_match : pcre2_match;
-  const int found = match(state_->code, subject, text.size(), 0,
-                          state_->jit ? 0 : PCRE2_NO_UTF_CHECK, state_->data, state_->context);
-  if (found == PCRE2_ERROR_NOMATCH) return text.size();
-  if (found <= 0)
-    refuse("PCRE2 cannot match the tokenizer's pattern on a text: ", message_of(found));
-  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(state_->data);
-  return range[0] > 0 ? range[0] : range[1];
+  const auto run = state_->jit ? pcre2_jit_match : pcre2_match;
+  for (std::size_t window = kWindow;; window *= 2) {
+    std::size_t bytes = std::min(window, text.size());
+    const bool all = bytes == text.size();
+    // A character is not cut. (Its later bytes are 10xxxxxx.)
+    while (!all && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
+    state_->unchecked += bytes;
+    if (state_->unchecked >= kCheckEvery) check_time();
+    if (const std::size_t limit = 100'000 + 32 * bytes; limit != state_->limit) {
+      pcre2_set_match_limit(state_->context, static_cast<std::uint32_t>(limit));
+      state_->limit = limit;
+    }
+    const std::uint32_t options =
+        (all ? 0 : PCRE2_PARTIAL_HARD) | (state_->jit ? 0 : PCRE2_NO_UTF_CHECK);
+    const int found = run(state_->code, subject, bytes, 0, options, state_->data, state_->context);
+    if (found == PCRE2_ERROR_NOMATCH) return 0;
+    if (found > 0) return pcre2_get_ovector_pointer(state_->data)[1];
+    if (found != PCRE2_ERROR_PARTIAL)
+      refuse("PCRE2 cannot match the tokenizer's pattern on a text: ", message_of(found));
+  }
+}
+
+std::size_t WordPattern::Matcher::first_word(std::string_view text) {
+  std::size_t before = 0, bytes = 0;  // text before the match
+  while (before < text.size() && (bytes = match(text.substr(before))) == 0)
+    before += utf8_front(text.substr(before)).bytes;
+  if (before > 0) bytes = before;
+  state_->cut += bytes;
+  return bytes;
 }
 
 }  // namespace axonn

@@ -114,12 +114,14 @@ struct CheckpointConfig {
   std::int64_t keep = 2;    ///< number of newest checkpoints that stay; 0: all
   std::string resume = {};  ///< "", "auto" or a path
   ChangedData changed_data = ChangedData::refuse;
-  bool async = true;  ///< written in the background
+  bool async = true;             ///< written in the background
+  double give_up_minutes = 120;  ///< how long a run goes on although checkpoints fail
 };
 
 /// [output]
 struct OutputConfig {
   std::string dir = "out";
+  bool overwrite = false;      ///< replace the run that dir holds
   std::int64_t log_every = 1;  ///< steps
   std::string trace = {};      ///< file for a timeline of three steps; "": none
 };

@@ -72,7 +72,8 @@ void list_computation(TrainingConfig& training, OptionList& list) {
             .also = "deterministic_mode"});
   list.add("skip_outliers", &training.skip_outliers,
            {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
-                    "are skipped: they change no weight; above 1, or 0: no step is skipped",
+                    "are skipped: they change no weight; 100 in a row end the run, and so does a "
+                    "loss that is not finite; above 1, or 0: no step is skipped",
             .min = 0});
   list.add("threads", &training.threads,
            {.help = "compute threads per rank; 0: the cores that the rank may use, divided by the "
@@ -348,12 +349,23 @@ void list_output(Config& config, OptionList& list) {
       "async", &checkpoint.async,
       {.help = "whether training continues while a checkpoint is written, from a copy in memory",
        .also = "async_mode async_save"});
+  list.add("give_up_minutes", &checkpoint.give_up_minutes,
+           {.help = "time for which a run goes on although its checkpoints cannot be written, such "
+                    "as on a full disk: it warns and tries again after checkpoint.every steps; the "
+                    "checkpoint at the end of the run must succeed; 0: the first failure ends the "
+                    "run",
+            .unit = "minutes",
+            .min = 0});
 
   OutputConfig& output = config.output;
   list.section("output", "Where a run writes its files, and how often it reports");
   list.add("dir", &output.dir,
            {.help = "folder for the run's files: config.toml, metrics.jsonl, checkpoints, logs",
             .also = "out_dir output_dir dump_folder save"});
+  list.add(
+      "overwrite", &output.overwrite,
+      {.help = "whether a run that starts anew replaces the run that output.dir holds: removes "
+               "its checkpoints and metrics before the first step; false: it is refused"});
   list.add("log_every", &output.log_every,
            {.help = "interval between printed step lines; metrics.jsonl has every step",
             .unit = "steps",

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <fstream>
 #include <numeric>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "axonn/base/chart.h"
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
+#include "axonn/comm/texts.h"
 #include "axonn/data/batches.h"
 #include "axonn/model/model.h"
 
@@ -87,12 +91,27 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step) : pat
         curve->emplace_back(step, entry[key].get<double>());
   }
   if (after_step > 0) write_file_atomically(path, kept);
-  file_.open(path, after_step > 0 ? std::ios::app : std::ios::trunc);
-  if (!file_)
-    refuse("cannot write ", path, "; check that output.dir is a folder with write permission");
+  const int truncates = after_step > 0 ? 0 : O_TRUNC;
+  file_ = FileHandle(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | truncates, 0666));
+  if (file_.get() < 0)
+    refuse("cannot write ", path, ": ", cause_and_remedy(errno),
+           "; check that output.dir is a folder with write permission");
+  written_ = std::ssize(kept);
 }
 
-void MetricsFile::write(const StepMetrics& m) {
+std::string MetricsFile::write_rest() {
+  while (!rest_.empty()) {
+    const ssize_t put = ::pwrite(file_.get(), rest_.data(), rest_.size(), written_);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0)
+      return concat("cannot write ", path_, ": ", cause_and_remedy(put < 0 ? errno : ENOSPC));
+    written_ += put;
+    rest_.erase(0, static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+std::string MetricsFile::write(const StepMetrics& m) {
   // NaN and infinity are not valid JSON: written as null.
   const auto number = [](double value) {
     return std::isfinite(value) ? fmt::format("{}", value) : std::string("null");
@@ -109,11 +128,12 @@ void MetricsFile::write(const StepMetrics& m) {
   if (!kinds.empty()) line += fmt::format(R"(, "exposed_comm_ms_by": {{{}}})", kinds);
   if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
   if (!std::isnan(m.kept)) line += fmt::format(R"(, "goldfish_kept": {:.6f})", m.kept);
-  file_ << line << "}\n" << std::flush;
-  if (!file_)
-    fail(Where::here(), "writing step ", m.step, " to ", path_, ": ", cause_and_remedy(errno));
+  if (m.skipped) line += R"(, "skipped": true)";
+  if (m.save_failures > 0) line += fmt::format(R"(, "save_failures": {})", m.save_failures);
+  rest_ += line + "}\n";
   if (std::isfinite(m.loss)) losses_.emplace_back(m.step, m.loss);
   if (std::isfinite(m.val_loss)) validation_.emplace_back(m.step, m.val_loss);
+  return write_rest();
 }
 
 std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
@@ -221,6 +241,9 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
     seconds_since_print_ = 0;
     steps_since_print_ = 0;
   }
+  line_.skipped = !result.applied;
+  line_.save_failures = save_failures_;
+  skipped_ += result.applied ? 0 : 1;
   if (!result.applied)
     log_.warn(fmt::format("step {} skipped: loss {:.4f}, gradient norm {:.3g} are outliers", step,
                           result.loss, result.grad_norm));
@@ -250,14 +273,25 @@ void RunLog::validated(double loss, std::int64_t windows, double seconds) {
 }
 
 void RunLog::write_metrics() {
-  if (first()) metrics_->write(line_);
+  if (!first()) return;
+  const std::string fault = metrics_->write(line_);
+  if (!fault.empty() && metrics_fault_.empty())
+    log_.warn(fault + "; its lines are kept in memory until they can be written");
+  metrics_fault_ = fault;
 }
 
 void RunLog::saved(const SaveCost& cost) {
   log_.info(fmt::format("saved {}: {} in {} (training waited {})", cost.folder,
                         format_bytes(cost.bytes), format_duration(cost.write_seconds),
                         format_duration(cost.stall_seconds)));
+  for (const std::string& warning : cost.warnings) log_.warn(warning);
   draw();
+}
+
+void RunLog::save_failed(const std::string& why) {
+  ++save_failures_;
+  log_.warn(fmt::format("{}; training goes on ({} checkpoint{} of this run failed)", why,
+                        save_failures_, plural(save_failures_)));
 }
 
 void RunLog::finish() {
@@ -265,6 +299,13 @@ void RunLog::finish() {
   if (config_.training.goldfish.k > 0 && targets_ > 0)
     log_.info(fmt::format("goldfish: {:.2f} % of {} targets counted in the loss",
                           100 * ratio(counted_, targets_), format_count(targets_)));
+  if (skipped_ > 0)
+    log_.warn(
+        fmt::format("{} of {} steps were skipped as outliers", skipped_, line_.step - first_step_));
+  if (save_failures_ > 0)
+    log_.warn(fmt::format("{} checkpoint{} failed; the last one is complete", save_failures_,
+                          plural(save_failures_)));
+  AXONN_CHECK(metrics_fault_.empty(), metrics_fault_);
 }
 
 void RunLog::draw() {
@@ -272,8 +313,11 @@ void RunLog::draw() {
   const std::string title =
       fmt::format("{} parameters on grid {}", format_count(parameter_count(config_.model)),
                   to_string(config_.parallelism.grid()));
-  write_file_atomically(config_.output.dir + "/loss.svg",
-                        loss_svg(title, metrics_->losses(), metrics_->validation()));
+  const std::string fault = fault_of([&] {
+    write_file_atomically(config_.output.dir + "/loss.svg",
+                          loss_svg(title, metrics_->losses(), metrics_->validation()));
+  });
+  if (!fault.empty()) log_.warn(fault);
 }
 
 }  // namespace axonn

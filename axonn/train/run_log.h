@@ -1,11 +1,11 @@
 #pragma once
 
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "axonn/base/files.h"
 #include "axonn/base/log.h"
 #include "axonn/comm/grid.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
@@ -26,12 +26,15 @@ struct StepMetrics {
   double exposed_comm_ms = 0;  ///< time that rank 0's compute waited for collectives
   /// The same by axis and kind, in ms: ("z all_gather", 1.2), without kinds that took no time.
   std::vector<std::pair<std::string, double>> exposed_by = {};
-  std::int64_t memory_bytes = 0;  ///< rank 0's peak
-  double val_loss = kNone;        ///< if it was evaluated after this step
-  double kept = kNone;            ///< fraction of the targets that the goldfish loss keeps
+  std::int64_t memory_bytes = 0;   ///< rank 0's peak
+  double val_loss = kNone;         ///< if it was evaluated after this step
+  double kept = kNone;             ///< fraction of the targets that the goldfish loss keeps
+  bool skipped = false;            ///< an outlier, which changed no weight
+  std::int64_t save_failures = 0;  ///< checkpoints that could not be written, of this run so far
 };
 
-/// Writes output.dir/metrics.jsonl, one line per step, on rank 0; each line is flushed.
+/// Writes output.dir/metrics.jsonl, one line per step, on rank 0, without a buffer. Lines that
+/// cannot be written are kept in memory and written with the next one.
 class MetricsFile {
  public:
   /// Keeps the lines of an earlier run up to `after_step` and drops later ones, whose steps will
@@ -39,8 +42,9 @@ class MetricsFile {
   /// Error if the disk is full.
   MetricsFile(const std::string& path, std::int64_t after_step);
 
-  /// Throws Error that names the file and the cause, such as a full disk.
-  void write(const StepMetrics& metrics);
+  /// Adds a line. Returns why it, or an earlier one, is not in the file, such as a full disk; "" if
+  /// all are.
+  std::string write(const StepMetrics& metrics);
 
   /// (step, value) of all lines, including those of earlier runs.
   using Curve = std::vector<std::pair<double, double>>;
@@ -48,8 +52,12 @@ class MetricsFile {
   const Curve& validation() const { return validation_; }
 
  private:
+  std::string write_rest();
+
   std::string path_;
-  std::ofstream file_;
+  FileHandle file_;
+  std::int64_t written_ = 0;  // bytes
+  std::string rest_;          // not yet written
   Curve losses_, validation_;
 };
 
@@ -78,11 +86,14 @@ class RunLog {
             const NamedSeconds& waits);
   /// Notes a validation after the step that was noted last.
   void validated(double loss, std::int64_t windows, double seconds);
-  /// Writes the last step's line of metrics.jsonl.
+  /// Writes the last step's line of metrics.jsonl. If it cannot be written, warns once.
   void write_metrics();
   /// Notes a saved checkpoint, and draws loss.svg.
   void saved(const SaveCost& cost);
-  /// Draws loss.svg and reports the goldfish loss at the end of a run.
+  /// Notes a checkpoint that could not be written although the run goes on.
+  void save_failed(const std::string& why);
+  /// Draws loss.svg, and reports the goldfish loss, skipped steps and failed checkpoints at the end
+  /// of a run. Throws Error if lines of metrics.jsonl could not be written.
   void finish();
 
   /// Of the run, over all ranks, without padding.
@@ -98,6 +109,8 @@ class RunLog {
   Config config_;
   std::unique_ptr<MetricsFile> metrics_;  // on rank 0
   StepMetrics line_;                      // of the last step
+  std::string metrics_fault_;             // of the last line
+  std::int64_t save_failures_ = 0, skipped_ = 0;
   std::int64_t first_step_ = 0;
   std::int64_t counted_ = 0, targets_ = 0;  // in the loss, and in all, since begin()
   double began_ = 0;

@@ -31,14 +31,18 @@ LoadCost load_state(const LoadedModel& model, const OptimizerState& optimizer,
 
 bool OutlierMeans::accept(double factor, double loss_of_step, double norm_of_step) {
   constexpr double kWarmup = 20, kWindow = 100;  // fewer steps give no reliable mean
-  if (factor > 0 && steps >= kWarmup &&
-      (loss_of_step > factor * loss || norm_of_step > factor * norm))
-    return false;
+  const bool outlier = factor > 0 && steps >= kWarmup &&
+                       (loss_of_step > factor * loss || norm_of_step > factor * norm);
+  skipped = outlier ? skipped + 1 : 0;
+  if (outlier) {
+    loss_of_step = std::min(loss_of_step, factor * loss);
+    norm_of_step = std::min(norm_of_step, factor * norm);
+  }
   steps += 1;
   const double share = 1 / std::min(steps, kWindow);
   loss += share * (loss_of_step - loss);
   norm += share * (norm_of_step - norm);
-  return true;
+  return !outlier;
 }
 
 std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer) {
@@ -56,12 +60,6 @@ std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerSt
     blocks.push_back(std::move(block));
   }
   return blocks;
-}
-
-std::string resume_path(const Config& config) {
-  if (config.checkpoint.resume != "auto") return config.checkpoint.resume;
-  const std::string own = config.output.dir + "/checkpoints";
-  return has_checkpoint(own) ? own : "";
 }
 
 Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const std::string& path) {
@@ -93,7 +91,11 @@ StateTexts to_texts(const RunState& state, std::string config_toml) {
       {"seed", data.seed},
       {"data",
        {{"seq_len", data.seq_len}, {"shuffle", data.shuffle}, {"fingerprint", data.fingerprint}}},
-      {"outliers", {{"loss", means.loss}, {"norm", means.norm}, {"steps", means.steps}}}};
+      {"outliers",
+       {{"loss", means.loss},
+        {"norm", means.norm},
+        {"steps", means.steps},
+        {"skipped", means.skipped}}}};
   StateTexts texts{{kStateFile, json.dump(2) + "\n"}, {"config.toml", std::move(config_toml)}};
   if (!state.products.products.empty()) texts.emplace(kProductsFile, to_json(state.products));
   return texts;
@@ -116,8 +118,8 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config) {
                   .seq_len = data.value("seq_len", t.seq_len),
                   .shuffle = data.value("shuffle", config.data.shuffle),
                   .fingerprint = data.value("fingerprint", std::string())};
-    state.outliers = {means.value("loss", 0.0), means.value("norm", 0.0),
-                      means.value("steps", 0.0)};
+    state.outliers = {means.value("loss", 0.0), means.value("norm", 0.0), means.value("steps", 0.0),
+                      means.value("skipped", std::int64_t{0})};
   } catch (const nlohmann::json::exception& error) {
     refuse(file, ": ", error.what());
   }

@@ -14,13 +14,15 @@
 
 namespace axonn {
 
-/// Running means of loss and gradient norm over about the last hundred applied steps.
+/// Running means of loss and gradient norm over about the last hundred steps.
 struct OutlierMeans {
   double loss = 0, norm = 0;
-  double steps = 0;  ///< number of steps in the means
+  double steps = 0;          ///< number of steps in the means
+  std::int64_t skipped = 0;  ///< number of outliers since the last step that was applied
 
-  /// Returns whether to apply the step, and if so adds it to the means. An outlier, whose loss or
-  /// norm exceeds `factor` times its mean, is not applied; factor 0: no step is an outlier. Gives
+  /// Returns whether to apply the step, and adds it to the means. An outlier, whose loss or norm
+  /// exceeds `factor` times its mean, is not applied, and counts in the means as just that
+  /// multiple, so that they follow a loss that stays high; factor 0: no step is an outlier. Gives
   /// the same answer on every rank if its inputs are the same.
   bool accept(double factor, double loss_of_step, double norm_of_step);
 };
@@ -47,10 +49,6 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config);
 /// This rank's part of the trained parameters and the optimizer's state, as CheckpointSaver takes
 /// it.
 std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer);
-
-/// The path that a run resumes from: checkpoint.resume, or for "auto" the folder of output.dir if
-/// it holds checkpoints; "" for a fresh start. Call it on rank 0.
-std::string resume_path(const Config& config);
 
 /// The checkpoint that a run was resumed from.
 struct Resumed {

@@ -149,29 +149,16 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   return report;
 }
 
-void TrainStep::rehearse(Context ctx, const StepInput& input) {
-  StepInput some = input;
-  some.micro_batches = std::min(2, input.micro_batches);
+void TrainStep::repeat(Context ctx, const StepInput& input) {
   StepState state;
   ctx.own_scheduling().step = &state;
-  gradients(ctx, some, ctx.zeros(1, 1, DType::f64));
+  gradients(ctx, input, ctx.zeros(1, 1, DType::f64));
   for (const ParameterGroup* group : optimizer_.groups()) group->gradient();  // waits for the sums
 }
 
-std::string TrainStep::diagnose(Context ctx, const StepInput& input) {
-  StepState state{.looks_for_nonfinite = true};
-  ctx.own_scheduling().step = &state;
-  Tensor total = ctx.zeros(1, 1, DType::f64);
-  gradients(ctx, input, total);
-  if (!state.nonfinite_block.empty()) return state.nonfinite_block + " (forward)";
-  if (!std::isfinite(value_of<double>(ctx, total))) return "loss (forward)";
-  const auto& groups = optimizer_.groups();
-  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-    Tensor count = ctx.zeros(1, 1, DType::i64);
-    ctx.backend.run(ops::CountNonfinite{count.view(), (*group)->gradient()});
-    if (value_of<std::int64_t>(ctx, count) > 0) return (*group)->name() + " (backward)";
-  }
-  return {};
+void TrainStep::rehearse(const Context& ctx, StepInput input) {
+  input.micro_batches = std::min(2, input.micro_batches);
+  repeat(ctx, input);
 }
 
 double TrainStep::evaluate(Context ctx, Batches& batches) {

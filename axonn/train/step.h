@@ -65,13 +65,13 @@ class TrainStep {
 
   StepResult run(Context ctx, const StepInput& input);
 
-  /// Runs forward and backward of the first micro-batch, which writes gradients, and of the second,
-  /// which adds to them, so that the backend can record their products. Changes no parameter.
-  void rehearse(Context ctx, const StepInput& input);
+  /// Runs forward and backward of a step without an update, and without graphs. Leaves the
+  /// gradients in their shards, summed over data. Changes no parameter.
+  void repeat(Context ctx, const StepInput& input);
 
-  /// Runs the step again without an update, and returns the block in which NaN or infinity first
-  /// arises on this rank, looking at forward before backward; "" if in none.
-  std::string diagnose(Context ctx, const StepInput& input);
+  /// Does the same with the first micro-batch, which writes gradients, and the second, which adds
+  /// to them, so that the backend can record their products.
+  void rehearse(const Context& ctx, StepInput input);
 
   /// Returns the mean loss over the steps() of these batches, which have an end.
   double evaluate(Context ctx, Batches& batches);

@@ -39,7 +39,8 @@ Config stored_config(const CheckpointReader& reader) {
 }
 
 std::string stored_config_text(Config config, const Origins& origins) {
-  config.model.lora.path.clear();  // the checkpoint holds the adapters itself
+  config.model.lora.path.clear();   // the checkpoint holds the adapters itself
+  config.output.overwrite = false;  // a permission for one start
   if (config.model.path.empty()) return config_toml(config, origins);
   Origins all = origins;
   OptionList list;

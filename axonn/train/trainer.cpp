@@ -1,7 +1,6 @@
 #include "axonn/train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
@@ -11,10 +10,13 @@
 #include "axonn/base/files.h"
 #include "axonn/base/trace.h"
 #include "axonn/comm/texts.h"
+#include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/config_options.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/nonfinite.h"
+#include "axonn/train/run_folder.h"
 #include "axonn/train/run_log.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
@@ -32,9 +34,6 @@ LogOptions log_options(const Config& config, int rank, const TrainOptions& optio
           .interactive = rank == 0 && options.interactive,
           .columns = options.columns};
 }
-
-/// Returns NaN without its sign, which has no meaning.
-double plain(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 /// Records the operations of every rank in a few steps of a run and writes them to one file for
 /// Perfetto (https://ui.perfetto.dev) or chrome://tracing. It must be created before the run's
@@ -88,6 +87,7 @@ class Trainer {
   Trainer(const Config& config, Communicator& world, const TrainOptions& options)
       : options_(options),
         world_(world),
+        folder_(config, world),
         log_(log_options(config, world.rank(), options), world),
         tracer_(config.output.trace, world),
         cores_(config, world),
@@ -101,7 +101,19 @@ class Trainer {
                 .async = config.checkpoint.async}) {}
 
   TrainEnd run() {
-    begin();
+    try {
+      begin();
+      return go();
+    } catch (...) {  // an error of this or another rank
+      if (saver_.finish_alone()) log_.info("the checkpoint that was being written is complete");
+      throw;
+    }
+  }
+
+ private:
+  Origins origins() const { return options_.origins ? *options_.origins : Origins(); }
+
+  TrainEnd go() {
     const std::int64_t steps = config_.training.steps;
     std::int64_t& done = state_.steps_done;
     bool stopped = false;
@@ -114,6 +126,8 @@ class Trainer {
       if (!result.busy) finish_saving();
       if (is_due(config_.checkpoint.every, done) && done < steps && !stopped) save();
     }
+    finish_saving();
+    must_save_ = true;
     if (done > first_step_) save();
     finish_saving();
     log_.finish();
@@ -127,19 +141,14 @@ class Trainer {
     return TrainEnd::finished;
   }
 
- private:
-  Origins origins() const { return options_.origins ? *options_.origins : Origins(); }
-
   /// Sets parameters, state and products to those that the first step begins with.
   void begin() {
-    if (world_.rank() == 0)
-      write_file_atomically(config_.output.dir + "/config.toml", config_toml(config_, origins()));
+    if (!folder_.warning().empty()) log_.warn(folder_.warning());
     log_.describe(training_, cores_.threads());
     if (!training_.corpus->tokenizer && origins().is_set("data.tokenizer") && world_.rank() == 0)
       log_.warn(concat("data.tokenizer (", origins().of("data.tokenizer"), ") has no effect: \"",
                        config_.data.tokenizer, "\" cannot have made the tokens of data.tokens"));
-    const std::string from =
-        broadcast_text(world_, world_.rank() == 0 ? resume_path(config_) : std::string(), 0);
+    const std::string& from = folder_.resumes_from();
     const LoadCost cost = load(from.empty());
     if (cost.bytes > 0)
       log_.info(fmt::format("model from {}: this rank read {} in {}", config_.model.path,
@@ -147,7 +156,22 @@ class Trainer {
     training_.place(0);  // collective, which saving should not be
     if (!from.empty()) resume_from(from);
     if (config_.training.tune) tune_products();
+    // A run that cannot read its first batch leaves the files of an earlier one as they are.
+    if (first_step_ < config_.training.steps) training_.batches->at(first_step_);
+    world_.barrier("first batch");
+    if (world_.rank() == 0) start_files();
     log_.begin(config_, first_step_, state_.tokens_seen);
+  }
+
+  /// Writes the first files of the run: it has all that it needs.
+  void start_files() {
+    folder_.remove_replaced();
+    Config stored = config_;
+    stored.output.overwrite = false;  // a permission for one start
+    write_file_atomically(config_.output.dir + "/config.toml", config_toml(stored, origins()));
+    if (config_.training.tune)
+      write_file_atomically(concat(config_.output.dir, '/', kProductsFile),
+                            to_json(state_.products));
   }
 
   /// Sets all parameters, or the frozen ones alone, and shows the progress of reading.
@@ -178,9 +202,6 @@ class Trainer {
         tune(training_, {.cache = matmul_cache_path(config_.training.tune_cache),
                          .earlier = state_.products,
                          .report = [this](const std::string& line) { log_.info(line); }});
-    if (world_.rank() == 0)
-      write_file_atomically(concat(config_.output.dir, '/', kProductsFile),
-                            to_json(state_.products));
   }
 
   /// Does the next step.
@@ -198,29 +219,18 @@ class Trainer {
     const StepResult result = training_.step.run(training_.model.context(), input);
     for (const std::string& remark : training_.model.backend().take_remarks()) log_.info(remark);
     tracer_.after_step(step - first_step_, training_.model.grid().describe());
-    if (!result.finite) stop_for_nonfinite(input, result);
+    if (!result.finite) {
+      finish_saving();  // while all ranks are there
+      stop_for_nonfinite(training_, input, result, config_.output.dir, texts());
+    }
     const double seconds = now_seconds() - start;
     log_.step(training_, input, result, seconds, waits.by_kind());
+    if (state_.outliers.skipped >= kMostSkipped)
+      fail(Where::here(), "step ", step + 1, ": the last ", kMostSkipped,
+           " steps were skipped, so ",
+           "the weights have not changed since; resume from an earlier checkpoint with a lower ",
+           "optimizer.lr, or raise training.skip_outliers");
     return result;
-  }
-
-  void stop_for_nonfinite(const StepInput& input, const StepResult& result) {
-    const std::string block = training_.step.diagnose(training_.model.context(), input);
-    std::vector<double> here(world_.size(), 0);
-    here[world_.rank()] = block.empty() ? 0 : 1;
-    world_.all_reduce(buffer(std::span<double>(here)), "diagnosis").wait();
-    const auto place = std::ranges::find(here, 1.0);
-    const std::string what =
-        fmt::format("step {}: the loss is {} and the gradient norm {}", input.step + 1,
-                    plain(result.loss), plain(result.grad_norm));
-    const std::string remedy =
-        "; the parameters are those before this step. Lower optimizer.lr, clip with "
-        "training.max_norm, or skip such steps with training.skip_outliers";
-    if (place == here.end()) fail(Where::here(), what, remedy);
-    if (place - here.begin() == world_.rank())
-      fail(Where::here(), what, "; it arose first in ", block, " on ",
-           training_.model.grid().describe(), remedy);
-    world_.barrier("waiting for the rank that found it");  // that rank's error ends the wait
   }
 
   void validate() {
@@ -232,18 +242,46 @@ class Trainer {
 
   void save() {
     finish_saving();
+    try {
+      saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
+                   texts());
+    } catch (const AgreedError& error) {
+      note_failed_save(error.what());
+    }
+  }
+
+  /// The texts of a checkpoint that is made now.
+  StateTexts texts() {
     state_.tokens_seen = log_.tokens_seen();
     state_.data = training_.place(state_.steps_done);
-    saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
-                 to_texts(state_, stored_config_text(config_, origins())));
+    return to_texts(state_, stored_config_text(config_, origins()));
   }
 
   void finish_saving() {
-    if (saver_.pending()) log_.saved(saver_.finish(world_));
+    if (!saver_.pending()) return;
+    try {
+      log_.saved(saver_.finish(world_));
+      failing_since_.reset();
+    } catch (const AgreedError& error) {
+      note_failed_save(error.what());
+    }
   }
+
+  /// Called on all ranks, from a handler of the error: throws it again if the run must end.
+  void note_failed_save(const char* why) {
+    if (!failing_since_) failing_since_ = now_seconds();
+    double seconds = now_seconds() - *failing_since_;
+    world_.all_reduce({&seconds, 1, DType::f64}, "failed checkpoint", ReduceOp::max).wait();
+    if (must_save_ || seconds >= 60 * config_.checkpoint.give_up_minutes) throw;
+    log_.save_failed(why);
+  }
+
+  /// More outliers in a row are no outliers.
+  static constexpr std::int64_t kMostSkipped = 100;
 
   TrainOptions options_;
   Communicator& world_;
+  RunFolder folder_;
   RunLog log_;
   StepTracer tracer_;
   OwnCores cores_;
@@ -252,6 +290,8 @@ class Trainer {
   CheckpointSaver saver_;
   RunState state_;
   std::int64_t first_step_ = 0;
+  bool must_save_ = false;               // the checkpoint of the end
+  std::optional<double> failing_since_;  // now_seconds() of the first of a row of failed saves
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ enum class TrainEnd {
 /// with training.tune also products.json.
 ///
 /// Throws UsageError for bad data or a bad checkpoint. Throws Error if loss or gradient becomes NaN
-/// or infinite, naming the step, the rank and the block in which it arose.
+/// or infinite, as stop_for_nonfinite() does (train/nonfinite.h).
 TrainEnd train(const Config& config, Communicator& world, const TrainOptions& options);
 
 }  // namespace axonn

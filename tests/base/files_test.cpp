@@ -46,11 +46,11 @@ TEST(OutputFile, ThatIsNotFinishedIsRemoved) {
 
 TEST(OutputFile, OnAFullDeviceTheErrorNamesFileBytesCauseAndRemedy) {
   const TemporaryPath folder;
-  fs::create_symlink("/dev/full", folder / "a");  // only the link gets removed
+  fs::create_symlink("/dev/full", folder / "a");
   EXPECT_THAT([&] { write_text(folder / "a", "hello"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("cannot write 5 bytes to " + folder.path()),
                                          HasSubstr("No space left on device; free space there"))));
-  EXPECT_THAT(names_in(folder.path()), IsEmpty());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("a")) << "only regular files are removed";
   EXPECT_TRUE(fs::exists("/dev/full"));
 }
 
@@ -132,6 +132,19 @@ TEST(TemporaryFolder, HasItsFinalNameOnlyWhenPublished) {
     EXPECT_THAT(names_in(folder / "new"), ElementsAre("step-1"));
     EXPECT_EQ(slurp(folder / "new/step-1/a"), text);
   }
+}
+
+TEST(TemporaryFolder, RemovesThoseOfKilledWritersAndNoOthers) {
+  const TemporaryPath folder;
+  fs::create_directories(folder / "a.tmp-0123456789abcdef/of a killed writer");
+  fs::create_directories(folder / "b.tmp-0123456789abcdef");
+  const TemporaryFolder first(folder / "a");
+  TemporaryFolder second(folder / "a");
+  EXPECT_FALSE(fs::exists(folder / "a.tmp-0123456789abcdef"));
+  EXPECT_TRUE(fs::exists(first.path()));
+  second.publish();
+  EXPECT_TRUE(fs::exists(first.path()));
+  EXPECT_TRUE(fs::exists(folder / "b.tmp-0123456789abcdef"));
 }
 
 TEST(FreeBytes, UsesTheNearestFolderThatExists) {

@@ -26,13 +26,15 @@ void expect_error(const std::vector<std::string>& arguments, const Matcher<std::
   EXPECT_THAT(finished.errors(), ElementsAre(message)) << finished.err;
 }
 
-/// A run with a good checkpoint, which must be unchanged at the end of the test.
+/// A run with a good checkpoint, which must be unchanged at the end of the test although a run that
+/// starts may replace it.
 class BadInput : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(run_program(run_.train({"--checkpoint.every", "3"})).code, 0);
     good_ = run_.checkpoints();
     ASSERT_EQ(good_.size(), 9u);  // `latest` and two checkpoints of four files
+    test::spill(run_.config(), test::slurp(run_.config()) + "overwrite = true\n");
   }
   void TearDown() override { EXPECT_EQ(run_.checkpoints(), good_); }
 

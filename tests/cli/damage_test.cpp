@@ -102,7 +102,7 @@ TEST_F(Damage, ACheckpointOfAnotherModelIsRefusedWithTheParameters) {
   EXPECT_EQ(run_.checkpoints(), before);
 }
 
-TEST_F(Damage, AFullDiskAtACheckpointIsReportedAndTheEarlierOneKept) {
+TEST_F(Damage, AFullDiskAtCheckpointsIsReportedAndTheEarlierOneKept) {
   const std::string folder = run_.out() + "-disk";
   const SmallDisk disk(folder, "300k");  // one checkpoint of 92 KiB, and half of another
   if (!disk.mounted()) GTEST_SKIP() << kNoMount;
@@ -114,22 +114,27 @@ TEST_F(Damage, AFullDiskAtACheckpointIsReportedAndTheEarlierOneKept) {
       run_program(run_.train({"--output.dir", folder, "--checkpoint.every", "1",
                               "--checkpoint.resume", "auto", "--parallelism.x", "2"}));
   EXPECT_EQ(finished.code, kFailed) << finished.out;
+  for (const char* step : {"3", "4", "5"})
+    EXPECT_THAT(finished.out,
+                ContainsRegex(std::string("warning: .*step-") + step + " failed on "));
   EXPECT_THAT(finished.errors(),
-              ElementsAre(AllOf(HasSubstr("step-3"), HasSubstr("free space there"))));
+              ElementsAre(AllOf(HasSubstr("step-6"), HasSubstr("free space there"))));
   EXPECT_EQ(test::slurp(folder + "/checkpoints/step-2/rank-00000.safetensors"), good);
   EXPECT_EQ(test::slurp(folder + "/checkpoints/latest"), "step-2\n");
   EXPECT_THAT(test::names_in(folder + "/checkpoints"), ElementsAre("latest", "step-2"));
 }
 
-TEST_F(Damage, AFullDiskWhenWritingMetricsIsReported) {
+TEST_F(Damage, AFullDiskWhenWritingMetricsIsReportedOnceAndTheLastCheckpointFails) {
   const std::string folder = run_.out() + "-disk";
   const SmallDisk disk(folder, "64k");
   if (!disk.mounted()) GTEST_SKIP() << kNoMount;
   const Finished finished =
-      run_program(run_.train({"--output.dir", folder, "--training.steps", "100000"}));
+      run_program(run_.train({"--output.dir", folder, "--training.steps", "1000"}));
   EXPECT_EQ(finished.code, kFailed) << finished.out;
-  EXPECT_THAT(finished.errors(),
-              ElementsAre(AllOf(HasSubstr("metrics.jsonl"), HasSubstr("No space left on device"))));
+  EXPECT_THAT(finished.out,
+              ContainsRegex("warning: cannot write .*metrics.jsonl: No space left on"));
+  EXPECT_THAT(finished.out, HasSubstr("step: 1000 "));
+  EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr("step-1000")));
 }
 
 TEST_F(Damage, NanStopsTheRunAndKeepsTheCheckpoints) {

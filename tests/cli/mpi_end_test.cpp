@@ -69,11 +69,11 @@ TEST_F(MpiEnd, ARankThatThrowsAloneIsNamedAndEndsTheOthers) {
   std::vector<std::uint16_t> tokens(12 * 8 + 1, 97);
   tokens[59] = 999;
   test::spill(run_ / "tokens.bin", token_file_bytes(tokens));
-  const Finished finished =
-      run_program(run_.train({"--data.synthetic", "0", "--data.tokens", run_ / "tokens.bin",
-                              "--data.shuffle", "false", "--data.validation", "0",
-                              "--parallelism.z", "2", "--training.global_batch", "12"}),
-                  {.ranks = 2});
+  const Finished finished = run_program(
+      run_.train({"--data.synthetic", "0", "--data.tokens", run_ / "tokens.bin", "--data.shuffle",
+                  "false", "--data.validation", "0", "--parallelism.z", "2",
+                  "--training.global_batch", "12", "--output.overwrite"}),
+      {.ranks = 2});
   EXPECT_EQ(finished.code, kUsageError) << finished.err;
   EXPECT_THAT(finished.errors(),
               ElementsAre(MatchesRegex("error: rank 1: token 59 of .*tokens.bin is 999, .*")));

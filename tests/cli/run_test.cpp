@@ -66,8 +66,33 @@ TEST(TrainCommand, MpiAndThreadsAgreeBitForBit) {
   const SmallRun run;
   succeed(run.train({"--parallelism.z", "2"}));
   const auto threads = losses_and_norms(run.metrics());
-  succeed(run.train({"--parallelism.z", "2"}), {.ranks = 2});
+  succeed(run.train({"--parallelism.z", "2", "--output.overwrite"}), {.ranks = 2});
   EXPECT_EQ(losses_and_norms(run.metrics()), threads);
+}
+
+TEST(ReplayCommand, RepeatsTheStepWhoseLossWasNanWithThreadsAndMpi) {
+  for (const int ranks : {0, 2}) {
+    if (ranks > 0 && !no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
+    const SmallRun run;
+    const Finished trained = run_program(
+        run.train({"--parallelism.x", "2", "--optimizer.lr", "1e30"}), {.ranks = ranks});
+    EXPECT_EQ(trained.code, kFailed);
+    const std::string error = trained.errors().empty() ? "" : trained.errors().front(),
+                      saved = run.out() + "/nonfinite-step-2";
+    const std::size_t begin = error.find("arose first "), end = error.find("; the parameters");
+    ASSERT_NE(begin, error.npos) << trained.err;
+    EXPECT_THAT(error, HasSubstr("axonn replay " + saved + " repeats the step"));
+
+    std::filesystem::remove_all(run.out() + "/cache");
+    const Finished again = run_program({"replay", saved}, {.ranks = ranks});
+    EXPECT_EQ(again.code, kFailed) << again.err;
+    EXPECT_THAT(again.out,
+                AllOf(StartsWith("step 2: loss "),
+                      HasSubstr("arises first " + error.substr(begin + 12, end - begin - 12))));
+  }
+  const SmallRun run;
+  succeed(run.train());
+  EXPECT_THAT(refuse({"replay", run.out() + "/checkpoints"}).err, HasSubstr("has no batch.json"));
 }
 
 TEST(TrainCommand, ThePrintedConfigIsReadBackUnchanged) {

@@ -49,16 +49,31 @@ void expect_stop(const SmallRun& run, int signal, int ranks,
 
 }  // namespace
 
-TEST(Signals, TermIntAndUsr1EachSaveACheckpointThatTheNextRunResumes) {
+TEST(Signals, TermIntUsr1AndHupEachSaveACheckpointThatTheNextRunResumes) {
   const SmallRun run;
   std::int64_t before = 0;
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     std::vector<std::string> arguments = kEndless;
     arguments.insert(arguments.end(), {"--parallelism.x", "2"});
     expect_stop(run, signal, 0, arguments);
     EXPECT_GT(last_step(run), before);
     before = last_step(run);
   }
+}
+
+TEST(Signals, WhileARunWritesAnotherIsRefusedWithItsProcessAndAKillReleasesTheFolder) {
+  const SmallRun run;
+  Program first(run.train(kEndless));
+  ASSERT_TRUE(first.prints("  loss: ")) << first.finish(0).err;
+  const Finished second = run_program(run.train({"--checkpoint.resume", "auto"}));
+  EXPECT_EQ(second.code, kUsageError) << second.out;
+  EXPECT_THAT(second.errors(),
+              testing::ElementsAre(HasSubstr("another run writes to " + run.out() + ": process " +
+                                             std::to_string(first.pid()) + " on ")));
+  ::kill(first.pid(), SIGKILL);
+  EXPECT_EQ(first.finish().code, 128 + SIGKILL);
+  const Finished third = run_program(run.train({"--checkpoint.resume", "auto"}));
+  EXPECT_EQ(third.code, 0) << third.err;
 }
 
 TEST(Signals, Usr1ToMpirunReachesTheRanksWhichStopAfterTheSameStep) {

@@ -126,7 +126,10 @@ std::vector<std::string> tokenizer_model_seeds() {
   // (2): model_type (3) BPE and byte_fallback (35); options of the normalizer (3): name (1) and
   // remove_extra_whitespaces (4).
   const auto field = [](char tag, const std::string& content) {
-    return std::string{tag, static_cast<char>(content.size())} + content;
+    std::string length;
+    for (std::size_t rest = content.size(); rest > 0 || length.empty(); rest >>= 7)
+      length += static_cast<char>((rest & 0x7f) | (rest >= 0x80 ? 0x80 : 0));
+    return tag + length + content;
   };
   const auto piece = [&](const std::string& text, char type) {
     return field('\x0a', field('\x0a', text) + std::string("\x15\0\0\0\0\x18", 6) + type);
@@ -143,7 +146,12 @@ std::vector<std::string> tokenizer_model_seeds() {
   }
   const std::string normalizer = field('\x0a', "identity"),
                     text = std::string(kSeparator) + "ab a <s> caf\xc3\xa9";
-  return {ends + bytes + words + field('\x12', "\x18\x02\x98\x02\x01") +
+  // A map of characters with a trie of 256 units, in which no key is found, and one replacement.
+  const std::string map =
+      field('\x12', std::string("\0\4\0\0", 4) + std::string(1024, '\0') + std::string("x\0", 2));
+  return {ends + words + field('\x12', "\x18\x02") + field('\x1a', normalizer + map) + text,
+          ends + words + piece(std::string(100'000, 'a'), 1) + text,
+          ends + bytes + words + field('\x12', "\x18\x02\x98\x02\x01") +
               field('\x1a', normalizer + std::string("\x20\0", 2)) + text,
           ends + words + field('\x12', "\x18\x02") + field('\x1a', normalizer) + text};
 }

@@ -232,6 +232,31 @@ TEST(Checkpoint, OfAnExistingStepReplacesIt) {
   EXPECT_EQ(CheckpointReader(folder.path()).index().parameters[0].rows, 80);
 }
 
+TEST(Checkpoint, IsFinishedWithoutTheRankThatFailedWhileItWasWritten) {
+  for (const int failing : {0, 2}) {
+    const TemporaryPath folder;
+    const auto run = [&](Communicator& world) {
+      Vector mine(1000);
+      CheckpointSaver saver({.folder = folder.path()});
+      saver.begin(world, 1, mine.block(world.rank() * 1000, 4000), {});
+      try {
+        AXONN_CHECK(world.rank() != failing, "broken");
+        world.barrier();
+      } catch (const Error&) {
+        EXPECT_EQ(saver.finish_alone(), world.rank() == 0);
+        EXPECT_FALSE(saver.pending());
+        throw;
+      }
+    };
+    EXPECT_THAT([&] { run_ranks(4, run); }, ThrowsMessage<Error>(HasSubstr("broken")));
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("latest", "step-1"));
+    EXPECT_EQ(CheckpointReader(folder.path()).index().ranks, 4);
+    EXPECT_THAT(names_in(folder / "step-1"),
+                ElementsAre("index.json", "rank-00000.safetensors", "rank-00001.safetensors",
+                            "rank-00002.safetensors", "rank-00003.safetensors"));
+  }
+}
+
 TEST(Checkpoint, ThatIsNotFinishedIsRemovedWithItsSaver) {
   const TemporaryPath folder;
   const auto world = make_self();

@@ -25,3 +25,16 @@ TEST(AddedTokenFinder, FindsTheFirstMatchAndTheLongestOfSeveralAtOnePlace) {
   EXPECT_FALSE(finder.find(""));
   EXPECT_FALSE(AddedTokenFinder().find("<a>"));
 }
+
+TEST(AddedTokenFinder, TheTimeHardlyDependsOnTheNumberOfTokens) {
+  // A search through all tokens at each place of this text takes a minute.
+  AddedTokenFinder finder;
+  for (int i = 0; i < 60'000; ++i) finder.add("<" + std::to_string(i) + ">", i);
+  std::string text(1'000'000, '<');
+  EXPECT_FALSE(finder.find(text));
+  text += "59999>";
+  const auto match = finder.find(text);
+  ASSERT_TRUE(match);
+  EXPECT_EQ(match->begin, 999'999u);
+  EXPECT_EQ(match->token, 59'999);
+}

@@ -111,6 +111,59 @@ TEST(SentencePieceTokenizer, ControlPiecesAreAddedTokensNotText) {
   EXPECT_FALSE(make_tokenizer(folder.path("m.model"))->begin_of_text());
 }
 
+namespace {
+
+/// A field of a protobuf: a message or string.
+std::string field(int number, const std::string& content) {
+  std::string out(1, static_cast<char>(number << 3 | 2));
+  for (std::size_t rest = content.size(); rest > 0 || out.size() == 1; rest >>= 7)
+    out += static_cast<char>((rest & 0x7f) | (rest >= 0x80 ? 0x80 : 0));
+  return out + content;
+}
+
+/// A little-endian number of 32 bits.
+std::string number(std::uint32_t value) {
+  return {static_cast<char>(value), static_cast<char>(value >> 8), static_cast<char>(value >> 16),
+          static_cast<char>(value >> 24)};
+}
+
+}  // namespace
+
+TEST(SentencePieceTokenizer, APieceOrMapThatTheLibraryCannotReadSafelyIsRefused) {
+  const TempFolder folder;
+  const std::string model = read_file(train(folder, kLlama2));
+  const auto refusal = [&](const std::string& more) -> std::string {
+    try {
+      make_tokenizer(folder.file("more.model", model + more));
+      return {};
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  };
+  const auto map = [&](std::uint32_t unit, const std::string& replacements) {
+    std::string units = number(unit);
+    units.resize(1024, '\0');
+    return refusal(field(3, field(2, number(1024) + units + replacements)));
+  };
+  const auto piece = [&](std::size_t bytes) {
+    return refusal(field(1, field(1, std::string(bytes, 'q'))));
+  };
+  EXPECT_EQ(piece(1024), "");
+  EXPECT_THAT(piece(1025), HasSubstr("more.model: piece "));
+  EXPECT_THAT(piece(3'000'000), HasSubstr("has 3000000 bytes; at most 1024"));
+  EXPECT_THAT(refusal("\x0b"), HasSubstr("field 1 of the protobuf has the type 3"));
+  EXPECT_THAT(refusal("\x0a\x7f"), HasSubstr("ends within a field (wanted 127 bytes, got 0)"));
+  EXPECT_THAT(refusal(std::string(11, '\xff')), HasSubstr("more than 10 bytes"));
+
+  const std::string x("x\0", 2);
+  EXPECT_EQ(map(0, x), "");
+  EXPECT_THAT(map(1 << 19, x), HasSubstr("unit 0 leads to unit 512 of 256"));
+  EXPECT_THAT(map(1 << 8 | 1 << 10, std::string(65, 'y') + x), HasSubstr("becomes 66 bytes"));
+  EXPECT_THAT(map(1 << 8, x), HasSubstr("points outside of the replacements"));
+  EXPECT_THAT(map(0, "x"), HasSubstr("the last replacement has no end"));
+  EXPECT_THAT(refusal(field(3, field(2, number(1 << 30) + x))), HasSubstr("cannot hold a trie"));
+}
+
 TEST(SentencePieceTokenizer, AFileThatIsNotAModelIsRefused) {
   const TempFolder folder;
   const std::string model = read_file(train(folder, kLlama2));

@@ -26,7 +26,47 @@ std::string refusal(const std::string& json) {
   }
 }
 
+std::string times(const std::string& unit, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += unit;
+  return text;
+}
+
 }  // namespace
+
+TEST(TokenizerJson, StepsThatMakeATextMuchLongerAreRefused) {
+  const auto with = [](const std::string& steps) {
+    return refusal(replaced(qwen_json(), R"({"type":"NFC"})",
+                            R"({"type":"Sequence","normalizers":[)" + steps + "]}"));
+  };
+  const auto replacing = [](const std::string& from, const std::string& to) {
+    return R"({"type":"Replace","pattern":{"String":")" + from + R"("},"content":")" + to + "\"}";
+  };
+  const std::string doubling = replacing("a", "aa");
+  EXPECT_EQ(with(times(doubling + ",", 4) + doubling), "");
+  EXPECT_THAT(with(times(doubling + ",", 5) + doubling),
+              AllOf(HasSubstr("tokenizer.json: normalizer: "), HasSubstr("64 bytes of one byte")));
+  EXPECT_THAT(with(replacing("a", std::string(5000, 'a'))), HasSubstr("at most 32"));
+  EXPECT_THAT(with(R"({"type":"Prepend","prepend":")" + std::string(40, 'x') + "\"}"),
+              HasSubstr("at most 32"));
+  EXPECT_THAT(with(times(replacing("a", "b") + ",", 64) + replacing("a", "b")),
+              HasSubstr("65 steps; at most 64"));
+  EXPECT_THAT(with(replacing(std::string(257, 'a'), "b")),
+              AllOf(HasSubstr("pattern.String"), HasSubstr("257 bytes; at most 256")));
+}
+
+TEST(TokenizerJson, AddedTokensHaveALimitedLength) {
+  const auto with = [](std::size_t bytes) {
+    return refusal(replaced(qwen_json(), "<tool_call>", std::string(bytes, '<')));
+  };
+  EXPECT_EQ(with(256), "");
+  EXPECT_THAT(with(257), AllOf(HasSubstr("added_tokens[3].content"), HasSubstr("at most 256")));
+  // U+1D160 becomes three times as long in Unicode's composed form.
+  const std::string normalized =
+      replaced(replaced(qwen_json(), "<tool_call>", times("\U0001d160", 60)),
+               R"("normalized":false,"special":false)", R"("normalized":true,"special":false)");
+  EXPECT_THAT(refusal(normalized), HasSubstr("720 bytes when normalized; at most 256"));
+}
 
 TEST(TokenizerJson, AnUnsupportedValueIsRefusedWithItsPlaceInTheFile) {
   const auto refuses = [](const std::string& json, const std::string& what, const std::string& by,

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/base/check.h"
 #include "axonn/text/bpe/bpe_vocab.h"
 
 using namespace axonn;
@@ -36,6 +37,39 @@ TEST(WordPattern, CutsContractionsNumbersSignsAndSpacesLikeGpt2) {
   EXPECT_THAT(words_of("end   "), ElementsAre("end", "   "));
   EXPECT_THAT(words_of("a\tb"), ElementsAre("a", "\t", "b"));
   EXPECT_THAT(words_of("x = ++y;"), ElementsAre("x", " =", " ++", "y", ";"));
+}
+
+TEST(WordPattern, AWordOfAnyLengthIsOneWord) {
+  // The pattern sees 256 bytes at first, and more if a word does not end there.
+  for (std::size_t n = 240; n < 270; ++n) {
+    for (const std::string unit : {"a", "é", "日", "7", "!"}) {
+      std::string word;
+      while (word.size() < n) word += unit;
+      const std::string last = unit == "!" ? "x" : "!";
+      EXPECT_THAT(words_of(word + last + word), ElementsAre(word, last, word)) << n << unit;
+    }
+    EXPECT_THAT(words_of(std::string(n, ' ') + "b"), ElementsAre(std::string(n - 1, ' '), " b"));
+  }
+  EXPECT_THAT(words_of(std::string(5000, ' ') + "b"), ElementsAre(std::string(4999, ' '), " b"));
+}
+
+TEST(WordPattern, APatternThatTakesTooLongIsRefused) {
+  const std::string text(20'000, 'a');
+  const auto cut = [&](const WordPattern& pattern, double seconds_per_look) {
+    double now = 0;
+    WordPattern::Matcher matcher(pattern, [&] { return now += seconds_per_look; });
+    for (std::string_view rest = text; !rest.empty();
+         rest.remove_prefix(matcher.first_word(rest))) {
+    }
+  };
+  // The first looks ahead to the end of the text at each letter, the second tries all ways.
+  const WordPattern far("(?=.*b)x|a", "P"), tries("(?:a|aa)+b|a", "P"), good("a", "P");
+  EXPECT_NO_THROW(cut(good, 1e-3));
+  EXPECT_THAT([&] { cut(far, 1e-3); }, testing::ThrowsMessage<UsageError>(
+                                           testing::HasSubstr("s and 10 us per byte are allowed")));
+  EXPECT_THAT([&] { cut(tries, 0); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("match limit exceeded")));
+  EXPECT_THROW(WordPattern(std::string(17'000, 'a'), "P"), UsageError);
 }
 
 TEST(WordPattern, KnowsLettersDigitsAndSpacesOfAllScripts) {

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <filesystem>
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "axonn/base/check.h"
 #include "axonn/train/run_log.h"
@@ -54,12 +57,25 @@ TEST(Metrics, AFileThatCannotBeWrittenIsNamedWithTheCause) {
     EXPECT_THAT(error.what(), HasSubstr("none/metrics.jsonl"));
   }
   MetricsFile full("/dev/full", 0);
-  try {
-    full.write(step(7, 1));
-    ADD_FAILURE() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("writing step 7 to /dev/full: No space left on device"));
-  }
+  EXPECT_THAT(full.write(step(7, 1)), HasSubstr("cannot write /dev/full: No space left on device"));
+}
+
+TEST(Metrics, LinesThatCannotBeWrittenAreKeptAndWrittenLater) {
+  test::TemporaryPath folder;
+  const std::string path = folder / "metrics.jsonl";
+  MetricsFile file(path, 0);
+  EXPECT_EQ(file.write(step(1, 1)), "");
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small = {std::filesystem::file_size(path) + 20, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  for (int i : {2, 3}) EXPECT_THAT(file.write(step(i, i)), HasSubstr("File too large"));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(file.write(step(4, 4)), "");
+  const MetricsFile again(path, 9);
+  EXPECT_THAT(again.losses(), testing::ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3), Pair(4, 4)));
 }
 
 TEST(LossSvg, IsWellFormedForNoStepOneStepAndMany) {

@@ -9,6 +9,7 @@
 
 using namespace axonn;
 using namespace axonn::testing_support;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -29,11 +30,21 @@ TEST(Outliers, ALossOrNormAboveTheFactorTimesTheMeanIsAnOutlier) {
   EXPECT_TRUE(means.accept(2, 1.99, 1.99));
 }
 
-TEST(Outliers, ASkippedStepDoesNotRaiseTheMean) {
+TEST(Outliers, OneCountsInTheMeanAsTheFactorTimesTheMeanHoweverLargeItIs) {
   OutlierMeans means = after_twenty_steps_of_one();
-  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(means.accept(2, 100, 1));
-  EXPECT_EQ(means.loss, 1);
-  EXPECT_EQ(means.steps, 20);
+  EXPECT_FALSE(means.accept(2, 1e9, 1));
+  EXPECT_DOUBLE_EQ(means.loss, 1 + 1.0 / 21);
+  EXPECT_EQ(means.skipped, 1);
+  EXPECT_TRUE(means.accept(2, 1, 1));
+  EXPECT_EQ(means.skipped, 0);
+}
+
+TEST(Outliers, ALossThatStaysHighIsAcceptedAfterSomeSteps) {
+  OutlierMeans means = after_twenty_steps_of_one();
+  while (means.skipped < 100 && !means.accept(2, 4, 1)) {
+  }
+  EXPECT_GT(means.steps, 30);
+  EXPECT_EQ(means.skipped, 0);
 }
 
 TEST(Outliers, TheFirstStepsAreNeverOutliers) {
@@ -49,6 +60,20 @@ TEST(Outliers, FactorZeroAcceptsEverything) {
 TEST(Outliers, ContinueWithTheMeansOfAnEarlierRun) {
   OutlierMeans means{.loss = 1, .norm = 1, .steps = 20};
   EXPECT_FALSE(means.accept(2, 3, 1));
+}
+
+TEST(Outliers, AHundredInARowEndTheRunBecauseItLearnsNothing) {
+  test::TemporaryPath folder;
+  std::string text(8 * 30, 'a');  // step n reads window n - 1
+  for (int i = 0; i < 8 * 150; ++i) text += static_cast<char>('b' + i * i * 7 % 23);
+  test::spill(folder / "text.txt", text);
+  Config config = tiny_config(folder / "out");
+  config.data = {.text = {folder / "text.txt"}, .validation = "0", .shuffle = false};
+  config.training.steps = 170;
+  config.training.global_batch = 1;
+  config.training.skip_outliers = 1.001;
+  EXPECT_THAT(failure_of(config), AllOf(HasSubstr("the last 100 steps were skipped"),
+                                        HasSubstr("raise training.skip_outliers")));
 }
 
 TEST(Outliers, APlantedOutlierIsSkippedOnEveryGridAndChangesNoWeight) {
@@ -69,6 +94,8 @@ TEST(Outliers, APlantedOutlierIsSkippedOnEveryGridAndChangesNoWeight) {
     const std::string log = test::slurp(config.output.dir + "/logs/rank-0.log");
     EXPECT_THAT(log, HasSubstr("step 30 skipped"));
     EXPECT_THAT(log, Not(HasSubstr("step 29 skipped")));
+    EXPECT_THAT(log, HasSubstr("1 of 32 steps were skipped as outliers"));
+    EXPECT_EQ(metrics_of(config).at(29).value("skipped", false), true);
     const auto at = [&](int step) {
       return weights_of(config.output.dir + "/checkpoints/step-" + std::to_string(step));
     };

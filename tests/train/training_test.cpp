@@ -76,11 +76,10 @@ TEST(Training, ValidationUsesAtMostEvalBatches) {
   EXPECT_EQ(validation_of(config).windows, 249);  // of 2,000 tokens
 }
 
-TEST(TrainStep, AStepWithNanChangesNoParameterAndNamesItsBlock) {
+TEST(TrainStep, AStepWithNanChangesNoParameter) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{.z = 2, .data = 2}})
     with_training(on_grid(tiny_config("unused"), grid), [&](Training& training) {
       ParameterGroup& second = *training.model.model().groups()[2];
-      EXPECT_EQ(second.name(), "h.1");
       second.master().as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
       second.publish_values(training.model.context());
       std::vector<std::vector<float>> before;
@@ -92,7 +91,6 @@ TEST(TrainStep, AStepWithNanChangesNoParameterAndNamesItsBlock) {
       const StepResult result = training.step.run(training.model.context(), input);
       EXPECT_FALSE(result.finite);
       EXPECT_FALSE(result.applied);
-      EXPECT_EQ(training.step.diagnose(training.model.context(), input), "h.1 (forward)");
       for (std::size_t i = 0; i < before.size(); ++i)
         for (std::size_t e = 0; e < before[i].size(); ++e) {
           const float now = training.model.model().groups()[i]->master().as<float>()[e];

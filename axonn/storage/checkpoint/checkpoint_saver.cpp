@@ -1,7 +1,10 @@
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -113,6 +116,16 @@ std::vector<std::string> prune(const std::string& folder, std::int64_t step, std
 
 }  // namespace
 
+/// At its end the saver is ready for another begin(), also after an error.
+struct CheckpointSaver::Forget {
+  CheckpointSaver& saver;
+  ~Forget() {
+    saver.temporary_.reset();
+    saver.pending_ = false;
+    saver.written_ = true;
+  }
+};
+
 CheckpointSaver::CheckpointSaver(SaverOptions options) : options_(std::move(options)) {
   AXONN_CHECK(!options_.folder.empty(), "a CheckpointSaver needs a folder");
   AXONN_CHECK(options_.keep >= 0, "checkpoint.keep is ", options_.keep, "; it must be 0 or more");
@@ -154,8 +167,14 @@ void CheckpointSaver::take_snapshot(std::span<const StateBlock> blocks, int rank
   if (total > 0) part_.files.push_back(std::move(file));
 }
 
+/// A rank's part of the index. It exists, beside the rank's file, as soon as that file is on disk,
+/// and until the checkpoint is published.
+std::string CheckpointSaver::part_file(int rank) const {
+  return fmt::format("{}/rank-{:05}.part", unfinished_, rank);
+}
+
 /// Rank 0 creates the folder that all ranks write to.
-std::string CheckpointSaver::make_folder(Communicator& world) {
+void CheckpointSaver::make_folder(Communicator& world) {
   std::string path;
   const std::string failed = world.rank() != 0 ? "" : fault_of([&] {
     make_folders(options_.folder);
@@ -167,15 +186,14 @@ std::string CheckpointSaver::make_folder(Communicator& world) {
     path = temporary_->path();
   });
   agree(world, asked(), failed);
-  return broadcast_text(world, path, 0);
+  unfinished_ = broadcast_text(world, path, 0);
 }
 
 /// Writes this rank's file piece by piece, so that a piece is hashed while it is in cache.
-void CheckpointSaver::write(const std::string& folder) {
+void CheckpointSaver::write() {
   const double begin = now_seconds();
-  fault_ = fault_of([&] {
-    if (part_.files.empty()) return;
-    OutputFile file(folder + '/' + part_.files.front().name);
+  const auto write_data = [this] {
+    OutputFile file(unfinished_ + '/' + part_.files.front().name);
     PieceHasher hasher;
     for (auto rest : {std::as_bytes(std::span(header_)), std::as_bytes(std::span(data_))})
       while (!rest.empty()) {
@@ -186,6 +204,14 @@ void CheckpointSaver::write(const std::string& folder) {
       }
     file.finish();
     part_.files.front().checksums = hasher.finish();
+  };
+  fault_ = fault_of([&] {
+    if (!part_.files.empty()) write_data();
+    const std::string part = part_file(rank_);
+    std::ofstream file(part + ".tmp");  // not synced: it need not survive the machine
+    file << to_text(part_) << std::flush;
+    AXONN_CHECK(file.good(), "cannot write ", part, ": ", cause_and_remedy(errno));
+    fs::rename(part + ".tmp", part);  // so that it is whole as soon as it exists
   });
   write_seconds_ = now_seconds() - begin;
   written_ = true;
@@ -207,6 +233,8 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
   AXONN_CHECK(step >= 0, "a checkpoint of step ", step, "; steps count from 0");
   const double begin = now_seconds();
   step_ = step;
+  rank_ = world.rank();
+  ranks_ = world.size();
   texts_.clear();
   const std::string fault = fault_of([&] {
     if (world.rank() == 0) texts_ = texts;
@@ -219,15 +247,15 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
   agree(world, asked(), fault);
   bytes_ = part_.files.empty() ? 0 : part_.files.front().bytes;
   world.all_reduce(buffer<std::int64_t>({&bytes_, 1}), "checkpoint bytes").wait();
-  const std::string folder = make_folder(world);
+  make_folder(world);
   pending_ = true;
   written_ = false;
   fault_.clear();
   try {
     if (options_.async)
-      writer_ = std::jthread([this, folder] { write(folder); });
+      writer_ = std::jthread([this] { write(); });
     else
-      write(folder);
+      write();
   } catch (const std::system_error& error) {
     fault_ = concat("cannot start a thread to write the file: ", error.what(),
                     "; set checkpoint.async = false");
@@ -240,15 +268,10 @@ SaveCost CheckpointSaver::finish(Communicator& world) {
   AXONN_CHECK(pending_, "no checkpoint was begun; call begin() before finish()");
   const double begin = now_seconds();
   if (writer_.joinable()) writer_.join();
-  struct Forget {  // also after an error, the saver is ready for another begin()
-    CheckpointSaver& saver;
-    ~Forget() {
-      saver.temporary_.reset();
-      saver.pending_ = false;
-      saver.written_ = true;
-    }
-  } forget{*this};
+  const Forget forget{*this};
   agree(world, asked(), fault_);
+  std::error_code ignored;  // a part that stays does no harm
+  fs::remove(part_file(rank_), ignored);
 
   CheckpointIndex whole{.step = step_, .ranks = world.size()};
   std::string fault;
@@ -269,6 +292,32 @@ SaveCost CheckpointSaver::finish(Communicator& world) {
   cost.write_seconds = seconds[0];
   cost.stall_seconds = seconds[1];
   return cost;
+}
+
+bool CheckpointSaver::finish_alone() {
+  if (!pending_) return false;
+  if (writer_.joinable()) writer_.join();
+  const Forget forget{*this};
+  if (!fault_.empty()) return false;
+  // All ranks write about as many bytes. Once the folder has its final name, rank 0 is done.
+  constexpr double kPatience = 10;  // seconds
+  const double until = now_seconds() + kPatience + write_seconds_;
+  CheckpointIndex whole{.step = step_, .ranks = ranks_};
+  const std::string fault = fault_of([&] {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const std::string part = part_file(rank);
+      while (!path_exists(part)) {
+        if (rank_ != 0 && !path_exists(unfinished_)) return;
+        AXONN_CHECK(now_seconds() < until, part, " is missing");
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      if (rank_ != 0) continue;
+      merge(whole, parse_index(read_text(part), part));
+      fs::remove(part);
+    }
+    if (rank_ == 0) publish(std::move(whole));
+  });
+  return rank_ == 0 && fault.empty();
 }
 
 }  // namespace axonn

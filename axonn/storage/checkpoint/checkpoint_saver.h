@@ -76,9 +76,9 @@ struct SaveCost {
 /// its final name only when every rank's file is on disk; older checkpoints are removed only after
 /// that. The background thread calls no communicator.
 ///
-/// If any rank fails, begin() or finish() throws the same Error on all ranks; it names the rank,
-/// the file and the cause. The unfinished checkpoint is then removed, older ones stay, and the
-/// saver is ready for another begin().
+/// If any rank fails, begin() or finish() throws the same AgreedError on all ranks; it names the
+/// rank, the file and the cause. The unfinished checkpoint is then removed, older ones stay, and
+/// the saver is ready for another begin().
 class CheckpointSaver {
  public:
   /// The destructor joins the background thread. An unfinished checkpoint is removed then, or by
@@ -102,18 +102,28 @@ class CheckpointSaver {
   /// Collective. Also throws if not pending().
   SaveCost finish(Communicator& world);
 
+  /// The same without communication, for a run that ends with an error of any rank: each rank waits
+  /// until all ranks' files are on disk, whatever else those ranks do, and rank 0 publishes.
+  /// Returns whether this rank published. Gives up if a file could not be written, or if one is
+  /// missing for longer than it should take to write. Does not throw.
+  bool finish_alone();
+
  private:
   std::string name() const { return options_.folder + '/' + step_name(step_); }
   std::string asked() const { return "writing checkpoint " + name(); }
   void take_snapshot(std::span<const StateBlock> blocks, int rank);
-  std::string make_folder(Communicator& world);
-  void write(const std::string& folder);
+  std::string part_file(int rank) const;
+  void make_folder(Communicator& world);
+  void write();
+  struct Forget;
   SaveCost publish(CheckpointIndex whole);
 
   SaverOptions options_;
   bool pending_ = false;
   std::int64_t step_ = 0;
   std::int64_t bytes_ = 0;  // of all ranks' files
+  int rank_ = 0, ranks_ = 1;
+  std::string unfinished_;  // folder that all ranks write to
 
   // This rank's file: its header, its data, and its part of the index.
   std::string header_;

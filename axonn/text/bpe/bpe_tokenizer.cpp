@@ -124,7 +124,11 @@ class BpeTokenizer : public Tokenizer {
         TextBuffers buffers;
         const auto content =
             apply_steps(vocab_.normalizer, token.content, Before::nothing, buffers);
-        if (!content.empty()) normalized_tokens_.add(std::string(content), token.id);
+        if (content.size() > AddedTokenFinder::kMostBytes)
+          refuse(vocab_.name, ": the added token '", printable(token.content), "' has ",
+                 content.size(), " bytes when normalized; at most ", AddedTokenFinder::kMostBytes,
+                 " are possible");
+        if (!content.empty()) normalized_tokens_.add(content, token.id);
       } else {
         raw_tokens_.add(token.content, token.id);
       }
@@ -143,6 +147,7 @@ class BpeTokenizer : public Tokenizer {
                      const EncodeOptions& options) const override {
     std::unique_ptr<Worker> worker =
         workers_.take([&] { return std::make_unique<Worker>(pattern_.get()); });
+    if (worker->matcher) worker->matcher->start();
     const Before before = options.continues ? Before::text : Before::nothing;
     if (options.added_tokens) {
       split(raw_tokens_, text, before, tokens, [&](std::string_view piece, Before b) {

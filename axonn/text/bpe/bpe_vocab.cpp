@@ -29,6 +29,11 @@ using TokenIds = std::unordered_map<std::string, std::int32_t>;
 // allocated.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 
+// A step of a normalizer may make a text longer: Llama 2's makes 12 bytes of a space. These limits
+// are far above what published files need, and bound the memory and time of a text.
+constexpr double kMostGrowth = 32;
+constexpr std::size_t kMostSteps = 64, kMostReplaced = 256;
+
 bool stands_for_itself(int byte) {
   return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
@@ -196,6 +201,9 @@ TextStep replacement(const JsonNode& step) {
     pattern.reject("only a \"String\" can be replaced, not a regular expression");
   TextStep result{TextStep::Kind::replace, pattern["String"].text(), step["content"].text()};
   if (result.from.empty()) pattern["String"].reject("an empty string cannot be replaced");
+  if (result.from.size() > kMostReplaced)
+    pattern["String"].reject("has ", result.from.size(), " bytes; at most ", kMostReplaced,
+                             " can be replaced");
   return result;
 }
 
@@ -212,6 +220,15 @@ void read_normalizer(const JsonNode& node, BpeVocab& vocab) {
       reject_type(step, "NFC, Prepend, Replace and a Sequence of these");
     }
   }
+}
+
+/// Bounds the steps and how much longer they make a text.
+void check_steps(const JsonNode& node, const std::vector<TextStep>& steps) {
+  if (steps.size() > kMostSteps)
+    node.reject(steps.size(), " steps; at most ", kMostSteps, " are possible");
+  if (const double growth = most_growth(steps); growth > kMostGrowth)
+    node.reject("makes up to ", growth, " bytes of one byte of text; at most ", kMostGrowth,
+                " are possible");
 }
 
 void read_split(const JsonNode& step, BpeVocab& vocab) {
@@ -439,6 +456,9 @@ void read_added_tokens(const JsonNode& nodes, TokenIds& ids, BpeVocab& vocab) {
                                   .special = node["special"].flag_or(false),
                                   .normalized = node["normalized"].flag_or(false)});
     if (content.empty()) node["content"].reject("is empty");
+    if (content.size() > AddedTokenFinder::kMostBytes)
+      node["content"].reject("has ", content.size(), " bytes; at most ",
+                             AddedTokenFinder::kMostBytes, " are possible");
     if (!seen.insert(content).second)
       node["content"].reject("'", printable(content), "' occurs twice");
     const auto [place, added] = ids.emplace(content, id);
@@ -521,7 +541,9 @@ BpeVocab read_tokenizer_json(const std::string& path) {
   vocab.name = concat("BPE (", path, ')');
   TextParts parts;
   read_normalizer(root["normalizer"], vocab);
+  check_steps(root["normalizer"], vocab.normalizer);
   parts.byte_level = read_pre_tokenizer(root["pre_tokenizer"], vocab);
+  check_steps(root["pre_tokenizer"], vocab.spacing);
   read_decoder(root["decoder"], vocab, parts);
   read_post_processor(root["post_processor"], parts);
   const TokenIds model_ids = read_token_ids(root["model"]["vocab"]);

@@ -12,6 +12,7 @@
 #include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/sentencepiece/model_check.h"
 #include "axonn/text/text_steps.h"
 #include "axonn/text/word_cache.h"
 
@@ -28,6 +29,7 @@ class SentencePieceTokenizer : public Tokenizer {
   explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
     name_ = concat("SentencePiece (", path, ')');
     const TextFile file(path);
+    check_sentencepiece_model(file.text(), path);
     const auto status = model_.LoadFromSerializedProto(file.text());
     if (!status.ok() || model_.GetPieceSize() == 0)
       refuse(path, ": SentencePiece cannot read this model (", printable(status.ToString()),
@@ -85,7 +87,12 @@ class SentencePieceTokenizer : public Tokenizer {
         continue;
       }
       tokens_.push_back(with_spaces(piece));
-      if (model_.IsControl(i) && !piece.empty()) finder_.add(piece, i);
+      if (model_.IsControl(i) && !piece.empty()) {
+        if (piece.size() > AddedTokenFinder::kMostBytes)
+          refuse(path_, ": the control piece ", i, " has ", piece.size(), " bytes; at most ",
+                 AddedTokenFinder::kMostBytes, " are possible");
+        finder_.add(piece, i);
+      }
       if (model_.IsControl(i) || model_.IsUnknown(i)) {
         specials_.insert(i);
         added_tokens_.emplace(piece, i);

@@ -1,0 +1,93 @@
+#include "axonn/cli/standard_output.h"
+
+#include <cerrno>
+#include <csignal>
+#include <iostream>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/files.h"
+
+namespace axonn {
+
+namespace {
+
+class StandardOutputBuffer : public std::streambuf {
+ protected:
+  std::streamsize xsputn(const char* text, std::streamsize count) override {
+    constexpr std::size_t kMostWaiting = 1 << 16;  // longer writes are no faster
+    const std::scoped_lock lock(mutex_);
+    waiting_.append(text, static_cast<std::size_t>(count));
+    if (waiting_.size() > kMostWaiting) write();
+    return count;
+  }
+  int overflow(int character) override {
+    const char one = static_cast<char>(character);
+    if (character != traits_type::eof()) xsputn(&one, 1);
+    return traits_type::not_eof(character);
+  }
+  int sync() override {
+    const std::scoped_lock lock(mutex_);
+    write();
+    return 0;
+  }
+
+ private:
+  void write() {
+    const std::string text = std::exchange(waiting_, {});  // is not tried twice
+    for (std::string_view rest = text; !rest.empty();) {
+      const ssize_t put = ::write(STDOUT_FILENO, rest.data(), rest.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0 && errno == EAGAIN) {  // another program made the terminal or pipe non-blocking
+        pollfd ready{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+        ::poll(&ready, 1, -1);
+        continue;
+      }
+      AXONN_CHECK(put > 0, "cannot write to standard output: ", cause_and_remedy(errno));
+      rest.remove_prefix(static_cast<std::size_t>(put));
+    }
+  }
+
+  std::mutex mutex_;
+  std::string waiting_;
+};
+
+/// Opens the standard streams that are closed, in a way that makes their use an error. Otherwise
+/// the next file that is opened would have their number, and messages would be written into it.
+void open_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0)
+      ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+}  // namespace
+
+StandardOutput::StandardOutput()
+    : own_(std::make_unique<StandardOutputBuffer>()), before_(std::cout.rdbuf()) {
+  open_closed_streams();
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+  std::cout.flush().rdbuf(own_.get());
+  std::cout.exceptions(std::ios::badbit);
+}
+
+StandardOutput::~StandardOutput() {
+  std::cout.exceptions(std::ios::goodbit);
+  std::cout.rdbuf(before_);
+}
+
+void StandardOutput::finish() {
+  std::cout.clear();
+  std::cout.flush();
+  // Network file systems report a full disk or quota only when a file is closed.
+  const int copy = ::dup(STDOUT_FILENO);
+  AXONN_CHECK(copy < 0 || ::close(copy) == 0,
+              "cannot write to standard output: ", cause_and_remedy(errno));
+}
+
+}  // namespace axonn

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <streambuf>
+
+namespace axonn {
+
+/// While an object exists, std::cout throws Error, with the cause, if its text cannot be written,
+/// and SIGPIPE and SIGXFSZ are ignored, so that such a write is an error and does not end the
+/// process. Several threads may write to std::cout. A stream made of std::cout.rdbuf() writes to
+/// the same place and does not throw: for text whose loss should not end the work. At most one
+/// object may exist at a time.
+class StandardOutput {
+ public:
+  StandardOutput();
+  ~StandardOutput();
+  StandardOutput(const StandardOutput&) = delete;
+  StandardOutput& operator=(const StandardOutput&) = delete;
+
+  /// Writes all text. Throws Error, also for a fault that the file system reports only at the end.
+  void finish();
+
+ private:
+  std::unique_ptr<std::streambuf> own_;
+  std::streambuf* before_;
+};
+
+}  // namespace axonn

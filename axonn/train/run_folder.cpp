@@ -1,0 +1,111 @@
+#include "axonn/train/run_folder.h"
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/texts.h"
+#include "axonn/storage/checkpoint/checkpoint_index.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string own_checkpoints(const std::string& folder) { return folder + "/checkpoints"; }
+std::string metrics_file(const std::string& folder) { return folder + "/metrics.jsonl"; }
+
+/// "process 1234 on nid0001, since 2026-11-21 17:40:02 UTC".
+std::string this_process() {
+  std::string host(256, '\0');
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = "an unknown host";
+  return fmt::format(
+      "process {} on {}, since {:%F %T} UTC", ::getpid(), host.c_str(),
+      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
+
+/// Whether the path is one of the checkpoints of the run in `folder`, or the folder of all.
+bool is_own_checkpoint(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const fs::path own = fs::weakly_canonical(own_checkpoints(folder), error),
+                 from = fs::weakly_canonical(path, error).lexically_relative(own);
+  return !path.empty() && !from.empty() && *from.begin() != "..";
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::string& folder) {
+  make_folders(folder);
+  const std::string path = folder + "/lock";
+  file_ = FileHandle(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (file_.get() < 0) refuse("cannot write ", path, ": ", cause_and_remedy(errno));
+  const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
+  if (!locked && errno == EWOULDBLOCK) {
+    std::string holder(200, '\0');
+    const ssize_t bytes = ::pread(file_.get(), holder.data(), holder.size(), 0);
+    holder.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+    refuse("another run writes to ", folder, ": ",
+           holder.empty() ? "its process is unknown" : holder.substr(0, holder.find('\n')),
+           "; wait for its end, or choose another folder with --output.dir");
+  }
+  if (!locked)
+    warning_ = concat("cannot lock ", path, ": ", cause_and_remedy(errno),
+                      "; make sure that no other run writes to ", folder);
+  const std::string holder = this_process() + "\n";
+  // Without the text (the disk is full) the lock still holds.
+  if (::ftruncate(file_.get(), 0) == 0)
+    static_cast<void>(!::pwrite(file_.get(), holder.data(), holder.size(), 0));
+}
+
+std::string resume_path(const Config& config) {
+  if (config.checkpoint.resume != "auto") return config.checkpoint.resume;
+  const std::string own = own_checkpoints(config.output.dir);
+  return has_checkpoint(own) ? own : "";
+}
+
+std::string overwrite_fault(const Config& config) {
+  const std::string& folder = config.output.dir;
+  if (config.output.overwrite || config.checkpoint.resume == "auto" ||
+      is_own_checkpoint(config.checkpoint.resume, folder))
+    return {};
+  const auto steps = steps_in(own_checkpoints(folder));
+  std::error_code error;  // then there is no such file
+  const auto bytes = fs::file_size(metrics_file(folder), error);
+  if (steps.empty() && (error || bytes == 0)) return {};
+  return concat(
+      folder, " holds a run ",
+      steps.empty() ? "without a checkpoint" : concat("with a checkpoint of step ", steps.front()),
+      ", which would be overwritten; choose another folder with --output.dir, ",
+      steps.empty() ? "" : "continue that run with --checkpoint.resume auto, ",
+      "or replace it with --output.overwrite");
+}
+
+RunFolder::RunFolder(const Config& config, Communicator& world) : folder_(config.output.dir) {
+  if (world.rank() == 0) {
+    lock_.emplace(folder_);
+    if (const std::string fault = overwrite_fault(config); !fault.empty()) refuse(fault);
+    resumes_from_ = resume_path(config);
+  }
+  resumes_from_ = broadcast_text(world, resumes_from_, 0);
+}
+
+void RunFolder::remove_replaced() const {
+  if (is_own_checkpoint(resumes_from_, folder_)) return;
+  const std::string own = own_checkpoints(folder_);
+  for (const std::int64_t step : steps_in(own)) remove_folder(concat(own, '/', step_name(step)));
+  for (const std::string& file :
+       {concat(own, '/', kLatestName), metrics_file(folder_), folder_ + "/products.json"}) {
+    std::error_code ignored;  // what writes the file next says so
+    if (is_plain_file(file)) fs::remove(file, ignored);
+  }
+}
+
+}  // namespace axonn

@@ -1,0 +1,237 @@
+"""What all attacks share: a small run of the program, its reference, and the count of tries.
+
+An attack is a generator of tries. It yields None for a try that the program survived and a text
+that says what was lost for one that it did not. Survived means: nothing that was saved is lost, the
+exit code and the messages are true, and a run that is started again ends with the same losses, to
+the last digit, as a run that nobody attacked.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# A longer run hangs, on any machine.
+PATIENCE = 300
+
+
+class Skipped(Exception):
+    """The machine lacks what an attack needs."""
+
+
+@dataclass
+class Attacked:
+    """What an attack works with."""
+
+    program: str  # path of axonn
+    folder: Path  # for its files; exists, and is empty at the start
+    long: bool  # an hour for all attacks together instead of a minute
+    rng: random.Random
+
+    def several(self, short: int, long: int) -> int:
+        return long if self.long else short
+
+
+@dataclass
+class Result:
+    code: int
+    out: str
+    err: str
+
+    def text(self) -> str:
+        return f"exit code {self.code}\n{self.out[-2000:]}\n{self.err[-2000:]}"
+
+
+@dataclass
+class Run:
+    """A folder with a config, and the output of a training run of a second or less."""
+
+    attacked: Attacked
+    name: str
+    steps: int = 30
+    every: int = 3
+    ranks: int = 1
+    mpi: bool = False
+    keys: dict = field(default_factory=dict)  # "section.key" -> value, overrides the config
+
+    def __post_init__(self):
+        self.folder = self.attacked.folder / self.name
+        self.out = self.folder / "out"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "run.toml").write_text(
+            "[model]\nlayers = 1\nhidden = 16\nheads = 4\nvocab = 256\n"
+            "[data]\nsynthetic = 20000\n"
+            f"[training]\nsteps = {self.steps}\nseq_len = 8\nglobal_batch = 4\nthreads = 1\n"
+            "[optimizer]\nlr = 1e-2\n"
+            f'[checkpoint]\nevery = {self.every}\nresume = "auto"\n'
+            f'[parallelism]\ntransport = "{"mpi" if self.mpi else "threads"}"\n'
+            f'z = {self.ranks}\n[output]\ndir = "{self.out}"\n'
+        )
+
+    def command(self, **keys) -> list[str]:
+        words = []
+        if self.mpi:
+            words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+            words += ["-n", str(self.ranks)]
+        words += [self.attacked.program, "train", str(self.folder / "run.toml")]
+        for key, value in {**self.keys, **keys}.items():
+            words += [f"--{key}", str(value)]
+        return words
+
+    def start(self, prefix=(), **keys) -> subprocess.Popen:
+        """Starts the run in a session of its own, with its output in files."""
+        return start([*prefix, *self.command(**keys)], self.folder)
+
+    def run(self, prefix=(), **keys) -> Result:
+        return finish(self.start(prefix, **keys), self.folder)
+
+    def losses(self) -> list:
+        """Step, loss and gradient norm of each step, as metrics.jsonl has them."""
+        path = self.out / "metrics.jsonl"
+        if not path.exists():
+            return []
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return [(line["step"], line["loss"], line["grad_norm"]) for line in lines]
+
+    def clear(self):
+        shutil.rmtree(self.out, ignore_errors=True)
+
+    def fault(self, reference: list) -> str | None:
+        """Runs to the end and compares with the losses of the reference."""
+        result = self.run()
+        if result.code != 0:
+            return f"{self.name} does not finish when it is started again: {result.text()}"
+        if self.losses() != reference:
+            return f"{self.name} ends with other losses than a run without an attack"
+        left = [p.name for p in self.out.rglob("*.tmp-*")]
+        if left:
+            return f"{self.name} leaves temporary files: {left}"
+        return None
+
+
+def start(words, folder: Path, **options) -> subprocess.Popen:
+    with open(folder / "stdout", "w") as out, open(folder / "stderr", "w") as err:
+        return subprocess.Popen(
+            [str(w) for w in words], stdout=out, stderr=err, start_new_session=True, **options
+        )
+
+
+def finish(process: subprocess.Popen, folder: Path, seconds: float = PATIENCE) -> Result:
+    try:
+        process.wait(seconds)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        kill_session(process)
+        code = -1000
+    texts = [(folder / name).read_text(errors="replace") for name in ("stdout", "stderr")]
+    return Result(code, *texts)
+
+
+def kill_session(process: subprocess.Popen):
+    """Kills a process and all that it started, also processes in groups of their own."""
+    for pid in processes_of_session(process.pid):
+        signal_process(pid, signal.SIGKILL)
+    process.wait()
+
+
+def processes_of_session(session: int) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[3]) == session:
+            found.append(int(entry))
+    return found
+
+
+def ranks_of(process: subprocess.Popen, program: str) -> list[int]:
+    """The processes of axonn that a session runs: the ranks under mpirun."""
+    found = []
+    for pid in processes_of_session(process.pid):
+        try:
+            if os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(program):
+                found.append(pid)
+        except OSError:
+            pass
+    return sorted(found)
+
+
+def signal_process(pid: int, number: int):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def reference(run: Run) -> tuple[list, float]:
+    """The losses of a run without an attack, and its seconds. Clears the run's output."""
+    run.clear()
+    begin = time.monotonic()
+    result = run.run()
+    seconds = time.monotonic() - begin
+    if result.code != 0 or len(run.losses()) != run.steps:
+        raise RuntimeError(f"the run without an attack fails: {result.text()}")
+    losses = run.losses()
+    run.clear()
+    return losses, seconds
+
+
+def need(*programs: str):
+    missing = [p for p in programs if not shutil.which(p)]
+    if missing:
+        raise Skipped(f"{', '.join(missing)} not found")
+
+
+def main(attacks: dict):
+    """Runs the attacks named in the arguments; exits with 0 if all tries were survived, 77 if all
+    attacks were skipped."""
+    import argparse
+
+    parser = argparse.ArgumentParser(description="Attacks on axonn: survived of tried.")
+    parser.add_argument("program", help="path of axonn")
+    parser.add_argument("attacks", nargs="*", metavar="ATTACK", help=", ".join(attacks))
+    parser.add_argument("--long", action="store_true", help="an hour instead of a minute")
+    parser.add_argument("--seed", type=int, default=0, help="of all random choices")
+    arguments = parser.parse_args()
+    unknown = set(arguments.attacks) - set(attacks)
+    if unknown:
+        parser.error(f"there is no attack {', '.join(sorted(unknown))}")
+
+    ran = lost = 0
+    for name in arguments.attacks or attacks:
+        begin = time.monotonic()
+        tried, faults = 0, []
+        with tempfile.TemporaryDirectory(prefix=f"axonn-{name}-") as folder:
+            attacked = Attacked(
+                os.path.abspath(arguments.program),
+                Path(folder),
+                arguments.long,
+                random.Random(f"{name} {arguments.seed}"),
+            )
+            try:
+                for fault in attacks[name](attacked):
+                    tried += 1
+                    if fault:
+                        faults.append(fault)
+                        print(f"{name}: {fault}", flush=True)
+            except Skipped as why:
+                print(f"{name}: skipped: {why}", flush=True)
+                continue
+        ran += 1
+        lost += len(faults)
+        seconds = time.monotonic() - begin
+        print(f"{name}: survived {tried - len(faults)} of {tried} in {seconds:.0f} s", flush=True)
+        if tried == 0:
+            sys.exit(f"{name}: nothing was tried")
+    sys.exit(77 if ran == 0 else 1 if lost else 0)

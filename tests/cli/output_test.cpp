@@ -1,0 +1,96 @@
+// Standard output and files that cannot be written: every command says so, and training goes on.
+#include <cstdlib>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include "axonn/cli/command.h"
+
+#include "tests/cli/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+namespace {
+
+/// Runs a line of bash, in which $AXONN is the program; returns its exit code and stderr.
+Finished shell(const std::string& line) {
+  const test::TemporaryPath folder;
+  const std::string err = folder / "err", command = "AXONN='" AXONN_PROGRAM "'; " + line;
+  const int status = std::system(("bash -c \"set -o pipefail; " + command + "\" 2>" + err).c_str());
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .out = {}, .err = test::slurp(err)};
+}
+
+}  // namespace
+
+TEST(Output, EveryCommandFailsIfItsOutputCannotBeWritten) {
+  const SmallRun run;
+  ASSERT_EQ(run_program(run.train()).code, 0);
+  test::spill(run / "text.txt", "a text to evaluate");
+  const std::string model = " --model " + run.out() + "/checkpoints";
+  for (const std::string& command :
+       {std::string("--version"), std::string("help"), std::string("train --help"),
+        std::string("info"), std::string("data"), "train " + run.config() + " --print-config",
+        "train " + run.config() + " --dry-run", "bench " + run.config(),
+        "check " + run.config() + " --steps 1 --grids '1,1,1,1 1,1,1,1'",
+        "plan " + run.config() + " --machine alps --devices 4", "tune " + run.config(),
+        "generate --tokens 4" + model, "eval --seq-len 4 --data " + (run / "text.txt") + model}) {
+    const Finished finished = shell("\\$AXONN " + command + " >/dev/full");
+    EXPECT_EQ(finished.code, kFailed) << command << finished.err;
+    EXPECT_THAT(finished.err, HasSubstr("cannot write to standard output: No space left on device"))
+        << command;
+  }
+  EXPECT_THAT(shell("\\$AXONN help >&-").err, StartsWith("error: cannot write to standard output"));
+}
+
+TEST(Output, GenerationEndsWhenItsReaderIsGone) {
+  const SmallRun run;
+  ASSERT_EQ(run_program(run.train()).code, 0);
+  const Finished finished = shell("\\$AXONN generate --tokens 100000000 --model " + run.out() +
+                                  "/checkpoints | head -c 10 >/dev/null");
+  EXPECT_EQ(finished.code, kFailed) << finished.err;
+  EXPECT_THAT(finished.err, HasSubstr("cannot write to standard output: Broken pipe"));
+}
+
+TEST(Output, TrainingGoesOnWithoutATerminalAndSaysSoInItsLog) {
+  for (const std::string gone : {"| head -n 1 >/dev/null", ">/dev/full", ">&-"}) {
+    const SmallRun run;
+    const Finished finished =
+        shell("\\$AXONN train " + run.config() + " --training.steps 200 " + gone);
+    EXPECT_EQ(finished.code, 0) << gone << finished.err;
+    EXPECT_EQ(run.metrics().size(), 200u) << gone;
+    EXPECT_THAT(test::slurp(run.out() + "/logs/rank-0.log"), HasSubstr("goes on without it"));
+    EXPECT_TRUE(std::filesystem::exists(run.out() + "/checkpoints/step-200")) << gone;
+  }
+}
+
+TEST(Output, AHangupIsIgnoredUnderNohup) {
+  const SmallRun run;
+  const Finished finished = shell("trap '' HUP; \\$AXONN train " + run.config() +
+                                  " --training.steps 100 >/dev/null & sleep 0.5; kill -HUP \\$!; "
+                                  "wait \\$!");
+  EXPECT_EQ(finished.code, 0) << finished.err;
+}
+
+TEST(Output, AFileBeyondTheLimitIsAnErrorThatNamesIt) {
+  const SmallRun run;
+  const Finished finished =
+      shell("ulimit -f 4; \\$AXONN data synthetic --bytes 100000 --output " + (run / "big.txt"));
+  EXPECT_EQ(finished.code, kFailed) << finished.err;
+  EXPECT_THAT(finished.err, HasSubstr("big.txt"));
+  EXPECT_THAT(finished.err, HasSubstr("File too large; raise the limit"));
+  EXPECT_FALSE(std::filesystem::exists(run / "big.txt"));
+}
+
+TEST(Output, ADeviceOrPipeIsWrittenAndNotReplaced) {
+  const test::TemporaryPath folder;
+  const std::string pipe = folder / "pipe", file = folder / "file";
+  const Finished finished = shell("mkfifo " + pipe + "; cat " + pipe + " >" + file +
+                                  " & \\$AXONN data synthetic --bytes 300 --output " + pipe +
+                                  " && wait && test -p " + pipe);
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_GE(test::slurp(file).size(), 300u);
+}

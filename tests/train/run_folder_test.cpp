@@ -1,0 +1,127 @@
+// Who may write to output.dir: one job at a time, and no run over another one unless asked.
+#include "axonn/train/run_folder.h"
+
+#include <filesystem>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/files.h"
+#include "axonn/measure/dry_step.h"
+
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Name and contents of every file in a folder and below, but for the lock.
+std::map<std::string, std::string> files_in(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().filename() != "lock")
+      files[entry.path()] = test::slurp(entry.path());
+  return files;
+}
+
+}  // namespace
+
+TEST(RunFolder, OfALiveRunIsRefusedWithItsProcessBeforeAnythingIsWritten) {
+  test::TemporaryPath folder;
+  const Config config = on_grid(tiny_config(folder / "out"), {.z = 2});
+  {
+    const FolderLock other(config.output.dir);
+    EXPECT_EQ(other.warning(), "");
+    EXPECT_THAT(failure_of(config),
+                AllOf(HasSubstr("another run writes to " + config.output.dir + ": process " +
+                                std::to_string(::getpid()) + " on "),
+                      HasSubstr(" since 20"), HasSubstr("--output.dir")));
+    EXPECT_THAT(test::names_in(config.output.dir), ElementsAre("lock"));
+  }
+  EXPECT_EQ(failure_of(config), "");  // the lock was released; its file is still there
+}
+
+TEST(RunFolder, WithARunIsRefusedAndUnchangedUnlessReplacingItIsAllowed) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  train_on_threads(config);
+  const auto before = files_in(config.output.dir);
+  config.training.steps = 4;
+  EXPECT_THAT(failure_of(config),
+              AllOf(HasSubstr("holds a run with a checkpoint of step 10"),
+                    HasSubstr("--checkpoint.resume auto"), HasSubstr("--output.overwrite")));
+  EXPECT_EQ(files_in(config.output.dir), before);
+
+  config.output.overwrite = true;
+  EXPECT_EQ(failure_of(config), "");
+  EXPECT_THAT(test::names_in(config.output.dir + "/checkpoints"), ElementsAre("latest", "step-4"));
+  EXPECT_EQ(metrics_of(config).size(), 4u);
+  for (const char* file : {"/config.toml", "/checkpoints/step-4/config.toml"})
+    EXPECT_THAT(test::slurp(config.output.dir + file), Not(HasSubstr("overwrite = true")));
+}
+
+TEST(RunFolder, KeepsItsRunIfTheOneThatReplacesOrResumesItCannotStart) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  train_on_threads(config);
+  fs::remove(config.output.dir + "/logs/rank-0.log");
+  const auto before = files_in(config.output.dir);
+  Config other = config;
+  other.output.overwrite = true;
+  other.data.synthetic = 0;
+  other.data.text = {folder / "none.txt"};
+  EXPECT_THAT(failure_of(other), HasSubstr("none.txt"));
+  other = config;
+  other.checkpoint.resume = "auto";
+  other.model.ffn = 48;
+  EXPECT_THAT(failure_of(other), HasSubstr("is not a checkpoint of this model"));
+  fs::remove(config.output.dir + "/logs/rank-0.log");
+  EXPECT_EQ(files_in(config.output.dir), before);
+}
+
+TEST(RunFolder, WithARunWithoutACheckpointIsRefusedOrStartedAgain) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  train_on_threads(config);
+  fs::remove_all(config.output.dir + "/checkpoints");
+  EXPECT_THAT(failure_of(config), AllOf(HasSubstr("holds a run without a checkpoint"),
+                                        Not(HasSubstr("--checkpoint.resume"))));
+  config.checkpoint.resume = "auto";
+  EXPECT_EQ(failure_of(config), "");
+  EXPECT_EQ(metrics_of(config).size(), 10u);
+}
+
+TEST(RunFolder, IsResumedFromItsOwnCheckpointsButNotOverwrittenByARunThatResumesAnother) {
+  test::TemporaryPath folder;
+  const Config first = tiny_config(folder / "first");
+  Config second = tiny_config(folder / "second");
+  train_on_threads(first);
+  train_on_threads(second);
+  second.checkpoint.resume = first.output.dir + "/checkpoints/step-5";
+  EXPECT_THAT(failure_of(second), HasSubstr("holds a run with a checkpoint of step 10"));
+  second.checkpoint.resume = second.output.dir + "/../second/checkpoints/step-5";
+  second.training.steps = 8;
+  EXPECT_EQ(failure_of(second), "");
+  EXPECT_EQ(metrics_of(second).size(), 8u);
+  second.checkpoint.resume = first.output.dir + "/checkpoints/step-5";
+  second.output.overwrite = true;
+  EXPECT_EQ(failure_of(second), "");
+  EXPECT_EQ(metrics_of(second).front().at("step"), 6);
+}
+
+TEST(RunFolder, WithARunIsAFaultOfADryRunToo) {
+  test::TemporaryPath folder;
+  const Config config = resolved(tiny_config(folder / "out"));
+  EXPECT_EQ(dry_run(config, 0).fault, "");
+  train_on_threads(config);
+  EXPECT_THAT(dry_run(config, 0).fault, HasSubstr("holds a run"));
+}
