@@ -41,6 +41,8 @@ class Pieces {
   Pieces(const std::vector<std::string>& files, const Tokenizer& tokenizer)
       : files_(files), tokenizer_(tokenizer) {}
 
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
   /// The place in the files up to which pieces were returned.
   struct Place {
     std::size_t file = 0;
@@ -109,14 +111,14 @@ void encode(Piece& piece, const Tokenizer& tokenizer, bool ends) {
 }
 
 /// Encodes the pieces that are left for about so many seconds. Adds to `progress` and reports it.
-void encode_for(double seconds, Pieces& source, const Tokenizer& tokenizer, const TokenSink& sink,
+void encode_for(double seconds, Pieces& source, const TokenSink& sink,
                 const TokenizeOptions& options, TokenizeProgress& progress) {
   const int threads = options.threads > 0 ? options.threads : usable_core_count();
   const double begin = now_seconds();
   do {
     std::vector<Piece> pieces = source.next(threads * kTextBytes);
     parallel_for(pieces.size(), threads,
-                 [&](std::size_t i) { encode(pieces[i], tokenizer, options.ends); });
+                 [&](std::size_t i) { encode(pieces[i], source.tokenizer(), options.ends); });
     for (const Piece& piece : pieces) {
       sink.append(piece.tokens);
       if (piece.last) sink.end_document();
@@ -172,7 +174,7 @@ class TokenParts {
     while (parts_.empty() || !source.at_end()) {
       TokenWriter writer(part_path(parts_.size()), tokenizer.vocab_size());
       const std::int64_t before = progress.tokens;
-      encode_for(part_seconds, source, tokenizer, sink_of(writer), {.report = report}, progress);
+      encode_for(part_seconds, source, sink_of(writer), {.report = report}, progress);
       writer.finish();
       parts_.push_back({source.place(), progress.tokens - before});
       write_list("");
@@ -241,7 +243,7 @@ TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer
   TokenizeProgress progress{.bytes = 0, .total_bytes = total_bytes_of(files), .tokens = 0};
   Pieces source(files, tokenizer);
   constexpr double kAll = std::numeric_limits<double>::infinity();
-  encode_for(kAll, source, tokenizer, sink, options, progress);
+  encode_for(kAll, source, sink, options, progress);
   return progress;
 }
 
