@@ -34,8 +34,8 @@ TEST(Output, EveryCommandFailsIfItsOutputCannotBeWritten) {
   for (const std::string& command :
        {std::string("--version"), std::string("help"), std::string("train --help"),
         std::string("info"), std::string("data"), "train " + run.config() + " --print-config",
-        "train " + run.config() + " --dry-run", "bench " + run.config(),
-        "check " + run.config() + " --steps 1 --grids '1,1,1,1 1,1,1,1'",
+        "train " + run.config() + " --dry-run --output.dir " + (run / "new"),
+        "bench " + run.config(), "check " + run.config() + " --steps 1 --grids '1,1,1,1 1,1,1,1'",
         "plan " + run.config() + " --machine alps --devices 4", "tune " + run.config(),
         "generate --tokens 4" + model, "eval --seq-len 4 --data " + (run / "text.txt") + model}) {
     const Finished finished = shell("\\$AXONN " + command + " >/dev/full");
@@ -96,8 +96,6 @@ TEST(Output, ADeviceOrPipeIsWrittenAndNotReplaced) {
 }
 
 TEST(Output, MessagesCannotCommandTheTerminal) {
-  EXPECT_EQ(
-      run_program({"\x1b]0;title\x07"}).err,
-      "error: there is no command '\\x1b]0;title\\x07'; the commands are train, check, bench, "
-      "plan, probe, tune, generate, eval, memorize, convert, data, info, help\n");
+  EXPECT_THAT(run_program({"\x1b]0;title\x07"}).err,
+              StartsWith("error: there is no command '\\x1b]0;title\\x07'; the commands are "));
 }
