@@ -253,8 +253,9 @@ TEST(Output, HasNoControlCodesWithoutATerminalOrWithNoColor) {
   for (const ProgramOptions& options :
        {ProgramOptions{}, ProgramOptions{.environment = {{"NO_COLOR", "1"}}}})
     for (const Arguments& arguments :
-         {run.train(), run.train({"--dry-run"}), run.train({"--print-config"}), Arguments{"info"},
-          Arguments{"help"}, Arguments{"train", "--help"},
+         {run.train({"--output.overwrite"}), run.train({"--output.overwrite", "--dry-run"}),
+          run.train({"--print-config"}), Arguments{"info"}, Arguments{"help"},
+          Arguments{"train", "--help"},
           Arguments{"check", run.config(), "--steps", "2", "--grids", "1,1,1,1 1,1,2,1"},
           Arguments{"data", "synthetic", "--bytes", "100000", "--output", run / "text.txt"},
           Arguments{"data", "tokenize", "--text", run / "text.txt", "--output", run / "text.bin"},

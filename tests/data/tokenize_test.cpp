@@ -181,14 +181,27 @@ TEST(Tokenize, ATextThatIsCutShortMeanwhileIsAnErrorWithItsName) {
               testing::ThrowsMessage<UsageError>(HasSubstr("t.txt is cut short")));
 }
 
+namespace {
+
+/// Makes a token of each byte, and lets texts be cut at spaces only.
+class CutAtSpaces : public Tokenizer {
+ private:
+  bool is_border(std::string_view text, std::size_t at) const override { return text[at] == ' '; }
+  void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
+                     const EncodeOptions&) const override {
+    for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+  }
+};
+
+}  // namespace
+
 TEST(Tokenize, ATextWithoutAPlaceToCutIsOnePieceAndTheTextAfterItIsCutAgain) {
   TempFolder folder;
   const std::string whole(9'000'000, 'x'), text = whole + ' ' + synthetic_text(9'000'000, 1);
-  const auto bytes = make_tokenizer("bytes");
   std::vector<std::int64_t> pieces;
   const TokenSink sink{
       [&](std::span<const std::int32_t> piece) { pieces.push_back(std::ssize(piece)); }};
-  EXPECT_EQ(tokenize({folder.file("t.txt", text)}, *bytes, sink).tokens, std::ssize(text));
+  EXPECT_EQ(tokenize({folder.file("t.txt", text)}, CutAtSpaces(), sink).tokens, std::ssize(text));
   EXPECT_EQ(pieces.front(), std::ssize(whole));
   EXPECT_EQ(pieces.size(), 4u);
 }

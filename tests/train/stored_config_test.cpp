@@ -1,5 +1,4 @@
 // The config of a model on disk, and messages for folders that hold something else.
-#include "axonn/options/options.h"
 #include "axonn/train/stored_config.h"
 
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/options/options.h"
 #include "axonn/train/loaded_model.h"
 
 #include "tests/support/model_folder.h"
