@@ -113,7 +113,7 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
   const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
   std::vector<Work> gathers;
   std::int64_t first = 0;
-  for (const Chunk& chunk : hidden.chunks()) {
+  for (const Chunk& chunk : hidden) {
     const Tensor whole = rows_of(ctx, chunk);
     for (std::int64_t row = 0; row < whole.rows(); row += options_.rows_at_once) {
       const std::int64_t n = std::min(options_.rows_at_once, whole.rows() - row);

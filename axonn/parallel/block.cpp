@@ -24,7 +24,7 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
   if (!ctx.tape) return silently;
   Var out;
   std::vector<std::shared_ptr<Gradient>> gradients;
-  for (Chunk chunk : silently.chunks()) {
+  for (Chunk chunk : silently) {
     chunk.gradient = std::make_shared<Gradient>();
     gradients.push_back(chunk.gradient);
     out.push_back(std::move(chunk));

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -111,11 +110,15 @@ class Var {
   Chunk take();
 
   /// For loops; each chunk is computed when the loop reaches it.
-  auto chunks() const& {
-    return slots_ |
-           std::views::transform([](const auto& slot) -> const Chunk& { return slot->get(); });
-  }
-  void chunks() const&& = delete;  // the loop would refer to a Var that is gone
+  struct Iterator {
+    const Var* var;
+    std::size_t i;
+    const Chunk& operator*() const { return (*var)[i]; }
+    Iterator& operator++() { return ++i, *this; }
+    bool operator==(const Iterator&) const = default;
+  };
+  Iterator begin() const { return {this, 0}; }
+  Iterator end() const { return {this, size()}; }
 
  private:
   class Slot {

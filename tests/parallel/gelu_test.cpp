@@ -29,7 +29,7 @@ Var apart(const Context& ctx, const Linear& up, const Var& inp) { return gelu(ct
 Var hidden(const Context& ctx, const Linear& up, const Var& inp) {
   const Var all = apart(ctx, up, inp);
   Var outs;
-  for (Chunk chunk : all.chunks()) {
+  for (Chunk chunk : all) {
     chunk.gelu_of = {};
     outs.push_back(std::move(chunk));
   }

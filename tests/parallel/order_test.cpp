@@ -76,7 +76,7 @@ Orders orders_on(GridShape shape) {
         return block->down(in, block->up(in, block->norm(in, inp)));
       });
     }
-    for (const Chunk& chunk : x.chunks())
+    for (const Chunk& chunk : x)
       chunk.gradient->add(ctx, ctx.zeros(4, chunk.value.cols(), DType::f32));
     const Names forward = backend.take();
     tape.backward();

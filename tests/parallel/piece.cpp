@@ -173,7 +173,7 @@ class PieceRank {
   /// Collects out and adds its gradient: the fixed weights of the loss.
   void keep_out(const Context& ctx, const Var& out) {
     std::int64_t first = 0;
-    for (const Chunk& chunk : out.chunks()) {
+    for (const Chunk& chunk : out) {
       const Part part = part_of(chunk.placement, first, chunk.value.rows(), chunk.value.cols());
       keep_part("out", chunk.value.view(), part);
       chunk.gradient->add(ctx, random(ctx, kWeights, part));
@@ -187,7 +187,7 @@ class PieceRank {
 
   void keep_gradients(const Context& ctx, const PieceInput& input) {
     std::int64_t first = 0;
-    for (const Chunk& chunk : input.x.chunks()) {
+    for (const Chunk& chunk : input.x) {
       const Tensor d_inp = chunk.gradient->take_if_any();
       if (!d_inp.empty())
         keep_part("d_inp", d_inp.view(),
