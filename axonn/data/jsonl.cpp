@@ -173,6 +173,11 @@ Example parse_example(std::string_view line, const std::string& place) {
   return example;
 }
 
+// Here and not in the header, where g++ 12 warns of an uninitialised template if it is empty.
+ExampleEncoder::ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer,
+                               std::optional<ChatTemplate> chat)
+    : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}
+
 ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
                                               const std::string& place) const {
   if (example.kind == Example::Kind::messages) {

@@ -34,8 +34,7 @@ class ExampleEncoder {
  public:
   /// `chat` may be empty if no example has messages.
   explicit ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer,
-                          std::optional<ChatTemplate> chat = {})
-      : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}
+                          std::optional<ChatTemplate> chat = {});
 
   /// A text or prompt begins with the begin-of-text token, and a text or completion ends with the
   /// end-of-text token, which is learned too, if the tokenizer has these tokens. Throws UsageError,
