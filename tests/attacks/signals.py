@@ -49,12 +49,12 @@ def stops(attacked, run, losses, seconds, number):
 def suspends(attacked, run, losses, seconds):
     """All processes are stopped for longer than the timeout: the run goes on when they wake."""
     run.clear()
-    process = run.start(**{"parallelism.timeout_seconds": 1})
+    process = run.start(**{"parallelism.timeout_seconds": 4})
     time.sleep(attacked.rng.uniform(0.1, seconds))
     processes = ranks_of(process, attacked.program)
     for pid in processes:
         signal_process(pid, signal.SIGSTOP)
-    time.sleep(3)
+    time.sleep(6)
     for pid in processes:
         signal_process(pid, signal.SIGCONT)
     result = finish(process, run.folder, 60)
