@@ -1,0 +1,167 @@
+#pragma once
+
+// The part of CUDA's runtime that the project calls, for emulated GPUs (platform.h). Names and
+// meanings are CUDA's; values are not.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#define CUDART_VERSION 13000
+
+#define __host__
+#define __device__
+#define __global__
+#define __launch_bounds__(...)
+
+enum cudaError_t {
+  cudaSuccess,
+  cudaErrorInvalidValue,
+  cudaErrorMemoryAllocation,
+  cudaErrorInvalidConfiguration,
+  cudaErrorInsufficientDriver,
+  cudaErrorNoDevice,
+  cudaErrorInvalidDevice,
+  cudaErrorNotReady,
+  cudaErrorPeerAccessAlreadyEnabled,
+  cudaErrorPeerAccessUnsupported,
+  cudaErrorIllegalAddress,
+  cudaErrorLaunchFailure,
+  cudaErrorStreamCaptureUnsupported,
+  cudaErrorStreamCaptureInvalidated,
+  cudaErrorUnknown,
+};
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
+
+// Devices.
+struct cudaUUID_t {
+  char bytes[16];
+};
+struct cudaDeviceProp {
+  char name[256];
+  cudaUUID_t uuid;
+  int major, minor, multiProcessorCount;
+  std::size_t totalGlobalMem;
+};
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+
+// Memory.
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice };
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+  int device;
+};
+using cudaStream_t = struct CUstream_st*;
+cudaError_t cudaMalloc(void** memory, std::size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height, cudaStream_t stream);
+
+// Streams and events.
+using cudaEvent_t = struct CUevent_st*;
+inline constexpr unsigned cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+
+// Graphs.
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone,
+  cudaStreamCaptureStatusActive,
+  cudaStreamCaptureStatusInvalidated
+};
+inline constexpr unsigned cudaGraphInstantiateFlagUseNodePriority = 8;
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* graph, cudaGraph_t of, unsigned flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+
+// Kernels.
+struct uint3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct cudaFuncAttributes {
+  int numRegs;
+};
+template <typename... Parameters>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(Parameters...)) {
+  *attributes = {};
+  return cudaSuccess;
+}
+
+namespace emulated_gpu {
+
+/// Checks the launch's limits and enqueues run_kernel() (platform.h).
+cudaError_t launch(const char* name, dim3 blocks, dim3 threads, std::function<void()> thread,
+                   std::size_t shared_bytes, cudaStream_t stream);
+
+/// A kernel's thread: its place in the block and the grid. Constant while the thread lives.
+struct Place {
+  uint3 thread, block;
+  dim3 threads, blocks;
+};
+/// That of the fiber that runs.
+const Place& place();
+
+}  // namespace emulated_gpu
+
+#define threadIdx (::emulated_gpu::place().thread)
+#define blockIdx (::emulated_gpu::place().block)
+#define blockDim (::emulated_gpu::place().threads)
+#define gridDim (::emulated_gpu::place().blocks)
+
+/// args: pointers to values of the kernel's parameter types, copied before it returns.
+template <typename... Parameters>
+cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, void** args,
+                             std::size_t shared_bytes, cudaStream_t stream) {
+  const auto thread = [&]<std::size_t... i>(std::index_sequence<i...>) {
+    return [kernel, values = std::tuple<Parameters...>(*static_cast<Parameters*>(args[i])...)] {
+      std::apply(kernel, values);
+    };
+  }(std::index_sequence_for<Parameters...>());
+  return emulated_gpu::launch(__PRETTY_FUNCTION__, blocks, threads, thread, shared_bytes, stream);
+}

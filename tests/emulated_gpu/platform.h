@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "cuda_runtime_api.h"
+
+// GPUs that a CPU emulates, for tests: the CUDA backend, its tests and whole trainings run on a
+// machine without a GPU. Headers of the names of CUDA's, cuBLASLt's and NCCL's declare the part of
+// these libraries that the project calls; the sources beside this file define it.
+//
+//   runtime.cpp   memory, streams, events, graphs
+//   executor.cpp  kernels: blocks of threads
+//   blas.cpp      cuBLASLt
+//   nccl.cpp      NCCL
+//
+// This header is what they share. Work is done by host threads that wait for some of it (or query
+// it), one at a time, under one lock: a random stream's first work that may run, as events allow. So
+// a missing wait changes results for some seed. What a program must not do is a violation.
+//
+// The sources here are compiled without sanitizers. For ThreadSanitizer each stream, each node of a
+// graph and each thread of a block is a thread of its own, ordered with others only as CUDA
+// promises: by what was enqueued before on the same stream, events, the begin and end of a kernel,
+// and barriers of a block. What the sources here read and write for the program, they report
+// (reads(), writes()).
+namespace emulated_gpu {
+
+/// Ends the process with a message: the program has broken one of CUDA's rules.
+[[noreturn]] void violation(const std::string& message);
+
+/// One step of a stream.
+struct Work {
+  std::string what;  ///< for messages: "kernel add_rows", "ncclAllReduce"
+  /// Called once, under the lock, as the stream's thread for ThreadSanitizer.
+  std::function<void()> run;
+  /// Whether it may run now that it is the stream's first, such as a collective whose other ranks
+  /// have arrived. Null: always. Called under the lock.
+  std::function<bool()> may_run = {};
+};
+
+/// Enqueues work on a stream, or adds it to the graph that captures the stream.
+cudaError_t enqueue(cudaStream_t stream, Work work);
+
+/// The lock of everything that is emulated. Recursive. Library calls hold it while they touch what
+/// ranks share.
+void lock();
+void unlock();
+struct Locked {
+  Locked() { lock(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+  ~Locked() { unlock(); }
+};
+
+/// Random numbers for the order of work, from AXONN_EMULATED_SEED (0 by default). Under the lock.
+std::mt19937_64& random_numbers();
+
+/// Checks that the bytes are within one live allocation that a GPU may access (device memory, or
+/// pinned host memory), and reports the access to ThreadSanitizer. `what` is for messages. Called by
+/// work that runs.
+void reads(const void* from, std::size_t bytes, const char* what);
+void writes(void* to, std::size_t bytes, const char* what);
+
+/// Whether this call is to fail (fail_call()); every function of the libraries asks, with its name.
+bool injected(const char* function);
+/// Makes the nth call from now (1: the next) of the function fail once, with its library's error:
+/// "cudaMalloc" with cudaErrorMemoryAllocation, others with an unspecified failure.
+void fail_call(const std::string& function, int nth);
+
+/// The number of GPUs is AXONN_EMULATED_GPUS (8 by default), each with AXONN_EMULATED_BYTES of
+/// memory (4 GiB).
+int device_count();
+
+/// The device of a stream.
+int device_of(cudaStream_t stream);
+
+/// Threads of a warp: 32, or 64 in a build that emulates AMD's (AXONN_EMULATED_WARP).
+#ifndef AXONN_EMULATED_WARP
+#define AXONN_EMULATED_WARP 32
+#endif
+inline constexpr int kWarpThreads = AXONN_EMULATED_WARP;
+
+/// Runs `thread` once for each thread of each block of the grid, which it finds in threadIdx and
+/// blockIdx. Called by work that runs. Blocks run one after the other, in random order; the threads
+/// of a block are fibers, and after each barrier or exchange a random one continues.
+void run_kernel(const std::string& name, dim3 blocks, dim3 threads,
+                const std::function<void()>& thread);
+
+// ThreadSanitizer's view, without effect in other builds.
+
+/// A thread of ThreadSanitizer; it begins after everything that its creator has done.
+class Context {
+ public:
+  Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context();
+  /// Makes the calling host thread continue as this one, without ordering them.
+  void enter() const;
+  /// The one that the calling host thread runs as.
+  static void* current();
+  static void enter(void* context);
+
+ private:
+  void* fiber_ = nullptr;
+};
+
+/// What is done before release(x) in one thread happens before what follows acquire(x) in another.
+void release(const void* x);
+void acquire(const void* x);
+
+}  // namespace emulated_gpu

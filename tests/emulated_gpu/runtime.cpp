@@ -1,0 +1,1 @@
+#include "tests/emulated_gpu/platform.h"
