@@ -569,8 +569,10 @@ TEST(EmulatedBlas, AWorkspaceThatTwoStreamsShareSpoilsResults) {
     return count;
   };
   EXPECT_EQ(spoilt(), 0);
+#ifndef __SANITIZE_THREAD__  // which reports the race
   other.workspace = one.workspace;
   EXPECT_GT(spoilt(), 0);
+#endif
 }
 
 TEST(EmulatedBlas, RefusesACallOrEpiloguesOnRequest) {

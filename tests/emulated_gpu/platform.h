@@ -18,7 +18,7 @@
 //   streams.cpp   streams, events, the order of work
 //   graphs.cpp    captures of streams
 //   executor.cpp  kernels: blocks of threads
-//   blas.cpp      cuBLASLt
+//   blas.cpp      cuBLASLt (its loops in blas_products.cpp, what they share in blas.h)
 //   nccl.cpp      NCCL
 //
 // This header is what they share. Work is done by host threads that wait for some of it (or query
