@@ -214,6 +214,7 @@ void Product::multiply_halves() const {
   report_inputs(*this);
   const auto size = static_cast<std::size_t>(p.m() * p.n());
   writes(workspace, 2 * size * sizeof(float), "cublasLtMatmul's workspace");
+  const Unseen loops;
   Panels& panels = buffers().panels;
   panels.pack_both(p, a, b, false);
   panels.multiply(workspace, 0, p.k() / 2);
@@ -226,6 +227,7 @@ void Product::add_halves() const {
   reads(workspace, 2 * size * sizeof(float), "cublasLtMatmul's workspace");
   if (p.sums_b()) report(reads, b, p.b, "cublasLtMatmul's B");
   report_outputs(*this);
+  const Unseen loops;
   finish(0, workspace, workspace + size);
   if (p.sums_b()) sum_columns();
 }
@@ -234,6 +236,7 @@ void Product::add_halves() const {
 void Product::compute() const {
   report_inputs(*this);
   report_outputs(*this);
+  const Unseen loops;
   auto& [panels, first, second] = buffers();
   const auto size = static_cast<std::size_t>(p.m() * p.n());
   first.resize(std::max(size, first.size()));

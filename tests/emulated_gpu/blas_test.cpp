@@ -113,6 +113,7 @@ class Product {
   Product(const Product&) = delete;
   Product& operator=(const Product&) = delete;
   ~Product() {
+    cudaStreamSynchronize(stream);
     cublasLtMatmulPreferenceDestroy(preference);
     for (const auto layout : {a_layout, b_layout, d_layout}) cublasLtMatrixLayoutDestroy(layout);
     cublasLtMatmulDescDestroy(operation);
