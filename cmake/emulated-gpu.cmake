@@ -7,7 +7,7 @@ set(AXONN_EMULATED_WARP_HEADER tests/emulated_gpu/warp_cpu.cuh)
 set(AXONN_EMULATED_OPTIONS -Wno-unknown-pragmas)
 
 set(folder ${PROJECT_SOURCE_DIR}/tests/emulated_gpu)
-set(sources runtime executor blas nccl)
+set(sources runtime memory streams graphs executor blas nccl)
 list(TRANSFORM sources REPLACE "(.+)" ${folder}/\\1.cpp)
 add_library(axonn_emulated_gpu STATIC ${sources})
 target_include_directories(axonn_emulated_gpu PUBLIC ${folder}/include ${PROJECT_SOURCE_DIR})
