@@ -26,6 +26,7 @@ enum cudaError_t {
   cudaErrorInsufficientDriver,
   cudaErrorNoDevice,
   cudaErrorInvalidDevice,
+  cudaErrorInvalidResourceHandle,
   cudaErrorNotReady,
   cudaErrorPeerAccessAlreadyEnabled,
   cudaErrorPeerAccessUnsupported,
@@ -33,6 +34,12 @@ enum cudaError_t {
   cudaErrorLaunchFailure,
   cudaErrorStreamCaptureUnsupported,
   cudaErrorStreamCaptureInvalidated,
+  cudaErrorStreamCaptureMerge,
+  cudaErrorStreamCaptureUnmatched,
+  cudaErrorStreamCaptureUnjoined,
+  cudaErrorStreamCaptureIsolation,
+  cudaErrorStreamCaptureWrongThread,
+  cudaErrorCapturedEvent,
   cudaErrorUnknown,
 };
 const char* cudaGetErrorName(cudaError_t error);
@@ -162,6 +169,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 th
     return [kernel, values = std::tuple<Parameters...>(*static_cast<Parameters*>(args[i])...)] {
       std::apply(kernel, values);
     };
-  }(std::index_sequence_for<Parameters...>());
+  }
+  (std::index_sequence_for<Parameters...>());
   return emulated_gpu::launch(__PRETTY_FUNCTION__, blocks, threads, thread, shared_bytes, stream);
 }
