@@ -3,7 +3,7 @@
 set(AXONN_WITH_CUDA ON)
 set(AXONN_EMULATED_WARP 32 CACHE STRING "Threads of a warp: 32, or 64 as on AMD GPUs")
 add_library(axonn_emulated_gpu STATIC)
-foreach(source runtime memory streams graphs executor blas nccl)
+foreach(source runtime memory streams graphs executor blas nccl nccl_launch nccl_data)
   target_sources(axonn_emulated_gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulated_gpu/${source}.cpp)
 endforeach()
 set(folder ${PROJECT_SOURCE_DIR}/tests/emulated_gpu)
