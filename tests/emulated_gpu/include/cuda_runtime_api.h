@@ -129,7 +129,7 @@ struct uint3 {
 };
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
 struct cudaFuncAttributes {
   int numRegs;
