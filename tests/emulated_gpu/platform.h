@@ -19,8 +19,8 @@
 //   nccl.cpp      NCCL
 //
 // This header is what they share. Work is done by host threads that wait for some of it (or query
-// it), one at a time, under one lock: a random stream's first work that may run, as events allow. So
-// a missing wait changes results for some seed. What a program must not do is a violation.
+// it), one at a time, under one lock: a random stream's first work that may run, as events allow.
+// So a missing wait changes results for some seed. What a program must not do is a violation.
 //
 // The sources here are compiled without sanitizers. For ThreadSanitizer each stream, each node of a
 // graph and each thread of a block is a thread of its own, ordered with others only as CUDA
@@ -60,8 +60,8 @@ struct Locked {
 std::mt19937_64& random_numbers();
 
 /// Checks that the bytes are within one live allocation that a GPU may access (device memory, or
-/// pinned host memory), and reports the access to ThreadSanitizer. `what` is for messages. Called by
-/// work that runs.
+/// pinned host memory), and reports the access to ThreadSanitizer. `what` is for messages. Called
+/// by work that runs.
 void reads(const void* from, std::size_t bytes, const char* what);
 void writes(void* to, std::size_t bytes, const char* what);
 
@@ -77,12 +77,6 @@ int device_count();
 
 /// The device of a stream.
 int device_of(cudaStream_t stream);
-
-/// Threads of a warp: 32, or 64 in a build that emulates AMD's (AXONN_EMULATED_WARP).
-#ifndef AXONN_EMULATED_WARP
-#define AXONN_EMULATED_WARP 32
-#endif
-inline constexpr int kWarpThreads = AXONN_EMULATED_WARP;
 
 /// Runs `thread` once for each thread of each block of the grid, which it finds in threadIdx and
 /// blockIdx. Called by work that runs. Blocks run one after the other, in random order; the threads

@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/emulated_gpu/executor.h"
+
 #define CUDART_VERSION 13000
 
 #define __host__
@@ -145,7 +147,7 @@ struct Place {
   dim3 threads, blocks;
 };
 /// That of the fiber that runs.
-const Place& place();
+[[gnu::pure]] const Place& place();
 
 }  // namespace emulated_gpu
 
@@ -162,6 +164,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 th
     return [kernel, values = std::tuple<Parameters...>(*static_cast<Parameters*>(args[i])...)] {
       std::apply(kernel, values);
     };
-  }(std::index_sequence_for<Parameters...>());
+  }
+  (std::index_sequence_for<Parameters...>());
   return emulated_gpu::launch(__PRETTY_FUNCTION__, blocks, threads, thread, shared_bytes, stream);
 }
