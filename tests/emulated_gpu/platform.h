@@ -13,7 +13,10 @@
 // machine without a GPU. Headers of the names of CUDA's, cuBLASLt's and NCCL's declare the part of
 // these libraries that the project calls; the sources beside this file define it.
 //
-//   runtime.cpp   memory, streams, events, graphs
+//   runtime.cpp   devices, errors (with runtime.h, shared with the next three)
+//   memory.cpp    device memory, pinned memory, copies
+//   streams.cpp   streams, events, the order of work
+//   graphs.cpp    captures of streams
 //   executor.cpp  kernels: blocks of threads
 //   blas.cpp      cuBLASLt
 //   nccl.cpp      NCCL
@@ -35,14 +38,16 @@ namespace emulated_gpu {
 /// One step of a stream.
 struct Work {
   std::string what;  ///< for messages: "kernel add_rows", "ncclAllReduce"
-  /// Called once, under the lock, as the stream's thread for ThreadSanitizer.
+  /// Called once, or, in a graph, once in each launch. Under the lock, as the stream's thread for
+  /// ThreadSanitizer. It enqueues nothing and waits for nothing.
   std::function<void()> run;
   /// Whether it may run now that it is the stream's first, such as a collective whose other ranks
   /// have arrived. Null: always. Called under the lock.
   std::function<bool()> may_run = {};
 };
 
-/// Enqueues work on a stream, or adds it to the graph that captures the stream.
+/// Enqueues work on a stream, or adds it to the graph that captures the stream. Errors: those of a
+/// capture that is invalid.
 cudaError_t enqueue(cudaStream_t stream, Work work);
 
 /// The lock of everything that is emulated. Recursive. Library calls hold it while they touch what
@@ -70,6 +75,10 @@ bool injected(const char* function);
 /// Makes the nth call from now (1: the next) of the function fail once, with its library's error:
 /// "cudaMalloc" with cudaErrorMemoryAllocation, others with an unspecified failure.
 void fail_call(const std::string& function, int nth);
+
+/// Keeps an error, if it is one, for cudaGetLastError(), and returns it. For functions of CUDA's
+/// runtime.
+cudaError_t returned(cudaError_t error);
 
 /// The number of GPUs is AXONN_EMULATED_GPUS (8 by default), each with AXONN_EMULATED_BYTES of
 /// memory (4 GiB).

@@ -28,6 +28,7 @@ enum cudaError_t {
   cudaErrorInsufficientDriver,
   cudaErrorNoDevice,
   cudaErrorInvalidDevice,
+  cudaErrorInvalidResourceHandle,
   cudaErrorNotReady,
   cudaErrorPeerAccessAlreadyEnabled,
   cudaErrorPeerAccessUnsupported,
@@ -35,6 +36,12 @@ enum cudaError_t {
   cudaErrorLaunchFailure,
   cudaErrorStreamCaptureUnsupported,
   cudaErrorStreamCaptureInvalidated,
+  cudaErrorStreamCaptureMerge,
+  cudaErrorStreamCaptureUnmatched,
+  cudaErrorStreamCaptureUnjoined,
+  cudaErrorStreamCaptureIsolation,
+  cudaErrorStreamCaptureWrongThread,
+  cudaErrorCapturedEvent,
   cudaErrorUnknown,
 };
 const char* cudaGetErrorName(cudaError_t error);

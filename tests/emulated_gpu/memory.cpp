@@ -1,0 +1,286 @@
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "tests/emulated_gpu/runtime.h"
+
+extern "C" {
+// ThreadSanitizer's; null in other builds.
+__attribute__((weak)) void __tsan_read_range(void* address, unsigned long bytes);
+__attribute__((weak)) void __tsan_write_range(void* address, unsigned long bytes);
+}
+
+namespace emulated_gpu {
+
+namespace {
+
+using Kind = Allocation::Kind;
+
+constexpr std::size_t kAlignment = 256;  // CUDA's
+constexpr int kPoison = 0xff;            // NaN in every floating-point format, -1 as an integer
+
+std::string text_of(const void* address) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%p", address);
+  return text;
+}
+
+/// The allocation that the address is in. Null: none.
+Allocation* find(const void* address) {
+  auto& all = machine().allocations;
+  const auto it = all.upper_bound(static_cast<const char*>(address));
+  return it != all.end() && it->second.begin <= address ? &it->second : nullptr;
+}
+
+/// Memory of one allocation, filled with poison unless it is to be later. Null: beyond the limit.
+void* allocate(Kind kind, int device, std::size_t bytes) {
+  Machine& m = machine();
+  const bool on_device = kind != Kind::pinned;
+  if (on_device && bytes > device_bytes() - m.used[device]) return nullptr;
+  void* memory = nullptr;
+  // Exactly as many bytes as asked for, so that AddressSanitizer sees the first one beyond.
+  if (posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
+  auto* const begin = static_cast<char*>(memory);
+  const bool live = kind == Kind::device || kind == Kind::pinned;
+  if (live) std::memset(begin, kPoison, bytes);
+  if (on_device) m.used[device] += bytes;
+  m.allocations[begin + bytes] = {kind, begin, bytes, device, live};
+  return memory;
+}
+
+void forget(const Allocation& allocation) {
+  Machine& m = machine();
+  if (allocation.kind != Kind::pinned) m.used[allocation.device] -= allocation.bytes;
+  char* const begin = allocation.begin;
+  m.allocations.erase(begin + allocation.bytes);
+  std::free(begin);
+}
+
+/// The allocation that begins there; a violation if there is none.
+Allocation* beginning_at(const void* memory) {
+  Allocation* const found = find(memory);
+  return found && found->begin == memory ? found : nullptr;
+}
+
+/// Checks that the bytes are in one live allocation that the work that runs may access.
+void check_access(const void* address, std::size_t bytes, const char* what) {
+  const Machine& m = machine();
+  const auto complain = [&](const std::string& why) {
+    violation(std::string(what) + ": " + std::to_string(bytes) + " bytes at " + text_of(address) +
+              " " + why);
+  };
+  const Allocation* const found = find(address);
+  if (!found) return complain("are not in memory that cudaMalloc or cudaMallocHost returned");
+  const std::size_t offset = static_cast<const char*>(address) - found->begin;
+  if (bytes > found->bytes - offset)
+    complain("begin at byte " + std::to_string(offset) + " of an allocation of " +
+             std::to_string(found->bytes));
+  if (!found->live) complain("are in memory of cudaMallocAsync before or after its use");
+  if (found->kind != Kind::pinned && m.running_on >= 0 && found->device != m.running_on &&
+      !m.peers.contains({m.running_on, found->device}))
+    complain("are in memory of device " + std::to_string(found->device) + ", to which device " +
+             std::to_string(m.running_on) + " has no access");
+}
+
+/// Checks for a copy or memset that the address is in memory of the kind.
+void check_kind(const char* function, const void* address, bool on_device) {
+  const Allocation* const found = find(address);
+  if (!found || (found->kind != Kind::pinned) != on_device)
+    violation(std::string(function) + ": " + text_of(address) + " is not in " +
+              (on_device ? "device memory" : "pinned host memory"));
+}
+
+cudaError_t allocate_at_once(const char* function, void** memory, Kind kind, std::size_t bytes) {
+  return call(function, [&] {
+    if (!memory) return cudaErrorInvalidValue;
+    *memory = nullptr;
+    if (const cudaError_t error = refused_by_captures(); error != cudaSuccess) return error;
+    wait_for_device(function, current_device());
+    if (bytes == 0) return cudaSuccess;
+    *memory = allocate(kind, current_device(), bytes);
+    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+  });
+}
+
+cudaError_t free_at_once(const char* function, void* memory, bool pinned) {
+  return call(function, [&] {
+    if (!memory) return cudaSuccess;
+    if (const cudaError_t error = refused_by_captures(); error != cudaSuccess) return error;
+    const Allocation* found = beginning_at(memory);
+    if (!found || (found->kind == Kind::pinned) != pinned || found->kind == Kind::graph)
+      return cudaErrorInvalidValue;
+    // CUDA promises no wait for memory of cudaMallocAsync.
+    if (found->kind != Kind::stream_ordered) wait_for_device(function, found->device);
+    found = beginning_at(memory);
+    if (!found) violation(std::string(function) + ": two threads free " + text_of(memory));
+    forget(*found);
+    return cudaSuccess;
+  });
+}
+
+/// Memory of a graph, which lives as long as the work that allocates it.
+struct GraphMemory {
+  void* memory;
+
+  explicit GraphMemory(void* memory) : memory(memory) {}
+  GraphMemory(const GraphMemory&) = delete;
+  GraphMemory& operator=(const GraphMemory&) = delete;
+  ~GraphMemory() {
+    const Locked locked;
+    forget(*beginning_at(memory));
+  }
+};
+
+}  // namespace
+
+void reads(const void* from, std::size_t bytes, const char* what) {
+  if (bytes == 0) return;
+  check_access(from, bytes, what);
+  if (__tsan_read_range) __tsan_read_range(const_cast<void*>(from), bytes);
+}
+
+void writes(void* to, std::size_t bytes, const char* what) {
+  if (bytes == 0) return;
+  check_access(to, bytes, what);
+  if (__tsan_write_range) __tsan_write_range(to, bytes);
+}
+
+}  // namespace emulated_gpu
+
+using namespace emulated_gpu;
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  return allocate_at_once(__func__, memory, Kind::device, bytes);
+}
+
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
+  return allocate_at_once(__func__, memory, Kind::pinned, bytes);
+}
+
+cudaError_t cudaFree(void* memory) { return free_at_once(__func__, memory, false); }
+
+cudaError_t cudaFreeHost(void* memory) { return free_at_once(__func__, memory, true); }
+
+cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream) {
+  const char* const function = __func__;
+  return call(function, [&] {
+    CUstream_st& s = stream_of(stream, function);
+    if (!memory) return cudaErrorInvalidValue;
+    *memory = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    const bool captured = s.captured.capture != nullptr;
+    const Kind kind = captured ? Kind::graph : Kind::stream_ordered;
+    void* got = allocate(kind, s.device, bytes);
+    if (!got && !captured) {  // memory whose cudaFreeAsync() has not run yet
+      wait_for_device(function, s.device);
+      got = allocate(kind, s.device, bytes);
+    }
+    if (!got) return cudaErrorMemoryAllocation;
+    const auto keep = captured ? std::make_shared<GraphMemory>(got) : nullptr;
+    const cudaError_t error = enqueue(stream, {.what = function, .run = [got, bytes, keep] {
+                                                 Allocation* const found = beginning_at(got);
+                                                 if (found->live)
+                                                   violation(
+                                                       "a graph that has not freed its "
+                                                       "memory is launched again");
+                                                 found->live = true;
+                                                 writes(got, bytes, "cudaMallocAsync");
+                                                 std::memset(got, kPoison, bytes);
+                                               }});
+    if (error == cudaSuccess) *memory = got;
+    return error;
+  });
+}
+
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  const char* const function = __func__;
+  return call(function, [&] {
+    const CUstream_st& s = stream_of(stream, function);
+    if (!memory) return cudaSuccess;
+    const Allocation* const found = beginning_at(memory);
+    if (!found || found->kind == Kind::pinned) return cudaErrorInvalidValue;
+    if ((found->kind == Kind::graph) != (s.captured.capture != nullptr))
+      violation("cudaFreeAsync: memory of a graph is freed outside of it, or other memory in it");
+    return enqueue(stream, {.what = function, .run = [memory] {
+                              Allocation* const freed = beginning_at(memory);
+                              if (!freed || !freed->live)
+                                violation("cudaFreeAsync: " + text_of(memory) + " is not live");
+                              freed->live = false;
+                              if (freed->kind == Kind::graph)
+                                writes(memory, 0, "cudaFreeAsync");
+                              else
+                                forget(*freed);
+                            }});
+  });
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return call(__func__, [&] {
+    *total = device_bytes();
+    *free = *total - machine().used[current_device()];
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  return call(__func__, [&] {
+    const Allocation* const found = find(memory);
+    *attributes = {.type = cudaMemoryTypeUnregistered, .device = -1};
+    if (found)
+      *attributes = {
+          .type = found->kind == Kind::pinned ? cudaMemoryTypeHost : cudaMemoryTypeDevice,
+          .device = found->device};
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const char* const function = __func__;
+  return call(function, [&] {
+    stream_of(stream, function);
+    if (bytes == 0) return cudaSuccess;
+    check_kind(function, to, kind != cudaMemcpyDeviceToHost);
+    check_kind(function, from, kind != cudaMemcpyHostToDevice);
+    const auto *const t = static_cast<char*>(to), *const f = static_cast<const char*>(from);
+    if (std::less<>()(t, f + bytes) && std::less<>()(f, t + bytes))
+      violation("cudaMemcpyAsync: source and destination overlap");
+    return enqueue(stream, {.what = function, .run = [=] {
+                              reads(from, bytes, "cudaMemcpyAsync's source");
+                              writes(to, bytes, "cudaMemcpyAsync's destination");
+                              std::memcpy(to, from, bytes);
+                            }});
+  });
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  const char* const function = __func__;
+  return call(function, [&] {
+    stream_of(stream, function);
+    if (bytes == 0) return cudaSuccess;
+    check_kind(function, to, true);
+    return enqueue(stream, {.what = function, .run = [=] {
+                              writes(to, bytes, "cudaMemsetAsync");
+                              std::memset(to, value, bytes);
+                            }});
+  });
+}
+
+cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height, cudaStream_t stream) {
+  const char* const function = __func__;
+  return call(function, [&] {
+    stream_of(stream, function);
+    if (width == 0 || height == 0) return cudaSuccess;
+    if (width > pitch) return cudaErrorInvalidValue;
+    check_kind(function, to, true);
+    return enqueue(stream, {.what = function, .run = [=] {
+                              for (std::size_t row = 0; row < height; ++row) {
+                                char* const at = static_cast<char*>(to) + row * pitch;
+                                writes(at, width, "cudaMemset2DAsync");
+                                std::memset(at, value, width);
+                              }
+                            }});
+  });
+}
