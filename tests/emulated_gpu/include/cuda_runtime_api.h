@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/emulated_gpu/executor.h"
+
 #define CUDART_VERSION 13000
 
 #define __host__
@@ -152,7 +154,7 @@ struct Place {
   dim3 threads, blocks;
 };
 /// That of the fiber that runs.
-const Place& place();
+[[gnu::pure]] const Place& place();
 
 }  // namespace emulated_gpu
 
