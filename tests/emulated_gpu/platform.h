@@ -87,12 +87,6 @@ int device_count();
 /// The device of a stream.
 int device_of(cudaStream_t stream);
 
-/// Threads of a warp: 32, or 64 in a build that emulates AMD's (AXONN_EMULATED_WARP).
-#ifndef AXONN_EMULATED_WARP
-#define AXONN_EMULATED_WARP 32
-#endif
-inline constexpr int kWarpThreads = AXONN_EMULATED_WARP;
-
 /// Runs `thread` once for each thread of each block of the grid, which it finds in threadIdx and
 /// blockIdx. Called by work that runs. Blocks run one after the other, in random order; the threads
 /// of a block are fibers, and after each barrier or exchange a random one continues.
