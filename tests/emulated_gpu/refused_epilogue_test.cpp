@@ -1,0 +1,144 @@
+// Products whose epilogue cuBLASLt refuses although its heuristic knew an algorithm.
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/ops/backend.h"
+
+#include "tests/emulated_gpu/platform.h"
+
+using namespace axonn;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+namespace {
+
+constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
+
+/// A backend with the operands of three products, each with an epilogue.
+class Epilogues {
+ public:
+  Epilogues() : backend(make_cuda_backend(0, {.attention = CudaAttention::own})) {}
+
+  std::vector<Matmul> products() {
+    return {{.out = filled(16, 24, kBf16),
+             .a = filled(16, 32, kBf16),
+             .b = filled(32, 24, kBf16),
+             .bias = filled(1, 24, kBf16),
+             .gelu = true,
+             .gelu_input = filled(16, 24, kBf16)},
+            {.out = filled(16, 24, kBf16),
+             .a = filled(16, 32, kBf16),
+             .b = filled(32, 24, kBf16),
+             .gelu_derivative_at = filled(16, 24, kBf16)},
+            {.out = filled(16, 24, kF32),
+             .a = filled(32, 16, kBf16),
+             .b = filled(32, 24, kBf16),
+             .a_transposed = true,
+             .accumulate = true,
+             .bias_gradient = filled(1, 16, kF32)}};
+  }
+
+  /// Values of at most 1.
+  View filled(std::int64_t rows, std::int64_t cols, DType type) {
+    Tensor values(arena_, rows, cols, kF32);
+    std::vector<float> host;
+    for (std::int64_t i = 0; i < values.count(); ++i)
+      host.push_back(static_cast<float>(i * 29 % 64) / 64 - 0.5f);
+    backend->device().copy_from_host(values.view().data, host.data(), values.bytes());
+    const Tensor& made = tensors_.emplace_back(arena_, rows, cols, type);
+    backend->run(ops::Cast{made.view(), values.view()});
+    return made.view();
+  }
+
+  std::vector<float> get(const View& view) {
+    if (!view.data) return {};
+    const Tensor values(arena_, view.rows, view.cols, kF32);
+    backend->run(ops::Cast{values.view(), view});
+    std::vector<float> host(static_cast<std::size_t>(view.count()));
+    backend->device().copy_to_host(host.data(), values.view().data, values.bytes());
+    return host;
+  }
+
+  /// The results of all products, and their epilogues'.
+  std::vector<float> run() {
+    std::vector<float> all;
+    for (const Matmul& product : products()) {
+      backend->matmul(product);
+      for (const View& view : {product.out, product.gelu_input, product.bias_gradient})
+        for (const float value : get(view)) all.push_back(value);
+    }
+    return all;
+  }
+
+  const std::unique_ptr<Backend> backend;
+
+ private:
+  Arena arena_{backend->device()};
+  std::vector<Tensor> tensors_;
+};
+
+struct RefusedEpilogues {
+  RefusedEpilogues() { setenv("AXONN_EMULATED_EPILOGUES", "refused", 1); }
+  ~RefusedEpilogues() { unsetenv("AXONN_EMULATED_EPILOGUES"); }
+};
+
+}  // namespace
+
+TEST(RefusedEpilogue, FollowsTheProductFromThenOn) {
+  Epilogues fused;
+  const std::vector<float> want = fused.run();
+  EXPECT_THAT(fused.backend->take_remarks(), IsEmpty());
+  for (const Matmul& product : fused.products()) EXPECT_TRUE(fused.backend->fuses(product));
+
+  const RefusedEpilogues refused;
+  Epilogues parts;
+  for (const Matmul& product : parts.products()) EXPECT_TRUE(parts.backend->fuses(product));
+  const std::vector<float> got = parts.run();
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i)  // each rounded to bf16 twice
+    EXPECT_NEAR(got[i], want[i], 1e-4 + std::abs(want[i]) / 64) << i;
+  EXPECT_THAT(parts.backend->take_remarks(),
+              ElementsAre(HasSubstr("cuBLASLt refuses bf16 NN 16x24x32 + bias gelu kept (the "),
+                          HasSubstr("bf16 NN 16x24x32 d_gelu ("), HasSubstr("+= d_bias (")));
+  for (const Matmul& product : parts.products()) {
+    EXPECT_FALSE(parts.backend->fuses(product));
+    EXPECT_TRUE(parts.backend->set_matmul_way(shape_of(product), "heuristic 1"))
+        << "tuning may try";
+    EXPECT_FALSE(parts.backend->fuses(product));
+  }
+  EXPECT_EQ(parts.run(), got);
+  EXPECT_THAT(parts.backend->take_remarks(), IsEmpty());
+}
+
+TEST(RefusedEpilogue, FollowsTheProductInACapturedStepToo) {
+  Epilogues fused;
+  const Matmul product = fused.products().front();
+  fused.backend->matmul(product);
+  const std::vector<float> want = fused.get(product.out);
+
+  const RefusedEpilogues refused;
+  Epilogues parts;
+  const Matmul captured = parts.products().front();
+  const auto graph = parts.backend->device().capture([&] { parts.backend->matmul(captured); });
+  ASSERT_TRUE(graph);
+  graph->launch();
+  const std::vector<float> got = parts.get(captured.out);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 0.02) << i;
+}
+
+TEST(RefusedEpilogue, AProductWithoutOneThatIsRefusedIsAnError) {
+  Epilogues one;
+  Matmul product = one.products().back();
+  product.bias_gradient = {};
+  emulated_gpu::fail_call("cublasLtMatmul", 1);
+  EXPECT_THAT([&] { one.backend->matmul(product); },
+              testing::ThrowsMessage<Error>(HasSubstr("cuBLASLt refused bf16 TN 16x24x32")));
+  one.backend->matmul(product);
+}
