@@ -90,7 +90,7 @@ void violation(const std::string& message) {
 Machine& machine() {
   static Machine& machine = *[] {
     auto* made = new Machine;
-    made->used.resize(device_count());
+    made->used.resize(static_cast<std::size_t>(std::max(0, device_count())));
     return made;
   }();
   return machine;
@@ -170,6 +170,8 @@ cudaError_t call(const char* function, const std::function<cudaError_t()>& body)
     const bool allocates = std::strncmp(function, "cudaMalloc", 10) == 0;
     return returned(allocates ? cudaErrorMemoryAllocation : cudaErrorUnknown);
   }
+  if (device_count() <= 0 && function != std::string("cudaDriverGetVersion"))
+    return returned(cudaErrorNoDevice);
   some_progress();
   return returned(body());
 }
@@ -236,7 +238,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaGetDeviceCount(int* count) {
   return call(__func__, [&] {
     *count = device_count();
-    return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
+    return cudaSuccess;
   });
 }
 
