@@ -2,13 +2,25 @@
 # instead of nvcc, and headers and libraries of CUDA's names. Sets AXONN_WITH_CUDA.
 set(AXONN_WITH_CUDA ON)
 set(AXONN_EMULATED_WARP 32 CACHE STRING "Threads of a warp: 32, or 64 as on AMD GPUs")
-add_library(axonn_emulated_gpu STATIC)
-foreach(source runtime memory streams graphs executor blas nccl nccl_launch nccl_data)
-  target_sources(axonn_emulated_gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulated_gpu/${source}.cpp)
-endforeach()
+set(AXONN_EMULATED_WARP_HEADER tests/emulated_gpu/warp_cpu.cuh)
+# Kernels have pragmas that tell nvcc which loops to unroll.
+set(AXONN_EMULATED_OPTIONS -Wno-unknown-pragmas)
+
 set(folder ${PROJECT_SOURCE_DIR}/tests/emulated_gpu)
+set(sources runtime memory streams graphs executor blas nccl nccl_launch nccl_data)
+list(TRANSFORM sources REPLACE "(.+)" ${folder}/\\1.cpp)
+add_library(axonn_emulated_gpu STATIC ${sources})
 target_include_directories(axonn_emulated_gpu PUBLIC ${folder}/include ${PROJECT_SOURCE_DIR})
 target_compile_features(axonn_emulated_gpu PUBLIC cxx_std_20)
 target_compile_definitions(axonn_emulated_gpu PUBLIC AXONN_EMULATED_WARP=${AXONN_EMULATED_WARP})
-# ThreadSanitizer sees the program's accesses, and what platform.h reports.
+# ThreadSanitizer sees the program's accesses, and those that platform.h reports.
 target_compile_options(axonn_emulated_gpu PRIVATE -O2 -fno-sanitize=thread)
+find_library(AXONN_BOOST_CONTEXT boost_context REQUIRED)
+target_link_libraries(axonn_emulated_gpu PUBLIC ${AXONN_BOOST_CONTEXT})
+
+# axonn_compile_for_emulated_gpus(TARGET): compiles the target's .cu files as C++.
+function(axonn_compile_for_emulated_gpus target)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "[.]cu$")
+  set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+endfunction()

@@ -1,11 +1,16 @@
 # The common part of CUDA and HIP: both use the same sources, with headers that select one of them.
 
-# axonn_gpu_headers(KIND FOLDER): writes headers below FOLDER/axonn that include those of KIND, cuda
-# or hip.
+# axonn_gpu_headers(KIND FOLDER [WARP header]): writes headers below FOLDER/axonn that include those
+# of KIND, cuda or hip; WARP instead of KIND's header for warps.
 function(axonn_gpu_headers kind folder)
+  cmake_parse_arguments(ARG "" "WARP" "" ${ARGN})
   foreach(header tensor/cuda/api ops/cuda/matmul/blas ops/cuda/warp)
+    set(included axonn/${header}_${kind}.cuh)
+    if(ARG_WARP AND header STREQUAL "ops/cuda/warp")
+      set(included ${ARG_WARP})
+    endif()
     file(CONFIGURE OUTPUT ${folder}/axonn/${header}.cuh @ONLY
-         CONTENT "#pragma once\n#include \"axonn/${header}_${kind}.cuh\"\n")
+         CONTENT "#pragma once\n#include \"${included}\"\n")
   endforeach()
 endfunction()
 
@@ -25,6 +30,9 @@ endfunction()
 
 # axonn_use_gpus(TARGET): lets the target's sources call the GPU runtime.
 function(axonn_use_gpus target)
+  if(AXONN_EMULATED_GPU)
+    axonn_compile_for_emulated_gpus(${target})
+  endif()
   target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/include)
   target_link_libraries(${target} PRIVATE ${AXONN_GPU_RUNTIME})
   target_include_directories(${target} SYSTEM PRIVATE ${AXONN_GPU_INCLUDE})
@@ -40,13 +48,19 @@ if(AXONN_CUDA STREQUAL "ON" AND AXONN_HIP STREQUAL "ON")
   message(FATAL_ERROR "AXONN_CUDA and AXONN_HIP are both ON, but a build supports the GPUs of one "
                       "vendor: make two builds, each in its own folder")
 endif()
-if(NOT AXONN_CUDA STREQUAL "OFF" AND NOT AXONN_HIP STREQUAL "ON")
+if(AXONN_EMULATED_GPU)
+  include(cmake/emulated-gpu.cmake)
+elseif(NOT AXONN_CUDA STREQUAL "OFF" AND NOT AXONN_HIP STREQUAL "ON")
   include(cmake/cuda.cmake)
 endif()
 if((NOT AXONN_HIP STREQUAL "OFF" AND NOT AXONN_WITH_CUDA) OR AXONN_HIP_CHECK)
   include(cmake/hip.cmake)
 endif()
-if(AXONN_WITH_CUDA)
+if(AXONN_EMULATED_GPU)
+  set(AXONN_GPU cuda)
+  set(AXONN_GPU_RUNTIME axonn_emulated_gpu)
+  set(AXONN_GPU_OPTIONS ${AXONN_EMULATED_OPTIONS})
+elseif(AXONN_WITH_CUDA)
   set(AXONN_GPU cuda)
   set(AXONN_GPU_RUNTIME CUDA::cudart_static)
   set(AXONN_GPU_INCLUDE ${AXONN_NCCL_INCLUDE})
@@ -60,7 +74,7 @@ elseif(AXONN_WITH_HIP)
   set(AXONN_GPU_OPTIONS ${AXONN_HIP_OPTIONS})
 endif()
 if(AXONN_GPU)
-  axonn_gpu_headers(${AXONN_GPU} ${PROJECT_BINARY_DIR}/include)
+  axonn_gpu_headers(${AXONN_GPU} ${PROJECT_BINARY_DIR}/include WARP ${AXONN_EMULATED_WARP_HEADER})
 endif()
 if(AXONN_GPU STREQUAL "hip")  # RCCL's header has a different name
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/nccl.h @ONLY

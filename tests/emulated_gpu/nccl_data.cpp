@@ -4,8 +4,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
-#include "tests/emulated_gpu/platform.h"
+#include "tests/emulated_gpu/runtime.h"
 
 namespace emulated_gpu {
 
@@ -86,6 +87,14 @@ std::vector<std::byte> reduce_typed(std::span<const NcclCall> calls, std::span<c
   }
 }
 
+/// Calls f for the device of a rank, whose memory is not that of the device that moves the data.
+template <typename F>
+void as(const NcclCall& call, F f) {
+  const int before = std::exchange(machine().running_on, call.device);
+  f();
+  machine().running_on = before;
+}
+
 }  // namespace
 
 std::size_t bytes_of(ncclDataType_t type) {
@@ -161,7 +170,7 @@ void move_data(std::span<const NcclCall> calls, std::span<const int> order) {
   };
   for (int rank = 0; rank < ranks; ++rank)
     if (const NcclCall& call = calls[rank]; call.inp && (!broadcast || rank == first.peer))
-      reads(call.inp, call.inp_bytes(ranks), name(call));
+      as(call, [&] { reads(call.inp, call.inp_bytes(ranks), name(call)); });
   if (first.operation == Operation::all_reduce)
     all = reduce_typed(calls, order, first.count);
   else if (first.operation == Operation::reduce_scatter)
@@ -175,7 +184,7 @@ void move_data(std::span<const NcclCall> calls, std::span<const int> order) {
     if (!call.out) continue;
     const std::size_t bytes = call.out_bytes(ranks);
     const bool part = call.operation == Operation::reduce_scatter;
-    writes(call.out, bytes, name(call));
+    as(call, [&] { writes(call.out, bytes, name(call)); });
     std::memcpy(call.out, all.data() + (part ? rank * bytes : 0), bytes);
   }
 }

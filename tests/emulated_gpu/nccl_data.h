@@ -19,7 +19,8 @@ struct NcclCall {
   const void* inp = nullptr;  ///< null for a receiver
   void* out = nullptr;        ///< null for a sender
   ncclRedOp_t op = ncclSum;
-  int peer = -1;  ///< the root, or the other rank of a message
+  int peer = -1;   ///< the root, or the other rank of a message
+  int device = 0;  ///< of the rank
 
   std::size_t inp_bytes(int ranks) const;
   std::size_t out_bytes(int ranks) const;

@@ -84,7 +84,7 @@ TEST(Attention, SeesOnlyTheKeysInTheDocument) {
       }
   // Enough threads that they share the work of one key-value head.
   check_attention_case(
-      *make_cpu_backend(2),
+      *test_backend(2),
       {1, {330, 2, 1, 8, 2, 0, 0.3, 0, starts_of(1, 330, {70, 128, 3})}, DType::f32});
 }
 

@@ -18,7 +18,7 @@ using reference::Matrix;
 
 namespace {
 
-constexpr unsigned char kGapByte = 0xa5;
+constexpr char kGapByte = '\xa5';
 
 double load(const View& view, std::int64_t r, std::int64_t c) {
   switch (view.dtype) {
@@ -60,39 +60,49 @@ void store(const View& view, std::int64_t r, std::int64_t c, double value) {
   }
 }
 
+/// The bytes of a matrix whose elements are value(row, col).
+std::vector<char> bytes_of_matrix(std::int64_t rows, std::int64_t cols, DType dtype,
+                                  std::int64_t gap, const auto& value) {
+  // One byte more, so that there is always an address.
+  std::vector<char> bytes(rows * (cols + gap) * bytes_of(dtype) + 1, kGapByte);
+  const View view{bytes.data(), dtype, rows, cols, cols + gap};
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) store(view, r, c, value(r, c));
+  return bytes;
+}
+
 }  // namespace
 
+Operand::Operand(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t gap,
+                 const auto& value)
+    : memory_(bytes_of_matrix(rows, cols, dtype, gap, value)),
+      view_{memory_.data(), dtype, rows, cols, cols + gap} {}
+
 Operand::Operand(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t gap)
-    : memory_((rows * (cols + gap) * bytes_of(dtype) + 15) / 8),  // one word more: never null
-      view_{memory_.data(), dtype, rows, cols, cols + gap} {
-  std::memset(memory_.data(), kGapByte, memory_.size() * sizeof(double));
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < cols; ++c) store(view_, r, c, 0);
-}
+    : Operand(rows, cols, dtype, gap, [](auto...) { return 0; }) {}
 
 Operand::Operand(const Matrix& values, DType dtype, std::int64_t gap)
-    : Operand(values.rows, values.cols, dtype, gap) {
-  for (std::int64_t r = 0; r < values.rows; ++r)
-    for (std::int64_t c = 0; c < values.cols; ++c) store(view_, r, c, values(r, c));
-}
+    : Operand(values.rows, values.cols, dtype, gap,
+              [&](std::int64_t r, std::int64_t c) { return values(r, c); }) {}
 
 Operand::Operand(const std::vector<std::int32_t>& ids)
-    : Operand(1, static_cast<std::int64_t>(ids.size()), DType::i32) {
-  std::ranges::copy(ids, view_.as<std::int32_t>());
-}
+    : Operand(1, std::ssize(ids), DType::i32, 0,
+              [&](std::int64_t, std::int64_t c) { return ids[c]; }) {}
 
 Matrix Operand::values() const {
-  Matrix out(view_.rows, view_.cols);
-  for (std::int64_t r = 0; r < view_.rows; ++r)
-    for (std::int64_t c = 0; c < view_.cols; ++c) out(r, c) = load(view_, r, c);
+  std::vector<char> bytes = memory_.values();
+  View host = view_;
+  host.data = bytes.data();
+  Matrix out(host.rows, host.cols);
+  for (std::int64_t r = 0; r < host.rows; ++r)
+    for (std::int64_t c = 0; c < host.cols; ++c) out(r, c) = load(host, r, c);
   return out;
 }
 
 bool Operand::gap_untouched() const {
   const std::int64_t width = bytes_of(view_.dtype);
-  const auto* bytes = reinterpret_cast<const unsigned char*>(memory_.data());
-  const std::int64_t total = static_cast<std::int64_t>(memory_.size() * sizeof(double));
-  for (std::int64_t i = 0; i < total; ++i) {
+  const std::vector<char> bytes = memory_.values();
+  for (std::int64_t i = 0; i < std::ssize(bytes); ++i) {
     const std::int64_t column = i / width % std::max<std::int64_t>(view_.stride, 1);
     const bool inside = i < view_.rows * view_.stride * width && column < view_.cols;
     if (!inside && bytes[i] != kGapByte) return false;

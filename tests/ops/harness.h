@@ -25,15 +25,19 @@ class Operand {
   Operand(const std::vector<std::int32_t>& ids);  // NOLINT: (1, n) i32, as ids and targets are
 
   Operand(Operand&&) = default;
+  Operand& operator=(Operand&&) = delete;
 
   operator View() const { return view_; }  // NOLINT: so that it can be handed to an operation
   const View& view() const { return view_; }
   reference::Matrix values() const;
   /// All bytes, for comparing bits.
-  const OperandMemory& memory() const { return memory_; }
+  std::vector<char> memory() const { return memory_.values(); }
   bool gap_untouched() const;
 
  private:
+  /// Fills the elements by value(row, col).
+  Operand(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t gap, const auto& value);
+
   OperandMemory memory_;
   View view_;
 };

@@ -108,7 +108,7 @@ TEST(AddMoments, EqualsTheSumAndItsMomentsAndHasTheBitsOfSeparateOperations) {
       const Operand a(x, type, 3), b(y, type), out(R, C, type, 1), moments(R, 2, DType::f32),
           sum(R, C, type, 1), apart(R, 2, DType::f32);
       for (int threads : {1, 2, 3}) {
-        const auto backend = make_cpu_backend(threads);
+        const auto backend = test_backend(threads);
         backend->run(ops::AddMoments{out, moments, a, b});
         backend->run(ops::Add{sum, a, b});
         backend->run(ops::RowMoments{apart, sum});

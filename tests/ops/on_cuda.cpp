@@ -1,6 +1,7 @@
 // The backend for tests of operations on a GPU, by this project's kernels and cuBLASLt;
-// cudnn_attention_test.cpp tests cuDNN. Operands are in pinned host memory, which kernels access
-// directly, so that no test needs to copy. The backend waits for every operation.
+// cudnn_attention_test.cpp tests cuDNN. Operands are in the GPU's memory, each its own allocation,
+// so that what finds accesses outside an allocation finds those outside an operand. The backend
+// waits for every operation.
 #include "tests/ops/on_cuda.h"
 
 #include <string>
@@ -10,7 +11,6 @@
 #include "axonn/ops/backend.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/tensor/cuda/cuda_device.h"
-#include "axonn/tensor/cuda/runtime.cuh"
 
 #include "tests/ops/operand_memory.h"
 
@@ -45,22 +45,35 @@ class NeedsGpu final : public testing::EmptyTestEventListener {
   return true;
 }();
 
+/// Never destroyed, because operands may be static.
+Device& operands() {
+  static Device& device = *make_cuda_device(0).release();
+  return device;
+}
+
 }  // namespace
 
 std::unique_ptr<Backend> test_cuda_backend(const CudaOptions& options) {
   return std::make_unique<WaitingBackend>(make_cuda_backend(0, options));
 }
 
-std::unique_ptr<Backend> test_backend() {
+std::unique_ptr<Backend> test_backend(int) {
   return test_cuda_backend({.attention = CudaAttention::own});
 }
 
-void* allocate_operand(std::size_t bytes) {
-  void* memory = nullptr;
-  cuda::check(cudaMallocHost(&memory, bytes));
-  return memory;
+void* allocate_operand(std::int64_t bytes) { return operands().allocate(bytes); }
+
+void release_operand(void* memory, std::int64_t bytes) noexcept {
+  operands().release(memory, bytes);
 }
 
-void release_operand(void* memory) noexcept { cudaFreeHost(memory); }
+void write_operand(void* to, const void* host, std::int64_t bytes) {
+  operands().copy_from_host(to, host, bytes);
+  operands().compute().synchronize();
+}
+
+void read_operand(void* host, const void* from, std::int64_t bytes) {
+  operands().copy_to_host(host, from, bytes);
+}
 
 }  // namespace axonn

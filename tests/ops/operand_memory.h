@@ -1,7 +1,8 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "axonn/ops/backend.h"
@@ -10,27 +11,41 @@ namespace axonn {
 
 // The device that tests of operations run on; on_cpu.cpp or on_cuda.cpp implements it.
 
-/// A new backend on the device of this test program; on the CPU with one thread. Its operations are
-/// complete when they return.
-std::unique_ptr<Backend> test_backend();
+/// A new backend on the device of this test program; on the CPU with this many threads. Its
+/// operations are complete when they return.
+std::unique_ptr<Backend> test_backend(int threads = 1);
 
-/// Memory that both the host and that backend read and write. Aligned to 16 bytes.
-void* allocate_operand(std::size_t bytes);
-void release_operand(void* memory) noexcept;
+/// Memory of that backend's device, which the host need not be able to read, aligned to 16 bytes.
+void* allocate_operand(std::int64_t bytes);
+void release_operand(void* memory, std::int64_t bytes) noexcept;
+void write_operand(void* to, const void* host, std::int64_t bytes);
+void read_operand(void* host, const void* from, std::int64_t bytes);
 
-template <typename T>
-struct OperandAllocator {
-  using value_type = T;
+/// Bytes in that memory.
+class OperandMemory {
+ public:
+  explicit OperandMemory(const std::vector<char>& values)
+      : bytes_(std::ssize(values)), memory_(allocate_operand(bytes_)) {
+    write_operand(memory_, values.data(), bytes_);
+  }
+  OperandMemory(OperandMemory&& from) noexcept
+      : bytes_(from.bytes_), memory_(std::exchange(from.memory_, nullptr)) {}
+  OperandMemory& operator=(OperandMemory&&) = delete;
+  ~OperandMemory() {
+    if (memory_) release_operand(memory_, bytes_);
+  }
 
-  OperandAllocator() = default;
-  template <typename U>
-  OperandAllocator(const OperandAllocator<U>&) {}  // NOLINT: as allocators convert
+  void* data() const { return memory_; }
+  /// A copy of the bytes as they are now.
+  std::vector<char> values() const {
+    std::vector<char> host(bytes_);
+    read_operand(host.data(), memory_, bytes_);
+    return host;
+  }
 
-  T* allocate(std::size_t count) { return static_cast<T*>(allocate_operand(count * sizeof(T))); }
-  void deallocate(T* memory, std::size_t) noexcept { release_operand(memory); }
-  bool operator==(const OperandAllocator&) const = default;
+ private:
+  std::int64_t bytes_;
+  void* memory_;
 };
-
-using OperandMemory = std::vector<double, OperandAllocator<double>>;
 
 }  // namespace axonn

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "axonn/comm/device/peer_kernels.h"
-#include "axonn/tensor/cuda/runtime.cuh"
+#include "axonn/tensor/cuda/kernel.cuh"
 
 namespace axonn {
 
@@ -37,11 +37,11 @@ class CudaPeerKernels final : public PeerKernels {
   }
 
   void enqueue(Stream& stream, const PeerWork& work) override {
-    peer::with_kernel_of(work, [&](const auto& kernel, std::int64_t items) {
+    peer::with_kernel_of(work, [&]<typename Kernel>(const Kernel& kernel, std::int64_t items) {
       const auto blocks =
           std::clamp<std::int64_t>((items + kThreads - 1) / kThreads, 1, kMostBlocks);
-      run_peer<<<static_cast<unsigned>(blocks), kThreads, 0, cuda::handle_of(stream)>>>(kernel);
-      cuda::check(cudaGetLastError());
+      cuda::launch_kernel(cuda::handle_of(stream), static_cast<unsigned>(blocks), kThreads,
+                          run_peer<Kernel>, kernel);
     });
   }
 

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kMostThreads)
     if (__syncthreads_or(r >= 0 && args.ids[r] == id)) return;
   }
   const Team team;
-  __shared__ Lanes found[kMostThreads / kWarp];
+  AXONN_SHARED(found, Lanes[kMostThreads / kWarp]);
   float* y = args.d_table.row(id - args.first);
   for (int begin = row; begin < R; begin += threads) {
     const int r = begin + thread;
@@ -90,11 +90,11 @@ void add_bias(Stream& stream, const View& out, const View& bias) {
   });
 }
 
-void Launch::rows_by_id(const auto& kernel) const {
+template <typename T>
+void Launch::rows_by_id(const rowwise::EmbeddingBackwardKernel<T>& kernel) const {
   if (kernel.R * kernel.C == 0) return;
   const int threads = std::max(threads_for(kernel.C, kPack), 4 * kWarp);  // they also search
-  add_token_gradients<<<grid_of(kernel.R), threads, 0, stream>>>(kernel);
-  check(cudaGetLastError());
+  launch_kernel(stream, grid_of(kernel.R), threads, add_token_gradients<T>, kernel);
 }
 
 void CudaBackend::run(const RowwiseOperation& operation) {

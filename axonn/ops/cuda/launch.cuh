@@ -6,8 +6,9 @@
 
 #include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/ops/cuda/team.cuh"
+#include "axonn/ops/rowwise/embedding.h"
 #include "axonn/ops/rowwise/launch.h"
-#include "axonn/tensor/cuda/runtime.cuh"
+#include "axonn/tensor/cuda/kernel.cuh"
 
 namespace axonn::cuda {
 
@@ -45,13 +46,14 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 /// Runs kernel(Team, Tile) for every `width` columns of every row; a thread takes `each` at once.
+template <typename Kernel>
 void launch_tiles(cudaStream_t stream, std::int64_t rows, std::int64_t cols, int width,
-                  const auto& kernel, int each = kPack) {
+                  const Kernel& kernel, int each = kPack) {
   const std::int64_t across = tiles_of(cols, width);
   if (rows * across == 0) return;
   const int threads = threads_for(std::min<std::int64_t>(cols, width), each);
-  run_tiles<<<grid_of(rows * across), threads, 0, stream>>>(kernel, cols, across, width);
-  check(cudaGetLastError());
+  launch_kernel(stream, grid_of(rows * across), threads, run_tiles<Kernel>, kernel, cols, across,
+                width);
 }
 
 /// out[c] += partial[0][c] + partial[1][c] + ..., in this order.
@@ -72,10 +74,11 @@ struct Launch {
   Scratch& scratch;
 
   /// One block per row.
-  void rows(const rowwise::RowWork& work, const auto& kernel) const {
+  template <typename Kernel>
+  void rows(const rowwise::RowWork& work, const Kernel& kernel) const {
     if (work.rows == 0) return;
-    run_rows<<<grid_of(work.rows), threads_for(work.at_once, kPack), 0, stream>>>(kernel);
-    check(cudaGetLastError());
+    launch_kernel(stream, grid_of(work.rows), threads_for(work.at_once, kPack), run_rows<Kernel>,
+                  kernel);
   }
 
   void tiles(std::int64_t rows, std::int64_t cols, const auto& kernel) const {
@@ -87,8 +90,7 @@ struct Launch {
     const std::int64_t count = rows * tiles_of(cols, kSumTile);
     Sum* partial = scratch.take<Sum>(count);
     launch_tiles(stream, rows, cols, kSumTile, make(partial));
-    add_partials<<<1, kMostThreads, 0, stream>>>(out, partial, count);
-    check(cudaGetLastError());
+    launch_kernel(stream, 1, kMostThreads, add_partials<Sum>, out, partial, count);
   }
 
   template <std::size_t n>
@@ -110,7 +112,8 @@ struct Launch {
   }
 
   /// Defined in cuda_backend.cu.
-  void rows_by_id(const auto& kernel) const;
+  template <typename T>
+  void rows_by_id(const rowwise::EmbeddingBackwardKernel<T>& kernel) const;
 
  private:
   /// Adds `blocks` rows of partial sums, (blocks, C), to out (C).
@@ -118,8 +121,8 @@ struct Launch {
     constexpr int kThreads = 64;  // small blocks, so that few columns occupy more multiprocessors
     const std::int64_t C = partial.stride;
     if (C == 0) return;
-    add_rows<<<grid_of(tiles_of(C, kThreads)), kThreads, 0, stream>>>(out, partial.data, blocks, C);
-    check(cudaGetLastError());
+    launch_kernel(stream, grid_of(tiles_of(C, kThreads)), kThreads, add_rows, out, partial.data,
+                  blocks, C);
   }
 };
 

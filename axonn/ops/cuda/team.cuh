@@ -75,7 +75,7 @@ struct ThreadsOfBlock {
 template <typename T>
 __device__ T block_reduce(T mine, auto op) {
   constexpr int kMostWarps = 1024 / kWarp;  // of a block, on any GPU
-  __shared__ T parts[kMostWarps];
+  AXONN_SHARED(parts, T[kMostWarps]);
   return reduce_block<kWarp>(ThreadsOfBlock{}, parts, mine, op);
 }
 

@@ -1,8 +1,17 @@
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
+#include "axonn/tensor/dtype.h"
+
+/// Declares an object of a block's shared memory: AXONN_SHARED(sums, float[256]).
+#define AXONN_SHARED(name, ...) __shared__ std::type_identity_t<__VA_ARGS__> name
+
 namespace axonn::cuda {
 
-// CMake copies this file or, for AMD GPUs, warp_hip.cuh to axonn/ops/cuda/warp.cuh.
+// What differs between the platforms' blocks. CMake generates axonn/ops/cuda/warp.cuh, which
+// includes this file, warp_hip.cuh for AMD GPUs, or tests/emulated_gpu/warp_cpu.cuh.
 
 /// Threads that run in step.
 constexpr int kWarp = 32;
@@ -21,5 +30,24 @@ __device__ inline Lanes lanes_with(bool is) { return __ballot_sync(0xffffffffu, 
 
 /// The number of the lowest lane; there must be one.
 __device__ inline int lowest(Lanes lanes) { return __ffs(static_cast<int>(lanes)) - 1; }
+
+/// c (16 x 8) += a (16 x 16) · b (16 x 8), by a warp; flash_kernels.h describes the operands.
+__device__ inline void mma(float (&c)[4], const std::uint32_t (&a)[4],
+                           const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/// Loads operand b of mma() from shared memory: lanes 0 to 15 point to 16 rows of 8 elements.
+__device__ inline void load_down(std::uint32_t (&b)[2], const bf16* row) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(b[0]), "=r"(b[1])
+               : "r"(address)
+               : "memory");
+}
 
 }  // namespace axonn::cuda

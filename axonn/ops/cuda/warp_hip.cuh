@@ -1,6 +1,10 @@
 #pragma once
 
+#include <type_traits>
+
 #include <hip/hip_runtime.h>
+
+#define AXONN_SHARED(name, ...) __shared__ std::type_identity_t<__VA_ARGS__> name
 
 namespace axonn::cuda {
 

@@ -72,6 +72,9 @@ inline constexpr auto cudaGetDevice = hipGetDevice;
 inline constexpr auto cudaDeviceCanAccessPeer = hipDeviceCanAccessPeer;
 inline constexpr auto cudaDeviceEnablePeerAccess = hipDeviceEnablePeerAccess;
 
+inline constexpr auto cudaLaunchKernel = [](auto* kernel, auto... launch) {
+  return hipLaunchKernel(reinterpret_cast<const void*>(kernel), launch...);
+};
 inline constexpr auto cudaFuncGetAttributes = [](hipFuncAttributes* attributes, auto* kernel) {
   return hipFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
 };

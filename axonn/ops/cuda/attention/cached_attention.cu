@@ -32,7 +32,8 @@ struct CachedHead {
 
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads) attend_to_cache(const CachedHead<T> args) {
-  __shared__ float scores[kStretch], sums[kMostWidth];
+  AXONN_SHARED(scores, float[kStretch]);
+  AXONN_SHARED(sums, float[kMostWidth]);
   const Team team;
   const std::int64_t row = blockIdx.x / args.heads, slot = args.slots[row];
   const int head = static_cast<int>(blockIdx.x % args.heads), D = args.D;
@@ -85,13 +86,13 @@ void CudaBackend::cached_attention(const CachedAttention& args) {
               ", want at most ", kMostWidth, " on a GPU");
   if (args.q.count() == 0) return;
   with_type(args.q.dtype, [&]<typename T>(T) {
-    attend_to_cache<<<grid_of(args.q.rows * args.heads), 256, 0, stream()>>>(
+    launch_kernel(
+        stream(), grid_of(args.q.rows * args.heads), 256, attend_to_cache<T>,
         CachedHead<T>{args.q, args.keys.as<const T>(), args.values.as<const T>(), args.out,
                       args.slots.as<const std::int32_t>(), args.positions.as<const std::int32_t>(),
                       args.entries, args.kv_heads, args.group, args.first_query, args.window,
                       static_cast<int>(args.heads), static_cast<int>(args.head_dim), args.scale});
   });
-  check(cudaGetLastError());
 }
 
 }  // namespace axonn::cuda

@@ -13,18 +13,10 @@ namespace {
 struct GpuBlock : ThreadsOfBlock {
   __device__ void mma(float (&c)[4], const std::uint32_t (&a)[4],
                       const std::uint32_t (&b)[2]) const {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    cuda::mma(c, a, b);
   }
   __device__ void load_down(std::uint32_t (&b)[2], const bf16* row) const {
-    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(b[0]), "=r"(b[1])
-                 : "r"(address)
-                 : "memory");
+    cuda::load_down(b, row);
   }
 };
 
@@ -36,21 +28,21 @@ __device__ FlashPlace place_from_the_end() {
 
 template <int D>
 __global__ void __launch_bounds__(kFlashThreads) run_forward(const FlashOperands args) {
-  __shared__ FlashForwardMemory<D> memory;
+  AXONN_SHARED(memory, FlashForwardMemory<D>);
   flash_forward<D>(GpuBlock{}, args, place_from_the_end(), memory);
 }
 
 template <int D>
 __global__ void __launch_bounds__(kFlashThreads)
     run_backward_queries(const FlashOperands args, const FlashGradients gradients) {
-  __shared__ FlashForwardMemory<D> memory;
+  AXONN_SHARED(memory, FlashForwardMemory<D>);
   flash_backward_queries<D>(GpuBlock{}, args, gradients, place_from_the_end(), memory);
 }
 
 template <int D>
 __global__ void __launch_bounds__(kFlashThreads)
     run_backward_keys(const FlashOperands args, const FlashGradients gradients) {
-  __shared__ FlashKeysMemory<D> memory;
+  AXONN_SHARED(memory, FlashKeysMemory<D>);
   const FlashPlace at{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
                       static_cast<int>(blockIdx.z)};  // most queries see the first keys
   flash_backward_keys<D>(GpuBlock{}, args, gradients, at, memory);
@@ -85,10 +77,9 @@ bool flash_fits(const AttentionBackward& args) {
 
 void flash_attention(const Launch& launch, const Attention& args) {
   with_width(args.head_dim, [&]<int D>(std::integral_constant<int, D>) {
-    run_forward<D>
-        <<<grid_for(args, args.heads), kFlashThreads, 0, launch.stream>>>(FlashOperands(args));
+    launch_kernel(launch.stream, grid_for(args, args.heads), kFlashThreads, run_forward<D>,
+                  FlashOperands(args));
   });
-  check(cudaGetLastError());
 }
 
 void flash_attention_backward(const Launch& launch, const AttentionBackward& args) {
@@ -102,13 +93,11 @@ void flash_attention_backward(const Launch& launch, const AttentionBackward& arg
                              {delta, heads}, args.d_out, forward.out, heads, static_cast<int>(D)});
   with_width(D, [&]<int width>(std::integral_constant<int, width>) {
     if (heads > 0)
-      run_backward_queries<width>
-          <<<grid_for(forward, heads), kFlashThreads, 0, launch.stream>>>(operands, gradients);
-    run_backward_keys<width>
-        <<<grid_for(forward, forward.k.cols / D), kFlashThreads, 0, launch.stream>>>(operands,
-                                                                                     gradients);
+      launch_kernel(launch.stream, grid_for(forward, heads), kFlashThreads,
+                    run_backward_queries<width>, operands, gradients);
+    launch_kernel(launch.stream, grid_for(forward, forward.k.cols / D), kFlashThreads,
+                  run_backward_keys<width>, operands, gradients);
   });
-  check(cudaGetLastError());
 }
 
 }  // namespace axonn::cuda
