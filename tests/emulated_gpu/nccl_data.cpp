@@ -8,9 +8,20 @@
 
 #include "tests/emulated_gpu/runtime.h"
 
+extern "C" {
+// ThreadSanitizer's; null in other builds.
+__attribute__((weak)) void AnnotateIgnoreWritesBegin(const char* file, int line);
+__attribute__((weak)) void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
+
 namespace emulated_gpu {
 
 namespace {
+
+void see(bool seen) {
+  const auto call = seen ? AnnotateIgnoreWritesEnd : AnnotateIgnoreWritesBegin;
+  if (call) call(__FILE__, __LINE__);
+}
 
 constexpr const char* kNames[] = {"ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
                                   "ncclBroadcast", "ncclSend or ncclRecv"};
@@ -87,15 +98,20 @@ std::vector<std::byte> reduce_typed(std::span<const NcclCall> calls, std::span<c
   }
 }
 
-/// Calls f for the device of a rank, whose memory is not that of the device that moves the data.
+/// Reports an access to a rank's memory: by its device, and not by the one that moves the data.
 template <typename F>
 void as(const NcclCall& call, F f) {
   const int before = std::exchange(machine().running_on, call.device);
+  see(true);
   f();
+  see(false);
   machine().running_on = before;
 }
 
 }  // namespace
+
+Unseen::Unseen() { see(false); }
+Unseen::~Unseen() { see(true); }
 
 std::size_t bytes_of(ncclDataType_t type) {
   switch (type) {

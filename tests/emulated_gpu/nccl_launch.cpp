@@ -83,15 +83,10 @@ void join(Launch* launch, const NcclCall& call) {
     exchange->launches.resize(exchange->missing);
     exchange->numbers.resize(exchange->missing);
   }
-  for (const Launch* other : exchange->launches) {
-    if (!other) continue;
-    const NcclCall& theirs =
-        exchange->calls[std::find(exchange->launches.begin(), exchange->launches.end(), other) -
-                        exchange->launches.begin()];
-    if (!call.agrees(theirs))
+  for (std::size_t other = 0; other < exchange->launches.size(); ++other)
+    if (exchange->launches[other] && !call.agrees(exchange->calls[other]))
       violation("NCCL: calls of ranks differ: " + call.text() + " by " + about(&comm) + "; " +
-                theirs.text() + " by " + about(other->comm));
-  }
+                exchange->calls[other].text() + " by " + about(exchange->launches[other]->comm));
   exchange->calls[party] = call;
   exchange->calls[party].device = comm.device;
   exchange->launches[party] = launch;
@@ -102,6 +97,7 @@ void join(Launch* launch, const NcclCall& call) {
 }
 
 void arrive(Launch* launch) {
+  const Unseen unseen;
   ncclComm& comm = *launch->comm;
   if (comm.life == Life::aborted) return;
   Gpu& gpu = everything().gpus[comm.device];
@@ -142,6 +138,7 @@ void check_order(const Exchange& exchange) {
 }
 
 void complete(Launch* launch) {
+  const Unseen unseen;
   ncclComm& comm = *launch->comm;
   if (!launch->captured) --comm.outstanding;
   if (comm.life == Life::aborted) return;

@@ -1,10 +1,11 @@
 // NCCL of emulated GPUs: results, and that what NCCL forbids is found.
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -221,4 +222,235 @@ TEST_P(Nccl, CapturedCollectivesRunInEachLaunchOfTheGraph) {
     OK(cudaGraphExecDestroy(executable));
     OK(cudaGraphDestroy(graph));
   });
+}
+
+TEST_P(Nccl, AnAbortLetsTheStreamEndWhenARankIsMissing) {
+  on_ranks(3, GetParam(), [&](Rank& r) {
+    const Array<float> x(r, {float(r.rank)});
+    const auto sum = [&] {
+      return r.end(ncclAllReduce(x.data(), x.data(), 1, ncclFloat32, ncclSum, r.world, r.stream));
+    };
+    OK(sum());
+    if (r.rank != 2) {
+      OK(sum());
+    }
+    OK(ncclGroupStart());
+    OK(ncclCommAbort(std::exchange(r.world, nullptr)));
+    OK(ncclGroupEnd());
+    EXPECT_LE(x.values().at(0), 3);  // of the first sum, which may have been aborted too
+  });
+}
+
+TEST_P(Nccl, AnAbortEndsACallThatWaitsForAMissingRank) {
+  std::atomic<bool> aborted = false;
+  on_ranks(2, GetParam(), [&](Rank& r) {
+    if (r.rank == 1) {
+      while (!aborted) std::this_thread::yield();
+      OK(ncclCommAbort(std::exchange(r.world, nullptr)));
+      return;
+    }
+    const Array<float> x(r, {1});
+    const ncclComm_t world = std::exchange(r.world, nullptr);
+    std::thread watchdog([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ncclCommAbort(world);
+      aborted = true;
+    });
+    ncclResult_t now = ncclAllReduce(x.data(), x.data(), 1, ncclFloat32, ncclSum, world, r.stream);
+    EXPECT_EQ(now, GetParam() ? ncclInternalError : ncclInProgress);
+    watchdog.join();
+    EXPECT_EQ(x.values(), Floats{1});
+  });
+}
+
+TEST_P(Nccl, CallsFailAsInjected) {
+  on_ranks(1, GetParam(), [&](Rank& r) {
+    const Array<float> x(r, {1});
+    fail_call("ncclAllReduce", 1);
+    const auto sum = [&] {
+      return r.end(ncclAllReduce(x.data(), x.data(), 1, ncclFloat32, ncclSum, r.world, r.stream));
+    };
+    EXPECT_NE(sum(), ncclSuccess);
+    EXPECT_STRNE(ncclGetLastError(r.world), "");
+    OK(sum());
+    fail_call("ncclAsync", 1);
+    ncclResult_t error = ncclSuccess;
+    OK(ncclCommGetAsyncError(r.world, &error));
+    EXPECT_TRUE(error == ncclRemoteError || error == ncclSystemError);
+    EXPECT_EQ(sum(), error);
+    OK(ncclCommAbort(std::exchange(r.world, nullptr)));
+  });
+}
+
+TEST_P(Nccl, WrongArgumentsAreErrors) {
+  on_ranks(2, GetParam(), [&](Rank& r) {
+    const Array<float> x(r, {1});
+    const auto sum = [&](ncclDataType_t type, ncclComm_t comm) {
+      return ncclAllReduce(x.data(), x.data(), 1, type, ncclSum, comm, r.stream);
+    };
+    EXPECT_EQ(sum(ncclFloat32, nullptr), ncclInvalidArgument);
+    EXPECT_EQ(sum(static_cast<ncclDataType_t>(77), r.world), ncclInvalidArgument);
+    EXPECT_EQ(ncclBroadcast(x.data(), x.data(), 1, ncclFloat32, 2, r.world, r.stream),
+              ncclInvalidArgument);
+    EXPECT_EQ(ncclAllReduce(x.data(), nullptr, 1, ncclFloat32, ncclSum, r.world, r.stream),
+              ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    OK(ncclAllReduce(x.data(), x.data(), 0, ncclFloat32, ncclSum, r.world, r.stream));
+    ncclUniqueId id{};
+    std::strcpy(id.internal, "of another process");
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, nullptr), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 1, nullptr), ncclInvalidArgument);
+  });
+}
+
+TEST(NcclInit, RefusesTwoRanksOnAGpu) {
+  ncclUniqueId id{};
+  OK(ncclGetUniqueId(&id));
+  const auto rank = [&](int rank) {
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, rank, nullptr), ncclInvalidUsage);
+    EXPECT_STREQ(ncclGetLastError(nullptr), "Duplicate GPU detected");
+    OK(ncclCommAbort(comm));
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+}
+
+namespace {
+
+/// Runs two ranks, for which the process must end with the message.
+void expect_violation(const char* message, const Body& body, bool blocking = true) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(on_ranks(2, blocking, body), message);
+}
+
+/// All-reduces one float, and waits for the result.
+void sum_one(Rank& r, const Array<float>& x, std::size_t count = 1) {
+  OK(r.end(ncclAllReduce(x.data(), x.data(), count, ncclFloat32, ncclSum, r.world, r.stream)));
+  x.values();
+}
+
+}  // namespace
+
+TEST(NcclRules, RanksMakeTheSameCalls) {
+  expect_violation("calls of ranks differ", [](Rank& r) {
+    const Array<float> x(r, {1, 2});
+    sum_one(r, x, r.rank + 1);
+  });
+  expect_violation("calls of ranks differ", [](Rank& r) {
+    const Array<float> x(r, {1, 2});
+    sum_one(r, x);
+    const auto type = r.rank == 0 ? ncclFloat32 : ncclInt32;
+    OK(ncclAllReduce(x.data(), x.data(), 1, type, ncclSum, r.world, r.stream));
+    x.values();
+  });
+}
+
+TEST(NcclRules, ANonBlockingCallEndsBeforeTheNext) {
+  const auto body = [](Rank& r) {
+    const Array<float> x(r, {1});
+    for (int i = 0; i < 2; ++i)
+      ncclAllReduce(x.data(), x.data(), 1, ncclFloat32, ncclSum, r.world, r.stream);
+  };
+  expect_violation("its last call is in progress", body, false);
+}
+
+TEST(NcclRules, ACommunicatorIsNotUsedAfterItsEnd) {
+  expect_violation("has been destroyed or aborted", [](Rank& r) {
+    OK(ncclCommAbort(r.world));
+    int count = 0;
+    ncclCommCount(r.world, &count);
+  });
+  expect_violation("has been finalized", [](Rank& r) {
+    const Array<float> x(r, {1});
+    OK(ncclCommFinalize(r.world));
+    sum_one(r, x);
+  });
+  expect_violation("waits forever for a graph", [](Rank& r) {
+    const Array<float> x(r, {1});
+    sum_one(r, x);
+    cudaGraph_t graph = nullptr;
+    OK(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeThreadLocal));
+    OK(ncclAllReduce(x.data(), x.data(), 1, ncclFloat32, ncclSum, r.world, r.stream));
+    OK(cudaStreamEndCapture(r.stream, &graph));
+  });
+}
+
+TEST(NcclRules, ACommunicatorIsUsedByOneThreadAtATime) {
+  expect_violation("another thread uses the communicator", [](Rank& r) {
+    const Array<float> x(r, {1});
+    if (r.rank == 1)
+      for (;;) std::this_thread::yield();
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      int count = 0;
+      ncclCommCount(r.world, &count);
+    });
+    sum_one(r, x);
+    other.join();
+  });
+}
+
+TEST(NcclRules, BuffersOverlapOnlyInPlace) {
+  expect_violation("must be the rank's part of the output", [](Rank& r) {
+    const Array<float> x(r, Floats(4));
+    ncclAllGather(x.data() + 1, x.data(), 2, ncclFloat32, r.world, r.stream);
+  });
+  expect_violation("must be the rank's part of the input", [](Rank& r) {
+    const Array<float> x(r, Floats(4));
+    ncclReduceScatter(x.data(), x.data() + 1, 2, ncclFloat32, ncclSum, r.world, r.stream);
+  });
+  expect_violation("input and output overlap", [](Rank& r) {
+    const Array<float> x(r, Floats(4));
+    ncclAllReduce(x.data(), x.data() + 1, 2, ncclFloat32, ncclSum, r.world, r.stream);
+  });
+  expect_violation("bytes at", [](Rank& r) {
+    const Array<float> x(r, Floats(1));
+    sum_one(r, x, 2);
+  });
+}
+
+TEST(NcclRules, AGroupIsEnded) {
+  expect_violation("ends within ncclGroupStart", [](Rank&) { OK(ncclGroupStart()); });
+}
+
+namespace {
+
+/// Two communicators, whose sums two ranks call on different streams, in an order of theirs.
+void two_communicators(Rank& r, bool same_order) {
+  ncclComm_t other = nullptr;
+  cudaStream_t stream = nullptr;
+  OK(ncclCommSplit(r.world, 0, r.rank, &other, nullptr));
+  OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0));
+  const Array<float> x(r, {1}), y(r, {1});
+  OK(cudaStreamSynchronize(r.stream));
+  const auto sum = [&](bool of_world) {
+    float* const at = of_world ? x.data() : y.data();
+    OK(ncclAllReduce(at, at, 1, ncclFloat32, ncclSum, of_world ? r.world : other,
+                     of_world ? r.stream : stream));
+  };
+  sum(true);  // connects
+  sum(false);
+  for (int i = 0; i < 50; ++i) {
+    const bool first = same_order || r.rank == 0;
+    sum(first);
+    sum(!first);
+  }
+  OK(cudaStreamSynchronize(stream));
+  x.values();
+  OK(ncclCommDestroy(other));
+  OK(cudaStreamDestroy(stream));
+}
+
+}  // namespace
+
+TEST(NcclRules, CommunicatorsOfAGpuNeedTheOrderOfLaunches) {
+  ::unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  expect_violation("wait for each other", [](Rank& r) { two_communicators(r, true); });
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+  on_ranks(2, true, [](Rank& r) { two_communicators(r, true); });
+  expect_violation("in different orders", [](Rank& r) { two_communicators(r, false); });
+  ::unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
