@@ -13,7 +13,7 @@
 #include <boost/context/fiber.hpp>
 #include <sys/mman.h>
 
-#include "tests/emulated_gpu/platform.h"
+#include "tests/emulated_gpu/runtime.h"
 
 extern "C" {  // null without the sanitizer
 __attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
@@ -534,17 +534,18 @@ const Place& place() { return running().self().place; }
 
 cudaError_t launch(const char* name, dim3 blocks, dim3 threads, std::function<void()> thread,
                    std::size_t shared_bytes, cudaStream_t stream) {
-  if (injected("cudaLaunchKernel")) return cudaErrorUnknown;
-  const auto within = [](dim3 n, unsigned x, unsigned y, unsigned z) {
-    return 1 <= n.x && n.x <= x && 1 <= n.y && n.y <= y && 1 <= n.z && n.z <= z;
-  };
-  if (!within(blocks, 0x7fffffff, 65535, 65535) || !within(threads, 1024, 1024, 64) ||
-      threads.x * threads.y * threads.z > kMostThreads)
-    return cudaErrorInvalidConfiguration;
-  if (shared_bytes > kSharedBytes) return cudaErrorInvalidValue;
-  const std::string kernel = parameters_of(name);
-  return enqueue(stream,
-                 {"kernel " + kernel, [=] { run_kernel(kernel, blocks, threads, thread); }});
+  return call("cudaLaunchKernel", [&] {
+    const auto within = [](dim3 n, unsigned x, unsigned y, unsigned z) {
+      return 1 <= n.x && n.x <= x && 1 <= n.y && n.y <= y && 1 <= n.z && n.z <= z;
+    };
+    if (!within(blocks, 0x7fffffff, 65535, 65535) || !within(threads, 1024, 1024, 64) ||
+        threads.x * threads.y * threads.z > kMostThreads)
+      return cudaErrorInvalidConfiguration;
+    if (shared_bytes > kSharedBytes) return cudaErrorInvalidValue;
+    const std::string kernel = parameters_of(name);
+    return enqueue(stream, {.what = "kernel " + kernel,
+                            .run = [=] { run_kernel(kernel, blocks, threads, thread); }});
+  });
 }
 
 void run_kernel(const std::string& name, dim3 blocks, dim3 threads,
