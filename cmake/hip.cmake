@@ -89,7 +89,8 @@ function(axonn_hip_objects objects)
 endfunction()
 
 # axonn_hip_check(SOURCES...): declares target hip_compile_check, which compiles these sources and
-# the device code that needs only HIP's runtime, in any build.
+# the host's code for AMD GPUs, in any build. Declarations in tests/hip_stubs stand for hipBLASLt and
+# RCCL.
 function(axonn_hip_check)
   if(NOT AXONN_HIPCC OR NOT AXONN_HIP_INCLUDE)
     message(FATAL_ERROR "AXONN_HIP_CHECK is ON and hipcc or hip/hip_runtime_api.h was not found: "
@@ -98,13 +99,16 @@ function(axonn_hip_check)
   set(headers ${PROJECT_BINARY_DIR}/hip_check/include)
   axonn_gpu_headers(hip ${headers})
   axonn_hip_objects(objects HEADERS ${headers} SOURCES ${ARGN})
+  file(CONFIGURE OUTPUT ${headers}/nccl.h @ONLY CONTENT "#include <rccl/rccl.h>\n")
   add_library(hip_compile_check_host OBJECT EXCLUDE_FROM_ALL
-    cuda/attention/no_flash_attention.cpp
+    cuda/attention/no_flash_attention.cpp cuda/matmul/products.cpp
+    ${PROJECT_SOURCE_DIR}/axonn/comm/device/nccl.cpp
     ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/cuda_device.cpp
     ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/platform_hip.cpp)
   target_link_libraries(hip_compile_check_host PRIVATE axonn_flags)
   target_include_directories(hip_compile_check_host BEFORE PRIVATE ${headers})
-  target_include_directories(hip_compile_check_host SYSTEM PRIVATE ${AXONN_HIP_INCLUDE})
+  target_include_directories(hip_compile_check_host SYSTEM PRIVATE
+    ${AXONN_HIP_INCLUDE} ${PROJECT_SOURCE_DIR}/tests/hip_stubs)
   target_compile_definitions(hip_compile_check_host PRIVATE ${AXONN_HIP_DEFINITIONS})
   target_compile_options(hip_compile_check_host PRIVATE ${AXONN_HIP_OPTIONS})
   add_custom_target(hip_compile_check DEPENDS ${objects} hip_compile_check_host)

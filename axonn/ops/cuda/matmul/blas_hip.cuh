@@ -10,6 +10,7 @@
 
 using cublasStatus_t = hipblasStatus_t;
 using cudaDataType_t = hipDataType;
+using cublasLtEpilogue_t = hipblasLtEpilogue_t;
 using cublasLtHandle_t = hipblasLtHandle_t;
 using cublasLtMatmulDesc_t = hipblasLtMatmulDesc_t;
 using cublasLtMatmulDescAttributes_t = hipblasLtMatmulDescAttributes_t;
