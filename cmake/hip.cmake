@@ -110,6 +110,9 @@ function(axonn_hip_check)
   target_include_directories(hip_compile_check_host SYSTEM PRIVATE
     ${AXONN_HIP_INCLUDE} ${PROJECT_SOURCE_DIR}/tests/hip_stubs)
   target_compile_definitions(hip_compile_check_host PRIVATE ${AXONN_HIP_DEFINITIONS})
+  if(hip_version LESS 6)  # whose names of types lack bf16
+    target_compile_definitions(hip_compile_check_host PRIVATE HIP_R_16BF=HIP_R_16F)
+  endif()
   target_compile_options(hip_compile_check_host PRIVATE ${AXONN_HIP_OPTIONS})
   add_custom_target(hip_compile_check DEPENDS ${objects} hip_compile_check_host)
 endfunction()

@@ -5,7 +5,7 @@
 #   avx2       operations, parallel layers and a short training with kernels for AVX2
 #   asan       unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       communication, parallel layers and models under ThreadSanitizer
-#   hip-check  compiles the part of the GPU backend that needs only hipcc, if hipcc is found
+#   hip-check  compiles the GPU backend for AMD GPUs, if hipcc is found
 #   format     checks the format of the sources
 #
 # Prints the seconds of each part, a warning if they exceed half of the limit, and in the last line

@@ -247,6 +247,40 @@ void check_overlap(const Product& product, std::uint64_t workspace) {
     violation("cublasLtMatmul: the workspace overlaps D");
 }
 
+/// Rules of cublasLtMatmul() on addresses.
+cublasStatus_t check_addresses(const Product& product, const Algorithm& algorithm,
+                               std::uint64_t workspace_bytes) {
+  const Problem& p = product.p;
+  const std::array<const void*, 6> operands = {product.a,
+                                               product.b,
+                                               product.c,
+                                               product.d,
+                                               p.has_bias() ? p.operation.bias : nullptr,
+                                               p.has_aux() ? p.operation.aux : nullptr};
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    if (alignment_of(operands[i]) < algorithm.aligned[i]) return CUBLAS_STATUS_INVALID_VALUE;
+  if (product.c == product.d && p.c != p.d) return CUBLAS_STATUS_INVALID_VALUE;
+  if (algorithm.workspace > workspace_bytes || (algorithm.workspace > 0 && !product.workspace) ||
+      alignment_of(product.workspace) < kVectorBytes)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t start(const Product& product, cudaStream_t stream) {
+  const Problem& p = product.p;
+  const std::string name = "cublasLtMatmul " + std::to_string(p.m()) + 'x' + std::to_string(p.n()) +
+                           'x' + std::to_string(p.k());
+  cudaError_t status = cudaSuccess;
+  if (product.way == Way::split) {
+    status = enqueue(stream, {name, [product] { product.multiply_halves(); }});
+    if (status == cudaSuccess)
+      status = enqueue(stream, {name + ", the second half", [product] { product.add_halves(); }});
+  } else {
+    status = enqueue(stream, {name, [product] { product.compute(); }});
+  }
+  return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
 }  // namespace
 
 std::size_t cublasLtGetVersion() { return 130100; }
@@ -430,19 +464,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     return CUBLAS_STATUS_INVALID_VALUE;
   if (p.has_epilogue() && is_set("AXONN_EMULATED_EPILOGUES", "refused"))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  const std::array<const void*, 6> operands = {a,
-                                               b,
-                                               c,
-                                               d,
-                                               p.has_bias() ? p.operation.bias : nullptr,
-                                               p.has_aux() ? p.operation.aux : nullptr};
-  for (std::size_t i = 0; i < operands.size(); ++i)
-    if (alignment_of(operands[i]) < algorithm.aligned[i]) return CUBLAS_STATUS_INVALID_VALUE;
-  if (c == d && *c_layout != *d_layout) return CUBLAS_STATUS_INVALID_VALUE;
-  if (algorithm.workspace > workspace_bytes || (algorithm.workspace > 0 && !workspace) ||
-      alignment_of(workspace) < kVectorBytes)
-    return CUBLAS_STATUS_INVALID_VALUE;
-
   Product product{.p = p,
                   .way = algorithm.way,
                   .a = a,
@@ -450,18 +471,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                   .c = c,
                   .d = d,
                   .workspace = static_cast<float*>(workspace)};
+  if (const auto status = check_addresses(product, algorithm, workspace_bytes);
+      status != CUBLAS_STATUS_SUCCESS)
+    return status;
   std::memcpy(&product.alpha, alpha, sizeof product.alpha);
   std::memcpy(&product.beta, beta, sizeof product.beta);
   check_overlap(product, algorithm.workspace);
-  const std::string name = "cublasLtMatmul " + std::to_string(p.m()) + 'x' + std::to_string(p.n()) +
-                           'x' + std::to_string(p.k());
-  cudaError_t status = cudaSuccess;
-  if (product.way == Way::split) {
-    status = enqueue(stream, {name, [product] { product.multiply_halves(); }});
-    if (status == cudaSuccess)
-      status = enqueue(stream, {name + ", the second half", [product] { product.add_halves(); }});
-  } else {
-    status = enqueue(stream, {name, [product] { product.compute(); }});
-  }
-  return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+  return start(product, stream);
 }

@@ -47,11 +47,12 @@ struct Operand {
 };
 
 template <typename T>
-void pack(float* to, const T* from, const Operand& x, std::int64_t K, int width, bool backwards) {
+void pack(float* to, const Operand& x, std::int64_t K, int width, bool backwards) {
   for (std::int64_t begin = 0; begin < x.count; begin += width) {
     const auto rows = std::min<std::int64_t>(width, x.count - begin);
     for (std::int64_t k = 0; k < K; ++k, to += width) {
-      const T* at = from + begin * x.across + (backwards ? K - 1 - k : k) * x.along;
+      const T* at =
+          static_cast<const T*>(x.data) + begin * x.across + (backwards ? K - 1 - k : k) * x.along;
       for (std::int64_t r = 0; r < width; ++r) to[r] = r < rows ? to_float(at[r * x.across]) : 0;
     }
   }
@@ -60,9 +61,9 @@ void pack(float* to, const T* from, const Operand& x, std::int64_t K, int width,
 void pack(std::vector<float>& to, const Operand& x, std::int64_t K, int width, bool backwards) {
   to.resize(static_cast<std::size_t>((x.count + width - 1) / width * width * K));
   if (x.type == CUDA_R_16BF)
-    pack(to.data(), static_cast<const std::uint16_t*>(x.data), x, K, width, backwards);
+    pack<std::uint16_t>(to.data(), x, K, width, backwards);
   else
-    pack(to.data(), static_cast<const float*>(x.data), x, K, width, backwards);
+    pack<float>(to.data(), x, K, width, backwards);
 }
 
 /// kRows · kCols sums over `count` values of k, column-major.

@@ -43,9 +43,14 @@ void check_lines(const SourceFile& file, Offenders& out) {
   }
 }
 
+/// Whether the file has macros and functions of other libraries' names.
+bool stands_for_library(const SourceFile& file) {
+  return file.path.starts_with("tests/emulated_gpu/") || file.path.starts_with("tests/hip_stubs/");
+}
+
 /// Exceptions: dtype.h may test for the compiler, and AXONN_CHECK is the only macro.
 void check_preprocessor(const SourceFile& file, Offenders& out) {
-  if (!file.is_cpp() || file.path == "axonn/tensor/dtype.h") return;
+  if (!file.is_cpp() || file.path == "axonn/tensor/dtype.h" || stands_for_library(file)) return;
   for (std::size_t i = 0; i < file.lines.size(); ++i) {
     const std::string& line = file.lines[i];
     if (line.starts_with("#if")) out.push_back(at(file, i) + " has an #if");
@@ -135,7 +140,7 @@ void check_functions(const SourceFile& file, Offenders& out) {
   // Inner loops of kernels and the reference's plain loops may take many pointers and sizes.
   const bool bare = file.path.starts_with("axonn/ops/cpu/") ||
                     file.path.starts_with("axonn/ops/cuda/") ||
-                    file.path.starts_with("tests/support/reference");
+                    file.path.starts_with("tests/support/reference") || stands_for_library(file);
   const int most = kernels ? kMostKernelLines : kMostFunctionLines;
   for (const Function& f : functions_of(file)) {
     const std::string where = file.path + ":" + std::to_string(f.line);

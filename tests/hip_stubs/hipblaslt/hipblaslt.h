@@ -9,13 +9,8 @@
 #include <hip/hip_runtime_api.h>
 #include <hip/library_types.h>
 
-#define HIPBLASLT_VERSION_MAJOR 0
-#define HIPBLASLT_VERSION_MINOR 10
-#define HIPBLASLT_VERSION_PATCH 0
-
-#if HIP_VERSION_MAJOR < 6
-inline constexpr hipDataType HIP_R_16BF = HIP_R_16F;  // a name that HIP 6 adds
-#endif
+inline constexpr int HIPBLASLT_VERSION_MAJOR = 0, HIPBLASLT_VERSION_MINOR = 10,
+                     HIPBLASLT_VERSION_PATCH = 0;
 
 typedef enum {
   HIPBLAS_STATUS_SUCCESS,

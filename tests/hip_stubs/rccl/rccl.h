@@ -3,12 +3,11 @@
 // The names of RCCL that the project uses, for target hip_compile_check: Debian has no RCCL.
 // Source: "RCCL library specification" of ROCm 6; they are NCCL's, with HIP's streams.
 
-#include <climits>
 #include <cstddef>
 
 #include <hip/hip_runtime_api.h>
 
-#define NCCL_SPLIT_NOCOLOR -1
+inline constexpr int NCCL_SPLIT_NOCOLOR = -1;
 
 typedef struct ncclComm* ncclComm_t;
 typedef struct {
@@ -31,8 +30,7 @@ typedef struct {
   const char* netName;
   int splitShare;
 } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER \
-  { sizeof(ncclConfig_t), 0, 0, INT_MIN, INT_MIN, INT_MIN, INT_MIN, NULL, INT_MIN }
+inline constexpr ncclConfig_t NCCL_CONFIG_INITIALIZER = {};
 
 extern "C" {
 
