@@ -75,7 +75,6 @@ class NcclLink final : public DeviceLink {
 
   void begin_split(int color, int key) override {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.splitShare = 1;  // shares the parent's connections and buffers where possible
     config.blocking = 0;
     part_ = std::make_shared<NcclLink>(0);
     begun(
