@@ -29,16 +29,6 @@ struct NcclCall {
   std::string text() const;
 };
 
-/// While it lives, ThreadSanitizer does not see the thread's accesses: those to what the library
-/// keeps for itself, under the lock.
-class Unseen {
- public:
-  Unseen();
-  Unseen(const Unseen&) = delete;
-  Unseen& operator=(const Unseen&) = delete;
-  ~Unseen();
-};
-
 /// The bytes of an element; 0 for a type that is not emulated.
 std::size_t bytes_of(ncclDataType_t type);
 
