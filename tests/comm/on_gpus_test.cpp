@@ -1,4 +1,6 @@
 // The transports for device memory, on this machine's GPUs. Skipped if there is none.
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <span>
 #include <thread>
@@ -113,6 +115,26 @@ TEST_F(OnGpus, ThreadRanksExchangeByKernelsWithTheSameBitsAsTheHost) {
 
 TEST_F(OnGpus, RanksExchangeThroughTheHostWithTheSameBits) {
   expect_as_on_the_host(3, make_staged);
+}
+
+TEST_F(OnGpus, NcclGivesTheResultsOfTheHostUpToRounding) {
+  EXPECT_NE(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), nullptr);
+  const int gpus = static_cast<int>(cuda_status().gpus.size());
+  if (gpus < 2) GTEST_SKIP() << "NCCL needs two GPUs";
+  for (const int ranks : {2, std::min(gpus, 8)})
+    for (const std::int64_t n : {1, 63, 4096})
+      run_ranks(ranks, [&](Communicator& host) {
+        const int rank = host.rank();
+        const auto want = chain(host, OnHost{given(rank, n)}, OnHost{given(rank + 50, n * ranks)});
+        const auto device = make_cuda_device(rank);
+        const OnGpu part(*device, given(rank, n)), whole(*device, given(rank + 50, n * ranks));
+        const auto world = make_nccl(host, *device, 60);
+        const auto got = chain(*world, part, whole);
+        // Two sums of positive values in each of the 20 rounds.
+        const float tolerance = 2 * 20 * static_cast<float>(ranks) * 1.2e-7f;
+        for (std::size_t i = 0; i < want.size(); ++i)
+          ASSERT_NEAR(got[i], want[i], tolerance * want[i]) << ranks << " ranks, element " << i;
+      });
 }
 
 TEST_F(OnGpus, NcclEndsTheWorldWhenARankIsMissing) {

@@ -19,7 +19,7 @@
 //   graphs.cpp    captures of streams
 //   executor.cpp  kernels: blocks of threads
 //   blas.cpp      cuBLASLt (its loops in blas_products.cpp, what they share in blas.h)
-//   nccl.cpp      NCCL
+//   nccl.cpp      NCCL: calls of the host (work of streams: nccl_launch.cpp, data: nccl_data.cpp)
 //
 // This header is what they share. Work is done by host threads that wait for some of it (or query
 // it), one at a time, under one lock: a random stream's first work that may run, as events allow.

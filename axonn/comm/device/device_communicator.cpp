@@ -127,12 +127,13 @@ class LinkedCommunicator final : public DeviceCommunicator {
     if (!link_) return;
     const auto entry = watchdog_->begin(name(), call_text("ending the group"));
     // This rank is leaving with an error; others may never join the collectives that it started.
-    if (std::uncaught_exceptions() > 0) watchdog_->end_links();
+    const bool fails = std::uncaught_exceptions() > 0;
+    if (fails) watchdog_->end_links();
     try {
       stream_->synchronize();          // finishes its work before the stream is destroyed
     } catch (const std::exception&) {  // the next use of the device reports it
     }
-    watchdog_->remove(link_.get());
+    if (!fails) watchdog_->remove(link_.get());  // else the watchdog aborts it
     link_.reset();
   }
 

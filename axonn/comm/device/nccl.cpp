@@ -44,7 +44,11 @@ class NcclLink final : public DeviceLink {
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   ~NcclLink() override {
-    if (comm_) ncclCommDestroy(comm_);
+    if (!comm_) return;
+    // One that has failed, or has a call in progress, must not be destroyed.
+    ncclResult_t now = ncclSuccess;
+    const bool healthy = ncclCommGetAsyncError(comm_, &now) == ncclSuccess && now == ncclSuccess;
+    healthy ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
   }
 
   ncclComm_t& handle() { return comm_; }
@@ -75,7 +79,6 @@ class NcclLink final : public DeviceLink {
 
   void begin_split(int color, int key) override {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.splitShare = 1;  // shares the parent's connections and buffers where possible
     config.blocking = 0;
     part_ = std::make_shared<NcclLink>(0);
     begun(
@@ -123,11 +126,15 @@ class NcclLink final : public DeviceLink {
     }
     const auto n = static_cast<std::int64_t>(count);
     const ncclDataType_t type = type_of(call.dtype());
+    ncclResult_t first = ncclSuccess;  // error; the group must be ended all the same
+    const auto keep = [&](ncclResult_t status) {
+      if (first == ncclSuccess || first == ncclInProgress) first = status;
+    };
     const auto send = [&](const Buffer& data, int to) {
-      begun(ncclSend(data.data, count, type, to, comm_, stream));
+      keep(ncclSend(data.data, count, type, to, comm_, stream));
     };
     const auto recv = [&](const Buffer& data, int sender) {
-      begun(ncclRecv(data.data, count, type, sender, comm_, stream));
+      keep(ncclRecv(data.data, count, type, sender, comm_, stream));
     };
     check(ncclGroupStart());
     if (call.operation == Operation::send) send(from, call.peer);
@@ -136,7 +143,8 @@ class NcclLink final : public DeviceLink {
       send(part(from, peer * n, n), peer);
       recv(part(call.out, peer * n, n), peer);
     }
-    begun(ncclGroupEnd());
+    keep(ncclGroupEnd());
+    begun(first);
   }
 
   ncclComm_t comm_ = nullptr;

@@ -30,7 +30,9 @@ struct CudaStatus {
   std::string trouble;        ///< why no GPU is available, with the remedy; "": one is
 };
 
-/// Starts the driver if there is one. Never throws.
+/// Starts the driver if there is one. The first call sets variables of CUDA and NCCL in the
+/// environment, unless they are set: CUDA_DEVICE_MAX_CONNECTIONS and NCCL_LAUNCH_ORDER_IMPLICIT.
+/// Never throws.
 CudaStatus cuda_status();
 
 /// Makes the device for the GPU with that index in cuda_status().gpus, with its own compute

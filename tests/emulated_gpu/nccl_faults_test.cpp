@@ -1,0 +1,73 @@
+// The program's groups on NCCL (comm/device/nccl.h) when a call of NCCL or CUDA fails, or a rank is
+// missing: an error on every rank, whatever the call.
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/device/nccl.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/tensor/cuda/cuda_device.h"
+
+#include "tests/emulated_gpu/platform.h"
+
+using namespace axonn;
+
+namespace {
+
+constexpr double kTimeout = 1;  // seconds
+
+/// Two ranks make groups and call each collective.
+void work(Communicator& host) {
+  const auto device = make_cuda_device(host.rank());
+  constexpr std::int64_t n = 10;
+  void* const memory = device->allocate(8 * n);
+  {
+    const Buffer whole{memory, 2 * n, DType::f32}, one{memory, n, DType::f32};
+    const auto world = make_nccl(host, *device, kTimeout);
+    world->all_reduce(one, "sum").wait();
+    const auto part = world->split(0, "part");
+    part->all_to_all(whole, whole, "swap").wait();
+    std::vector<float> values(2 * n);
+    device->copy_to_host(values.data(), memory, 8 * n);
+    world->barrier("end");
+  }
+  device->release(memory, 8 * n);
+}
+
+}  // namespace
+
+TEST(NcclFaults, AFailedCallIsAnErrorAndTheOtherRankEndsToo) {
+  int failed = 0;
+  for (const char* const function :
+       {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommSplit", "ncclCommCount",
+        "ncclCommGetAsyncError", "ncclAsync", "ncclAllReduce", "ncclSend", "ncclRecv",
+        "ncclGroupStart", "ncclGroupEnd", "cudaMallocAsync", "cudaFreeAsync", "cudaEventRecord",
+        "cudaStreamWaitEvent"})
+    for (const int nth : {1, 2, 7}) {
+      SCOPED_TRACE(std::string(function) + ", call " + std::to_string(nth));
+      emulated_gpu::fail_call(function, nth);
+      try {
+        run_ranks(2, work);
+      } catch (const Error&) {
+        ++failed;
+      }
+    }
+  EXPECT_GE(failed, 20);
+}
+
+TEST(NcclFaults, ARankThatIsMissingWhenACollectiveConnectsTheRanksEndsTheWorld) {
+  const auto body = [](Communicator& host) {
+    const auto device = make_cuda_device(host.rank());
+    void* const memory = device->allocate(4);
+    {
+      const auto world = make_nccl(host, *device, kTimeout);
+      while (host.rank() == 1 && host.end_reason().empty()) std::this_thread::yield();
+      world->all_reduce({memory, 1, DType::f32}, "sum").wait();
+    }
+    device->release(memory, 4);
+  };
+  EXPECT_THROW(run_ranks(2, body), Error);
+}
