@@ -40,9 +40,12 @@ struct Capture {
 
 struct Launch;
 
-/// An element of a stream's queue: work, or a launch of a graph.
+/// An element of a stream's queue: work, or a launch of a graph. For ThreadSanitizer, `run` belongs
+/// to the stream from push() on, and the rest to the host threads that have the lock.
 struct Item {
-  Work work;
+  std::string what;
+  std::unique_ptr<std::function<void()>> run;
+  std::function<bool()> may_run;
   std::unique_ptr<Launch> launch;
 
   explicit Item(Work work);
