@@ -93,13 +93,34 @@ void Arena::count(std::int64_t bytes, MemoryUse use) noexcept {
 }
 
 void Arena::add_segment(std::int64_t bytes) {
-  const std::int64_t size = std::max(round_up(bytes, 4096), kSegment);
-  void* memory = device_.allocate(size);
+  std::int64_t size = std::max(round_up(bytes, 4096), kSegment);
+  void* memory = nullptr;
+  try {
+    memory = device_.allocate(size);
+  } catch (const OutOfMemory&) {
+    release_free_segments();
+    size = round_up(bytes, 4096);
+    memory = device_.allocate(size);
+  }
   ++stats_.device_calls;
   stats_.reserved_bytes += size;
   segments_.emplace_back(memory, size);
   segment_begins_.insert(reinterpret_cast<Address>(memory));
   add_free(reinterpret_cast<Address>(memory), size);
+}
+
+void Arena::release_free_segments() {
+  if (device_.has_captured()) return;
+  std::erase_if(segments_, [&](const auto& segment) {
+    const auto& [memory, bytes] = segment;
+    const auto block = free_.find(reinterpret_cast<Address>(memory));
+    if (block == free_.end() || block->second != bytes) return false;
+    segment_begins_.erase(block->first);
+    remove_free(block);
+    device_.release(memory, bytes);
+    stats_.reserved_bytes -= bytes;
+    return true;
+  });
 }
 
 void Arena::add_free(Address begin, std::int64_t bytes) {

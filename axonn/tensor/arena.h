@@ -42,7 +42,8 @@ struct ArenaStats {
 };
 
 /// Allocator for one rank's device memory: best fit in segments that it allocates on the device and
-/// keeps until its end.
+/// keeps until its end. If the device is out of memory, it gives back the segments that are free as
+/// a whole, unless a captured graph may use them, and tries again.
 ///
 /// A step that allocates the same sizes in the same order gets the same addresses, and after the
 /// first such step needs no new segment. Used by the rank's own thread only.
@@ -82,6 +83,7 @@ class Arena {
 
   void count(std::int64_t bytes, MemoryUse use) noexcept;
   void add_segment(std::int64_t bytes);
+  void release_free_segments();
   void add_free(Address begin, std::int64_t bytes);
   void remove_free(std::map<Address, std::int64_t>::iterator block);
 

@@ -29,9 +29,10 @@ class CpuDevice : public Device {
   void* allocate(std::int64_t bytes) override {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    AXONN_CHECK(memory != MAP_FAILED, "out of memory: ", bytes,
-                " bytes requested from the system: ", std::strerror(errno),
-                "; use more ranks, a smaller micro_batch or activation checkpointing");
+    if (memory == MAP_FAILED)
+      throw OutOfMemory(concat(
+          "out of memory: ", bytes, " bytes requested from the system: ", std::strerror(errno),
+          "; use more ranks, a smaller micro_batch or activation checkpointing"));
     madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults and TLB misses; may fail
     return memory;
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "axonn/base/check.h"
+
 namespace axonn {
 
 struct Schedule;
@@ -17,6 +19,12 @@ enum class OperationKind {
   rowwise,  ///< memory traffic, in proportion to the rows of the batch
   update,   ///< memory traffic; it belongs to the update of the parameters
   device    ///< memory traffic of a Device's copy or fill
+};
+
+/// A device has no memory of the requested size; what() has the bytes.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
 };
 
 /// A point in a stream's work that another stream, or the host, can wait for.
@@ -113,7 +121,7 @@ class Device {
   virtual std::string uuid() const { return {}; }
 
   /// Allocates memory for the arena, aligned for every type and kernel (to 256 bytes on GPUs, a
-  /// page elsewhere). Throws Error, with the requested bytes, if out of memory.
+  /// page elsewhere). Throws OutOfMemory if there is none of that size.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void release(void* memory, std::int64_t bytes) noexcept = 0;
 
@@ -145,6 +153,8 @@ class Device {
   /// Whether a capture is in progress. Only the capture itself may wait for events that are
   /// recorded during it, and nothing may call done() on them.
   virtual bool capturing() const { return false; }
+  /// Whether it has ever captured: graphs may use memory that is free otherwise.
+  virtual bool has_captured() const { return false; }
 };
 
 /// The CPU: memory from the operating system, streams that are always idle.

@@ -1,1 +1,467 @@
+#include "tests/emulated_gpu/blas.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <vector>
+
 #include "tests/emulated_gpu/platform.h"
+
+// cuBLASLt: products by plain loops, with the library's rules.
+//
+// "Documented" below is the manual (docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API") or the
+// comments of its header cublasLt.h, both of CUDA 13. "Measured" is what the library of CUDA 13
+// answers, on a machine without a GPU: values of attributes and layouts are not checked where they
+// are set, but where they are used.
+//
+// AXONN_EMULATED_EPILOGUES=unknown: the heuristic knows no epilogue but a bias.
+// AXONN_EMULATED_EPILOGUES=refused: it does, but cublasLtMatmul() refuses them.
+// AXONN_EMULATED_SUM_ORDERS=1: each algorithm adds up in an order of its own, as the library's do.
+// Otherwise all give the same bits.
+
+using namespace emulated_gpu;
+
+namespace {
+
+using Preference = cublasLtMatmulPreferenceOpaque_t;
+
+constexpr std::int64_t kVectorBytes = 16;  // by which the faster algorithms load and store
+constexpr std::uint64_t kMostAlignment = 256;
+
+std::set<const void*>& living() {
+  static std::set<const void*> all;
+  return all;
+}
+
+void check_alive(const char* function, const void* object) {
+  if (!living().contains(object))
+    violation(std::string(function) + ": a handle or descriptor that was destroyed or never was");
+}
+
+template <typename T>
+cublasStatus_t create(const char* function, T** object, const T& value) {
+  const Locked locked;
+  if (!object) return CUBLAS_STATUS_INVALID_VALUE;
+  if (injected(function)) return CUBLAS_STATUS_ALLOC_FAILED;
+  *object = new T(value);
+  living().insert(*object);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename T>
+cublasStatus_t destroy(const char* function, T* object) {
+  const Locked locked;
+  const bool fails = injected(function);
+  if (!object) return CUBLAS_STATUS_SUCCESS;  // measured
+  check_alive(function, object);
+  living().erase(object);
+  delete object;
+  return fails ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+}
+
+/// Documented: invalid if the value is null or of another size than the attribute.
+template <typename T>
+cublasStatus_t set(T& attribute, const void* value, std::size_t bytes) {
+  if (!value || bytes != sizeof attribute) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&attribute, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/// Calls what sets one of the object's attributes.
+template <typename T, typename Set>
+cublasStatus_t set_attribute(const char* function, T* object, const Set& set_it) {
+  const Locked locked;
+  if (!object) return CUBLAS_STATUS_INVALID_VALUE;
+  check_alive(function, object);
+  return injected(function) ? CUBLAS_STATUS_INVALID_VALUE : set_it();
+}
+
+/// The largest power of two, up to 256, that divides the address.
+std::uint64_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | kMostAlignment;
+  return bits & (~bits + 1);
+}
+
+/// Of all but the pointers.
+std::uint64_t hash_of(const Problem& p) {
+  const Operation& o = p.operation;
+  std::uint64_t sum = 0;
+  const auto add = [&](std::int64_t value) {
+    sum = (sum ^ static_cast<std::uint64_t>(value)) * 0x100000001b3 + 1;
+  };
+  for (const std::int64_t value : {std::int64_t{o.a}, std::int64_t{o.b}, std::int64_t{o.epilogue},
+                                   std::int64_t{o.bias_type}, o.aux_step})
+    add(value);
+  for (const Layout& layout : {p.a, p.b, p.c, p.d})
+    for (const std::int64_t value : {std::int64_t{layout.type}, layout.rows, layout.cols,
+                                     layout.step, std::int64_t{layout.count}, layout.batch_step})
+      add(value);
+  return sum;
+}
+
+/// Documented: sizes are below 2³¹ and positive, and columns do not overlap.
+cublasStatus_t check_layout(const Layout& x) {
+  if (x.type != CUDA_R_32F && x.type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (x.rows <= 0 || x.cols <= 0 || x.step < x.rows || x.count < 1)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  return std::max(x.rows, x.cols) > INT32_MAX ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+
+/// Whether the matrices of a batch are apart: one after the other, or side by side.
+bool are_apart(const Layout& x) {
+  const std::int64_t step = std::abs(x.batch_step);
+  return x.count == 1 || step >= (x.cols - 1) * x.step + x.rows ||
+         (step >= x.rows && (x.count - 1) * step + x.rows <= x.step);
+}
+
+/// Documented types: f32, or bf16 with results of bf16 or f32, all with factors and sums in f32; a
+/// bias of D's type. An auxiliary matrix of GELU has a step that is divisible by 8 and not less
+/// than D's rows.
+cublasStatus_t check_problem(const Problem& p) {
+  for (const Layout& x : {p.a, p.b, p.c, p.d})
+    if (const auto status = check_layout(x); status != CUBLAS_STATUS_SUCCESS) return status;
+  const Operation& o = p.operation;
+  for (const auto op : {o.a, o.b})
+    if (op != CUBLAS_OP_N && op != CUBLAS_OP_T) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool fits = (o.a == CUBLAS_OP_N ? p.a.rows : p.a.cols) == p.m() &&
+                    (o.b == CUBLAS_OP_N ? p.b.rows : p.b.cols) == p.k() &&
+                    (o.b == CUBLAS_OP_N ? p.b.cols : p.b.rows) == p.n() && p.c.rows == p.m() &&
+                    p.c.cols == p.n();
+  const bool batched_alike =
+      p.a.count == p.d.count && p.b.count == p.d.count && p.c.count == p.d.count;
+  if (!fits || !batched_alike || !are_apart(p.d)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (o.compute != CUBLAS_COMPUTE_32F || o.scale != CUDA_R_32F || p.a.type != p.b.type ||
+      p.c.type != p.d.type || (p.d.type != p.a.type && p.d.type != CUDA_R_32F))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  switch (o.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_GELU:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+    case CUBLASLT_EPILOGUE_BGRADB:
+      break;
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  // Strides of a batch's biases and auxiliary matrices are attributes that are not emulated.
+  if (p.d.count > 1 && (p.has_bias() || p.has_aux())) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p.has_bias()) {
+    if (!o.bias || alignment_of(o.bias) < static_cast<std::uint64_t>(bytes_of(p.d.type)))
+      return CUBLAS_STATUS_INVALID_VALUE;
+    if (o.bias_type != -1 && o.bias_type != p.d.type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (p.has_aux() && (!o.aux || o.aux_step % 8 != 0 || o.aux_step < p.m()))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/// What cublasLtMatmulAlgo_t holds.
+struct Algorithm {
+  Way way = Way::elements;
+  std::uint64_t problem = 0, workspace = 0;
+  /// Bytes that the operands were said to be aligned to: A, B, C, D, the bias and the auxiliary.
+  std::array<std::uint16_t, 8> aligned = {};
+  std::array<std::uint64_t, 2> unused = {};
+  std::uint64_t checksum = 0;
+
+  std::uint64_t sum() const {
+    return static_cast<std::uint64_t>(way) * 31 + problem * 37 + workspace * 41 + 0xb1a5;
+  }
+};
+static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
+
+/// Whether every row and every matrix of a batch begins at a vector if the first one does.
+bool has_vectors(const Layout& x) {
+  return x.step * bytes_of(x.type) % kVectorBytes == 0 &&
+         (x.count == 1 || x.batch_step * bytes_of(x.type) % kVectorBytes == 0);
+}
+
+/// The algorithms for operands of the alignments that are told, the fastest first.
+std::vector<Algorithm> algorithms_for(const Problem& p, const Preference& preference) {
+  const Operation& o = p.operation;
+  const std::array<std::uint64_t, 6> told = {preference.a,
+                                             preference.b,
+                                             preference.c,
+                                             preference.d,
+                                             p.has_bias() ? alignment_of(o.bias) : kMostAlignment,
+                                             p.has_aux() ? alignment_of(o.aux) : kMostAlignment};
+  Algorithm one{.problem = hash_of(p)};
+  for (std::size_t i = 0; i < told.size(); ++i)
+    one.aligned[i] = static_cast<std::uint16_t>(std::min(told[i], kMostAlignment));
+  const std::array types = {p.a.type, p.b.type, p.c.type, p.d.type};
+  for (std::size_t i = 0; i < types.size(); ++i)
+    if (one.aligned[i] < bytes_of(types[i])) return {};
+  if (p.has_aux() && told[5] < kVectorBytes) return {};
+  std::vector<Algorithm> found;
+  const auto add = [&](Way way, std::uint64_t workspace) {
+    Algorithm& algorithm = found.emplace_back(one);
+    algorithm.way = way;
+    algorithm.workspace = workspace;
+    algorithm.checksum = algorithm.sum();
+  };
+  if (std::ranges::all_of(told, [](std::uint64_t bytes) { return bytes >= kVectorBytes; }) &&
+      has_vectors(p.a) && has_vectors(p.b) && has_vectors(p.c) && has_vectors(p.d)) {
+    add(Way::vectors, 0);
+    const auto halves = static_cast<std::uint64_t>(2 * p.m() * p.n()) * sizeof(float);
+    if (p.d.count == 1 && p.k() > 1 && halves <= preference.workspace) {
+      add(Way::split, halves);
+      if (p.k() >= p.m()) std::swap(found[0], found[1]);
+    }
+  }
+  add(Way::elements, 0);
+  return found;
+}
+
+/// Whether [a, a + a_bytes) and [b, b + b_bytes) have bytes in common.
+bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
+  const auto* a_begin = static_cast<const char*>(a);
+  const auto* b_begin = static_cast<const char*>(b);
+  return std::less()(a_begin, b_begin + b_bytes) && std::less()(b_begin, a_begin + a_bytes);
+}
+
+/// A result in memory that is read is not documented to work. Seen only of matrices without gaps.
+void check_overlap(const Product& product, std::uint64_t workspace) {
+  const auto bytes = [](const Layout& x) { return x.step * x.cols * bytes_of(x.type); };
+  const auto dense = [](const Layout& x) { return x.step == x.rows && x.count == 1; };
+  const auto check = [&](const void* to, std::int64_t to_bytes, const char* what) {
+    const Problem& p = product.p;
+    if ((dense(p.a) && overlap(to, to_bytes, product.a, bytes(p.a))) ||
+        (dense(p.b) && overlap(to, to_bytes, product.b, bytes(p.b))))
+      violation(std::string("cublasLtMatmul: ") + what + " overlaps A or B");
+  };
+  const Problem& p = product.p;
+  if (dense(p.d)) check(product.d, bytes(p.d), "D");
+  const auto size = static_cast<std::int64_t>(workspace);
+  if (size == 0) return;
+  check(product.workspace, size, "the workspace");
+  if (dense(p.d) && overlap(product.workspace, size, product.d, bytes(p.d)))
+    violation("cublasLtMatmul: the workspace overlaps D");
+}
+
+}  // namespace
+
+std::size_t cublasLtGetVersion() { return 130100; }
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {  // measured
+    case CUBLAS_STATUS_SUCCESS:
+      return "success";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "the library was not initialized";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return "the resource allocation failed";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "an unsupported value or parameter was passed to the function";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "the function failed to launch on the GPU";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "the requested functionality is not supported";
+  }
+  return "<unknown>";
+}
+
+/// Documented: the handle belongs to the device that is current.
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
+  return create("cublasLtCreate", handle, cublasLtContext{device});
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return handle ? destroy("cublasLtDestroy", handle) : CUBLAS_STATUS_INVALID_VALUE;  // measured
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation,
+                                        cublasComputeType_t compute, cudaDataType_t scale) {
+  return create("cublasLtMatmulDescCreate", operation,
+                Operation{.compute = compute, .scale = scale});
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
+  return destroy("cublasLtMatmulDescDestroy", operation);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
+                                              cublasLtMatmulDescAttributes_t what,
+                                              const void* value, std::size_t bytes) {
+  return set_attribute("cublasLtMatmulDescSetAttribute", operation, [&] {
+    switch (what) {
+      case CUBLASLT_MATMUL_DESC_TRANSA:
+        return set(operation->a, value, bytes);
+      case CUBLASLT_MATMUL_DESC_TRANSB:
+        return set(operation->b, value, bytes);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return set(operation->epilogue, value, bytes);
+      case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return set(operation->bias, value, bytes);
+      case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return set(operation->bias_type, value, bytes);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return set(operation->aux, value, bytes);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return set(operation->aux_step, value, bytes);
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
+  });
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type,
+                                          std::uint64_t rows, std::uint64_t cols,
+                                          std::int64_t step) {
+  return create("cublasLtMatrixLayoutCreate", layout,
+                Layout{.type = type,
+                       .rows = static_cast<std::int64_t>(rows),
+                       .cols = static_cast<std::int64_t>(cols),
+                       .step = step});
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return destroy("cublasLtMatrixLayoutDestroy", layout);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t what,
+                                                const void* value, std::size_t bytes) {
+  return set_attribute("cublasLtMatrixLayoutSetAttribute", layout, [&] {
+    return what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? set(layout->count, value, bytes)
+                                                      : set(layout->batch_step, value, bytes);
+  });
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return create("cublasLtMatmulPreferenceCreate", preference, Preference{});
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy("cublasLtMatmulPreferenceDestroy", preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t what,
+                                                    const void* value, std::size_t bytes) {
+  return set_attribute("cublasLtMatmulPreferenceSetAttribute", preference, [&] {
+    switch (what) {
+      case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return set(preference->workspace, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+        return set(preference->a, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+        return set(preference->b, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+        return set(preference->c, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        return set(preference->d, value, bytes);
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
+  });
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
+                                              cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int most,
+                                              cublasLtMatmulHeuristicResult_t* found, int* count) {
+  constexpr auto kFunction = "cublasLtMatmulAlgoGetHeuristic";
+  const Locked locked;
+  if (!handle || !operation || !a || !b || !c || !d || !preference || most <= 0 || !found || !count)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  for (const void* x :
+       {static_cast<const void*>(handle), static_cast<const void*>(operation),
+        static_cast<const void*>(a), static_cast<const void*>(b), static_cast<const void*>(c),
+        static_cast<const void*>(d), static_cast<const void*>(preference)})
+    check_alive(kFunction, x);
+  *count = 0;
+  if (injected(kFunction)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Problem p{*operation, *a, *b, *c, *d};
+  if (const auto status = check_problem(p); status != CUBLAS_STATUS_SUCCESS) return status;
+  if (p.has_epilogue() && is_set("AXONN_EMULATED_EPILOGUES", "unknown"))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (const Algorithm& algorithm : algorithms_for(p, *preference)) {
+    if (*count == most) break;
+    found[(*count)++] = {.algo = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm),
+                         .workspaceSize = algorithm.workspace,
+                         .state = CUBLAS_STATUS_SUCCESS,
+                         .wavesCount = 1,
+                         .reserved = {}};
+  }
+  return *count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/// Documented: invalid if a pointer is null, the workspace not aligned to 16 bytes or less than
+/// the algorithm needs, or the algorithm is not one for these descriptors. A null algorithm, which
+/// makes the library ask its heuristic, is not emulated.
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                              const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,
+                              const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
+  constexpr auto kFunction = "cublasLtMatmul";
+  const Locked locked;
+  if (!handle || !operation || !alpha || !a || !a_layout || !b || !b_layout || !beta || !c ||
+      !c_layout || !d || !d_layout || !algo)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  for (const void* x : {static_cast<const void*>(handle), static_cast<const void*>(operation),
+                        static_cast<const void*>(a_layout), static_cast<const void*>(b_layout),
+                        static_cast<const void*>(c_layout), static_cast<const void*>(d_layout)})
+    check_alive(kFunction, x);
+  if (injected(kFunction)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  int current = 0;
+  if (cudaGetDevice(&current) != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (handle->device != current || handle->device != device_of(stream))
+    violation("cublasLtMatmul: handle of GPU " + std::to_string(handle->device) +
+              ", stream of GPU " + std::to_string(device_of(stream)) + ", GPU " +
+              std::to_string(current) + " is current");
+
+  const Problem p{*operation, *a_layout, *b_layout, *c_layout, *d_layout};
+  if (const auto status = check_problem(p); status != CUBLAS_STATUS_SUCCESS) return status;
+  const auto algorithm = std::bit_cast<Algorithm>(*algo);
+  if (algorithm.checksum != algorithm.sum() || algorithm.problem != hash_of(p))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (p.has_epilogue() && is_set("AXONN_EMULATED_EPILOGUES", "refused"))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const std::array<const void*, 6> operands = {a,
+                                               b,
+                                               c,
+                                               d,
+                                               p.has_bias() ? p.operation.bias : nullptr,
+                                               p.has_aux() ? p.operation.aux : nullptr};
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    if (alignment_of(operands[i]) < algorithm.aligned[i]) return CUBLAS_STATUS_INVALID_VALUE;
+  if (c == d && *c_layout != *d_layout) return CUBLAS_STATUS_INVALID_VALUE;
+  if (algorithm.workspace > workspace_bytes || (algorithm.workspace > 0 && !workspace) ||
+      alignment_of(workspace) < kVectorBytes)
+    return CUBLAS_STATUS_INVALID_VALUE;
+
+  Product product{.p = p,
+                  .way = algorithm.way,
+                  .a = a,
+                  .b = b,
+                  .c = c,
+                  .d = d,
+                  .workspace = static_cast<float*>(workspace)};
+  std::memcpy(&product.alpha, alpha, sizeof product.alpha);
+  std::memcpy(&product.beta, beta, sizeof product.beta);
+  check_overlap(product, algorithm.workspace);
+  const std::string name = "cublasLtMatmul " + std::to_string(p.m()) + 'x' + std::to_string(p.n()) +
+                           'x' + std::to_string(p.k());
+  cudaError_t status = cudaSuccess;
+  if (product.way == Way::split) {
+    status = enqueue(stream, {name, [product] { product.multiply_halves(); }});
+    if (status == cudaSuccess)
+      status = enqueue(stream, {name + ", the second half", [product] { product.add_halves(); }});
+  } else {
+    status = enqueue(stream, {name, [product] { product.compute(); }});
+  }
+  return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}

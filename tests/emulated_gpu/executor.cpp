@@ -1,1 +1,577 @@
-#include "tests/emulated_gpu/platform.h"
+#include "tests/emulated_gpu/executor.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <boost/context/fiber.hpp>
+#include <sys/mman.h>
+
+#include "tests/emulated_gpu/runtime.h"
+
+extern "C" {  // null without the sanitizer
+__attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
+__attribute__((weak)) void __asan_poison_memory_region(const volatile void*, std::size_t);
+__attribute__((weak)) void __asan_unpoison_memory_region(const volatile void*, std::size_t);
+__attribute__((weak)) void __sanitizer_start_switch_fiber(void** save, const void* bottom,
+                                                          std::size_t bytes);
+__attribute__((weak)) void __sanitizer_finish_switch_fiber(void* save, const void** bottom,
+                                                           std::size_t* bytes);
+}
+
+namespace emulated_gpu {
+
+namespace {
+
+namespace context = boost::context;
+
+constexpr int kMostThreads = 1024;
+constexpr std::size_t kPage = 4096, kSharedBytes = 48 << 10;
+/// With the page below that guards it. Not a power of two, so that stacks share the cache.
+constexpr std::size_t kStackBytes = 33 * kPage;
+/// Of the memory that holds shared objects with gaps between them, which AddressSanitizer watches.
+constexpr std::size_t kSharedArena = 128 << 10, kGap = 64, kMostObjects = 512;
+constexpr std::size_t kArena = kPage + kSharedArena + kMostThreads * kStackBytes;
+
+// ThreadSanitizer needs about 0.6 ms to make a context, so they are few and used again: the threads
+// of a block are dealt to the contexts of a pool, and the blocks of a kernel to the pools of a
+// stream. Two threads of a block, or of two blocks, have the same context or pool by chance; then
+// a race between them is not seen in this run. There are no false reports, because the contexts of
+// a pool are ordered with each other, and with the stream, before each block that they run.
+constexpr int kContexts = 8, kPools = 4, kStreams = 32;
+
+struct Fragments {
+  float c[4];
+  std::uint32_t a[4], b[2];
+};
+
+/// Where a thread is.
+struct Stop {
+  enum What { running, ended, barrier, shuffle, ballot, mma, load };
+  What what = running;
+  Line line;
+};
+
+struct Thread {
+  Place place;
+  Stop stop;
+  context::fiber fiber;
+  int context, stack;
+  void* fake_stack = nullptr;  // AddressSanitizer's
+  // What it exchanges, and what it gets.
+  std::uint64_t value;
+  int mask;
+  const std::type_info* type;
+  Fragments fragments;
+  const void* row;
+  std::array<const void*, 4> elements;
+};
+
+/// Memory and contexts that blocks use one after the other.
+class Pool {
+ public:
+  Pool() : contexts_(__tsan_create_fiber ? kContexts : 1) {
+    void* const arena = mmap(nullptr, kArena, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena == MAP_FAILED) violation("no memory for the stacks of a block");
+    arena_ = static_cast<char*>(arena);
+    if (contexts_ > 1) return;  // so many pools could have too many guards
+    for (int i = 0; i < kMostThreads; ++i) mprotect(stack(i), kPage, PROT_NONE);
+  }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  ~Pool() { munmap(arena_, kArena); }
+
+  int contexts() const { return contexts_; }
+  const Context& context(int i) const { return members_[i]; }
+  const char* sync() const { return arena_; }
+  char* shared() const { return arena_ + kPage; }
+  char* stack(int i) const { return shared() + kSharedArena + i * kStackBytes; }
+
+  /// Everything that the contexts have done happens before all that they will do.
+  void merge() const {
+    if (contexts_ == 1) return;
+    void* const current = Context::current();
+    publish();
+    for (const Context& context : members_) {
+      context.enter();
+      acquire(sync());
+    }
+    Context::enter(current);
+  }
+
+  /// For who acquires sync().
+  void publish() const {
+    if (contexts_ == 1) return;
+    void* const current = Context::current();
+    for (const Context& context : members_) {
+      context.enter();
+      release(sync());
+    }
+    Context::enter(current);
+  }
+
+ private:
+  int contexts_;
+  std::array<Context, kContexts> members_;
+  char* arena_;
+};
+
+/// The pools of a stream, by its context.
+struct Pools {
+  const void* stream = nullptr;
+  std::uint64_t used = 0;
+  std::array<std::optional<Pool>, kPools> pools;
+
+  static Pools& of(const void* stream) {
+    // Not destroyed, and not in containers: ThreadSanitizer would have the release of their memory
+    // ordered.
+    alignas(Pools) static char memory[kStreams][sizeof(Pools)];
+    static Pools* all[kStreams];
+    static std::uint64_t uses = 0;
+    Pools** oldest = &all[0];
+    for (Pools*& one : all) {
+      if (!one) one = new (memory[&one - all]) Pools{};
+      if (one->stream == stream && one->used > 0) {
+        one->used = ++uses;
+        return *one;
+      }
+      if (one->used < (*oldest)->used) oldest = &one;
+    }
+    for (auto& pool : (*oldest)->pools) pool.reset();
+    (*oldest)->stream = stream;
+    (*oldest)->used = ++uses;
+    return **oldest;
+  }
+};
+
+struct SharedObject {
+  const void* site;
+  char* begin;
+  std::size_t bytes;
+};
+
+/// Gives a fiber its stack, which stays the pool's.
+struct StackOfPool {
+  char* stack;
+  std::size_t unused;
+  context::stack_context allocate() const {
+    context::stack_context at;
+    at.size = kStackBytes - kPage - unused;
+    at.sp = stack + kStackBytes - unused;
+    return at;
+  }
+  void deallocate(context::stack_context&) const {}
+};
+
+/// A kernel that runs.
+class Kernel {
+ public:
+  Kernel(const std::string& name, dim3 blocks, dim3 threads, const std::function<void()>& thread)
+      : name_(name), body_(thread), count_(threads.x * threads.y * threads.z) {
+    for (int i = 0; i < count_; ++i) {
+      const unsigned x = i % threads.x, y = i / threads.x % threads.y,
+                     z = i / (threads.x * threads.y);
+      threads_[i].place = {{x, y, z}, {}, threads, blocks};
+    }
+    objects_.reserve(kMostObjects);
+  }
+
+  void run_block(uint3 block, Pool& pool);
+
+  bool barrier(bool value, Line line);
+  /// Waits for the warp. Returns the running thread.
+  Thread& exchange(Stop::What what, Line line);
+  void* shared_object(const void* site, std::size_t bytes, std::size_t alignment, Line line);
+  void check_row(const void* row, Line line) const;
+  int lane() const { return index() % kWarpThreads; }
+  Thread& self() { return *running_; }
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  int index() const { return static_cast<int>(running_ - threads_); }
+  std::string stops(int begin, int end) const;
+  void resume(Thread& thread);
+  void start(Thread& thread);
+  /// Lets other threads run until this one is runnable.
+  void wait();
+  /// Makes threads that have come to the same line runnable.
+  void go_on(int begin, int end);
+  void finish(Stop::What what, std::span<Thread> lanes);
+  static void multiply(std::span<Thread> lanes);
+  static void find_elements(std::span<Thread> lanes);
+
+  static Thread threads_[kMostThreads];
+
+  const std::string& name_;
+  const std::function<void()>& body_;
+  int count_;
+  uint3 block_{};
+  Pool* pool_ = nullptr;
+  Thread* running_ = nullptr;
+  context::fiber scheduler_;
+  const void* scheduler_stack_ = nullptr;  // for AddressSanitizer
+  std::size_t scheduler_bytes_ = 0;
+
+  std::array<std::uint16_t, kMostThreads> runnable_, free_stacks_;
+  int runnables_ = 0;
+  std::array<int, kContexts> free_;  // stacks that the contexts' threads may use
+  int at_barrier_ = 0, ended_ = 0;
+  bool any_ = false;
+  std::array<int, kMostThreads / kWarpThreads> at_exchange_;
+
+  std::vector<SharedObject> objects_;
+  char* next_object_ = nullptr;
+  std::size_t shared_bytes_ = 0;
+};
+
+Thread Kernel::threads_[kMostThreads];
+
+/// The one that runs; the lock is held.
+Kernel* kernel = nullptr;
+
+Kernel& running() {
+  if (!kernel) violation("a function of kernels is called outside of a kernel");
+  return *kernel;
+}
+
+int random_below(int n) {
+  return static_cast<int>((random_numbers()() >> 32) * static_cast<std::uint64_t>(n) >> 32);
+}
+
+std::string text(Line line) {
+  return std::string(line.file_name()) + ':' + std::to_string(line.line());
+}
+
+bool same(Line a, Line b) {
+  return a.line() == b.line() &&
+         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
+}
+
+void Kernel::run_block(uint3 block, Pool& pool) {
+  block_ = block;
+  pool_ = &pool;
+  release(pool.sync());
+  pool.merge();
+  objects_.clear();
+  shared_bytes_ = 0;
+  next_object_ = pool.shared();
+  if (__asan_poison_memory_region) __asan_poison_memory_region(pool.shared(), kSharedArena);
+
+  at_barrier_ = ended_ = 0;
+  at_exchange_ = {};
+  std::iota(runnable_.begin(), runnable_.begin() + count_, 0);
+  runnables_ = count_;
+  const int contexts = pool.contexts(), stacks = kMostThreads / contexts;
+  if (contexts > 1)
+    for (int i = count_ - 1; i > 0; --i) std::swap(runnable_[i], runnable_[random_below(i + 1)]);
+  for (int i = 0; i < count_; ++i) {
+    Thread& thread = threads_[runnable_[i]];
+    thread.place.block = block;
+    thread.stop.what = Stop::running;
+    thread.context = i % contexts;
+    thread.stack = -1;
+  }
+  for (int i = 0; i < contexts; ++i) free_[i] = stacks;
+  for (int i = 0; i < kMostThreads; ++i)
+    free_stacks_[i] = static_cast<std::uint16_t>(kMostThreads - 1 - i);
+
+  while (runnables_ > 0) {
+    const int i = random_below(runnables_), next = runnable_[i];
+    runnable_[i] = runnable_[--runnables_];
+    resume(threads_[next]);
+  }
+  if (ended_ < count_) fail("threads wait for others that do not come: " + stops(0, count_));
+}
+
+void Kernel::resume(Thread& thread) {
+  running_ = &thread;
+  void* const base = Context::current();
+  pool_->context(thread.context).enter();
+  if (thread.stack < 0) start(thread);
+  void* fake_stack = nullptr;
+  if (__sanitizer_start_switch_fiber)
+    __sanitizer_start_switch_fiber(&fake_stack, pool_->stack(thread.stack) + kPage,
+                                   kStackBytes - kPage);
+  thread.fiber = std::move(thread.fiber).resume();
+  if (__sanitizer_finish_switch_fiber)
+    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+  Context::enter(base);
+  if (thread.stop.what != Stop::ended) return;
+  ++ended_;
+  const int stacks = kMostThreads / pool_->contexts();
+  free_stacks_[thread.context * stacks + free_[thread.context]++] =
+      static_cast<std::uint16_t>(thread.stack);
+}
+
+void Kernel::start(Thread& thread) {
+  const int stacks = kMostThreads / pool_->contexts();
+  thread.stack = free_stacks_[thread.context * stacks + --free_[thread.context]];
+  const std::size_t color = thread.stack % 16 * 256;  // of lines of the cache
+  thread.fiber = context::fiber(
+      std::allocator_arg, StackOfPool{pool_->stack(thread.stack), color},
+      [this, &thread](context::fiber&& scheduler) {
+        if (__sanitizer_finish_switch_fiber)
+          __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_bytes_);
+        scheduler_ = std::move(scheduler);
+        body_();
+        thread.stop.what = Stop::ended;
+        if (__sanitizer_start_switch_fiber)
+          __sanitizer_start_switch_fiber(nullptr, scheduler_stack_, scheduler_bytes_);
+        return std::move(scheduler_);
+      });
+}
+
+void Kernel::wait() {
+  Thread& thread = *running_;
+  if (__sanitizer_start_switch_fiber)
+    __sanitizer_start_switch_fiber(&thread.fake_stack, scheduler_stack_, scheduler_bytes_);
+  scheduler_ = std::move(scheduler_).resume();
+  if (__sanitizer_finish_switch_fiber)
+    __sanitizer_finish_switch_fiber(thread.fake_stack, &scheduler_stack_, &scheduler_bytes_);
+}
+
+bool Kernel::barrier(bool value, Line line) {
+  running_->value = value;
+  running_->stop = {Stop::barrier, line};
+  if (++at_barrier_ == count_) {
+    at_barrier_ = 0;
+    go_on(0, count_);
+    any_ = std::any_of(threads_, threads_ + count_, [](const Thread& x) { return x.value != 0; });
+    pool_->merge();
+  }
+  wait();
+  return any_;
+}
+
+Thread& Kernel::exchange(Stop::What what, Line line) {
+  running_->stop = {what, line};
+  const int begin = index() - lane(), end = std::min(begin + kWarpThreads, count_);
+  if (++at_exchange_[begin / kWarpThreads] == end - begin) {
+    at_exchange_[begin / kWarpThreads] = 0;
+    go_on(begin, end);
+    finish(what, std::span(threads_ + begin, threads_ + end));
+  }
+  wait();
+  return *running_;
+}
+
+void Kernel::go_on(int begin, int end) {
+  const Stop first = threads_[begin].stop;
+  for (int i = begin; i < end; ++i) {
+    Stop& stop = threads_[i].stop;
+    if (stop.what != first.what || !same(stop.line, first.line))
+      fail("threads wait at different places: " + stops(begin, end));
+    runnable_[runnables_++] = static_cast<std::uint16_t>(i);
+  }
+  for (int i = begin; i < end; ++i) threads_[i].stop.what = Stop::running;
+}
+
+void Kernel::finish(Stop::What what, std::span<Thread> lanes) {
+  if (what == Stop::shuffle) {
+    std::array<std::uint64_t, kWarpThreads> values;
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      const std::size_t from = i ^ static_cast<std::size_t>(lanes[i].mask);
+      if (from >= lanes.size())
+        fail("lane " + std::to_string(i) + " shuffles with lane " + std::to_string(from) +
+             ", which does not exist, at " + text(lanes[i].stop.line));
+      if (*lanes[i].type != *lanes[0].type)
+        fail("lanes shuffle different types at " + text(lanes[i].stop.line));
+      values[i] = lanes[from].value;
+    }
+    for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i].value = values[i];
+  }
+  if (what == Stop::ballot) {
+    std::uint64_t ballot = 0;
+    for (std::size_t i = 0; i < lanes.size(); ++i) ballot |= lanes[i].value << i;
+    for (Thread& lane : lanes) lane.value = ballot;
+  }
+  if (what == Stop::mma || what == Stop::load) {
+    if (lanes.size() != 32 || kWarpThreads != 32)
+      fail("an operation on matrices needs a warp of 32 lanes, at " + text(lanes[0].stop.line));
+    what == Stop::mma ? multiply(lanes) : find_elements(lanes);
+  }
+}
+
+float half(std::uint32_t word, int which) {
+  return std::bit_cast<float>(which == 0 ? word << 16 : word & 0xffff0000u);
+}
+
+void Kernel::multiply(std::span<Thread> lanes) {
+  const auto a = [&](int row, int k) {
+    return half(lanes[row % 8 * 4 + k % 8 / 2].fragments.a[k / 8 * 2 + row / 8], k % 2);
+  };
+  const auto b = [&](int k, int col) {
+    return half(lanes[col * 4 + k % 8 / 2].fragments.b[k / 8], k % 2);
+  };
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
+      for (int k = 0; k < 16; ++k) lanes[lane].fragments.c[i] += a(row, k) * b(k, col);
+    }
+}
+
+void Kernel::find_elements(std::span<Thread> lanes) {
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 4; ++i) {
+      const int row = i / 2 * 8 + lane % 4 * 2 + i % 2, col = lane / 4;
+      lanes[lane].elements[i] = static_cast<const char*>(lanes[row].row) + 2 * col;
+    }
+}
+
+void* Kernel::shared_object(const void* site, std::size_t bytes, std::size_t alignment, Line line) {
+  for (const SharedObject& object : objects_)
+    if (object.site == site) return object.begin;
+  shared_bytes_ += bytes;
+  if (shared_bytes_ > kSharedBytes)
+    fail("its shared memory, with that at " + text(line) + ", has " +
+         std::to_string(shared_bytes_) + " bytes, more than " + std::to_string(kSharedBytes));
+  alignment = std::max<std::size_t>(alignment, 8);
+  // At an odd multiple of the alignment.
+  auto address = reinterpret_cast<std::uintptr_t>(next_object_) + kGap;
+  address = (address + 2 * alignment - 1) / (2 * alignment) * (2 * alignment) + alignment;
+  char* const begin = reinterpret_cast<char*>(address);
+  next_object_ = begin + bytes;
+  if (objects_.size() == kMostObjects || next_object_ + kGap > pool_->shared() + kSharedArena)
+    fail("too many shared objects");
+  if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(begin, bytes);
+  // Not memset(), which ThreadSanitizer would take for the thread's access.
+  for (volatile char* p = begin; p < next_object_; ++p) *p = static_cast<char>(0xff);
+  objects_.push_back({site, begin, bytes});
+  return begin;
+}
+
+void Kernel::check_row(const void* row, Line line) const {
+  const auto* const begin = static_cast<const char*>(row);
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0)
+    fail("lane " + std::to_string(lane()) + " loads a row that is not aligned to 16 bytes at " +
+         text(line));
+  for (const SharedObject& object : objects_)
+    if (begin >= object.begin && begin + 16 <= object.begin + object.bytes) return;
+  fail("lane " + std::to_string(lane()) + " loads a row outside of shared memory at " + text(line));
+}
+
+void Kernel::fail(const std::string& what) const {
+  const auto number = [](unsigned x) { return std::to_string(x); };
+  violation("kernel " + name_ + ", block (" + number(block_.x) + ", " + number(block_.y) + ", " +
+            number(block_.z) + ") of " + std::to_string(count_) + " threads: " + what);
+}
+
+std::string Kernel::stops(int begin, int end) const {
+  static constexpr const char* kNames[] = {"running",  "ended", "a barrier", "a shuffle",
+                                           "a ballot", "mma",   "ldmatrix"};
+  const auto name = [](const Stop& stop) {
+    const bool waits = stop.what != Stop::running && stop.what != Stop::ended;
+    return kNames[stop.what] + (waits ? " at " + text(stop.line) : std::string());
+  };
+  std::map<std::string, std::string> threads;  // of each place, as ranges
+  for (int i = begin; i < end;) {
+    const std::string at = name(threads_[i].stop);
+    int last = i;
+    while (last + 1 < end && name(threads_[last + 1].stop) == at) ++last;
+    std::string& list = threads[at];
+    list += (list.empty() ? "" : ", ") + std::to_string(i);
+    if (last > i) list += '-' + std::to_string(last);
+    i = last + 1;
+  }
+  std::string all;
+  for (const auto& [at, list] : threads)
+    all += (all.empty() ? "" : "; ") + at + ": threads " + list;
+  return all;
+}
+
+/// "float*, const float*" of the name of an instance of cudaLaunchKernel().
+std::string parameters_of(const std::string& name) {
+  const std::string before = "Parameters = {";
+  const auto begin = name.find(before), end = name.rfind('}');
+  if (begin == std::string::npos || end == std::string::npos) return name;
+  return '(' + name.substr(begin + before.size(), end - begin - before.size()) + ')';
+}
+
+}  // namespace
+
+bool sync_threads(bool value, Line line) { return running().barrier(value, line); }
+
+std::uint64_t shuffle_xor(std::uint64_t value, int mask, const std::type_info& type, Line line) {
+  Thread& self = running().self();
+  self.value = value;
+  self.mask = mask;
+  self.type = &type;
+  return running().exchange(Stop::shuffle, line).value;
+}
+
+std::uint64_t lanes_with(bool is, Line line) {
+  running().self().value = is ? 1 : 0;
+  return running().exchange(Stop::ballot, line).value;
+}
+
+void mma(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], Line line) {
+  Fragments& fragments = running().self().fragments;
+  std::copy_n(c, 4, fragments.c);
+  std::copy_n(a, 4, fragments.a);
+  std::copy_n(b, 2, fragments.b);
+  std::copy_n(running().exchange(Stop::mma, line).fragments.c, 4, c);
+}
+
+std::array<const void*, 4> elements_to_load(const void* row, Line line) {
+  Kernel& kernel = running();
+  kernel.self().row = row;
+  if (kernel.lane() < 16) kernel.check_row(row, line);
+  return kernel.exchange(Stop::load, line).elements;
+}
+
+void* shared_object(const void* site, std::size_t bytes, std::size_t alignment, Line line) {
+  return running().shared_object(site, bytes, alignment, line);
+}
+
+const Place& place() { return running().self().place; }
+
+cudaError_t launch(const char* name, dim3 blocks, dim3 threads, std::function<void()> thread,
+                   std::size_t shared_bytes, cudaStream_t stream) {
+  return call("cudaLaunchKernel", [&] {
+    const auto within = [](dim3 n, unsigned x, unsigned y, unsigned z) {
+      return 1 <= n.x && n.x <= x && 1 <= n.y && n.y <= y && 1 <= n.z && n.z <= z;
+    };
+    if (!within(blocks, 0x7fffffff, 65535, 65535) || !within(threads, 1024, 1024, 64) ||
+        threads.x * threads.y * threads.z > kMostThreads)
+      return cudaErrorInvalidConfiguration;
+    if (shared_bytes > kSharedBytes) return cudaErrorInvalidValue;
+    const std::string kernel = parameters_of(name);
+    return enqueue(stream, {.what = "kernel " + kernel,
+                            .run = [=] { run_kernel(kernel, blocks, threads, thread); }});
+  });
+}
+
+void run_kernel(const std::string& name, dim3 blocks, dim3 threads,
+                const std::function<void()>& thread) {
+  if (kernel) violation("kernel " + name + " begins while another runs");
+  Kernel self(name, blocks, threads, thread);
+  kernel = &self;
+  Pools& pools = Pools::of(Context::current());
+  std::vector<std::uint64_t> order(static_cast<std::uint64_t>(blocks.x) * blocks.y * blocks.z);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_numbers());
+  const std::size_t used = std::min<std::size_t>(order.size(), __tsan_create_fiber ? kPools : 1);
+  std::size_t next = 0;
+  for (const std::uint64_t i : order) {
+    std::optional<Pool>& pool = pools.pools[next++ % used];
+    if (!pool) pool.emplace();
+    const std::uint64_t row = i / blocks.x;
+    self.run_block({static_cast<unsigned>(i % blocks.x), static_cast<unsigned>(row % blocks.y),
+                    static_cast<unsigned>(row / blocks.y)},
+                   *pool);
+  }
+  for (const std::optional<Pool>& pool : std::span(pools.pools).first(used)) {
+    pool->publish();
+    acquire(pool->sync());
+  }
+  kernel = nullptr;
+}
+
+}  // namespace emulated_gpu

@@ -18,7 +18,7 @@
 //   streams.cpp   streams, events, the order of work
 //   graphs.cpp    captures of streams
 //   executor.cpp  kernels: blocks of threads
-//   blas.cpp      cuBLASLt
+//   blas.cpp      cuBLASLt (its loops in blas_products.cpp, what they share in blas.h)
 //   nccl.cpp      NCCL
 //
 // This header is what they share. Work is done by host threads that wait for some of it (or query
@@ -87,12 +87,6 @@ int device_count();
 /// The device of a stream.
 int device_of(cudaStream_t stream);
 
-/// Threads of a warp: 32, or 64 in a build that emulates AMD's (AXONN_EMULATED_WARP).
-#ifndef AXONN_EMULATED_WARP
-#define AXONN_EMULATED_WARP 32
-#endif
-inline constexpr int kWarpThreads = AXONN_EMULATED_WARP;
-
 /// Runs `thread` once for each thread of each block of the grid, which it finds in threadIdx and
 /// blockIdx. Called by work that runs. Blocks run one after the other, in random order; the threads
 /// of a block are fibers, and after each barrier or exchange a random one continues.
@@ -116,6 +110,15 @@ class Context {
 
  private:
   void* fiber_ = nullptr;
+};
+
+/// While one lives, ThreadSanitizer sees nothing of the calling thread. For loops that work on what
+/// was reported: it intercepts functions such as memcpy in sources without it, too.
+struct Unseen {
+  Unseen();
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+  ~Unseen();
 };
 
 /// What is done before release(x) in one thread happens before what follows acquire(x) in another.

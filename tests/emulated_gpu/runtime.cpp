@@ -15,6 +15,8 @@ __attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
 __attribute__((weak)) void __tsan_destroy_fiber(void* fiber);
 __attribute__((weak)) void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 __attribute__((weak)) void __tsan_acquire(void* address);
+__attribute__((weak)) void AnnotateIgnoreReadsBegin(const char* file, int line);  // and writes
+__attribute__((weak)) void AnnotateIgnoreReadsEnd(const char* file, int line);
 __attribute__((weak)) void __tsan_release(void* address);
 }
 
@@ -191,6 +193,14 @@ void* Context::current() { return __tsan_get_current_fiber ? __tsan_get_current_
 void Context::enter(void* context) {
   constexpr unsigned kWithoutOrder = 1;
   if (context) __tsan_switch_to_fiber(context, kWithoutOrder);
+}
+
+Unseen::Unseen() {
+  if (AnnotateIgnoreReadsBegin) AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+}
+
+Unseen::~Unseen() {
+  if (AnnotateIgnoreReadsEnd) AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
 }
 
 void release(const void* x) {

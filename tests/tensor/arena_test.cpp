@@ -26,7 +26,8 @@ class AdjacentDevice : public Device {
 
   std::string name() const override { return "adjacent"; }
   void* allocate(std::int64_t bytes) override {
-    AXONN_CHECK(used + bytes <= kRoom, "out of memory: ", bytes, " bytes requested");
+    if (used + bytes > kRoom)
+      throw OutOfMemory(concat("out of memory: ", bytes, " bytes requested"));
     used += bytes;
     return memory_ + used - bytes;
   }
@@ -50,6 +51,23 @@ class AdjacentDevice : public Device {
   static constexpr std::int64_t kRoom = 8 * kSegment;  // of addresses; untouched pages are free
   std::unique_ptr<Device> inner_ = make_cpu_device();
   char* memory_;
+};
+
+/// One with less memory, that may have captured a graph.
+class LimitedDevice final : public AdjacentDevice {
+ public:
+  LimitedDevice(std::int64_t bytes, bool has_captured)
+      : bytes_(bytes), has_captured_(has_captured) {}
+  void* allocate(std::int64_t bytes) override {
+    if (live() + bytes > bytes_) throw OutOfMemory("out of memory");
+    return AdjacentDevice::allocate(bytes);
+  }
+  bool has_captured() const override { return has_captured_; }
+  std::int64_t live() const { return used - released; }
+
+ private:
+  std::int64_t bytes_;
+  bool has_captured_;
 };
 
 class ArenaTest : public testing::Test {
@@ -205,6 +223,32 @@ TEST_F(ArenaTest, IsUnchangedWhenTheDeviceIsOutOfMemory) {
   EXPECT_EQ(arena_.stats().live_bytes, before.live_bytes);
   EXPECT_EQ(arena_.stats().reserved_bytes, before.reserved_bytes);
   EXPECT_EQ(take(64), one + 128);
+}
+
+TEST(Arena, GivesFreeSegmentsBackWhenTheDeviceIsOutOfMemoryUnlessAGraphMayUseThem) {
+  for (const bool captured : {false, true}) {
+    LimitedDevice device(3 * kSegment, captured);
+    Arena arena(device);
+    void* const kept = arena.allocate(1);
+    void* const one = arena.allocate(kSegment);
+    void* const two = arena.allocate(kSegment);
+    arena.release(one, kSegment);
+    arena.release(two, kSegment);
+    if (captured) {
+      EXPECT_THROW(arena.allocate(2 * kSegment), OutOfMemory);
+      EXPECT_EQ(arena.stats().reserved_bytes, 3 * kSegment);
+      continue;
+    }
+    void* const large = arena.allocate(2 * kSegment);
+    EXPECT_EQ(arena.stats().reserved_bytes, 3 * kSegment);
+    EXPECT_EQ(device.live(), 3 * kSegment);
+    arena.release(large, 2 * kSegment);
+    EXPECT_THROW(arena.allocate(3 * kSegment), OutOfMemory);  // one segment is in use
+    void* const whole = arena.allocate(2 * kSegment - 4096);
+    EXPECT_EQ(device.live(), 3 * kSegment - 4096);
+    arena.release(whole, 2 * kSegment - 4096);
+    arena.release(kept, 1);
+  }
 }
 
 TEST(Arena, ReleasesItsSegmentsInItsDestructor) {

@@ -158,9 +158,10 @@ class CudaDevice final : public Device {
       cudaGetLastError();  // clears the error, which is reported below
       cudaMemGetInfo(&free, &total);
     }
-    AXONN_CHECK(status != cudaErrorMemoryAllocation, "out of memory on ", gpu_.name, ": ", bytes,
-                " bytes requested, ", free, " of ", total,
-                " free; use more ranks, a smaller micro_batch or activation checkpointing");
+    if (status == cudaErrorMemoryAllocation)
+      throw OutOfMemory(concat(
+          "out of memory on ", gpu_.name, ": ", bytes, " bytes requested, ", free, " of ", total,
+          " free; use more ranks, a smaller micro_batch or activation checkpointing"));
     check(status);
     return memory;
   }
@@ -193,8 +194,10 @@ class CudaDevice final : public Device {
 
   bool captures() const override { return true; }
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
+    has_captured_ = true;
     return CudaGraph::of(compute_, work);
   }
+  bool has_captured() const override { return has_captured_; }
   bool capturing() const override {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(compute_.handle(), &status));
@@ -210,6 +213,7 @@ class CudaDevice final : public Device {
   CudaGpu gpu_;
   CudaStream compute_;
   Staging staging_;
+  bool has_captured_ = false;
 };
 
 }  // namespace

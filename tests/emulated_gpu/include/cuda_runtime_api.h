@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/emulated_gpu/executor.h"
+
 #define CUDART_VERSION 13000
 
 #define __host__
@@ -129,7 +131,7 @@ struct uint3 {
 };
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
 struct cudaFuncAttributes {
   int numRegs;
@@ -152,7 +154,7 @@ struct Place {
   dim3 threads, blocks;
 };
 /// That of the fiber that runs.
-const Place& place();
+[[gnu::pure]] const Place& place();
 
 }  // namespace emulated_gpu
 

@@ -1,0 +1,320 @@
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/emulated_gpu/platform.h"
+#include "tests/emulated_gpu/warp_cpu.cuh"
+
+extern "C" __attribute__((weak)) void __asan_init();  // null without AddressSanitizer
+
+using namespace axonn;
+using namespace axonn::cuda;
+using emulated_gpu::run_kernel;
+
+namespace {
+
+int executor_thread() { return static_cast<int>(threadIdx.x); }
+int executor_lane() { return executor_thread() % kWarp; }
+
+TEST(Executor, RunsEachThreadOfEachBlockOnceAtItsPlace) {
+  const dim3 blocks(3, 2, 4), threads(5, 6, 7);
+  std::vector<int> runs(3 * 2 * 4 * 5 * 6 * 7);
+  run_kernel("count", blocks, threads, [&] {
+    ASSERT_EQ(gridDim.x, 3u);
+    ASSERT_EQ(blockDim.z, 7u);
+    const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x,
+                   thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    ++runs[block * 210 + thread];
+  });
+  EXPECT_EQ(runs, std::vector<int>(runs.size(), 1));
+}
+
+TEST(Executor, RunsBlocksAndThreadsInChangingOrders) {
+  std::set<std::vector<int>> threads, continued, blocks;
+  for (int i = 0; i < 20; ++i) {
+    std::vector<int> order, then, of_blocks;
+    run_kernel("orders", 8, 8, [&] {
+      const bool first = blockIdx.x == 0;
+      if (executor_thread() == 0) of_blocks.push_back(static_cast<int>(blockIdx.x));
+      if (first) order.push_back(executor_thread());
+      __syncthreads();
+      if (first) then.push_back(executor_thread());
+    });
+    threads.insert(order);
+    continued.insert(then);
+    blocks.insert(of_blocks);
+  }
+  EXPECT_GT(threads.size(), 15u);
+  EXPECT_GT(continued.size(), 15u);
+  EXPECT_GT(blocks.size(), 15u);
+}
+
+TEST(Executor, LetsAllThreadsArriveAtABarrierBeforeAnyContinues) {
+  for (const int count : {1, 31, 256, 1024}) {
+    int arrived[3] = {};
+    run_kernel("barriers", 2, count, [&] {
+      for (int& n : arrived) {
+        ++n;
+        __syncthreads();
+        ASSERT_EQ(n % count, 0);
+        __syncthreads();
+      }
+    });
+    for (const int n : arrived) EXPECT_EQ(n, 2 * count);
+  }
+}
+
+TEST(Executor, TellsAllThreadsWhetherAnyIsTrueAtABarrier) {
+  for (const int who : {-1, 0, 77, 99})
+    run_kernel("or", 1, 100, [&] {
+      ASSERT_EQ(__syncthreads_or(executor_thread() == who), who >= 0);
+      ASSERT_FALSE(__syncthreads_or(false));
+    });
+}
+
+template <typename T>
+T* shared_pair() {
+  AXONN_SHARED(pair, T[2]);
+  return pair;
+}
+
+TEST(Executor, GivesEachBlockNewSharedMemoryForEachPlaceAndInstance) {
+  run_kernel("shared", 5, 64, [&] {
+    AXONN_SHARED(ints, int[64]);
+    AXONN_SHARED(one, float);
+    std::uint32_t bits;
+    std::memcpy(&bits, &one, sizeof one);
+    ASSERT_EQ(bits, 0xffffffffu);
+    ASSERT_EQ(ints[executor_thread()], -1);
+    ints[executor_thread()] = executor_thread();
+    __syncthreads();
+    ASSERT_EQ(ints[63 - executor_thread()], 63 - executor_thread());
+    one = 1;
+    ASSERT_NE(static_cast<void*>(shared_pair<int>()), static_cast<void*>(shared_pair<float>()));
+    ASSERT_NE(shared_pair<double>(), shared_pair<double>() + 1);
+    ASSERT_EQ(shared_pair<int>(), shared_pair<int>());
+  });
+}
+
+TEST(Executor, ShufflesValuesBetweenLanes) {
+  run_kernel("shuffles", 2, 4 * kWarp, [&] {
+    for (int mask = 0; mask < kWarp; ++mask) {
+      const int from = executor_thread() ^ mask;
+      ASSERT_EQ(shuffle_xor(executor_thread(), mask), from);
+      ASSERT_EQ(shuffle_xor(0.5f * static_cast<float>(executor_thread()), mask), 0.5f * from);
+      ASSERT_EQ(shuffle_xor(1e-300 * executor_thread(), mask), 1e-300 * from);
+    }
+  });
+}
+
+TEST(Executor, TellsALaneWhichLanesPassTrue) {
+  run_kernel("ballots", 1, 2 * kWarp, [&] {
+    for (int k = 0; k < kWarp; ++k) {
+      const Lanes lanes = lanes_with(executor_lane() >= k);
+      ASSERT_EQ(lanes, static_cast<Lanes>(~Lanes{0} << k));
+      ASSERT_EQ(lowest(lanes), k);
+    }
+    ASSERT_EQ(lanes_with(false), 0u);
+  });
+}
+
+TEST(Executor, HasNoBitsForLanesThatTheLastWarpLacks) {
+  run_kernel("partial", 1, kWarp + 3, [&] {
+    const Lanes lanes = lanes_with(true);
+    ASSERT_EQ(lanes, executor_thread() < kWarp ? ~Lanes{0} : Lanes{7});
+  });
+}
+
+float element(int row, int col) { return static_cast<float>((row * 7 + col * 5) % 23 - 11); }
+
+std::uint32_t word_of(float low, float high) {
+  bf16 a, b;
+  put(a, low);
+  put(b, high);
+  return a.bits | static_cast<std::uint32_t>(b.bits) << 16;
+}
+
+template <int n>
+struct Rows {
+  alignas(16) bf16 rows[n][8];
+};
+
+/// c = 1 + a · b, with b of 16 rows in shared memory. The lanes' elements are those of the PTX ISA.
+TEST(Executor, MultipliesMatricesOfAWarpOf32) {
+  if (kWarp != 32) GTEST_SKIP() << "only for warps of 32";
+  run_kernel("products", 1, 64, [&] {
+    AXONN_SHARED(memory, Rows<16>);
+    if (executor_thread() < 16)
+      for (int col = 0; col < 8; ++col)
+        put(memory.rows[executor_thread()][col], element(executor_thread() + 3, col));
+    __syncthreads();
+    const int g = executor_lane() / 4, t = executor_lane() % 4;
+    std::uint32_t b[2];
+    load_down(b, memory.rows[executor_lane() % 16]);
+    const auto pair = [](int row, int k) { return word_of(element(row, k), element(row, k + 1)); };
+    const std::uint32_t a[4] = {pair(g, 2 * t), pair(g + 8, 2 * t), pair(g, 2 * t + 8),
+                                pair(g + 8, 2 * t + 8)};
+    float c[4] = {1, 1, 1, 1};
+    mma(c, a, b);
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + i / 2 * 8, col = 2 * t + i % 2;
+      float want = 1;  // exact: small integers
+      for (int k = 0; k < 16; ++k) want += element(row, k) * element(k + 3, col);
+      ASSERT_EQ(c[i], want);
+    }
+  });
+}
+
+void expect_violation(const std::string& message, int threads, const std::function<void()>& body) {
+  EXPECT_DEATH(run_kernel("bad", 2, threads, body), message);
+}
+
+TEST(Executor, ReportsThreadsThatEndBeforeABarrier) {
+  expect_violation(
+      "kernel bad, block \\([01], 0, 0\\) of 64 threads.*do not come.*barrier at "
+      ".*executor_test.cpp:[0-9]+: threads 0-4, 6-63; ended: threads 5",
+      64, [] {
+        if (executor_thread() != 5) __syncthreads();
+      });
+}
+
+TEST(Executor, ReportsThreadsThatWaitAtDifferentBarriers) {
+  expect_violation("different places: a barrier.*threads 0-7; a barrier.*threads 8-63", 64, [] {
+    if (executor_thread() < 8)
+      __syncthreads();
+    else
+      __syncthreads();
+  });
+}
+
+TEST(Executor, ReportsLanesThatDiverge) {
+  expect_violation("do not come: a barrier at .*: threads 1-63; a shuffle at .*: threads 0", 64,
+                   [] {
+                     if (executor_thread() == 0) shuffle_xor(1, 1);
+                     __syncthreads();
+                   });
+  expect_violation("different places: a ballot at .*: threads 1-.*; a shuffle at .*: threads 0",
+                   2 * kWarp, [] {
+                     if (executor_thread() == 0)
+                       shuffle_xor(1, 1);
+                     else if (executor_thread() < kWarp)
+                       lanes_with(true);
+                   });
+  expect_violation("do not come: a ballot at .*: threads 0-8; ended: threads 9-", kWarp, [] {
+    if (executor_thread() < 9) lanes_with(true);
+  });
+}
+
+TEST(Executor, ReportsShufflesThatHaveNoSourceOrAnotherType) {
+  expect_violation("lane 0 shuffles with lane 8, which does not exist", 8,
+                   [] { shuffle_xor(1, 8); });
+  expect_violation("different types", kWarp, [] {
+    const auto& type = executor_thread() == 3 ? typeid(float) : typeid(int);
+    emulated_gpu::shuffle_xor(0, 1, type, emulated_gpu::Line::current());
+  });
+}
+
+TEST(Executor, ReportsMatricesThatCannotBeLoaded) {
+  if (kWarp != 32) {
+    const auto multiply = [] {
+      const std::uint32_t a[4] = {}, b[2] = {};
+      float c[4] = {};
+      mma(c, a, b);
+    };
+    expect_violation("warp of 32 lanes", kWarp, multiply);
+    return;
+  }
+  static bf16 elsewhere[64];
+  const auto load = [](int offset, bool outside) {
+    AXONN_SHARED(memory, Rows<17>);
+    std::uint32_t b[2];
+    load_down(b, outside ? elsewhere : memory.rows[executor_lane() % 16] + offset);
+  };
+  expect_violation("not aligned to 16 bytes", 32, [&] { load(4, false); });
+  expect_violation("outside of shared memory", 32, [&] { load(16, false); });
+  expect_violation("outside of shared memory", 32, [&] { load(0, true); });
+  expect_violation("warp of 32 lanes", 16, [&] { load(0, false); });
+}
+
+TEST(Executor, ReportsTooMuchSharedMemory) {
+  run_kernel("most", 1, 1, [] {
+    AXONN_SHARED(most, char[48 << 10]);
+    most[0] = 0;
+  });
+  expect_violation("executor_test.cpp:[0-9]+, has 49156 bytes, more than 49152", 1, [] {
+    AXONN_SHARED(most, char[48 << 10]);
+    AXONN_SHARED(more, int);
+    most[more] = 0;
+  });
+}
+
+TEST(Executor, ReportsCallsFromOutsideOfAKernel) {
+  EXPECT_DEATH(__syncthreads(), "outside of a kernel");
+}
+
+TEST(Executor, LetsAddressSanitizerSeeTheBoundsOfSharedObjects) {
+  if (!__asan_init) GTEST_SKIP() << "needs AddressSanitizer";
+  EXPECT_DEATH(run_kernel("bounds", 1, 2,
+                          [] {
+                            AXONN_SHARED(values, volatile float[3]);
+                            AXONN_SHARED(others, float[3]);
+                            others[0] = values[3 + executor_thread()];
+                          }),
+               "AddressSanitizer: use-after-poison");
+}
+
+__global__ void executor_add(float* out, const float* a, int n) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) out[i] += a[i];
+}
+
+cudaError_t launch_add(dim3 blocks, dim3 threads, std::size_t shared, cudaStream_t stream,
+                       std::vector<float>& out, const std::vector<float>& in) {
+  float* to = out.data();
+  const float* a = in.data();
+  int n = static_cast<int>(out.size());
+  void* args[] = {&to, &a, &n};
+  return cudaLaunchKernel(executor_add, blocks, threads, args, shared, stream);
+}
+
+TEST(Executor, LaunchesKernelsOnStreamsWithinLimits) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0), cudaSuccess);
+  std::vector<float> out(1000, 1), in(1000, 2);
+  const auto launch = [&](dim3 blocks, dim3 threads, std::size_t shared = 0) {
+    return launch_add(blocks, threads, shared, stream, out, in);
+  };
+  for (const auto& [blocks, threads] : std::vector<std::pair<dim3, dim3>>{{0, 1},
+                                                                          {{1, 0}, 1},
+                                                                          {{1, 1, 0}, 1},
+                                                                          {1, 0},
+                                                                          {1, {1, 0}},
+                                                                          {1, {1, 1, 0}},
+                                                                          {1, 1025},
+                                                                          {1, {32, 33}},
+                                                                          {1, {1, 1, 65}},
+                                                                          {0x80000000u, 1},
+                                                                          {{1, 65536}, 1},
+                                                                          {{1, 1, 65536}, 1},
+                                                                          {1, {1024, 1024, 64}}})
+    EXPECT_EQ(launch(blocks, threads), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(1, 1, (48 << 10) + 1), cudaErrorInvalidValue);
+  emulated_gpu::fail_call("cudaLaunchKernel", 1);
+  EXPECT_NE(launch(1, 1), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(out, std::vector<float>(1000, 1));
+
+  cudaGetLastError();
+  EXPECT_EQ(launch(4, 256, 48 << 10), cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(out, std::vector<float>(1000, 3));
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+}  // namespace
