@@ -85,7 +85,7 @@ thread_local cudaStreamCaptureMode mode_of_thread = cudaStreamCaptureModeGlobal;
 
 }  // namespace
 
-Item::Item(std::unique_ptr<Launch> launch) : what("cudaGraphLaunch"), launch(std::move(launch)) {}
+Item::Item(std::unique_ptr<Launch> of) : what("cudaGraphLaunch"), launch(std::move(of)) {}
 Item::Item(Work work)
     : what(std::move(work.what)),
       run(std::make_unique<std::function<void()>>(std::move(work.run))),

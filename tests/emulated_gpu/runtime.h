@@ -49,7 +49,7 @@ struct Item {
   std::unique_ptr<Launch> launch;
 
   explicit Item(Work work);
-  explicit Item(std::unique_ptr<Launch> launch);
+  explicit Item(std::unique_ptr<Launch> of);
   ~Item();
 };
 
@@ -140,6 +140,9 @@ CUevent_st& event_of(cudaEvent_t event, const char* function);
 
 /// Runs f as the context's thread, as work of the device.
 void run_as(const Context& context, int device, const std::function<void()>& f);
+
+/// With AXONN_EMULATED_PROTECT=1: permits or forbids accesses to device memory, for all threads.
+void permit_device_memory(bool access);
 
 /// The program may not make this call while it captures: the capture becomes invalid. Null: it may.
 cudaError_t refused_by_captures();

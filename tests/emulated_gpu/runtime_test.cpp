@@ -415,6 +415,23 @@ TEST(EmulatedMemoryDeathTest, ReportsAccessesBeforeOrAfterTheLifeOfMemory) {
   EXPECT_DEATH(early(), "the kernel: 4 bytes at .* before or after its use");
 }
 
+TEST(EmulatedMemoryDeathTest, ReportsAccessesByTheHostIfItIsProtected) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("AXONN_EMULATED_PROTECT", "1", 1);
+  const auto copy_and_read = [](bool directly) {
+    const TestStream stream;
+    const TestMemory freed(1), host(1, Kind::pinned), device(1);
+    *host.get() = 7;
+    cudaMemcpyAsync(device.get(), host.get(), 4, cudaMemcpyHostToDevice, stream);
+    cudaMemcpyAsync(host.get(), device.get(), 4, cudaMemcpyDeviceToHost, stream);
+    stream.synchronize();
+    std::exit(directly ? *device.get() : *host.get());
+  };
+  EXPECT_EXIT(copy_and_read(false), testing::ExitedWithCode(7), "");
+  EXPECT_DEATH(copy_and_read(true), "host code accesses device memory");
+  unsetenv("AXONN_EMULATED_PROTECT");
+}
+
 /// Tests that need ThreadSanitizer.
 class EmulatedRacesDeathTest : public testing::Test {
  protected:

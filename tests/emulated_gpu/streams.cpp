@@ -87,9 +87,11 @@ void run_as(const Context& context, int device, const std::function<void()>& f) 
   Machine& m = machine();
   void* const host = Context::current();
   m.running_on = device;
+  permit_device_memory(true);
   context.enter();
   f();
   Context::enter(host);
+  permit_device_memory(false);
   m.running_on = -1;
 }
 
