@@ -43,24 +43,28 @@ class ProtectedPages {
 
   /// Null: out of memory.
   void* allocate(std::size_t bytes) {
-    if (rounded(bytes) > kRange - used_) return nullptr;
+    if (rounded(bytes) > kRange - kHugePage - used_) return nullptr;
     return begin_ + std::exchange(used_, used_ + rounded(bytes));
   }
   static void release(void* memory, std::size_t bytes) {
     madvise(memory, rounded(bytes), MADV_DONTNEED);
   }
   void permit(bool access) const {
-    if (used_ > 0 && mprotect(begin_, used_, access ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+    const std::size_t bytes = (used_ + kHugePage - 1) / kHugePage * kHugePage;
+    if (bytes > 0 && mprotect(begin_, bytes, access ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
       violation("mprotect fails");
   }
 
  private:
-  static constexpr std::size_t kRange = std::size_t{1} << 38, kPage = 4096;
+  static constexpr std::size_t kRange = std::size_t{1} << 38, kPage = 4096, kHugePage = 1 << 21;
 
   ProtectedPages()
       : begin_(static_cast<char*>(
             mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
     if (begin_ == MAP_FAILED) violation("there is no address space for AXONN_EMULATED_PROTECT");
+    // Whole huge pages, of which few change their protection.
+    begin_ += kHugePage - reinterpret_cast<std::uintptr_t>(begin_) % kHugePage;
+    madvise(begin_, kRange - kHugePage, MADV_HUGEPAGE);  // may fail
     struct sigaction action {};
     action.sa_sigaction = &ProtectedPages::report;
     action.sa_flags = SA_SIGINFO;
@@ -72,7 +76,7 @@ class ProtectedPages {
   static void report(int, siginfo_t* fault, void*) {
     const auto* const at = static_cast<const char*>(fault->si_addr);
     const char* const begin = get()->begin_;
-    if (std::less_equal<>()(begin, at) && std::less<>()(at, begin + kRange))
+    if (std::less_equal<>()(begin, at) && std::less<>()(at, begin + kRange - kHugePage))
       violation("host code accesses device memory at " + text_of(at));
     std::signal(SIGSEGV, SIG_DFL);  // the instruction runs again
   }
