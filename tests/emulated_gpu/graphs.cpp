@@ -85,9 +85,12 @@ thread_local cudaStreamCaptureMode mode_of_thread = cudaStreamCaptureModeGlobal;
 
 }  // namespace
 
-Item::Item(std::unique_ptr<Launch> launch)
-    : work{"cudaGraphLaunch", {}, {}}, launch(std::move(launch)) {}
-Item::Item(Work work) : work(std::move(work)) {}
+Item::Item(std::unique_ptr<Launch> of) : what("cudaGraphLaunch"), launch(std::move(of)) {}
+Item::Item(Work work)
+    : what(std::move(work.what)),
+      run(std::make_unique<std::function<void()>>(std::move(work.run))),
+      may_run(std::move(work.may_run)) {}
+
 Item::~Item() = default;
 
 bool run_node(CUstream_st& stream, Item& item, bool& done) {
@@ -118,11 +121,11 @@ bool run_node(CUstream_st& stream, Item& item, bool& done) {
 }
 
 std::string name_of(const Item& item) {
-  if (!item.launch || item.launch->ready.empty()) return item.work.what;
+  if (!item.launch || item.launch->ready.empty()) return item.what;
   std::string names;
   for (const int i : item.launch->ready)
     names += (names.empty() ? "" : ", ") + item.launch->graph->nodes[i].work.what;
-  return item.work.what + " (" + names + ")";
+  return item.what + " (" + names + ")";
 }
 
 cudaError_t invalidate(Capture& capture, cudaError_t error) {

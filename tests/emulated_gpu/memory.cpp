@@ -1,8 +1,12 @@
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
+
+#include <sys/mman.h>
 
 #include "tests/emulated_gpu/runtime.h"
 
@@ -27,6 +31,60 @@ std::string text_of(const void* address) {
   return text;
 }
 
+/// With AXONN_EMULATED_PROTECT=1: pages that hold all device memory, which only work that runs can
+/// access. Their addresses are used once.
+class ProtectedPages {
+ public:
+  static ProtectedPages* get() {
+    static auto* const pages =
+        setting("AXONN_EMULATED_PROTECT", 0) != 0 ? new ProtectedPages : nullptr;
+    return pages;
+  }
+
+  /// Null: out of memory.
+  void* allocate(std::size_t bytes) {
+    if (rounded(bytes) > kRange - kHugePage - used_) return nullptr;
+    return begin_ + std::exchange(used_, used_ + rounded(bytes));
+  }
+  static void release(void* memory, std::size_t bytes) {
+    madvise(memory, rounded(bytes), MADV_DONTNEED);
+  }
+  void permit(bool access) const {
+    const std::size_t bytes = (used_ + kHugePage - 1) / kHugePage * kHugePage;
+    if (bytes > 0 && mprotect(begin_, bytes, access ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+      violation("mprotect fails");
+  }
+
+ private:
+  static constexpr std::size_t kRange = std::size_t{1} << 38, kPage = 4096, kHugePage = 1 << 21;
+
+  ProtectedPages()
+      : begin_(static_cast<char*>(
+            mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+    if (begin_ == MAP_FAILED) violation("there is no address space for AXONN_EMULATED_PROTECT");
+    // Whole huge pages, of which few change their protection.
+    begin_ += kHugePage - reinterpret_cast<std::uintptr_t>(begin_) % kHugePage;
+    madvise(begin_, kRange - kHugePage, MADV_HUGEPAGE);  // may fail
+    struct sigaction action {};
+    action.sa_sigaction = &ProtectedPages::report;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, nullptr);
+  }
+
+  static std::size_t rounded(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+  static void report(int, siginfo_t* fault, void*) {
+    const auto* const at = static_cast<const char*>(fault->si_addr);
+    const char* const begin = get()->begin_;
+    if (std::less_equal<>()(begin, at) && std::less<>()(at, begin + kRange - kHugePage))
+      violation("host code accesses device memory at " + text_of(at));
+    std::signal(SIGSEGV, SIG_DFL);  // the instruction runs again
+  }
+
+  char* begin_;
+  std::size_t used_ = 0;
+};
+
 /// The allocation that the address is in. Null: none.
 Allocation* find(const void* address) {
   auto& all = machine().allocations;
@@ -40,11 +98,16 @@ void* allocate(Kind kind, int device, std::size_t bytes) {
   const bool on_device = kind != Kind::pinned;
   if (on_device && bytes > device_bytes() - m.used[device]) return nullptr;
   void* memory = nullptr;
-  // Exactly as many bytes as asked for, so that AddressSanitizer sees the first one beyond.
-  if (posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;
+  if (ProtectedPages* const pages = ProtectedPages::get(); pages && on_device)
+    memory = pages->allocate(bytes);
+  else if (posix_memalign(&memory, kAlignment, bytes) != 0)  // not more, for AddressSanitizer
+    memory = nullptr;
+  if (!memory) return nullptr;
   auto* const begin = static_cast<char*>(memory);
   const bool live = kind == Kind::device || kind == Kind::pinned;
+  permit_device_memory(true);
   if (live) std::memset(begin, kPoison, bytes);
+  permit_device_memory(false);
   if (on_device) m.used[device] += bytes;
   m.allocations[begin + bytes] = {kind, begin, bytes, device, live};
   return memory;
@@ -53,9 +116,12 @@ void* allocate(Kind kind, int device, std::size_t bytes) {
 void forget(const Allocation& allocation) {
   Machine& m = machine();
   if (allocation.kind != Kind::pinned) m.used[allocation.device] -= allocation.bytes;
-  char* const begin = allocation.begin;
-  m.allocations.erase(begin + allocation.bytes);
-  std::free(begin);
+  const Allocation freed = allocation;
+  m.allocations.erase(freed.begin + freed.bytes);
+  if (ProtectedPages::get() && freed.kind != Kind::pinned)
+    ProtectedPages::release(freed.begin, freed.bytes);
+  else
+    std::free(freed.begin);
 }
 
 /// The allocation that begins there. Null: none.
@@ -122,18 +188,22 @@ cudaError_t free_at_once(const char* function, void* memory, bool pinned) {
 
 /// Memory of a graph, which lives as long as the work that allocates it.
 struct GraphMemory {
-  void* memory;
-
-  explicit GraphMemory(void* memory) : memory(memory) {}
+  explicit GraphMemory(void* begin) : memory(begin) {}
   GraphMemory(const GraphMemory&) = delete;
   GraphMemory& operator=(const GraphMemory&) = delete;
   ~GraphMemory() {
     const Locked locked;
     forget(*beginning_at(memory));
   }
+
+  void* memory;
 };
 
 }  // namespace
+
+void permit_device_memory(bool access) {
+  if (const ProtectedPages* const pages = ProtectedPages::get()) pages->permit(access);
+}
 
 void reads(const void* from, std::size_t bytes, const char* what) {
   if (bytes == 0) return;

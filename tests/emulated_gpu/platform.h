@@ -30,6 +30,9 @@
 // promises: by what was enqueued before on the same stream, events, the begin and end of a kernel,
 // and barriers of a block. What the sources here read and write for the program, they report
 // (reads(), writes()).
+//
+// With AXONN_EMULATED_PROTECT=1, host code that accesses device memory ends the process, too, unless
+// work runs at that moment.
 namespace emulated_gpu {
 
 /// Ends the process with a message: the program has broken one of CUDA's rules.

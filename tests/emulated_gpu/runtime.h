@@ -40,13 +40,16 @@ struct Capture {
 
 struct Launch;
 
-/// An element of a stream's queue: work, or a launch of a graph.
+/// An element of a stream's queue: work, or a launch of a graph. For ThreadSanitizer, `run` belongs
+/// to the stream from push() on, and the rest to the host threads that have the lock.
 struct Item {
-  Work work;
+  std::string what;
+  std::unique_ptr<std::function<void()>> run;
+  std::function<bool()> may_run;
   std::unique_ptr<Launch> launch;
 
   explicit Item(Work work);
-  explicit Item(std::unique_ptr<Launch> launch);
+  explicit Item(std::unique_ptr<Launch> of);
   ~Item();
 };
 
@@ -137,6 +140,9 @@ CUevent_st& event_of(cudaEvent_t event, const char* function);
 
 /// Runs f as the context's thread, as work of the device.
 void run_as(const Context& context, int device, const std::function<void()>& f);
+
+/// With AXONN_EMULATED_PROTECT=1: permits or forbids accesses to device memory, for all threads.
+void permit_device_memory(bool access);
 
 /// The program may not make this call while it captures: the capture becomes invalid. Null: it may.
 cudaError_t refused_by_captures();

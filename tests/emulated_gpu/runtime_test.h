@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -56,6 +59,18 @@ inline void order(const TestStream& before, const TestStream& after) {
   event.record(before);
   EXPECT_EQ(cudaStreamWaitEvent(after, event), cudaSuccess);
 }
+
+/// The order of steps that race, without a race that ThreadSanitizer would report.
+class TestSteps {
+ public:
+  void add(char step) { steps_[next_++] = step; }
+  /// The steps since the last call. After synchronisation with all that added some.
+  std::string take() { return {steps_.data(), steps_.data() + next_.exchange(0)}; }
+
+ private:
+  std::atomic<std::size_t> next_ = 0;
+  std::array<char, 16> steps_{};
+};
 
 /// Device memory of ints, or pinned host memory.
 class TestMemory {

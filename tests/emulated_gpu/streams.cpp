@@ -21,17 +21,16 @@ Clock::time_point& last_progress() {
 
 /// Runs the stream's first work, or a piece of it if it is a graph. False: it cannot run yet.
 bool run_some_of(CUstream_st& stream) {
-  Item& item = *stream.queue.front();
+  Item& first = *stream.queue.front();
   bool done = true;
-  if (item.launch) {
-    if (!run_node(stream, item, done)) return false;
+  if (first.launch) {
+    if (!run_node(stream, first, done)) return false;
   } else {
-    if (item.work.may_run && !item.work.may_run()) return false;
+    if (first.may_run && !first.may_run()) return false;
     run_as(stream.context, stream.device, [&] {
-      acquire(&item);
-      item.work.run();
-      item.work.run = nullptr;  // here, as it is the stream's since it was enqueued
-      item.work.may_run = nullptr;
+      acquire(&first);
+      (*first.run)();
+      first.run.reset();
       release(&stream);
     });
   }
@@ -88,9 +87,11 @@ void run_as(const Context& context, int device, const std::function<void()>& f) 
   Machine& m = machine();
   void* const host = Context::current();
   m.running_on = device;
+  permit_device_memory(true);
   context.enter();
   f();
   Context::enter(host);
+  permit_device_memory(false);
   m.running_on = -1;
 }
 
