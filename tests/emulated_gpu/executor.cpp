@@ -33,7 +33,8 @@ namespace context = boost::context;
 
 constexpr int kMostThreads = 1024;
 constexpr std::size_t kPage = 4096, kSharedBytes = 48 << 10;
-/// With the page below that guards it. Not a power of two, so that stacks share the cache.
+/// With the page below that guards it. Not a power of two, so that stacks share the cache
+/// (start()).
 constexpr std::size_t kStackBytes = 33 * kPage;
 /// Of the memory that holds shared objects with gaps between them, which AddressSanitizer watches.
 constexpr std::size_t kSharedArena = 128 << 10, kGap = 64, kMostObjects = 512;
@@ -313,7 +314,7 @@ void Kernel::resume(Thread& thread) {
 void Kernel::start(Thread& thread) {
   const int stacks = kMostThreads / pool_->contexts();
   thread.stack = free_stacks_[thread.context * stacks + --free_[thread.context]];
-  const std::size_t color = thread.stack % 16 * 256;  // of lines of the cache
+  const std::size_t color = thread.stack / 16 % 16 * 256;  // so that stacks share the cache
   thread.fiber = context::fiber(
       std::allocator_arg, StackOfPool{pool_->stack(thread.stack), color},
       [this, &thread](context::fiber&& scheduler) {
