@@ -405,17 +405,21 @@ float half(std::uint32_t word, int which) {
 }
 
 void Kernel::multiply(std::span<Thread> lanes) {
-  const auto a = [&](int row, int k) {
-    return half(lanes[row % 8 * 4 + k % 8 / 2].fragments.a[k / 8 * 2 + row / 8], k % 2);
-  };
-  const auto b = [&](int k, int col) {
-    return half(lanes[col * 4 + k % 8 / 2].fragments.b[k / 8], k % 2);
-  };
+  float a[16][16], b[16][8], c[16][8];
+  for (int lane = 0; lane < 32; ++lane) {
+    const Fragments& own = lanes[lane].fragments;
+    const int row = lane / 4, pair = lane % 4 * 2;
+    for (int i = 0; i < 8; ++i)
+      a[row + i / 2 % 2 * 8][pair + i / 4 * 8 + i % 2] = half(own.a[i / 2], i % 2);
+    for (int i = 0; i < 4; ++i) b[pair + i / 2 * 8 + i % 2][row] = half(own.b[i / 2], i % 2);
+    for (int i = 0; i < 4; ++i) c[row + i / 2 * 8][pair + i % 2] = own.c[i];
+  }
+  for (int row = 0; row < 16; ++row)
+    for (int k = 0; k < 16; ++k)
+      for (int col = 0; col < 8; ++col) c[row][col] += a[row][k] * b[k][col];
   for (int lane = 0; lane < 32; ++lane)
-    for (int i = 0; i < 4; ++i) {
-      const int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
-      for (int k = 0; k < 16; ++k) lanes[lane].fragments.c[i] += a(row, k) * b(k, col);
-    }
+    for (int i = 0; i < 4; ++i)
+      lanes[lane].fragments.c[i] = c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
 }
 
 void Kernel::find_elements(std::span<Thread> lanes) {
