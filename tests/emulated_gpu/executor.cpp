@@ -43,8 +43,9 @@ constexpr std::size_t kArena = kPage + kSharedArena + kMostThreads * kStackBytes
 // ThreadSanitizer needs about 0.6 ms to make a context, so they are few and used again: the threads
 // of a block are dealt to the contexts of a pool, and the blocks of a kernel to the pools of a
 // stream. Two threads of a block, or of two blocks, have the same context or pool by chance; then
-// a race between them is not seen in this run. There are no false reports, because the contexts of
-// a pool are ordered with each other, and with the stream, before each block that they run.
+// a race between them is not seen in this run, and a report's callers can be those of another
+// thread of the context. There are no false reports, because the contexts of a pool are ordered
+// with each other, and with the stream, before each block that they run.
 constexpr int kContexts = 8, kPools = 4, kStreams = 32;
 
 struct Fragments {
@@ -124,15 +125,15 @@ class Pool {
   char* arena_;
 };
 
-/// The pools of a stream, by its context.
+/// The pools of a stream.
 struct Pools {
   const void* stream = nullptr;
   std::uint64_t used = 0;
   std::array<std::optional<Pool>, kPools> pools;
 
+  /// By the stream's context.
   static Pools& of(const void* stream) {
-    // Not destroyed, and not in containers: ThreadSanitizer would have the release of their memory
-    // ordered.
+    // Not on the heap: ThreadSanitizer would report that streams free each other's memory.
     alignas(Pools) static char memory[kStreams][sizeof(Pools)];
     static Pools* all[kStreams];
     static std::uint64_t uses = 0;
@@ -556,6 +557,7 @@ cudaError_t launch(const char* name, dim3 blocks, dim3 threads, std::function<vo
 void run_kernel(const std::string& name, dim3 blocks, dim3 threads,
                 const std::function<void()>& thread) {
   if (kernel) violation("kernel " + name + " begins while another runs");
+  if (threads.x * threads.y * threads.z > kMostThreads) violation(name + ": too many threads");
   Kernel self(name, blocks, threads, thread);
   kernel = &self;
   Pools& pools = Pools::of(Context::current());

@@ -290,6 +290,23 @@ cudaError_t launch_add(dim3 blocks, dim3 threads, std::size_t shared, cudaStream
   return cudaLaunchKernel(executor_add, blocks, threads, args, shared, stream);
 }
 
+__global__ void executor_bad(int*, double) {
+  if (executor_thread() > 0) __syncthreads();
+}
+
+TEST(Executor, NamesALaunchedKernelByItsParameters) {
+  const auto run = [] {
+    cudaStream_t stream = nullptr;
+    cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0);
+    int* p = nullptr;
+    double x = 0;
+    void* args[] = {&p, &x};
+    cudaLaunchKernel(executor_bad, 1, 2, args, 0, stream);
+    cudaStreamSynchronize(stream);
+  };
+  EXPECT_DEATH(run(), "kernel \\(int\\*, double\\), block");
+}
+
 TEST(Executor, LaunchesKernelsOnStreamsWithinLimits) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0), cudaSuccess);

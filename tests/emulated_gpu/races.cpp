@@ -10,6 +10,8 @@
 #include <map>
 #include <string>
 
+#include "axonn/ops/cuda/reduce_block.h"
+
 #include "tests/emulated_gpu/platform.h"
 #include "tests/emulated_gpu/warp_cpu.cuh"
 
@@ -19,10 +21,11 @@ namespace {
 
 constexpr int kThreads = 128;
 
+/// Of the block.
 int thread() { return static_cast<int>(threadIdx.x); }
 int block() { return static_cast<int>(blockIdx.x); }
 
-/// The sum of a function of the block's threads by shared memory.
+/// Each thread adds its neighbour's number, three times.
 template <bool first_barrier, bool second_barrier>
 __global__ void neighbours(float* out) {
   AXONN_SHARED(values, float[kThreads]);
@@ -34,6 +37,24 @@ __global__ void neighbours(float* out) {
     if (second_barrier) __syncthreads();  // before values is written again
   }
   out[block() * kThreads + thread()] = mine;
+}
+
+/// A block, in the form that reduce_block() takes.
+struct RacingBlock {
+  int thread() const { return ::thread(); }
+  int threads() const { return kThreads; }
+  void sync() const { __syncthreads(); }
+  float shuffle_xor(float x, int mask) const { return axonn::cuda::shuffle_xor(x, mask); }
+};
+
+/// Sums that use the same shared memory.
+__global__ void sums(float* out) {
+  AXONN_SHARED(parts, float[kThreads / kWarp]);
+  float x = static_cast<float>(thread());
+  for (int i = 0; i < 3; ++i)
+    x = reduce_block<kWarp>(RacingBlock{}, static_cast<float*>(parts), x,
+                            [](float a, float b) { return a + b; });
+  out[block() * kThreads + thread()] = x;
 }
 
 /// Shuffles do not order memory.
@@ -119,7 +140,8 @@ void run_once(const std::string& name) {
       {"one_total", one_total},
       {"first_block", first_block},
       {"all_threads", all_threads},
-      {"correct_stacks", stacks}};
+      {"correct_stacks", stacks},
+      {"correct_sums", sums}};
   Streams gpu;
   if (const auto found = kernels.find(name); found != kernels.end()) {
     gpu.run(gpu.a, found->second);
@@ -135,7 +157,8 @@ void run_once(const std::string& name) {
 
 }  // namespace
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
+  if (count != 2) emulated_gpu::violation("usage: races NAME");
   for (int i = 0; i < 30; ++i) run_once(arguments[1]);
   std::printf("%s ran\n", arguments[1]);
 }
