@@ -6,7 +6,7 @@
 
 #include <cublasLt.h>
 
-// What blas.cpp, the library's functions and rules, and blas_products.cpp share.
+// Shared by blas.cpp, the functions and rules of cuBLASLt, and blas_products.cpp, its loops.
 
 struct cublasLtContext {
   int device = 0;

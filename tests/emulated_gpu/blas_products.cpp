@@ -93,15 +93,23 @@ struct Panels {
   }
   /// sums (m, n), column-major and dense: over k from `begin` to before `end`.
   void multiply(float* sums, std::int64_t begin, std::int64_t end) const {
-    for (std::int64_t j = 0; j < n; j += kCols)
-      for (std::int64_t i = 0; i < m; i += kRows) {
-        float tile[kRows * kCols];
-        multiply_panels(tile, a.data() + i * k + begin * kRows, b.data() + j * k + begin * kCols,
-                        end - begin);
-        const auto rows = static_cast<std::size_t>(std::min<std::int64_t>(kRows, m - i));
-        for (std::int64_t c = 0; c < std::min<std::int64_t>(kCols, n - j); ++c)
-          std::memcpy(sums + (j + c) * m + i, tile + c * kRows, rows * sizeof(float));
-      }
+    // As many rows as stay in a core's cache with all k, while columns pass by.
+    const std::int64_t group = std::max<std::int64_t>(1, 32768 / (kRows * k)) * kRows;
+    for (std::int64_t from = 0; from < m; from += group)
+      for (std::int64_t j = 0; j < n; j += kCols)
+        for (std::int64_t i = from; i < std::min(m, from + group); i += kRows)
+          multiply_tile(sums, i, j, begin, end);
+  }
+
+ private:
+  void multiply_tile(float* sums, std::int64_t i, std::int64_t j, std::int64_t begin,
+                     std::int64_t end) const {
+    float tile[kRows * kCols];
+    multiply_panels(tile, a.data() + i * k + begin * kRows, b.data() + j * k + begin * kCols,
+                    end - begin);
+    const auto rows = static_cast<std::size_t>(std::min<std::int64_t>(kRows, m - i));
+    for (std::int64_t col = 0; col < std::min<std::int64_t>(kCols, n - j); ++col)
+      std::memcpy(sums + (j + col) * m + i, tile + col * kRows, rows * sizeof(float));
   }
 };
 
@@ -206,6 +214,7 @@ void Product::multiply_halves() const {
   report_inputs(*this);
   const auto size = static_cast<std::size_t>(p.m() * p.n());
   writes(workspace, 2 * size * sizeof(float), "cublasLtMatmul's workspace");
+  const Unseen loops;
   Panels& panels = buffers().panels;
   panels.pack_both(p, a, b, false);
   panels.multiply(workspace, 0, p.k() / 2);
@@ -218,6 +227,7 @@ void Product::add_halves() const {
   reads(workspace, 2 * size * sizeof(float), "cublasLtMatmul's workspace");
   if (p.sums_b()) report(reads, b, p.b, "cublasLtMatmul's B");
   report_outputs(*this);
+  const Unseen loops;
   finish(0, workspace, workspace + size);
   if (p.sums_b()) sum_columns();
 }
@@ -226,6 +236,7 @@ void Product::add_halves() const {
 void Product::compute() const {
   report_inputs(*this);
   report_outputs(*this);
+  const Unseen loops;
   auto& [panels, first, second] = buffers();
   const auto size = static_cast<std::size_t>(p.m() * p.n());
   first.resize(std::max(size, first.size()));

@@ -117,6 +117,14 @@ bool run_node(CUstream_st& stream, Item& item, bool& done) {
   return true;
 }
 
+std::string name_of(const Item& item) {
+  if (!item.launch || item.launch->ready.empty()) return item.work.what;
+  std::string names;
+  for (const int i : item.launch->ready)
+    names += (names.empty() ? "" : ", ") + item.launch->graph->nodes[i].work.what;
+  return item.work.what + " (" + names + ")";
+}
+
 cudaError_t invalidate(Capture& capture, cudaError_t error) {
   capture.invalidated = true;
   return error;

@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -57,7 +58,7 @@ void forget(const Allocation& allocation) {
   std::free(begin);
 }
 
-/// The allocation that begins there; a violation if there is none.
+/// The allocation that begins there. Null: none.
 Allocation* beginning_at(const void* memory) {
   Allocation* const found = find(memory);
   return found && found->begin == memory ? found : nullptr;
@@ -206,11 +207,9 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
                               Allocation* const freed = beginning_at(memory);
                               if (!freed || !freed->live)
                                 violation("cudaFreeAsync: " + text_of(memory) + " is not live");
+                              writes(memory, freed->bytes, "cudaFreeAsync");
                               freed->live = false;
-                              if (freed->kind == Kind::graph)
-                                writes(memory, 0, "cudaFreeAsync");
-                              else
-                                forget(*freed);
+                              if (freed->kind != Kind::graph) forget(*freed);
                             }});
   });
 }

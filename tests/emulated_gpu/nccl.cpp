@@ -169,8 +169,7 @@ ncclResult_t add_call(ncclComm* comm, const NcclCall& call, cudaStream_t stream,
       return ncclSuccess;
     }
   comm->grouping = std::this_thread::get_id();
-  grouped.launches.push_back(
-      std::make_shared<Launch>(Launch{comm, {call}, stream, 0, false, {}}));
+  grouped.launches.push_back(std::make_shared<Launch>(Launch{comm, {call}, stream, 0, false, {}}));
   return ncclSuccess;
 }
 

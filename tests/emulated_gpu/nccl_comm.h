@@ -37,7 +37,6 @@ struct Launch;
 struct Exchange {
   std::vector<NcclCall> calls;    // by party: a rank, or sender and receiver
   std::vector<Launch*> launches;  // by party; null until it arrives
-  std::vector<int> devices;       // by party
   std::vector<std::int64_t> numbers;
   std::size_t missing = 0;
   bool moved = false, dead = false;  // dead: a party was aborted

@@ -4,12 +4,24 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
-#include "tests/emulated_gpu/platform.h"
+#include "tests/emulated_gpu/runtime.h"
+
+extern "C" {
+// ThreadSanitizer's; null in other builds.
+__attribute__((weak)) void AnnotateIgnoreWritesBegin(const char* file, int line);
+__attribute__((weak)) void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
 
 namespace emulated_gpu {
 
 namespace {
+
+void see(bool seen) {
+  const auto call = seen ? AnnotateIgnoreWritesEnd : AnnotateIgnoreWritesBegin;
+  if (call) call(__FILE__, __LINE__);
+}
 
 constexpr const char* kNames[] = {"ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
                                   "ncclBroadcast", "ncclSend or ncclRecv"};
@@ -84,6 +96,16 @@ std::vector<std::byte> reduce_typed(std::span<const NcclCall> calls, std::span<c
     default:
       violation("NCCL: a reduction of a type that is not emulated");
   }
+}
+
+/// Reports an access to a rank's memory: by its device, and not by the one that moves the data.
+template <typename F>
+void as(const NcclCall& call, F f) {
+  const int before = std::exchange(machine().running_on, call.device);
+  see(true);
+  f();
+  see(false);
+  machine().running_on = before;
 }
 
 }  // namespace
@@ -161,7 +183,7 @@ void move_data(std::span<const NcclCall> calls, std::span<const int> order) {
   };
   for (int rank = 0; rank < ranks; ++rank)
     if (const NcclCall& call = calls[rank]; call.inp && (!broadcast || rank == first.peer))
-      reads(call.inp, call.inp_bytes(ranks), name(call));
+      as(call, [&] { reads(call.inp, call.inp_bytes(ranks), name(call)); });
   if (first.operation == Operation::all_reduce)
     all = reduce_typed(calls, order, first.count);
   else if (first.operation == Operation::reduce_scatter)
@@ -175,7 +197,7 @@ void move_data(std::span<const NcclCall> calls, std::span<const int> order) {
     if (!call.out) continue;
     const std::size_t bytes = call.out_bytes(ranks);
     const bool part = call.operation == Operation::reduce_scatter;
-    writes(call.out, bytes, name(call));
+    as(call, [&] { writes(call.out, bytes, name(call)); });
     std::memcpy(call.out, all.data() + (part ? rank * bytes : 0), bytes);
   }
 }

@@ -19,7 +19,8 @@ struct NcclCall {
   const void* inp = nullptr;  ///< null for a receiver
   void* out = nullptr;        ///< null for a sender
   ncclRedOp_t op = ncclSum;
-  int peer = -1;  ///< the root, or the other rank of a message
+  int peer = -1;   ///< the root, or the other rank of a message
+  int device = 0;  ///< of the rank
 
   std::size_t inp_bytes(int ranks) const;
   std::size_t out_bytes(int ranks) const;
@@ -36,7 +37,8 @@ std::string overlap_trouble(const NcclCall& call, int rank, int ranks);
 
 /// Carries out a collective: reads all ranks' inputs, and writes all their outputs. `calls` is in
 /// rank order, or is a sender's and a receiver's. Sums follow a ring, as NCCL's: part i of the
-/// ranks' parts begins with rank order[i], and is rounded to the type after each addition.
+/// ranks' parts begins with rank order[i], and is rounded to the type after each addition. Called
+/// while an Unseen lives.
 void move_data(std::span<const NcclCall> calls, std::span<const int> order);
 
 }  // namespace emulated_gpu

@@ -81,21 +81,15 @@ void join(Launch* launch, const NcclCall& call) {
     exchange->missing = pair ? 2 : group.ranks;
     exchange->calls.resize(exchange->missing);
     exchange->launches.resize(exchange->missing);
-    exchange->devices.resize(exchange->missing);
     exchange->numbers.resize(exchange->missing);
   }
-  for (const Launch* other : exchange->launches) {
-    if (!other) continue;
-    const NcclCall& theirs =
-        exchange->calls[std::find(exchange->launches.begin(), exchange->launches.end(), other) -
-                        exchange->launches.begin()];
-    if (!call.agrees(theirs))
+  for (std::size_t other = 0; other < exchange->launches.size(); ++other)
+    if (exchange->launches[other] && !call.agrees(exchange->calls[other]))
       violation("NCCL: calls of ranks differ: " + call.text() + " by " + about(&comm) + "; " +
-                theirs.text() + " by " + about(other->comm));
-  }
+                exchange->calls[other].text() + " by " + about(exchange->launches[other]->comm));
   exchange->calls[party] = call;
+  exchange->calls[party].device = comm.device;
   exchange->launches[party] = launch;
-  exchange->devices[party] = comm.device;
   exchange->numbers[party] = launch->number;
   --exchange->missing;
   launch->exchanges.emplace_back(key, exchange);
@@ -103,6 +97,7 @@ void join(Launch* launch, const NcclCall& call) {
 }
 
 void arrive(Launch* launch) {
+  const Unseen unseen;
   ncclComm& comm = *launch->comm;
   if (comm.life == Life::aborted) return;
   Gpu& gpu = everything().gpus[comm.device];
@@ -125,7 +120,7 @@ bool may_complete(Launch* launch) {
 /// Checks that GPUs have launched this exchange and others in the same order.
 void check_order(const Exchange& exchange) {
   const auto differs = [&](std::size_t a, std::size_t b) {
-    auto& order = everything().orders[{exchange.devices[a], exchange.devices[b]}];
+    auto& order = everything().orders[{exchange.calls[a].device, exchange.calls[b].device}];
     const auto [here, added] = order.emplace(exchange.numbers[a], exchange.numbers[b]);
     const auto next = std::next(here);
     const bool wrong = here->second != exchange.numbers[b] ||
@@ -134,8 +129,8 @@ void check_order(const Exchange& exchange) {
     if (added && order.size() > 256) order.erase(order.begin());
     return wrong;
   };
-  for (std::size_t party = 1; party < exchange.devices.size(); ++party)
-    if (exchange.devices[0] != exchange.devices[party] && differs(0, party))
+  for (std::size_t party = 1; party < exchange.calls.size(); ++party)
+    if (exchange.calls[0].device != exchange.calls[party].device && differs(0, party))
       violation("NCCL: " + about(exchange.launches[0]->comm) + " and " +
                 about(exchange.launches[party]->comm) +
                 " call the collectives of different communicators in different orders, at " +
@@ -143,6 +138,7 @@ void check_order(const Exchange& exchange) {
 }
 
 void complete(Launch* launch) {
+  const Unseen unseen;
   ncclComm& comm = *launch->comm;
   if (!launch->captured) --comm.outstanding;
   if (comm.life == Life::aborted) return;

@@ -18,7 +18,7 @@
 //   streams.cpp   streams, events, the order of work
 //   graphs.cpp    captures of streams
 //   executor.cpp  kernels: blocks of threads
-//   blas.cpp      cuBLASLt
+//   blas.cpp      cuBLASLt (its loops in blas_products.cpp, what they share in blas.h)
 //   nccl.cpp      NCCL
 //
 // This header is what they share. Work is done by host threads that wait for some of it (or query
@@ -111,6 +111,15 @@ class Context {
 
  private:
   void* fiber_ = nullptr;
+};
+
+/// While one lives, ThreadSanitizer sees nothing of the calling thread. For loops that work on what
+/// was reported: it intercepts functions such as memcpy in sources without it, too.
+struct Unseen {
+  Unseen();
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+  ~Unseen();
 };
 
 /// What is done before release(x) in one thread happens before what follows acquire(x) in another.

@@ -58,7 +58,7 @@ struct Captured {
 
 }  // namespace emulated_gpu
 
-struct CUstream_st {
+struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   int device = 0;
   emulated_gpu::Context context;
   std::deque<std::unique_ptr<emulated_gpu::Item>> queue;
@@ -88,7 +88,7 @@ struct Allocation {
 };
 
 struct Machine {
-  std::vector<std::unique_ptr<CUstream_st>> streams;
+  std::vector<std::shared_ptr<CUstream_st>> streams;  ///< also destroyed ones that have work
   std::set<cudaEvent_t> events;
   std::set<std::shared_ptr<Capture>> captures;    ///< under way
   std::map<const char*, Allocation> allocations;  ///< by their end, so upper_bound() finds one
@@ -118,6 +118,8 @@ void some_progress();
 /// the process makes no progress for AXONN_EMULATED_PATIENCE seconds (30 by default).
 void wait_until(const std::string& what, const std::function<bool()>& done);
 
+/// Waits for the work that is on the streams now.
+void wait_for_streams(const char* function, std::vector<std::shared_ptr<CUstream_st>> streams);
 /// Waits for the work that is on the device's streams now.
 void wait_for_device(const char* function, int device);
 
@@ -149,5 +151,8 @@ void push(CUstream_st& stream, std::unique_ptr<Item> item);
 
 /// Runs a node that can run. False: there is none. Sets done if all have run.
 bool run_node(CUstream_st& stream, Item& item, bool& done);
+
+/// For messages: the work, and, of a graph, the nodes whose turn it is.
+std::string name_of(const Item& item);
 
 }  // namespace emulated_gpu

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,8 +71,8 @@ std::string pending_work() {
   for (const auto& stream : machine().streams)
     if (!stream->queue.empty())
       text += "\n  a stream of device " + std::to_string(stream->device) + ": " +
-              stream->queue.front()->work.what + " and " +
-              std::to_string(stream->queue.size() - 1) + " after it";
+              name_of(*stream->queue.front()) + " and " + std::to_string(stream->queue.size() - 1) +
+              " after it";
   return text.empty() ? "\n  nothing" : text;
 }
 
@@ -124,10 +125,10 @@ void some_progress() {
 
 void wait_until(const std::string& what, const std::function<bool()>& done) {
   if (machine().running_on >= 0) violation(what + " is called by work that runs");
-  static const std::chrono::seconds patience(setting("AXONN_EMULATED_PATIENCE", 30));
   const auto begin = Clock::now();
   while (!done()) {
     if (!step()) {
+      const std::chrono::seconds patience(setting("AXONN_EMULATED_PATIENCE", 30));
       if (Clock::now() - std::max(begin, last_progress()) > patience)
         violation("deadlock: " + what + " waits for" + pending_work());
       constexpr int kMilliseconds = 10;  // conditions of libraries change without notice
@@ -140,22 +141,22 @@ void wait_until(const std::string& what, const std::function<bool()>& done) {
   }
 }
 
-void wait_for_device(const char* function, int device) {
-  std::vector<std::pair<CUstream_st*, std::uint64_t>> until;
-  Machine& m = machine();
-  for (const auto& stream : m.streams)
-    if (stream->device == device) until.emplace_back(stream.get(), stream->enqueued);
-  const auto alive = [&](const CUstream_st* one) {
-    return std::ranges::any_of(m.streams, [&](const auto& stream) { return stream.get() == one; });
-  };
+void wait_for_streams(const char* function, std::vector<std::shared_ptr<CUstream_st>> streams) {
+  std::vector<std::uint64_t> until;
+  for (const auto& stream : streams) until.push_back(stream->enqueued);
   wait_until(function, [&] {
-    std::erase_if(until, [&](const auto& one) {
-      if (alive(one.first) && one.first->done < one.second) return false;
-      acquire(one.first);
-      return true;
-    });
-    return until.empty();
+    for (std::size_t i = 0; i < until.size(); ++i)
+      if (streams[i]->done < until[i]) return false;
+    return true;
   });
+  for (const auto& stream : streams) acquire(stream.get());
+}
+
+void wait_for_device(const char* function, int device) {
+  std::vector<std::shared_ptr<CUstream_st>> streams;
+  std::ranges::copy_if(machine().streams, std::back_inserter(streams),
+                       [&](const auto& stream) { return stream->device == device; });
+  wait_for_streams(function, std::move(streams));
 }
 
 CUstream_st& stream_of(cudaStream_t stream, const char* function) {
@@ -191,7 +192,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   return call(__func__, [&] {
     if (!stream || flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
-    auto made = std::make_unique<CUstream_st>();
+    auto made = std::make_shared<CUstream_st>();
     made->device = current_device();
     made->priority = random_numbers()();
     *stream = made.get();
@@ -216,11 +217,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const char* const function = __func__;
   return call(function, [&] {
-    const CUstream_st& s = stream_of(stream, function);
+    CUstream_st& s = stream_of(stream, function);
     if (const cudaError_t error = refused(s.captured); error != cudaSuccess) return error;
-    const std::uint64_t until = s.enqueued;
-    wait_until(function, [&] { return stream_of(stream, function).done >= until; });
-    acquire(&s);
+    wait_for_streams(function, {s.shared_from_this()});
     return cudaSuccess;
   });
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "axonn/tensor/cuda/api.cuh"
 #include "axonn/tensor/dtype.h"
 
 #include "tests/emulated_gpu/executor.h"

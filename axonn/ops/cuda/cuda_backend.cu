@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <variant>
 
 #include "axonn/ops/cuda/cuda_backend.cuh"
@@ -72,6 +73,12 @@ CudaBackend::CudaBackend(int gpu, std::string gpu_name, const CudaOptions& optio
       scratch_(*device_),
       products_(*device_),
       cudnn_(*device_, scratch_, options) {}
+
+std::vector<std::string> CudaBackend::take_remarks() {
+  std::vector<std::string> remarks = products_.take_remarks();
+  std::ranges::move(cudnn_.take_remarks(), std::back_inserter(remarks));
+  return remarks;
+}
 
 __global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

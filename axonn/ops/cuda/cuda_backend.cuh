@@ -21,9 +21,11 @@ class CudaBackend final : public Backend {
 
   Device& device() override { return *device_; }
   std::string name() const override { return std::string(gpu_platform()->device); }
-  std::vector<std::string> take_remarks() override { return cudnn_.take_remarks(); }
+  std::vector<std::string> take_remarks() override;
 
-  void product(const Matmul& args) override { products_.run(args); }
+  void product(const Matmul& args) override {
+    if (!products_.run(args)) matmul(args);  // now in parts
+  }
   bool fuses(const Matmul& args) override { return products_.fuses(args); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
     return products_.ways(shape);

@@ -131,7 +131,7 @@ struct uint3 {
 };
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
-  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
 struct cudaFuncAttributes {
   int numRegs;
@@ -171,7 +171,6 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 th
     return [kernel, values = std::tuple<Parameters...>(*static_cast<Parameters*>(args[i])...)] {
       std::apply(kernel, values);
     };
-  }
-  (std::index_sequence_for<Parameters...>());
+  }(std::index_sequence_for<Parameters...>());
   return emulated_gpu::launch(__PRETTY_FUNCTION__, blocks, threads, thread, shared_bytes, stream);
 }

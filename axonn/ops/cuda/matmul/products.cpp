@@ -4,7 +4,9 @@
 #include <array>
 #include <compare>
 #include <map>
+#include <set>
 #include <type_traits>
+#include <utility>
 
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cuda/matmul/blas.cuh"
@@ -19,6 +21,11 @@ namespace {
 void check(cublasStatus_t status, Where where = Where::here()) {
   if (status != CUBLAS_STATUS_SUCCESS)
     fail(where, kBlasName, ": ", cublasLtGetStatusString(status));
+}
+
+/// Whether cuBLASLt does not have what was asked for.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
 }
 
 /// Destroys one of cuBLASLt's handles.
@@ -112,7 +119,7 @@ Operation operation_of(const Key& key) {
   };
   if (shape.bias || shape.bias_gradient) {
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(shape.out_type));
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, some_address(256));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, some_address(kEpilogueVector));
   }
   if (shape.gelu_input || shape.gelu_derivative) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::max(key.beside.stride, shape.N));
@@ -138,6 +145,7 @@ struct Products::State {
     Operation operation;
     Layout a, b, out;                                   // with the names of Matmul
     std::vector<cublasLtMatmulHeuristicResult_t> ways;  // empty only with an epilogue
+    bool refused = false;  // the heuristic knows the epilogue, but a product was refused
   };
 
   Plan make(const Key& key) const {
@@ -151,7 +159,8 @@ struct Products::State {
               .a = oriented(s.type, s.a_transposed, {s.M, s.K}, key.a),
               .b = oriented(s.type, s.b_transposed, {s.K, s.N}, key.b),
               .out = oriented(s.out_type, false, {s.M, s.N}, key.out),
-              .ways = {}};
+              .ways = {},
+              .refused = false};
     ask(key, plan);
     return plan;
   }
@@ -175,8 +184,7 @@ struct Products::State {
         library.get(), plan.operation.get(), plan.b.get(), plan.a.get(), plan.out.get(),
         plan.out.get(), handle, kMostWays, found.data(), &count);
     const bool fused = has_epilogue(key.shape);
-    if (fused && (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE))
-      return;
+    if (fused && is_refusal(status)) return;
     check(status);
     for (int i = 0; i < count; ++i)
       if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.ways.push_back(found[i]);
@@ -184,15 +192,16 @@ struct Products::State {
                 to_string(key.shape));
   }
 
-  const Plan& plan_of(const Key& key) {
+  Plan& plan_of(const Key& key) {
     const auto known = plans.find(key);
     return known != plans.end() ? known->second : plans.emplace(key, make(key)).first->second;
   }
 
-  void run(const BatchedMatmul& args) {
+  /// Returns false if cuBLASLt refuses the product because of its epilogue.
+  bool run(const BatchedMatmul& args) {
     const Matmul& one = args.one;
     const Key key = key_of(args);
-    const Plan& plan = plan_of(key);
+    Plan& plan = plan_of(key);
     const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
       if (to) check(cublasLtMatmulDescSetAttribute(plan.operation.get(), what, &to, sizeof to));
     };
@@ -207,9 +216,19 @@ struct Products::State {
         library.get(), plan.operation.get(), &args.scale, one.b.data, plan.b.get(), one.a.data,
         plan.a.get(), &beta, one.out.data, plan.out.get(), one.out.data, plan.out.get(), &algorithm,
         workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes, handle_of(device.compute()));
+    if (has_epilogue(key.shape) && is_refusal(status)) {
+      plan.refused = true;
+      const std::string product = to_string(key.shape);
+      if (left.insert(product).second)
+        remarks.push_back(concat(kBlasName, " refuses ", product, " (",
+                                 cublasLtGetStatusString(status),
+                                 "): it is computed without its epilogue, which follows"));
+      return false;
+    }
     AXONN_CHECK(status == CUBLAS_STATUS_SUCCESS, "matmul: ", kBlasName, " refused ",
                 to_string(key.shape), ", rows of out, a and b ", one.out.stride, ", ", one.a.stride,
                 " and ", one.b.stride, " elements apart: ", cublasLtGetStatusString(status));
+    return true;
   }
 
   // The size that cuBLAS's manual recommends, and cuBLAS itself uses, on Hopper.
@@ -221,14 +240,16 @@ struct Products::State {
   Library library;
   std::map<Key, Plan> plans;
   std::map<MatmulShape, int> chosen;
+  std::set<std::string> left;  // products of the remarks that were made
+  std::vector<std::string> remarks;
 };
 
 Products::Products(Device& device) : state_(std::make_unique<State>(device)) {}
 Products::~Products() = default;
 
-void Products::run(const Matmul& args) {
+bool Products::run(const Matmul& args) {
   check_matmul(args);
-  if (args.out.count() == 0) return;
+  if (args.out.count() == 0) return true;
   Stream& stream = state_->device.compute();
   const View bias = args.bias;
   BatchedMatmul product{.one = args};
@@ -236,7 +257,7 @@ void Products::run(const Matmul& args) {
   const View& to_sums = args.bias_gradient;
   if (to_sums.data) product.one.bias_gradient.data = state_->sums.take<float>(to_sums.cols);
   if (args.a.count() > 0) {
-    state_->run(product);
+    if (!state_->run(product)) return false;
   } else {  // K = 0: sums are zero
     product.one.bias = {};
     const auto size = static_cast<std::size_t>(bytes_of(args.out.dtype));
@@ -246,19 +267,23 @@ void Products::run(const Matmul& args) {
   }
   if (bias.data && !product.one.bias.data) add_bias(stream, args.out, bias);
   if (to_sums.data) add_bias(stream, to_sums, product.one.bias_gradient);
+  return true;
 }
 
 bool Products::fuses(const Matmul& args) {
   if (!may_fuse(args)) return false;
   const auto way = state_->chosen.find(shape_of(args));
   if (way != state_->chosen.end() && way->second == kMostWays) return false;
-  return !state_->plan_of(key_of({.one = args})).ways.empty();
+  const State::Plan& plan = state_->plan_of(key_of({.one = args}));
+  return !plan.ways.empty() && !plan.refused;
 }
 
 void Products::run(const BatchedMatmul& args) {
   if (args.count == 0 || args.one.out.count() == 0) return;
   state_->run(args);
 }
+
+std::vector<std::string> Products::take_remarks() { return std::exchange(state_->remarks, {}); }
 
 std::string Products::library() { return concat(kBlasName, ' ', blas_version()); }
 

@@ -32,13 +32,18 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  /// Throws if shapes or types do not fit Matmul's description, or if cuBLASLt refuses the product.
-  void run(const Matmul& args);
+  /// Returns false, with nothing done, if cuBLASLt refuses the product because of its epilogue,
+  /// although its heuristic knew an algorithm; fuses() then is false from now on. Throws if shapes
+  /// or types do not fit Matmul's description, or if cuBLASLt refuses the product otherwise.
+  bool run(const Matmul& args);
   /// See Backend::fuses(): true if cuBLASLt has the epilogue for these operands and set_way() has
   /// not chosen "in parts".
   bool fuses(const Matmul& args);
   /// For attention. Does not check its arguments.
   void run(const BatchedMatmul& args);
+
+  /// The epilogues that run() found to be refused since the last call; each shape once.
+  std::vector<std::string> take_remarks();
 
   /// "cuBLASLt 13.0.2".
   static std::string library();
