@@ -33,7 +33,8 @@ namespace context = boost::context;
 
 constexpr int kMostThreads = 1024;
 constexpr std::size_t kPage = 4096, kSharedBytes = 48 << 10;
-/// With the page below that guards it. Not a power of two, so that stacks share the cache.
+/// With the page below that guards it. Not a power of two, so that stacks share the cache
+/// (start()).
 constexpr std::size_t kStackBytes = 33 * kPage;
 /// Of the memory that holds shared objects with gaps between them, which AddressSanitizer watches.
 constexpr std::size_t kSharedArena = 128 << 10, kGap = 64, kMostObjects = 512;
@@ -42,8 +43,9 @@ constexpr std::size_t kArena = kPage + kSharedArena + kMostThreads * kStackBytes
 // ThreadSanitizer needs about 0.6 ms to make a context, so they are few and used again: the threads
 // of a block are dealt to the contexts of a pool, and the blocks of a kernel to the pools of a
 // stream. Two threads of a block, or of two blocks, have the same context or pool by chance; then
-// a race between them is not seen in this run. There are no false reports, because the contexts of
-// a pool are ordered with each other, and with the stream, before each block that they run.
+// a race between them is not seen in this run, and a report's callers can be those of another
+// thread of the context. There are no false reports, because the contexts of a pool are ordered
+// with each other, and with the stream, before each block that they run.
 constexpr int kContexts = 8, kPools = 4, kStreams = 32;
 
 struct Fragments {
@@ -123,15 +125,15 @@ class Pool {
   char* arena_;
 };
 
-/// The pools of a stream, by its context.
+/// The pools of a stream.
 struct Pools {
   const void* stream = nullptr;
   std::uint64_t used = 0;
   std::array<std::optional<Pool>, kPools> pools;
 
+  /// By the stream's context.
   static Pools& of(const void* stream) {
-    // Not destroyed, and not in containers: ThreadSanitizer would have the release of their memory
-    // ordered.
+    // Not on the heap: ThreadSanitizer would report that streams free each other's memory.
     alignas(Pools) static char memory[kStreams][sizeof(Pools)];
     static Pools* all[kStreams];
     static std::uint64_t uses = 0;
@@ -313,7 +315,7 @@ void Kernel::resume(Thread& thread) {
 void Kernel::start(Thread& thread) {
   const int stacks = kMostThreads / pool_->contexts();
   thread.stack = free_stacks_[thread.context * stacks + --free_[thread.context]];
-  const std::size_t color = thread.stack % 16 * 256;  // of lines of the cache
+  const std::size_t color = thread.stack / 16 % 16 * 256;  // so that stacks share the cache
   thread.fiber = context::fiber(
       std::allocator_arg, StackOfPool{pool_->stack(thread.stack), color},
       [this, &thread](context::fiber&& scheduler) {
@@ -404,17 +406,21 @@ float half(std::uint32_t word, int which) {
 }
 
 void Kernel::multiply(std::span<Thread> lanes) {
-  const auto a = [&](int row, int k) {
-    return half(lanes[row % 8 * 4 + k % 8 / 2].fragments.a[k / 8 * 2 + row / 8], k % 2);
-  };
-  const auto b = [&](int k, int col) {
-    return half(lanes[col * 4 + k % 8 / 2].fragments.b[k / 8], k % 2);
-  };
+  float a[16][16], b[16][8], c[16][8];
+  for (int lane = 0; lane < 32; ++lane) {
+    const Fragments& own = lanes[lane].fragments;
+    const int row = lane / 4, pair = lane % 4 * 2;
+    for (int i = 0; i < 8; ++i)
+      a[row + i / 2 % 2 * 8][pair + i / 4 * 8 + i % 2] = half(own.a[i / 2], i % 2);
+    for (int i = 0; i < 4; ++i) b[pair + i / 2 * 8 + i % 2][row] = half(own.b[i / 2], i % 2);
+    for (int i = 0; i < 4; ++i) c[row + i / 2 * 8][pair + i % 2] = own.c[i];
+  }
+  for (int row = 0; row < 16; ++row)
+    for (int k = 0; k < 16; ++k)
+      for (int col = 0; col < 8; ++col) c[row][col] += a[row][k] * b[k][col];
   for (int lane = 0; lane < 32; ++lane)
-    for (int i = 0; i < 4; ++i) {
-      const int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
-      for (int k = 0; k < 16; ++k) lanes[lane].fragments.c[i] += a(row, k) * b(k, col);
-    }
+    for (int i = 0; i < 4; ++i)
+      lanes[lane].fragments.c[i] = c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
 }
 
 void Kernel::find_elements(std::span<Thread> lanes) {
@@ -551,6 +557,7 @@ cudaError_t launch(const char* name, dim3 blocks, dim3 threads, std::function<vo
 void run_kernel(const std::string& name, dim3 blocks, dim3 threads,
                 const std::function<void()>& thread) {
   if (kernel) violation("kernel " + name + " begins while another runs");
+  if (threads.x * threads.y * threads.z > kMostThreads) violation(name + ": too many threads");
   Kernel self(name, blocks, threads, thread);
   kernel = &self;
   Pools& pools = Pools::of(Context::current());

@@ -1,4 +1,5 @@
-#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <set>
 #include <string>
@@ -33,31 +34,39 @@ TEST(Executor, RunsEachThreadOfEachBlockOnceAtItsPlace) {
   EXPECT_EQ(runs, std::vector<int>(runs.size(), 1));
 }
 
+/// The order in which some of eight run.
+struct Order {
+  std::array<std::atomic<int>, 8> who;
+  std::atomic<int> count = 0;
+
+  void add(unsigned one) { who[count++] = static_cast<int>(one); }
+  std::vector<int> get() const { return {who.begin(), who.end()}; }
+};
+
 TEST(Executor, RunsBlocksAndThreadsInChangingOrders) {
-  std::set<std::vector<int>> threads, continued, blocks;
+  std::set<std::vector<int>> begun, continued, blocks;
   for (int i = 0; i < 20; ++i) {
-    std::vector<int> order, then, of_blocks;
+    Order begin, after, block;
     run_kernel("orders", 8, 8, [&] {
-      const bool first = blockIdx.x == 0;
-      if (executor_thread() == 0) of_blocks.push_back(static_cast<int>(blockIdx.x));
-      if (first) order.push_back(executor_thread());
+      if (executor_thread() == 0) block.add(blockIdx.x);
+      if (blockIdx.x == 0) begin.add(threadIdx.x);
       __syncthreads();
-      if (first) then.push_back(executor_thread());
+      if (blockIdx.x == 0) after.add(threadIdx.x);
     });
-    threads.insert(order);
-    continued.insert(then);
-    blocks.insert(of_blocks);
+    begun.insert(begin.get());
+    continued.insert(after.get());
+    blocks.insert(block.get());
   }
-  EXPECT_GT(threads.size(), 15u);
+  EXPECT_GT(begun.size(), 15u);
   EXPECT_GT(continued.size(), 15u);
   EXPECT_GT(blocks.size(), 15u);
 }
 
 TEST(Executor, LetsAllThreadsArriveAtABarrierBeforeAnyContinues) {
   for (const int count : {1, 31, 256, 1024}) {
-    int arrived[3] = {};
+    std::array<std::atomic<int>, 3> arrived{};
     run_kernel("barriers", 2, count, [&] {
-      for (int& n : arrived) {
+      for (std::atomic<int>& n : arrived) {
         ++n;
         __syncthreads();
         ASSERT_EQ(n % count, 0);
@@ -93,7 +102,7 @@ TEST(Executor, GivesEachBlockNewSharedMemoryForEachPlaceAndInstance) {
     ints[executor_thread()] = executor_thread();
     __syncthreads();
     ASSERT_EQ(ints[63 - executor_thread()], 63 - executor_thread());
-    one = 1;
+    if (executor_thread() == 0) one = 1;
     ASSERT_NE(static_cast<void*>(shared_pair<int>()), static_cast<void*>(shared_pair<float>()));
     ASSERT_NE(shared_pair<double>(), shared_pair<double>() + 1);
     ASSERT_EQ(shared_pair<int>(), shared_pair<int>());
@@ -279,6 +288,23 @@ cudaError_t launch_add(dim3 blocks, dim3 threads, std::size_t shared, cudaStream
   int n = static_cast<int>(out.size());
   void* args[] = {&to, &a, &n};
   return cudaLaunchKernel(executor_add, blocks, threads, args, shared, stream);
+}
+
+__global__ void executor_bad(int*, double) {
+  if (executor_thread() > 0) __syncthreads();
+}
+
+TEST(Executor, NamesALaunchedKernelByItsParameters) {
+  const auto run = [] {
+    cudaStream_t stream = nullptr;
+    cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0);
+    int* p = nullptr;
+    double x = 0;
+    void* args[] = {&p, &x};
+    cudaLaunchKernel(executor_bad, 1, 2, args, 0, stream);
+    cudaStreamSynchronize(stream);
+  };
+  EXPECT_DEATH(run(), "kernel \\(int\\*, double\\), block");
 }
 
 TEST(Executor, LaunchesKernelsOnStreamsWithinLimits) {

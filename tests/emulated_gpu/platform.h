@@ -25,11 +25,12 @@
 // it), one at a time, under one lock: a random stream's first work that may run, as events allow.
 // So a missing wait changes results for some seed. What a program must not do is a violation.
 //
-// The sources here are compiled without sanitizers. For ThreadSanitizer each stream, each node of a
-// graph and each thread of a block is a thread of its own, ordered with others only as CUDA
-// promises: by what was enqueued before on the same stream, events, the begin and end of a kernel,
-// and barriers of a block. What the sources here read and write for the program, they report
-// (reads(), writes()).
+// The sources here are compiled without ThreadSanitizer, and linked so that functions that they
+// share with the program, as inline ones, are theirs. For ThreadSanitizer each stream, each node of
+// a graph and each thread of a block (more or less: executor.cpp) is a thread of its own, ordered
+// with others only as CUDA promises: by what was enqueued before on the same stream, events, the
+// begin and end of a kernel, and barriers of a block. What the sources here read and write for the
+// program, they report (reads(), writes()).
 //
 // With AXONN_EMULATED_PROTECT=1, host code that accesses device memory ends the process, too, unless
 // work runs at that moment.

@@ -5,10 +5,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "axonn/tensor/cuda/api.cuh"
-#include "axonn/tensor/dtype.h"
+#include <cuda_runtime_api.h>
 
-#include "tests/emulated_gpu/executor.h"
+#include "axonn/tensor/dtype.h"
 
 /// Declares memory that a block shares: a reference `name` to a type, such as float[256].
 #define AXONN_SHARED(name, ...) auto& name = ::emulated_gpu::shared<__VA_ARGS__>([] {})
