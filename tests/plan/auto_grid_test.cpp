@@ -92,6 +92,16 @@ TEST(AutoGrid, AResumedRunKeepsItsGridUnlessTheNumberOfRanksChanges) {
   EXPECT_EQ(choose(config, 2).configs.front().parallelism.grid().ranks(), 2);
 }
 
+TEST(AutoGrid, RefusesToReplaceARunBeforeItPlans) {
+  Config config = planned_config(folder_of("finished"));
+  Config before = config;
+  before.parallelism.set_grid({});
+  run_ranks(1, [&](Communicator& world) { train(resolved(before), world, {}); });
+  config.parallelism.machine = "no such machine";
+  EXPECT_THAT([&] { choose(config, 2); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("holds a run")));
+}
+
 TEST(AutoGrid, RefusesAModelThatFitsOnNoGrid) {
   Config config = planned_config(folder_of("large"));
   config.model = {.layers = 64, .hidden = 32768, .heads = 64, .vocab = 256};
