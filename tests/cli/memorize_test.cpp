@@ -98,7 +98,7 @@ TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
   for (const char* flag : {"--suffix", "--seq-len", "--batch", "--prompts"})
     EXPECT_THAT(error({"memorize", "--audit", "--model", run.out(), "--documents", run.config(),
                        flag, "9223372036854775807"}),
-                AllOf(HasSubstr(flag), HasSubstr("not in range [1 - 2147483647]")));
+                AllOf(HasSubstr(flag), HasSubstr("not in range"), HasSubstr("2147483647")));
   EXPECT_THAT(error({"memorize", run.config()}), HasSubstr("goldfish.k is 0"));
   EXPECT_THAT(error(study(run, {"--memorize.epochs", "100"})), HasSubstr("set training.steps to"));
 }

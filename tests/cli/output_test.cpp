@@ -129,9 +129,9 @@ TEST(Output, OfALauncherCannotCommandTheTerminalEither) {
   ASSERT_EQ(run_program(run.train()).code, 0);
   const std::vector<std::string> generate{
       "generate", "--model",  run.out() + "/checkpoints", "--tokens",
-      "1",        "--prompt", "a\x1b]0;title\x07b"};
-  EXPECT_THAT(run_program(generate, {.ranks = 1}).out, StartsWith("a\\x1b]0;title\\x07b"));
-  EXPECT_THAT(run_program(generate).out, StartsWith("a\x1b]0;title\x07b")) << "into a file";
+      "1",        "--prompt", "a\x1b]0;title\x07!"};
+  EXPECT_THAT(run_program(generate, {.ranks = 1}).out, StartsWith("a\\x1b]0;title\\x07!"));
+  EXPECT_THAT(run_program(generate).out, StartsWith("a\x1b]0;title\x07!")) << "into a file";
 }
 
 TEST(Output, MessagesCannotCommandTheTerminal) {
