@@ -38,7 +38,8 @@ Documents::Documents(const std::vector<std::string>& paths) : name_(paths.at(0))
 }
 
 void Documents::add(const std::string& path) {
-  const InputFile& file = files_.emplace_back(InputFile(path), tokens()).file;
+  files_.push_back({InputFile(path), tokens()});
+  const InputFile& file = files_.back().file;
   const auto damaged = [&](const char* what) {
     refuse(path, " is not a file of documents: it ", what,
            "; remove it, and it will be made again");
