@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -158,6 +159,50 @@ void returns_early(Communicator& world) {
   if (world.rank() != 3) sum(world, 8, "block 2 mlp");
 }
 
+/// Bytes of memory that this process uses.
+std::int64_t resident_bytes() {
+  std::int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+/// Rank 0 makes calls for which rank 1 comes late. What it sends at once travels before its part of
+/// the barrier, on the same connection.
+void runs_ahead(Communicator& world) {
+  constexpr std::int64_t kBytes = 64 << 20, kCalls = 100, kEach = 32 << 10;
+  const auto pair = world.split(0, "pair");
+  const bool late = world.rank() == 1;
+  std::vector<std::uint8_t> whole(world.size() * kBytes, late), part(kBytes, late + 1);
+  std::vector<std::uint8_t> small(kCalls * kEach, late ? 0 : 3), texts = small;
+  const auto each = [&](std::vector<std::uint8_t>& all, std::int64_t i) {
+    return buffer(std::span(all).subspan(i * kEach, kEach));
+  };
+  std::vector<Work> works;
+  const auto call = [&] {
+    works.push_back(pair->all_gather(buffer(std::span(whole)), buffer(std::span(part)), "large"));
+    for (std::int64_t i = 0; i < kCalls; ++i)
+      works.push_back(pair->broadcast(each(small, i), 0, "small"));
+    for (std::int64_t i = 0; i < kCalls; ++i)
+      works.push_back(late ? pair->recv(each(texts, i), 0) : pair->send(each(texts, i), 1));
+  };
+  world.barrier("connect");
+  const std::int64_t before = resident_bytes();
+  if (!late) call();
+  world.barrier("sent");
+  if (late) {
+    EXPECT_LT(resident_bytes() - before, 8 << 20) << "bytes of messages that wait for this rank";
+    call();
+  } else {
+    EXPECT_EQ(std::ranges::count_if(works, [](Work& work) { return work.done(); }), 0)
+        << "calls done without the other rank";
+  }
+  for (Work& work : works) work.wait();
+  EXPECT_EQ(std::ranges::count(whole, 1), kBytes);
+  EXPECT_EQ(std::ranges::count(whole, 2), kBytes);
+  EXPECT_EQ(std::ranges::count(small, 3), std::ssize(small));
+  EXPECT_EQ(std::ranges::count(texts, 3), std::ssize(texts));
+}
+
 void differs(Communicator& world) { sum(world, world.rank() == 1 ? 5000 : 9000, "block 4 mlp"); }
 
 void differs_in_kind(Communicator& world) {
@@ -190,6 +235,7 @@ int main(int argc, char** argv) {
       {"works_alone", works_alone},
       {"returns_late", returns_late},
       {"returns_early", returns_early},
+      {"runs_ahead", runs_ahead},
       {"differs", differs},
       {"differs_in_kind", differs_in_kind},
       {"differs_in_name", differs_in_name}};

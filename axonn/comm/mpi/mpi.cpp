@@ -232,10 +232,10 @@ class MpiEngine {
     const auto started = started_.find(call.channel);
     const bool has_started = started != started_.end() && started->second > call.sequence;
     if (!has_started) task = returned_ ? nullptr : waits_in_;
-    // Until a task may begin, it waits for an earlier one of its group.
+    // Until a task may begin, it waits for an earlier one of its channel.
     if (task && !task->algorithm) {
       const auto earlier = std::ranges::find_if(
-          active_, [&](const auto& other) { return other->group->id == task->group->id; });
+          active_, [&](const auto& other) { return other->channel == task->channel; });
       task = earlier == active_.end() ? nullptr : earlier->get();
     }
     MpiPlace place{.returned = returned_ && !has_started,
@@ -343,15 +343,22 @@ class MpiEngine {
     if (waiting_.empty()) return;
     admission_.begin_pass();
     std::erase_if(waiting_, [&](const std::shared_ptr<Task>& task) {
-      if (!task->call.is_pair() &&  // send and recv need no admission
-          !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
-        return false;
+      if (!may_begin(*task)) return false;
       delay();
       task->algorithm = MpiAlgorithm::create(context_, *task->group, task->call, task->sequence);
       task->algorithm->begin();
       active_.push_back(task);
       return true;
     });
+  }
+
+  bool may_begin(const Task& task) {
+    if (!task.call.is_pair())
+      return admission_.may_begin(task.group->id, task.sequence, is_large(task.call));
+    // One send at a time to a rank of a group; a receive may always begin.
+    return task.call.operation == Operation::recv ||
+           std::ranges::none_of(active_,
+                                [&](const auto& other) { return other->channel == task.channel; });
   }
 
   bool advance_tasks() {
