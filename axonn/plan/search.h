@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,7 @@ struct SearchOptions {
   std::int64_t micro_batch = 0;                        ///< 0: free
   std::optional<RecomputeMode> recompute = {};         ///< none: free
   GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0};  ///< extents; 0: free
+  std::function<void()> progress = [] {};              ///< called for each prediction
 };
 
 struct SearchResult {

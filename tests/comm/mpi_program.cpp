@@ -89,6 +89,33 @@ void throws(Communicator& world) {
   sum(world, 8, "block 1 mlp");
 }
 
+/// Rank 2 fails, and rank 0 needs two seconds to unwind.
+void rank_0_unwinds(Communicator& world) {
+  const struct Publication {
+    explicit Publication(int of) : rank(of) {}
+    ~Publication() {
+      if (rank != 0) return;
+      sleep_seconds(2);
+      std::printf("published\n");
+      std::fflush(stdout);
+    }
+    int rank;
+  } publication(world.rank());
+  throws(world);
+}
+
+void rank_0_hangs(Communicator& world) {
+  while (world.rank() == 0) sleep_seconds(1);
+  throws(world);
+}
+
+/// Every rank hears of the progress that the others note.
+void notes(Communicator& world) {
+  for (int i = 0; i < world.rank() + 1; ++i) world.note_progress();
+  while (world.noted_progress() < 1 + 2 + 3 + 4) sleep_seconds(0.01);
+  world.barrier("heard");
+}
+
 void all_throw(Communicator&) { refuse("no such key"); }
 
 void aborts(Communicator& world) {
@@ -225,6 +252,9 @@ int main(int argc, char** argv) {
       {"hash", hash},
       {"large", large},
       {"throws", throws},
+      {"rank_0_unwinds", rank_0_unwinds},
+      {"rank_0_hangs", rank_0_hangs},
+      {"notes", notes},
       {"all_throw", all_throw},
       {"aborts", aborts},
       {"for_ever", for_ever},

@@ -67,6 +67,20 @@ TEST(Mpi, EndsTheJobWithOneMessageWhenARankThrows) {
   EXPECT_THAT(output_of_failure("throws", "120", 1), HasSubstr("error: rank 2: lost the way"));
 }
 
+TEST(Mpi, LetsRank0UnwindBeforeAFailedRankEndsTheJob) {
+  EXPECT_THAT(output_of_failure("rank_0_unwinds", "120", 1),
+              AllOf(HasSubstr("error: rank 2: lost the way"), HasSubstr("published")));
+}
+
+TEST(Mpi, EndsTheJobAlsoIfRank0DoesNotUnwind) {
+  EXPECT_THAT(output_of_failure("rank_0_hangs", "3", 1), HasSubstr("error: rank 2: lost the way"));
+}
+
+TEST(Mpi, TellsAllRanksOfTheProgressThatRanksNote) {
+  Launched job(4, {"notes"});
+  EXPECT_EQ(job.finish(kPatience), 0) << job.output();
+}
+
 TEST(Mpi, ReportsOnlyTheLowestRankWhenAllThrowAndKeepsTheExitCodeOfAUsageError) {
   EXPECT_THAT(output_of_failure("all_throw", "120", 2), HasSubstr("error: rank 0: no such key"));
 }
