@@ -73,16 +73,15 @@ class MpiControl {
     return any;
   }
 
-  /// Tells rank 0 how often this rank has noted progress so far, and asks it for the sum over all
-  /// ranks if `asks`. Returns the sum as last heard. To be called now and then.
+  /// Tells rank 0 how often this rank has noted progress so far, if it is more than before or if
+  /// `asks`; rank 0 answers with the sum over all ranks. Returns the sum as last heard, and sends
+  /// nothing before the last answer has come. To be called now and then.
   std::int64_t share_noted(std::int64_t mine, bool asks) {
+    if (shares_noted_ || (mine == told_noted_ && !asks)) return noted_;
     const std::int64_t more = mine - std::exchange(told_noted_, mine);
-    if (rank_ == 0)
-      noted_ += more;
-    else if (more > 0)
-      send({.kind = MpiNote::Kind::noted, .progress = more}, 0);
-    if (rank_ != 0 && asks && !std::exchange(asked_noted_, true))
-      send({.kind = MpiNote::Kind::asks_noted}, 0);
+    if (rank_ == 0) return noted_ += more;
+    shares_noted_ = true;
+    send({.kind = MpiNote::Kind::noted, .progress = more}, 0);
     return noted_;
   }
 
@@ -134,12 +133,10 @@ class MpiControl {
         return handlers_.left();
       case Kind::noted:
         noted_ += note.progress;
-        return;
-      case Kind::asks_noted:
-        return send({.kind = Kind::answers_noted, .progress = noted_}, from);
-      case Kind::answers_noted:
+        return send({.kind = Kind::all_noted, .progress = noted_}, from);
+      case Kind::all_noted:
         noted_ = note.progress;
-        asked_noted_ = false;
+        shares_noted_ = false;
     }
   }
 
@@ -151,7 +148,7 @@ class MpiControl {
   MPI_Request listening_ = MPI_REQUEST_NULL;
   std::list<Sent> sends_;
   std::int64_t told_noted_ = 0, noted_ = 0;  // noted_: of all ranks, as far as is known here
-  bool asked_noted_ = false;
+  bool shares_noted_ = false;                // until the answer
 };
 
 }  // namespace axonn

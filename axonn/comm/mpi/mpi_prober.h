@@ -56,13 +56,12 @@ struct MpiProbe {
 /// A message of the side channel.
 struct MpiNote {
   enum class Kind : std::int32_t {
-    question,    ///< of a probe
-    answer,      ///< to it
-    end,         ///< the world has ended
-    left,        ///< rank 0 has left its body, after the end
-    noted,       ///< to rank 0: the sender's note_progress() since its last one
-    asks_noted,  ///< to rank 0: of all ranks
-    answers_noted
+    question,  ///< of a probe
+    answer,    ///< to it
+    end,       ///< the world has ended
+    left,      ///< rank 0 has left its body, after the end
+    noted,     ///< to rank 0: the sender's note_progress() since its last one
+    all_noted  ///< the answer: of all ranks
   };
   Kind kind = Kind::question;
   std::int32_t awaited = -1, returned = 0;
