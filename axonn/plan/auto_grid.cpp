@@ -41,10 +41,11 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   return plan_of(earlier);
 }
 
-Plan best_choice(const Config& config, const Machine& machine, const SearchOptions& asked,
-                 const Report& report) {
-  SearchOptions options = asked;
-  const int ranks = options.devices;
+Plan best_choice(const Config& config, const Machine& machine, Communicator& world,
+                 const Report& report, const ProgressTarget& progress) {
+  const int ranks = world.size();
+  SearchOptions options{
+      .devices = ranks, .progress = progress, .note_progress = [&] { world.note_progress(); }};
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
   const SearchResult found = search(with_vocab(config), machine, options);
@@ -103,9 +104,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       choice = plan_of(config);
       choice->grid = {};
     }
-    if (first && !choice)
-      choice =
-          best_choice(config, machine, {.devices = world.size(), .progress = progress}, report);
+    if (first && !choice) choice = best_choice(config, machine, world, report, progress);
   } else if (first) {
     report(fmt::format("grid: {}, from the run that this one resumes", to_string(choice->grid)));
   }

@@ -90,6 +90,7 @@ class Search {
   /// simulated(): predict(), estimate() or optimistic(). With the paper's model, its time, and the
   /// memory of predict() or of estimate().
   Prediction cost(const Config& config, decltype(predict)* simulated) const {
+    options_.note_progress();
     if (options_.cost == CostModel::simulated) return simulated(config, machine_);
     const PaperSeconds paper =
         paper_seconds(config.model,

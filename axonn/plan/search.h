@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,7 @@ struct SearchOptions {
   std::optional<RecomputeMode> recompute = {};         ///< none: free
   GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0};  ///< extents; 0: free
   ProgressTarget progress = {};                        ///< shows how far the search is
+  std::function<void()> note_progress = [] {};         ///< called for each prediction
 };
 
 struct SearchResult {

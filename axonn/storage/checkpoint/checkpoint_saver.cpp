@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Bytes after which a file is synced, so that no sync takes long compared to a watchdog's timeout.
+constexpr std::int64_t kSyncBytes = 256 << 20;
+
 /// The slices of a block that the rank owns; adds the block's parameters to the index.
 StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
   StoredBlock out;
@@ -209,11 +212,16 @@ void CheckpointSaver::write(Communicator& world) {
   const auto write_data = [&] {
     OutputFile file(unfinished_ + '/' + part_.files.front().name);
     PieceHasher hasher;
+    std::int64_t synced = 0;
     for (auto rest : {std::as_bytes(std::span(header_)), std::as_bytes(std::span(data_))})
       while (!rest.empty()) {
         const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceBytes));
         hasher.append(piece);
         file.append(piece);
+        if (file.bytes() - synced >= kSyncBytes) {
+          file.sync();
+          synced = file.bytes();
+        }
         world.note_progress();
         done_ += std::ssize(piece);
         line(done_, part_.files.front().bytes);
