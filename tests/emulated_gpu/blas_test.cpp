@@ -18,12 +18,15 @@ using namespace blas_test;
 namespace {
 
 /// A variable of the environment, for the time of a test.
-struct Setting {
-  Setting(const char* name, const char* value) : name(name) { setenv(name, value, 1); }
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
   Setting(const Setting&) = delete;
   Setting& operator=(const Setting&) = delete;
-  ~Setting() { unsetenv(name); }
-  const char* name;
+  ~Setting() { unsetenv(name_); }
+
+ private:
+  const char* name_;
 };
 
 double gelu(double x) {

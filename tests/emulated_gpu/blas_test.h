@@ -90,11 +90,11 @@ struct Sizes {
 /// A product: its descriptors and its operands, with random values.
 class Product {
  public:
-  explicit Product(const Sizes& sizes, std::size_t shift = 0, cublasLtHandle_t handle = nullptr)
+  explicit Product(const Sizes& sizes, std::size_t shift = 0, cublasLtHandle_t given = nullptr)
       : s(sizes) {
     ok(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0));
-    if (!handle) ok(cublasLtCreate(&own_handle_));
-    this->handle = handle ? handle : own_handle_;
+    if (!given) ok(cublasLtCreate(&own_handle_));
+    handle = given ? given : own_handle_;
     ok(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, s.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, s.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);

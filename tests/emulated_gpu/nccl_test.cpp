@@ -307,14 +307,14 @@ TEST_P(Nccl, WrongArgumentsAreErrors) {
 TEST(NcclInit, RefusesTwoRanksOnAGpu) {
   ncclUniqueId id{};
   OK(ncclGetUniqueId(&id));
-  const auto rank = [&](int rank) {
+  const auto join = [&](int rank) {
     ncclComm_t comm = nullptr;
     EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, rank, nullptr), ncclInvalidUsage);
     EXPECT_STREQ(ncclGetLastError(nullptr), "Duplicate GPU detected");
     OK(ncclCommAbort(comm));
   };
-  std::thread other(rank, 1);
-  rank(0);
+  std::thread other(join, 1);
+  join(0);
   other.join();
 }
 
