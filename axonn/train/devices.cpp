@@ -70,7 +70,10 @@ std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
                                                 Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
   const bool wants_nccl = config.transport == TransportKind::nccl;
-  if (wants_nccl || (config.transport == TransportKind::automatic && !nccl_version().empty())) {
+  // Between threads, a call of the runtime may wait for one rank's collective and at the same time
+  // keep another rank from starting it (docs/design-decisions.md).
+  const bool suits_nccl = !nccl_version().empty() && (world.size() == 1 || !world.in_one_process());
+  if (wants_nccl || (config.transport == TransportKind::automatic && suits_nccl)) {
     if (have_own_gpus(world, device)) return make_nccl(world, device, config.timeout_seconds);
     if (wants_nccl)
       refuse(
