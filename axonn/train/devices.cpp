@@ -59,10 +59,11 @@ OwnCores::~OwnCores() {
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
   // auto does not use GPUs until their results have been tested on one.
   if (!is_gpu(config.parallelism.device)) return make_cpu_backend(threads);
-  const auto gpus = static_cast<std::int64_t>(cuda_status().gpus.size());
+  const CudaStatus status = cuda_status();
+  if (!status.trouble.empty()) refuse("parallelism.device: ", status.trouble);
   const std::int64_t place = ranks_sharing(world, "", "hosts").second;
   return make_cuda_backend(
-      static_cast<int>(place % std::max<std::int64_t>(gpus, 1)),
+      static_cast<int>(place % std::ssize(status.gpus)),
       {.attention = config.training.attention, .deterministic = config.training.deterministic});
 }
 

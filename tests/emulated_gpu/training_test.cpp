@@ -1,16 +1,17 @@
 // Whole trainings with parallelism.device = "cuda", on emulated GPUs, against the CPU backend.
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "tests/emulated_gpu/platform.h"
+#include "tests/emulated_gpu/setting.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
+using emulated_gpu::reseed;
+using emulated_gpu::Setting;
 using namespace axonn::testing_support;
 using testing::Le;
 
@@ -31,24 +32,6 @@ Config on_gpus(Config config, TransportKind transport = TransportKind::automatic
   config.parallelism.device = DeviceKind::cuda;
   config.parallelism.transport = transport;
   return config;
-}
-
-/// A variable of the environment while it lives.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-  ~Setting() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
-
-/// Another order of the emulated GPUs' work.
-void reseed(unsigned seed) {
-  const emulated_gpu::Locked locked;
-  emulated_gpu::random_numbers().seed(seed);
 }
 
 /// The tiny model in Llama's form, with everything that it adds.
