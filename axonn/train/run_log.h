@@ -45,6 +45,8 @@ class MetricsFile {
   /// Adds a line. Returns why it, or an earlier one, is not in the file, such as a full disk; "" if
   /// all are.
   std::string write(const StepMetrics& metrics);
+  /// Tries to write the lines that are not in the file. Returns as write() does.
+  std::string write_rest();
 
   /// (step, value) of all lines, including those of earlier runs.
   using Curve = std::vector<std::pair<double, double>>;
@@ -52,8 +54,6 @@ class MetricsFile {
   const Curve& validation() const { return validation_; }
 
  private:
-  std::string write_rest();
-
   std::string path_;
   FileHandle file_;
   std::int64_t written_ = 0;  // bytes

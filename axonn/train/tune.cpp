@@ -10,6 +10,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/texts.h"
+#include "axonn/data/batches.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/training.h"
 
