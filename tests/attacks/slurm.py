@@ -148,7 +148,7 @@ exit $code
 
 def slurm(attacked):
     with Slurm(attacked.folder) as cluster:
-        for number in range(attacked.several(1, 15)):
+        for number in range(attacked.several(1, 10)):
             yield requeues(attacked, cluster, f"job-{number}", at_limit=False)
         if attacked.long:
             yield requeues(attacked, cluster, "limit", at_limit=True)
