@@ -217,9 +217,13 @@ FileHandle OutputFile::duplicate() const {
   return FileHandle(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-void OutputFile::finish() {
+void OutputFile::sync() {
   AXONN_CHECK(::fsync(file_.get()) == 0 || !regular_, "cannot sync the ", bytes_, " bytes of ",
               path_, " to disk: ", cause_and_remedy(errno));
+}
+
+void OutputFile::finish() {
+  sync();
   // Network file systems report a full disk or quota only now.
   const int descriptor = file_.release();
   if (::close(descriptor) != 0) {

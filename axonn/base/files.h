@@ -85,6 +85,8 @@ class OutputFile {
   void append(std::span<const std::byte> bytes);
   /// Overwrites bytes that were appended.
   void overwrite(std::int64_t offset, std::span<const std::byte> bytes);
+  /// Syncs to disk what was appended. Does nothing for pipes.
+  void sync();
   /// Syncs it to disk and closes it.
   void finish();
   /// Another handle of the same open file, which shares its locks.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <system_error>
 #include <utility>
 
@@ -28,6 +29,13 @@ std::string cut(const std::string& line, int columns) {
   const std::size_t most = std::max(columns, 1);
   if (line.size() <= most) return line;
   return line.substr(0, std::min(most, line.rfind("  ", most)));
+}
+
+bool is_interactive(int descriptor) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return ::isatty(descriptor) == 1 && !(no_color && *no_color) &&
+         !(term && std::string_view(term) == "dumb");
 }
 
 }  // namespace
@@ -82,32 +90,55 @@ int terminal_columns() {
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
 }
 
-bool stdout_is_interactive() {
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return ::isatty(STDOUT_FILENO) == 1 && !(no_color && *no_color) &&
-         !(term && std::string_view(term) == "dumb");
+bool stdout_is_interactive() { return is_interactive(STDOUT_FILENO); }
+
+ProgressTarget standard_error_progress(bool may_redraw) {
+  return {.out = &std::cerr, .redraws = may_redraw && is_interactive(STDERR_FILENO)};
 }
 
-ProgressLine::ProgressLine(std::ostream* terminal, std::string doing)
-    : terminal_(terminal ? terminal->rdbuf() : nullptr),
+ProgressLine::ProgressLine(const ProgressTarget& target, std::string doing, std::string unit)
+    : out_(target.out ? target.out->rdbuf() : nullptr),
+      redraws_(target.redraws),
+      clock_(target.clock),
       doing_(std::move(doing)),
-      began_(now_seconds()),
-      drawn_(began_) {}
+      unit_(std::move(unit)),
+      next_(clock_() + 1) {}
 
-ProgressLine::~ProgressLine() {
-  if (drawn_ > began_) terminal_ << '\n' << std::flush;
+void ProgressLine::clear() {
+  if (std::exchange(shown_, false) && redraws_) out_ << "\r\x1b[K" << std::flush;
+}
+
+std::string ProgressLine::line(std::int64_t done, std::int64_t total, double now) const {
+  const auto amount = [&](double value) {
+    const auto whole = std::llround(value);
+    if (unit_.empty()) return format_bytes(whole);
+    return value < 100 && value != std::floor(value) ? fmt::format("{:.3g}", value)
+                                                     : format_count(whole);
+  };
+  std::string text = fmt::format("{}: {}", doing_, amount(static_cast<double>(done)));
+  if (total > 0) text += fmt::format(" of {}", amount(static_cast<double>(total)));
+  if (!unit_.empty()) text += ' ' + unit_;
+  if (total > 0)
+    text += fmt::format(" ({:.0f}%)",
+                        std::floor(100 * static_cast<double>(done) / static_cast<double>(total)));
+  const double rate = static_cast<double>(done - first_->second) / (now - first_->first);
+  if (done > first_->second && now > first_->first) {
+    text += fmt::format(", {}/s", amount(rate));
+    if (total >= done)
+      text += fmt::format(", {} left", format_duration(static_cast<double>(total - done) / rate));
+  }
+  return text;
 }
 
 void ProgressLine::operator()(std::int64_t done, std::int64_t total) {
-  const double now = now_seconds();
-  const bool last = done == total && drawn_ > began_;
-  if (!terminal_ || (!last && now - drawn_ < 0.2)) return;
-  drawn_ = now;
-  const double rate = static_cast<double>(done) / (now - began_);
-  terminal_ << fmt::format("\r{} {} of {}, {}/s\x1b[K", doing_, format_bytes(done),
-                           format_bytes(total), format_bytes(std::llround(rate)))
-            << std::flush;
+  constexpr double kRedrawn = 0.5, kLines = 10;  // seconds
+  const double now = clock_();
+  if (!first_) first_ = {now, done};
+  if (!out_ || now < next_) return;
+  next_ = now + (redraws_ ? kRedrawn : kLines);
+  shown_ = true;
+  const std::string text = line(done, total, now);
+  out_ << (redraws_ ? fmt::format("\r{}\x1b[K", text) : text + '\n') << std::flush;
 }
 
 Log::Log(LogOptions options)

@@ -2,11 +2,15 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "axonn/base/clock.h"
 
 namespace axonn {
 
@@ -43,23 +47,45 @@ bool stdout_is_interactive();
 /// Width of the terminal on standard output; 100 if standard output is not a terminal.
 int terminal_columns();
 
-/// A line of a terminal that is redrawn in place: "loading 3.10GiB of 16.10GiB, 1.90GiB/s". Appears
-/// after 0.2 s. The destructor ends it.
+/// Where the progress of slow work is shown: on rank 0 standard error.
+struct ProgressTarget {
+  std::ostream* out = nullptr;  ///< null: nowhere
+  bool redraws = false;         ///< whether a line can be redrawn in place, as on a terminal
+  std::function<double()> clock = now_seconds;
+};
+
+/// Standard error, redrawn in place if `may_redraw` and it is a terminal.
+ProgressTarget standard_error_progress(bool may_redraw);
+
+/// Says what slow work does, how far it is and how fast:
+///
+///   loading: 3.10GiB of 16.10GiB (19%), 1.90GiB/s, 6.8s left
+///
+/// Silent for the first second, so that quick work shows nothing. Then a terminal's line is redrawn
+/// every half second, and cleared at the end; elsewhere there is a line every 10 s.
 class ProgressLine {
  public:
-  /// terminal: null shows nothing. A terminal that cannot be written is no error.
-  ProgressLine(std::ostream* terminal, std::string doing);
-  ~ProgressLine();
+  /// unit: what is counted, in the plural; "": bytes. An output that cannot be written is no error.
+  ProgressLine(const ProgressTarget& target, std::string doing, std::string unit = "");
+  ~ProgressLine() { clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// Bytes that are done, and all bytes.
+  /// What is done, and all there is to do; 0: unknown. The speed is that since the first call.
   void operator()(std::int64_t done, std::int64_t total);
+  /// Clears a terminal's line, for other output.
+  void clear();
 
  private:
-  std::ostream terminal_;  // of its own, which never throws
-  std::string doing_;
-  double began_, drawn_;
+  std::string line(std::int64_t done, std::int64_t total, double now) const;
+
+  std::ostream out_;  // of its own, which never throws
+  bool redraws_;
+  std::function<double()> clock_;
+  std::string doing_, unit_;
+  double next_;  // when it is shown again
+  bool shown_ = false;
+  std::optional<std::pair<double, std::int64_t>> first_ = {};  // time and what was done
 };
 
 struct LogOptions {

@@ -27,11 +27,11 @@ timed before, between and after the series; in bf16 on a CPU they are timed in f
 faster counts. Flops are given by three named conventions. Memory is the peak of the rank's arena,
 beside the prediction of a dry run.
 
---scaling measures several grids, one after another, and draws tokens/s over ranks. weak: the batch
-grows with the ranks, and the config sets the batch of the first grid. strong: the batch is the same
-for all grids. Efficiency is tokens/s per core relative to the first grid. Ranks that are threads of
-one process share its cores. Under mpirun each grid runs on the first ranks of those started; larger
-grids are left out.
+--scaling measures several grids, one after another; --svg draws tokens/s over ranks. weak: the
+batch grows with the ranks, and the config sets the batch of the first grid. strong: the batch is
+the same for all grids. Efficiency is tokens/s per core relative to the first grid. Ranks that are
+threads of one process share its cores. Under mpirun each grid runs on the first ranks of those
+started; larger grids are left out.
 
 Examples:
   axonn bench configs/gpt2-124m.toml
@@ -42,7 +42,7 @@ Examples:
   axonn bench configs/gpt2-124m.toml --parallelism.z 2 --overlap)";
 
 struct BenchFlags {
-  std::string json, svg = "scaling.svg", scaling, grids, grow = "data";
+  std::string json, svg, scaling, grids, grow = "data";
   std::vector<int> ranks;
   bool overlap = false;
 };
@@ -50,7 +50,7 @@ struct BenchFlags {
 void add_bench_flags(CLI::App& app, BenchFlags& flags) {
   app.add_option("--json", flags.json, "also write the results to this file")->type_name("FILE");
   auto* scaling =
-      app.add_option("--scaling", flags.scaling, "measure several grids and draw a scaling curve")
+      app.add_option("--scaling", flags.scaling, "measure several grids, one after another")
           ->check(CLI::IsMember(kScalingKinds));
   auto* grids = app.add_option("--grids", flags.grids, "grids x,y,z,data, separated by spaces");
   auto* ranks = app.add_option("--ranks", flags.ranks,
@@ -60,8 +60,8 @@ void add_bench_flags(CLI::App& app, BenchFlags& flags) {
       ->check(CLI::IsMember({"x", "y", "z", "data"}))
       ->capture_default_str()
       ->needs(ranks);
-  auto* svg = app.add_option("--svg", flags.svg, "file of the scaling curve");
-  svg->type_name("FILE")->capture_default_str();
+  auto* svg = app.add_option("--svg", flags.svg, "draw the scaling curve to this file");
+  svg->type_name("FILE");
   for (CLI::Option* option : {grids, ranks, svg}) option->needs(scaling);
   app.add_flag("--overlap", flags.overlap,
                "instead: compare each phase of a step with and without overlap")
@@ -75,7 +75,8 @@ void measure(const Config& config, const BenchFlags& flags) {
       std::cout << to_text(report);
       if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
     };
-    flags.overlap ? show(overlap_benchmark(config, world)) : show(benchmark(config, world));
+    flags.overlap ? show(overlap_benchmark(config, world, progress_of(config)))
+                  : show(benchmark(config, world, progress_of(config)));
   });
 }
 
@@ -103,7 +104,7 @@ void measure_under_launcher(const std::vector<Config>& configs,
       const bool works = world.rank() < config.parallelism.grid().ranks();
       const auto group = world.split(works ? 0 : 1, "bench");
       if (works) {
-        const BenchReport report = benchmark(config, *group);
+        const BenchReport report = benchmark(config, *group, progress_of(config));
         if (world.rank() == 0) each(report);
       }
       world.barrier("bench: the next grid");
@@ -130,7 +131,7 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
   if (mpi) measure_under_launcher(configs, each);
   for (std::size_t i = 0; i < configs.size() && !mpi; ++i)
     launch(configs[i], [&](Communicator& world) {
-      const BenchReport report = benchmark(configs[i], world);
+      const BenchReport report = benchmark(configs[i], world, progress_of(base));
       if (world.rank() == 0) each(report);
     });
   if (reports.empty()) return;  // not the rank that reports
@@ -140,8 +141,10 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
   const std::string title = fmt::format("{} parameters, {}, sequences of {}",
                                         format_count(parameter_count(with_vocab(first).model)),
                                         name_of(first.training.dtype), first.training.seq_len);
-  write_file_atomically(flags.svg, scaling_svg(kind, title, points));
-  std::cout << "curve: " << flags.svg << '\n';
+  if (!flags.svg.empty()) {
+    write_file_atomically(flags.svg, scaling_svg(kind, title, points));
+    std::cout << "curve: " << flags.svg << '\n';
+  }
   if (!flags.json.empty()) write_file_atomically(flags.json, scaling_json(kind, points));
 }
 

@@ -43,7 +43,7 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
                               int steps) {
   std::vector<GridTrace> all;
   const auto trace = [&](const Config& here, Communicator& world) {
-    GridTrace mine = trace_run(here, world, nullptr, steps);
+    GridTrace mine = trace_run(here, world, nullptr, steps, progress_of(config));
     if (world.rank() == 0) all.push_back(std::move(mine));
   };
   const auto trace_on_threads = [&](const Config& here) {

@@ -90,7 +90,7 @@ int run_convert(const Arguments& arguments) {
   if (!parse_flags(app, arguments)) return 0;
   Converted done;
   {
-    ProgressLine line(stdout_is_interactive() ? &std::cout : nullptr, "converting");
+    ProgressLine line(standard_error_progress(true), "converting");
     done = convert(job, std::ref(line));
   }
   std::cout << fmt::format("wrote {}, {}: {} in {}\n", job.out, done.what, format_bytes(done.bytes),

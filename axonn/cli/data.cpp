@@ -50,19 +50,16 @@ int tokenize_command(const Arguments& arguments) {
       ->required();
   if (!parse_flags(app, arguments)) return 0;
   const double start = now_seconds();
-  const bool redraw = stdout_is_interactive();
-  std::ostream terminal(std::cout.rdbuf());  // does not throw
-  const auto line = [&](const TokenizeProgress& p) {
-    return fmt::format("tokenizing {} of {}, {} tokens, {}/s", format_bytes(p.bytes),
-                       format_bytes(p.total_bytes), format_count(p.tokens),
-                       format_bytes(static_cast<std::int64_t>(static_cast<double>(p.bytes) /
-                                                              (now_seconds() - start))));
-  };
-  const TokenizeProgress done =
-      tokenize_files(tokenizer, text, output, {.report = [&](const TokenizeProgress& p) {
-                       if (redraw) terminal << '\r' << line(p) << std::flush;
-                     }});
-  std::cout << (redraw ? "\r" : "") << line(done) << '\n' << "wrote " << output << '\n';
+  TokenizeProgress done{};
+  {
+    ProgressLine line(standard_error_progress(true), kTokenizing);
+    done = tokenize_files(tokenizer, text, output, {.report = report_to(line)});
+  }
+  const double rate = static_cast<double>(done.bytes) / (now_seconds() - start);
+  std::cout << fmt::format("tokenizing {} of {}, {} tokens, {}/s\nwrote {}\n",
+                           format_bytes(done.bytes), format_bytes(done.total_bytes),
+                           format_count(done.tokens), format_bytes(static_cast<std::int64_t>(rate)),
+                           output);
   return 0;
 }
 
@@ -76,14 +73,12 @@ int show_command(const Arguments& arguments) {
       ->required();
   app.add_option("--tokenizer", tokenizer_name,
                  "also show the first tokens as text; for JSONL: the model's tokenizer, or bytes");
-  app.add_option("--first", first, "tokens to show")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  app.add_option("--first", first, "tokens to show")->capture_default_str()->check(count_from(0));
   app.add_option("--chat-template", examples.chat_template, "for JSONL: as data.chat_template")
       ->capture_default_str();
   app.add_option("--seq-len", seq_len, "for JSONL: tokens per sequence")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(count_from(1));
   app.add_option("--sequence", sequence, "for JSONL: index of the sequence to show")
       ->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
@@ -111,14 +106,16 @@ int synthetic_command(const Arguments& arguments) {
       ->check(CLI::PositiveNumber);
   app.add_option("--conversations", conversations,
                  "instead: this many questions and answers about the same facts, as JSONL")
-      ->check(CLI::PositiveNumber);
+      ->check(count_from(1));
   app.add_option("--records", records,
                  "instead: this many register entries for axonn memorize, as JSONL, each with the "
                  "number of unpredictable bits in its last 50 bytes")
-      ->check(CLI::PositiveNumber);
+      ->check(count_from(1));
   app.add_option("--seed", seed, "a different seed gives different facts")->capture_default_str();
   app.add_option("--output", output, "the file to write")->required();
   if (!parse_flags(app, arguments)) return 0;
+  if (const std::int64_t room = free_bytes(output); bytes > room)
+    refuse("--bytes ", bytes, " is more than the ", room, " that ", output, " has room for");
   const std::string text = records > 0         ? synthetic_records(records, seed)
                            : conversations > 0 ? synthetic_conversations(conversations, seed)
                                                : synthetic_text(bytes, seed);

@@ -12,8 +12,10 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/data/tokenize.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/infer/multiple_choice.h"
+#include "axonn/train/launch.h"
 
 namespace axonn {
 
@@ -47,11 +49,11 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
       ->excludes(data);
   app.add_option("--seq-len", flags.seq_len,
                  "inputs per window; default: as the model was trained, else 1,024")
-      ->check(CLI::PositiveNumber)
+      ->check(count_from(1))
       ->needs(data);
   app.add_option("--batch", flags.batch,
                  "windows or choices that each (z, data) coordinate computes at a time")
-      ->check(CLI::PositiveNumber);
+      ->check(count_from(1));
   app.add_option("--json", flags.json, "also write the results to this file")->type_name("FILE");
 }
 
@@ -60,27 +62,6 @@ std::int64_t seq_len_of(const LoadedModel& loaded, const EvalFlags& flags) {
   const std::int64_t trained = loaded.config().training.seq_len;
   return std::min<std::int64_t>(trained > 0 ? trained : 1024, loaded.config().model.positions);
 }
-
-/// "scoring 128 of 965 windows, 12.3 a second", redrawn in place.
-class Progress {
- public:
-  Progress(std::int64_t count, const char* noun) : count_(count), noun_(noun) {}
-
-  void show(std::int64_t done) const {
-    if (!redraw_) return;
-    std::cout << fmt::format("\rscoring {} of {} {}, {:.1f} a second ", format_count(done),
-                             format_count(count_), noun_, static_cast<double>(done) / seconds())
-              << std::flush;
-    if (done == count_) std::cout << '\n';
-  }
-  double seconds() const { return now_seconds() - begin_; }
-
- private:
-  std::int64_t count_;
-  const char* noun_;
-  bool redraw_ = stdout_is_interactive();
-  double begin_ = now_seconds();
-};
 
 using Json = nlohmann::ordered_json;
 
@@ -106,12 +87,14 @@ std::int64_t batch_of(const EvalFlags& flags, const Grid& grid, std::int64_t len
 void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags& flags) {
   const std::int64_t seq_len = seq_len_of(loaded, flags);
   const std::int64_t windows = evaluation_windows(text.tokens->size(), seq_len);
-  const Progress progress(windows, "windows");
+  const double begin = now_seconds();
+  ProgressLine line(loaded.progress(), "scoring", "windows");
   const TextScore score = evaluate(loaded, text, seq_len,
                                    {.batch = batch_of(flags, loaded.grid(), seq_len, windows),
-                                    .report = [&](std::int64_t done) { progress.show(done); }});
+                                    .report = [&](std::int64_t done) { line(done, windows); }});
   if (loaded.grid().world().rank() != 0) return;
-  const double seconds = progress.seconds(),
+  line.clear();
+  const double seconds = now_seconds() - begin,
                tokens_per_s = static_cast<double>(score.tokens) / seconds;
   const auto bits = score.bits_per_byte();
   std::cout << fmt::format("loss            {:.6f}\nperplexity      {:.4f}\nbits per byte   {}\n",
@@ -154,18 +137,20 @@ void score_choices(LoadedModel& loaded, std::span<const ChoiceQuestion> question
   std::int64_t count = 0;
   for (const ChoiceQuestion& question : questions) count += std::ssize(question.choices);
   constexpr std::int64_t kUsualLength = 64;
-  const Progress progress(count, "choices");
+  const double begin = now_seconds();
+  ProgressLine line(loaded.progress(), "scoring", "choices");
   const ChoiceReport report =
       evaluate_choices(loaded, questions, tokenizer,
                        {.batch = batch_of(flags, loaded.grid(), kUsualLength, count),
-                        .report = [&](std::int64_t done) { progress.show(done); }});
+                        .report = [&](std::int64_t done) { line(done, count); }});
   if (loaded.grid().world().rank() != 0) return;
+  line.clear();
   std::cout << fmt::format("questions       {}\n", format_count(std::ssize(questions)))
             << fmt::format("acc             {:.4f} +- {:.4f}\n", report.accuracy.share,
                            report.accuracy.error)
             << fmt::format("acc_norm        {:.4f} +- {:.4f}\n", report.accuracy_by_byte.share,
                            report.accuracy_by_byte.error);
-  write_json(flags, to_json(report, questions), loaded, progress.seconds());
+  write_json(flags, to_json(report, questions), loaded, now_seconds() - begin);
 }
 
 }  // namespace
@@ -184,8 +169,10 @@ int run_eval(const Arguments& arguments) {
   Config config = open_model(flags);
   if (!flags.data.empty()) {
     const auto tokenizer = tokenizer_of(config, flags);
-    const EvaluationText text =
-        open_evaluation_text(flags.data, tokenizer.get(), config.model.vocab);
+    const EvaluationText text = [&] {
+      ProgressLine line(speaks_for_all() ? progress_of(config) : ProgressTarget{}, kTokenizing);
+      return open_evaluation_text(flags.data, tokenizer.get(), config.model.vocab, report_to(line));
+    }();
     with_model(config, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
     return 0;
   }

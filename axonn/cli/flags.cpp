@@ -85,6 +85,11 @@ bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list) {
   refuse_argument(app, flag == others.end() ? others.front() : *flag, list);
 }
 
+CLI::Validator count_from(std::int64_t least) {
+  constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
+  return CLI::Range(least, kMost).description(least > 0 ? "POSITIVE" : "NONNEGATIVE");
+}
+
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments) {
   LoadedConfig loaded;
   app.add_option("CONFIG,--config", loaded.file, "a TOML file; axonn help lists its sections")
@@ -158,9 +163,14 @@ std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags
   return tokenizer;
 }
 
+ProgressTarget progress_of(const Config& config) {
+  return standard_error_progress(!launches_mpi(config));
+}
+
 void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
   launch(config, [&](Communicator& world) {
-    LoadedModel loaded(config, world, nullptr, {.trainable = false});
+    LoadedModel loaded(config, world, nullptr,
+                       {.trainable = false, .progress = progress_of(config)});
     loaded.initialise();
     body(loaded);
   });

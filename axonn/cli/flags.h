@@ -15,13 +15,17 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace axonn {
 
 /// Parses a command's own flags. Returns false if it printed the help, so that the command is done.
 /// Throws UsageError, naming the flag and the closest known ones, also of `list` if it is given.
 bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list = nullptr);
+
+/// For flags that count: whole numbers from `least` to 2^31 - 1, so that products of two fit.
+CLI::Validator count_from(std::int64_t least);
 
 /// The enumerator with this name, one of `names`.
 template <typename Enum, std::size_t n>
@@ -62,5 +66,9 @@ std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags
 
 /// Runs body once per rank of the config's grid, with the parameters loaded.
 void with_model(const Config& config, const std::function<void(LoadedModel&)>& body);
+
+/// Standard error, for the progress of ranks started for config. Not redrawn under a launcher,
+/// where a rank may see a terminal even if the output is a file.
+ProgressTarget progress_of(const Config& config);
 
 }  // namespace axonn

@@ -235,7 +235,7 @@ void add_sampling_flags(CLI::App& app, Sampling& sampling) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--top-k", sampling.top_k, "only the k most likely tokens; 0: all")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(count_from(0));
   app.add_option("--top-p", sampling.top_p,
                  "only the most likely tokens that together have this probability")
       ->capture_default_str()
@@ -266,10 +266,10 @@ void add_generate_flags(CLI::App& app, Request& request) {
       ->capture_default_str();
   app.add_option("--batch", request.generator.batch,
                  "prompts at a time per (z, data) coordinate; 0: what fits in 1 GiB, at most 64")
-      ->check(CLI::NonNegativeNumber);
+      ->check(count_from(0));
   app.add_option("--context", request.generator.context,
                  "most tokens that the model sees at once; 0: as needed, with --chat at most 4,096")
-      ->check(CLI::NonNegativeNumber);
+      ->check(count_from(0));
   app.add_flag("--stop-when-full", request.stop_when_full,
                "end when the context is full, instead of continuing from its last half");
   app.add_flag("--gather-weights", request.gather_weights,

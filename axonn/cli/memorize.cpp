@@ -10,6 +10,7 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/stop_signals.h"
+#include "axonn/data/tokenize.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/model/model.h"
 #include "axonn/study/recite.h"
@@ -59,19 +60,19 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
       ->delimiter(',');
   app.add_option("--prompts", flags.prompts,
                  "lengths of prompts in tokens, in addition to all tokens before the suffix")
-      ->check(CLI::PositiveNumber)
+      ->check(count_from(1))
       ->delimiter(',');
   app.add_option("--suffix", flags.suffix, "number of last tokens that the model must recite")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(count_from(1));
   app.add_option("--seq-len", flags.seq_len,
                  "cut documents to this many tokens; default: as the model was trained, else "
                  "2,048")
-      ->check(CLI::PositiveNumber);
+      ->check(count_from(1));
   app.add_option("--limit", flags.limit, "test only this many documents, the first; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(count_from(0));
   app.add_option("--batch", flags.batch, "documents that each (z, data) coordinate tests at a time")
-      ->check(CLI::PositiveNumber);
+      ->check(count_from(1));
   app.add_flag("--gather-weights", flags.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");
@@ -90,6 +91,21 @@ std::int64_t seq_len_of(const Config& config, const MemorizeFlags& flags) {
                               : trained > 0     ? trained
                                                 : kUsual;
   return positions > 0 ? std::min(wanted, positions) : wanted;
+}
+
+/// An audit takes all that it needs from the model and its own flags.
+void refuse_config(const LoadedConfig& loaded) {
+  OptionList list;
+  Config config = loaded.config;
+  list_options(config, list);
+  std::string given = loaded.file;
+  for (const auto& section : list.sections())
+    for (const Option& option : section.options)
+      if (given.empty() && loaded.origins.from_flag(option.key()))
+        given = loaded.origins.of(option.key());
+  if (!given.empty())
+    refuse("axonn memorize --audit uses no config: leave out ", given,
+           "; axonn memorize --help lists its flags");
 }
 
 int run_audit(const MemorizeFlags& flags) {
@@ -111,20 +127,19 @@ int run_audit(const MemorizeFlags& flags) {
   const FoundDocuments documents = read(flags.documents);
   const FoundDocuments control = flags.control.empty() ? FoundDocuments{} : read(flags.control);
 
-  ReciteOptions options{
+  ReciteOptions asked{
       .suffix_tokens = flags.suffix, .batch = flags.batch, .hold_weights = !flags.gather_weights};
-  std::ranges::copy(flags.prompts, std::back_inserter(options.prompt_lengths));
-  if (stdout_is_interactive())
-    options.progress = [](std::int64_t done, std::int64_t of) {
-      std::cout << fmt::format("\rtested {} of {} ", format_count(done), format_count(of))
-                << (done == of ? "\n" : "") << std::flush;
-    };
+  std::ranges::copy(flags.prompts, std::back_inserter(asked.prompt_lengths));
   with_model(config, [&](LoadedModel& loaded) {
+    ProgressLine line(loaded.progress(), "testing", "recitations");
+    ReciteOptions options = asked;
+    options.progress = std::ref(line);
     MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
     const ModelConfig& sizes = loaded.config().model;
     report.model = fmt::format("{}: {} parameters, {} layers, width {}", flags.model,
                                format_count(parameter_count(sizes)), sizes.layers, sizes.hidden);
     if (loaded.grid().world().rank() != 0) return;
+    line.clear();
     std::cout << to_text(report);
     if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
     if (!flags.html.empty()) write_file_atomically(flags.html, html_page(report));
@@ -147,6 +162,7 @@ int run_trainings(const LoadedConfig& loaded) {
   const TrainOptions options{.terminal = &terminal,
                              .interactive = stdout_is_interactive() && !launches_mpi(config),
                              .columns = terminal_columns(),
+                             .progress = progress_of(config),
                              .stop = &catch_stop_signals()};
   bool stopped = false;
   launch(config, [&](Communicator& world) {
@@ -171,7 +187,10 @@ int run_memorize(const Arguments& arguments) {
   app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
-  if (flags.audit) return run_audit(flags);
+  if (flags.audit) {
+    refuse_config(*loaded);
+    return run_audit(flags);
+  }
   if (print) {
     if (speaks_for_all()) std::cout << print_config(loaded->config, loaded->origins);
     return 0;

@@ -60,7 +60,9 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--batch-tokens", flags.batch_tokens,
                  "tokens per step, instead of training.global_batch")
       ->type_name("N");
-  app.add_option("--seq-len", flags.seq_len, "instead of training.seq_len")->type_name("N");
+  app.add_option("--seq-len", flags.seq_len, "instead of training.seq_len")
+      ->check(count_from(1))
+      ->type_name("N");
   app.add_option("--strategy", flags.strategy,
                  "fsdp: z only; hsdp: z and data; megatron: x in a node, z and data; 4d: all axes")
       ->check(CLI::IsMember(kStrategies))
@@ -125,8 +127,6 @@ Arguments spelled_out(Arguments arguments) {
 /// tokens, or the model's positions if fewer, and 4 Mi tokens per step.
 void set_batch(Config& config, const PlanFlags& flags) {
   constexpr std::int64_t kUsualLength = 2048, kUsualBatch = std::int64_t{4} << 20;
-  if (flags.seq_len < 0)
-    refuse("--seq-len ", flags.seq_len, " is not a sequence length; give at least 1");
   std::int64_t& length = config.training.seq_len;
   if (flags.seq_len > 0) length = flags.seq_len;
   if (length == 0) {
@@ -173,6 +173,7 @@ std::string label_of(const LoadedConfig& loaded) {
 
 SearchOptions options_of(const Config& config, const Origins& origins, const PlanFlags& flags) {
   SearchOptions options{.top = flags.top};
+  if (speaks_for_all()) options.progress = progress_of(config);
   options.cost = value_of<CostModel>(flags.cost, kCostModels);
   options.strategy = value_of<Strategy>(flags.strategy, kStrategies);
   const auto kept = [&](const char* key, auto value, auto free) {

@@ -64,6 +64,7 @@ int run_probe(const Arguments& arguments) {
     ProbeOptions options = asked;
     const OwnCores own(config, world);
     options.threads = own.threads();
+    options.progress = progress_of(config);
     const Machine machine = probe(world, options);
     if (world.rank() != 0) return;
     write_file_atomically(output, to_toml(machine));

@@ -47,11 +47,12 @@ int run_replay(const Arguments& arguments) {
   config = resolved(config);
   bool finite = true;
   launch(config, [&](Communicator& world) {
-    const auto [step, result, origin] = replay(config, folder, world);
+    const auto [step, result, origin, tuned] = replay(config, folder, world, progress_of(config));
     if (world.rank() != 0) return;
     finite = result.finite;
     std::cout << fmt::format("step {}: loss {}, gradient norm {}\n", step, result.loss,
                              result.grad_norm);
+    if (tuned > 0) std::cout << fmt::format("{} products as the run had tuned them\n", tuned);
     if (!finite)
       std::cout << (origin.empty()
                         ? "finite when it was repeated: a fault of the hardware is likely"

@@ -14,6 +14,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/utf8.h"
+#include "axonn/comm/launcher.h"
 
 namespace axonn {
 
@@ -84,7 +85,7 @@ void open_closed_streams() {
 
 StandardOutput::StandardOutput()
     : own_(std::make_unique<StandardStream>(STDOUT_FILENO, "standard output",
-                                            ::isatty(STDOUT_FILENO) == 1)),
+                                            ::isatty(STDOUT_FILENO) == 1 || under_launcher())),
       own_errors_(std::make_unique<StandardStream>(STDERR_FILENO, "standard error", true)) {
   open_closed_streams();
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);

@@ -10,7 +10,8 @@ namespace axonn {
 /// process. Several threads may write to std::cout. A stream made of std::cout.rdbuf() writes to
 /// the same place and does not throw: for text whose loss should not end the work. Control
 /// characters of foreign text are made visible (harmless()) in std::cerr, and in std::cout if it
-/// goes to a terminal. At most one object may exist at a time.
+/// goes to a terminal or to a launcher, which may pass it on to one. At most one object may exist
+/// at a time.
 class StandardOutput {
  public:
   StandardOutput();

@@ -76,7 +76,7 @@ int run_train(const Arguments& arguments) {
     if (config.parallelism.automatic())
       refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
              "set a grid, such as the first of axonn plan");
-    const DryRun found = dry_run(config, rank);
+    const DryRun found = dry_run(config, rank, speaks ? progress_of(config) : ProgressTarget{});
     if (speaks) std::cout << to_text(found, config);
     if (!found.fault.empty()) fail(Where::here(), found.fault);
     return 0;
@@ -87,11 +87,13 @@ int run_train(const Arguments& arguments) {
                        // Under a launcher a rank may see a terminal even if the output is a file.
                        .interactive = stdout_is_interactive() && !launches_mpi(config),
                        .columns = terminal_columns(),
+                       .progress = progress_of(config),
                        .stop = &catch_stop_signals()};
   std::atomic<bool> stopped = false;  // the same on all ranks
   launch(automatic ? on_all_cores(config) : config, [&](Communicator& world) {
     const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
-    const Config chosen = automatic ? with_chosen_grid(config, world, say) : config;
+    const Config chosen =
+        automatic ? with_chosen_grid(config, world, say, options.progress) : config;
     if (train(chosen, world, options) == TrainEnd::stopped) stopped = true;
   });
   return stopped ? kStoppedEarly : 0;

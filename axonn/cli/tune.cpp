@@ -40,12 +40,14 @@ int run_tune(const Arguments& arguments) {
   const Config config = ready_config(loaded->config, loaded->origins);
   const std::string cache = matmul_cache_path(config.training.tune_cache);
   launch(config, [&](Communicator& world) {
-    Training training(config, world);
+    const ProgressTarget progress = progress_of(config);
+    Training training(config, world, nullptr, {.progress = progress});
     training.model.initialise();
     const MatmulChoices choices =
-        tune(training, {.cache = cache, .again = true, .report = [](const std::string& line) {
-                          std::cerr << line << '\n';
-                        }});
+        tune(training, {.cache = cache,
+                        .again = true,
+                        .report = [](const std::string& line) { std::cerr << line << '\n'; },
+                        .progress = progress});
     if (world.rank() != 0) return;
     std::cout << to_text(choices);
     if (!cache.empty()) std::cout << "kept in " << cache << '\n';

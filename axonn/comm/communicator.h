@@ -139,6 +139,11 @@ class Communicator {
   /// the timeout. Cheap; thread-safe.
   virtual void note_progress() noexcept {}
 
+  /// A number that grows while any rank of the world notes progress, for watchdogs that do not see
+  /// which rank holds a collective up. It may be some seconds old: a call also asks for its update.
+  /// Cheap; thread-safe; not collective.
+  virtual std::int64_t noted_progress() noexcept { return 0; }
+
   const CommStats& stats() const { return *stats_; }
 
   /// CPU time so far of the transport's progress thread on this rank, for all groups; 0 if it has

@@ -33,17 +33,23 @@ constexpr std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8
 
 }  // namespace
 
-Documents::Documents(const std::string& path) : name_(path), file_(path) {
+Documents::Documents(const std::vector<std::string>& paths) : name_(paths.at(0)) {
+  for (const std::string& path : paths) add(path);
+}
+
+void Documents::add(const std::string& path) {
+  files_.push_back({InputFile(path), tokens()});
+  const InputFile& file = files_.back().file;
   const auto damaged = [&](const char* what) {
-    refuse(name_, " is not a file of documents: it ", what,
+    refuse(path, " is not a file of documents: it ", what,
            "; remove it, and it will be made again");
   };
   Trailer trailer;
   const Trailer wanted;
-  const auto bytes = static_cast<std::uint64_t>(file_->bytes());
+  const auto bytes = static_cast<std::uint64_t>(file.bytes());
   if (bytes < sizeof trailer) damaged("is too short");
-  file_->read(file_->bytes() - std::int64_t{sizeof trailer},
-              std::as_writable_bytes(std::span(&trailer, 1)));
+  file.read(file.bytes() - std::int64_t{sizeof trailer},
+            std::as_writable_bytes(std::span(&trailer, 1)));
   if (trailer.magic != wanted.magic || trailer.version != wanted.version)
     damaged("has no valid trailer");
   const std::uint64_t most = bytes / 4;
@@ -52,14 +58,16 @@ Documents::Documents(const std::string& path) : name_(path), file_(path) {
                       learned_at = begins_at + 8 * (trailer.documents + 1),
                       end = padded(learned_at + 4 * trailer.documents);
   if (end + sizeof trailer != bytes) damaged("has a size that does not match its counts");
-  auto& [coded, begins, learned] = tables_;
-  begins.resize(trailer.documents + 1);
-  learned.resize(trailer.documents);
-  file_->read(static_cast<std::int64_t>(begins_at), std::as_writable_bytes(std::span(begins)));
-  file_->read(static_cast<std::int64_t>(learned_at), std::as_writable_bytes(std::span(learned)));
+  std::vector<std::int64_t> begins(trailer.documents + 1);
+  std::vector<std::int32_t> learned(trailer.documents);
+  file.read(static_cast<std::int64_t>(begins_at), std::as_writable_bytes(std::span(begins)));
+  file.read(static_cast<std::int64_t>(learned_at), std::as_writable_bytes(std::span(learned)));
   if (hash_of(begins, learned) != trailer.hash || begins.front() != 0 ||
       begins.back() != static_cast<std::int64_t>(trailer.tokens) || !std::ranges::is_sorted(begins))
     damaged("has damaged tables");
+  for (std::int64_t& begin : begins) begin += files_.back().first;
+  tables_.begins.insert(tables_.begins.end(), begins.begin() + 1, begins.end());
+  tables_.learned.insert(tables_.learned.end(), learned.begin(), learned.end());
 }
 
 Documents::Documents(std::string name, Tables tables)
@@ -80,8 +88,9 @@ void Documents::read(std::int64_t d, std::int64_t begin, std::span<std::int32_t>
   AXONN_CHECK(begin >= 0 && begin + std::ssize(coded) <= size(d), "tokens ", begin, " to ",
               begin + std::ssize(coded), " of document ", d, ", which has ", size(d));
   const std::int64_t first = tables_.begins[d] + begin;
-  if (file_)
-    file_->read(4 * first, std::as_writable_bytes(coded));
+  const auto file = std::ranges::upper_bound(files_, first, {}, &TokensFile::first);
+  if (file != files_.begin())
+    file[-1].file.read(4 * (first - file[-1].first), std::as_writable_bytes(coded));
   else
     std::copy_n(tables_.coded.begin() + first, coded.size(), coded.begin());
 }

@@ -16,8 +16,8 @@ namespace axonn {
 inline std::int32_t token_of(std::int32_t coded) { return coded < 0 ? ~coded : coded; }
 inline bool is_learned(std::int32_t coded) { return coded >= 0; }
 
-/// Tokenised documents, with each token marked as learned or not; in memory or in a file,
-/// of which the tables are in memory.
+/// Tokenised documents, with each token marked as learned or not; in memory or in files, of which
+/// the tables are in memory.
 /// Reading is const and thread-safe.
 ///
 /// File format, little-endian: tokens (i32); padding to 8 bytes; the beginning of each document and
@@ -31,8 +31,9 @@ class Documents {
     std::vector<std::int64_t> begins = {0};  ///< of each document; then the end of the last one
     std::vector<std::int32_t> learned = {};  ///< of each document, as learned()
   };
-  /// Opens a file. Throws UsageError if it is not such a file or is damaged.
-  explicit Documents(const std::string& path);
+  /// Opens files, one after the other. Throws UsageError if one is not such a file or is damaged.
+  explicit Documents(const std::vector<std::string>& paths);
+  explicit Documents(const std::string& path) : Documents(std::vector{path}) {}
   /// In memory; `name` stands for the documents in messages.
   Documents(std::string name, Tables tables);
   Documents(const Documents&) = delete;
@@ -51,9 +52,15 @@ class Documents {
   const std::string& name() const { return name_; }
 
  private:
+  void add(const std::string& path);
+
+  struct TokensFile {
+    InputFile file;
+    std::int64_t first;  ///< number of its first token
+  };
   std::string name_;
-  std::optional<InputFile> file_;
-  Tables tables_;  // no tokens if there is a file
+  std::vector<TokensFile> files_;
+  Tables tables_;  // no tokens if there are files
 };
 
 /// Collects documents in memory, or writes them to a file, atomically.

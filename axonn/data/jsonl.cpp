@@ -1,10 +1,12 @@
 #include "axonn/data/jsonl.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/base/host.h"
 #include "axonn/base/utf8.h"
@@ -51,13 +53,24 @@ struct Line {
   std::vector<std::int32_t> coded = {};
 };
 
-/// Reads the lines of a file.
+/// Reads the lines of files.
 class LineReader {
  public:
-  explicit LineReader(const std::string& path) : file_(path) {}
+  using Place = CachedParts::Place;
 
-  /// The lines that are not blank among the next `bytes` bytes, or the next line if it is longer.
-  /// Their texts are valid until the next call.
+  LineReader(const std::vector<std::string>& files, const Place& from)
+      : files_(files), place_(from) {
+    find_text();
+  }
+
+  /// The place up to which lines were returned.
+  const Place& place() const { return place_; }
+  bool at_end() const { return place_.file == files_.size(); }
+  /// The bytes that the last next() has read.
+  std::int64_t bytes() const { return std::ssize(text_); }
+
+  /// The lines that are not blank among the next `bytes` bytes of a file, or the next line if it is
+  /// longer. Their texts are valid until the next call.
   std::vector<Line> next(std::int64_t bytes) {
     fill(bytes);
     std::vector<Line> lines;
@@ -65,79 +78,123 @@ class LineReader {
       const std::size_t end = rest.find('\n');
       const std::string_view line = rest.substr(0, end);
       rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
-      ++number_;
+      ++place_.line;
       if (line.find_first_not_of(kWhiteSpace) == line.npos) continue;
-      lines.push_back({line, concat(file_.path(), ':', number_)});
+      lines.push_back({line, concat(files_[place_.file], ':', place_.line)});
     }
+    find_text();
     return lines;
   }
-  std::int64_t bytes_left() const { return file_.bytes() - read_; }
 
  private:
+  std::int64_t bytes_left() const { return file_->bytes() - place_.byte; }
+
+  /// Opens the next file that has text left.
+  void find_text() {
+    for (; !at_end(); place_ = {.file = place_.file + 1}) {
+      if (!file_) file_.emplace(files_[place_.file]);
+      if (bytes_left() > 0) return;
+      file_.reset();
+    }
+  }
+
   /// Makes text_ the next whole lines.
   void fill(std::int64_t wanted) {
     text_.clear();
     for (wanted = std::max(wanted, kLeast);; wanted *= 2) {
       const std::int64_t had = std::ssize(text_), left = bytes_left();
       text_.resize(std::min(wanted, left));
-      file_.read(read_ + had, std::as_writable_bytes(std::span(text_).subspan(had)));
+      file_->read(place_.byte + had, std::as_writable_bytes(std::span(text_).subspan(had)));
       const std::size_t end = text_.rfind('\n');
       if (wanted < left && end == text_.npos) {
         if (wanted > kMostBytesALine)
-          refuse(file_.path(), ':', number_ + 1, ": the line has more than ", kMostBytesALine,
+          refuse(file_->path(), ':', place_.line + 1, ": the line has more than ", kMostBytesALine,
                  " bytes");
         continue;
       }
       if (wanted < left) text_.resize(end + 1);
-      read_ += std::ssize(text_);
+      place_.byte += std::ssize(text_);
       return;
     }
   }
 
   static constexpr std::int64_t kLeast = 64 << 10, kMostBytesALine = 1 << 30;
 
-  InputFile file_;
-  std::int64_t read_ = 0;  // bytes of file_ that were returned
+  const std::vector<std::string>& files_;
+  Place place_;
+  std::optional<InputFile> file_;
   std::string text_;
-  std::int64_t number_ = 0;  // of the last line
 };
 
-void encode(Line& line, const ExampleEncoder& encoder, Example::Kind kind) {
-  const Example example = parse_example(line.text, line.place);
-  if (example.kind != kind)
-    refuse(line.place, ": this line has ", name_of(example.kind), ", the first one ", name_of(kind),
-           "; put each kind into separate files and runs");
-  const ChatTemplate::Rendered rendered = encoder.encode(example, line.place);
-  line.coded = rendered.tokens;
-  for (std::size_t i = 0; i < line.coded.size(); ++i)
-    if (!rendered.learned[i]) line.coded[i] = ~line.coded[i];
-}
+/// Encodes lines of files, all of one kind, as documents.
+class LineEncoder {
+ public:
+  LineEncoder(const std::vector<std::string>& files, const ExampleEncoder& encoder,
+              const TokenizeReport& report)
+      : files_(files), encoder_(encoder), report_(report), kind_(kind_of_examples(files.front())) {}
 
-/// Encodes the files to the file `path`, or, if that is "", in memory.
-std::shared_ptr<const Documents> encode_to(const std::string& path,
-                                           const std::vector<std::string>& files,
-                                           const ExampleEncoder& encoder,
-                                           const TokenizeReport& report) {
-  DocumentWriter writer(path, files.front());
-  const Example::Kind kind = kind_of_examples(files.front());
-  const int threads = usable_core_count();
-  TokenizeProgress progress{};
-  for (const std::string& file : files) progress.total_bytes += LineReader(file).bytes_left();
-  for (const std::string& file : files) {
-    LineReader reader(file);
-    while (reader.bytes_left() > 0) {
-      const std::int64_t before = reader.bytes_left();
+  /// Encodes the lines from `from` on for about so many seconds. Adds to `progress` and reports it.
+  /// Returns the place of the next line.
+  CachedParts::Place encode(const CachedParts::Place& from, double seconds, DocumentWriter& writer,
+                            TokenizeProgress& progress) const {
+    const int threads = usable_core_count();
+    const double begin = now_seconds();
+    LineReader reader(files_, from);
+    while (!reader.at_end()) {
       std::vector<Line> lines = reader.next(kBatchBytes * threads);
-      parallel_for(lines.size(), threads, [&](std::size_t i) { encode(lines[i], encoder, kind); });
+      parallel_for(lines.size(), threads, [&](std::size_t i) { encode_line(lines[i]); });
       for (const Line& line : lines) {
         writer.append(line.coded);
         progress.tokens += std::ssize(line.coded);
       }
-      progress.bytes += before - reader.bytes_left();
-      if (report) report(progress);
+      progress.bytes += reader.bytes();
+      if (report_) report_(progress);
+      if (now_seconds() - begin >= seconds) break;
     }
+    return reader.place();
   }
+
+ private:
+  void encode_line(Line& line) const {
+    const Example example = parse_example(line.text, line.place);
+    if (example.kind != kind_)
+      refuse(line.place, ": this line has ", name_of(example.kind), ", the first one ",
+             name_of(kind_), "; put each kind into separate files and runs");
+    const ChatTemplate::Rendered rendered = encoder_.encode(example, line.place);
+    line.coded = rendered.tokens;
+    for (std::size_t i = 0; i < line.coded.size(); ++i)
+      if (!rendered.learned[i]) line.coded[i] = ~line.coded[i];
+  }
+
+  const std::vector<std::string>& files_;
+  const ExampleEncoder& encoder_;
+  const TokenizeReport& report_;
+  Example::Kind kind_;
+};
+
+std::shared_ptr<const Documents> encode_in_memory(const std::vector<std::string>& files,
+                                                  const ExampleEncoder& encoder,
+                                                  const TokenizeReport& report) {
+  DocumentWriter writer("", files.front());
+  TokenizeProgress progress{};
+  for (const std::string& file : files) progress.total_bytes += InputFile(file).bytes();
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  LineEncoder(files, encoder, report).encode({}, kAll, writer, progress);
   return writer.finish();
+}
+
+std::shared_ptr<const Documents> open_document_parts(const CachedParts& parts) {
+  std::vector<std::string> paths;
+  std::int64_t tokens = 0;
+  for (const CachedParts::Part& part : parts.whole()) {
+    paths.push_back(part.path);
+    tokens += part.tokens;
+  }
+  auto documents = std::make_shared<const Documents>(paths);
+  if (documents->tokens() != tokens)
+    refuse(documents->name(), " and its further parts have ", documents->tokens(), " tokens, not ",
+           tokens);
+  return documents;
 }
 
 }  // namespace
@@ -203,8 +260,9 @@ std::string ExampleEncoder::fingerprint() const {
 }
 
 Example::Kind kind_of_examples(const std::string& file) {
-  LineReader reader(file);
-  while (reader.bytes_left() > 0)
+  const std::vector<std::string> files{file};
+  LineReader reader(files, {});
+  while (!reader.at_end())
     for (const Line& line : reader.next(1)) return parse_example(line.text, line.place).kind;
   refuse(file, " has no line with an example");
 }
@@ -213,13 +271,24 @@ std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>&
                                                  const ExampleEncoder& encoder,
                                                  const TokenCache& cache,
                                                  const TokenizeReport& report) {
-  if (cache.folder.empty()) return encode_to("", files, encoder, report);
+  const auto in_memory = [&] { return encode_in_memory(files, encoder, report); };
+  if (cache.folder.empty()) return in_memory();
   const std::string path =
-      cache_path(cache, "documents", files, concat(kDocumentsVersion, ' ', encoder.fingerprint())) +
-      ".bin";
+      cache_path(cache, "documents", files, concat(kDocumentsVersion, ' ', encoder.fingerprint()));
+  const CachedParts parts(path);
+  const auto make = [&] {
+    const LineEncoder lines(files, encoder, report);
+    parts.make(
+        files, [](const std::string& part) { return Documents(part).tokens(); },
+        [&](const CachedParts::Place& from, const std::string& part, TokenizeProgress& progress) {
+          DocumentWriter writer(part, files.front());
+          const CachedParts::Place end = lines.encode(from, cache.part_seconds, writer, progress);
+          writer.finish();
+          return end;
+        });
+  };
   return open_cached(
-      path, cache, [&] { return std::make_shared<const Documents>(path); },
-      [&] { encode_to(path, files, encoder, report); });
+      path, cache, [&] { return open_document_parts(parts); }, make, in_memory);
 }
 
 }  // namespace axonn

@@ -53,9 +53,9 @@ class ExampleEncoder {
 Example::Kind kind_of_examples(const std::string& file);
 
 /// Encodes the lines of JSONL files as documents, one per line, in order; skips empty lines.
-/// The cache keeps the documents for later runs. Encodes with all cores; memory: a few times 8 MB
-/// per core. Throws UsageError, with "FILE:LINE", as parse_example() and ExampleEncoder::encode()
-/// do, and if a line is of another kind than the first.
+/// The cache keeps the documents for later runs, in CachedParts. Encodes with all cores; memory: a
+/// few times 8 MB per core. Throws UsageError, with "FILE:LINE", as parse_example() and
+/// ExampleEncoder::encode() do, and if a line is of another kind than the first.
 std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>& files,
                                                  const ExampleEncoder& encoder,
                                                  const TokenCache& cache,

@@ -1,18 +1,13 @@
 #include "axonn/data/tokenize.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <optional>
-#include <sstream>
-#include <thread>
 
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
-#include "axonn/base/hash.h"
 #include "axonn/base/host.h"
-#include "axonn/base/random.h"
 
 namespace axonn {
 
@@ -44,11 +39,8 @@ class Pieces {
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
   /// The place in the files up to which pieces were returned.
-  struct Place {
-    std::size_t file = 0;
-    std::int64_t byte = 0;
-  };
-  Place place() const { return file_ ? Place{at_ - 1, read_} : Place{at_, 0}; }
+  using Place = CachedParts::Place;
+  Place place() const { return file_ ? Place{.file = at_ - 1, .byte = read_} : Place{.file = at_}; }
   bool at_end() const { return !file_ && at_ == files_.size(); }
   void go_to(const Place& place) {
     at_ = place.file;
@@ -146,96 +138,22 @@ std::int64_t total_bytes_of(std::span<const std::string> files) {
   return bytes;
 }
 
-/// The tokens of text files in a cache (tokenize_cached()).
-class TokenParts {
- public:
-  explicit TokenParts(std::string path) : path_(std::move(path)) {}
-
-  std::shared_ptr<const TokenSource> open() {
-    read_list();
-    if (!whole_) refuse(path_, ": not all text is tokenised");
-    std::vector<std::shared_ptr<const TokenSource>> sources;
-    for (std::size_t i = 0; i < parts_.size(); ++i) sources.push_back(open_part(i));
-    return std::make_shared<JoinedTokens>(std::move(sources));
+std::shared_ptr<const TokenSource> open_parts(const CachedParts& parts) {
+  std::vector<std::shared_ptr<const TokenSource>> sources;
+  for (const CachedParts::Part& part : parts.whole()) {
+    auto source = std::make_shared<TokenFile>(part.path);
+    if (source->size() != part.tokens)
+      refuse(source->name(), " has ", source->size(), " tokens, not ", part.tokens);
+    sources.push_back(std::move(source));
   }
-
-  /// Makes the parts that are missing, and those after a damaged one.
-  void make(const std::vector<std::string>& files, const Tokenizer& tokenizer, double part_seconds,
-            const TokenizeReport& report) {
-    Pieces source(files, tokenizer);
-    TokenizeProgress progress{.bytes = 0, .total_bytes = total_bytes_of(files), .tokens = 0};
-    keep_good_parts(files);
-    if (!parts_.empty()) {
-      const auto [file, byte] = parts_.back().end;
-      source.go_to(parts_.back().end);
-      progress.bytes = total_bytes_of(std::span(files).first(file)) + byte;
-      for (const Part& part : parts_) progress.tokens += part.tokens;
-    }
-    while (parts_.empty() || !source.at_end()) {
-      TokenWriter writer(part_path(parts_.size()), tokenizer.vocab_size());
-      const std::int64_t before = progress.tokens;
-      encode_for(part_seconds, source, sink_of(writer), {.report = report}, progress);
-      writer.finish();
-      parts_.push_back({source.place(), progress.tokens - before});
-      write_list("");
-    }
-    write_list("whole\n");
-  }
-
- private:
-  struct Part {
-    Pieces::Place end;
-    std::int64_t tokens;
-  };
-
-  std::string part_path(std::size_t part) const { return concat(path_, '-', part); }
-
-  std::shared_ptr<const TokenSource> open_part(std::size_t part) const {
-    auto source = std::make_shared<TokenFile>(part_path(part));
-    if (source->size() != parts_[part].tokens)
-      refuse(source->name(), " has ", source->size(), " tokens, but ", path_, " counts ",
-             parts_[part].tokens);
-    return source;
-  }
-
-  void read_list() {
-    std::istringstream list(read_text(path_));
-    parts_.clear();
-    for (Part part{}; list >> part.end.file >> part.end.byte >> part.tokens;)
-      parts_.push_back(part);
-    list.clear();
-    std::string last;
-    whole_ = list >> last && last == "whole" && !parts_.empty();
-  }
-
-  void keep_good_parts(std::span<const std::string> files) {
-    std::size_t good = 0;
-    try {
-      read_list();
-      for (; good < parts_.size(); ++good) {
-        open_part(good);
-        const auto [file, byte] = parts_[good].end;
-        if (file > files.size() || byte < 0) break;
-        if (byte > 0 && (file == files.size() || byte >= InputFile(files[file]).bytes())) break;
-      }
-    } catch (const UsageError&) {  // missing or damaged
-    }
-    parts_.resize(good);
-  }
-
-  void write_list(const char* last) const {
-    std::string list;
-    for (const auto& [end, tokens] : parts_)
-      list += concat(end.file, ' ', end.byte, ' ', tokens, '\n');
-    write_file_atomically(path_, list + last);
-  }
-
-  std::string path_;
-  std::vector<Part> parts_;
-  bool whole_ = false;
-};
+  return std::make_shared<JoinedTokens>(std::move(sources));
+}
 
 }  // namespace
+
+TokenizeReport report_to(ProgressLine& line) {
+  return [&line](const TokenizeProgress& made) { line(made.bytes, made.total_bytes); };
+}
 
 TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                           const TokenSink& sink, const TokenizeOptions& options) {
@@ -266,10 +184,24 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
   refuse_token_files(files);
   const std::string path =
       cache_path(cache, "tokens", files, concat(kTokenCacheVersion, ' ', tokenizer.fingerprint()));
-  TokenParts parts(path);
+  const CachedParts parts(path);
+  const TokenizeOptions options{.report = report};
+  const auto make_part = [&](const CachedParts::Place& from, const std::string& part,
+                             TokenizeProgress& progress) {
+    Pieces source(files, tokenizer);
+    source.go_to(from);
+    TokenWriter writer(part, tokenizer.vocab_size());
+    encode_for(cache.part_seconds, source, sink_of(writer), options, progress);
+    writer.finish();
+    return source.place();
+  };
   return open_cached(
-      path, cache, [&] { return parts.open(); },
-      [&] { parts.make(files, tokenizer, cache.part_seconds, report); });
+      path, cache, [&] { return open_parts(parts); },
+      [&] {
+        parts.make(
+            files, [](const std::string& part) { return TokenFile(part).size(); }, make_part);
+      },
+      [&] { return tokenize_in_memory(files, tokenizer, options); });
 }
 
 TokenizeProgress tokenize_files(const std::string& tokenizer, const std::vector<std::string>& text,
@@ -286,37 +218,6 @@ TokenizeProgress tokenize_files(const std::string& tokenizer, const std::vector<
   const TokenizeProgress result = tokenize(files, *encoder, sink_of(writer), options);
   writer.finish();
   return result;
-}
-
-std::string cache_path(const TokenCache& cache, const std::string& kind,
-                       const std::vector<std::string>& files, const std::string& how) {
-  if (cache.makes) {
-    make_folders(cache.folder);
-    remove_abandoned(cache.folder);
-  }
-  std::error_code error;  // ignored: opening a missing file gives a better message
-  std::string key = how;
-  for (const std::string& file : files)
-    key +=
-        concat('\n', fs::weakly_canonical(file, error).string(), '\n', fs::file_size(file, error),
-               '\n', fs::last_write_time(file, error).time_since_epoch().count());
-  return concat(cache.folder, '/', kind, '-', hex_of(hash_text(key)));
-}
-
-double wait_for_cached(const std::string& path, const TokenCache& cache, double waited,
-                       const std::string& fault) {
-  if (waited >= cache.patience_seconds)
-    refuse("after ", waited, " seconds this rank still cannot read ", path,
-           ", which the run's first rank made: ", fault,
-           "; output.dir must be on a file system that all ranks share, and the data files must "
-           "have the same paths and times on all of them");
-  const double seconds = std::clamp(waited, 0.05, 2.0);
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  // Listing the folder makes an NFS client ask its server for the names.
-  std::error_code error;
-  for (fs::directory_iterator at(cache.folder, error), end; !error && at != end;)
-    at.increment(error);
-  return waited + seconds;
 }
 
 }  // namespace axonn

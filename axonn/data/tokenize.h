@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "axonn/base/check.h"
-#include "axonn/base/files.h"
+#include "axonn/base/log.h"
+#include "axonn/data/token_cache.h"
 #include "axonn/data/token_file.h"
 #include "axonn/text/tokenizer.h"
 
@@ -21,6 +21,12 @@ struct TokenizeProgress {
 
 /// Called after every few megabytes of text.
 using TokenizeReport = std::function<void(const TokenizeProgress&)>;
+
+/// What the progress of tokenising is called.
+inline constexpr const char* kTokenizing = "tokenizing";
+
+/// A report that shows the progress on a line, which must outlive it.
+TokenizeReport report_to(ProgressLine& line);
 
 /// Receives the pieces of a document, then its end.
 struct TokenSink {
@@ -47,24 +53,8 @@ std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::str
                                                       const Tokenizer& tokenizer,
                                                       const TokenizeOptions& options = {});
 
-/// A folder in which tokens are kept for later runs, and who makes them.
-struct TokenCache {
-  std::string folder = {};  ///< "": tokens stay in memory
-  /// Whether to make what is missing or damaged. Of a run's ranks only the first does, before the
-  /// others. They never change a file: they wait until they see the first one's, which takes a
-  /// while on some network file systems, and throw UsageError if they do not.
-  bool makes = true;
-  double patience_seconds = 90;  ///< NFS keeps the names in a folder for up to 60 seconds
-  double part_seconds = 60;      ///< of tokenising text; at most what a kill loses
-};
-
-/// Opens the tokens of these text files in the cache; makes them first if they are missing or
-/// damaged. They are made in parts, so that the next run continues after the last finished part if
-/// this one ends before all are made.
-///
-/// FOLDER/tokens-KEY has a line for each part: the file and the byte in it where the text of the
-/// next part begins, and the number of tokens; a last line "whole" once all are there. The tokens
-/// are in tokens-KEY-0.bin and .idx, tokens-KEY-1.bin, ..., in Megatron's format.
+/// Opens the tokens of these text files in the cache; makes them first, in CachedParts, if they are
+/// missing or damaged. The parts are files in Megatron's format.
 std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string>& files,
                                                    const Tokenizer& tokenizer,
                                                    const TokenCache& cache,
@@ -75,35 +65,5 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
 /// for faults in these values, Error if the disk is full.
 TokenizeProgress tokenize_files(const std::string& tokenizer, const std::vector<std::string>& text,
                                 const std::string& output, const TokenizeOptions& options = {});
-
-/// The path FOLDER/KIND-KEY of data made from files. The key is a hash of `how`, which says how the
-/// data is made, and of each file's path, size and modification time. If the cache makes data,
-/// creates the folder, and removes what killed writers left in it.
-std::string cache_path(const TokenCache& cache, const std::string& kind,
-                       const std::vector<std::string>& files, const std::string& how);
-
-/// Waits for a file of the cache that another rank has made and this one cannot open because of
-/// `fault`. Returns `waited` plus the seconds. Throws UsageError if the cache's patience is over.
-double wait_for_cached(const std::string& path, const TokenCache& cache, double waited,
-                       const std::string& fault);
-
-/// Returns open(), which reads the data at `path`. If it refuses them as missing or damaged, calls
-/// make(), which replaces them; or, if the cache does not make data, waits for them.
-template <typename Open, typename Make>
-auto open_cached(const std::string& path, const TokenCache& cache, const Open& open,
-                 const Make& make) {
-  for (double waited = 0;;) {
-    std::string fault;
-    try {
-      return open();
-    } catch (const UsageError& error) {
-      fault = error.what();
-    }
-    if (cache.makes) break;
-    waited = wait_for_cached(path, cache, waited, fault);
-  }
-  make();
-  return open();
-}
 
 }  // namespace axonn

@@ -37,12 +37,14 @@ std::optional<std::int64_t> bytes_of_targets(const TokenSource& source, std::int
 }
 
 /// The text has a beginning-of-text token, if there is one, and no end-of-text token.
-EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, std::int64_t vocab) {
+EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, std::int64_t vocab,
+                         const TokenizeReport& report) {
   if (!tokenizer)
     refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
   check_fits(*tokenizer, vocab);
-  EvaluationText result{.tokens = tokenize_in_memory({path}, *tokenizer, {.ends = false}),
-                        .target_bytes = {}};
+  EvaluationText result{
+      .tokens = tokenize_in_memory({path}, *tokenizer, {.ends = false, .report = report}),
+      .target_bytes = {}};
   if (result.tokens->size() == 0) return result;
   const InputFile file(path);
   const std::int32_t first_token = result.tokens->at(0);
@@ -134,14 +136,14 @@ void check_fits(const Tokenizer& tokenizer, std::int64_t vocab) {
 }
 
 EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* tokenizer,
-                                    std::int64_t vocab) {
+                                    std::int64_t vocab, const TokenizeReport& report) {
   EvaluationText result;
   if (TokenFile::recognises(path)) {
     result.tokens = std::make_shared<TokenFile>(path);
     if (result.tokens->size() > 0)
       result.target_bytes = bytes_of_targets(*result.tokens, vocab, tokenizer);
   } else {
-    result = open_text(path, tokenizer, vocab);
+    result = open_text(path, tokenizer, vocab, report);
   }
   if (result.tokens->size() < 2)
     refuse(path, " has ", result.tokens->size(),

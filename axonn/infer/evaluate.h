@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "axonn/data/token_file.h"
+#include "axonn/data/tokenize.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/loaded_model.h"
 
@@ -74,7 +75,7 @@ struct EvaluationText {
 /// Throws UsageError if the file cannot be read, has fewer than 2 tokens, or holds a token that is
 /// not below vocab.
 EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* tokenizer,
-                                    std::int64_t vocab);
+                                    std::int64_t vocab, const TokenizeReport& report = {});
 
 /// Throws UsageError if the tokenizer has more tokens than the model's vocabulary.
 void check_fits(const Tokenizer& tokenizer, std::int64_t vocab);

@@ -199,8 +199,8 @@ class PhaseClock {
   double since_ = 0;
 };
 
-StepCost measure(const Config& config, Communicator& world) {
-  Training training(config, world);
+StepCost measure(const Config& config, Communicator& world, const ProgressTarget& target) {
+  Training training(config, world, nullptr, {.progress = target});
   training.model.initialise();
   PhaseClock clock(training.model.grid());
   double begin = 0, progress = 0;
@@ -278,12 +278,12 @@ Spread spread_of(std::vector<double> values) {
           .deviation = count > 1 ? std::sqrt(squares / (count - 1)) : 0};
 }
 
-BenchReport benchmark(const Config& config, Communicator& world) {
-  Training training(config, world);
+BenchReport benchmark(const Config& config, Communicator& world, const ProgressTarget& progress) {
+  Training training(config, world, nullptr, {.progress = progress});
   LoadedModel& model = training.model;
   model.initialise();
   if (config.training.tune)
-    tune(training, {.cache = matmul_cache_path(config.training.tune_cache)});
+    tune(training, {.cache = matmul_cache_path(config.training.tune_cache), .progress = progress});
   Context ctx = model.context();
   Arena beside(ctx.backend.device());  // memory of the timed products must not count as the step's
   auto products = fixed_products(Context(ctx.backend, beside, ctx.grid, ctx.dtype));
@@ -394,15 +394,16 @@ double OverlapReport::ideal_s() const {
          std::max(off.backward.compute_s, off.backward.comm_s) + off.optimizer.compute_s;
 }
 
-OverlapReport overlap_benchmark(const Config& config, Communicator& world) {
+OverlapReport overlap_benchmark(const Config& config, Communicator& world,
+                                const ProgressTarget& progress) {
   OverlapReport report{.grid = config.parallelism.grid(), .chunks = config.parallelism.chunks};
   Config without = config;
   ParallelismConfig& p = without.parallelism;
   p.chunks = 1;
   p.overlap_input_gradients = p.overlap_weight_gradients = false;
   p.overlap_weights = p.overlap_data = false;
-  report.off = measure(without, world);
-  report.on = measure(config, world);
+  report.off = measure(without, world, progress);
+  report.on = measure(config, world, progress);
   move_weights_to_forward(report.off);
   return report;
 }

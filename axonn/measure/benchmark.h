@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/comm/grid.h"
 #include "axonn/model/model.h"
@@ -55,8 +56,9 @@ inline constexpr int kBenchIterations = 10, kBenchWarmup = 2;
 
 /// Trains kBenchIterations steps of config, which must be validated and resolved, and times the
 /// fixed products after every few steps, so that both see the machine in the same state.
-/// Collective.
-BenchReport benchmark(const Config& config, Communicator& world);
+/// Collective. progress: shows on rank 0 how far tokenising and loading are, here and below.
+BenchReport benchmark(const Config& config, Communicator& world,
+                      const ProgressTarget& progress = {});
 
 /// The report as text for people, and as JSON with the keys that docs/performance.md lists.
 std::string to_text(const BenchReport& report);
@@ -92,7 +94,8 @@ struct OverlapReport {
 };
 
 /// Measures both. Collective. config must be validated and resolved.
-OverlapReport overlap_benchmark(const Config& config, Communicator& world);
+OverlapReport overlap_benchmark(const Config& config, Communicator& world,
+                                const ProgressTarget& progress = {});
 
 std::string to_text(const OverlapReport& report);
 std::string to_json(const OverlapReport& report);

@@ -46,8 +46,8 @@ double relative(double want, double got) {
 }  // namespace
 
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                    int steps) {
-  Training training(config, world, std::move(backend));
+                    int steps, const ProgressTarget& progress) {
+  Training training(config, world, std::move(backend), {.progress = progress});
   training.model.initialise();
   const Context ctx = training.model.context();
   GridTrace trace;

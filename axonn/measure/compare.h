@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/model/model.h"
 #include "axonn/ops/backend.h"
@@ -24,7 +25,7 @@ struct GridTrace {
 /// Runs the first `steps` steps of config on its grid, which must fit world. backend null: this
 /// rank's device and cores as config says. Collective.
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                    int steps);
+                    int steps, const ProgressTarget& progress = {});
 
 /// Largest relative differences between two grids, which compute sums in different orders.
 /// docs/correctness.md derives the values.

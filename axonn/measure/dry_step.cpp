@@ -1,7 +1,6 @@
 #include "axonn/measure/dry_step.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -11,6 +10,7 @@
 #include "axonn/base/utf8.h"
 #include "axonn/comm/dry_world.h"
 #include "axonn/data/corpus.h"
+#include "axonn/data/tokenize.h"
 #include "axonn/model/model.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/run_folder.h"
@@ -145,7 +145,7 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   return result;
 }
 
-DryRun dry_run(const Config& given, int rank) {
+DryRun dry_run(const Config& given, int rank, const ProgressTarget& progress) {
   Config config = with_vocab(given);
   const GridShape shape = config.parallelism.grid();
   if (rank < 0 || rank >= shape.ranks())
@@ -169,12 +169,12 @@ DryRun dry_run(const Config& given, int rank) {
       run.trained += parameter->spec().layout.count();
   describe_resume(config, *model, run);
   describe_disk(config, run);
-  const std::string cache = config.output.dir + "/cache";
+  ProgressLine line(progress, kTokenizing);
   const Corpus corpus =
-      open_corpus(config.data, {.cache = {.folder = std::filesystem::exists(cache) ? cache : ""},
+      open_corpus(config.data, {.cache = {.folder = config.output.dir + "/cache", .writes = false},
                                 .vocab = config.model.vocab,
                                 .seed = static_cast<std::uint64_t>(config.training.seed),
-                                .report = {}});
+                                .report = report_to(line)});
   describe_sample(config, corpus, rank, run);
   return run;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/base/log.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/schedule.h"
 #include "axonn/train/config.h"
@@ -60,7 +61,7 @@ struct DryRun {
 /// Checks everything that a run needs, for one rank of its grid, without training, without other
 /// ranks, and without writing anything (except the cache of tokenised text, if it exists). config
 /// must be validated and resolved. Throws UsageError, as the run itself would.
-DryRun dry_run(const Config& config, int rank);
+DryRun dry_run(const Config& config, int rank, const ProgressTarget& progress = {});
 
 /// Returns the result as lines of text.
 std::string to_text(const DryRun& run, const Config& config);

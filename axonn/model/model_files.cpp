@@ -200,6 +200,7 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
     bytes += std::ssize(values);
     done += std::ssize(values) / bytes_of(type);
     const double each = static_cast<double>(bytes) / static_cast<double>(done);
+    ctx.grid.world().note_progress();
     if (progress) progress(bytes, std::llround(each * static_cast<double>(total)));
   };
   LoadCost cost;

@@ -41,8 +41,11 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   return plan_of(earlier);
 }
 
-Plan best_choice(const Config& config, const Machine& machine, int ranks, const Report& report) {
-  SearchOptions options{.devices = ranks};
+Plan best_choice(const Config& config, const Machine& machine, Communicator& world,
+                 const Report& report, const ProgressTarget& progress) {
+  const int ranks = world.size();
+  SearchOptions options{
+      .devices = ranks, .progress = progress, .note_progress = [&] { world.note_progress(); }};
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
   const SearchResult found = search(with_vocab(config), machine, options);
@@ -76,11 +79,13 @@ Plan broadcast(Communicator& world, const Plan& mine) {
 
 }  // namespace
 
-Config with_chosen_grid(Config config, Communicator& world, const Report& report) {
+Config with_chosen_grid(Config config, Communicator& world, const Report& report,
+                        const ProgressTarget& progress) {
   AXONN_CHECK(config.parallelism.automatic(), "with_chosen_grid: wanted grid = \"auto\", got ",
               to_string(config.parallelism.grid()));
   config.parallelism.named_grid.clear();
   const bool first = world.rank() == 0;
+  { const RunFolder refuses_first(config, world); }
   std::optional<Plan> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
   std::int64_t known = choice ? 1 : 0;
   world.broadcast(buffer(std::span(&known, 1)), 0, "grid").wait();
@@ -93,13 +98,13 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       Config all = config;
       all.parallelism.data = world.size();
       const OwnCores cores(all, world);
-      machine = probe(world, {.threads = cores.threads(), .quick = true});
+      machine = probe(world, {.threads = cores.threads(), .quick = true, .progress = progress});
     }
     if (first && world.size() == 1) {
       choice = plan_of(config);
       choice->grid = {};
     }
-    if (first && !choice) choice = best_choice(config, machine, world.size(), report);
+    if (first && !choice) choice = best_choice(config, machine, world, report, progress);
   } else if (first) {
     report(fmt::format("grid: {}, from the run that this one resumes", to_string(choice->grid)));
   }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/train/config.h"
 
@@ -16,8 +17,10 @@ namespace axonn {
 ///
 /// config must be validated and resolved. Rank 0 chooses for all, and reports the choice and its
 /// reason. Collective.
-/// Throws UsageError if no grid of so many ranks cuts the model or fits into memory.
+/// Throws UsageError as RunFolder does, before anything slow, and if no grid of so many ranks cuts
+/// the model or fits into memory. progress: shows on rank 0 how far measuring and the search are.
 Config with_chosen_grid(Config config, Communicator& world,
-                        const std::function<void(const std::string& line)>& report);
+                        const std::function<void(const std::string& line)>& report,
+                        const ProgressTarget& progress = {});
 
 }  // namespace axonn

@@ -41,9 +41,11 @@ class Search {
   SearchResult run() {
     screen();
     auto& plans = result_.plans;
+    ProgressLine line(options_.progress, "simulating", "grids at most");
     for (const Candidate& candidate : candidates_) {
       const double limit_s = std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
       if (candidate.optimistic_s > kSlack * limit_s) break;
+      line(result_.simulated, std::ssize(candidates_));
       ++result_.simulated;
       auto plan = best_of(candidate.grid, limit_s);
       if (!plan) continue;
@@ -88,6 +90,7 @@ class Search {
   /// simulated(): predict(), estimate() or optimistic(). With the paper's model, its time, and the
   /// memory of predict() or of estimate().
   Prediction cost(const Config& config, decltype(predict)* simulated) const {
+    options_.note_progress();
     if (options_.cost == CostModel::simulated) return simulated(config, machine_);
     const PaperSeconds paper =
         paper_seconds(config.model,
@@ -107,7 +110,11 @@ class Search {
   void screen() {
     std::string reason;
     const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
-    for (const GridShape& grid : grids_of(options_.devices)) {
+    const std::vector<GridShape> grids = grids_of(options_.devices);
+    ProgressLine line(options_.progress, "estimating", "grids");
+    for (std::size_t i = 0; i < grids.size(); ++i) {
+      const GridShape& grid = grids[i];
+      line(static_cast<std::int64_t>(i), std::ssize(grids));
       if (!wanted(grid)) continue;
       ++result_.grids;
       const auto micros = micro_batch_sizes(grid);

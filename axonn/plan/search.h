@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "axonn/base/log.h"
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
 #include "axonn/train/config.h"
@@ -53,6 +55,8 @@ struct SearchOptions {
   std::int64_t micro_batch = 0;                        ///< 0: free
   std::optional<RecomputeMode> recompute = {};         ///< none: free
   GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0};  ///< extents; 0: free
+  ProgressTarget progress = {};                        ///< shows how far the search is
+  std::function<void()> note_progress = [] {};         ///< called for each prediction
 };
 
 struct SearchResult {

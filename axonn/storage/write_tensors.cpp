@@ -41,6 +41,7 @@ class TensorWriter {
   /// A line is a row of the file: a row of the parameter, or a column if the tensor is transposed.
   void write(const PlannedTensor& tensor) {
     const auto& [name, rows, cols] = tensor.parameter;
+    if (rows == 0 || cols == 0) return;
     const std::int64_t lines = tensor.transposed ? cols : rows,
                        width = tensor.transposed ? rows : cols,
                        at_once = std::max<std::int64_t>(1, kElementsAtOnce / width),

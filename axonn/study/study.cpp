@@ -174,9 +174,13 @@ SharedDocuments Study::documents_of(std::int64_t trial) {
   } else {
     // Rank 0 encodes the documents into the cache first; the other ranks read the cache.
     if (!first()) world_.barrier("documents");
+    ProgressLine line(first() ? options_.progress : ProgressTarget{}, kTokenizing);
     found = read_documents(memorize_.documents, tokenizer_, limits,
                            {.folder = config_.output.dir + "/cache", .makes = first()},
-                           [this](const TokenizeProgress&) { world_.note_progress(); });
+                           [&](const TokenizeProgress& made) {
+                             world_.note_progress();
+                             line(made.bytes, made.total_bytes);
+                           });
     if (first()) world_.barrier("documents");
   }
   auto drawn = draw_documents(std::move(found), documents_of_trial(), seed);

@@ -62,7 +62,7 @@ class Translator {
         if (rest_.starts_with(']')) reject("a class that begins with ]");
       } else if (c == '^' || c == '$') {
         reject("the anchors ^ and $");
-      } else if (rest_.starts_with("}+")) {
+      } else if (c == '{' && is_possessive()) {
         reject("a possessive {n,m}+");
       } else if (rest_.starts_with("(?")) {
         group();
@@ -87,6 +87,12 @@ class Translator {
   }
 
   void copy(std::size_t bytes) { write(rest_.substr(0, bytes), bytes); }
+
+  /// Whether the text begins with a {n}+, {n,}+ or {n,m}+.
+  bool is_possessive() const {
+    const std::size_t end = rest_.find_first_not_of("0123456789,", 1);
+    return end > 1 && end != rest_.npos && rest_.substr(end).starts_with("}+");
+  }
 
   void inside_class(char c) {
     if (c == '[') reject("a class within a class");
@@ -114,7 +120,7 @@ class Translator {
     if (c == 'D') return write("\\P{Nd}", 2);
     if (c == 'p' || c == 'P') return property();
     if (c == 'u') return code_point();
-    if (c == 'x' && rest_.size() > 3) return copy(2);
+    if (c == 'x' && rest_.size() > 3) return hexadecimal();
     if (is_letter_or_digit(c) && c != 'r' && c != 'n' && c != 't' && c != 'f')
       reject("this escape");
     copy(2);
@@ -124,6 +130,14 @@ class Translator {
     const std::size_t end = rest_.find('}');
     if (rest_.size() < 4 || rest_[2] != '{' || end == rest_.npos)
       reject("a property without {...}");
+    copy(end + 1);
+  }
+
+  /// \xHH or \x{H...}
+  void hexadecimal() {
+    if (rest_[2] != '{') return copy(2);
+    const std::size_t end = rest_.find('}');
+    if (end == rest_.npos) reject("\\x{ without }");
     copy(end + 1);
   }
 

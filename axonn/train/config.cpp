@@ -42,6 +42,11 @@ void validate_training(const Config& config) {
   need(training.steps > 0, "training", "steps");
   need(training.seq_len > 0, "training", "seq_len");
   need(training.global_batch > 0, "training", "global_batch");
+  std::int64_t sequences = 0, tokens = 0;
+  if (__builtin_mul_overflow(training.steps, training.global_batch, &sequences) ||
+      __builtin_mul_overflow(sequences, training.seq_len, &tokens))
+    refuse("[training] steps = ", training.steps, ", global_batch = ", training.global_batch,
+           " and seq_len = ", training.seq_len, " are more than 2^63 tokens together; lower one");
   need(config.optimizer.lr > 0, "optimizer", "lr");
   if (training.skip_outliers > 0 && training.skip_outliers <= 1)
     refuse("[training] skip_outliers = ", training.skip_outliers,
@@ -101,7 +106,11 @@ void validate_batch(const Config& config) {
   const ParallelismConfig& grid = config.parallelism;
   const TrainingConfig& training = config.training;
   const std::int64_t parts = std::int64_t{grid.z} * grid.data;
-  const std::int64_t micro = std::max<std::int64_t>(training.micro_batch, 1), unit = micro * parts;
+  const std::int64_t micro = std::max<std::int64_t>(training.micro_batch, 1);
+  std::int64_t unit = 0;
+  if (__builtin_mul_overflow(micro, parts, &unit))
+    refuse("[training] micro_batch = ", micro,
+           " is more than global_batch = ", training.global_batch, "; lower it");
   if (training.global_batch % unit != 0) {
     const std::int64_t next = (training.global_batch / unit + 1) * unit;
     const std::string micro_part =

@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "axonn/base/check.h"
 #include "axonn/base/host.h"
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/device/device_threads.h"
@@ -68,10 +69,15 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
 std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
                                                 Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
-  const bool has_nccl = !nccl_version().empty();
-  if (config.transport == TransportKind::nccl ||
-      (config.transport == TransportKind::automatic && has_nccl && have_own_gpus(world, device)))
-    return make_nccl(world, device, config.timeout_seconds);
+  const bool wants_nccl = config.transport == TransportKind::nccl;
+  if (wants_nccl || (config.transport == TransportKind::automatic && !nccl_version().empty())) {
+    if (have_own_gpus(world, device)) return make_nccl(world, device, config.timeout_seconds);
+    if (wants_nccl)
+      refuse(
+          "nccl: two ranks share a GPU, but NCCL needs one GPU per rank; start as many ranks as ",
+          "there are GPUs, or set parallelism.transport = \"threads\" or \"mpi\", with which ",
+          "ranks may share a GPU");
+  }
   if (config.transport != TransportKind::mpi && world.in_one_process())
     if (auto kernels = make_peer_kernels(world, device))
       return make_device_threads(world, device, std::move(kernels));

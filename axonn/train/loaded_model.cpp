@@ -23,7 +23,8 @@ LoadedModel::LoadedModel(const Config& config, Communicator& world,
       arena_(std::make_unique<Arena>(backend_->device())),
       device_world_(make_device_world(config.parallelism, world, backend_->device())),
       grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
-                                   config.parallelism.grid())) {
+                                   config.parallelism.grid())),
+      progress_(world.rank() == 0 ? std::move(options.progress) : ProgressTarget{}) {
   config_.model = resolved(config_.model, config_.model.vocab,
                            std::max<std::int64_t>(config_.training.seq_len, 1));
   model_ = make_model(config_.model, *grid_);
@@ -53,12 +54,14 @@ Context LoadedModel::context_on(Backend& backend) const {
   return ctx;
 }
 
-LoadCost LoadedModel::initialise(const Progress& progress) {
-  return axonn::initialise(context(), *model_, trained_, config_.model, progress);
+LoadCost LoadedModel::initialise() {
+  ProgressLine line(progress_, kLoading);
+  return axonn::initialise(context(), *model_, trained_, config_.model, std::ref(line));
 }
 
-LoadCost LoadedModel::initialise_frozen(const Progress& progress) {
-  return axonn::initialise_frozen(context(), *model_, trained_, config_.model, progress);
+LoadCost LoadedModel::initialise_frozen() {
+  ProgressLine line(progress_, kLoading);
+  return axonn::initialise_frozen(context(), *model_, trained_, config_.model, std::ref(line));
 }
 
 void LoadedModel::settle() const {

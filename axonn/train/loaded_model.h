@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "axonn/base/log.h"
 #include "axonn/model/model.h"
 #include "axonn/train/config.h"
 
@@ -15,7 +16,8 @@ class OwnCores;
 class LoadedModel {
  public:
   struct Options {
-    bool trainable = true;  ///< false: parameters are frozen and have no master copies
+    bool trainable = true;         ///< false: parameters are frozen and have no master copies
+    ProgressTarget progress = {};  ///< shows on rank 0 how far reading parameters is
   };
 
   /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
@@ -29,10 +31,10 @@ class LoadedModel {
   /// Sets the parameters that training starts from: those at model.path, or initial values from the
   /// seed. Adapters are read from lora.path, or get initial values. Returns what reading cost this
   /// rank. Collective. Throws as axonn::initialise() does.
-  LoadCost initialise(const Progress& progress = {});
+  LoadCost initialise();
   /// Does the same for frozen parameters only: those of the base model of adapters, which a
   /// checkpoint does not hold. Does nothing without adapters. Collective.
-  LoadCost initialise_frozen(const Progress& progress = {});
+  LoadCost initialise_frozen();
 
   /// Waits for everything that a step leaves in flight: the device's work and the gather of its
   /// updated weights over data.
@@ -52,6 +54,8 @@ class LoadedModel {
   /// Compute threads of a backend that it made itself; else 0.
   int threads() const;
   Arena& arena() { return *arena_; }
+  /// That of the options on rank 0, on others none.
+  const ProgressTarget& progress() const { return progress_; }
 
  private:
   Config config_;
@@ -62,7 +66,11 @@ class LoadedModel {
   std::unique_ptr<Grid> grid_;
   std::unique_ptr<Model> model_;
   std::vector<ParameterGroup*> trained_;  // the groups of model_ that are trained
+  ProgressTarget progress_;
 };
+
+/// What a rank's progress of reading parameters is called.
+inline constexpr const char* kLoading = "loading, rank 0";
 
 /// Returns config with a vocab of 0 replaced by the size of the tokenizer that data.tokenizer
 /// names. Throws UsageError if there is no such tokenizer.

@@ -11,6 +11,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
 #include "axonn/data/batches.h"
+#include "axonn/train/run_folder.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/watching_backend.h"
@@ -194,7 +195,7 @@ void stop_for_nonfinite(Training& training, const StepInput& input, const StepRe
                         const std::string& dir, StateTexts texts) {
   const std::string origin =
       find_nonfinite(training, input, training.batches->at(input.step)->micro_batches);
-  const std::string folder = fmt::format("{}/nonfinite-step-{}", dir, input.step + 1);
+  const std::string folder = concat(dir, '/', kNonfiniteStep, input.step + 1);
   const std::string fault = fault_of([&] { save_step(training, input, folder, std::move(texts)); });
   fail(Where::here(),
        fmt::format("step {}: the loss is {} and the gradient norm {}; ", input.step + 1,
@@ -221,15 +222,23 @@ Config config_of_step(const std::string& folder) {
   return config;
 }
 
-Replay replay(const Config& config, const std::string& folder, Communicator& world) {
-  Training training(config, world, nullptr, {.data = false});
+Replay replay(const Config& config, const std::string& folder, Communicator& world,
+              const ProgressTarget& progress) {
+  Training training(config, world, nullptr, {.data = false, .progress = progress});
   training.model.initialise();
   const CheckpointReader reader(world, folder);
   auto [input, micro_batches] = stored_step(training.model, reader.text(kBatchFile));
+  std::int64_t tuned = 0;
+  if (reader.has_text(kProductsFile))
+    for (const TunedMatmul& product :
+         parse_matmul_choices(reader.text(kProductsFile), concat(folder, '/', kProductsFile))
+             .products)
+      tuned += training.model.backend().set_matmul_way(product.shape, product.way) ? 1 : 0;
   const Context ctx = training.model.context();
   input.tokens_of = [&](int micro) { return make_tokens(ctx, micro_batches[micro]); };
   input.accept = [](double, double) { return false; };
-  Replay report{.step = input.step + 1, .result = training.step.run(ctx, input)};
+  Replay report{
+      .step = input.step + 1, .result = training.step.run(ctx, input), .tuned_products = tuned};
   report.result.loss = plain(report.result.loss);
   report.result.grad_norm = plain(report.result.grad_norm);
   if (!report.result.finite) report.origin = find_nonfinite(training, input, micro_batches);

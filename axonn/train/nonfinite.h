@@ -41,9 +41,13 @@ struct Replay {
   std::int64_t step = 0;  ///< counted from 1
   StepResult result = {};
   std::string origin = {};  ///< find_nonfinite()
+  /// Products that were computed in the way that the run's tuning had chosen.
+  std::int64_t tuned_products = 0;
 };
-/// Repeats the step that save_step() saved in FOLDER; config is that of config_of_step(), resolved.
-/// Nothing is updated or written. Collective. Throws UsageError if the step is damaged.
-Replay replay(const Config& config, const std::string& folder, Communicator& world);
+/// Repeats the step that save_step() saved in FOLDER, with the run's tuned products; config is that
+/// of config_of_step(), resolved. Nothing is updated or written. Collective. Throws UsageError if
+/// the step is damaged.
+Replay replay(const Config& config, const std::string& folder, Communicator& world,
+              const ProgressTarget& progress = {});
 
 }  // namespace axonn

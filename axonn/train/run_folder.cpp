@@ -23,6 +23,13 @@ namespace fs = std::filesystem;
 std::string own_checkpoints(const std::string& folder) { return folder + "/checkpoints"; }
 std::string metrics_file(const std::string& folder) { return folder + "/metrics.jsonl"; }
 
+/// Whether it is the name of a step that a run saved when it was not finite.
+bool is_nonfinite_step(const std::string& name) {
+  const std::string_view number = std::string_view(name).substr(
+      name.starts_with(kNonfiniteStep) ? std::string_view(kNonfiniteStep).size() : name.size());
+  return !number.empty() && number.find_first_not_of("0123456789") == number.npos;
+}
+
 /// "process 1234 on nid0001, since 2026-11-21 17:40:02 UTC".
 std::string this_process() {
   std::string host(256, '\0');
@@ -111,8 +118,14 @@ void RunFolder::remove_replaced() const {
   remove_abandoned(own);
   if (is_own_checkpoint(resumes_from_, folder_)) return;
   for (const std::int64_t step : steps_in(own)) remove_folder(concat(own, '/', step_name(step)));
-  for (const std::string& file :
-       {concat(own, '/', kLatestName), metrics_file(folder_), folder_ + "/products.json"}) {
+  std::vector<std::string> saved_steps;
+  std::error_code error;  // then there are none
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error))
+    if (is_nonfinite_step(at->path().filename()) && is_folder(at->path()))
+      saved_steps.push_back(at->path());
+  for (const std::string& step : saved_steps) remove_folder(step);
+  for (const std::string& file : {concat(own, '/', kLatestName), metrics_file(folder_),
+                                  folder_ + "/products.json", folder_ + "/loss.svg"}) {
     std::error_code ignored;  // what writes the file next says so
     if (is_plain_file(file)) fs::remove(file, ignored);
   }

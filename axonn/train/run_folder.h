@@ -9,6 +9,9 @@
 
 namespace axonn {
 
+/// Folders of steps that were not finite (train/nonfinite.h): output.dir/nonfinite-step-N.
+inline constexpr const char* kNonfiniteStep = "nonfinite-step-";
+
 /// A lock on a folder that one job at a time may write to: on the file DIR/lock, whose text names
 /// the process, its host and its start. The system releases the lock when the process ends, even if
 /// it is killed; the file stays. Linux also keeps such locks between hosts on NFS.
@@ -48,8 +51,8 @@ class RunFolder {
   std::string warning() const { return lock_ ? lock_->warning() : std::string(); }
 
   /// Removes the checkpoints that a killed run was writing or removing, and the run that this one
-  /// replaces, if there is one: its checkpoints, metrics and products of tuning. Call it on rank 0
-  /// when the new run is ready for its first step.
+  /// replaces, if there is one: its checkpoints, metrics, chart, products of tuning and saved steps
+  /// that were not finite. Call it on rank 0 when the new run is ready for its first step.
   void remove_replaced() const;
 
  private:

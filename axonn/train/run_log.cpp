@@ -74,7 +74,8 @@ std::string stragglers(const Grid& grid, double seconds) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step) : path_(path) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step, std::size_t most_waiting)
+    : path_(path), most_waiting_(most_waiting) {
   std::string kept;
   std::ifstream in;
   if (after_step > 0) in.open(path);
@@ -106,9 +107,19 @@ std::string MetricsFile::write_rest() {
     if (put <= 0)
       return concat("cannot write ", path_, ": ", cause_and_remedy(put < 0 ? errno : ENOSPC));
     written_ += put;
+    within_line_ = rest_[put - 1] != '\n';
     rest_.erase(0, static_cast<std::size_t>(put));
   }
   return {};
+}
+
+/// Drops the older half of the lines that wait, but not the rest of one that is partly written.
+void MetricsFile::drop_oldest() {
+  const std::size_t from = within_line_ ? rest_.find('\n') + 1 : 0,
+                    to = rest_.find('\n', from + (rest_.size() - from) / 2) + 1;
+  const auto begin = rest_.begin();
+  dropped_ += std::count(begin + from, begin + to, '\n');
+  rest_.erase(from, to - from);
 }
 
 std::string MetricsFile::write(const StepMetrics& m) {
@@ -131,6 +142,7 @@ std::string MetricsFile::write(const StepMetrics& m) {
   if (m.skipped) line += R"(, "skipped": true)";
   if (m.save_failures > 0) line += fmt::format(R"(, "save_failures": {})", m.save_failures);
   rest_ += line + "}\n";
+  if (rest_.size() > most_waiting_) drop_oldest();
   if (std::isfinite(m.loss)) losses_.emplace_back(m.step, m.loss);
   if (std::isfinite(m.val_loss)) validation_.emplace_back(m.step, m.val_loss);
   return write_rest();
@@ -274,9 +286,12 @@ void RunLog::validated(double loss, std::int64_t windows, double seconds) {
 
 void RunLog::write_metrics() {
   if (!first()) return;
+  const std::int64_t dropped = metrics_->dropped();
   const std::string fault = metrics_->write(line_);
   if (!fault.empty() && metrics_fault_.empty())
     log_.warn(fault + "; its lines are kept in memory until they can be written");
+  if (dropped == 0 && metrics_->dropped() > 0)
+    log_.warn("too many lines of metrics.jsonl wait to be written: the oldest are dropped");
   metrics_fault_ = fault;
 }
 
@@ -306,6 +321,10 @@ void RunLog::finish() {
     log_.warn(fmt::format("{} checkpoint{} failed; the last one is complete", save_failures_,
                           plural(save_failures_)));
   if (!metrics_fault_.empty()) metrics_fault_ = metrics_->write_rest();  // the disk may have room
+  const std::int64_t dropped = first() ? metrics_->dropped() : 0;
+  if (dropped > 0)
+    log_.warn(fmt::format("metrics.jsonl lacks {} line{} that could not be written", dropped,
+                          plural(dropped)));
   AXONN_CHECK(metrics_fault_.empty(), metrics_fault_);
 }
 

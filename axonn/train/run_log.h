@@ -34,19 +34,24 @@ struct StepMetrics {
 };
 
 /// Writes output.dir/metrics.jsonl, one line per step, on rank 0, without a buffer. Lines that
-/// cannot be written are kept in memory and written with the next one.
+/// cannot be written are kept in memory and written with the next one; if they become too many, the
+/// oldest are dropped.
 class MetricsFile {
  public:
   /// Keeps the lines of an earlier run up to `after_step` and drops later ones, whose steps will
   /// run again. after_step 0 starts a new file. Throws UsageError if the file cannot be written,
   /// Error if the disk is full.
-  MetricsFile(const std::string& path, std::int64_t after_step);
+  /// most_waiting: bytes of lines that are kept; the default is about 40,000 lines.
+  MetricsFile(const std::string& path, std::int64_t after_step,
+              std::size_t most_waiting = 16 << 20);
 
   /// Adds a line. Returns why it, or an earlier one, is not in the file, such as a full disk; "" if
   /// all are.
   std::string write(const StepMetrics& metrics);
   /// Tries to write the lines that are not in the file. Returns as write() does.
   std::string write_rest();
+  /// The number of lines that were dropped so far.
+  std::int64_t dropped() const { return dropped_; }
 
   /// (step, value) of all lines, including those of earlier runs.
   using Curve = std::vector<std::pair<double, double>>;
@@ -54,10 +59,15 @@ class MetricsFile {
   const Curve& validation() const { return validation_; }
 
  private:
+  void drop_oldest();
+
   std::string path_;
+  std::size_t most_waiting_;
   FileHandle file_;
   std::int64_t written_ = 0;  // bytes
   std::string rest_;          // not yet written
+  bool within_line_ = false;  // whether rest_ begins there
+  std::int64_t dropped_ = 0;
   Curve losses_, validation_;
 };
 

@@ -24,7 +24,8 @@ LoadCost load_state(const LoadedModel& model, const OptimizerState& optimizer,
       if (i == 0) kinds.push_back(kind);
     }
   CheckpointSource source(reader, stored_parameters(model.trained()), kinds);
-  return load(model.context(), to, source);
+  ProgressLine line(model.progress(), kLoading);
+  return load(model.context(), to, source, std::ref(line));
 }
 
 }  // namespace

@@ -95,11 +95,13 @@ class Trainer {
         training_(config, world, tracer_.wrap(make_backend(config, world, cores_.threads())),
                   {.cache_folder = config.output.dir + "/cache",
                    .make_optimizer = options.make_optimizer,
-                   .make_sequences = options.make_sequences}),
+                   .make_sequences = options.make_sequences,
+                   .progress = options.progress}),
         config_(training_.model.config()),
         saver_({.folder = config.output.dir + "/checkpoints",
                 .keep = config.checkpoint.keep,
-                .async = config.checkpoint.async}) {}
+                .async = config.checkpoint.async,
+                .progress = training_.model.progress()}) {}
 
   TrainEnd run() {
     try {
@@ -150,7 +152,9 @@ class Trainer {
       log_.warn(concat("data.tokenizer (", origins().of("data.tokenizer"), ") has no effect: \"",
                        config_.data.tokenizer, "\" cannot have made the tokens of data.tokens"));
     const std::string& from = folder_.resumes_from();
-    const LoadCost cost = load(from.empty());
+    if (!from.empty()) refuse_other_data(from);
+    LoadedModel& model = training_.model;
+    const LoadCost cost = from.empty() ? model.initialise() : model.initialise_frozen();
     if (cost.bytes > 0)
       log_.info(fmt::format("model from {}: this rank read {} in {}", config_.model.path,
                             format_bytes(cost.bytes), format_duration(cost.seconds)));
@@ -175,12 +179,11 @@ class Trainer {
                             to_json(state_.products));
   }
 
-  /// Sets all parameters, or the frozen ones alone, and shows the progress of reading.
-  LoadCost load(bool all) {
-    const bool shows = world_.rank() == 0 && options_.interactive;
-    ProgressLine progress(shows ? options_.terminal : nullptr, "loading");
-    LoadedModel& model = training_.model;
-    return all ? model.initialise(std::ref(progress)) : model.initialise_frozen(std::ref(progress));
+  /// Throws UsageError if the run may not continue there with its data. Reads no weights.
+  void refuse_other_data(const std::string& path) {
+    const CheckpointReader reader(world_, path);
+    const RunState state = read_run_state(reader, config_);
+    training_.continue_at(state.steps_done, state.data, reader.folder());
   }
 
   void resume_from(const std::string& path) {
@@ -202,7 +205,8 @@ class Trainer {
     state_.products =
         tune(training_, {.cache = matmul_cache_path(config_.training.tune_cache),
                          .earlier = state_.products,
-                         .report = [this](const std::string& line) { log_.info(line); }});
+                         .report = [this](const std::string& line) { log_.info(line); },
+                         .progress = options_.progress});
   }
 
   /// Does the next step.

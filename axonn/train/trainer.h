@@ -4,6 +4,7 @@
 #include <functional>
 #include <iosfwd>
 
+#include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/model/model.h"
 #include "axonn/train/training.h"
@@ -17,6 +18,7 @@ struct TrainOptions {
   std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere
   bool interactive = false;          ///< redraw the step line in place
   int columns = 100;
+  ProgressTarget progress = {};  ///< shows on rank 0 how far slow parts are
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names
   /// Called on every rank when all steps are done and saved, also if a resumed run has none left to

@@ -6,6 +6,7 @@
 #include "axonn/comm/texts.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
+#include "axonn/data/tokenize.h"
 #include "axonn/options/options.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
@@ -17,19 +18,23 @@ namespace {
 std::shared_ptr<const Corpus> open_data(const Config& config, Communicator& world,
                                         const TrainingOptions& options) {
   if (!options.data) return nullptr;
-  const CorpusOptions corpus_options{
-      .cache = {.folder = options.cache_folder, .makes = world.rank() == 0},
-      .vocab = config.model.vocab,
-      .seed = static_cast<std::uint64_t>(config.training.seed),
-      .report = [&](const TokenizeProgress&) { world.note_progress(); }};
+  const bool first = world.rank() == 0;
+  ProgressLine line(first ? options.progress : ProgressTarget{}, kTokenizing);
+  const CorpusOptions corpus_options{.cache = {.folder = options.cache_folder, .makes = first},
+                                     .vocab = config.model.vocab,
+                                     .seed = static_cast<std::uint64_t>(config.training.seed),
+                                     .report = [&](const TokenizeProgress& made) {
+                                       world.note_progress();
+                                       line(made.bytes, made.total_bytes);
+                                     }};
   // Rank 0 tokenises into the cache first; the other ranks then find it there.
   std::shared_ptr<const Corpus> corpus;
   const auto open = [&] {
     corpus = std::make_shared<const Corpus>(open_corpus(config.data, corpus_options));
   };
-  if (world.rank() == 0) open();
+  if (first) open();
   world.barrier("open data");
-  if (world.rank() != 0) open();
+  if (!first) open();
   return corpus;
 }
 
@@ -82,7 +87,8 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
 Training::Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
     : corpus(open_data(config, world, options)),
-      model(with_vocab_of(config, corpus.get()), world, std::move(backend), {}),
+      model(with_vocab_of(config, corpus.get()), world, std::move(backend),
+            {.progress = options.progress}),
       optimizer(model.trained(), options.make_optimizer(config.optimizer)),
       step(model.model(), optimizer) {
   if (options.data) {

@@ -29,6 +29,7 @@ struct TrainingOptions {
   std::string cache_folder = {};  ///< of tokenised text; "": tokens stay in memory
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: training_sequences()
+  ProgressTarget progress = {};        ///< shows on rank 0 how far tokenising and loading are
 };
 
 /// The place of a run in its training data, and what fixes the data and the order of samples.

@@ -188,10 +188,10 @@ MatmulChoices tune(Training& training, const TuneOptions& options) {
     if (!choices.find(shape))
       wanted.products.push_back({.shape = shape, .way = {}, .default_way = {}, .calls = calls});
   wanted = broadcast(world, wanted);
+  ProgressLine line(first ? options.progress : ProgressTarget{}, "timing", "matrix products");
   for (std::size_t i = 0; i < wanted.products.size(); ++i) {
     const MatmulShape& shape = wanted.products[i].shape;
-    report(
-        concat("timing product ", i + 1, " of ", wanted.products.size(), ": ", to_string(shape)));
+    line(static_cast<std::int64_t>(i), std::ssize(wanted.products));
     world.barrier("tune");
     TunedMatmul tuned = tune_matmul(backend, shape);
     tuned.calls = wanted.products[i].calls;

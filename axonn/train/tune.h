@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/base/log.h"
 #include "axonn/ops/matmul_tuner.h"
 
 namespace axonn {
@@ -58,8 +59,9 @@ struct TuneOptions {
   std::string cache = {};      ///< file of MatmulCache; "": none
   bool again = false;          ///< times every product, even if the cache knows it
   MatmulChoices earlier = {};  ///< of the resumed run: they override the cache's
-  /// Called on rank 0 with one line at a time: what is timed, what was skipped.
+  /// Called on rank 0 with one line at a time: how many were timed, what was skipped.
   std::function<void(const std::string& line)> report = {};
+  ProgressTarget progress = {};  ///< shows on rank 0 how far timing is
 };
 
 /// Chooses how each matrix product of this run's step is computed, and makes the backend

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -114,18 +113,62 @@ TEST(Log, RefusesAFileThatCannotBeWritten) {
   EXPECT_THROW(Log({.file = "/nowhere/rank-0.log"}), UsageError);
 }
 
-TEST(ProgressLine, IsRedrawnInPlaceAndEndedButDoesNotAppearForShortWork) {
-  std::ostringstream shorter, longer;
-  {
-    ProgressLine(&shorter, "loading")(1 << 20, 1 << 20);
-    ProgressLine line(&longer, "loading");
-    std::this_thread::sleep_for(std::chrono::milliseconds(210));
-    line(1 << 20, 3 << 20);
-    line(2 << 20, 3 << 20);  // too early
-    line(3 << 20, 3 << 20);
-    ProgressLine(nullptr, "loading")(1, 1);
+namespace {
+
+/// What is shown of work that has done so much at these times.
+struct TimedWork {
+  double now = 100;
+  std::ostringstream out;
+
+  ProgressTarget target(bool redraws) {
+    return {.out = &out, .redraws = redraws, .clock = [this] { return now; }};
   }
-  EXPECT_EQ(shorter.str(), "");
-  EXPECT_THAT(longer.str(), MatchesRegex("\rloading 1.00MiB of 3.00MiB, [0-9.]+MiB/s\x1b\\[K"
-                                         "\rloading 3.00MiB of 3.00MiB, [0-9.]+MiB/s\x1b\\[K\n"));
+  void run(ProgressLine& line, std::initializer_list<std::pair<double, std::int64_t>> all,
+           std::int64_t total) {
+    for (const auto& [time, done] : all) {
+      now = 100 + time;
+      line(done, total);
+    }
+  }
+};
+
+}  // namespace
+
+TEST(ProgressLine, SaysHowFarAndHowFastFromTheFirstSecondOnAndThenEveryTenSeconds) {
+  TimedWork work;
+  {
+    ProgressLine line(work.target(false), "loading");
+    work.run(line, {{0, 0}, {0.9, 1 << 20}, {2, 2 << 20}, {11.9, 9 << 20}, {12, 12 << 20}},
+             48 << 20);
+  }
+  EXPECT_EQ(work.out.str(),
+            "loading: 2.00MiB of 48.00MiB (4%), 1.00MiB/s, 46.0s left\n"
+            "loading: 12.00MiB of 48.00MiB (25%), 1.00MiB/s, 36.0s left\n");
+}
+
+TEST(ProgressLine, IsRedrawnOnATerminalAndClearedAtTheEnd) {
+  TimedWork work;
+  {
+    ProgressLine line(work.target(true), "simulating", "grids");
+    work.run(line, {{0, 0}, {4, 1}, {4.4, 2}, {5, 2}}, 3);
+  }
+  EXPECT_EQ(work.out.str(),
+            "\rsimulating: 1 of 3 grids (33%), 0.25/s, 8.0s left\x1b[K"
+            "\rsimulating: 2 of 3 grids (66%), 0.4/s, 2.5s left\x1b[K\r\x1b[K");
+}
+
+TEST(ProgressLine, CountsTheSpeedFromTheFirstCallAndKnowsUnknownTotals) {
+  TimedWork work;
+  ProgressLine line(work.target(false), "tokenizing");
+  work.run(line, {{5, 70 << 20}, {15, 80 << 20}}, 0);
+  EXPECT_EQ(work.out.str(), "tokenizing: 70.00MiB\ntokenizing: 80.00MiB, 1.00MiB/s\n");
+}
+
+TEST(ProgressLine, OfQuickWorkOrWithoutATargetShowsNothing) {
+  TimedWork work;
+  ProgressLine line(work.target(true), "loading"), nowhere(ProgressTarget{}, "loading");
+  work.run(line, {{0, 0}, {0.99, 1 << 20}}, 1 << 20);
+  work.run(nowhere, {{0, 0}, {20, 1 << 20}}, 1 << 20);
+  line.clear();
+  EXPECT_EQ(work.out.str(), "");
 }

@@ -125,6 +125,15 @@ TEST_F(BadInput, AGridThatCannotCutTheModelIsRefusedWithValidExtents) {
   expect_error(run_.train({"--model.heads", "5"}), HasSubstr("heads = 5 does not divide"));
 }
 
+TEST_F(BadInput, ASizeBeyondEveryMachineIsRefused) {
+  const std::string largest = "9223372036854775807";
+  expect_error({"data", "synthetic", "--bytes", largest, "--output", run_ / "x"},
+               HasSubstr("--bytes " + largest + " is more than the "));
+  expect_error({"plan", run_.config(), "--machine", "alps", "--devices", "2", "--seq-len", largest},
+               HasSubstr("--seq-len"));
+  expect_error({"eval", "--model", "x", "--data", "x", "--batch", largest}, HasSubstr("--batch"));
+}
+
 TEST_F(BadInput, ADataSetTooShortForOneSampleIsNamed) {
   expect_error(run_.train({"--data.synthetic", "5"}), HasSubstr("seq_len"));
 }

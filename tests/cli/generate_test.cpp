@@ -104,6 +104,9 @@ TEST_F(GenerateProgram, RefusesPromptsThatItCannotRead) {
   EXPECT_THAT(refused.err, HasSubstr("prompts.jsonl:2: neither \"prompt\" nor \"text\""));
   test::spill(file, "{\"prompt\": \n");
   EXPECT_THAT(generate({"--prompts", file}).err, HasSubstr("prompts.jsonl:1: no JSON object"));
+  for (const char* flag : {"--batch", "--context", "--top-k"})
+    EXPECT_THAT(generate({flag, "9223372036854775807"}).err,
+                AllOf(HasSubstr(flag), HasSubstr("not in range"), HasSubstr("2147483647")));
   EXPECT_THAT(generate({"--context", "17"}).err, HasSubstr("the model has 16 positions"));
   EXPECT_THAT(generate({"--repetition-penalty", "0"}).err, HasSubstr("--repetition-penalty"));
   EXPECT_THAT(generate({"--prompt", "a", "--stop", ""}).err, HasSubstr("stop string is empty"));

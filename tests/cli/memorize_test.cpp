@@ -91,6 +91,14 @@ TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
   EXPECT_THAT(error({"memorize", "--audit"}), HasSubstr("--model DIR"));
   EXPECT_THAT(error({"memorize", "--audit", "--model", run.out()}), HasSubstr("--documents"));
   EXPECT_THAT(error({"memorize", run.config(), "--model", run.out()}), HasSubstr("--audit"));
+  EXPECT_THAT(error({"memorize", run.config(), "--audit", "--model", run.out()}),
+              HasSubstr("--audit uses no config: leave out " + run.config()));
+  EXPECT_THAT(error({"memorize", "--audit", "--training.seed", "3"}),
+              HasSubstr("--audit uses no config: leave out --training.seed"));
+  for (const char* flag : {"--suffix", "--seq-len", "--batch", "--prompts"})
+    EXPECT_THAT(error({"memorize", "--audit", "--model", run.out(), "--documents", run.config(),
+                       flag, "9223372036854775807"}),
+                AllOf(HasSubstr(flag), HasSubstr("not in range"), HasSubstr("2147483647")));
   EXPECT_THAT(error({"memorize", run.config()}), HasSubstr("goldfish.k is 0"));
   EXPECT_THAT(error(study(run, {"--memorize.epochs", "100"})), HasSubstr("set training.steps to"));
 }

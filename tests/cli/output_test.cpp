@@ -1,8 +1,13 @@
 // Standard output and files that cannot be written: every command says so, and training goes on.
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "axonn/cli/command.h"
@@ -12,6 +17,7 @@
 using namespace axonn;
 using namespace axonn::testing_support;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::StartsWith;
 
 namespace {
@@ -93,6 +99,39 @@ TEST(Output, ADeviceOrPipeIsWrittenAndNotReplaced) {
                                   " && wait && test -p " + pipe);
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_GE(test::slurp(file).size(), 300u);
+}
+
+TEST(Output, SlowWorkSaysOnStandardErrorHowFarItIs) {
+  const SmallRun run;
+  const std::int64_t bytes = 100 << 20;
+  std::ofstream(run / "text.txt") << std::string(bytes, 'x');
+  Program program({"data", "tokenize", "--text", run / "text.txt", "--output", run / "text.bin"});
+  const auto begun = [&] {
+    return std::ranges::any_of(test::names_in(run / ""), [](const std::string& name) {
+      return name.starts_with("text.bin.tmp-");
+    });
+  };
+  for (int i = 0; i < 100'000 && !begun(); ++i)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  ::kill(program.pid(), SIGSTOP);  // makes it slow: the first second is silent
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  ::kill(program.pid(), SIGCONT);
+  const Finished finished = program.finish();
+  EXPECT_EQ(finished.code, 0);
+  EXPECT_THAT(finished.out, StartsWith("tokenizing 100.00MiB of 100.00MiB, 104,857,600 tokens"));
+  EXPECT_THAT(finished.err, MatchesRegex("tokenizing: [0-9.]+MiB of 100.00MiB \\([0-9]+%\\)"
+                                         "(, [0-9.]+.iB/s, [0-9.]+s left)?\n"));
+}
+
+TEST(Output, OfALauncherCannotCommandTheTerminalEither) {
+  if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
+  const SmallRun run;
+  ASSERT_EQ(run_program(run.train()).code, 0);
+  const std::vector<std::string> generate{
+      "generate", "--model",  run.out() + "/checkpoints", "--tokens",
+      "1",        "--prompt", "a\x1b]0;title\x07!"};
+  EXPECT_THAT(run_program(generate, {.ranks = 1}).out, StartsWith("a\\x1b]0;title\\x07!"));
+  EXPECT_THAT(run_program(generate).out, StartsWith("a\x1b]0;title\x07!")) << "into a file";
 }
 
 TEST(Output, MessagesCannotCommandTheTerminal) {

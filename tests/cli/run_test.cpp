@@ -178,6 +178,9 @@ TEST(BenchCommand, ScalingMeasuresEachGridAndDrawsTheCurve) {
   EXPECT_THAT(test::slurp(run / "weak.svg"), HasSubstr("weak scaling: "));
   EXPECT_EQ(nlohmann::json::parse(test::slurp(run / "weak.json"))["points"].size(), 2u);
   EXPECT_THAT(refuse({"bench", run.config(), "--grids", "1,1,1,1"}).err, HasSubstr("--scaling"));
+  EXPECT_THAT(succeed({"bench", run.config(), "--scaling", "strong", "--grids", "1,1,1,1"}).out,
+              testing::Not(HasSubstr("curve")))
+      << "no file that was not asked for";
   EXPECT_THAT(
       refuse({"bench", run.config(), "--scaling", "strong", "--grids", "1,1,1,1 3,1,1,1"}).err,
       AllOf(HasSubstr("grid 3,1,1,1"), HasSubstr("x must be one of 1, 2, 4")));

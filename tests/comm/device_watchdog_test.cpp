@@ -188,6 +188,34 @@ TEST(DeviceWatchdog, DoesNotCountTheTimeInWhichTheProcessIsStopped) {
   EXPECT_FALSE(rank.aborted());
 }
 
+TEST(DeviceWatchdog, WaitsForARankThatNotesProgress) {
+  constexpr double kLimit = 0.1;
+  Clock clock;
+  const auto late = event();
+  std::atomic<bool> waited = false;
+  const auto body = [&](Communicator& host) {
+    DeviceWatchdog watchdog(host, std::make_unique<FakeLibrary>(host, std::make_shared<Happened>()),
+                            {.timeout_seconds = kLimit, .clock = clock.reader()});
+    if (host.rank() == 0) watchdog.begin("z", "late").on_device(event(true), late);
+    for (int i = 0; i < 5; ++i) {
+      host.barrier("noted");
+      if (host.rank() == 1) host.note_progress();
+      host.barrier("runs");
+      if (host.rank() == 0) clock.run(0.6 * kLimit, kLimit, *late);
+    }
+    host.barrier("waited");
+    waited = true;
+    while (host.end_reason().empty() && host.rank() == 0) {
+      clock.advance(kLimit / 30);
+      sleep_ms(1);
+    }
+    host.barrier("end");
+  };
+  EXPECT_THAT([&] { run_ranks(2, body); },
+              ThrowsMessage<Error>(HasSubstr("late is not done on the device after 0.1 s")));
+  EXPECT_TRUE(waited) << "it ended although a rank had noted progress";
+}
+
 TEST(DeviceWatchdog, WatchesEachGroupSeparately) {
   Alone rank({.timeout_seconds = 0.1});
   rank.watchdog.begin("x", "waits for compute").on_device(event(), event());

@@ -13,7 +13,8 @@
 
 namespace axonn {
 
-Launched::Launched(int ranks, const std::vector<std::string>& arguments) {
+Launched::Launched(int ranks, const std::vector<std::string>& arguments,
+                   const std::vector<std::string>& options) {
   std::vector<std::string> words = {AXONN_TEST_MPIRUN,
                                     "--allow-run-as-root",
                                     "--oversubscribe",
@@ -23,8 +24,9 @@ Launched::Launched(int ranks, const std::vector<std::string>& arguments) {
                                     "mpi_yield_when_idle",
                                     "1",
                                     "-np",
-                                    std::to_string(ranks),
-                                    AXONN_TEST_PROGRAM};
+                                    std::to_string(ranks)};
+  words.insert(words.end(), options.begin(), options.end());
+  words.push_back(AXONN_TEST_PROGRAM);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

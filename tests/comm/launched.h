@@ -10,7 +10,9 @@ namespace axonn {
 /// The ranks of the test program under mpirun, as a process group that the destructor kills.
 class Launched {
  public:
-  Launched(int ranks, const std::vector<std::string>& arguments);
+  /// `options` are further options of mpirun.
+  Launched(int ranks, const std::vector<std::string>& arguments,
+           const std::vector<std::string>& options = {});
   ~Launched();
   Launched(const Launched&) = delete;
   Launched& operator=(const Launched&) = delete;

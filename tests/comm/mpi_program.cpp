@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -88,6 +89,33 @@ void throws(Communicator& world) {
   sum(world, 8, "block 1 mlp");
 }
 
+/// Rank 2 fails, and rank 0 needs two seconds to unwind.
+void rank_0_unwinds(Communicator& world) {
+  const struct Publication {
+    explicit Publication(int of) : rank(of) {}
+    ~Publication() {
+      if (rank != 0) return;
+      sleep_seconds(2);
+      std::printf("published\n");
+      std::fflush(stdout);
+    }
+    int rank;
+  } publication(world.rank());
+  throws(world);
+}
+
+void rank_0_hangs(Communicator& world) {
+  while (world.rank() == 0) sleep_seconds(1);
+  throws(world);
+}
+
+/// Every rank hears of the progress that the others note.
+void notes(Communicator& world) {
+  for (int i = 0; i < world.rank() + 1; ++i) world.note_progress();
+  while (world.noted_progress() < 1 + 2 + 3 + 4) sleep_seconds(0.01);
+  world.barrier("heard");
+}
+
 void all_throw(Communicator&) { refuse("no such key"); }
 
 void aborts(Communicator& world) {
@@ -158,6 +186,50 @@ void returns_early(Communicator& world) {
   if (world.rank() != 3) sum(world, 8, "block 2 mlp");
 }
 
+/// Bytes of memory that this process uses.
+std::int64_t resident_bytes() {
+  std::int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+/// Rank 0 makes calls for which rank 1 comes late. What it sends at once travels before its part of
+/// the barrier, on the same connection.
+void runs_ahead(Communicator& world) {
+  constexpr std::int64_t kBytes = 64 << 20, kCalls = 100, kEach = 32 << 10;
+  const auto pair = world.split(0, "pair");
+  const bool late = world.rank() == 1;
+  std::vector<std::uint8_t> whole(world.size() * kBytes, late), part(kBytes, late + 1);
+  std::vector<std::uint8_t> small(kCalls * kEach, late ? 0 : 3), texts = small;
+  const auto each = [&](std::vector<std::uint8_t>& all, std::int64_t i) {
+    return buffer(std::span(all).subspan(i * kEach, kEach));
+  };
+  std::vector<Work> works;
+  const auto call = [&] {
+    works.push_back(pair->all_gather(buffer(std::span(whole)), buffer(std::span(part)), "large"));
+    for (std::int64_t i = 0; i < kCalls; ++i)
+      works.push_back(pair->broadcast(each(small, i), 0, "small"));
+    for (std::int64_t i = 0; i < kCalls; ++i)
+      works.push_back(late ? pair->recv(each(texts, i), 0) : pair->send(each(texts, i), 1));
+  };
+  world.barrier("connect");
+  const std::int64_t before = resident_bytes();
+  if (!late) call();
+  world.barrier("sent");
+  if (late)
+    EXPECT_LT(resident_bytes() - before, 8 << 20) << "bytes of messages that wait for this rank";
+  else
+    EXPECT_EQ(std::ranges::count_if(works, [](Work& work) { return work.done(); }), 0)
+        << "calls done without the other rank";
+  world.barrier("checked");
+  if (late) call();
+  for (Work& work : works) work.wait();
+  EXPECT_EQ(std::ranges::count(whole, 1), kBytes);
+  EXPECT_EQ(std::ranges::count(whole, 2), kBytes);
+  EXPECT_EQ(std::ranges::count(small, 3), std::ssize(small));
+  EXPECT_EQ(std::ranges::count(texts, 3), std::ssize(texts));
+}
+
 void differs(Communicator& world) { sum(world, world.rank() == 1 ? 5000 : 9000, "block 4 mlp"); }
 
 void differs_in_kind(Communicator& world) {
@@ -180,6 +252,9 @@ int main(int argc, char** argv) {
       {"hash", hash},
       {"large", large},
       {"throws", throws},
+      {"rank_0_unwinds", rank_0_unwinds},
+      {"rank_0_hangs", rank_0_hangs},
+      {"notes", notes},
       {"all_throw", all_throw},
       {"aborts", aborts},
       {"for_ever", for_ever},
@@ -190,6 +265,7 @@ int main(int argc, char** argv) {
       {"works_alone", works_alone},
       {"returns_late", returns_late},
       {"returns_early", returns_early},
+      {"runs_ahead", runs_ahead},
       {"differs", differs},
       {"differs_in_kind", differs_in_kind},
       {"differs_in_name", differs_in_name}};

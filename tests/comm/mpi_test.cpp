@@ -57,8 +57,28 @@ TEST(Mpi, LetsRanksCallTheirGroupsInDifferentOrdersAndWithDelays) {
   EXPECT_EQ(job.finish(3 * kPatience), 0) << job.output();
 }
 
+TEST(Mpi, SendsALateRankNoMoreThanItCanKeep) {
+  // Over TCP, where messages of this size are sent at once, as between hosts.
+  Launched job(2, {"runs_ahead"}, {"--mca", "btl", "tcp,self", "--mca", "pml", "ob1"});
+  EXPECT_EQ(job.finish(kPatience), 0) << job.output();
+}
+
 TEST(Mpi, EndsTheJobWithOneMessageWhenARankThrows) {
   EXPECT_THAT(output_of_failure("throws", "120", 1), HasSubstr("error: rank 2: lost the way"));
+}
+
+TEST(Mpi, LetsRank0UnwindBeforeAFailedRankEndsTheJob) {
+  EXPECT_THAT(output_of_failure("rank_0_unwinds", "120", 1),
+              AllOf(HasSubstr("error: rank 2: lost the way"), HasSubstr("published")));
+}
+
+TEST(Mpi, EndsTheJobAlsoIfRank0DoesNotUnwind) {
+  EXPECT_THAT(output_of_failure("rank_0_hangs", "3", 1), HasSubstr("error: rank 2: lost the way"));
+}
+
+TEST(Mpi, TellsAllRanksOfTheProgressThatRanksNote) {
+  Launched job(4, {"notes"});
+  EXPECT_EQ(job.finish(kPatience), 0) << job.output();
 }
 
 TEST(Mpi, ReportsOnlyTheLowestRankWhenAllThrowAndKeepsTheExitCodeOfAUsageError) {

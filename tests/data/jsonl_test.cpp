@@ -112,10 +112,11 @@ TEST(JsonlDocuments, AreOnePerLineInOrderFromMemoryAndFromTheCache) {
       EXPECT_EQ(mapped->learned(d), memory->learned(d));
     }
   }
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 2)
+      << "the list and its part";
   const ExampleEncoder other(make_tokenizer(small_bpe(folder)), {});
   encode_examples(files, other, {.folder = cache}, {});
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 2)
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 4)
       << "another tokenizer, another file";
 }
 
@@ -176,6 +177,78 @@ TEST(JsonlDocuments, OfAFileThatIsCutShortMeanwhileAreAnErrorWithItsName) {
                         [&](const TokenizeProgress&) { std::filesystem::resize_file(path, 10); });
       },
       ThrowsMessage<UsageError>(HasSubstr("a.jsonl is cut short")));
+}
+
+TEST(JsonlDocuments, ContinueWhereARunThatEndedHadCome) {
+  const TempFolder folder;
+  const OnOneCore one;
+  std::vector<std::string> files;
+  std::int64_t each = 0;
+  for (const char c : {'a', 'b'}) {  // three batches of lines, which differ
+    std::string lines;
+    for (int i = 0; i < 200; ++i)
+      lines += concat("{\"text\":\"", i, std::string(100'000, c), "\"}\n");
+    each = std::ssize(lines);
+    files.push_back(folder.file(concat(c, ".jsonl"), lines));
+  }
+  const ExampleEncoder encoder = bytes_encoder();
+  const auto all_of = [](const Documents& documents) {
+    std::vector<std::vector<std::int32_t>> all;
+    for (std::int64_t d = 0; d < documents.count(); ++d) all.push_back(coded(documents, d));
+    return all;
+  };
+  const auto want = all_of(*encode_examples(files, encoder, {}, {}));
+  const TokenCache cache{.folder = folder.path("cache"), .part_seconds = 0};
+  std::int64_t begun = -1;
+  const auto open = [&](std::int64_t most) {
+    begun = -1;
+    return encode_examples(files, encoder, cache, [&](const TokenizeProgress& progress) {
+      EXPECT_EQ(progress.total_bytes, 2 * each);
+      if (begun < 0) begun = progress.bytes;
+      AXONN_CHECK(progress.bytes <= most, "the run ends");
+    });
+  };
+  EXPECT_THROW(open(each / 2), Error);
+  EXPECT_THROW(open(each), Error);
+  EXPECT_GT(begun, each / 2) << "the first part is kept";
+  const auto documents = open(2 * each);
+  EXPECT_GT(begun, each);
+  ASSERT_EQ(all_of(*documents), want);
+  std::vector<std::int32_t> some(3);
+  documents->read(399, 100'000, some);
+  EXPECT_THAT(some, ElementsAre('b', 'b', 'b'));
+  EXPECT_EQ(all_of(*open(0)), want) << "nothing is encoded";
+
+  for (const auto& entry : std::filesystem::directory_iterator(cache.folder))
+    if (entry.path().string().ends_with("-2")) std::filesystem::resize_file(entry, 10);
+  EXPECT_EQ(all_of(*open(2 * each)), want);
+  EXPECT_GT(begun, each / 2) << "parts before the damaged one are kept";
+}
+
+TEST(JsonlDocuments, NameTheLineOfAFaultAfterAnEarlierPart) {
+  const TempFolder folder;
+  const OnOneCore one;
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += concat("{\"text\":\"", std::string(100'000, 'x'), "\"}\n");
+  const std::string path = folder.file("a.jsonl", lines + "{\"txt\": 1}\n");
+  const TokenCache cache{.folder = folder.path("cache"), .part_seconds = 0};
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT([&] { encode_examples({path}, bytes_encoder(), cache, {}); },
+                ThrowsMessage<UsageError>(HasSubstr("a.jsonl:101: ")));
+}
+
+TEST(JsonlDocuments, OfACacheThatDoesNotWriteAreReadOrMadeInMemory) {
+  const TempFolder folder;
+  const std::string path = folder.file("a.jsonl", "{\"text\":\"abc\"}\n");
+  TokenCache cache{.folder = folder.path("cache"), .writes = false};
+  const auto open = [&] { return encode_examples({path}, bytes_encoder(), cache, {}); };
+  EXPECT_EQ(open()->name(), path);
+  EXPECT_FALSE(std::filesystem::exists(cache.folder));
+  cache.writes = true;
+  const std::string name = open()->name();
+  EXPECT_NE(name, path);
+  cache.writes = false;
+  EXPECT_EQ(open()->name(), name);
 }
 
 TEST(JsonlDocuments, MayHaveLinesThatAreLongerThanAnyBlock) {

@@ -1,4 +1,6 @@
 // The GPU's attention kernels, run by CPU threads that emulate a GPU's block.
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "axonn/ops/cuda/attention/flash_kernels.h"
@@ -90,7 +92,9 @@ TEST(FlashAttention, EqualsPlainLoopsForHeadsOf128) {
 
 TEST(FlashAttention, SeesOnlyTheKeysInTheWindow) {
   FlashBackend<64> backend;
-  for (std::int64_t window : {1, 64, 65, 100})
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+  for (const std::int64_t window : {std::int64_t{1}, std::int64_t{64}, std::int64_t{65},
+                                    std::int64_t{100}, kLargest, 2 * kLargest + 3})
     check_attention_case(backend, {1, {140, 1, 1, 64, 1, 0, 0.125, window}, DType::bf16, 8});
 }
 

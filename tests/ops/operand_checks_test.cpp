@@ -110,3 +110,11 @@ TEST(OperandChecks, OfEveryRowwiseOperationNameOperationAndOperand) {
     }
   EXPECT_THAT(names, testing::ElementsAreArray(kRowwiseNames));
 }
+
+TEST(OperandChecks, WantTheStatsOfAtLeastOnePieceOfTheVocabulary) {
+  const Operands o;
+  for (const RowwiseOperation& operation :
+       {RowwiseOperation(ops::CombineSoftmax{o.column, o.column, o.one, o.ids}),
+        RowwiseOperation(ops::GreedyTargets{o.column, o.one, o.ids})})
+    expect_refusal("stats is (1,1) f32, want (4,3)", operation);
+}

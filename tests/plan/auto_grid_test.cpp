@@ -30,6 +30,7 @@ Config planned_config(const std::string& folder) {
 }
 
 struct Chosen {
+  std::int64_t noted = 0;       // Communicator::noted_progress()
   std::vector<Config> configs;  // of each rank
   std::vector<std::string> lines;
 };
@@ -41,6 +42,7 @@ Chosen choose(Config config, int ranks) {
   run_ranks(ranks, [&](Communicator& world) {
     chosen.configs[world.rank()] = with_chosen_grid(
         resolved(config), world, [&](const std::string& line) { chosen.lines.push_back(line); });
+    if (world.rank() == 0) chosen.noted = world.noted_progress();
   });
   return chosen;
 }
@@ -64,6 +66,7 @@ TEST(AutoGrid, AllRanksGetTheSearchsBestPlan) {
     EXPECT_EQ(one.parallelism.named_grid, "");
   }
   EXPECT_THAT(chosen.lines, Contains(HasSubstr(to_string(best.grid))));
+  EXPECT_GT(chosen.noted, 10) << "the ranks that wait for the search may give up";
 }
 
 TEST(AutoGrid, WithoutAMachineFileTheRanksProbeTheirOwn) {
@@ -90,6 +93,16 @@ TEST(AutoGrid, AResumedRunKeepsItsGridUnlessTheNumberOfRanksChanges) {
   EXPECT_EQ(same.configs.front().activation_checkpoint.mode, RecomputeMode::full);
   EXPECT_THAT(same.lines, testing::ElementsAre(HasSubstr("resumes")));
   EXPECT_EQ(choose(config, 2).configs.front().parallelism.grid().ranks(), 2);
+}
+
+TEST(AutoGrid, RefusesToReplaceARunBeforeItPlans) {
+  Config config = planned_config(folder_of("finished"));
+  Config before = config;
+  before.parallelism.set_grid({});
+  run_ranks(1, [&](Communicator& world) { train(resolved(before), world, {}); });
+  config.parallelism.machine = "no such machine";
+  EXPECT_THAT([&] { choose(config, 2); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("holds a run")));
 }
 
 TEST(AutoGrid, RefusesAModelThatFitsOnNoGrid) {

@@ -71,6 +71,19 @@ TEST(WriteTensors, AFileHasEveryTensorInItsShapeTypeAndOrientation) {
   EXPECT_EQ(at, read.at("v").bytes);
 }
 
+TEST(WriteTensors, ATensorWithoutElementsIsWrittenWithItsShape) {
+  const TemporaryPath folder;
+  std::vector<PlannedTensor> tensors{matrix("a", 2, 0), matrix("b", 0, 3), matrix("c", 1, 1),
+                                     matrix("d", 0, 2)};
+  tensors[3].transposed = true;
+  Counting source;
+  write_tensors(folder / "x", tensors, source);
+  const PlainTensors read = plain_safetensors(folder / "x");
+  EXPECT_THAT(read.at("a").shape, ElementsAre(2, 0));
+  EXPECT_THAT(read.at("b").shape, ElementsAre(0, 3));
+  EXPECT_THAT(floats_of(read.at("c")), ElementsAre(0));
+  EXPECT_THAT(read.at("d").shape, ElementsAre(2, 0));
+}
 TEST(WriteTensors, LargeTensorsAreReadInPiecesAndEachElementOnce) {
   const TemporaryPath folder;
   for (const bool transposed : {false, true}) {

@@ -57,6 +57,10 @@ TEST(SplitPattern, SyntaxThatTheTwoLibrariesReadDifferentlyIsRefusedWithItsPlace
     EXPECT_THAT([&] { to_pcre2(pattern, "P"); }, testing::ThrowsMessage<UsageError>(AllOf(
                                                      HasSubstr("P, at "), HasSubstr("not supp"))))
         << pattern;
-  EXPECT_THROW(to_pcre2("a{1,2}+", "P"), UsageError);
+  for (const char* pattern : {"a{1,2}+", "a{3}+", "a{3,}+", R"(\x{61}{2}+)"})
+    EXPECT_THROW(to_pcre2(pattern, "P"), UsageError) << pattern;
+  EXPECT_THAT(words_of(R"(\x{61}+|b{2}|.)", "aaabbb"), ElementsAre("aaa", "bb", "b"));
+  EXPECT_THAT([] { to_pcre2(R"(\x{61)", "P"); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("\\x{ without }")));
   EXPECT_NO_THROW(to_pcre2(R"(\p{L}++[^\r\n\p{N}]?+(?>a)(?=b)(?!c)\x41\x{e9}\.\[)", "P"));
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -295,6 +296,14 @@ TEST(Validate, RejectsContradictingKeys) {
   EXPECT_THAT(refusal([](Config& c) { c.training.skip_outliers = 0.5; }),
               HasSubstr("skip_outliers"));
   EXPECT_THAT(refusal([](Config& c) { c.output.dir = ""; }), HasSubstr("[output] dir"));
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(refusal([](Config& c) { c.training.seq_len = kLargest; }),
+              HasSubstr("more than 2^63 tokens together"));
+  EXPECT_THAT(refusal([](Config& c) {
+                c.training.micro_batch = kLargest;
+                c.parallelism.z = 2;
+              }),
+              HasSubstr("micro_batch = 9223372036854775807 is more than global_batch = 24"));
 }
 
 TEST(Validate, RejectsDevicesThatThisBuildDoesNotHave) {

@@ -22,6 +22,24 @@ namespace {
 
 StepMetrics step(std::int64_t number, double loss) { return {.step = number, .loss = loss}; }
 
+/// While it exists, files of this process have room for only so many more bytes than this one has.
+class FullFile {
+ public:
+  FullFile(const std::string& path, int more) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit small = {std::filesystem::file_size(path) + more, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~FullFile() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
 }  // namespace
 
 TEST(Metrics, AResumedFileKeepsEarlierStepsOnceAndDropsThoseThatRunAgain) {
@@ -65,19 +83,36 @@ TEST(Metrics, LinesThatCannotBeWrittenAreKeptAndWrittenLater) {
   const std::string path = folder / "metrics.jsonl";
   MetricsFile file(path, 0);
   EXPECT_EQ(file.write(step(1, 1)), "");
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  ::getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit small = {std::filesystem::file_size(path) + 20, before.rlim_max};
-  ::setrlimit(RLIMIT_FSIZE, &small);
-  for (int i : {2, 3}) EXPECT_THAT(file.write(step(i, i)), HasSubstr("File too large"));
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, handler);
+  {
+    const FullFile full(path, 20);
+    for (int i : {2, 3}) EXPECT_THAT(file.write(step(i, i)), HasSubstr("File too large"));
+  }
   EXPECT_EQ(file.write_rest(), "");
   EXPECT_EQ(MetricsFile(path, 9).losses().size(), 3u);
   EXPECT_EQ(file.write(step(4, 4)), "");
   const MetricsFile again(path, 9);
   EXPECT_THAT(again.losses(), testing::ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3), Pair(4, 4)));
+}
+
+TEST(Metrics, OfTooManyLinesThatCannotBeWrittenTheOldestAreDroppedAndCounted) {
+  test::TemporaryPath folder;
+  const std::string path = folder / "metrics.jsonl";
+  for (const int more : {0, 20}) {  // bytes of step 2 that are written
+    MetricsFile file(path, 0, 10'000);
+    EXPECT_EQ(file.write(step(1, 1)), "");
+    {
+      const FullFile full(path, more);
+      for (int i = 2; i <= 1000; ++i) EXPECT_NE(file.write(step(i, i)), "");
+    }
+    EXPECT_EQ(file.write(step(1001, 1)), "");
+    const std::int64_t lines = std::ssize(MetricsFile(path, 2000).losses());
+    EXPECT_GT(lines, 10);
+    EXPECT_LT(lines, 100);
+    EXPECT_EQ(file.dropped(), 1001 - lines);
+    const auto losses = MetricsFile(path, 2000).losses();
+    EXPECT_EQ(losses[1].first == 2, more > 0) << "the partly written line is finished";
+    EXPECT_EQ(losses.back().first, 1001);
+  }
 }
 
 TEST(LossSvg, IsWellFormedForNoStepOneStepAndMany) {

@@ -13,6 +13,7 @@
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/options/options.h"
 #include "axonn/train/config_options.h"
+#include "axonn/train/run_state.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -195,4 +196,32 @@ TEST(Nonfinite, ASavedStepIsRepeatedToTheBitAndOnAnotherGrid) {
   Config other = on_grid(same, {1, 2, 1, 3});
   other.training.micro_batch = 0;
   EXPECT_NEAR(again(resolved(other)).loss / want.loss, 1, 1e-5);  // sums in another order
+}
+
+TEST(Nonfinite, ASavedStepIsRepeatedWithTheTunedProductsOfItsRun) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  config.training.tune = true;
+  config = resolved(config);
+  MatmulChoices choices;
+  StepResult want;
+  run_ranks(1, [&](Communicator& world) {
+    Training training(config, world, make_cpu_backend(1));
+    training.model.initialise();
+    choices = tune(training, {});
+    Backend& backend = training.model.backend();
+    for (TunedMatmul& product : choices.products) {
+      product.way = backend.matmul_ways(product.shape).back();
+      ASSERT_TRUE(backend.set_matmul_way(product.shape, product.way));
+    }
+    save_step(training, training.input(0), folder / "saved",
+              to_texts({.products = choices}, config_toml(config, Origins())));
+    want = training.run(0);
+  });
+  run_ranks(1, [&](Communicator& world) {
+    const Replay report = replay(config_of_step(folder / "saved"), folder / "saved", world);
+    EXPECT_EQ(report.result.loss, want.loss);
+    EXPECT_EQ(report.tuned_products, std::ssize(choices.products));
+    EXPECT_GT(report.tuned_products, 0);
+  });
 }

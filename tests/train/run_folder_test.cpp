@@ -61,8 +61,16 @@ TEST(RunFolder, WithARunIsRefusedAndUnchangedUnlessReplacingItIsAllowed) {
                     HasSubstr("--checkpoint.resume auto"), HasSubstr("--output.overwrite")));
   EXPECT_EQ(files_in(config.output.dir), before);
 
+  const std::string mine = config.output.dir + "/nonfinite-steps",
+                    old = config.output.dir + "/nonfinite-step-12";
+  for (const std::string& name : {mine, old}) {
+    fs::create_directory(name);
+    test::spill(name + "/batch.json", "{}");
+  }
   config.output.overwrite = true;
   EXPECT_EQ(failure_of(config), "");
+  EXPECT_TRUE(fs::exists(mine));
+  EXPECT_FALSE(fs::exists(old)) << "a step that the replaced run saved";
   EXPECT_THAT(test::names_in(config.output.dir + "/checkpoints"), ElementsAre("latest", "step-4"));
   EXPECT_EQ(metrics_of(config).size(), 4u);
   for (const char* file : {"/config.toml", "/checkpoints/step-4/config.toml"})
@@ -136,4 +144,19 @@ TEST(RunFolder, WithARunIsAFaultOfADryRunToo) {
   EXPECT_EQ(dry_run(config, 0).fault, "");
   train_on_threads(config);
   EXPECT_THAT(dry_run(config, 0).fault, HasSubstr("holds a run"));
+}
+
+TEST(RunFolder, IsNotWrittenByADryRun) {
+  test::TemporaryPath folder;
+  Config config = resolved(tiny_config(folder / "out"));
+  const std::string text = folder / "text.txt";
+  config.data.synthetic = 0;
+  config.data.text = {text};
+  test::spill(text, std::string(5000, 'a'));
+  train_on_threads(config);
+  test::spill(text, std::string(6000, 'b'));  // the cache has no tokens of this text
+  test::spill(config.output.dir + "/cache/tokens-1.bin.tmp-0123456789abcdef", "");
+  const auto before = files_in(config.output.dir);
+  EXPECT_THAT(dry_run(config, 0).input, HasSubstr("bbb"));
+  EXPECT_EQ(files_in(config.output.dir), before);
 }

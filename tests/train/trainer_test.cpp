@@ -255,6 +255,20 @@ TEST(Trainer, ResumingWithOtherDataOrAnotherOrderIsRefusedOrBeginsThemAnew) {
   }
 }
 
+TEST(Trainer, OtherDataAreRefusedBeforeWeightsAreRead) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  train_on_threads(config);
+  config.checkpoint.resume = checkpoint(config, 5);
+  config.training.seed = 2;
+  config.output.dir = folder / "other";
+  const std::string weights = config.checkpoint.resume + "/rank-00000.safetensors";
+  std::string bytes = test::slurp(weights);
+  bytes.back() ^= 1;  // a fault that reading finds
+  test::spill(weights, bytes);
+  EXPECT_THAT(failure_of(config), HasSubstr("training.seed was 1 and is 2"));
+}
+
 TEST(Trainer, ResumingAFinishedRunDoesNothing) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder.path());

@@ -30,6 +30,7 @@ class DeviceCommunicator : public Communicator {
   std::string end_reason() const override { return host_->end_reason(); }
   void give_up(const std::string& reason) noexcept override { host_->give_up(reason); }
   void note_progress() noexcept override { host_->note_progress(); }
+  std::int64_t noted_progress() noexcept override { return host_->noted_progress(); }
   double progress_seconds() const override { return host_->progress_seconds(); }
 
  protected:

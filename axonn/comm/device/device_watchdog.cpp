@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "axonn/base/check.h"
@@ -49,8 +50,18 @@ struct DeviceWatchdog::State {
   std::map<std::string, std::deque<std::shared_ptr<Watched>>> pending;  // by group
   Phase phase = Phase::watching;
   bool stopping = false;
-  bool tell = false;   // whether the host group must still be aborted with the reason
-  std::string reason;  // why the links are aborted
+  bool tell = false;       // whether the host group must still be aborted with the reason
+  std::string reason;      // why the links are aborted
+  std::int64_t noted = 0;  // Communicator::noted_progress() as last read, and when it last grew
+  double noted_at = -1;
+
+  /// Returns since when an operation that the device could begin at `since` has been hanging.
+  double hangs_since(double since, double now) {
+    if (now - since < options.timeout_seconds / 10) return since;  // too early to ask
+    if (const std::int64_t read = host.noted_progress(); read != std::exchange(noted, read))
+      noted_at = now;
+    return std::max(since, noted_at);
+  }
 
   void end(std::string why, bool tell_host) {
     if (phase != Phase::watching || stopping) return;
@@ -80,8 +91,9 @@ std::string hang_text(const DeviceWatchdog::Watched& watched, double timeout) {
 
 /// Removes a group's finished entries and checks the first unfinished one. Returns its error, or an
 /// empty string.
-std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group, double now,
-                    double timeout) {
+std::string look_at(State& state, std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group,
+                    double now) {
+  const double timeout = state.options.timeout_seconds;
   while (!group.empty()) {
     DeviceWatchdog::Watched& first = *group.front();
     try {
@@ -90,7 +102,8 @@ std::string look_at(std::deque<std::shared_ptr<DeviceWatchdog::Watched>>& group,
         continue;
       }
       if (first.since < 0 && first.ready->done()) first.since = now;
-      if (first.since >= 0 && now - first.since > timeout) return hang_text(first, timeout);
+      if (first.since >= 0 && now - state.hangs_since(first.since, now) > timeout)
+        return hang_text(first, timeout);
     } catch (const std::exception& error) {
       return concat(first.what, ": the device has failed: ", error.what());
     }
@@ -111,8 +124,7 @@ std::string trouble_of_links(State& state) {
 void look(State& state, Lock& lock) {
   const double now = state.clock.now();
   for (auto& [name, group] : state.pending)
-    if (const std::string found = look_at(group, now, state.options.timeout_seconds);
-        !found.empty())
+    if (const std::string found = look_at(state, group, now); !found.empty())
       return state.end(concat("rank ", state.rank, ": ", found), true);
   lock.unlock();
   std::string end = state.host.end_reason(), trouble;

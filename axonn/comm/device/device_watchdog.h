@@ -56,7 +56,8 @@ class DeviceLibrary {
 /// collective is not done within the timeout, if the library or the device reports an error, or if
 /// the world has ended elsewhere. The timeout counts from when the device could begin the
 /// collective: the work that it waits for on this rank, and the group's earlier collectives, are
-/// done. Time in which the process is stopped does not count. The thread then, in this order,
+/// done. Time in which the process is stopped does not count, nor does the time until any rank last
+/// noted progress (Communicator::note_progress()). The thread then, in this order,
 /// aborts the host group with the reason, so that no rank uses what an interrupted collective left
 /// in its buffers; aborts the links, so that the device's streams finish; and calls
 /// Communicator::give_up() if the rank has not returned after the grace period.

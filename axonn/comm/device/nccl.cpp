@@ -174,12 +174,6 @@ class NcclLibrary final : public DeviceLibrary {
 
 std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
                                         double timeout_seconds) {
-  if (!have_own_gpus(host, device))
-    refuse(
-        "nccl: two ranks share a GPU, but NCCL needs one GPU per rank; start as many ranks as "
-        "there ",
-        "are GPUs, or set parallelism.transport = \"threads\" or \"mpi\", with which ranks may ",
-        "share a GPU");
   std::shared_ptr<NcclLink> link;
   std::shared_ptr<DeviceWatchdog> watchdog;
   if (host.size() > 1) {

@@ -10,7 +10,7 @@ namespace axonn {
 
 /// Makes a group that exchanges device memory by NCCL, or on AMD GPUs by RCCL, which has the same
 /// calls. The host group of the same ranks starts NCCL and carries host memory. Every rank needs
-/// its own GPU. Collective.
+/// its own GPU (have_own_gpus()). Collective.
 ///
 /// Collectives run on a stream of their group, as with make_linked() (device_communicator.h). Sums
 /// are not in rank order: NCCL adds while it passes the values on and rounds bf16 at every rank, so
@@ -20,8 +20,8 @@ namespace axonn {
 /// A watchdog (comm/device/device_watchdog.h) ends the world if a collective is not done within the
 /// timeout, or if NCCL reports an error later.
 ///
-/// host and device must outlive the group. Throws UsageError if two ranks share a GPU, or in a
-/// build without GPU support; Error if NCCL reports one.
+/// host and device must outlive the group. Throws UsageError in a build without GPU support; Error
+/// if NCCL reports one.
 std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, double timeout_seconds);
 
 /// The version of NCCL, such as "2.27.7"; empty in a build without GPU support.

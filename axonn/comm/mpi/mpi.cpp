@@ -38,6 +38,12 @@ constexpr double kShortestSleep = 20e-6, kLongestSleep = 1e-3;
 constexpr double kIdleSleep = 20e-3;
 /// How long a failed rank listens for other ranks that failed at the same time, while these unwind.
 constexpr double kGraceSeconds = 0.5;
+/// How long rank 0 may take to leave its body after the end of the world, but no longer than the
+/// timeout: when it unwinds, it publishes a checkpoint that is on disk, and on a slow file system
+/// with thousands of ranks' files that takes some tens of seconds.
+constexpr double kLeaveSeconds = 60;
+/// Time between reports to rank 0 of progress that was noted, at most a twentieth of the timeout.
+constexpr double kShareSeconds = 1;
 /// How long a rank waits to be killed before it ends the job itself.
 constexpr double kPatienceSeconds = 10;
 
@@ -135,7 +141,7 @@ class MpiEngine {
   /// Starts this rank's next call on a group.
   std::shared_ptr<Task> start(std::shared_ptr<const MpiGroup> group, Call call) {
     flag_->check();
-    note_progress();
+    ++progress_;
     delay(progress_, "delay of calls");
     auto task = std::make_shared<Task>(*this);
     task->channel = {group->id, channel_of(group->rank, call)};
@@ -154,7 +160,15 @@ class MpiEngine {
     return task;
   }
 
-  void note_progress() noexcept { ++progress_; }
+  void note_progress() noexcept {
+    ++progress_;
+    ++noted_;
+  }
+
+  std::int64_t noted_progress() noexcept {
+    asks_noted_ = true;
+    return noted_by_all_;
+  }
 
   /// CPU time of the progress thread.
   double processor_seconds() {
@@ -174,8 +188,9 @@ class MpiEngine {
     flag_->set(reason);
   }
 
-  /// Waits for the end of the job, after abort() or Aborted.
+  /// Waits for the end of the job, after abort() or Aborted. The body has unwound.
   [[noreturn]] void await_end() {
+    left_ = true;
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   }
 
@@ -207,13 +222,16 @@ class MpiEngine {
   void look(Lock& lock, const Task& task, Patience& patience) {
     auto probe = std::make_shared<MpiProbe>();
     probe->call = {task.channel, task.sequence};
+    // The ranks near the culprit have ended the world by now, if they could.
+    if (patience.waited() > 2 * options_.timeout_seconds)
+      probe->most_waits = static_cast<std::size_t>(size_);
     probe_ = probe;
     for_progress_.notify_one();
     for_callers_.wait(lock, [&] { return probe->done || task.finished || quiet_; });
     if (!probe->done || task.finished || probe->waits.empty()) return;
     const bool over = patience.over(probe->waits.back().awaited, probe->culprit.progress);
     if (!over && probe->culprit.state != Culprit::State::returned) return;
-    if (probe->cut && patience.waited() < 2 * options_.timeout_seconds) return;
+    if (probe->cut) return;
     const std::string report = hang_report(probe->waits, probe->culprit, options_.timeout_seconds);
     lock.unlock();
     abort(report, 1);
@@ -232,10 +250,10 @@ class MpiEngine {
     const auto started = started_.find(call.channel);
     const bool has_started = started != started_.end() && started->second > call.sequence;
     if (!has_started) task = returned_ ? nullptr : waits_in_;
-    // Until a task may begin, it waits for an earlier one of its group.
+    // Until a task may begin, it waits for an earlier one of its channel.
     if (task && !task->algorithm) {
       const auto earlier = std::ranges::find_if(
-          active_, [&](const auto& other) { return other->group->id == task->group->id; });
+          active_, [&](const auto& other) { return other->channel == task->channel; });
       task = earlier == active_.end() ? nullptr : earlier->get();
     }
     MpiPlace place{.returned = returned_ && !has_started,
@@ -292,6 +310,7 @@ class MpiEngine {
                                    if (lower) lowest_that_failed_ = rank;
                                    flag_->set(reason);
                                  },
+                             .left = [this] { rank_0_left_ = true; },
                              .found =
                                  [this](MpiProbe& probe) {
                                    const Lock lock(mutex_);
@@ -312,6 +331,7 @@ class MpiEngine {
     while (take_requests(sleep) && !*flag_) {
       const bool moved = advance_tasks();
       const bool heard = control_->poll();
+      share_noted();
       if (active_.empty() && !control_->busy())
         sleep = kIdleSleep;
       else if (sleep == kIdleSleep)
@@ -343,15 +363,22 @@ class MpiEngine {
     if (waiting_.empty()) return;
     admission_.begin_pass();
     std::erase_if(waiting_, [&](const std::shared_ptr<Task>& task) {
-      if (!task->call.is_pair() &&  // send and recv need no admission
-          !admission_.may_begin(task->group->id, task->sequence, is_large(task->call)))
-        return false;
+      if (!may_begin(*task)) return false;
       delay();
       task->algorithm = MpiAlgorithm::create(context_, *task->group, task->call, task->sequence);
       task->algorithm->begin();
       active_.push_back(task);
       return true;
     });
+  }
+
+  bool may_begin(const Task& task) {
+    if (!task.call.is_pair())
+      return admission_.may_begin(task.group->id, task.sequence, is_large(task.call));
+    // One send at a time to a rank of a group; a receive may always begin.
+    return task.call.operation == Operation::recv ||
+           std::ranges::none_of(active_,
+                                [&](const auto& other) { return other->channel == task.channel; });
   }
 
   bool advance_tasks() {
@@ -400,11 +427,34 @@ class MpiEngine {
       quiet_ = true;
       for_callers_.notify_all();
     }
-    if (speaks)
-      report_end();
-    else
-      std::this_thread::sleep_for(duration_of(kPatienceSeconds));
+    if (speaks) report_end();
+    await_rank_0(speaks);
     MPI_Abort(MPI_COMM_WORLD, exit_code_);
+  }
+
+  /// Waits until rank 0 has left its body, as far as it does so in time. A rank that does not speak
+  /// waits longer, to be killed by the one that does.
+  void await_rank_0(bool speaks) {
+    const double limit =
+        std::min(kLeaveSeconds, options_.timeout_seconds) + (speaks ? 0 : kPatienceSeconds);
+    int told = -1;
+    for (const double begin = now_seconds(); now_seconds() < begin + limit;) {
+      if (rank_ == 0 && left_) {
+        if (speaks) return;
+        if (told != lowest_that_failed_) control_->tell_left(told = lowest_that_failed_);
+      }
+      if (speaks && rank_0_left_) return;
+      control_->poll();
+      std::this_thread::sleep_for(duration_of(kLongestSleep));
+    }
+  }
+
+  /// Shares what ranks have noted, for noted_progress().
+  void share_noted() {
+    const double now = now_seconds();
+    if (now < share_at_) return;
+    share_at_ = now + std::min(kShareSeconds, options_.timeout_seconds / 20);
+    noted_by_all_ = control_->share_noted(noted_, asks_noted_.exchange(false));
   }
 
   void report_end() const {
@@ -417,7 +467,8 @@ class MpiEngine {
   const MpiOptions options_;
   int rank_ = 0, size_ = 1, max_groups_ = 0;
   std::shared_ptr<AbortFlag> flag_;
-  std::atomic<std::int64_t> progress_ = 0;
+  std::atomic<std::int64_t> progress_ = 0, noted_ = 0, noted_by_all_ = 0;
+  std::atomic<bool> asks_noted_ = false, left_ = false;
 
   std::mutex mutex_;
   std::condition_variable for_progress_, for_callers_;
@@ -437,6 +488,8 @@ class MpiEngine {
   Admission admission_;
   std::uint64_t delays_ = 0;
   int lowest_that_failed_ = -1;  // among the other ranks; -1: none
+  bool rank_0_left_ = false;     // after the end of the world
+  double share_at_ = 0;          // now_seconds() of the next share_noted()
 
   std::thread thread_;
 };
@@ -465,6 +518,7 @@ class MpiCommunicator final : public Communicator {
   void abort(const std::string& reason) noexcept override { engine_.abort(reason, 1); }
   std::string end_reason() const override { return engine_.flag()->reason(); }
   void note_progress() noexcept override { engine_.note_progress(); }
+  std::int64_t noted_progress() noexcept override { return engine_.noted_progress(); }
   double progress_seconds() const override { return engine_.processor_seconds(); }
 
  protected:

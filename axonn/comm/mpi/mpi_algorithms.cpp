@@ -55,7 +55,11 @@ void MpiAlgorithm::begin() {
   };
   if (gets_header_from_ >= 0)
     recv(headers_, bytes_of_header(theirs_), gets_header_from_, kHeaderPhase);
-  if (sends_header_to_ >= 0) send(headers_, bytes_of_header(mine_), sends_header_to_, kHeaderPhase);
+  // In a broadcast, no message comes back from the next rank.
+  const bool one_way = call_.operation == Operation::broadcast;
+  if (sends_header_to_ >= 0)
+    send(headers_, bytes_of_header(mine_), sends_header_to_, kHeaderPhase,
+         one_way ? Transfer::send_confirmed : Transfer::send);
   start();
 }
 
@@ -102,7 +106,8 @@ class Exchange final : public MpiAlgorithm {
 
  protected:
   void start() override {
-    if (call_.operation == Operation::send) return send(messages_, call_.inp, call_.peer, 0);
+    if (call_.operation == Operation::send)
+      return send(messages_, call_.inp, call_.peer, 0, Transfer::send_confirmed);
     if (call_.operation == Operation::recv) return recv(messages_, call_.out, call_.peer, 0);
     const bool to_all = call_.operation == Operation::all_gather;
     Buffer inp = call_.inp;
@@ -257,7 +262,7 @@ class Broadcast final : public MpiAlgorithm {
     if (!root) return recv(messages_, small ? call_.out : part_of(rank()), call_.peer, 0);
     for (int i = 1; i < size(); ++i) {
       const int to = after(i);
-      send(messages_, small ? call_.out : part_of(to), to, 0);
+      send(messages_, small ? call_.out : part_of(to), to, 0, Transfer::send_confirmed);
       if (!small) send(rest_, part_of(rank()), to, 1);
     }
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +18,11 @@ struct MpiGroup {
   std::vector<int> members;  ///< the members' world ranks
   std::string name;
   int size() const { return static_cast<int>(members.size()); }
+  /// Route::ahead of its messages: as much as reaches its next poll at the rate of a fast TCP link,
+  /// but of all ranks together no more than a few segments of a sum.
+  std::int64_t ahead() const {
+    return std::clamp<std::int64_t>((16 << 20) / size(), 64 << 10, 1 << 20);
+  }
 };
 
 /// Message tags of a group: up to kSlots collectives may be in flight, each in a slot with kPhases
@@ -34,6 +41,10 @@ inline constexpr int kSlots = 32, kPhases = 3, kTagsPerGroup = (kSlots + 1) * kP
 ///
 /// In each collective, every rank also sends its call to the next rank of the group, which compares
 /// it with its own.
+///
+/// A call is done only when every rank to which this rank has sent anything has begun the same
+/// call. So what a late rank has to keep for this one is bounded: MpiGroup::ahead() bytes for each
+/// large call in flight, and all of the small ones.
 class MpiAlgorithm {
  public:
   static std::unique_ptr<MpiAlgorithm> create(MpiContext& context, const MpiGroup& group,
@@ -63,11 +74,13 @@ class MpiAlgorithm {
   int rank() const { return group_.rank; }
   int before(int distance) const { return (rank() + size() - distance) % size(); }
   int after(int distance) const { return (rank() + distance) % size(); }
-  void send(Messages& messages, const Buffer& data, int to, int phase) {
-    messages.post(context_, Operation::send, data, group_.members[to], tag_ + phase);
+  /// A send needs no confirmation if this rank also waits for a message of the receiver.
+  void send(Messages& messages, const Buffer& data, int to, int phase,
+            Transfer transfer = Transfer::send) {
+    messages.post(context_, transfer, data, {group_.members[to], tag_ + phase, group_.ahead()});
   }
   void recv(Messages& messages, const Buffer& data, int from, int phase) {
-    messages.post(context_, Operation::recv, data, group_.members[from], tag_ + phase);
+    send(messages, data, from, phase, Transfer::receive);
   }
   /// Receives theirs(r) from, and sends mine(r) to, every other rank r.
   template <typename Theirs, typename Mine>

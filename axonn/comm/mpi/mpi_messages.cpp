@@ -48,25 +48,41 @@ void StagingPool::GiveBack::operator()(char* data) const noexcept {
   all.emplace_hint(all.lower_bound(bytes), bytes, std::unique_ptr<char[]>(data));
 }
 
-void Messages::post(MpiContext& context, Operation send_or_recv, const Buffer& data, int peer,
-                    int tag) {
-  const bool sends = send_or_recv == Operation::send;
-  char* at = static_cast<char*>(data.data);
-  std::int64_t bytes = data.bytes();
-  do {
-    const int count = static_cast<int>(std::min(bytes, kMaxMessage));
-    expected_.push_back({peer, !sends, count});
+void Messages::post(MpiContext& context, Transfer transfer, const Buffer& data,
+                    const Route& route) {
+  const bool receives = transfer == Transfer::receive;
+  const std::int64_t total = data.bytes();
+  const std::size_t first = parts_.size();
+  std::size_t held = 0;  // the first part that waits for the answer to part `first`
+  for (std::int64_t done = 0; done < total || done == 0;) {
+    const std::int64_t most = done == 0 ? std::min(kMaxMessage, route.ahead) : kMaxMessage;
+    const int bytes = static_cast<int>(std::min(total - done, most));
+    char* const at = static_cast<char*>(data.data) + done;
+    parts_.push_back({at, bytes, route.peer, route.tag, receives});
     requests_.push_back(MPI_REQUEST_NULL);
-    ++pending_;
-    if (sends)
-      check_mpi(MPI_Isend(at, count, MPI_BYTE, peer, tag, context.comm, &requests_.back()),
-                "MPI_Isend");
-    else
-      check_mpi(MPI_Irecv(at, count, MPI_BYTE, peer, tag, context.comm, &requests_.back()),
-                "MPI_Irecv");
-    at += count;
-    bytes -= count;
-  } while (bytes > 0);
+    done += bytes;
+    if (held == 0 && done > route.ahead && !receives) held = parts_.size() - 1;
+    if (bytes == 0) break;
+  }
+  pending_ += parts_.size() - first;
+  if (held > 0) {
+    parts_[first].held_begin = held;
+    parts_[first].held_end = parts_.size();
+  }
+  for (std::size_t i = first; i < (held > 0 ? held : parts_.size()); ++i)
+    begin(context, i, i == first && (held > 0 || transfer == Transfer::send_confirmed));
+}
+
+void Messages::begin(MpiContext& context, std::size_t part, bool confirmed) {
+  const Part& it = parts_[part];
+  const auto send = confirmed ? MPI_Issend : MPI_Isend;
+  MPI_Request* const request = &requests_[part];
+  if (it.receives)
+    check_mpi(MPI_Irecv(it.data, it.bytes, MPI_BYTE, it.peer, it.tag, context.comm, request),
+              "MPI_Irecv");
+  else
+    check_mpi(send(it.data, it.bytes, MPI_BYTE, it.peer, it.tag, context.comm, request),
+              confirmed ? "MPI_Issend" : "MPI_Isend");
 }
 
 bool Messages::advance(MpiContext& context) {
@@ -82,12 +98,14 @@ bool Messages::advance(MpiContext& context) {
   pending_ -= done;
   for (int i = 0; i < done; ++i) {
     if (result == MPI_ERR_IN_STATUS) check_mpi(statuses_[i].MPI_ERROR, "a message");
-    const Expected& expected = expected_[indices_[i]];
-    if (!expected.receives) continue;
+    const Part& part = parts_[indices_[i]];
+    for (std::size_t held = part.held_begin; held < part.held_end; ++held)
+      begin(context, held, false);
+    if (!part.receives) continue;
     int bytes = 0;
     check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
-    AXONN_CHECK(bytes == expected.bytes, "rank ", expected.peer, " sent ", bytes, " bytes, want ",
-                expected.bytes);
+    AXONN_CHECK(bytes == part.bytes, "rank ", part.peer, " sent ", bytes, " bytes, want ",
+                part.bytes);
   }
   return pending_ == 0;
 }
@@ -95,8 +113,7 @@ bool Messages::advance(MpiContext& context) {
 int Messages::awaited() const {
   for (const bool receives : {true, false})
     for (std::size_t i = 0; i < requests_.size() && pending_ > 0; ++i)
-      if (requests_[i] != MPI_REQUEST_NULL && expected_[i].receives == receives)
-        return expected_[i].peer;
+      if (requests_[i] != MPI_REQUEST_NULL && parts_[i].receives == receives) return parts_[i].peer;
   return -1;
 }
 

@@ -46,13 +46,32 @@ struct MpiContext {
   std::int64_t completions = 0;  ///< messages sent or received so far; grows with any progress
 };
 
+/// Between whom messages go, and under which tag.
+struct Route {
+  int peer = 0;  ///< rank of the world
+  int tag = 0;
+  /// Bytes of a message that are sent before its receiver is known to have begun to receive it;
+  /// the same on both ends.
+  std::int64_t ahead = 0;
+};
+
+enum class Transfer {
+  receive,
+  send,
+  send_confirmed  ///< done only after the receiver has begun to receive it
+};
+
 /// Messages in flight between this rank and others. Messages with the same tag between two ranks
-/// arrive in the order in which they are posted. Cheap to move. Buffers must exist until advance()
-/// returns true.
+/// arrive in the order in which they are posted; a message longer than Route::ahead must be the
+/// last. Cheap to move. Buffers must exist until advance() returns true.
+///
+/// A message travels in parts. A receiver that comes late has to keep the parts that arrive before
+/// it, at most Route::ahead bytes of each message: the rest follows when the first part has been
+/// matched, which takes one answer, and all parts are expected by then.
 class Messages {
  public:
-  /// Sends the buffer to a rank of the world, or receives it from one.
-  void post(MpiContext& context, Operation send_or_recv, const Buffer& data, int peer, int tag);
+  /// Sends the buffer to another rank, or receives it from one.
+  void post(MpiContext& context, Transfer transfer, const Buffer& data, const Route& route);
 
   /// Whether all messages are done. Throws Error if a message does not have the expected length.
   bool advance(MpiContext& context);
@@ -62,14 +81,17 @@ class Messages {
   int awaited() const;
 
  private:
-  struct Expected {
-    int peer;
+  struct Part {
+    char* data;
+    int bytes, peer, tag;
     bool receives;
-    int bytes;
+    std::size_t held_begin = 0, held_end = 0;  // parts that are sent when this one is done
   };
+  /// Posts the part. A confirmed one is done only after it has been matched.
+  void begin(MpiContext& context, std::size_t part, bool confirmed);
 
   std::vector<MPI_Request> requests_;
-  std::vector<Expected> expected_;
+  std::vector<Part> parts_;
   std::size_t pending_ = 0;
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;

@@ -59,7 +59,11 @@ class ThreadWorld {
     const std::lock_guard lock(state.mutex);
     state.last = std::move(id);
   }
-  void note_progress(int rank) { ++states_[rank].progress; }
+  void note_progress(int rank) {
+    ++states_[rank].progress;
+    ++noted_;
+  }
+  std::int64_t noted() const { return noted_; }
   /// Records that a rank waits for the other parties of a meeting, or, with null, that it does not.
   void note_wait(int rank, std::shared_ptr<Rendezvous> meeting) {
     RankState& state = states_[rank];
@@ -107,6 +111,7 @@ class ThreadWorld {
 
   std::vector<RankState> states_;
   std::atomic<bool> any_returned_ = false;
+  std::atomic<std::int64_t> noted_ = 0;
   std::atomic<std::uint64_t> delays_ = 0;
   std::mutex mutex_;
   std::vector<ThreadGroup*> groups_;
@@ -480,6 +485,7 @@ class ThreadsCommunicator final : public Communicator {
   void abort(const std::string& reason) noexcept override { group_->world->flag->set(reason); }
   std::string end_reason() const override { return group_->world->flag->reason(); }
   void note_progress() noexcept override { group_->world->note_progress(group_->members[rank()]); }
+  std::int64_t noted_progress() noexcept override { return group_->world->noted(); }
   void give_up(const std::string& reason) noexcept override {
     abort(reason);
     if (const auto& on_hang = group_->world->options.on_hang) on_hang(reason);

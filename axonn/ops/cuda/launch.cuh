@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 
+#include "axonn/base/check.h"
 #include "axonn/ops/cuda/scratch.cuh"
 #include "axonn/ops/cuda/team.cuh"
 #include "axonn/ops/rowwise/launch.h"
@@ -30,7 +32,12 @@ inline int threads_for(std::int64_t elements, int each) {
   return static_cast<int>(std::min<std::int64_t>(warps * kWarp, kMostThreads));
 }
 
-inline unsigned grid_of(std::int64_t blocks) { return static_cast<unsigned>(blocks); }
+/// The number of blocks of a launch, of which a GPU takes at most 2^31 - 1.
+inline unsigned grid_of(std::int64_t blocks) {
+  AXONN_CHECK(blocks <= std::numeric_limits<std::int32_t>::max(), "a launch of ", blocks,
+              " blocks on a GPU, which takes at most 2^31 - 1; use a smaller micro-batch");
+  return static_cast<unsigned>(blocks);
+}
 
 template <typename Kernel>
 __global__ void __launch_bounds__(kMostThreads) run_rows(const Kernel kernel) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -194,10 +195,9 @@ inline void check_logits(const Checker& check, const View& logits, const Vocabul
 inline std::int64_t check_pieces(const Checker& check, const View& stats, const View& targets) {
   check.ids("targets", targets, targets.cols);
   if (targets.cols == 0) return 0;
-  const std::int64_t pieces = stats.rows / targets.cols;
+  // Too few rows for one piece: the message wants those of one.
+  const std::int64_t pieces = std::max<std::int64_t>(stats.rows / targets.cols, 1);
   check.f32("stats", stats, pieces * targets.cols, 3);
-  AXONN_CHECK(pieces >= 1, check.operation, ": stats is ", stats, ", want at least ", targets.cols,
-              " rows");
   return pieces;
 }
 

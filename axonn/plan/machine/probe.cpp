@@ -34,8 +34,12 @@ struct ProbeContext {
   Communicator& world;
   Backend& backend;
   const ProbeOptions& options;
+  ProgressLine& progress;
+  std::int64_t parts, begun = 0;
 
+  void begin_part() { progress(begun++, parts); }
   void report(const std::string& line) const {
+    progress.clear();
     if (world.rank() == 0 && options.report) options.report(line);
   }
   /// Seconds for one operation. Ranks that share a core take turns of some milliseconds: a mean
@@ -98,7 +102,8 @@ Tensor filled(Backend& backend, Arena& arena, std::int64_t rows, std::int64_t co
 }
 
 /// Measures the rate of products of this type, over shapes and transpositions.
-ProductRate probe_products(const ProbeContext& ctx, DType dtype, double launch_s) {
+ProductRate probe_products(ProbeContext& ctx, DType dtype, double launch_s) {
+  ctx.begin_part();
   std::vector<std::int64_t> sizes{16, 64, 256};
   if (!ctx.options.quick) sizes.push_back(1024);
   Arena arena(ctx.backend.device());
@@ -136,7 +141,8 @@ ProductRate probe_products(const ProbeContext& ctx, DType dtype, double launch_s
 }
 
 /// Measures launch_s and the memory's rate, with additions of small and of large arrays.
-void probe_memory(const ProbeContext& ctx, Machine& machine) {
+void probe_memory(ProbeContext& ctx, Machine& machine) {
+  ctx.begin_part();
   constexpr std::int64_t kSmallest = 64, kBeyondCaches = 16 << 20;  // elements
   Arena arena(ctx.backend.device());
   const std::int64_t most = ctx.options.quick ? kBeyondCaches / 64 : kBeyondCaches;
@@ -276,11 +282,13 @@ void time_steps(const ProbeContext& ctx, Config config, OperationTimes& times) {
 
 /// Measures row-wise operations and attention, within steps of small models that each rank runs
 /// alone. Needs launch_s.
-void probe_steps(const ProbeContext& ctx, Machine& machine) {
+void probe_steps(ProbeContext& ctx, Machine& machine) {
   OperationTimes times;
   for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama})
-    for (const DType dtype : {DType::f32, DType::bf16})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      ctx.begin_part();
       time_steps(ctx, small_model(family, dtype, ctx.options.quick), times);
+    }
   machine.attention_flops_per_s = fit_rows_rate(times.attention, machine.launch_s);
   ctx.report(fmt::format("attention      {:9.1f} Gflop/s", machine.attention_flops_per_s * 1e-9));
   for (const auto& [operation, rows] : times.rowwise) {
@@ -422,9 +430,17 @@ Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes,
   return mean;
 }
 
+std::vector<GroupShape> group_shapes(int ranks) {
+  std::vector<GroupShape> shapes;
+  for (int inner = 1; inner < ranks; ++inner)
+    for (int size = 2; inner * size <= ranks; ++size)
+      if (ranks % (inner * size) == 0) shapes.push_back({inner, size});
+  return shapes;
+}
+
 /// Measures collectives of every group shape in grids of the world's ranks, all groups of a shape
 /// at once, and the slowdowns of compute and collectives that overlap.
-void probe_links(const ProbeContext& ctx, Machine& machine) {
+void probe_links(ProbeContext& ctx, Machine& machine) {
   std::vector<std::int64_t> sizes{4 << 10, 256 << 10};
   if (!ctx.options.quick) sizes = {8 << 10, 256 << 10, 4 << 20};
   // Compute between collectives. In a step, too, ranks start a collective after compute, and those
@@ -446,11 +462,12 @@ void probe_links(const ProbeContext& ctx, Machine& machine) {
     device.compute().synchronize();
   };
   ctx.report("groups (all groups of one shape at once)");
-  const int ranks = ctx.world.size();
-  for (int inner = 1; inner < ranks; ++inner)
-    for (int size = 2; inner * size <= ranks; ++size)
-      if (ranks % (inner * size) == 0) probe_group(ctx, {inner, size}, sizes, work, machine);
+  for (const GroupShape& shape : group_shapes(ctx.world.size())) {
+    ctx.begin_part();
+    probe_group(ctx, shape, sizes, work, machine);
+  }
   set_links(machine);
+  ctx.begin_part();
   const Slowdowns slowdowns = probe_slowdowns(ctx, sizes.back(), work);
   machine.overlap_slowdown = slowdowns.of_compute;
   machine.collective_slowdown = slowdowns.of_collective;
@@ -469,7 +486,13 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
     refuse("--devices-per-node ", options.devices_per_node, " does not divide the ", world.size(),
            " ranks");
   const auto backend = make_cpu_backend(options.threads);
-  const ProbeContext ctx{.world = world, .backend = *backend, .options = options};
+  ProgressLine line(world.rank() == 0 ? options.progress : ProgressTarget{}, "measuring", "parts");
+  ProbeContext ctx{.world = world,
+                   .backend = *backend,
+                   .options = options,
+                   .progress = line,
+                   // Besides the groups: memory, two types of products, four models, overlap.
+                   .parts = 8 + std::ssize(group_shapes(world.size()))};
   Machine machine{.name = options.name, .device = processor_name()};
   machine.devices_per_node =
       options.devices_per_node > 0 ? options.devices_per_node : ranks_of_host(world);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/plan/machine/machine.h"
 
@@ -15,6 +16,7 @@ struct ProbeOptions {
   bool quick = false;         ///< fewer and smaller sizes: seconds instead of a minute
   /// Called on rank 0 with lines about measurements and their results.
   std::function<void(const std::string& line)> report = {};
+  ProgressTarget progress = {};  ///< shows on rank 0 how many parts are measured
 };
 
 /// Measures the machine that the ranks of world run on: compute on all ranks at once, and

@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Bytes after which a file is synced, so that no sync takes long compared to a watchdog's timeout.
+constexpr std::int64_t kSyncBytes = 256 << 20;
+
 /// The slices of a block that the rank owns; adds the block's parameters to the index.
 StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
   StoredBlock out;
@@ -189,18 +192,39 @@ void CheckpointSaver::make_folder(Communicator& world) {
   unfinished_ = broadcast_text(world, path, 0);
 }
 
+std::string CheckpointSaver::doing() const {
+  return fmt::format("saving {}, rank {}", step_name(step_), rank_);
+}
+
+void CheckpointSaver::wait_for_writer() {
+  ProgressLine line(options_.progress, doing());
+  while (options_.progress.out && !written_) {
+    line(done_, part_.files.empty() ? 0 : part_.files.front().bytes);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (writer_.joinable()) writer_.join();
+}
+
 /// Writes this rank's file piece by piece, so that a piece is hashed while it is in cache.
 void CheckpointSaver::write(Communicator& world) {
+  ProgressLine line(options_.async ? ProgressTarget{} : options_.progress, doing());
   const double begin = now_seconds();
   const auto write_data = [&] {
     OutputFile file(unfinished_ + '/' + part_.files.front().name);
     PieceHasher hasher;
+    std::int64_t synced = 0;
     for (auto rest : {std::as_bytes(std::span(header_)), std::as_bytes(std::span(data_))})
       while (!rest.empty()) {
         const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceBytes));
         hasher.append(piece);
         file.append(piece);
+        if (file.bytes() - synced >= kSyncBytes) {
+          file.sync();
+          synced = file.bytes();
+        }
         world.note_progress();
+        done_ += std::ssize(piece);
+        line(done_, part_.files.front().bytes);
         rest = rest.subspan(piece.size());
       }
     file.finish();
@@ -251,6 +275,7 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
   make_folder(world);
   pending_ = true;
   written_ = false;
+  done_ = 0;
   fault_.clear();
   try {
     if (options_.async)
@@ -268,7 +293,7 @@ void CheckpointSaver::begin(Communicator& world, std::int64_t step,
 SaveCost CheckpointSaver::finish(Communicator& world) {
   AXONN_CHECK(pending_, "no checkpoint was begun; call begin() before finish()");
   const double begin = now_seconds();
-  if (writer_.joinable()) writer_.join();
+  wait_for_writer();
   const Forget forget{*this};
   agree(world, asked(), fault_);
   std::error_code ignored;  // a part that stays does no harm

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "axonn/base/files.h"
+#include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/tensor/device.h"
@@ -51,9 +52,10 @@ struct StateBlock {
 };
 
 struct SaverOptions {
-  std::string folder = {};  ///< DIR; created with the first checkpoint
-  std::int64_t keep = 2;    ///< number of newest checkpoints to keep; 0: all
-  bool async = true;        ///< write in a background thread while training continues
+  std::string folder = {};       ///< DIR; created with the first checkpoint
+  std::int64_t keep = 2;         ///< number of newest checkpoints to keep; 0: all
+  bool async = true;             ///< write in a background thread while training continues
+  ProgressTarget progress = {};  ///< shows how far this rank's file is while training waits for it
 };
 
 /// The cost of a checkpoint; the same on every rank.
@@ -115,6 +117,8 @@ class CheckpointSaver {
   std::string part_file(int rank) const;
   void make_folder(Communicator& world);
   void write(Communicator& world);
+  void wait_for_writer();
+  std::string doing() const;
   struct Forget;
   SaveCost publish(CheckpointIndex whole);
 
@@ -135,7 +139,8 @@ class CheckpointSaver {
   double stall_seconds_ = 0;
 
   std::atomic<bool> written_ = true;
-  std::string fault_;  // of the writer thread; read after it is joined
+  std::atomic<std::int64_t> done_ = 0;  // bytes of this rank's file
+  std::string fault_;                   // of the writer thread; read after it is joined
   double write_seconds_ = 0;
   std::jthread writer_;  // last: it uses the other members until it is joined
 };

@@ -192,7 +192,7 @@ struct FlashOperands {
         T(static_cast<int>(args.positions)),
         group(static_cast<int>(args.group)),
         first_query(static_cast<int>(args.first_query)),
-        window(static_cast<int>(args.window)),
+        window(static_cast<int>(args.window < args.positions ? args.window : args.positions)),
         scale(args.scale) {}
 
   AXONN_DEVICE int kv_head(int head) const { return (first_query + head) / group; }
@@ -400,8 +400,8 @@ AXONN_DEVICE void flash_backward_keys(const auto& gpu, const FlashOperands& args
   const int count = args.T - key, col = at.head * D;
   const FlashRows keys = rows_of(args.k, first + key, col, count),
                   values = rows_of(args.v, first + key, col, count);
-  const int last = key + kFlashRows - 1 + args.window;  // queries below it see some of the keys
-  const int end = args.window > 0 && last < args.T ? last : args.T;
+  const int seen = kFlashRows - 1 + args.window;  // queries from `key` on that see some of the keys
+  const int end = args.window > 0 && seen < count ? key + seen : args.T;
   const int begin = at.head * args.group - args.first_query, past = begin + args.group;
 
   float d_keys[D / 8][4] = {}, d_values[D / 8][4] = {};
