@@ -126,6 +126,24 @@ TEST_F(CommandsOnGpus, ProbeMeasuresThemForAPlan) {
   }
 }
 
+TEST_F(CommandsOnGpus, TuneAndReplayAStepOnEitherDevice) {
+  EXPECT_THAT(succeeded({"tune", trained_.config(), "--parallelism.device", "cuda",
+                         "--training.tune_cache", trained_ / "products.json"})
+                  .out,
+              AllOf(HasSubstr("heuristic 1"), HasSubstr("all products")));
+  const SmallRun run;
+  const Finished trained =
+      run_program(run.train({"--parallelism.device", "cuda", "--optimizer.lr", "1e30"}));
+  EXPECT_EQ(trained.code, kFailed);
+  const std::string step = run.out() + "/nonfinite-step-2";
+  EXPECT_THAT(trained.err, HasSubstr("axonn replay " + step));
+  for (const Arguments& device : {Arguments{}, Arguments{"--device", "cpu"}}) {
+    const Finished again = run_program(Arguments{"replay", step} + device);
+    EXPECT_EQ(again.code, kFailed) << again.err;
+    EXPECT_THAT(again.out, HasSubstr("NaN or infinity arises first in "));
+  }
+}
+
 TEST(Info, TestsEveryGpu) {
   const ProgramOptions two{.environment = {{"AXONN_EMULATED_GPUS", "2"}}};
   EXPECT_THAT(succeeded({"info"}, two).out,
