@@ -126,6 +126,14 @@ TEST_F(CommandsOnGpus, ProbeMeasuresThemForAPlan) {
   }
 }
 
+TEST_F(CommandsOnGpus, TrainOnTheGridOfAPlanThatTheyWereMeasuredFor) {
+  const Finished trained = succeeded({"train", trained_.config(), "--output.overwrite",
+                                      "--parallelism.device", "cuda", "--parallelism.grid", "auto"},
+                                     {.environment = {{"AXONN_EMULATED_GPUS", "2"}}});
+  EXPECT_THAT(trained.out + trained.err,
+              AllOf(HasSubstr("measuring this machine"), HasSubstr("2 ranks, Emulated GPU each")));
+}
+
 TEST_F(CommandsOnGpus, TuneAndReplayAStepOnEitherDevice) {
   EXPECT_THAT(succeeded({"tune", trained_.config(), "--parallelism.device", "cuda",
                          "--training.tune_cache", trained_ / "products.json"})
