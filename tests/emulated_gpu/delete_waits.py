@@ -2,9 +2,9 @@
 """Deletes each barrier of the GPU kernels and each wait of a stream, one after the other, and
 checks that the tests on emulated GPUs under ThreadSanitizer find it:
 
-  tests/emulated_gpu/delete_waits.py [--only TEXT] [--list] [--seeds N]
+  tests/emulated_gpu/delete_waits.py [--only REGEX] [--list] [--seeds N] [--jobs N]
 
---only: places whose "FILE:LINE CODE" contains the text; --list: prints the places and ends.
+--only: places whose "FILE:LINE CODE" the regular expression matches; --list: prints the places.
 
 Copies the sources to build/deleted-waits, where each place gets a condition, so that one build
 (preset emulated-tsan) serves for all: the environment variable AXONN_DELETED_WAIT has the number of
@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,8 +59,11 @@ void drop(T&& x) {
 }  // namespace axonn::deleted
 """
 
-STREAMS = ("comm/comm_cuda_test", "*")
-LINKS = ("comm/comm_test", "*Device*:*Linked*")
+STAGED = ("comm/comm_cuda_test", "*RanksExchangeThrough*")
+NCCL = ("comm/comm_cuda_test", "*NcclGives*")
+THREADS = ("comm/comm_cuda_test", "*ThreadRanks*")
+LINKS = ("comm/comm_test", "StagedCommunicator*:LinkedCommunicator*")
+QUEUES = ("comm/comm_test", "DeviceThreads*")
 TRAINING = ("emulated_gpu/emulated_training_test",
             "*EveryTransport*:*WithAndWithoutOverlap*:*ForLlama*")
 
@@ -70,13 +74,13 @@ def ops(names):
 
 # The tests of a file's places: programs and GoogleTest filters; the first match counts.
 TESTS_OF = [
-    (r"cached_attention", [ops("CachedAttention.TakesSeveral*:CachedAttention.OfARowHas*:"
-                               "CachedAttention.OfLong*")]),
-    (r"flash_kernels", [ops("Attention.EqualsPlainLoopsForAligned*:Attention.WithStarts*")]),
+    (r"cached_attention", [ops("CachedAttention.TakesSeveral*:CachedAttention.OfLong*")]),
+    (r"flash_kernels", [ops("Attention.EqualsPlainLoopsForAligned*")]),
     (r"cuda_backend", [ops("Embedding*")]),
-    (r"team|reduce_block", [ops("Softmax*:CrossEntropy.Equals*:LayerNorm.*:HeadNorm*:RmsNorm*")]),
-    (r"comm/device", [STREAMS, LINKS, TRAINING]),
-    (r"", [STREAMS, TRAINING]),
+    (r"team|reduce_block", [ops("Softmax*:CrossEntropy.Equals*:LayerNorm.*")]),
+    (r"device_communicator", [NCCL, LINKS, STAGED]),
+    (r"device_threads", [QUEUES, THREADS]),
+    (r"", [TRAINING]),
 ]
 
 
@@ -209,29 +213,33 @@ def run(test, number, seed, seconds=600):
     return ("wrong values" if "FAILED" in output else f"ends with {done.returncode}") + where
 
 
+def tests_of(place):
+    return next(tests for files, tests in TESTS_OF if re.search(files, place.file))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     every = all_places()
-    places = [p for p in every if options.only in str(p)]
+    places = [p for p in every if re.search(options.only, str(p))]
     if options.list:
         for place in places:
             print(place.number, place)
         return
     write_copy(every)
-    programs = sorted({program.split("/")[1] for _, tests in TESTS_OF for program, _ in tests})
+    programs = sorted({test[0].split("/")[1] for place in places for test in tests_of(place)})
     subprocess.run(["scripts/build.sh", "emulated-tsan", *programs], cwd=COPY, check=True,
                    stdout=sys.stderr)
 
-    def find(place, number):
-        tests = next(tests for files, tests in TESTS_OF if re.search(files, place.file))
+    def find(place):
         for seed in range(options.seeds):
-            for test in tests:
-                if found := run(test, number, seed):
+            for test in tests_of(place):
+                if found := run(test, place.number, seed):
                     return f"{found} (seed {seed})"
         return ""
 
@@ -242,8 +250,7 @@ def main():
                 if found := run(test, -1, 0):
                     sys.exit(f"without a deletion, {test} finds: {found}")
     print("| place | deleted | found by |\n| --- | --- | --- |")
-    for place in places:
-        found = find(place, place.number)
+    for place, found in zip(places, ThreadPool(options.jobs).imap(find, places)):
         missed += not found
         code = " ".join(place.code.split())
         print(f"| `{place.file}:{place.line}` | `{code}` | {found or '**NOT FOUND**'} |", flush=True)

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/runs.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
@@ -20,6 +21,7 @@ constexpr double kBetweenDevices = 1e-5;
 std::vector<double> losses_of(Config config) {
   test::TemporaryPath folder;
   config.output.dir = folder.path();
+  if (sanitized()) config.training.steps = 3;
   train_on_threads(config);
   return column(metrics_of(config), "loss");
 }
