@@ -7,6 +7,7 @@
 
 #include "tests/emulated_gpu/setting.h"
 #include "tests/support/runs.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
@@ -24,7 +25,7 @@ constexpr double kBetweenDevices = 1e-5;
 std::vector<double> losses_of(Config config) {
   test::TemporaryPath folder;
   config.output.dir = folder.path();
-  config.training.steps = 5;
+  config.training.steps = sanitized() ? 3 : 5;
   train_on_threads(config);
   return column(metrics_of(config), "loss");
 }
