@@ -92,7 +92,8 @@ std::map<std::string, std::int64_t> calls();
 cudaError_t returned(cudaError_t error);
 
 /// The number of GPUs is AXONN_EMULATED_GPUS (8 by default), each with AXONN_EMULATED_BYTES of
-/// memory (4 GiB).
+/// memory (4 GiB). Their name is "Emulated GPU", which device = "auto" leaves alone, or
+/// AXONN_EMULATED_NAME.
 int device_count();
 
 /// The device of a stream.

@@ -283,7 +283,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call(__func__, [&] {
     if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
     *properties = {};
-    std::strcpy(properties->name, "Emulated GPU");
+    const char* name = std::getenv("AXONN_EMULATED_NAME");
+    std::snprintf(properties->name, sizeof properties->name, "%s", name ? name : "Emulated GPU");
     properties->uuid.bytes[0] = static_cast<char>(0xe0);
     properties->uuid.bytes[15] = static_cast<char>(device);
     properties->major = 9;
