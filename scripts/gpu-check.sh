@@ -223,8 +223,9 @@ row() {
   local json=$work/bench.json torch torch_s
   echo "== $1"
   rm -f "$json"
+  # It also times large products, which take minutes on an emulated GPU.
   # shellcheck disable=SC2086
-  timeout -k 5 75 "$axonn" bench configs/gpt2-124m.toml --parallelism.device cuda --json "$json" \
+  timeout -k 5 $((rehearse ? 1500 : 75)) "$axonn" bench configs/gpt2-124m.toml --parallelism.device cuda --json "$json" \
     --parallelism.peak_tflops $peak --output.dir "$work/bench" $3 2>&1 | tail -n 12
   # shellcheck disable=SC2086
   torch=$(timeout -k 5 100 python3 bench/torch_cuda.py $torch_keys $4 2>&1 | tail -n 1)
