@@ -288,8 +288,8 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .min = 0,
             .also = "peak_flops gpu_peak_flops"});
   list.add("transport", parallelism.transport, kTransportKinds,
-           {.help = "how ranks exchange data; auto: mpi under a launcher, otherwise threads of one "
-                    "process, and nccl for GPU memory if every rank has its own GPU; threads copy "
+           {.help = "how ranks exchange data; auto: mpi under a launcher, with nccl for GPU memory if "
+                    "every rank has its own GPU, otherwise threads of one process; threads copy "
                     "from GPU to GPU, mpi copies through host memory",
             .also = "backend distributed_backend"});
   list.add(

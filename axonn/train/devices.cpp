@@ -132,9 +132,11 @@ DeviceChoice choose_device(const Config& config, Communicator& world) {
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
   const DeviceKind device = config.parallelism.device;
   if (is_gpu(device)) {
-    const std::int64_t gpus = std::max<std::int64_t>(std::ssize(gpus_for(device)), 1);
+    const CudaStatus status = cuda_status();
+    if (!status.trouble.empty()) refuse("parallelism.device: ", status.trouble);
     const std::int64_t place = ranks_sharing(world, "", "hosts").second;
-    return make_cuda_backend(static_cast<int>(place % gpus), cuda_options(config));
+    return make_cuda_backend(static_cast<int>(place % std::ssize(status.gpus)),
+                             cuda_options(config));
   }
   FoundGpu found;
   if (device == DeviceKind::automatic) found = find_gpu(config, world);
@@ -148,7 +150,10 @@ std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
                                                 Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
   const bool wants_nccl = config.transport == TransportKind::nccl;
-  if (wants_nccl || (config.transport == TransportKind::automatic && !nccl_version().empty())) {
+  // Between threads, a call of the runtime may wait for one rank's collective and at the same time
+  // keep another rank from starting it (docs/design-decisions.md).
+  const bool suits_nccl = !nccl_version().empty() && (world.size() == 1 || !world.in_one_process());
+  if (wants_nccl || (config.transport == TransportKind::automatic && suits_nccl)) {
     if (have_own_gpus(world, device)) return make_nccl(world, device, config.timeout_seconds);
     if (wants_nccl)
       refuse(
