@@ -4,6 +4,7 @@
 #   dev        all tests, optimised, with the CUDA backend if CUDA is found (a GPU is not needed)
 #   avx2       operations, parallel layers and a short training with kernels for AVX2
 #   emulated   the CUDA backend, NCCL's transport and trainings on GPUs that the CPU emulates
+#   emulated-amd  attention and norms with the warps and matrix instructions of AMD GPUs, likewise
 #   asan       unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       communication, parallel layers and models under ThreadSanitizer
 #   emulated-tsan  operations, collectives and trainings on emulated GPUs under ThreadSanitizer
@@ -95,6 +96,10 @@ run_preset dev "" -E '_test\.avx2$' -j 2
 # but the kernels comes from the compiler cache.
 run_preset avx2 "axonn ops_test ops_threads_test parallel_test" -R '\.avx2$' -j 2
 run_preset emulated gpu_tests -L gpu -j 2
+# What depends on the number of lanes of a warp: matrix instructions, sums over a block.
+runner=(env "GTEST_FILTER=Executor.*:Attention.*:*Norm*")
+run_preset emulated-amd "emulated_gpu_test ops_cuda_test" -R '^(emulated_gpu|ops_cuda)_test$' -j 2
+runner=(env)
 # Under sanitizers, tests that loop over grids use few grids. Tests that repeat the same code for
 # minutes, to compare more numbers, to count bytes or until a model has learned, are left out.
 export AXONN_TEST_SANITIZED=1

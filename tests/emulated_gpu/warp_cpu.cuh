@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "axonn/ops/cuda/fragment.h"
 #include "axonn/tensor/dtype.h"
 
 /// Declares memory that a block shares: a reference `name` to a type, such as float[256].
@@ -36,19 +38,46 @@ inline Lanes lanes_with(bool is, emulated_gpu::Line line = emulated_gpu::Line::c
 
 inline int lowest(Lanes lanes) { return std::countr_zero(lanes); }
 
-inline void mma(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                emulated_gpu::Line line = emulated_gpu::Line::current()) {
-  emulated_gpu::mma(c, a, b, line);
+// The matrix instructions of warp_cuda.cuh, for warps of 32, and those of warp_hip.cuh.
+
+inline void mma_8(float* c, const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                  emulated_gpu::Line line) {
+  float sums[4];
+  std::copy_n(c, 4, sums);
+  emulated_gpu::mma(sums, a, {b0, b1}, line);
+  std::copy_n(sums, 4, c);
+}
+
+inline void mma_across(float (&c)[8], const std::uint32_t (&a)[4], const std::uint32_t (&b)[4],
+                       emulated_gpu::Line line = emulated_gpu::Line::current()) {
+  mma_8(c, a, b[0], b[2], line);
+  mma_8(c + 4, a, b[1], b[3], line);
 }
 
 /// Here the lanes load their own elements, for the sanitizers to see.
-inline void load_down(std::uint32_t (&b)[2], const bf16* row,
-                      emulated_gpu::Line line = emulated_gpu::Line::current()) {
-  const auto elements = emulated_gpu::elements_to_load(row, line);
-  const auto bits = [&](int i) -> std::uint32_t {
-    return static_cast<const bf16*>(elements[i])->bits;
-  };
-  for (int i = 0; i < 2; ++i) b[i] = bits(2 * i) | bits(2 * i + 1) << 16;
+inline void mma_down(float (&c)[8], const std::uint32_t (&a)[4], const bf16* b, int stride,
+                     emulated_gpu::Line line = emulated_gpu::Line::current()) {
+  for (int n = 0; n < 2; ++n) {
+    const auto elements =
+        emulated_gpu::elements_to_load(b + threadIdx.x % 16 * stride + 8 * n, line);
+    const auto word = [&](int i) -> std::uint32_t {
+      return static_cast<const bf16*>(elements[i])->bits |
+             static_cast<const bf16*>(elements[i + 1])->bits << 16;
+    };
+    mma_8(c + 4 * n, a, word(0), word(2), line);
+  }
+}
+
+inline void mma_across(float (&c)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2],
+                       emulated_gpu::Line line = emulated_gpu::Line::current()) {
+  emulated_gpu::mfma(c, b, a, line);
+}
+
+inline void mma_down(float (&c)[4], const std::uint32_t (&a)[2], const bf16* b, int stride,
+                     emulated_gpu::Line line = emulated_gpu::Line::current()) {
+  std::uint32_t transposed[2];
+  load_transposed<64>(transposed, b, stride, static_cast<int>(threadIdx.x) % 64);
+  mma_across(c, a, transposed, line);
 }
 
 }  // namespace axonn::cuda

@@ -134,6 +134,18 @@ TEST(CachedAttention, OfLongSequencesEqualsAttentionOverAllStretches) {
     }
 }
 
+TEST(CachedAttention, OfManyRowsOfAWideHeadEqualsAttentionOverTheWholeSequences) {
+  const auto backend = test_backend();
+  // On a GPU: more stretches of keys than it keeps the results of at a time.
+  constexpr int kSequences = 110, kTokens = 5;
+  Generated many({{2000, 1, 1, 1000, 1, 0, 0.03}, kTokens, DType::f32},
+                 std::vector<std::int64_t>(kSequences, kTokens));
+  std::vector<std::pair<int, int>> tokens;
+  for (int s = 0; s < kSequences; ++s)
+    for (int t = 0; t < kTokens; ++t) tokens.emplace_back(s, t);
+  many.step(*backend, tokens);
+}
+
 TEST(CachedAttention, WithAWindowNeedsNoMoreEntriesThanTheWindow) {
   const auto backend = test_backend();
   for (DType type : kTypes)
@@ -172,6 +184,17 @@ TEST(CachedAttention, OfARowHasTheSameBitsWhateverTheOtherRowsAre) {
                    one = alone.step(*backend, {{0, t}});
       for (std::int64_t col = 0; col < one.cols; ++col) EXPECT_EQ(two(1, col), one(0, col));
     }
+  }
+}
+
+TEST(CachedAttention, OfALongRowHasTheSameBitsWhateverTheOtherRowsAre) {
+  const auto backend = test_backend();
+  std::vector<std::pair<int, int>> tokens;
+  for (int t = 0; t < 600; ++t) tokens.emplace_back(0, t);
+  for (DType type : kTypes) {
+    Generated some({{600, 2, 2, 8, 1, 0, 0.3}, 600, type}, {600});
+    const Matrix all = some.step(*backend, tokens), last = some.step(*backend, {{0, 599}});
+    for (std::int64_t col = 0; col < last.cols; ++col) EXPECT_EQ(all(599, col), last(0, col));
   }
 }
 
