@@ -113,7 +113,7 @@ TEST(TrainingOnGpusDeathTest, NcclBetweenThreadsDeadlocksIfTheyDo) {
 
 TEST(TrainingOnGpus, AllocatesNothingAfterTheSecondStep) {
   const auto allocations = [](TransportKind transport, DType dtype, std::int64_t steps) {
-    Config config = on_gpus(on_grid(tiny_config("unused"), {2, 1, 2, 1}), transport);
+    Config config = on_gpus(on_grid(tiny_config("unused"), {.z = 2}), transport);
     config.training.dtype = dtype;
     config.training.steps = steps;
     const auto before = emulated_gpu::calls();
