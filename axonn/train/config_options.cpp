@@ -287,11 +287,12 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .unit = "Tflop/s",
             .min = 0,
             .also = "peak_flops gpu_peak_flops"});
-  list.add("transport", parallelism.transport, kTransportKinds,
-           {.help = "how ranks exchange data; auto: mpi under a launcher, with nccl for GPU memory if "
-                    "every rank has its own GPU, otherwise threads of one process; threads copy "
-                    "from GPU to GPU, mpi copies through host memory",
-            .also = "backend distributed_backend"});
+  list.add(
+      "transport", parallelism.transport, kTransportKinds,
+      {.help = "how ranks exchange data; auto: mpi under a launcher, with nccl for GPU memory if "
+               "every rank has its own GPU, otherwise threads of one process; threads copy "
+               "from GPU to GPU, mpi copies through host memory",
+       .also = "backend distributed_backend"});
   list.add(
       "reduce_dtype", parallelism.reduce_dtype, kComputeTypes,
       {.help = "type in which ranks exchange weight gradients", .also = "mixed_precision_reduce"});
