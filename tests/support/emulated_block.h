@@ -10,8 +10,8 @@
 namespace axonn::testing_support {
 
 /// Emulates a GPU's thread block as contexts of one CPU thread, for kernels that take their
-/// platform as an argument (reduce_block.h). Each context runs until it waits for others. Warps have
-/// 32 lanes, or 64 as on AMD GPUs.
+/// platform as an argument (reduce_block.h). Each context runs until it waits for others. Warps
+/// have 32 lanes, or 64 as on AMD GPUs.
 class EmulatedBlock {
  public:
   class Thread;

@@ -171,6 +171,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 th
     return [kernel, values = std::tuple<Parameters...>(*static_cast<Parameters*>(args[i])...)] {
       std::apply(kernel, values);
     };
-  }(std::index_sequence_for<Parameters...>());
+  }
+  (std::index_sequence_for<Parameters...>());
   return emulated_gpu::launch(__PRETTY_FUNCTION__, blocks, threads, thread, shared_bytes, stream);
 }
