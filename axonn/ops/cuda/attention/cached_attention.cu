@@ -31,7 +31,8 @@ struct CachedHead {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kMostThreads) attend_to_cache(const CachedHead<T> args) {
+// Two blocks at once, see kAtOnce.
+__global__ void __launch_bounds__(kMostThreads, 2) attend_to_cache(const CachedHead<T> args) {
   AXONN_SHARED(scores, float[kStretch]);
   AXONN_SHARED(sums, float[kMostWidth]);
   const Team team;
