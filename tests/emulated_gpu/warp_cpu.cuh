@@ -9,6 +9,8 @@
 
 #include "axonn/tensor/dtype.h"
 
+#include "tests/support/async_copies.h"
+
 /// Declares memory that a block shares: a reference `name` to a type, such as float[256].
 #define AXONN_SHARED(name, ...) auto& name = ::emulated_gpu::shared<__VA_ARGS__>([] {})
 
@@ -50,5 +52,7 @@ inline void load_down(std::uint32_t (&b)[2], const bf16* row,
   };
   for (int i = 0; i < 2; ++i) b[i] = bits(2 * i) | bits(2 * i + 1) << 16;
 }
+
+using axonn::testing_support::AsyncCopies;
 
 }  // namespace axonn::cuda

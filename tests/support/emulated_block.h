@@ -9,6 +9,8 @@
 
 #include "axonn/tensor/dtype.h"
 
+#include "tests/support/async_copies.h"
+
 namespace axonn::testing_support {
 
 /// Emulates a GPU's thread block as contexts of one CPU thread, for kernels that take their
@@ -45,6 +47,7 @@ class EmulatedBlock {
   struct Context {
     ucontext_t state;
     std::vector<char> stack = std::vector<char>(1 << 16);
+    AsyncCopies copies = {};
     bool ended = false;
   };
 
@@ -92,6 +95,13 @@ class EmulatedBlock::Thread {
     return x;
   }
 
+  template <typename T>
+  void copy(T* to, const T* from, bool exists) const {
+    copies().start(to, from, exists);
+  }
+  void commit() const { copies().commit(); }
+  void wait_but_last() const { copies().wait_but_last(); }
+
   void mma(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) const {
     Warp& warp = this->warp();
     for (int i = 0; i < 4; ++i) warp.a[lane()][i] = a[i];
@@ -118,6 +128,7 @@ class EmulatedBlock::Thread {
   }
 
  private:
+  AsyncCopies& copies() const { return block_.contexts_[index_].copies; }
   Warp& warp() const { return block_.warps_[index_ / block_.lanes_]; }
   int lane() const { return index_ % block_.lanes_; }
   void wait_for(Warp& warp) const { block_.wait(warp.barrier, block_.lanes_); }

@@ -50,4 +50,25 @@ __device__ inline void load_down(std::uint32_t (&b)[2], const bf16* row) {
                : "memory");
 }
 
+/// A thread's copies from memory to shared memory, which no register holds on their way; see
+/// flash_kernels.h.
+struct AsyncCopies {
+  template <typename T>
+  __device__ void start(T* to, const T* from, bool exists) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    const int bytes = exists ? static_cast<int>(sizeof(T)) : 0;
+    if constexpr (sizeof(T) == 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address),
+                   "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                   : "memory");
+    else
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address),
+                   "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                   : "memory");
+  }
+  __device__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  __device__ void wait_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+};
+
 }  // namespace axonn::cuda

@@ -18,6 +18,14 @@ struct GpuBlock : ThreadsOfBlock {
   __device__ void load_down(std::uint32_t (&b)[2], const bf16* row) const {
     cuda::load_down(b, row);
   }
+  template <typename T>
+  __device__ void copy(T* to, const T* from, bool exists) const {
+    copies.start(to, from, exists);
+  }
+  __device__ void commit() const { copies.commit(); }
+  __device__ void wait_but_last() const { copies.wait_but_last(); }
+
+  mutable AsyncCopies copies;
 };
 
 /// The tiles with the most keys first, so that none of them is left for the end.

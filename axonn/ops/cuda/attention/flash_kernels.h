@@ -27,16 +27,14 @@ using rowwise::Matrix;
 //   float shuffle_xor(float x, int mask)         the x of lane i ^ mask
 //   void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])    c += a · b
 //   void load_down(uint32_t (&b)[2], const bf16* row)   lanes 0 to 15 point to 16 rows of 8
+//   void copy(T* to, const T* from, bool exists)   starts a copy of 4 or 16 bytes to shared memory;
+//                                                  zeros if `from` does not exist
+//   void commit()          makes a group of the thread's copies since the last call
+//   void wait_but_last()   until the thread's copies before its last group are there; other threads
+//                          see them after sync()
 
 /// Threads of a block: four warps, 16 rows of a tile each.
 constexpr int kFlashWarps = 4, kFlashThreads = 32 * kFlashWarps, kFlashRows = 16 * kFlashWarps;
-
-AXONN_DEVICE inline std::uint32_t pack(float low, float high) {
-  bf16 a, b;
-  put(a, low);
-  put(b, high);
-  return a.bits | static_cast<std::uint32_t>(b.bits) << 16;
-}
 
 /// Two adjacent elements at an even index.
 AXONN_DEVICE inline std::uint32_t word(const bf16* p) {
@@ -72,10 +70,10 @@ AXONN_DEVICE inline void load_across(std::uint32_t (&a)[4], const FlashRows& row
 /// Two adjacent results, together 16 rows of 16, rounded, as operand a.
 AXONN_DEVICE inline void as_operand(std::uint32_t (&a)[4], const float (&left)[4],
                                     const float (&right)[4]) {
-  a[0] = pack(left[0], left[1]);
-  a[1] = pack(left[2], left[3]);
-  a[2] = pack(right[0], right[1]);
-  a[3] = pack(right[2], right[3]);
+  a[0] = rounded(left[0], left[1]);
+  a[1] = rounded(left[2], left[3]);
+  a[2] = rounded(right[0], right[1]);
+  a[3] = rounded(right[2], right[3]);
 }
 
 /// kRows rows of D elements in shared memory. Rows are padded by 16 bytes, so that the eight rows
@@ -85,18 +83,19 @@ struct alignas(16) FlashTile {
   static constexpr int kStride = D + 8;
   bf16 values[kRows * kStride];
 
-  /// Fills the tile from memory, 16 bytes at a time. All threads call it.
+  /// Starts to fill the tile from memory, 16 bytes at a time. All threads call it.
   AXONN_DEVICE void fill(const auto& gpu, const FlashRows& from) {
     struct alignas(16) Pack {
       std::uint32_t words[4];
     };
     constexpr int kPacks = D / 8;
+#pragma unroll
     for (int i = gpu.thread(); i < kRows * kPacks; i += kFlashThreads) {
       const int row = i / kPacks, col = i % kPacks * 8;
-      Pack pack{};
-      if (row < from.count)
-        pack = *reinterpret_cast<const Pack*>(from.data + row * from.stride + col);
-      *reinterpret_cast<Pack*>(values + row * kStride + col) = pack;
+      const bool exists = row < from.count;
+      const bf16* source = from.data + (exists ? row * from.stride + col : 0);
+      gpu.copy(reinterpret_cast<Pack*>(values + row * kStride + col),
+               reinterpret_cast<const Pack*>(source), exists);
     }
   }
 
@@ -118,6 +117,21 @@ struct alignas(16) FlashTile {
   }
 };
 
+/// Runs multiply(i) for tiles 0 to count - 1, where fill(i) fills tile i into one half of the
+/// shared memory, i % 2, while the threads work on the other half.
+AXONN_DEVICE void for_tiles(const auto& gpu, int count, auto fill, auto multiply) {
+  if (count > 0) fill(0);
+  gpu.commit();
+  for (int i = 0; i < count; ++i) {
+    if (i + 1 < count) fill(i + 1);
+    gpu.commit();
+    gpu.wait_but_last();
+    gpu.sync();
+    multiply(i);
+    gpu.sync();  // until no thread reads the tile any more
+  }
+}
+
 /// products (16, kRows) = 16 rows of `left` from `row` on, (16, D), times the transpose of a tile.
 template <int kRows, int D>
 AXONN_DEVICE void multiply_across(const auto& gpu, float (&products)[kRows / 8][4],
@@ -125,7 +139,7 @@ AXONN_DEVICE void multiply_across(const auto& gpu, float (&products)[kRows / 8][
   const Lane lane(gpu.thread());
   for (auto& c : products)
     for (float& x : c) x = 0;
-#pragma unroll
+#pragma unroll 2  // more of them load so much ahead that registers do not suffice
   for (int k = 0; k < D; k += 16) {
     std::uint32_t a[4];
     load_across(a, left, lane, row, k);
@@ -161,7 +175,7 @@ AXONN_DEVICE void store_rows(Matrix<bf16> out, int count, int row, Lane lane,
 #pragma unroll
     for (int n = 0; n < D / 8; ++n)
       *reinterpret_cast<std::uint32_t*>(to + 8 * n) =
-          pack(sums[n][2 * half] * factor[half], sums[n][2 * half + 1] * factor[half]);
+          rounded(sums[n][2 * half] * factor[half], sums[n][2 * half + 1] * factor[half]);
   }
 }
 
@@ -233,9 +247,10 @@ AXONN_DEVICE inline FlashRows rows_of(Matrix<const bf16> of, std::int64_t first_
   return {of.row(first_row) + col, of.stride, count};
 }
 
+/// Two tiles each, see for_tiles().
 template <int D>
 struct FlashForwardMemory {
-  FlashTile<kFlashKeys<D>, D> keys, values;
+  FlashTile<kFlashKeys<D>, D> keys[2], values[2];
 };
 
 /// The running maximum and sum of a lane's two rows. Scores are in units of ln 2; each lane has
@@ -287,13 +302,16 @@ AXONN_DEVICE void flash_forward(const auto& gpu, const FlashOperands& args, Flas
   }
   FlashSoftmax softmax;
   float sums[D / 8][4] = {};
-  for (int key = args.first_key(query) / kKeys * kKeys; key < end; key += kKeys) {
-    gpu.sync();  // until no thread reads the tiles any more
-    memory.keys.fill(gpu, rows_of(args.k, first + key, kv_col, args.T - key));
-    memory.values.fill(gpu, rows_of(args.v, first + key, kv_col, args.T - key));
-    gpu.sync();
+  const int from = args.first_key(query) / kKeys;
+  const auto fill = [&](int tile) {
+    const int key = (from + tile) * kKeys;
+    memory.keys[tile % 2].fill(gpu, rows_of(args.k, first + key, kv_col, args.T - key));
+    memory.values[tile % 2].fill(gpu, rows_of(args.v, first + key, kv_col, args.T - key));
+  };
+  for_tiles(gpu, (end + kKeys - 1) / kKeys - from, fill, [&](int tile) {
+    const int key = (from + tile) * kKeys;
     float scores[kKeys / 8][4], rescale[2];
-    multiply_across(gpu, scores, queries, warp_row, memory.keys);
+    multiply_across(gpu, scores, queries, warp_row, memory.keys[tile % 2]);
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
@@ -307,8 +325,8 @@ AXONN_DEVICE void flash_forward(const auto& gpu, const FlashOperands& args, Flas
     for (int n = 0; n < D / 8; ++n)
 #pragma unroll
       for (int j = 0; j < 4; ++j) sums[n][j] *= rescale[j / 2];
-    add_product_down(gpu, sums, scores, memory.values);
-  }
+    add_product_down(gpu, sums, scores, memory.values[tile % 2]);
+  });
 
   float inverse[2];
   for (int half = 0; half < 2; ++half) {
@@ -356,14 +374,17 @@ AXONN_DEVICE void flash_backward_queries(const auto& gpu, const FlashOperands& a
   }
 
   float sums[D / 8][4] = {};
-  for (int key = args.first_key(query) / kKeys * kKeys; key < end; key += kKeys) {
-    gpu.sync();
-    memory.keys.fill(gpu, rows_of(args.k, first + key, kv_col, args.T - key));
-    memory.values.fill(gpu, rows_of(args.v, first + key, kv_col, args.T - key));
-    gpu.sync();
+  const int from = args.first_key(query) / kKeys;
+  const auto fill = [&](int tile) {
+    const int key = (from + tile) * kKeys;
+    memory.keys[tile % 2].fill(gpu, rows_of(args.k, first + key, kv_col, args.T - key));
+    memory.values[tile % 2].fill(gpu, rows_of(args.v, first + key, kv_col, args.T - key));
+  };
+  for_tiles(gpu, (end + kKeys - 1) / kKeys - from, fill, [&](int tile) {
+    const int key = (from + tile) * kKeys;
     float scores[kKeys / 8][4], d_scores[kKeys / 8][4];
-    multiply_across(gpu, scores, queries, warp_row, memory.keys);
-    multiply_across(gpu, d_scores, d_outs, warp_row, memory.values);
+    multiply_across(gpu, scores, queries, warp_row, memory.keys[tile % 2]);
+    multiply_across(gpu, d_scores, d_outs, warp_row, memory.values[tile % 2]);
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
@@ -373,8 +394,8 @@ AXONN_DEVICE void flash_backward_queries(const auto& gpu, const FlashOperands& a
         flash_gradient(scores[n][j], d_scores[n][j], k <= i && k >= start[j / 2], lse[j / 2],
                        delta[j / 2]);
       }
-    add_product_down(gpu, sums, d_scores, memory.keys);
-  }
+    add_product_down(gpu, sums, d_scores, memory.keys[tile % 2]);
+  });
   const float factor[2] = {args.scale, args.scale};
   store_rows<D>({gradients.d_q.row(first + query) + at.head * D, gradients.d_q.stride}, count,
                 warp_row, lane, sums, factor);
@@ -382,9 +403,9 @@ AXONN_DEVICE void flash_backward_queries(const auto& gpu, const FlashOperands& a
 
 template <int D>
 struct FlashKeysMemory {
-  FlashTile<kFlashKeys<D>, D> queries, d_outs;
-  float lse[kFlashKeys<D>], delta[kFlashKeys<D>];
-  int start[kFlashKeys<D>];
+  FlashTile<kFlashKeys<D>, D> queries[2], d_outs[2];
+  float lse[2][kFlashKeys<D>], delta[2][kFlashKeys<D>];
+  int start[2][kFlashKeys<D>];
 };
 
 /// Computes d_k and d_v of 64 keys of key-value head at.head, over the queries that see them, one
@@ -404,36 +425,41 @@ AXONN_DEVICE void flash_backward_keys(const auto& gpu, const FlashOperands& args
   const int end = args.window > 0 && seen < count ? key + seen : args.T;
   const int begin = at.head * args.group - args.first_query, past = begin + args.group;
 
+  const int earliest = begin < 0 ? 0 : begin,
+            latest = past < gradients.heads ? past : gradients.heads, from = key / kQueries,
+            tiles = (end + kQueries - 1) / kQueries - from;
+  const auto fill = [&](int i) {
+    const int query = (from + i % tiles) * kQueries, head = earliest + i / tiles, half = i % 2;
+    const int rest = args.T - query, row = gpu.thread();
+    memory.queries[half].fill(gpu, rows_of(args.q, first + query, head * D, rest));
+    memory.d_outs[half].fill(gpu, rows_of(gradients.d_out, first + query, head * D, rest));
+    if (row >= kQueries) return;
+    const bool exists = row < rest;
+    const std::int64_t source = first + query + (exists ? row : 0);
+    gpu.copy(&memory.lse[half][row], static_cast<const float*>(args.stats.row(source) + head),
+             exists);
+    gpu.copy(&memory.delta[half][row], gradients.delta.row(source) + head, exists);
+    memory.start[half][row] = exists ? args.start(source, query + row) : args.T;
+  };
   float d_keys[D / 8][4] = {}, d_values[D / 8][4] = {};
-  for (int head = begin < 0 ? 0 : begin; head < past && head < gradients.heads; ++head)
-    for (int query = key / kQueries * kQueries; query < end; query += kQueries) {
-      gpu.sync();
-      const int rest = args.T - query;
-      memory.queries.fill(gpu, rows_of(args.q, first + query, head * D, rest));
-      memory.d_outs.fill(gpu, rows_of(gradients.d_out, first + query, head * D, rest));
-      if (gpu.thread() < kQueries) {
-        const int i = gpu.thread();
-        const std::int64_t row = first + query + i;
-        memory.lse[i] = i < rest ? args.stats.row(row)[head] * kLog2E : 0;
-        memory.delta[i] = i < rest ? gradients.delta.row(row)[head] : 0;
-        memory.start[i] = i < rest ? args.start(row, query + i) : args.T;
+  const int heads = latest > earliest ? latest - earliest : 0;
+  for_tiles(gpu, heads * tiles, fill, [&](int step) {
+    const int query = (from + step % tiles) * kQueries, half = step % 2;
+    float scores[kQueries / 8][4], d_scores[kQueries / 8][4];
+    multiply_across(gpu, scores, keys, warp_row, memory.queries[half]);
+    multiply_across(gpu, d_scores, values, warp_row, memory.d_outs[half]);
+#pragma unroll
+    for (int n = 0; n < kQueries / 8; ++n)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int i = 8 * n + 2 * lane.t + j % 2, k = key + warp_row + lane.g + j / 2 * 8;
+        scores[n][j] *= args.scale * kLog2E;
+        flash_gradient(scores[n][j], d_scores[n][j], k <= query + i && k >= memory.start[half][i],
+                       memory.lse[half][i] * kLog2E, memory.delta[half][i]);
       }
-      gpu.sync();
-      float scores[kQueries / 8][4], d_scores[kQueries / 8][4];
-      multiply_across(gpu, scores, keys, warp_row, memory.queries);
-      multiply_across(gpu, d_scores, values, warp_row, memory.d_outs);
-#pragma unroll
-      for (int n = 0; n < kQueries / 8; ++n)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const int i = 8 * n + 2 * lane.t + j % 2, k = key + warp_row + lane.g + j / 2 * 8;
-          scores[n][j] *= args.scale * kLog2E;
-          flash_gradient(scores[n][j], d_scores[n][j], k <= query + i && k >= memory.start[i],
-                         memory.lse[i], memory.delta[i]);
-        }
-      add_product_down(gpu, d_values, scores, memory.d_outs);
-      add_product_down(gpu, d_keys, d_scores, memory.queries);
-    }
+    add_product_down(gpu, d_values, scores, memory.d_outs[half]);
+    add_product_down(gpu, d_keys, d_scores, memory.queries[half]);
+  });
   const float one[2] = {1, 1}, scale[2] = {args.scale, args.scale};
   store_rows<D>({gradients.d_k.row(first + key) + col, gradients.d_k.stride}, count, warp_row, lane,
                 d_keys, scale);
