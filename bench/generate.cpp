@@ -1,17 +1,20 @@
 // Tokens per second of generation, and its share of the memory bandwidth, in batches: a GPT-2 124M
 // (or another known model) with random weights and prompts of 128 tokens.
 //
-//   bench_generate [NAME [f32|bf16 [TOKENS]]]
+//   bench_generate [NAME [f32|bf16 [TOKENS [cpu|cuda]]]]
 //
 // A pass computes one token of each sequence. It reads all weights once, and the cached keys and
-// values of each sequence. The bandwidth is that of a read stream, timed in turn with generation.
+// values of each sequence. The bandwidth is that of a read stream, or of a copy on a GPU, timed in
+// turn with generation. NAME tiny is a model for tests of this program.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <thread>
 
+#include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/comm/self.h"
 #include "axonn/infer/generator.h"
@@ -43,19 +46,28 @@ double bytes_of_pass(const ModelConfig& model, DType dtype, std::int64_t batch,
   return static_cast<double>((weights + kept) * bytes_of(dtype));
 }
 
-void measure(LoadedModel& loaded, std::int64_t batch, std::int64_t tokens, int threads) {
+/// Runs a pass over memory, and returns its bytes.
+using MemoryPass = std::function<double()>;
+
+/// A copy on the device, which reads and writes. Tensors must outlive the pass.
+MemoryPass copy_pass(Device& device, const Tensor& to, const Tensor& from) {
+  return [&] {
+    device.copy(to.view().data, from.view().data, from.bytes());
+    device.compute().synchronize();
+    return 2.0 * static_cast<double>(from.bytes());
+  };
+}
+
+void measure(LoadedModel& loaded, std::int64_t batch, std::int64_t tokens, const MemoryPass& pass) {
   const ModelConfig& model = loaded.config().model;
   Generator generator(loaded, {.batch = batch, .context = kPrompt + tokens});
   std::vector<std::vector<std::int32_t>> prompts(batch, std::vector<std::int32_t>(kPrompt));
   for (auto& prompt : prompts) std::iota(prompt.begin(), prompt.end(), 1000);
-  bench::Memory memory;
-  const double stream_bytes = 256 << 20;
-  const auto stream = bench::stream(memory, threads, {.read = 1}, std::int64_t{256} << 20);
   std::vector<double> tokens_per_s, prompt_tokens_per_s, bandwidth;
   for (int i = 0; i < kRepetitions; ++i) {
-    double start = now_seconds();
-    stream();
-    bandwidth.push_back(stream_bytes / (now_seconds() - start));
+    const double start = now_seconds();
+    const double read = pass();
+    bandwidth.push_back(read / (now_seconds() - start));
     generator.generate(prompts, {.max_tokens = tokens});
     const GenerationStats& stats = generator.stats();
     tokens_per_s.push_back(static_cast<double>(stats.tokens) / stats.seconds);
@@ -79,15 +91,34 @@ int main(int argc, char** argv) {
   const std::int64_t tokens = argc > 3 ? std::atoll(argv[3]) : 128;
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   Config config;
-  config.model = known_model(name);
+  config.model = name == "tiny" ? ModelConfig{.layers = 2, .hidden = 64, .heads = 2, .vocab = 2048}
+                                : known_model(name);
+  if (name == "tiny") config.model.positions = kPrompt + tokens;
   config.data.tokenizer.clear();
   config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
+  const bool on_gpu = argc > 4 && argv[4] == std::string("cuda");
   const auto world = make_self();
-  LoadedModel model(config, *world, make_cpu_backend(threads), {.trainable = false});
+  LoadedModel model(config, *world, on_gpu ? make_cuda_backend(0) : make_cpu_backend(threads),
+                    {.trainable = false});
   model.initialise();
-  std::printf("%s %s, %d threads, %lld tokens after a prompt of %lld\n", name.c_str(),
-              dtype.c_str(), threads, static_cast<long long>(tokens),
-              static_cast<long long>(kPrompt));
+  constexpr std::int64_t kStreamBytes = std::int64_t{256} << 20;
+  bench::Memory memory;
+  Arena arena(model.backend().device());
+  Tensor to, from;
+  MemoryPass pass;
+  if (on_gpu) {
+    to = Tensor(arena, 1, kStreamBytes, DType::u8);
+    from = Tensor(arena, 1, kStreamBytes, DType::u8);
+    pass = copy_pass(model.backend().device(), to, from);
+  } else {
+    pass = [stream = bench::stream(memory, threads, {.read = 1}, kStreamBytes)] {
+      stream();
+      return static_cast<double>(kStreamBytes);
+    };
+  }
+  std::printf("%s %s, %s, %lld tokens after a prompt of %lld\n", name.c_str(), dtype.c_str(),
+              on_gpu ? "GPU 0" : concat(threads, " threads").c_str(),
+              static_cast<long long>(tokens), static_cast<long long>(kPrompt));
   std::printf("batch   tokens/s    ms/pass    MB/pass      GB/s    stream   share  prompt tok/s\n");
-  for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) measure(model, batch, tokens, threads);
+  for (const std::int64_t batch : {1, 2, 4, 8, 16, 32}) measure(model, batch, tokens, pass);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A training step on one card in plain PyTorch, compiled, as a careful user writes it.
+"""A training step on one GPU in plain PyTorch, compiled, as a careful user writes it.
 
   python3 bench/torch_cuda.py --layers 12 --hidden 768 --heads 12 --batch 32 --seq 1024
   python3 bench/torch_cuda.py --family llama --layers 16 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336
@@ -23,6 +23,8 @@ def parse():
     for name, default in sizes.items():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
     parser.add_argument("--eager", action="store_true", help="not compiled")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda",
+                        help="cpu: only to test this program")
     args = parser.parse_args()
     args.kv_heads = args.kv_heads or args.heads
     args.ffn = args.ffn or 4 * args.hidden
@@ -116,26 +118,29 @@ def main():
     args = parse()
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
-    model = Model(args).cuda()
+    gpu = args.device == "cuda"
+    wait = torch.cuda.synchronize if gpu else lambda: None
+    model = Model(args).to(args.device)
     run = model if args.eager else torch.compile(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1,
-                                  fused=True)
-    ids = torch.randint(args.vocab, (args.batch, args.seq + 1), device="cuda")
+                                  fused=gpu)
+    ids = torch.randint(args.vocab, (args.batch, args.seq + 1), device=args.device)
     seconds = []
     for _ in range(args.steps):
-        torch.cuda.synchronize()
+        wait()
         begin = time.perf_counter()
-        with torch.autocast("cuda", dtype=torch.bfloat16):
+        with torch.autocast(args.device, dtype=torch.bfloat16):
             loss = run(ids[:, :-1], ids[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
+        wait()
         seconds.append(time.perf_counter() - begin)
     mean = sum(seconds[2:]) / len(seconds[2:])
+    memory = torch.cuda.max_memory_allocated() if gpu else 0
     print(f"{1e3 * mean:.1f} ms a step, {args.batch * args.seq / mean:.0f} tokens/s, "
-          f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
+          f"{memory / 2**30:.1f} GiB")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ function(axonn_hip_check)
   axonn_hip_objects(objects HEADERS ${headers} SOURCES ${ARGN})
   file(CONFIGURE OUTPUT ${headers}/nccl.h @ONLY CONTENT "#include <rccl/rccl.h>\n")
   add_library(hip_compile_check_host OBJECT EXCLUDE_FROM_ALL
-    cuda/attention/no_flash_attention.cpp cuda/matmul/products.cpp
+    cuda/matmul/products.cpp
     ${PROJECT_SOURCE_DIR}/axonn/comm/device/nccl.cpp
     ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/cuda_device.cpp
     ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/platform_hip.cpp)

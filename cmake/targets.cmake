@@ -46,13 +46,15 @@ function(axonn_library folder)
 endfunction()
 
 add_custom_target(unit_tests)
+add_custom_target(gpu_tests)
 
 # axonn_test(NAME SOURCES a_test.cpp ... LINK libraries [LABELS ...] [RANKS n] [TIMEOUT s] [COST s]
 #            [ARGUMENTS ...] [SEPARATE a.cpp ...]): declares one test program, run with these
 # arguments; with RANKS it runs as that many MPI processes. LABELS defaults to unit. COST is the
 # approximate duration: ctest starts the longest tests first. Target unit_tests builds the programs
 # that sanitizers run: those with label unit but without label project, whose tests execute too
-# little of the library. SEPARATE is that of axonn_unity().
+# little of the library. Target gpu_tests builds the programs with label gpu, which need a GPU, or an
+# emulated one. SEPARATE is that of axonn_unity().
 function(axonn_test name)
   cmake_parse_arguments(
     ARG "" "RANKS;TIMEOUT;COST" "SOURCES;LINK;LABELS;ARGUMENTS;SEPARATE" ${ARGN})
@@ -82,6 +84,9 @@ function(axonn_test name)
     LABELS "${labels}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST})
   if("unit" IN_LIST labels AND NOT "project" IN_LIST labels)
     add_dependencies(unit_tests ${name})
+  endif()
+  if("gpu" IN_LIST labels)
+    add_dependencies(gpu_tests ${name})
   endif()
 endfunction()
 

@@ -6,24 +6,33 @@
 #
 #   tar -xf build/gpu-bundle.tar.xz && scripts/gpu-check.sh
 #
+# The archive should stay below 64 MiB: some machines take no more; the script warns.
+#
 # That machine must have CUDA's libraries (cuBLASLt, cuDNN, NVRTC, NCCL) of the same major version,
 # and a C library at least as new as that of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cmake --preset cuda -DAXONN_BENCH=ON >/dev/null
-scripts/build.sh cuda axonn ops_cuda_test comm_cuda_test bench_ops_attention_cuda
+programs=(bin/axonn tests/ops/ops_cuda_test tests/comm/comm_cuda_test
+          bench/bench_ops_attention_cuda bench/bench_generate)
+scripts/build.sh cuda "${programs[@]##*/}"
 bundle=build/gpu-bundle
 rm -rf "$bundle"
 mkdir -p "$bundle/lib"
-cp build/cuda/bin/axonn build/cuda/tests/ops/ops_cuda_test build/cuda/tests/comm/comm_cuda_test \
-  build/cuda/bench/bench_ops_attention_cuda "$bundle"
-strip "$bundle/axonn" "$bundle/ops_cuda_test" "$bundle/comm_cuda_test" \
-  "$bundle/bench_ops_attention_cuda"
+for program in "${programs[@]}"; do
+  cp "build/cuda/$program" "$bundle"
+  strip "$bundle/${program##*/}"
+done
+
+# compute-sanitizer of the toolkit here, if it has one; the one there comes first.
+sanitizer=$(dirname "$(readlink -f "$(command -v nvcc)")")/../compute-sanitizer
+[[ ! -x $sanitizer/compute-sanitizer ]] || cp -rL "$sanitizer" "$bundle/compute-sanitizer"
 
 # Leaves out the system's libraries, and CUDA's, which are large and belong to the driver there.
-ldd "$bundle/axonn" "$bundle/ops_cuda_test" | awk '$2 == "=>" {print $3}' | sort -u |
+ldd "$bundle/axonn" "$bundle/ops_cuda_test" "$bundle/bench_generate" | awk '$2 == "=>" {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so|/libcu|/libnccl' |
   xargs -I{} cp -L {} "$bundle/lib"
 tar -cJf "$bundle.tar.xz" "$bundle"
-du -h "$bundle.tar.xz"
+du -h "$bundle" "$bundle.tar.xz"
+(($(stat -c %s "$bundle.tar.xz") < 64 << 20)) || echo "warning: more than 64 MiB" >&2

@@ -3,8 +3,11 @@
 #
 #   dev        all tests, optimised, with the CUDA backend if CUDA is found (a GPU is not needed)
 #   avx2       operations, parallel layers and a short training with kernels for AVX2
+#   emulated   the CUDA backend, NCCL's transport and trainings on GPUs that the CPU emulates
+#   emulated-amd  attention and norms with the warps and matrix instructions of AMD GPUs, likewise
 #   asan       unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       communication, parallel layers and models under ThreadSanitizer
+#   emulated-tsan  operations, collectives and trainings on emulated GPUs under ThreadSanitizer
 #   hip-check  compiles the GPU backend for AMD GPUs, if hipcc is found
 #   format     checks the format of the sources
 #
@@ -92,6 +95,11 @@ run_preset dev "" -E '_test\.avx2$' -j 2
 # The kernels for processors with AVX2 only, with oneDNN limited to AVX2, which dev leaves out. All
 # but the kernels comes from the compiler cache.
 run_preset avx2 "axonn ops_test ops_threads_test parallel_test" -R '\.avx2$' -j 2
+run_preset emulated gpu_tests -L gpu -j 2
+# What depends on the number of lanes of a warp: matrix instructions, sums over a block.
+runner=(env "GTEST_FILTER=Executor.*:Attention.*:*Norm*")
+run_preset emulated-amd "emulated_gpu_test ops_cuda_test" -R '^(emulated_gpu|ops_cuda)_test$' -j 2
+runner=(env)
 # Under sanitizers, tests that loop over grids use few grids. Tests that repeat the same code for
 # minutes, to compare more numbers, to count bytes or until a model has learned, are left out.
 export AXONN_TEST_SANITIZED=1
@@ -115,6 +123,13 @@ tsan=$(for folder in comm parallel nn model; do
   sed -n 's/^axonn_test(\([a-z_0-9]*\).*/\1/p' "tests/$folder/CMakeLists.txt" 2>/dev/null
 done)
 run_preset tsan "$tsan" -L unit -R "^($(paste -sd '|' <<<"$tsan"))\$" -j 2
+# On emulated GPUs: a test or more of each kernel that has barriers, NCCL, and trainings with both
+# transports, with overlap. ThreadSanitizer does not know the barriers of OpenMP's threads.
+few='Softmax*:CrossEntropy.Equals*:LayerNorm.*:Embedding*:CachedAttention.TakesSeveral*'
+few+=':CachedAttention.OfLong*:Attention.WithStarts*:CudaGraph*:NcclFaults*:OnGpus.NcclGives*'
+few+=':TrainingOnGpus.*EveryTransport:TrainingOnGpus.*WithoutOverlap'
+runner+=(GTEST_FILTER="$few" OMP_THREAD_LIMIT=1)
+run_preset emulated-tsan "gpu_tests emulated_races" -L gpu -j 2
 
 compile_for_amd
 

@@ -298,13 +298,13 @@ void remove_folder(const std::string& path) {
 
 void remove_abandoned(const std::string& folder, const std::string& base) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string(),
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string(),
                       its_base = name.substr(0, name.rfind(kTemporary));
     if (!is_temporary_name(name, base.empty() ? its_base : base)) continue;
-    const FileHandle locked = lock(entry.path());
+    const FileHandle locked = lock(at->path());
     std::error_code ignored;
-    if (locked.get() >= 0) fs::remove_all(entry.path(), ignored);
+    if (locked.get() >= 0) fs::remove_all(at->path(), ignored);
   }
 }
 

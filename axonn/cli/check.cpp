@@ -7,9 +7,11 @@
 
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
 #include "axonn/ops/cpu/matmul/products.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 
@@ -20,12 +22,14 @@ namespace {
 constexpr const char* kCheckExamples =
     R"(Compares each grid with the first one: losses, global gradient norms, and at the first step
 the gradient norm of every parameter. Shows the largest relative differences. Under mpirun, grids
-with as many ranks as were started run over MPI, others as threads of rank 0.
+with as many ranks as were started run over MPI, others as threads of rank 0. On GPUs, all grids
+are compared with the first one on the CPU.
 
 Examples:
   axonn check configs/tiny.toml
   axonn check configs/tiny.toml --grids "1,1,1,1 2,2,1,1 1,2,2,2" --steps 10
   axonn check configs/tiny.toml --training.dtype bf16 --isa avx2
+  axonn check configs/tiny.toml --parallelism.device cuda
 
 Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 
@@ -38,10 +42,26 @@ Config config_on(Config config, const GridShape& grid) {
   return resolved(config);
 }
 
-/// The traces of all grids. Under a launcher only rank 0 gets them; other ranks return none.
+/// The traces of the first grid on the CPU, if the config's device is another, and of all grids on
+/// that. Under a launcher only rank 0 gets them; other ranks return none.
 std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>& grids,
                               int steps) {
   std::vector<GridTrace> all;
+  const auto configs = [&](Communicator& world) {
+    std::vector<Config> each;
+    Config one = config;
+    const DeviceChoice choice = choose_device(config, world);
+    if (!choice.remark.empty() && world.rank() == 0) std::cerr << "note: " << choice.remark << '\n';
+    one.parallelism.device = choice.device;
+    for (const GridShape& grid : grids) each.push_back(config_on(one, grid));
+    if (!is_gpu(one.parallelism.device)) return each;
+    one.parallelism.device = DeviceKind::cpu;
+    one.parallelism.transport = TransportKind::automatic;
+    one.training.attention = CudaAttention::automatic;
+    one.training.cuda_graph = false;
+    each.insert(each.begin(), config_on(one, grids.front()));
+    return each;
+  };
   const auto trace = [&](const Config& here, Communicator& world) {
     GridTrace mine = trace_run(here, world, nullptr, steps, progress_of(config));
     if (world.rank() == 0) all.push_back(std::move(mine));
@@ -51,13 +71,12 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
               {.timeout_seconds = here.parallelism.timeout_seconds});
   };
   if (!launches_mpi(config)) {
-    for (const GridShape& grid : grids) trace_on_threads(config_on(config, grid));
+    for (const Config& here : configs(*make_self())) trace_on_threads(here);
     return all;
   }
   launch(config, [&](Communicator& world) {
-    for (const GridShape& grid : grids) {
-      const Config here = config_on(config, grid);
-      if (grid.ranks() == world.size())
+    for (const Config& here : configs(world)) {
+      if (here.parallelism.grid().ranks() == world.size())
         trace(here, world);
       else if (world.rank() == 0)
         trace_on_threads(here);
@@ -70,7 +89,7 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
 }  // namespace
 
 int run_check(const Arguments& arguments) {
-  CLI::App app("Runs the same training on several grids and compares.", "axonn check");
+  CLI::App app("Runs the same training on several grids, or devices, and compares.", "axonn check");
   app.footer(kCheckExamples);
   std::string grids_text = "1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,2,1";
   int steps = 10;
@@ -93,7 +112,10 @@ int run_check(const Arguments& arguments) {
       traces(with_stored_model(loaded->config, loaded->origins), grids, steps);
   if (all.empty()) return 0;
 
-  const Tolerance tolerance = tolerance_of(loaded->config.training.dtype);
+  const DType dtype = loaded->config.training.dtype;
+  const Tolerance tolerance = all.front().device == all.back().device
+                                  ? tolerance_of(dtype)
+                                  : tolerance_between_devices(dtype);
   std::vector<GridComparison> comparisons;
   bool agree = true;
   for (const GridTrace& trace : all) {
@@ -101,8 +123,9 @@ int run_check(const Arguments& arguments) {
     agree = agree && comparisons.back().agrees;
   }
   if (!isa.empty()) std::cout << "products use " << cpu::library_instructions() << '\n';
-  std::cout << "reference " << to_string(grids.front()) << ", " << steps << " steps: loss "
-            << all.front().losses.front() << " to " << all.front().losses.back() << "\n\n"
+  std::cout << "reference " << to_string(grids.front()) << " on " << all.front().device << ", "
+            << steps << " steps: loss " << all.front().losses.front() << " to "
+            << all.front().losses.back() << "\n\n"
             << comparison_table(comparisons, tolerance)
             << (agree ? "\nall grids agree\n" : "\nthe grids do NOT agree\n");
   return agree ? 0 : kFailed;

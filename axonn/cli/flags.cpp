@@ -122,6 +122,16 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   return loaded;
 }
 
+CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
+  return app
+      .add_option_function<std::string>(
+          "--device",
+          [&device](const std::string& name) { device = value_of<DeviceKind>(name, kDeviceKinds); },
+          "auto (GPUs if every rank finds one that passes a self-test), cpu, cuda or hip")
+      ->check(CLI::IsMember(std::vector<std::string>(kDeviceKinds.begin(), kDeviceKinds.end())))
+      ->type_name("DEVICE");
+}
+
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--model", flags.model,
                  "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
@@ -133,6 +143,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--dtype", flags.dtype,
                  "compute type; default: as the model was trained, else f32")
       ->check(CLI::IsMember({"f32", "bf16"}));
+  add_device_flag(app, flags.device);
   app.add_option("--tokenizer", flags.tokenizer,
                  "bytes, or a tokenizer's folder or file; default: the model's own");
 }
@@ -144,6 +155,8 @@ Config open_model(const ModelFlags& flags) {
       for (const std::string& warning : files->checkpoint()->warnings())
         std::cerr << "warning: " << warning << '\n';
   config.parallelism.set_grid(parse_grid(flags.grid));
+  config.parallelism.device = flags.device;
+  validate_device(flags.device);
   if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
   return config;
 }
@@ -167,12 +180,19 @@ ProgressTarget progress_of(const Config& config) {
   return standard_error_progress(!launches_mpi(config));
 }
 
+void print_remarks(Backend& backend, const Communicator& world) {
+  for (const std::string& remark : backend.take_remarks())
+    if (world.rank() == 0) std::cerr << "note: " << remark << '\n';
+}
+
 void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
   launch(config, [&](Communicator& world) {
     LoadedModel loaded(config, world, nullptr,
                        {.trainable = false, .progress = progress_of(config)});
     loaded.initialise();
+    print_remarks(loaded.backend(), world);
     body(loaded);
+    print_remarks(loaded.backend(), world);
   });
 }
 

@@ -15,6 +15,7 @@
 
 namespace CLI {
 class App;
+class Option;
 class Validator;
 }  // namespace CLI
 
@@ -47,14 +48,19 @@ struct LoadedConfig {
 /// resolved. Throws UsageError.
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments);
 
+/// Adds --device, with parallelism.device's values, which parsing stores.
+CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
+
 /// Flags of commands that run a model without training it.
 struct ModelFlags {
   std::string model, adapter, tokenizer, grid = "1,1,1,1", dtype;
+  DeviceKind device = DeviceKind::automatic;
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 
-/// The config of the model (config_of_model()), with the grid and the type of the flags. Prints one
-/// line for each damaged checkpoint that was skipped.
+/// The config of the model (config_of_model()), with the grid, the type and the device of the
+/// flags. Prints one line for each damaged checkpoint that was skipped. Throws UsageError if there
+/// is no such device.
 Config open_model(const ModelFlags& flags);
 
 /// The tokenizer of the flags or of the model, which sets config's data.tokenizer, and its vocab if
@@ -64,7 +70,11 @@ std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& 
 /// The same. Throws UsageError if there is none, or if it has more tokens than the vocabulary.
 std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags& flags);
 
-/// Runs body once per rank of the config's grid, with the parameters loaded.
+/// Rank 0 prints the backend's new remarks (Backend::take_remarks()).
+void print_remarks(Backend& backend, const Communicator& world);
+
+/// Runs body once per rank of the config's grid, with the parameters loaded. Rank 0 prints the
+/// backend's remarks.
 void with_model(const Config& config, const std::function<void(LoadedModel&)>& body);
 
 /// Standard error, for the progress of ranks started for config. Not redrawn under a launcher,

@@ -15,8 +15,12 @@
 #include "axonn/cli/flags.h"
 #include "axonn/comm/device/nccl.h"
 #include "axonn/comm/mpi/mpi.h"
+#include "axonn/comm/self.h"
+#include "axonn/comm/texts.h"
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/matmul/products.h"
+#include "axonn/ops/self_test.h"
+#include "axonn/train/devices.h"
 
 namespace axonn {
 
@@ -39,17 +43,22 @@ std::string gpu_build(const GpuPlatform& platform, const CudaStatus& status,
 
 }  // namespace
 
-std::vector<std::pair<std::string_view, std::string>> gpu_lines(const GpuPlatform* platform,
-                                                                const CudaStatus& status) {
+std::vector<std::pair<std::string_view, std::string>> gpu_lines(
+    const GpuPlatform* platform, const CudaStatus& status,
+    const std::function<std::string(const CudaGpu& gpu)>& trouble) {
   if (!platform) return {{"GPUs", "none: " + status.trouble}};
   std::vector<std::pair<std::string_view, std::string>> lines;
   const auto say = [&](std::string text) { lines.emplace_back(platform->device, std::move(text)); };
   if (!status.driver.empty())
     say(fmt::format("the driver supports {} up to {}", platform->name, status.driver));
   if (!status.trouble.empty()) say("no GPU: " + status.trouble);
-  for (const CudaGpu& gpu : status.gpus)
-    say(fmt::format("GPU {}: {}, {}, {} {}, {} of memory", gpu.index, gpu.name, gpu.architecture,
-                    gpu.multiprocessors, platform->units, format_bytes(gpu.memory_bytes)));
+  for (const CudaGpu& gpu : status.gpus) {
+    const std::string fault = trouble(gpu);
+    say(fmt::format("GPU {}: {}, {}, {} {}, {} of memory; {}", gpu.index, gpu.name,
+                    gpu.architecture, gpu.multiprocessors, platform->units,
+                    format_bytes(gpu.memory_bytes),
+                    fault.empty() ? "passes the self-test" : "does NOT work: " + fault));
+  }
   return lines;
 }
 
@@ -81,7 +90,15 @@ int run_info(const Arguments& arguments) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),
                        format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page)));
-  for (const auto& [what, text] : gpu_lines(gpu_platform(), gpus)) line(what, text);
+  const auto trouble = [](const CudaGpu& gpu) {
+    std::string found;
+    const std::string fault = fault_of([&] { found = self_test(*make_cuda_backend(gpu.index)); });
+    return fault.empty() ? found : fault;
+  };
+  for (const auto& [what, text] : gpu_lines(gpu_platform(), gpus, trouble)) line(what, text);
+  const DeviceChoice choice = choose_device({}, *make_self());
+  line("device", concat("auto is ", kDeviceKinds[static_cast<std::size_t>(choice.device)]));
+  if (!choice.remark.empty()) line("", choice.remark);
   return 0;
 }
 

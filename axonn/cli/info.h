@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,8 +24,9 @@ struct BuildInfo {
 const BuildInfo& build_info();
 
 /// The lines of `axonn info` about GPUs, as pairs of label and text. platform: the one that the
-/// build is for; null: none.
-std::vector<std::pair<std::string_view, std::string>> gpu_lines(const GpuPlatform* platform,
-                                                                const CudaStatus& status);
+/// build is for; null: none. `trouble` says what is wrong with a GPU; "" if nothing is.
+std::vector<std::pair<std::string_view, std::string>> gpu_lines(
+    const GpuPlatform* platform, const CudaStatus& status,
+    const std::function<std::string(const CudaGpu& gpu)>& trouble);
 
 }  // namespace axonn

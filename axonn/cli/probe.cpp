@@ -29,6 +29,8 @@ share its memory, so nothing is learned about a network.
 Examples:
   axonn probe --ranks 4 --output here.toml
   mpirun -np 8 axonn probe --output cluster.toml
+  axonn probe --device cuda --output gpus.toml
+      NVIDIA GPUs, a rank each, and NCCL between them
   axonn plan configs/gpt2-124m.toml --machine here.toml --devices 4)";
 
 }  // namespace
@@ -40,9 +42,10 @@ int run_probe(const Arguments& arguments) {
   std::string output = "machine.toml";
   Config config;
   std::ostream terminal(std::cout.rdbuf());  // does not throw
-  ProbeOptions asked{.report = [&](const std::string& line) { terminal << line << std::endl; }};
+  ProbeOptions asked{.device = DeviceKind::automatic,
+                     .report = [&](const std::string& line) { terminal << line << std::endl; }};
   app.add_option("--ranks", ranks,
-                 "ranks, as threads of this process; default: one per core, at least two")
+                 "ranks, as threads of this process; default: one per GPU or core, at least two")
       ->check(CLI::Range(2, 4096));
   app.add_option(
          "--threads", config.training.threads,
@@ -51,13 +54,16 @@ int run_probe(const Arguments& arguments) {
   app.add_option("--devices-per-node", asked.devices_per_node,
                  "ranks that share a node; default: those with the same host name")
       ->check(CLI::PositiveNumber);
+  add_device_flag(app, asked.device);
   app.add_option("--output", output, "the machine file to write")
       ->type_name("FILE.toml")
       ->capture_default_str();
   app.add_option("--name", asked.name, "name of the machine")->capture_default_str();
   app.add_flag("--quick", asked.quick, "fewer and smaller sizes");
   if (!parse_flags(app, arguments)) return 0;
-  config.parallelism.data = ranks > 0 ? ranks : std::max(usable_core_count(), 2);
+  validate_device(asked.device);
+  const int gpus = static_cast<int>(gpus_for(asked.device).size());
+  config.parallelism.data = ranks > 0 ? ranks : std::max(gpus > 0 ? gpus : usable_core_count(), 2);
   if (launches_mpi(config) && ranks > 0)
     refuse("--ranks ", ranks, ": the launcher sets the number of ranks; leave out --ranks");
   launch(config, [&](Communicator& world) {

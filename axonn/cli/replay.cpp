@@ -23,6 +23,8 @@ Examples:
   axonn replay out/nonfinite-step-120
   axonn replay out/nonfinite-step-120 --grid 1,1,1,1 --dtype f32
       on one rank, and with more precision
+  axonn replay out/nonfinite-step-120 --device cpu
+      on the CPU, after a run on GPUs
 
 Exit codes: 0 the step is finite, 1 it is not, 2 usage error.)";
 
@@ -36,6 +38,8 @@ int run_replay(const Arguments& arguments) {
   app.add_option("--grid", grid, "x,y,z,data; default: the grid of the run");
   app.add_option("--dtype", dtype, "compute type; default: that of the run")
       ->check(CLI::IsMember({"f32", "bf16"}));
+  DeviceKind device = DeviceKind::automatic;
+  const CLI::Option* chosen = add_device_flag(app, device);
   if (!parse_flags(app, arguments)) return 0;
   Config config = config_of_step(folder);
   if (!grid.empty()) {
@@ -43,6 +47,7 @@ int run_replay(const Arguments& arguments) {
     config.training.micro_batch = 0;
   }
   if (!dtype.empty()) config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
+  if (chosen->count() > 0) config.parallelism.device = device;
   validate(config);
   config = resolved(config);
   bool finite = true;

@@ -12,6 +12,7 @@
 #include "axonn/cli/stop_signals.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/auto_grid.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/trainer.h"
@@ -32,7 +33,7 @@ Examples:
   axonn train configs/tiny.toml --parallelism.x 2 --parallelism.y 2
       the same training on four ranks, with the same losses
   axonn train configs/tiny.toml --parallelism.grid auto
-      one rank per core, on the planner's best grid
+      one rank per GPU or core, on the planner's best grid
   axonn train configs/tiny.toml --training.steps 20 --print-config
       shows every value and its origin, without training
   axonn train configs/gpt2-124m.toml --dry-run --parallelism.x 4 --rank 3
@@ -41,12 +42,12 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 usage error, 75 stopped by a signal with a checkpoint saved.)";
 
 /// The config that launch() gets for an automatic grid. Without a launcher it starts one rank per
-/// training.threads cores.
-Config on_all_cores(Config config) {
+/// GPU, or per training.threads cores.
+Config on_all_devices(Config config) {
   const int threads = std::max(1, static_cast<int>(config.training.threads)),
-            cores = usable_core_count();
+            gpus = static_cast<int>(gpus_for(config.parallelism.device).size());
   config.parallelism.named_grid.clear();
-  config.parallelism.data = std::max(1, cores / threads);
+  config.parallelism.data = gpus > 0 ? gpus : std::max(1, usable_core_count() / threads);
   return config;
 }
 
@@ -90,7 +91,7 @@ int run_train(const Arguments& arguments) {
                        .progress = progress_of(config),
                        .stop = &catch_stop_signals()};
   std::atomic<bool> stopped = false;  // the same on all ranks
-  launch(automatic ? on_all_cores(config) : config, [&](Communicator& world) {
+  launch(automatic ? on_all_devices(config) : config, [&](Communicator& world) {
     const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
     const Config chosen =
         automatic ? with_chosen_grid(config, world, say, options.progress) : config;

@@ -9,6 +9,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
+#include "axonn/train/training.h"
 
 namespace axonn {
 

@@ -52,6 +52,7 @@ GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<B
   const Context ctx = training.model.context();
   GridTrace trace;
   trace.grid = config.parallelism.grid();
+  trace.device = training.model.backend().name();
   for (int step = 0; step < steps; ++step) {
     StepInput input = training.input(step);
     input.accept = [&](double, double) {
@@ -71,9 +72,16 @@ Tolerance tolerance_of(DType dtype) {
   return {.loss = 2e-6, .norm = 2e-5, .parameter = 1e-5, .floor = 1e-4};
 }
 
+Tolerance tolerance_between_devices(DType dtype) {
+  const Tolerance grids = tolerance_of(dtype);
+  if (dtype == DType::bf16) return grids;  // rounding to bf16 outweighs the rest
+  return {5 * grids.loss, 5 * grids.norm, 5 * grids.parameter, grids.floor};
+}
+
 GridComparison compare(const GridTrace& reference, const GridTrace& other,
                        const Tolerance& tolerance) {
-  GridComparison c{.grid = other.grid, .first_parameter = {}, .differing_replica = {}};
+  GridComparison c{
+      .grid = other.grid, .device = other.device, .first_parameter = {}, .differing_replica = {}};
   for (std::size_t i = 0; i < reference.losses.size(); ++i) {
     const double loss = relative(reference.losses[i], other.losses.at(i));
     if (loss > tolerance.loss && c.loss_step < 0) c.loss_step = static_cast<int>(i);
@@ -99,13 +107,14 @@ GridComparison compare(const GridTrace& reference, const GridTrace& other,
 
 std::string comparison_table(const std::vector<GridComparison>& comparisons,
                              const Tolerance& tolerance) {
-  std::string text = fmt::format("{:<12} {:>10} {:>10} {:>10}   largest relative difference\n",
+  std::string text = fmt::format("{:<16} {:>10} {:>10} {:>10}   largest relative difference\n",
                                  "x,y,z,data", "losses", "norms", "gradients");
-  text += fmt::format("{:<12} {:>10.0e} {:>10.0e} {:>10.0e}   is allowed\n", "", tolerance.loss,
+  text += fmt::format("{:<16} {:>10.0e} {:>10.0e} {:>10.0e}   is allowed\n", "", tolerance.loss,
                       tolerance.norm, tolerance.parameter);
   for (const GridComparison& c : comparisons) {
-    text += fmt::format("{:<12} {:>10.1e} {:>10.1e} {:>10.1e}   {}\n", to_string(c.grid), c.loss,
-                        c.norm, c.parameter, c.agrees ? "agrees" : "DIFFERS");
+    text += fmt::format("{:<16} {:>10.1e} {:>10.1e} {:>10.1e}   {}\n",
+                        to_string(c.grid) + ' ' + c.device, c.loss, c.norm, c.parameter,
+                        c.agrees ? "agrees" : "DIFFERS");
     if (c.agrees) continue;
     if (c.loss_step >= 0)
       text += fmt::format("  the loss differs from step {} on\n", c.loss_step + 1);

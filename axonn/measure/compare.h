@@ -15,6 +15,7 @@ namespace axonn {
 /// Results of a short run, the same on every rank.
 struct GridTrace {
   GridShape grid;
+  std::string device;                 ///< the backend's name: "cpu", "cuda"
   std::vector<double> losses, norms;  ///< one per step
   NamedNorms parameter_norms;         ///< gradient norms of the first step
   /// The first parameter whose replicas differ between ranks that should hold the same bits; "":
@@ -36,10 +37,13 @@ struct Tolerance {
   double floor;
 };
 Tolerance tolerance_of(DType dtype);
+/// The same between two devices, which also compute functions such as tanh differently.
+Tolerance tolerance_between_devices(DType dtype);
 
 /// Comparison of one grid with the reference.
 struct GridComparison {
   GridShape grid;
+  std::string device;
   double loss = 0, norm = 0, parameter = 0;  ///< largest relative differences
   int loss_step = -1;                        ///< first step, from 0, whose loss differs; -1: none
   std::string first_parameter;               ///< first that differs, in the model's order; "": none
@@ -49,7 +53,8 @@ struct GridComparison {
 GridComparison compare(const GridTrace& reference, const GridTrace& other,
                        const Tolerance& tolerance);
 
-/// Returns a table: one line per grid, followed by the differences if it does not agree.
+/// Returns a table, with its first column for grid and device: one line per grid, followed by the
+/// differences if it does not agree.
 std::string comparison_table(const std::vector<GridComparison>& comparisons,
                              const Tolerance& tolerance);
 

@@ -57,8 +57,12 @@ class Operands {
                    .accumulate = s.accumulate,
                    .gelu = s.gelu};
     if (s.bias) product.bias = filled(1, s.N, s.type);
-    if (s.gelu_input) product.gelu_input = filled(s.M, s.N, s.out_type);
-    if (s.gelu_derivative) product.gelu_derivative_at = filled(s.M, s.N, s.out_type);
+    // Rows begin at multiples of 8 elements: GPUs fuse no other epilogue (cuda/matmul/products.h).
+    const auto beside = [&] {
+      return filled(s.M, (s.N + 7) / 8 * 8, s.out_type).col_range(0, s.N);
+    };
+    if (s.gelu_input) product.gelu_input = beside();
+    if (s.gelu_derivative) product.gelu_derivative_at = beside();
     if (s.bias_gradient) product.bias_gradient = filled(1, s.M, DType::f32);
     products_.push_back(product);
   }

@@ -98,7 +98,11 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       Config all = config;
       all.parallelism.data = world.size();
       const OwnCores cores(all, world);
-      machine = probe(world, {.threads = cores.threads(), .quick = true, .progress = progress});
+      machine = probe(world, {.threads = cores.threads(),
+                              .device = config.parallelism.device,
+                              .transport = config.parallelism.transport,
+                              .quick = true,
+                              .progress = progress});
     }
     if (first && world.size() == 1) {
       choice = plan_of(config);

@@ -128,14 +128,7 @@ void validate_batch(const Config& config) {
 }
 
 void validate_parallelism(const ParallelismConfig& parallelism) {
-  if (is_gpu(parallelism.device)) {
-    const GpuPlatform& wanted = parallelism.device == DeviceKind::hip ? kHip : kCuda;
-    std::string trouble = trouble_of_build(wanted, gpu_platform());
-    if (trouble.empty()) trouble = cuda_status().trouble;
-    if (!trouble.empty())
-      refuse("[parallelism] device = \"", wanted.device, "\": ", trouble,
-             " (axonn info shows which devices there are)");
-  }
+  validate_device(parallelism.device);
   constexpr std::int64_t kMostRanks = std::int64_t{1} << 30;  // the number of ranks is an int
   std::int64_t ranks = 1;
   for (const int extent : {parallelism.x, parallelism.y, parallelism.z, parallelism.data}) {
@@ -170,6 +163,16 @@ void validate_grid(const Config& config) {
 }
 
 }  // namespace
+
+void validate_device(DeviceKind device) {
+  if (!is_gpu(device)) return;
+  const GpuPlatform& wanted = device == DeviceKind::hip ? kHip : kCuda;
+  std::string trouble = trouble_of_build(wanted, gpu_platform());
+  if (trouble.empty()) trouble = cuda_status().trouble;
+  if (!trouble.empty())
+    refuse("[parallelism] device = \"", wanted.device, "\": ", trouble,
+           " (axonn info shows which devices there are)");
+}
 
 void validate(const Config& given) {
   validate_grid(given);

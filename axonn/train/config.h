@@ -20,10 +20,13 @@ class OptionList;
 enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, wsd };
 enum class DeviceKind { automatic, cpu, cuda, hip };
+inline constexpr std::array<std::string_view, 4> kDeviceKinds = {"auto", "cpu", "cuda", "hip"};
 /// Whether the device is a GPU. This build may not support it.
 constexpr bool is_gpu(DeviceKind device) {
   return device == DeviceKind::cuda || device == DeviceKind::hip;
 }
+/// Throws UsageError, with the remedy, if this build or this machine has no such device.
+void validate_device(DeviceKind device);
 enum class TransportKind { automatic, threads, mpi, nccl };
 enum class RecomputeMode { none, full };
 

@@ -15,7 +15,6 @@ namespace {
 constexpr std::string_view kComputeTypes[] = {"f32", "bf16"};
 constexpr std::string_view kOptimizerKinds[] = {"adamw", "sgd"};
 constexpr std::string_view kScheduleKinds[] = {"constant", "linear", "cosine", "wsd"};
-constexpr std::string_view kDeviceKinds[] = {"auto", "cpu", "cuda", "hip"};
 constexpr std::string_view kTransportKinds[] = {"auto", "threads", "mpi", "nccl"};
 constexpr std::string_view kAttentionKinds[] = {"auto", "cudnn", "own"};
 
@@ -280,7 +279,8 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list.add(
       "device", parallelism.device, kDeviceKinds,
       {.help = "device that computes: the CPU (cpu), NVIDIA GPUs (cuda) or AMD GPUs (hip), each "
-               "only in a build for it; auto: currently the CPU, because GPU support is untested"});
+               "only in a build for it; auto: GPUs if every rank finds one that passes a short "
+               "self-test, otherwise the CPU"});
   list.add("peak_tflops", &parallelism.peak_tflops,
            {.help = "peak rate of one rank's device in training.dtype according to its data sheet; "
                     "used to report the percentage of peak; 0: unknown",
@@ -288,8 +288,8 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .min = 0,
             .also = "peak_flops gpu_peak_flops"});
   list.add("transport", parallelism.transport, kTransportKinds,
-           {.help = "how ranks exchange data; auto: mpi under a launcher, otherwise threads of one "
-                    "process, and nccl for GPU memory if every rank has its own GPU; threads copy "
+           {.help = "how ranks exchange data; auto: mpi under a launcher, with nccl for GPU memory if "
+                    "every rank has its own GPU, otherwise threads of one process; threads copy "
                     "from GPU to GPU, mpi copies through host memory",
             .also = "backend distributed_backend"});
   list.add(
@@ -465,8 +465,9 @@ UnusedKeys unused_keys(const Config& config) {
   keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
-  keys.when(parallelism.device != DeviceKind::cuda, {"training.attention"},
-            "parallelism.device is not cuda");
+  const bool own_attention =
+      parallelism.device == DeviceKind::cpu || parallelism.device == DeviceKind::hip;
+  keys.when(own_attention, {"training.attention"}, "parallelism.device is not cuda");
   keys.when(config.optimizer.kind == OptimizerKind::sgd,
             {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
             "optimizer.kind is sgd, which has no moments");

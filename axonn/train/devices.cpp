@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -14,8 +15,10 @@
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
-#include "axonn/ops/backend.h"
-#include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/comm/texts.h"
+#include "axonn/ops/forwarding_backend.h"
+#include "axonn/ops/self_test.h"
+#include "axonn/tensor/cuda/gpu_platform.h"
 
 namespace axonn {
 
@@ -31,6 +34,61 @@ std::pair<std::int64_t, std::int64_t> ranks_sharing(Communicator& world, const s
   std::vector<std::int64_t> all(world.size());
   world.all_gather(buffer(std::span(all)), buffer(std::span(&mine, 1)), what).wait();
   return {std::ranges::count(all, mine), std::count(all.begin(), all.begin() + world.rank(), mine)};
+}
+
+/// Passes everything on, and has a remark of its own.
+class RemarkingBackend final : public ForwardingBackend {
+ public:
+  RemarkingBackend(std::unique_ptr<Backend> inner, std::string remark)
+      : ForwardingBackend(std::move(inner)), remarks_{std::move(remark)} {}
+
+  std::vector<std::string> take_remarks() override {
+    std::vector<std::string> all = std::exchange(remarks_, {});
+    std::ranges::move(ForwardingBackend::take_remarks(), std::back_inserter(all));
+    return all;
+  }
+
+ private:
+  std::vector<std::string> remarks_;
+};
+
+CudaOptions cuda_options(const Config& config) {
+  return {.attention = config.training.attention, .deterministic = config.training.deterministic};
+}
+
+/// What auto finds: a backend on a GPU on every rank or on none.
+struct FoundGpu {
+  std::unique_ptr<Backend> backend;
+  std::string remark;  ///< why there is none although some rank has a GPU; the same on all ranks
+};
+
+FoundGpu find_gpu(const Config& config, Communicator& world) {
+  FoundGpu found;
+  if (!gpu_platform()) return found;  // the same on all ranks
+  const std::int64_t gpus = std::ssize(gpus_for(DeviceKind::automatic));
+  const std::int64_t place = ranks_sharing(world, "", "hosts").second;
+  std::string trouble = gpus > 0 ? "" : "it finds no GPU";
+  if (gpus > 0)
+    trouble = fault_of([&] {
+      found.backend = make_cuda_backend(static_cast<int>(place % gpus), cuda_options(config));
+      trouble = self_test(*found.backend);
+      if (!trouble.empty()) throw Error(trouble);
+    });
+  std::array<std::int64_t, 2> mine{gpus, trouble.empty() ? 0 : 1};
+  std::vector<std::int64_t> all(mine.size() * world.size());
+  world.all_gather(buffer(std::span(all)), buffer(std::span<std::int64_t>(mine)), "devices").wait();
+  bool some = false;
+  int first_fault = -1;
+  for (int rank = world.size() - 1; rank >= 0; --rank) {
+    some = some || all[2 * rank] > 0;
+    if (all[2 * rank + 1] > 0) first_fault = rank;
+  }
+  if (first_fault < 0) return found;
+  found.backend.reset();
+  if (some)
+    found.remark = concat("device = \"auto\" uses the CPU, because rank ", first_fault,
+                          " cannot use a GPU: ", broadcast_text(world, trouble, first_fault));
+  return found;
 }
 
 }  // namespace
@@ -56,21 +114,46 @@ OwnCores::~OwnCores() {
   if (bound_) bind_this_thread(before_);
 }
 
+std::vector<CudaGpu> gpus_for(DeviceKind device) {
+  if (device == DeviceKind::cpu) return {};
+  std::vector<CudaGpu> gpus = cuda_status().gpus;
+  if (device == DeviceKind::automatic) std::erase_if(gpus, &CudaGpu::emulated);
+  return gpus;
+}
+
+DeviceChoice choose_device(const Config& config, Communicator& world) {
+  const DeviceKind wanted = config.parallelism.device;
+  if (wanted != DeviceKind::automatic) return {.device = wanted};
+  FoundGpu found = find_gpu(config, world);
+  if (!found.backend) return {.remark = std::move(found.remark)};
+  return {.device = gpu_platform() == &kHip ? DeviceKind::hip : DeviceKind::cuda};
+}
+
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads) {
-  // auto does not use GPUs until their results have been tested on one.
-  if (!is_gpu(config.parallelism.device)) return make_cpu_backend(threads);
-  const auto gpus = static_cast<std::int64_t>(cuda_status().gpus.size());
-  const std::int64_t place = ranks_sharing(world, "", "hosts").second;
-  return make_cuda_backend(
-      static_cast<int>(place % std::max<std::int64_t>(gpus, 1)),
-      {.attention = config.training.attention, .deterministic = config.training.deterministic});
+  const DeviceKind device = config.parallelism.device;
+  if (is_gpu(device)) {
+    const CudaStatus status = cuda_status();
+    if (!status.trouble.empty()) refuse("parallelism.device: ", status.trouble);
+    const std::int64_t place = ranks_sharing(world, "", "hosts").second;
+    return make_cuda_backend(static_cast<int>(place % std::ssize(status.gpus)),
+                             cuda_options(config));
+  }
+  FoundGpu found;
+  if (device == DeviceKind::automatic) found = find_gpu(config, world);
+  if (found.backend) return std::move(found.backend);
+  auto cpu = make_cpu_backend(threads);
+  if (found.remark.empty()) return cpu;
+  return std::make_unique<RemarkingBackend>(std::move(cpu), std::move(found.remark));
 }
 
 std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
                                                 Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
   const bool wants_nccl = config.transport == TransportKind::nccl;
-  if (wants_nccl || (config.transport == TransportKind::automatic && !nccl_version().empty())) {
+  // Between threads, a call of the runtime may wait for one rank's collective and at the same time
+  // keep another rank from starting it (docs/design-decisions.md).
+  const bool suits_nccl = !nccl_version().empty() && (world.size() == 1 || !world.in_one_process());
+  if (wants_nccl || (config.transport == TransportKind::automatic && suits_nccl)) {
     if (have_own_gpus(world, device)) return make_nccl(world, device, config.timeout_seconds);
     if (wants_nccl)
       refuse(

@@ -5,6 +5,7 @@
 
 #include "axonn/comm/communicator.h"
 #include "axonn/ops/backend.h"
+#include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/train/config.h"
 
 namespace axonn {
@@ -33,9 +34,22 @@ class OwnCores {
   std::vector<int> before_;  // the cores that this thread may use without it
 };
 
-/// Makes this rank's backend for parallelism.device; auto is currently the CPU. Ranks of one host
-/// take its GPUs in turn, in rank order. `threads` is the number of threads of the CPU backend.
-/// Collective over world. Throws UsageError if there is no such device.
+/// The GPUs of this process that parallelism.device can mean: with auto, none that is emulated.
+std::vector<CudaGpu> gpus_for(DeviceKind device);
+
+struct DeviceChoice {
+  DeviceKind device = DeviceKind::cpu;  ///< never automatic
+  std::string remark = {};  ///< why it is the CPU although some rank finds a GPU; "": it is not so
+};
+
+/// Returns the device that parallelism.device means for the ranks of world, the same on all of
+/// them. auto is a GPU if each rank finds one that passes self_test(), otherwise the CPU. Ranks of
+/// one host take its GPUs in turn, in rank order. Collective.
+DeviceChoice choose_device(const Config& config, Communicator& world);
+
+/// Makes this rank's backend for the device that choose_device() would return; its take_remarks()
+/// has the remark. `threads` is the number of threads of the CPU backend. Collective over world.
+/// Throws UsageError if there is no such device.
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads);
 
 /// Makes the communicator that exchanges the device's memory between the ranks of world, for the

@@ -39,12 +39,21 @@ std::string this_process() {
       fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
-/// Whether the path is one of the checkpoints of the run in `folder`, or the folder of all.
-bool is_own_checkpoint(const std::string& path, const std::string& folder) {
+/// The path without links, even if it does not exist. Throws Error if it cannot be read.
+fs::path without_links(const std::string& path) {
   std::error_code error;
-  const fs::path own = fs::weakly_canonical(own_checkpoints(folder), error),
-                 from = fs::weakly_canonical(path, error).lexically_relative(own);
-  return !path.empty() && !from.empty() && *from.begin() != "..";
+  fs::path result = fs::weakly_canonical(path, error);
+  AXONN_CHECK(!error, "cannot read ", path, ": ", cause_and_remedy(error.value()));
+  return result;
+}
+
+/// Whether the path is one of the checkpoints of the run in `folder`, or the folder of all. Throws
+/// Error if it cannot be known: a run that is not its own would be removed.
+bool is_own_checkpoint(const std::string& path, const std::string& folder) {
+  if (path.empty()) return false;
+  const fs::path from =
+      without_links(path).lexically_relative(without_links(own_checkpoints(folder)));
+  return !from.empty() && *from.begin() != "..";
 }
 
 }  // namespace
@@ -105,8 +114,9 @@ RunFolder::RunFolder(const Config& config, Communicator& world) : folder_(config
 }
 
 void RunFolder::remove_replaced() const {
-  if (is_own_checkpoint(resumes_from_, folder_)) return;
   const std::string own = own_checkpoints(folder_);
+  remove_abandoned(own);
+  if (is_own_checkpoint(resumes_from_, folder_)) return;
   for (const std::int64_t step : steps_in(own)) remove_folder(concat(own, '/', step_name(step)));
   std::vector<std::string> saved_steps;
   std::error_code error;  // then there are none

@@ -50,9 +50,9 @@ class RunFolder {
   /// Why the folder is not locked; "" if it is, and on ranks other than 0.
   std::string warning() const { return lock_ ? lock_->warning() : std::string(); }
 
-  /// Removes the run that this one replaces, if there is one: its checkpoints, metrics, chart,
-  /// products of tuning and saved steps that were not finite. Call it on rank 0 when the new run is
-  /// ready for its first step.
+  /// Removes the checkpoints that a killed run was writing or removing, and the run that this one
+  /// replaces, if there is one: its checkpoints, metrics, chart, products of tuning and saved steps
+  /// that were not finite. Call it on rank 0 when the new run is ready for its first step.
   void remove_replaced() const;
 
  private:

@@ -320,6 +320,7 @@ void RunLog::finish() {
   if (save_failures_ > 0)
     log_.warn(fmt::format("{} checkpoint{} failed; the last one is complete", save_failures_,
                           plural(save_failures_)));
+  if (!metrics_fault_.empty()) metrics_fault_ = metrics_->write_rest();  // the disk may have room
   const std::int64_t dropped = first() ? metrics_->dropped() : 0;
   if (dropped > 0)
     log_.warn(fmt::format("metrics.jsonl lacks {} line{} that could not be written", dropped,

@@ -48,6 +48,8 @@ class MetricsFile {
   /// Adds a line. Returns why it, or an earlier one, is not in the file, such as a full disk; "" if
   /// all are.
   std::string write(const StepMetrics& metrics);
+  /// Tries to write the lines that are not in the file. Returns as write() does.
+  std::string write_rest();
   /// The number of lines that were dropped so far.
   std::int64_t dropped() const { return dropped_; }
 
@@ -57,7 +59,6 @@ class MetricsFile {
   const Curve& validation() const { return validation_; }
 
  private:
-  std::string write_rest();
   void drop_oldest();
 
   std::string path_;

@@ -54,7 +54,7 @@ def flipped_bits(attacked):
     kept = attacked.folder / "kept"
     (run.out / "checkpoints").rename(kept)
     files = [path.relative_to(kept) for path in sorted((kept / "step-12").iterdir())]
-    for _ in range(attacked.several(20, 1000)):
+    for _ in range(attacked.several(20, 500)):
         run.clear()
         shutil.copytree(kept, run.out / "checkpoints")
         name = attacked.rng.choice(files)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 # A longer run hangs, on any machine.
@@ -59,6 +59,7 @@ class Run:
     every: int = 3
     ranks: int = 1
     mpi: bool = False
+    data: str = "synthetic = 20000"
     keys: dict = field(default_factory=dict)  # "section.key" -> value, overrides the config
 
     def __post_init__(self):
@@ -67,7 +68,7 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "run.toml").write_text(
             "[model]\nlayers = 1\nhidden = 16\nheads = 4\nvocab = 256\n"
-            "[data]\nsynthetic = 20000\n"
+            f"[data]\n{self.data}\n"
             f"[training]\nsteps = {self.steps}\nseq_len = 8\nglobal_batch = 4\nthreads = 1\n"
             "[optimizer]\nlr = 1e-2\n"
             f'[checkpoint]\nevery = {self.every}\nresume = "auto"\n'
@@ -134,6 +135,12 @@ def finish(process: subprocess.Popen, folder: Path, seconds: float = PATIENCE) -
     return Result(code, *texts)
 
 
+def call(attacked: Attacked, *words, prefix=(), seconds: float = PATIENCE) -> Result:
+    """Runs a command of the program in the attack's folder."""
+    words = [*prefix, attacked.program, *words]
+    return finish(start(words, attacked.folder), attacked.folder, seconds)
+
+
 def kill_session(process: subprocess.Popen):
     """Kills a process and all that it started, also processes in groups of their own."""
     for pid in processes_of_session(process.pid):
@@ -174,6 +181,45 @@ def signal_process(pid: int, number: int):
         pass
 
 
+def rank_processes(process: subprocess.Popen, program: str) -> dict[int, int]:
+    """The process of each rank under mpirun."""
+    found = {}
+    for pid in ranks_of(process, program):
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        rank = [w.split(b"=")[1] for w in words if w.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        if rank:
+            found[int(rank[0])] = pid
+    return found
+
+
+def until(condition, process: subprocess.Popen, seconds: float = PATIENCE):
+    """Waits for a condition, or the end of the process."""
+    end = time.monotonic() + seconds
+    while not condition() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def unlike(result: Result, code: int | tuple, *texts: str) -> str | None:
+    """What is wrong unless a program ended with this code (or one of them) and said these texts."""
+    missing = [text for text in texts if text not in result.out + result.err]
+    if result.code not in (code if isinstance(code, tuple) else (code,)):
+        return f"wanted exit code {code}: {result.text()}"
+    return f"it does not say {missing}: {result.text()}" if missing else None
+
+
+def each(attacked: Attacked, tries):
+    """Makes the tries one after the other, each with a folder of its own."""
+    for number, attempt in enumerate(tries * attacked.several(1, 5)):
+        folder = attacked.folder / f"{attempt.__name__}-{number}"
+        folder.mkdir()
+        try:
+            fault = attempt(replace(attacked, folder=folder))
+        except Skipped as why:
+            print(f"{attempt.__name__}: skipped: {why}", flush=True)
+            continue
+        yield fault and f"{attempt.__name__}: {fault}"
+
+
 def reference(run: Run) -> tuple[list, float]:
     """The losses of a run without an attack, and its seconds. Clears the run's output."""
     run.clear()
@@ -187,10 +233,52 @@ def reference(run: Run) -> tuple[list, float]:
     return losses, seconds
 
 
+def byte_level(path: Path, split: str = r"\s+|\S+", **parts) -> Path:
+    """Writes a tokenizer.json with a token for each byte and some merges; `parts` replace its
+    own."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    letters = [chr(byte) for byte in plain] + [chr(256 + i) for i in range(len(others))]
+    pairs = [a + " " + b for a in "aeinost" for b in "aeinost"]
+    tokens = letters + [pair.replace(" ", "") for pair in pairs]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+                  "use_regex": False}  # fmt: skip
+    path.write_text(json.dumps({
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated",
+             "invert": False}, byte_level]},
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)},
+                  "merges": pairs},
+        **parts,
+    }))  # fmt: skip
+    return path
+
+
 def need(*programs: str):
     missing = [p for p in programs if not shutil.which(p)]
     if missing:
         raise Skipped(f"{', '.join(missing)} not found")
+
+
+def tracing(*words) -> list:
+    """The command that traces or changes system calls of the command after it."""
+    need("strace")
+    strace = ["strace", "-f", "-qqq", "-o", "/dev/null"]
+    if subprocess.run([*strace, "true"], capture_output=True).returncode != 0:
+        raise Skipped("processes may not be traced here")
+    return [*strace, *words]
+
+
+def files_place(long: bool) -> str | None:
+    """Memory for the short forms if it has room for 2 GB, since a disk's syncs would take half of
+    their time; else the usual folder for temporary files."""
+    memory = "/dev/shm"
+    roomy = os.path.isdir(memory) and shutil.disk_usage(memory).free > 2e9
+    return memory if roomy and not long else None
 
 
 def main(attacks: dict):
@@ -212,7 +300,8 @@ def main(attacks: dict):
     for name in arguments.attacks or attacks:
         begin = time.monotonic()
         tried, faults = 0, []
-        with tempfile.TemporaryDirectory(prefix=f"axonn-{name}-") as folder:
+        place = files_place(arguments.long)
+        with tempfile.TemporaryDirectory(prefix=f"axonn-{name}-", dir=place) as folder:
             attacked = Attacked(
                 os.path.abspath(arguments.program),
                 Path(folder),

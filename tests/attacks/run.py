@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Runs attacks on the program: run.py AXONN [ATTACK ...] [--long] [--seed N]."""
 
+from accidents import accidents
 from damage import flipped_bits, short_writes, small_disks
 from folders import folders
 from harness import main
 from kills import kills
 from signals import signals
 from slurm import slurm
+from strangers import strangers
 from system_calls import system_calls
 
 main({attack.__name__: attack for attack in
-      (kills, system_calls, short_writes, flipped_bits, small_disks, signals, slurm, folders)})  # fmt: skip
+      (kills, system_calls, short_writes, flipped_bits, small_disks, signals, slurm, folders,
+       accidents, strangers)})  # fmt: skip

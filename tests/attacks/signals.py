@@ -18,7 +18,7 @@ def signals(attacked):
     ]
     for run in runs:
         losses, seconds = reference(run)
-        for _ in range(attacked.several(1, 40)):
+        for _ in range(attacked.several(1, 25)):
             for number in STOPS:
                 yield stops(attacked, run, losses, seconds, number)
             yield suspends(attacked, run, losses, seconds)

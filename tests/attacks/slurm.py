@@ -107,48 +107,98 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def slurm(attacked):
-    with Slurm(attacked.folder) as cluster:
-        for number in range(attacked.several(1, 20)):
-            yield requeues(attacked, cluster, f"job-{number}", at_limit=False)
-        if attacked.long:
-            yield requeues(attacked, cluster, "limit", at_limit=True)
+class Job:
+    """A run of two ranks as a job, which is queued again whenever the run ends with 75."""
 
-
-def requeues(attacked, cluster, name, at_limit):
-    """A job of two ranks gets USR1 while it trains, by scancel or before its time limit. It saves,
-    ends with 75 and is queued again; its second start finishes."""
-    run = Run(attacked, name, steps=4000, every=1000, ranks=2, mpi=True)
-    losses, seconds = reference(run)
-    if at_limit:  # which is two minutes, with the signal a minute or two before
-        run = Run(attacked, name, steps=int(4000 * 130 / seconds), every=10000, ranks=2, mpi=True)
-        losses, seconds = reference(run)
-    train = " ".join(run.command()[run.command().index(attacked.program):])
-    (run.folder / "job.sh").write_text(
-        f"""#!/bin/bash
-#SBATCH --ntasks=2 --overcommit --time=2 --signal=USR1@60 --requeue --open-mode=append
-#SBATCH --output={run.folder}/job.out
+    def __init__(self, cluster: Slurm, run: Run, limits: str, **keys):
+        self.cluster, self.run, self.said = cluster, run, run.folder / "job.out"
+        command = run.command(**keys)
+        train = " ".join(command[command.index(run.attacked.program):])
+        (run.folder / "job.sh").write_text(
+            f"""#!/bin/bash
+#SBATCH --ntasks=2 --overcommit --requeue --open-mode=append {limits}
+#SBATCH --output={self.said}
 srun --mpi=pmix --overcommit {train}
 code=$?
 echo "ended with $code"
 if ((code == 75)); then scontrol requeue "$SLURM_JOB_ID"; fi
 exit $code
 """
-    )
-    job = cluster.call("sbatch", "--chdir", run.folder, run.folder / "job.sh").split()[-1]
-    said = run.folder / "job.out"
+        )
+        batch = cluster.call("sbatch", "--chdir", run.folder, run.folder / "job.sh")
+        self.id = batch.split()[-1]
+        cluster.wait_for(lambda: run.losses() or self.ends(), "the job", PATIENCE)
 
-    def ends():
-        return re.findall("ended with ([0-9]+)", said.read_text()) if said.exists() else []
+    def ends(self) -> list[str]:
+        said = self.said.read_text() if self.said.exists() else ""
+        return re.findall("ended with ([0-9]+)", said)
 
-    cluster.wait_for(lambda: run.losses() or ends(), "the job", PATIENCE)
+    def wait_for(self, condition):
+        try:
+            self.cluster.wait_for(condition, "the end of the job", PATIENCE)
+        except Skipped:
+            pass
+
+    def unlike(self, ends: list[str]) -> str | None:
+        if self.ends() == ends:
+            return None
+        said = self.said.read_text()[-3000:]
+        return f"{self.run.name}: its starts end with {self.ends()}, not {ends}: {said}"
+
+
+def slurm(attacked):
+    with Slurm(attacked.folder) as cluster:
+        for number in range(attacked.several(1, 10)):
+            yield requeues(attacked, cluster, f"job-{number}", at_limit=False)
+        if attacked.long:
+            yield requeues(attacked, cluster, "limit", at_limit=True)
+            for number in range(5):
+                yield suspended(attacked, cluster, f"suspended-{number}")
+                yield terminated(attacked, cluster, f"cancelled-{number}", at_limit=False)
+            yield terminated(attacked, cluster, "limit-without-signal", at_limit=True)
+
+
+def requeues(attacked, cluster, name, at_limit):
+    """A job gets USR1 while it trains, by scancel or before its time limit. It saves, ends with 75
+    and is queued again; its second start finishes, or, on a slow machine, a later one."""
+    run = Run(attacked, name, steps=4000, every=1000, ranks=2, mpi=True)
+    losses, seconds = reference(run)
+    if at_limit:  # which is two minutes, with the signal a minute or two before
+        run = Run(attacked, name, steps=int(4000 * 130 / seconds), every=10000, ranks=2, mpi=True)
+        losses, seconds = reference(run)
+    job = Job(cluster, run, "--time=2 --signal=USR1@60")
     if not at_limit:
         time.sleep(attacked.rng.uniform(0, 0.5 * seconds))
-        cluster.call("scancel", "--signal=USR1", job)
-    try:
-        cluster.wait_for(lambda: ends() and ends()[-1] != "75", "the end of the job", PATIENCE)
-    except Skipped:
-        pass
-    if ends() != ["75", "0"]:
-        return f"{name}: its starts end with {ends()}, not 75 and 0: {said.read_text()[-3000:]}"
-    return run.fault(losses)
+        cluster.call("scancel", "--signal=USR1", job.id)
+    job.wait_for(lambda: job.ends() and job.ends()[-1] != "75")
+    again = len(job.ends()) - 1 if at_limit else 1
+    return job.unlike(["75"] * max(again, 1) + ["0"]) or run.fault(losses)
+
+
+def suspended(attacked, cluster, name):
+    """A job is suspended for longer than the timeout: it goes on when it is resumed."""
+    run = Run(attacked, name, steps=4000, every=1000, ranks=2, mpi=True)
+    losses, seconds = reference(run)
+    job = Job(cluster, run, "--time=10", **{"parallelism.timeout_seconds": 4})
+    time.sleep(attacked.rng.uniform(0, 0.3 * seconds))
+    said = cluster.call("scontrol", "suspend", job.id)
+    time.sleep(7)
+    said += cluster.call("scontrol", "resume", job.id)
+    job.wait_for(job.ends)
+    fault = job.unlike(["0"])
+    return f"{fault} {said}" if fault else run.fault(losses)
+
+
+def terminated(attacked, cluster, name, at_limit):
+    """A job is cancelled, or reaches its time limit without a signal before: Slurm sends TERM, and
+    KILL five seconds later. The run saves its last step."""
+    run = Run(attacked, name, steps=10**7, every=0, ranks=2, mpi=True)
+    job = Job(cluster, run, "--time=1")
+    if not at_limit:
+        time.sleep(attacked.rng.uniform(0, 3))
+        cluster.call("scancel", job.id)
+    job.wait_for(lambda: not cluster.call("squeue", "-h", "-j", job.id, "-t", "R,CG,PD").strip())
+    done = len(run.losses())
+    if not (run.out / "checkpoints" / f"step-{done}").exists():
+        return f"{name}: step {done} is the last one, and it is not saved: {job.said.read_text()}"
+    return None

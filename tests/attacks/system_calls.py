@@ -1,10 +1,8 @@
 """A kill or an error at every system call by which a save, a load, a tokenization and an export
 touch their files."""
 
-import subprocess
-
 import scenarios
-from harness import Skipped, need
+from harness import tracing
 
 # The calls, and the errors that each is given besides a kill.
 CALLS = {
@@ -26,14 +24,13 @@ CALLS = {
     "ftruncate": ["EIO"],
     "mmap": ["ENOMEM"],
 }
-STRACE = ["strace", "-f", "-qqq"]
 
 
 def places(scenario):
     """The calls of the scenario that touch its folder: name and number. strace counts the calls of
     each name in each thread on its own."""
     trace = scenario.folder / "trace"
-    watched = [*STRACE, "-y", "-o", trace, "-e", f"trace={','.join(CALLS)}"]
+    watched = tracing("-y", "-o", trace, "-e", f"trace={','.join(CALLS)}")
     scenario.execute(prefix=watched)
     counts, found, spared = {}, set(), set()
     for line in trace.read_text(errors="replace").splitlines():
@@ -55,9 +52,7 @@ def places(scenario):
 
 
 def system_calls(attacked):
-    need("strace")
-    if subprocess.run([*STRACE, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
-        raise Skipped("processes may not be traced here")
+    strace = tracing()
     for make in scenarios.ALL:
         scenario = make(attacked)
         attacks = [
@@ -70,6 +65,6 @@ def system_calls(attacked):
         for call, number, what in attacks:
             inject = f"inject={call}:{what}:when={number}"
             result = scenario.execute(
-                prefix=[*STRACE, "-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
+                prefix=[*strace, "-e", f"trace={call}", "-e", inject]
             )
             yield scenario.fault(result, f"{call} number {number}: {what}", "KILL" in what)

@@ -30,7 +30,7 @@ Arguments plan(const Arguments& more) {
 Finished plan_succeeds(const Arguments& arguments) {
   const Finished finished = run_program(arguments);
   EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
-  EXPECT_THAT(finished.err, IsEmpty());
+  EXPECT_THAT(finished.complaints(), IsEmpty());
   return finished;
 }
 

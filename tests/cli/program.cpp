@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <regex>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -50,6 +51,15 @@ int open_new(const std::string& path) {
   return file;
 }
 
+/// The lines of a text for which wanted(line).
+std::vector<std::string> lines_of(const std::string& text, const auto& wanted) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (wanted(line)) found.push_back(line);
+  return found;
+}
+
 }  // namespace
 
 std::string no_mpirun() {
@@ -57,11 +67,14 @@ std::string no_mpirun() {
 }
 
 std::vector<std::string> Finished::errors() const {
-  std::vector<std::string> found;
-  std::istringstream lines(err);
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with("error:")) found.push_back(line);
-  return found;
+  return lines_of(err, [](const std::string& line) { return line.starts_with("error:"); });
+}
+
+std::vector<std::string> Finished::complaints() const {
+  static const std::regex kProgress(
+      "[a-z ]+: [0-9.,]+[A-Za-z]*( of [0-9.,]+[A-Za-z]*)?( [a-z ]+)?( \\([0-9]+%\\))?"
+      "(, [0-9.,]+[A-Za-z]*/s(, [^,]+ left)?)?");
+  return lines_of(err, [](const std::string& line) { return !std::regex_match(line, kProgress); });
 }
 
 Program::Program(const std::vector<std::string>& arguments, const ProgramOptions& options)

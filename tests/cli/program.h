@@ -21,6 +21,8 @@ struct Finished {
 
   /// The lines of err that begin with "error:".
   std::vector<std::string> errors() const;
+  /// The lines of err that do not show the progress of slow work, as on a slow machine.
+  std::vector<std::string> complaints() const;
 };
 
 struct ProgramOptions {

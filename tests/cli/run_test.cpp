@@ -55,7 +55,7 @@ TEST(TrainCommand, TheResolvedConfigReproducesTheRunBitForBit) {
   std::filesystem::copy_file(run.out() + "/config.toml", config);
   std::filesystem::remove_all(run.out());
   const Finished again = succeed({"train", config});
-  EXPECT_THAT(again.err, IsEmpty());
+  EXPECT_THAT(again.complaints(), IsEmpty());
   EXPECT_EQ(losses_and_norms(run.metrics()), first);
   EXPECT_EQ(test::slurp(run.out() + "/checkpoints/step-6/rank-00001.safetensors"), weights);
   EXPECT_FALSE(weights.empty());

@@ -22,6 +22,7 @@
 //
 // AXONN_EMULATED_EPILOGUES=unknown: the heuristic knows no epilogue but a bias.
 // AXONN_EMULATED_EPILOGUES=refused: it does, but cublasLtMatmul() refuses them.
+// AXONN_EMULATED_BIAS=unknown, or refused: likewise for products whose epilogue is a bias alone.
 // AXONN_EMULATED_SUM_ORDERS=1: each algorithm adds up in an order of its own, as the library's do.
 // Otherwise all give the same bits.
 
@@ -418,7 +419,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   if (injected(kFunction)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Problem p{*operation, *a, *b, *c, *d};
   if (const auto status = check_problem(p); status != CUBLAS_STATUS_SUCCESS) return status;
-  if (p.has_epilogue() && is_set("AXONN_EMULATED_EPILOGUES", "unknown"))
+  if (is_set(p.has_epilogue() ? "AXONN_EMULATED_EPILOGUES" : "AXONN_EMULATED_BIAS", "unknown") &&
+      (p.has_epilogue() || p.has_bias()))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   for (const Algorithm& algorithm : algorithms_for(p, *preference)) {
     if (*count == most) break;
@@ -462,7 +464,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const auto algorithm = std::bit_cast<Algorithm>(*algo);
   if (algorithm.checksum != algorithm.sum() || algorithm.problem != hash_of(p))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (p.has_epilogue() && is_set("AXONN_EMULATED_EPILOGUES", "refused"))
+  if (is_set(p.has_epilogue() ? "AXONN_EMULATED_EPILOGUES" : "AXONN_EMULATED_BIAS", "refused") &&
+      (p.has_epilogue() || p.has_bias()))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   Product product{.p = p,
                   .way = algorithm.way,

@@ -9,25 +9,14 @@
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
-#include "tests/emulated_gpu/platform.h"
+#include "tests/emulated_gpu/setting.h"
 
 extern "C" __attribute__((weak)) void __tsan_acquire(void* address);
 
 using namespace blas_test;
+using emulated_gpu::Setting;
 
 namespace {
-
-/// A variable of the environment, for the time of a test.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-  ~Setting() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x)));

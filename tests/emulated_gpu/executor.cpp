@@ -13,6 +13,7 @@
 #include <boost/context/fiber.hpp>
 #include <sys/mman.h>
 
+#include "tests/emulated_gpu/matrices.h"
 #include "tests/emulated_gpu/runtime.h"
 
 extern "C" {  // null without the sanitizer
@@ -32,7 +33,7 @@ namespace {
 namespace context = boost::context;
 
 constexpr int kMostThreads = 1024;
-constexpr std::size_t kPage = 4096, kSharedBytes = 48 << 10;
+constexpr std::size_t kPage = 4096, kSharedBytes = (kWarpThreads == 64 ? 64 : 48) << 10;
 /// With the page below that guards it. Not a power of two, so that stacks share the cache
 /// (start()).
 constexpr std::size_t kStackBytes = 33 * kPage;
@@ -48,14 +49,9 @@ constexpr std::size_t kArena = kPage + kSharedArena + kMostThreads * kStackBytes
 // with each other, and with the stream, before each block that they run.
 constexpr int kContexts = 8, kPools = 4, kStreams = 32;
 
-struct Fragments {
-  float c[4];
-  std::uint32_t a[4], b[2];
-};
-
 /// Where a thread is.
 struct Stop {
-  enum What { running, ended, barrier, shuffle, ballot, mma, load };
+  enum What { running, ended, barrier, shuffle, ballot, mma, mfma, load };
   What what = running;
   Line line;
 };
@@ -206,7 +202,6 @@ class Kernel {
   /// Makes threads that have come to the same line runnable.
   void go_on(int begin, int end);
   void finish(Stop::What what, std::span<Thread> lanes);
-  static void multiply(std::span<Thread> lanes);
   static void find_elements(std::span<Thread> lanes);
 
   static Thread threads_[kMostThreads];
@@ -394,33 +389,16 @@ void Kernel::finish(Stop::What what, std::span<Thread> lanes) {
     for (std::size_t i = 0; i < lanes.size(); ++i) ballot |= lanes[i].value << i;
     for (Thread& lane : lanes) lane.value = ballot;
   }
-  if (what == Stop::mma || what == Stop::load) {
-    if (lanes.size() != 32 || kWarpThreads != 32)
-      fail("an operation on matrices needs a warp of 32 lanes, at " + text(lanes[0].stop.line));
-    what == Stop::mma ? multiply(lanes) : find_elements(lanes);
+  if (what >= Stop::mma) {
+    const std::size_t needed = what == Stop::mfma ? 64 : 32;
+    if (lanes.size() != needed || kWarpThreads != needed)
+      fail("an operation on matrices needs a warp of " + std::to_string(needed) + " lanes, at " +
+           text(lanes[0].stop.line));
+    const auto of = [lanes](int i) -> Fragments& { return lanes[i].fragments; };
+    if (what == Stop::mma) multiply_32(of);
+    if (what == Stop::mfma) multiply_64(of);
+    if (what == Stop::load) find_elements(lanes);
   }
-}
-
-float half(std::uint32_t word, int which) {
-  return std::bit_cast<float>(which == 0 ? word << 16 : word & 0xffff0000u);
-}
-
-void Kernel::multiply(std::span<Thread> lanes) {
-  float a[16][16], b[16][8], c[16][8];
-  for (int lane = 0; lane < 32; ++lane) {
-    const Fragments& own = lanes[lane].fragments;
-    const int row = lane / 4, pair = lane % 4 * 2;
-    for (int i = 0; i < 8; ++i)
-      a[row + i / 2 % 2 * 8][pair + i / 4 * 8 + i % 2] = half(own.a[i / 2], i % 2);
-    for (int i = 0; i < 4; ++i) b[pair + i / 2 * 8 + i % 2][row] = half(own.b[i / 2], i % 2);
-    for (int i = 0; i < 4; ++i) c[row + i / 2 * 8][pair + i % 2] = own.c[i];
-  }
-  for (int row = 0; row < 16; ++row)
-    for (int k = 0; k < 16; ++k)
-      for (int col = 0; col < 8; ++col) c[row][col] += a[row][k] * b[k][col];
-  for (int lane = 0; lane < 32; ++lane)
-    for (int i = 0; i < 4; ++i)
-      lanes[lane].fragments.c[i] = c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
 }
 
 void Kernel::find_elements(std::span<Thread> lanes) {
@@ -471,7 +449,7 @@ void Kernel::fail(const std::string& what) const {
 
 std::string Kernel::stops(int begin, int end) const {
   static constexpr const char* kNames[] = {"running",  "ended", "a barrier", "a shuffle",
-                                           "a ballot", "mma",   "ldmatrix"};
+                                           "a ballot", "mma",   "mfma",      "ldmatrix"};
   const auto name = [](const Stop& stop) {
     const bool waits = stop.what != Stop::running && stop.what != Stop::ended;
     return kNames[stop.what] + (waits ? " at " + text(stop.line) : std::string());
@@ -523,6 +501,14 @@ void mma(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]
   std::copy_n(a, 4, fragments.a);
   std::copy_n(b, 2, fragments.b);
   std::copy_n(running().exchange(Stop::mma, line).fragments.c, 4, c);
+}
+
+void mfma(float (&c)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2], Line line) {
+  Fragments& fragments = running().self().fragments;
+  std::copy_n(c, 4, fragments.c);
+  std::copy_n(a, 2, fragments.a);
+  std::copy_n(b, 2, fragments.b);
+  std::copy_n(running().exchange(Stop::mfma, line).fragments.c, 4, c);
 }
 
 std::array<const void*, 4> elements_to_load(const void* row, Line line) {

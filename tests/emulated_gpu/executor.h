@@ -32,6 +32,8 @@ std::uint64_t shuffle_xor(std::uint64_t value, int mask, const std::type_info& t
 std::uint64_t lanes_with(bool is, Line line);
 /// c += a · b as the PTX ISA has it for mma.m16n8k16 of bf16.
 void mma(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], Line line);
+/// c += a · b as AMD's ISA has it for V_MFMA_F32_16X16X16_BF16_1K.
+void mfma(float (&c)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2], Line line);
 /// The elements of 2 bytes that ldmatrix.x2.trans gives to this lane: two for each of two words.
 /// The caller loads them. `row` of lanes 0 to 15 must be 16 aligned bytes of shared memory.
 std::array<const void*, 4> elements_to_load(const void* row, Line line);

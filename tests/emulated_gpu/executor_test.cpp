@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -147,33 +148,41 @@ std::uint32_t word_of(float low, float high) {
   return a.bits | static_cast<std::uint32_t>(b.bits) << 16;
 }
 
-template <int n>
+/// 16 rows of 16, 16 bytes apart.
 struct Rows {
-  alignas(16) bf16 rows[n][8];
+  static constexpr int kStride = 24;
+  alignas(16) bf16 values[16 * kStride];
 };
 
-/// c = 1 + a · b, with b of 16 rows in shared memory. The lanes' elements are those of the PTX ISA.
-TEST(Executor, MultipliesMatricesOfAWarpOf32) {
-  if (kWarp != 32) GTEST_SKIP() << "only for warps of 32";
-  run_kernel("products", 1, 64, [&] {
-    AXONN_SHARED(memory, Rows<16>);
+/// c = 1 + a · b, with b in registers, transposed, and in shared memory. The lanes' elements are
+/// those of fragment.h.
+TEST(Executor, MultipliesMatricesOfAWarp) {
+  using Layout = Fragment<kWarp>;
+  constexpr int kElements = Layout::kElements;
+  run_kernel("products", 1, 2 * kWarp, [] {
+    AXONN_SHARED(memory, Rows);
     if (executor_thread() < 16)
-      for (int col = 0; col < 8; ++col)
-        put(memory.rows[executor_thread()][col], element(executor_thread() + 3, col));
+      for (int col = 0; col < 16; ++col)
+        put(memory.values[executor_thread() * Rows::kStride + col],
+            element(executor_thread() + 3, col));
     __syncthreads();
-    const int g = executor_lane() / 4, t = executor_lane() % 4;
-    std::uint32_t b[2];
-    load_down(b, memory.rows[executor_lane() % 16]);
-    const auto pair = [](int row, int k) { return word_of(element(row, k), element(row, k + 1)); };
-    const std::uint32_t a[4] = {pair(g, 2 * t), pair(g + 8, 2 * t), pair(g, 2 * t + 8),
-                                pair(g + 8, 2 * t + 8)};
-    float c[4] = {1, 1, 1, 1};
-    mma(c, a, b);
-    for (int i = 0; i < 4; ++i) {
-      const int row = g + i / 2 * 8, col = 2 * t + i % 2;
+    const auto row = [](int i) { return Layout::row(executor_lane(), Layout::row_of(i)); };
+    const auto col = [](int i) { return Layout::col(executor_lane(), i); };
+    std::uint32_t a[kElements / 2], b[kElements / 2];
+    for (int i = 0; i < kElements; i += 2) {
+      a[i / 2] = word_of(element(row(i), col(i)), element(row(i), col(i) + 1));
+      b[i / 2] = word_of(element(col(i) + 3, row(i)), element(col(i) + 4, row(i)));
+    }
+    float across[kElements], down[kElements];
+    std::fill_n(across, kElements, 1.0f);
+    std::fill_n(down, kElements, 1.0f);
+    mma_across(across, a, b);
+    mma_down(down, a, memory.values, Rows::kStride);
+    for (int i = 0; i < kElements; ++i) {
       float want = 1;  // exact: small integers
-      for (int k = 0; k < 16; ++k) want += element(row, k) * element(k + 3, col);
-      ASSERT_EQ(c[i], want);
+      for (int k = 0; k < 16; ++k) want += element(row(i), k) * element(k + 3, col(i));
+      ASSERT_EQ(across[i], want);
+      ASSERT_EQ(down[i], want);
     }
   });
 }
@@ -228,37 +237,47 @@ TEST(Executor, ReportsShufflesThatHaveNoSourceOrAnotherType) {
 }
 
 TEST(Executor, ReportsMatricesThatCannotBeLoaded) {
-  if (kWarp != 32) {
-    const auto multiply = [] {
-      const std::uint32_t a[4] = {}, b[2] = {};
-      float c[4] = {};
-      mma(c, a, b);
-    };
-    expect_violation("warp of 32 lanes", kWarp, multiply);
-    return;
-  }
-  static bf16 elsewhere[64];
+  if (kWarp != 32) GTEST_SKIP() << "only warps of 32 have the instruction";
+  static bf16 elsewhere[16 * Rows::kStride];
   const auto load = [](int offset, bool outside) {
-    AXONN_SHARED(memory, Rows<17>);
-    std::uint32_t b[2];
-    load_down(b, outside ? elsewhere : memory.rows[executor_lane() % 16] + offset);
+    AXONN_SHARED(memory, Rows);
+    const std::uint32_t a[4] = {};
+    float c[8] = {};
+    mma_down(c, a, outside ? elsewhere : memory.values + offset, Rows::kStride);
   };
   expect_violation("not aligned to 16 bytes", 32, [&] { load(4, false); });
-  expect_violation("outside of shared memory", 32, [&] { load(16, false); });
+  expect_violation("outside of shared memory", 32, [&] { load(16 * Rows::kStride, false); });
   expect_violation("outside of shared memory", 32, [&] { load(0, true); });
   expect_violation("warp of 32 lanes", 16, [&] { load(0, false); });
 }
 
+TEST(Executor, ReportsMatrixInstructionsOfOtherWarps) {
+  const auto multiply = [] {
+    const std::uint32_t four[4] = {}, two[2] = {};
+    float c[4] = {};
+    if (kWarp == 64)
+      emulated_gpu::mma(c, four, two, emulated_gpu::Line::current());
+    else
+      emulated_gpu::mfma(c, two, two, emulated_gpu::Line::current());
+  };
+  expect_violation(kWarp == 64 ? "warp of 32 lanes" : "warp of 64 lanes", kWarp, multiply);
+}
+
+/// Bytes of shared memory that a block may have.
+constexpr int kMostShared = (kWarp == 64 ? 64 : 48) << 10;
+
 TEST(Executor, ReportsTooMuchSharedMemory) {
   run_kernel("most", 1, 1, [] {
-    AXONN_SHARED(most, char[48 << 10]);
+    AXONN_SHARED(most, char[kMostShared]);
     most[0] = 0;
   });
-  expect_violation("executor_test.cpp:[0-9]+, has 49156 bytes, more than 49152", 1, [] {
-    AXONN_SHARED(most, char[48 << 10]);
-    AXONN_SHARED(more, int);
-    most[more] = 0;
-  });
+  expect_violation(
+      "executor_test.cpp:[0-9]+, has [0-9]+ bytes, more than " + std::to_string(kMostShared), 1,
+      [] {
+        AXONN_SHARED(most, char[kMostShared]);
+        AXONN_SHARED(more, int);
+        most[more] = 0;
+      });
 }
 
 TEST(Executor, ReportsCallsFromOutsideOfAKernel) {
@@ -329,14 +348,14 @@ TEST(Executor, LaunchesKernelsOnStreamsWithinLimits) {
                                                                           {1, {1024, 1024, 64}}})
     EXPECT_EQ(launch(blocks, threads), cudaErrorInvalidConfiguration);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
-  EXPECT_EQ(launch(1, 1, (48 << 10) + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(launch(1, 1, kMostShared + 1), cudaErrorInvalidValue);
   emulated_gpu::fail_call("cudaLaunchKernel", 1);
   EXPECT_NE(launch(1, 1), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_EQ(out, std::vector<float>(1000, 1));
 
   cudaGetLastError();
-  EXPECT_EQ(launch(4, 256, 48 << 10), cudaSuccess);
+  EXPECT_EQ(launch(4, 256, kMostShared), cudaSuccess);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_EQ(out, std::vector<float>(1000, 3));

@@ -65,8 +65,17 @@ void run(CUstream_st& stream, const Item& item, int i) {
       launch.ready.push_back(later);
 }
 
-/// Whether all nodes of the capture come before the tail.
+/// Whether the origin has waited, perhaps through other streams, for each stream of the capture
+/// after it had joined: CUDA's guide demands that also of a stream without work. And all nodes of
+/// the capture come before the tail.
 bool joined(const Capture& capture, const std::vector<int>& tail) {
+  std::vector<bool> returned(capture.lanes);
+  returned[0] = true;
+  for (int round = 1; round < capture.lanes; ++round)
+    for (const auto& [from, to] : capture.waits)
+      if (returned[to]) returned[from] = true;
+  if (std::ranges::find(returned, false) != returned.end()) return false;
+
   std::vector<bool> before(capture.nodes.size());
   for (const int i : tail) before[i] = true;
   for (int i = static_cast<int>(before.size()) - 1; i >= 0; --i)
@@ -172,6 +181,7 @@ cudaError_t capture_wait(CUstream_st& stream, const CUevent_st& event) {
     stream.lane = of->lanes++;
   }
   add(to.tail, event.captured.tail);
+  of->waits.emplace(event.lane, stream.lane);
   return cudaSuccess;
 }
 

@@ -166,6 +166,20 @@ TEST(EmulatedCaptures, FailIfABranchIsNotJoined) {
             }),
             cudaErrorStreamCaptureUnjoined);
   EXPECT_EQ(status_of(other), cudaStreamCaptureStatusNone);
+  const TestStream between;  // also a branch without work
+  EXPECT_EQ(end_of_capture([&](const TestStream& stream) {
+              order(stream, between);
+              order(between, other);
+              order(between, stream);
+            }),
+            cudaErrorStreamCaptureUnjoined);
+  EXPECT_EQ(end_of_capture([&](const TestStream& stream) {
+              order(stream, between);
+              order(between, other);
+              order(other, between);
+              order(between, stream);
+            }),
+            cudaSuccess);
 }
 
 TEST(EmulatedCaptures, FailIfTheyWaitForWhatIsOutsideOrWaitOnTheHost) {

@@ -163,7 +163,7 @@ cudaError_t allocate_at_once(const char* function, void** memory, Kind kind, std
     if (!memory) return cudaErrorInvalidValue;
     *memory = nullptr;
     if (const cudaError_t error = refused_by_captures(); error != cudaSuccess) return error;
-    wait_for_device(function, current_device());
+    wait_to_change_memory(function, current_device());
     if (bytes == 0) return cudaSuccess;
     *memory = allocate(kind, current_device(), bytes);
     return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
@@ -177,8 +177,8 @@ cudaError_t free_at_once(const char* function, void* memory, bool pinned) {
     const Allocation* found = beginning_at(memory);
     if (!found || (found->kind == Kind::pinned) != pinned || found->kind == Kind::graph)
       return cudaErrorInvalidValue;
-    // CUDA promises no wait for memory of cudaMallocAsync.
-    if (found->kind != Kind::stream_ordered) wait_for_device(function, found->device);
+    // CUDA promises no wait for pinned memory and for that of cudaMallocAsync.
+    if (found->kind == Kind::device) wait_to_change_memory(function, found->device);
     found = beginning_at(memory);
     if (!found) violation(std::string(function) + ": two threads free " + text_of(memory));
     forget(*found);

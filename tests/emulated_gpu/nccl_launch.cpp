@@ -141,7 +141,7 @@ void complete(Launch* launch) {
   const Unseen unseen;
   ncclComm& comm = *launch->comm;
   if (!launch->captured) --comm.outstanding;
-  if (comm.life == Life::aborted) return;
+  if (comm.life == Life::aborted) return acquire(&*comm.group);  // of data that have moved
   for (const auto& [key, exchange] : launch->exchanges) {
     acquire(exchange.get());
     if (!exchange->moved) {
@@ -151,6 +151,7 @@ void complete(Launch* launch) {
       comm.group->exchanges.erase(key);
     }
     release(exchange.get());
+    release(&*comm.group);
   }
   launch->exchanges.clear();
   comm.running = nullptr;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -32,8 +33,12 @@
 // begin and end of a kernel, and barriers of a block. What the sources here read and write for the
 // program, they report (reads(), writes()).
 //
-// With AXONN_EMULATED_PROTECT=1, host code that accesses device memory ends the process, too, unless
-// work runs at that moment.
+// Calls that allocate or free device memory, or pinned memory, wait for all work of the device.
+// With AXONN_EMULATED_HOLD=1 they wait for that of all devices, and calls of other threads wait for
+// them. CUDA permits both.
+//
+// With AXONN_EMULATED_PROTECT=1, host code that accesses device memory ends the process, too,
+// unless work runs at that moment.
 namespace emulated_gpu {
 
 /// Ends the process with a message: the program has broken one of CUDA's rules.
@@ -79,13 +84,16 @@ bool injected(const char* function);
 /// Makes the nth call from now (1: the next) of the function fail once, with its library's error:
 /// "cudaMalloc" with cudaErrorMemoryAllocation, others with an unspecified failure.
 void fail_call(const std::string& function, int nth);
+/// How often each function was called.
+std::map<std::string, std::int64_t> calls();
 
 /// Keeps an error, if it is one, for cudaGetLastError(), and returns it. For functions of CUDA's
 /// runtime.
 cudaError_t returned(cudaError_t error);
 
 /// The number of GPUs is AXONN_EMULATED_GPUS (8 by default), each with AXONN_EMULATED_BYTES of
-/// memory (4 GiB).
+/// memory (4 GiB). Their name is "Emulated GPU", which device = "auto" leaves alone, or
+/// AXONN_EMULATED_NAME.
 int device_count();
 
 /// The device of a stream.

@@ -1,6 +1,5 @@
 // Products whose epilogue cuBLASLt refuses although its heuristic knew an algorithm.
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,10 +8,13 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/backend.h"
+#include "axonn/ops/forwarding_backend.h"
+#include "axonn/ops/matmul_tuner.h"
 
-#include "tests/emulated_gpu/platform.h"
+#include "tests/emulated_gpu/setting.h"
 
 using namespace axonn;
+using emulated_gpu::Setting;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -84,9 +86,20 @@ class Epilogues {
   std::vector<Tensor> tensors_;
 };
 
-struct RefusedEpilogues {
-  RefusedEpilogues() { setenv("AXONN_EMULATED_EPILOGUES", "refused", 1); }
-  ~RefusedEpilogues() { unsetenv("AXONN_EMULATED_EPILOGUES"); }
+/// Notes whether a product was ever fused with its epilogue.
+class Watched final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  bool fuses(const Matmul& args) override {
+    const bool does = ForwardingBackend::fuses(args);
+    fused_ |= does;
+    return does;
+  }
+  void watch() { fused_ = false; }
+  bool fused() const { return fused_; }
+
+ private:
+  bool fused_ = false;
 };
 
 }  // namespace
@@ -97,7 +110,7 @@ TEST(RefusedEpilogue, FollowsTheProductFromThenOn) {
   EXPECT_THAT(fused.backend->take_remarks(), IsEmpty());
   for (const Matmul& product : fused.products()) EXPECT_TRUE(fused.backend->fuses(product));
 
-  const RefusedEpilogues refused;
+  const Setting refused("AXONN_EMULATED_EPILOGUES", "refused");
   Epilogues parts;
   for (const Matmul& product : parts.products()) EXPECT_TRUE(parts.backend->fuses(product));
   const std::vector<float> got = parts.run();
@@ -123,7 +136,7 @@ TEST(RefusedEpilogue, FollowsTheProductInACapturedStepToo) {
   fused.backend->matmul(product);
   const std::vector<float> want = fused.get(product.out);
 
-  const RefusedEpilogues refused;
+  const Setting refused("AXONN_EMULATED_EPILOGUES", "refused");
   Epilogues parts;
   const Matmul captured = parts.products().front();
   const auto graph = parts.backend->device().capture([&] { parts.backend->matmul(captured); });
@@ -141,4 +154,44 @@ TEST(RefusedEpilogue, AProductWithoutOneThatIsRefusedIsAnError) {
   EXPECT_THAT([&] { one.backend->matmul(product); },
               testing::ThrowsMessage<Error>(HasSubstr("cuBLASLt refused bf16 TN 16x24x32")));
   one.backend->matmul(product);
+}
+
+TEST(RefusedBias, IsAddedAfterTheProductAndTunedWithoutIt) {
+  Epilogues one;
+  Matmul product = one.products().front();
+  product.gelu = false;
+  product.gelu_input = {};
+  one.backend->matmul(product);
+  const std::vector<float> want = one.get(product.out);
+  for (const char* const how : {"unknown", "refused"}) {
+    const Setting bias("AXONN_EMULATED_BIAS", how);
+    Epilogues other;
+    Matmul same = other.products().front();
+    same.gelu = false;
+    same.gelu_input = {};
+    for (int n = 0; n < 2; ++n) {
+      other.backend->matmul(same);
+      const std::vector<float> got = other.get(same.out);
+      for (std::size_t i = 0; i < got.size(); ++i)  // rounded to bf16 twice
+        EXPECT_NEAR(got[i], want[i], 1e-4 + std::abs(want[i]) / 64) << i;
+    }
+    EXPECT_EQ(other.backend->take_remarks().size(), how == std::string("refused") ? 1 : 0);
+    const MatmulShape shape = shape_of(same);
+    EXPECT_EQ(other.backend->matmul_ways(shape).front(), "heuristic 1");
+    EXPECT_TRUE(other.backend->set_matmul_way(shape, "heuristic 2"));
+    other.backend->matmul(same);
+  }
+}
+
+TEST(FusedEpilogue, IsTimedAlsoForColumnsThatAreNoMultipleOfEight) {
+  Watched backend(make_cuda_backend(0, {.attention = CudaAttention::own}));
+  MatmulShape shape{.M = 16, .N = 20, .K = 32, .type = kBf16, .out_type = kBf16};
+  for (const bool kept : {true, false}) {
+    shape.gelu = shape.gelu_input = kept;
+    shape.gelu_derivative = !kept;
+    ASSERT_TRUE(backend.set_matmul_way(shape, "heuristic 1"));
+    backend.watch();
+    EXPECT_THAT(tune_matmul(backend, shape).default_way, "heuristic 1");
+    EXPECT_TRUE(backend.fused()) << to_string(shape);
+  }
 }

@@ -53,6 +53,11 @@ std::multimap<std::string, int>& failures() {
   return failures;
 }
 
+std::map<std::string, std::int64_t>& counts() {
+  static auto& counts = *new std::map<std::string, std::int64_t>;
+  return counts;
+}
+
 thread_local int device_of_thread = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
@@ -144,8 +149,15 @@ std::mt19937_64& random_numbers() {
   return numbers;
 }
 
+std::map<std::string, std::int64_t> calls() {
+  const Locked locked;
+  return counts();
+}
+
 bool injected(const char* function) {
   const Locked locked;
+  wait_for_holder();
+  ++counts()[function];
   bool fails = false;
   const auto [first, last] = failures().equal_range(function);
   for (auto it = first; it != last;) {
@@ -271,7 +283,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call(__func__, [&] {
     if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
     *properties = {};
-    std::strcpy(properties->name, "Emulated GPU");
+    const char* name = std::getenv("AXONN_EMULATED_NAME");
+    std::snprintf(properties->name, sizeof properties->name, "%s", name ? name : "Emulated GPU");
     properties->uuid.bytes[0] = static_cast<char>(0xe0);
     properties->uuid.bytes[15] = static_cast<char>(device);
     properties->major = 9;

@@ -36,6 +36,7 @@ struct Capture {
   bool invalidated = false, ended = false;
   int lanes = 0;
   std::vector<Node> nodes;
+  std::set<std::pair<int, int>> waits;  ///< lanes: an event of the first, waited for by the second
 };
 
 struct Launch;
@@ -75,7 +76,8 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
 struct CUevent_st {
   int device = 0;
   std::shared_ptr<emulated_gpu::Record> record;  ///< the latest; null: never recorded
-  emulated_gpu::Captured captured;               ///< if last recorded in a capturing stream
+  emulated_gpu::Captured captured;               ///< if last recorded in a capturing stream,
+  int lane = 0;                                  ///< and of which lane
 };
 
 namespace emulated_gpu {
@@ -98,6 +100,7 @@ struct Machine {
   std::vector<std::size_t> used;                  ///< bytes, of each device
   std::set<std::pair<int, int>> peers;            ///< the first may access the second's memory
   int running_on = -1;                            ///< device of the work that runs; -1: none runs
+  std::thread::id holder;                         ///< see wait_for_holder(); {}: none
 };
 Machine& machine();
 
@@ -125,6 +128,10 @@ void wait_until(const std::string& what, const std::function<bool()>& done);
 void wait_for_streams(const char* function, std::vector<std::shared_ptr<CUstream_st>> streams);
 /// Waits for the work that is on the device's streams now.
 void wait_for_device(const char* function, int device);
+/// As a call that allocates or frees memory at once.
+void wait_to_change_memory(const char* function, int device);
+/// Waits while another thread is in wait_to_change_memory() with AXONN_EMULATED_HOLD=1.
+void wait_for_holder();
 
 /// Ends a wait for work that a host thread has enqueued, or done.
 void progressed();

@@ -321,7 +321,23 @@ TEST(EmulatedMemory, CallsThatMayWaitForTheDeviceDo) {
   waits([&] { cudaMalloc(&memory, 1); });
   waits([&] { cudaFree(memory); });
   waits([&] { cudaMallocHost(&host, 1); });
-  waits([&] { cudaFreeHost(host); });
+  cudaFreeHost(host);
+}
+
+TEST(EmulatedMemoryDeathTest, PinnedMemoryIsNotFreedBeforeItsCopies) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        const TestStream stream;
+        const TestMemory device(4);
+        void* host = nullptr;
+        cudaMallocHost(&host, 4 * sizeof(float));
+        for (int i = 0; i < 10; ++i) stream.run([] {});
+        cudaMemcpyAsync(device.get(), host, 4, cudaMemcpyHostToDevice, stream);
+        cudaFreeHost(host);
+        cudaStreamSynchronize(stream);
+      },
+      "4 bytes at .* are not in memory that cudaMalloc or cudaMallocHost returned");
 }
 
 TEST(EmulatedMemory, HasAttributes) {

@@ -160,6 +160,21 @@ void wait_for_device(const char* function, int device) {
   wait_for_streams(function, std::move(streams));
 }
 
+void wait_to_change_memory(const char* function, int device) {
+  if (setting("AXONN_EMULATED_HOLD", 0) == 0) return wait_for_device(function, device);
+  machine().holder = std::this_thread::get_id();
+  wait_for_streams(function, machine().streams);
+  machine().holder = {};
+  progressed();
+}
+
+void wait_for_holder() {
+  const auto others = [] {
+    return machine().holder != std::thread::id() && machine().holder != std::this_thread::get_id();
+  };
+  while (others()) wait_for_progress(/*milliseconds=*/10);
+}
+
 CUstream_st& stream_of(cudaStream_t stream, const char* function) {
   if (!stream) violation(std::string(function) + ": the null stream, which waits for all others");
   for (const auto& one : machine().streams)
@@ -253,6 +268,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (s.captured.capture) {
       if (s.captured.capture->invalidated) return cudaErrorStreamCaptureInvalidated;
       e.captured = s.captured;
+      e.lane = s.lane;
       return cudaSuccess;
     }
     e.captured = {};

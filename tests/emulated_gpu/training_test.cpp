@@ -1,25 +1,31 @@
 // Whole trainings with parallelism.device = "cuda", on emulated GPUs, against the CPU backend.
+#include <map>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 
+#include "tests/emulated_gpu/setting.h"
 #include "tests/support/runs.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
+using emulated_gpu::reseed;
+using emulated_gpu::Setting;
 using namespace axonn::testing_support;
 using testing::Le;
 
 namespace {
 
-/// Between devices in f32, over ten steps: sums in another order.
+/// Between devices in f32, over five steps: sums in another order.
 constexpr double kBetweenDevices = 1e-5;
 
-/// The losses of a whole run.
+/// The losses of a whole run of five steps.
 std::vector<double> losses_of(Config config) {
   test::TemporaryPath folder;
   config.output.dir = folder.path();
+  config.training.steps = sanitized() ? 3 : 5;
   train_on_threads(config);
   return column(metrics_of(config), "loss");
 }
@@ -48,8 +54,10 @@ TEST(TrainingOnGpus, HasTheLossesOfTheCpuOnTenGrids) {
   for (const GridShape grid : {GridShape{}, GridShape{.x = 2}, GridShape{.y = 2}, GridShape{.z = 2},
                                GridShape{.data = 2}, GridShape{2, 2, 1, 1}, GridShape{1, 2, 2, 1},
                                GridShape{2, 1, 2, 2}, GridShape{2, 2, 2, 1}, GridShape{1, 3, 1, 2}})
-    EXPECT_THAT(largest_difference(losses_of(on_gpus(on_grid(tiny_config("unused"), grid))), want),
-                Le(kBetweenDevices))
+    EXPECT_THAT(
+        largest_difference(
+            losses_of(on_gpus(on_grid(tiny_config("unused"), grid), TransportKind::nccl)), want),
+        Le(kBetweenDevices))
         << to_string(grid);
 }
 
@@ -78,6 +86,48 @@ TEST(TrainingOnGpus, HasTheLossesOfTheCpuWithEveryTransport) {
   for (const TransportKind transport : {TransportKind::nccl, TransportKind::threads})
     EXPECT_THAT(largest_difference(losses_of(on_gpus(config, transport)), want),
                 Le(kBetweenDevices));
+}
+
+TEST(TrainingOnGpus, EndsAlsoIfChangesOfMemoryWaitForAllGpusAndHoldTheOtherRanks) {
+  const Setting hold("AXONN_EMULATED_HOLD", "1");
+  Config config = on_grid(tiny_config("unused"), {2, 1, 2, 1});
+  config.training.steps = 3;
+  const std::vector<double> want = losses_of(config);
+  for (const unsigned seed : {1, 2, 3}) {
+    reseed(seed);
+    EXPECT_THAT(largest_difference(losses_of(on_gpus(config)), want), Le(kBetweenDevices)) << seed;
+  }
+}
+
+TEST(TrainingOnGpusDeathTest, NcclBetweenThreadsDeadlocksIfTheyDo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto train = [] {
+    const Setting hold("AXONN_EMULATED_HOLD", "1"), patience("AXONN_EMULATED_PATIENCE", "1");
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+      reseed(seed);
+      losses_of(on_gpus(on_grid(tiny_config("unused"), {2, 1, 2, 1}), TransportKind::nccl));
+    }
+  };
+  EXPECT_DEATH(train(), "deadlock: cudaMalloc waits for(.|\n)*nccl");
+}
+
+TEST(TrainingOnGpus, AllocatesNothingAfterTheSecondStep) {
+  const auto allocations = [](TransportKind transport, DType dtype, std::int64_t steps) {
+    Config config = on_gpus(on_grid(tiny_config("unused"), {2, 1, 2, 1}), transport);
+    config.training.dtype = dtype;
+    config.training.steps = steps;
+    const auto before = emulated_gpu::calls();
+    losses_of(config);
+    std::map<std::string, std::int64_t> made;
+    for (const auto& [function, count] : emulated_gpu::calls())
+      for (const char* const name : {"cudaMalloc", "cudaFree"})
+        if (function.starts_with(name))
+          made[function] = count - (before.contains(function) ? before.at(function) : 0);
+    return made;
+  };
+  for (const TransportKind transport : {TransportKind::automatic, TransportKind::nccl})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      EXPECT_EQ(allocations(transport, dtype, 4), allocations(transport, dtype, 2));
 }
 
 TEST(TrainingOnGpus, HasTheSameBitsWithAndWithoutOverlap) {

@@ -31,13 +31,13 @@ std::vector<std::int32_t> starts_of(std::int64_t sequences, std::int64_t positio
   return starts;
 }
 
-void check_attention_case(Backend& backend, const AttentionCase& c) {
+void check_attention_case(Backend& backend, const AttentionCase& c, Backend* of_backward) {
   const auto& s = c.shape;
   SCOPED_TRACE(testing::Message() << c.sequences << " sequences of " << s.positions << ", heads "
                                   << s.heads << " over " << s.kv_heads << " of " << s.head_dim
                                   << ", group " << s.group << " from " << s.first_query << ", "
                                   << name_of(c.type));
-  const AttentionOutcome run(c, backend);
+  const AttentionOutcome run(c, backend, of_backward ? *of_backward : backend);
   const Matrix qkv = run.qkv.values(), q = columns(qkv, 0, run.q_cols),
                k = columns(qkv, run.q_cols, run.k_cols),
                v = columns(qkv, run.q_cols + run.k_cols, run.k_cols);

@@ -17,6 +17,9 @@ struct AttentionCase {
 /// Runs forward and backward; q, k and v are columns of one buffer, their gradients of another.
 struct AttentionOutcome {
   explicit AttentionOutcome(const AttentionCase& c, Backend& backend)
+      : AttentionOutcome(c, backend, backend) {}
+  /// With backward by another backend, whose operations reach the same memory.
+  AttentionOutcome(const AttentionCase& c, Backend& backend, Backend& of_backward)
       : rows(c.sequences * c.shape.positions),
         q_cols(c.shape.heads * c.shape.head_dim),
         k_cols(c.shape.kv_heads * c.shape.head_dim),
@@ -43,19 +46,19 @@ struct AttentionOutcome {
                             .scale = static_cast<float>(c.shape.scale),
                             .starts = c.shape.starts.empty() ? View{} : starts.view()};
     backend.attention(forward);
-    backend.attention_backward({.forward = forward,
-                                .d_out = d_out,
-                                .d_q = part(d_qkv, 0),
-                                .d_k = part(d_qkv, 1),
-                                .d_v = part(d_qkv, 2)});
+    of_backward.attention_backward({.forward = forward,
+                                    .d_out = d_out,
+                                    .d_q = part(d_qkv, 0),
+                                    .d_k = part(d_qkv, 1),
+                                    .d_v = part(d_qkv, 2)});
   }
 
   std::int64_t rows, q_cols, k_cols;
   Operand qkv, d_qkv, out, stats, d_out, starts;
 };
 
-/// Compares a case, forward and backward, with plain loops.
-void check_attention_case(Backend& backend, const AttentionCase& c);
+/// Compares a case, forward and backward, with plain loops. Null: backward by the same backend.
+void check_attention_case(Backend& backend, const AttentionCase& c, Backend* of_backward = nullptr);
 
 /// The starts of sequences of documents with these lengths; the rest of a sequence is one more.
 std::vector<std::int32_t> starts_of(std::int64_t sequences, std::int64_t positions,

@@ -49,6 +49,15 @@ TEST_P(CudnnAttention, SeesOnlyTheKeysInTheWindowAndInTheDocument) {
   }
 }
 
+TEST_P(CudnnAttention, SharesTheStatisticsOfSoftmaxWithOtherKernels) {
+  const auto cudnn = backend(), own = backend(CudaAttention::own);
+  for (const auto& starts : {std::vector<std::int32_t>(), starts_of(2, 300, {63, 1, 65})}) {
+    const AttentionCase c{2, {300, 4, 2, 64, 2, 0, 0.1, 0, starts}, DType::bf16, 8};
+    check_attention_case(*cudnn, c, own.get());
+    check_attention_case(*own, c, cudnn.get());
+  }
+}
+
 TEST_P(CudnnAttention, GivesTheSameBitsEveryTimeIfDeterministic) {
   if (!GetParam()) GTEST_SKIP() << "only for the deterministic variant";
   const auto cudnn = backend();

@@ -180,7 +180,7 @@ MOST_REGISTERS = [
 # A multiprocessor has four blocks of a kernel with 128 registers, three with 168, else two.
 FLASH = {
     "run_forward<64>": 128,
-    "run_forward<128>": 128,
+    "run_forward<128>": 168,
     "run_backward_queries<64>": 168,
     "run_backward_queries<128>": 168,
     "run_backward_keys<64>": 255,

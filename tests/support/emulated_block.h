@@ -7,16 +7,11 @@
 
 #include <ucontext.h>
 
-#include "axonn/tensor/dtype.h"
-
-#include "tests/support/async_copies.h"
-
 namespace axonn::testing_support {
 
 /// Emulates a GPU's thread block as contexts of one CPU thread, for kernels that take their
-/// platform as an argument (flash_kernels.h, reduce_block.h). Each context runs until it waits for
-/// others. Warps have 32 lanes, or 64 as on AMD GPUs. Multiplications and loads of a whole warp are
-/// defined for 32 lanes, as in NVIDIA's PTX ISA.
+/// platform as an argument (reduce_block.h). Each context runs until it waits for others. Warps have
+/// 32 lanes, or 64 as on AMD GPUs.
 class EmulatedBlock {
  public:
   class Thread;
@@ -40,14 +35,11 @@ class EmulatedBlock {
   struct Warp {
     Barrier barrier;
     std::uint64_t values[kMostLanes];  // the bytes of the shuffled values
-    std::uint32_t a[kMostLanes][4], b[kMostLanes][2];
-    const bf16* rows[kMostLanes];
   };
 
   struct Context {
     ucontext_t state;
     std::vector<char> stack = std::vector<char>(1 << 16);
-    AsyncCopies copies = {};
     bool ended = false;
   };
 
@@ -95,55 +87,10 @@ class EmulatedBlock::Thread {
     return x;
   }
 
-  template <typename T>
-  void copy(T* to, const T* from, bool exists) const {
-    copies().start(to, from, exists);
-  }
-  void commit() const { copies().commit(); }
-  void wait_but_last() const { copies().wait_but_last(); }
-
-  void mma(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) const {
-    Warp& warp = this->warp();
-    for (int i = 0; i < 4; ++i) warp.a[lane()][i] = a[i];
-    for (int i = 0; i < 2; ++i) warp.b[lane()][i] = b[i];
-    wait_for(warp);
-    for (int i = 0; i < 4; ++i) {
-      const int row = lane() / 4 + i / 2 * 8, col = lane() % 4 * 2 + i % 2;
-      for (int k = 0; k < 16; ++k) c[i] += element_a(warp, row, k) * element_b(warp, k, col);
-    }
-    wait_for(warp);
-  }
-
-  /// Emulates ldmatrix.x2.trans.
-  void load_down(std::uint32_t (&b)[2], const bf16* row) const {
-    Warp& warp = this->warp();
-    warp.rows[lane()] = row;
-    wait_for(warp);
-    for (int i = 0; i < 2; ++i) {
-      const int first = 8 * i + lane() % 4 * 2, col = lane() / 4;
-      b[i] = warp.rows[first][col].bits | static_cast<std::uint32_t>(warp.rows[first + 1][col].bits)
-                                              << 16;
-    }
-    wait_for(warp);
-  }
-
  private:
-  AsyncCopies& copies() const { return block_.contexts_[index_].copies; }
   Warp& warp() const { return block_.warps_[index_ / block_.lanes_]; }
   int lane() const { return index_ % block_.lanes_; }
   void wait_for(Warp& warp) const { block_.wait(warp.barrier, block_.lanes_); }
-
-  static float half(std::uint32_t word, int which) {
-    return get(bf16{static_cast<std::uint16_t>(word >> (16 * which))});
-  }
-  static float element_a(const Warp& warp, int row, int k) {
-    const int holder = row % 8 * 4 + k % 8 / 2, place = k / 8 * 2 + row / 8;
-    return half(warp.a[holder][place], k % 2);
-  }
-  static float element_b(const Warp& warp, int k, int col) {
-    const int holder = col * 4 + k % 8 / 2;
-    return half(warp.b[holder][k / 8], k % 2);
-  }
 
   EmulatedBlock& block_;
   int index_;

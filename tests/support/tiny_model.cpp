@@ -114,7 +114,7 @@ TinyRun with_switches(TinyRun run, int bits) {
 std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype) {
   const Tolerance tolerance = tolerance_of(dtype);
   const auto trace = [](const TinyTrace& t) {
-    return GridTrace{{}, t.losses, t.norms, t.parameter_norms, {}};
+    return GridTrace{{}, {}, t.losses, t.norms, t.parameter_norms, {}};
   };
   const GridComparison c = compare(trace(want), trace(got), tolerance);
   return c.agrees ? "" : comparison_table({c}, tolerance);

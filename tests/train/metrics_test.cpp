@@ -87,6 +87,8 @@ TEST(Metrics, LinesThatCannotBeWrittenAreKeptAndWrittenLater) {
     const FullFile full(path, 20);
     for (int i : {2, 3}) EXPECT_THAT(file.write(step(i, i)), HasSubstr("File too large"));
   }
+  EXPECT_EQ(file.write_rest(), "");
+  EXPECT_EQ(std::ranges::count(test::slurp(path), '\n'), 3);
   EXPECT_EQ(file.write(step(4, 4)), "");
   const MetricsFile again(path, 9);
   EXPECT_THAT(again.losses(), testing::ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3), Pair(4, 4)));

@@ -96,6 +96,18 @@ TEST(RunFolder, KeepsItsRunIfTheOneThatReplacesOrResumesItCannotStart) {
   EXPECT_EQ(files_in(config.output.dir), before);
 }
 
+TEST(RunFolder, LosesTheCheckpointsThatAKilledRunWasWritingOrRemoving) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  config.checkpoint.resume = "auto";
+  train_on_threads(config);
+  const std::string left = config.output.dir + "/checkpoints/step-4.tmp-0123456789abcdef";
+  fs::create_directory(left);
+  test::spill(left + "/index.json", "{");
+  train_on_threads(config);  // all steps are done, so nothing is saved
+  EXPECT_FALSE(fs::exists(left));
+}
+
 TEST(RunFolder, WithARunWithoutACheckpointIsRefusedOrStartedAgain) {
   test::TemporaryPath folder;
   Config config = tiny_config(folder / "out");

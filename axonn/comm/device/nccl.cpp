@@ -44,11 +44,9 @@ class NcclLink final : public DeviceLink {
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   ~NcclLink() override {
-    if (!comm_) return;
-    // One that has failed, or has a call in progress, must not be destroyed.
-    ncclResult_t now = ncclSuccess;
-    const bool healthy = ncclCommGetAsyncError(comm_, &now) == ncclSuccess && now == ncclSuccess;
-    healthy ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
+    end_communicator();
+    // Its call has failed, or was aborted. The stream is idle: its owner has waited for it.
+    if (copy_ && cudaFree(copy_) != cudaSuccess) cudaGetLastError();  // it belongs to a graph
   }
 
   ncclComm_t& handle() { return comm_; }
@@ -106,6 +104,14 @@ class NcclLink final : public DeviceLink {
   }
 
  private:
+  void end_communicator() noexcept {
+    if (!comm_) return;
+    // One that has failed, or has a call in progress, must not be destroyed.
+    ncclResult_t now = ncclSuccess;
+    const bool healthy = ncclCommGetAsyncError(comm_, &now) == ncclSuccess && now == ncclSuccess;
+    healthy ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
+  }
+
   ncclResult_t state() const {
     ncclResult_t now = ncclSuccess;
     check(ncclCommGetAsyncError(comm_, &now));

@@ -24,16 +24,16 @@ class CudaPeerKernels final : public PeerKernels {
   explicit CudaPeerKernels(int device) : device_(device) {}
 
   void on_device(const std::function<void()>& f) override {
-    struct Current {
-      int before = 0;
-      explicit Current(int device) {
-        cuda::check(cudaGetDevice(&before));
-        cuda::check(cudaSetDevice(device));
-      }
-      ~Current() { cudaSetDevice(before); }
-    };
-    const Current current(device_);
-    f();
+    int before = 0;
+    cuda::check(cudaGetDevice(&before));
+    cuda::check(cudaSetDevice(device_));
+    try {
+      f();
+    } catch (...) {
+      cudaSetDevice(before);
+      throw;
+    }
+    cuda::check(cudaSetDevice(before));
   }
 
   void enqueue(Stream& stream, const PeerWork& work) override {

@@ -8,9 +8,8 @@ namespace axonn::cuda {
 /// `lanes` by halves, then warp by warp. Every thread gets the result. All threads must call it,
 /// and the block must be whole warps. parts: shared memory for one element per warp.
 ///
-/// `gpu` is the interface to the block, as in flash_kernels.h: thread(), threads() of the block,
-/// sync(), and shuffle_xor(x, mask). The tests run it on a block that a CPU emulates, with warps of
-/// 32 and 64.
+/// `gpu` is the interface to the block: thread(), threads() of the block, sync(), and
+/// shuffle_xor(x, mask). The tests run it on a block that a CPU emulates, with warps of 32 and 64.
 template <int lanes, typename T>
 AXONN_DEVICE T reduce_block(const auto& gpu, T* parts, T mine, auto op) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) mine = op(mine, gpu.shuffle_xor(mine, mask));

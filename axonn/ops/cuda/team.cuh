@@ -73,6 +73,12 @@ struct Values {
   }
 };
 
+/// The same for memory of any alignment: a branch for each pack.
+template <int n, typename T>
+__device__ Values<n> load_values(const T* p, int count) {
+  return count >= n && aligned<n>(p) ? Values<n>(load_pack<n>(p)) : Values<n>(p, count);
+}
+
 /// A block of a GPU's threads, in the form that reduce_block() takes.
 struct ThreadsOfBlock {
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }

@@ -31,27 +31,43 @@ __device__ inline Lanes lanes_with(bool is) { return __ballot_sync(0xffffffffu, 
 /// The number of the lowest lane; there must be one.
 __device__ inline int lowest(Lanes lanes) { return __ffs(static_cast<int>(lanes)) - 1; }
 
-/// c (16 x 8) += a (16 x 16) · b (16 x 8), by a warp; flash_kernels.h describes the operands.
-__device__ inline void mma(float (&c)[4], const std::uint32_t (&a)[4],
-                           const std::uint32_t (&b)[2]) {
+/// c (16 x 8) += a (16 x 16) · b (16 x 8), by a warp.
+__device__ inline void mma_8(float* c, const std::uint32_t (&a)[4], std::uint32_t b0,
+                             std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Loads operand b of mma() from shared memory: lanes 0 to 15 point to 16 rows of 8 elements.
-__device__ inline void load_down(std::uint32_t (&b)[2], const bf16* row) {
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-               : "=r"(b[0]), "=r"(b[1])
-               : "r"(address)
-               : "memory");
+/// c += a · the transpose of b, all 16 x 16 in the layout of Fragment<32>, by a warp.
+__device__ inline void mma_across(float (&c)[8], const std::uint32_t (&a)[4],
+                                  const std::uint32_t (&b)[4]) {
+  mma_8(c, a, b[0], b[2]);
+  mma_8(c + 4, a, b[1], b[3]);
 }
 
-/// A thread's copies from memory to shared memory, which no register holds on their way; see
-/// flash_kernels.h.
+/// c += a · b, where b is in shared memory and its rows begin at multiples of 16 bytes.
+__device__ inline void mma_down(float (&c)[8], const std::uint32_t (&a)[4], const bf16* b,
+                                int stride) {
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const bf16* row = b + static_cast<int>(threadIdx.x) % 16 * stride + 8 * n;
+    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    std::uint32_t b0, b1;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(b0), "=r"(b1)
+                 : "r"(address)
+                 : "memory");
+    mma_8(c + 4 * n, a, b0, b1);
+  }
+}
+
+/// A thread's copies of 4 or 16 bytes from memory to shared memory, which no register holds on
+/// their way. start(): of zeros if `from` does not exist. commit(): those since the last call are a
+/// group. wait_but_last(): until all groups but the last are there, for this thread; other threads
+/// see them after __syncthreads().
 struct AsyncCopies {
   template <typename T>
   __device__ void start(T* to, const T* from, bool exists) {

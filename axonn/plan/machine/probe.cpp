@@ -17,11 +17,14 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/host.h"
 #include "axonn/base/log.h"
+#include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/self.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/plan/machine/fit.h"
 #include "axonn/plan/simulate.h"
+#include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/train/devices.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -32,11 +35,13 @@ namespace {
 /// ranks.
 struct ProbeContext {
   Communicator& world;
+  Communicator& links;  // of the same ranks, for the device's memory
   Backend& backend;
   const ProbeOptions& options;
   ProgressLine& progress;
   std::int64_t parts, begun = 0;
 
+  bool on_gpu() const { return !backend.device().uuid().empty(); }
   void begin_part() { progress(begun++, parts); }
   void report(const std::string& line) const {
     progress.clear();
@@ -89,6 +94,19 @@ int ranks_of_host(Communicator& world) {
   return ranks;
 }
 
+/// Bytes of memory that this rank may use: its share of its GPU's, or of its node's. Collective.
+double memory_of_rank(const Device& device, Communicator& world, int devices_per_node) {
+  auto mine = static_cast<std::int64_t>(std::hash<std::string>{}(device.uuid()));
+  std::vector<std::int64_t> all(world.size());
+  world.all_gather(buffer(std::span(all)), buffer(std::span(&mine, 1)), "probe").wait();
+  double memory = available_memory() / devices_per_node;
+  for (const CudaGpu& gpu : cuda_status().gpus)
+    if (gpu.uuid == device.uuid())
+      memory = static_cast<double>(gpu.memory_bytes / std::ranges::count(all, mine));
+  world.all_reduce(buffer(std::span(&memory, 1)), "probe", ReduceOp::min).wait();
+  return memory;
+}
+
 std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr))); }
 
 /// A matrix of equal small numbers: a CPU may be faster on zeros, and sums must stay finite.
@@ -106,6 +124,7 @@ ProductRate probe_products(ProbeContext& ctx, DType dtype, double launch_s) {
   ctx.begin_part();
   std::vector<std::int64_t> sizes{16, 64, 256};
   if (!ctx.options.quick) sizes.push_back(1024);
+  if (!ctx.options.quick && ctx.on_gpu()) sizes = {64, 256, 1024, 4096};
   Arena arena(ctx.backend.device());
   const std::int64_t most = sizes.back();
   const Tensor a = filled(ctx.backend, arena, most, most, dtype),
@@ -211,6 +230,7 @@ Config small_model(ModelFamily family, DType dtype, bool quick) {
   config.training.global_batch = 1;
   config.training.threads = 1;  // not used: the session is given its backend
   config.training.dtype = dtype;
+  config.parallelism.transport = TransportKind::threads;  // nothing is sent
   config.optimizer.lr = 1e-4;
   config.data.synthetic = 1;  // never read: the tokens are made up
   validate(config);
@@ -232,9 +252,23 @@ struct OperationTimes {
   std::map<std::string, std::vector<TimedRows>> rowwise;
 };
 
+/// Seconds that waiting for a GPU adds to an operation that TimedBackend times.
+double seconds_of_waiting(const ProbeContext& ctx, double launch_s) {
+  if (!ctx.on_gpu()) return 0;
+  Device& device = ctx.backend.device();
+  Arena arena(device);
+  const Tensor a(arena, 1, 64, DType::f32);
+  device.fill_zero(a.view().data, a.bytes());
+  const double alone = seconds_of_one(ctx.backend, ctx.window(), [&] {
+    ctx.backend.run(ops::Add{a.view(), a.view(), a.view()});
+    device.compute().synchronize();
+  });
+  return std::max(mean_over_ranks(ctx.world, {alone}).front() - launch_s, 0.0);
+}
+
 /// Adds the seconds of each operation in a step of config that each rank runs alone, averaged over
-/// steps and ranks.
-void time_steps(const ProbeContext& ctx, Config config, OperationTimes& times) {
+/// steps and ranks. `waiting` is seconds_of_waiting().
+void time_steps(const ProbeContext& ctx, Config config, double waiting, OperationTimes& times) {
   const double seconds = ctx.options.quick ? 0.02 : 1.5, enough = ctx.options.quick ? 0 : 0.03;
   constexpr int kMostSequences = 64;
   // Increases the batch on a faster device, so that launches do not dominate.
@@ -269,6 +303,7 @@ void time_steps(const ProbeContext& ctx, Config config, OperationTimes& times) {
       }
     }
     sums = mean_over_ranks(ctx.world, sums);
+    for (double& sum : sums) sum = std::max(sum - waiting, sum / 2);
     for (std::size_t j = 0; j < operations.size(); ++j) {
       const Schedule::Compute& op = operations[j];
       if (op.kind == OperationKind::attention)
@@ -284,10 +319,11 @@ void time_steps(const ProbeContext& ctx, Config config, OperationTimes& times) {
 /// alone. Needs launch_s.
 void probe_steps(ProbeContext& ctx, Machine& machine) {
   OperationTimes times;
+  const double waiting = seconds_of_waiting(ctx, machine.launch_s);
   for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama})
     for (const DType dtype : {DType::f32, DType::bf16}) {
       ctx.begin_part();
-      time_steps(ctx, small_model(family, dtype, ctx.options.quick), times);
+      time_steps(ctx, small_model(family, dtype, ctx.options.quick), waiting, times);
     }
   machine.attention_flops_per_s = fit_rows_rate(times.attention, machine.launch_s);
   ctx.report(fmt::format("attention      {:9.1f} Gflop/s", machine.attention_flops_per_s * 1e-9));
@@ -332,7 +368,8 @@ class Buffers {
   Tensor whole_, piece_;
 };
 
-/// Seconds per call of run, averaged over ranks and over calls for about `seconds`.
+/// Seconds per call of run, which leaves no work on the device, averaged over ranks and over calls
+/// for about `seconds`.
 double seconds_of_all(Communicator& world, double seconds, const std::function<void()>& run) {
   const auto time = [&](int count) {
     world.barrier("probe");
@@ -349,7 +386,7 @@ void probe_group(const ProbeContext& ctx, const GroupShape& shape,
                  const std::vector<std::int64_t>& sizes, const std::function<void()>& work,
                  Machine& machine) {
   const int rank = ctx.world.rank(), block = shape.inner * shape.size;
-  const auto group = ctx.world.split(rank / block * shape.inner + rank % shape.inner, "probe");
+  const auto group = ctx.links.split(rank / block * shape.inner + rank % shape.inner, "probe");
   Buffers buffers(ctx.backend.device(), sizes.back() + 4096);
   const double window = ctx.options.quick ? 0.01 : 0.2;
   std::string line = fmt::format("  {:>3} apart {:>4} members", shape.inner, shape.size);
@@ -359,6 +396,7 @@ void probe_group(const ProbeContext& ctx, const GroupShape& shape,
       const double with = seconds_of_all(ctx.world, window, [&] {
         work();
         buffers.start(*group, operation, bytes).wait();
+        ctx.backend.device().compute().synchronize();
       });
       const double without = seconds_of_all(ctx.world, window / 3, work);
       times.push_back({.operation = std::string(name_of(operation)),
@@ -402,24 +440,28 @@ void set_links(Machine& machine) {
 Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes,
                           const std::function<void()>& work) {
   constexpr double kMost = 10;  // largest slowdown: with more, overlap is useless anyway
-  Buffers buffers(ctx.backend.device(), bytes + 4096);
+  Device& device = ctx.backend.device();
+  Buffers buffers(device, bytes + 4096);
   const double window = ctx.options.quick ? 0.02 : 0.4;
   Slowdowns mean;
   for (const Operation operation : kCollectives) {
-    const double through = seconds_of_all(
-        ctx.world, window, [&] { buffers.start(ctx.world, operation, bytes).wait(); });
+    const double through = seconds_of_all(ctx.world, window, [&] {
+      buffers.start(ctx.links, operation, bytes).wait();
+      device.compute().synchronize();
+    });
     const double alone = seconds_of_all(ctx.world, window, work);
     // So little work that the collective certainly outlasts it.
     const int pieces = std::max(1, static_cast<int>(0.2 * through / alone));
     double worked = 0;
     int rounds = 0;
     const double both = seconds_of_all(ctx.world, 2 * window, [&] {
-      Work pending = buffers.start(ctx.world, operation, bytes);
+      Work pending = buffers.start(ctx.links, operation, bytes);
       const double start = now_seconds();
       for (int i = 0; i < pieces; ++i) work();
       worked += now_seconds() - start;
       ++rounds;
       pending.wait();
+      device.compute().synchronize();
     });
     const double under = mean_over_ranks(ctx.world, {worked / rounds}).front();
     // The rest of the collective, after the work was done, ran alone.
@@ -485,26 +527,35 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
   if (options.devices_per_node > 0 && world.size() % options.devices_per_node != 0)
     refuse("--devices-per-node ", options.devices_per_node, " does not divide the ", world.size(),
            " ranks");
-  const auto backend = make_cpu_backend(options.threads);
+  Config config;
+  config.parallelism.device = options.device;
+  config.parallelism.transport = options.transport;
+  const auto backend = make_backend(config, world, options.threads);
+  Device& device = backend->device();
+  const auto device_world = make_device_world(config.parallelism, world, device);
   ProgressLine line(world.rank() == 0 ? options.progress : ProgressTarget{}, "measuring", "parts");
   ProbeContext ctx{.world = world,
+                   .links = device_world ? *device_world : world,
                    .backend = *backend,
                    .options = options,
                    .progress = line,
                    // Besides the groups: memory, two types of products, four models, overlap.
                    .parts = 8 + std::ssize(group_shapes(world.size()))};
-  Machine machine{.name = options.name, .device = processor_name()};
+  for (const std::string& remark : backend->take_remarks()) ctx.report("note: " + remark);
+  Machine machine{.name = options.name, .device = ctx.on_gpu() ? device.name() : processor_name()};
   machine.devices_per_node =
       options.devices_per_node > 0 ? options.devices_per_node : ranks_of_host(world);
   const int nodes = world.size() / machine.devices_per_node;
-  machine.source =
-      fmt::format("probed {} with {} ranks on {} node{}, {} thread{} each", today(), world.size(),
-                  nodes, nodes == 1 ? "" : "s", options.threads, options.threads == 1 ? "" : "s");
-  double memory = available_memory() / machine.devices_per_node;
-  world.all_reduce(buffer(std::span(&memory, 1)), "probe", ReduceOp::min).wait();
-  machine.memory_bytes = memory;
+  machine.source = fmt::format("probed {} with {} ranks on {} node{}", today(), world.size(), nodes,
+                               nodes == 1 ? "" : "s");
+  if (ctx.on_gpu())
+    machine.source += have_own_gpus(world, device) ? ", a GPU each" : ", which share GPUs";
+  else
+    machine.source +=
+        fmt::format(", {} thread{} each", options.threads, options.threads == 1 ? "" : "s");
+  machine.memory_bytes = memory_of_rank(device, world, machine.devices_per_node);
   ctx.report(fmt::format("{}: {}; {} of memory per rank", machine.device, machine.source,
-                         format_bytes(static_cast<std::int64_t>(memory))));
+                         format_bytes(static_cast<std::int64_t>(machine.memory_bytes))));
   const double start = now_seconds();
   probe_memory(ctx, machine);
   machine.f32 = probe_products(ctx, DType::f32, machine.launch_s);

@@ -45,7 +45,8 @@ class Slot {
 };
 
 /// Copies between host and device through pinned memory. Copies from pageable memory would wait for
-/// the stream before they start.
+/// the stream before they start. The pinned memory is allocated at once, because that may wait for
+/// all work of the GPU.
 class Staging {
  public:
   /// Returns as soon as `host` may be overwritten.
@@ -87,13 +88,12 @@ class Staging {
 
  private:
   Slot& next() {
-    auto& slot = slots_[next_++ % slots_.size()];
-    if (!slot) slot = std::make_unique<Slot>();
-    slot->wait();
-    return *slot;
+    Slot& slot = slots_[next_++ % slots_.size()];
+    slot.wait();
+    return slot;
   }
 
-  std::array<std::unique_ptr<Slot>, 4> slots_;
+  std::array<Slot, 4> slots_;
   std::size_t next_ = 0;
 };
 

@@ -20,6 +20,7 @@ struct CudaGpu {
   std::string build_for;     ///< CMake setting that builds for it: "AXONN_HIP_ARCH=gfx90a"
   int multiprocessors = 0;
   std::int64_t memory_bytes = 0;
+  bool emulated = false;  ///< by a CPU, for tests: used only where a GPU is asked for
 };
 
 /// CUDA or HIP support of this build and this machine.

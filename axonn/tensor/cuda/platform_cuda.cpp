@@ -27,7 +27,8 @@ CudaGpu gpu_of(int index) {
           .architecture = concat("compute capability ", properties.major, '.', properties.minor),
           .build_for = concat("AXONN_CUDA_ARCH=", properties.major, properties.minor, "-real"),
           .multiprocessors = properties.multiProcessorCount,
-          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
+          .emulated = std::string_view(properties.name) == "Emulated GPU"};
 }
 
 bool is_on_gpu(const void* memory) {

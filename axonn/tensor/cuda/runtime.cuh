@@ -45,8 +45,10 @@ class CudaEvent final : public Event {
 
   bool done() const override {
     const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaSuccess) return true;
     if (status != cudaErrorNotReady) check(status);
-    return status == cudaSuccess;
+    cudaGetLastError();  // no error, but the runtime keeps it as this thread's last one
+    return false;
   }
   cudaEvent_t handle() const { return event_; }
 

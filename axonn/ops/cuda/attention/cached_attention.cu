@@ -1,8 +1,11 @@
-// Attention of a new token to the cached keys and values of its sequence, one block per row and
-// head. The block goes over the keys in stretches and carries a maximum, a sum and an unnormalised
-// result from one to the next.
+// Attention of a new token to the cached keys and values of its sequence. A block computes one
+// stretch of the keys for one row and head: a maximum, a sum and an unnormalised result. A second
+// kernel combines the stretches of a row and head in their order. Stretches have the same length
+// whatever the other rows and the GPU are, and so the bits of a row depend on nothing else.
 //
-// Bound by memory: 2 · D · sizeof(T) bytes for each query head and position seen.
+// Bound by memory: 2 · D · sizeof(T) bytes for each query head and position seen. Query heads of a
+// group read the same keys, at about the same time.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -16,8 +19,10 @@ namespace axonn::cuda {
 
 namespace {
 
-constexpr int kStretch = 256;     // keys of a stretch: their scores are in shared memory
-constexpr int kMostWidth = 1024;  // of a head: its result is in shared memory
+constexpr int kStretch = 256;     // keys of a stretch, one per thread of its block
+constexpr int kMostWidth = 1024;  // of a head: a pack for each of half the threads
+/// Partial results of the rows that one launch computes: they stay in the L2 cache.
+constexpr std::int64_t kPartBytes = std::int64_t{16} << 20;
 
 template <typename T>
 struct CachedHead {
@@ -26,57 +31,144 @@ struct CachedHead {
   Matrix<T> out;
   const std::int32_t *slots, *positions;
   std::int64_t entries, kv_heads, group, first_query, window;
-  int heads, D;
-  float scale;
+  std::int64_t first_row;  // of the launch
+  int heads, D, stretches;
+  float* parts;  // (rows · heads · stretches, 2 + D): maximum, sum, result; null: one stretch
+
+  /// The keys that a row of one head sees, by their positions.
+  struct Seen {
+    std::int64_t begin, end, first;  // first: row of keys and values of position 0
+  };
+  __device__ Seen seen(std::int64_t row, int head) const {
+    const std::int64_t slot = slots[row], kv_head = (first_query + head) / group,
+                       end = std::int64_t{positions[row]} + 1;
+    return {window > 0 && end > window ? end - window : 0, slot < 0 ? 0 : end,
+            (slot * kv_heads + kv_head) * entries};
+  }
 };
 
+/// The part of a dot product that `n` elements make; those from n on are zero.
 template <typename T>
-// Two blocks at once, see kAtOnce.
-__global__ void __launch_bounds__(kMostThreads, 2) attend_to_cache(const CachedHead<T> args) {
-  AXONN_SHARED(scores, float[kStretch]);
-  AXONN_SHARED(sums, float[kMostWidth]);
-  const Team team;
-  const std::int64_t row = blockIdx.x / args.heads, slot = args.slots[row];
-  const int head = static_cast<int>(blockIdx.x % args.heads), D = args.D;
-  T* out = args.out.row(row) + head * D;
-  if (slot < 0) return team.map(out, D, [] { return 0.0f; });
-  const T* query = args.q.row(row) + head * D;
-  const std::int64_t kv_head = (args.first_query + head) / args.group,
-                     first = (slot * args.kv_heads + kv_head) * args.entries,
-                     end = args.positions[row] + 1,
-                     begin = args.window > 0 && end > args.window ? end - args.window : 0;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp,
-            lane = static_cast<int>(threadIdx.x) % kWarp,
-            warps = static_cast<int>(blockDim.x) / kWarp;
-  float most = -INFINITY, total = 0;
-  team.map(sums, D, [] { return 0.0f; });
-  for (std::int64_t key = begin; key < end; key += kStretch) {
-    const int count = static_cast<int>(end - key < kStretch ? end - key : kStretch);
-    for (int i = warp; i < count; i += warps) {  // one key per warp
-      const T* k = args.keys + (first + (key + i) % args.entries) * D;
-      float dot = 0;
-      for (int c = lane; c < D; c += kWarp) dot += get(query[c]) * get(k[c]);
-      for (int mask = kWarp / 2; mask > 0; mask /= 2) dot += shuffle_xor(dot, mask);
-      if (lane == 0) scores[i] = dot * args.scale;
+__device__ float dot_of(const Values<kPack>& a, const T* b, int n) {
+  const auto other = load_values<kPack>(b, n);
+  float dot = 0;
+#pragma unroll
+  for (int j = 0; j < kPack; ++j) dot += a.value[j] * other.value[j];
+  return dot;
+}
+
+/// scores[i] = query · key i, for the keys of a stretch. Lanes of a warp share a key if one pack
+/// per lane would be more than its width.
+template <typename T>
+__device__ void score(float* scores, const T* query, int D, int count, auto key) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  int lanes = 1;  // of a key
+  while (lanes < kWarp && lanes * kPack < D) lanes *= 2;
+  const int begin = thread % lanes * kPack, at_once = threads / lanes;
+  const auto near = load_values<kPack>(query + begin, D - begin);
+  // All lanes of a warp make the same number of rounds, because they exchange values.
+  for (int base = 0; base < count; base += at_once) {
+    const int i = base + thread / lanes;
+    float dot = 0;
+    if (i < count) {
+      dot = dot_of(near, key(i) + begin, D - begin);
+      for (int c = begin + lanes * kPack; c < D; c += lanes * kPack)
+        dot += dot_of(load_values<kPack>(query + c, D - c), key(i) + c, D - c);
     }
-    __syncthreads();
-    const float part = team.max(count, scores), before = most;
-    most = part > most ? part : most;
-    const float rescale = rowwise::exponential(before - most);
-    total = total * rescale +
-            team.sum(
-                count, [=](float x) { return rowwise::exponential(x - most); }, scores);
-    for (int c = static_cast<int>(threadIdx.x); c < D; c += static_cast<int>(blockDim.x)) {
-      float sum = sums[c] * rescale;
-      for (int i = 0; i < count; ++i)
-        sum += rowwise::exponential(scores[i] - most) *
-               get(args.values[(first + (key + i) % args.entries) * D + c]);
-      sums[c] = sum;
-    }
-    __syncthreads();  // before scores are written again
+    for (int mask = lanes / 2; mask > 0; mask /= 2) dot += shuffle_xor(dot, mask);
+    if (i < count && begin == 0) scores[i] = dot;
   }
-  for (int c = static_cast<int>(threadIdx.x); c < D; c += static_cast<int>(blockDim.x))
-    put(out[c], sums[c] / total);
+}
+
+/// Returns sums (members, packs · kPack) of weight · value. Each member of the threads that have
+/// the same columns adds some of the keys, in their order.
+template <typename T>
+__device__ void weigh(float* sums, const float* weights, int D, int count, int packs, int members,
+                      auto value) {
+  const int member = static_cast<int>(threadIdx.x) / packs,
+            begin = static_cast<int>(threadIdx.x) % packs * kPack;
+  if (member >= members) return;
+  Values<kPack> sum;
+#pragma unroll
+  for (int j = 0; j < kPack; ++j) sum.value[j] = 0;
+  for (int i = member; i < count; i += members) {
+    const auto v = load_values<kPack>(value(i) + begin, D - begin);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) sum.value[j] += weights[i] * v.value[j];
+  }
+  sum.store(sums + (member * packs * kPack + begin), Whole<kPack>{});
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kStretch)
+    attend_to_stretch(const CachedHead<T> args, float scale) {
+  AXONN_SHARED(weights, float[kStretch]);
+  AXONN_SHARED(sums, Pack<float, 4>[kStretch * kPack / 4]);
+  const std::int64_t part = blockIdx.x, place = part / args.stretches;
+  const std::int64_t row = args.first_row + place / args.heads;
+  const int head = static_cast<int>(place % args.heads), D = args.D,
+            stretch = static_cast<int>(part % args.stretches),
+            thread = static_cast<int>(threadIdx.x);
+  const auto seen = args.seen(row, head);
+  const std::int64_t begin = seen.begin + std::int64_t{stretch} * kStretch;
+  const int count = static_cast<int>(seen.end - begin < kStretch ? seen.end - begin : kStretch);
+  T* out = args.out.row(row) + head * D;
+  if (count <= 0) {  // the same for the whole block
+    if (!args.parts)
+      for (int c = thread; c < D; c += kStretch) put(out[c], 0.0f);
+    return;
+  }
+  const std::int64_t oldest = begin % args.entries;  // there are no more keys than entries
+  const auto entry = [&](const T* of, int i) {
+    const std::int64_t at = oldest + i;
+    return of + (seen.first + (at < args.entries ? at : at - args.entries)) * D;
+  };
+  score(weights, args.q.row(row) + head * D, D, count, [&](int i) { return entry(args.keys, i); });
+  __syncthreads();
+  const float x = thread < count ? weights[thread] * scale : -INFINITY;
+  const float most = block_reduce(x, [](float a, float b) { return a > b ? a : b; });
+  const float weight = thread < count ? rowwise::exponential(x - most) : 0.0f;
+  const float total = block_sum(weight);
+  weights[thread] = weight;
+  __syncthreads();
+  const int packs = (D + kPack - 1) / kPack, members = kStretch / packs;
+  auto* sum = reinterpret_cast<float*>(sums);
+  weigh<T>(sum, weights, D, count, packs, members, [&](int i) { return entry(args.values, i); });
+  __syncthreads();
+  float* kept = args.parts ? args.parts + part * (D + 2) : nullptr;
+  for (int c = thread; c < D; c += kStretch) {
+    float result = 0;
+    for (int m = 0; m < members; ++m) result += sum[m * packs * kPack + c];
+    if (kept)
+      kept[2 + c] = result;
+    else
+      put(out[c], result / total);
+  }
+  if (!kept || thread != 0) return;
+  kept[0] = most;
+  kept[1] = total;
+}
+
+/// Combines the stretches of one row and head.
+template <typename T>
+__global__ void __launch_bounds__(kStretch) combine_stretches(const CachedHead<T> args) {
+  const std::int64_t place = blockIdx.x, row = args.first_row + place / args.heads;
+  const int head = static_cast<int>(place % args.heads), D = args.D;
+  const auto seen = args.seen(row, head);
+  const int count = static_cast<int>((seen.end - seen.begin + kStretch - 1) / kStretch);
+  const float* parts = args.parts + place * args.stretches * (D + 2);
+  float most = -INFINITY;
+  for (int s = 0; s < count; ++s) most = parts[s * (D + 2)] > most ? parts[s * (D + 2)] : most;
+  for (int c = static_cast<int>(threadIdx.x); c < D; c += static_cast<int>(blockDim.x)) {
+    float result = 0, total = 0;
+    for (int s = 0; s < count; ++s) {
+      const float* part = parts + std::int64_t{s} * (D + 2);
+      const float rescale = rowwise::exponential(part[0] - most);
+      total += part[1] * rescale;
+      result += part[2 + c] * rescale;
+    }
+    put(args.out.row(row)[head * D + c], count > 0 ? result / total : 0.0f);
+  }
 }
 
 }  // namespace
@@ -86,13 +178,38 @@ void CudaBackend::cached_attention(const CachedAttention& args) {
   AXONN_CHECK(args.head_dim <= kMostWidth, "cached_attention: head_dim is ", args.head_dim,
               ", want at most ", kMostWidth, " on a GPU");
   if (args.q.count() == 0) return;
+  const std::int64_t most = args.window > 0 ? std::min(args.window, args.longest) : args.longest,
+                     stretches = tiles_of(std::max<std::int64_t>(most, 1), kStretch);
+  const std::int64_t of_row = args.heads * stretches * (args.head_dim + 2);
+  const std::int64_t rows_at_once =
+      std::max<std::int64_t>(kPartBytes / static_cast<std::int64_t>(sizeof(float)) / of_row, 1);
   with_type(args.q.dtype, [&]<typename T>(T) {
-    launch_kernel(
-        stream(), grid_of(args.q.rows * args.heads), 256, attend_to_cache<T>,
-        CachedHead<T>{args.q, args.keys.as<const T>(), args.values.as<const T>(), args.out,
-                      args.slots.as<const std::int32_t>(), args.positions.as<const std::int32_t>(),
-                      args.entries, args.kv_heads, args.group, args.first_query, args.window,
-                      static_cast<int>(args.heads), static_cast<int>(args.head_dim), args.scale});
+    CachedHead<T> head{.q = args.q,
+                       .keys = args.keys.as<const T>(),
+                       .values = args.values.as<const T>(),
+                       .out = args.out,
+                       .slots = args.slots.as<const std::int32_t>(),
+                       .positions = args.positions.as<const std::int32_t>(),
+                       .entries = args.entries,
+                       .kv_heads = args.kv_heads,
+                       .group = args.group,
+                       .first_query = args.first_query,
+                       .window = args.window,
+                       .first_row = 0,
+                       .heads = static_cast<int>(args.heads),
+                       .D = static_cast<int>(args.head_dim),
+                       .stretches = static_cast<int>(stretches),
+                       .parts = nullptr};
+    for (; head.first_row < args.q.rows; head.first_row += rows_at_once) {
+      const std::int64_t rows = std::min(rows_at_once, args.q.rows - head.first_row);
+      if (stretches > 1) head.parts = scratch_.take<float>(rows * of_row);
+      launch_kernel(stream(), grid_of(rows * args.heads * stretches), kStretch,
+                    attend_to_stretch<T>, head, args.scale);
+      if (stretches > 1)
+        launch_kernel(stream(), grid_of(rows * args.heads),
+                      threads_for(std::min<std::int64_t>(args.head_dim, kStretch), 1),
+                      combine_stretches<T>, head);
+    }
   });
 }
 

@@ -1,32 +1,13 @@
 #include "axonn/base/check.h"
 #include "axonn/ops/cuda/attention/attention_graph.h"
 #include "axonn/ops/cuda/attention/flash_attention.cuh"
-#include "axonn/ops/cuda/attention/flash_kernels.h"
+#include "axonn/ops/cuda/attention/flash_kernels.cuh"
 #include "axonn/ops/cuda/launch.cuh"
 #include "axonn/ops/rowwise/heads.h"
 
 namespace axonn::cuda {
 
 namespace {
-
-/// A block of a GPU's threads, with the interface of flash_kernels.h.
-struct GpuBlock : ThreadsOfBlock {
-  __device__ void mma(float (&c)[4], const std::uint32_t (&a)[4],
-                      const std::uint32_t (&b)[2]) const {
-    cuda::mma(c, a, b);
-  }
-  __device__ void load_down(std::uint32_t (&b)[2], const bf16* row) const {
-    cuda::load_down(b, row);
-  }
-  template <typename T>
-  __device__ void copy(T* to, const T* from, bool exists) const {
-    copies.start(to, from, exists);
-  }
-  __device__ void commit() const { copies.commit(); }
-  __device__ void wait_but_last() const { copies.wait_but_last(); }
-
-  mutable AsyncCopies copies;
-};
 
 /// The tiles with the most keys first, so that none of them is left for the end.
 __device__ FlashPlace place_from_the_end() {
@@ -37,14 +18,14 @@ __device__ FlashPlace place_from_the_end() {
 template <int D>
 __global__ void __launch_bounds__(kFlashThreads) run_forward(const FlashOperands args) {
   AXONN_SHARED(memory, FlashForwardMemory<D>);
-  flash_forward<D>(GpuBlock{}, args, place_from_the_end(), memory);
+  flash_forward<D>(args, place_from_the_end(), memory);
 }
 
 template <int D>
 __global__ void __launch_bounds__(kFlashThreads)
     run_backward_queries(const FlashOperands args, const FlashGradients gradients) {
   AXONN_SHARED(memory, FlashForwardMemory<D>);
-  flash_backward_queries<D>(GpuBlock{}, args, gradients, place_from_the_end(), memory);
+  flash_backward_queries<D>(args, gradients, place_from_the_end(), memory);
 }
 
 template <int D>
@@ -53,7 +34,7 @@ __global__ void __launch_bounds__(kFlashThreads)
   AXONN_SHARED(memory, FlashKeysMemory<D>);
   const FlashPlace at{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
                       static_cast<int>(blockIdx.z)};  // most queries see the first keys
-  flash_backward_keys<D>(GpuBlock{}, args, gradients, at, memory);
+  flash_backward_keys<D>(args, gradients, at, memory);
 }
 
 /// One block for each tile of positions, head and sequence.

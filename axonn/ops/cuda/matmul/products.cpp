@@ -87,9 +87,13 @@ Layout layout_of(DType type, std::int64_t rows, std::int64_t cols, const Side& s
   return owned;
 }
 
+/// Whether Backend::matmul() computes it in parts if it is not fused.
 bool has_epilogue(const MatmulShape& shape) {
   return shape.gelu || shape.gelu_derivative || shape.bias_gradient;
 }
+
+/// Whether the result can be had without what cuBLASLt may refuse.
+bool may_be_left(const MatmulShape& shape) { return shape.bias || has_epilogue(shape); }
 
 cublasLtEpilogue_t epilogue_of(const MatmulShape& shape) {
   if (shape.gelu && shape.gelu_input)
@@ -144,8 +148,8 @@ struct Products::State {
   struct Plan {
     Operation operation;
     Layout a, b, out;                                   // with the names of Matmul
-    std::vector<cublasLtMatmulHeuristicResult_t> ways;  // empty only with an epilogue
-    bool refused = false;  // the heuristic knows the epilogue, but a product was refused
+    std::vector<cublasLtMatmulHeuristicResult_t> ways;  // empty only if may_be_left()
+    bool refused = false;  // the heuristic has algorithms, but a product was refused
   };
 
   Plan make(const Key& key) const {
@@ -183,12 +187,12 @@ struct Products::State {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         library.get(), plan.operation.get(), plan.b.get(), plan.a.get(), plan.out.get(),
         plan.out.get(), handle, kMostWays, found.data(), &count);
-    const bool fused = has_epilogue(key.shape);
-    if (fused && is_refusal(status)) return;
+    const bool optional = may_be_left(key.shape);
+    if (optional && is_refusal(status)) return;
     check(status);
     for (int i = 0; i < count; ++i)
       if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.ways.push_back(found[i]);
-    AXONN_CHECK(fused || !plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ",
+    AXONN_CHECK(optional || !plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ",
                 to_string(key.shape));
   }
 
@@ -197,11 +201,30 @@ struct Products::State {
     return known != plans.end() ? known->second : plans.emplace(key, make(key)).first->second;
   }
 
-  /// Returns false if cuBLASLt refuses the product because of its epilogue.
+  /// The product of this shape with dense operands, and without the bias if that is added after it.
+  Key dense(const MatmulShape& shape) {
+    Key key{.shape = shape};
+    key.out.stride = shape.N;
+    key.a.stride = shape.a_transposed ? shape.M : shape.K;
+    key.b.stride = shape.b_transposed ? shape.K : shape.N;
+    key.beside.stride = (shape.N + 7) / 8 * 8;
+    if (shape.bias && shape.out_type != shape.type) key.shape.bias = false;
+    if (key.shape.bias && !has_epilogue(shape) && !has(key)) key.shape.bias = false;
+    return key;
+  }
+
+  /// Whether cuBLASLt computes the product with all that may be left out.
+  bool has(const Key& key) {
+    const Plan& plan = plan_of(key);
+    return !plan.ways.empty() && !plan.refused;
+  }
+
+  /// Returns false if cuBLASLt refuses the product because of its epilogue or bias.
   bool run(const BatchedMatmul& args) {
     const Matmul& one = args.one;
     const Key key = key_of(args);
     Plan& plan = plan_of(key);
+    if (plan.ways.empty() || plan.refused) return false;
     const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
       if (to) check(cublasLtMatmulDescSetAttribute(plan.operation.get(), what, &to, sizeof to));
     };
@@ -216,7 +239,7 @@ struct Products::State {
         library.get(), plan.operation.get(), &args.scale, one.b.data, plan.b.get(), one.a.data,
         plan.a.get(), &beta, one.out.data, plan.out.get(), one.out.data, plan.out.get(), &algorithm,
         workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes, handle_of(device.compute()));
-    if (has_epilogue(key.shape) && is_refusal(status)) {
+    if (may_be_left(key.shape) && is_refusal(status)) {
       plan.refused = true;
       const std::string product = to_string(key.shape);
       if (left.insert(product).second)
@@ -257,7 +280,11 @@ bool Products::run(const Matmul& args) {
   const View& to_sums = args.bias_gradient;
   if (to_sums.data) product.one.bias_gradient.data = state_->sums.take<float>(to_sums.cols);
   if (args.a.count() > 0) {
-    if (!state_->run(product)) return false;
+    if (!state_->run(product)) {
+      if (has_epilogue(shape_of(product.one))) return false;
+      product.one.bias = {};  // cuBLASLt refuses it; it is added below
+      state_->run(product);
+    }
   } else {  // K = 0: sums are zero
     product.one.bias = {};
     const auto size = static_cast<std::size_t>(bytes_of(args.out.dtype));
@@ -274,8 +301,7 @@ bool Products::fuses(const Matmul& args) {
   if (!may_fuse(args)) return false;
   const auto way = state_->chosen.find(shape_of(args));
   if (way != state_->chosen.end() && way->second == kMostWays) return false;
-  const State::Plan& plan = state_->plan_of(key_of({.one = args}));
-  return !plan.ways.empty() && !plan.refused;
+  return state_->has(key_of({.one = args}));
 }
 
 void Products::run(const BatchedMatmul& args) {
@@ -289,14 +315,8 @@ std::string Products::library() { return concat(kBlasName, ' ', blas_version());
 
 std::vector<std::string> Products::ways(const MatmulShape& shape) const {
   if (shape.M == 0 || shape.N == 0 || shape.K == 0) return {concat(kWay, 1)};
-  Key key{.shape = shape};
-  key.out.stride = shape.N;
-  key.a.stride = shape.a_transposed ? shape.M : shape.K;
-  key.b.stride = shape.b_transposed ? shape.K : shape.N;
-  key.beside.stride = (shape.N + 7) / 8 * 8;
-  if (shape.bias && shape.out_type != shape.type) key.shape.bias = false;
   std::vector<std::string> names;
-  for (std::size_t i = 1; i <= state_->plan_of(key).ways.size(); ++i)
+  for (std::size_t i = 1; i <= state_->plan_of(state_->dense(shape)).ways.size(); ++i)
     names.push_back(concat(kWay, i));
   if (has_epilogue(shape)) names.emplace_back(kInParts);
   return names;
@@ -306,9 +326,8 @@ bool Products::set_way(const MatmulShape& shape, std::string_view way) {
   const std::vector<std::string> known = ways(shape);
   const auto at = std::ranges::find(known, way);
   if (at == known.end()) return false;
-  MatmulShape computed = shape;
-  computed.bias = shape.bias && shape.out_type == shape.type;
-  state_->chosen[computed] = way == kInParts ? kMostWays : static_cast<int>(at - known.begin());
+  state_->chosen[state_->dense(shape).shape] =
+      way == kInParts ? kMostWays : static_cast<int>(at - known.begin());
   return true;
 }
 

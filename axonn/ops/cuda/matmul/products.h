@@ -33,8 +33,9 @@ class Products {
   Products& operator=(const Products&) = delete;
 
   /// Returns false, with nothing done, if cuBLASLt refuses the product because of its epilogue,
-  /// although its heuristic knew an algorithm; fuses() then is false from now on. Throws if shapes
-  /// or types do not fit Matmul's description, or if cuBLASLt refuses the product otherwise.
+  /// although its heuristic knew an algorithm; fuses() then is false from now on. If it refuses a
+  /// bias, the bias is added after the product. Throws if shapes or types do not fit Matmul's
+  /// description, or if cuBLASLt refuses the product otherwise.
   bool run(const Matmul& args);
   /// See Backend::fuses(): true if cuBLASLt has the epilogue for these operands and set_way() has
   /// not chosen "in parts".
