@@ -177,8 +177,8 @@ close_losses() {
 }
 
 gpu_and_processor() {  # DTYPE RELATIVE
-  train "gpu-$1" --training.steps 10 --training.dtype "$1" &&
-    train "cpu-$1" --training.steps 10 --training.dtype "$1" --parallelism.device cpu &&
+  train "gpu-$1" --training.dtype "$1" &&
+    train "cpu-$1" --training.dtype "$1" --parallelism.device cpu &&
     close_losses "gpu-$1" "cpu-$1" "$2"
 }
 repetition() { train again-a && train again-b && same_losses again-a again-b; }
@@ -204,9 +204,10 @@ graphs() {  # one micro-batch a step, three, recomputation
       same_losses "launched-$n" "enqueued-$n" || return 1
   done
 }
-half=25 run_keys=''
-((rehearse)) && half=3 run_keys='--training.steps 6'
-export half run_keys
+half=25 toy='' few=''
+((rehearse)) && half=3 few='--training.steps 6' toy='--model.layers 1 --model.hidden 32
+  --model.heads 4 --training.eval_batches 1'
+export half
 export -f train column same_losses close_losses gpu_and_processor repetition resumption overlap
 export -f graphs
 
@@ -303,6 +304,7 @@ step_tune() {
 
 step_parity() {
   section "Parity" "| check | outcome | seconds |"
+  export run_keys="$toy --training.steps 10"
   check "ten steps in f32 as on the CPU" 40 bash -c 'gpu_and_processor f32 1e-4'
   check "ten steps in bf16 as on the CPU" 40 bash -c 'gpu_and_processor bf16 1e-2'
 }
@@ -342,6 +344,7 @@ step_bench() {
 
 step_runs() {
   section "Runs" "| check | outcome | seconds |"
+  export run_keys="$toy $few"
   local grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1 1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
   local grid_steps=5 grid_dtypes="f32 bf16" limit=40 dtype
   ((rehearse)) && grids="1,1,1,1 2,1,2,1" grid_steps=2

@@ -64,8 +64,8 @@ NCCL = ("comm/comm_cuda_test", "*NcclGives*")
 THREADS = ("comm/comm_cuda_test", "*ThreadRanks*")
 LINKS = ("comm/comm_test", "StagedCommunicator*:LinkedCommunicator*")
 QUEUES = ("comm/comm_test", "DeviceThreads*")
-TRAINING = ("emulated_gpu/emulated_training_test",
-            "*EveryTransport*:*WithAndWithoutOverlap*:*ForLlama*")
+TRAINING = ("emulated_gpu/emulated_training_test", "*EveryTransport*")
+OVERLAP = ("emulated_gpu/emulated_training_test", "*WithAndWithoutOverlap*:*ForLlama*")
 
 
 def ops(names):
@@ -80,7 +80,8 @@ TESTS_OF = [
     (r"team|reduce_block", [ops("Softmax*:CrossEntropy.Equals*:LayerNorm.*")]),
     (r"device_communicator", [NCCL, LINKS, STAGED]),
     (r"device_threads", [QUEUES, THREADS]),
-    (r"", [TRAINING]),
+    (r"tensor/cuda", [TRAINING, STAGED]),
+    (r"", [TRAINING, OVERLAP]),
 ]
 
 
@@ -201,10 +202,11 @@ def run(test, number, seed, seconds=600):
     output = done.stdout + done.stderr
     if re.search(r"^\[==========\] 0 tests", output, re.MULTILINE):
         sys.exit(f"{program}: no test has a name of {names}")
-    running = re.findall(r"^\[ RUN      \] (\S+)", output, re.MULTILINE)
-    where = f" in {running[-1]}" if running else ""
-    if "WARNING: ThreadSanitizer: data race" in output:
-        return "race" + where
+    running = re.findall(r"^\[  FAILED  \] (\S+)", output, re.MULTILINE)[:1] or re.findall(
+        r"^\[ RUN      \] (\S+)", output, re.MULTILINE)[-1:]
+    where = f" in {running[0]}" if running else ""
+    if found := re.search(r": ThreadSanitizer: (data race|[\w-]+)", output):
+        return found[1].replace("data ", "") + where
     if found := re.search(r"^emulated GPU: ([^\n]*)", output, re.MULTILINE):
         kind = "deadlock" if "deadlock" in found[1] else "violation"
         return f"{kind}{where}: {found[1][:60]}"

@@ -24,6 +24,9 @@ using Calls = std::map<std::string, std::int64_t>;
 Config short_config(TransportKind transport) {
   Config config = on_grid(tiny_config("unused"), {.z = 2});
   config.training.steps = 2;
+  config.training.global_batch = 4;
+  config.training.eval_every = 0;
+  config.model.layers = 1;
   config.model.hidden = 16;
   config.model.heads = 2;
   config.parallelism.device = DeviceKind::cuda;

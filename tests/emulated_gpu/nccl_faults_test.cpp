@@ -9,6 +9,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/device/nccl.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/tensor/arena.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 
 #include "tests/emulated_gpu/platform.h"
@@ -23,7 +24,8 @@ constexpr double kTimeout = 1;  // seconds
 void work(Communicator& host) {
   const auto device = make_cuda_device(host.rank());
   constexpr std::int64_t n = 10;
-  void* const memory = device->allocate(8 * n);
+  Arena arena(*device);
+  void* const memory = arena.allocate(8 * n);
   {
     const Buffer whole{memory, 2 * n, DType::f32}, one{memory, n, DType::f32};
     const auto world = make_nccl(host, *device, kTimeout);
@@ -34,7 +36,14 @@ void work(Communicator& host) {
     device->copy_to_host(values.data(), memory, 8 * n);
     world->barrier("end");
   }
-  device->release(memory, 8 * n);
+}
+
+/// Bytes of the GPU that are allocated.
+std::size_t used_bytes(int gpu) {
+  std::size_t free = 0, total = 0;
+  EXPECT_EQ(cudaSetDevice(gpu), cudaSuccess);
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  return total - free;
 }
 
 }  // namespace
@@ -48,12 +57,15 @@ TEST(NcclFaults, AFailedCallIsAnErrorAndTheOtherRankEndsToo) {
         "cudaStreamWaitEvent"})
     for (const int nth : {1, 2, 7}) {
       SCOPED_TRACE(std::string(function) + ", call " + std::to_string(nth));
+      const std::size_t before = used_bytes(0) + used_bytes(1);
       emulated_gpu::fail_call(function, nth);
       try {
         run_ranks(2, work);
       } catch (const Error&) {
         ++failed;
       }
+      if (function == std::string("cudaFreeAsync")) continue;
+      EXPECT_EQ(used_bytes(0) + used_bytes(1), before);
     }
   EXPECT_GE(failed, 20);
 }

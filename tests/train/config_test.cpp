@@ -232,7 +232,7 @@ TEST(Warnings, NameEveryKeyThatTheUserSetAndTheRunDoesNotRead) {
                  "[optimizer]\nkind = \"sgd\"\nbeta1 = 0.9\n"
                  "[lr_scheduler]\nkind = \"constant\"\nmin_lr = 1e-4\ndecay_steps = 5\n"
                  "[training]\neval_every = 10\nattention = \"own\"\n[data]\nvalidation = 0\n"
-                 "[parallelism]\noverlap_weights = false\n",
+                 "[parallelism]\noverlap_weights = false\ndevice = \"cpu\"\n",
                  "a.toml", origins);
   EXPECT_THAT(
       warnings(config, origins),

@@ -52,7 +52,6 @@ AXONN_DEVICE void load_transposed(std::uint32_t (&to)[Fragment<lanes>::kElements
   const auto bits = [&](int i) -> std::uint32_t {
     return from[Layout::col(lane, i) * stride + Layout::row(lane, Layout::row_of(i))].bits;
   };
-#pragma unroll
   for (int i = 0; i < Layout::kElements; i += 2) to[i / 2] = bits(i) | bits(i + 1) << 16;
 }
 
