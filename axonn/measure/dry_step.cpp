@@ -132,7 +132,9 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Schedule schedule;
   Schedule* const noted = options.schedule ? &schedule : nullptr;
   const auto world = make_dry_world(config.parallelism.grid(), rank, noted);
-  Training training(config, *world, make_dry_backend(noted), {.data = false});
+  const OperationSize size =
+      is_gpu(config.parallelism.device) ? OperationSize::large : OperationSize::moderate;
+  Training training(config, *world, make_dry_backend(noted, size), {.data = false});
   const Context ctx = training.model.context();
   StepInput input = made_up_input(training.model);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);

@@ -10,12 +10,40 @@
 
 namespace axonn {
 
-Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
-  Tensor out = ctx.empty(hidden.rows, table_.local_rows(), DType::f32, MemoryUse::logits);
-  ctx.backend.matmul(
-      {.out = out.view(), .a = hidden, .b = table_.weight(), .b_transposed = true, .bias = {}});
+std::int64_t CrossEntropy::rows_at_once(const Context& ctx) const {
+  // Logits of 256 x 50,304 in f32 take 49 MiB. GPUs have memory for more, and the gradient of the
+  // table takes longer to read and write than its product with 256 rows.
+  constexpr std::int64_t kFewest = 256, kMost = 4096, kMostBytes = 512 << 20;
+  if (options_.rows_at_once > 0) return options_.rows_at_once;
+  if (ctx.device().operation_size() != OperationSize::large) return kFewest;
+  const std::int64_t fit = kMostBytes / (stride(ctx) * bytes_of(DType::f32));
+  return std::clamp(fit / kFewest * kFewest, kFewest, kMost);
+}
+
+std::int64_t CrossEntropy::stride(const Context& ctx) const {
+  // GPUs load 16 bytes at once where all rows are aligned to them; 64 elements of bf16 are a line
+  // of the cache.
+  constexpr std::int64_t kAligned = 64;
+  const std::int64_t V = table_.local_rows();
+  if (ctx.device().operation_size() != OperationSize::large) return V;
+  return (V + kAligned - 1) / kAligned * kAligned;
+}
+
+Tensor CrossEntropy::logits_apart(const Context& ctx, const View& hidden, Cut cut,
+                                  std::int64_t stride) const {
+  const std::int64_t V = table_.local_rows();
+  Tensor out = ctx.empty(hidden.rows, stride, DType::f32, MemoryUse::logits);
+  ctx.backend.matmul({.out = out.view().col_range(0, V),
+                      .a = hidden,
+                      .b = table_.weight(),
+                      .b_transposed = true,
+                      .bias = {}});
   sum_over(ctx, out, Axis::y, cut, {});
-  return out;
+  return out.col_range(0, V);
+}
+
+Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
+  return logits_apart(ctx, hidden, cut, table_.local_rows());
 }
 
 Tensor CrossEntropy::logits_of_rows(const Context& ctx, const Var& hidden,
@@ -53,6 +81,7 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
       while (blocks[i].stage < kStages && i + after[blocks[i].stage] <= newest)
         advance(ctx, blocks[i], scale, total);
   };
+  const std::int64_t at_once = rows_at_once(ctx);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < hidden.size(); ++i) {
     const Chunk& chunk = hidden[i];
@@ -60,8 +89,8 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
     const Cut cut_x = cut_over(chunk.placement, Axis::x);
     const Tensor whole = rows_of(ctx, chunk);
     const auto d_hidden = ctx.tape ? std::make_shared<Tensor>(ctx.like(whole)) : nullptr;
-    for (std::int64_t row = 0; row < whole.rows(); row += options_.rows_at_once) {
-      const std::int64_t n = std::min(options_.rows_at_once, whole.rows() - row);
+    for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
+      const std::int64_t n = std::min(at_once, whole.rows() - row);
       blocks.push_back({whole, d_hidden, row, n, targets.view().col_range(first + row, n), cut_x});
       advance_all(blocks.size() - 1);
     }
@@ -92,7 +121,7 @@ void CrossEntropy::advance(const Context& ctx, Block& block, float scale,
 CrossEntropy::Softmax CrossEntropy::start(const Context& ctx, const View& hidden,
                                           const View& targets) const {
   const Cut cut = row_cut(ctx, hidden.rows, Axis::y);
-  Tensor scores = logits(ctx, hidden, cut);
+  Tensor scores = logits_apart(ctx, hidden, cut, stride(ctx));
   const std::int64_t n = scores.rows(), first = cut == Cut::rows ? ctx.grid.coord(Axis::y) * n : 0;
   return {std::move(scores), {}, targets.col_range(first, n), cut};
 }
@@ -112,11 +141,12 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
   AXONN_CHECK(!ctx.tape, "CrossEntropy::each: got a tape, but these losses have no gradient");
   const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
   std::vector<Work> gathers;
+  const std::int64_t at_once = rows_at_once(ctx);
   std::int64_t first = 0;
   for (const Chunk& chunk : hidden) {
     const Tensor whole = rows_of(ctx, chunk);
-    for (std::int64_t row = 0; row < whole.rows(); row += options_.rows_at_once) {
-      const std::int64_t n = std::min(options_.rows_at_once, whole.rows() - row);
+    for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
+      const std::int64_t n = std::min(at_once, whole.rows() - row);
       Softmax piece =
           start(ctx, whole.view().row_range(row, n), targets.view().col_range(first + row, n));
       gather_stats(ctx, piece);
@@ -149,8 +179,8 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
     ctx.backend.run(ops::Sum{total.view(), loss.view()});
   if (!block.d_hidden) return;
 
-  Tensor d_piece = ctx.empty(n, scores.cols(), ctx.dtype, MemoryUse::logits);
-  ctx.backend.run(ops::CrossEntropyBackward{.d_logits = d_piece.view(),
+  Tensor d_piece = ctx.empty(n, stride(ctx), ctx.dtype, MemoryUse::logits);
+  ctx.backend.run(ops::CrossEntropyBackward{.d_logits = d_piece.view().col_range(0, scores.cols()),
                                             .logits = scores.view(),
                                             .lse = lse.view(),
                                             .targets = wanted,
@@ -163,7 +193,8 @@ void CrossEntropy::finish(const Context& ctx, Block& block) const {
   const Tensor hidden = std::exchange(block.hidden, Tensor());
   const auto d_hidden = std::exchange(block.d_hidden, nullptr);
   if (!d_hidden) return;
-  const Tensor d_logits = std::exchange(block.d_logits, nullptr)->whole(ctx, {});
+  const Tensor d_logits =
+      std::exchange(block.d_logits, nullptr)->whole(ctx, {}).col_range(0, table_.local_rows());
   ctx.backend.matmul({.out = d_hidden->raw_view().row_range(block.row, block.count),
                       .a = d_logits.view(),
                       .b = table_.weight(),

@@ -22,8 +22,9 @@ class CrossEntropy {
  public:
   struct Options {
     std::int64_t vocab = 0;
-    /// Rows in a block: logits of 256 x 50,304 in f32 take 49 MiB.
-    std::int64_t rows_at_once = 256;
+    /// Rows in a block; 0: by the device. Each block reads and writes the gradient of the whole
+    /// table.
+    std::int64_t rows_at_once = 0;
   };
 
   /// `table` is (vocab, C) with vocabulary_layout: the embedding's, or an output layer's weight.
@@ -60,6 +61,11 @@ class CrossEntropy {
   };
   /// start() computes the logits; gather_stats() then starts the all-gather of the statistics.
   Softmax start(const Context& ctx, const View& hidden, const View& targets) const;
+  /// logits(), with rows `stride` elements apart.
+  Tensor logits_apart(const Context& ctx, const View& hidden, Cut cut, std::int64_t stride) const;
+  std::int64_t rows_at_once(const Context& ctx) const;
+  /// Elements from a row of a block's logits to the next.
+  std::int64_t stride(const Context& ctx) const;
   void gather_stats(const Context& ctx, Softmax& softmax) const;
   /// All rows of a chunk of hidden. Throws if its columns are not cut over y alone.
   Tensor rows_of(const Context& ctx, const Chunk& chunk) const;

@@ -16,8 +16,8 @@ double attention_flops(const Attention& args) {
 /// A ForwardingBackend without an inner backend, so that it need not list the operations.
 class DryBackend final : public ForwardingBackend {
  public:
-  explicit DryBackend(Schedule* schedule)
-      : ForwardingBackend(nullptr), device_(make_dry_device(schedule)), schedule_(schedule) {}
+  DryBackend(Schedule* schedule, OperationSize size)
+      : ForwardingBackend(nullptr), device_(make_dry_device(schedule, size)), schedule_(schedule) {}
 
   Device& device() override { return *device_; }
   std::string name() const override { return "dry"; }
@@ -91,8 +91,8 @@ class TracingBackend final : public ForwardingBackend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_dry_backend(Schedule* schedule) {
-  return std::make_unique<DryBackend>(schedule);
+std::unique_ptr<Backend> make_dry_backend(Schedule* schedule, OperationSize size) {
+  return std::make_unique<DryBackend>(schedule, size);
 }
 
 std::unique_ptr<Backend> make_tracing_backend(std::unique_ptr<Backend> inner, Trace& trace) {

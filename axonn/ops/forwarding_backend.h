@@ -115,7 +115,8 @@ class RecordingBackend final : public ForwardingBackend {
 
 /// A Backend on a dry device: operations compute nothing. If a schedule is given, it records them
 /// there, with shapes, layer and the flops of products and attention. The schedule must outlive it.
-std::unique_ptr<Backend> make_dry_backend(Schedule* schedule = nullptr);
+std::unique_ptr<Backend> make_dry_backend(Schedule* schedule = nullptr,
+                                          OperationSize size = OperationSize::moderate);
 
 /// A Backend that records the time and layer of every operation of another one in a trace, which
 /// must outlive it. For devices whose operations are complete when they return.

@@ -64,9 +64,10 @@ class CpuDevice : public Device {
 
 class DryDevice final : public Device {
  public:
-  explicit DryDevice(Schedule* schedule) : schedule_(schedule) {}
+  DryDevice(Schedule* schedule, OperationSize size) : schedule_(schedule), size_(size) {}
 
   std::string name() const override { return "dry"; }
+  OperationSize operation_size() const override { return size_; }
 
   void* allocate(std::int64_t bytes) override {
     const std::uintptr_t begin = next_;
@@ -99,6 +100,7 @@ class DryDevice final : public Device {
   }
 
   Schedule* schedule_;
+  OperationSize size_;
   IdleStream stream_;
   std::uintptr_t next_ = kPage;  // not 0, which would be a null pointer
 };
@@ -109,8 +111,8 @@ std::unique_ptr<Event> IdleStream::record() { return std::make_unique<DoneEvent>
 
 std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
 
-std::unique_ptr<Device> make_dry_device(Schedule* schedule) {
-  return std::make_unique<DryDevice>(schedule);
+std::unique_ptr<Device> make_dry_device(Schedule* schedule, OperationSize size) {
+  return std::make_unique<DryDevice>(schedule, size);
 }
 
 }  // namespace axonn

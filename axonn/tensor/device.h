@@ -110,6 +110,10 @@ class Graph {
   virtual void launch() = 0;  ///< enqueues all of its work on the device's compute stream
 };
 
+/// The size of operations that suits a device: a GPU is idle in part unless an operation has
+/// millions of elements, and has memory for their results.
+enum class OperationSize { moderate, large };
+
 /// One rank's device: raw memory, copies and streams. Used by its rank's thread only.
 class Device {
  public:
@@ -119,6 +123,9 @@ class Device {
   /// Identifies the GPU: the same for all devices on one GPU, in every process. Empty for a device
   /// without memory of its own.
   virtual std::string uuid() const { return {}; }
+
+  /// Where a layer may cut its work into operations, it does so by this.
+  virtual OperationSize operation_size() const { return OperationSize::moderate; }
 
   /// Allocates memory for the arena, aligned for every type and kernel (to 256 bytes on GPUs, a
   /// page elsewhere). Throws OutOfMemory if there is none of that size.
@@ -162,9 +169,11 @@ std::unique_ptr<Device> make_cpu_device();
 
 /// A device without memory. It returns a new address for each allocation, which must not be
 /// accessed. Copies move nothing, and copies to the host give zeros. An arena on it counts the same
-/// bytes as on a real device, so a dry run shows the memory of a step of any size.
+/// bytes as on a real device of the same operation_size(), so a dry run shows the memory of a step
+/// of any size.
 ///
 /// Copies and fills are recorded in the schedule, if one is given. It must outlive the device.
-std::unique_ptr<Device> make_dry_device(Schedule* schedule = nullptr);
+std::unique_ptr<Device> make_dry_device(Schedule* schedule = nullptr,
+                                        OperationSize size = OperationSize::moderate);
 
 }  // namespace axonn

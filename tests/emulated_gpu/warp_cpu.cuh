@@ -4,7 +4,10 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -79,5 +82,24 @@ inline void mma_down(float (&c)[4], const std::uint32_t (&a)[2], const bf16* b, 
   load_transposed<64>(transposed, b, stride, static_cast<int>(threadIdx.x) % 64);
   mma_across(c, a, transposed, line);
 }
+
+/// Here a copy happens when it is waited for: as late as a GPU may make it.
+class AsyncCopies {
+ public:
+  template <typename T>
+  void start(T* to, const T* from, bool exists) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+    open_.emplace_back([=] { *to = exists ? *from : T{}; });
+  }
+  void commit() { groups_.push_back(std::exchange(open_, {})); }
+  void wait_but_last() {
+    for (; groups_.size() > 1; groups_.erase(groups_.begin()))
+      for (const auto& copy : groups_.front()) copy();
+  }
+
+ private:
+  std::vector<std::function<void()>> open_;
+  std::vector<std::vector<std::function<void()>>> groups_;
+};
 
 }  // namespace axonn::cuda

@@ -69,6 +69,8 @@ class Floats {
 
 // The functions of rowwise/math.h for Floats; the rest of them are in registers.h.
 
+[[gnu::always_inline]] inline Floats quotient(const Floats& x, const Floats& y) { return x / y; }
+
 [[gnu::always_inline]] inline Floats select_less(const Floats& x, const Floats& y,
                                                  const Floats& yes, const Floats& no) {
   return Floats::each([](auto a, auto b, auto u, auto v) { return a < b ? u : v; }, x, y, yes, no);

@@ -106,14 +106,14 @@ struct Launch {
   /// If there is little work, each thread has columns of its own and one launch is enough; else the
   /// threads share row blocks first. The sums and their order are the same.
   template <std::size_t n>
-  void columns(std::int64_t R, std::int64_t C, const std::array<float*, n>& out,
+  void columns(const rowwise::ColumnWork& work, const std::array<float*, n>& out,
                const auto& make) const {
     constexpr std::int64_t kNarrowest = 256;
-    const std::int64_t blocks = tiles_of(R, rowwise::kRowBlock);
-    const auto partial = rowwise::partial_sums<n>(scratch, blocks, C);
-    const auto kernel = make(partial);
+    const std::int64_t R = work.rows, C = work.cols, blocks = tiles_of(R, work.block);
+    const rowwise::RowBlocks<n> sums = rowwise::row_blocks<n>(scratch, work, work.block);
+    const auto kernel = make(sums);
     const auto add = [&](const Team& team, Tile tile) {
-      for (std::size_t i = 0; i < n; ++i) add_row(out[i], partial[i], team, tile);
+      for (std::size_t i = 0; i < n; ++i) add_row(out[i], sums.partial[i], team, tile);
     };
     const int used = R * C < kParallelElements ? 1 : threads;
     if (R * C <= kNearElements && C >= used * kNarrowest) {
@@ -127,14 +127,6 @@ struct Launch {
     run_tiles(used, blocks, C, rowwise::kColumnTile,
               [&](const Team&, Tile tile) { kernel(Team{far}, tile); });
     add_blocks(blocks, C, add);
-  }
-
-  void row_blocks(const rowwise::RowWork& work, std::int64_t C, float* out,
-                  const auto& make) const {
-    const std::int64_t blocks = tiles_of(work.rows, rowwise::kRowBlock);
-    const Matrix<float> partial = rowwise::partial_sums<1>(scratch, blocks, C)[0];
-    rows({blocks, work.cols * rowwise::kRowBlock}, make(partial));
-    add_blocks(blocks, C, [&](const Team& team, Tile tile) { add_row(out, partial, team, tile); });
   }
 
   /// Each thread has a part of the table.

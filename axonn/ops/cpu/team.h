@@ -254,9 +254,9 @@ struct Team {
 
   /// out[i][c] = sum over rows [begin, end), in order, of term i of f(row)(in.row(row)[c]...), c
   /// below count. The body returns the term, or a Pair of two.
-  template <std::size_t Sums, typename F, typename... In>
+  template <std::size_t Sums, typename F, template <typename> typename Rows, typename... In>
   void column_sums(std::array<float*, Sums> out, int count, std::int64_t begin, std::int64_t end,
-                   F f, rowwise::Matrix<In>... in) const {
+                   F f, Rows<In>... in) const {
     constexpr Order kAs = kOrder<In...>;
     // Adds several rows at a time, so that the sums are loaded and stored once for all of them.
     // With more than eight streams the hardware would prefetch less.
@@ -372,9 +372,9 @@ struct Team {
 
   /// Adds `whole` columns of rows [r, r + Rows) to out. If `asks`, prefetches these rows and the
   /// next `Rows` rows.
-  template <Order order, int Rows, bool asks = false, std::size_t Sums, typename F, typename... In>
+  template <Order order, int Rows, bool asks = false, std::size_t Sums>
   [[gnu::flatten]] static void add_strips(std::array<float*, Sums> out, int whole, std::int64_t r,
-                                          F f, rowwise::Matrix<In>... in) {
+                                          auto f, const auto&... in) {
     const auto terms = [&]<std::size_t... i>(std::index_sequence<i...>) {
       return std::array{f(r + static_cast<int>(i))...};
     }

@@ -26,7 +26,7 @@ namespace {
 /// Bound by memory, R · C · (sizeof(T) + 8) bytes, plus the search: at most R² comparisons
 /// of ids, which stay in cache.
 template <typename T>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMostThreads, kAtOnce)
     add_token_gradients(const rowwise::EmbeddingBackwardKernel<T> args) {
   const int row = static_cast<int>(blockIdx.x), R = static_cast<int>(args.R),
             thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -81,12 +81,19 @@ std::vector<std::string> CudaBackend::take_remarks() {
 }
 
 __global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (c >= C) return;
-  float sum = out[c];
+  constexpr int kGroups = kMostThreads / kWarp;  // each has every kGroups-th row
+  AXONN_SHARED(sums, float[kMostThreads]);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
+  float sum = 0;
+  if (c < C)
 #pragma unroll 8
-  for (std::int64_t b = 0; b < blocks; ++b) sum += partial[b * C + c];
-  out[c] = sum;
+    for (std::int64_t b = thread / kWarp; b < blocks; b += kGroups) sum += partial[b * C + c];
+  sums[thread] = sum;
+  __syncthreads();
+  if (thread >= kWarp || c >= C) return;
+  for (int group = 1; group < kGroups; ++group) sum += sums[group * kWarp + lane];
+  out[c] += sum;
 }
 
 void add_bias(Stream& stream, const View& out, const View& bias) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "axonn/base/check.h"
 #include "axonn/ops/cuda/scratch.cuh"
@@ -19,6 +20,10 @@ using rowwise::Tile;
 
 /// The most threads of a block: rows of 4096 elements or more have a pack for each.
 constexpr int kMostThreads = 512;
+
+/// Blocks of kMostThreads that must fit on a multiprocessor. Without such a number nvcc's assembler
+/// saves registers: it puts loads behind arithmetic, where each waits for memory in turn.
+constexpr int kAtOnce = 1;
 
 /// Elements of a tile of independent elements: a pack for each of 256 threads, so that a GPU of 132
 /// multiprocessors has enough bytes in flight from a million elements on.
@@ -41,29 +46,32 @@ inline unsigned grid_of(std::int64_t blocks) {
 }
 
 template <typename Kernel>
-__global__ void __launch_bounds__(kMostThreads) run_rows(const Kernel kernel) {
+__global__ void __launch_bounds__(kMostThreads, kAtOnce) run_rows(const Kernel kernel) {
   kernel(Team{}, static_cast<std::int64_t>(blockIdx.x));
 }
 
 template <typename Kernel>
-__global__ void __launch_bounds__(kMostThreads)
-    run_tiles(const Kernel kernel, std::int64_t cols, std::int64_t across, int width) {
-  const std::int64_t i = blockIdx.x, begin = i % across * width, rest = cols - begin;
+__global__ void __launch_bounds__(kMostThreads, kAtOnce)
+    run_tiles(const Kernel kernel, std::int64_t cols, unsigned across, int width) {
+  // A division of 64 bits would take longer than the work on a tile.
+  const unsigned i = blockIdx.x;
+  const std::int64_t begin = static_cast<std::int64_t>(i % across) * width, rest = cols - begin;
   kernel(Team{}, Tile{i / across, begin, static_cast<int>(rest < width ? rest : width), i});
 }
 
-/// Runs kernel(Team, Tile) for every `width` columns of every row; a thread takes `each` at once.
+/// Runs kernel(Team, Tile) for every `width` columns of every row.
 template <typename Kernel>
 void launch_tiles(cudaStream_t stream, std::int64_t rows, std::int64_t cols, int width,
-                  const Kernel& kernel, int each = kPack) {
+                  const Kernel& kernel) {
   const std::int64_t across = tiles_of(cols, width);
   if (rows * across == 0) return;
-  const int threads = threads_for(std::min<std::int64_t>(cols, width), each);
-  launch_kernel(stream, grid_of(rows * across), threads, run_tiles<Kernel>, kernel, cols, across,
-                width);
+  const int threads = threads_for(std::min<std::int64_t>(cols, width), kPack);
+  launch_kernel(stream, grid_of(rows * across), threads, run_tiles<Kernel>, kernel, cols,
+                static_cast<unsigned>(across), width);
 }
 
-/// out[c] += partial[0][c] + partial[1][c] + ..., in this order.
+/// out[c] += the sum of partial[...][c], in an order that depends only on the number of blocks. A
+/// block of threads has as many columns as a warp has threads.
 __global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C);
 
 /// out += the partials, in an order that depends only on their number. Runs in one block.
@@ -101,36 +109,29 @@ struct Launch {
   }
 
   template <std::size_t n>
-  void columns(std::int64_t R, std::int64_t C, const std::array<float*, n>& out,
+  void columns(const rowwise::ColumnWork& work, const std::array<float*, n>& out,
                const auto& make) const {
-    constexpr int kColumnTile = 256 * kColumns;
-    const std::int64_t blocks = tiles_of(R, rowwise::kRowBlock);
-    const auto partial = rowwise::partial_sums<n>(scratch, blocks, C);
-    launch_tiles(stream, blocks, C, kColumnTile, make(partial), kColumns);
-    for (std::size_t i = 0; i < n; ++i) add_blocks(out[i], partial[i], blocks);
-  }
-
-  void row_blocks(const rowwise::RowWork& work, std::int64_t C, float* out,
-                  const auto& make) const {
-    const std::int64_t blocks = tiles_of(work.rows, rowwise::kRowBlock);
-    const Matrix<float> partial = rowwise::partial_sums<1>(scratch, blocks, C)[0];
-    rows({blocks, work.at_once}, make(partial));
-    add_blocks(out, partial, blocks);
+    constexpr int kWidth = kColumnThreads * kPack;
+    // Blocks of threads: a few for each multiprocessor of any GPU. A thread has at least 8 rows.
+    constexpr int kBlocks = 1024, kFewest = 8;
+    if (work.rows * work.cols == 0) return;
+    const std::int64_t tiles = tiles_of(work.cols, kWidth), packs = tiles_of(work.cols, kPack),
+                       groups = std::max<std::int64_t>(kColumnThreads / packs, 1);
+    const std::int64_t each = std::max(tiles_of(work.rows * tiles, kBlocks), kFewest * groups);
+    const rowwise::RowBlocks<n> sums = rowwise::row_blocks<n>(scratch, work, each);
+    const std::int64_t blocks = (work.rows + each - 1) / each;
+    const auto kernel = make(sums);
+    launch_kernel(stream, grid_of(blocks * tiles), kColumnThreads,
+                  run_tiles<std::remove_const_t<decltype(kernel)>>, kernel, work.cols,
+                  static_cast<unsigned>(tiles), kWidth);
+    for (std::size_t i = 0; i < n; ++i)
+      launch_kernel(stream, grid_of(tiles_of(work.cols, kWarp)), kMostThreads, add_rows, out[i],
+                    sums.partial[i].data, blocks, work.cols);
   }
 
   /// Defined in cuda_backend.cu.
   template <typename T>
   void rows_by_id(const rowwise::EmbeddingBackwardKernel<T>& kernel) const;
-
- private:
-  /// Adds `blocks` rows of partial sums, (blocks, C), to out (C).
-  void add_blocks(float* out, const Matrix<float>& partial, std::int64_t blocks) const {
-    constexpr int kThreads = 64;  // small blocks, so that few columns occupy more multiprocessors
-    const std::int64_t C = partial.stride;
-    if (C == 0) return;
-    launch_kernel(stream, grid_of(tiles_of(C, kThreads)), kThreads, add_rows, out, partial.data,
-                  blocks, C);
-  }
 };
 
 }  // namespace axonn::cuda

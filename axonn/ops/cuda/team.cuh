@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <tuple>
+#include <type_traits>
 
 #include "axonn/ops/cuda/reduce_block.h"
 #include "axonn/ops/cuda/warp.cuh"
@@ -13,8 +15,8 @@ namespace axonn::cuda {
 
 /// Elements that a thread moves at once: 16 bytes of bf16, or twice 16 bytes of f32.
 constexpr int kPack = 8;
-/// Columns that a thread sums up: fewer, because there are seldom many columns.
-constexpr int kColumns = 4;
+/// The most threads of a block that sums down columns.
+constexpr int kColumnThreads = 256;
 
 /// n adjacent elements, moved 16 bytes at a time, or all at once if they are less.
 template <typename T, int n>
@@ -22,9 +24,21 @@ struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
   T value[n];
 };
 
+/// Whether packs of n elements can be moved to and from all of p.
+template <int n, typename... T>
+__device__ bool aligned(const T*... p) {
+  return ((reinterpret_cast<std::uintptr_t>(p) % alignof(Pack<T, n>) == 0) && ...);
+}
+
+/// The number of elements of a whole pack in aligned memory; others are counted by an int.
+template <int n>
+using Whole = std::integral_constant<int, n>;
+
+/// Loads a pack from aligned memory. Kernels convert to floats after all of their loads, or the
+/// compiler puts the arithmetic on one pack before the load of the next.
 template <int n, typename T>
-__device__ bool packed(const T* p, int count) {
-  return count >= n && reinterpret_cast<std::uintptr_t>(p) % alignof(Pack<T, n>) == 0;
+__device__ auto load_pack(const T* p) {
+  return *reinterpret_cast<const Pack<T, n>*>(p);
 }
 
 /// n elements of a row as floats; those from `count` on are zero.
@@ -34,31 +48,36 @@ struct Values {
 
   __device__ Values() {}
   template <typename T>
+  __device__ explicit Values(const Pack<T, n>& pack) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) value[j] = get(pack.value[j]);
+  }
+  template <typename T>
   __device__ Values(const T* p, int count) {
-    if (packed<n>(p, count)) {
-      const auto pack = *reinterpret_cast<const Pack<T, n>*>(p);
 #pragma unroll
-      for (int j = 0; j < n; ++j) value[j] = get(pack.value[j]);
-    } else {
-#pragma unroll
-      for (int j = 0; j < n; ++j) value[j] = j < count ? get(p[j]) : 0.0f;
-    }
+    for (int j = 0; j < n; ++j) value[j] = j < count ? get(p[j]) : 0.0f;
   }
 
   template <typename T>
+  __device__ void store(T* p, Whole<n>) const {
+    Pack<T, n> pack;
+#pragma unroll
+    for (int j = 0; j < n; j += 2) put_two(pack.value + j, value[j], value[j + 1]);
+    *reinterpret_cast<Pack<T, n>*>(p) = pack;
+  }
+  template <typename T>
   __device__ void store(T* p, int count) const {
-    if (packed<n>(p, count)) {
-      Pack<T, n> pack;
 #pragma unroll
-      for (int j = 0; j < n; ++j) put(pack.value[j], value[j]);
-      *reinterpret_cast<Pack<T, n>*>(p) = pack;
-    } else {
-#pragma unroll
-      for (int j = 0; j < n; ++j)
-        if (j < count) put(p[j], value[j]);
-    }
+    for (int j = 0; j < n; ++j)
+      if (j < count) put(p[j], value[j]);
   }
 };
+
+/// The same for memory of any alignment: a branch for each pack.
+template <int n, typename T>
+__device__ Values<n> load_values(const T* p, int count) {
+  return count >= n && aligned<n>(p) ? Values<n>(load_pack<n>(p)) : Values<n>(p, count);
+}
 
 /// A block of a GPU's threads, in the form that reduce_block() takes.
 struct ThreadsOfBlock {
@@ -96,8 +115,8 @@ struct Team {
   __device__ auto sum_two(int count, auto f, const auto*... in) const {
     float a = 0, b = 0;
     for_packs(
-        count,
-        [&](int, int n, const auto&... x) {
+        aligned<kPack>(in...), count,
+        [&](int, auto n, const auto&... x) {
 #pragma unroll
           for (int j = 0; j < kPack; ++j) {
             const auto terms = f(x.value[j]...);
@@ -139,8 +158,8 @@ struct Team {
   __device__ float max(int count, const auto* in) const {
     float most = -std::numeric_limits<float>::infinity();
     for_packs(
-        count,
-        [&](int, int n, const auto& x) {
+        aligned<kPack>(in), count,
+        [&](int, auto n, const auto& x) {
 #pragma unroll
           for (int j = 0; j < kPack; ++j) most = j < n && x.value[j] > most ? x.value[j] : most;
         },
@@ -151,8 +170,8 @@ struct Team {
   __device__ auto sum_and_max(int count, auto f, const auto* in) const {
     float total = 0, most = -std::numeric_limits<float>::infinity();
     for_packs(
-        count,
-        [&](int, int n, const auto& x) {
+        aligned<kPack>(in), count,
+        [&](int, auto n, const auto& x) {
 #pragma unroll
           for (int j = 0; j < kPack; ++j) {
             total += j < n ? f(x.value[j]) : 0.0f;
@@ -178,8 +197,8 @@ struct Team {
   template <typename Out>
   __device__ void map_pair(Out* first, Out* second, int count, auto f, const auto*... in) const {
     for_packs(
-        count,
-        [&](int i, int n, const auto&... x) {
+        aligned<kPack>(first, second, in...), count,
+        [&](int i, auto n, const auto&... x) {
           Values<kPack> y, z;
 #pragma unroll
           for (int j = 0; j < kPack; ++j) {
@@ -195,8 +214,8 @@ struct Team {
 
   __device__ void map_indexed(auto* out, int count, auto f, const auto*... in) const {
     for_packs(
-        count,
-        [&](int i, int n, const auto&... x) {
+        aligned<kPack>(out, in...), count,
+        [&](int i, auto n, const auto&... x) {
           Values<kPack> y;
 #pragma unroll
           for (int j = 0; j < kPack; ++j) y.value[j] = f(static_cast<float>(i + j), x.value[j]...);
@@ -207,8 +226,8 @@ struct Team {
 
   __device__ void update(auto* out, int count, auto f, auto*... inout) const {
     for_packs(
-        count,
-        [&](int i, int n, auto... x) {
+        aligned<kPack>(out, inout...), count,
+        [&](int i, auto n, auto... x) {
           Values<kPack> y;
 #pragma unroll
           for (int j = 0; j < kPack; ++j) y.value[j] = f(x.value[j]...);
@@ -218,21 +237,49 @@ struct Team {
         inout...);
   }
 
-  template <std::size_t Sums, typename... In>
+  /// A thread has kPack columns. If these are few, the block's threads form groups: group g of G
+  /// has the rows begin + g, begin + g + G..., and the groups' sums are added in their order.
+  template <std::size_t Sums, template <typename> typename Rows, typename... In>
   __device__ void column_sums(std::array<float*, Sums> out, int count, std::int64_t begin,
-                              std::int64_t end, auto f, rowwise::Matrix<In>... in) const {
-    const int step = static_cast<int>(blockDim.x) * kColumns;
-    for (int c = static_cast<int>(threadIdx.x) * kColumns; c < count; c += step) {
-      const int n = count - c < kColumns ? count - c : kColumns;
-      Values<kColumns> sums[Sums];
+                              std::int64_t end, auto f, Rows<In>... in) const {
+    using Parts = float[Sums][kColumnThreads * kPack];
+    AXONN_SHARED(parts, Parts);
+    const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+    const int packs = (count + kPack - 1) / kPack, across = packs < threads ? packs : threads;
+    const int groups = threads / across, group = thread / across;
+    const bool whole = aligned<kPack>(in.row(0)...) && (in.template apart<kPack>() && ...);
+    for (int c = thread % across * kPack; c < count && group < groups; c += across * kPack) {
+      Values<kPack> sums[Sums];
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j)
-        for (Values<kColumns>& sum : sums) sum.value[j] = 0;
-#pragma unroll 4
-      for (std::int64_t r = begin; r < end; ++r)
-        add_row(sums, f(r), Values<kColumns>(in.row(r) + c, n)...);
-      for (std::size_t i = 0; i < Sums; ++i) sums[i].store(out[i] + c, n);
+      for (int j = 0; j < kPack; ++j)
+        for (Values<kPack>& sum : sums) sum.value[j] = 0;
+      std::int64_t r = begin + group;
+      if (whole && count - c >= kPack)
+        for (; r + 3 * groups < end; r += 4 * groups) {
+          const decltype(f(r)) terms[] = {f(r), f(r + groups), f(r + 2 * groups), f(r + 3 * groups)};
+          std::tuple<Pack<std::remove_const_t<In>, kPack>...> rows[4];
+#pragma unroll
+          for (int k = 0; k < 4; ++k) rows[k] = {load_pack<kPack>(in.row(r + k * groups) + c)...};
+#pragma unroll
+          for (int k = 0; k < 4; ++k)
+            std::apply([&](auto... x) { add_row(sums, terms[k], Values<kPack>(x)...); }, rows[k]);
+        }
+      for (; r < end; r += groups) add_row(sums, f(r), Values<kPack>(in.row(r) + c, count - c)...);
+      for (std::size_t i = 0; i < Sums; ++i)
+        if (groups == 1)
+          sums[i].store(out[i] + c, count - c);
+        else
+          sums[i].store(&parts[i][(group * across + c / kPack) * kPack], Whole<kPack>{});
     }
+    if (groups == 1) return;
+    __syncthreads();
+    for (std::size_t i = 0; i < Sums; ++i)
+      for (int c = thread; c < count; c += threads) {
+        float sum = 0;
+        for (int g = 0; g < groups; ++g) sum += parts[i][g * across * kPack + c];
+        out[i][c] = sum;
+      }
+    __syncthreads();  // before parts is written again
   }
 
   __device__ void each(int count, auto f) const {
@@ -256,8 +303,8 @@ struct Team {
   __device__ static T total(int count, auto f, const auto*... in) {
     T mine = 0;
     for_packs(
-        count,
-        [&](int, int n, const auto&... x) {
+        aligned<kPack>(in...), count,
+        [&](int, auto n, const auto&... x) {
 #pragma unroll
           for (int j = 0; j < kPack; ++j) mine += j < n ? f(x.value[j]...) : T{0};
         },
@@ -265,29 +312,39 @@ struct Team {
     return block_sum(mine);
   }
 
-  /// Calls body(begin, elements, values of each input...) for this thread's packs.
-  __device__ static void for_packs(int count, auto body, const auto*... in) {
+  /// Calls body(begin, elements, values of each input...) for this thread's packs. `whole`: whether
+  /// all of its memory is aligned. That is one decision for a whole row, so that no branch
+  /// separates the loads of a pack and they are under way together.
+  __device__ static void for_packs(bool whole, int count, auto body, const auto*... in) {
     const int step = static_cast<int>(blockDim.x) * kPack;
-    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step) {
+    int i = static_cast<int>(threadIdx.x) * kPack;
+    if (whole)
+      for (; count - i >= kPack; i += step) unpacked(body, i, load_pack<kPack>(in + i)...);
+    for (; i < count; i += step) {
       const int n = count - i < kPack ? count - i : kPack;
       body(i, n, Values<kPack>(in + i, n)...);
     }
   }
 
-  __device__ static void store_unless_const(float* to, int n, const Values<kPack>& x) {
+  template <typename... In>
+  __device__ static void unpacked(auto& body, int i, const Pack<In, kPack>&... in) {
+    body(i, Whole<kPack>{}, Values<kPack>(in)...);
+  }
+
+  __device__ static void store_unless_const(float* to, auto n, const Values<kPack>& x) {
     x.store(to, n);
   }
-  __device__ static void store_unless_const(const float*, int, const Values<kPack>&) {}
+  __device__ static void store_unless_const(const float*, auto, const Values<kPack>&) {}
 
   template <std::size_t Sums>
-  __device__ static void add_row(Values<kColumns> (&sums)[Sums], auto term, const auto&... x) {
+  __device__ static void add_row(Values<kPack> (&sums)[Sums], auto term, const auto&... x) {
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) add(sums, j, term(x.value[j]...));
+    for (int j = 0; j < kPack; ++j) add(sums, j, term(x.value[j]...));
   }
-  __device__ static void add(Values<kColumns> (&sums)[1], int j, float term) {
+  __device__ static void add(Values<kPack> (&sums)[1], int j, float term) {
     sums[0].value[j] += term;
   }
-  __device__ static void add(Values<kColumns> (&sums)[2], int j, rowwise::Pair<float> terms) {
+  __device__ static void add(Values<kPack> (&sums)[2], int j, rowwise::Pair<float> terms) {
     sums[0].value[j] += terms.first;
     sums[1].value[j] += terms.second;
   }

@@ -64,4 +64,27 @@ __device__ inline void mma_down(float (&c)[8], const std::uint32_t (&a)[4], cons
   }
 }
 
+/// A thread's copies of 4 or 16 bytes from memory to shared memory, which no register holds on
+/// their way. start(): of zeros if `from` does not exist. commit(): those since the last call are a
+/// group. wait_but_last(): until all groups but the last are there, for this thread; other threads
+/// see them after __syncthreads().
+struct AsyncCopies {
+  template <typename T>
+  __device__ void start(T* to, const T* from, bool exists) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    const int bytes = exists ? static_cast<int>(sizeof(T)) : 0;
+    if constexpr (sizeof(T) == 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address),
+                   "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                   : "memory");
+    else
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address),
+                   "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                   : "memory");
+  }
+  __device__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  __device__ void wait_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+};
+
 }  // namespace axonn::cuda

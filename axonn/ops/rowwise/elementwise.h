@@ -25,13 +25,14 @@ struct TanhGelu {
     return 1.0f + power_of_two(x * (-kLog2E * kLinear - kLog2E * kCubic * squared));
   }
 
-  AXONN_DEVICE auto operator()(auto x) const { return x / inverse_sigmoid(x, square(x)); }
+  AXONN_DEVICE auto operator()(auto x) const { return quotient(x, inverse_sigmoid(x, square(x))); }
 };
 
 /// d_inp = d_out · (s + x · s · (1 - s) · d(2u)/dx), s = sigmoid(2u).
 struct TanhGeluGradient {
   AXONN_DEVICE auto operator()(auto d_out, auto x) const {
-    const auto squared = TanhGelu::square(x), s = 1.0f / TanhGelu::inverse_sigmoid(x, squared);
+    const auto squared = TanhGelu::square(x),
+               s = quotient(1.0f, TanhGelu::inverse_sigmoid(x, squared));
     const auto slope = x * (TanhGelu::kLinear + 3 * TanhGelu::kCubic * squared);
     return d_out * (s + s * (slope * (1.0f - s)));
   }
@@ -107,7 +108,7 @@ struct Tanh {
     p = p * squared + 1.33314422036e-1f;
     p = p * squared - 3.33332819422e-1f;
     const auto within = least(20.0f, x);  // there it is 1, and e^2x is finite
-    const auto far = 1.0f - 2.0f / (1.0f + exponential(2.0f * within));
+    const auto far = 1.0f - quotient(2.0f, 1.0f + exponential(2.0f * within));
     return select_less(squared, 0.390625f, p * squared * x + x, far);
   }
 };
@@ -267,8 +268,9 @@ void ColumnSum::run(auto launch, const Checker& check) const {
   check.values("inp", inp);
   check.f32("out", out, 1, inp.cols);
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.columns(inp.rows, inp.cols, std::array{out.as<float>()}, [&](const auto& partial) {
-      return rowwise::ColumnPartials<1, rowwise::ValueTerm, T>{partial, inp.rows, {}, {inp}};
+    launch.columns({inp.rows, inp.cols}, std::array{out.as<float>()}, [&](const auto& blocks) {
+      return rowwise::ColumnPartials<1, rowwise::ValueTerm, Matrix<const T>>{
+          blocks, inp.rows, {}, {inp}};
     });
   });
 }

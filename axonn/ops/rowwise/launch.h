@@ -18,11 +18,8 @@
 // - tiles(rows, cols, kernel): kernel(team, tile) for tiles that cover all columns of all rows.
 // - reduce(rows, cols, out, make): the same, where kernel = make(partial) writes a partial sum for
 //   each tile. Adds these to out.
-// - columns(R, C, out, make): sums down columns, see ColumnPartials. kernel = make(partial),
-//   with an array of n partial sums (blocks, C). Adds their rows, in their order, to the n arrays
-//   of out (C).
-// - row_blocks(work, C, out, make): kernel(team, block) for every kRowBlock rows. kernel =
-//   make(partial), with partial sums (blocks, C). Adds their rows, in their order, to out (C).
+// - columns(work, out, make): sums down columns, see ColumnPartials. kernel = make(blocks), with
+//   RowBlocks. Adds the rows of their sums, in a fixed order, to the n arrays of out (C).
 // - rows_by_id(kernel): an EmbeddingBackwardKernel.
 
 namespace axonn {
@@ -58,46 +55,61 @@ inline std::int64_t tiles_of(std::int64_t cols, int width) { return (cols + widt
 namespace axonn::rowwise {
 
 // Sums down the columns of (R, C), the same bits on any number of threads: rows are cut into
-// blocks of kRowBlock, a team sums a tile of columns of one block in the order of its rows, and a
-// second launch adds the blocks' sums in their order.
+// blocks, a team sums a tile of columns of one block in a fixed order, and a second launch adds the
+// blocks' sums in a fixed order. On a CPU both are the orders of the rows and of the blocks.
 //
 // Bound by memory: R · C · sizeof(T) bytes per input.
 
-/// Enough rows that partial sums are few, and so few that a thousand rows are work for eight teams.
-constexpr std::int64_t kRowBlock = 128;
+/// Rows to sum down.
+struct ColumnWork {
+  /// Rows of a block on a CPU: enough that partial sums are few, and so few that a thousand rows
+  /// are work for eight teams.
+  static constexpr std::int64_t kBlock = 128;
+
+  std::int64_t rows, cols;
+  std::int64_t block = kBlock;  ///< rows of a block on a CPU; GPUs choose them by their number
+};
 /// Columns of a tile: few enough that its running sums stay in the L1 cache beside the rows that
 /// stream by, and enough that the hardware prefetches little beyond the tile's rows.
 constexpr int kColumnTile = 4096;
 
-/// partial[i][block] = n sums over the block's rows of term(row)(inp...), which returns one term,
-/// or a Pair of them if n is 2.
-template <std::size_t n, typename Term, typename... In>
-struct ColumnPartials {
+/// Blocks of rows, and n sums for each of their columns.
+template <std::size_t n>
+struct RowBlocks {
   std::array<Matrix<float>, n> partial;  // (blocks, C) each
+  std::int64_t each;                     ///< rows of a block, but for the last
+};
+
+/// partial[i][block] = n sums over the block's rows of term(row)(inp...), which returns one term,
+/// or a Pair of them if n is 2. Rows: Matrix or HeadRows, of const elements.
+template <std::size_t n, typename Term, typename... Rows>
+struct ColumnPartials {
+  RowBlocks<n> blocks;
   std::int64_t R;
   Term term;
-  std::tuple<Matrix<const In>...> inp;  // (R, C) each
+  std::tuple<Rows...> inp;  // (R, C) each
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
-    const std::int64_t begin = tile.row * kRowBlock, end = std::min(begin + kRowBlock, R);
+    const std::int64_t begin = tile.row * blocks.each, end = std::min(begin + blocks.each, R);
     std::array<float*, n> sums;
-    for (std::size_t i = 0; i < n; ++i) sums[i] = partial[i].at(tile);
+    for (std::size_t i = 0; i < n; ++i) sums[i] = blocks.partial[i].at(tile);
     std::apply(
         [&](auto... in) {
-          team.column_sums(sums, tile.count, begin, end, term,
-                           decltype(in){in.data + tile.begin, in.stride}...);
+          team.column_sums(sums, tile.count, begin, end, term, in.from(tile.begin)...);
         },
         inp);
   }
 };
 
-/// n matrices of partial sums, (blocks, C), in memory of a Scratch.
+/// Blocks of `each` rows, with sums in memory of a Scratch.
 template <std::size_t n>
-std::array<Matrix<float>, n> partial_sums(auto& scratch, std::int64_t blocks, std::int64_t C) {
-  float* memory = scratch.template take<float>(static_cast<std::int64_t>(n) * blocks * C);
-  std::array<Matrix<float>, n> sums;
-  for (Matrix<float>& one : sums) one = {memory + (&one - sums.data()) * blocks * C, C};
-  return sums;
+RowBlocks<n> row_blocks(auto& scratch, const ColumnWork& work, std::int64_t each) {
+  const std::int64_t C = work.cols, all = (work.rows + each - 1) / each * C;
+  float* memory = scratch.template take<float>(static_cast<std::int64_t>(n) * all);
+  RowBlocks<n> blocks{.partial = {}, .each = each};
+  for (Matrix<float>& one : blocks.partial)
+    one = {memory + (&one - blocks.partial.data()) * all, C};
+  return blocks;
 }
 
 }  // namespace axonn::rowwise

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "axonn/tensor/dtype.h"
 
@@ -34,14 +35,28 @@ AXONN_DEVICE inline float times_power(float x, float n) {
 
 AXONN_DEVICE inline float square_root(float x) { return std::sqrt(x); }
 
+/// a / b. On GPUs within 2 units in the last place, and 0 if b is from 2^126 to 2^128: an exact
+/// division is twelve instructions and a branch.
+AXONN_DEVICE inline float quotient(float a, float b) {
+#if AXONN_GPU_CODE
+  return __fdividef(a, b);
+#else
+  return a / b;
+#endif
+}
+
 /// e to the x, branch-free, so that every compiler vectorises it.
 ///
 /// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r by a polynomial of degree 5 whose own relative
 /// error is 1e-7; the result's relative error is at most 2e-7. Results below 2^-126 have few
 /// correct digits, those below 2^-150 are 0. For finite x above 88 it is e^88 or more, for NaN it
 /// is NaN; for +infinity a float's result is finite but meaningless.
+///
+/// On GPUs it is expf: eight instructions, within 2 units in the last place for every x.
+/// Source: CUDA C++ Programming Guide, "Mathematical Functions".
 template <typename V>
 [[gnu::always_inline]] AXONN_DEVICE inline V exponential(V x) {
+  if constexpr (AXONN_GPU_CODE && std::is_same_v<V, float>) return std::exp(x);
   constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   const V within = greatest(-105.0f, x), n = (within * kLog2E + kRound) - kRound;
   const V r = (within - n * kLn2High) - n * kLn2Low;
@@ -53,9 +68,11 @@ template <typename V>
   return times_power(p, n);
 }
 
-/// 2 to the x, with the accuracy of exponential(), for x that is not infinite.
+/// 2 to the x, with the accuracy of exponential(), for x that is not infinite. On GPUs it is exp2f:
+/// four instructions, within 2 units in the last place for every x.
 template <typename V>
 [[gnu::always_inline]] AXONN_DEVICE inline V power_of_two(V x) {
+  if constexpr (AXONN_GPU_CODE && std::is_same_v<V, float>) return std::exp2(x);
   const V n = (x + kRound) - kRound, r = x - n;
   V p = r * 1.32647459e-3f + 9.67149809e-3f;
   p = p * r + 5.55072166e-2f;
@@ -68,7 +85,7 @@ template <typename V>
 /// 1 / (1 + e^-x), within 3e-7.
 template <typename V>
 [[gnu::always_inline]] AXONN_DEVICE inline V sigmoid(V x) {
-  return 1.0f / (1.0f + exponential(0.0f - x));
+  return quotient(1.0f, 1.0f + exponential(0.0f - x));
 }
 
 }  // namespace axonn::rowwise

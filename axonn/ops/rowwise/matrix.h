@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "axonn/tensor/tensor.h"
@@ -27,6 +28,49 @@ struct Matrix {
 
   AXONN_DEVICE T* row(std::int64_t r) const { return data + r * stride; }
   AXONN_DEVICE T* at(const Tile& tile) const { return row(tile.row) + tile.begin; }
+  /// The columns from c on.
+  AXONN_DEVICE Matrix from(std::int64_t c) const { return {data + c, stride}; }
+  /// Whether the first elements of all rows are a multiple of n elements apart.
+  template <int n>
+  AXONN_DEVICE bool apart() const {
+    return stride % n == 0;
+  }
+};
+
+/// Divides numbers below 2^31 by the same one, by a product and a shift.
+/// Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
+struct Divisor {
+  std::uint32_t value;
+  int shift;
+  std::uint64_t factor;
+
+  explicit Divisor(int divisor)
+      : value(static_cast<std::uint32_t>(divisor)),
+        shift(32 + std::bit_width(value - 1)),
+        factor(((std::uint64_t{1} << shift) + value - 1) / value) {}
+
+  AXONN_DEVICE std::uint32_t quotient(std::uint32_t x) const {
+    return static_cast<std::uint32_t>(x * factor >> shift);
+  }
+};
+
+/// The heads of a matrix (R, h · D) as rows of D columns: row r · h + i is head i of row r. R · h
+/// must be less than 2^31.
+template <typename T>
+struct HeadRows {
+  Matrix<T> all;  // (R, h · D)
+  Divisor heads;
+  int D;
+
+  AXONN_DEVICE T* row(std::int64_t r) const {
+    const auto i = static_cast<std::uint32_t>(r), row = heads.quotient(i);
+    return all.row(row) + static_cast<std::int64_t>(i - row * heads.value) * D;
+  }
+  AXONN_DEVICE HeadRows from(std::int64_t c) const { return {all.from(c), heads, D}; }
+  template <int n>
+  AXONN_DEVICE bool apart() const {
+    return all.template apart<n>() && D % n == 0;
+  }
 };
 
 /// Two results of a kernel body.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <tuple>
 
 #include "axonn/ops/rowwise/launch.h"
@@ -254,27 +255,12 @@ struct HeadNormBackwardKernel {
   }
 };
 
-/// partial[block] = the sums of d_out · xhat over the heads of the block's rows, in their order.
-/// One team per block of kRowBlock rows, as in ColumnPartials.
-template <typename T>
-struct HeadNormWeightPartials {
-  Matrix<float> partial;       // (blocks, D)
-  Matrix<const T> d_out, inp;  // (R, h · D)
-  Matrix<const float> rstd;    // (R, h)
-  std::int64_t R;
-  int heads, D;
+/// The term of a column's sum over all heads of all rows: d_out · xhat.
+struct HeadWeightTerm {
+  HeadRows<const float> rstd;  // (R · h, 1)
 
-  AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
-    const std::int64_t begin = block * kRowBlock, end = std::min(begin + kRowBlock, R);
-    float* sums = partial.row(block);
-    team.map(sums, D, [] { return 0.0f; });
-    for (std::int64_t row = begin; row < end; ++row)
-      for (int h = 0; h < heads; ++h) {
-        const float scale = rstd.row(row)[h];
-        team.map(
-            sums, D, [=](auto sum, auto d, auto v) { return sum + d * (v * scale); }, sums,
-            d_out.row(row) + h * D, inp.row(row) + h * D);
-      }
+  AXONN_DEVICE auto operator()(std::int64_t row) const {
+    return [scale = *rstd.row(row)](auto d, auto x) { return d * (x * scale); };
   }
 };
 
@@ -376,8 +362,9 @@ void LayerNormWeightBackward::run(auto launch, const Checker& check) const {
   with_type(inp.dtype, [&]<typename T>(T) {
     const auto sum = [&]<std::size_t n, typename Term>(const std::array<float*, n>& out,
                                                        Term term) {
-      launch.columns(inp.rows, inp.cols, out, [&](const auto& partial) {
-        return rowwise::ColumnPartials<n, Term, T, T>{partial, inp.rows, term, {d_out, inp}};
+      using Rows = Matrix<const T>;
+      launch.columns({inp.rows, inp.cols}, out, [&](const auto& blocks) {
+        return rowwise::ColumnPartials<n, Term, Rows, Rows>{blocks, inp.rows, term, {d_out, inp}};
       });
     };
     if (d_bias.data)
@@ -432,11 +419,18 @@ void HeadNormBackward::run(auto launch, const Checker& check) const {
     launch.rows(work, rowwise::HeadNormBackwardKernel<T, W>{d_inp, d_out, inp, weight.as<const W>(),
                                                             rstd, heads, width(weight)});
   });
-  if (!d_weight.data) return;
+  if (!d_weight.data || inp.count() == 0) return;
+  const std::int64_t all = inp.rows * heads;
+  AXONN_CHECK(all <= std::numeric_limits<std::int32_t>::max(), check.operation, ": ", all,
+              " heads in all rows, want less than 2^31");
+  const rowwise::ColumnWork sums{all, weight.cols, rowwise::ColumnWork::kBlock * heads};
+  const rowwise::Divisor each(heads);
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.row_blocks(work, weight.cols, d_weight.as<float>(), [&](const Matrix<float>& partial) {
-      return rowwise::HeadNormWeightPartials<T>{partial,  d_out, inp,          rstd,
-                                                inp.rows, heads, width(weight)};
+    using Rows = rowwise::HeadRows<const T>;
+    const auto rows_of = [&](const View& view) { return Rows{view, each, width(weight)}; };
+    launch.columns(sums, std::array{d_weight.as<float>()}, [&](const auto& blocks) {
+      return rowwise::ColumnPartials<1, rowwise::HeadWeightTerm, Rows, Rows>{
+          blocks, all, {{rstd, each, 1}}, {rows_of(d_out), rows_of(inp)}};
     });
   });
 }

@@ -48,7 +48,7 @@ struct AdamWRule {
           const auto g = gradient_value * factor;
           m = b1 * m + (1 - b1) * g;
           v = b2 * v + (1 - b2) * g * g;
-          w = w - (c1 * m / (square_root(v * c2) + tiny) + shrink * w);
+          w = w - (quotient(c1 * m, square_root(v * c2) + tiny) + shrink * w);
           return w;
         },
         of.master + at.begin, first + at.begin, second + at.begin, of.gradient + at.begin);

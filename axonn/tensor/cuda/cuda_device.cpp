@@ -151,6 +151,7 @@ class CudaDevice final : public Device {
 
   std::string name() const override { return gpu_.name; }
   std::string uuid() const override { return gpu_.uuid; }
+  OperationSize operation_size() const override { return OperationSize::large; }
 
   void* allocate(std::int64_t bytes) override {
     void* memory = nullptr;

@@ -50,7 +50,7 @@ struct CachedHead {
 /// The part of a dot product that `n` elements make; those from n on are zero.
 template <typename T>
 __device__ float dot_of(const Values<kPack>& a, const T* b, int n) {
-  const Values<kPack> other(b, n);
+  const auto other = load_values<kPack>(b, n);
   float dot = 0;
 #pragma unroll
   for (int j = 0; j < kPack; ++j) dot += a.value[j] * other.value[j];
@@ -65,7 +65,7 @@ __device__ void score(float* scores, const T* query, int D, int count, auto key)
   int lanes = 1;  // of a key
   while (lanes < kWarp && lanes * kPack < D) lanes *= 2;
   const int begin = thread % lanes * kPack, at_once = threads / lanes;
-  const Values<kPack> near(query + begin, D - begin);
+  const auto near = load_values<kPack>(query + begin, D - begin);
   // All lanes of a warp make the same number of rounds, because they exchange values.
   for (int base = 0; base < count; base += at_once) {
     const int i = base + thread / lanes;
@@ -73,7 +73,7 @@ __device__ void score(float* scores, const T* query, int D, int count, auto key)
     if (i < count) {
       dot = dot_of(near, key(i) + begin, D - begin);
       for (int c = begin + lanes * kPack; c < D; c += lanes * kPack)
-        dot += dot_of(Values<kPack>(query + c, D - c), key(i) + c, D - c);
+        dot += dot_of(load_values<kPack>(query + c, D - c), key(i) + c, D - c);
     }
     for (int mask = lanes / 2; mask > 0; mask /= 2) dot += shuffle_xor(dot, mask);
     if (i < count && begin == 0) scores[i] = dot;
@@ -92,11 +92,11 @@ __device__ void weigh(float* sums, const float* weights, int D, int count, int p
 #pragma unroll
   for (int j = 0; j < kPack; ++j) sum.value[j] = 0;
   for (int i = member; i < count; i += members) {
-    const Values<kPack> v(value(i) + begin, D - begin);
+    const auto v = load_values<kPack>(value(i) + begin, D - begin);
 #pragma unroll
     for (int j = 0; j < kPack; ++j) sum.value[j] += weights[i] * v.value[j];
   }
-  sum.store(sums + (member * packs * kPack + begin), kPack);
+  sum.store(sums + (member * packs * kPack + begin), Whole<kPack>{});
 }
 
 template <typename T>

@@ -45,13 +45,6 @@ __device__ inline float across_row(float x, auto op) {
   return op(x, shuffle_xor(x, 2 * Layout::kAcross));
 }
 
-__device__ inline std::uint32_t pack(float low, float high) {
-  bf16 a, b;
-  put(a, low);
-  put(b, high);
-  return a.bits | static_cast<std::uint32_t>(b.bits) << 16;
-}
-
 /// Two adjacent elements at an even index.
 __device__ inline std::uint32_t word(const bf16* p) {
   return *reinterpret_cast<const std::uint32_t*>(p);
@@ -83,18 +76,20 @@ struct alignas(16) FlashTile {
   static constexpr int kStride = D + 8;
   bf16 values[kRows * kStride];
 
-  /// Fills the tile from memory, 16 bytes at a time. All threads call it.
-  __device__ void fill(const FlashRows& from) {
+  /// Starts to fill the tile from memory, 16 bytes at a time. All threads call it.
+  __device__ void fill(AsyncCopies& copies, const FlashRows& from) {
     struct alignas(16) Pack {
       std::uint32_t words[4];
     };
     constexpr int kPacks = D / 8;
-    for (int n = flash_thread(); n < kRows * kPacks; n += kFlashThreads) {
-      const int row = n / kPacks, col = n % kPacks * 8;
-      const bool is = row < from.count;  // row 0 always is
-      Pack pack = *reinterpret_cast<const Pack*>(from.data + (is ? row : 0) * from.stride + col);
-      for (std::uint32_t& word : pack.words) word = is ? word : 0;
-      *reinterpret_cast<Pack*>(values + row * kStride + col) = pack;
+    static_assert(kRows * kPacks % kFlashThreads == 0);
+#pragma unroll
+    for (int i = 0; i < kRows * kPacks / kFlashThreads; ++i) {
+      const int n = i * kFlashThreads + flash_thread(), row = n / kPacks, col = n % kPacks * 8;
+      const bool exists = row < from.count;  // row 0 always does
+      const bf16* source = from.data + (exists ? row : 0) * from.stride + col;
+      copies.start(reinterpret_cast<Pack*>(values + row * kStride + col),
+                   reinterpret_cast<const Pack*>(source), exists);
     }
   }
 
@@ -111,13 +106,29 @@ struct alignas(16) FlashTile {
   }
 };
 
+/// Runs multiply(i) for tiles 0 to count - 1, where fill(copies, i) starts to fill tile i into one
+/// half of the shared memory, i % 2, while the threads work on the other half.
+__device__ inline void for_tiles(int count, auto fill, auto multiply) {
+  AsyncCopies copies;
+  if (count > 0) fill(copies, 0);
+  copies.commit();
+  for (int i = 0; i < count; ++i) {
+    if (i + 1 < count) fill(copies, i + 1);
+    copies.commit();
+    copies.wait_but_last();
+    __syncthreads();
+    multiply(i);
+    __syncthreads();  // until no thread reads the tile any more
+  }
+}
+
 /// products (16, kRows) = 16 rows of `left` from `row` on, (16, D), times the transpose of a tile.
 template <int kRows, int D>
 __device__ void multiply_across(Sums (&products)[kRows / 16], const FlashRows& left, int row,
                                 const FlashTile<kRows, D>& tile) {
   for (Sums& c : products)
     for (float& x : c) x = 0;
-#pragma unroll
+#pragma unroll 2  // more of them load so much ahead that registers do not suffice
   for (int k = 0; k < D; k += 16) {
     Operand a;
     load_operand(a, [&](int r, int col) { return left.pair(row + r, k + col); });
@@ -135,7 +146,7 @@ __device__ void add_product_down(Sums (&sums)[D / 16], const Sums (&factors)[kRo
     Operand a;
 #pragma unroll
     for (int i = 0; i < Layout::kElements; i += 2)
-      a[i / 2] = pack(factors[k][i], factors[k][i + 1]);
+      a[i / 2] = rounded(factors[k][i], factors[k][i + 1]);
 #pragma unroll
     for (int n = 0; n < D / 16; ++n) tile.add_down(sums[n], a, 16 * k, 16 * n);
   }
@@ -155,7 +166,7 @@ __device__ void store_rows(Matrix<bf16> out, int count, const Sums (&sums)[D / 1
       for (int i = 0; i < Layout::kElements; i += 2)
         if (Layout::row_of(i) == r)
           *reinterpret_cast<std::uint32_t*>(to + 16 * n + flash_col(i)) =
-              pack(sums[n][i] * factor(r), sums[n][i + 1] * factor(r));
+              rounded(sums[n][i] * factor(r), sums[n][i + 1] * factor(r));
   }
 }
 
@@ -219,9 +230,10 @@ __device__ inline FlashRows rows_of(Matrix<const bf16> of, std::int64_t first_ro
   return {of.row(first_row) + col, of.stride, count};
 }
 
+/// Two tiles each, see for_tiles().
 template <int D>
 struct FlashForwardMemory {
-  FlashTile<kFlashKeys<D>, D> keys, values;
+  FlashTile<kFlashKeys<D>, D> keys[2], values[2];
 };
 
 /// The running maximum and sum of a lane's rows. Scores are in units of ln 2; each lane has only
@@ -279,14 +291,17 @@ __device__ void flash_forward(const FlashOperands& args, FlashPlace at,
   }
   FlashSoftmax softmax;
   Sums sums[D / 16] = {};
-  for (int key = args.first_key(query) / kKeys * kKeys; key < end; key += kKeys) {
-    __syncthreads();  // until no thread reads the tiles any more
-    memory.keys.fill(rows_of(args.k, first + key, kv_col, args.T - key));
-    memory.values.fill(rows_of(args.v, first + key, kv_col, args.T - key));
-    __syncthreads();
+  const int from = args.first_key(query) / kKeys;
+  const auto fill = [&](AsyncCopies& copies, int tile) {
+    const int key = (from + tile) * kKeys;
+    memory.keys[tile % 2].fill(copies, rows_of(args.k, first + key, kv_col, args.T - key));
+    memory.values[tile % 2].fill(copies, rows_of(args.v, first + key, kv_col, args.T - key));
+  };
+  for_tiles((end + kKeys - 1) / kKeys - from, fill, [&](int tile) {
+    const int key = (from + tile) * kKeys;
     Sums scores[kKeys / 16];
     float rescale[Layout::kRows];
-    multiply_across(scores, queries, flash_warp_row(), memory.keys);
+    multiply_across(scores, queries, flash_warp_row(), memory.keys[tile % 2]);
 #pragma unroll
     for (int n = 0; n < kKeys / 16; ++n)
 #pragma unroll
@@ -300,8 +315,8 @@ __device__ void flash_forward(const FlashOperands& args, FlashPlace at,
     for (Sums& sum : sums)
 #pragma unroll
       for (int i = 0; i < Layout::kElements; ++i) sum[i] *= rescale[Layout::row_of(i)];
-    add_product_down(sums, scores, memory.values);
-  }
+    add_product_down(sums, scores, memory.values[tile % 2]);
+  });
 
   float inverse[Layout::kRows];
   for (int r = 0; r < Layout::kRows; ++r) {
@@ -345,14 +360,17 @@ __device__ void flash_backward_queries(const FlashOperands& args, const FlashGra
   }
 
   Sums sums[D / 16] = {};
-  for (int key = args.first_key(query) / kKeys * kKeys; key < end; key += kKeys) {
-    __syncthreads();
-    memory.keys.fill(rows_of(args.k, first + key, kv_col, args.T - key));
-    memory.values.fill(rows_of(args.v, first + key, kv_col, args.T - key));
-    __syncthreads();
+  const int from = args.first_key(query) / kKeys;
+  const auto fill = [&](AsyncCopies& copies, int tile) {
+    const int key = (from + tile) * kKeys;
+    memory.keys[tile % 2].fill(copies, rows_of(args.k, first + key, kv_col, args.T - key));
+    memory.values[tile % 2].fill(copies, rows_of(args.v, first + key, kv_col, args.T - key));
+  };
+  for_tiles((end + kKeys - 1) / kKeys - from, fill, [&](int tile) {
+    const int key = (from + tile) * kKeys;
     Sums scores[kKeys / 16], d_scores[kKeys / 16];
-    multiply_across(scores, queries, flash_warp_row(), memory.keys);
-    multiply_across(d_scores, d_outs, flash_warp_row(), memory.values);
+    multiply_across(scores, queries, flash_warp_row(), memory.keys[tile % 2]);
+    multiply_across(d_scores, d_outs, flash_warp_row(), memory.values[tile % 2]);
 #pragma unroll
     for (int n = 0; n < kKeys / 16; ++n)
 #pragma unroll
@@ -362,17 +380,17 @@ __device__ void flash_backward_queries(const FlashOperands& args, const FlashGra
         flash_gradient(scores[n][i], d_scores[n][i], k <= query + flash_row(r) && k >= start[r],
                        lse[r], delta[r]);
       }
-    add_product_down(sums, d_scores, memory.keys);
-  }
+    add_product_down(sums, d_scores, memory.keys[tile % 2]);
+  });
   store_rows<D>({gradients.d_q.row(first + query) + at.head * D, gradients.d_q.stride}, count, sums,
                 [&](int) { return args.scale; });
 }
 
 template <int D>
 struct FlashKeysMemory {
-  FlashTile<kFlashKeys<D>, D> queries, d_outs;
-  float lse[kFlashKeys<D>], delta[kFlashKeys<D>];
-  int start[kFlashKeys<D>];
+  FlashTile<kFlashKeys<D>, D> queries[2], d_outs[2];
+  float lse[2][kFlashKeys<D>], delta[2][kFlashKeys<D>];
+  int start[2][kFlashKeys<D>];
 };
 
 /// Computes d_k and d_v of 64 keys of key-value head at.head, over the queries that see them, one
@@ -390,36 +408,41 @@ __device__ void flash_backward_keys(const FlashOperands& args, const FlashGradie
   const int end = args.window > 0 && seen < count ? key + seen : args.T;
   const int begin = at.head * args.group - args.first_query, past = begin + args.group;
 
+  const int earliest = begin < 0 ? 0 : begin,
+            latest = past < gradients.heads ? past : gradients.heads,
+            heads = latest > earliest ? latest - earliest : 0;
+  const int from = key / kQueries, tiles = (end + kQueries - 1) / kQueries - from;
+  const auto fill = [&](AsyncCopies& copies, int step) {
+    const int query = (from + step % tiles) * kQueries, head = earliest + step / tiles,
+              half = step % 2, rest = args.T - query, i = flash_thread();
+    memory.queries[half].fill(copies, rows_of(args.q, first + query, head * D, rest));
+    memory.d_outs[half].fill(copies, rows_of(gradients.d_out, first + query, head * D, rest));
+    if (i >= kQueries) return;
+    const bool exists = i < rest;
+    const std::int64_t row = first + query + (exists ? i : 0);
+    const float* lse = args.stats.row(row) + head;
+    copies.start(&memory.lse[half][i], lse, exists);
+    copies.start(&memory.delta[half][i], gradients.delta.row(row) + head, exists);
+    memory.start[half][i] = exists ? args.start(row, query + i) : args.T;
+  };
   Sums d_keys[D / 16] = {}, d_values[D / 16] = {};
-  for (int head = begin < 0 ? 0 : begin; head < past && head < gradients.heads; ++head)
-    for (int query = key / kQueries * kQueries; query < end; query += kQueries) {
-      __syncthreads();
-      const int rest = args.T - query;
-      memory.queries.fill(rows_of(args.q, first + query, head * D, rest));
-      memory.d_outs.fill(rows_of(gradients.d_out, first + query, head * D, rest));
-      if (flash_thread() < kQueries) {
-        const int i = flash_thread();
-        const std::int64_t row = first + query + i;
-        memory.lse[i] = i < rest ? args.stats.row(row)[head] * kLog2E : 0;
-        memory.delta[i] = i < rest ? gradients.delta.row(row)[head] : 0;
-        memory.start[i] = i < rest ? args.start(row, query + i) : args.T;
+  for_tiles(heads * tiles, fill, [&](int step) {
+    const int query = (from + step % tiles) * kQueries, half = step % 2;
+    Sums scores[kQueries / 16], d_scores[kQueries / 16];
+    multiply_across(scores, keys, flash_warp_row(), memory.queries[half]);
+    multiply_across(d_scores, values, flash_warp_row(), memory.d_outs[half]);
+#pragma unroll
+    for (int n = 0; n < kQueries / 16; ++n)
+#pragma unroll
+      for (int i = 0; i < Layout::kElements; ++i) {
+        const int q = 16 * n + flash_col(i), k = key + flash_row(Layout::row_of(i));
+        scores[n][i] *= args.scale * kLog2E;
+        flash_gradient(scores[n][i], d_scores[n][i], k <= query + q && k >= memory.start[half][q],
+                       memory.lse[half][q] * kLog2E, memory.delta[half][q]);
       }
-      __syncthreads();
-      Sums scores[kQueries / 16], d_scores[kQueries / 16];
-      multiply_across(scores, keys, flash_warp_row(), memory.queries);
-      multiply_across(d_scores, values, flash_warp_row(), memory.d_outs);
-#pragma unroll
-      for (int n = 0; n < kQueries / 16; ++n)
-#pragma unroll
-        for (int i = 0; i < Layout::kElements; ++i) {
-          const int q = 16 * n + flash_col(i), k = key + flash_row(Layout::row_of(i));
-          scores[n][i] *= args.scale * kLog2E;
-          flash_gradient(scores[n][i], d_scores[n][i], k <= query + q && k >= memory.start[q],
-                         memory.lse[q], memory.delta[q]);
-        }
-      add_product_down(d_values, scores, memory.d_outs);
-      add_product_down(d_keys, d_scores, memory.queries);
-    }
+    add_product_down(d_values, scores, memory.d_outs[half]);
+    add_product_down(d_keys, d_scores, memory.queries[half]);
+  });
   store_rows<D>({gradients.d_k.row(first + key) + col, gradients.d_k.stride}, count, d_keys,
                 [&](int) { return args.scale; });
   store_rows<D>({gradients.d_v.row(first + key) + col, gradients.d_v.stride}, count, d_values,

@@ -1,0 +1,225 @@
+"""Reads the compiled code of kernels for sm_90a, which needs neither a GPU nor NVIDIA's tools.
+
+    gpu_code.py FILE ...            prints a table of the kernels in object files or cubins
+    gpu_code.py --check FILE ...    fails if a kernel breaks one of the rules below; status 77 if the
+                                    code is compressed (compile with nvcc -no-compress)
+
+An instruction has 16 bytes. Bits 0 to 11 are the operation, bits 73 to 75 the width of an access,
+bits 110 to 112 the scoreboard that a load sets when its result is there, and bits 116 to 121 the
+scoreboards that the instruction waits for: found by compiling kernels of known content.
+"""
+import re
+import struct
+import subprocess
+import sys
+from collections import Counter, namedtuple
+
+LOAD_GLOBAL, STORE_GLOBAL, COPY_ASYNC = 0x981, 0x986, 0xFAE
+LOAD_LOCAL, STORE_LOCAL = 0x983, 0x387
+NOP = 0x918
+WIDE = 6  # 16 bytes
+REGISTERS, FRAME = 0x2F, 0x11  # attributes in the section .nv.info
+MACHINE_CUDA = 190
+SKIPPED = 77
+
+Section = namedtuple("Section", "name kind link info bytes")
+Instruction = namedtuple("Instruction", "operation width sets waits")
+Kernel = namedtuple("Kernel", "registers frame local instructions loads wide stores together")
+
+
+def sections_of(elf):
+    (start,) = struct.unpack_from("<Q", elf, 40)
+    size, count, names = struct.unpack_from("<HHH", elf, 58)
+    heads = [struct.unpack_from("<IIQQQQIIQQ", elf, start + i * size) for i in range(count)]
+
+    def name(offset):
+        begin = heads[names][4] + offset
+        return elf[begin : elf.index(b"\0", begin)].decode()
+
+    return [
+        Section(name(h[0]), h[1], h[6], h[7], b"" if h[1] == 8 else elf[h[4] : h[4] + h[5]])
+        for h in heads
+    ]
+
+
+def device_code(path):
+    """The cubins in a file: itself, or those in the section .nv_fatbin of an object file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if data[:4] == b"\x7fELF" and struct.unpack_from("<H", data, 18)[0] == MACHINE_CUDA:
+        return [data]
+    found = []
+    for section in sections_of(data):
+        if not section.name.startswith(".nv_fatbin"):
+            continue
+        for match in re.finditer(b"\x7fELF", section.bytes):
+            elf = section.bytes[match.start() :]
+            if struct.unpack_from("<H", elf, 18)[0] == MACHINE_CUDA:
+                found.append(elf)
+        if section.bytes and not found:
+            print(f"{path}: its device code is compressed; compile with nvcc -no-compress")
+            sys.exit(SKIPPED)
+    return found
+
+
+def decode(low, high):
+    return Instruction(low & 0xFFF, high >> 9 & 7, high >> 46 & 7, high >> 52 & 0x3F)
+
+
+def most_together(instructions):
+    """The most wide loads that are under way at once: none waits for another of them."""
+    most, pending = 0, []
+    for i in instructions:
+        if any(i.waits >> sets & 1 for sets in pending):
+            pending = []
+        if i.operation == LOAD_GLOBAL and i.width == WIDE:
+            pending.append(i.sets)
+            most = max(most, len(pending))
+    return most
+
+
+def kernel_of(code, registers, frame):
+    instructions = [
+        decode(*struct.unpack_from("<QQ", code, at)) for at in range(0, len(code) - 15, 16)
+    ]
+    count = Counter(i.operation for i in instructions)
+    wide = Counter(i.operation for i in instructions if i.width == WIDE)
+    return Kernel(
+        registers,
+        frame,
+        count[LOAD_LOCAL] + count[STORE_LOCAL],
+        sum(1 for i in instructions if i.operation != NOP),
+        count[LOAD_GLOBAL] + count[COPY_ASYNC],
+        wide[LOAD_GLOBAL] + wide[COPY_ASYNC],
+        wide[STORE_GLOBAL],
+        most_together(instructions),
+    )
+
+
+def kernels_of(elf):
+    """Kernels by their mangled names."""
+    sections = sections_of(elf)
+    attributes = {REGISTERS: {}, FRAME: {}}
+    symbols = next(s for s in sections if s.kind == 2)
+    names = sections[symbols.link].bytes
+    for section in sections:
+        if section.name != ".nv.info":
+            continue
+        at = 0
+        while at < len(section.bytes):
+            form, attribute, size = struct.unpack_from("<BBH", section.bytes, at)
+            if form == 4:
+                if attribute in attributes:
+                    symbol, value = struct.unpack_from("<II", section.bytes, at + 4)
+                    (offset,) = struct.unpack_from("<I", symbols.bytes, 24 * symbol)
+                    name = names[offset : names.index(b"\0", offset)].decode()
+                    attributes[attribute][name] = value
+                at += size
+            at += 4
+    found = {}
+    for section in sections:
+        name = section.name.removeprefix(".text.")
+        if name != section.name and name in attributes[REGISTERS]:
+            found[name] = kernel_of(
+                section.bytes, attributes[REGISTERS][name], attributes[FRAME].get(name, 0)
+            )
+    return found
+
+
+def plain(names):
+    """Demangled, without parameters and the project's namespaces."""
+    lines = subprocess.run(
+        ["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    short = []
+    for line in lines:
+        line = re.sub(r"\(anonymous namespace\)::|axonn::|cuda::|rowwise::|<unnamed>::", "", line)
+        line = re.sub(r"^void |\([^()]*\)$", "", line)
+        line = re.sub(r"unsigned short|\(int\)|\(unsigned long\)", "", line)
+        short.append(line)
+    return short
+
+
+# Kernels, and how many of their 16-byte loads must be under way together: those of all operands, in
+# sums down columns of four rows. If one waits for another, the kernel takes several times the
+# latency of memory.
+TOGETHER = {
+    "run_rows<AddMomentsKernel<bf16> >": 2,
+    "run_rows<CrossEntropyBackwardKernel<bf16, float> >": 2,
+    "run_rows<HeadDots<bf16> >": 2,
+    "run_rows<HeadNormBackwardKernel<bf16, bf16> >": 3,
+    "run_rows<LayerNormBackwardKernel<bf16, bf16> >": 4,
+    "run_rows<LayerNormKernel<bf16, bf16> >": 3,
+    "run_rows<LayerNormSumsKernel<bf16, bf16> >": 3,
+    "run_rows<RotaryKernel<bf16> >": 6,
+    "run_rows<SoftmaxStatsKernel<float> >": 2,
+    "run_tiles<Binary<Plus, bf16, bf16, bf16> >": 2,
+    "run_tiles<Binary<SiluGradient, bf16, bf16, bf16> >": 2,
+    "run_tiles<Binary<TanhGeluGradient, bf16, bf16, bf16> >": 2,
+    "run_tiles<ColumnPartials<1ul, HeadWeightTerm, HeadRows<bf16 const>, HeadRows<bf16 const> > >": 8,
+    "run_tiles<ColumnPartials<1ul, ValueTerm, Matrix<bf16 const> > >": 4,
+    "run_tiles<ColumnPartials<1ul, WeightTerm, Matrix<bf16 const>, Matrix<bf16 const> > >": 8,
+    "run_tiles<ColumnPartials<2ul, WeightAndBiasTerms, Matrix<bf16 const>, Matrix<bf16 const> > >": 8,
+    "run_tiles<SwigluBackwardKernel<bf16> >": 3,
+    "run_tiles<SwigluKernel<bf16> >": 2,
+    "run_tiles<Unary<TanhGelu, bf16, bf16> >": 1,
+    "run_tiles<UpdateKernel<bf16, AdamWRule> >": 8,
+}
+# The most registers of a thread. With 56, a multiprocessor has 1,152 threads of kernels of one row
+# or tile, and so 16 to 64 KiB of loads under way; it needs about 20 KiB to saturate the memory.
+# Rules for the beginning of a kernel's name; the first that fits counts.
+MOST_REGISTERS = [
+    ("run_tiles<ColumnPartials", 128),  # 16 loads under way in each thread
+    ("run_tiles<UpdateKernel", 88),  # 8 loads
+    ("run_tiles<SwigluBackwardKernel", 80),
+    ("run_rows<RotaryKernel", 80),
+    ("run_rows<SoftmaxBackward<", 80),
+    ("run_", 64),
+    ("", 255),
+]
+# A multiprocessor has four blocks of a kernel with 128 registers, three with 168, else two.
+FLASH = {
+    "run_forward<64>": 128,
+    "run_forward<128>": 168,
+    "run_backward_queries<64>": 168,
+    "run_backward_queries<128>": 168,
+    "run_backward_keys<64>": 255,
+    "run_backward_keys<128>": 255,
+}
+
+
+def faults(name, kernel):
+    """What is wrong with a kernel."""
+    if kernel.frame or kernel.local:
+        yield f"uses {kernel.frame} bytes of local memory (registers do not suffice)"
+    most = FLASH.get(name) or next(m for begin, m in MOST_REGISTERS if name.startswith(begin))
+    if kernel.registers > most:
+        yield f"has {kernel.registers} registers, at most {most} are wanted"
+    if kernel.together < TOGETHER.get(name, 0):
+        yield f"has {kernel.together} wide loads under way together, wanted {TOGETHER[name]}"
+    if name in FLASH and not kernel.wide:
+        yield "copies no 16 bytes at once to shared memory"
+
+
+def main(arguments):
+    check = arguments[:1] == ["--check"]
+    kernels = {}
+    for path in arguments[1:] if check else arguments:
+        for elf in device_code(path):
+            kernels.update(kernels_of(elf))
+    table = dict(sorted(zip(plain(kernels), kernels.values())))
+    columns = "registers frame local instructions loads 16-byte stores together".split()
+    print("| kernel |", " | ".join(columns), "|\n|---|" + "---:|" * len(columns))
+    for name, kernel in table.items():
+        print(f"| `{name}` | " + " | ".join(str(x) for x in kernel) + " |")
+    if not check:
+        return 0
+    found = [f"{name} {fault}" for name, kernel in table.items() for fault in faults(name, kernel)]
+    found += [f"{name} is not there" for name in (*TOGETHER, *FLASH) if name not in table]
+    for fault in found:
+        print("FAULT:", fault)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
