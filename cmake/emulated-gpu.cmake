@@ -26,5 +26,6 @@ target_link_libraries(axonn_emulated_gpu PUBLIC ${AXONN_BOOST_CONTEXT})
 function(axonn_compile_for_emulated_gpus target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "[.]cu$")
-  set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-O1;-fno-strict-aliasing")
+  set_source_files_properties(${sources} PROPERTIES
+    LANGUAGE CXX COMPILE_OPTIONS "-O1;-fno-strict-aliasing")
 endfunction()

@@ -89,8 +89,8 @@ function(axonn_hip_objects objects)
 endfunction()
 
 # axonn_hip_check(SOURCES...): declares target hip_compile_check, which compiles these sources and
-# the host's code for AMD GPUs, in any build. Declarations in tests/hip_stubs stand for hipBLASLt and
-# RCCL.
+# the host's code for AMD GPUs, in any build. Declarations in tests/hip_stubs stand for hipBLASLt
+# and RCCL.
 function(axonn_hip_check)
   if(NOT AXONN_HIPCC OR NOT AXONN_HIP_INCLUDE)
     message(FATAL_ERROR "AXONN_HIP_CHECK is ON and hipcc or hip/hip_runtime_api.h was not found: "

@@ -53,8 +53,8 @@ add_custom_target(gpu_tests)
 # arguments; with RANKS it runs as that many MPI processes. LABELS defaults to unit. COST is the
 # approximate duration: ctest starts the longest tests first. Target unit_tests builds the programs
 # that sanitizers run: those with label unit but without label project, whose tests execute too
-# little of the library. Target gpu_tests builds the programs with label gpu, which need a GPU, or an
-# emulated one. SEPARATE is that of axonn_unity().
+# little of the library. Target gpu_tests builds the programs with label gpu, which need a GPU, or
+# an emulated one. SEPARATE is that of axonn_unity().
 function(axonn_test name)
   cmake_parse_arguments(
     ARG "" "RANKS;TIMEOUT;COST" "SOURCES;LINK;LABELS;ARGUMENTS;SEPARATE" ${ARGN})

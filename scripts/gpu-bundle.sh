@@ -30,7 +30,8 @@ sanitizer=$(dirname "$(readlink -f "$(command -v nvcc)")")/../compute-sanitizer
 [[ ! -x $sanitizer/compute-sanitizer ]] || cp -rL "$sanitizer" "$bundle/compute-sanitizer"
 
 # Leaves out the system's libraries, and CUDA's, which are large and belong to the driver there.
-ldd "$bundle/axonn" "$bundle/ops_cuda_test" "$bundle/bench_generate" | awk '$2 == "=>" {print $3}' | sort -u |
+ldd "$bundle/axonn" "$bundle/ops_cuda_test" "$bundle/bench_generate" |
+  awk '$2 == "=>" {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so|/libcu|/libnccl' |
   xargs -I{} cp -L {} "$bundle/lib"
 tar -cJf "$bundle.tar.xz" "$bundle"

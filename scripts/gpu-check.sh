@@ -97,7 +97,8 @@ else
   arch=$capability-real
   [[ $capability == 90 ]] && arch=90a-real
   if [[ -x build/gpu-bundle/axonn ]]; then find_bundle; else build "$arch"; fi
-  result=${result:-bench/results/$(date +%F)-$(tr -cs '[:alnum:]' - <<<"${gpu,,}" | sed 's/-$//').md}
+  gpu_name=$(tr -cs '[:alnum:]' - <<<"${gpu,,}" | sed 's/-$//')
+  result=${result:-bench/results/$(date +%F)-$gpu_name.md}
 fi
 
 work=$(mktemp -d)

@@ -256,7 +256,8 @@ struct Team {
       std::int64_t r = begin + group;
       if (whole && count - c >= kPack)
         for (; r + 3 * groups < end; r += 4 * groups) {
-          const decltype(f(r)) terms[] = {f(r), f(r + groups), f(r + 2 * groups), f(r + 3 * groups)};
+          const decltype(f(r)) terms[] = {f(r), f(r + groups), f(r + 2 * groups),
+                                          f(r + 3 * groups)};
           std::tuple<Pack<std::remove_const_t<In>, kPack>...> rows[4];
 #pragma unroll
           for (int k = 0; k < 4; ++k) rows[k] = {load_pack<kPack>(in.row(r + k * groups) + c)...};
