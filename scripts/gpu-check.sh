@@ -121,7 +121,10 @@ if [[ ! -s $result ]]; then
 fi
 
 # section TITLE HEADER: begins a table.
-section() { printf '\n## %s\n\n%s\n%s\n' "$1" "$2" "${2//[^|]/}" | sed '$s/|/| --- /g; $s/ --- $//' >>"$result"; }
+section() {
+  printf '\n## %s\n\n%s\n%s\n' "$1" "$2" "${2//[^|]/}" |
+    sed '$s/|/| --- /g; $s/ --- $//' >>"$result"
+}
 
 # log_of NAME: the file of a check's output.
 log_of() { echo "$work/$(tr -cs '[:alnum:]\n' - <<<"$1").log"; }
@@ -226,8 +229,8 @@ row() {
   rm -f "$json"
   # It also times large products, which take minutes on an emulated GPU.
   # shellcheck disable=SC2086
-  timeout -k 5 $((rehearse ? 1500 : 75)) "$axonn" bench configs/gpt2-124m.toml --parallelism.device cuda --json "$json" \
-    --parallelism.peak_tflops $peak --output.dir "$work/bench" $3 2>&1 | tail -n 12
+  timeout -k 5 $((rehearse ? 1500 : 75)) "$axonn" bench configs/gpt2-124m.toml \
+    --parallelism.device cuda --json "$json" --parallelism.peak_tflops $peak --output.dir "$work/bench" $3 2>&1 | tail -n 12
   # shellcheck disable=SC2086
   torch=$(timeout -k 5 100 python3 bench/torch_cuda.py $torch_keys $4 2>&1 | tail -n 1)
   echo "PyTorch: $torch"
@@ -237,7 +240,8 @@ row() {
     return
   fi
   torch_s=$(sed -nE 's/.* ([0-9]+) tokens\/s.*/\1/p' <<<"$torch")
-  awk -v name="$1" -v goal="$2" -v s="$(figure "$json" step_s)" -v t="$(figure "$json" tokens_per_s)" \
+  awk -v name="$1" -v goal="$2" -v s="$(figure "$json" step_s)" \
+    -v t="$(figure "$json" tokens_per_s)" \
     -v f="$(figure "$json" model_tflops)" -v m="$(figure "$json" memory_bytes)" -v peak=$peak \
     -v torch="${torch:-no answer}" -v torch_s="${torch_s:-0}" 'BEGIN {
       share = 100 * f / peak
@@ -312,10 +316,11 @@ step_parity() {
 }
 
 step_bench() {
-  section "Steps" "| model | ms per step | tokens/s | Tflop/s | of $peak Tflop/s | memory | PyTorch | goal | times PyTorch, goal 1.1 |"
+  local figures="ms per step | tokens/s | Tflop/s | of $peak Tflop/s | memory | PyTorch | goal"
+  section "Steps" "| model | $figures | times PyTorch, goal 1.1 |"
   if ((rehearse)); then
-    row "toy" 45 "--model.layers 1 --model.hidden 32 --model.heads 2 --model.vocab 256 --data.tokenizer bytes
-      --data.synthetic 100KB --training.seq_len 32 --training.global_batch 2" \
+    row "toy" 45 "--model.layers 1 --model.hidden 32 --model.heads 2 --model.vocab 256
+      --data.tokenizer bytes --data.synthetic 100KB --training.seq_len 32 --training.global_batch 2" \
       "--layers 1 --hidden 32 --heads 2 --vocab 256 --batch 2 --seq 32"
   else
     row "GPT-2 124M, 32 x 1,024" 45 "--training.seq_len 1024 --training.global_batch 32" \
@@ -347,7 +352,8 @@ step_bench() {
 step_runs() {
   section "Runs" "| check | outcome | seconds |"
   export run_keys="$toy $few"
-  local grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1 1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
+  local grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1
+    1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
   local grid_steps=5 grid_dtypes="f32 bf16" limit=40 dtype
   ((rehearse)) && grids="1,1,1,1 2,1,2,1" grid_steps=2
   check "exchange between GPUs, and NCCL's watchdog on two" $limit "$comm_test"
