@@ -230,7 +230,8 @@ row() {
   # It also times large products, which take minutes on an emulated GPU.
   # shellcheck disable=SC2086
   timeout -k 5 $((rehearse ? 1500 : 75)) "$axonn" bench configs/gpt2-124m.toml \
-    --parallelism.device cuda --json "$json" --parallelism.peak_tflops $peak --output.dir "$work/bench" $3 2>&1 | tail -n 12
+    --parallelism.device cuda --json "$json" --parallelism.peak_tflops $peak \
+    --output.dir "$work/bench" $3 2>&1 | tail -n 12
   # shellcheck disable=SC2086
   torch=$(timeout -k 5 100 python3 bench/torch_cuda.py $torch_keys $4 2>&1 | tail -n 1)
   echo "PyTorch: $torch"
@@ -320,7 +321,8 @@ step_bench() {
   section "Steps" "| model | $figures | times PyTorch, goal 1.1 |"
   if ((rehearse)); then
     row "toy" 45 "--model.layers 1 --model.hidden 32 --model.heads 2 --model.vocab 256
-      --data.tokenizer bytes --data.synthetic 100KB --training.seq_len 32 --training.global_batch 2" \
+      --data.tokenizer bytes --data.synthetic 100KB --training.seq_len 32
+      --training.global_batch 2" \
       "--layers 1 --hidden 32 --heads 2 --vocab 256 --batch 2 --seq 32"
   else
     row "GPT-2 124M, 32 x 1,024" 45 "--training.seq_len 1024 --training.global_batch 32" \
