@@ -23,7 +23,8 @@ for name in no_first_barrier:neighbours no_second_barrier:neighbours after_shuff
   race=${name%%:*}
   run "$race"
   [ $status -eq 66 ] || fail "$race" "status $status, 66 expected"
-  echo "$output" | grep -q "SUMMARY: ThreadSanitizer: data race .*races.cpp:[0-9]* in .*${name#*:}" ||
+  summary="SUMMARY: ThreadSanitizer: data race .*races.cpp:[0-9]* in .*${name#*:}"
+  echo "$output" | grep -q "$summary" ||
     fail "$race" "the race is not reported: $output"
 done
 exit $failed
