@@ -7,7 +7,7 @@
 #   emulated-amd  attention and norms with the warps and matrix instructions of AMD GPUs, likewise
 #   asan       unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       communication, parallel layers and models under ThreadSanitizer
-#   emulated-tsan  operations, collectives and trainings on emulated GPUs under ThreadSanitizer
+#   emulated-tsan  operations and collectives on emulated GPUs under ThreadSanitizer
 #   hip-check  compiles the GPU backend for AMD GPUs, if hipcc is found
 #   format     checks the format of the sources
 #
@@ -123,13 +123,13 @@ tsan=$(for folder in comm parallel nn model; do
   sed -n 's/^axonn_test(\([a-z_0-9]*\).*/\1/p' "tests/$folder/CMakeLists.txt" 2>/dev/null
 done)
 run_preset tsan "$tsan" -L unit -R "^($(paste -sd '|' <<<"$tsan"))\$" -j 2
-# On emulated GPUs: a test or more of each kernel that has barriers, NCCL, and trainings with both
-# transports, with overlap. ThreadSanitizer does not know the barriers of OpenMP's threads.
+# On emulated GPUs: a test or more of each kernel that has barriers, and NCCL. Trainings take minutes
+# (CONTRIBUTING.md). ThreadSanitizer does not know the barriers of OpenMP's threads.
 few='Softmax*:CrossEntropy.Equals*:LayerNorm.*:Embedding*:CachedAttention.TakesSeveral*'
-few+=':CachedAttention.OfLong*:Attention.WithStarts*:CudaGraph*:NcclFaults*:OnGpus.NcclGives*'
-few+=':TrainingOnGpus.*EveryTransport:TrainingOnGpus.*WithoutOverlap'
+few+=':CachedAttention.OfLong*:Attention.WithStarts*:CudaGraph*:OnGpus.NcclGives*'
 runner+=(GTEST_FILTER="$few" OMP_THREAD_LIMIT=1)
-run_preset emulated-tsan "gpu_tests emulated_races" -L gpu -j 2
+run_preset emulated-tsan "ops_cuda_test comm_cuda_test emulated_races" \
+  -R '^(ops_cuda|comm_cuda|emulated_races)_test$' -j 2
 
 compile_for_amd
 

@@ -33,7 +33,7 @@ Lock& the_lock() {
   static Lock& lock = *new Lock;  // used by threads that end after main()
   return lock;
 }
-// Made before there are threads: ThreadSanitizer does not see that a later one waits for its making.
+// Made before there are threads: ThreadSanitizer would not see that others wait for its making.
 [[maybe_unused]] const Lock& made_at_the_start = the_lock();
 thread_local int depth = 0;
 

@@ -7,7 +7,6 @@
 
 #include "tests/emulated_gpu/setting.h"
 #include "tests/support/runs.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
@@ -18,14 +17,14 @@ using testing::Le;
 
 namespace {
 
-/// Between devices in f32, over five steps: sums in another order.
+/// Between devices in f32, over three steps: sums in another order.
 constexpr double kBetweenDevices = 1e-5;
 
-/// The losses of a whole run of five steps.
+/// The losses of a whole run of three steps.
 std::vector<double> losses_of(Config config) {
   test::TemporaryPath folder;
   config.output.dir = folder.path();
-  config.training.steps = sanitized() ? 3 : 5;
+  config.training.steps = 3;
   train_on_threads(config);
   return column(metrics_of(config), "loss");
 }
