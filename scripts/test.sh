@@ -123,8 +123,8 @@ tsan=$(for folder in comm parallel nn model; do
   sed -n 's/^axonn_test(\([a-z_0-9]*\).*/\1/p' "tests/$folder/CMakeLists.txt" 2>/dev/null
 done)
 run_preset tsan "$tsan" -L unit -R "^($(paste -sd '|' <<<"$tsan"))\$" -j 2
-# On emulated GPUs: a test or more of each kernel that has barriers, and NCCL. Trainings take minutes
-# (CONTRIBUTING.md). ThreadSanitizer does not know the barriers of OpenMP's threads.
+# On emulated GPUs: tests of each kernel that has barriers, and NCCL. Trainings take minutes
+# (tests/emulated_gpu/README.md). ThreadSanitizer does not know the barriers of OpenMP's threads.
 few='Softmax*:CrossEntropy.Equals*:LayerNorm.*:Embedding*:CachedAttention.TakesSeveral*'
 few+=':CachedAttention.OfLong*:Attention.WithStarts*:CudaGraph*:OnGpus.NcclGives*'
 runner+=(GTEST_FILTER="$few" OMP_THREAD_LIMIT=1)
