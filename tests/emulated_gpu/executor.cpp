@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <boost/context/fiber.hpp>
+#include <boost/context/detail/fcontext.hpp>
 #include <sys/mman.h>
 
 #include "tests/emulated_gpu/matrices.h"
@@ -30,7 +30,9 @@ namespace emulated_gpu {
 
 namespace {
 
-namespace context = boost::context;
+using boost::context::detail::jump_fcontext;
+using boost::context::detail::make_fcontext;
+using boost::context::detail::transfer_t;
 
 constexpr int kMostThreads = 1024;
 constexpr std::size_t kPage = 4096, kSharedBytes = (kWarpThreads == 64 ? 64 : 48) << 10;
@@ -56,16 +58,24 @@ struct Stop {
   Line line;
 };
 
-struct Thread {
-  Place place;
+/// Runs threads of blocks, one after the other, on a stack of its own; or is the host thread that
+/// runs a kernel.
+struct Fiber {
+  void* at = nullptr;  // where it continues
+  int context = 0;
+  const void* stack = nullptr;  // for AddressSanitizer, like the next two
+  std::size_t stack_bytes = kStackBytes - kPage;
+  void* fake_stack = nullptr;
+};
+
+struct alignas(64) Thread {
   Stop stop;
-  context::fiber fiber;
-  int context, stack;
-  void* fake_stack = nullptr;  // AddressSanitizer's
+  Fiber* fiber;  // null: it has not begun
   // What it exchanges, and what it gets.
   std::uint64_t value;
-  int mask;
   const std::type_info* type;
+  int mask, context;
+  Place place;
   Fragments fragments;
   const void* row;
   std::array<const void*, 4> elements;
@@ -79,8 +89,13 @@ class Pool {
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED) violation("no memory for the stacks of a block");
     arena_ = static_cast<char*>(arena);
-    if (contexts_ > 1) return;  // so many pools could have too many guards
-    for (int i = 0; i < kMostThreads; ++i) mprotect(stack(i), kPage, PROT_NONE);
+    for (int i = kMostThreads - 1; i >= 0; --i) {
+      fibers_[i].context = i % contexts_;
+      fibers_[i].stack = stack(i) + kPage;
+      give_back(fibers_[i]);
+      // So many pools of ThreadSanitizer's could have too many guards.
+      if (contexts_ == 1) mprotect(stack(i), kPage, PROT_NONE);
+    }
   }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -90,7 +105,15 @@ class Pool {
   const Context& context(int i) const { return members_[i]; }
   const char* sync() const { return arena_; }
   char* shared() const { return arena_ + kPage; }
-  char* stack(int i) const { return shared() + kSharedArena + i * kStackBytes; }
+
+  /// The context's fiber that was given back last. It has the memory of earlier threads of this
+  /// context only: ThreadSanitizer would report others.
+  Fiber& take(int context) { return *free_[context][--frees_[context]]; }
+  void give_back(Fiber& fiber) { free_[fiber.context][frees_[fiber.context]++] = &fiber; }
+  /// Where a new fiber's stack begins, at one of 16 places so that stacks share the cache.
+  char* top_of(const Fiber& fiber) const {
+    return stack(index(fiber)) + kStackBytes - index(fiber) / 16 % 16 * 256;
+  }
 
   /// Everything that the contexts have done happens before all that they will do.
   void merge() const {
@@ -116,9 +139,15 @@ class Pool {
   }
 
  private:
+  int index(const Fiber& fiber) const { return static_cast<int>(&fiber - fibers_.data()); }
+  char* stack(int i) const { return shared() + kSharedArena + i * kStackBytes; }
+
   int contexts_;
   std::array<Context, kContexts> members_;
   char* arena_;
+  std::array<Fiber, kMostThreads> fibers_;
+  std::array<std::array<Fiber*, kMostThreads>, kContexts> free_;
+  std::array<int, kContexts> frees_{};
 };
 
 /// The pools of a stream.
@@ -155,24 +184,14 @@ struct SharedObject {
   std::size_t bytes;
 };
 
-/// Gives a fiber its stack, which stays the pool's.
-struct StackOfPool {
-  char* stack;
-  std::size_t unused;
-  context::stack_context allocate() const {
-    context::stack_context at;
-    at.size = kStackBytes - kPage - unused;
-    at.sp = stack + kStackBytes - unused;
-    return at;
-  }
-  void deallocate(context::stack_context&) const {}
-};
-
 /// A kernel that runs.
 class Kernel {
  public:
   Kernel(const std::string& name, dim3 blocks, dim3 threads, const std::function<void()>& thread)
-      : name_(name), body_(thread), count_(threads.x * threads.y * threads.z) {
+      : name_(name),
+        body_(thread),
+        count_(threads.x * threads.y * threads.z),
+        random_(random_numbers()() | 1) {
     for (int i = 0; i < count_; ++i) {
       const unsigned x = i % threads.x, y = i / threads.x % threads.y,
                      z = i / (threads.x * threads.y);
@@ -182,6 +201,9 @@ class Kernel {
   }
 
   void run_block(uint3 block, Pool& pool);
+  /// Runs the thread that the fiber was entered for, and lets others run until it is to run
+  /// another.
+  void run_thread(Fiber& fiber);
 
   bool barrier(bool value, Line line);
   /// Waits for the warp. Returns the running thread.
@@ -195,12 +217,12 @@ class Kernel {
  private:
   int index() const { return static_cast<int>(running_ - threads_); }
   std::string stops(int begin, int end) const;
-  void resume(Thread& thread);
-  void start(Thread& thread);
-  /// Lets other threads run until this one is runnable.
-  void wait();
+  int random_below(int n);
+  /// Continues with a random thread that is runnable, or, if none is, with the host thread. Returns
+  /// when something continues with `from`.
+  void go_on_with_another(Fiber& from);
   /// Makes threads that have come to the same line runnable.
-  void go_on(int begin, int end);
+  void release_threads(int begin, int end);
   void finish(Stop::What what, std::span<Thread> lanes);
   static void find_elements(std::span<Thread> lanes);
 
@@ -209,16 +231,15 @@ class Kernel {
   const std::string& name_;
   const std::function<void()>& body_;
   int count_;
+  std::uint64_t random_;
   uint3 block_{};
   Pool* pool_ = nullptr;
   Thread* running_ = nullptr;
-  context::fiber scheduler_;
-  const void* scheduler_stack_ = nullptr;  // for AddressSanitizer
-  std::size_t scheduler_bytes_ = 0;
+  Fiber host_;
+  void* host_context_ = nullptr;
 
-  std::array<std::uint16_t, kMostThreads> runnable_, free_stacks_;
+  std::array<std::uint16_t, kMostThreads> runnable_;
   int runnables_ = 0;
-  std::array<int, kContexts> free_;  // stacks that the contexts' threads may use
   int at_barrier_ = 0, ended_ = 0;
   bool any_ = false;
   std::array<int, kMostThreads / kWarpThreads> at_exchange_;
@@ -238,8 +259,33 @@ Kernel& running() {
   return *kernel;
 }
 
-int random_below(int n) {
-  return static_cast<int>((random_numbers()() >> 32) * static_cast<std::uint64_t>(n) >> 32);
+/// What a fiber, or the host thread, does when another has jumped to it.
+void arrive(transfer_t from, Fiber& at) {
+  Fiber& before = *static_cast<Fiber*>(from.data);
+  before.at = from.fctx;
+  if (__sanitizer_finish_switch_fiber)
+    __sanitizer_finish_switch_fiber(at.fake_stack, &before.stack, &before.stack_bytes);
+}
+
+void jump(Fiber& from, Fiber& to) {
+  if (__sanitizer_start_switch_fiber)
+    __sanitizer_start_switch_fiber(&from.fake_stack, to.stack, to.stack_bytes);
+  arrive(jump_fcontext(to.at, &from), from);
+}
+
+/// What a fiber does.
+void run_threads(transfer_t from) {
+  Fiber& self = *running().self().fiber;
+  arrive(from, self);
+  while (true) running().run_thread(self);
+}
+
+/// As fast as random orders need (xorshift64*).
+int Kernel::random_below(int n) {
+  random_ ^= random_ >> 12;
+  random_ ^= random_ << 25;
+  random_ ^= random_ >> 27;
+  return static_cast<int>((random_ * 0x2545f4914f6cdd1d >> 32) * static_cast<unsigned>(n) >> 32);
 }
 
 std::string text(Line line) {
@@ -265,7 +311,7 @@ void Kernel::run_block(uint3 block, Pool& pool) {
   at_exchange_ = {};
   std::iota(runnable_.begin(), runnable_.begin() + count_, 0);
   runnables_ = count_;
-  const int contexts = pool.contexts(), stacks = kMostThreads / contexts;
+  const int contexts = pool.contexts();
   if (contexts > 1)
     for (int i = count_ - 1; i > 0; --i) std::swap(runnable_[i], runnable_[random_below(i + 1)]);
   for (int i = 0; i < count_; ++i) {
@@ -273,65 +319,39 @@ void Kernel::run_block(uint3 block, Pool& pool) {
     thread.place.block = block;
     thread.stop.what = Stop::running;
     thread.context = i % contexts;
-    thread.stack = -1;
+    thread.fiber = nullptr;
   }
-  for (int i = 0; i < contexts; ++i) free_[i] = stacks;
-  for (int i = 0; i < kMostThreads; ++i)
-    free_stacks_[i] = static_cast<std::uint16_t>(kMostThreads - 1 - i);
-
-  while (runnables_ > 0) {
-    const int i = random_below(runnables_), next = runnable_[i];
-    runnable_[i] = runnable_[--runnables_];
-    resume(threads_[next]);
-  }
+  host_context_ = Context::current();
+  go_on_with_another(host_);
   if (ended_ < count_) fail("threads wait for others that do not come: " + stops(0, count_));
 }
 
-void Kernel::resume(Thread& thread) {
-  running_ = &thread;
-  void* const base = Context::current();
-  pool_->context(thread.context).enter();
-  if (thread.stack < 0) start(thread);
-  void* fake_stack = nullptr;
-  if (__sanitizer_start_switch_fiber)
-    __sanitizer_start_switch_fiber(&fake_stack, pool_->stack(thread.stack) + kPage,
-                                   kStackBytes - kPage);
-  thread.fiber = std::move(thread.fiber).resume();
-  if (__sanitizer_finish_switch_fiber)
-    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-  Context::enter(base);
-  if (thread.stop.what != Stop::ended) return;
+void Kernel::run_thread(Fiber& fiber) {
+  body_();
+  running_->stop.what = Stop::ended;
   ++ended_;
-  const int stacks = kMostThreads / pool_->contexts();
-  free_stacks_[thread.context * stacks + free_[thread.context]++] =
-      static_cast<std::uint16_t>(thread.stack);
+  pool_->give_back(fiber);  // for the next thread that begins: without a jump
+  go_on_with_another(fiber);
 }
 
-void Kernel::start(Thread& thread) {
-  const int stacks = kMostThreads / pool_->contexts();
-  thread.stack = free_stacks_[thread.context * stacks + --free_[thread.context]];
-  const std::size_t color = thread.stack / 16 % 16 * 256;  // so that stacks share the cache
-  thread.fiber = context::fiber(
-      std::allocator_arg, StackOfPool{pool_->stack(thread.stack), color},
-      [this, &thread](context::fiber&& scheduler) {
-        if (__sanitizer_finish_switch_fiber)
-          __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_bytes_);
-        scheduler_ = std::move(scheduler);
-        body_();
-        thread.stop.what = Stop::ended;
-        if (__sanitizer_start_switch_fiber)
-          __sanitizer_start_switch_fiber(nullptr, scheduler_stack_, scheduler_bytes_);
-        return std::move(scheduler_);
-      });
-}
-
-void Kernel::wait() {
-  Thread& thread = *running_;
-  if (__sanitizer_start_switch_fiber)
-    __sanitizer_start_switch_fiber(&thread.fake_stack, scheduler_stack_, scheduler_bytes_);
-  scheduler_ = std::move(scheduler_).resume();
-  if (__sanitizer_finish_switch_fiber)
-    __sanitizer_finish_switch_fiber(thread.fake_stack, &scheduler_stack_, &scheduler_bytes_);
+void Kernel::go_on_with_another(Fiber& from) {
+  const bool contexts = pool_->contexts() > 1;
+  if (runnables_ == 0) {
+    if (contexts) Context::enter(host_context_);
+    return jump(from, host_);
+  }
+  const int i = random_below(runnables_);
+  Thread& next = threads_[runnable_[i]];
+  runnable_[i] = runnable_[--runnables_];
+  running_ = &next;
+  if (contexts) pool_->context(next.context).enter();
+  if (!next.fiber) {
+    next.fiber = &pool_->take(next.context);
+    if (!next.fiber->at)
+      next.fiber->at =
+          make_fcontext(pool_->top_of(*next.fiber), next.fiber->stack_bytes, run_threads);
+  }
+  if (next.fiber != &from) jump(from, *next.fiber);
 }
 
 bool Kernel::barrier(bool value, Line line) {
@@ -339,11 +359,11 @@ bool Kernel::barrier(bool value, Line line) {
   running_->stop = {Stop::barrier, line};
   if (++at_barrier_ == count_) {
     at_barrier_ = 0;
-    go_on(0, count_);
+    release_threads(0, count_);
     any_ = std::any_of(threads_, threads_ + count_, [](const Thread& x) { return x.value != 0; });
     pool_->merge();
   }
-  wait();
+  go_on_with_another(*running_->fiber);
   return any_;
 }
 
@@ -352,14 +372,14 @@ Thread& Kernel::exchange(Stop::What what, Line line) {
   const int begin = index() - lane(), end = std::min(begin + kWarpThreads, count_);
   if (++at_exchange_[begin / kWarpThreads] == end - begin) {
     at_exchange_[begin / kWarpThreads] = 0;
-    go_on(begin, end);
+    release_threads(begin, end);
     finish(what, std::span(threads_ + begin, threads_ + end));
   }
-  wait();
+  go_on_with_another(*running_->fiber);
   return *running_;
 }
 
-void Kernel::go_on(int begin, int end) {
+void Kernel::release_threads(int begin, int end) {
   const Stop first = threads_[begin].stop;
   for (int i = begin; i < end; ++i) {
     Stop& stop = threads_[i].stop;
@@ -426,7 +446,9 @@ void* Kernel::shared_object(const void* site, std::size_t bytes, std::size_t ali
     fail("too many shared objects");
   if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(begin, bytes);
   // Not memset(), which ThreadSanitizer would take for the thread's access.
-  for (volatile char* p = begin; p < next_object_; ++p) *p = static_cast<char>(0xff);
+  auto* word = reinterpret_cast<volatile std::uint64_t*>(begin);
+  for (std::size_t i = 0; i < bytes / sizeof *word; ++i) *word++ = ~std::uint64_t{0};
+  for (auto* p = reinterpret_cast<volatile char*>(word); p < next_object_; ++p) *p = '\xff';
   objects_.push_back({site, begin, bytes});
   return begin;
 }
