@@ -21,7 +21,6 @@ packages=(
   libgtest-dev libgmock-dev clang-format               # tests, format of the sources
   nodejs                                               # tests of the HTML report's script
   python3 strace                                       # attacks on the program
-  libboost-context-dev                                 # emulated GPUs
 )
 
 is_installed() {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include <boost/context/detail/fcontext.hpp>
 #include <sys/mman.h>
 
+#include "tests/emulated_gpu/fiber.h"
 #include "tests/emulated_gpu/matrices.h"
 #include "tests/emulated_gpu/runtime.h"
 
@@ -20,19 +20,11 @@ extern "C" {  // null without the sanitizer
 __attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
 __attribute__((weak)) void __asan_poison_memory_region(const volatile void*, std::size_t);
 __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void*, std::size_t);
-__attribute__((weak)) void __sanitizer_start_switch_fiber(void** save, const void* bottom,
-                                                          std::size_t bytes);
-__attribute__((weak)) void __sanitizer_finish_switch_fiber(void* save, const void** bottom,
-                                                           std::size_t* bytes);
 }
 
 namespace emulated_gpu {
 
 namespace {
-
-using boost::context::detail::jump_fcontext;
-using boost::context::detail::make_fcontext;
-using boost::context::detail::transfer_t;
 
 constexpr int kMostThreads = 1024;
 constexpr std::size_t kPage = 4096, kSharedBytes = (kWarpThreads == 64 ? 64 : 48) << 10;
@@ -56,16 +48,6 @@ struct Stop {
   enum What { running, ended, barrier, shuffle, ballot, mma, mfma, load };
   What what = running;
   Line line;
-};
-
-/// Runs threads of blocks, one after the other, on a stack of its own; or is the host thread that
-/// runs a kernel.
-struct Fiber {
-  void* at = nullptr;  // where it continues
-  int context = 0;
-  const void* stack = nullptr;  // for AddressSanitizer, like the next two
-  std::size_t stack_bytes = kStackBytes - kPage;
-  void* fake_stack = nullptr;
 };
 
 struct alignas(64) Thread {
@@ -92,6 +74,7 @@ class Pool {
     for (int i = kMostThreads - 1; i >= 0; --i) {
       fibers_[i].context = i % contexts_;
       fibers_[i].stack = stack(i) + kPage;
+      fibers_[i].bytes = kStackBytes - kPage;
       give_back(fibers_[i]);
       // So many pools of ThreadSanitizer's could have too many guards.
       if (contexts_ == 1) mprotect(stack(i), kPage, PROT_NONE);
@@ -108,12 +91,8 @@ class Pool {
 
   /// The context's fiber that was given back last. It has the memory of earlier threads of this
   /// context only: ThreadSanitizer would report others.
-  Fiber& take(int context) { return *free_[context][--frees_[context]]; }
+  Fiber& take(int context);
   void give_back(Fiber& fiber) { free_[fiber.context][frees_[fiber.context]++] = &fiber; }
-  /// Where a new fiber's stack begins, at one of 16 places so that stacks share the cache.
-  char* top_of(const Fiber& fiber) const {
-    return stack(index(fiber)) + kStackBytes - index(fiber) / 16 % 16 * 256;
-  }
 
   /// Everything that the contexts have done happens before all that they will do.
   void merge() const {
@@ -139,7 +118,6 @@ class Pool {
   }
 
  private:
-  int index(const Fiber& fiber) const { return static_cast<int>(&fiber - fibers_.data()); }
   char* stack(int i) const { return shared() + kSharedArena + i * kStackBytes; }
 
   int contexts_;
@@ -259,25 +237,16 @@ Kernel& running() {
   return *kernel;
 }
 
-/// What a fiber, or the host thread, does when another has jumped to it.
-void arrive(transfer_t from, Fiber& at) {
-  Fiber& before = *static_cast<Fiber*>(from.data);
-  before.at = from.fctx;
-  if (__sanitizer_finish_switch_fiber)
-    __sanitizer_finish_switch_fiber(at.fake_stack, &before.stack, &before.stack_bytes);
-}
-
-void jump(Fiber& from, Fiber& to) {
-  if (__sanitizer_start_switch_fiber)
-    __sanitizer_start_switch_fiber(&from.fake_stack, to.stack, to.stack_bytes);
-  arrive(jump_fcontext(to.at, &from), from);
-}
-
-/// What a fiber does.
-void run_threads(transfer_t from) {
-  Fiber& self = *running().self().fiber;
-  arrive(from, self);
+/// What a fiber of a pool does.
+void run_threads(Fiber& self) {
   while (true) running().run_thread(self);
+}
+
+Fiber& Pool::take(int context) {
+  Fiber& fiber = *free_[context][--frees_[context]];
+  const auto color = (&fiber - fibers_.data()) / 16 % 16 * 256;  // so that stacks share the cache
+  if (!fiber.at) fiber.begin(static_cast<std::size_t>(color), run_threads);
+  return fiber;
 }
 
 /// As fast as random orders need (xorshift64*).
@@ -347,9 +316,6 @@ void Kernel::go_on_with_another(Fiber& from) {
   if (contexts) pool_->context(next.context).enter();
   if (!next.fiber) {
     next.fiber = &pool_->take(next.context);
-    if (!next.fiber->at)
-      next.fiber->at =
-          make_fcontext(pool_->top_of(*next.fiber), next.fiber->stack_bytes, run_threads);
   }
   if (next.fiber != &from) jump(from, *next.fiber);
 }
