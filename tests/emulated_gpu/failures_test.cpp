@@ -26,6 +26,7 @@ Config short_config(TransportKind transport) {
   config.training.steps = 2;
   config.training.global_batch = 4;
   config.training.eval_every = 0;
+  config.data.synthetic = 1000;
   config.model.layers = 1;
   config.model.hidden = 16;
   config.model.heads = 2;
@@ -78,9 +79,12 @@ TEST_P(Failures, OfAnyOneCallAreErrorsThatNameTheLibrary) {
     const std::int64_t most = std::clamp<std::int64_t>(count / 2, 1, 200);
     const int nth = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(most));
     SCOPED_TRACE(function + ", call " + std::to_string(nth) + " of " + std::to_string(count));
-    emulated_gpu::fail_call(function, nth);
+    // An arena that gets no memory asks once more, for less. Of three calls one rank makes two.
+    for (int i = 0; i < (function == "cudaMalloc" ? 3 : 1); ++i)
+      emulated_gpu::fail_call(function, nth + i);
     const std::string message = failure_of_run(config);
-    if (message.empty() && may_be_ignored(function)) continue;
+    const bool has_failed = !emulated_gpu::forget_failures();
+    if (message.empty() && (may_be_ignored(function) || !has_failed)) continue;
     EXPECT_THAT(message, AnyOf(HasSubstr("CUDA"), HasSubstr("cuBLASLt"), HasSubstr("NCCL"),
                                HasSubstr("out of memory")));
   }

@@ -23,7 +23,8 @@ namespace {
 using Kind = Allocation::Kind;
 
 constexpr std::size_t kAlignment = 256;  // CUDA's
-constexpr int kPoison = 0xff;            // NaN in every floating-point format, -1 as an integer
+constexpr std::size_t kHugePage = 1 << 21;
+constexpr int kPoison = 0xff;  // NaN in every floating-point format, -1 as an integer
 
 std::string text_of(const void* address) {
   char text[32];
@@ -56,7 +57,7 @@ class ProtectedPages {
   }
 
  private:
-  static constexpr std::size_t kRange = std::size_t{1} << 38, kPage = 4096, kHugePage = 1 << 21;
+  static constexpr std::size_t kRange = std::size_t{1} << 38, kPage = 4096;
 
   ProtectedPages()
       : begin_(static_cast<char*>(
@@ -104,6 +105,10 @@ void* allocate(Kind kind, int device, std::size_t bytes) {
     memory = nullptr;
   if (!memory) return nullptr;
   auto* const begin = static_cast<char*>(memory);
+  // Huge pages, for fewer faults; may fail.
+  if (constexpr std::uintptr_t kPage = 4096; bytes >= 2 * kHugePage)
+    madvise(begin + kPage - reinterpret_cast<std::uintptr_t>(begin) % kPage, bytes - kPage,
+            MADV_HUGEPAGE);
   const bool live = kind == Kind::device || kind == Kind::pinned;
   permit_device_memory(true);
   if (live) std::memset(begin, kPoison, bytes);

@@ -84,6 +84,8 @@ bool injected(const char* function);
 /// Makes the nth call from now (1: the next) of the function fail once, with its library's error:
 /// "cudaMalloc" with cudaErrorMemoryAllocation, others with an unspecified failure.
 void fail_call(const std::string& function, int nth);
+/// Forgets the failures that have not happened. Returns whether there were any.
+bool forget_failures();
 /// How often each function was called.
 std::map<std::string, std::int64_t> calls();
 

@@ -175,6 +175,13 @@ void fail_call(const std::string& function, int nth) {
   failures().emplace(function, nth);
 }
 
+bool forget_failures() {
+  const Locked locked;
+  const bool any = !failures().empty();
+  failures().clear();
+  return any;
+}
+
 cudaError_t returned(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;

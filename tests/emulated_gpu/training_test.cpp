@@ -35,9 +35,18 @@ Config on_gpus(Config config, TransportKind transport = TransportKind::automatic
   return config;
 }
 
-/// The tiny model in Llama's form, with everything that it adds.
-Config llama_config() {
+/// The least that can be cut over the grids here.
+Config small_config() {
   Config config = tiny_config("unused");
+  config.model.heads = 6;
+  config.data.synthetic = 1000;  // a tenth of them is for validation
+  config.training.global_batch = 4;
+  return config;
+}
+
+/// The model in Llama's form, with everything that it adds.
+Config llama_config() {
+  Config config = small_config();
   config.model.family = ModelFamily::llama;
   config.model.kv_heads = 3;
   config.model.ffn = 48;
@@ -49,14 +58,13 @@ Config llama_config() {
 }  // namespace
 
 TEST(TrainingOnGpus, HasTheLossesOfTheCpuOnTenGrids) {
-  const std::vector<double> want = losses_of(tiny_config("unused"));
+  const std::vector<double> want = losses_of(small_config());
   for (const GridShape grid : {GridShape{}, GridShape{.x = 2}, GridShape{.y = 2}, GridShape{.z = 2},
                                GridShape{.data = 2}, GridShape{2, 2, 1, 1}, GridShape{1, 2, 2, 1},
                                GridShape{2, 1, 2, 2}, GridShape{2, 2, 2, 1}, GridShape{1, 3, 1, 2}})
-    EXPECT_THAT(
-        largest_difference(
-            losses_of(on_gpus(on_grid(tiny_config("unused"), grid), TransportKind::nccl)), want),
-        Le(kBetweenDevices))
+    EXPECT_THAT(largest_difference(
+                    losses_of(on_gpus(on_grid(small_config(), grid), TransportKind::nccl)), want),
+                Le(kBetweenDevices))
         << to_string(grid);
 }
 
@@ -69,7 +77,7 @@ TEST(TrainingOnGpus, HasTheLossesOfTheCpuForLlama) {
 }
 
 TEST(TrainingOnGpus, HasAboutTheLossesOfTheCpuInBf16) {
-  Config narrow = on_grid(tiny_config("unused"), {2, 1, 2, 1});
+  Config narrow = on_grid(small_config(), {2, 1, 2, 1});
   Config wide = narrow;  // heads of 64 columns have attention kernels of their own
   wide.model.hidden = 128;
   wide.model.heads = 2;
@@ -80,7 +88,7 @@ TEST(TrainingOnGpus, HasAboutTheLossesOfTheCpuInBf16) {
 }
 
 TEST(TrainingOnGpus, HasTheLossesOfTheCpuWithEveryTransport) {
-  const Config config = on_grid(tiny_config("unused"), {2, 1, 2, 1});
+  const Config config = on_grid(small_config(), {2, 1, 2, 1});
   const std::vector<double> want = losses_of(config);
   for (const TransportKind transport : {TransportKind::nccl, TransportKind::threads})
     EXPECT_THAT(largest_difference(losses_of(on_gpus(config, transport)), want),
@@ -89,7 +97,7 @@ TEST(TrainingOnGpus, HasTheLossesOfTheCpuWithEveryTransport) {
 
 TEST(TrainingOnGpus, EndsAlsoIfChangesOfMemoryWaitForAllGpusAndHoldTheOtherRanks) {
   const Setting hold("AXONN_EMULATED_HOLD", "1");
-  Config config = on_grid(tiny_config("unused"), {2, 1, 2, 1});
+  Config config = on_grid(small_config(), {2, 1, 2, 1});
   config.training.steps = 3;
   const std::vector<double> want = losses_of(config);
   for (const unsigned seed : {1, 2, 3}) {
@@ -104,7 +112,7 @@ TEST(TrainingOnGpusDeathTest, NcclBetweenThreadsDeadlocksIfTheyDo) {
     const Setting hold("AXONN_EMULATED_HOLD", "1"), patience("AXONN_EMULATED_PATIENCE", "1");
     for (unsigned seed = 1; seed <= 20; ++seed) {
       reseed(seed);
-      losses_of(on_gpus(on_grid(tiny_config("unused"), {2, 1, 2, 1}), TransportKind::nccl));
+      losses_of(on_gpus(on_grid(small_config(), {2, 1, 2, 1}), TransportKind::nccl));
     }
   };
   EXPECT_DEATH(train(), "deadlock: cudaMalloc waits for(.|\n)*nccl");
@@ -112,7 +120,7 @@ TEST(TrainingOnGpusDeathTest, NcclBetweenThreadsDeadlocksIfTheyDo) {
 
 TEST(TrainingOnGpus, AllocatesNothingAfterTheSecondStep) {
   const auto allocations = [](TransportKind transport, DType dtype, std::int64_t steps) {
-    Config config = on_gpus(on_grid(tiny_config("unused"), {.z = 2}), transport);
+    Config config = on_gpus(on_grid(small_config(), {.z = 2}), transport);
     config.training.dtype = dtype;
     config.training.steps = steps;
     const auto before = emulated_gpu::calls();
@@ -131,7 +139,7 @@ TEST(TrainingOnGpus, AllocatesNothingAfterTheSecondStep) {
 
 TEST(TrainingOnGpus, HasTheSameBitsWithAndWithoutOverlap) {
   for (const TransportKind transport : {TransportKind::nccl, TransportKind::threads}) {
-    Config config = on_gpus(on_grid(tiny_config("unused"), {2, 2, 2, 1}), transport);
+    Config config = on_gpus(on_grid(small_config(), {2, 2, 2, 1}), transport);
     config.parallelism.chunks = 2;
     Config plain = config;
     plain.parallelism.overlap_input_gradients = plain.parallelism.overlap_weight_gradients =
@@ -141,7 +149,7 @@ TEST(TrainingOnGpus, HasTheSameBitsWithAndWithoutOverlap) {
 }
 
 TEST(TrainingOnGpus, HasTheSameBitsWithAndWithoutGraphs) {
-  Config config = on_gpus(on_grid(tiny_config("unused"), {2, 1, 2, 1}), TransportKind::nccl);
+  Config config = on_gpus(on_grid(small_config(), {2, 1, 2, 1}), TransportKind::nccl);
   Config captured = config;
   captured.training.cuda_graph = true;
   EXPECT_EQ(losses_of(captured), losses_of(config));
