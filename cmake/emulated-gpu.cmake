@@ -3,9 +3,6 @@
 set(AXONN_WITH_CUDA ON)
 set(AXONN_EMULATED_WARP 32 CACHE STRING "Threads of a warp: 32, or 64 as on AMD GPUs")
 set(AXONN_EMULATED_WARP_HEADER tests/emulated_gpu/warp_cpu.cuh)
-# Kernels have pragmas that tell nvcc which loops to unroll.
-set(AXONN_EMULATED_OPTIONS -Wno-unknown-pragmas)
-
 set(folder ${PROJECT_SOURCE_DIR}/tests/emulated_gpu)
 file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
 list(FILTER sources EXCLUDE REGEX "(_test|races)[.]cpp$")
@@ -20,10 +17,11 @@ target_compile_definitions(axonn_emulated_gpu PUBLIC AXONN_EMULATED_WARP=${AXONN
 target_compile_options(axonn_emulated_gpu PRIVATE -O2 -fno-sanitize=thread)
 
 # axonn_compile_for_emulated_gpus(TARGET): compiles the target's .cu files as C++, with few
-# optimisations: they have many kernels, and each runs for a moment.
+# optimisations: they have many kernels, and each runs for a moment. Their pragmas tell nvcc which
+# loops to unroll. Other sources get no options, so that ccache has them from preset dev.
 function(axonn_compile_for_emulated_gpus target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "[.]cu$")
   set_source_files_properties(${sources} PROPERTIES
-    LANGUAGE CXX COMPILE_OPTIONS "-O1;-fno-strict-aliasing")
+    LANGUAGE CXX COMPILE_OPTIONS "-O1;-fno-strict-aliasing;-Wno-unknown-pragmas")
 endfunction()
