@@ -306,9 +306,7 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
 
 /// Documented: the handle belongs to the device that is current.
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
-  return create("cublasLtCreate", handle, cublasLtContext{device});
+  return create("cublasLtCreate", handle, cublasLtContext{current_device()});
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
@@ -452,8 +450,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                         static_cast<const void*>(c_layout), static_cast<const void*>(d_layout)})
     check_alive(kFunction, x);
   if (injected(kFunction)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  int current = 0;
-  if (cudaGetDevice(&current) != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const int current = current_device();
   if (handle->device != current || handle->device != device_of(stream))
     violation("cublasLtMatmul: handle of GPU " + std::to_string(handle->device) +
               ", stream of GPU " + std::to_string(device_of(stream)) + ", GPU " +

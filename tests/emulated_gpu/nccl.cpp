@@ -241,10 +241,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     if (!group) group = add_group(known->first, ranks);
     if (group->ranks != ranks || group->members[rank])
       violation("ncclCommInitRankConfig: ranks give different sizes, or one rank comes twice");
-    int device = 0;
-    if (cudaGetDevice(&device) != cudaSuccess)
-      return failed(ncclUnhandledCudaError, "cudaGetDevice");
-    *comm = add_comm(group, rank, device, blocks(config, true));
+    *comm = add_comm(group, rank, current_device(), blocks(config, true));
     begin(*comm, {.ready = [group = group] { return group->joined == group->ranks; },
                   .finish =
                       [group = group] {

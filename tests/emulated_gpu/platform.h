@@ -98,6 +98,8 @@ cudaError_t returned(cudaError_t error);
 /// AXONN_EMULATED_NAME.
 int device_count();
 
+/// The calling thread's device.
+int current_device();
 /// The device of a stream.
 int device_of(cudaStream_t stream);
 

@@ -75,6 +75,7 @@ constexpr std::pair<cudaError_t, const char*> kErrorNames[] = {
     {cudaErrorNotReady, "cudaErrorNotReady"},
     {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled"},
     {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported"},

@@ -110,9 +110,6 @@ long long setting(const char* name, long long otherwise);
 /// Bytes of memory of each device.
 std::size_t device_bytes();
 
-/// The calling thread's device.
-int current_device();
-
 /// Body of the API function of this name: under the lock, with injected failures and some progress
 /// of the streams before it. Keeps its error for cudaGetLastError().
 cudaError_t call(const char* function, const std::function<cudaError_t()>& body);

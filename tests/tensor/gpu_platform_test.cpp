@@ -13,11 +13,18 @@ TEST(GpuPlatform, ExplainsAMissingGpuInTheTermsOfItsMaker) {
             "has one");
   EXPECT_THAT(trouble_of(kHip, {.built_with = "6.2"}), StartsWith("there is no AMD driver; set"));
   EXPECT_THAT(trouble_of(kHip, {.built_with = "6.2", .driver = "6.2", .error = "no device"}),
-              AllOf(HasSubstr("no device"), HasSubstr("ROCR_VISIBLE_DEVICES"),
+              AllOf(HasSubstr("(hipGetDeviceCount: no device;"), HasSubstr("ROCR_VISIBLE_DEVICES"),
                     HasSubstr("HIP_VISIBLE_DEVICES"), HasSubstr("parallelism.device = \"cpu\"")));
   EXPECT_THAT(
       trouble_of(kCuda, {.built_with = "13.0", .driver = "12.2", .too_old = true}),
       AllOf(HasSubstr("CUDA up to 12.2"), HasSubstr("uses 13.0"), HasSubstr("newer driver")));
+}
+
+TEST(GpuPlatform, HasItsOwnNamesOfFunctions) {
+  EXPECT_EQ(function_name(kCuda, "cudaMalloc"), "cudaMalloc");
+  EXPECT_EQ(function_name(kHip, "cudaMalloc"), "hipMalloc");
+  EXPECT_EQ(function_name(kHip, "cublasLtMatmul"), "hipblasLtMatmul");
+  EXPECT_EQ(function_name(kHip, "hipDeviceGetUuid"), "hipDeviceGetUuid");
 }
 
 TEST(GpuPlatform, ABuildForOtherGpusSaysWhatItSupportsAndHowToBuildForTheWantedOnes) {

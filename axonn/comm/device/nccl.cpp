@@ -15,9 +15,9 @@ namespace axonn {
 
 namespace {
 
-void check(ncclResult_t status, Where where = Where::here()) {
+void check(const char* function, ncclResult_t status, Where where = Where::here()) {
   if (status != ncclSuccess)
-    fail(where, "NCCL: ", ncclGetErrorString(status), ": ", ncclGetLastError(nullptr),
+    fail(where, function, ": ", ncclGetErrorString(status), ": ", ncclGetLastError(nullptr),
          "; NCCL_DEBUG=WARN gives details");
 }
 
@@ -29,11 +29,6 @@ ncclDataType_t type_of(DType dtype) {
 
 ncclRedOp_t reduction_of(ReduceOp op) {
   return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
-}
-
-/// Checks a call's status; a call in progress is not an error.
-void begun(ncclResult_t status, Where where = Where::here()) {
-  if (status != ncclInProgress) check(status, where);
 }
 
 /// A non-blocking NCCL communicator, which can be aborted at any time.
@@ -51,6 +46,12 @@ class NcclLink final : public DeviceLink {
 
   ncclComm_t& handle() { return comm_; }
 
+  /// Checks the status of a call; one in progress is not an error.
+  void begun(const char* function, ncclResult_t status, Where where = Where::here()) {
+    latest_ = function;
+    if (status != ncclInProgress) check(function, status, where);
+  }
+
   void enqueue(const Call& call, Stream& stream) override {
     const auto count = static_cast<std::size_t>(call.count(size_));
     const ncclDataType_t type = type_of(call.dtype());
@@ -59,13 +60,15 @@ class NcclLink final : public DeviceLink {
     void* const out = call.out.data;
     switch (call.operation) {
       case Operation::all_reduce:
-        return begun(ncclAllReduce(inp, out, count, type, reduction_of(call.op), comm_, on));
+        return begun("ncclAllReduce",
+                     ncclAllReduce(inp, out, count, type, reduction_of(call.op), comm_, on));
       case Operation::all_gather:
-        return begun(ncclAllGather(inp, out, count, type, comm_, on));
+        return begun("ncclAllGather", ncclAllGather(inp, out, count, type, comm_, on));
       case Operation::reduce_scatter:
-        return begun(ncclReduceScatter(inp, out, count, type, ncclSum, comm_, on));
+        return begun("ncclReduceScatter",
+                     ncclReduceScatter(inp, out, count, type, ncclSum, comm_, on));
       case Operation::broadcast:
-        return begun(ncclBroadcast(inp, out, count, type, call.peer, comm_, on));
+        return begun("ncclBroadcast", ncclBroadcast(inp, out, count, type, call.peer, comm_, on));
       case Operation::all_to_all:
       case Operation::send:
       case Operation::recv:
@@ -79,8 +82,9 @@ class NcclLink final : public DeviceLink {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     part_ = std::make_shared<NcclLink>(0);
-    begun(
-        ncclCommSplit(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part_->comm_, &config));
+    part_->latest_ = "ncclCommSplit";
+    begun("ncclCommSplit", ncclCommSplit(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
+                                         &part_->comm_, &config));
   }
   std::shared_ptr<DeviceLink> take_split() override {
     const auto part = std::exchange(part_, nullptr);
@@ -90,16 +94,17 @@ class NcclLink final : public DeviceLink {
   bool ready() override {
     const ncclResult_t now = state();
     if (now == ncclInProgress) return false;
-    check(now);
-    if (copy_) cuda::check(cudaFreeAsync(std::exchange(copy_, nullptr), copied_on_));
-    if (size_ == 0) check(ncclCommCount(comm_, &size_));
+    check(latest_, now);
+    if (copy_)
+      cuda::check("cudaFreeAsync", cudaFreeAsync(std::exchange(copy_, nullptr), copied_on_));
+    if (size_ == 0) check("ncclCommCount", ncclCommCount(comm_, &size_));
     return true;
   }
 
   std::string trouble() override {
     const ncclResult_t now = state();
     if (now == ncclSuccess || now == ncclInProgress) return {};
-    return concat("NCCL: ", ncclGetErrorString(now), ": ", ncclGetLastError(comm_),
+    return concat(latest_, ": ", ncclGetErrorString(now), ": ", ncclGetLastError(comm_),
                   "; another rank or the network has failed");
   }
 
@@ -114,7 +119,7 @@ class NcclLink final : public DeviceLink {
 
   ncclResult_t state() const {
     ncclResult_t now = ncclSuccess;
-    check(ncclCommGetAsyncError(comm_, &now));
+    check("ncclCommGetAsyncError", ncclCommGetAsyncError(comm_, &now));
     return now;
   }
 
@@ -125,36 +130,41 @@ class NcclLink final : public DeviceLink {
     Buffer from = call.inp;
     if (call.inp.data == call.out.data) {
       const auto bytes = static_cast<std::size_t>(from.bytes());
-      cuda::check(cudaMallocAsync(&copy_, bytes, stream));
+      cuda::check("cudaMallocAsync", cudaMallocAsync(&copy_, bytes, stream));
       copied_on_ = stream;
-      cuda::check(cudaMemcpyAsync(copy_, from.data, bytes, cudaMemcpyDeviceToDevice, stream));
+      cuda::check("cudaMemcpyAsync",
+                  cudaMemcpyAsync(copy_, from.data, bytes, cudaMemcpyDeviceToDevice, stream));
       from.data = copy_;
     }
     const auto n = static_cast<std::int64_t>(count);
     const ncclDataType_t type = type_of(call.dtype());
     ncclResult_t first = ncclSuccess;  // error; the group must be ended all the same
-    const auto keep = [&](ncclResult_t status) {
-      if (first == ncclSuccess || first == ncclInProgress) first = status;
+    const char* failed = nullptr;
+    const auto keep = [&](const char* function, ncclResult_t status) {
+      if (first != ncclSuccess && first != ncclInProgress) return;
+      first = status;
+      failed = function;
     };
     const auto send = [&](const Buffer& data, int to) {
-      keep(ncclSend(data.data, count, type, to, comm_, stream));
+      keep("ncclSend", ncclSend(data.data, count, type, to, comm_, stream));
     };
     const auto recv = [&](const Buffer& data, int sender) {
-      keep(ncclRecv(data.data, count, type, sender, comm_, stream));
+      keep("ncclRecv", ncclRecv(data.data, count, type, sender, comm_, stream));
     };
-    check(ncclGroupStart());
+    check("ncclGroupStart", ncclGroupStart());
     if (call.operation == Operation::send) send(from, call.peer);
     if (call.operation == Operation::recv) recv(call.out, call.peer);
     for (int peer = 0; peer < size_ && !call.is_pair(); ++peer) {
       send(part(from, peer * n, n), peer);
       recv(part(call.out, peer * n, n), peer);
     }
-    keep(ncclGroupEnd());
-    begun(first);
+    keep("ncclGroupEnd", ncclGroupEnd());
+    begun(failed, first);
   }
 
   ncclComm_t comm_ = nullptr;
-  int size_;  // 0: unknown until it is ready
+  int size_;                 // 0: unknown until it is ready
+  const char* latest_ = "";  // the function that was called last, whose work may be in progress
   std::shared_ptr<NcclLink> part_;
   void* copy_ = nullptr;  // for the current call; freed on its stream after it
   cudaStream_t copied_on_ = nullptr;
@@ -162,13 +172,13 @@ class NcclLink final : public DeviceLink {
 
 class NcclLibrary final : public DeviceLibrary {
  public:
-  NcclLibrary() { cuda::check(cudaGetDevice(&device_)); }
+  NcclLibrary() { cuda::check("cudaGetDevice", cudaGetDevice(&device_)); }
 
   void enter_thread() override {
-    cuda::check(cudaSetDevice(device_));
+    cuda::check("cudaSetDevice", cudaSetDevice(device_));
     // In this mode, querying events does not disturb a graph that the rank's thread captures.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
-    cuda::check(cudaThreadExchangeStreamCaptureMode(&mode));
+    cuda::check("cudaThreadExchangeStreamCaptureMode", cudaThreadExchangeStreamCaptureMode(&mode));
   }
 
   void abort(std::span<const std::shared_ptr<DeviceLink>> links) noexcept override {
@@ -195,13 +205,14 @@ std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
         host, std::make_unique<NcclLibrary>(),
         DeviceWatchdog::Options{.timeout_seconds = timeout_seconds});
     ncclUniqueId id{};
-    if (host.rank() == 0) check(ncclGetUniqueId(&id));
+    if (host.rank() == 0) check("ncclGetUniqueId", ncclGetUniqueId(&id));
     const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(&id), sizeof id);
     host.broadcast(buffer(bytes), 0, "nccl").wait();
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     link = std::make_shared<NcclLink>(host.size());
-    begun(ncclCommInitRankConfig(&link->handle(), host.size(), id, host.rank(), &config));
+    link->begun("ncclCommInitRankConfig",
+                ncclCommInitRankConfig(&link->handle(), host.size(), id, host.rank(), &config));
   }
   return make_linked(host, device, std::move(link), std::move(watchdog));
 }

@@ -25,15 +25,15 @@ class CudaPeerKernels final : public PeerKernels {
 
   void on_device(const std::function<void()>& f) override {
     int before = 0;
-    cuda::check(cudaGetDevice(&before));
-    cuda::check(cudaSetDevice(device_));
+    cuda::check("cudaGetDevice", cudaGetDevice(&before));
+    cuda::check("cudaSetDevice", cudaSetDevice(device_));
     try {
       f();
     } catch (...) {
       cudaSetDevice(before);
       throw;
     }
-    cuda::check(cudaSetDevice(before));
+    cuda::check("cudaSetDevice", cudaSetDevice(before));
   }
 
   void enqueue(Stream& stream, const PeerWork& work) override {
@@ -53,13 +53,13 @@ class CudaPeerKernels final : public PeerKernels {
 bool reach(int mine, int other) {
   if (mine == other) return true;
   int can = 0;
-  cuda::check(cudaDeviceCanAccessPeer(&can, mine, other));
+  cuda::check("cudaDeviceCanAccessPeer", cudaDeviceCanAccessPeer(&can, mine, other));
   if (can == 0) return false;
   const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
   if (status == cudaErrorPeerAccessAlreadyEnabled)
     cudaGetLastError();  // another rank on this GPU has enabled it; clears the error
   else
-    cuda::check(status);
+    cuda::check("cudaDeviceEnablePeerAccess", status);
   return true;
 }
 
@@ -68,7 +68,8 @@ bool reach(int mine, int other) {
 std::shared_ptr<PeerKernels> make_peer_kernels(Communicator& host, Device& device) {
   constexpr std::int32_t kNoGpu = -1;
   std::int32_t mine = kNoGpu, all_reached = host.size() <= kMostPeers ? 1 : 0;
-  if (dynamic_cast<cuda::CudaStream*>(&device.compute())) cuda::check(cudaGetDevice(&mine));
+  if (dynamic_cast<cuda::CudaStream*>(&device.compute()))
+    cuda::check("cudaGetDevice", cudaGetDevice(&mine));
   std::vector<std::int32_t> gpus(host.size());
   host.all_gather(buffer(std::span(gpus)), buffer(std::span(&mine, 1)), "GPUs").wait();
   if (std::ranges::count(gpus, kNoGpu) > 0) return nullptr;

@@ -127,7 +127,7 @@ std::unique_ptr<Backend> make_cuda_backend(int gpu, const CudaOptions& options) 
   if (gpu < 0 || gpu >= std::ssize(status.gpus))
     refuse(gpu_platform()->device, ": there is no GPU ", gpu, "; there are ", status.gpus.size(),
            ", numbered from 0");
-  cuda::check(cudaSetDevice(gpu));
+  cuda::check("cudaSetDevice", cudaSetDevice(gpu));
   cuda::check_kernels(status.gpus[gpu]);
   return std::make_unique<cuda::CudaBackend>(gpu, status.gpus[gpu].name, options);
 }

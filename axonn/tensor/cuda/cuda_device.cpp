@@ -6,8 +6,10 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "axonn/base/log.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
 #include "axonn/tensor/cuda/runtime.cuh"
 
@@ -17,13 +19,16 @@ namespace cuda {
 
 namespace {
 
+constexpr std::string_view kMemoryRemedy =
+    "; use more ranks, a smaller micro_batch or activation checkpointing";
+
 /// A buffer of pinned host memory for copies.
 class Slot {
  public:
   // Large enough that a copy takes far longer than its start.
   static constexpr std::int64_t kBytes = std::int64_t{4} << 20;
 
-  Slot() { check(cudaMallocHost(&memory_, kBytes)); }
+  Slot() { check("cudaMallocHost", cudaMallocHost(&memory_, kBytes)); }
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
   ~Slot() {
@@ -34,7 +39,7 @@ class Slot {
   void* memory() const { return memory_; }
   /// Marks the work that is on the stream now as the last user of this buffer.
   void used_until_here(const CudaStream& stream) {
-    check(cudaEventRecord(last_.handle(), stream.handle()));
+    check("cudaEventRecord", cudaEventRecord(last_.handle(), stream.handle()));
   }
   /// Waits for the last user; returns at once if there was none.
   void wait() const { cudaEventSynchronize(last_.handle()); }
@@ -55,8 +60,8 @@ class Staging {
       const auto n = static_cast<std::size_t>(std::min(Slot::kBytes, bytes - at));
       Slot& slot = next();
       std::memcpy(slot.memory(), static_cast<const char*>(host) + at, n);
-      check(cudaMemcpyAsync(static_cast<char*>(device) + at, slot.memory(), n,
-                            cudaMemcpyHostToDevice, stream.handle()));
+      check("cudaMemcpyAsync", cudaMemcpyAsync(static_cast<char*>(device) + at, slot.memory(), n,
+                                               cudaMemcpyHostToDevice, stream.handle()));
       slot.used_until_here(stream);
     }
   }
@@ -77,13 +82,15 @@ class Staging {
     for (std::int64_t at = 0; at < bytes; at += Slot::kBytes) {
       const std::int64_t n = std::min(Slot::kBytes, bytes - at);
       Slot& slot = next();
-      check(cudaMemcpyAsync(slot.memory(), static_cast<const char*>(device) + at,
+      check("cudaMemcpyAsync",
+            cudaMemcpyAsync(slot.memory(), static_cast<const char*>(device) + at,
                             static_cast<std::size_t>(n), cudaMemcpyDeviceToHost, stream.handle()));
       slot.used_until_here(stream);
       take(std::exchange(last, {&slot, at, n}));
     }
     take(last);
-    check(cudaStreamSynchronize(stream.handle()));  // reports earlier errors
+    check("cudaStreamSynchronize",
+          cudaStreamSynchronize(stream.handle()));  // reports earlier errors
   }
 
  private:
@@ -103,7 +110,8 @@ class CudaGraph final : public Graph {
   /// Captures the stream while `work` runs; ends the capture also if `work` throws. The capture
   /// mode is relaxed, so that `work` may allocate device memory if the arena has to grow.
   static std::unique_ptr<Graph> of(const CudaStream& stream, const std::function<void()>& work) {
-    check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeRelaxed));
+    check("cudaStreamBeginCapture",
+          cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeRelaxed));
     Captured captured{stream.handle()};
     work();
     return std::make_unique<CudaGraph>(stream, captured.end());
@@ -115,13 +123,13 @@ class CudaGraph final : public Graph {
     const cudaError_t status =
         cudaGraphInstantiateWithFlags(&graph_, captured, cudaGraphInstantiateFlagUseNodePriority);
     cudaGraphDestroy(captured);
-    check(status);
+    check("cudaGraphInstantiateWithFlags", status);
   }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
 
-  void launch() override { check(cudaGraphLaunch(graph_, stream_.handle())); }
+  void launch() override { check("cudaGraphLaunch", cudaGraphLaunch(graph_, stream_.handle())); }
 
  private:
   /// Ends a capture that has begun.
@@ -136,7 +144,7 @@ class CudaGraph final : public Graph {
     }
     cudaGraph_t end() {
       cudaGraph_t graph = nullptr;
-      check(cudaStreamEndCapture(std::exchange(stream, nullptr), &graph));
+      check("cudaStreamEndCapture", cudaStreamEndCapture(std::exchange(stream, nullptr), &graph));
       return graph;
     }
   };
@@ -156,16 +164,16 @@ class CudaDevice final : public Device {
   void* allocate(std::int64_t bytes) override {
     void* memory = nullptr;
     const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
-    std::size_t free = 0, total = 0;
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // clears the error, which is reported below
+      std::size_t free = 0, total = 0;
       cudaMemGetInfo(&free, &total);
+      const auto text = [](auto n) { return format_bytes(static_cast<std::int64_t>(n)); };
+      throw OutOfMemory(concat(function_name(*gpu_platform(), "cudaMalloc"), " of ", text(bytes),
+                               " on GPU ", gpu_.index, " (", gpu_.name, "): out of memory, ",
+                               text(free), " of ", text(total), " are free", kMemoryRemedy));
     }
-    if (status == cudaErrorMemoryAllocation)
-      throw OutOfMemory(concat(
-          "out of memory on ", gpu_.name, ": ", bytes, " bytes requested, ", free, " of ", total,
-          " free; use more ranks, a smaller micro_batch or activation checkpointing"));
-    check(status);
+    check("cudaMalloc", status);
     return memory;
   }
   void release(void* memory, std::int64_t) noexcept override { cudaFree(memory); }
@@ -177,12 +185,13 @@ class CudaDevice final : public Device {
 
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0)
-      check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
-                            compute_.handle()));
+      check("cudaMemcpyAsync", cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes),
+                                               cudaMemcpyDeviceToDevice, compute_.handle()));
   }
   void fill_zero(void* to, std::int64_t bytes) override {
     if (bytes > 0)
-      check(cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), compute_.handle()));
+      check("cudaMemsetAsync",
+            cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), compute_.handle()));
   }
   void copy_to_host(void* host, const void* device, std::int64_t bytes) override {
     check_not_capturing("copy_to_host");
@@ -203,7 +212,7 @@ class CudaDevice final : public Device {
   bool has_captured() const override { return has_captured_; }
   bool capturing() const override {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(compute_.handle(), &status));
+    check("cudaStreamIsCapturing", cudaStreamIsCapturing(compute_.handle(), &status));
     return status != cudaStreamCaptureStatusNone;
   }
 
@@ -220,6 +229,23 @@ class CudaDevice final : public Device {
 };
 
 }  // namespace
+
+void fail_call(const char* function, cudaError_t status, Where where) {
+  std::string_view remedy;
+  if (status == cudaErrorMemoryAllocation)
+    remedy = function == std::string_view("cudaMallocHost")
+                 ? "; free memory of the host, or permit more locked memory (ulimit -l)"
+                 : kMemoryRemedy;
+  if (status == cudaErrorNoKernelImageForDevice)
+    remedy = "; build for this GPU: axonn info names the CMake setting";
+  if (status == cudaErrorIllegalAddress || status == cudaErrorLaunchFailure)
+    remedy = "; an earlier kernel has failed";
+  int gpu = 0;
+  const bool known = cudaGetDevice(&gpu) == cudaSuccess;
+  fail(where, function_name(*gpu_platform(), function),
+       known ? concat(" on GPU ", gpu) : std::string(), ": ", cudaGetErrorName(status), ": ",
+       cudaGetErrorString(status), remedy);
+}
 
 std::string uuid_text(const char (&bytes)[16]) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -278,7 +304,7 @@ std::unique_ptr<Device> make_cuda_device(int index) {
   if (index < 0 || index >= std::ssize(status.gpus))
     refuse(gpu_platform()->device, ": there is no GPU ", index, "; there are ", status.gpus.size(),
            ", numbered from 0");
-  cuda::check(cudaSetDevice(index));
+  cuda::check("cudaSetDevice", cudaSetDevice(index));
   return std::make_unique<cuda::CudaDevice>(status.gpus[index]);
 }
 

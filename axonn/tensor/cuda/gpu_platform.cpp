@@ -1,8 +1,17 @@
 #include "axonn/tensor/cuda/gpu_platform.h"
 
+#include <utility>
+
 #include "axonn/base/check.h"
 
 namespace axonn {
+
+std::string function_name(const GpuPlatform& platform, std::string_view cuda) {
+  if (platform.device == kHip.device)
+    for (const auto& [prefix, replaced] : {std::pair{"cuda", 4}, {"cublas", 2}})
+      if (cuda.starts_with(prefix)) return concat("hip", cuda.substr(replaced));
+  return std::string(cuda);
+}
 
 std::string trouble_of(const GpuPlatform& platform, const NoGpu& answer) {
   const std::string go_on = "; set parallelism.device = \"cpu\", or run on a machine that has one";
@@ -11,8 +20,8 @@ std::string trouble_of(const GpuPlatform& platform, const NoGpu& answer) {
     return concat("the driver supports ", platform.name, " up to ", answer.driver,
                   ", but this build uses ", answer.built_with, "; build with a supported ",
                   platform.name, ", or install a newer driver");
-  return concat("the driver finds no GPU (", answer.error, "; ", platform.visible_gpus,
-                " may hide it)", go_on);
+  return concat("the driver finds no GPU (", function_name(platform, "cudaGetDeviceCount"), ": ",
+                answer.error, "; ", platform.visible_gpus, " may hide it)", go_on);
 }
 
 std::string trouble_of_build(const GpuPlatform& wanted, const GpuPlatform* built) {

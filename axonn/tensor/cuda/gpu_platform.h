@@ -39,11 +39,15 @@ inline constexpr GpuPlatform kHip = {.device = "hip",
 /// This build's platform; null in a build without GPU support.
 const GpuPlatform* gpu_platform();
 
+/// The platform's name of a function of CUDA or cuBLASLt: with HIP "hipMalloc" for "cudaMalloc".
+/// Returns other names as they are.
+std::string function_name(const GpuPlatform& platform, std::string_view cuda);
+
 /// The driver's answer when it finds no GPU.
 struct NoGpu {
   std::string built_with;  ///< toolkit version of this build: "13.0"
   std::string driver;      ///< newest version that the driver supports: "12.4"; "": no driver
-  std::string error;       ///< the driver's error message
+  std::string error;       ///< of cudaGetDeviceCount
   bool too_old = false;    ///< whether the driver is too old for this build
 };
 

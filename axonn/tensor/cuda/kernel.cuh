@@ -12,7 +12,8 @@ template <typename... Parameters>
 void launch_kernel(cudaStream_t stream, dim3 blocks, int threads, void (*kernel)(Parameters...),
                    std::type_identity_t<Parameters>... args) {
   void* values[] = {&args...};
-  check(cudaLaunchKernel(kernel, blocks, dim3(static_cast<unsigned>(threads)), values, 0, stream));
+  check("cudaLaunchKernel",
+        cudaLaunchKernel(kernel, blocks, dim3(static_cast<unsigned>(threads)), values, 0, stream));
 }
 
 }  // namespace axonn::cuda

@@ -20,7 +20,7 @@ std::string driver_version() {
 
 CudaGpu gpu_of(int index) {
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, index));
+  check("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, index));
   return {.index = index,
           .name = properties.name,
           .uuid = uuid_text(properties.uuid.bytes),
@@ -33,7 +33,7 @@ CudaGpu gpu_of(int index) {
 
 bool is_on_gpu(const void* memory) {
   cudaPointerAttributes attributes{};
-  check(cudaPointerGetAttributes(&attributes, memory));
+  check("cudaPointerGetAttributes", cudaPointerGetAttributes(&attributes, memory));
   return attributes.type == cudaMemoryTypeDevice;
 }
 

@@ -35,11 +35,11 @@ std::string driver_version() {
 
 CudaGpu gpu_of(int index) {
   hipDeviceProp_t properties{};
-  check(hipGetDeviceProperties(&properties, index));
+  check("hipGetDeviceProperties", hipGetDeviceProperties(&properties, index));
   hipUUID uuid{};
-  check(hipDeviceGetUuid(&uuid, index));
+  check("hipDeviceGetUuid", hipDeviceGetUuid(&uuid, index));
   char bus[16] = "";  // "0000:c1:00.0"
-  check(hipDeviceGetPCIBusId(bus, sizeof bus, index));
+  check("hipDeviceGetPCIBusId", hipDeviceGetPCIBusId(bus, sizeof bus, index));
   const std::string full = properties.gcnArchName,  // "gfx90a:sramecc+:xnack-"
       architecture = full.substr(0, full.find(':')), name = properties.name;
   return {.index = index,
@@ -59,7 +59,7 @@ bool is_on_gpu(const void* memory) {
     cudaGetLastError();
     return false;
   }
-  check(status);
+  check("hipPointerGetAttributes", status);
   return is_of_gpu(attributes);
 }
 

@@ -28,17 +28,21 @@ bool is_on_gpu(const void* memory);
 /// The UUID as 32 hexadecimal digits.
 std::string uuid_text(const char (&bytes)[16]);
 
-/// Throws Error unless a runtime call succeeded.
-inline void check(cudaError_t status, Where where = Where::here()) {
-  if (status != cudaSuccess)
-    fail(where, gpu_platform()->name, ": ", cudaGetErrorName(status), ": ",
-         cudaGetErrorString(status));
+/// Throws Error, which names the function by function_name(), the calling thread's GPU and the
+/// remedy, if there is one.
+[[noreturn]] void fail_call(const char* function, cudaError_t status, Where where);
+
+/// Throws Error unless the call of a runtime function succeeded.
+inline void check(const char* function, cudaError_t status, Where where = Where::here()) {
+  if (status != cudaSuccess) fail_call(function, status, where);
 }
 
 /// Owns a CUDA event. Any thread may wait for it.
 class CudaEvent final : public Event {
  public:
-  CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  CudaEvent() {
+    check("cudaEventCreateWithFlags", cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   ~CudaEvent() override { cudaEventDestroy(event_); }
@@ -46,7 +50,7 @@ class CudaEvent final : public Event {
   bool done() const override {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaSuccess) return true;
-    if (status != cudaErrorNotReady) check(status);
+    if (status != cudaErrorNotReady) check("cudaEventQuery", status);
     cudaGetLastError();  // no error, but the runtime keeps it as this thread's last one
     return false;
   }
@@ -64,8 +68,9 @@ class CudaStream final : public Stream {
  public:
   explicit CudaStream(Priority priority) {
     int least = 0, greatest = 0;
-    check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+    check("cudaDeviceGetStreamPriorityRange", cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    check("cudaStreamCreateWithPriority",
+          cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
                                        priority == Priority::high ? greatest : least));
   }
   CudaStream(const CudaStream&) = delete;
@@ -74,13 +79,14 @@ class CudaStream final : public Stream {
 
   std::unique_ptr<Event> record() override {
     auto event = std::make_unique<CudaEvent>();
-    check(cudaEventRecord(event->handle(), stream_));
+    check("cudaEventRecord", cudaEventRecord(event->handle(), stream_));
     return event;
   }
   void wait(const Event& event) override {
-    check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).handle(), 0));
+    check("cudaStreamWaitEvent",
+          cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).handle(), 0));
   }
-  void synchronize() override { check(cudaStreamSynchronize(stream_)); }
+  void synchronize() override { check("cudaStreamSynchronize", cudaStreamSynchronize(stream_)); }
   cudaStream_t handle() const { return stream_; }
 
  private:

@@ -32,6 +32,7 @@ enum cudaError_t {
   cudaErrorNotReady,
   cudaErrorPeerAccessAlreadyEnabled,
   cudaErrorPeerAccessUnsupported,
+  cudaErrorNoKernelImageForDevice,
   cudaErrorIllegalAddress,
   cudaErrorLaunchFailure,
   cudaErrorStreamCaptureUnsupported,

@@ -18,9 +18,9 @@ namespace axonn::cuda {
 
 namespace {
 
-void check(cublasStatus_t status, Where where = Where::here()) {
+void check(const char* function, cublasStatus_t status, Where where = Where::here()) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    fail(where, kBlasName, ": ", cublasLtGetStatusString(status));
+    fail(where, function_name(*gpu_platform(), function), ": ", cublasLtGetStatusString(status));
 }
 
 /// Whether cuBLASLt does not have what was asked for.
@@ -76,13 +76,16 @@ Layout layout_of(DType type, std::int64_t rows, std::int64_t cols, const Side& s
                  std::int64_t count) {
   cublasLtMatrixLayout_t layout = nullptr;
   const std::int64_t stride = std::max(side.stride, cols);  // that of a single row may be anything
-  check(cublasLtMatrixLayoutCreate(&layout, type_of(type), static_cast<std::uint64_t>(cols),
+  check("cublasLtMatrixLayoutCreate",
+        cublasLtMatrixLayoutCreate(&layout, type_of(type), static_cast<std::uint64_t>(cols),
                                    static_cast<std::uint64_t>(rows), stride));
   Layout owned(layout);
   const auto batch = static_cast<std::int32_t>(count);
-  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+  check("cublasLtMatrixLayoutSetAttribute",
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
                                          sizeof batch));
-  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+  check("cublasLtMatrixLayoutSetAttribute",
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
                                          &side.step, sizeof side.step));
   return owned;
 }
@@ -108,10 +111,12 @@ cublasLtEpilogue_t epilogue_of(const MatmulShape& shape) {
 Operation operation_of(const Key& key) {
   const MatmulShape& shape = key.shape;
   cublasLtMatmulDesc_t operation = nullptr;
-  check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  check("cublasLtMatmulDescCreate",
+        cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   Operation owned(operation);
   const auto set = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
-    check(cublasLtMatmulDescSetAttribute(operation, what, &value, sizeof value));
+    check("cublasLtMatmulDescSetAttribute",
+          cublasLtMatmulDescSetAttribute(operation, what, &value, sizeof value));
   };
   // outᵀ = op(b)ᵀ · op(a)ᵀ, and cuBLASLt sees every matrix transposed already.
   set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -141,7 +146,7 @@ constexpr std::string_view kInParts = "in parts";  // the product, then its epil
 struct Products::State {
   explicit State(Device& on) : device(on), workspace(on), sums(on) {
     cublasLtHandle_t handle = nullptr;
-    check(cublasLtCreate(&handle));
+    check("cublasLtCreate", cublasLtCreate(&handle));
     library.reset(handle);
   }
 
@@ -172,10 +177,11 @@ struct Products::State {
   /// Asks cuBLASLt's heuristic for algorithms.
   void ask(const Key& key, Plan& plan) const {
     cublasLtMatmulPreference_t handle = nullptr;
-    check(cublasLtMatmulPreferenceCreate(&handle));
+    check("cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&handle));
     const Preference preference(handle);
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
-      check(cublasLtMatmulPreferenceSetAttribute(handle, what, &value, sizeof value));
+      check("cublasLtMatmulPreferenceSetAttribute",
+            cublasLtMatmulPreferenceSetAttribute(handle, what, &value, sizeof value));
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b.alignment);
@@ -189,7 +195,7 @@ struct Products::State {
         plan.out.get(), handle, kMostWays, found.data(), &count);
     const bool optional = may_be_left(key.shape);
     if (optional && is_refusal(status)) return;
-    check(status);
+    check("cublasLtMatmulAlgoGetHeuristic", status);
     for (int i = 0; i < count; ++i)
       if (found[i].state == CUBLAS_STATUS_SUCCESS) plan.ways.push_back(found[i]);
     AXONN_CHECK(optional || !plan.ways.empty(), "matmul: ", kBlasName, " has no algorithm for ",
@@ -226,7 +232,9 @@ struct Products::State {
     Plan& plan = plan_of(key);
     if (plan.ways.empty() || plan.refused) return false;
     const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
-      if (to) check(cublasLtMatmulDescSetAttribute(plan.operation.get(), what, &to, sizeof to));
+      if (to)
+        check("cublasLtMatmulDescSetAttribute",
+              cublasLtMatmulDescSetAttribute(plan.operation.get(), what, &to, sizeof to));
     };
     point(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
           one.bias.data ? one.bias.data : one.bias_gradient.data);
@@ -248,7 +256,8 @@ struct Products::State {
                                  "): it is computed without its epilogue, which follows"));
       return false;
     }
-    AXONN_CHECK(status == CUBLAS_STATUS_SUCCESS, "matmul: ", kBlasName, " refused ",
+    AXONN_CHECK(status == CUBLAS_STATUS_SUCCESS,
+                "matmul: ", function_name(*gpu_platform(), "cublasLtMatmul"), " refused ",
                 to_string(key.shape), ", rows of out, a and b ", one.out.stride, ", ", one.a.stride,
                 " and ", one.b.stride, " elements apart: ", cublasLtGetStatusString(status));
     return true;
@@ -289,7 +298,8 @@ bool Products::run(const Matmul& args) {
     product.one.bias = {};
     const auto size = static_cast<std::size_t>(bytes_of(args.out.dtype));
     if (!args.accumulate)
-      check(cudaMemset2DAsync(args.out.data, args.out.stride * size, 0, args.out.cols * size,
+      check("cudaMemset2DAsync",
+            cudaMemset2DAsync(args.out.data, args.out.stride * size, 0, args.out.cols * size,
                               static_cast<std::size_t>(args.out.rows), handle_of(stream)));
   }
   if (bias.data && !product.one.bias.data) add_bias(stream, args.out, bias);
