@@ -1,3 +1,4 @@
+#include <atomic>
 #include <functional>
 #include <span>
 
@@ -9,6 +10,7 @@
 
 #include "tests/comm/collectives.h"
 #include "tests/support/gpu_of_host_memory.h"
+#include "tests/support/queued_gpu.h"
 
 using namespace axonn;
 using testing::AllOf;
@@ -16,6 +18,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 using testing::ThrowsMessage;
 using testing_support::GpuOfHostMemory;
+using testing_support::QueuedDevice;
+using testing_support::QueuedGpu;
 
 namespace {
 
@@ -59,6 +63,28 @@ class HostLink final : public DeviceLink {
   Work work_;
 };
 
+/// A link whose collectives are work of the stream, which runs when something waits for it.
+class LateLink final : public DeviceLink {
+ public:
+  LateLink() = default;
+  LateLink(const LateLink&) = delete;
+  LateLink& operator=(const LateLink&) = delete;
+  ~LateLink() override { EXPECT_TRUE(*done_) << "a group ends before its collective"; }
+
+  void enqueue(const Call&, Stream& stream) override {
+    *done_ = false;
+    static_cast<QueuedGpu::QueuedStream&>(stream).push(
+        {.run = [done = done_] { *done = true; }, .after = {}});
+  }
+  void begin_split(int, int) override {}
+  std::shared_ptr<DeviceLink> take_split() override { return nullptr; }
+  bool ready() override { return true; }
+  std::string trouble() override { return {}; }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> done_ = std::make_shared<std::atomic<bool>>(true);
+};
+
 class HostLibrary final : public DeviceLibrary {
  public:
   void enter_thread() override {}
@@ -94,6 +120,21 @@ TEST(LinkedCommunicator, RunsEveryCollectiveOfEveryGroupByItsLink) {
       check_many_in_flight(world, 10);
       check_split(world);
     });
+}
+
+TEST(LinkedCommunicator, FinishesItsCollectivesBeforeItsLinkEnds) {
+  run_ranks(2, [](Communicator& host) {
+    QueuedGpu gpu({});
+    QueuedDevice device(gpu);
+    const auto watchdog = std::make_shared<DeviceWatchdog>(host, std::make_unique<HostLibrary>(),
+                                                           DeviceWatchdog::Options{});
+    for (int i = 0; i < 20; ++i) {
+      const auto group = make_linked(host, device, std::make_shared<LateLink>(), watchdog);
+      std::vector<float> x(8);
+      group->all_reduce(buffer(std::span(x)), "sum").wait();
+    }
+    gpu.finish();
+  });
 }
 
 TEST(LinkedCommunicator, NamesACollectiveThatNeverReachesTheDevice) {

@@ -22,6 +22,18 @@ TEST(CudaDevice, KeepsPinnedMemoryUntilItsCopiesAreDone) {
   }
 }
 
+TEST(CudaDevice, SynchronizingAStreamWaitsForItsWork) {
+  const auto device = make_cuda_device(0);
+  void* const memory = device->allocate(4);
+  for (int i = 0; i < 20; ++i) {
+    for (int n = 0; n < 5; ++n) device->fill_zero(memory, 4);
+    const auto done = device->compute().record();
+    device->compute().synchronize();
+    EXPECT_TRUE(done->done());
+  }
+  device->release(memory, 4);
+}
+
 TEST(CudaDevice, ReportsAnErrorThatTheStreamHasWhenItsValuesAreRead) {
   const auto device = make_cuda_device(0);
   void* const memory = device->allocate(4);

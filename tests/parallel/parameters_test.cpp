@@ -222,6 +222,36 @@ TEST(ParameterGroup, IsGatheredAgainIfAPrefetchedCopyIsOutOfDate) {
   });
 }
 
+TEST(ParameterGroup, WaitsForAnUnusedPrefetchBeforeItSetsValues) {  // see ThreadSanitizer
+  run_ranks(2, [](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, {1, 1, 2, 1});
+    StepState state;
+    Context ctx(*backend, arena, grid);
+    ctx.dtype = DType::bf16;
+    ctx.own_scheduling().step = &state;
+    ParameterGroup first("first", grid), second("second", grid);
+    const Parameter& b = second.add({.name = "b", .layout = {.rows = 100}});
+    first.add({.name = "a", .layout = {.rows = 100}});
+    for (ParameterGroup* group : {&first, &second}) {
+      group->freeze();
+      group->allocate(ctx);
+      group->initialise(ctx, 1);
+    }
+    for (int pass = 0; pass < 3; ++pass) {
+      state.prefetcher.begin_pass();
+      first.acquire(ctx);  // from the second pass on, this gathers `second` as well
+      first.release();
+      second.set_values(ctx, 0, std::vector<float>(second.piece_size(), 2));
+      second.publish_values(ctx);
+      second.acquire(ctx);
+      EXPECT_EQ(get(b.weight().as<bf16>()[99]), 2);
+      second.release();
+    }
+  });
+}
+
 TEST(ParameterGroup, RefusesUseOutOfOrder) {
   run_ranks(1, [](Communicator& world) {
     const auto backend = make_cpu_backend(1);
