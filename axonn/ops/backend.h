@@ -185,6 +185,10 @@ enum class CudaAttention { automatic, cudnn, own };
 struct CudaOptions {
   CudaAttention attention = CudaAttention::automatic;
   bool deterministic = true;  ///< the same operands give the same bits every time
+  /// Attention that keeps scores in memory does so in pieces of at most so many bytes. 0: a 64th of
+  /// the GPU's memory, from 256 MiB to 2 GiB. Not of the memory that is free, because sums over
+  /// pieces are to have the same bits in every run.
+  std::int64_t score_bytes = 0;
 };
 
 /// Backend on one GPU, the one of index `gpu` in cuda_status().gpus: cuBLASLt or hipBLASLt for

@@ -38,7 +38,7 @@ EXCLUDED = {
     r"matmul_tuner": "bounds a measurement of time",
     r"__shfl|__ballot|hip": "other devices",
     r"void sync\(\) const": "reduce_block() calls it, whose barriers are places",
-    r"tensor\.h|void wait\(\) const": "a place calls it, or it calls one",
+    r"tensor\.h|var\.h": "a place calls it, or it calls one",
     r"overlap": "ends an overlap that the user has turned off; those who read wait as well",
     r"shard_gradient_\.wait\(\)": "frees the memory that a reduce-scatter sends from: it bounds "
                                  "memory; those who read wait as well",

@@ -33,7 +33,7 @@ constexpr std::size_t kPage = 4096, kSharedBytes = (kWarpThreads == 64 ? 64 : 48
 constexpr std::size_t kStackBytes = 33 * kPage;
 /// Of the memory that holds shared objects with gaps between them, which AddressSanitizer watches.
 constexpr std::size_t kSharedArena = 128 << 10, kGap = 64, kMostObjects = 512;
-constexpr std::size_t kArena = kPage + kSharedArena + kMostThreads * kStackBytes;
+constexpr std::size_t kArena = kPage + kSharedArena + kMostThreads * (kStackBytes + sizeof(Fiber));
 
 // ThreadSanitizer needs about 0.6 ms to make a context, so they are few and used again: the threads
 // of a block are dealt to the contexts of a pool, and the blocks of a kernel to the pools of a
@@ -71,6 +71,8 @@ class Pool {
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED) violation("no memory for the stacks of a block");
     arena_ = static_cast<char*>(arena);
+    // There, because ThreadSanitizer would take memset() of memory of earlier pools for a race.
+    fibers_ = reinterpret_cast<Fiber*>(stack(kMostThreads));
     for (int i = kMostThreads - 1; i >= 0; --i) {
       fibers_[i].context = i % contexts_;
       fibers_[i].stack = stack(i) + kPage;
@@ -123,7 +125,7 @@ class Pool {
   int contexts_;
   std::array<Context, kContexts> members_;
   char* arena_;
-  std::array<Fiber, kMostThreads> fibers_;
+  Fiber* fibers_;  // zero: not begun
   std::array<std::array<Fiber*, kMostThreads>, kContexts> free_;
   std::array<int, kContexts> frees_{};
 };
@@ -142,7 +144,7 @@ struct Pools {
     static std::uint64_t uses = 0;
     Pools** oldest = &all[0];
     for (Pools*& one : all) {
-      if (!one) one = new (memory[&one - all]) Pools{};
+      if (!one) one = new (memory[&one - all]) Pools;  // {} would be a memset
       if (one->stream == stream && one->used > 0) {
         one->used = ++uses;
         return *one;
@@ -244,7 +246,7 @@ void run_threads(Fiber& self) {
 
 Fiber& Pool::take(int context) {
   Fiber& fiber = *free_[context][--frees_[context]];
-  const auto color = (&fiber - fibers_.data()) / 16 % 16 * 256;  // so that stacks share the cache
+  const auto color = (&fiber - fibers_) / 16 % 16 * 256;  // so that stacks share the cache
   if (!fiber.at) fiber.begin(static_cast<std::size_t>(color), run_threads);
   return fiber;
 }

@@ -1,4 +1,5 @@
-// Products whose epilogue cuBLASLt refuses although its heuristic knew an algorithm.
+// Products whose epilogue cuBLASLt refuses although its heuristic knew an algorithm, and the number
+// of products of attention.
 #include <cmath>
 #include <functional>
 #include <string>
@@ -152,7 +153,7 @@ TEST(RefusedEpilogue, AProductWithoutOneThatIsRefusedIsAnError) {
   product.bias_gradient = {};
   emulated_gpu::fail_call("cublasLtMatmul", 1);
   EXPECT_THAT([&] { one.backend->matmul(product); },
-              testing::ThrowsMessage<Error>(HasSubstr("cuBLASLt refused bf16 TN 16x24x32")));
+              testing::ThrowsMessage<Error>(HasSubstr("cublasLtMatmul refused bf16 TN 16x24x32")));
   one.backend->matmul(product);
 }
 
@@ -194,4 +195,37 @@ TEST(FusedEpilogue, IsTimedAlsoForColumnsThatAreNoMultipleOfEight) {
     EXPECT_THAT(tune_matmul(backend, shape).default_way, "heuristic 1");
     EXPECT_TRUE(backend.fused()) << to_string(shape);
   }
+}
+
+TEST(AttentionPieces, AreFewIfTheyMayBeLarge) {
+  const auto products = [](std::int64_t score_bytes) {
+    const auto backend =
+        make_cuda_backend(0, {.attention = CudaAttention::own, .score_bytes = score_bytes});
+    Device& device = backend->device();
+    constexpr std::int64_t kRows = 256, kCols = 16, kHeads = 2;
+    constexpr std::int64_t kBytes = 4 * kRows * (4 * kCols + kHeads);
+    auto* const memory = static_cast<float*>(device.allocate(kBytes));
+    device.fill_zero(memory, kBytes);
+    const auto part = [&](int i) {
+      return View{memory + i * kRows * kCols, kF32, kRows, kCols, kCols};
+    };
+    const std::int64_t before = emulated_gpu::calls()["cublasLtMatmul"];
+    backend->attention({.q = part(0),
+                        .k = part(1),
+                        .v = part(2),
+                        .out = part(3),
+                        .stats = {memory + 4 * kRows * kCols, kF32, kRows, kHeads, kHeads},
+                        .positions = kRows,
+                        .heads = kHeads,
+                        .head_dim = kCols / kHeads,
+                        .group = 1,
+                        .scale = 1});
+    device.compute().synchronize();
+    device.release(memory, kBytes);
+    return emulated_gpu::calls()["cublasLtMatmul"] - before;
+  };
+  // A row of both heads has 2,048 bytes of scores. At most half of the queries are one piece.
+  EXPECT_EQ(products(32 * 2048), 2 * 8);
+  EXPECT_EQ(products(std::int64_t{1} << 30), 2 * 2);
+  EXPECT_EQ(products(0), 2 * 2);
 }

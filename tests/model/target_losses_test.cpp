@@ -40,9 +40,11 @@ std::vector<float> losses_of(TinyRun run, const Batch& batch) {
     const std::int64_t place = ctx.grid.coord(Axis::data) * shape.z + ctx.grid.coord(Axis::z);
     const Tensor mine = model.target_losses(ctx, tokens_of(ctx, batch, place * each, each));
     ASSERT_EQ(mine.rows(), each * batch.positions);
-    const std::span<const float> values(mine.view().as<float>(), mine.count());
+    // Read at once: a collective first could hide that some of them are still on their way.
+    const auto* const first = mine.view().as<float>();
+    const std::vector<float> values(first, first + mine.count());
     std::vector<float> of_all(values.size() * ctx.grid.world().size());
-    ctx.grid.world().all_gather(buffer(std::span(of_all)), buffer(values)).wait();
+    ctx.grid.world().all_gather(buffer(std::span(of_all)), buffer(std::span(values))).wait();
     for (int rank = 0; rank < ctx.grid.world().size(); ++rank) {
       const auto begin = of_all.begin() + rank * std::ssize(values);
       const int at = rank / (shape.x * shape.y);

@@ -96,6 +96,13 @@ TEST(AttentionGraph, InPiecesOfSequencesAndOfKeyValueHeadsEqualsPlainLoops) {
   }
 }
 
+TEST(AttentionGraph, PiecesTakeAShareOfTheGpusMemoryWithinBounds) {
+  constexpr std::int64_t kMiB = 1 << 20, kGiB = 1 << 30;
+  EXPECT_EQ(score_bytes_of(4 * kGiB), 256 * kMiB);
+  EXPECT_EQ(score_bytes_of(40 * kGiB), 640 * kMiB);
+  EXPECT_EQ(score_bytes_of(141 * kGiB), 2 * kGiB);
+}
+
 TEST(AttentionGraph, PiecesAreTheLargestThatFitAndDivideTheWhole) {
   const AttentionGraphShape shape{
       .sequences = 12, .positions = 1024, .heads = 32, .kv_heads = 8, .head_dim = 128};

@@ -67,7 +67,7 @@ std::vector<AttentionGraphShape> passes(AttentionGraphShape shape) {
   shape.backward = true;
   all.push_back(shape);
   shape.ordered = true;
-  all.push_back(graph_piece(shape, cuda::CudnnAttention::kPieceBytes));
+  all.push_back(graph_piece(shape, score_bytes_of(std::int64_t{80} << 30)));
   return all;
 }
 

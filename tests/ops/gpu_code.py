@@ -24,7 +24,9 @@ SKIPPED = 77
 
 Section = namedtuple("Section", "name kind link info bytes")
 Instruction = namedtuple("Instruction", "operation width sets waits")
-Kernel = namedtuple("Kernel", "registers frame local instructions loads wide stores together")
+Kernel = namedtuple(
+    "Kernel", "registers frame local instructions loads wide stores together divisions"
+)
 
 
 def sections_of(elf):
@@ -78,7 +80,7 @@ def most_together(instructions):
     return most
 
 
-def kernel_of(code, registers, frame):
+def kernel_of(code, registers, frame, divisions):
     instructions = [
         decode(*struct.unpack_from("<QQ", code, at)) for at in range(0, len(code) - 15, 16)
     ]
@@ -93,6 +95,7 @@ def kernel_of(code, registers, frame):
         wide[LOAD_GLOBAL] + wide[COPY_ASYNC],
         wide[STORE_GLOBAL],
         most_together(instructions),
+        divisions,
     )
 
 
@@ -116,12 +119,20 @@ def kernels_of(elf):
                     attributes[attribute][name] = value
                 at += size
             at += 4
+    divisions = Counter()  # subroutines such as __cuda_sm20_div_s64, by the kernel's section
+    for at in range(0, len(symbols.bytes), 24):
+        offset, section = struct.unpack_from("<IxxH", symbols.bytes, at)
+        if re.search(rb"_(div|rem)_[su]64$", names[offset : names.index(b"\0", offset)]):
+            divisions[section] += 1
     found = {}
-    for section in sections:
+    for index, section in enumerate(sections):
         name = section.name.removeprefix(".text.")
         if name != section.name and name in attributes[REGISTERS]:
             found[name] = kernel_of(
-                section.bytes, attributes[REGISTERS][name], attributes[FRAME].get(name, 0)
+                section.bytes,
+                attributes[REGISTERS][name],
+                attributes[FRAME].get(name, 0),
+                divisions[index],
             )
     return found
 
@@ -195,6 +206,8 @@ def faults(name, kernel):
     most = FLASH.get(name) or next(m for begin, m in MOST_REGISTERS if name.startswith(begin))
     if kernel.registers > most:
         yield f"has {kernel.registers} registers, at most {most} are wanted"
+    if kernel.divisions:
+        yield f"divides numbers of 64 bits by {kernel.divisions} subroutines, of a hundred cycles"
     if kernel.together < TOGETHER.get(name, 0):
         yield f"has {kernel.together} wide loads under way together, wanted {TOGETHER[name]}"
     if name in FLASH and not kernel.wide:
@@ -208,7 +221,7 @@ def main(arguments):
         for elf in device_code(path):
             kernels.update(kernels_of(elf))
     table = dict(sorted(zip(plain(kernels), kernels.values())))
-    columns = "registers frame local instructions loads 16-byte stores together".split()
+    columns = "registers frame local instructions loads 16-byte stores together divisions".split()
     print("| kernel |", " | ".join(columns), "|\n|---|" + "---:|" * len(columns))
     for name, kernel in table.items():
         print(f"| `{name}` | " + " | ".join(str(x) for x in kernel) + " |")

@@ -2,6 +2,7 @@
 #include <iterator>
 #include <variant>
 
+#include "axonn/ops/cuda/attention/attention_graph.h"
 #include "axonn/ops/cuda/cuda_backend.cuh"
 #include "axonn/ops/cuda/launch.cuh"
 #include "axonn/ops/rowwise/elementwise.h"
@@ -70,6 +71,7 @@ void check_kernels(const CudaGpu& gpu) {
 CudaBackend::CudaBackend(int gpu, std::string gpu_name, const CudaOptions& options)
     : device_(make_cuda_device(gpu)),
       gpu_name_(std::move(gpu_name)),
+      options_(options),
       scratch_(*device_),
       products_(*device_),
       cudnn_(*device_, scratch_, options) {}
@@ -129,7 +131,9 @@ std::unique_ptr<Backend> make_cuda_backend(int gpu, const CudaOptions& options) 
            ", numbered from 0");
   cuda::check("cudaSetDevice", cudaSetDevice(gpu));
   cuda::check_kernels(status.gpus[gpu]);
-  return std::make_unique<cuda::CudaBackend>(gpu, status.gpus[gpu].name, options);
+  CudaOptions chosen = options;
+  if (chosen.score_bytes == 0) chosen.score_bytes = score_bytes_of(status.gpus[gpu].memory_bytes);
+  return std::make_unique<cuda::CudaBackend>(gpu, status.gpus[gpu].name, chosen);
 }
 
 std::string cuda_product_library() { return cuda::Products::library(); }

@@ -17,6 +17,7 @@ namespace axonn::cuda {
 /// row-wise operations are those of ops/rowwise. None waits for the GPU.
 class CudaBackend final : public Backend {
  public:
+  /// options.score_bytes is not 0.
   CudaBackend(int gpu, std::string gpu_name, const CudaOptions& options);
 
   Device& device() override { return *device_; }
@@ -47,6 +48,7 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<Device> device_;
   std::string gpu_name_;
+  CudaOptions options_;
   Scratch scratch_;  // used by one operation at a time: kernels of the next one run after it
   Products products_;
   CudnnAttention cudnn_;

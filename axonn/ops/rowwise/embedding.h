@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "axonn/ops/rowwise/launch.h"
+#include "axonn/ops/rowwise/math.h"
 
 namespace axonn::rowwise {
 
@@ -31,7 +32,7 @@ struct EmbeddingKernel {
     const std::tuple<const T*> soon{table.row(next >= 0 && next < V ? next : 0)};
     T* y = out.row(row);
     if (learned.data) {
-      const T* position = learned.row(positions ? positions[row] : row % P);
+      const T* position = learned.row(positions ? positions[row] : row_remainder(row, P));
       if (here)
         team.map_asking(
             soon, y, C, [](auto a, auto b) { return a + b; }, table.row(id), position);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "axonn/ops/rowwise/launch.h"
+#include "axonn/ops/rowwise/math.h"
 
 namespace axonn::rowwise {
 
@@ -26,7 +27,7 @@ struct RotaryKernel {
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const int half = D / 2;
-    const float* cosine = table.row(positions ? positions[row] : row % count);
+    const float* cosine = table.row(positions ? positions[row] : row_remainder(row, count));
     for (int h = 0; h < heads; ++h) {
       const T* x = inp.row(row) + h * D;
       T* y = out.row(row) + h * D;
@@ -56,7 +57,7 @@ struct KeepHeadsKernel {
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t first = (slots[row] * heads + h) * entries;
       team.map(
-          kept.row(first + positions[row] % entries), D, [](float x) { return x; },
+          kept.row(first + row_remainder(positions[row], entries)), D, [](float x) { return x; },
           inp.row(row) + h * D);
     }
   }

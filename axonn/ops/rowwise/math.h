@@ -45,6 +45,19 @@ AXONN_DEVICE inline float quotient(float a, float b) {
 #endif
 }
 
+/// a / b and a % b of the number of a row, or of another number that is not negative, below 2^31 on
+/// GPUs. There it is a division of 32 bits: one of 64 bits is a subroutine of a hundred cycles.
+AXONN_DEVICE inline std::int64_t row_quotient(std::int64_t a, std::int64_t b) {
+  if constexpr (AXONN_GPU_CODE)
+    return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+  return a / b;
+}
+AXONN_DEVICE inline std::int64_t row_remainder(std::int64_t a, std::int64_t b) {
+  if constexpr (AXONN_GPU_CODE)
+    return static_cast<std::uint32_t>(a) % static_cast<std::uint32_t>(b);
+  return a % b;
+}
+
 /// e to the x, branch-free, so that every compiler vectorises it.
 ///
 /// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r by a polynomial of degree 5 whose own relative

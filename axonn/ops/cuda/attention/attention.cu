@@ -2,11 +2,11 @@
 // flash_attention.cuh supports: scores = Q·Kᵀ, softmax, P·V.
 //
 // A part is one sequence, one member of every group of query heads, and one block of queries. Its
-// scores take at most kScoreBytes, unless those of a single query take more; keys that no query of
-// the block sees are left out. The heads of a part lie at equal distances, (group · D) for queries
-// and D for keys, so one batched product computes them all. Scores and their gradients are f32;
-// operands of a further product are rounded to the operands' type, like the tensors of a model.
-// Gradients of keys and values are summed in f32 over blocks and members, in their order.
+// scores take at most CudaOptions::score_bytes, unless those of a single query take more; keys that
+// no query of the block sees are left out. The heads of a part lie at equal distances, (group · D)
+// for queries and D for keys, so one batched product computes them all. Scores and their gradients
+// are f32; operands of a further product are rounded to the operands' type, like the tensors of a
+// model. Gradients of keys and values are summed in f32 over blocks and members, in their order.
 //
 // Bound by the products; besides, scores go through memory, 3 times forward and 7 times backward.
 #include <algorithm>
@@ -22,7 +22,6 @@ namespace axonn::cuda {
 
 namespace {
 
-constexpr std::int64_t kScoreBytes = std::int64_t{256} << 20;
 /// Queries of a block: enough for products that fill a GPU, and few enough that little more than
 /// the causal half of a long sequence is computed.
 constexpr std::int64_t kMostQueries = 1024;
@@ -52,16 +51,16 @@ struct Scores {
     std::int64_t begin, end;
   };
   __device__ Seen seen(std::int64_t row) const {
-    const std::int64_t query = part.query + row % part.rows;
+    const std::int64_t query = part.query + rowwise::row_remainder(row, part.rows);
     std::int64_t oldest = window > 0 && query >= window ? query - window + 1 : 0;
     if (starts && starts[tensor_row(row)] > oldest) oldest = starts[tensor_row(row)];
     return {oldest > part.key ? oldest - part.key : 0, query + 1 - part.key};
   }
   __device__ std::int64_t tensor_row(std::int64_t row) const {
-    return part.first_row + part.query + row % part.rows;
+    return part.first_row + part.query + rowwise::row_remainder(row, part.rows);
   }
   __device__ std::int64_t head(std::int64_t row) const {
-    return part.head + row / part.rows * group;
+    return part.head + rowwise::row_quotient(row, part.rows) * group;
   }
   /// Sets the columns that the query does not see to zero.
   __device__ void clear(const Team& team, T* to, Seen seen) const {
@@ -122,14 +121,18 @@ struct SoftmaxBackward {
 
 std::int64_t padded(std::int64_t keys) { return (keys + kPack - 1) / kPack * kPack; }
 
-/// Calls body(part) for every part of the sequence that begins at row first_row. bytes: memory for
-/// one score, with its copies and gradients.
-void for_parts(const Attention& args, std::int64_t first_row, std::int64_t bytes, auto body) {
+/// The memory for scores: of one, with its copies and gradients, and the most of a part.
+struct ScoreBytes {
+  std::int64_t one, most;
+};
+
+/// Calls body(part) for every part of the sequence that begins at row first_row.
+void for_parts(const Attention& args, std::int64_t first_row, const ScoreBytes& bytes, auto body) {
   const std::int64_t T = args.positions,
                      row_bytes =
-                         tiles_of(args.heads, static_cast<int>(args.group)) * padded(T) * bytes;
+                         tiles_of(args.heads, static_cast<int>(args.group)) * padded(T) * bytes.one;
   const std::int64_t half = tiles_of(T, 2),
-                     fits = std::max<std::int64_t>(kScoreBytes / row_bytes, 1);
+                     fits = std::max<std::int64_t>(bytes.most / row_bytes, 1);
   const std::int64_t queries = std::min({std::max<std::int64_t>(half, 64), fits, kMostQueries});
   for (std::int64_t member = 0; member < args.group; ++member) {
     Part part{.first_row = first_row};
@@ -148,7 +151,7 @@ void for_parts(const Attention& args, std::int64_t first_row, std::int64_t bytes
 }
 
 /// The number of elements of the largest part's scores.
-std::int64_t most_scores(const Attention& args, std::int64_t bytes) {
+std::int64_t most_scores(const Attention& args, const ScoreBytes& bytes) {
   std::int64_t most = 0;
   for_parts(args, 0, bytes,
             [&](const Part& part) { most = std::max(most, part.heads * part.rows * part.stride); });
@@ -218,9 +221,9 @@ void CudaBackend::attention(const Attention& args) {
   const Launch launch{stream(), scratch_};
   if (flash_fits(args)) return flash_attention(launch, args);
   with_type(args.q.dtype, [&]<typename T>(T) {
-    const std::int64_t bytes = sizeof(float) + (kRounds<T> ? sizeof(T) : 0);
+    const ScoreBytes bytes{sizeof(float) + (kRounds<T> ? sizeof(T) : 0), options_.score_bytes};
     const std::int64_t most = most_scores(args, bytes);
-    auto* scores = reinterpret_cast<float*>(scratch_.take<char>(most * bytes));
+    auto* scores = reinterpret_cast<float*>(scratch_.take<char>(most * bytes.one));
     T* rounded = reinterpret_cast<T*>(kRounds<T> ? scores + most : scores);
     for (std::int64_t row = 0; row < args.q.rows; row += args.positions)
       for_parts(args, row, bytes, [&](const Part& part) {
@@ -244,10 +247,11 @@ void CudaBackend::attention_backward(const AttentionBackward& args) {
   if (flash_fits(args)) return flash_attention_backward(launch, args);
   const std::int64_t sums = a.positions * a.k.cols;
   with_type(a.q.dtype, [&]<typename T>(T) {
-    const std::int64_t bytes = 2 * (sizeof(float) + (kRounds<T> ? sizeof(T) : 0));
+    const ScoreBytes bytes{2 * (sizeof(float) + (kRounds<T> ? sizeof(T) : 0)),
+                           options_.score_bytes};
     const std::int64_t most = a.heads > 0 ? most_scores(a, bytes) : 0;
-    auto* d_keys = reinterpret_cast<float*>(
-        scratch_.take<char>(2 * sums * static_cast<std::int64_t>(sizeof(float)) + most * bytes));
+    auto* d_keys = reinterpret_cast<float*>(scratch_.take<char>(
+        2 * sums * static_cast<std::int64_t>(sizeof(float)) + most * bytes.one));
     float *d_values = d_keys + sums, *scores = d_values + sums, *d_probabilities = scores + most;
     T* rounded = reinterpret_cast<T*>(kRounds<T> ? d_probabilities + most : scores);
     T* d_scores = kRounds<T> ? rounded + most : reinterpret_cast<T*>(d_probabilities);

@@ -275,6 +275,10 @@ std::optional<AttentionGraphShape> graph_shape_of(const AttentionBackward& args,
   return shape;
 }
 
+std::int64_t score_bytes_of(std::int64_t gpu_memory) {
+  return std::clamp<std::int64_t>(gpu_memory / 64, std::int64_t{256} << 20, std::int64_t{2} << 30);
+}
+
 AttentionGraphShape graph_piece(const AttentionGraphShape& shape, std::int64_t bytes) {
   const std::int64_t group = shape.heads / shape.kv_heads,
                      of_kv_head = group * shape.positions * shape.positions * bytes_of(DType::bf16),

@@ -101,6 +101,9 @@ AttentionGraph attention_graph(const AttentionGraphShape& shape);
 std::optional<AttentionGraphShape> graph_shape_of(const Attention& args);
 std::optional<AttentionGraphShape> graph_shape_of(const AttentionBackward& args, bool ordered);
 
+/// The default of CudaOptions::score_bytes on a GPU with so many bytes of memory.
+std::int64_t score_bytes_of(std::int64_t gpu_memory);
+
 /// The largest part of the shape whose probabilities in bf16 take at most `bytes`: whole sequences,
 /// or else some key-value heads of one sequence; at least one such head. It divides the shape.
 AttentionGraphShape graph_piece(const AttentionGraphShape& shape, std::int64_t bytes);

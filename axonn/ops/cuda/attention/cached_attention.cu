@@ -40,7 +40,8 @@ struct CachedHead {
     std::int64_t begin, end, first;  // first: row of keys and values of position 0
   };
   __device__ Seen seen(std::int64_t row, int head) const {
-    const std::int64_t slot = slots[row], kv_head = (first_query + head) / group,
+    const std::int64_t slot = slots[row],
+                       kv_head = rowwise::row_quotient(first_query + head, group),
                        end = std::int64_t{positions[row]} + 1;
     return {window > 0 && end > window ? end - window : 0, slot < 0 ? 0 : end,
             (slot * kv_heads + kv_head) * entries};
@@ -104,10 +105,10 @@ __global__ void __launch_bounds__(kStretch)
     attend_to_stretch(const CachedHead<T> args, float scale) {
   AXONN_SHARED(weights, float[kStretch]);
   AXONN_SHARED(sums, Pack<float, 4>[kStretch * kPack / 4]);
-  const std::int64_t part = blockIdx.x, place = part / args.stretches;
-  const std::int64_t row = args.first_row + place / args.heads;
-  const int head = static_cast<int>(place % args.heads), D = args.D,
-            stretch = static_cast<int>(part % args.stretches),
+  const std::int64_t part = blockIdx.x, place = rowwise::row_quotient(part, args.stretches);
+  const std::int64_t row = args.first_row + rowwise::row_quotient(place, args.heads);
+  const int head = static_cast<int>(rowwise::row_remainder(place, args.heads)), D = args.D,
+            stretch = static_cast<int>(rowwise::row_remainder(part, args.stretches)),
             thread = static_cast<int>(threadIdx.x);
   const auto seen = args.seen(row, head);
   const std::int64_t begin = seen.begin + std::int64_t{stretch} * kStretch;
@@ -152,8 +153,9 @@ __global__ void __launch_bounds__(kStretch)
 /// Combines the stretches of one row and head.
 template <typename T>
 __global__ void __launch_bounds__(kStretch) combine_stretches(const CachedHead<T> args) {
-  const std::int64_t place = blockIdx.x, row = args.first_row + place / args.heads;
-  const int head = static_cast<int>(place % args.heads), D = args.D;
+  const std::int64_t place = blockIdx.x,
+                     row = args.first_row + rowwise::row_quotient(place, args.heads);
+  const int head = static_cast<int>(rowwise::row_remainder(place, args.heads)), D = args.D;
   const auto seen = args.seen(row, head);
   const int count = static_cast<int>((seen.end - seen.begin + kStretch - 1) / kStretch);
   const float* parts = args.parts + place * args.stretches * (D + 2);
