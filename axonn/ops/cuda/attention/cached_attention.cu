@@ -119,7 +119,8 @@ __global__ void __launch_bounds__(kStretch)
       for (int c = thread; c < D; c += kStretch) put(out[c], 0.0f);
     return;
   }
-  const std::int64_t oldest = begin % args.entries;  // there are no more keys than entries
+  const std::int64_t oldest =
+      rowwise::row_remainder(begin, args.entries);  // there are no more keys than entries
   const auto entry = [&](const T* of, int i) {
     const std::int64_t at = oldest + i;
     return of + (seen.first + (at < args.entries ? at : at - args.entries)) * D;
