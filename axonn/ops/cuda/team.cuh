@@ -238,7 +238,8 @@ struct Team {
   }
 
   /// A thread has kPack columns. If these are few, the block's threads form groups: group g of G
-  /// has the rows begin + g, begin + g + G..., and the groups' sums are added in their order.
+  /// has the rows begin + g, begin + g + G..., and the groups' sums are added in their order. A
+  /// kernel calls it once: after it, threads may still read the shared memory.
   template <std::size_t Sums, template <typename> typename Rows, typename... In>
   __device__ void column_sums(std::array<float*, Sums> out, int count, std::int64_t begin,
                               std::int64_t end, auto f, Rows<In>... in) const {
@@ -280,7 +281,6 @@ struct Team {
         for (int g = 0; g < groups; ++g) sum += parts[i][g * across * kPack + c];
         out[i][c] = sum;
       }
-    __syncthreads();  // before parts is written again
   }
 
   __device__ void each(int count, auto f) const {

@@ -100,7 +100,8 @@ struct CudnnAttention::State {
                           concat("it needs bf16, heads of width up to ", kWidestHead,
                                  ", whole groups, and rows and heads aligned to 16 bytes"));
     }
-    const AttentionGraphShape piece = shape->ordered ? graph_piece(*shape, options.score_bytes) : *shape;
+    const AttentionGraphShape piece =
+        shape->ordered ? graph_piece(*shape, options.score_bytes) : *shape;
     const Built& made = built(piece);
     if (!made.plan) return false;
     // One piece of memory: delta, d_q_sum, cuDNN's own workspace.

@@ -15,8 +15,8 @@ namespace axonn::cuda {
 /// The first call with a shape builds a plan, in about half a second, and keeps it. After
 /// kMostShapes shapes, new ones are left to other kernels. With CudaOptions::deterministic, d_q is
 /// a product with the gradients of the scores, which are written to memory; the batch or its heads
-/// are cut into pieces so that they take at most CudaOptions::score_bytes. Otherwise blocks add to d_q in f32,
-/// in any order.
+/// are cut into pieces so that they take at most CudaOptions::score_bytes. Otherwise blocks add to
+/// d_q in f32, in any order.
 class CudnnAttention {
  public:
   static constexpr int kMostShapes = 64;
