@@ -290,7 +290,8 @@ TEST(Executor, LetsAddressSanitizerSeeTheBoundsOfSharedObjects) {
                           [] {
                             AXONN_SHARED(values, volatile float[3]);
                             AXONN_SHARED(others, float[3]);
-                            others[0] = values[3 + executor_thread()];
+                            volatile const float* const begin = values;
+                            others[0] = begin[3 + executor_thread()];
                           }),
                "AddressSanitizer: use-after-poison");
 }

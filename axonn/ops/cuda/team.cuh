@@ -243,7 +243,9 @@ struct Team {
   template <std::size_t Sums, template <typename> typename Rows, typename... In>
   __device__ void column_sums(std::array<float*, Sums> out, int count, std::int64_t begin,
                               std::int64_t end, auto f, Rows<In>... in) const {
-    using Parts = float[Sums][kColumnThreads * kPack];
+    struct alignas(16) Parts {
+      float of[Sums][kColumnThreads * kPack];
+    };
     AXONN_SHARED(parts, Parts);
     const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
     const int packs = (count + kPack - 1) / kPack, across = packs < threads ? packs : threads;
@@ -271,14 +273,14 @@ struct Team {
         if (groups == 1)
           sums[i].store(out[i] + c, count - c);
         else
-          sums[i].store(&parts[i][(group * across + c / kPack) * kPack], Whole<kPack>{});
+          sums[i].store(&parts.of[i][(group * across + c / kPack) * kPack], Whole<kPack>{});
     }
     if (groups == 1) return;
     __syncthreads();
     for (std::size_t i = 0; i < Sums; ++i)
       for (int c = thread; c < count; c += threads) {
         float sum = 0;
-        for (int g = 0; g < groups; ++g) sum += parts[i][g * across * kPack + c];
+        for (int g = 0; g < groups; ++g) sum += parts.of[i][g * across * kPack + c];
         out[i][c] = sum;
       }
   }

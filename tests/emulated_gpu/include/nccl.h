@@ -29,7 +29,7 @@ enum ncclResult_t {
   ncclInProgress,
 };
 enum ncclRedOp_t { ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg };
-enum ncclDataType_t {
+enum ncclDataType_t : int {  // tests give other values, too
   ncclInt8,
   ncclUint8,
   ncclInt32,
