@@ -371,7 +371,7 @@ step_runs() {
   ((rehearse)) && return
   section "Attention" "| shape | kernels | forward, us | Tflop/s | backward, us | Tflop/s |"
   echo "== attention"
-  timeout -k 5 60 "$attention_bench" >>"$result" || failures=$((failures + 1))
+  timeout -k 5 75 "$attention_bench" >>"$result" || failures=$((failures + 1))
   echo $'\nbf16, causal; flops count the causal half of each document.' >>"$result"
   section "Graphs" "| model, ms per step | without graphs | with graphs |"
   graph_row "GPT-2 124M, 2 x 1,024" "--training.seq_len 1024 --training.global_batch 2"

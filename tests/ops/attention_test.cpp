@@ -31,9 +31,9 @@ TEST(Attention, EqualsPlainLoopsForAlignedRowsAndTheHeadWidthsOfModels) {
     check_attention_case(*backend, {3, {17, 3, 3, width, 1, 0, 0.1}, DType::bf16, 8});
     check_attention_case(*backend, {1, {70, 3, 3, width, 4, 2, 0.1}, DType::bf16, 8});
     check_attention_case(*backend, {1, {520, 2, 1, width, 2, 0, 0.1}, DType::bf16, 8});
-    for (std::int64_t window :
-         {std::int64_t{1}, std::int64_t{31}, std::int64_t{64}, std::int64_t{65}, std::int64_t{100},
-          std::int64_t{1000}, std::int64_t{1} << 31, (std::int64_t{1} << 32) + 3})
+    const std::vector<std::int64_t> some{31, 100},
+        all{1, 31, 64, 65, 100, 1000, std::int64_t{1} << 31, (std::int64_t{1} << 32) + 3};
+    for (std::int64_t window : width == 64 ? all : some)
       check_attention_case(*backend, {1, {200, 2, 2, width, 1, 0, 0.1, window}, DType::bf16, 8});
     check_attention_case(
         *backend,
