@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ extern "C" {
 // ThreadSanitizer's; null in other builds.
 __attribute__((weak)) void __tsan_read_range(void* address, unsigned long bytes);
 __attribute__((weak)) void __tsan_write_range(void* address, unsigned long bytes);
+__attribute__((weak)) void __asan_init();
 }
 
 namespace emulated_gpu {
@@ -93,6 +95,31 @@ Allocation* find(const void* address) {
   return it != all.end() && it->second.begin <= address ? &it->second : nullptr;
 }
 
+/// Large memory that was freed, by its size, for the next allocation: new pages cost more time than
+/// poison. Sanitizers are to see what is freed.
+class Kept {
+ public:
+  /// Null: there is none.
+  static void* take(std::size_t bytes) {
+    const auto it = all().find(bytes);
+    return it == all().end() ? nullptr : all().extract(it).mapped();
+  }
+  /// Returns whether it keeps the memory.
+  static bool keep(void* memory, std::size_t bytes) {
+    constexpr std::size_t kMost = 32;
+    if (__asan_init || __tsan_read_range || bytes < kHugePage || all().size() == kMost)
+      return false;
+    all().emplace(bytes, memory);
+    return true;
+  }
+
+ private:
+  static std::multimap<std::size_t, void*>& all() {
+    static std::multimap<std::size_t, void*> memory;
+    return memory;
+  }
+};
+
 /// Memory of one allocation, filled with poison unless it is to be later. Null: beyond the limit.
 void* allocate(Kind kind, int device, std::size_t bytes) {
   Machine& m = machine();
@@ -101,7 +128,8 @@ void* allocate(Kind kind, int device, std::size_t bytes) {
   void* memory = nullptr;
   if (ProtectedPages* const pages = ProtectedPages::get(); pages && on_device)
     memory = pages->allocate(bytes);
-  else if (posix_memalign(&memory, kAlignment, bytes) != 0)  // not more, for AddressSanitizer
+  else if (memory = Kept::take(bytes);  // kAlignment and not more, for AddressSanitizer
+           !memory && posix_memalign(&memory, kAlignment, bytes) != 0)
     memory = nullptr;
   if (!memory) return nullptr;
   auto* const begin = static_cast<char*>(memory);
@@ -125,7 +153,7 @@ void forget(const Allocation& allocation) {
   m.allocations.erase(freed.begin + freed.bytes);
   if (ProtectedPages::get() && freed.kind != Kind::pinned)
     ProtectedPages::release(freed.begin, freed.bytes);
-  else
+  else if (!Kept::keep(freed.begin, freed.bytes))
     std::free(freed.begin);
 }
 
