@@ -50,7 +50,8 @@ Values<T> values_of(int rank, std::int64_t count, int salt) {
   return values;
 }
 
-/// The oracle: combines element i of all ranks in rank order, in f32 for bf16.
+/// The oracle: combines element i of all ranks, in f32 for bf16. Values are paired up with their
+/// neighbours; the results are paired up again, and one without a neighbour goes on as it is.
 template <typename T>
 T combine(const std::vector<Values<T>>& ranks, std::int64_t i, ReduceOp op) {
   const auto wide = [](T x) {
@@ -59,13 +60,24 @@ T combine(const std::vector<Values<T>>& ranks, std::int64_t i, ReduceOp op) {
     else
       return x;
   };
-  auto total = wide(ranks[0][i]);
-  for (std::size_t r = 1; r < ranks.size(); ++r) {
-    const auto x = wide(ranks[r][i]);
-    if (op == ReduceOp::sum) total = static_cast<decltype(total)>(total + x);
-    if (op == ReduceOp::max) total = std::max(total, x);
-    if (op == ReduceOp::min) total = std::min(total, x);
+  using Wide = decltype(wide(ranks[0][i]));
+  std::vector<Wide> level;
+  for (const Values<T>& values : ranks) level.push_back(wide(values[i]));
+  while (level.size() > 1) {
+    std::vector<Wide> next;
+    for (std::size_t r = 0; r < level.size(); r += 2) {
+      Wide x = level[r];
+      if (r + 1 < level.size()) {
+        const Wide y = level[r + 1];
+        x = op == ReduceOp::sum   ? static_cast<Wide>(x + y)
+            : op == ReduceOp::max ? std::max(x, y)
+                                  : std::min(x, y);
+      }
+      next.push_back(x);
+    }
+    level = next;
   }
+  const Wide total = level.front();
   if constexpr (std::is_same_v<T, bf16>) {
     T rounded;
     put(rounded, total);

@@ -25,7 +25,7 @@ void check_split(Communicator& world);
 void check_send_recv(Communicator& world);
 
 /// A hash of sums whose rounding depends on the order of summation. It must be the same on all
-/// ranks and on all transports that sum in rank order.
+/// ranks and on all transports that sum in the order of reduce.h.
 std::uint64_t hash_of_sums(Communicator& world);
 
 /// Runs the checks above on the world, and those of collectives also on its first 1, 2, ... ranks.

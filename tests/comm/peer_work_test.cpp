@@ -97,7 +97,7 @@ TEST(PeerWork, GivesTheSameBitsAsTheHostTransportInEveryOrderOfItsParts) {
        {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
         Operation::broadcast, Operation::all_to_all, Operation::send})
     for (const DType dtype : kTypes)
-      for (const int size : {2, 3, 8})
+      for (const int size : {2, 3, 7, 8, 21})
         for (const std::int64_t n : {0, 1, 5, 64, 257})
           for (const unsigned in_place : {0u, 0xffu, 0x5u}) {
             if (dtype == DType::u8 &&

@@ -19,8 +19,8 @@ inline constexpr int kMostPeers = 32;
 /// data.
 ///
 ///   kind     does                                                        count
-///   reduce   every outs[k][i] = inps[0][i] + inps[1][i] + ..., or the    elements
-///            max or min
+///   reduce   every outs[k][i] = the sum (max, min) of all inps[r][i],    elements
+///            as reduce() of axonn/comm/reduce.h
 ///   copy     outs[k][i] = inps[k][i]                                     bytes
 ///   swap     copy, but inps k and k + 1 (k even) are both read before    bytes
 ///            outs k and k + 1 are written, since these may be the same

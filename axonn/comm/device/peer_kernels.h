@@ -39,18 +39,42 @@ struct Reduce {
     T value[1];
   };
 
+  /// The sums of a unit's elements.
+  template <int n>
+  struct Sums {
+    Acc value[n];
+  };
+  struct Add {
+    template <int n>
+    AXONN_DEVICE static Sums<n> apply(Sums<n> a, const Sums<n>& b) {
+      for (int j = 0; j < n; ++j) a.value[j] = Op::apply(a.value[j], b.value[j]);
+      return a;
+    }
+  };
+
   template <typename Unit, int n>
   AXONN_DEVICE void reduce(std::int64_t i) const {
-    Acc total[n];
-    const Unit first = static_cast<const Unit*>(work.inps.data()[0])[i];
-    for (int j = 0; j < n; ++j) total[j] = reduction::load(first.value[j]);
-    for (int r = 1; r < work.inps_count; ++r) {
+    const auto load = [&](int r) {
       const Unit x = static_cast<const Unit*>(work.inps.data()[r])[i];
-      for (int j = 0; j < n; ++j) total[j] = Op::apply(total[j], Acc(reduction::load(x.value[j])));
-    }
+      Sums<n> values;
+      for (int j = 0; j < n; ++j) values.value[j] = Acc(reduction::load(x.value[j]));
+      return values;
+    };
+    Sums<n> total{};
+    add_branches<kMostPeers>(load, total);
     Unit sum;
-    for (int j = 0; j < n; ++j) reduction::store(sum.value[j], total[j]);
+    for (int j = 0; j < n; ++j) reduction::store(sum.value[j], total.value[j]);
     for (int k = 0; k < work.outs_count; ++k) static_cast<Unit*>(work.outs.data()[k])[i] = sum;
+  }
+
+  /// Adds the tree's full branches of at most `full` ranks, from the last and smallest one on.
+  template <int full, typename Load, int n>
+  AXONN_DEVICE void add_branches(const Load& load, Sums<n>& total) const {
+    if constexpr (full > 1) add_branches<full / 2>(load, total);
+    const int count = work.inps_count;
+    if ((count & full) == 0) return;
+    const Sums<n> sum = reduction::full_branch<Add, full>(load, count & ~(2 * full - 1));
+    total = (count & (full - 1)) == 0 ? sum : Add::apply(sum, total);
   }
 };
 
