@@ -3,9 +3,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "axonn/base/clock.h"
+#include "axonn/comm/collective_cost.h"
 #include "axonn/comm/launcher.h"
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/comm/threads/threads.h"
@@ -16,6 +18,11 @@
 //
 //   bench_comm_collectives RANKS                   ranks as threads
 //   mpirun -np N bench_comm_collectives MBIT_S     MPI processes, each with a link of that rate
+//   mpirun -np N bench_comm_collectives methods [KIB [MBIT_S US US]]
+//
+// The last one times the methods of collective_cost.h in turn, call by call, on the world, and
+// times what the transport chooses. KIB is the largest size. The choice is made by default rates,
+// or by those of hosts' links: MBIT_S, and latencies between hosts and inside them.
 //
 // The time is that of the slowest rank, and the median of several repetitions.
 
@@ -114,9 +121,69 @@ void measure(Communicator& world, double rate) {
   }
 }
 
+constexpr std::int64_t kMethodSizes[] = {8 << 10,   32 << 10, 128 << 10,
+                                         512 << 10, 2 << 20,  16 << 20};
+constexpr int kRounds = 7, kMostCalls = 64;
+/// Calls of at least this many bytes are timed alone, smaller ones as many as have these bytes.
+constexpr std::int64_t kCallBytes = 1 << 20;
+/// Of more bytes, rounds are not timed: they send too much.
+constexpr std::int64_t kMostOfRounds = 128 << 10;
+
+/// The methods of one collective in turn, in each of the repetitions; the slowest rank's seconds
+/// count. One rank may begin a call before another has ended the one before, as in training.
+void compare_methods(Communicator& world, const CollectiveRates& rates, const Case& c,
+                     std::int64_t bytes) {
+  std::vector<float> values(bytes / sizeof(float), 1.f), part(values.size() / world.size());
+  const Buffer whole = buffer(std::span(values)), piece = buffer(std::span(part));
+  const auto calls = static_cast<int>(std::clamp<std::int64_t>(kCallBytes / bytes, 1, kMostCalls));
+  std::vector<CollectivePolicy> policies = {{CollectiveMethod::flat},
+                                            {CollectiveMethod::two_level},
+                                            {{}, rates},
+                                            {CollectiveMethod::recursive}};
+  if (bytes > kMostOfRounds) policies.pop_back();
+  std::vector<std::vector<double>> seconds(4, {0});
+  for (std::size_t i = 0; i < policies.size(); ++i) seconds[i].clear();
+  for (int round = 0; round < (bytes > kCallBytes ? kRounds / 2 : kRounds); ++round)
+    for (std::size_t i = 0; i < policies.size(); ++i) {
+      world.set_policy(policies[i]);
+      c.start(world, whole, piece).wait();
+      world.barrier();
+      const double begin = now_seconds();
+      for (int call = 0; call < calls; ++call) c.start(world, whole, piece).wait();
+      double taken = (now_seconds() - begin) / calls;
+      world.all_reduce(buffer(std::span(&taken, 1)), "time", ReduceOp::max).wait();
+      seconds[i].push_back(taken);
+    }
+  if (world.rank() > 0) return;
+  const double flat = median(seconds[0]), two = median(seconds[1]), chosen = median(seconds[2]),
+               rounds = median(seconds[3]);
+  std::printf("%-15s%10ld%10.3f%10.3f%10.3f%10.3f%10.2f%10.2f\n", c.name, static_cast<long>(bytes),
+              flat * 1e3, two * 1e3, rounds * 1e3, chosen * 1e3, flat / two, flat / chosen);
+  std::fflush(stdout);
+}
+
+void compare_methods(Communicator& world, const CollectiveRates& rates, std::int64_t most_bytes) {
+  if (world.rank() == 0)
+    std::printf("%d ranks; ms\n%-15s%10s%10s%10s%10s%10s%10s%10s\n", world.size(), "collective",
+                "bytes", "flat", "two-level", "rounds", "auto", "flat/two", "flat/auto");
+  for (const Case& c : {kCases[0], kCases[1], kCases[2]})
+    for (const std::int64_t bytes : kMethodSizes)
+      if (bytes <= most_bytes) compare_methods(world, rates, c, bytes);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "methods" && under_launcher()) {
+    CollectiveRates rates;
+    if (argc > 5) {
+      rates.across = {1e-6 * std::atof(argv[4]), std::atof(argv[3]) * 1e6 / 8};
+      rates.inside.latency_s = 1e-6 * std::atof(argv[5]);
+    }
+    const std::int64_t most = argc > 2 ? std::atol(argv[2]) << 10 : 16 << 20;
+    run_mpi([&](Communicator& world) { compare_methods(world, rates, most); });
+    return 0;
+  }
   const double number = argc == 2 ? std::atof(argv[1]) : 0;
   if (number <= 0) {
     std::fprintf(

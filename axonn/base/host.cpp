@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <fstream>
 #include <mutex>
@@ -10,9 +11,29 @@
 #include <utility>
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace axonn {
+
+namespace {
+
+/// Linux's struct sched_attr in its first version. The C library lacks it and its system calls.
+struct SchedulerAttributes {
+  std::uint32_t size, policy;
+  std::uint64_t flags;
+  std::int32_t nice;
+  std::uint32_t priority;
+  std::uint64_t runtime, deadline, period;  // ns
+};
+
+}  // namespace
+
+std::string host_name() {
+  std::string name(256, '\0');
+  ::gethostname(name.data(), name.size() - 1);
+  return name.c_str();
+}
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -68,6 +89,15 @@ std::vector<int> usable_cores() {
   cores.resize(::sysconf(_SC_NPROCESSORS_ONLN));  // the machine has more cores than a cpu_set_t
   std::iota(cores.begin(), cores.end(), 0);
   return cores;
+}
+
+void take_short_turns() {
+  constexpr std::uint64_t kTurn = 100'000;  // ns
+  SchedulerAttributes attributes{};
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
+  if (attributes.policy != SCHED_OTHER) return;
+  attributes.runtime = kTurn;
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
 bool bind_this_thread(const std::vector<int>& cores) {

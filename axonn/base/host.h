@@ -10,6 +10,9 @@ namespace axonn {
 /// The processor's model name as the system reports it: "AMD EPYC 9654 96-Core Processor".
 std::string processor_name();
 
+/// The name of this machine in its network.
+std::string host_name();
+
 /// Bytes of memory that processes may still allocate: what the system has available, or what a
 /// container's limit leaves if that is less. `root` is the folder of /proc and /sys; tests set it.
 double available_memory(const std::string& root = "");
@@ -21,6 +24,12 @@ inline int usable_core_count() { return static_cast<int>(usable_cores().size());
 /// Binds the calling thread, and threads that it starts later, to these cores. Returns false, and
 /// changes nothing, if the system refuses.
 bool bind_this_thread(const std::vector<int>& cores);
+
+/// Makes the scheduler wake this thread without delay although compute threads keep all cores busy.
+/// Since 6.12, Linux lets a thread request shorter time slices without privileges. Before 6.6, it
+/// wakes sleepers at once anyway. Between these versions, or if this fails, a poll may be some
+/// milliseconds late.
+void take_short_turns();
 
 /// Calls f(0), ..., f(count - 1) on up to `threads` threads, of which the caller's is one. Each
 /// takes the next index that is left. If calls throw, those at later indices may be left out, and

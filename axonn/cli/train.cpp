@@ -12,6 +12,7 @@
 #include "axonn/cli/stop_signals.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/auto_grid.h"
+#include "axonn/plan/machine/link_rates.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
@@ -92,6 +93,11 @@ int run_train(const Arguments& arguments) {
                        .stop = &catch_stop_signals()};
   std::atomic<bool> stopped = false;  // the same on all ranks
   launch(automatic ? on_all_devices(config) : config, [&](Communicator& world) {
+    if (!automatic && !config.parallelism.machine.empty()) {
+      const bool first = world.rank() == 0;
+      use_link_rates(world, config.parallelism,
+                     first ? read_machine(config.parallelism.machine) : Machine{});
+    }
     const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
     const Config chosen =
         automatic ? with_chosen_grid(config, world, say, options.progress) : config;

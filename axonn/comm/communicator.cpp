@@ -8,6 +8,7 @@
 #include "axonn/base/random.h"
 #include "axonn/base/trace.h"
 #include "axonn/comm/call.h"
+#include "axonn/comm/collective_cost.h"
 #include "axonn/comm/texts.h"
 
 namespace axonn {
@@ -66,7 +67,11 @@ std::string_view name_of(Operation operation) {
 }
 
 Communicator::Communicator(std::string name, int rank, int size)
-    : name_(std::move(name)), rank_(rank), size_(size), stats_(std::make_shared<CommStats>()) {}
+    : name_(std::move(name)),
+      rank_(rank),
+      size_(size),
+      policy_(std::make_shared<CollectivePolicy>()),
+      stats_(std::make_shared<CommStats>()) {}
 
 Work Communicator::all_reduce(Buffer data, std::string_view label, ReduceOp op) {
   return begin({Operation::all_reduce, op, data, data, -1, std::string(label)});
@@ -103,7 +108,13 @@ void Communicator::barrier(std::string_view label) {
 std::unique_ptr<Communicator> Communicator::split(int color, std::string name) {
   auto group = split_off(color, std::move(name));
   group->set_trace(trace_);
+  group->set_policy(*policy_);
   return group;
+}
+
+void Communicator::set_policy(const CollectivePolicy& policy) {
+  policy_ = std::make_shared<CollectivePolicy>(policy);
+  policy_changed();
 }
 
 Communicator::Part Communicator::agree_on_part(int color, const std::string& name, int number) {

@@ -15,6 +15,7 @@ namespace axonn {
 
 class Trace;
 struct Call;
+struct CollectivePolicy;
 
 /// `count` elements in host or device memory. It does not own them.
 struct Buffer {
@@ -66,8 +67,9 @@ struct CommStats {
 /// never test size() == 1. Counts are elements. Buffers must not overlap, except in place as
 /// allowed below.
 ///
-/// Sums are in rank order, in f32 for f32 and bf16 (one rounding at the end), so all transports but
-/// NCCL (nccl.h) give the same bits. With every transport all ranks get the same result.
+/// Sums follow a tree over the ranks (reduce.h), in f32 for f32 and bf16 (one rounding at the end),
+/// so all transports but NCCL (nccl.h) give the same bits, on one host and on several. With every
+/// transport all ranks get the same result.
 ///
 /// `label` names the caller (a layer) for the watchdog and the trace; it is copied.
 ///
@@ -144,6 +146,12 @@ class Communicator {
   /// Cheap; thread-safe; not collective.
   virtual std::int64_t noted_progress() noexcept { return 0; }
 
+  /// Sets how this group, and groups split from it later, move data (collective_cost.h); it must be
+  /// the same on all ranks. Transports with one method, such as threads, ignore it. Changes no sum
+  /// but NCCL's. Collective.
+  void set_policy(const CollectivePolicy& policy);
+  const CollectivePolicy& policy() const { return *policy_; }
+
   const CommStats& stats() const { return *stats_; }
 
   /// CPU time so far of the transport's progress thread on this rank, for all groups; 0 if it has
@@ -161,6 +169,9 @@ class Communicator {
   virtual std::shared_ptr<Work::State> start(Call call) = 0;
   /// Starts a call, whose arguments have been checked, on another group of as many ranks.
   static std::shared_ptr<Work::State> start_on(Communicator& group, Call call);
+
+  /// Called by set_policy().
+  virtual void policy_changed() {}
 
   /// Implements split().
   virtual std::unique_ptr<Communicator> split_off(int color, std::string name) = 0;
@@ -193,6 +204,7 @@ class Communicator {
   std::string name_;
   int rank_, size_;
   Trace* trace_ = nullptr;
+  std::shared_ptr<const CollectivePolicy> policy_;
   std::shared_ptr<CommStats> stats_;  // shared with Works, which may outlive the group
 };
 

@@ -8,6 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/plan/machine/link_rates.h"
 #include "axonn/plan/machine/probe.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/devices.h"
@@ -98,12 +99,14 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       Config all = config;
       all.parallelism.data = world.size();
       const OwnCores cores(all, world);
+      world.set_policy({CollectiveMethod::flat});  // the one whose costs the figures describe
       machine = probe(world, {.threads = cores.threads(),
                               .device = config.parallelism.device,
                               .transport = config.parallelism.transport,
                               .quick = true,
                               .progress = progress});
     }
+    if (world.size() > 1) use_link_rates(world, config.parallelism, machine);
     if (first && world.size() == 1) {
       choice = plan_of(config);
       choice->grid = {};

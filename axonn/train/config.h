@@ -28,6 +28,7 @@ constexpr bool is_gpu(DeviceKind device) {
 /// Throws UsageError, with the remedy, if this build or this machine has no such device.
 void validate_device(DeviceKind device);
 enum class TransportKind { automatic, threads, mpi, nccl };
+enum class CollectivesKind { automatic, flat, two_level };
 enum class RecomputeMode { none, full };
 
 inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "full"};
@@ -82,10 +83,11 @@ struct ParallelismConfig {
   int x = 1, y = 1, z = 1, data = 1;
   std::string named_grid = {};  ///< "x,y,z,data" instead of those four, or "auto"; key: grid
   std::string machine =
-      {};  ///< that an automatic grid is planned for: name or file; "": this one, measured
+      {};  ///< for an automatic grid and automatic collectives: name or file; "": this one
   DeviceKind device = DeviceKind::automatic;
   double peak_tflops = 0;  ///< advertised peak of one rank's device; 0: unknown
   TransportKind transport = TransportKind::automatic;
+  CollectivesKind collectives = CollectivesKind::automatic;  ///< changes no sum
   DType reduce_dtype = DType::f32;       ///< in which weight gradients are exchanged
   bool sequence_parallel = true;         ///< rows are also cut over x and y between products
   int chunks = 1;                        ///< pieces of a micro-batch that overlap one another

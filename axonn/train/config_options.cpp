@@ -16,6 +16,7 @@ constexpr std::string_view kComputeTypes[] = {"f32", "bf16"};
 constexpr std::string_view kOptimizerKinds[] = {"adamw", "sgd"};
 constexpr std::string_view kScheduleKinds[] = {"constant", "linear", "cosine", "wsd"};
 constexpr std::string_view kTransportKinds[] = {"auto", "threads", "mpi", "nccl"};
+constexpr std::string_view kCollectivesKinds[] = {"auto", "flat", "two-level"};
 constexpr std::string_view kAttentionKinds[] = {"auto", "cudnn", "own"};
 
 /// Largest extent of one axis: more ranks than any machine has.
@@ -270,8 +271,9 @@ void list_grid(ParallelismConfig& parallelism, OptionList& list) {
                     "resumed run keeps that grid",
             .also = "mesh device_mesh"});
   list.add("machine", &parallelism.machine,
-           {.help = "machine that grid = auto plans for: a name or a file, as in axonn plan; "
-                    "empty: the ranks first measure the machine they run on, for some seconds"});
+           {.help = "machine that grid = auto plans for, and by whose links collectives = auto "
+                    "chooses: a name or a file, as in axonn plan; empty: for the grid, the ranks "
+                    "first measure the machine they run on, for some seconds"});
 }
 
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
@@ -293,6 +295,12 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
                "every rank has its own GPU, otherwise threads of one process; threads copy "
                "from GPU to GPU, mpi copies through host memory",
        .also = "backend distributed_backend"});
+  list.add("collectives", parallelism.collectives, kCollectivesKinds,
+           {.help = "how all-gathers, reduce-scatters and all-reduces of several hosts exchange "
+                    "data with mpi and nccl: flat, between all ranks; two-level, inside the hosts "
+                    "and across them, so that less leaves a host; auto: what takes less time "
+                    "according to parallelism.machine, or on links of 10 Gbit/s; with mpi each "
+                    "gives the same sums"});
   list.add(
       "reduce_dtype", parallelism.reduce_dtype, kComputeTypes,
       {.help = "type in which ranks exchange weight gradients", .also = "mixed_precision_reduce"});
@@ -476,7 +484,9 @@ UnusedKeys unused_keys(const Config& config) {
             "lr_scheduler.kind is constant");
   keys.when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
             "lr_scheduler.kind is not wsd");
-  keys.when(!planned, {"parallelism.machine"}, "parallelism.grid is not auto");
+  keys.when(!planned && parallelism.collectives != CollectivesKind::automatic,
+            {"parallelism.machine"},
+            "neither parallelism.grid nor parallelism.collectives is auto");
   keys.when(!planned && grid.x == 1 && grid.y == 1, {"parallelism.sequence_parallel"},
             "parallelism.x and parallelism.y are 1");
   keys.when(!planned && grid.ranks() == 1,

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/collective_cost.h"
 #include "axonn/comm/launcher.h"
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/comm/threads/threads.h"
@@ -34,15 +35,31 @@ void end_launched(const std::exception_ptr& error) {
   }
 }
 
+CollectivePolicy policy_of(const ParallelismConfig& config) {
+  switch (config.collectives) {
+    case CollectivesKind::automatic:
+      break;
+    case CollectivesKind::flat:
+      return {CollectiveMethod::flat};
+    case CollectivesKind::two_level:
+      return {CollectiveMethod::two_level};
+  }
+  return {};
+}
+
 void launch(const Config& config, const std::function<void(Communicator& world)>& body) {
   if (config.parallelism.automatic())
     refuse("[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the ",
            "first of axonn plan");
   const double timeout = config.parallelism.timeout_seconds;
+  const auto with_policy = [&](Communicator& world) {
+    world.set_policy(policy_of(config.parallelism));
+    body(world);
+  };
   if (launches_mpi(config))
-    run_mpi(body, {.timeout_seconds = timeout, .report = {}});
+    run_mpi(with_policy, {.timeout_seconds = timeout, .report = {}});
   else
-    run_ranks(config.parallelism.grid().ranks(), body,
+    run_ranks(config.parallelism.grid().ranks(), with_policy,
               {.timeout_seconds = timeout, .on_hang = [](const std::string& reason) {
                  // Ends the process, since a thread that hangs cannot be ended alone.
                  std::cerr << "error: " << reason << std::endl;

@@ -34,7 +34,7 @@ Result hosts(const std::string& words) {
   return result;
 }
 
-/// Three hosts with one rank each; skipped if this machine cannot emulate them.
+/// Three hosts; skipped if this machine cannot emulate them.
 class EmulatedHosts : public testing::Test {
  protected:
   void SetUp() override {
@@ -58,6 +58,16 @@ class EmulatedHosts : public testing::Test {
 
 TEST_F(EmulatedHosts, RanksOnDifferentHostsRunEveryCollective) {
   const Result run = hosts(concat("run 1 ", AXONN_TEST_PROGRAM, " check"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+}
+
+TEST_F(EmulatedHosts, SeveralRanksOfAHostRunEveryCollectiveInTwoLevels) {
+  const Result run = hosts(concat("run 2 ", AXONN_TEST_PROGRAM, " check 100 0 two-level"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+}
+
+TEST_F(EmulatedHosts, AHostSendsEachValueOnceInTwoLevels) {
+  const Result run = hosts(concat("run 2 ", AXONN_TEST_PROGRAM, " leaving_bytes"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
 }
 

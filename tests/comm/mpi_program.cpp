@@ -1,6 +1,9 @@
-// A test program to run under mpirun. Its first argument names the body that all ranks run. Without
-// arguments, they check the transport and exit with 1 if a check fails.
+// A test program to run under mpirun: [BODY [TIMEOUT [DELAY [METHOD [HOSTS]]]]]. BODY names the
+// body that all ranks run; by default they check the transport and exit with 1 if a check fails.
+// METHOD is that of collectives, or "auto". HOSTS are pretended: one letter for each rank, such as
+// "aabb".
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +17,7 @@
 #include <unistd.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/collective_cost.h"
 #include "axonn/comm/grid.h"
 #include "axonn/comm/launcher.h"
 #include "axonn/comm/mpi/mpi.h"
@@ -232,6 +236,46 @@ void runs_ahead(Communicator& world) {
 
 void differs(Communicator& world) { sum(world, world.rank() == 1 ? 5000 : 9000, "block 4 mlp"); }
 
+void differs_in_method(Communicator& world) {
+  world.set_policy({world.rank() % 2 == 1 ? CollectiveMethod::two_level : CollectiveMethod::flat});
+  sum(world, 9000, "block 4 mlp");
+}
+
+/// Bytes that this process's host has sent to others (scripts/emulated-hosts).
+double bytes_sent_by_host() {
+  std::ifstream devices("/proc/self/net/dev");
+  for (std::string name; devices >> name;) {
+    if (name != "net0:") continue;
+    std::array<double, 9> columns{};  // eight about what was received, then the bytes sent
+    for (double& column : columns) devices >> column;
+    return columns.back();
+  }
+  return 0;
+}
+
+/// Compares the bytes that leave a host with the formulas of docs/communication.md.
+void leaving_bytes(Communicator& world) {
+  const double hosts = 3, ranks = 2, part = 1 << 20;
+  std::vector<float> whole(world.size() * (1 << 18)), piece(1 << 18);
+  const Buffer all = buffer(std::span(whole)), mine = buffer(std::span(piece));
+  for (const auto method : {CollectiveMethod::flat, CollectiveMethod::two_level})
+    for (const bool gathers : {true, false}) {
+      world.set_policy({method});
+      world.barrier();
+      const double before = bytes_sent_by_host();
+      world.barrier();
+      if (gathers) world.all_gather(all, mine).wait();
+      if (!gathers) world.reduce_scatter(mine, all).wait();
+      world.barrier();
+      const double sent = bytes_sent_by_host() - before,
+                   to = method == CollectiveMethod::flat ? ranks * (hosts - 1) : hosts - 1;
+      // Headers of packets and the barriers add to the data, which another rank may still send.
+      EXPECT_GT(sent, ranks * to * part) << "gathers: " << gathers;
+      EXPECT_LT(sent, 1.2 * ranks * to * part) << "gathers: " << gathers;
+      world.barrier();
+    }
+}
+
 void differs_in_kind(Communicator& world) {
   if (world.rank() == 1) return world.barrier("step");
   sum(world, 8, "block 4 mlp");
@@ -268,12 +312,25 @@ int main(int argc, char** argv) {
       {"runs_ahead", runs_ahead},
       {"differs", differs},
       {"differs_in_kind", differs_in_kind},
+      {"differs_in_method", differs_in_method},
+      {"leaving_bytes", leaving_bytes},
       {"differs_in_name", differs_in_name}};
   if (!under_launcher()) {
     std::fprintf(stderr, "run this under mpirun\n");
     return 2;
   }
-  run_mpi(bodies.at(name), {.timeout_seconds = argc > 2 ? std::stod(argv[2]) : 120,
-                            .max_delay_us = argc > 3 ? std::stoi(argv[3]) : 0});
+  const std::map<std::string, CollectivePolicy> policies = {
+      {"auto", {}},
+      {"flat", {CollectiveMethod::flat}},
+      {"two-level", {CollectiveMethod::two_level}},
+      {"recursive", {CollectiveMethod::recursive}}};
+  MpiOptions options{.timeout_seconds = argc > 2 ? std::stod(argv[2]) : 120,
+                     .max_delay_us = argc > 3 ? std::stoi(argv[3]) : 0};
+  if (argc > 5) options.host_of = [&](int rank) { return std::string(1, argv[5][rank]); };
+  const auto run = [&, body = bodies.at(name)](Communicator& world) {
+    world.set_policy(policies.at(argc > 4 ? argv[4] : "auto"));
+    body(world);
+  };
+  run_mpi(run, options);
   return testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
 }

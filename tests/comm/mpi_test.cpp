@@ -22,12 +22,12 @@ namespace {
 /// watchdogs' timeout in the tests in which they must not report anything.
 constexpr double kPatience = 100;
 
-/// Runs the program, expects it to fail within `seconds` with this exit code, and returns the
+/// Runs the program on two pretended hosts, expects it to fail with this exit code, and returns the
 /// ranks' output.
 std::string output_of_failure(const char* what, const char* timeout, int exit_code,
-                              double seconds = kPatience) {
-  Launched job(4, {what, timeout});
-  EXPECT_EQ(job.finish(seconds), exit_code);
+                              const char* method = "auto") {
+  Launched job(4, {what, timeout, "0", method, "aabb"});
+  EXPECT_EQ(job.finish(kPatience), exit_code);
   EXPECT_EQ(count_of("error: ", job.output()), 1) << "expected one message:\n" << job.output();
   return job.output();
 }
@@ -50,6 +50,29 @@ TEST(Mpi, GivesTheSameBitsAsThreads) {
 TEST(Mpi, RunsEveryCollectiveAlsoOnSixRanks) {
   Launched job(6, {"check"});
   EXPECT_EQ(job.finish(3 * kPatience), 0) << job.output();
+}
+
+TEST(Mpi, RunsEveryCollectiveInTwoLevelsBitForBitWhereverTheRanksAre) {
+  // Hosts of equal and of different sizes, ranks of a host that are apart, and a host with one rank
+  // and so many wards that their messages must not overlap.
+  for (const std::string hosts : {"aabb", "aaabbbb", "abcab", "aaaaabbc"}) {
+    Launched job(static_cast<int>(hosts.size()), {"check", "120", "0", "two-level", hosts});
+    EXPECT_EQ(job.finish(3 * kPatience), 0) << hosts << '\n' << job.output();
+  }
+}
+
+TEST(Mpi, RunsEveryCollectiveInLogarithmicRoundsBitForBitOnAnyNumberOfRanks) {
+  for (const std::string hosts : {"aabb", "aaabb", "aaabbbb"}) {
+    Launched job(static_cast<int>(hosts.size()), {"check", "120", "0", "recursive", hosts});
+    EXPECT_EQ(job.finish(3 * kPatience), 0) << hosts << '\n' << job.output();
+  }
+}
+
+TEST(Mpi, LetsCollectivesInTwoLevelsOverlapInAnyOrderAndWithDelays) {
+  for (const char* method : {"two-level", "recursive"}) {
+    Launched job(6, {"own_order", "60", "200", method, "aabbbc"});
+    EXPECT_EQ(job.finish(3 * kPatience), 0) << method << '\n' << job.output();
+  }
 }
 
 TEST(Mpi, LetsRanksCallTheirGroupsInDifferentOrdersAndWithDelays) {
@@ -168,6 +191,28 @@ TEST(Mpi, NamesTheTwoRanksWhoseCallsDoNotMatch) {
   EXPECT_THAT(output_of_failure("differs_in_kind", "120", 1),
               AllOf(HasSubstr("all_reduce (sum) of 8 f32 'block 4 mlp'"),
                     HasSubstr("barrier 'step'"), HasSubstr("does not match")));
+}
+
+TEST(Mpi, NamesTheTwoRanksWhoseMethodsDoNotMatch) {
+  EXPECT_THAT(
+      output_of_failure("differs_in_method", "120", 1),
+      AllOf(HasSubstr("all_reduce (sum) of 9000 f32 'block 4 mlp'"), HasSubstr(" uses the method "),
+            HasSubstr("two-level"), HasSubstr("flat"), HasSubstr("parallelism.collectives")));
+}
+
+TEST(Mpi, ReportsFailuresInTwoLevelsAsInFlatCollectives) {
+  EXPECT_THAT(output_of_failure("differs", "120", 1, "two-level"), HasSubstr("does not match"));
+  EXPECT_THAT(
+      output_of_failure("is_missing", "1.5", 1, "two-level"),
+      AllOf(HasSubstr("error: rank 1 has started no call and made no progress for 1.5 s"),
+            HasSubstr(" waits for it in all_reduce 'block 2 mlp' (call 1 of group world)")));
+  EXPECT_THAT(output_of_failure("returns_early", "3600", 1, "recursive"),
+              HasSubstr("error: rank 3 has returned, after all_reduce 'block 1 qkv'"));
+  Launched job(4, {"for_ever", "120", "0", "two-level", "aabb"});
+  ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
+  kill(job.pid_of(2), SIGKILL);
+  EXPECT_GT(job.finish(kPatience), 0);
+  EXPECT_THAT(job.output(), HasSubstr("exited on signal 9"));
 }
 
 TEST(Mpi, NamesTwoRanksThatGiveAGroupDifferentNames) {

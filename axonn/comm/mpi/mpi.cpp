@@ -15,11 +15,9 @@
 #include <vector>
 
 #include <pthread.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "axonn/base/clock.h"
+#include "axonn/base/host.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/admission.h"
 #include "axonn/comm/mpi/mpi_algorithms.h"
@@ -56,28 +54,6 @@ constexpr int kLargeAtOnce = 2;
 constexpr int kWorldId = 0, kEndId = 1, kFirstFreeId = 2;
 
 bool is_large(const Call& call) { return call.bytes() > kLarge; }
-
-/// Linux's struct sched_attr in its first version. The C library lacks it and its system calls.
-struct SchedulerAttributes {
-  std::uint32_t size, policy;
-  std::uint64_t flags;
-  std::int32_t nice;
-  std::uint32_t priority;
-  std::uint64_t runtime, deadline, period;  // ns
-};
-
-/// Makes the scheduler wake this thread without delay although compute threads keep all cores busy.
-/// Since 6.12, Linux lets a thread request shorter time slices without privileges. Before 6.6, it
-/// wakes sleepers at once anyway. Between these versions, or if this fails, a poll may be some
-/// milliseconds late.
-void ask_for_short_turns() {
-  constexpr std::uint64_t kTurn = 100'000;  // ns
-  SchedulerAttributes attributes{};
-  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  if (attributes.policy != SCHED_OTHER) return;
-  attributes.runtime = kTurn;
-  syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
 
 /// This process's progress thread, which makes all MPI calls, and its queue.
 ///
@@ -131,6 +107,12 @@ class MpiEngine {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// The group of these ranks of the world.
+  MpiGroup group_of(int id, int rank, std::vector<int> members, std::string name) const {
+    std::vector<std::uint64_t> hosts;
+    for (const int member : members) hosts.push_back(hosts_[member]);
+    return {id, rank, std::move(members), std::move(name), Hosts(hosts)};
+  }
   const std::shared_ptr<AbortFlag>& flag() const { return flag_; }
   /// Maximum number of groups, limited by MPI's message tags.
   int max_groups() const { return max_groups_; }
@@ -267,7 +249,7 @@ class MpiEngine {
   }
 
   void run() {
-    ask_for_short_turns();
+    take_short_turns();
     try {
       initialise();
       pthread_setname_np(pthread_self(), "axonn-progress");
@@ -301,6 +283,7 @@ class MpiEngine {
     int found = 0;
     check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tags, &found), "MPI_Comm_get_attr");
     max_groups_ = found ? *tags / kTagsPerGroup : 0;
+    find_hosts();
     control_.emplace(
         control_comm_,
         MpiControl::Handlers{.heard =
@@ -323,21 +306,32 @@ class MpiEngine {
     for_callers_.notify_all();
   }
 
+  /// Tells every rank where the others run.
+  void find_hosts() {
+    const std::uint64_t mine = hash_text(options_.host_of ? options_.host_of(rank_) : host_name());
+    hosts_.resize(size_);
+    check_mpi(MPI_Allgather(&mine, 1, MPI_UINT64_T, hosts_.data(), 1, MPI_UINT64_T, context_.comm),
+              "MPI_Allgather");
+  }
+
   void loop() {
     // The sleep is halved after progress and doubled without, so it approaches the time between two
-    // messages. After an idle time it begins with the shortest, because the first collective may be
-    // small.
+    // messages. It begins with the shortest after an idle time, because the first collective may be
+    // small, and with each round of a collective, because all ranks begin it at about the same
+    // time.
     double sleep = kIdleSleep;
+    std::int64_t rounds = 0;
     while (take_requests(sleep) && !*flag_) {
       const bool moved = advance_tasks();
       const bool heard = control_->poll();
       share_noted();
       if (active_.empty() && !control_->busy())
         sleep = kIdleSleep;
-      else if (sleep == kIdleSleep)
+      else if (sleep == kIdleSleep || rounds != context_.rounds)
         sleep = kShortestSleep;
       else
         sleep = std::clamp(moved || heard ? sleep / 2 : 2 * sleep, kShortestSleep, kLongestSleep);
+      rounds = context_.rounds;
     }
   }
 
@@ -466,6 +460,7 @@ class MpiEngine {
 
   const MpiOptions options_;
   int rank_ = 0, size_ = 1, max_groups_ = 0;
+  std::vector<std::uint64_t> hosts_;  // hashes of their names, by rank of the world
   std::shared_ptr<AbortFlag> flag_;
   std::atomic<std::int64_t> progress_ = 0, noted_ = 0, noted_by_all_ = 0;
   std::atomic<bool> asks_noted_ = false, left_ = false;
@@ -496,10 +491,10 @@ class MpiEngine {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MpiEngine& engine, std::shared_ptr<const MpiGroup> group)
-      : Communicator(group->name, group->rank, group->size()),
+  MpiCommunicator(MpiEngine& engine, MpiGroup group)
+      : Communicator(group.name, group.rank, group.size()),
         engine_(engine),
-        group_(std::move(group)) {}
+        group_(std::make_shared<MpiGroup>(std::move(group))) {}
 
   std::unique_ptr<Communicator> split_off(int color, std::string name) override {
     Part part = agree_on_part(color, name, engine_.next_group);
@@ -511,8 +506,7 @@ class MpiCommunicator final : public Communicator {
                 " groups only");
     if (part.members.size() == 1) return make_self(std::move(name), engine_.flag());
     return std::make_unique<MpiCommunicator>(
-        engine_, std::make_shared<MpiGroup>(
-                     MpiGroup{id, part.rank, std::move(part.members), std::move(name)}));
+        engine_, engine_.group_of(id, part.rank, std::move(part.members), std::move(name)));
   }
 
   void abort(const std::string& reason) noexcept override { engine_.abort(reason, 1); }
@@ -526,16 +520,21 @@ class MpiCommunicator final : public Communicator {
     return engine_.start(group_, std::move(call));
   }
 
+  void policy_changed() override {
+    MpiGroup group = *group_;  // calls in flight keep the old one
+    group.policy = policy();
+    group_ = std::make_shared<MpiGroup>(std::move(group));
+  }
+
  private:
   MpiEngine& engine_;
   std::shared_ptr<const MpiGroup> group_;
 };
 
-std::shared_ptr<const MpiGroup> everyone(const MpiEngine& engine, int id, std::string name) {
+MpiGroup everyone(const MpiEngine& engine, int id, std::string name) {
   std::vector<int> members(engine.size());
   std::iota(members.begin(), members.end(), 0);
-  return std::make_shared<MpiGroup>(
-      MpiGroup{id, engine.rank(), std::move(members), std::move(name)});
+  return engine.group_of(id, engine.rank(), std::move(members), std::move(name));
 }
 
 }  // namespace
@@ -554,7 +553,10 @@ void run_mpi(const std::function<void(Communicator& world)>& body, const MpiOpti
     body(*world);
     // Waits until all ranks have returned; meanwhile, this rank answers the probes of the others.
     if (engine.size() > 1)
-      engine.start(everyone(engine, kEndId, "end"), {.label = "end of the run"})->wait();
+      engine
+          .start(std::make_shared<MpiGroup>(everyone(engine, kEndId, "end")),
+                 {.label = "end of the run"})
+          ->wait();
   } catch (const Aborted&) {  // the rank that failed first reports its error
     engine.await_end();
   } catch (const UsageError& error) {

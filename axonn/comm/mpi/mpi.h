@@ -13,6 +13,8 @@ struct MpiOptions {
   /// Reports why the world was aborted; called once, on one rank. Default: prints "error: REASON"
   /// to stderr.
   std::function<void(const std::string& reason)> report = {};
+  /// For tests: the name of a rank's host. Default: that of the system.
+  std::function<std::string(int rank)> host_of = {};
   /// For tests: the start and the finish of every collective are delayed by a random time of at
   /// most this.
   int max_delay_us = 0;

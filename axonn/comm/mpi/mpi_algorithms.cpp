@@ -18,22 +18,34 @@ constexpr double kExplainSeconds = 1;
 
 constexpr int kHeaderPhase = kPhases - 1;
 
-/// In an all_reduce of at most this many bytes every rank sends all of its data to all ranks: one
-/// exchange instead of two.
-constexpr std::int64_t kSmallAllReduce = 8 << 10;
-/// In a broadcast of at most this many bytes the root sends all data to all ranks.
-constexpr std::int64_t kSmallBroadcast = 64 << 10;
-
 /// Maximum staging bytes of a segment, and maximum bytes of one of its messages. Messages are large
 /// compared to their latency, but most sums still have several segments, so that one is always in
 /// flight.
 constexpr std::int64_t kSegmentBytes = 4 << 20, kSegmentMessage = 256 << 10;
 /// Minimum elements of a segment's message: fewer cost more to start than to send.
 constexpr std::int64_t kMinSegment = 4096;
-/// One segment is summed while the others keep the network busy until the next poll.
-constexpr std::size_t kSegmentsInFlight = 4;
+
+/// The method of a call; all ranks of the group get the same.
+CollectiveMethod method_of(const MpiGroup& group, const Call& call) {
+  const DType dtype = call.dtype();
+  const auto widening =
+      static_cast<double>(bytes_of(sum_type(dtype))) / static_cast<double>(bytes_of(dtype));
+  if (call.bytes() == 0) return CollectiveMethod::flat;
+  return group.policy.choose({call.operation, static_cast<double>(call.bytes()), widening},
+                             shape_of(group.hosts, group.size()));
+}
+
+std::string_view name_of(CollectiveMethod method) {
+  constexpr std::string_view kNames[] = {"flat", "two-level", "recursive"};
+  return kNames[static_cast<int>(method)];
+}
 
 }  // namespace
+
+std::int64_t segment_elements(int size, DType dtype) {
+  const std::int64_t message = std::min(kSegmentBytes / size, kSegmentMessage);
+  return std::max(message / bytes_of(dtype), kMinSegment);
+}
 
 MpiAlgorithm::MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Call& call,
                            std::int64_t sequence)
@@ -43,7 +55,7 @@ MpiAlgorithm::MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Cal
       sequence_(sequence),
       tag_(group.id * kTagsPerGroup +
            kPhases * static_cast<int>(call.is_pair() ? kSlots : sequence % kSlots)),
-      mine_{call.operation, call.op, call.out, call.inp, call.peer, {}} {
+      mine_{call.operation, call.op, call.out, call.inp, call.peer, method_of(group, call), {}} {
   call.label.copy(mine_.label, sizeof mine_.label - 1);
   if (call.operation != Operation::recv) sends_header_to_ = call.is_pair() ? call.peer : after(1);
   if (call.operation != Operation::send) gets_header_from_ = call.is_pair() ? call.peer : before(1);
@@ -94,6 +106,10 @@ bool MpiAlgorithm::check_header() {
               group_.members[rank()], " does not match ", describe(theirs), " on rank ",
               group_.members[gets_header_from_],
               "; all ranks of a group must make the same calls in the same order");
+  AXONN_CHECK(mine_.method == theirs_.method, describe(call_, sequence_, group_.name), ": rank ",
+              group_.members[rank()], " uses the method ", name_of(mine_.method), ", rank ",
+              group_.members[gets_header_from_], ' ', name_of(theirs_.method),
+              "; parallelism.collectives and the rates of links must be the same on all ranks");
   return true;
 }
 
@@ -175,8 +191,7 @@ class SegmentedReduce final : public MpiAlgorithm {
  protected:
   void start() override {
     part_ = (call_.inp.count + size() - 1) / size();
-    const std::int64_t message = std::min(kSegmentBytes / size(), kSegmentMessage);
-    step_ = std::max(message / bytes_of(call_.dtype()), kMinSegment);
+    step_ = segment_elements(size(), call_.dtype());
     segments_ = (part_ + step_ - 1) / step_;
   }
 
@@ -304,8 +319,8 @@ class Barrier final : public MpiAlgorithm {
 
  protected:
   void start() override {
-    recv(messages_, {}, before(distance_), 0);
-    send(messages_, {}, after(distance_), 0);
+    recv(messages_, Buffer{}, before(distance_), 0);
+    send(messages_, Buffer{}, after(distance_), 0);
   }
 
   bool step() override {
@@ -326,6 +341,9 @@ class Barrier final : public MpiAlgorithm {
 
 std::unique_ptr<MpiAlgorithm> MpiAlgorithm::create(MpiContext& context, const MpiGroup& group,
                                                    const Call& call, std::int64_t sequence) {
+  const CollectiveMethod method = method_of(group, call);
+  if (method == CollectiveMethod::two_level) return make_two_level(context, group, call, sequence);
+  if (method == CollectiveMethod::recursive) return make_recursive(context, group, call, sequence);
   switch (call.operation) {
     case Operation::all_reduce:
       if (call.out.bytes() <= kSmallAllReduce)

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "axonn/comm/call.h"
+#include "axonn/comm/collective_cost.h"
+#include "axonn/comm/hosts.h"
 #include "axonn/comm/mpi/mpi_messages.h"
 
 namespace axonn {
@@ -17,13 +20,22 @@ struct MpiGroup {
   int rank = 0;              ///< this process's rank in the group
   std::vector<int> members;  ///< the members' world ranks
   std::string name;
+  Hosts hosts = {};  ///< of the members
+  CollectivePolicy policy = {};
   int size() const { return static_cast<int>(members.size()); }
-  /// Route::ahead of its messages: as much as reaches its next poll at the rate of a fast TCP link,
-  /// but of all ranks together no more than a few segments of a sum.
-  std::int64_t ahead() const {
-    return std::clamp<std::int64_t>((16 << 20) / size(), 64 << 10, 1 << 20);
-  }
 };
+
+/// Route::ahead of messages of a collective in which a rank gets messages from so many others: as
+/// much as reaches its next poll at the rate of a fast TCP link, but of all ranks together no more
+/// than a few segments of a sum.
+inline std::int64_t ahead_of(int senders) {
+  return std::clamp<std::int64_t>((16 << 20) / senders, 64 << 10, 1 << 20);
+}
+
+/// One segment of a sum is summed while the others keep the network busy until the next poll.
+inline constexpr std::size_t kSegmentsInFlight = 4;
+/// Elements of a segment of a rank's part.
+std::int64_t segment_elements(int size, DType dtype);
 
 /// Message tags of a group: up to kSlots collectives may be in flight, each in a slot with kPhases
 /// tags. One more slot is for send and recv.
@@ -31,8 +43,10 @@ inline constexpr int kSlots = 32, kPhases = 3, kTagsPerGroup = (kSlots + 1) * kP
 
 /// One rank's part in one collective: messages and sums, which advance() carries out step by step.
 ///
-/// Data moves by pairwise exchange. reduce() of axonn/comm/reduce.h computes every sum from the
-/// ranks' values in rank order. Bytes that a rank sends, where n is the bytes of a rank's part:
+/// Data moves by pairwise exchange (flat), in two levels (mpi_two_level.cpp) or in log2(size)
+/// rounds (mpi_recursive.cpp), as MpiGroup::policy chooses. reduce() of axonn/comm/reduce.h
+/// computes every sum from the ranks' values. Bytes that a rank sends in a flat collective, where n
+/// is the bytes of a rank's part:
 ///
 ///   all_gather, reduce_scatter, all_to_all   (size - 1) · n
 ///   all_reduce                               2 · (size - 1) / size · n; small: (size - 1) · n
@@ -74,14 +88,24 @@ class MpiAlgorithm {
   int rank() const { return group_.rank; }
   int before(int distance) const { return (rank() + size() - distance) % size(); }
   int after(int distance) const { return (rank() + distance) % size(); }
-  /// A send needs no confirmation if this rank also waits for a message of the receiver.
-  void send(Messages& messages, const Buffer& data, int to, int phase,
+  /// Sends buffers as one message. It needs no confirmation if this rank also waits for a message
+  /// of the receiver.
+  void send(Messages& messages, std::span<const Buffer> data, int to, int phase,
             Transfer transfer = Transfer::send) {
-    messages.post(context_, transfer, data, {group_.members[to], tag_ + phase, group_.ahead()});
+    messages.post(context_, transfer, data, {group_.members[to], tag_ + phase, ahead()});
   }
-  void recv(Messages& messages, const Buffer& data, int from, int phase) {
+  void recv(Messages& messages, std::span<const Buffer> data, int from, int phase) {
     send(messages, data, from, phase, Transfer::receive);
   }
+  void send(Messages& messages, const Buffer& data, int to, int phase,
+            Transfer transfer = Transfer::send) {
+    send(messages, std::span(&data, 1), to, phase, transfer);
+  }
+  void recv(Messages& messages, const Buffer& data, int from, int phase) {
+    recv(messages, std::span(&data, 1), from, phase);
+  }
+  /// Route::ahead of its messages; the same on all ranks.
+  virtual std::int64_t ahead() const { return ahead_of(size()); }
   /// Receives theirs(r) from, and sends mine(r) to, every other rank r.
   template <typename Theirs, typename Mine>
   void exchange(Messages& messages, int phase, const Theirs& theirs, const Mine& mine) {
@@ -101,7 +125,8 @@ class MpiAlgorithm {
     ReduceOp op;
     Buffer out, inp;
     int peer;
-    char label[88];
+    CollectiveMethod method;
+    char label[87];
   };
   bool check_header();
 
@@ -114,5 +139,12 @@ class MpiAlgorithm {
   std::string failure_;
   double failed_at_ = 0;
 };
+
+/// An all_gather, reduce_scatter or all_reduce in two levels.
+std::unique_ptr<MpiAlgorithm> make_two_level(MpiContext& context, const MpiGroup& group,
+                                             const Call& call, std::int64_t sequence);
+/// An all_gather, reduce_scatter, all_reduce or broadcast in about log2(size) rounds.
+std::unique_ptr<MpiAlgorithm> make_recursive(MpiContext& context, const MpiGroup& group,
+                                             const Call& call, std::int64_t sequence);
 
 }  // namespace axonn

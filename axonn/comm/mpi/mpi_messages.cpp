@@ -48,17 +48,26 @@ void StagingPool::GiveBack::operator()(char* data) const noexcept {
   all.emplace_hint(all.lower_bound(bytes), bytes, std::unique_ptr<char[]>(data));
 }
 
-void Messages::post(MpiContext& context, Transfer transfer, const Buffer& data,
+void Messages::post(MpiContext& context, Transfer transfer, std::span<const Buffer> data,
                     const Route& route) {
   const bool receives = transfer == Transfer::receive;
-  const std::int64_t total = data.bytes();
+  std::int64_t total = 0;
+  for (const Buffer& buffer : data) total += buffer.bytes();
   const std::size_t first = parts_.size();
-  std::size_t held = 0;  // the first part that waits for the answer to part `first`
+  std::size_t held = 0;     // the first part that waits for the answer to part `first`
+  auto at = data.begin();   // the buffer that the next part begins in,
+  std::int64_t within = 0;  // and where
   for (std::int64_t done = 0; done < total || done == 0;) {
     const std::int64_t most = done == 0 ? std::min(kMaxMessage, route.ahead) : kMaxMessage;
     const int bytes = static_cast<int>(std::min(total - done, most));
-    char* const at = static_cast<char*>(data.data) + done;
-    parts_.push_back({at, bytes, route.peer, route.tag, receives});
+    Part& part = parts_.emplace_back(Part{{}, bytes, route.peer, route.tag, receives});
+    for (std::int64_t left = bytes; left > 0;) {
+      const std::int64_t here = std::min(left, at->bytes() - within);
+      if (here > 0) part.blocks.push_back({static_cast<char*>(at->data) + within, here, DType::u8});
+      left -= here;
+      within += here;
+      if (within == at->bytes()) ++at, within = 0;
+    }
     requests_.push_back(MPI_REQUEST_NULL);
     done += bytes;
     if (held == 0 && done > route.ahead && !receives) held = parts_.size() - 1;
@@ -75,14 +84,30 @@ void Messages::post(MpiContext& context, Transfer transfer, const Buffer& data,
 
 void Messages::begin(MpiContext& context, std::size_t part, bool confirmed) {
   const Part& it = parts_[part];
-  const auto send = confirmed ? MPI_Issend : MPI_Isend;
   MPI_Request* const request = &requests_[part];
-  if (it.receives)
-    check_mpi(MPI_Irecv(it.data, it.bytes, MPI_BYTE, it.peer, it.tag, context.comm, request),
-              "MPI_Irecv");
-  else
-    check_mpi(send(it.data, it.bytes, MPI_BYTE, it.peer, it.tag, context.comm, request),
+  const auto start = [&](void* data, int count, MPI_Datatype type) {
+    if (it.receives)
+      return check_mpi(MPI_Irecv(data, count, type, it.peer, it.tag, context.comm, request),
+                       "MPI_Irecv");
+    const auto send = confirmed ? MPI_Issend : MPI_Isend;
+    check_mpi(send(data, count, type, it.peer, it.tag, context.comm, request),
               confirmed ? "MPI_Issend" : "MPI_Isend");
+  };
+  if (it.blocks.size() < 2)
+    return start(it.blocks.empty() ? nullptr : it.blocks.front().data, it.bytes, MPI_BYTE);
+  std::vector<int> lengths;
+  std::vector<MPI_Aint> places;
+  for (const Buffer& block : it.blocks) {
+    lengths.push_back(static_cast<int>(block.count));
+    check_mpi(MPI_Get_address(block.data, &places.emplace_back()), "MPI_Get_address");
+  }
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  check_mpi(MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(),
+                                     places.data(), MPI_BYTE, &type),
+            "MPI_Type_create_hindexed");
+  check_mpi(MPI_Type_commit(&type), "MPI_Type_commit");
+  start(MPI_BOTTOM, 1, type);
+  check_mpi(MPI_Type_free(&type), "MPI_Type_free");  // the message keeps it as long as it needs it
 }
 
 bool Messages::advance(MpiContext& context) {

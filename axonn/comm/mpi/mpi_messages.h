@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <mpi.h>
@@ -44,6 +45,7 @@ struct MpiContext {
   MPI_Comm comm = MPI_COMM_NULL;
   StagingPool staging;
   std::int64_t completions = 0;  ///< messages sent or received so far; grows with any progress
+  std::int64_t rounds = 0;       ///< begun so far in collectives of several rounds
 };
 
 /// Between whom messages go, and under which tag.
@@ -70,8 +72,10 @@ enum class Transfer {
 /// matched, which takes one answer, and all parts are expected by then.
 class Messages {
  public:
-  /// Sends the buffer to another rank, or receives it from one.
-  void post(MpiContext& context, Transfer transfer, const Buffer& data, const Route& route);
+  /// Sends the buffers to another rank, or receives them from one, as one message: the receiver's
+  /// buffers may be cut differently.
+  void post(MpiContext& context, Transfer transfer, std::span<const Buffer> data,
+            const Route& route);
 
   /// Whether all messages are done. Throws Error if a message does not have the expected length.
   bool advance(MpiContext& context);
@@ -82,7 +86,7 @@ class Messages {
 
  private:
   struct Part {
-    char* data;
+    std::vector<Buffer> blocks;  // of bytes
     int bytes, peer, tag;
     bool receives;
     std::size_t held_begin = 0, held_end = 0;  // parts that are sent when this one is done
