@@ -1,10 +1,12 @@
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <span>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/collective_cost.h"
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/threads/threads.h"
 
@@ -28,6 +30,8 @@ struct Opened : Communicator {
   using Communicator::start_on;
 };
 
+std::atomic<int> transposes = 0;
+
 /// A link that runs collectives on a host group and is ready after some polls. It does not support
 /// send and recv, because it is ready only when the collective is done.
 class HostLink final : public DeviceLink {
@@ -38,6 +42,16 @@ class HostLink final : public DeviceLink {
   void enqueue(const Call& call, Stream&) override {
     begin();
     work_ = Work(Opened::start_on(*group_, call));
+  }
+  void* take(std::int64_t bytes, Stream&) override { return new char[bytes]; }
+  void give_back(void* memory, Stream&) noexcept override { delete[] static_cast<char*>(memory); }
+  void enqueue(const Transpose& of, Stream&) override {
+    ++transposes;
+    for (std::int64_t row = 0; row < of.rows; ++row)
+      for (std::int64_t column = 0; column < of.columns; ++column)
+        std::memcpy(static_cast<char*>(of.out) + (column * of.rows + row) * of.bytes,
+                    static_cast<const char*>(of.inp) + (row * of.columns + column) * of.bytes,
+                    of.bytes);
   }
   void begin_split(int color, int key) override {
     begin();
@@ -76,6 +90,9 @@ class LateLink final : public DeviceLink {
     static_cast<QueuedGpu::QueuedStream&>(stream).push(
         {.run = [done = done_] { *done = true; }, .after = {}});
   }
+  void* take(std::int64_t, Stream&) override { return nullptr; }
+  void give_back(void*, Stream&) noexcept override {}
+  void enqueue(const Transpose&, Stream&) override {}
   void begin_split(int, int) override {}
   std::shared_ptr<DeviceLink> take_split() override { return nullptr; }
   bool ready() override { return true; }
@@ -93,8 +110,9 @@ class HostLibrary final : public DeviceLibrary {
 
 using LinkedBody = std::function<void(Communicator&, GpuOfHostMemory&)>;
 
-/// Runs body on a linked world of `ranks` ranks.
-void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600) {
+/// Runs body on a linked world of `ranks` ranks, of which `per_host` share each pretended host.
+void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600,
+                int per_host = 64) {
   run_ranks(ranks, [&](Communicator& host) {
     GpuOfHostMemory gpu;
     std::shared_ptr<DeviceWatchdog> watchdog;
@@ -105,7 +123,8 @@ void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600)
           DeviceWatchdog::Options{.timeout_seconds = timeout_seconds});
       link = std::make_shared<HostLink>(host.split(0, "links"));
     }
-    const auto world = make_linked(host, gpu, link, watchdog);
+    const auto world =
+        make_linked(host, gpu, {link, watchdog, concat("host ", host.rank() / per_host)});
     gpu.holds_everything();
     body(*world, gpu);
   });
@@ -122,6 +141,56 @@ TEST(LinkedCommunicator, RunsEveryCollectiveOfEveryGroupByItsLink) {
     });
 }
 
+TEST(LinkedCommunicator, WorksInTwoLevelsInsideTheHostsAndAcrossThem) {
+  // Blocks of a power of two, so that a tree of the ranks has the sums of the hosts in it.
+  for (const auto& [ranks, per_host] : {std::pair(4, 2), std::pair(8, 2), std::pair(8, 4)}) {
+    const auto all = [](Communicator& world, CollectiveMethod method) {
+      world.set_policy({method});
+      std::vector<float> kept;
+      for (const std::int64_t n : {0, 1, 7, 8, 1001}) {
+        std::vector<float> part(n), whole(n * world.size()), of_all(n * world.size());
+        for (std::int64_t i = 0; i < std::ssize(whole); ++i)
+          whole[i] = static_cast<float>((i * 7919 + world.rank() * 104'729) % 1009) / 997;
+        world.reduce_scatter(buffer(std::span(part)), buffer(std::span(whole)), "cut").wait();
+        world.all_gather(buffer(std::span(of_all)), buffer(std::span(part)), "gather").wait();
+        world.all_reduce(buffer(std::span(whole)), "sum").wait();
+        world.all_reduce(buffer(std::span(part)), "max", ReduceOp::max).wait();
+        for (const auto& values : {part, whole, of_all})
+          kept.insert(kept.end(), values.begin(), values.end());
+      }
+      return kept;
+    };
+    transposes = 0;
+    run_linked(
+        ranks,
+        [&](Communicator& world, GpuOfHostMemory&) {
+          const auto flat = all(world, CollectiveMethod::flat);
+          EXPECT_EQ(transposes, 0);
+          world.barrier();
+          EXPECT_EQ(all(world, CollectiveMethod::two_level), flat);
+          const auto half = world.split(world.rank() % 2, "half");  // inherits the policy
+          EXPECT_EQ(half->policy().method, CollectiveMethod::two_level);
+          all(*half, CollectiveMethod::two_level);
+        },
+        600, per_host);
+    // Of each rank: 4 all_gathers and 4 reduce_scatters with elements; none in groups with a rank
+    // on each host.
+    EXPECT_EQ(transposes, ranks * 8 * (per_host > 2 ? 2 : 1));
+  }
+}
+
+TEST(LinkedCommunicator, StaysFlatWhereHostsHaveDifferentNumbersOfRanks) {
+  transposes = 0;
+  run_linked(
+      5,
+      [](Communicator& world, GpuOfHostMemory&) {
+        world.set_policy({CollectiveMethod::two_level});
+        for (std::int64_t count : {1, 7}) check_collectives(world, count);
+      },
+      600, 2);
+  EXPECT_EQ(transposes, 0);
+}
+
 TEST(LinkedCommunicator, FinishesItsCollectivesBeforeItsLinkEnds) {
   run_ranks(2, [](Communicator& host) {
     QueuedGpu gpu({});
@@ -129,7 +198,7 @@ TEST(LinkedCommunicator, FinishesItsCollectivesBeforeItsLinkEnds) {
     const auto watchdog = std::make_shared<DeviceWatchdog>(host, std::make_unique<HostLibrary>(),
                                                            DeviceWatchdog::Options{});
     for (int i = 0; i < 20; ++i) {
-      const auto group = make_linked(host, device, std::make_shared<LateLink>(), watchdog);
+      const auto group = make_linked(host, device, {std::make_shared<LateLink>(), watchdog});
       std::vector<float> x(8);
       group->all_reduce(buffer(std::span(x)), "sum").wait();
     }

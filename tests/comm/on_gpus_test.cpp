@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/collective_cost.h"
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
@@ -137,6 +138,28 @@ TEST_F(OnGpus, NcclGivesTheResultsOfTheHostUpToRounding) {
         for (std::size_t i = 0; i < want.size(); ++i)
           ASSERT_NEAR(got[i], want[i], tolerance * want[i]) << ranks << " ranks, element " << i;
       });
+}
+
+TEST_F(OnGpus, NcclInTwoLevelsGivesTheResultsOfTheHostUpToRounding) {
+  const int gpus = static_cast<int>(cuda_status().gpus.size());
+  if (gpus < 4) GTEST_SKIP() << "two hosts of two ranks need four GPUs";
+  for (const auto& [ranks, per_host] : {std::pair(4, 2), std::pair(8, 2), std::pair(6, 3)})
+    for (const std::int64_t n : {1, 64, 4098}) {
+      if (ranks > gpus) continue;
+      run_ranks(ranks, [&](Communicator& host) {
+        const int rank = host.rank();
+        const auto want = chain(host, OnHost{given(rank, n)}, OnHost{given(rank + 50, n * ranks)});
+        const auto device = make_cuda_device(rank);
+        const OnGpu part(*device, given(rank, n)), whole(*device, given(rank + 50, n * ranks));
+        const auto world = make_nccl(host, *device, 60, concat("host ", rank / per_host));
+        world->set_policy({CollectiveMethod::two_level});
+        const auto got = chain(*world, part, whole);
+        // Two sums of positive values in each of the 20 rounds.
+        const float tolerance = 2 * 20 * static_cast<float>(ranks) * 1.2e-7f;
+        for (std::size_t i = 0; i < want.size(); ++i)
+          ASSERT_NEAR(got[i], want[i], tolerance * want[i]) << ranks << " ranks, element " << i;
+      });
+    }
 }
 
 TEST_F(OnGpus, NcclEndsTheWorldWhenARankIsMissing) {

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "axonn/base/check.h"
+#include "axonn/base/host.h"
+#include "axonn/base/random.h"
+#include "axonn/comm/collective_cost.h"
 
 namespace axonn {
 
@@ -107,20 +110,12 @@ class LinkedWork final : public Work::State {
 class LinkedCommunicator final : public DeviceCommunicator {
  public:
   LinkedCommunicator(std::string name, std::shared_ptr<Communicator> host, Device& device,
-                     std::shared_ptr<DeviceLink> link, Watchdog watchdog)
+                     LinkSetup made_of)
       : DeviceCommunicator(std::move(name), std::move(host), device),
-        watchdog_(std::move(watchdog)),
-        stream_(device.make_stream()),
-        link_(std::move(link)) {
-    if (!link_) return;
-    const auto entry = watchdog_->begin(this->name(), call_text("making the group"));
-    watchdog_->add(link_);
-    try {
-      await(*link_);
-    } catch (...) {
-      watchdog_->end_links();  // the only way to end a link that was never ready
-      throw;
-    }
+        made_of_(std::move(made_of)),
+        watchdog_(made_of_.watchdog.get()),
+        stream_(device.make_stream()) {
+    if (made_of_.link) link_ = begun(std::move(made_of_.link));
   }
 
   ~LinkedCommunicator() override {
@@ -133,27 +128,22 @@ class LinkedCommunicator final : public DeviceCommunicator {
       stream_->synchronize();          // finishes its work before the stream is destroyed
     } catch (const std::exception&) {  // the next use of the device reports it
     }
-    if (!fails) watchdog_->remove(link_.get());  // else the watchdog aborts it
-    link_.reset();
+    for (auto* link : {&across_, &inside_, &link_}) {
+      if (!fails && *link) watchdog_->remove(link->get());  // else the watchdog aborts it
+      link->reset();
+    }
   }
 
   bool on_streams() const override { return true; }
 
   std::unique_ptr<Communicator> split_off(int color, std::string part_name) override {
     std::unique_ptr<Communicator> part = host().split(color, part_name);
-    std::shared_ptr<DeviceLink> link;
-    if (link_) {
-      const auto entry = watchdog_->begin(name(), call_text(concat("split ", part_name)));
-      {
-        const auto lock = watchdog_->hold();
-        // A group of one rank needs no link, but the split is collective.
-        link_->begin_split(part->size() > 1 ? color : -1, rank());
-      }
-      await(*link_);
-      link = link_->take_split();
-    }
-    return std::make_unique<LinkedCommunicator>(std::move(part_name), std::move(part), device(),
-                                                std::move(link), watchdog_);
+    // A group of one rank needs no link, but the split is collective.
+    std::shared_ptr<DeviceLink> link =
+        split_link(part->size() > 1 ? color : -1, rank(), concat("split ", part_name));
+    return std::make_unique<LinkedCommunicator>(
+        std::move(part_name), std::move(part), device(),
+        LinkSetup{std::move(link), made_of_.watchdog, made_of_.host_name});
   }
 
   void abort(const std::string& reason) noexcept override {
@@ -169,18 +159,133 @@ class LinkedCommunicator final : public DeviceCommunicator {
     auto entry = watchdog_->begin(name(), call_text(describe(call)));
     std::shared_ptr<const Event> ready = compute.record();
     stream_->wait(*ready);
-    {
-      const auto lock = watchdog_->hold();
-      link_->enqueue(call, *stream_);
-    }
-    await(*link_);
+    if (in_two_levels(call))
+      enqueue_levels(call);
+    else
+      enqueue(*link_, call);
     std::shared_ptr<const Event> finished = stream_->record();
     // A captured collective does not run yet, and its events must not be queried.
     if (!device().capturing()) entry.on_device(std::move(ready), finished);
-    return std::make_shared<LinkedWork>(watchdog_, compute, std::move(finished));
+    return std::make_shared<LinkedWork>(made_of_.watchdog, compute, std::move(finished));
+  }
+
+  void policy_changed() override {
+    DeviceCommunicator::policy_changed();
+    if (link_ && !inside_ && policy().method != CollectiveMethod::flat) make_levels();
   }
 
  private:
+  /// Links inside the host and across hosts, if all hosts have as many ranks, one after another.
+  void make_levels() {
+    const std::string& given = made_of_.host_name;
+    auto mine = static_cast<std::int64_t>(hash_text(given.empty() ? host_name() : given));
+    std::vector<std::int64_t> all(size());
+    host().all_gather(buffer(std::span(all)), buffer(std::span(&mine, 1)), "hosts").wait();
+    const Hosts hosts({all.begin(), all.end()});
+    ranks_on_host_ = hosts.most_ranks();
+    for (int r = 0; r < size(); ++r)
+      if (hosts.of(r) != r / ranks_on_host_) return;
+    if (hosts.count() == 1 || ranks_on_host_ == 1 || size() % ranks_on_host_ != 0) return;
+    shape_ = shape_of(hosts, size());
+    inside_ = begun(split_link(rank() / ranks_on_host_, rank(), "split inside the host"));
+    across_ = begun(split_link(rank() % ranks_on_host_, rank(), "split across hosts"));
+  }
+
+  bool in_two_levels(const Call& call) const {
+    if (!inside_) return false;
+    const bool suits = call.operation != Operation::all_reduce ||
+                       (call.op == ReduceOp::sum && call.out.count % ranks_on_host_ == 0);
+    const CollectiveSize size_of{call.operation, static_cast<double>(call.bytes())};
+    return suits && policy().choose(size_of, shape_, kNcclRates) == CollectiveMethod::two_level;
+  }
+
+  /// With a ranks on each of N hosts, (x, y) for x · y parts of n elements:
+  ///
+  ///   all_gather      across: (1) -> (N); inside: -> (a, N); transposed: (N, a)
+  ///   reduce_scatter  transposed: (a, N); inside: -> (N); across: -> (1)
+  ///   all_reduce      inside: a reduce_scatter; across: an all_reduce; inside: an all_gather
+  void enqueue_levels(const Call& call) {
+    const std::int64_t a = ranks_on_host_, hosts = size() / a, n = call.count(size());
+    Call step = call;
+    const auto run = [&](DeviceLink& on, Operation operation, const Buffer& out,
+                         const Buffer& inp) {
+      step.operation = operation;
+      step.out = out;
+      step.inp = inp;
+      enqueue(on, step);
+    };
+    if (call.operation == Operation::all_reduce) {
+      const Buffer mine = part(call.out, rank() % a * (n / a), n / a);
+      run(*inside_, Operation::reduce_scatter, mine, call.inp);
+      run(*across_, Operation::all_reduce, mine, mine);
+      return run(*inside_, Operation::all_gather, call.out, mine);
+    }
+    const Scratch some(*this, n * hosts, call.dtype()), all(*this, n * size(), call.dtype());
+    const std::int64_t bytes = n * bytes_of(call.dtype());
+    if (call.operation == Operation::all_gather) {
+      run(*across_, Operation::all_gather, some.buffer, call.inp);
+      run(*inside_, Operation::all_gather, all.buffer, some.buffer);
+      transpose({call.out.data, all.buffer.data, a, hosts, bytes});
+    } else {
+      transpose({all.buffer.data, call.inp.data, hosts, a, bytes});
+      run(*inside_, Operation::reduce_scatter, some.buffer, all.buffer);
+      run(*across_, Operation::reduce_scatter, call.out, some.buffer);
+    }
+  }
+
+  /// Memory of the device for one call.
+  struct Scratch {
+    Scratch(LinkedCommunicator& group, std::int64_t count, DType dtype)
+        : of(group), buffer{nullptr, count, dtype} {
+      const auto lock = of.watchdog_->hold();
+      buffer.data = of.link_->take(buffer.bytes(), *of.stream_);
+    }
+    ~Scratch() { of.link_->give_back(buffer.data, *of.stream_); }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    LinkedCommunicator& of;
+    Buffer buffer;
+  };
+
+  void transpose(const DeviceLink::Transpose& blocks) {
+    const auto lock = watchdog_->hold();
+    link_->enqueue(blocks, *stream_);
+  }
+
+  /// Enqueues a call on a link; when it returns, later ones follow it on the stream.
+  void enqueue(DeviceLink& on, const Call& call) {
+    {
+      const auto lock = watchdog_->hold();
+      on.enqueue(call, *stream_);
+    }
+    await(on);
+  }
+
+  /// The link of a part of the group; null without one. It may not be ready yet.
+  std::shared_ptr<DeviceLink> split_link(int color, int key, const std::string& what) {
+    if (!link_) return nullptr;
+    const auto entry = watchdog_->begin(name(), call_text(what));
+    {
+      const auto lock = watchdog_->hold();
+      link_->begin_split(color, key);
+    }
+    await(*link_);
+    return link_->take_split();
+  }
+
+  /// Watches a new link and waits until it is ready.
+  std::shared_ptr<DeviceLink> begun(std::shared_ptr<DeviceLink> link) {
+    const auto entry = watchdog_->begin(name(), call_text("making the group"));
+    watchdog_->add(link);
+    try {
+      await(*link);
+    } catch (...) {
+      watchdog_->end_links();  // the only way to end a link that was never ready
+      throw;
+    }
+    return link;
+  }
+
   std::string call_text(const std::string& what) {
     return concat(what, " (call ", calls_++, " of group ", name(), ')');
   }
@@ -193,9 +298,13 @@ class LinkedCommunicator final : public DeviceCommunicator {
     while (!ready()) std::this_thread::yield();  // microseconds, except in a group's first calls
   }
 
-  Watchdog watchdog_;
+  LinkSetup made_of_;  // without the link
+  DeviceWatchdog* watchdog_;
   std::unique_ptr<Stream> stream_;
   std::shared_ptr<DeviceLink> link_;
+  std::shared_ptr<DeviceLink> inside_, across_;  // null unless the group can work in two levels
+  int ranks_on_host_ = 1;
+  HostShape shape_;
   std::int64_t calls_ = 0;
 };
 
@@ -205,10 +314,11 @@ std::unique_ptr<Communicator> make_staged(Communicator& host, Device& device) {
   return std::make_unique<StagedCommunicator>("world", not_owned(host), device);
 }
 
-std::unique_ptr<Communicator> make_linked(Communicator& host, Device& device,
-                                          std::shared_ptr<DeviceLink> link, Watchdog watchdog) {
-  return std::make_unique<LinkedCommunicator>("world", not_owned(host), device, std::move(link),
-                                              std::move(watchdog));
+std::unique_ptr<Communicator> make_linked(Communicator& host, Device& device, LinkSetup made_of) {
+  auto world =
+      std::make_unique<LinkedCommunicator>("world", not_owned(host), device, std::move(made_of));
+  world->set_policy(host.policy());
+  return world;
 }
 
 }  // namespace axonn

@@ -22,7 +22,9 @@ class DeviceCommunicator : public Communicator {
   DeviceCommunicator(std::string name, std::shared_ptr<Communicator> host, Device& device)
       : Communicator(std::move(name), host->rank(), host->size()),
         host_(std::move(host)),
-        device_(device) {}
+        device_(device) {
+    set_policy(host_->policy());
+  }
 
   bool on_streams() const override { return size() == 1; }
   bool in_one_process() const override { return host_->in_one_process(); }
@@ -39,6 +41,8 @@ class DeviceCommunicator : public Communicator {
 
   std::shared_ptr<Work::State> start(Call call) final;
 
+  void policy_changed() override { host_->set_policy(policy()); }
+
   Communicator& host() { return *host_; }
   Device& device() { return device_; }
 
@@ -53,20 +57,32 @@ bool have_own_gpus(Communicator& host, const Device& device);
 /// Makes a group that copies device buffers to the host, exchanges them there and copies the result
 /// back. It is for ranks that share a GPU and for systems without NCCL. The host waits for the
 /// device when a collective starts, and for the other ranks in Work::wait(). Sums are the host
-/// transport's, in rank order.
+/// transport's.
 ///
 /// host and device must outlive the group.
 std::unique_ptr<Communicator> make_staged(Communicator& host, Device& device);
 
+/// What make_linked() makes a world of.
+struct LinkSetup {
+  /// The world's link, which the ranks have made together; null if there is one rank. It may not be
+  /// ready yet.
+  std::shared_ptr<DeviceLink> link;
+  /// Watches all collectives, and aborts this rank's links when the world ends.
+  std::shared_ptr<DeviceWatchdog> watchdog;
+  std::string host_name = {};  ///< for tests; empty: the system's
+};
+
 /// Makes a group whose collectives on device memory are those of a library such as NCCL, on a
 /// stream of the group. A collective begins after all work that is on this rank's compute stream
 /// when it is called. Work::wait() makes the compute stream wait for it. The host waits for
-/// neither. The watchdog watches all collectives, and aborts this rank's links when the world ends.
+/// neither.
 ///
-/// `link` is the world's link, which the ranks of host have made together; null if there is one
-/// rank. It may not be ready yet. host and device must outlive the group. Collective.
-std::unique_ptr<Communicator> make_linked(Communicator& host, Device& device,
-                                          std::shared_ptr<DeviceLink> link,
-                                          std::shared_ptr<DeviceWatchdog> watchdog);
+/// A group that fills several hosts with as many ranks each, one host after another, also has links
+/// inside the host and across hosts, between ranks of the same index. With them it can do an
+/// all_gather, a reduce_scatter, and a sum of a multiple of the host's ranks, in two levels
+/// (set_policy()). For the first two it takes memory for about twice the larger buffer meanwhile.
+///
+/// host and device must outlive the group. Collective.
+std::unique_ptr<Communicator> make_linked(Communicator& host, Device& device, LinkSetup made_of);
 
 }  // namespace axonn

@@ -30,6 +30,18 @@ class DeviceLink {
   /// group itself may not be ready yet.
   virtual std::shared_ptr<DeviceLink> take_split() = 0;
 
+  /// Takes memory of the device for work that is enqueued on the stream until give_back(), which
+  /// never throws.
+  virtual void* take(std::int64_t bytes, Stream& stream) = 0;
+  virtual void give_back(void* memory, Stream& stream) noexcept = 0;
+  /// Enqueues out[j][i] = inp[i][j] for blocks of `bytes` bytes, of which inp has (rows, columns).
+  struct Transpose {
+    void* out = nullptr;
+    const void* inp = nullptr;
+    std::int64_t rows = 0, columns = 0, bytes = 0;
+  };
+  virtual void enqueue(const Transpose& transpose, Stream& stream) = 0;
+
   /// Whether the host's part of what was begun is done. The stream may still be running it.
   virtual bool ready() = 0;
   /// The error that has occurred on the device or the network; empty if there is none.

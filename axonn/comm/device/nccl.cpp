@@ -78,6 +78,38 @@ class NcclLink final : public DeviceLink {
     }
   }
 
+  void* take(std::int64_t bytes, Stream& stream) override {
+    void* memory = nullptr;
+    cuda::check("cudaMallocAsync",
+                cudaMallocAsync(&memory, static_cast<std::size_t>(bytes), cuda::handle_of(stream)));
+    return memory;
+  }
+  void give_back(void* memory, Stream& stream) noexcept override {
+    if (cudaFreeAsync(memory, cuda::handle_of(stream)) != cudaSuccess) cudaGetLastError();
+  }
+
+  void enqueue(const Transpose& of, Stream& stream) override {
+    const auto bytes = static_cast<std::size_t>(of.bytes),
+               inp_row = static_cast<std::size_t>(of.columns) * bytes,
+               out_row = static_cast<std::size_t>(of.rows) * bytes;
+    auto* const out = static_cast<char*>(of.out);
+    const auto* const inp = static_cast<const char*>(of.inp);
+    const auto copy = [&](char* to, std::size_t to_step, const char* from, std::size_t from_step,
+                          std::int64_t count) {
+      cuda::check(
+          "cudaMemcpy2DAsync",
+          cudaMemcpy2DAsync(to, to_step, from, from_step, bytes, static_cast<std::size_t>(count),
+                            cudaMemcpyDeviceToDevice, cuda::handle_of(stream)));
+    };
+    // As few copies as possible: one for each row or for each column.
+    for (std::int64_t row = 0; of.rows <= of.columns && row < of.rows; ++row)
+      copy(out + row * of.bytes, out_row, inp + row * static_cast<std::int64_t>(inp_row), bytes,
+           of.columns);
+    for (std::int64_t column = 0; of.rows > of.columns && column < of.columns; ++column)
+      copy(out + column * static_cast<std::int64_t>(out_row), bytes, inp + column * of.bytes,
+           inp_row, of.rows);
+  }
+
   void begin_split(int color, int key) override {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -196,8 +228,8 @@ class NcclLibrary final : public DeviceLibrary {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
-                                        double timeout_seconds) {
+std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, double timeout_seconds,
+                                        const std::string& host_name) {
   std::shared_ptr<NcclLink> link;
   std::shared_ptr<DeviceWatchdog> watchdog;
   if (host.size() > 1) {
@@ -214,7 +246,7 @@ std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device,
     link->begun("ncclCommInitRankConfig",
                 ncclCommInitRankConfig(&link->handle(), host.size(), id, host.rank(), &config));
   }
-  return make_linked(host, device, std::move(link), std::move(watchdog));
+  return make_linked(host, device, {std::move(link), std::move(watchdog), host_name});
 }
 
 std::string nccl_version() {

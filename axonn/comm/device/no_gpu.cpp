@@ -6,7 +6,7 @@
 
 namespace axonn {
 
-std::unique_ptr<Communicator> make_nccl(Communicator&, Device&, double) {
+std::unique_ptr<Communicator> make_nccl(Communicator&, Device&, double, const std::string&) {
   refuse("nccl: ", cuda_status().trouble);
 }
 

@@ -38,6 +38,7 @@ inline constexpr auto cudaMallocHost = [](void** memory, std::size_t bytes) {
   return hipHostMalloc(memory, bytes, hipHostMallocDefault);
 };
 inline constexpr auto cudaFreeHost = hipHostFree;
+inline constexpr auto cudaMemcpy2DAsync = hipMemcpy2DAsync;
 inline constexpr auto cudaMemcpyAsync = hipMemcpyAsync;
 inline constexpr auto cudaMemsetAsync = hipMemsetAsync;
 inline constexpr auto cudaMemset2DAsync = hipMemset2DAsync;
