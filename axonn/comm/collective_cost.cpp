@@ -33,7 +33,8 @@ class Costs {
       : ranks_(shape.ranks),
         hosts_(shape.hosts),
         here_(shape.most_ranks),
-        sums_(widening * shape.most_branches),
+        branches_(shape.most_branches),
+        sums_(widening * branches_),
         widening_(widening),
         rates_(rates) {}
 
@@ -43,7 +44,8 @@ class Costs {
 
   /// Rounds in which a rank sends `first` bytes, and `growth` times as many in each further one.
   double rounds(double first, double growth) const {
-    const int all = width(ranks_ - 1), inner = hosts_ == 1 ? all : width(here_) - 1;
+    const int all = width(ranks_ - 1), blocks = branches_ == 1 ? width(here_) - 1 : 0,
+              inner = hosts_ == 1 ? all : blocks;
     double total = 0;
     for (int round = 0; round < all; ++round, first *= growth)
       total += round < inner ? seconds(rates_.inside, 1, first)
@@ -51,6 +53,10 @@ class Costs {
     return total;
   }
   double doubling(double bytes) const { return rounds(widening_ * bytes, 1); }
+  double halving(double bytes) const {
+    const bool halves = std::has_single_bit(static_cast<unsigned>(ranks_));
+    return halves ? rounds(widening_ * bytes / 2, 0.5) : doubling(bytes);
+  }
   /// The root's messages to all ranks.
   double deal(double part) const { return one_round(part, (ranks_ - here_) * part); }
 
@@ -68,7 +74,7 @@ class Costs {
     return seconds(rates_.across, hosts_ - 1, here_ * (hosts_ - 1) * part);
   }
 
-  double ranks_, hosts_, here_, sums_, widening_;
+  double ranks_, hosts_, here_, branches_, sums_, widening_;
   CollectiveRates rates_;
 };
 
@@ -129,7 +135,7 @@ double collective_seconds(CollectiveMethod method, const CollectiveSize& of, con
       return recursive ? costs.doubling(bytes)
                        : costs.scatter_in_two(part) + costs.gather_in_two(part);
     case Operation::reduce_scatter:
-      return recursive ? costs.doubling(bytes) : costs.scatter_in_two(part);
+      return recursive ? costs.halving(bytes) : costs.scatter_in_two(part);
     case Operation::all_gather:
       return recursive ? costs.rounds(part, 2) : costs.gather_in_two(part);
     case Operation::broadcast:

@@ -62,6 +62,7 @@ TEST(CollectiveCost, CountsTheBytesThatLeaveAHost) {
   EXPECT_EQ(of(CollectiveMethod::two_level, Operation::all_reduce), 2 * 6);
   EXPECT_EQ(of(CollectiveMethod::recursive, Operation::all_gather), 2 * (2 + 4));  // 1 inside
   EXPECT_EQ(of(CollectiveMethod::recursive, Operation::broadcast), 2 * 8 * 2);
+  EXPECT_EQ(of(CollectiveMethod::recursive, Operation::reduce_scatter), 2 * (2 + 1));  // 4 inside
 }
 
 TEST(CollectiveCost, KnowsWhatIsImpossible) {
@@ -98,8 +99,8 @@ TEST(CollectiveCost, ChoosesTwoLevelsWhereHostsShareASlowLink) {
 TEST(CollectiveCost, ChoosesFewRoundsWhereLatencyDominates) {
   using enum CollectiveMethod;
   const CollectiveRates rates;
-  for (const Operation operation :
-       {Operation::all_gather, Operation::all_reduce, Operation::broadcast})
+  for (const Operation operation : {Operation::all_gather, Operation::all_reduce,
+                                    Operation::reduce_scatter, Operation::broadcast})
     EXPECT_EQ(fastest_method({operation, 1024}, shape_of_blocks(512, 1), rates), recursive);
   EXPECT_EQ(fastest_method({Operation::broadcast, 1 << 24}, shape_of_blocks(512, 1), rates), flat);
   EXPECT_EQ(fastest_method({Operation::all_reduce, 1024}, shape_of_blocks(2, 1), rates), flat);

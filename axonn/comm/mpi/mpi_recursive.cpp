@@ -1,5 +1,6 @@
-// Collectives of about log2(size) rounds, for small data: doubling along the tree of sums, a
-// gather whose blocks double, and a broadcast along a tree.
+// Collectives of about log2(size) rounds, for small data: sums that double or halve along the tree
+// of sums, a gather whose blocks double, and a broadcast along a tree.
+#include <array>
 #include <bit>
 #include <deque>
 
@@ -17,7 +18,8 @@ constexpr int kExchangePhase = 0, kPassPhase = 1;
 /// there. The left side may have more ranks than the right one; then its first ranks pass the right
 /// one's sum on, to twice as many others in each round.
 ///
-/// Every rank sends its whole buffer in each round, also for a reduce_scatter.
+/// Every rank sends its whole buffer in each round, also for a reduce_scatter, which takes this way
+/// only if the number of ranks is no power of two.
 class Doubling final : public MpiAlgorithm {
  public:
   using MpiAlgorithm::MpiAlgorithm;
@@ -143,6 +145,85 @@ class Doubling final : public MpiAlgorithm {
   Messages sends_;
 };
 
+/// reduce_scatter on 2^k ranks. In round i, ranks that differ in bit i have the sums of their 2^i
+/// neighbours for the parts whose numbers are theirs in the bits below i. Of these each keeps the
+/// parts that have its own bit i, and sends the others.
+class Halving final : public MpiAlgorithm {
+ public:
+  using MpiAlgorithm::MpiAlgorithm;
+
+ protected:
+  void start() override {
+    for (int part_of = 0; part_of < size(); ++part_of)
+      sums_.push_back(part(call_.inp, part_of * call_.out.count, call_.out.count));
+    next_round();
+  }
+
+  bool step() override {
+    while (distance_ < size() && messages_.advance(context_)) {
+      add();
+      distance_ *= 2;
+      messages_ = {};
+      if (distance_ < size()) next_round();
+    }
+    if (!sends_.advance(context_) || distance_ < size()) return false;
+    copy(call_.out, {result_.get(), call_.out.count, call_.out.dtype});
+    return true;
+  }
+
+  int awaits() const override {
+    const int awaited = messages_.awaited();
+    return awaited >= 0 ? awaited : sends_.awaited();
+  }
+
+ private:
+  bool upper() const { return (rank() & distance_) != 0; }
+
+  void next_round() {
+    std::vector<Buffer> others;
+    kept_.clear();
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      ((i % 2 == 1) == upper() ? kept_ : others).push_back(sums_[i]);
+    theirs_ = room(kept_.size(), sums_.front().dtype);
+    ++context_.rounds;
+    recv(messages_, theirs_, rank() ^ distance_, 0);
+    send(sends_, others, rank() ^ distance_, 0);
+  }
+
+  /// sums_ = kept_ + theirs_
+  void add() {
+    const bool last = 2 * distance_ == size(), summed = distance_ > 1;
+    const int mine = rank() & ~(distance_ - 1), other = mine ^ distance_;
+    sums_ = room(kept_.size(), sum_type(call_.dtype()));
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      std::array<Summand, 2> sides = {Summand{kept_[i].data, {mine, distance_}, summed},
+                                      Summand{theirs_[i].data, {other, distance_}, summed}};
+      if (upper()) std::swap(sides[0], sides[1]);
+      if (!last)
+        reduce_branch(sums_[i].data, sides, sums_[i].count, call_.dtype(), call_.op);
+      else
+        reduce({&sums_[i].data, 1}, sides, sums_[i].count, call_.dtype(), call_.op);
+    }
+    if (last) result_ = std::move(blocks_.back());
+  }
+
+  std::vector<Buffer> room(std::size_t parts, DType dtype) {
+    const std::int64_t n = call_.out.count, all = static_cast<std::int64_t>(parts) * n;
+    blocks_.push_back(context_.staging.take(all * bytes_of(dtype)));
+    std::vector<Buffer> buffers;
+    for (std::size_t i = 0; i < parts; ++i)
+      buffers.push_back(
+          part({blocks_.back().get(), all, dtype}, static_cast<std::int64_t>(i) * n, n));
+    return buffers;
+  }
+
+  int distance_ = 1;
+  std::vector<Buffer> sums_, kept_, theirs_;  // by part, ascending
+  std::vector<StagingPool::Block> blocks_;    // sends use those of earlier rounds
+  StagingPool::Block result_;                 // out may be part of inp, which is being sent
+  Messages sends_;
+};
+
 /// all_gather: in each round a rank sends the parts that it has to the rank `distance_` before it,
 /// and gets as many from the rank that is as far after it (Bruck et al., 1997).
 class DoublingGather final : public MpiAlgorithm {
@@ -230,6 +311,9 @@ std::unique_ptr<MpiAlgorithm> make_recursive(MpiContext& context, const MpiGroup
     return std::make_unique<DoublingGather>(context, group, call, sequence);
   if (call.operation == Operation::broadcast)
     return std::make_unique<TreeBroadcast>(context, group, call, sequence);
+  if (call.operation == Operation::reduce_scatter &&
+      std::has_single_bit(static_cast<unsigned>(group.size())))
+    return std::make_unique<Halving>(context, group, call, sequence);
   return std::make_unique<Doubling>(context, group, call, sequence);
 }
 
