@@ -76,8 +76,10 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
             x = overlaps && ctx.grid.extent(Axis::x) > 1, cut = run.sequence_parallel ? y : 0;
   const std::array<int, kStages> after{0, y, y + x, y + x + cut};  // blocks that start before it
   std::vector<Block> blocks;
+  std::size_t unfinished = 0;  // blocks finish in order
   const auto advance_all = [&](std::size_t newest) {
-    for (std::size_t i = 0; i < blocks.size(); ++i)
+    while (unfinished < blocks.size() && blocks[unfinished].stage == kStages) ++unfinished;
+    for (std::size_t i = unfinished; i < blocks.size(); ++i)
       while (blocks[i].stage < kStages && i + after[blocks[i].stage] <= newest)
         advance(ctx, blocks[i], scale, total);
   };

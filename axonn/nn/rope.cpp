@@ -36,8 +36,9 @@ void Rope::prepare(const Context& ctx, std::int64_t positions) {
   if (!table_.empty() && table_.rows() == positions) return;
   const auto half = static_cast<std::int64_t>(frequencies_.size());
   std::vector<float> host(positions * 2 * half);
-#pragma omp parallel for
-  for (std::int64_t t = 0; t < positions; ++t)
+  const std::int64_t used = ctx.device().keeps_values() ? positions : 0;
+#pragma omp parallel for if (used > 0)
+  for (std::int64_t t = 0; t < used; ++t)
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(t) * frequencies_[i];
       host[t * 2 * half + i] = static_cast<float>(std::cos(angle));

@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "axonn/base/check.h"
+#include "axonn/base/host.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
@@ -22,6 +23,10 @@ constexpr double kSlack = 1.08;
 
 /// estimate() may exceed predict() by about so much, see the tests of both.
 constexpr double kClose = 1.05;
+
+/// Grids that are screened, and searched in full, at the same time, on as many threads as there are
+/// cores. Fixed, so that a plan does not depend on the number of cores.
+constexpr std::size_t kScreenedAtOnce = 64, kAtOnce = 8;
 
 constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
 
@@ -42,16 +47,26 @@ class Search {
     screen();
     auto& plans = result_.plans;
     ProgressLine line(options_.progress, "simulating", "grids at most");
-    for (const Candidate& candidate : candidates_) {
+    for (std::size_t first = 0; first < candidates_.size(); first += kAtOnce) {
       const double limit_s = std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
-      if (candidate.optimistic_s > kSlack * limit_s) break;
-      line(result_.simulated, std::ssize(candidates_));
-      ++result_.simulated;
-      auto plan = best_of(candidate.grid, limit_s);
-      if (!plan) continue;
-      const auto at = std::ranges::upper_bound(plans, seconds_of(*plan), {}, seconds_of);
-      plans.insert(at, std::move(*plan));
-      if (std::ssize(plans) > options_.top) plans.pop_back();
+      const auto end = std::ranges::find_if(
+          candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end(),
+          [&](const Candidate& one) { return one.optimistic_s > kSlack * limit_s; });
+      const auto left = static_cast<std::size_t>(end - candidates_.begin()) - first;
+      const std::size_t count = std::min(kAtOnce, left);
+      if (count == 0) break;
+      line(static_cast<std::int64_t>(first), std::ssize(candidates_));
+      result_.simulated += static_cast<int>(count);
+      std::vector<std::optional<Plan>> found(count);
+      parallel_for(count, threads_, [&](std::size_t i) {
+        found[i] = best_of(candidates_[first + i].grid, limit_s);
+      });
+      for (std::optional<Plan>& plan : found) {
+        if (!plan) continue;
+        const auto at = std::ranges::upper_bound(plans, seconds_of(*plan), {}, seconds_of);
+        plans.insert(at, std::move(*plan));
+        if (std::ssize(plans) > options_.top) plans.pop_back();
+      }
     }
     if (!plans.empty()) result_.smallest.reset();
     return std::move(result_);
@@ -107,30 +122,35 @@ class Search {
                                                  : estimate_memory(config)};
   }
 
+  /// A grid after the cheap checks.
+  struct Screened {
+    bool cuts = false;  ///< it can cut model and batch
+    std::optional<Candidate> candidate;
+    Plan least = {};     ///< if it does not fit: the plan with the least memory
+    std::string reason;  ///< if it cannot cut them
+  };
+
   void screen() {
-    std::string reason;
-    const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
-    const std::vector<GridShape> grids = grids_of(options_.devices);
+    std::vector<GridShape> grids = grids_of(options_.devices);
+    std::erase_if(grids, [&](const GridShape& grid) { return !wanted(grid); });
+    std::vector<Screened> all(grids.size());
     ProgressLine line(options_.progress, "estimating", "grids");
-    for (std::size_t i = 0; i < grids.size(); ++i) {
-      const GridShape& grid = grids[i];
-      line(static_cast<std::int64_t>(i), std::ssize(grids));
-      if (!wanted(grid)) continue;
-      ++result_.grids;
-      const auto micros = micro_batch_sizes(grid);
-      if (micros.empty()) {
-        if (reason.empty())
-          reason = concat("grid ", to_string(grid), " cannot cut the batch of ",
-                          config_.training.global_batch, " sequences into ", grid.z * grid.data,
-                          " parts over z and data",
-                          micro > 0 ? concat(", with micro-batches of ", micro) : "",
-                          chunks > 1 ? concat(", with ", chunks, " chunks each") : "");
-        continue;
-      }
-      try {
-        screen(grid, micros);
-      } catch (const UsageError& error) {  // the grid cannot cut a layer
-        reason = error.what();
+    for (std::size_t first = 0; first < grids.size(); first += kScreenedAtOnce) {
+      line(static_cast<std::int64_t>(first), std::ssize(grids));
+      parallel_for(std::min(kScreenedAtOnce, grids.size() - first), threads_,
+                   [&](std::size_t i) { all[first + i] = screened(grids[first + i]); });
+    }
+    std::string reason;
+    result_.grids = static_cast<int>(grids.size());
+    for (const Screened& one : all) {
+      if (reason.empty()) reason = one.reason;
+      if (!one.cuts) continue;
+      ++result_.cut;
+      if (one.candidate) {
+        ++result_.fit;
+        candidates_.push_back(*one.candidate);
+      } else if (!result_.smallest || one.least.memory_bytes < result_.smallest->memory_bytes) {
+        result_.smallest = one.least;
       }
     }
     if (result_.cut == 0)
@@ -141,21 +161,38 @@ class Search {
     std::ranges::stable_sort(candidates_, {}, &Candidate::optimistic_s);
   }
 
-  void screen(const GridShape& grid, const std::vector<std::int64_t>& micros) {
-    Plan least{.grid = grid, .micro_batch = micros.front(), .recompute = RecomputeMode::full};
-    least.memory_bytes = state_bytes(planned(config_, least));
-    ++result_.cut;
+  Screened screened(const GridShape& grid) const {
+    Screened one;
+    const auto micros = micro_batch_sizes(grid);
+    if (micros.empty()) {
+      const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
+      one.reason = concat("grid ", to_string(grid), " cannot cut the batch of ",
+                          config_.training.global_batch, " sequences into ", grid.z * grid.data,
+                          " parts over z and data",
+                          micro > 0 ? concat(", with micro-batches of ", micro) : "",
+                          chunks > 1 ? concat(", with ", chunks, " chunks each") : "");
+      return one;
+    }
+    try {
+      screen(grid, micros.front(), one);
+    } catch (const UsageError& error) {  // the grid cannot cut a layer
+      one.reason = error.what();
+    }
+    return one;
+  }
+
+  void screen(const GridShape& grid, std::int64_t micro_batch, Screened& one) const {
+    one.least = {.grid = grid, .micro_batch = micro_batch, .recompute = RecomputeMode::full};
+    one.least.memory_bytes = state_bytes(planned(config_, one.least));
+    one.cuts = true;
     for (const RecomputeMode mode : kModes) {
-      if (!wanted(mode) || !fits(least.memory_bytes)) continue;
-      const Prediction one = cost(on(grid, micros.front(), mode), optimistic);
-      least.memory_bytes = one.memory_bytes;
-      if (!fits(one.memory_bytes)) continue;
-      candidates_.push_back({grid, one.time.step_s});
-      ++result_.fit;
+      if (!wanted(mode) || !fits(one.least.memory_bytes)) continue;
+      const Prediction found = cost(on(grid, micro_batch, mode), optimistic);
+      one.least.memory_bytes = found.memory_bytes;
+      if (!fits(found.memory_bytes)) continue;
+      one.candidate = {grid, found.time.step_s};
       return;
     }
-    if (!result_.smallest || least.memory_bytes < result_.smallest->memory_bytes)
-      result_.smallest = least;
   }
 
   /// The fastest plan on this grid, or none if it cannot take less than limit_s.
@@ -179,16 +216,35 @@ class Search {
     return std::nullopt;
   }
 
-  /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
-  /// smaller one is slower. A smaller one may need more memory: there are more of them, whose
-  /// gradients are added up.
-  void add_plans(RecomputeMode mode, const GridShape& grid, std::vector<Plan>& plans) const {
-    const auto sizes = micro_batch_sizes(grid);
-    double before = kNever;
-    for (const std::int64_t size : std::views::reverse(sizes)) {
+  /// The micro-batch sizes that fit, descending. A size may fit where a smaller one does not: there
+  /// are more of the smaller ones, whose gradients are added up.
+  std::vector<std::int64_t> fitting_sizes(RecomputeMode mode, const GridShape& grid) const {
+    std::vector<std::int64_t> fitting;
+    for (const std::int64_t size : std::views::reverse(micro_batch_sizes(grid))) {
       const Config config = on(grid, size, mode);
-      if (!fits(estimate_memory(config))) continue;
-      const Prediction found = cost(config, estimate);
+      options_.note_progress();
+      if (fits(least_activations(config)) && fits(estimate_memory(config))) fitting.push_back(size);
+    }
+    return fitting;
+  }
+
+  /// A lower bound that needs no dry step: what is kept of each block for the backward pass. With
+  /// recomputation that is its input; without, also queries, attention's output and values in the
+  /// MLP.
+  static std::int64_t least_activations(const Config& config) {
+    const ParallelismConfig& p = config.parallelism;
+    const ModelConfig& m = config.model;
+    const bool all = config.activation_checkpoint.mode == RecomputeMode::none;
+    return config.training.micro_batch * config.training.seq_len * m.layers *
+           (all ? 3 * m.hidden + m.ffn : m.hidden) * bytes_of(config.training.dtype) / (p.x * p.y);
+  }
+
+  /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
+  /// smaller one is slower.
+  void add_plans(RecomputeMode mode, const GridShape& grid, std::vector<Plan>& plans) const {
+    double before = kNever;
+    for (const std::int64_t size : fitting_sizes(mode, grid)) {
+      const Prediction found = cost(on(grid, size, mode), estimate);
       if (found.time.step_s > before) return;
       before = found.time.step_s;
       plans.push_back({grid, size, mode, found.time, found.memory_bytes});
@@ -198,6 +254,7 @@ class Search {
   const Config& config_;
   const Machine& machine_;
   const SearchOptions options_;
+  const int threads_ = usable_core_count();
   std::vector<Candidate> candidates_;
   SearchResult result_;
 };

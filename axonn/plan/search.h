@@ -56,7 +56,7 @@ struct SearchOptions {
   std::optional<RecomputeMode> recompute = {};         ///< none: free
   GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0};  ///< extents; 0: free
   ProgressTarget progress = {};                        ///< shows how far the search is
-  std::function<void()> note_progress = [] {};         ///< called for each prediction
+  std::function<void()> note_progress = [] {};  ///< called for each prediction, by several threads
 };
 
 struct SearchResult {

@@ -127,6 +127,9 @@ class Device {
   /// Where a layer may cut its work into operations, it does so by this.
   virtual OperationSize operation_size() const { return OperationSize::moderate; }
 
+  /// Whether it keeps values. If not, no value that is copied to it is ever used.
+  virtual bool keeps_values() const { return true; }
+
   /// Allocates memory for the arena, aligned for every type and kernel (to 256 bytes on GPUs, a
   /// page elsewhere). Throws OutOfMemory if there is none of that size.
   virtual void* allocate(std::int64_t bytes) = 0;
