@@ -1,8 +1,11 @@
 // plan_published FILE.svg: compares the planner's predictions with the measurements of arXiv
-// 2502.08145. Prints the table, and writes the picture, of docs/planning.md.
+// 2502.08145, each left out of the fit of the machine's constants. Prints the table, and writes the
+// picture, of docs/planning.md.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+
+#include <fmt/format.h>
 
 #include "axonn/base/chart.h"
 
@@ -35,6 +38,7 @@ int main(int count, char** arguments) {
                                .high = kHigh * kEdge,
                                .logarithmic = true,
                                .marks = {4, 5, 7, 10, 15, 20, 30, 40}};
+  std::vector<Predicted> all;
   Chart chart{
       .title = "A step of 2^24 tokens: predicted against published",
       .x = seconds,
@@ -46,8 +50,9 @@ int main(int count, char** arguments) {
   const auto add = [&](const char* name, const std::vector<PublishedRun>& runs, const char* color,
                        bool named) {
     if (*name) chart.lines.push_back({.color = color, .name = name});
-    for (const Predicted& one : predict(runs)) {
+    for (const Predicted& one : leave_one_out(runs)) {
       std::cout << table_row(one) << '\n';
+      all.push_back(one);
       chart.points.push_back({one.run.seconds, one.time.step_s, color,
                               named ? one.run.machine + ' ' + one.run.model : ""});
     }
@@ -56,5 +61,14 @@ int main(int count, char** arguments) {
   add("overlap", overlap_steps(), "#d62728", false);
   add("gains", gains_5b(), "#2ca02c", false);
   add("", gains_80b(), "#2ca02c", false);
+  const Errors errors = errors_of(all);
+  std::cout << fmt::format("left out of the fit: mean error {:.1f} %, worst {:.1f} %\n",
+                           100 * errors.mean, 100 * errors.worst);
+  for (const char* const machine : {"frontier", "perlmutter", "alps"}) {
+    const Machine fitted = fitted_without({.machine = machine});
+    std::cout << fmt::format("{}: jitter_s = {:.2g}, inside_share = {:.2f}, products {:.3g}\n",
+                             machine, fitted.jitter_s, fitted.inside_share,
+                             fitted.bf16.flops_per_s);
+  }
   std::ofstream(arguments[1]) << to_svg(chart);
 }

@@ -1,6 +1,8 @@
 #include "axonn/plan/costs.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <optional>
 
 #include "axonn/base/check.h"
@@ -20,16 +22,18 @@ bool leaves_node(const Machine& machine, const GridShape& grid, const GroupShape
 
 struct Link {
   double latency_s = 0, bytes_per_s = 0;
+  double ring_latency_s = latency_s;  // of a ring's hops, which are not all equal: their mean
 };
 
-/// The machine's rate for the group, or else `other`.
+/// The machine's last rate for the group, that of the operation if there is one, or else `other`.
 Link measured_or(const Machine& machine, const GroupShape& group, std::string_view operation,
                  Link other) {
+  bool exact = false;
   for (const GroupRate& rate : machine.groups) {
     if (rate.inner != group.inner || rate.size != group.size) continue;
-    const Link link{rate.latency_s, rate.bytes_per_s};
-    if (rate.operation == operation) return link;
-    if (rate.operation.empty()) other = link;
+    if (rate.operation == operation || (rate.operation.empty() && !exact))
+      other = {rate.latency_s, rate.bytes_per_s};
+    exact = exact || rate.operation == operation;
   }
   return other;
 }
@@ -37,26 +41,60 @@ Link measured_or(const Machine& machine, const GroupShape& group, std::string_vi
 Link link_of(const Machine& machine, const GroupShape& group, bool leaves_node,
              std::string_view operation) {
   const Link device{machine.device_latency_s, machine.device_bytes_per_s};
-  if (!leaves_node) return measured_or(machine, group, operation, device);
+  if (!leaves_node) {
+    Link link = measured_or(machine, group, operation, device);
+    link.bytes_per_s *= machine.inside_share;
+    return link;
+  }
   const int node = machine.devices_per_node, at_once = std::min(node, group.inner);
   Link link{machine.node_latency_s, machine.node_bytes_per_s / at_once};
+  const int adapters = machine.adapters_per_node;
+  if (adapters > 0 && at_once > adapters) link.bytes_per_s *= machine.shared_adapters_share;
   if (group.inner < node) {  // several members in each node: the ring uses links inside it, too
     const GroupShape inside{.inner = group.inner, .size = node / group.inner};
-    const double rate = measured_or(machine, inside, operation, device).bytes_per_s;
-    if (rate > 0) link.bytes_per_s = std::min(link.bytes_per_s, rate);
+    const Link within = measured_or(machine, inside, operation, device);
+    if (within.bytes_per_s > 0) link.bytes_per_s = std::min(link.bytes_per_s, within.bytes_per_s);
+    link.ring_latency_s = (link.latency_s + (inside.size - 1) * within.latency_s) / inside.size;
   }
   return measured_or(machine, group, operation, link);
 }
 
+double time_of(const CollectiveCost& cost) { return cost.latency_s + cost.link_s; }
+
+/// The expected maximum of n values of the standard normal distribution, by Blom's approximation:
+/// the quantile of (n − 0.375) / (n + 0.25).
+double expected_maximum(int n) {
+  const double p = (n - 0.375) / (n + 0.25);
+  double low = 0, high = 10;
+  while (high - low > 1e-9) {
+    const double middle = (low + high) / 2;
+    (std::erfc(-middle / std::numbers::sqrt2) / 2 < p ? low : high) = middle;
+  }
+  return n > 1 ? low : 0;
+}
+
 }  // namespace
 
-MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid)
-    : machine_(machine), grid_(grid) {
+MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid,
+                           CollectivesKind collectives)
+    : machine_(machine),
+      grid_(grid),
+      collectives_(collectives),
+      latest_(expected_maximum(grid.ranks())) {
   AXONN_CHECK(machine.memory_bytes_per_s > 0 && machine.devices_per_node > 0, "machine ",
               machine.name, " has no memory_bytes_per_s or no devices_per_node");
 }
 
 double MachineCosts::compute_s(const Schedule::Compute& op) const {
+  return (1 + machine_.device_spread * latest_) * mean_s(op);
+}
+
+double MachineCosts::lateness_s(double computed_s, double collectives) const {
+  // Between two collectives a rank's time has the variance jitter_s · computed_s / collectives.
+  return latest_ * std::sqrt(machine_.jitter_s * computed_s * collectives);
+}
+
+double MachineCosts::mean_s(const Schedule::Compute& op) const {
   const double bytes = real(op.bytes());
   if (op.kind == OperationKind::attention)
     return machine_.launch_s + op.flops / machine_.attention_flops_per_s;
@@ -79,16 +117,56 @@ CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
   GroupShape group{.inner = 1, .size = start.ranks};  // the world
   for (const Axis axis : kAxes)
     if (start.group == name_of(axis)) group = group_along(grid_, axis);
+  CollectiveCost cost = flat(group, start);
+  if (collectives_ != CollectivesKind::flat && machine_.program.empty())
+    if (const auto two = two_level(group, start))
+      if (collectives_ == CollectivesKind::two_level || time_of(*two) < time_of(cost)) cost = *two;
+  cost.collectives = start.group == name_of(Axis::z) ? machine_.weight_collectives : 1;
+  cost.latency_s *= cost.collectives;
+  return cost;
+}
+
+CollectiveCost MachineCosts::flat(const GroupShape& group, const Schedule::Start& start) const {
   const bool leaves = leaves_node(machine_, grid_, group);
   const Link link = link_of(machine_, group, leaves, start.operation);
   std::optional<CollectiveCost> least;
-  for (const auto& [hops, bytes] : algorithms_of(start.operation, group.size, start.bytes)) {
-    const CollectiveCost cost{.latency_s = hops * link.latency_s,
+  for (const auto& [hops, bytes, ring] : algorithms_of(start.operation, group.size, start.bytes)) {
+    const CollectiveCost cost{.latency_s = hops * (ring ? link.ring_latency_s : link.latency_s),
                               .link_s = bytes / link.bytes_per_s,
                               .leaves_node = leaves};
-    if (!least || cost.latency_s + cost.link_s < least->latency_s + least->link_s) least = cost;
+    if (!least || time_of(cost) < time_of(*least)) least = cost;
   }
   return *least;
+}
+
+std::optional<CollectiveCost> MachineCosts::two_level(const GroupShape& group,
+                                                      const Schedule::Start& start) const {
+  const bool sum = start.operation == "all_reduce";
+  if (!sum && start.operation != "all_gather" && start.operation != "reduce_scatter")
+    return std::nullopt;
+  const int node = machine_.devices_per_node;
+  if (group.inner >= node || node % group.inner != 0) return std::nullopt;
+  const GroupShape inside{.inner = group.inner, .size = node / group.inner};
+  if (group.size <= inside.size || group.size % inside.size != 0) return std::nullopt;
+  const GroupShape across{.inner = node, .size = group.size / inside.size};
+
+  // Each member exchanges its part with those of the same place on other nodes; all members of a
+  // node then have its share of the parts.
+  const auto ring = [&](const GroupShape& level, bool leaves, double bytes) {
+    const Link link = link_of(machine_, level, leaves, start.operation);
+    const double hops = level.size - 1;
+    return CollectiveCost{.latency_s = hops * link.latency_s,
+                          .link_s = hops / level.size * bytes / link.bytes_per_s};
+  };
+  const double bytes = real(start.bytes);
+  const CollectiveCost in = ring(inside, false, bytes),
+                       out = ring(across, true, bytes / inside.size);
+  const double order_s = 2 * bytes / machine_.memory_bytes_per_s;  // of the parts, read and written
+  const double times = sum ? 2 : 1;
+  // Only the second part of it uses the node's links.
+  return CollectiveCost{.latency_s = times * (time_of(in) + out.latency_s + order_s),
+                        .link_s = times * out.link_s,
+                        .leaves_node = true};
 }
 
 void check_rates(const Machine& machine, DType dtype, int devices) {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
+
 #include "axonn/grid/grid_shape.h"
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
+#include "axonn/train/config.h"
 
 namespace axonn {
 
@@ -10,19 +13,31 @@ namespace axonn {
 /// docs/planning.md. All groups of an axis are assumed to run at once, like that of rank 0.
 class MachineCosts final : public Costs {
  public:
-  /// machine must outlive it. Throws if the machine has no memory_bytes_per_s or devices_per_node.
-  /// The other rates must be there as well: check_rates().
-  MachineCosts(const Machine& machine, const GridShape& grid);
+  /// `collectives`: with `automatic`, each takes the faster of its two forms. The machine's
+  /// program, if it is another, has only flat ones. machine must outlive it. Throws if the machine
+  /// has no memory_bytes_per_s or devices_per_node. The other rates must be there as well:
+  /// check_rates().
+  MachineCosts(const Machine& machine, const GridShape& grid,
+               CollectivesKind collectives = CollectivesKind::flat);
 
   double compute_s(const Schedule::Compute& operation) const override;
   CollectiveCost collective(const Schedule::Start& start) const override;
+  double lateness_s(double computed_s, double collectives) const override;
   Slowdowns slowdowns() const override {
     return {machine_.overlap_slowdown, machine_.collective_slowdown};
   }
 
  private:
+  CollectiveCost flat(const GroupShape& group, const Schedule::Start& start) const;
+  /// Inside the nodes and across them; none if that does not suit the operation or the group.
+  std::optional<CollectiveCost> two_level(const GroupShape& group,
+                                          const Schedule::Start& start) const;
+  double mean_s(const Schedule::Compute& operation) const;
+
   const Machine& machine_;
   const GridShape grid_;
+  const CollectivesKind collectives_;
+  const double latest_;  // of all ranks: standard deviations above the mean
 };
 
 /// Throws UsageError, with the missing figure, if the machine lacks one that plans in this type for

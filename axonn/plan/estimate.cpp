@@ -104,7 +104,7 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
 }  // namespace
 
 Prediction predict(const Config& config, const Machine& machine) {
-  const MachineCosts costs(machine, config.parallelism.grid());
+  const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
   const std::int64_t count = micro_batches_of(config);
   const Prediction three = simulated(config, 3, costs);
   if (count <= 3) return three;
@@ -123,7 +123,7 @@ std::int64_t estimate_memory(const Config& config) {
 }
 
 Prediction optimistic(const Config& config, const Machine& machine) {
-  const MachineCosts costs(machine, config.parallelism.grid());
+  const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
   const auto times = static_cast<double>(micro_batches_of(config));
   return over_depth(config, [&](const Config& some) {
     DryStep dry = dry_step(some, 0, {.schedule = true, .most_micro_batches = 1});

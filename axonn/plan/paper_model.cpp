@@ -45,7 +45,9 @@ double paper_bandwidth(const Machine& machine, const GridShape& grid, Axis axis)
   const auto measured = std::ranges::find_if(machine.groups, [&](const GroupRate& rate) {
     return rate.operation.empty() && rate.inner == group.inner && rate.size == group.size;
   });
-  const double rate = !inside ? machine.node_bytes_per_s / std::min(node, group.inner)
+  const double links = machine.paper_node_bytes_per_s > 0 ? machine.paper_node_bytes_per_s
+                                                          : machine.node_bytes_per_s;
+  const double rate = !inside                            ? links / std::min(node, group.inner)
                       : measured != machine.groups.end() ? measured->bytes_per_s
                                                          : machine.device_bytes_per_s;
   if (rate <= 0)

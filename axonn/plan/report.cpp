@@ -38,6 +38,26 @@ std::string percent_of_peak(const PlanFlops& flops) {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes * 1e-9); }
 
+/// Three significant digits, or all before the point.
+std::string three_digits(double value) {
+  if (value <= 0) return "0";
+  const int decimals = 2 - static_cast<int>(std::floor(std::log10(value)));
+  return fmt::format("{:.{}f}", value, std::clamp(decimals, 0, 4));
+}
+
+/// The least and the largest time to expect of a plan, in seconds.
+std::pair<double, double> range_of(const Plan& plan, const Machine& machine) {
+  return {plan.time.step_s * (1 - machine.error), plan.time.step_s * (1 + machine.error)};
+}
+
+/// "axonn; its times are right within 20 %".
+std::string program_text(const Machine& machine) {
+  return (machine.program.empty() ? "axonn" : machine.program) +
+         (machine.error > 0
+              ? fmt::format("; times are expected to be right within {:.0f} %", 100 * machine.error)
+              : "; how far times may be off is unknown");
+}
+
 /// "76.0 GB of 80.0 GB: 4.0 GB are kept for ...".
 std::string memory_text(const Machine& m) {
   if (m.reserve_bytes == 0) return gigabytes(m.memory_bytes);
@@ -51,14 +71,16 @@ std::string question(const PlanReport& r) {
   return fmt::format(
       "model     {}: {} parameters, {}\n"
       "machine   {}: {} devices ({}), {} per node\n"
+      "program   {}\n"
       "memory    of a device: {}\n"
       "step      {} sequences of {} tokens, {} tokens\n"
       "search    strategy {}: {} grids, {} can cut model and batch, {} fit; {:.2f} s\n",
       r.model, format_count(parameter_count(r.config.model)), name_of(r.config.training.dtype),
-      m.name, format_count(r.options.devices), m.device, m.devices_per_node, memory_text(m),
-      format_count(r.config.training.global_batch), format_count(r.config.training.seq_len),
-      format_count(r.batch_tokens()), kStrategies[static_cast<int>(r.options.strategy)],
-      r.result.grids, r.result.cut, r.result.fit, r.search_s);
+      m.name, format_count(r.options.devices), m.device, m.devices_per_node, program_text(m),
+      memory_text(m), format_count(r.config.training.global_batch),
+      format_count(r.config.training.seq_len), format_count(r.batch_tokens()),
+      kStrategies[static_cast<int>(r.options.strategy)], r.result.grids, r.result.cut, r.result.fit,
+      r.search_s);
 }
 
 std::string table(const PlanReport& r) {
@@ -71,11 +93,12 @@ std::string table(const PlanReport& r) {
     const Plan& p = r.result.plans[i];
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
-        "{:>2}  {:<16} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.3f} {:>9} {:>9.2f} {:>6}  {}\n", i + 1,
-        to_string(p.grid), p.micro_batch, name_of(p.recompute), p.time.step_s * unit.each,
-        p.time.compute_s * unit.each, p.time.exposed_s() * unit.each,
-        gigabytes(static_cast<double>(p.memory_bytes)), flops.model * 1e-15, percent_of_peak(flops),
-        i == 0 ? "" : why_behind(r.result.plans.front(), p));
+        "{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", i + 1,
+        to_string(p.grid), p.micro_batch, name_of(p.recompute),
+        three_digits(p.time.step_s * unit.each), three_digits(p.time.compute_s * unit.each),
+        three_digits(p.time.exposed_s() * unit.each),
+        gigabytes(static_cast<double>(p.memory_bytes)), three_digits(flops.model * 1e-15),
+        percent_of_peak(flops), i == 0 ? "" : why_behind(r.result.plans.front(), p));
   }
   if (r.options.cost == CostModel::paper)
     text +=
@@ -96,8 +119,9 @@ std::string parts(const std::map<std::string, double>& of, const std::string& pr
   constexpr double kWorthALine = 0.0005;  // of the step; a smaller part would be shown as 0.0 %
   for (const auto& [seconds, name] : sorted)
     if (seconds >= kWorthALine * step_s)
-      text += fmt::format("  {:>9.3f} {} {:>5.1f} %  {}{}\n", seconds * unit.each, unit.name,
-                          100 * seconds / step_s, prefix, name);
+      text +=
+          fmt::format("  {:>9} {} {:>5.1f} %  {}{}\n", three_digits(seconds * unit.each), unit.name,
+                      100 * seconds / step_s, name == kLateRanks ? "" : prefix, name);
   return text;
 }
 
@@ -112,10 +136,17 @@ std::string explanation(const PlanReport& r) {
       "coordinates):\n",
       micros, micros == 1 ? "" : "es", best.micro_batch, best.micro_batch == 1 ? "" : "s",
       best.grid.z * best.grid.data);
+  if (r.machine.error > 0) {
+    const auto [least, most] = range_of(best, r.machine);
+    text += fmt::format("  {:>9} {}          a step, expected between {} and {} {}\n",
+                        three_digits(time.step_s * unit.each), unit.name,
+                        three_digits(least * unit.each), three_digits(most * unit.each), unit.name);
+  }
   text += parts(time.compute_by, "", time.step_s, unit);
   text += parts(time.exposed_by, "exposed ", time.step_s, unit);
-  text += fmt::format("Pflop/s: {:.2f} model, {:.2f} hardware, {:.2f} Narayanan (the AxoNN paper's",
-                      flops.model * 1e-15, flops.hardware * 1e-15, flops.narayanan * 1e-15);
+  text += fmt::format("Pflop/s: {} model, {} hardware, {} Narayanan (the AxoNN paper's",
+                      three_digits(flops.model * 1e-15), three_digits(flops.hardware * 1e-15),
+                      three_digits(flops.narayanan * 1e-15));
   if (flops.narayanan_percent_of_peak > 0)
     text += fmt::format(": {:.1f} % of the advertised peak", flops.narayanan_percent_of_peak);
   text += ")\n";
@@ -169,6 +200,7 @@ Json json_of(const PlanReport& r, const Plan& plan) {
   Json json = {
       {"grid", json_of(plan.grid)},
       {"predicted_s", plan.time.step_s},
+      {"predicted_range_s", range_of(plan, r.machine)},
       {"compute_s", plan.time.compute_s},
       {"exposed_comm_s", plan.time.exposed_s()},
       {"memory_bytes", plan.memory_bytes},
@@ -199,6 +231,8 @@ Json all_of(const PlanReport& r) {
                {"model", r.model},
                {"parameters", parameter_count(r.config.model)},
                {"machine", r.machine.name},
+               {"program", r.machine.program.empty() ? "axonn" : r.machine.program},
+               {"error", known(r.machine.error)},
                {"devices", r.options.devices},
                {"strategy", kStrategies[static_cast<int>(r.options.strategy)]},
                {"cost", kCostModels[static_cast<int>(r.options.cost)]},
@@ -245,6 +279,12 @@ std::vector<Saving> savings(const Config& config, const Machine& machine, const 
   without("overlap_weights", grid.z > 1, &P::overlap_weights);
   without("overlap_data", grid.data > 1, &P::overlap_data);
   Config other = base;
+  if (base.parallelism.collectives != CollectivesKind::flat && machine.program.empty() &&
+      grid.ranks() > machine.devices_per_node && machine.devices_per_node > 1) {
+    other.parallelism.collectives = CollectivesKind::flat;
+    add("collectives", other, true);
+    other = base;
+  }
   if (base.parallelism.chunks > 1) {
     other.parallelism.chunks = 1;
     add(fmt::format("chunks = {}", base.parallelism.chunks), other, true);
@@ -262,7 +302,7 @@ std::string why_behind(const Plan& best, const Plan& other) {
     for (const auto& [name, seconds] : others) {
       const auto found = mine.find(name);
       parts.emplace_back(seconds - (found == mine.end() ? 0 : found->second),
-                         prefix + name + suffix);
+                         (name == kLateRanks ? "" : prefix) + name + suffix);
     }
   };
   const bool again =
@@ -328,13 +368,15 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
     }
     const Plan& p = r.result.plans.front();
     const PlanFlops flops = flops_of(r, p);
-    text += fmt::format(
-        "{:<16} {:>9} {:>5} {:>9} {:>8.3f} {:>8.3f} {:>8.1f} % {:>13} {:>9.2f} {:>6}\n",
-        to_string(p.grid), r.config.training.global_batch, p.micro_batch, name_of(p.recompute),
-        p.time.step_s, p.time.exposed_s(), 100 * efficiency(*first, r),
-        format_count(std::llround(rate_of(r))), flops.model * 1e-15, percent_of_peak(flops));
+    text += fmt::format("{:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8.1f} % {:>13} {:>9} {:>6}\n",
+                        to_string(p.grid), r.config.training.global_batch, p.micro_batch,
+                        name_of(p.recompute), three_digits(p.time.step_s),
+                        three_digits(p.time.exposed_s()), 100 * efficiency(*first, r),
+                        format_count(std::llround(rate_of(r))), three_digits(flops.model * 1e-15),
+                        percent_of_peak(flops));
   }
-  return text + "Pflop/s and % of the advertised bf16 peak count model flops.\n";
+  return text + "Pflop/s and % of the advertised bf16 peak count model flops. The figures are of " +
+         program_text(reports.front().machine) + ".\n";
 }
 
 std::string to_json(const PlanReport& report) { return all_of(report).dump(2) + "\n"; }

@@ -18,7 +18,8 @@ struct Saving {
   bool set = true;      ///< whether the plan has the setting; false: it would save `seconds`
 };
 
-/// The time that each overlap that is on saves, with the others unchanged; and the time that
+/// The time that each overlap that is on saves, with the others unchanged; that collectives in two
+/// levels save where they are faster (`collectives`); and the time that
 /// cutting a micro-batch into chunks saves or would save. Estimates the step again for each. Leaves
 /// out settings without effect on this grid.
 std::vector<Saving> savings(const Config& config, const Machine& machine, const Plan& plan);

@@ -7,6 +7,7 @@
 #include <array>
 #include <deque>
 #include <limits>
+#include <utility>
 
 #include "axonn/base/check.h"
 
@@ -32,7 +33,7 @@ class Player {
         leaves_some = leaves_some || wait->started > i;
     step(true);
     if (leaves_some) {
-      now_ = 0;
+      now_ = late_ = worked_ = 0;
       computed_ = {};
       for (Stream& stream : streams_) stream.exposed = stream.busy = 0;
       step(false);
@@ -43,6 +44,7 @@ class Player {
       time.compute_s += computed_[i];
       time.compute_by[kKinds[i]] = computed_[i];
     }
+    if (late_ > 0) time.exposed_by[kLateRanks] = late_;
     for (const Stream& stream : streams_) {
       const std::string name = *stream.group + ' ' + *stream.operation;
       time.exposed_by[name] = stream.exposed;
@@ -54,6 +56,7 @@ class Player {
  private:
   struct Collective {
     double latency = 0, link = 0;  // seconds left; those of the link as if it were not shared
+    double count = 1;
     bool leaves_node = false, through = false;
     std::size_t stream = 0;
   };
@@ -78,6 +81,7 @@ class Player {
     stream.queue.push_back(collectives_.size());
     collectives_.push_back({.latency = cost.latency_s,
                             .link = cost.link_s,
+                            .count = cost.collectives,
                             .leaves_node = cost.leaves_node,
                             .stream = at});
     if (stream.queue.size() > 1) return;
@@ -145,6 +149,7 @@ class Player {
   void compute(const Schedule::Compute& operation) {
     const double begin = now_;
     double work = costs_.compute_s(operation);
+    worked_ += work;
     computing_ = true;
     while (work > 0) {
       const double slow = under_way_ > 0 ? slowed_ : 1, change = next_change();
@@ -163,6 +168,13 @@ class Player {
   }
 
   void wait(std::size_t collective) {
+    const double worked = std::exchange(worked_, 0);
+    for (double late = costs_.lateness_s(worked, collectives_[collective].count); late > 0;) {
+      const double seconds = std::min(late, next_change());
+      advance(seconds);
+      late -= seconds;
+      late_ += seconds;
+    }
     const double begin = now_;
     while (!collectives_[collective].through) advance(next_change());
     streams_[collectives_[collective].stream].exposed += now_ - begin;
@@ -199,6 +211,8 @@ class Player {
   int sharing_ = 0;    // of those, streams whose front uses the node's links
   bool computing_ = false;
   double now_ = 0;
+  double worked_ = 0;  // computing time since the last wait, without slowdowns
+  double late_ = 0;    // time waited for late ranks
   std::array<double, kKinds.size()> computed_{};
 };
 

@@ -14,6 +14,7 @@ namespace axonn {
 struct CollectiveCost {
   double latency_s = 0, link_s = 0;
   bool leaves_node = false;
+  double collectives = 1;  ///< that the program whose step is predicted starts for this one
 };
 
 /// How much longer compute and a collective take, as a fraction, while both are under way.
@@ -27,24 +28,32 @@ class Costs {
   virtual ~Costs() = default;
   virtual double compute_s(const Schedule::Compute& operation) const = 0;
   virtual CollectiveCost collective(const Schedule::Start& start) const = 0;
+  /// The time that a rank is expected to wait for later ones in a part of a step with so many
+  /// seconds of computation and so many collectives.
+  virtual double lateness_s(double /*computed_s*/, double /*collectives*/) const { return 0; }
   virtual Slowdowns slowdowns() const = 0;
 };
+
+/// The name in StepTime::exposed_by of the time that a rank waits for later ones.
+inline constexpr const char* kLateRanks = "wait for late ranks";
 
 /// The parts of a step's time: step_s is compute_s + exposed_s().
 struct StepTime {
   double step_s = 0;
   double compute_s = 0;  ///< of the compute stream, with the slowdown by collectives
   std::map<std::string, double> compute_by;  ///< "products", "attention", "row-wise", "optimizer"
-  std::map<std::string, double> exposed_by;  ///< "y all_reduce": time the compute stream waited
-  std::map<std::string, double> comm_by;     ///< the same keys: time in flight
+  /// Time that the compute stream waited: by "y all_reduce", and kLateRanks.
+  std::map<std::string, double> exposed_by;
+  std::map<std::string, double> comm_by;  ///< the same keys: time in flight
 
   double exposed_s() const;
 };
 
 /// Simulates the schedule: operations in order on the compute stream, collectives in order on a
-/// stream for each group and operation, and waits. If a step leaves collectives to the next, two
-/// steps are simulated and the second counts. The step also waits for collectives without a Wait.
-/// Throws if a Wait does not refer to a Start.
+/// stream for each group and operation, and waits. A wait lasts until the collective is done, and
+/// at least as long as late ranks need. If a step leaves collectives to the next, two steps are
+/// simulated and the second counts. The step also waits for collectives without a Wait. Throws if a
+/// Wait does not refer to a Start.
 StepTime simulate(const Schedule& schedule, const Costs& costs);
 
 }  // namespace axonn

@@ -82,19 +82,73 @@ TEST(Costs, GroupsThatLeaveANodeShareItsLinks) {
   // x 2, z 8: two groups along z leave each node, and each has half of the links.
   const Machine machine = round_machine();
   expect_equal(seconds(machine, {.x = 2, .z = 8}, collective("z", 8, "all_gather", 8000000)),
-               7e-5 + 7e6 / 2e10);
+               7 * (1e-5 + 1e-6) / 2 + 7e6 / 2e10);
   // x 4: one from each device.
   expect_equal(seconds(machine, {.x = 4, .z = 8}, collective("z", 8, "all_gather", 8000000)),
                7e-5 + 7e6 / 1e10);
   expect_equal(seconds(machine, {.x = 8, .z = 8}, collective("z", 8, "all_gather", 8000000)),
                7e-5 + 7e6 / 1e10);
-  // A single ring has all links between nodes, but also uses those inside each node.
+  // A single ring has all links between nodes, but also uses those inside each node: three hops of
+  // four are inside.
+  const double latency = 7 * (1e-5 + 3e-6) / 4;
   expect_equal(seconds(machine, {.z = 8}, collective("z", 8, "all_gather", 8000000)),
-               7e-5 + 7e6 / 4e10);
+               latency + 7e6 / 4e10);
   Machine slow_inside = machine;
-  slow_inside.groups = {{.inner = 1, .size = 4, .bytes_per_s = 2e10}};
+  slow_inside.groups = {{.inner = 1, .size = 4, .latency_s = 1e-6, .bytes_per_s = 2e10}};
   expect_equal(seconds(slow_inside, {.z = 8}, collective("z", 8, "all_gather", 8000000)),
-               7e-5 + 7e6 / 2e10);
+               latency + 7e6 / 2e10);
+}
+
+TEST(Costs, MoreGroupsThanAdaptersLeaveANodeWithAShareOfItsLinks) {
+  Machine machine = round_machine();
+  machine.adapters_per_node = 2;
+  machine.shared_adapters_share = 0.5;
+  const Schedule::Start gather = collective("z", 8, "all_gather", 8000000);
+  expect_equal(seconds(machine, {.x = 2, .z = 8}, gather),
+               seconds(round_machine(), {.x = 2, .z = 8}, gather));
+  expect_equal(seconds(machine, {.x = 4, .z = 8}, gather), 7e-5 + 7e6 / 0.5e10);
+}
+
+TEST(Costs, CollectivesOfAStepReachAShareOfTheRatesInsideANode) {
+  Machine machine = round_machine();
+  machine.inside_share = 0.25;
+  expect_equal(seconds(machine, {.x = 4}, collective("x", 4, "all_gather", 1000000)),
+               3e-6 + 0.75e6 / 0.25e11);
+  machine.groups = {{.inner = 1, .size = 4, .bytes_per_s = 1e10}};
+  expect_equal(seconds(machine, {.x = 4}, collective("x", 4, "all_gather", 1000000)),
+               0.75e6 / 0.25e10);
+}
+
+TEST(Costs, TheSlowestOfManyDevicesSetsThePaceOfComputation) {
+  Machine machine = round_machine();
+  machine.device_spread = 0.01;
+  const Schedule::Compute large = product(10000, 10000, 10000);
+  expect_equal(MachineCosts(machine, {}).compute_s(large), 2e12 / 1e14);
+  // The 100-quantiles of the normal distribution: 99.38 % lie below 2.5 standard deviations.
+  EXPECT_NEAR(MachineCosts(machine, {.data = 100}).compute_s(large), 0.02 * 1.025, 0.02 * 1e-4);
+}
+
+TEST(Costs, RanksWaitForTheLatestOfManyAtEveryCollective) {
+  Machine machine = round_machine();
+  EXPECT_EQ(MachineCosts(machine, {.data = 100}).lateness_s(1, 1), 0);
+  machine.jitter_s = 1e-4;
+  EXPECT_EQ(MachineCosts(machine, {}).lateness_s(1, 1), 0);
+  // A second has the standard deviation 0.01; the latest of 100 ranks is 2.5 of them late.
+  EXPECT_NEAR(MachineCosts(machine, {.data = 100}).lateness_s(1, 1), 0.025, 1e-4);
+  EXPECT_NEAR(MachineCosts(machine, {.data = 100}).lateness_s(1, 4), 0.05, 2e-4);
+}
+
+TEST(Costs, AProgramThatStartsMoreCollectivesForWeightsPaysTheirLatencies) {
+  Machine machine = round_machine();
+  machine.weight_collectives = 4;
+  const auto along = [&](const GridShape& grid, const char* group, int ranks) {
+    return MachineCosts(machine, grid).collective(collective(group, ranks, "all_gather", 1000000));
+  };
+  expect_equal(along({.z = 4}, "z", 4).latency_s, 4 * 3e-6);
+  expect_equal(along({.z = 4}, "z", 4).link_s, 0.75e6 / 1e11);
+  EXPECT_EQ(along({.z = 4}, "z", 4).collectives, 4);
+  expect_equal(along({.x = 4}, "x", 4).latency_s, 3e-6);
+  EXPECT_EQ(along({.x = 4}, "x", 4).collectives, 1);
 }
 
 TEST(Costs, AGroupLeavesTheNodeIfItStraddlesTwo) {
@@ -129,6 +183,30 @@ TEST(Costs, ASmallSumOverManyRanksUsesATree) {
   const double ring = 2 * 999e-5 + 2 * 0.999 * 4e10 / 4e10;
   EXPECT_LT(seconds(round_machine(), grid, collective("data", 1000, "all_reduce", 40000000000)),
             ring * (1 + 1e-12));
+}
+
+TEST(Costs, CollectivesInTwoLevelsPassEachHostOnceAndHaveFewerHops) {
+  const Machine machine = round_machine();
+  const GridShape grid{.x = 2, .z = 8};  // two members of z on each of four nodes
+  const auto cost = [&](CollectivesKind kind, const char* operation) {
+    return MachineCosts(machine, grid, kind).collective(collective("z", 8, operation, 8000000));
+  };
+  const CollectiveCost gather = cost(CollectivesKind::two_level, "all_gather");
+  // Inside: one hop, and half of the bytes at 1e11; then the order of the parts, twice through
+  // memory. Across: 3 hops, and three quarters of 4 MB at a quarter of the node's links.
+  expect_equal(gather.latency_s, 1e-6 + 4e6 / 1e11 + 2 * 8e6 / 1e12 + 3e-5);
+  expect_equal(gather.link_s, 3e6 / 1e10);
+  EXPECT_TRUE(gather.leaves_node);
+  expect_equal(cost(CollectivesKind::two_level, "all_reduce").link_s, 2 * gather.link_s);
+  EXPECT_LT(gather.latency_s + gather.link_s,
+            seconds(machine, grid, collective("z", 8, "all_gather", 8000000)));
+  expect_equal(cost(CollectivesKind::automatic, "all_gather").link_s, gather.link_s);
+  expect_equal(cost(CollectivesKind::flat, "all_gather").link_s, 7e6 / 2e10);
+  // A group with one member on each node, or a broadcast, has one form only.
+  expect_equal(seconds(machine, {.x = 4, .z = 8}, collective("z", 8, "all_gather", 8000000)),
+               7e-5 + 7e6 / 1e10);
+  expect_equal(cost(CollectivesKind::two_level, "broadcast").link_s,
+               cost(CollectivesKind::flat, "broadcast").link_s);
 }
 
 TEST(Costs, AMissingRateIsRefusedByName) {

@@ -54,8 +54,8 @@ const std::string kDevice =
 }  // namespace
 
 TEST(ReadMachine, ReadsTheMachinesOfTheProgramByName) {
-  EXPECT_THAT(machine_names(),
-              ElementsAre("alps", "dgx-h100", "dgx-h200", "frontier", "perlmutter"));
+  EXPECT_THAT(machine_names(), ElementsAre("alps", "alps-paper", "dgx-h100", "dgx-h200", "frontier",
+                                           "frontier-paper", "perlmutter", "perlmutter-paper"));
   for (const std::string& name : machine_names()) {
     SCOPED_TRACE(name);
     const Machine machine = read_machine(name);
@@ -87,6 +87,21 @@ TEST(ReadMachine, ReadsTheTextOfToTomlBackUnchanged) {
   EXPECT_EQ(machine_of(to_toml(machine)), machine);
 }
 
+TEST(ReadMachine, AFileMayGiveOnlyWhatDiffersFromAnotherMachine) {
+  Machine want = read_machine("perlmutter");
+  want.reserve_bytes = 2e9;
+  want.rowwise_bytes_per_s["gelu"] = 1e12;
+  want.groups.push_back({.inner = 1, .size = 4, .bytes_per_s = 2e11});
+  const Machine machine = machine_of(
+      "[like]\nmachine = \"perlmutter\"\n[machine]\nreserve_bytes = 2e9\n"
+      "[rowwise]\ngelu = 1e12\n"
+      "[[group]]\ninner = 1\nsize = 4\nbytes_per_s = 2e11\n");
+  EXPECT_EQ(machine, want);
+  EXPECT_THAT(error_of("[like]\nmachine = \"perlmuter\"\n"),
+              HasSubstr("did you mean 'perlmutter'?"));
+  EXPECT_THAT(error_of("[like]\nmachine = \"alps-paper\"\n"), HasSubstr("name that one"));
+}
+
 TEST(ReadMachine, ReportsAnUnknownKeyWithItsPlaceAndASuggestion) {
   EXPECT_THAT(error_of("[machine]\nmemory_byts = 1\n"),
               AllOf(HasSubstr(".toml:2:1"), HasSubstr("did you mean 'memory_bytes'?")));
@@ -102,7 +117,7 @@ TEST(ReadMachine, SuggestsASimilarNameOrListsAll) {
   EXPECT_THAT([] { read_machine("frontir"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("did you mean 'frontier'?")));
   EXPECT_THAT([] { read_machine("abacus"); },
-              testing::ThrowsMessage<UsageError>(HasSubstr("alps, dgx-h100")));
+              testing::ThrowsMessage<UsageError>(HasSubstr("alps, alps-paper, dgx-h100")));
   EXPECT_THAT([] { read_machine("none/abacus.toml"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("cannot read 'none/abacus.toml'")));
 }

@@ -18,12 +18,16 @@ namespace {
 struct Fixed final : Costs {
   double latency_s = 0;
   Slowdowns both = {};
+  double late_s = 0;  // for each second and collective
 
   double compute_s(const Schedule::Compute& op) const override { return op.flops; }
   CollectiveCost collective(const Schedule::Start& start) const override {
     return {.latency_s = latency_s,
             .link_s = static_cast<double>(start.bytes),
             .leaves_node = start.group == "z" || start.group == "data"};
+  }
+  double lateness_s(double computed_s, double collectives) const override {
+    return late_s * computed_s * collectives;
   }
   Slowdowns slowdowns() const override { return both; }
 };
@@ -129,6 +133,27 @@ TEST(Simulate, ComputeIsSlowerOnlyDuringACollective) {
   const StepTime time = Program().start("x", "all_gather", 3).compute(4).wait(0).play(costs);
   EXPECT_THAT(time.compute_s, near(5));
   EXPECT_THAT(time.exposed_s(), near(0));
+}
+
+TEST(Simulate, EveryWaitWaitsForLateRanksWhileTheCollectiveContinues) {
+  Fixed costs;
+  costs.late_s = 0.5;
+  // After 2 s of computation the last rank is 1 s late; then 1 s of the collective is left. The
+  // second wait follows without computation, the third after 4 s of it.
+  const StepTime time = Program()
+                            .start("z", "all_gather", 4)
+                            .compute(2)
+                            .wait(0)
+                            .start("x", "all_reduce", 3)
+                            .wait(3)
+                            .start("x", "all_reduce", 1)
+                            .compute(4)
+                            .wait(5)
+                            .play(costs);
+  EXPECT_THAT(time.exposed_by,
+              UnorderedElementsAre(Pair("z all_gather", near(1)), Pair("x all_reduce", near(3)),
+                                   Pair(kLateRanks, near(3))));
+  EXPECT_THAT(time.step_s, near(2 + 1 + 1 + 3 + 4 + 2));
 }
 
 TEST(Simulate, ACollectiveThatAStepLeavesOverlapsTheNextStep) {

@@ -14,7 +14,7 @@
 
 namespace axonn {
 
-/// The files of machines/, sorted: name without .toml, and text. Defined in machine_files.cpp,
+/// The files of machines/: name without .toml, and text. Defined in machine_files.cpp,
 /// which CMake writes.
 std::span<const std::pair<std::string_view, std::string_view>> machine_files();
 
@@ -43,7 +43,7 @@ void list_products(ProductRate& rate, OptionList& list, std::string_view section
   add_figure(list, "half_k", rate.half_k, "inner size that halves the rate");
 }
 
-void list_options(Machine& machine, OptionList& list) {
+void list_devices(Machine& machine, OptionList& list) {
   list.section("machine", "The machine and its devices");
   list.add("name", &machine.name, {.help = "name of the machine"});
   list.add("device", &machine.device, {.help = "device of one rank"});
@@ -62,22 +62,57 @@ void list_options(Machine& machine, OptionList& list) {
   add_figure(list, "attention_flops_per_s", machine.attention_flops_per_s,
              "rate of attention, of its causal half", "flop/s");
   add_figure(list, "launch_s", machine.launch_s, "least time of any operation", "s");
+  add_figure(
+      list, "device_spread", machine.device_spread,
+      "standard deviation of the devices' speeds over their mean; the slowest sets the pace");
+  add_figure(list, "jitter_s", machine.jitter_s,
+             "variance of a rank's computing time for each second of it; ranks that exchange data "
+             "wait for the last one",
+             "s");
   add_figure(list, "overlap_slowdown", machine.overlap_slowdown,
              "compute takes 1 + this times as long during a collective");
   add_figure(list, "collective_slowdown", machine.collective_slowdown,
              "a collective takes 1 + this times as long during compute");
-  list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16");
-  list_products(machine.f32, list, "products_f32", "Matrix products in f32");
+}
+
+void list_links(Machine& machine, OptionList& list) {
   list.section("links", "Links between devices, for groups without a [[group]]");
   add_figure(list, "node_bytes_per_s", machine.node_bytes_per_s,
              "bandwidth of all links of a node together, one direction; 0: only one node",
              "bytes/s");
+  list.add("adapters_per_node", &machine.adapters_per_node,
+           {.help = "network adapters of a node; 0: as many as devices", .min = 0});
+  list.add("shared_adapters_share", &machine.shared_adapters_share,
+           {.help = "share of node_bytes_per_s that is left while more groups than adapters leave "
+                    "a node",
+            .above = 0});
   add_figure(list, "node_latency_s", machine.node_latency_s, "latency of one hop between nodes",
              "s");
   add_figure(list, "device_bytes_per_s", machine.device_bytes_per_s,
              "bandwidth of a device to others of its node", "bytes/s");
   add_figure(list, "device_latency_s", machine.device_latency_s, "latency of one hop within a node",
              "s");
+  list.add("inside_share", &machine.inside_share,
+           {.help = "share of the rates inside a node, which are those of large messages alone, "
+                    "that the collectives of a step reach",
+            .above = 0});
+  add_figure(list, "paper_node_bytes_per_s", machine.paper_node_bytes_per_s,
+             "node_bytes_per_s of the paper's communication model (--cost paper); 0: the same",
+             "bytes/s");
+}
+
+void list_options(Machine& machine, OptionList& list) {
+  list_devices(machine, list);
+  list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16");
+  list_products(machine.f32, list, "products_f32", "Matrix products in f32");
+  list_links(machine, list);
+  list.section("program", "The program whose steps the figures describe");
+  list.add("name", &machine.program, {.help = "its name; empty: axonn"});
+  list.add("weight_collectives", &machine.weight_collectives,
+           {.help = "collectives that it starts for each gather or scatter of a block's weights",
+            .min = 1});
+  add_figure(list, "error", machine.error,
+             "expected error of a predicted step's time, as a fraction of it; 0: unknown");
   list.section("rowwise", "Operations whose rate differs from memory_bytes_per_s");
   const auto add = [&](std::string_view operation) {
     add_figure(list, operation, machine.rowwise_bytes_per_s[std::string(operation)],
@@ -140,28 +175,8 @@ OptionList options_of(Machine& machine) {
   return list;
 }
 
-}  // namespace
-
-GroupShape group_along(const GridShape& grid, Axis axis) {
-  GroupShape group{.inner = 1, .size = grid.extent(axis)};
-  for (const Axis before : kAxes)
-    if (before < axis) group.inner *= grid.extent(before);
-  return group;
-}
-
-std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int size,
-                                               std::int64_t bytes) {
-  const bool sum = operation == "all_reduce";
-  const double g = size, passes = sum ? 2 : 1, whole = static_cast<double>(bytes);
-  std::vector<CollectiveAlgorithm> found{{passes * (g - 1), passes * (g - 1) / g * whole}};
-  const double depth = std::bit_width(static_cast<unsigned>(size - 1));  // ceil(log2 g)
-  if (sum) found.push_back({2 * depth, 2 * whole});
-  return found;
-}
-
-Machine read_machine(const std::string& name_or_file) {
-  Machine machine;
-  const OptionList list = options_of(machine);
+/// Reads the file of the name or path into `list`.
+void read_file(const OptionList& list, const std::string& name_or_file) {
   Origins origins;
   const auto known =
       std::ranges::find(machine_files(), name_or_file, [](const auto& file) { return file.first; });
@@ -177,6 +192,46 @@ Machine read_machine(const std::string& name_or_file) {
                ? "; the known machines are " + join(names) + ", and a file's name ends in .toml"
                : did_you_mean(guesses));
   }
+}
+
+/// Reads the file over the figures of `machine`. Returns the name that it gives for `like`.
+std::string read_over(Machine& machine, const std::string& name_or_file) {
+  OptionList list = options_of(machine);
+  std::string like;
+  list.section("like", "A file that gives only what differs from another machine");
+  list.add("machine", &like, {.help = "name or file of that machine"});
+  read_file(list, name_or_file);
+  return like;
+}
+
+}  // namespace
+
+GroupShape group_along(const GridShape& grid, Axis axis) {
+  GroupShape group{.inner = 1, .size = grid.extent(axis)};
+  for (const Axis before : kAxes)
+    if (before < axis) group.inner *= grid.extent(before);
+  return group;
+}
+
+std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int size,
+                                               std::int64_t bytes) {
+  const bool sum = operation == "all_reduce";
+  const double g = size, passes = sum ? 2 : 1, whole = static_cast<double>(bytes);
+  std::vector<CollectiveAlgorithm> found{{passes * (g - 1), passes * (g - 1) / g * whole}};
+  const double depth = std::bit_width(static_cast<unsigned>(size - 1));  // ceil(log2 g)
+  if (sum) found.push_back({.hops = 2 * depth, .bytes = 2 * whole, .ring = false});
+  return found;
+}
+
+Machine read_machine(const std::string& name_or_file) {
+  Machine machine;
+  if (const std::string like = read_over(machine, name_or_file); !like.empty()) {
+    machine = {};
+    if (!read_over(machine, like).empty())
+      refuse("the machine ", name_or_file, " is like ", like,
+             ", which is like a third one; name that one in [like] machine");
+    read_over(machine, name_or_file);
+  }
   std::erase_if(machine.rowwise_bytes_per_s, [](const auto& rate) { return rate.second == 0; });
   validate(machine, name_or_file);
   return machine;
@@ -185,6 +240,7 @@ Machine read_machine(const std::string& name_or_file) {
 std::vector<std::string> machine_names() {
   std::vector<std::string> names;
   for (const auto& [name, text] : machine_files()) names.emplace_back(name);
+  std::ranges::sort(names);
   return names;
 }
 

@@ -32,6 +32,7 @@ GroupShape group_along(const GridShape& grid, Axis axis);
 /// through a member's links.
 struct CollectiveAlgorithm {
   double hops = 0, bytes = 0;
+  bool ring = true;  ///< every hop is one to the next member
 };
 
 /// A ring; for an all_reduce also a tree. `bytes` are those of the larger buffer, as in
@@ -63,15 +64,31 @@ struct Machine {
   double attention_flops_per_s = 0;  ///< of the causal half, as Schedule counts
   double memory_bytes_per_s = 0;
   std::map<std::string, double>
-      rowwise_bytes_per_s;         ///< by Backend's function, or "other"; else memory_bytes_per_s
-  double launch_s = 0;             ///< least time of any operation
+      rowwise_bytes_per_s;   ///< by Backend's function, or "other"; else memory_bytes_per_s
+  double launch_s = 0;       ///< least time of any operation
+  double device_spread = 0;  ///< standard deviation of devices' speeds, as a fraction of the mean
+  /// Variance of a rank's computing time, for each second of it: s² / s.
+  double jitter_s = 0;
   double overlap_slowdown = 0;     ///< compute takes 1 + this times as long during a collective
   double collective_slowdown = 0;  ///< a collective takes 1 + this times as long during compute
-  double node_bytes_per_s = 0;     ///< of all a node's links together, one direction
-  double node_latency_s = 0;       ///< of one hop between nodes
-  double device_bytes_per_s = 0;   ///< between devices of a node, for groups without a rate
+  /// The share of the rates inside a node, which are those of large messages alone, that the
+  /// collectives of a step reach.
+  double inside_share = 1;
+  double node_bytes_per_s = 0;  ///< of all a node's links together, one direction
+  int adapters_per_node = 0;    ///< 0: as many as devices
+  /// The share of node_bytes_per_s that is left while more groups than adapters leave a node.
+  double shared_adapters_share = 1;
+  double node_latency_s = 0;      ///< of one hop between nodes
+  double device_bytes_per_s = 0;  ///< between devices of a node, for groups without a rate
   double device_latency_s = 0;
+  /// node_bytes_per_s of the paper's communication model, if it is another; else 0.
+  double paper_node_bytes_per_s = 0;
   std::vector<GroupRate> groups;
+  /// The program whose steps the figures describe; "": this one.
+  std::string program;
+  /// Collectives of that program for each gather or scatter of a block's weights by this one.
+  double weight_collectives = 1;
+  double error = 0;  ///< expected error of a predicted step's time, as a fraction; 0: unknown
 
   bool operator==(const Machine&) const = default;
 
