@@ -93,12 +93,12 @@ std::string table(const PlanReport& r) {
     const Plan& p = r.result.plans[i];
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
-        "{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", i + 1,
+        "{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}{}\n", i + 1,
         to_string(p.grid), p.micro_batch, name_of(p.recompute),
         three_digits(p.time.step_s * unit.each), three_digits(p.time.compute_s * unit.each),
         three_digits(p.time.exposed_s() * unit.each),
         gigabytes(static_cast<double>(p.memory_bytes)), three_digits(flops.model * 1e-15),
-        percent_of_peak(flops), i == 0 ? "" : why_behind(r.result.plans.front(), p));
+        percent_of_peak(flops), i == 0 ? "" : "  " + why_behind(r.result.plans.front(), p));
   }
   if (r.options.cost == CostModel::paper)
     text +=
