@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 
 namespace axonn {
 
@@ -12,6 +13,8 @@ namespace {
 /// counts, and for TCP without a handshake (see prepare_mpi()); large enough for the full bandwidth
 /// of networks with rendezvous in hardware.
 constexpr std::int64_t kMaxMessage = 512 << 10;
+/// Maximum bytes of a part in several blocks that is copied into one before it is sent.
+constexpr std::int64_t kMaxPacked = 64 << 10;
 /// Bytes that hold a part and Open MPI's header.
 constexpr const char* kEagerLimit = "1048576";
 
@@ -83,7 +86,17 @@ void Messages::post(MpiContext& context, Transfer transfer, std::span<const Buff
 }
 
 void Messages::begin(MpiContext& context, std::size_t part, bool confirmed) {
-  const Part& it = parts_[part];
+  Part& it = parts_[part];
+  // MPI would copy several blocks piece by piece, a few in each poll.
+  if (!it.receives && it.blocks.size() > 1 && it.bytes <= kMaxPacked) {
+    it.packed = context.staging.take(it.bytes);
+    std::int64_t done = 0;
+    for (const Buffer& block : it.blocks) {
+      std::memcpy(it.packed.get() + done, block.data, static_cast<std::size_t>(block.count));
+      done += block.count;
+    }
+    it.blocks = {{it.packed.get(), it.bytes, DType::u8}};
+  }
   MPI_Request* const request = &requests_[part];
   const auto start = [&](void* data, int count, MPI_Datatype type) {
     if (it.receives)

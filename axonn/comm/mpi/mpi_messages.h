@@ -89,6 +89,7 @@ class Messages {
     std::vector<Buffer> blocks;  // of bytes
     int bytes, peer, tag;
     bool receives;
+    StagingPool::Block packed = {};
     std::size_t held_begin = 0, held_end = 0;  // parts that are sent when this one is done
   };
   /// Posts the part. A confirmed one is done only after it has been matched.
