@@ -66,8 +66,6 @@ int run_probe(const Arguments& arguments) {
   config.parallelism.data = ranks > 0 ? ranks : std::max(gpus > 0 ? gpus : usable_core_count(), 2);
   if (launches_mpi(config) && ranks > 0)
     refuse("--ranks ", ranks, ": the launcher sets the number of ranks; leave out --ranks");
-  // Figures of links describe flat collectives; those of the others follow from them.
-  config.parallelism.collectives = CollectivesKind::flat;
   launch(config, [&](Communicator& world) {
     ProbeOptions options = asked;
     const OwnCores own(config, world);

@@ -99,7 +99,6 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
       Config all = config;
       all.parallelism.data = world.size();
       const OwnCores cores(all, world);
-      world.set_policy({CollectiveMethod::flat});  // the one whose costs the figures describe
       machine = probe(world, {.threads = cores.threads(),
                               .device = config.parallelism.device,
                               .transport = config.parallelism.transport,

@@ -148,6 +148,10 @@ std::optional<CollectiveCost> MachineCosts::two_level(const GroupShape& group,
   if (group.inner >= node || node % group.inner != 0) return std::nullopt;
   const GroupShape inside{.inner = group.inner, .size = node / group.inner};
   if (group.size <= inside.size || group.size % inside.size != 0) return std::nullopt;
+  const bool measured = std::ranges::any_of(machine_.groups, [&](const GroupRate& rate) {
+    return rate.inner == group.inner && rate.size == group.size;
+  });
+  if (measured) return std::nullopt;  // in the form that a run chooses
   const GroupShape across{.inner = node, .size = group.size / inside.size};
 
   // Each member exchanges its part with those of the same place on other nodes; all members of a
