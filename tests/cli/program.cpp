@@ -29,17 +29,7 @@ void sleep_a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(5)
 
 std::vector<std::string> command_line(const std::vector<std::string>& arguments, int ranks) {
   std::vector<std::string> words;
-  if (ranks > 0)
-    words = {AXONN_MPIRUN,
-             "--allow-run-as-root",
-             "--oversubscribe",
-             "--bind-to",
-             "none",
-             "--mca",
-             "mpi_yield_when_idle",
-             "1",
-             "-np",
-             std::to_string(ranks)};
+  if (ranks > 0) words = {AXONN_MPIRUN, "-np", std::to_string(ranks)};
   words.push_back(AXONN_PROGRAM);
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;

@@ -82,7 +82,7 @@ TEST(Mpi, LetsRanksCallTheirGroupsInDifferentOrdersAndWithDelays) {
 
 TEST(Mpi, SendsALateRankNoMoreThanItCanKeep) {
   // Over TCP, where messages of this size are sent at once, as between hosts.
-  Launched job(2, {"runs_ahead"}, {"--mca", "btl", "tcp,self", "--mca", "pml", "ob1"});
+  Launched job(2, {"runs_ahead"}, {{"OMPI_MCA_btl", "tcp,self"}, {"OMPI_MCA_pml", "ob1"}});
   EXPECT_EQ(job.finish(kPatience), 0) << job.output();
 }
 
