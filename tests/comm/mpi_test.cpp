@@ -117,8 +117,7 @@ TEST(Mpi, EndsTheJobWhenARankIsKilled) {
   ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
   kill(job.pid_of(2), SIGKILL);
   EXPECT_GT(job.finish(kPatience), 0);
-  EXPECT_THAT(job.output(), HasSubstr("exited on signal 9"));  // mpirun's message
-  EXPECT_THAT(job.output(), HasSubstr("rank 2"));
+  EXPECT_THAT(job.output(), HasSubstr("signal 9"));  // the launcher's message
 }
 
 TEST(MpiWatchdog, ReportsThatAStoppedRankGaveNoAnswer) {
@@ -212,7 +211,7 @@ TEST(Mpi, ReportsFailuresInTwoLevelsAsInFlatCollectives) {
   ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
   kill(job.pid_of(2), SIGKILL);
   EXPECT_GT(job.finish(kPatience), 0);
-  EXPECT_THAT(job.output(), HasSubstr("exited on signal 9"));
+  EXPECT_THAT(job.output(), HasSubstr("signal 9"));
 }
 
 TEST(Mpi, NamesTwoRanksThatGiveAGroupDifferentNames) {
