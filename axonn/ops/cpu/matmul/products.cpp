@@ -11,6 +11,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/cpu/matmul/product_plan.h"
 #include "axonn/ops/cpu/matmul/row_dots.h"
@@ -19,10 +20,6 @@
 namespace axonn::cpu {
 
 namespace {
-
-constexpr std::array<std::string_view, 3> kLimits{"avx2", "avx512", "avx512-bf16"};
-constexpr std::array kLimitValues{dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
-                                  dnnl_cpu_isa_avx512_core_bf16};
 
 constexpr std::string_view kStreamed = "streamed";  ///< the way of few_rows_matmul()
 
@@ -440,42 +437,6 @@ bool Products::set_way(const MatmulShape& shape, std::string_view way) {
   const auto plan = parse_plan(shape, way, library_multiplies_bf16());
   if (plan) state_->chosen.insert_or_assign(shape, *plan);
   return plan.has_value();
-}
-
-std::string library_version() {
-  const dnnl_version_t* version = dnnl_version();
-  return concat(version->major, '.', version->minor, '.', version->patch);
-}
-
-std::string library_instructions() {
-  constexpr std::pair<dnnl_cpu_isa_t, const char*> kNames[] = {
-      {dnnl_cpu_isa_sse41, "SSE4.1"},
-      {dnnl_cpu_isa_avx, "AVX"},
-      {dnnl_cpu_isa_avx2, "AVX2"},
-      {dnnl_cpu_isa_avx2_vnni, "AVX2 with VNNI"},
-      {dnnl_cpu_isa_avx512_core, "AVX-512"},
-      {dnnl_cpu_isa_avx512_core_vnni, "AVX-512 with VNNI"},
-      {dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with bf16 products"},
-      {dnnl_cpu_isa_avx512_core_amx, "AVX-512 with AMX tiles (bf16, int8)"}};
-  for (const auto& [isa, name] : kNames)
-    if (dnnl_get_effective_cpu_isa() == isa) return name;
-  return "the compiler's instructions";
-}
-
-bool library_multiplies_bf16() {
-  const int isa = dnnl_get_effective_cpu_isa(), bf16 = dnnl_cpu_isa_avx512_core_bf16;
-  return (isa & bf16) == bf16;  // each set of instructions contains the bits of those it extends
-}
-
-std::span<const std::string_view> instruction_limits() { return kLimits; }
-
-void limit_library_instructions(std::string_view name) {
-  const auto at = std::ranges::find(kLimits, name) - kLimits.begin();
-  AXONN_CHECK(at < std::ssize(kLimits), "limit_library_instructions: '", name,
-              "' is not one of avx2, avx512, avx512-bf16");
-  AXONN_CHECK(dnnl_set_max_cpu_isa(kLimitValues[at]) == dnnl_success,
-              "limit_library_instructions: oneDNN is in use already, so its instructions can no "
-              "longer be limited");
 }
 
 }  // namespace axonn::cpu
