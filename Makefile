@@ -1,6 +1,6 @@
 # Shortcuts for common tasks. CMake (CMakePresets.json) and scripts/ do the work.
 
-.PHONY: help packages dev-packages quickstart test attack build dev debug gpu-check gpu-bundle format tidy docs clean
+.PHONY: help packages dev-packages quickstart test attack build dev debug package gpu-check gpu-bundle format tidy docs clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -11,6 +11,7 @@ help:
 	@echo "make build       build the optimised program, build/release/bin/axonn"
 	@echo "make dev         build/dev: the same with all tests; warnings are errors"
 	@echo "make debug       build/debug: libraries and tests, sources compiled separately, for editing"
+	@echo "make package     build/packages: Debian packages and a tarball for any x86-64 (docs/packages.md)"
 	@echo "make gpu-check   build for this machine's GPU, test and time it (under 10 minutes)"
 	@echo "make gpu-bundle  pack the programs for a GPU machine without the build dependencies"
 	@echo "make format      format all sources"
@@ -42,6 +43,9 @@ dev: dev-packages
 
 debug: dev-packages
 	@scripts/build.sh debug
+
+package: packages
+	@scripts/package.sh
 
 gpu-check:
 	@scripts/gpu-check.sh

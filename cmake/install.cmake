@@ -1,19 +1,61 @@
-# Installs the libraries, the public headers and the program, so that find_package(axonn) works.
+# Installs, as component `development`, the libraries and the public headers, so that
+# find_package(axonn) works, and, as component `program`, the program with its configurations,
+# machine files, module files and documents. The program finds share/axonn beside its own folder.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 get_property(axonn_libraries GLOBAL PROPERTY AXONN_LIBRARIES)
 install(TARGETS ${axonn_libraries} axonn_flags axonn_all EXPORT axonn
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 include(${CMAKE_CURRENT_LIST_DIR}/public-headers.cmake)
 foreach(header IN LISTS axonn_public_headers)
   cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder}
+          COMPONENT development)
 endforeach()
-install(EXPORT axonn NAMESPACE axonn:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)
+install(EXPORT axonn NAMESPACE axonn:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn
+        COMPONENT development)
 configure_package_config_file(cmake/axonn-config.cmake.in axonn-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)
 write_basic_package_version_file(axonn-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/axonn-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/axonn-config-version.cmake
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn)
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/axonn COMPONENT development)
+
+install(DIRECTORY configs machines DESTINATION ${CMAKE_INSTALL_DATADIR}/axonn COMPONENT program)
+set(modules ${CMAKE_INSTALL_DATADIR}/modulefiles/axonn)
+install(FILES packaging/modulefiles/axonn.lua DESTINATION ${modules}
+        RENAME ${PROJECT_VERSION}.lua COMPONENT program)
+install(FILES packaging/modulefiles/axonn.tcl DESTINATION ${modules}
+        RENAME ${PROJECT_VERSION} COMPONENT program)
+install(FILES README.md CHANGELOG.md CITATION.cff DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        COMPONENT program)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT program)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+
+# `cpack -G DEB` in a build folder: axonn and axonn-dev. scripts/package.sh builds what is released.
+set(CPACK_PACKAGE_NAME axonn)
+set(CPACK_PACKAGE_VENDOR "the axonn developers")
+set(CPACK_PACKAGE_CONTACT "the axonn developers <axonn@localhost>" CACHE STRING
+    "Maintainer of the packages, NAME <MAIL>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains large language models on any grid of devices")
+set(CPACK_PACKAGE_DESCRIPTION "axonn trains and fine-tunes language models with the 4D algorithm \
+of AxoNN: every matrix product is cut over three axes of a grid of processes, and the batch over a \
+fourth. The same configuration runs on one core and on any grid, with the same losses.")
+set(CPACK_GENERATOR DEB)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL program development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME axonn)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME axonn-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
+    "libdnnl-dev, libfmt-dev, libpcre2-dev, libicu-dev, libsentencepiece-dev")
+if(AXONN_WITH_MPI)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS openmpi-bin)
+  string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libopenmpi-dev")
+endif()
+include(CPack)

@@ -9,9 +9,6 @@ target_include_directories(axonn_flags INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
 target_compile_features(axonn_flags INTERFACE cxx_std_20)
 
-# Kernels are vectorised for this machine, unless AXONN_MARCH names another one.
-set(AXONN_MARCH "native" CACHE STRING "-march= of the CPU kernels")
-
 # axonn_optimise(TARGET FLAG): compiles the target's C++ with FLAG in Release builds.
 function(axonn_optimise target flag)
   target_compile_options(${target} PRIVATE
@@ -89,10 +86,14 @@ function(axonn_test name)
   endif()
 endfunction()
 
-# axonn_test_instructions(NAME COMMAND...): declares the tests NAME.avx2 and NAME.avx512. They run
-# the command with oneDNN limited to AVX2 or AVX-512, even if the processor has newer instructions.
+# axonn_test_instructions(NAME COMMAND...): in a build with -DAXONN_MARCH=dispatch, declares the
+# tests NAME.plain, NAME.avx2 and NAME.avx512, which run the command with kernels and oneDNN limited
+# to these instructions. Test NAME has those of the processor.
 function(axonn_test_instructions name)
-  foreach(limit avx2:AVX2 avx512:AVX512_CORE)
+  if(NOT AXONN_MARCH STREQUAL "dispatch")
+    return()
+  endif()
+  foreach(limit plain:SSE41 avx2:AVX2 avx512:AVX512_CORE)
     string(REGEX REPLACE ":.*" "" suffix ${limit})
     string(REGEX REPLACE ".*:" "" isa ${limit})
     add_test(NAME ${name}.${suffix} COMMAND ${ARGN})

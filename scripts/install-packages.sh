@@ -1,9 +1,9 @@
 #!/bin/bash
 # install-packages.sh [--unit-tests | --tests | PACKAGE...]: installs the Debian packages that axonn
 # needs and that are missing. --unit-tests adds what compiles the tests: Ninja, ccache, GoogleTest.
-# --tests adds all that developers need, that is also clang-format, Node.js, Python, strace, and
-# hipcc, if it is available, for the test that compiles for AMD GPUs. Names of packages stand for
-# these alone. Needs root or sudo only if something is missing.
+# --tests adds all that developers need, that is also clang-format, Node.js, Python, strace,
+# patchelf, QEMU, and hipcc, if it is available, for the test that compiles for AMD GPUs. Names of
+# packages stand for these alone. Needs root or sudo only if something is missing.
 set -euo pipefail
 unit_tests=0
 tests=0
@@ -29,6 +29,7 @@ packages=(
   clang-format                                         # format of the sources
   nodejs                                               # tests of the HTML report's script
   python3 strace                                       # attacks on the program
+  patchelf qemu-user                                   # packages, and older processors to try them
 )
 [[ ! ${1:-} =~ ^[a-z] ]] || packages=("$@")
 

@@ -2,7 +2,8 @@
 # test.sh [--limit SECONDS]: builds and runs every test, in these parts:
 #
 #   dev        all tests, optimised, with the CUDA backend if CUDA is found (a GPU is not needed)
-#   avx2       operations, parallel layers and a short training with kernels for AVX2
+#   dispatch   operations, parallel layers and a short training with the kernels of packages, for
+#              each set of instructions that the processor has; the packages themselves
 #   emulated   the CUDA backend, NCCL's transport and trainings on GPUs that the CPU emulates
 #   emulated-amd  attention and norms with the warps and matrix instructions of AMD GPUs, likewise
 #   asan       unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -114,10 +115,10 @@ compile_for_amd() {
 }
 
 runner=(env)
-run_preset dev "" -E '_test\.avx2$' -j 2
-# The kernels for processors with AVX2 only, with oneDNN limited to AVX2, which dev leaves out. All
-# but the kernels comes from the compiler cache.
-run_preset avx2 "axonn ops_test ops_threads_test parallel_test" -R '\.avx2$' -j 2
+run_preset dev "" -j 2
+# All but the kernels comes from the compiler cache.
+run_preset dispatch "axonn ops_test ops_threads_test parallel_test" \
+  -R '^(ops|ops_threads|parallel)_test|^check_|^packages_' -j 2
 run_preset emulated gpu_tests -L gpu -j 2
 # What depends on the number of lanes of a warp: matrix instructions, sums over a block.
 runner=(env "GTEST_FILTER=Executor.*:Attention.*:*Norm*")

@@ -10,7 +10,7 @@
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
-#include "axonn/ops/cpu/matmul/products.h"
+#include "axonn/ops/cpu/instructions.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
@@ -100,11 +100,11 @@ int run_check(const Arguments& arguments) {
       ->check(CLI::PositiveNumber);
   std::string isa;
   app.add_option("--isa", isa,
-                 "limit the instructions of matrix products, to compute as an older CPU would")
-      ->check(CLI::IsMember(cpu::instruction_limits()));
+                 "limit the instructions that the CPU computes with, as on an older processor")
+      ->check(CLI::IsMember(cpu::instruction_sets()));
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
-  if (!isa.empty()) cpu::limit_library_instructions(isa);
+  if (!isa.empty()) cpu::limit_instructions(isa);
   const std::vector<GridShape> grids = parse_grids(grids_text);
   if (grids.size() < 2)
     refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", grids_text, "'");
@@ -122,7 +122,7 @@ int run_check(const Arguments& arguments) {
     comparisons.push_back(compare(all.front(), trace, tolerance));
     agree = agree && comparisons.back().agrees;
   }
-  if (!isa.empty()) std::cout << "products use " << cpu::library_instructions() << '\n';
+  if (!isa.empty()) std::cout << cpu::instructions_in_use() << '\n';
   std::cout << "reference " << to_string(grids.front()) << " on " << all.front().device << ", "
             << steps << " steps: loss " << all.front().losses.front() << " to "
             << all.front().losses.back() << "\n\n"

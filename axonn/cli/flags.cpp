@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iostream>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 
@@ -64,6 +66,17 @@ void replace_data_source(LoadedConfig& loaded) {
   }
 }
 
+/// The file, or if there is none, the one of this name that was installed with the program: an
+/// installed program is PREFIX/bin/axonn, and its configurations are PREFIX/share/axonn/configs.
+std::string installed_config(const std::string& file) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (file.empty() || fs::path(file).is_absolute() || fs::exists(file, ignored)) return file;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
+  const fs::path installed = program.parent_path().parent_path() / "share/axonn" / file;
+  return fs::is_regular_file(installed, ignored) ? installed.string() : file;
+}
+
 }  // namespace
 
 bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list) {
@@ -101,6 +114,7 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   const Arguments own = read_flags(scratch_list, arguments, scratch.origins);
   if (!parse_flags(app, own, &scratch_list)) return std::nullopt;
 
+  loaded.file = installed_config(loaded.file);
   const auto read = [&] {
     OptionList list;
     list_options(loaded.config, list);

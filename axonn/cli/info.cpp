@@ -18,7 +18,7 @@
 #include "axonn/comm/self.h"
 #include "axonn/comm/texts.h"
 #include "axonn/ops/backend.h"
-#include "axonn/ops/cpu/matmul/products.h"
+#include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/self_test.h"
 #include "axonn/text/nfc.h"
 #include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
@@ -70,7 +70,8 @@ int run_info(const Arguments& arguments) {
   if (!parse_flags(app, arguments)) return 0;
   const BuildInfo& build = build_info();
   line("axonn", fmt::format("{}, {} build", build.version, build.type));
-  line("compiler", fmt::format("{}, kernels for -march={}", build.compiler, build.march));
+  line("compiler",
+       fmt::format("{}, kernels for {}", build.compiler, fmt::join(cpu::kernel_sets(), ", ")));
   line("flags", std::string(build.flags));
   line("oneDNN", cpu::library_version());
   line("MPI", mpi_version());
@@ -89,7 +90,8 @@ int run_info(const Arguments& arguments) {
   line("cpu", processor_name());
   line("", fmt::format("{} cores for this process, {} online", usable_cores().size(),
                        ::sysconf(_SC_NPROCESSORS_ONLN)));
-  line("", fmt::format("products use {}{}", cpu::library_instructions(),
+  line("", fmt::format("has {}; in use: {}{}", cpu::processor_instructions(),
+                       cpu::instructions_in_use(),
                        cpu::library_multiplies_bf16() ? "" : "; bf16 is multiplied as f32"));
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   line("", fmt::format("{} of memory, {} free", format_bytes(::sysconf(_SC_PHYS_PAGES) * page),

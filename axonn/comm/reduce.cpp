@@ -8,6 +8,10 @@ namespace axonn {
 
 namespace {
 
+// AXONN_FOR_EACH_SET: cmake/instructions.cmake defines it. With -DAXONN_MARCH=dispatch, functions
+// with loops over values are compiled for several sets of instructions, of which the program takes
+// the best one that the processor has. The bits are the same, because nothing is multiplied here.
+
 /// Elements that are reduced over all ranks at a time, so that the sums stay in the L1 cache.
 constexpr std::int64_t kBlock = 2048;
 /// Operands that are added in one pass, without a sum in between in memory.
@@ -18,8 +22,8 @@ using Acc = decltype(reduction::load(T{}));
 
 /// acc = the sum of inps [first, first + count), plus, unless it is the first, acc.
 template <typename Op, typename T, int count>
-void add_full(Acc<T>* acc, std::span<const Summand> inps, std::int64_t begin, std::int64_t n,
-              bool is_first) {
+[[AXONN_FOR_EACH_SET]] void add_full(Acc<T>* acc, std::span<const Summand> inps, std::int64_t begin,
+                                     std::int64_t n, bool is_first) {
   const T* x[count];
   for (int k = 0; k < count; ++k) x[k] = static_cast<const T*>(inps[k].data) + begin;
   const auto sum = [&](std::int64_t i) {
@@ -64,7 +68,8 @@ bool are_few(std::span<const Summand> inps) {
 }
 
 template <typename Op, typename T>
-void add_all(Acc<T>* acc, std::span<const Summand> inps, std::int64_t begin, std::int64_t n) {
+[[AXONN_FOR_EACH_SET]] void add_all(Acc<T>* acc, std::span<const Summand> inps, std::int64_t begin,
+                                    std::int64_t n) {
   if (inps.size() == 1 || are_few(inps))
     return inps.front().summed ? add_few<Op, Acc<T>>(acc, inps, begin, n)
                                : add_few<Op, T>(acc, inps, begin, n);
@@ -82,7 +87,8 @@ void add_all(Acc<T>* acc, std::span<const Summand> inps, std::int64_t begin, std
 
 /// Out: T, or Acc<T> for a sum that is not rounded.
 template <typename Op, typename T, typename Out>
-void reduce_blocks(std::span<void* const> outs, std::span<const Summand> inps, std::int64_t count) {
+[[AXONN_FOR_EACH_SET]] void reduce_blocks(std::span<void* const> outs,
+                                          std::span<const Summand> inps, std::int64_t count) {
   Acc<T> acc[kBlock];
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t n = std::min(kBlock, count - begin);

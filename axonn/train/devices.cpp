@@ -16,6 +16,7 @@
 #include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
 #include "axonn/comm/texts.h"
+#include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/ops/self_test.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
@@ -91,6 +92,21 @@ FoundGpu find_gpu(const Config& config, Communicator& world) {
   return found;
 }
 
+/// Refuses ranks whose processors compute with different instructions: values that are the same on
+/// several ranks would differ in their last bits. Collective.
+void check_instructions(Communicator& world) {
+  if (world.in_one_process()) return;
+  const std::string mine = cpu::instructions_in_use();
+  const std::vector<std::string> first = broadcast_texts(world, {mine, host_name()});
+  agree(world, "parallelism: using the CPUs of all ranks alike",
+        mine == first[0]
+            ? ""
+            : concat(host_name(), " computes with ", mine, ", but rank 0 on ", first[1], " with ",
+                     first[0], "; values that ranks share would differ: limit all of them to what ",
+                     "the oldest processor has by setting the environment variable ",
+                     "DNNL_MAX_CPU_ISA to SSE41, AVX2, AVX512_CORE or AVX512_CORE_BF16"));
+}
+
 }  // namespace
 
 OwnCores::OwnCores(const Config& config, Communicator& world) : before_(usable_cores()) {
@@ -141,6 +157,7 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
   FoundGpu found;
   if (device == DeviceKind::automatic) found = find_gpu(config, world);
   if (found.backend) return std::move(found.backend);
+  check_instructions(world);
   auto cpu = make_cpu_backend(threads);
   if (found.remark.empty()) return cpu;
   return std::make_unique<RemarkingBackend>(std::move(cpu), std::move(found.remark));

@@ -27,9 +27,11 @@ namespace fs = std::filesystem;
 
 void sleep_a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
 
-std::vector<std::string> command_line(const std::vector<std::string>& arguments, int ranks) {
+std::vector<std::string> command_line(const std::vector<std::string>& arguments,
+                                      const ProgramOptions& options) {
   std::vector<std::string> words;
-  if (ranks > 0) words = {AXONN_MPIRUN, "-np", std::to_string(ranks)};
+  if (options.ranks > 0) words = {AXONN_MPIRUN, "-np", std::to_string(options.ranks)};
+  words.insert(words.end(), options.wrapper.begin(), options.wrapper.end());
   words.push_back(AXONN_PROGRAM);
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
@@ -79,7 +81,7 @@ std::vector<std::string> Finished::complaints() const {
 Program::Program(const std::vector<std::string>& arguments, const ProgramOptions& options)
     : folder_(testing::TempDir() + "axonn-program-XXXXXX") {
   AXONN_CHECK(::mkdtemp(folder_.data()) != nullptr, "cannot create ", folder_);
-  std::vector<std::string> words = command_line(arguments, options.ranks);
+  std::vector<std::string> words = command_line(arguments, options);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

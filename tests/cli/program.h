@@ -26,7 +26,8 @@ struct Finished {
 };
 
 struct ProgramOptions {
-  int ranks = 0;  ///< above 0: runs under mpirun
+  int ranks = 0;                          ///< above 0: runs under mpirun
+  std::vector<std::string> wrapper = {};  ///< a command that runs the program, on every rank
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< added to this process's
 };
 

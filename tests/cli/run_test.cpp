@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/host.h"
 #include "axonn/cli/command.h"
 
 #include "tests/cli/runs.h"
@@ -149,10 +150,29 @@ TEST(CheckCommand, ComputesAsAnOlderCpuWithIsa) {
   auto limited = check, unknown = check;
   limited.insert(limited.end(), {"--isa", "avx2"});
   unknown.insert(unknown.end(), {"--isa", "avx3"});
-  EXPECT_THAT(succeed(limited).out, StartsWith("products use AVX2\n"));
-  EXPECT_THAT(refuse(unknown).err, HasSubstr("avx3 not in {avx2,avx512,avx512-bf16}"));
+  EXPECT_THAT(succeed(limited).out, HasSubstr(", products AVX2\n"));
+  EXPECT_THAT(refuse(unknown).err, HasSubstr("avx3 not in {plain,avx2,avx512,avx512-bf16}"));
   const Finished info = run_program({"info"}, {.environment = {{"DNNL_MAX_CPU_ISA", "AVX2"}}});
-  EXPECT_THAT(info.out, HasSubstr("products use AVX2; bf16 is multiplied as f32"));
+  EXPECT_THAT(info.out, HasSubstr(", products AVX2; bf16 is multiplied as f32"));
+}
+
+TEST(TrainCommand, RefusesProcessorsThatDifferAndNamesTheHosts) {
+  if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
+  const SmallRun run;
+  // Rank 1 computes as on an older processor.
+  const Finished mixed = run_program(
+      run.train({"--parallelism.z", "2"}),
+      {.ranks = 2,
+       .wrapper = {"/bin/sh", "-c",
+                   "[ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" = 1 ] && export DNNL_MAX_CPU_ISA=SSE41;"
+                   " exec \"$@\"",
+                   "sh"}});
+  EXPECT_EQ(mixed.code, kFailed);
+  ASSERT_THAT(mixed.errors(), testing::SizeIs(1)) << mixed.err;
+  EXPECT_THAT(mixed.errors().front(),
+              AllOf(HasSubstr("failed on rank 1: " + host_name() + " computes with kernels "),
+                    HasSubstr("products SSE4.1, but rank 0 on " + host_name() + " with kernels "),
+                    HasSubstr("DNNL_MAX_CPU_ISA")));
 }
 
 TEST(BenchCommand, MeasuresAGridAndWritesTheFigures) {

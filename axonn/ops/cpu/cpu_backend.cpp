@@ -6,10 +6,9 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
+#include "axonn/ops/cpu/kernel_sets.h"
 
-namespace axonn {
-
-namespace cpu {
+namespace axonn::cpu {
 
 CpuBackend::CpuBackend(int threads)
     : device_(make_cpu_device()), threads_(threads), products_(threads) {
@@ -29,11 +28,6 @@ std::string CpuBackend::matmul_device() const {
                 Products::library());
 }
 
-}  // namespace cpu
+}  // namespace axonn::cpu
 
-std::unique_ptr<Backend> make_cpu_backend(int threads) {
-  AXONN_CHECK(threads >= 1, "make_cpu_backend: ", threads, " threads, want at least 1");
-  return std::make_unique<cpu::CpuBackend>(threads);
-}
-
-}  // namespace axonn
+axonn::Backend* AXONN_CPU_BACKEND(int threads) { return new axonn::cpu::CpuBackend(threads); }

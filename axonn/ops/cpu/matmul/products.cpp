@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "axonn/base/check.h"
+#include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/cpu/matmul/onednn.h"
 #include "axonn/ops/cpu/matmul/product_plan.h"
@@ -19,10 +20,6 @@
 namespace axonn::cpu {
 
 namespace {
-
-constexpr std::array<std::string_view, 3> kLimits{"avx2", "avx512", "avx512-bf16"};
-constexpr std::array kLimitValues{dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
-                                  dnnl_cpu_isa_avx512_core_bf16};
 
 constexpr std::string_view kStreamed = "streamed";  ///< the way of few_rows_matmul()
 
@@ -449,29 +446,6 @@ bool Products::set_way(const MatmulShape& shape, std::string_view way) {
   const auto plan = parse_plan(shape, way, library_multiplies_bf16());
   if (plan) state_->chosen.insert_or_assign(shape, *plan);
   return plan.has_value();
-}
-
-std::string library_version() {
-  const dnnl_version_t* version = dnnl_version();
-  return concat(version->major, '.', version->minor, '.', version->patch);
-}
-
-std::string library_instructions() { return onednn::name_of(dnnl::get_effective_cpu_isa()); }
-
-bool library_multiplies_bf16() {
-  const int isa = dnnl_get_effective_cpu_isa(), bf16 = dnnl_cpu_isa_avx512_core_bf16;
-  return (isa & bf16) == bf16;  // each set of instructions contains the bits of those it extends
-}
-
-std::span<const std::string_view> instruction_limits() { return kLimits; }
-
-void limit_library_instructions(std::string_view name) {
-  const auto at = std::ranges::find(kLimits, name) - kLimits.begin();
-  AXONN_CHECK(at < std::ssize(kLimits), "limit_library_instructions: '", name,
-              "' is not one of avx2, avx512, avx512-bf16");
-  AXONN_CHECK(dnnl_set_max_cpu_isa(kLimitValues[at]) == dnnl_success,
-              "limit_library_instructions: oneDNN is in use already, so its instructions can no "
-              "longer be limited");
 }
 
 }  // namespace axonn::cpu

@@ -1,0 +1,134 @@
+# For which processors the CPU kernels are compiled. AXONN_MARCH is
+#
+#   native     this machine's processor: for those who build for themselves
+#   dispatch   several sets of instructions, from which the program chooses when it starts, so that
+#              one binary runs on any x86-64: for packages. Elsewhere it is the compiler's default
+#   default    whatever the compiler and its flags say
+#   NAME       -march=NAME
+#
+# With dispatch, the kernels are compiled once for each set. No code of a set may ever stand in for
+# code that an older processor runs, but inline functions and templates, also those of the standard
+# library, are compiled in every source that uses them, and the linker keeps any one of the copies.
+# So each set's object files are joined into one, in which all symbols but one are local: the
+# function that makes the set's backend.
+include(CheckCXXSourceCompiles)
+
+set(AXONN_MARCH "native" CACHE STRING
+    "Processor of the CPU kernels: native, dispatch (sets chosen at run time), default or -march=")
+
+set(AXONN_KERNEL_SETS ${AXONN_MARCH})
+set(AXONN_KERNEL_FLAGS -march=${AXONN_MARCH})  # those of other code for this build's processor
+set(AXONN_FOR_EACH_SET)  # attribute of functions that are compiled for each set within one source
+set(axonn_processor_sets)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  # What x86-64-v3 and v4 add, as far as compilers use it; processors with AVX2 have the rest.
+  set(axonn_features_avx2 avx2 bmi bmi2 fma)
+  set(axonn_features_avx512 ${axonn_features_avx2} avx512f avx512bw avx512cd avx512dq avx512vl)
+  set(axonn_features_avx512-bf16 ${axonn_features_avx512} avx512bf16)
+  foreach(name avx2 avx512 avx512-bf16)
+    list(TRANSFORM axonn_features_${name} REPLACE "(.+)" "__builtin_cpu_supports(\"\\1\")"
+         OUTPUT_VARIABLE tests)
+    list(JOIN tests " && " test)
+    string(APPEND axonn_processor_sets "  if (set == \"${name}\") return ${test};\n")
+  endforeach()
+endif()
+if(AXONN_MARCH STREQUAL "dispatch")
+  set(AXONN_KERNEL_SETS plain)
+  set(AXONN_KERNEL_FLAGS)
+  set(axonn_flags_plain)
+  if(axonn_processor_sets)
+    list(APPEND AXONN_KERNEL_SETS avx2 avx512 avx512-bf16)
+    set(AXONN_FOR_EACH_SET
+        [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]])
+    set(axonn_flags_avx2 -march=x86-64-v3)
+    set(axonn_flags_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+    set(axonn_flags_avx512-bf16 ${axonn_flags_avx512} -mavx512bf16)
+  endif()
+elseif(AXONN_MARCH STREQUAL "default")
+  set(AXONN_KERNEL_FLAGS)
+else()
+  set(axonn_flags_${AXONN_MARCH} ${AXONN_KERNEL_FLAGS})
+endif()
+
+# kernel_sets.h: the table of sets, and whether the processor has them.
+set(axonn_factories)
+set(axonn_kernel_sets)
+foreach(name IN LISTS AXONN_KERNEL_SETS)
+  string(MAKE_C_IDENTIFIER axonn_cpu_backend_${name} factory)
+  set(axonn_factory_${name} ${factory})
+  string(APPEND axonn_factories "axonn::Backend* ${factory}(int threads);\n")
+  list(APPEND axonn_kernel_sets "KernelSet{\"${name}\", ${factory}}")
+endforeach()
+list(JOIN axonn_kernel_sets ", " axonn_kernel_sets)
+configure_file(${PROJECT_SOURCE_DIR}/axonn/ops/cpu/kernel_sets.h.in
+               ${PROJECT_BINARY_DIR}/include/axonn/ops/cpu/kernel_sets.h @ONLY)
+
+# Sets FOLDER to one with axonn/ops/cpu/registers.h for a set: by AVX-512's bf16 instructions, or
+# portable.
+function(axonn_registers folder set)
+  set(CMAKE_REQUIRED_FLAGS ${axonn_flags_${set}})
+  list(JOIN CMAKE_REQUIRED_FLAGS " " CMAKE_REQUIRED_FLAGS)
+  string(MAKE_C_IDENTIFIER AXONN_AVX512_BF16_${set} has_bf16)
+  check_cxx_source_compiles([[
+#include <immintrin.h>
+__m512 dot(__m512 sum, __m512bh a, __m512bh b) { return _mm512_dpbf16_ps(sum, a, b); }
+int main() {}]] ${has_bf16})
+  set(bf16 portable)
+  if(${has_bf16})
+    set(bf16 avx512)
+  endif()
+  set(into ${PROJECT_BINARY_DIR}/include/${set})
+  configure_file(${PROJECT_SOURCE_DIR}/axonn/ops/cpu/registers_${bf16}.h
+                 ${into}/axonn/ops/cpu/registers.h COPYONLY)
+  set(${folder} ${into} PARENT_SCOPE)
+endfunction()
+
+# axonn_kernels(TARGET SOURCES a.cpp ... LINK libraries ... OPTIONS ...): adds the CPU kernels to a
+# library, for each of AXONN_KERNEL_SETS. AXONN_CPU_BACKEND is the name of the function that makes
+# the set's backend.
+function(axonn_kernels target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;OPTIONS" ${ARGN})
+  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/include)
+  list(LENGTH AXONN_KERNEL_SETS count)
+  set(lto)
+  if(CMAKE_CXX_FLAGS MATCHES "-flto")
+    set(lto -fno-lto)
+  endif()
+  foreach(set IN LISTS AXONN_KERNEL_SETS)
+    axonn_registers(registers ${set})
+    set(compiled ${target})
+    if(count EQUAL 1)
+      target_sources(${target} PRIVATE ${ARG_SOURCES})
+    else()
+      set(compiled ${target}_${set})
+      add_library(${compiled} OBJECT ${ARG_SOURCES})
+      target_link_libraries(${compiled} PRIVATE ${ARG_LINK})
+      # Symbols that are unique in a process could not be made local, nor those of objects for LTO.
+      target_compile_options(${compiled} PRIVATE
+        ${ARG_OPTIONS} $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> ${lto})
+      axonn_optimise(${compiled} -O3)
+      axonn_join(${target} ${set})
+    endif()
+    target_include_directories(${compiled} PRIVATE ${registers} ${PROJECT_BINARY_DIR}/include)
+    target_compile_options(${compiled} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:${axonn_flags_${set}}>")
+    target_compile_definitions(${compiled} PRIVATE AXONN_CPU_BACKEND=${axonn_factory_${set}})
+  endforeach()
+endfunction()
+
+# axonn_join(TARGET SET): joins the objects of TARGET_SET into one of TARGET that has one symbol.
+# Groups are dissolved, or the linker would still keep one set's copy of each of them.
+function(axonn_join target set)
+  set(objects $<TARGET_OBJECTS:${target}_${set}>)
+  set(joined ${CMAKE_CURRENT_BINARY_DIR}/${target}_${set}.o)
+  add_custom_command(OUTPUT ${joined}
+    COMMAND ${CMAKE_LINKER} -r -d --force-group-allocation ${objects} -o ${joined}.all
+    COMMAND ${CMAKE_OBJCOPY} --keep-global-symbol=${axonn_factory_${set}} ${joined}.all ${joined}
+    COMMAND ${CMAKE_COMMAND} -E rm ${joined}.all
+    DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM
+    COMMENT "Joining the CPU kernels for ${set}")
+  add_dependencies(${target} ${target}_${set})  # generators of makefiles need this, too
+  set_source_files_properties(${joined} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  target_sources(${target} PRIVATE ${joined})
+  set_property(TARGET ${target} APPEND PROPERTY AXONN_JOINED ${joined})
+endfunction()
