@@ -38,6 +38,7 @@ if(AXONN_MPI)
   endif()
 endif()
 
+include(cmake/http.cmake)
 include(cmake/gpu.cmake)
 
 if(AXONN_TESTS)
