@@ -14,6 +14,8 @@ namespace axonn {
 
 namespace {
 
+constexpr int kBacklog = 1024;  // clients that wait to be connected
+
 constexpr std::array kThisMachine{"127.0.0.1", "localhost", "::1", "[::1]"};
 
 bool is_this_machine(const std::string& host) {
@@ -78,6 +80,12 @@ class HttpServer::State {
     server_.set_write_timeout(options_.patience_s);
     server_.set_keep_alive_max_count(1000);
     server_.set_tcp_nodelay(true);
+    // The library's own options would let two servers share a port, each with half of the clients.
+    server_.set_socket_options([this](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      socket_ = socket;
+    });
     server_.new_task_queue = [count = options_.connections] {
       return new httplib::ThreadPool(static_cast<std::size_t>(count));
     };
@@ -121,6 +129,7 @@ class HttpServer::State {
       refuse("cannot listen on ", options_.host,
              ": another program has the port, or this machine has no such address; choose another "
              "with --port or --host");
+    listen(socket_, kBacklog);  // the library allows 5 clients to wait
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     while (!server_.is_running()) std::this_thread::yield();
     return options_.port;
@@ -155,6 +164,7 @@ class HttpServer::State {
 
   Options options_;
   httplib::Server server_;
+  socket_t socket_ = INVALID_SOCKET;
   std::set<std::string> open_;
   std::thread thread_;
 };

@@ -71,7 +71,7 @@ struct Served {
   json answer(const std::string& path, const json& body) const {
     const auto result = post(path, body);
     AXONN_CHECK(result && result->status == 200, "POST ", path, ": ",
-                result ? result->body : "no answer");
+                result ? result->body : "no answer: " + to_string(result.error()));
     return json::parse(result->body);
   }
   json health() const { return json::parse(client().Get("/health")->body); }
@@ -326,9 +326,14 @@ TEST(Serve, AHundredClientsOfWhichSomeHangUpLeaveNothingBehind) {
             if (slow.send(by_hand) && json(events_of(body).texts[0]) == alone[i % 10]) ++right;
             return;
           }
-          default:
-            if (served.answer("/v1/completions", request)["choices"][0]["text"] == alone[i % 10])
+          default: {
+            const auto result = served.post("/v1/completions", request);
+            if (!result) {
+              ADD_FAILURE() << "client " << i << ": " << to_string(result.error());
+            } else if (json::parse(result->body)["choices"][0]["text"] == alone[i % 10]) {
               ++right;
+            }
+          }
         }
       });
     for (std::thread& client : clients) client.join();
@@ -387,6 +392,8 @@ TEST(Serve, WantsTheTokenAndHasRoomForSoManyPrompts) {
   EXPECT_THAT([] { HttpServer({.host = "0.0.0.0"}); },
               ThrowsMessage<UsageError>(HasSubstr("set --token")));
   with_server({.http = {.port = 0, .token = "secret"}, .queue = 3}, [](const Served& served) {
+    EXPECT_THAT([&] { HttpServer({.port = served.port}).start(); },
+                ThrowsMessage<UsageError>(HasSubstr("another program has the port")));
     EXPECT_EQ(served.client().Get("/v1/models")->status, 401);
     EXPECT_EQ(served.client().Get("/v1/models", {{"Authorization", "Bearer secreT"}})->status, 401);
     const httplib::Headers right{{"Authorization", "Bearer secret"}};
