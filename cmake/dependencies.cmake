@@ -51,6 +51,7 @@ if(NOT AXONN_MPI STREQUAL "OFF")
 endif()
 axonn_optional(MPI MPI_CXX_FOUND "libopenmpi-dev openmpi-bin")
 
+include(cmake/http.cmake)
 include(cmake/gpu.cmake)
 
 if(AXONN_TESTS)

@@ -42,6 +42,21 @@ function(axonn_library folder)
   set_property(GLOBAL APPEND PROPERTY AXONN_LIBRARIES axonn_${folder})
 endfunction()
 
+# axonn_page(CONSTANT OUTPUT): page.html, with page.js in it, as the constant
+# axonn::CONSTANT of the source OUTPUT.
+function(axonn_page constant output)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS page.html page.js)
+  file(READ page.html page)
+  file(READ page.js script)
+  string(REPLACE "<script src=\"page.js\"></script>" "<script>\n${script}</script>" page "${page}")
+  file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [=[
+namespace axonn {
+extern const char @constant@[];
+const char @constant@[] = R"PAGE(@page@)PAGE";
+}  // namespace axonn
+]=])
+endfunction()
+
 add_custom_target(unit_tests)
 add_custom_target(gpu_tests)
 

@@ -20,6 +20,7 @@ packages=(
   nlohmann-json3-dev libfmt-dev                        # JSON, text
   libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
+  libcpp-httplib-dev                                   # axonn serve
 )
 ((!unit_tests)) || packages+=(
   ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz

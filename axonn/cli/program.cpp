@@ -55,6 +55,7 @@ std::span<const Command> commands() {
       Command{"tune", "times the ways to compute a step's matrix products and keeps the fastest",
               run_tune},
       Command{"generate", "generates text with a model", run_generate},
+      Command{"serve", "answers requests for completions and chats over HTTP", run_serve},
       Command{"eval", "evaluates a model: loss and perplexity on a text, or multiple choice",
               run_eval},
       Command{"memorize", "studies what models memorize, or audits one model", run_memorize},

@@ -1,51 +1,19 @@
 #include "axonn/infer/generator.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <numeric>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/random.h"
+#include "axonn/infer/generation_schedule.h"
 
 namespace axonn {
 
-/// A prompt and the tokens generated after it.
-struct GeneratedSequence {
-  std::size_t prompt = 0;            ///< number of the prompt
-  std::vector<std::int32_t> tokens;  ///< the prompt's, then the generated ones
-  std::size_t prompt_size = 0;
-  std::optional<StreamDecoder> text = {};
-  std::string written = {};  ///< the output of `text` so far
-  std::size_t begin = 0;     ///< first token that is still in the context
-  std::size_t cached = 0;    ///< tokens from there on whose keys and values are cached
-
-  std::size_t produced() const { return tokens.size() - prompt_size; }
-  std::size_t in_context() const { return tokens.size() - begin; }
-};
-
-/// Tokens of one sequence that one pass computes: `count` from the first one that is not cached.
-struct PassPart {
-  GeneratedSequence* sequence;
-  std::int32_t slot;
-  std::int64_t count;
-
-  /// Whether the pass reaches the sequence's end, so that its next token is drawn.
-  bool last() const { return sequence->cached + count == sequence->in_context(); }
-};
-
-/// The parts that every (z, data) coordinate computes in a pass.
-struct PassPlan {
-  KeyValueCache::Reads reads = KeyValueCache::Reads::own_rows;
-  std::vector<std::vector<PassPart>> of_place;
-};
-
 namespace {
-
-/// Most prompt tokens of one pass of several prompts, so that short prompts share one gather of the
-/// weights.
-constexpr std::int64_t kPromptTokens = 1024;
-
-/// Most tokens of one sequence in a pass that reads the cache. It bounds the pass's memory.
-constexpr std::int64_t kNewTokens = 512;
 
 /// Passes with more rows are padded to a multiple of this, so that products have few different
 /// shapes.
@@ -55,8 +23,91 @@ constexpr std::int64_t kRowsStep = 32;
 /// one, beyond the window.
 constexpr std::int64_t kBeyondWindow = 64;
 
+/// Gathers the values of each (z, data) coordinate, in the order of places: data · Gz + z.
+std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32_t> mine) {
+  for (Axis axis : {Axis::z, Axis::data}) {
+    Communicator& along = grid.along(axis);
+    std::vector<std::int32_t> all(mine.size() * along.size());
+    along.all_gather(buffer(std::span(all)), buffer(std::span(mine)), "tokens").wait();
+    mine = std::move(all);
+  }
+  return mine;
+}
+
+/// The values of a token's score in what ranks exchange.
+std::size_t words_of(const GenerationOptions& options) {
+  return 1 + 2 * static_cast<std::size_t>(std::max<std::int64_t>(options.likeliest, 0));
+}
+
+std::size_t words_of(const std::vector<PassPart>& parts) {
+  std::size_t sum = 0;
+  for (const PassPart& part : parts) sum += part.scored() * words_of(part.sequence->options);
+  return sum;
+}
+
+void append(std::vector<std::int32_t>& words, const TokenScore& score) {
+  words.push_back(std::bit_cast<std::int32_t>(score.log_probability));
+  for (const auto& [token, log_probability] : score.likeliest) {
+    words.push_back(token);
+    words.push_back(std::bit_cast<std::int32_t>(log_probability));
+  }
+}
+
+TokenScore take_score(std::span<const std::int32_t>& words, const GenerationOptions& options) {
+  TokenScore score{.log_probability = std::bit_cast<float>(words.front())};
+  const std::size_t size = words_of(options);
+  for (std::size_t i = 1; i < size; i += 2)
+    score.likeliest.emplace_back(words[i], std::bit_cast<float>(words[i + 1]));
+  words = words.subspan(size);
+  return score;
+}
+
+/// The result of a sequence that ends.
+Generation finished(GeneratedSequence& sequence, FinishReason reason,
+                    const Generator::OnText& on_text) {
+  Generation result = std::move(sequence.result);
+  if (sequence.text) {
+    const std::string rest = sequence.text->finish();
+    result.text += rest;
+    if (on_text && !rest.empty()) on_text(sequence.number, rest);
+  }
+  result.tokens.assign(sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.prompt_size),
+                       sequence.tokens.end());
+  result.reason = reason;
+  result.slid = sequence.begin > 0;
+  return result;
+}
+
+}  // namespace
+
+TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int64_t count,
+                    std::int64_t known) {
+  const float most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - most);
+  const double log_sum = most + std::log(sum);
+  const auto log_probability = [&](std::int32_t i) {
+    return static_cast<float>(logits[i] - log_sum);
+  };
+  TokenScore score{.log_probability = log_probability(token)};
+  if (count <= 0) return score;
+  std::vector<std::int32_t> ids(std::min<std::int64_t>(known, std::ssize(logits)));
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto end = ids.begin() + std::min<std::ptrdiff_t>(count, std::ssize(ids));
+  std::ranges::partial_sort(ids, end, [&](std::int32_t a, std::int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  for (auto i = ids.begin(); i != end; ++i) score.likeliest.emplace_back(*i, log_probability(*i));
+  return score;
+}
+
+std::string_view name_of(FinishReason reason) {
+  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string", "context"};
+  return kNames[static_cast<int>(reason)];
+}
+
 /// Keeps weights gathered while it lives.
-class Held {
+class Generator::Held {
  public:
   Held(const Context& ctx, std::vector<ParameterGroup*> groups) : groups_(std::move(groups)) {
     for (ParameterGroup* group : groups_) group->acquire(ctx);
@@ -71,115 +122,15 @@ class Held {
   std::vector<ParameterGroup*> groups_;
 };
 
-/// Gathers the values of each (z, data) coordinate, in the order of places: data · Gz + z.
-std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32_t> mine) {
-  for (Axis axis : {Axis::z, Axis::data}) {
-    Communicator& along = grid.along(axis);
-    std::vector<std::int32_t> all(mine.size() * along.size());
-    along.all_gather(buffer(std::span(all)), buffer(std::span(mine)), "tokens").wait();
-    mine = std::move(all);
-  }
-  return mine;
-}
-
-/// Decides which sequences are computed in which pass, and in which slot of which place. Plain
-/// bookkeeping, the same on every rank. A place is a (z, data) coordinate.
-class GenerationSchedule {
- public:
-  /// `slots` must outlive it.
-  GenerationSchedule(std::vector<GeneratedSequence> sequences, CacheSlots& slots)
-      : sequences_(std::move(sequences)), slots_(slots), in_slot_(slots.places * slots.slots) {
-    slots_.tokens.resize(in_slot_.size());
-  }
-
-  bool done() const { return running_ == 0 && next_ == sequences_.size(); }
-  /// Gives free slots to waiting sequences and returns the next pass: the prompts of which nothing
-  /// is cached yet, if there are any, otherwise the new tokens of all other sequences.
-  PassPlan next() {
-    admit();
-    const bool fresh = std::ranges::any_of(in_slot_, [](const GeneratedSequence* sequence) {
-      return sequence && sequence->cached == 0;
-    });
-    const std::int64_t most_new =
-        slots_.window > 0 ? std::min(kNewTokens, slots_.entries - slots_.window + 1) : kNewTokens;
-    PassPlan plan;
-    plan.reads = fresh ? KeyValueCache::Reads::own_rows : KeyValueCache::Reads::kept;
-    for (std::int64_t place = 0; place < slots_.places; ++place) {
-      auto& parts = plan.of_place.emplace_back();
-      std::int64_t rows = 0;
-      for (std::int64_t slot = 0; slot < slots_.slots; ++slot) {
-        GeneratedSequence* sequence = in_slot_[place * slots_.slots + slot];
-        if (!sequence || (sequence->cached == 0) != fresh) continue;
-        const auto left = static_cast<std::int64_t>(sequence->in_context() - sequence->cached);
-        const std::int64_t count = fresh ? left : std::min(left, most_new);
-        if (fresh && rows > 0 && rows + count > kPromptTokens) break;
-        parts.push_back({sequence, static_cast<std::int32_t>(slot), count});
-        rows += count;
-      }
-    }
-    return plan;
-  }
-  /// Ends the sequence in this slot and frees the slot.
-  void finish(std::int64_t place, std::int64_t slot) {
-    const std::size_t i = place * slots_.slots + slot;
-    const GeneratedSequence& sequence = *in_slot_[i];
-    const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.begin);
-    slots_.tokens[i].assign(first, first + static_cast<std::ptrdiff_t>(sequence.cached));
-    in_slot_[i] = nullptr;
-    --running_;
-  }
-
- private:
-  /// Fills slots in turn over places, so that all places have equally many sequences.
-  void admit() {
-    for (std::int64_t slot = 0; slot < slots_.slots; ++slot)
-      for (std::int64_t place = 0; place < slots_.places && next_ < sequences_.size(); ++place) {
-        const std::size_t i = place * slots_.slots + slot;
-        if (in_slot_[i]) continue;
-        GeneratedSequence& sequence = sequences_[next_++];
-        if (sequence.begin == 0) sequence.cached = slots_.held(i, sequence.tokens);
-        in_slot_[i] = &sequence;
-        ++running_;
-      }
-  }
-
-  std::vector<GeneratedSequence> sequences_;
-  CacheSlots& slots_;
-  std::vector<GeneratedSequence*> in_slot_;  // by place, then slot; null: free
-  std::size_t next_ = 0, running_ = 0;
+/// What a pass gives, by place.
+struct Generator::Drawn {
+  std::vector<std::int32_t> tokens;  ///< of each place's slots; -1 where none was drawn
+  std::vector<std::int32_t> scores;  ///< of each place, equally many words
 };
-
-Generation finished(GeneratedSequence& sequence, FinishReason reason,
-                    const Generator::OnText& on_text) {
-  if (sequence.text) {
-    const std::string rest = sequence.text->finish();
-    sequence.written += rest;
-    if (on_text && !rest.empty()) on_text(sequence.prompt, rest);
-  }
-  const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.prompt_size);
-  return {{first, sequence.tokens.end()}, std::move(sequence.written), reason, sequence.begin > 0};
-}
-
-}  // namespace
-
-std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wanted) const {
-  const auto& here = tokens[i];
-  const std::int64_t size = std::ssize(here),
-                     same = std::min(std::ranges::mismatch(here, wanted).in1 - here.begin(),
-                                     std::ssize(wanted) - 1),
-                     first = window > 0 ? std::max<std::int64_t>(0, same + 1 - window) : 0;
-  if (size > entries && first < size - entries) return 0;  // later tokens overwrote needed ones
-  return 2 * same >= std::ssize(wanted) ? same : 0;
-}
-
-std::string_view name_of(FinishReason reason) {
-  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string", "context"};
-  return kNames[static_cast<int>(reason)];
-}
 
 struct Generator::Rows {
   std::vector<std::int32_t> ids, positions, slots, starts;
-  std::vector<std::int64_t> drawn_from;  // rows after which a token is drawn
+  std::vector<std::int64_t> needed;  // rows whose logits are needed
 
   void add(const PassPart& part) {
     const auto start = static_cast<std::int32_t>(ids.size());
@@ -190,7 +141,8 @@ struct Generator::Rows {
       slots.push_back(part.slot);
       starts.push_back(start);
     }
-    if (part.last()) drawn_from.push_back(std::ssize(ids) - 1);
+    for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
+      needed.push_back(std::ssize(ids) - i);
   }
   /// Pads with rows of no sequence, each of which sees only itself.
   void fill_up() {
@@ -220,56 +172,69 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.entries =
       slots_.window > 0 ? std::min(context_, slots_.window + kBeyondWindow - 1) : context_;
   slots_.slots = 0;
+  slots_.caches = loaded.model().caches();
+  schedule_ = std::make_unique<GenerationSchedule>(slots_);
 }
 
-/// Returns slots for that many prompts at once. Slots of earlier calls are kept if there are
-/// enough.
-CacheSlots& Generator::slots_for(std::size_t prompts) {
+Generator::~Generator() = default;
+
+std::int64_t Generator::reserve(std::size_t prompts) {
   constexpr std::int64_t kMost = 64;
-  const bool caches = model_.model().caches();
-  const std::int64_t bytes = caches ? model_.config().model.layers * slots_.entries *
-                                          KeyValueCache::elements(heads_, model_.grid()) *
-                                          bytes_of(model_.context().dtype)
-                                    : 1;
+  AXONN_CHECK(schedule_->idle(), "Generator: reserve() while prompts are being generated");
+  const std::int64_t bytes = slots_.caches ? model_.config().model.layers * slots_.entries *
+                                                 KeyValueCache::elements(heads_, model_.grid()) *
+                                                 bytes_of(model_.context().dtype)
+                                           : 1;
   const std::int64_t most = options_.batch > 0
                                 ? options_.batch
                                 : std::clamp<std::int64_t>(options_.cache_bytes / bytes, 1, kMost);
   const std::int64_t wanted =
       std::min(most, (static_cast<std::int64_t>(prompts) + slots_.places - 1) / slots_.places);
-  if (wanted <= slots_.slots) return slots_;
-  if (caches) cache_.emplace(KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
-  slots_.slots = wanted;
-  slots_.tokens.clear();
-  return slots_;
-}
-
-std::vector<GeneratedSequence> Generator::sequences_of(
-    const std::vector<std::vector<std::int32_t>>& prompts, const GenerationOptions& options) const {
-  const auto& tokenizer = options_.tokenizer;
-  if (!options.stop_strings.empty() && !tokenizer)
-    refuse("stop strings need a tokenizer, and this model has none");
-  std::vector<GeneratedSequence> sequences;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    const auto& tokens = prompts[i];
-    if (tokens.empty()) refuse("prompt ", i, " is empty: give at least one token to continue from");
-    for (const std::int32_t token : tokens)
-      if (token < 0 || token >= model_.model().vocab())
-        refuse("prompt ", i, " has token ", token, ", but the model's vocabulary has ",
-               model_.model().vocab());
-    if (std::ssize(tokens) > context_ && !options.slides)
-      refuse("prompt ", i, " has ", tokens.size(), " tokens, but the context has only ", context_);
-    GeneratedSequence& sequence = sequences.emplace_back(
-        GeneratedSequence{.prompt = i, .tokens = tokens, .prompt_size = tokens.size()});
-    if (tokenizer)
-      sequence.text.emplace(*tokenizer, DecodeOptions{.skip_special = true, .continues = true},
-                            options.stop_strings);
-    if (std::ssize(tokens) > context_) sequence.begin = tokens.size() - (context_ + 1) / 2;
+  if (wanted > slots_.slots) {
+    if (slots_.caches)
+      cache_.emplace(KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
+    slots_.slots = wanted;
+    slots_.tokens.clear();
   }
-  return sequences;
+  return slots_.slots * slots_.places;
 }
 
-/// Returns the logits (n, V) of the rows after which a token is drawn, the same on all ranks of x
-/// and y.
+void Generator::check(const std::vector<std::int32_t>& prompt,
+                      const GenerationOptions& options) const {
+  AXONN_CHECK(options.max_tokens > 0 || (options.max_tokens == 0 && options.score_prompt),
+              "Generator: ", options.max_tokens, " tokens");
+  AXONN_CHECK(!(options.slides && options.score_prompt),
+              "Generator: the scores of a prompt whose first tokens are dropped");
+  if (!options.stop_strings.empty() && !options_.tokenizer)
+    refuse("stop strings need a tokenizer, and this model has none");
+  if (prompt.empty()) refuse("the prompt is empty: give at least one token to continue from");
+  for (const std::int32_t token : prompt)
+    if (token < 0 || token >= model_.model().vocab())
+      refuse("the prompt has token ", token, ", but the model's vocabulary has ",
+             model_.model().vocab());
+  if (std::ssize(prompt) > context_ && !options.slides)
+    refuse("the prompt has ", prompt.size(), " tokens, but the context has only ", context_);
+}
+
+std::size_t Generator::add(const std::vector<std::int32_t>& prompt,
+                           const GenerationOptions& options) {
+  check(prompt, options);
+  GeneratedSequence sequence{
+      .number = next_number_, .options = options, .tokens = prompt, .prompt_size = prompt.size()};
+  if (options_.tokenizer)
+    sequence.text.emplace(*options_.tokenizer,
+                          DecodeOptions{.skip_special = true, .continues = true},
+                          options.stop_strings);
+  if (std::ssize(prompt) > context_) sequence.begin = prompt.size() - (context_ + 1) / 2;
+  schedule_->add(std::move(sequence));
+  return next_number_++;
+}
+
+void Generator::cancel(std::size_t number) { schedule_->remove(number); }
+
+bool Generator::idle() const { return schedule_->empty(); }
+
+/// Returns the logits (n, V) of the rows that need them, the same on all ranks of x and y.
 std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
   Context ctx = model_.context();
   if (cache_) ctx.cache = &*cache_;
@@ -284,7 +249,7 @@ std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads read
       make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
                   {.positions = rows.positions, .starts = rows.starts, .reach = context_});
   const std::vector<std::int64_t> any{0};
-  const auto& from = rows.drawn_from.empty() ? any : rows.drawn_from;
+  const auto& from = rows.needed.empty() ? any : rows.needed;
   const Tensor mine = model_.model().next_logits(ctx, tokens, from);
 
   Communicator& across = model_.grid().along(Axis::x);
@@ -301,44 +266,68 @@ std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads read
   return whole;
 }
 
-/// Returns the drawn tokens by place, then slot; -1 where none was drawn.
-std::vector<std::int32_t> Generator::pass(const PassPlan& plan, const GenerationOptions& options) {
-  const Grid& grid = model_.grid();
-  const auto& parts = plan.of_place[grid.batch_place()];
-  std::vector<std::int32_t> drawn(slots_.slots, -1);
+/// Computes this place's parts: appends its tokens and scores to those of `drawn`.
+void Generator::compute(const PassPlan& plan, Drawn& drawn) {
+  const auto& parts = plan.of_place[model_.grid().batch_place()];
   Rows rows;
   for (const PassPart& part : parts) rows.add(part);
-  // A rank without rows must still take part when weights are gathered over z.
-  if (!parts.empty() || !options_.hold_weights) {
-    rows.fill_up();
-    std::vector<float> all = logits(rows, plan.reads);
-    const std::size_t each = all.size() / std::max<std::size_t>(rows.drawn_from.size(), 1);
-    const Random random(options.seed, "generate");
-    std::size_t i = 0;
-    for (const PassPart& part : parts) {
-      if (!part.last()) continue;
-      const GeneratedSequence& sequence = *part.sequence;
-      const std::span<float> mine(all.data() + each * i++, vocab_);
+  rows.fill_up();
+  std::vector<float> all = logits(rows, plan.reads);
+  const std::size_t each = all.size() / std::max<std::size_t>(rows.needed.size(), 1);
+  const std::int64_t vocab = model_.model().vocab();
+  std::size_t row = 0;
+  for (const PassPart& part : parts) {
+    const GeneratedSequence& sequence = *part.sequence;
+    const GenerationOptions& options = sequence.options;
+    const auto score = [&](std::int32_t token) {
+      append(drawn.scores, score_of({&all[each * row], static_cast<std::size_t>(vocab)}, token,
+                                    options.likeliest, vocab_));
+    };
+    const std::int64_t count = part.rows_with_logits();
+    for (std::int64_t i = count; i > 0; --i, ++row) {
+      if (i > 1 || !part.last()) {  // the prompt's next token is known
+        score(sequence.tokens[sequence.begin + sequence.cached + part.count - i + 1]);
+        continue;
+      }
+      const std::span<float> mine(&all[each * row], vocab_);
+      std::vector<float> raw;  // without the penalty
+      if (options.likeliest >= 0) raw.assign(&all[each * row], &all[each * row] + vocab);
       penalise(mine, std::span(sequence.tokens).subspan(sequence.begin),
                options.sampling.repetition_penalty);
-      const std::uint64_t draw = std::uint64_t{sequence.prompt} << 32 | sequence.produced();
-      drawn[part.slot] = sample(mine, options.sampling, random.uniform(draw));
+      const std::uint64_t draw = options.stream << 32 | sequence.produced();
+      const std::int32_t token =
+          sample(mine, options.sampling, Random(options.seed, "generate").uniform(draw));
+      drawn.tokens[part.slot] = token;
+      if (!raw.empty()) append(drawn.scores, score_of(raw, token, options.likeliest, vocab_));
     }
   }
-  return gather_places(grid, std::move(drawn));
+}
+
+Generator::Drawn Generator::pass(const PassPlan& plan) {
+  Drawn drawn{.tokens = std::vector<std::int32_t>(slots_.slots, -1), .scores = {}};
+  // A rank without rows must still take part when weights are gathered over z.
+  if (!plan.of_place[model_.grid().batch_place()].empty() || !options_.hold_weights)
+    compute(plan, drawn);
+  std::size_t words = 0;
+  for (const auto& parts : plan.of_place) words = std::max(words, words_of(parts));
+  drawn.tokens = gather_places(model_.grid(), std::move(drawn.tokens));
+  drawn.scores.resize(words);
+  if (words > 0) drawn.scores = gather_places(model_.grid(), std::move(drawn.scores));
+  return drawn;
 }
 
 /// Appends a token to the sequence. Returns the reason if the sequence ends with it.
 std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::int32_t token,
-                                              const GenerationOptions& options,
                                               const OnText& on_text) const {
+  const GenerationOptions& options = sequence.options;
+  if (options.max_tokens == 0) return FinishReason::max_tokens;
   if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
     return FinishReason::stop_token;
   sequence.tokens.push_back(token);
   if (sequence.text) {
     const std::string text = sequence.text->push(token);
-    sequence.written += text;
-    if (on_text) on_text(sequence.prompt, text);
+    sequence.result.text += text;
+    if (on_text) on_text(sequence.number, text);
     if (sequence.text->stopped()) return FinishReason::stop_string;
   }
   if (static_cast<std::int64_t>(sequence.produced()) >= options.max_tokens)
@@ -350,35 +339,72 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
   return {};
 }
 
+void Generator::step(const OnText& on_text, const OnEnd& on_end) {
+  AXONN_CHECK(slots_.slots > 0 && !idle(), "Generator: step() without slots or prompts");
+  if (options_.hold_weights && !held_)
+    held_ = std::make_unique<Held>(model_.context(), model_.model().groups());
+  const PassPlan plan = schedule_->next();
+  const double start = now_seconds();
+  const Drawn drawn = pass(plan);
+  const bool prompts_read = plan.reads == KeyValueCache::Reads::own_rows;
+  (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;
+  for (std::int64_t place = 0; place < slots_.places; ++place) {
+    const std::size_t words = drawn.scores.size() / slots_.places;
+    auto scores = std::span(drawn.scores).subspan(place * words, words);
+    for (const PassPart& part : plan.of_place[place]) {
+      (prompts_read ? stats_.prompt_tokens : stats_.tokens) += part.count;
+      GeneratedSequence& sequence = *part.sequence;
+      const std::int64_t scored = part.scored();
+      std::vector<TokenScore> of_part;
+      for (std::int64_t i = 0; i < scored; ++i)
+        of_part.push_back(take_score(scores, sequence.options));
+      if (cache_) sequence.cached += part.count;
+      const std::int32_t token = drawn.tokens[place * slots_.slots + part.slot];
+      if (token >= 0 && sequence.options.likeliest >= 0) {
+        sequence.result.scores.push_back(std::move(of_part.back()));
+        of_part.pop_back();
+      }
+      std::ranges::move(of_part, std::back_inserter(sequence.result.prompt_scores));
+      if (token < 0) continue;
+      const auto reason = accept(sequence, token, on_text);
+      if (!reason) continue;
+      const std::size_t number = sequence.number;
+      Generation result = finished(sequence, *reason, on_text);
+      result.scores.resize(std::min(result.scores.size(), result.tokens.size()));
+      schedule_->remove(number);
+      if (on_end) on_end(number, std::move(result));
+    }
+  }
+}
+
 std::vector<Generation> Generator::generate(const std::vector<std::vector<std::int32_t>>& prompts,
                                             const GenerationOptions& options,
                                             const OnText& on_text) {
-  AXONN_CHECK(options.max_tokens > 0, "Generator: ", options.max_tokens, " tokens");
   stats_ = {};
   std::vector<Generation> results(prompts.size());
   if (prompts.empty()) return results;
-  GenerationSchedule schedule(sequences_of(prompts, options), slots_for(prompts.size()));
-  std::optional<Held> held;
-  if (options_.hold_weights) held.emplace(model_.context(), model_.model().groups());
-  while (!schedule.done()) {
-    const PassPlan plan = schedule.next();
-    const double start = now_seconds();
-    const std::vector<std::int32_t> drawn = pass(plan, options);
-    const bool prompts_read = plan.reads == KeyValueCache::Reads::own_rows;
-    (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;
-    for (std::int64_t place = 0; place < slots_.places; ++place)
-      for (const PassPart& part : plan.of_place[place]) {
-        (prompts_read ? stats_.prompt_tokens : stats_.tokens) += part.count;
-        GeneratedSequence& sequence = *part.sequence;
-        if (cache_) sequence.cached += part.count;
-        const std::int32_t token = drawn[place * slots_.slots + part.slot];
-        if (token < 0) continue;
-        const auto reason = accept(sequence, token, options, on_text);
-        if (!reason) continue;
-        results[sequence.prompt] = finished(sequence, *reason, on_text);
-        schedule.finish(place, part.slot);
-      }
+  for (std::size_t i = 0; i < prompts.size(); ++i) try {
+      check(prompts[i], options);
+    } catch (const UsageError& error) {
+      refuse("prompt ", i, ": ", error.what());
+    }
+  reserve(prompts.size());
+  const std::size_t first = next_number_;
+  GenerationOptions mine = options;
+  for (const auto& prompt : prompts) {
+    add(prompt, mine);
+    ++mine.stream;
   }
+  const struct Release {
+    std::unique_ptr<Held>& held;
+    ~Release() { held.reset(); }
+  } release{held_};
+  while (!idle())
+    step(on_text ? [&](std::size_t number, std::string_view text) { on_text(number - first, text); }
+                 : OnText(),
+         [&](std::size_t number, Generation result) {
+           results[number - first] = std::move(result);
+         });
   return results;
 }
 

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "axonn/infer/sampling.h"
@@ -16,14 +18,22 @@
 
 namespace axonn {
 
+class GenerationSchedule;
 struct GeneratedSequence;
 struct PassPlan;
 
-/// Options of one call of Generator::generate().
+/// How a text is generated.
 struct GenerationOptions {
   std::int64_t max_tokens = 200;  ///< generated per prompt
   Sampling sampling = {.temperature = 0};
   std::uint64_t seed = 1;
+  std::uint64_t stream = 0;  ///< texts of one seed and different streams are drawn independently
+  /// Log-probabilities of the generated tokens, and of so many of the likeliest tokens at their
+  /// places; -1: none.
+  std::int64_t likeliest = -1;
+  /// The same of the prompt's tokens, the first excepted. With it, max_tokens may be 0, and slides
+  /// must be false. The prompt is then computed anew, in passes of 128 tokens.
+  bool score_prompt = false;
   /// Generation ends at one of these. It is not part of the result.
   std::vector<std::int32_t> stop_tokens = {};
   std::vector<std::string> stop_strings = {};  ///< the same for texts; requires a tokenizer
@@ -37,12 +47,28 @@ enum class FinishReason : std::uint8_t { max_tokens, stop_token, stop_string, co
 /// "max_tokens".
 std::string_view name_of(FinishReason reason);
 
+/// How likely the model finds a token after those before it.
+struct TokenScore {
+  float log_probability = 0;  ///< nats, before temperature, penalty and the like
+  /// The likeliest tokens in its place with their log-probabilities, the likeliest first.
+  std::vector<std::pair<std::int32_t, float>> likeliest = {};
+
+  bool operator==(const TokenScore&) const = default;
+};
+
+/// The score of `token` by the logits (V) of its place, with the `count` likeliest of the first
+/// `known` tokens. Sums in f64.
+TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int64_t count,
+                    std::int64_t known);
+
 /// The text generated after a prompt.
 struct Generation {
   std::vector<std::int32_t> tokens;  ///< without a stop token, but with the tokens of a stop string
   std::string text;                  ///< up to the stop; empty without a tokenizer
   FinishReason reason = FinishReason::max_tokens;
   bool slid = false;  ///< the context was full, and its first tokens were dropped
+  std::vector<TokenScore> prompt_scores = {};  ///< of its second token and the following
+  std::vector<TokenScore> scores = {};         ///< of `tokens`
 };
 
 /// Tokens and seconds of the last call, over all (z, data) coordinates: of passes that read prompts
@@ -57,6 +83,7 @@ struct CacheSlots {
   std::int64_t places = 1, slots = 1;
   std::int64_t entries = 0;  ///< positions of a sequence that a slot holds
   std::int64_t window = 0;   ///< positions that attention sees; 0: all
+  bool caches = true;        ///< false: nothing is cached, every pass computes whole sequences
   /// Per slot, in the order of places: the tokens whose keys and values it last held.
   std::vector<std::vector<std::int32_t>> tokens = {};
 
@@ -72,11 +99,15 @@ struct CacheSlots {
 /// that, every pass computes one token of each sequence, whose keys and values are cached (or the
 /// whole sequence, for a model without a cache). All ranks do the same passes and know all tokens.
 ///
-/// The token that is drawn depends only on the logits and on (seed, number of the prompt, number of
-/// the token), not on the batch or the grid. Logits agree over batches and grids up to rounding.
+/// generate() does all of that. Where prompts come and go, as in a server, add() and cancel() may
+/// be called between calls of step(), in the same order on every rank.
+///
+/// The token that is drawn depends only on the logits and on (seed, stream, number of the token),
+/// not on the batch or the grid. Logits agree over batches and grids up to rounding.
 ///
 /// Communication of a pass: as forward in training, but without the gathers over z if weights are
-/// held; an all-gather of logits over x; an all-gather of one token per sequence over z and data.
+/// held; an all-gather of logits over x; an all-gather of one token per sequence over z and data,
+/// and another of scores where they are asked for.
 class Generator {
  public:
   struct Options {
@@ -84,8 +115,9 @@ class Generator {
     std::int64_t context = 0;  ///< the longest sequence; 0: the model's positions
     /// If `batch` is 0: bytes of keys and values per rank, for at most 64 sequences.
     std::int64_t cache_bytes = std::int64_t{1} << 30;
-    /// true: gathers all blocks over z once and keeps them gathered while generate() runs, which
-    /// takes Gz times the memory of the weights. false: gathers them for every token.
+    /// true: gathers all blocks over z once and keeps them gathered while generate() runs, or from
+    /// the first step() on; takes Gz times the memory of the weights. false: gathers them for
+    /// every token.
     bool hold_weights = true;
     /// Makes texts of tokens, and limits the vocabulary to its own. Null: results have tokens only.
     const Tokenizer* tokenizer = nullptr;
@@ -93,30 +125,48 @@ class Generator {
   /// Receives the text of a prompt as far as it can be shown. Called on every rank after every
   /// token.
   using OnText = std::function<void(std::size_t prompt, std::string_view text)>;
+  /// Receives what was generated after a prompt, at its end.
+  using OnEnd = std::function<void(std::size_t prompt, Generation)>;
 
   /// The model must outlive it. Throws UsageError if the context is longer than the model's
   /// positions.
   Generator(LoadedModel& loaded, const Options& options);
+  ~Generator();
 
-  /// Generates from each prompt, which has at least one token. Collective; arguments and results
-  /// are the same on every rank. Throws UsageError if a prompt is empty, has a token that the model
-  /// does not know, or does not fit in the context and options.slides is false.
+  /// Generates from each prompt, with a stream for each. Collective; arguments and results are the
+  /// same on every rank. Throws as check() does.
   std::vector<Generation> generate(const std::vector<std::vector<std::int32_t>>& prompts,
                                    const GenerationOptions& options, const OnText& on_text = {});
+
+  /// Throws UsageError if the prompt is empty, has a token that the model does not know, or does
+  /// not fit in the context and options.slides is false, or if options contradict one another.
+  void check(const std::vector<std::int32_t>& prompt, const GenerationOptions& options) const;
+
+  /// Allocates the cache for so many prompts at once, or as many as the options allow. Returns the
+  /// number. Only while idle(); the cache of before is kept if it has room for as many.
+  std::int64_t reserve(std::size_t prompts);
+  /// Adds a prompt to those that step() generates from, and returns its number. Throws as check().
+  std::size_t add(const std::vector<std::int32_t>& prompt, const GenerationOptions& options);
+  /// Drops the prompt with this number, if it has not ended; on_end is not called for it.
+  void cancel(std::size_t number);
+  /// Whether no prompt is left.
+  bool idle() const;
+  /// Computes a pass. Collective. Requires reserve() before, and prompts.
+  void step(const OnText& on_text, const OnEnd& on_end);
 
   std::int64_t context() const { return context_; }
   /// Statistics of the last call of generate().
   const GenerationStats& stats() const { return stats_; }
 
  private:
+  class Held;
   struct Rows;  // of one pass, in host memory
-  CacheSlots& slots_for(std::size_t prompts);
-  std::vector<GeneratedSequence> sequences_of(const std::vector<std::vector<std::int32_t>>& prompts,
-                                              const GenerationOptions& options) const;
+  struct Drawn;
   std::vector<float> logits(const Rows& rows, KeyValueCache::Reads reads);
-  std::vector<std::int32_t> pass(const PassPlan& plan, const GenerationOptions& options);
+  Drawn pass(const PassPlan& plan);
+  void compute(const PassPlan& plan, Drawn& drawn);
   std::optional<FinishReason> accept(GeneratedSequence& sequence, std::int32_t token,
-                                     const GenerationOptions& options, const OnText& on_text) const;
+                                     const OnText& on_text) const;
 
   LoadedModel& model_;
   Options options_;
@@ -125,6 +175,9 @@ class Generator {
   Heads heads_;
   std::optional<KeyValueCache> cache_;
   CacheSlots slots_;
+  std::unique_ptr<GenerationSchedule> schedule_;
+  std::unique_ptr<Held> held_;
+  std::size_t next_number_ = 0;
   StepState state_;
   GenerationStats stats_;
 };

@@ -6,6 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/infer/evaluate.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/with_model.h"
@@ -241,9 +242,111 @@ TEST(Generator, RejectsPromptsThatItCannotContinue) {
     const auto run = [&](const Prompts& prompts) {
       return [&generator, prompts] { generator.generate(prompts, {}); };
     };
-    EXPECT_THAT(run({{1}, {}}), ThrowsMessage<UsageError>(HasSubstr("prompt 1 is empty")));
+    EXPECT_THAT(run({{1}, {}}),
+                ThrowsMessage<UsageError>(HasSubstr("prompt 1: the prompt is empty")));
     EXPECT_THAT(run({{1, 256}}), ThrowsMessage<UsageError>(HasSubstr("has token 256")));
     EXPECT_THAT(run({std::vector<std::int32_t>(41, 1)}),
                 ThrowsMessage<UsageError>(HasSubstr("41 tokens, but the context has only 40")));
   });
+}
+
+TEST(Generator, ScoresPromptsAsEvaluationDoesOnEveryGridWhileOthersAreGenerated) {
+  ModelConfig sizes = llama();
+  sizes.positions = 400;
+  Prompts prompts;  // of several passes, and of fewer tokens than a pass
+  for (const int size : {300, 2, 129, 40})
+    for (auto& prompt = prompts.emplace_back(); std::ssize(prompt) < size;)
+      prompt.push_back(static_cast<std::int32_t>((std::ssize(prompt) * 31 + size) % 256));
+  std::vector<SequenceScore> want;
+  with_model(config_of(sizes), [&](LoadedModel& model) {
+    want = score(model,
+                 {.count = std::ssize(prompts),
+                  .at =
+                      [&](std::int64_t n) {
+                        const std::int64_t size = std::ssize(prompts[n]);
+                        return ScoredSequence{prompts[n], size - 1, size - 1};
+                      }},
+                 {});
+  });
+  for (const GridShape& grid : {GridShape{1, 1, 1, 1}, {2, 1, 2, 1}, {1, 2, 1, 2}, {1, 1, 2, 1}}) {
+    SCOPED_TRACE(to_string(grid));
+    with_model(config_of(sizes, grid), [&](LoadedModel& model) {
+      Generator generator(model, with_tokenizer({}));
+      generator.reserve(5);
+      const std::size_t other = generator.add({5, 6, 7}, {.max_tokens = 30});
+      std::map<std::size_t, std::size_t> prompt_of;
+      for (std::size_t i = 0; i < prompts.size(); ++i)
+        prompt_of[generator.add(prompts[i],
+                                {.max_tokens = 1, .likeliest = 1, .score_prompt = true})] = i;
+      while (!generator.idle())
+        generator.step({}, [&](std::size_t number, Generation got) {
+          if (number == other) return;
+          const std::size_t i = prompt_of.at(number);
+          ASSERT_EQ(std::ssize(got.prompt_scores), want[i].targets);
+          double nats = 0;
+          std::int64_t greedy = 0;
+          for (std::size_t t = 0; t < got.prompt_scores.size(); ++t) {
+            const TokenScore& token = got.prompt_scores[t];
+            nats -= token.log_probability;
+            EXPECT_GE(token.likeliest.at(0).second, token.log_probability);
+            greedy += token.likeliest[0].second == token.log_probability;
+          }
+          EXPECT_NEAR(nats, want[i].nats, 1e-5 * static_cast<double>(want[i].targets));
+          EXPECT_EQ(greedy, want[i].greedy);
+          ASSERT_EQ(got.scores.size(), 1U);
+          EXPECT_EQ(got.scores[0].likeliest.at(0).first, got.tokens.at(0));
+          EXPECT_EQ(got.scores[0].likeliest[0].second, got.scores[0].log_probability);
+        });
+    });
+  }
+}
+
+TEST(Generator, PromptsComeAndGoBetweenSteps) {
+  const Prompts prompts = some_prompts(6);
+  const auto alone = tokens_of(generate(config_of(gpt()), prompts, {.max_tokens = 8}));
+  with_model(config_of(gpt(), {2, 1, 2, 1}), [&](LoadedModel& model) {
+    Generator generator(model, with_tokenizer({.batch = 2}));
+    EXPECT_EQ(generator.reserve(100), 4);
+    std::map<std::size_t, Continuations::value_type> got;
+    std::vector<std::size_t> numbers;
+    std::size_t next = 0, steps = 0;
+    do {
+      if (next < prompts.size())
+        numbers.push_back(generator.add(prompts[next++], {.max_tokens = 8}));
+      if (steps++ == 3) generator.cancel(numbers[1]);  // running
+      if (steps == 6) generator.cancel(numbers[5]);    // waiting
+      generator.step({}, [&](std::size_t number, Generation result) {
+        got[number] = std::move(result.tokens);
+      });
+    } while (!generator.idle());
+    generator.cancel(numbers[0]);  // ended: nothing happens
+    EXPECT_EQ(got.size(), 4U);
+    for (const std::size_t i : {0, 2, 3, 4}) EXPECT_EQ(got[numbers[i]], alone[i]) << i;
+  });
+}
+
+TEST(Generator, ScoresAreLogProbabilitiesBeforeTemperatureAndPenalty) {
+  const std::vector<float> logits{0, 1, 3, 3, -1};
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit});
+  const TokenScore score = score_of(logits, 1, 3, 4);
+  EXPECT_NEAR(score.log_probability, 1 - std::log(sum), 1e-6);
+  ASSERT_EQ(score.likeliest.size(), 3U);
+  EXPECT_EQ(score.likeliest[0].first, 2);
+  EXPECT_EQ(score.likeliest[1].first, 3);
+  EXPECT_EQ(score.likeliest[2].first, 1);
+  EXPECT_EQ(score.likeliest[2].second, score.log_probability);
+
+  const GenerationOptions plain{.max_tokens = 5, .sampling = {.temperature = 0}, .likeliest = 0};
+  GenerationOptions warm = plain;
+  warm.sampling = {.temperature = 0.7, .top_k = 1};
+  const auto cold = generate(config_of(gpt()), {{1, 2, 3}}, plain),
+             hot = generate(config_of(gpt()), {{1, 2, 3}}, warm);
+  EXPECT_EQ(cold[0].scores.size(), 5U);
+  EXPECT_TRUE(cold[0].scores[0].likeliest.empty());
+  EXPECT_EQ(cold[0].scores, hot[0].scores);
+  warm.sampling = {.temperature = 0, .repetition_penalty = 1e3};
+  warm.max_tokens = 1;
+  EXPECT_LE(generate(config_of(gpt()), {{1, 2, 3}}, warm)[0].scores[0].log_probability,
+            cold[0].scores[0].log_probability);
 }

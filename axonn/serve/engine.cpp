@@ -1,0 +1,188 @@
+#include "axonn/serve/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/texts.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::chrono::seconds kHeartbeat{1};
+
+nlohmann::json to_json(const GenerationOptions& options) {
+  const auto& [temperature, top_k, top_p, penalty] = options.sampling;
+  return {options.max_tokens,
+          options.seed,
+          options.stream,
+          options.likeliest,
+          options.score_prompt,
+          options.stop_tokens,
+          options.stop_strings,
+          temperature,
+          top_k,
+          top_p,
+          penalty};
+}
+
+GenerationOptions options_of(const nlohmann::json& from) {
+  return {.max_tokens = from[0],
+          .sampling = {from[7], from[8], from[9], from[10]},
+          .seed = from[1],
+          .stream = from[2],
+          .likeliest = from[3],
+          .score_prompt = from[4],
+          .stop_tokens = from[5].get<std::vector<std::int32_t>>(),
+          .stop_strings = from[6].get<std::vector<std::string>>()};
+}
+
+/// As CBOR, which also holds stop strings that are not UTF-8.
+std::string packed(const RequestQueue::Orders& orders) {
+  nlohmann::json add = nlohmann::json::array();
+  for (const auto& request : orders.add) add.push_back({request.prompt, to_json(request.options)});
+  std::string bytes;
+  nlohmann::json::to_cbor({orders.stop, add, orders.cancel}, bytes);
+  return bytes;
+}
+
+RequestQueue::Orders unpacked(const std::string& bytes) {
+  const nlohmann::json from = nlohmann::json::from_cbor(bytes);
+  RequestQueue::Orders orders{.stop = from[0]};
+  for (const nlohmann::json& request : from[1])
+    orders.add.push_back({.prompt = request[0], .options = options_of(request[1])});
+  from[2].get_to(orders.cancel);
+  return orders;
+}
+
+}  // namespace
+
+std::optional<TextStream::Event> TextStream::next(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, patience, [&] { return !events_.empty(); })) return {};
+  Event event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+void TextStream::push(Event event) {
+  {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+  }
+  changed_.notify_one();
+}
+
+std::vector<std::shared_ptr<TextStream>> RequestQueue::submit(std::vector<Request> requests) {
+  std::vector<std::shared_ptr<TextStream>> streams;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_.empty() || waiting_.size() + requests.size() > most_) return {};
+    for (Request& request : requests) {
+      streams.push_back(request.stream = std::make_shared<TextStream>());
+      waiting_.push_back(std::move(request));
+    }
+  }
+  changed_.notify_one();
+  return streams;
+}
+
+void RequestQueue::close(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_.empty()) return;
+    closed_ = why;
+    for (const Request& request : waiting_) request.stream->push({.fault = why});
+    for (const auto& [number, stream] : running_) stream->push({.fault = why});
+    waiting_.clear();
+    running_.clear();
+  }
+  changed_.notify_one();
+}
+
+RequestQueue::Load RequestQueue::load() const {
+  const std::lock_guard lock(mutex_);
+  Load load = load_;
+  load.running = running_.size();
+  load.waiting = waiting_.size();
+  return load;
+}
+
+RequestQueue::Orders RequestQueue::take(bool idle, std::size_t slots) {
+  std::unique_lock lock(mutex_);
+  const auto anything = [&] { return !waiting_.empty() || !closed_.empty(); };
+  if (idle) changed_.wait_for(lock, kHeartbeat, anything);
+  Orders orders{.stop = !closed_.empty()};
+  for (auto each = running_.begin(); each != running_.end();) {
+    if (each->second->cancelled()) {
+      orders.cancel.push_back(each->first);
+      each = running_.erase(each);
+    } else {
+      ++each;
+    }
+  }
+  std::erase_if(waiting_, [](const Request& request) { return request.stream->cancelled(); });
+  while (!waiting_.empty() && running_.size() + orders.add.size() < slots) {
+    orders.add.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return orders;
+}
+
+void RequestQueue::started(std::size_t number, std::shared_ptr<TextStream> stream) {
+  const std::lock_guard lock(mutex_);
+  if (closed_.empty())
+    running_[number] = std::move(stream);
+  else
+    stream->push({.fault = closed_});
+}
+
+void RequestQueue::text(std::size_t number, std::string_view piece) {
+  if (piece.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (const auto found = running_.find(number); found != running_.end())
+    found->second->push({.text = std::string(piece)});
+}
+
+void RequestQueue::ended(std::size_t number, Generation result) {
+  const std::lock_guard lock(mutex_);
+  ++load_.prompts;
+  load_.tokens += std::ssize(result.tokens);
+  const auto found = running_.find(number);
+  if (found == running_.end()) return;
+  found->second->push({.end = std::move(result)});
+  running_.erase(found);
+}
+
+void serve(Generator& generator, Communicator& world, RequestQueue* queue) {
+  const bool leads = world.rank() == 0;
+  AXONN_CHECK(leads == (queue != nullptr), "serve: rank 0 alone has the queue");
+  const auto slots = static_cast<std::size_t>(generator.reserve(std::size_t{1} << 20));
+  const auto on_text = [&](std::size_t number, std::string_view text) {
+    queue->text(number, text);
+  };
+  const auto on_end = [&](std::size_t number, Generation result) {
+    queue->ended(number, std::move(result));
+  };
+  for (;;) {
+    RequestQueue::Orders mine;
+    if (leads) mine = queue->take(generator.idle(), slots);
+    const auto orders = unpacked(broadcast_text(world, leads ? packed(mine) : "", 0));
+    for (const std::size_t number : orders.cancel) generator.cancel(number);
+    if (orders.stop) return;
+    for (std::size_t i = 0; i < orders.add.size(); ++i) {
+      const std::size_t number = generator.add(orders.add[i].prompt, orders.add[i].options);
+      if (leads) queue->started(number, std::move(mine.add[i].stream));
+    }
+    if (generator.idle()) continue;
+    if (leads)
+      generator.step(on_text, on_end);
+    else
+      generator.step({}, {});
+  }
+}
+
+}  // namespace axonn

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "axonn/infer/generator.h"
+
+namespace axonn {
+
+/// What is generated after one prompt, as it comes. One thread reads, another one writes.
+class TextStream {
+ public:
+  /// Something new: a piece of text, or the end.
+  struct Event {
+    std::string text = {};
+    std::optional<Generation> end = {};  ///< the whole; its text is that of all events
+    std::string fault = {};              ///< why there will be no end, if it is not empty
+  };
+
+  /// The next event; none if there is none after `patience`.
+  std::optional<Event> next(std::chrono::milliseconds patience);
+  /// Nobody reads any more: the engine drops the prompt before its next pass.
+  void cancel() { cancelled_ = true; }
+
+  bool cancelled() const { return cancelled_; }
+  void push(Event event);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;
+  std::atomic<bool> cancelled_ = false;
+};
+
+/// Prompts on their way from many threads to the ranks that generate. Thread-safe.
+class RequestQueue {
+ public:
+  struct Request {
+    std::vector<std::int32_t> prompt;
+    GenerationOptions options;
+    std::shared_ptr<TextStream> stream = {};
+  };
+  /// What the ranks do before their next pass.
+  struct Orders {
+    bool stop = false;
+    std::vector<Request> add = {};
+    std::vector<std::size_t> cancel = {};  ///< numbers
+  };
+  struct Load {
+    std::size_t running = 0, waiting = 0;
+    std::int64_t prompts = 0, tokens = 0;  ///< ended, and generated in them, since the start
+  };
+
+  /// `most`: prompts that may wait for ranks to take them.
+  explicit RequestQueue(std::size_t most) : most_(most) {}
+
+  /// Takes all prompts or none. Returns a stream for each; none if they have no room or the queue
+  /// is closed.
+  std::vector<std::shared_ptr<TextStream>> submit(std::vector<Request> requests);
+  /// The ranks stop before their next pass; unfinished prompts fail with `why`.
+  void close(const std::string& why);
+  Load load() const;
+
+  /// Called by the ranks' thread. Waits, if `idle`, until there is an order or a second has passed.
+  /// Takes `slots` prompts at most.
+  Orders take(bool idle, std::size_t slots);
+  void started(std::size_t number, std::shared_ptr<TextStream> stream);
+  void text(std::size_t number, std::string_view piece);
+  void ended(std::size_t number, Generation result);
+
+ private:
+  const std::size_t most_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Request> waiting_;
+  std::map<std::size_t, std::shared_ptr<TextStream>> running_;
+  Load load_;
+  std::string closed_;  // why, if it is
+};
+
+/// Generates for the prompts in rank 0's queue until it is closed. Collective: every rank of the
+/// generator's model calls it, the others with null. Before each pass rank 0 broadcasts what came
+/// and went; while there is nothing to do, once a second, so that no rank waits longer.
+void serve(Generator& generator, Communicator& world, RequestQueue* queue);
+
+}  // namespace axonn

@@ -1,0 +1,428 @@
+// A server in this process, on a grid of threads, and its clients.
+#include <atomic>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <httplib.h>
+#include <nlohmann/json.hpp>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "axonn/base/check.h"
+#include "axonn/infer/evaluate.h"
+#include "axonn/serve/api.h"
+
+#include "tests/support/runs.h"
+#include "tests/support/with_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+constexpr std::int64_t kContext = 300;
+
+Config config_of(const GridShape& grid) {
+  Config config = on_grid(tiny_config("unused"), grid);
+  config.data.tokenizer = "bytes";
+  config.model = {.family = ModelFamily::llama,
+                  .layers = 2,
+                  .hidden = 96,
+                  .heads = 24,
+                  .kv_heads = 4,
+                  .head_dim = 4,
+                  .ffn = 192,
+                  .positions = kContext,
+                  .tied = false};
+  config.model.init_std = 0.3;  // large enough that tokens depend on earlier ones
+  return config;
+}
+
+struct Setting {
+  GridShape grid = {};
+  HttpServer::Options http = {.port = 0};
+  std::size_t queue = 1000;
+  std::int64_t batch = 0;
+};
+
+/// What a test sees of the server.
+struct Served {
+  int port = 0;
+  RequestQueue& queue;
+  LoadedModel& model;  ///< of rank 0
+
+  httplib::Client client() const {
+    httplib::Client client("127.0.0.1", port);
+    client.set_read_timeout(60);
+    return client;
+  }
+  httplib::Result post(const std::string& path, const json& body) const {
+    return client().Post(path.c_str(), body.dump(), "application/json");
+  }
+  /// The answer's JSON. The status must be 200.
+  json answer(const std::string& path, const json& body) const {
+    const auto result = post(path, body);
+    AXONN_CHECK(result && result->status == 200, "POST ", path, ": ",
+                result ? result->body : "no answer: " + to_string(result.error()));
+    return json::parse(result->body);
+  }
+  json health() const { return json::parse(client().Get("/health")->body); }
+};
+
+/// Serves an untrained model on a grid, runs the test beside it, and stops.
+void with_server(const Setting& setting, const std::function<void(const Served&)>& test) {
+  with_model(config_of(setting.grid), [&](LoadedModel& loaded) {
+    const auto tokenizer = make_tokenizer("bytes");
+    Generator generator(loaded, {.batch = setting.batch, .tokenizer = tokenizer.get()});
+    Communicator& world = loaded.grid().world();
+    if (world.rank() != 0) return serve(generator, world, nullptr);
+    const ServedModel model{
+        .name = "tiny",
+        .tokenizer = tokenizer,
+        .chat = std::make_shared<ChatTemplate>(tokenizer, find_chat_format("auto", "bytes")),
+        .vocab = 256,
+        .context = kContext};
+    RequestQueue queue(setting.queue);
+    HttpServer server(setting.http);
+    add_api(server, model, queue);
+    const int port = server.start();
+    std::thread tester([&] {
+      try {
+        test({port, queue, loaded});
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+      queue.close("the test is over");
+    });
+    serve(generator, world, &queue);
+    tester.join();
+  });
+}
+
+std::vector<std::int32_t> tokens_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()),
+          reinterpret_cast<const std::uint8_t*>(text.data()) + text.size()};
+}
+
+/// The texts of a stream's events, the reasons why choices ended, and whether the stream is whole.
+struct Events {
+  std::map<int, std::string> texts, reasons;
+  json usage;
+  bool done = false;
+};
+
+Events events_of(const std::string& body) {
+  Events events;
+  std::istringstream lines(body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    AXONN_CHECK(line.starts_with("data: "), "not an event: ", line);
+    if (line == "data: [DONE]") {
+      events.done = true;
+      continue;
+    }
+    const json event = json::parse(line.substr(6));
+    if (event.contains("usage")) events.usage = event["usage"];
+    for (const json& choice : event["choices"]) {
+      const int index = choice["index"];
+      events.texts[index] += choice.contains("delta") ? choice["delta"].value("content", "")
+                                                      : choice["text"].get<std::string>();
+      if (!choice["finish_reason"].is_null()) events.reasons[index] = choice["finish_reason"];
+    }
+  }
+  return events;
+}
+
+std::size_t entries_of(const char* folder) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+/// Sends raw bytes, reads so many, and hangs up.
+void hang_up(int port, const std::string& request, std::size_t reads) {
+  const int socket_of = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port))};
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(socket_of, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0) {
+    (void)!write(socket_of, request.data(), request.size());
+    std::string answer(reads, '\0');
+    for (std::size_t got = 0; got < reads;) {
+      const auto count = read(socket_of, answer.data(), reads - got);
+      if (count <= 0) break;
+      got += static_cast<std::size_t>(count);
+    }
+  }
+  close(socket_of);
+}
+
+/// The body of an answer whose pieces are taken with pauses.
+std::string read_slowly(const Served& served, const json& body) {
+  httplib::Request request;
+  request.method = "POST";
+  request.path = "/v1/completions";
+  request.set_header("Content-Type", "application/json");
+  request.body = body.dump();
+  std::string answer;
+  request.content_receiver = [&](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    answer.append(data, size);
+    return true;
+  };
+  auto client = served.client();
+  client.send(request);
+  return answer;
+}
+
+std::string raw_post(const json& body) {
+  const std::string text = body.dump();
+  return concat(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+      "application/json\r\nContent-Length: ",
+      text.size(), "\r\n\r\n", text);
+}
+
+}  // namespace
+
+TEST(Serve, ScoresWhatTheEvaluationHarnessSendsAsEvaluationDoesOnEveryGrid) {
+  const std::vector<std::string> texts{"Where is it?", "ab", std::string(290, 'x') + "end"};
+  for (const GridShape& grid : {GridShape{}, {2, 1, 2, 1}, {1, 2, 1, 2}}) {
+    SCOPED_TRACE(to_string(grid));
+    std::vector<SequenceScore> want;
+    with_model(config_of(grid), [&](LoadedModel& model) {
+      const auto scores =
+          score(model,
+                {.count = std::ssize(texts),
+                 .at =
+                     [&](std::int64_t n) {
+                       const auto size = std::ssize(texts[n]);
+                       return ScoredSequence{tokens_of(texts[n]), size - 1, size - 1};
+                     }},
+                {});
+      if (model.grid().world().rank() == 0) want = scores;
+    });
+    with_server({.grid = grid}, [&](const Served& served) {
+      json prompts;
+      for (const std::string& text : texts) prompts.push_back(tokens_of(text));
+      const json got = served.answer("/v1/completions", {{"model", "tiny"},
+                                                         {"prompt", prompts},
+                                                         {"temperature", 0},
+                                                         {"max_tokens", 1},
+                                                         {"logprobs", 1},
+                                                         {"seed", 1234},
+                                                         {"echo", true}});
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        const json& choice = got["choices"][i];
+        EXPECT_EQ(choice["index"], i);
+        const json &values = choice["logprobs"]["token_logprobs"],
+                   &likeliest = choice["logprobs"]["top_logprobs"];
+        ASSERT_EQ(values.size(), texts[i].size() + 1);  // and the generated one
+        EXPECT_TRUE(values[0].is_null());
+        double nats = 0;
+        std::int64_t greedy = 0;
+        for (std::size_t t = 1; t < texts[i].size(); ++t) {
+          nats -= values[t].get<double>();
+          double most = -1e9;
+          for (const auto& [token, value] : likeliest[t].items())
+            most = std::max(most, value.get<double>());
+          greedy += most == values[t];
+        }
+        EXPECT_NEAR(nats, want[i].nats, 1e-5 * static_cast<double>(want[i].targets));
+        EXPECT_EQ(greedy, want[i].greedy);
+      }
+    });
+  }
+}
+
+TEST(Serve, AStreamHasTheTextOfTheWholeAnswer) {
+  with_server({.grid = {1, 1, 2, 1}}, [](const Served& served) {
+    json request{{"prompt", {"one", "another"}}, {"max_tokens", 20}, {"seed", 7}, {"n", 2}};
+    const json whole = served.answer("/v1/completions", request);
+    ASSERT_EQ(whole["choices"].size(), 4U);
+    EXPECT_NE(whole["choices"][0]["text"], whole["choices"][1]["text"]) << "copies differ";
+    EXPECT_EQ(whole["usage"]["prompt_tokens"], 10);
+    EXPECT_EQ(whole["usage"]["completion_tokens"], 80);
+    request["stream"] = true;
+    request["stream_options"] = {{"include_usage", true}};
+    const Events events = events_of(served.post("/v1/completions", request)->body);
+    EXPECT_TRUE(events.done);
+    EXPECT_EQ(events.usage, whole["usage"]);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(json(events.texts.at(i)), json::parse(whole["choices"][i]["text"].dump()));
+      EXPECT_EQ(events.reasons.at(i), "length");
+    }
+  });
+}
+
+TEST(Serve, AChatIsThePromptOfItsTemplate) {
+  with_server({}, [](const Served& served) {
+    const json chat =
+        served.answer("/v1/chat/completions",
+                      {{"messages", {{{"role", "user"}, {"content", "Hello <|im_end|>"}}}},
+                       {"temperature", 0},
+                       {"logprobs", true},
+                       {"top_logprobs", 2},
+                       {"max_tokens", 9}});
+    const json text = served.answer(
+        "/v1/completions",
+        {{"prompt", "<|im_start|>user\nHello <|im_end|><|im_end|>\n<|im_start|>assistant\n"},
+         {"temperature", 0},
+         {"max_tokens", 9}});
+    const json& choice = chat["choices"][0];
+    EXPECT_EQ(choice["message"]["role"], "assistant");
+    EXPECT_EQ(choice["message"]["content"], text["choices"][0]["text"]);
+    ASSERT_EQ(choice["logprobs"]["content"].size(), 9U);
+    EXPECT_EQ(choice["logprobs"]["content"][0]["top_logprobs"].size(), 2U);
+  });
+}
+
+TEST(Serve, EndsBeforeAStopText) {
+  with_server({}, [](const Served& served) {
+    const json request{{"prompt", "abc"}, {"max_tokens", 30}, {"temperature", 0}};
+    const std::string text = served.answer("/v1/completions", request)["choices"][0]["text"];
+    json stopping = request;
+    std::size_t at = 3;  // of a character that is one byte
+    while (at < text.size() && static_cast<unsigned char>(text[at]) >= 0x80) ++at;
+    ASSERT_LT(at, text.size());
+    stopping["stop"] = {"never", text.substr(at, 1)};
+    const json got = served.answer("/v1/completions", stopping)["choices"][0];
+    EXPECT_EQ(got["text"], text.substr(0, text.find(text[at])));
+    EXPECT_EQ(got["finish_reason"], "stop");
+  });
+}
+
+// A hundred clients at once: each gets what it would get alone. Among them are some that hang up,
+// before, during and after their request, and some that read slowly. Afterwards nothing is left.
+TEST(Serve, AHundredClientsOfWhichSomeHangUpLeaveNothingBehind) {
+  with_server({.grid = {1, 1, 2, 1}, .batch = 8}, [](const Served& served) {
+    const auto request_of = [](int i) {
+      return json{
+          {"prompt", "client " + std::to_string(i % 10)}, {"max_tokens", 24}, {"temperature", 0}};
+    };
+    std::vector<json> alone;
+    for (int i = 0; i < 10; ++i)
+      alone.push_back(served.answer("/v1/completions", request_of(i))["choices"][0]["text"]);
+    const std::size_t files = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task");
+
+    std::atomic<int> right = 0;
+    std::vector<std::thread> clients;
+    for (int i = 0; i < 100; ++i)
+      clients.emplace_back([&, i] {
+        json request = request_of(i);
+        json endless = request;
+        endless["stream"] = true;
+        endless["max_tokens"] = kContext;
+        const std::string raw = raw_post(endless);
+        switch (i % 5) {
+          case 0:
+            return hang_up(served.port, raw.substr(0, raw.size() / 2), 0);
+          case 1:
+            return hang_up(served.port, raw, 0);
+          case 2:
+            return hang_up(served.port, raw, 400);
+          case 3:
+            request["stream"] = true;
+            if (json(events_of(read_slowly(served, request)).texts[0]) == alone[i % 10]) ++right;
+            return;
+          default: {
+            const auto result = served.post("/v1/completions", request);
+            if (!result) {
+              ADD_FAILURE() << "client " << i << ": " << to_string(result.error());
+            } else if (json::parse(result->body)["choices"][0]["text"] == alone[i % 10]) {
+              ++right;
+            }
+          }
+        }
+      });
+    for (std::thread& client : clients) client.join();
+    EXPECT_EQ(right, 40);
+
+    // Those that hung up are dropped before their next pass, long before their last token.
+    json health;
+    for (int tries = 0; tries < 200; ++tries) {
+      health = served.health();
+      if (health["running"] == 0 && health["waiting"] == 0 && entries_of("/proc/self/fd") <= files)
+        break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    EXPECT_EQ(health["running"], 0);
+    EXPECT_EQ(health["waiting"], 0);
+    EXPECT_LE(entries_of("/proc/self/fd"), files);
+    EXPECT_LE(entries_of("/proc/self/task"), threads);
+    EXPECT_EQ(served.answer("/v1/completions", request_of(3))["choices"][0]["text"], alone[3]);
+  });
+}
+
+TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
+  with_server({.http = {.port = 0, .body_bytes = 2000}}, [](const Served& served) {
+    const auto refusal = [&](const char* path, const json& body, int status) {
+      const auto result = served.post(path, body);
+      EXPECT_EQ(result->status, status) << body;
+      return json::parse(result->body)["error"]["message"].get<std::string>();
+    };
+    const char *text = "/v1/completions", *chat = "/v1/chat/completions";
+    EXPECT_THAT(refusal(text, "no object", 400), HasSubstr("not a JSON object"));
+    EXPECT_THAT(refusal(text, json::object(), 400), HasSubstr("prompt: wanted a text"));
+    EXPECT_THAT(refusal(text, {{"prompt", {1, 256}}}, 400), HasSubstr("tokens from 0 to 255"));
+    EXPECT_THAT(refusal(text, {{"prompt", std::string(301, 'a')}}, 400),
+                HasSubstr("301 tokens, but the context has only 300"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"max_tokens", 0}}, 400), HasSubstr("max_tokens:"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"temperature", "hot"}}, 400),
+                HasSubstr("temperature: wanted a number from 0"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"n", 1000}}, 400), HasSubstr("n: wanted"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop", ""}}, 400), HasSubstr("stop: wanted"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5", 1}}}}, 400),
+                HasSubstr("logit_bias: only"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logprobs", 1}, {"stream", true}}, 400),
+                HasSubstr("not supported with stream"));
+    EXPECT_THAT(refusal(chat, {{"messages", "hi"}}, 400), HasSubstr("messages: wanted"));
+    EXPECT_THAT(refusal(chat, {{"messages", json::array()}}, 400), HasSubstr(""));
+    EXPECT_THAT(refusal(text, {{"prompt", std::string(3000, 'a')}}, 413), HasSubstr("too large"));
+    EXPECT_THAT(refusal("/v2", json::object(), 404), HasSubstr("there is no /v2"));
+    const auto form = served.client().Post("/v1/completions", "{\"prompt\": \"a\"}", "text/plain");
+    EXPECT_EQ(form->status, 415) << "what another page's form can send";
+    const auto rebound = served.client().Get("/v1/models", {{"Host", "attacker.example"}});
+    EXPECT_EQ(rebound->status, 403);
+  });
+}
+
+TEST(Serve, WantsTheTokenAndHasRoomForSoManyPrompts) {
+  EXPECT_THAT([] { HttpServer({.host = "0.0.0.0"}); },
+              ThrowsMessage<UsageError>(HasSubstr("set --token")));
+  with_server({.http = {.port = 0, .token = "secret"}, .queue = 3}, [](const Served& served) {
+    EXPECT_THAT([&] { HttpServer({.port = served.port}).start(); },
+                ThrowsMessage<UsageError>(HasSubstr("another program has the port")));
+    EXPECT_EQ(served.client().Get("/v1/models")->status, 401);
+    EXPECT_EQ(served.client().Get("/v1/models", {{"Authorization", "Bearer secreT"}})->status, 401);
+    const httplib::Headers right{{"Authorization", "Bearer secret"}};
+    EXPECT_EQ(served.client().Get("/v1/models", right)->status, 200);
+    EXPECT_EQ(served.health()["status"], "ok") << "without a token";
+    const json many{{"prompt", {"a", "b", "c", "d"}}, {"max_tokens", 1}};
+    EXPECT_EQ(
+        served.client().Post("/v1/completions", right, many.dump(), "application/json")->status,
+        503);
+    EXPECT_EQ(served.health()["waiting"], 0) << "all prompts of a request or none";
+  });
+}
+
+TEST(Serve, StopsInTheMiddleOfAnswersAndSaysSo) {
+  with_server({}, [](const Served& served) {
+    std::thread stopping([&] {
+      while (served.queue.load().running == 0) std::this_thread::yield();
+      served.queue.close("closing time");
+    });
+    const auto result = served.post("/v1/completions",
+                                    {{"prompt", "a"}, {"max_tokens", kContext}, {"stream", true}});
+    stopping.join();
+    ASSERT_TRUE(result);
+    EXPECT_THAT(result->body, HasSubstr("closing time"));
+    EXPECT_THAT(result->body, Not(HasSubstr("[DONE]")));
+    EXPECT_EQ(served.post("/v1/completions", {{"prompt", "a"}})->status, 503);
+  });
+}
