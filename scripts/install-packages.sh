@@ -15,12 +15,14 @@ packages=(
   nlohmann-json3-dev libfmt-dev                        # JSON, text
   libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
+  zlib1g-dev libzstd-dev                               # compressed text
 )
 ((!tests)) || packages+=(
   ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz
   libgtest-dev libgmock-dev clang-format               # tests, format of the sources
   nodejs                                               # tests of the HTML report's script
   python3 strace                                       # attacks on the program
+  python3-numpy                                        # tests of files that other tools read
 )
 
 is_installed() {
