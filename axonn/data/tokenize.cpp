@@ -52,8 +52,8 @@ class Pieces {
     for (std::size_t taken = 0; taken < bytes && !files_.at_end();) {
       const Piece& piece = pieces.emplace_back(take());
       // Whole lines are a little shorter than what was asked for.
-      taken += piece.last ? piece.text.size() + sizeof(Piece)
-                          : std::max(piece.text.size(), kTextBytes);
+      taken +=
+          piece.last ? piece.text.size() + sizeof(Piece) : std::max(piece.text.size(), kTextBytes);
     }
     return pieces;
   }

@@ -354,6 +354,11 @@ void list_files(OutputConfig& output, OptionList& list) {
             .unit = "steps",
             .min = 1,
             .also = "log_interval log_freq"});
+  list.add("tensorboard", &output.tensorboard,
+           {.help = "whether to write the series of metrics.jsonl and the configuration also as "
+                    "TensorBoard's events, into output.dir; axonn export makes the same of "
+                    "metrics.jsonl later",
+            .also = "enable_tensorboard tensorboard_dir report_to wandb"});
   list.add("trace", &output.trace,
            {.help = "file for a timeline of the 3rd to 5th step after the start or the resume, for "
                     "Perfetto; empty: none",
