@@ -147,7 +147,8 @@ def _xxh3_long(pieces):
     rest = ((n - 1) - blocks * _BLOCK) // _STRIPE
     hashes = []
     for piece, each in zip(data, acc):
-        tail = piece[blocks * _BLOCK : blocks * _BLOCK + rest * _STRIPE].view("<u8").reshape(rest, 8)
+        begin = blocks * _BLOCK
+        tail = piece[begin : begin + rest * _STRIPE].view("<u8").reshape(rest, 8)
         each = each + _stripe_sums(tail, keys[:rest]).sum(0, dtype=np.uint64)
         each = each + _stripe_sums(np.frombuffer(piece[n - _STRIPE :].tobytes(), "<u8"), last)
         h = n * _P64[0]
@@ -214,7 +215,8 @@ def find_checkpoint(path):
         if os.path.exists(os.path.join(folder, "index.json")):
             return folder
         if os.path.isdir(folder):
-            steps = [int(name[5:]) for name in os.listdir(folder) if re.fullmatch(r"step-\d+", name)]
+            names = os.listdir(folder)
+            steps = [int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name)]
             if steps:
                 return os.path.join(folder, f"step-{max(steps)}")
     raise CheckpointError(f"there is no checkpoint in {path}")
@@ -394,7 +396,8 @@ def _export(checkpoint, args):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description="Reads a checkpoint of axonn.")
-    parser.add_argument("checkpoint", help="a checkpoint, a folder of several, or a run's output.dir")
+    parser.add_argument("checkpoint",
+                        help="a checkpoint, a folder of several, or a run's output.dir")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="names, shapes and kinds")
     commands.add_parser("verify", help="verifies the checksums of all files")

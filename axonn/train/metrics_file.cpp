@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "axonn/base/chart.h"
 #include "axonn/base/files.h"
+#include "axonn/train/run_steps.h"
 
 namespace axonn {
 
@@ -62,16 +63,14 @@ std::int64_t MetricsFile::keep(const std::string& path, std::int64_t after_step)
   std::string kept;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
-    const auto entry = nlohmann::json::parse(line, nullptr, false);
-    // Skips lines that a crash cut short or another program wrote.
-    if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer())
-      continue;
-    const std::int64_t step = entry["step"];
-    if (step > after_step) continue;
+    const std::optional<RunStep> step = parse_run_step(line);
+    if (!step || step->step > after_step) continue;
     kept += line + '\n';
-    for (const auto& [key, curve] : {std::pair{"loss", &losses_}, {"val_loss", &validation_}})
-      if (entry.contains(key) && entry[key].is_number())
-        curve->emplace_back(step, entry[key].get<double>());
+    for (const auto& [name, value] : step->values) {
+      if (!std::isfinite(value)) continue;
+      if (name == "loss/train") losses_.emplace_back(step->step, value);
+      if (name == "loss/validation") validation_.emplace_back(step->step, value);
+    }
   }
   write_file_atomically(path, kept);
   return std::ssize(kept);

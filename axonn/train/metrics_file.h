@@ -55,7 +55,7 @@ class MetricsFile {
  private:
   std::int64_t keep(const std::string& path, std::int64_t after_step);
 
-  Curve losses_, validation_;
+  Curve losses_, validation_;  // before file_, whose initializer fills them
   RecordFile file_;
 };
 

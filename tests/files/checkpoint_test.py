@@ -54,7 +54,8 @@ class Checkpoint(RunTest):
             run = self.train("run-" + grid, "--parallelism.grid", grid)
             self.check_equals_converted(run)
         llama = TINY.replace("[model]", '[model]\nfamily = "llama"\nkv_heads = 2\nqk_norm = true')
-        self.check_equals_converted(self.train("llama", "--parallelism.grid", "2,2,1,1", config=llama))
+        self.check_equals_converted(
+            self.train("llama", "--parallelism.grid", "2,2,1,1", config=llama))
 
     def test_the_optimizers_state_is_that_of_one_rank_on_every_grid(self):
         one = reader.Checkpoint(self.train("one"))

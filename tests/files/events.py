@@ -36,7 +36,8 @@ def records(path):
         body = data[at + 12 : at + 12 + length]
         if check != masked(crc32c(data[at : at + 8])):
             raise ValueError(f"{path}: CRC of the length at {at}")
-        if len(body) < length or struct.unpack_from("<I", data, at + 12 + length)[0] != masked(crc32c(body)):
+        if len(body) < length or data[at + 12 + length : at + 16 + length] != struct.pack(
+            "<I", masked(crc32c(body))):
             raise ValueError(f"{path}: CRC of the data at {at}")
         yield body
         at += 16 + length
@@ -76,7 +77,7 @@ def _one(message, number, default=b""):
 
 
 def events(path):
-    """Each event as {"time", "step", and "version", "starts" or "values": {tag: number or text}}."""
+    """Each event as {"time", "step", "values": {tag: number or text}}, and what else it has."""
     for record in records(path):
         event = {
             "time": struct.unpack("<d", _one(record, 1))[0],

@@ -74,7 +74,8 @@ class Events(RunTest):
 
     def test_a_run_that_replaces_another_has_no_events_of_it(self):
         self.train("run", "--output.tensorboard")
-        run = self.train("run", "--output.tensorboard", "--output.overwrite", "--training.steps", "2")
+        run = self.train("run", "--output.tensorboard", "--output.overwrite",
+                         "--training.steps", "2")
         self.assertEqual(max(event["step"] for event in events_of(run)), 2)
         run = self.train("run", "--output.overwrite")
         self.assertEqual(events_of(run), [])
@@ -103,8 +104,8 @@ class Export(RunTest):
         steps = [[e for e in events_of(folder) if "loss/train" in e["values"]]
                  for folder in (run, out)]
         self.assertEqual(*steps)
-        self.assertIn("has files of events", axonn("export", run, "--format", "tensorboard", "--out",
-                                                   out, code=2))
+        error = axonn("export", run, "--format", "tensorboard", "--out", out, code=2)
+        self.assertIn("has files of events", error)
 
     def test_mlflow_has_the_series_the_keys_and_the_times(self):
         run = self.train("run")

@@ -1,4 +1,4 @@
-"""axonn convert --to gguf, read back by a reader of its own and compared with Hugging Face's form."""
+"""axonn convert --to gguf, compared by a reader of its own with Hugging Face's form."""
 import json
 import os
 import sys
@@ -78,7 +78,8 @@ class Gguf(RunTest):
         self.assertNotIn("output.weight", found.tensors)  # tied
         keys = found.keys
         for key, value in {
-            "general.architecture": "llama", "general.name": "model", "general.file_type": 0, "llama.block_count": 2,
+            "general.architecture": "llama", "general.name": "model", "general.file_type": 0,
+            "llama.block_count": 2,
             "llama.context_length": 8, "llama.embedding_length": 64,
             "llama.feed_forward_length": 48, "llama.vocab_size": 256,
             "llama.attention.head_count": HEADS, "llama.attention.head_count_kv": KV_HEADS,
@@ -102,7 +103,8 @@ class Gguf(RunTest):
         for q, k, neighbours in (
             (want["model.layers.1.self_attn.q_proj.weight"],
              want["model.layers.1.self_attn.k_proj.weight"], False),
-            (found.tensors["blk.1.attn_q.weight"][2], found.tensors["blk.1.attn_k.weight"][2], True),
+            (found.tensors["blk.1.attn_q.weight"][2],
+             found.tensors["blk.1.attn_k.weight"][2], True),
         ):
             q, k = ((x @ w.T).reshape(5, -1, WIDTH) for w in (q, k))
             q, k = (rotated(each, t, 5000.0, neighbours) for each in (q, k))
@@ -177,7 +179,7 @@ class Gguf(RunTest):
             "convert", "--model", lora, "--to", "gguf", "--out", self.path("x"), code=2))
 
     def tokenizer(self, pattern, added=(), folder="tokenizer"):
-        """A byte-level tokenizer.json with two merges; tokens 256 'he', 257 'hel', then the added."""
+        """A byte-level tokenizer.json; tokens 256 'he', 257 'hel', then the added ones."""
         printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
         others = [byte for byte in range(256) if byte not in printable]
         shown = {byte: chr(byte) for byte in printable} | {
@@ -200,7 +202,8 @@ class Gguf(RunTest):
               r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
     def test_a_byte_level_tokenizer_with_its_merges_special_tokens_and_template(self):
-        folder, tokens = self.tokenizer(self.LLAMA3, [("<s>", True), ("</s>", True), ("<t>", False)])
+        folder, tokens = self.tokenizer(
+            self.LLAMA3, [("<s>", True), ("</s>", True), ("<t>", False)])
         self.write("tokenizer/tokenizer_config.json", json.dumps({
             "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True,
             "chat_template": "{{ messages }}"}))
@@ -261,8 +264,9 @@ class Gguf(RunTest):
         keys = self.convert(run).keys
         self.assertEqual(keys["tokenizer.ggml.model"], "llama")
         self.assertEqual(keys["tokenizer.ggml.tokens"][:264], [piece[0] for piece in pieces])
-        self.assertEqual(keys["tokenizer.ggml.scores"], [piece[1] for piece in pieces] + [-1000.0] * 6)
-        self.assertEqual(keys["tokenizer.ggml.token_type"], [piece[2] for piece in pieces] + [5] * 6)
+        _, scores, kinds = map(list, zip(*pieces))
+        self.assertEqual(keys["tokenizer.ggml.scores"], scores + [-1000.0] * 6)
+        self.assertEqual(keys["tokenizer.ggml.token_type"], kinds + [5] * 6)
         self.assertEqual((keys["tokenizer.ggml.bos_token_id"], keys["tokenizer.ggml.eos_token_id"],
                           keys["tokenizer.ggml.unknown_token_id"]), (1, 2, 0))
         self.assertIs(keys["tokenizer.ggml.add_space_prefix"], True)

@@ -31,7 +31,8 @@ def axonn(*arguments, code=0):
     """Runs a command; returns its standard output, or its error messages if code is not 0."""
     done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
     if done.returncode != code:
-        raise AssertionError(f"axonn {arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        raise AssertionError(
+            f"axonn {arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout if code == 0 else done.stderr
 
 
