@@ -20,6 +20,7 @@ packages=(
   nlohmann-json3-dev libfmt-dev                        # JSON, text
   libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
+  zlib1g-dev libzstd-dev                               # compressed text
   libcpp-httplib-dev                                   # axonn serve
 )
 ((!unit_tests)) || packages+=(
@@ -31,6 +32,7 @@ packages=(
   nodejs                                               # tests of the HTML report's script
   python3 strace                                       # attacks on the program
   patchelf qemu-user                                   # packages, and older processors to try them
+  python3-numpy                                        # tests of files that other tools read
 )
 [[ ! ${1:-} =~ ^[a-z] ]] || packages=("$@")
 

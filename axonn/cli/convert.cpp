@@ -31,7 +31,9 @@ constexpr const char* kConvertExamples =
       adapters in PEFT's format
   axonn convert --model out/lora/checkpoints --merge --out my-model
       the base model with the adapters merged into it
-  axonn convert --model Llama-3.1-8B --adapter my-adapter --out my-model --dtype bf16)";
+  axonn convert --model Llama-3.1-8B --adapter my-adapter --out my-model --dtype bf16
+  axonn convert --model out/run/checkpoints --to gguf --out my-model.gguf --dtype q8_0
+      a file for llama.cpp and programs built on it)";
 
 /// Adds a flag whose value must be one of the given words.
 template <typename T>
@@ -48,20 +50,31 @@ void add_choice(CLI::App& app, const char* flag, std::optional<T>& to,
   app.add_option_function<std::string>(flag, set, help)->type_name("NAME");
 }
 
-void add_convert_flags(CLI::App& app, ConvertJob& job) {
+/// Stands for q8_0, which is a type of GGUF alone.
+constexpr StoredType kQuantized = StoredType::i8;
+
+void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<StoredType>& dtype) {
   app.add_option("--model", job.model,
                  "a Hugging Face folder, a checkpoint, or the folder of several (the newest)")
       ->required()
       ->type_name("DIR");
-  app.add_option("--out", job.out, "the folder to create")->required()->type_name("DIR");
+  app.add_option("--out", job.out, "the folder to create; for gguf the file")
+      ->required()
+      ->type_name("PATH");
   add_choice<ModelForm>(app, "--to", job.to,
-                        {{"hf", ModelForm::hugging_face}, {"checkpoint", ModelForm::checkpoint}},
-                        "hf or checkpoint; default: the one that the model is not");
+                        {{"hf", ModelForm::hugging_face},
+                         {"checkpoint", ModelForm::checkpoint},
+                         {"gguf", ModelForm::gguf}},
+                        "hf, checkpoint or gguf; default: of the first two the one that the model "
+                        "is not");
   add_choice<StoredType>(
-      app, "--dtype", job.type,
-      {{"f32", StoredType::f32}, {"bf16", StoredType::bf16}, {"f16", StoredType::f16}},
-      "f32, bf16 or f16, for a Hugging Face folder; default: the type of the folder that the model "
-      "came from, or of its training");
+      app, "--dtype", dtype,
+      {{"f32", StoredType::f32},
+       {"bf16", StoredType::bf16},
+       {"f16", StoredType::f16},
+       {"q8_0", kQuantized}},
+      "f32, bf16 or f16, for a Hugging Face folder or GGUF, or q8_0 for GGUF; default: the type of "
+      "the folder that the model came from, or of its training");
   app.add_option("--max-shard-size", job.most_bytes,
                  "most bytes per file, such as 5GB or 500MB; larger models get several files")
       ->transform(CLI::AsSizeValue(true).description(""))
@@ -83,11 +96,14 @@ void add_convert_flags(CLI::App& app, ConvertJob& job) {
 int run_convert(const Arguments& arguments) {
   ConvertJob job;
   job.threads = usable_core_count();
-  CLI::App app("Converts a checkpoint to a Hugging Face folder, or a folder to a checkpoint.",
+  CLI::App app("Converts between checkpoints and Hugging Face folders, and either to GGUF.",
                "axonn convert");
   app.footer(kConvertExamples);
-  add_convert_flags(app, job);
+  std::optional<StoredType> dtype;
+  add_convert_flags(app, job, dtype);
   if (!parse_flags(app, arguments)) return 0;
+  job.q8_0 = dtype == kQuantized;
+  if (!job.q8_0) job.type = dtype;
   Converted done;
   {
     ProgressLine line(standard_error_progress(true), "converting");

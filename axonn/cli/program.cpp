@@ -59,9 +59,11 @@ std::span<const Command> commands() {
       Command{"eval", "evaluates a model: loss and perplexity on a text, or multiple choice",
               run_eval},
       Command{"memorize", "studies what models memorize, or audits one model", run_memorize},
-      Command{"convert", "converts between checkpoints and Hugging Face folders; merges adapters",
+      Command{"convert",
+              "converts checkpoints and Hugging Face folders, also to GGUF; merges adapters",
               run_convert},
       Command{"data", "makes token files and shows their contents", run_data},
+      Command{"export", "writes a run's series as CSV, or for TensorBoard or MLflow", run_export},
       Command{"info", "shows what this build and this machine have", run_info},
       Command{"help", "explains a command, a section or a key", run_help},
   };

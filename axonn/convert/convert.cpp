@@ -11,9 +11,11 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/self.h"
+#include "axonn/convert/gguf_model.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model_files.h"
 #include "axonn/ops/backend.h"
+#include "axonn/storage/gguf.h"
 #include "axonn/storage/write_tensors.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/stored_config.h"
@@ -46,6 +48,19 @@ bool lies_in(const std::string& inner, const std::string& outer) {
 bool looks_like_a_model(const std::string& folder) {
   const auto has = [&](std::string_view file) { return fs::exists(fs::path(folder) / file); };
   return has("config.json") || has("adapter_config.json") || has(kIndexName);
+}
+
+bool is_gguf(const std::string& path) {
+  if (!is_plain_file(path)) return false;
+  const InputFile file(path);
+  std::string begin(std::min<std::int64_t>(file.bytes(), 4), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  return begin == "GGUF";
+}
+
+GgufType gguf_type(StoredType type) {
+  if (type == StoredType::bf16) return GgufType::bf16;
+  return type == StoredType::f16 ? GgufType::f16 : GgufType::f32;
 }
 
 /// Returns the parameters that training such a model trains: all, or those of its adapters.
@@ -184,7 +199,10 @@ class Converter {
     form_ =
         job_.to.value_or(folder && !adapters_ ? ModelForm::checkpoint : ModelForm::hugging_face);
     Converted done;
-    if (form_ == ModelForm::checkpoint) {
+    if (job_.q8_0 && form_ != ModelForm::gguf) refuse("--dtype q8_0 is for --to gguf");
+    if (form_ == ModelForm::gguf) {
+      done.what = plan_gguf();
+    } else if (form_ == ModelForm::checkpoint) {
       if (adapters)
         refuse("--to checkpoint: ", job_.model,
                " is a checkpoint of adapters; merge them into their base with --merge");
@@ -260,7 +278,7 @@ class Converter {
     std::error_code ignored;
     if (!fs::exists(job_.out, ignored) || fs::is_empty(job_.out, ignored)) return;
     if (!job_.overwrite) refuse("--out ", job_.out, " exists already; --overwrite replaces it");
-    if (!looks_like_a_model(job_.out))
+    if (job_.to == ModelForm::gguf ? !is_gguf(job_.out) : !looks_like_a_model(job_.out))
       refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
   }
 
@@ -278,6 +296,21 @@ class Converter {
                           .transposed = as.transposed});
       total_ += tensors_.back().bytes();
     }
+  }
+
+  /// Returns what will be made.
+  std::string plan_gguf() {
+    if (model_->adapters())
+      refuse("--to gguf: ", job_.model, " holds adapters; merge them into their base with --merge");
+    const ModelConfig config = resolved(model_->config(), 0, 0);
+    type_ = job_.type.value_or(job_.q8_0 ? StoredType::f32 : model_->form().type);
+    const GgufType type = job_.q8_0 ? GgufType::q8_0 : gguf_type(type_);
+    gguf_keys_ = gguf_model_keys(config, fs::path(job_.out).stem().string(), type);
+    for (auto& key : gguf_tokenizer_keys(tokenizer_, config.vocab))
+      gguf_keys_.push_back(std::move(key));
+    gguf_tensors_ = gguf_tensors(config, parameters_, type);
+    for (const GgufTensor& tensor : gguf_tensors_) total_ += tensor.bytes();
+    return concat("a GGUF file (", job_.q8_0 ? "Q8_0" : name_of(type_), ')');
   }
 
   HuggingFaceDetails copy_tokenizer(const std::string& to) const {
@@ -321,6 +354,8 @@ class Converter {
     const std::int64_t room = free_bytes(job_.out);
     AXONN_CHECK(room >= total_, job_.out, " needs ", total_, " bytes, but there is room for only ",
                 room, "; free space there, or write to another disk");
+    if (form_ == ModelForm::gguf)
+      return write_gguf(job_.out, gguf_keys_, gguf_tensors_, *source_, wrote);
     TemporaryFolder folder(job_.out);
     const std::string& to = folder.path();
     if (form_ == ModelForm::checkpoint) {
@@ -350,6 +385,8 @@ class Converter {
   ModelForm form_ = ModelForm::hugging_face;
   StoredType type_ = StoredType::f32;
   std::vector<PlannedTensor> tensors_;
+  GgufKeys gguf_keys_;
+  std::vector<GgufTensor> gguf_tensors_;
   std::int64_t total_ = 0, done_ = 0;
 };
 

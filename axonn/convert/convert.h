@@ -9,14 +9,15 @@
 
 namespace axonn {
 
-enum class ModelForm { hugging_face, checkpoint };
+enum class ModelForm { hugging_face, checkpoint, gguf };
 
 /// Which model to convert, and to what.
 struct ConvertJob {
   std::string model;  ///< a Hugging Face folder, a checkpoint, or a folder of checkpoints (newest)
-  std::string out;    ///< the folder to create
+  std::string out;    ///< the folder to create; for GGUF the file
   std::optional<ModelForm> to = {};     ///< empty: the form that the model does not have
   std::optional<StoredType> type = {};  ///< of a folder's tensors; empty: as stored or trained
+  bool q8_0 = false;                    ///< for GGUF, instead of a type
   std::string adapters = {};  ///< to merge into the model: PEFT's folder or a checkpoint of them
   bool merge = false;         ///< model is a checkpoint of adapters: merge it into its base
   std::string base = {};  ///< base model of a checkpoint of adapters; "": the one it was trained on
@@ -33,8 +34,9 @@ struct Converted {
 };
 
 /// Converts a checkpoint to a Hugging Face folder, such a folder to a checkpoint, a checkpoint of
-/// adapters to a folder in PEFT's format, or a model with adapters to a merged folder or
-/// checkpoint. Values pass through f32, which changes none.
+/// adapters to a folder in PEFT's format, a model of the llama family to a GGUF file, or a model
+/// with adapters to a merged one in any of these forms. Values pass through f32, which changes
+/// none.
 ///
 /// Works on files: no ranks, no model in memory, at most a few hundred MiB at a time. `out` appears
 /// when all of it is on the disk, or not at all.

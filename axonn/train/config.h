@@ -129,6 +129,7 @@ struct OutputConfig {
   std::string dir = "out";
   bool overwrite = false;      ///< replace the run that dir holds
   std::int64_t log_every = 1;  ///< steps
+  bool tensorboard = false;    ///< also write the steps as TensorBoard's events
   std::string trace = {};      ///< file for a timeline of three steps; "": none
 };
 

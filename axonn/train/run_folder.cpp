@@ -13,6 +13,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
+#include "axonn/train/event_file.h"
 
 namespace axonn {
 
@@ -124,6 +125,7 @@ void RunFolder::remove_replaced() const {
     if (is_nonfinite_step(at->path().filename()) && is_folder(at->path()))
       saved_steps.push_back(at->path());
   for (const std::string& step : saved_steps) remove_folder(step);
+  for (const std::string& file : event_files(folder_)) fs::remove(file, error);
   for (const std::string& file : {concat(own, '/', kLatestName), metrics_file(folder_),
                                   folder_ + "/products.json", folder_ + "/loss.svg"}) {
     std::error_code ignored;  // what writes the file next says so

@@ -1,45 +1,31 @@
 #include "axonn/train/run_log.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <cmath>
-#include <fstream>
 #include <numeric>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
-#include <unistd.h>
 
-#include "axonn/base/chart.h"
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/texts.h"
 #include "axonn/data/batches.h"
 #include "axonn/model/model.h"
+#include "axonn/train/run_steps.h"
 
 namespace axonn {
 
 namespace {
 
-/// Smooths a curve: the mean of a forward and a backward exponential moving average, each over
-/// about a hundredth of the run, so that the result neither lags nor leads.
-MetricsFile::Curve smoothed(const MetricsFile::Curve& curve) {
-  const double keep = std::exp(-1.0 / std::max(1.0, static_cast<double>(curve.size()) / 100));
-  MetricsFile::Curve forward = curve, backward = curve;
-  for (std::size_t i = 1; i < curve.size(); ++i) {
-    const std::size_t j = curve.size() - 1 - i;
-    forward[i].second = keep * forward[i - 1].second + (1 - keep) * curve[i].second;
-    backward[j].second = keep * backward[j + 1].second + (1 - keep) * curve[j].second;
-  }
-  for (std::size_t i = 0; i < curve.size(); ++i)
-    forward[i].second = (forward[i].second + backward[i].second) / 2;
-  return forward;
-}
-
 double ratio(std::int64_t part, std::int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+double seconds_since_1970() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
 }
 
 const char* plural(std::int64_t count) { return count == 1 ? "" : "s"; }
@@ -74,106 +60,10 @@ std::string stragglers(const Grid& grid, double seconds) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step, std::size_t most_waiting)
-    : path_(path), most_waiting_(most_waiting) {
-  std::string kept;
-  std::ifstream in;
-  if (after_step > 0) in.open(path);
-  for (std::string line; std::getline(in, line);) {
-    const auto entry = nlohmann::json::parse(line, nullptr, false);
-    // Skips lines that a crash cut short or another program wrote.
-    if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer())
-      continue;
-    const std::int64_t step = entry["step"];
-    if (step > after_step) continue;
-    kept += line + '\n';
-    for (const auto& [key, curve] : {std::pair{"loss", &losses_}, {"val_loss", &validation_}})
-      if (entry.contains(key) && entry[key].is_number())
-        curve->emplace_back(step, entry[key].get<double>());
-  }
-  if (after_step > 0) write_file_atomically(path, kept);
-  const int truncates = after_step > 0 ? 0 : O_TRUNC;
-  file_ = FileHandle(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | truncates, 0666));
-  if (file_.get() < 0)
-    refuse("cannot write ", path, ": ", cause_and_remedy(errno),
-           "; check that output.dir is a folder with write permission");
-  written_ = std::ssize(kept);
-}
-
-std::string MetricsFile::write_rest() {
-  while (!rest_.empty()) {
-    const ssize_t put = ::pwrite(file_.get(), rest_.data(), rest_.size(), written_);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0)
-      return concat("cannot write ", path_, ": ", cause_and_remedy(put < 0 ? errno : ENOSPC));
-    written_ += put;
-    within_line_ = rest_[put - 1] != '\n';
-    rest_.erase(0, static_cast<std::size_t>(put));
-  }
-  return {};
-}
-
-/// Drops the older half of the lines that wait, but not the rest of one that is partly written.
-void MetricsFile::drop_oldest() {
-  const std::size_t from = within_line_ ? rest_.find('\n') + 1 : 0,
-                    to = rest_.find('\n', from + (rest_.size() - from) / 2) + 1;
-  const auto begin = rest_.begin();
-  dropped_ += std::count(begin + from, begin + to, '\n');
-  rest_.erase(from, to - from);
-}
-
-std::string MetricsFile::write(const StepMetrics& m) {
-  // NaN and infinity are not valid JSON: written as null.
-  const auto number = [](double value) {
-    return std::isfinite(value) ? fmt::format("{}", value) : std::string("null");
-  };
-  std::string line = fmt::format(
-      R"({{"step": {}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, "step_ms": {:.3f}, )"
-      R"("tokens_per_s": {:.1f}, "model_tflops": {:.6g}, "mfu": {}, "exposed_comm_ms": {:.3f}, )"
-      R"("memory_bytes": {})",
-      m.step, number(m.loss), number(m.grad_norm), number(m.lr), m.tokens, m.step_ms,
-      m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
-  std::string kinds;
-  for (const auto& [kind, ms] : m.exposed_by)
-    kinds += fmt::format(R"({}"{}": {:.3f})", kinds.empty() ? "" : ", ", kind, ms);
-  if (!kinds.empty()) line += fmt::format(R"(, "exposed_comm_ms_by": {{{}}})", kinds);
-  if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
-  if (!std::isnan(m.kept)) line += fmt::format(R"(, "goldfish_kept": {:.6f})", m.kept);
-  if (m.skipped) line += R"(, "skipped": true)";
-  if (m.save_failures > 0) line += fmt::format(R"(, "save_failures": {})", m.save_failures);
-  rest_ += line + "}\n";
-  if (rest_.size() > most_waiting_) drop_oldest();
-  if (std::isfinite(m.loss)) losses_.emplace_back(m.step, m.loss);
-  if (std::isfinite(m.val_loss)) validation_.emplace_back(m.step, m.val_loss);
-  return write_rest();
-}
-
-std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
-                     const MetricsFile::Curve& validation) {
-  Chart chart{.title = title,
-              .x = {.title = "step", .integers = true},
-              .y = {.title = "loss (nats per token)"}};
-  if (!losses.empty()) {
-    const auto value = [](const auto& point) { return point.second; };
-    chart.x.low = losses.front().first;
-    chart.x.high = std::max(chart.x.low + 1, losses.back().first);
-    chart.y.low = std::ranges::min(losses, {}, value).second;
-    chart.y.high = std::ranges::max(losses, {}, value).second;
-    for (const auto& point : validation) chart.y.low = std::min(chart.y.low, point.second);
-    const double margin = std::max(0.05 * (chart.y.high - chart.y.low), 1e-3);
-    chart.y.low -= margin;
-    chart.y.high += margin;
-    chart.lines.push_back({.points = losses, .color = "#9ecae1", .width = 1});
-    chart.lines.push_back(
-        {.points = smoothed(losses), .color = "#2171b5", .name = "training loss"});
-  }
-  if (!validation.empty())
-    chart.lines.push_back({.points = validation,
-                           .color = "#e6550d",
-                           .name = fmt::format("validation {:.3f}", validation.back().second)});
-  for (const auto& [step, loss] : validation)
-    chart.points.push_back({.x = step, .y = loss, .color = "#e6550d"});
-  return to_svg(chart);
+/// Logs a line of the run's description.
+void RunLog::say(const std::string& line) {
+  log_.info(line);
+  description_ += "- " + line + "\n";
 }
 
 void RunLog::describe(Training& training, int threads) {
@@ -181,7 +71,7 @@ void RunLog::describe(Training& training, int threads) {
   const Config& config = training.model.config();
   const ModelConfig& m = config.model;
   const std::string sizes = training.model.model().describe();
-  log_.info(fmt::format(
+  say(fmt::format(
       "model: {} parameters, {}{}vocabulary {}{}", format_count(parameter_count(m)), sizes,
       sizes.empty() ? "" : ", ", format_count(m.vocab),
       m.lora.rank > 0 ? fmt::format("; frozen, with adapters of rank {}", m.lora.rank) : ""));
@@ -189,29 +79,35 @@ void RunLog::describe(Training& training, int threads) {
   const std::string each =
       device.uuid().empty() ? fmt::format("{} thread{}", threads, plural(threads)) : device.name();
   const ParallelismConfig& p = config.parallelism;
-  log_.info(fmt::format("grid: x {}, y {}, z {}, data {}: {} rank{}, {} each, {}", p.x, p.y, p.z,
-                        p.data, world_.size(), plural(world_.size()), each,
-                        name_of(config.training.dtype)));
+  say(fmt::format("grid: x {}, y {}, z {}, data {}: {} rank{}, {} each, {}", p.x, p.y, p.z, p.data,
+                  world_.size(), plural(world_.size()), each, name_of(config.training.dtype)));
   const TrainingConfig& t = config.training;
-  log_.info(fmt::format(
+  say(fmt::format(
       "step: {} sequences of {} tokens, in micro-batches of {}; about {:.2f} epochs in the whole "
       "run",
       t.global_batch, t.seq_len, t.micro_batch,
       ratio(t.steps * t.global_batch, training.batches->sequences().count())));
   if (const std::int64_t windows = training.validation_windows(); windows > 0)
-    log_.info(
-        fmt::format("validation: {} sequences, {}after the last step", format_count(windows),
+    say(fmt::format("validation: {} sequences, {}after the last step", format_count(windows),
                     t.eval_every > 0 ? fmt::format("every {} steps and ", t.eval_every) : ""));
-  if (training.step.graphs())
-    log_.info("graphs: captured in the second step, launched from then on");
+  if (training.step.graphs()) say("graphs: captured in the second step, launched from then on");
 }
 
-void RunLog::begin(const Config& config, std::int64_t first_step, std::int64_t tokens_seen) {
+void RunLog::begin(const Config& config, const std::string& config_text, std::int64_t first_step,
+                   std::int64_t tokens_seen) {
   config_ = config;
   first_step_ = first_step;
   line_.tokens = tokens_seen;
-  if (first())
+  if (first()) {
     metrics_ = std::make_unique<MetricsFile>(config.output.dir + "/metrics.jsonl", first_step);
+    const double time = seconds_since_1970();
+    const std::string next = next_event_file(config.output.dir, time, first_step);
+    if (config.output.tensorboard) {
+      events_ = std::make_unique<EventFile>(next, time, first_step + 1);
+      events_->write_text(first_step + 1, time, "run", description_);
+      events_->write_text(first_step + 1, time, "config", as_code(config_text));
+    }
+  }
   began_ = now_seconds();
 }
 
@@ -284,15 +180,21 @@ void RunLog::validated(double loss, std::int64_t windows, double seconds) {
                         format_count(windows), format_duration(seconds)));
 }
 
+/// The files that get each step; none on other ranks than the first.
+std::vector<RecordFile*> RunLog::files() {
+  std::vector<RecordFile*> all;
+  if (metrics_) all.push_back(&metrics_->records());
+  if (events_) all.push_back(&events_->records());
+  return all;
+}
+
 void RunLog::write_metrics() {
   if (!first()) return;
-  const std::int64_t dropped = metrics_->dropped();
-  const std::string fault = metrics_->write(line_);
-  if (!fault.empty() && metrics_fault_.empty())
-    log_.warn(fault + "; its lines are kept in memory until they can be written");
-  if (dropped == 0 && metrics_->dropped() > 0)
-    log_.warn("too many lines of metrics.jsonl wait to be written: the oldest are dropped");
-  metrics_fault_ = fault;
+  line_.time = seconds_since_1970();
+  metrics_->write(line_);
+  if (events_) events_->write(*parse_run_step(to_line(line_)));
+  for (RecordFile* file : files())
+    for (const std::string& warning : file->take_warnings()) log_.warn(warning);
 }
 
 void RunLog::saved(const SaveCost& cost) {
@@ -320,12 +222,13 @@ void RunLog::finish() {
   if (save_failures_ > 0)
     log_.warn(fmt::format("{} checkpoint{} failed; the last one is complete", save_failures_,
                           plural(save_failures_)));
-  if (!metrics_fault_.empty()) metrics_fault_ = metrics_->write_rest();  // the disk may have room
-  const std::int64_t dropped = first() ? metrics_->dropped() : 0;
-  if (dropped > 0)
-    log_.warn(fmt::format("metrics.jsonl lacks {} line{} that could not be written", dropped,
-                          plural(dropped)));
-  AXONN_CHECK(metrics_fault_.empty(), metrics_fault_);
+  for (RecordFile* file : files()) {
+    if (!file->fault().empty()) file->write_rest();  // the disk may have room
+    if (file->dropped() > 0)
+      log_.warn(fmt::format("{} lacks {} line{} that could not be written", file->path(),
+                            file->dropped(), plural(file->dropped())));
+  }
+  for (const RecordFile* file : files()) AXONN_CHECK(file->fault().empty(), file->fault());
 }
 
 void RunLog::draw() {

@@ -164,19 +164,20 @@ class Trainer {
     // A run that cannot read its first batch leaves the files of an earlier one as they are.
     if (first_step_ < config_.training.steps) training_.batches->at(first_step_);
     world_.barrier("first batch");
-    if (world_.rank() == 0) start_files();
-    log_.begin(config_, first_step_, state_.tokens_seen);
+    log_.begin(config_, world_.rank() == 0 ? start_files() : "", first_step_, state_.tokens_seen);
   }
 
-  /// Writes the first files of the run: it has all that it needs.
-  void start_files() {
+  /// Writes the first files of the run: it has all that it needs. Returns its config.toml.
+  std::string start_files() {
     folder_.remove_replaced();
     Config stored = config_;
     stored.output.overwrite = false;  // a permission for one start
-    write_file_atomically(config_.output.dir + "/config.toml", config_toml(stored, origins()));
+    const std::string text = config_toml(stored, origins());
+    write_file_atomically(config_.output.dir + "/config.toml", text);
     if (config_.training.tune)
       write_file_atomically(concat(config_.output.dir, '/', kProductsFile),
                             to_json(state_.products));
+    return text;
   }
 
   /// Throws UsageError if the run may not continue there with its data. Reads no weights.

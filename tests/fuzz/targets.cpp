@@ -29,6 +29,11 @@ std::span<const Target> targets() {
       Target{.name = "toml_config", .run = toml_config, .bytes_per_byte = 512},
       Target{.name = "llmc_tokens", .run = llmc_tokens, .seeds = llmc_seeds},
       Target{.name = "megatron_tokens", .run = megatron_tokens, .seeds = megatron_seeds},
+      // A frame of Zstandard may ask for a window of 2 GiB, as zstd --long=31 makes.
+      Target{.name = "compressed_text",
+             .run = compressed_text,
+             .base_bytes = 2100 * kMiB,
+             .seeds = compressed_text_seeds},
       Target{.name = "choice_questions", .run = choice_questions},
       Target{.name = "tokenizer_config", .run = tokenizer_config},
       Target{.name = "tokenizer_json",

@@ -3,10 +3,12 @@
 #include <cstring>
 
 #include "axonn/base/check.h"
+#include "axonn/data/text_reader.h"
 #include "axonn/data/token_file.h"
 #include "axonn/infer/multiple_choice.h"
 #include "axonn/text/tokenizer.h"
 
+#include "tests/data/compress.h"
 #include "tests/fuzz/targets.h"
 #include "tests/support/data_files.h"
 #include "tests/text/small_bpe.h"
@@ -78,6 +80,20 @@ std::vector<std::string> megatron_seeds() {
                     number(0, 8) + number(2, 8) + separator + std::string(5 * item, '\1'));
   }
   return seeds;
+}
+
+void compressed_text(std::string_view input) {
+  const test::TempFolder folder;
+  constexpr std::int64_t kMost = 64 << 20;  // a few bytes may stand for gigabytes
+  TextReader reader(folder.file("a", std::string(input)));
+  while (!reader.at_end() && reader.position() < kMost) reader.skip(reader.peek(1 << 16).size());
+}
+
+std::vector<std::string> compressed_text_seeds() {
+  const std::string text(3000, 'a'), padding(5, '\0');
+  return {test::gzip(text) + test::gzip(kText) + padding,
+          test::zstandard(text) + std::string("\x50\x2a\x4d\x18\x01\0\0\0x", 9) +
+              test::zstandard(kText)};
 }
 
 void choice_questions(std::string_view input) {

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "axonn/base/check.h"
-#include "axonn/train/run_log.h"
+#include "axonn/train/metrics_file.h"
 
 #include "tests/support/svg.h"
 #include "tests/support/temporary_path.h"
@@ -55,7 +55,7 @@ TEST(Metrics, AResumedFileKeepsEarlierStepsOnceAndDropsThoseThatRunAgain) {
   file.write(step(4, 40));
   const std::string text = test::slurp(path);
   EXPECT_EQ(std::ranges::count(text, '\n'), 4);
-  EXPECT_THAT(text, HasSubstr("\"step\": 4, \"loss\": 40"));
+  EXPECT_THAT(text, HasSubstr("\"step\": 4, \"time\": 0.000, \"loss\": 40"));
   EXPECT_THAT(text, Not(HasSubstr("\"step\": 5")));
 }
 
@@ -87,7 +87,7 @@ TEST(Metrics, LinesThatCannotBeWrittenAreKeptAndWrittenLater) {
     const FullFile full(path, 20);
     for (int i : {2, 3}) EXPECT_THAT(file.write(step(i, i)), HasSubstr("File too large"));
   }
-  EXPECT_EQ(file.write_rest(), "");
+  EXPECT_EQ(file.records().write_rest(), "");
   EXPECT_EQ(std::ranges::count(test::slurp(path), '\n'), 3);
   EXPECT_EQ(file.write(step(4, 4)), "");
   const MetricsFile again(path, 9);
@@ -108,7 +108,7 @@ TEST(Metrics, OfTooManyLinesThatCannotBeWrittenTheOldestAreDroppedAndCounted) {
     const std::int64_t lines = std::ssize(MetricsFile(path, 2000).losses());
     EXPECT_GT(lines, 10);
     EXPECT_LT(lines, 100);
-    EXPECT_EQ(file.dropped(), 1001 - lines);
+    EXPECT_EQ(file.records().dropped(), 1001 - lines);
     const auto losses = MetricsFile(path, 2000).losses();
     EXPECT_EQ(losses[1].first == 2, more > 0) << "the partly written line is finished";
     EXPECT_EQ(losses.back().first, 1001);

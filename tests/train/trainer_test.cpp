@@ -81,9 +81,9 @@ TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossOfEvaluatedSteps) {
     std::vector<std::string> keys;
     for (const auto& [key, value] : line.items())
       if (key != "val_loss") keys.push_back(key);
-    EXPECT_THAT(keys, UnorderedElementsAre("step", "loss", "grad_norm", "lr", "tokens", "step_ms",
-                                           "tokens_per_s", "model_tflops", "mfu", "exposed_comm_ms",
-                                           "memory_bytes"));
+    EXPECT_THAT(keys, UnorderedElementsAre("step", "time", "loss", "grad_norm", "lr", "tokens",
+                                           "step_ms", "tokens_per_s", "model_tflops", "mfu",
+                                           "exposed_comm_ms", "memory_bytes"));
     EXPECT_EQ(line.contains("val_loss"), line.at("step") == 5 || line.at("step") == 10);
   }
   EXPECT_THAT(column(lines, "step"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));

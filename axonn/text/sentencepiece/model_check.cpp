@@ -1,6 +1,7 @@
 #include "axonn/text/sentencepiece/model_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -18,8 +19,8 @@ class ProtobufReader {
  public:
   struct Field {
     std::uint64_t number;
-    std::string_view bytes;  ///< of a string or message; empty for a number
-    std::uint64_t value = 0;
+    std::string_view bytes;   ///< of a string or message; empty for a number
+    std::uint64_t value = 0;  ///< of a number; the bits of one of 4 bytes
     bool is_bytes;
   };
 
@@ -38,7 +39,9 @@ class ProtobufReader {
     } else if (kind == 2) {
       field.bytes = take(varint());
     } else if (kind == 5) {
-      take(4);
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, take(4).data(), sizeof bits);
+      field.value = bits;
     } else {
       refuse(where_, ": field ", field.number, " of the protobuf has the type ", kind,
              ", which no published model has; is the file damaged?");
@@ -125,6 +128,34 @@ void check_character_map(std::string_view map, const std::string& path) {
 }
 
 }  // namespace
+
+SentencePieces read_sentencepieces(std::string_view model, const std::string& path) {
+  check_sentencepiece_model(model, path);
+  constexpr std::uint64_t kBpe = 2;  // TrainerSpec.ModelType
+  SentencePieces result;
+  ProtobufReader reader(model, path);
+  while (!reader.done()) {
+    const auto part = reader.next();
+    if (!part.is_bytes || part.number > 3) continue;
+    ProtobufReader fields(part.bytes, path);
+    if (part.number == 1) result.pieces.emplace_back();
+    while (!fields.done()) {
+      const auto [number, bytes, value, is_bytes] = fields.next();
+      if (part.number == 1) {
+        SentencePieces::Piece& piece = result.pieces.back();
+        if (number == 1) piece.text = bytes;
+        if (number == 2) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(value));
+        if (number == 3) piece.type = static_cast<std::int32_t>(value);
+      } else if (part.number == 2) {  // of the trainer
+        if (number == 3) result.bpe = value == kBpe;
+        if (number == 40) result.unknown = static_cast<std::int32_t>(value);
+      } else if (number == 3) {  // of the normalizer
+        result.adds_space = value != 0;
+      }
+    }
+  }
+  return result;
+}
 
 SentencePieceModelCheck check_sentencepiece_model(std::string_view model, const std::string& path) {
   SentencePieceModelCheck result;

@@ -1,0 +1,44 @@
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/cli/command.h"
+#include "axonn/cli/flags.h"
+#include "axonn/train/export_run.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kExportExamples =
+    R"(Examples:
+  axonn export out --format csv --out out.csv
+      a row a step, for a spreadsheet or pandas; --out /dev/stdout prints it
+  axonn export out --format tensorboard --out events/run-1
+      then: tensorboard --logdir events
+  axonn export out --format mlflow --out mlruns
+      then: mlflow ui --backend-store-uri mlruns)";
+
+}  // namespace
+
+int run_export(const Arguments& arguments) {
+  std::string run, format, out;
+  CLI::App app("Writes the series of a run for other tools.", "axonn export");
+  app.footer(kExportExamples);
+  app.add_option("RUN", run, "output.dir of a run, which has metrics.jsonl")->required();
+  app.add_option("--format", format, "csv, tensorboard or mlflow")
+      ->required()
+      ->type_name("NAME")
+      ->check(CLI::IsMember(std::vector<std::string>(kExportFormats.begin(), kExportFormats.end()))
+                  .description(""));
+  app.add_option("--out", out, "csv: the file; tensorboard: a folder; mlflow: the store (mlruns)")
+      ->required()
+      ->type_name("PATH");
+  if (!parse_flags(app, arguments)) return 0;
+  const std::int64_t steps = export_run(run, value_of<ExportFormat>(format, kExportFormats), out);
+  if (!out.starts_with("/dev/"))
+    std::cout << "wrote " << steps << " steps of " << run << " to " << out << '\n';
+  return 0;
+}
+
+}  // namespace axonn

@@ -1,0 +1,294 @@
+#include "axonn/convert/gguf_model.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "axonn/base/check.h"
+#include "axonn/base/files.h"
+#include "axonn/base/json_node.h"
+#include "axonn/model/hugging_face.h"
+#include "axonn/nn/rope.h"
+#include "axonn/text/bpe/bpe_vocab.h"
+#include "axonn/text/sentencepiece/model_check.h"
+#include "axonn/text/tokenizer.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The kinds of tokens in tokenizer.ggml.token_type, which are those of SentencePiece.
+constexpr std::int32_t kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;
+
+std::string architecture_for_gguf(const ModelConfig& model) {
+  if (!model.is_llama())
+    refuse("--to gguf: models of family ", model_families()[static_cast<int>(model.family)],
+           " cannot be converted; Llama, Mistral, Qwen2 and Qwen3 can");
+  if (model.qk_norm && model.qkv_bias)
+    refuse("--to gguf: [model] qk_norm and qkv_bias together are in no architecture of llama.cpp");
+  if (model.qk_norm) return "qwen3";
+  return model.qkv_bias ? "qwen2" : "llama";
+}
+
+/// llama.cpp's code for the type of most tensors of a file.
+std::uint32_t file_type(GgufType type) {
+  switch (type) {
+    case GgufType::f32:
+      return 0;
+    case GgufType::f16:
+      return 1;
+    case GgufType::q8_0:
+      return 7;
+    case GgufType::bf16:
+      return 32;
+  }
+  return 0;
+}
+
+/// Ends of names of parameters in a block, and llama.cpp's.
+const std::map<std::string, std::string, std::less<>> kBlockNames = {
+    {"input_layernorm.weight", "attn_norm.weight"},
+    {"self_attn.q_proj.weight", "attn_q.weight"},
+    {"self_attn.k_proj.weight", "attn_k.weight"},
+    {"self_attn.v_proj.weight", "attn_v.weight"},
+    {"self_attn.q_proj.bias", "attn_q.bias"},
+    {"self_attn.k_proj.bias", "attn_k.bias"},
+    {"self_attn.v_proj.bias", "attn_v.bias"},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+    {"self_attn.o_proj.weight", "attn_output.weight"},
+    {"post_attention_layernorm.weight", "ffn_norm.weight"},
+    {"mlp.gate_proj.weight", "ffn_gate.weight"},
+    {"mlp.up_proj.weight", "ffn_up.weight"},
+    {"mlp.down_proj.weight", "ffn_down.weight"}};
+
+std::string gguf_name(const std::string& parameter) {
+  if (parameter == "model.embed_tokens.weight") return "token_embd.weight";
+  if (parameter == "model.norm.weight") return "output_norm.weight";
+  if (parameter == "lm_head.weight") return "output.weight";
+  constexpr std::string_view kLayers = "model.layers.";
+  const std::size_t dot = parameter.find('.', kLayers.size());
+  if (parameter.starts_with(kLayers) && dot != parameter.npos)
+    if (const auto found = kBlockNames.find(std::string_view(parameter).substr(dot + 1));
+        found != kBlockNames.end())
+      return concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.',
+                    found->second);
+  refuse("--to gguf: llama.cpp has no name for the parameter ", parameter);
+}
+
+/// The name under which llama.cpp knows a byte-level tokenizer's pattern.
+std::string pre_tokenizer_name(const BpeVocab& vocab) {
+  constexpr std::string_view kLetters =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})";
+  constexpr std::string_view kRest = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  constexpr std::string_view kTekken =
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+      R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+      R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const std::array<std::pair<std::string, const char*>, 4> known = {
+      std::pair{std::string(kGpt2Pattern), "gpt-2"},
+      {concat(kLetters, "{1,3}", kRest), "llama-bpe"},
+      {concat(kLetters, kRest), "qwen2"},
+      {std::string(kTekken), "tekken"}};
+  const auto found =
+      std::ranges::find(known, vocab.pattern, [](const auto& pair) { return pair.first; });
+  if (found == known.end() || vocab.words != BpeWords::pattern || !vocab.spacing.empty())
+    refuse("--to gguf: ", vocab.name, " cuts text into words as no tokenizer of GGUF that is ",
+           "known here does (those of GPT-2, Llama 3, Qwen and Mistral's Tekken): '", vocab.pattern,
+           "'");
+  return found->second;
+}
+
+/// Tokens as the keys list them.
+struct TokenList {
+  std::vector<std::string> tokens;
+  std::vector<std::int32_t> types;
+
+  void fill_up(std::int64_t vocab) {
+    if (std::ssize(tokens) > vocab)
+      refuse("--to gguf: the tokenizer has ", tokens.size(), " tokens, but the model ", vocab);
+    for (std::int64_t i = std::ssize(tokens); i < vocab; ++i) {
+      tokens.push_back(concat("[PAD", i, ']'));
+      types.push_back(kUnused);
+    }
+  }
+};
+
+/// A byte-level token in the characters that stand for its bytes.
+std::string in_characters(std::string_view bytes) {
+  std::string result;
+  for (const char byte : bytes) result += bpe_character(static_cast<unsigned char>(byte));
+  return result;
+}
+
+GgufKeys keys_of_bpe(const BpeVocab& vocab, std::int64_t count) {
+  if (!vocab.characters.empty())
+    refuse("--to gguf: ", vocab.name, " is a BPE over characters, whose scores only its ",
+           "tokenizer.model has; put that beside it");
+  TokenList list;
+  for (const std::string& token : vocab.tokens) list.tokens.push_back(in_characters(token));
+  list.types.assign(list.tokens.size(), kNormal);
+  for (const AddedToken& token : vocab.added_tokens) {
+    list.tokens[token.id] = token.content;
+    list.types[token.id] = token.special ? kControl : kUserDefined;
+  }
+  std::vector<std::string> merges;
+  for (const BpeMerge& merge : vocab.merges)
+    merges.push_back(concat(list.tokens[merge.left], ' ', list.tokens[merge.right]));
+  list.fill_up(count);
+  return {{"tokenizer.ggml.model", std::string("gpt2")},
+          {"tokenizer.ggml.pre", pre_tokenizer_name(vocab)},
+          {"tokenizer.ggml.tokens", std::move(list.tokens)},
+          {"tokenizer.ggml.token_type", std::move(list.types)},
+          {"tokenizer.ggml.merges", std::move(merges)}};
+}
+
+GgufKeys keys_of_bytes(std::int64_t count) {
+  BpeVocab vocab{.name = "bytes", .tokens = {}, .merges = {}};
+  for (int byte = 0; byte < 256; ++byte) vocab.tokens.emplace_back(1, static_cast<char>(byte));
+  vocab.pattern = kGpt2Pattern;
+  return keys_of_bpe(vocab, count);
+}
+
+/// `folder` may have tokens added to the model in tokenizer.json or added_tokens.json.
+GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
+  const TextFile file(path);
+  const SentencePieces model = read_sentencepieces(file.text(), path);
+  if (!model.bpe)
+    refuse("--to gguf: ", path, " is a unigram model; only models with BPE can be converted");
+  TokenList list;
+  std::vector<float> scores;
+  for (const SentencePieces::Piece& piece : model.pieces) {
+    list.tokens.push_back(piece.text);
+    list.types.push_back(piece.type);
+    scores.push_back(piece.score);
+  }
+  const std::string added = fs::path(path).parent_path() / "tokenizer.json";
+  if (path_exists(added)) {
+    for (const AddedToken& token : read_tokenizer_json(added).added_tokens) {
+      if (token.id >= std::ssize(list.tokens)) list.fill_up(token.id + 1);
+      if (list.types[token.id] != kNormal && list.types[token.id] != kUnused) continue;
+      list.tokens[token.id] = token.content;
+      list.types[token.id] = token.special ? kControl : kUserDefined;
+    }
+  }
+  list.fill_up(count);
+  constexpr float kLeast = -1000;  // of a token that no merge makes
+  scores.resize(list.tokens.size(), kLeast);
+  return {{"tokenizer.ggml.model", std::string("llama")},
+          {"tokenizer.ggml.pre", std::string("default")},
+          {"tokenizer.ggml.tokens", std::move(list.tokens)},
+          {"tokenizer.ggml.scores", std::move(scores)},
+          {"tokenizer.ggml.token_type", std::move(list.types)},
+          {"tokenizer.ggml.unknown_token_id", static_cast<std::uint32_t>(model.unknown)},
+          {"tokenizer.ggml.add_space_prefix", model.adds_space}};
+}
+
+/// The chat template beside a tokenizer; "" if there is none.
+std::string chat_template_in(const std::string& folder) {
+  if (path_exists(folder + "/chat_template.jinja"))
+    return read_text(folder + "/chat_template.jinja");
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!path_exists(path)) return {};
+  const TextFile file(path);
+  const JsonNode found = JsonNode::parse(file.text(), path)["chat_template"];
+  if (!found.is_array()) return found.text_or("");
+  for (const JsonNode& each : found.items())
+    if (each["name"].text_or("") == "default") return each["template"].text();
+  return {};
+}
+
+}  // namespace
+
+GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type) {
+  const std::string architecture = architecture_for_gguf(model);
+  GgufKeys keys{{"general.architecture", architecture},
+                {"general.type", std::string("model")},
+                {"general.name", name},
+                {"general.file_type", file_type(type)}};
+  if (type == GgufType::q8_0) keys.emplace_back("general.quantization_version", std::uint32_t{2});
+  const auto add = [&](const char* key, std::int64_t value) {
+    keys.emplace_back(concat(architecture, '.', key), static_cast<std::uint32_t>(value));
+  };
+  add("block_count", model.layers);
+  add("context_length", model.positions);
+  add("embedding_length", model.hidden);
+  add("feed_forward_length", model.ffn);
+  add("vocab_size", model.vocab);
+  add("attention.head_count", model.heads);
+  add("attention.head_count_kv", model.kv_heads);
+  add("attention.key_length", model.head_width());
+  add("attention.value_length", model.head_width());
+  add("rope.dimension_count", model.head_width());
+  if (model.window > 0) add("attention.sliding_window", model.window);
+  keys.emplace_back(architecture + ".attention.layer_norm_rms_epsilon",
+                    static_cast<float>(model.norm_eps));
+  keys.emplace_back(architecture + ".rope.freq_base", static_cast<float>(model.rope_theta));
+  return keys;
+}
+
+GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
+  if (tokenizer.empty())
+    refuse("--to gguf: the model's tokenizer is not known; name it with --tokenizer");
+  if (tokenizer == "bytes") {
+    GgufKeys keys = keys_of_bytes(vocab);
+    keys.emplace_back("tokenizer.ggml.add_bos_token", false);
+    return keys;
+  }
+  const auto read = make_tokenizer(tokenizer);  // refuses what is no tokenizer
+  const std::string folder = is_folder(tokenizer) ? tokenizer
+                                                  : fs::path(tokenizer).parent_path().string(),
+                    sentencepiece = folder + "/tokenizer.model", json = folder + "/tokenizer.json";
+  const bool is_bpe = path_exists(json) && read_tokenizer_json(json).characters.empty();
+  GgufKeys keys = !is_bpe && path_exists(sentencepiece)
+                      ? keys_of_sentencepiece(sentencepiece, vocab)
+                  : path_exists(json) ? keys_of_bpe(read_tokenizer_json(json), vocab)
+                                      : keys_of_bpe(read_bpe_vocab(folder), vocab);
+  const auto add = [&](const char* key, std::optional<std::int32_t> token) {
+    if (token) keys.emplace_back(key, static_cast<std::uint32_t>(*token));
+  };
+  const std::string begin = read_tokenizer_config(folder).begin_of_text;
+  add("tokenizer.ggml.bos_token_id",
+      read->begin_of_text() ? read->begin_of_text() : read->added_token(begin));
+  add("tokenizer.ggml.eos_token_id", read->end_of_text());
+  keys.emplace_back("tokenizer.ggml.add_bos_token", read->begin_of_text().has_value());
+  keys.emplace_back("tokenizer.ggml.add_eos_token", false);
+  if (std::string text = chat_template_in(folder); !text.empty())
+    keys.emplace_back("tokenizer.chat_template", std::move(text));
+  return keys;
+}
+
+std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
+                                     std::span<const ParameterSpec> parameters, GgufType type) {
+  const bool interleaves = architecture_for_gguf(model) == "llama";
+  std::vector<GgufTensor> tensors;
+  for (const ParameterSpec& spec : parameters) {
+    GgufTensor tensor{.name = gguf_name(spec.name),
+                      .parameter = {spec.name, spec.layout.rows, spec.layout.cols},
+                      .type = type,
+                      .vector = spec.layout.cols == 1 && !spec.decays};
+    if (tensor.vector) tensor.type = GgufType::f32;
+    if (tensor.type == GgufType::q8_0 && tensor.parameter.cols % 32 != 0)
+      tensor.type = GgufType::f16;
+    if (interleaves &&
+        (tensor.name.ends_with(".attn_q.weight") || tensor.name.ends_with(".attn_k.weight")))
+      tensor.interleaved = model.head_width();
+    tensors.push_back(std::move(tensor));
+  }
+  if (model.rope_scaling == RopeScalingKind::llama3) {
+    const auto plain = rope_frequencies(model.head_width(), model.rope_theta, {}),
+               scaled = rope_frequencies(model.head_width(), model.rope_theta, model.rope);
+    GgufTensor factors{
+        .name = "rope_freqs.weight", .parameter = {"", std::ssize(plain), 1}, .vector = true};
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      factors.values.push_back(static_cast<float>(plain[i] / scaled[i]));
+    tensors.push_back(std::move(factors));
+  }
+  return tensors;
+}
+
+}  // namespace axonn

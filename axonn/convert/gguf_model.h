@@ -1,0 +1,32 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "axonn/model/config.h"
+#include "axonn/parallel/parameters.h"
+#include "axonn/storage/gguf.h"
+
+namespace axonn {
+
+/// The keys of a GGUF file that describe a model of the llama family, as llama.cpp reads them:
+/// architecture "llama" for Llama and Mistral, "qwen2" or "qwen3". type: of the matrices. Throws
+/// UsageError for a model that is none of these.
+GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type);
+
+/// The keys of its tokenizer (make_tokenizer()), filled up to `vocab` tokens, and of its chat
+/// template, if there is one.
+///
+/// A byte-level BPE is of the kind "gpt2", with the name under which llama.cpp knows its pattern;
+/// "bytes" is one without merges. tokenizer.model with BPE is of the kind "llama". Throws
+/// UsageError for any other tokenizer, with the reason.
+GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab);
+
+/// The tensors: the model's parameters under llama.cpp's names, vectors in F32. In architecture
+/// "llama", the rows of queries and keys are interleaved. In Q8_0 a matrix whose rows are not
+/// multiples of 32 is stored in F16. Llama 3.1's scaled frequencies are a tensor of their own.
+std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
+                                     std::span<const ParameterSpec> parameters, GgufType type);
+
+}  // namespace axonn

@@ -1,0 +1,113 @@
+#include "axonn/train/metrics_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "axonn/base/chart.h"
+#include "axonn/base/files.h"
+#include "axonn/train/run_steps.h"
+
+namespace axonn {
+
+namespace {
+
+/// Smooths a curve: the mean of a forward and a backward exponential moving average, each over
+/// about a hundredth of the run, so that the result neither lags nor leads.
+MetricsFile::Curve smoothed(const MetricsFile::Curve& curve) {
+  const double keep = std::exp(-1.0 / std::max(1.0, static_cast<double>(curve.size()) / 100));
+  MetricsFile::Curve forward = curve, backward = curve;
+  for (std::size_t i = 1; i < curve.size(); ++i) {
+    const std::size_t j = curve.size() - 1 - i;
+    forward[i].second = keep * forward[i - 1].second + (1 - keep) * curve[i].second;
+    backward[j].second = keep * backward[j + 1].second + (1 - keep) * curve[j].second;
+  }
+  for (std::size_t i = 0; i < curve.size(); ++i)
+    forward[i].second = (forward[i].second + backward[i].second) / 2;
+  return forward;
+}
+
+}  // namespace
+
+std::string to_line(const StepMetrics& m) {
+  // NaN and infinity are not valid JSON: written as null.
+  const auto number = [](double value) {
+    return std::isfinite(value) ? fmt::format("{}", value) : std::string("null");
+  };
+  std::string line = fmt::format(
+      R"({{"step": {}, "time": {:.3f}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, )"
+      R"("step_ms": {:.3f}, "tokens_per_s": {:.1f}, "model_tflops": {:.6g}, "mfu": {}, )"
+      R"("exposed_comm_ms": {:.3f}, "memory_bytes": {})",
+      m.step, m.time, number(m.loss), number(m.grad_norm), number(m.lr), m.tokens, m.step_ms,
+      m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
+  std::string kinds;
+  for (const auto& [kind, ms] : m.exposed_by)
+    kinds += fmt::format(R"({}"{}": {:.3f})", kinds.empty() ? "" : ", ", kind, ms);
+  if (!kinds.empty()) line += fmt::format(R"(, "exposed_comm_ms_by": {{{}}})", kinds);
+  if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
+  if (!std::isnan(m.kept)) line += fmt::format(R"(, "goldfish_kept": {:.6f})", m.kept);
+  if (m.skipped) line += R"(, "skipped": true)";
+  if (m.save_failures > 0) line += fmt::format(R"(, "save_failures": {})", m.save_failures);
+  return line + "}";
+}
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step, std::size_t most_waiting)
+    : file_(path, keep(path, after_step), most_waiting) {}
+
+/// Keeps the lines up to a step. Returns their bytes.
+std::int64_t MetricsFile::keep(const std::string& path, std::int64_t after_step) {
+  if (after_step == 0) return 0;
+  std::string kept;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const std::optional<RunStep> step = parse_run_step(line);
+    if (!step || step->step > after_step) continue;
+    kept += line + '\n';
+    for (const auto& [name, value] : step->values) {
+      if (!std::isfinite(value)) continue;
+      if (name == "loss/train") losses_.emplace_back(step->step, value);
+      if (name == "loss/validation") validation_.emplace_back(step->step, value);
+    }
+  }
+  write_file_atomically(path, kept);
+  return std::ssize(kept);
+}
+
+std::string MetricsFile::write(const StepMetrics& m) {
+  if (std::isfinite(m.loss)) losses_.emplace_back(m.step, m.loss);
+  if (std::isfinite(m.val_loss)) validation_.emplace_back(m.step, m.val_loss);
+  return file_.append(to_line(m) + "\n");
+}
+
+std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
+                     const MetricsFile::Curve& validation) {
+  Chart chart{.title = title,
+              .x = {.title = "step", .integers = true},
+              .y = {.title = "loss (nats per token)"}};
+  if (!losses.empty()) {
+    const auto value = [](const auto& point) { return point.second; };
+    chart.x.low = losses.front().first;
+    chart.x.high = std::max(chart.x.low + 1, losses.back().first);
+    chart.y.low = std::ranges::min(losses, {}, value).second;
+    chart.y.high = std::ranges::max(losses, {}, value).second;
+    for (const auto& point : validation) chart.y.low = std::min(chart.y.low, point.second);
+    const double margin = std::max(0.05 * (chart.y.high - chart.y.low), 1e-3);
+    chart.y.low -= margin;
+    chart.y.high += margin;
+    chart.lines.push_back({.points = losses, .color = "#9ecae1", .width = 1});
+    chart.lines.push_back(
+        {.points = smoothed(losses), .color = "#2171b5", .name = "training loss"});
+  }
+  if (!validation.empty())
+    chart.lines.push_back({.points = validation,
+                           .color = "#e6550d",
+                           .name = fmt::format("validation {:.3f}", validation.back().second)});
+  for (const auto& [step, loss] : validation)
+    chart.points.push_back({.x = step, .y = loss, .color = "#e6550d"});
+  return to_svg(chart);
+}
+
+}  // namespace axonn

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "axonn/train/record_file.h"
+
+namespace axonn {
+
+/// One line of metrics.jsonl.
+struct StepMetrics {
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+  std::int64_t step = 0;  ///< counted from 1
+  double time = 0;        ///< at its end, in seconds since 1970
+  double loss = 0, grad_norm = 0, lr = 0;
+  std::int64_t tokens = 0;  ///< seen so far, over all ranks, without padding
+  double step_ms = 0, tokens_per_s = 0;
+  double model_tflops = 0;     ///< of all ranks, counting the causal half of attention
+  double mfu = kNone;          ///< fraction of the peak, if that is known
+  double exposed_comm_ms = 0;  ///< time that rank 0's compute waited for collectives
+  /// The same by axis and kind, in ms: ("z all_gather", 1.2), without kinds that took no time.
+  std::vector<std::pair<std::string, double>> exposed_by = {};
+  std::int64_t memory_bytes = 0;   ///< rank 0's peak
+  double val_loss = kNone;         ///< if it was evaluated after this step
+  double kept = kNone;             ///< fraction of the targets that the goldfish loss keeps
+  bool skipped = false;            ///< an outlier, which changed no weight
+  std::int64_t save_failures = 0;  ///< checkpoints that could not be written, of this run so far
+};
+
+/// The step as a line of metrics.jsonl, without its end.
+std::string to_line(const StepMetrics& metrics);
+
+/// Writes output.dir/metrics.jsonl, one line per step, on rank 0.
+class MetricsFile {
+ public:
+  /// Keeps the lines of an earlier run up to `after_step` and drops later ones, whose steps will
+  /// run again. after_step 0 starts a new file. Throws UsageError if the file cannot be written,
+  /// Error if the disk is full. most_waiting: as for RecordFile; the default is about 40,000 lines.
+  MetricsFile(const std::string& path, std::int64_t after_step,
+              std::size_t most_waiting = RecordFile::kMostWaiting);
+
+  /// Adds a line. Returns as RecordFile::append() does.
+  std::string write(const StepMetrics& metrics);
+  RecordFile& records() { return file_; }
+
+  /// (step, value) of all lines, including those of earlier runs.
+  using Curve = std::vector<std::pair<double, double>>;
+  const Curve& losses() const { return losses_; }
+  const Curve& validation() const { return validation_; }
+
+ private:
+  std::int64_t keep(const std::string& path, std::int64_t after_step);
+
+  Curve losses_, validation_;  // before file_, whose initializer fills them
+  RecordFile file_;
+};
+
+/// Draws training loss, its smoothed curve, and validation loss over steps. Standalone SVG,
+/// readable on light and dark backgrounds.
+std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
+                     const MetricsFile::Curve& validation);
+
+}  // namespace axonn

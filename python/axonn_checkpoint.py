@@ -1,0 +1,427 @@
+#!/usr/bin/env python3
+"""Reads checkpoints, metrics and plans of axonn with numpy alone.
+
+    from axonn_checkpoint import Checkpoint
+    checkpoint = Checkpoint("out")                  # the newest of a run; or a folder step-200
+    checkpoint["wte.weight"]                        # float32, whatever grid wrote it
+    checkpoint.get("wte.weight", kind="exp_avg")    # the optimizer's state
+    checkpoint.state["steps_done"]
+
+Files are mapped, not read: a parameter costs memory once it is asked for, and none if one rank
+wrote it as a whole. Checksums of what is read are verified. From a shell:
+
+    python3 axonn_checkpoint.py out list
+    python3 axonn_checkpoint.py out verify
+    python3 axonn_checkpoint.py out export weights.npz [NAME ...] [--kind exp_avg]
+
+docs/checkpoints.md describes the format.
+"""
+import argparse
+import json
+import os
+import re
+import struct
+import sys
+
+import numpy as np
+
+PIECE_BYTES = 4 << 20  # of a file, that one checksum covers
+_TAIL = re.compile(rb',\n"xxh3": "([0-9a-f]{16})"}\n?\Z')
+
+
+class CheckpointError(ValueError):
+    """A file is missing, damaged, or not a checkpoint."""
+
+
+# --- XXH3, 64 bits, seed 0. Source: the specification of xxHash, doc/xxhash_spec.md. ---
+
+_SECRET = bytes.fromhex(
+    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
+    "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
+    "3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8"
+    "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364"
+    "eac5ac8334d3ebc3c581a0fffa1363eb170ddd51b7f0da49d316552629d4689e"
+    "2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
+)
+_P32 = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
+_P64 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5)
+_MASK = (1 << 64) - 1
+_BLOCK, _STRIPE = 1024, 64  # bytes; a block has 16 stripes of eight numbers
+
+
+def _u64(data, at=0):
+    return int.from_bytes(data[at : at + 8], "little")
+
+
+def _u32(data, at=0):
+    return int.from_bytes(data[at : at + 4], "little")
+
+
+def _fold(a, b):
+    product = a * b
+    return (product & _MASK) ^ (product >> 64)
+
+
+def _avalanche(h):
+    h = (h ^ h >> 37) * 0x165667919E3779F9 & _MASK
+    return h ^ h >> 32
+
+
+def _avalanche64(h):
+    h = (h ^ h >> 33) * _P64[1] & _MASK
+    h = (h ^ h >> 29) * _P64[2] & _MASK
+    return h ^ h >> 32
+
+
+def _mix16(data, at, secret):
+    return _fold(_u64(data, at) ^ _u64(_SECRET, secret),
+                 _u64(data, at + 8) ^ _u64(_SECRET, secret + 8))
+
+
+def _rotate(h, bits):
+    return (h << bits | h >> 64 - bits) & _MASK
+
+
+def _xxh3_up_to_16(data):
+    n = len(data)
+    if n > 8:
+        low = _u64(data) ^ _u64(_SECRET, 24) ^ _u64(_SECRET, 32)
+        high = _u64(data, n - 8) ^ _u64(_SECRET, 40) ^ _u64(_SECRET, 48)
+        swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
+        return _avalanche(n + swapped + high + _fold(low, high) & _MASK)
+    if n > 3:
+        h = (_u32(data, n - 4) + (_u32(data) << 32)) ^ _u64(_SECRET, 8) ^ _u64(_SECRET, 16)
+        h ^= _rotate(h, 49) ^ _rotate(h, 24)
+        h = h * 0x9FB21C651E98DF25 & _MASK
+        h = (h ^ (h >> 35) + n) * 0x9FB21C651E98DF25 & _MASK
+        return h ^ h >> 28
+    if n > 0:
+        h = data[0] << 16 | data[n >> 1] << 24 | data[n - 1] | n << 8
+        return _avalanche64(h ^ _u32(_SECRET) ^ _u32(_SECRET, 4))
+    return _avalanche64(_u64(_SECRET, 56) ^ _u64(_SECRET, 64))
+
+
+def _xxh3_up_to_240(data):
+    n = len(data)
+    h = n * _P64[0]
+    if n <= 128:
+        for i in range((n - 1) // 32, -1, -1):
+            h += _mix16(data, 16 * i, 32 * i) + _mix16(data, n - 16 * (i + 1), 32 * i + 16)
+        return _avalanche(h & _MASK)
+    for i in range(8):
+        h += _mix16(data, 16 * i, 16 * i)
+    h = _avalanche(h & _MASK)
+    for i in range(8, n // 16):
+        h += _mix16(data, 16 * i, 16 * (i - 8) + 3)
+    return _avalanche(h + _mix16(data, n - 16, 136 - 17) & _MASK)
+
+
+def _stripe_sums(stripes, key):
+    """What stripes (..., 8) add to the accumulators."""
+    keyed = stripes ^ key
+    return (keyed & np.uint64(0xFFFFFFFF)) * (keyed >> np.uint64(32)) + stripes[
+        ..., [1, 0, 3, 2, 5, 4, 7, 6]
+    ]
+
+
+def _xxh3_long(pieces):
+    """The hashes of pieces (bytes-like) of one length above 240."""
+    data = [np.frombuffer(piece, np.uint8) for piece in pieces]
+    n = len(data[0])
+    secret = [np.frombuffer(_SECRET, "<u8", 8, 8 * i) for i in range(17)]
+    acc = np.tile(np.array([_P32[2], _P64[0], _P64[1], _P64[2], _P64[3], _P32[1], _P64[4], _P32[0]],
+                           np.uint64), (len(data), 1))
+    blocks = (n - 1) // _BLOCK
+    keys = np.stack(secret[:16])
+    if blocks:
+        sums = np.stack([
+            _stripe_sums(piece[: blocks * _BLOCK].view("<u8").reshape(blocks, 16, 8), keys).sum(
+                1, dtype=np.uint64) for piece in data], axis=1)
+        for block in sums:  # each depends on the one before
+            acc += block
+            acc ^= acc >> np.uint64(47)
+            acc ^= secret[16]
+            acc *= np.uint64(_P32[0])
+    last = np.frombuffer(_SECRET, "<u8", 8, 192 - 64 - 7)
+    rest = ((n - 1) - blocks * _BLOCK) // _STRIPE
+    hashes = []
+    for piece, each in zip(data, acc):
+        begin = blocks * _BLOCK
+        tail = piece[begin : begin + rest * _STRIPE].view("<u8").reshape(rest, 8)
+        each = each + _stripe_sums(tail, keys[:rest]).sum(0, dtype=np.uint64)
+        each = each + _stripe_sums(np.frombuffer(piece[n - _STRIPE :].tobytes(), "<u8"), last)
+        h = n * _P64[0]
+        for i in range(4):
+            h += _fold(int(each[2 * i]) ^ _u64(_SECRET, 11 + 16 * i),
+                       int(each[2 * i + 1]) ^ _u64(_SECRET, 19 + 16 * i))
+        hashes.append(_avalanche(h & _MASK))
+    return hashes
+
+
+def xxh3(data):
+    """The 64-bit XXH3 hash of bytes."""
+    if len(data) <= 16:
+        return _xxh3_up_to_16(bytes(data))
+    if len(data) <= 240:
+        return _xxh3_up_to_240(bytes(data))
+    return _xxh3_long([data])[0]
+
+
+# --- Checkpoints ---
+
+
+class _File:
+    """A file of a checkpoint, mapped; its pieces are verified when they are first read."""
+
+    def __init__(self, folder, entry, verify):
+        self.path = os.path.join(folder, entry["name"])
+        self.sums = [int(each, 16) for each in entry["xxh3"]]
+        try:
+            self.data = np.memmap(self.path, np.uint8, "r")
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"cannot read {self.path}: {error}") from error
+        if len(self.data) != entry["bytes"]:
+            raise CheckpointError(
+                f"{self.path} has {len(self.data)} bytes, but the index says {entry['bytes']}")
+        self.unverified = set(range(len(self.sums))) if verify else set()
+
+    def verify(self, begin, end):
+        """Verifies the pieces that have bytes of [begin, end)."""
+        wanted = range(begin // PIECE_BYTES, -(-end // PIECE_BYTES))
+        todo = sorted(self.unverified.intersection(wanted))
+        at_once = 16  # pieces, which are hashed side by side
+        for first in range(0, len(todo), at_once):
+            numbers = todo[first : first + at_once]
+            pieces = [self.data[i * PIECE_BYTES : (i + 1) * PIECE_BYTES] for i in numbers]
+            whole = [piece for piece in pieces if len(piece) == PIECE_BYTES]
+            hashes = (_xxh3_long(whole) if whole else []) + [
+                xxh3(piece) for piece in pieces if len(piece) < PIECE_BYTES]
+            for number, found in zip(numbers, hashes):
+                if found != self.sums[number]:
+                    raise CheckpointError(
+                        f"{self.path} is damaged: bytes from {number * PIECE_BYTES} on do not have "
+                        "the checksum of the index")
+        self.unverified.difference_update(todo)
+
+    def floats(self, offset, count):
+        self.verify(offset, offset + 4 * count)
+        return self.data[offset : offset + 4 * count].view("<f4")
+
+
+def find_checkpoint(path):
+    """The folder of the checkpoint at `path`: itself, the newest in it, or in its checkpoints/."""
+    for folder in (path, os.path.join(path, "checkpoints")):
+        if os.path.exists(os.path.join(folder, "index.json")):
+            return folder
+        if os.path.isdir(folder):
+            names = os.listdir(folder)
+            steps = [int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name)]
+            if steps:
+                return os.path.join(folder, f"step-{max(steps)}")
+    raise CheckpointError(f"there is no checkpoint in {path}")
+
+
+class Checkpoint:
+    """A checkpoint that any grid wrote. Maps names of parameters to arrays of float32."""
+
+    def __init__(self, path, verify=True):
+        """path: a checkpoint, a folder of several (the newest is taken) or a run's output.dir.
+        Raises CheckpointError if it is damaged; verify=False skips the checksums."""
+        self.folder = find_checkpoint(path)
+        self._verify = verify
+        self.index = self._read_index()
+        self.step = self.index["step"]
+        self.kinds = self.index["kinds"]  # "master" is the parameter, others are the optimizer's
+        #: name -> shape; vectors have one dim
+        self.shapes = {name: (rows,) if cols == 1 else (rows, cols)
+                       for name, rows, cols in self.index["parameters"]}
+        self._files = [_File(self.folder, entry, verify) for entry in self.index["files"]]
+        self._places = {}  # (name, kind) -> [(file, offset, row, rows, col, cols, begin, end)]
+        for file, entry in zip(self._files, self.index["files"]):
+            for block in entry["blocks"]:
+                self._add_block(file, block)
+
+    def _read_index(self):
+        path = os.path.join(self.folder, "index.json")
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error}") from error
+        tail = _TAIL.search(text)
+        if not tail or (self._verify and xxh3(text[: tail.start()]) != int(tail[1], 16)):
+            raise CheckpointError(f"{path} is altered or cut short")
+        index = json.loads(text)
+        if index.get("format") != "axonn checkpoint" or index.get("version") != 1:
+            raise CheckpointError(f"{path} is not an index of version 1")
+        return index
+
+    def _add_block(self, file, block):
+        count, numbers = 0, block["slices"]
+        for i in range(0, len(numbers), 7):
+            parameter, row, rows, col, cols, begin, end = numbers[i : i + 7]
+            name = self.index["parameters"][parameter][0]
+            for kind, offset in block["offsets"].items():
+                self._places.setdefault((name, kind), []).append(
+                    (file, offset + 4 * count, row, rows, col, cols, begin, end))
+            count += end - begin
+
+    def __iter__(self):
+        return iter(self.shapes)
+
+    def __len__(self):
+        return len(self.shapes)
+
+    def __contains__(self, name):
+        return name in self.shapes
+
+    def __getitem__(self, name):
+        return self.get(name)
+
+    def get(self, name, kind="master"):
+        """The parameter, or with another kind (self.kinds) the optimizer's buffer of it."""
+        if name not in self.shapes:
+            raise KeyError(name)
+        if kind not in self.kinds:
+            raise KeyError(f"{kind}: the checkpoint has {', '.join(self.kinds)}")
+        places = self._places.get((name, kind), [])
+        shape = self.shapes[name]
+        all_rows, all_cols = shape if len(shape) == 2 else (shape[0], 1)
+        if len(places) == 1:
+            file, offset, _, rows, _, cols, begin, end = places[0]
+            if (rows, cols, begin, end) == (all_rows, all_cols, 0, rows * cols):
+                return file.floats(offset, end).reshape(shape)
+        found = np.empty((all_rows, all_cols), np.float32)
+        filled = 0
+        for file, offset, row, rows, col, cols, begin, end in places:
+            values = file.floats(offset, end - begin)
+            filled += len(values)
+            part = found[row : row + rows, col : col + cols]
+            while begin < end:  # the rest of a row, then whole rows
+                line, at = divmod(begin, cols)
+                lines = (end - begin) // cols if at == 0 else 0
+                if lines:
+                    part[line : line + lines] = values[: lines * cols].reshape(lines, cols)
+                    count = lines * cols
+                else:
+                    count = min(cols - at, end - begin)
+                    part[line, at : at + count] = values[:count]
+                values, begin = values[count:], begin + count
+        if filled != found.size:
+            raise CheckpointError(
+                f"{self.folder} has {filled} of the {found.size} elements of {name} ({kind})")
+        return found.reshape(shape)
+
+    def text(self, name):
+        """A text of the checkpoint: state.json, config.toml."""
+        entry = next((each for each in self.index["texts"] if each[0] == name), None)
+        if entry is None:
+            raise KeyError(name)
+        path = os.path.join(self.folder, name)
+        with open(path, "rb") as file:
+            data = file.read()
+        if len(data) != entry[1] or (self._verify and xxh3(data) != int(entry[2], 16)):
+            raise CheckpointError(f"{path} is damaged")
+        return data.decode()
+
+    @property
+    def state(self):
+        """The run's state: steps_done, samples_done, tokens_seen and more."""
+        return json.loads(self.text("state.json"))
+
+    def verify(self):
+        """Verifies all files. Returns their bytes. Raises CheckpointError."""
+        for name, *_ in self.index["texts"]:
+            self.text(name)
+        for file in self._files:
+            file.verify(0, len(file.data))
+        return sum(len(file.data) for file in self._files)
+
+
+# --- Other files ---
+
+
+def metrics(run):
+    """metrics.jsonl of a run's output.dir, as a list of dicts, a step each."""
+    lines = []
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+        for line in file:
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                continue  # a crash has cut it short
+    return lines
+
+
+def plans(path):
+    """The plans of `axonn plan --json FILE`, best first, as a list of dicts."""
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)["plans"]
+
+
+_TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I64": "<i8", "I32": "<i4", "I16": "<i2",
+          "I8": "i1", "U8": "u1", "BOOL": "?"}
+
+
+def safetensors(path):
+    """The tensors of a safetensors file: name -> array. Mapped, but BF16 becomes float32."""
+    data = np.memmap(path, np.uint8, "r")
+    (size,) = struct.unpack("<Q", data[:8].tobytes())
+    header = json.loads(data[8 : 8 + size].tobytes())
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + size + at for at in entry["data_offsets"])
+        if entry["dtype"] == "BF16":
+            values = (data[begin:end].view("<u2").astype(np.uint32) << 16).view(np.float32)
+        else:
+            values = data[begin:end].view(_TYPES[entry["dtype"]])
+        tensors[name] = values.reshape(entry["shape"])
+    return tensors
+
+
+def _export(checkpoint, args):
+    """Writes arrays into an .npz file one by one."""
+    import zipfile
+
+    names = args.names or list(checkpoint)
+    with zipfile.ZipFile(args.out, "w", allowZip64=True) as file:
+        for name in names:
+            with file.open(name + ".npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, checkpoint.get(name, args.kind))
+    print(f"wrote {len(names)} arrays to {args.out}")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description="Reads a checkpoint of axonn.")
+    parser.add_argument("checkpoint",
+                        help="a checkpoint, a folder of several, or a run's output.dir")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="names, shapes and kinds")
+    commands.add_parser("verify", help="verifies the checksums of all files")
+    export = commands.add_parser("export", help="writes arrays into an .npz file")
+    export.add_argument("out", metavar="FILE.npz")
+    export.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    export.add_argument("--kind", default="master", help="master, or a buffer of the optimizer")
+    args = parser.parse_args(arguments)
+    try:
+        checkpoint = Checkpoint(args.checkpoint)
+        if args.command == "export":
+            _export(checkpoint, args)
+        elif args.command == "verify":
+            print(f"{checkpoint.folder}: {checkpoint.verify():,} bytes are good")
+        else:
+            count = sum(int(np.prod(shape)) for shape in checkpoint.shapes.values())
+            print(f"{checkpoint.folder}: step {checkpoint.step}, written by "
+                  f"{checkpoint.index['ranks']} ranks, {count:,} parameters; "
+                  f"kinds {', '.join(checkpoint.kinds)}")
+            for name, shape in checkpoint.shapes.items():
+                print(f"{name}  {', '.join(map(str, shape))}")
+    except (CheckpointError, OSError, KeyError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""python/axonn_checkpoint.py against what the program itself writes."""
+import ctypes
+import ctypes.util
+import glob
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+
+from program import TINY, RunTest, axonn, main
+
+FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "python")
+sys.path.insert(0, FOLDER)
+import axonn_checkpoint as reader  # noqa: E402
+
+
+class Hash(RunTest):
+    def test_equals_the_library_for_every_length_up_to_a_few_blocks(self):
+        library = ctypes.util.find_library("xxhash")
+        if not library:
+            self.skipTest("libxxhash is not installed")
+        official = ctypes.CDLL(library).XXH3_64bits
+        official.restype, official.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t]
+        data = random.Random(1).randbytes(5000)
+        for n in [*range(300), *range(1000, 1100), 2047, 2048, 2049, 2112, 5000]:
+            self.assertEqual(reader.xxh3(data[:n]), official(data[:n], n), n)
+
+    def test_pieces_side_by_side_have_the_hashes_of_each_alone(self):
+        pieces = [random.Random(i).randbytes(10_000) for i in range(3)]
+        self.assertEqual(reader._xxh3_long(pieces), [reader.xxh3(piece) for piece in pieces])
+
+
+class Checkpoint(RunTest):
+    def check_equals_converted(self, run):
+        """The checkpoint against a Hugging Face folder that the program converts it to."""
+        folder = self.path("folder")
+        axonn("convert", "--model", os.path.join(run, "checkpoints"), "--out", folder, "--dtype",
+              "f32", "--overwrite")
+        want = reader.safetensors(os.path.join(folder, "model.safetensors"))
+        checkpoint = reader.Checkpoint(run)
+        self.assertEqual(set(checkpoint), set(want))
+        for name in checkpoint:
+            values = checkpoint[name]
+            self.assertEqual(values.dtype, np.float32)
+            transposed = values.shape != want[name].shape or name.endswith(
+                ("c_attn.weight", "c_proj.weight", "c_fc.weight"))  # stored (in, out) there
+            np.testing.assert_array_equal(values, want[name].T if transposed else want[name], name)
+        return checkpoint
+
+    def test_parameters_of_any_grid_equal_those_that_the_program_converts(self):
+        for grid in ("1,1,1,1", "2,1,1,1", "1,2,2,1", "2,1,2,2"):
+            run = self.train("run-" + grid, "--parallelism.grid", grid)
+            self.check_equals_converted(run)
+        llama = TINY.replace("[model]", '[model]\nfamily = "llama"\nkv_heads = 2\nqk_norm = true')
+        self.check_equals_converted(
+            self.train("llama", "--parallelism.grid", "2,2,1,1", config=llama))
+
+    def test_the_optimizers_state_is_that_of_one_rank_on_every_grid(self):
+        one = reader.Checkpoint(self.train("one"))
+        self.assertEqual(one.kinds, ["master", "exp_avg", "exp_avg_sq"])
+        self.assertEqual((one.step, one.state["steps_done"]), (6, 6))
+        for grid in ("2,2,1,1", "1,2,1,2", "2,1,2,2"):
+            other = reader.Checkpoint(self.train("run-" + grid, "--parallelism.grid", grid))
+            for name in one:
+                for kind in one.kinds:
+                    want, got = one.get(name, kind), other.get(name, kind)
+                    # Grids differ by rounding, which six steps of AdamW magnify; other elements
+                    # would differ by as much as the values themselves.
+                    self.assertLess(np.linalg.norm(got - want), 1e-2 * np.linalg.norm(want),
+                                    (grid, name, kind))
+
+    def test_a_parameter_of_one_rank_is_mapped_and_not_copied(self):
+        checkpoint = reader.Checkpoint(self.train("run"))
+        base = checkpoint["wte.weight"]
+        while base.base is not None and not isinstance(base, np.memmap):
+            base = base.base
+        self.assertIsInstance(base, np.memmap)
+
+    def test_damage_is_an_error_that_names_the_file(self):
+        run = self.train("run", "--parallelism.grid", "1,1,2,1")
+        (file, _) = sorted(glob.glob(os.path.join(run, "checkpoints/step-6/*.safetensors")))
+        with open(file, "r+b") as data:
+            data.seek(-10, os.SEEK_END)
+            byte = data.read(1)
+            data.seek(-10, os.SEEK_END)
+            data.write(bytes([byte[0] ^ 1]))
+        checkpoint = reader.Checkpoint(run)
+        with self.assertRaisesRegex(reader.CheckpointError, "rank-00000.safetensors is damaged"):
+            checkpoint.verify()
+        with self.assertRaisesRegex(reader.CheckpointError, "is damaged"):
+            for name in checkpoint:
+                checkpoint[name]
+        reader.Checkpoint(run, verify=False)["wte.weight"]
+        os.truncate(file, os.path.getsize(file) - 1)
+        with self.assertRaisesRegex(reader.CheckpointError, "but the index says"):
+            reader.Checkpoint(run)
+        index = os.path.join(run, "checkpoints/step-6/index.json")
+        with open(index, "rb") as data:
+            text = data.read()
+        self.write(index, text.replace(b'"step": 6', b'"step": 7'))
+        with self.assertRaisesRegex(reader.CheckpointError, "index.json is altered"):
+            reader.Checkpoint(run)
+        with self.assertRaisesRegex(reader.CheckpointError, "there is no checkpoint"):
+            reader.Checkpoint(self.folder + "/none")
+
+    def test_the_command_lists_verifies_and_exports(self):
+        run = self.train("run")
+        program = [sys.executable, os.path.join(FOLDER, "axonn_checkpoint.py"), run]
+        call = lambda *words: subprocess.run([*program, *words], check=True, text=True,
+                                             capture_output=True).stdout
+        self.assertIn("step 6, written by 1 ranks", call("list"))
+        self.assertIn("\nwte.weight  256, 32\n", call("list"))
+        self.assertIn("bytes are good", call("verify"))
+        call("export", self.path("all.npz"))
+        checkpoint = reader.Checkpoint(run)
+        with np.load(self.path("all.npz")) as saved:
+            self.assertEqual(set(saved), set(checkpoint))
+            for name in saved:
+                np.testing.assert_array_equal(saved[name], checkpoint[name])
+        call("export", self.path("one.npz"), "wte.weight", "--kind", "exp_avg")
+        with np.load(self.path("one.npz")) as saved:
+            np.testing.assert_array_equal(saved["wte.weight"],
+                                          checkpoint.get("wte.weight", "exp_avg"))
+        bad = subprocess.run([*program[:2], self.folder + "/none", "list"], text=True,
+                             capture_output=True)
+        self.assertEqual((bad.returncode, bad.stderr[:6]), (1, "error:"))
+
+
+class OtherFiles(RunTest):
+    def test_metrics_and_plans(self):
+        run = self.train("run")
+        self.assertEqual([line["step"] for line in reader.metrics(run)], [1, 2, 3, 4, 5, 6])
+        axonn("plan", "--model", "gpt2-124m", "--machine", "alps", "--devices", "4",
+              "--batch-tokens", "8192", "--seq-len", "1024", "--json", self.path("plans.json"))
+        self.assertIn("grid", reader.plans(self.path("plans.json"))[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""axonn export and output.tensorboard, read back without the program."""
+import csv
+import glob
+import json
+import math
+import os
+import struct
+
+import events
+from program import RunTest, axonn, main
+
+
+def float32(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def metrics_of(run):
+    with open(os.path.join(run, "metrics.jsonl")) as file:
+        return [json.loads(line) for line in file]
+
+
+def events_of(folder):
+    """The events of a folder's files in the order in which TensorBoard reads them."""
+    files = sorted(glob.glob(os.path.join(folder, "events.out.tfevents.*")))
+    return [event for file in files for event in events.events(file)]
+
+
+SERIES = {"loss": "loss/train", "val_loss": "loss/validation", "grad_norm": "optimizer/grad_norm",
+          "lr": "optimizer/lr", "tokens": "data/tokens", "step_ms": "speed/step_ms",
+          "memory_bytes": "memory/peak_bytes"}
+
+
+class Events(RunTest):
+    def check(self, steps, metrics):
+        self.assertEqual([event["step"] for event in steps], [line["step"] for line in metrics])
+        for event, line in zip(steps, metrics):
+            self.assertAlmostEqual(event["time"], line["time"], places=3)
+            for key, series in SERIES.items():
+                self.assertEqual(series in event["values"], key in line, key)
+                if key in line:
+                    self.assertEqual(event["values"][series], float32(line[key]))
+
+    def test_a_run_writes_each_step_once_with_the_values_of_its_metrics_and_its_config(self):
+        run = self.train("run", "--output.tensorboard")
+        found = events_of(run)
+        self.assertEqual(found[0]["version"], "brain.Event:2")
+        texts = {tag: text for event in found for tag, text in event["values"].items()
+                 if isinstance(text, str)}
+        with open(os.path.join(run, "config.toml")) as file:
+            want = [line.rstrip("\n") for line in file]
+        self.assertEqual([line[4:] for line in texts["config"].splitlines()], want)
+        self.assertIn("- grid: x 1, y 1, z 1, data 1", texts["run"])
+        steps = [event for event in found if "loss/train" in event["values"]]
+        self.check(steps, metrics_of(run))
+        self.assertEqual(sum("loss/validation" in event["values"] for event in steps), 3)
+
+    def test_a_resumed_run_repeats_no_step_and_drops_those_that_run_again(self):
+        flags = ["--output.tensorboard", "--checkpoint.every", "2"]
+        run = self.train("run", *flags)
+        first = events_of(run)
+        os.rename(os.path.join(run, "checkpoints", "step-6"), self.path("gone"))
+        for file in glob.glob(os.path.join(run, "events.*")):  # a crash within a record
+            with open(file, "ab") as out:
+                out.write(b"\x20\0\0")
+        for _ in range(2):  # resumed at 4, then nothing is left to do
+            self.train("run", *flags, "--checkpoint.resume", "auto", "--training.steps", "8")
+        found = events_of(run)
+        steps = [event for event in found if "loss/train" in event["values"]]
+        self.check(steps, metrics_of(run))
+        self.assertEqual([event["step"] for event in steps], [1, 2, 3, 4, 5, 6, 7, 8])
+        self.assertEqual([e for e in found if e["step"] in range(1, 5)],
+                         [e for e in first if e["step"] in range(1, 5)])
+        self.assertIn(5, [event["step"] for event in found if event.get("starts")])
+
+    def test_a_run_that_replaces_another_has_no_events_of_it(self):
+        self.train("run", "--output.tensorboard")
+        run = self.train("run", "--output.tensorboard", "--output.overwrite",
+                         "--training.steps", "2")
+        self.assertEqual(max(event["step"] for event in events_of(run)), 2)
+        run = self.train("run", "--output.overwrite")
+        self.assertEqual(events_of(run), [])
+
+
+class Export(RunTest):
+    def test_csv_has_a_row_a_step_and_a_column_a_series(self):
+        run = self.train("run")
+        axonn("export", run, "--format", "csv", "--out", self.path("run.csv"))
+        with open(self.path("run.csv")) as file:
+            rows = list(csv.DictReader(file))
+        metrics = metrics_of(run)
+        self.assertEqual(len(rows), len(metrics))
+        for row, line in zip(rows, metrics):
+            self.assertEqual(int(row["step"]), line["step"])
+            self.assertEqual(float(row["time"]), line["time"])
+            for key, series in SERIES.items():
+                self.assertEqual(row[series], "" if key not in line else row[series])
+                if key in line:
+                    self.assertEqual(float(row[series]), line[key])
+
+    def test_tensorboard_equals_what_the_run_itself_writes(self):
+        run = self.train("run", "--output.tensorboard")
+        out = self.path("events")
+        axonn("export", run, "--format", "tensorboard", "--out", out)
+        steps = [[e for e in events_of(folder) if "loss/train" in e["values"]]
+                 for folder in (run, out)]
+        self.assertEqual(*steps)
+        error = axonn("export", run, "--format", "tensorboard", "--out", out, code=2)
+        self.assertIn("has files of events", error)
+
+    def test_mlflow_has_the_series_the_keys_and_the_times(self):
+        run = self.train("run")
+        store = self.path("mlruns")
+        axonn("export", run, "--format", "mlflow", "--out", store)
+        (meta,) = glob.glob(os.path.join(store, "*", "*", "meta.yaml"))
+        folder = os.path.dirname(meta)
+        with open(meta) as file:
+            fields = dict(line.rstrip("\n").split(": ", 1) for line in file)
+        with open(os.path.join(os.path.dirname(folder), "meta.yaml")) as file:
+            experiment = dict(line.rstrip("\n").split(": ", 1) for line in file)
+        self.assertEqual(fields["run_id"], repr(os.path.basename(folder)))
+        self.assertEqual(fields["experiment_id"], experiment["experiment_id"])
+        self.assertEqual(experiment["experiment_id"],
+                         repr(os.path.basename(os.path.dirname(folder))))
+        self.assertEqual(experiment["name"], "axonn")
+        metrics = metrics_of(run)
+        for key, series in SERIES.items():
+            with open(os.path.join(folder, "metrics", series)) as file:
+                points = [line.split(" ") for line in file]
+            want = [(round(line["time"] * 1e3), line[key], line["step"])
+                    for line in metrics if key in line]
+            self.assertEqual([(int(t), float(v), int(s)) for t, v, s in points], want)
+        self.assertEqual(int(fields["start_time"]), round(metrics[0]["time"] * 1e3))
+        with open(os.path.join(folder, "params", "model.layers")) as file:
+            self.assertEqual(file.read(), "2")
+        self.assertIn("has this run already", axonn("export", run, "--format", "mlflow", "--out",
+                                                    store, code=2))
+
+    def test_values_that_are_not_finite_old_lines_and_damaged_ones(self):
+        self.write("old/metrics.jsonl", '{"step": 1, "loss": null, "step_ms": 500.0, "mfu": null}\n'
+                   'garbage\n{"step": 2, "loss": 2.5, "step_ms": 250.0, "new": 7}\n{"step": 3, "lo')
+        axonn("export", self.path("old"), "--format", "csv", "--out", self.path("old.csv"))
+        with open(self.path("old.csv")) as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["step"] for row in rows], ["1", "2"])
+        self.assertTrue(math.isnan(float(rows[0]["loss/train"])))
+        self.assertEqual([float(row["time"]) for row in rows], [0.5, 0.75])
+        self.assertEqual([row["other/new"] for row in rows], ["", "7"])
+        self.assertNotIn("speed/mfu", rows[0])
+        self.assertIn("is this the output.dir of a run?",
+                      axonn("export", self.folder, "--format", "csv", "--out", "x.csv", code=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""axonn convert --to gguf, compared by a reader of its own with Hugging Face's form."""
+import json
+import os
+import sys
+
+import numpy as np
+
+import gguf
+from program import TINY, RunTest, axonn, main
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+from axonn_checkpoint import safetensors  # noqa: E402
+
+HEADS, KV_HEADS, WIDTH = 4, 2, 16
+LLAMA = TINY.replace("[model]", f'[model]\nfamily = "llama"\nkv_heads = {KV_HEADS}\n'
+                     f"head_dim = {WIDTH}\nffn = 48\nrope_theta = 5000.0").replace(
+                         "hidden = 32", "hidden = 64")
+BLOCK = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+         "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+         "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
+         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+         "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+
+
+def hugging_face_name(name):
+    outer = {"token_embd.weight": "model.embed_tokens.weight",
+             "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
+    if name in outer:
+        return outer[name]
+    _, layer, part, kind = name.split(".")
+    return f"model.layers.{layer}.{BLOCK[part]}.{kind}"
+
+
+def rotated(q, positions, theta, neighbours):
+    """Rotary positions of q (T, H, D), in pairs D/2 apart or of neighbours."""
+    half = q.shape[-1] // 2
+    angles = positions[:, None] * theta ** (-np.arange(half) / half)
+    cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    a, b = (q[..., ::2], q[..., 1::2]) if neighbours else (q[..., :half], q[..., half:])
+    return np.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
+
+
+class Gguf(RunTest):
+    def convert(self, run, *more, name="model.gguf"):
+        axonn("convert", "--model", run, "--to", "gguf", "--out", self.path(name), *more)
+        return gguf.Reader(self.path(name))
+
+    def trained(self, name="run", *more, model=""):
+        """Trains a small Llama; returns the folder of its checkpoints."""
+        config = LLAMA.replace("[data]", model + "\n[data]")
+        return os.path.join(self.train(name, *more, config=config), "checkpoints")
+
+    def as_folder(self, checkpoint, dtype="f32"):
+        folder = self.path("folder-" + dtype)
+        axonn("convert", "--model", checkpoint, "--out", folder, "--dtype", dtype, "--overwrite")
+        return folder, safetensors(os.path.join(folder, "model.safetensors"))
+
+    def check(self, found, want, interleaved, error=0.0):
+        self.assertEqual({hugging_face_name(name) for name in found.tensors}, set(want))
+        for name, (kind, sizes, values) in found.tensors.items():
+            expected = np.asarray(want[hugging_face_name(name)], np.float32)
+            self.assertEqual(sizes, list(expected.shape[::-1]), name)
+            if expected.ndim == 1:
+                self.assertEqual(kind, 0, name)
+            if interleaved and name.split(".")[2:3] in (["attn_q"], ["attn_k"]):
+                # (heads, halves, D/2) -> (heads, D/2, halves)
+                expected = expected.reshape(-1, 2, WIDTH // 2, expected.shape[1]).swapaxes(
+                    1, 2).reshape(expected.shape)
+            bound = error * np.abs(expected).max() if expected.ndim > 1 else 0
+            self.assertLessEqual(np.abs(values - expected).max(), bound, name)
+
+    def test_a_llama_of_any_grid_has_its_weights_sizes_and_rotary_order(self):
+        checkpoint = self.trained("run", "--parallelism.grid", "2,1,2,1")
+        folder, want = self.as_folder(checkpoint)
+        found = self.convert(checkpoint, "--dtype", "f32")
+        self.assertEqual(found.version, 3)
+        self.check(found, want, interleaved=True)
+        self.assertNotIn("output.weight", found.tensors)  # tied
+        keys = found.keys
+        for key, value in {
+            "general.architecture": "llama", "general.name": "model", "general.file_type": 0,
+            "llama.block_count": 2,
+            "llama.context_length": 8, "llama.embedding_length": 64,
+            "llama.feed_forward_length": 48, "llama.vocab_size": 256,
+            "llama.attention.head_count": HEADS, "llama.attention.head_count_kv": KV_HEADS,
+            "llama.attention.key_length": WIDTH, "llama.attention.value_length": WIDTH,
+            "llama.rope.dimension_count": WIDTH, "llama.rope.freq_base": 5000.0,
+        }.items():
+            self.assertEqual(keys[key], value, key)
+        self.assertAlmostEqual(keys["llama.attention.layer_norm_rms_epsilon"], 1e-5, places=12)
+        self.assertNotIn("llama.attention.sliding_window", keys)
+        # From the folder the same; and attention scores with neighbours as pairs are those with
+        # halves as pairs.
+        with open(self.path("model.gguf"), "rb") as file:
+            first = file.read()
+        self.convert(folder, "--dtype", "f32", name="model2.gguf")
+        again = gguf.Reader(self.path("model2.gguf"))
+        for name, (_, _, values) in found.tensors.items():
+            np.testing.assert_array_equal(again.tensors[name][2], values)
+        self.assertEqual(first[:4], b"GGUF")
+        x, t = np.random.default_rng(1).normal(size=(5, 64)), np.arange(5.0)
+        scores = []
+        for q, k, neighbours in (
+            (want["model.layers.1.self_attn.q_proj.weight"],
+             want["model.layers.1.self_attn.k_proj.weight"], False),
+            (found.tensors["blk.1.attn_q.weight"][2],
+             found.tensors["blk.1.attn_k.weight"][2], True),
+        ):
+            q, k = ((x @ w.T).reshape(5, -1, WIDTH) for w in (q, k))
+            q, k = (rotated(each, t, 5000.0, neighbours) for each in (q, k))
+            scores.append(np.einsum("thd,shd->hts", q[:, :KV_HEADS], k))
+        np.testing.assert_allclose(*scores, atol=1e-6 * np.abs(scores[0]).max())
+
+    def test_types(self):
+        checkpoint = self.trained()
+        for dtype, kind in (("f16", 1), ("bf16", 30)):
+            _, want = self.as_folder(checkpoint, dtype)
+            found = self.convert(checkpoint, "--dtype", dtype, name=dtype)
+            vectors = {name: each for name, each in self.as_folder(checkpoint)[1].items()
+                       if each.ndim == 1}
+            self.check(found, {**want, **vectors}, interleaved=True)
+            self.assertEqual({each[0] for each in found.tensors.values()}, {0, kind})
+        _, want = self.as_folder(checkpoint)
+        found = self.convert(checkpoint, "--dtype", "q8_0", name="q8")
+        # Half a step of 1/127 of the block's largest value, and the rounding of the f16 scale.
+        self.check(found, want, interleaved=True, error=0.5 / 127 + 2.0**-11)
+        self.assertEqual(found.keys["general.file_type"], 7)
+        self.assertEqual(found.keys["general.quantization_version"], 2)
+        kinds = {name.split(".", 2)[-1]: each[0] for name, each in found.tensors.items()}
+        self.assertEqual(kinds["attn_q.weight"], 8)
+        self.assertEqual(kinds["ffn_down.weight"], 1)  # 48 columns are no blocks of 32
+        self.assertEqual(kinds["attn_norm.weight"], 0)
+
+    def test_qwen_mistral_and_scaled_rope(self):
+        qwen2 = self.trained("run-qwen2", model="qkv_bias = true\ntied = false")
+        found = self.convert(qwen2, "--dtype", "f32", name="qwen2")
+        self.assertEqual(found.keys["general.architecture"], "qwen2")
+        self.assertEqual(found.keys["qwen2.block_count"], 2)
+        self.assertIn("blk.0.attn_q.bias", found.tensors)
+        self.assertIn("output.weight", found.tensors)
+        self.check(found, self.as_folder(qwen2)[1], interleaved=False)
+
+        qwen3 = self.trained("run-qwen3", model="qk_norm = true")
+        found = self.convert(qwen3, "--dtype", "f32", name="qwen3")
+        self.assertEqual(found.keys["general.architecture"], "qwen3")
+        self.assertIn("blk.1.attn_k_norm.weight", found.tensors)
+        self.check(found, self.as_folder(qwen3)[1], interleaved=False)
+
+        mistral = self.trained("run-mistral", model="window = 4")
+        found = self.convert(mistral, "--dtype", "f32", name="mistral")
+        self.assertEqual(found.keys["general.architecture"], "llama")
+        self.assertEqual(found.keys["llama.attention.sliding_window"], 4)
+        self.check(found, self.as_folder(mistral)[1], interleaved=True)
+
+        scaled = self.trained("run-scaled", model='rope_scaling = "llama3"\nrope_factor = 4.0\n'
+                              "rope_original_positions = 64")
+        found = self.convert(scaled, "--dtype", "f32", name="scaled")
+        kind, sizes, factors = found.tensors.pop("rope_freqs.weight")
+        self.assertEqual((kind, sizes), (0, [WIDTH // 2]))
+        want = []  # of Llama 3.1's published formula
+        for i in range(WIDTH // 2):
+            wave = 2 * np.pi * 5000.0 ** (2 * i / WIDTH)
+            smooth = np.clip((64 / wave - 1) / (4 - 1), 0, 1)
+            want.append(1 / ((1 - smooth) / 4 + smooth))
+        np.testing.assert_allclose(factors, want, rtol=1e-6)
+        self.assertTrue(1 in want and max(want) == 4)
+        self.check(found, self.as_folder(scaled)[1], interleaved=True)
+
+    def test_adapters_are_merged_on_the_way(self):
+        base = self.trained("base", "--parallelism.grid", "1,2,1,1")
+        lora = os.path.join(self.train("lora", "--model.path", base, "--lora.rank", "2",
+                                       "--lora.targets", "q_proj,k_proj,down_proj", config=LLAMA),
+                            "checkpoints")
+        folder = self.path("merged")
+        axonn("convert", "--model", lora, "--merge", "--out", folder, "--dtype", "f32")
+        want = safetensors(os.path.join(folder, "model.safetensors"))
+        self.check(self.convert(lora, "--merge", "--dtype", "f32"), want, interleaved=True)
+        self.assertIn("holds adapters; merge them", axonn(
+            "convert", "--model", lora, "--to", "gguf", "--out", self.path("x"), code=2))
+
+    def tokenizer(self, pattern, added=(), folder="tokenizer"):
+        """A byte-level tokenizer.json; tokens 256 'he', 257 'hel', then the added ones."""
+        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        others = [byte for byte in range(256) if byte not in printable]
+        shown = {byte: chr(byte) for byte in printable} | {
+            byte: chr(0x100 + i) for i, byte in enumerate(others)}
+        tokens = [shown[byte] for byte in range(256)] + ["he", "hel"]
+        bytes_only = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+        self.write(folder + "/tokenizer.json", json.dumps({
+            "added_tokens": [{"id": 258 + i, "content": content, "special": special,
+                              "normalized": False, "single_word": False, "lstrip": False,
+                              "rstrip": False} for i, (content, special) in enumerate(added)],
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
+                 "invert": False}, bytes_only]},
+            "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)},
+                      "merges": ["h e", "he l"], "ignore_merges": True}}))
+        return self.path(folder), tokens
+
+    LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+              r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+    def test_a_byte_level_tokenizer_with_its_merges_special_tokens_and_template(self):
+        folder, tokens = self.tokenizer(
+            self.LLAMA3, [("<s>", True), ("</s>", True), ("<t>", False)])
+        self.write("tokenizer/tokenizer_config.json", json.dumps({
+            "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True,
+            "chat_template": "{{ messages }}"}))
+        run = self.trained("run", "--data.tokenizer", folder, "--model.vocab", "264")
+        keys = self.convert(run).keys
+        self.assertEqual(keys["tokenizer.ggml.model"], "gpt2")
+        self.assertEqual(keys["tokenizer.ggml.pre"], "llama-bpe")
+        self.assertEqual(keys["tokenizer.ggml.tokens"],
+                         tokens + ["<s>", "</s>", "<t>", "[PAD261]", "[PAD262]", "[PAD263]"])
+        self.assertEqual(keys["tokenizer.ggml.token_type"], [1] * 258 + [3, 3, 4, 5, 5, 5])
+        self.assertEqual(keys["tokenizer.ggml.merges"], ["h e", "he l"])
+        self.assertEqual(keys["tokenizer.ggml.bos_token_id"], 258)
+        self.assertEqual(keys["tokenizer.ggml.eos_token_id"], 259)
+        self.assertIs(keys["tokenizer.ggml.add_bos_token"], True)
+        self.assertEqual(keys["tokenizer.chat_template"], "{{ messages }}")
+        for pattern, name in ((self.LLAMA3.replace("{1,3}", ""), "qwen2"),):
+            other, _ = self.tokenizer(pattern, folder="other")
+            keys = self.convert(run, "--tokenizer", other, "--overwrite").keys
+            self.assertEqual(keys["tokenizer.ggml.pre"], name)
+        unknown, _ = self.tokenizer(r"\p{L}+|\s+", folder="unknown")
+        error = axonn("convert", "--model", run, "--to", "gguf", "--out", self.path("x"),
+                      "--tokenizer", unknown, code=2)
+        self.assertIn("cuts text into words as no tokenizer of GGUF", error)
+        self.assertFalse(os.path.exists(self.path("x")))
+
+    def test_bytes_are_a_vocabulary_without_merges(self):
+        keys = self.convert(self.trained()).keys
+        self.assertEqual(len(keys["tokenizer.ggml.tokens"]), 256)
+        self.assertEqual(keys["tokenizer.ggml.tokens"][32], "\u0120")
+        self.assertEqual(keys["tokenizer.ggml.merges"], [])
+
+    def test_a_sentencepiece_model_with_its_scores_and_types(self):
+        def varint(value):
+            value &= (1 << 64) - 1
+            out = b""
+            while value >= 0x80:
+                out, value = out + bytes([value & 0x7F | 0x80]), value >> 7
+            return out + bytes([value])
+
+        def field(number, value):
+            if isinstance(value, int):
+                return varint(number << 3) + varint(value)
+            if isinstance(value, float):
+                return varint(number << 3 | 5) + np.float32(value).tobytes()
+            return varint(number << 3 | 2) + varint(len(value)) + value
+
+        pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)]
+        pieces += [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]
+        pieces += [("\u2581a", -0.0, 1), ("ab", -1.0, 1), ("a", -2.0, 1), ("b", -3.0, 1),
+                   ("\u2581", -4.0, 1)]
+        model = b"".join(
+            field(1, field(1, text.encode()) + field(2, score) + field(3, kind))
+            for text, score, kind in pieces)
+        model += field(2, field(3, 2) + field(35, 1) + field(43, -1))  # BPE, byte fallback
+        model += field(3, field(1, b"identity") + field(3, 1) + field(4, 0))
+        self.write("spm/tokenizer.model", model)
+        run = self.trained("run", "--data.tokenizer", self.path("spm"), "--model.vocab", "270")
+        keys = self.convert(run).keys
+        self.assertEqual(keys["tokenizer.ggml.model"], "llama")
+        self.assertEqual(keys["tokenizer.ggml.tokens"][:264], [piece[0] for piece in pieces])
+        _, scores, kinds = map(list, zip(*pieces))
+        self.assertEqual(keys["tokenizer.ggml.scores"], scores + [-1000.0] * 6)
+        self.assertEqual(keys["tokenizer.ggml.token_type"], kinds + [5] * 6)
+        self.assertEqual((keys["tokenizer.ggml.bos_token_id"], keys["tokenizer.ggml.eos_token_id"],
+                          keys["tokenizer.ggml.unknown_token_id"]), (1, 2, 0))
+        self.assertIs(keys["tokenizer.ggml.add_space_prefix"], True)
+
+    def test_refusals_leave_no_file_and_replace_none_that_is_no_model(self):
+        run = self.trained()
+        refused = lambda why, *arguments: self.assertIn(
+            why, axonn("convert", "--model", run, *arguments, code=2))
+        out = self.write("notes.txt", "mine")
+        refused("exists already", "--to", "gguf", "--out", out)
+        refused("holds no model", "--to", "gguf", "--out", out, "--overwrite")
+        refused("q8_0 is for --to gguf", "--out", self.path("x"), "--dtype", "q8_0")
+        self.convert(run)
+        refused("exists already", "--to", "gguf", "--out", self.path("model.gguf"))
+        self.convert(run, "--overwrite")
+        gpt = os.path.join(self.train("gpt"), "checkpoints")
+        error = axonn("convert", "--model", gpt, "--to", "gguf", "--out", self.path("y"), code=2)
+        self.assertIn("models of family gpt cannot be converted", error)
+        self.assertEqual([name for name in os.listdir(self.folder) if name[0] in "xy"], [])
+
+
+if __name__ == "__main__":
+    main()
