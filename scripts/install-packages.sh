@@ -1,8 +1,8 @@
 #!/bin/bash
 # Installs the Debian packages that axonn needs and that are missing. --tests adds the packages for
-# developers: Ninja, ccache, GoogleTest, clang-format, Node.js, Python, strace, and hipcc, if it is
-# available, for the test that compiles for AMD GPUs. Needs root or sudo only if something is
-# missing.
+# developers: Ninja, ccache, GoogleTest, clang-format, Node.js, Python, strace, Slurm, ShellCheck,
+# and hipcc, if it is available, for the test that compiles for AMD GPUs. Needs root or sudo only if
+# something is missing.
 set -euo pipefail
 tests=0
 [[ ${1:-} == --tests ]] && tests=1
@@ -21,6 +21,7 @@ packages=(
   libgtest-dev libgmock-dev clang-format               # tests, format of the sources
   nodejs                                               # tests of the HTML report's script
   python3 strace                                       # attacks on the program
+  slurmctld slurmd slurm-client munge shellcheck       # tests of the job scripts
 )
 
 is_installed() {
