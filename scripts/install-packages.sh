@@ -15,6 +15,7 @@ packages=(
   nlohmann-json3-dev libfmt-dev                        # JSON, text
   libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
+  zlib1g-dev libzstd-dev                               # compressed text
 )
 ((!tests)) || packages+=(
   ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz
@@ -22,6 +23,7 @@ packages=(
   nodejs                                               # tests of the HTML report's script
   python3 strace                                       # attacks on the program
   slurmctld slurmd slurm-client munge shellcheck       # tests of the job scripts
+  python3-numpy                                        # tests of files that other tools read
 )
 
 is_installed() {

@@ -106,6 +106,17 @@ bool raise_file_limit() {
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
+/// Whether a file in a folder of text is text by its name. A plain .json is not: such files often
+/// describe the others.
+bool is_text_name(std::string_view name) {
+  for (const std::string_view packed : {".gz", ".zst"})
+    if (name.ends_with(packed)) {
+      name.remove_suffix(packed.size());
+      if (name.ends_with(".json")) return true;
+    }
+  return name.ends_with(".txt") || name.ends_with(".jsonl") || name.ends_with(".ndjson");
+}
+
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
@@ -113,10 +124,13 @@ std::vector<std::string> files_below(const std::string& folder) {
            at(folder, fs::directory_options::follow_directory_symlink, error),
        end;
        !error && at != end; at.increment(error))
-    if (at->path().extension() == ".txt" && at->is_regular_file(error))
+    if (is_text_name(at->path().native()) && at->is_regular_file(error))
       files.push_back(at->path().string());
   if (error) refuse("cannot read the folder ", folder, ": ", error.message());
-  if (files.empty()) refuse("the folder ", folder, " and those below it have no .txt files");
+  if (files.empty())
+    refuse("the folder ", folder,
+           " and those below it have no .txt or .jsonl files, "
+           "plain or compressed (.gz, .zst)");
   std::ranges::sort(files);
   return files;
 }

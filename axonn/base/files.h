@@ -173,8 +173,9 @@ bool is_plain_file(const std::string& path);
 /// path. Throws UsageError if the pattern matches nothing.
 std::vector<std::string> expand_pattern(const std::string& path);
 
-/// The text files that the paths or patterns name, in order. A folder stands for every .txt file in
-/// it and below, sorted by name. Throws UsageError if a path names nothing.
+/// The text files that the paths or patterns name, in order. A folder stands for every .txt, .jsonl
+/// and .ndjson file in it and below, also with .gz or .zst behind that, and for .json.gz and
+/// .json.zst, sorted by name. Throws UsageError if a path names nothing.
 std::vector<std::string> text_files(const std::vector<std::string>& paths);
 
 /// Reads a whole file. Throws UsageError if it cannot be read or is longer than `most` bytes.

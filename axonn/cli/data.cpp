@@ -11,6 +11,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/synthetic/synthetic.h"
+#include "axonn/data/text_reader.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
 
@@ -31,6 +32,7 @@ axonn data COMMAND --help explains a command.
 Examples:
   axonn data tokenize --tokenizer bytes --text book.txt --output book.bin
   axonn data tokenize --tokenizer gpt2/ --text corpus/ --output corpus.bin
+  axonn data tokenize --tokenizer llama/ --text 'c4-train.*.json.gz' --output c4
   axonn data show book.bin --tokenizer bytes
   axonn data show chats.jsonl --tokenizer llama/ --seq-len 4096
   axonn data synthetic --bytes 10000000 --output facts.txt
@@ -41,10 +43,15 @@ Examples:
 int tokenize_command(const Arguments& arguments) {
   std::string tokenizer = "bytes", output;
   std::vector<std::string> text;
+  TokenizeOptions options;
   CLI::App app("Turns text into a token file.", "axonn data tokenize");
   app.add_option("--tokenizer", tokenizer, "bytes, or a tokenizer's folder or file")
       ->capture_default_str();
-  app.add_option("--text", text, "files, or folders of *.txt")->required();
+  app.add_option("--text", text,
+                 "files of text or JSON lines, also compressed (.gz, .zst), or folders of them")
+      ->required();
+  app.add_option("--field", options.field, "key of a line of JSON whose value is the document")
+      ->capture_default_str();
   app.add_option("--output", output,
                  "FILE.bin: llm.c's format; any other name: prefix of Megatron's format")
       ->required();
@@ -53,7 +60,8 @@ int tokenize_command(const Arguments& arguments) {
   TokenizeProgress done{};
   {
     ProgressLine line(standard_error_progress(true), kTokenizing);
-    done = tokenize_files(tokenizer, text, output, {.report = report_to(line)});
+    options.report = report_to(line);
+    done = tokenize_files(tokenizer, text, output, options);
   }
   const double rate = static_cast<double>(done.bytes) / (now_seconds() - start);
   std::cout << fmt::format("tokenizing {} of {}, {} tokens, {}/s\nwrote {}\n",
@@ -69,7 +77,8 @@ int show_command(const Arguments& arguments) {
   std::int64_t first = 32, seq_len = 1024, sequence = 0;
   CLI::App app("Shows the contents of a token file, or the training sequences of a JSONL file.",
                "axonn data show");
-  app.add_option("FILE", file, "llm.c's FILE.bin, the prefix of Megatron's files, or FILE.jsonl")
+  app.add_option("FILE", file,
+                 "llm.c's FILE.bin, the prefix of Megatron's files, or FILE.jsonl (also .gz, .zst)")
       ->required();
   app.add_option("--tokenizer", tokenizer_name,
                  "also show the first tokens as text; for JSONL: the model's tokenizer, or bytes");
@@ -82,7 +91,7 @@ int show_command(const Arguments& arguments) {
   app.add_option("--sequence", sequence, "for JSONL: index of the sequence to show")
       ->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
-  if (file.ends_with(".jsonl")) {
+  if (is_json_lines(file)) {
     examples.jsonl = {file};
     if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
     const Corpus corpus = open_corpus(examples, {});

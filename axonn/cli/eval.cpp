@@ -42,7 +42,9 @@ struct EvalFlags : ModelFlags {
 void add_eval_flags(CLI::App& app, EvalFlags& flags) {
   add_model_flags(app, flags);
   auto* data =
-      app.add_option("--data", flags.data, "a text file, or a token file of llm.c or Megatron");
+      app.add_option("--data", flags.data,
+                     "a file of text or JSON lines, also compressed, or a token file of llm.c "
+                     "or Megatron");
   data->type_name("FILE");
   app.add_option("--choices", flags.choices, "instead: multiple-choice questions")
       ->type_name("FILE.jsonl")

@@ -28,8 +28,11 @@ struct GoldfishConfig {
 
 /// The section [data]: the training data. Exactly one of text, tokens, jsonl, synthetic is set.
 struct DataConfig {
-  /// Text files, folders (every .txt file in them, sorted) or patterns (*.txt), concatenated.
+  /// Files of text or of JSON lines, also compressed, folders of them (text_files()) or patterns
+  /// (*.txt), concatenated. Each file of text and each line is a document.
   std::vector<std::string> text = {};
+  /// The key of a line of JSON in `text` under which its document is.
+  std::string text_field = "text";
   /// Token files (llm.c's .bin or Megatron's prefixes) or patterns of them, concatenated; or a
   /// weighted blend "w1 path1 w2 path2", in one string or several.
   std::vector<std::string> tokens = {};

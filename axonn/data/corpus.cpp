@@ -50,12 +50,13 @@ TokenStream whole(std::shared_ptr<const TokenSource> source, double weight = 1) 
 }
 
 std::shared_ptr<const TokenSource> open_text(const std::vector<std::string>& paths,
-                                             const Tokenizer& tokenizer,
+                                             const std::string& field, const Tokenizer& tokenizer,
                                              const CorpusOptions& options) {
   const auto files = text_files(paths);
+  const TokenizeOptions how{.field = field, .report = options.report};
   auto source = options.cache.folder.empty()
-                    ? tokenize_in_memory(files, tokenizer, {.report = options.report})
-                    : tokenize_cached(files, tokenizer, options.cache, options.report);
+                    ? tokenize_in_memory(files, tokenizer, how)
+                    : tokenize_cached(files, tokenizer, options.cache, how);
   if (source->size() == 0) refuse("data.text: ", files.front(), " is empty");
   return source;
 }
@@ -200,7 +201,7 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
     corpus.train = open_tokens(config.tokens);
     if (corpus.tokenizer) fit_tokenizer(corpus, options.vocab);
   } else if (!config.text.empty()) {
-    corpus.train = {whole(open_text(config.text, *corpus.tokenizer, options))};
+    corpus.train = {whole(open_text(config.text, config.text_field, *corpus.tokenizer, options))};
   } else {
     corpus.train = {whole(std::make_shared<MemoryTokens>(
         concat("synthetic text of ", config.synthetic, " bytes"),
@@ -218,7 +219,8 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
       refuse("data.validation is the text ", config.validation,
              ", but data.tokenizer is not the tokenizer that made data.tokens; set it to that one, "
              "or give a token file");
-    corpus.validation = {whole(open_text({config.validation}, *corpus.tokenizer, options))};
+    corpus.validation = {
+        whole(open_text({config.validation}, config.text_field, *corpus.tokenizer, options))};
   }
   return corpus;
 }

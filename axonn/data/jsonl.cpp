@@ -20,6 +20,15 @@ using nlohmann::json;
 constexpr const char* kKinds =
     "a line must have \"text\", or \"prompt\" and \"completion\", or \"messages\"";
 
+json parse_object(std::string_view line, const std::string& place) {
+  if (const std::size_t valid = valid_utf8_prefix(line); valid < line.size())
+    refuse(place, ": byte ", valid + 1, " of the line is not UTF-8");
+  json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object())
+    refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)));
+  return object;
+}
+
 std::string text_at(const json& object, const char* key, const std::string& place) {
   const auto found = object.find(key);
   if (found == object.end()) refuse(place, ": \"", key, "\" is missing; ", kKinds);
@@ -46,85 +55,13 @@ std::vector<Message> messages_at(const json& object, const std::string& place) {
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // of text, per core
 constexpr int kDocumentsVersion = 1;  // raise it when the same lines give other documents
 
-/// A line and, once encoded, its tokens.
-struct Line {
-  std::string_view text;
-  std::string place;
-  std::vector<std::int32_t> coded = {};
-};
-
-/// Reads the lines of files.
-class LineReader {
- public:
-  using Place = CachedParts::Place;
-
-  LineReader(const std::vector<std::string>& files, const Place& from)
-      : files_(files), place_(from) {
-    find_text();
-  }
-
-  /// The place up to which lines were returned.
-  const Place& place() const { return place_; }
-  bool at_end() const { return place_.file == files_.size(); }
-  /// The bytes that the last next() has read.
-  std::int64_t bytes() const { return std::ssize(text_); }
-
-  /// The lines that are not blank among the next `bytes` bytes of a file, or the next line if it is
-  /// longer. Their texts are valid until the next call.
-  std::vector<Line> next(std::int64_t bytes) {
-    fill(bytes);
-    std::vector<Line> lines;
-    for (std::string_view rest = text_; !rest.empty();) {
-      const std::size_t end = rest.find('\n');
-      const std::string_view line = rest.substr(0, end);
-      rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
-      ++place_.line;
-      if (line.find_first_not_of(kWhiteSpace) == line.npos) continue;
-      lines.push_back({line, concat(files_[place_.file], ':', place_.line)});
-    }
-    find_text();
-    return lines;
-  }
-
- private:
-  std::int64_t bytes_left() const { return file_->bytes() - place_.byte; }
-
-  /// Opens the next file that has text left.
-  void find_text() {
-    for (; !at_end(); place_ = {.file = place_.file + 1}) {
-      if (!file_) file_.emplace(files_[place_.file]);
-      if (bytes_left() > 0) return;
-      file_.reset();
-    }
-  }
-
-  /// Makes text_ the next whole lines.
-  void fill(std::int64_t wanted) {
-    text_.clear();
-    for (wanted = std::max(wanted, kLeast);; wanted *= 2) {
-      const std::int64_t had = std::ssize(text_), left = bytes_left();
-      text_.resize(std::min(wanted, left));
-      file_->read(place_.byte + had, std::as_writable_bytes(std::span(text_).subspan(had)));
-      const std::size_t end = text_.rfind('\n');
-      if (wanted < left && end == text_.npos) {
-        if (wanted > kMostBytesALine)
-          refuse(file_->path(), ':', place_.line + 1, ": the line has more than ", kMostBytesALine,
-                 " bytes");
-        continue;
-      }
-      if (wanted < left) text_.resize(end + 1);
-      place_.byte += std::ssize(text_);
-      return;
-    }
-  }
-
-  static constexpr std::int64_t kLeast = 64 << 10, kMostBytesALine = 1 << 30;
-
-  const std::vector<std::string>& files_;
-  Place place_;
-  std::optional<InputFile> file_;
-  std::string text_;
-};
+/// The lines that are not blank among the next `bytes` bytes of a file, or the next line if it is
+/// longer. Their texts are valid until advance().
+std::vector<Line> next_lines(TextFiles& files, std::size_t bytes) {
+  TextReader& reader = files.reader();
+  const std::int64_t before = reader.line();
+  return lines_of(reader.lines(bytes), files.file(), before);
+}
 
 /// Encodes lines of files, all of one kind, as documents.
 class LineEncoder {
@@ -135,38 +72,41 @@ class LineEncoder {
 
   /// Encodes the lines from `from` on for about so many seconds. Adds to `progress` and reports it.
   /// Returns the place of the next line.
-  CachedParts::Place encode(const CachedParts::Place& from, double seconds, DocumentWriter& writer,
-                            TokenizeProgress& progress) const {
+  TextPlace encode(const TextPlace& from, double seconds, DocumentWriter& writer,
+                   TokenizeProgress& progress) {
     const int threads = usable_core_count();
     const double begin = now_seconds();
-    LineReader reader(files_, from);
-    while (!reader.at_end()) {
-      std::vector<Line> lines = reader.next(kBatchBytes * threads);
-      parallel_for(lines.size(), threads, [&](std::size_t i) { encode_line(lines[i]); });
-      for (const Line& line : lines) {
-        writer.append(line.coded);
-        progress.tokens += std::ssize(line.coded);
+    files_.go_to(from);
+    while (!files_.at_end()) {
+      const std::vector<Line> lines = next_lines(files_, kBatchBytes * threads);
+      std::vector<std::vector<std::int32_t>> coded(lines.size());
+      parallel_for(lines.size(), threads, [&](std::size_t i) { coded[i] = encode_line(lines[i]); });
+      for (const std::vector<std::int32_t>& document : coded) {
+        writer.append(document);
+        progress.tokens += std::ssize(document);
       }
-      progress.bytes += reader.bytes();
+      files_.advance();
+      progress.bytes = files_.bytes();
       if (report_) report_(progress);
       if (now_seconds() - begin >= seconds) break;
     }
-    return reader.place();
+    return files_.place();
   }
 
  private:
-  void encode_line(Line& line) const {
+  std::vector<std::int32_t> encode_line(const Line& line) const {
     const Example example = parse_example(line.text, line.place);
     if (example.kind != kind_)
       refuse(line.place, ": this line has ", name_of(example.kind), ", the first one ",
              name_of(kind_), "; put each kind into separate files and runs");
     const ChatTemplate::Rendered rendered = encoder_.encode(example, line.place);
-    line.coded = rendered.tokens;
-    for (std::size_t i = 0; i < line.coded.size(); ++i)
-      if (!rendered.learned[i]) line.coded[i] = ~line.coded[i];
+    std::vector<std::int32_t> coded = rendered.tokens;
+    for (std::size_t i = 0; i < coded.size(); ++i)
+      if (!rendered.learned[i]) coded[i] = ~coded[i];
+    return coded;
   }
 
-  const std::vector<std::string>& files_;
+  TextFiles files_;
   const ExampleEncoder& encoder_;
   const TokenizeReport& report_;
   Example::Kind kind_;
@@ -204,12 +144,31 @@ std::string_view name_of(Example::Kind kind) {
   return kind == Example::Kind::completion ? "prompt and completion" : "messages";
 }
 
+std::vector<Line> lines_of(std::string_view text, const std::string& file, std::int64_t before) {
+  std::vector<Line> lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    ++before;
+    if (line.find_first_not_of(kWhiteSpace) == line.npos) continue;
+    lines.push_back({line, concat(file, ':', before)});
+  }
+  return lines;
+}
+
+std::string text_of_line(const Line& line, const std::string& field) {
+  json object = parse_object(line.text, line.place);
+  const auto found = object.find(field);
+  if (found == object.end() || !found->is_string())
+    refuse(line.place, ": ", found == object.end() ? "there is no \"" : "there is no string in \"",
+           field,
+           "\"; each line is a document, and data.text_field (--field) names where its text is");
+  return std::move(found->get_ref<std::string&>());
+}
+
 Example parse_example(std::string_view line, const std::string& place) {
-  if (const std::size_t valid = valid_utf8_prefix(line); valid < line.size())
-    refuse(place, ": byte ", valid + 1, " of the line is not UTF-8");
-  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object())
-    refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)));
+  const json object = parse_object(line, place);
   const bool text = object.contains("text"), messages = object.contains("messages"),
              completion = object.contains("prompt") || object.contains("completion");
   if (text + messages + completion != 1)
@@ -261,9 +220,8 @@ std::string ExampleEncoder::fingerprint() const {
 
 Example::Kind kind_of_examples(const std::string& file) {
   const std::vector<std::string> files{file};
-  LineReader reader(files, {});
-  while (!reader.at_end())
-    for (const Line& line : reader.next(1)) return parse_example(line.text, line.place).kind;
+  for (TextFiles reader(files); !reader.at_end(); reader.advance())
+    for (const Line& line : next_lines(reader, 1)) return parse_example(line.text, line.place).kind;
   refuse(file, " has no line with an example");
 }
 
@@ -277,12 +235,12 @@ std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>&
       cache_path(cache, "documents", files, concat(kDocumentsVersion, ' ', encoder.fingerprint()));
   const CachedParts parts(path);
   const auto make = [&] {
-    const LineEncoder lines(files, encoder, report);
+    LineEncoder lines(files, encoder, report);  // goes on where a part ends
     parts.make(
         files, [](const std::string& part) { return Documents(part).tokens(); },
-        [&](const CachedParts::Place& from, const std::string& part, TokenizeProgress& progress) {
+        [&](const TextPlace& from, const std::string& part, TokenizeProgress& progress) {
           DocumentWriter writer(part, files.front());
-          const CachedParts::Place end = lines.encode(from, cache.part_seconds, writer, progress);
+          const TextPlace end = lines.encode(from, cache.part_seconds, writer, progress);
           writer.finish();
           return end;
         });

@@ -25,6 +25,18 @@ struct Example {
 };
 std::string_view name_of(Example::Kind kind);
 
+/// A line of a file that is not blank.
+struct Line {
+  std::string_view text;
+  std::string place;  ///< "FILE:17"
+};
+/// The lines of a text of a file, behind so many others. They point into the text.
+std::vector<Line> lines_of(std::string_view text, const std::string& file, std::int64_t before);
+
+/// The string under a key of a JSON object. Throws UsageError, beginning with the line's place, if
+/// the line is not UTF-8 or not a JSON object, or has no string there.
+std::string text_of_line(const Line& line, const std::string& field);
+
 /// Parses a line; ignores other keys. Throws UsageError, beginning with `place`, if the line is not
 /// UTF-8, not a JSON object or not exactly one of the kinds, or if a value is not a string.
 Example parse_example(std::string_view line, const std::string& place);
@@ -52,7 +64,8 @@ class ExampleEncoder {
 /// is no example.
 Example::Kind kind_of_examples(const std::string& file);
 
-/// Encodes the lines of JSONL files as documents, one per line, in order; skips empty lines.
+/// Encodes the lines of JSONL files, also compressed ones (text_reader.h), as documents, one per
+/// line, in order; skips empty lines.
 /// The cache keeps the documents for later runs, in CachedParts. Encodes with all cores; memory: a
 /// few times 8 MB per core. Throws UsageError, with "FILE:LINE", as parse_example() and
 /// ExampleEncoder::encode() do, and if a line is of another kind than the first.

@@ -82,7 +82,8 @@ std::vector<CachedParts::Part> CachedParts::good_parts(const std::vector<std::st
       const auto& [file, byte, line] = parts[good].end;
       if (count(parts[good].path) != parts[good].tokens) break;
       if (file > files.size() || byte < 0 || line < 0) break;
-      if (byte > 0 && (file == files.size() || byte >= InputFile(files[file]).bytes())) break;
+      if (byte > 0 && file == files.size()) break;
+      if (byte > 0 && !is_compressed(files[file]) && byte >= InputFile(files[file]).bytes()) break;
     }
   } catch (const UsageError&) {  // missing or damaged
   }
@@ -101,12 +102,8 @@ void CachedParts::make(const std::vector<std::string>& files, const CountTokens&
                        const MakePart& make_part) const {
   std::vector<Part> parts = good_parts(files, count);
   Place from = parts.empty() ? Place{} : parts.back().end;
-  TokenizeProgress progress{.bytes = from.byte, .total_bytes = 0, .tokens = 0};
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::int64_t bytes = InputFile(files[i]).bytes();
-    progress.total_bytes += bytes;
-    if (i < from.file) progress.bytes += bytes;
-  }
+  TokenizeProgress progress{};
+  for (const std::string& file : files) progress.total_bytes += InputFile(file).bytes();
   for (const Part& part : parts) progress.tokens += part.tokens;
   while (parts.empty() || from.file < files.size()) {
     Part part{.path = part_path(parts.size()), .end = {}};

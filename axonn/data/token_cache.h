@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/base/check.h"
+#include "axonn/data/text_reader.h"
 
 namespace axonn {
 
@@ -63,12 +64,7 @@ auto open_cached(const std::string& path, const TokenCache& cache, const Open& o
 /// there. Part i is in the files that begin with FOLDER/KIND-KEY-i.
 class CachedParts {
  public:
-  /// A place in the files.
-  struct Place {
-    std::size_t file = 0;
-    std::int64_t byte = 0;
-    std::int64_t line = 0;  ///< lines before it, if they are counted
-  };
+  using Place = TextPlace;
   struct Part {
     std::string path;
     Place end;

@@ -8,6 +8,8 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/base/host.h"
+#include "axonn/data/jsonl.h"
+#include "axonn/data/text_reader.h"
 
 namespace axonn {
 
@@ -15,8 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Part of every cache file's name: raise it when tokenize() gives other tokens for the same text.
-constexpr int kTokenCacheVersion = 2;
+// Part of every cache file's name: raise it when tokenize() gives other tokens for the same files.
+constexpr int kTokenCacheVersion = 3;
 
 constexpr std::size_t kTextBytes = std::size_t{4} << 20;
 
@@ -26,8 +28,12 @@ constexpr std::size_t kSeenBeyondACut = std::size_t{64} << 10;
 /// A piece of a file's text and, once encoded, its tokens.
 struct Piece {
   std::string text = {};
-  bool first = true, last = true;  ///< of its file
+  std::string lines_of = {};       ///< the file, if the text is lines of JSON; else ""
+  std::int64_t line = 0;           ///< lines of the file before them
+  bool first = true, last = true;  ///< of the one document that the file is
+  std::int64_t bytes = 0;          ///< of all files, up to the piece's end
   std::vector<std::int32_t> tokens = {};
+  std::vector<std::size_t> ends = {};  ///< in tokens, of the documents that end here
 };
 
 /// Cuts files into pieces, in order.
@@ -37,69 +43,71 @@ class Pieces {
       : files_(files), tokenizer_(tokenizer) {}
 
   const Tokenizer& tokenizer() const { return tokenizer_; }
-
-  /// The place in the files up to which pieces were returned.
-  using Place = CachedParts::Place;
-  Place place() const { return file_ ? Place{.file = at_ - 1, .byte = read_} : Place{.file = at_}; }
-  bool at_end() const { return !file_ && at_ == files_.size(); }
-  void go_to(const Place& place) {
-    at_ = place.file;
-    file_.reset();
-    if (place.byte == 0) return;
-    file_.emplace(files_.at(at_++));
-    read_ = place.byte;
-  }
+  /// Up to which pieces were returned.
+  TextFiles& files() { return files_; }
 
   /// The next pieces, about `bytes` bytes together; empty after the last one.
   std::vector<Piece> next(std::size_t bytes) {
     std::vector<Piece> pieces;
-    for (std::size_t taken = 0; taken < bytes;) {
-      if (!file_) {
-        if (at_ == files_.size()) break;
-        file_.emplace(files_[at_++]);
-        read_ = 0;
-      }
-      Piece& piece = pieces.emplace_back();
-      piece.first = read_ == 0;
-      piece.text = take();
-      piece.last = read_ == file_->bytes();
-      if (piece.last) file_.reset();
-      taken += piece.text.size() + sizeof piece;
+    for (std::size_t taken = 0; taken < bytes && !files_.at_end();) {
+      const Piece& piece = pieces.emplace_back(take());
+      // Whole lines are a little shorter than what was asked for.
+      taken += piece.last ? piece.text.size() + sizeof(Piece)
+                          : std::max(piece.text.size(), kTextBytes);
     }
     return pieces;
   }
 
  private:
-  /// The next piece of the open file.
-  std::string take() {
-    std::string text;
-    for (std::int64_t wanted = kTextBytes + kSeenBeyondACut;; wanted *= 2) {
-      const std::int64_t had = std::ssize(text), left = file_->bytes() - read_;
-      text.resize(std::min(wanted, left));
-      file_->read(read_ + had, std::as_writable_bytes(std::span(text).subspan(had)));
+  Piece take() {
+    TextReader& reader = files_.reader();
+    Piece piece{.line = reader.line(), .first = reader.position() == 0};
+    if (is_json_lines(files_.file())) {
+      piece.lines_of = files_.file();
+      piece.text = reader.lines(kTextBytes);
+    } else {
+      piece.text = take_text(reader);
+    }
+    piece.last = files_.advance();
+    piece.bytes = files_.bytes();
+    return piece;
+  }
+
+  std::string take_text(TextReader& reader) const {
+    for (std::size_t wanted = kTextBytes + kSeenBeyondACut;; wanted *= 2) {
+      const std::string_view text = reader.peek(wanted);
       const std::size_t at = tokenizer_.cut(text, kTextBytes);
-      if (wanted < left && at + kSeenBeyondACut > text.size()) continue;
-      text.resize(at);
-      read_ += std::ssize(text);
-      return text;
+      if (text.size() == wanted && at + kSeenBeyondACut > wanted) continue;
+      std::string piece(text.substr(0, at));
+      reader.skip(at);
+      return piece;
     }
   }
 
-  const std::vector<std::string>& files_;
+  TextFiles files_;
   const Tokenizer& tokenizer_;
-  std::size_t at_ = 0;
-  std::optional<InputFile> file_;
-  std::int64_t read_ = 0;  // bytes of file_ that were taken
 };
 
-void encode(Piece& piece, const Tokenizer& tokenizer, bool ends) {
-  tokenizer.encode_into(piece.text, piece.tokens, {.continues = !piece.first});
+/// Appends the tokens of a document, or of its first or last piece.
+void encode_document(std::string_view text, Piece& piece, const Tokenizer& tokenizer, bool ends) {
+  std::vector<std::int32_t>& tokens = piece.tokens;
+  const std::size_t start = tokens.size();
+  tokenizer.encode_into(text, tokens, {.continues = !piece.first});
   if (const auto begin = tokenizer.begin_of_text();
-      piece.first && begin && (piece.tokens.empty() || piece.tokens.front() != begin))
-    piece.tokens.insert(piece.tokens.begin(), *begin);
+      piece.first && begin && (tokens.size() == start || tokens[start] != begin))
+    tokens.insert(tokens.begin() + static_cast<std::ptrdiff_t>(start), *begin);
+  if (!piece.last) return;
   if (const auto end = tokenizer.end_of_text();
-      ends && piece.last && end && (piece.tokens.empty() || piece.tokens.back() != end))
-    piece.tokens.push_back(*end);
+      ends && end && (tokens.size() == start || tokens.back() != end))
+    tokens.push_back(*end);
+  piece.ends.push_back(tokens.size());
+}
+
+void encode(Piece& piece, const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  if (piece.lines_of.empty()) return encode_document(piece.text, piece, tokenizer, options.ends);
+  piece.first = piece.last = true;
+  for (const Line& line : lines_of(piece.text, piece.lines_of, piece.line))
+    encode_document(text_of_line(line, options.field), piece, tokenizer, options.ends);
 }
 
 /// Encodes the pieces that are left for about so many seconds. Adds to `progress` and reports it.
@@ -110,15 +118,21 @@ void encode_for(double seconds, Pieces& source, const TokenSink& sink,
   do {
     std::vector<Piece> pieces = source.next(threads * kTextBytes);
     parallel_for(pieces.size(), threads,
-                 [&](std::size_t i) { encode(pieces[i], source.tokenizer(), options.ends); });
+                 [&](std::size_t i) { encode(pieces[i], source.tokenizer(), options); });
     for (const Piece& piece : pieces) {
-      sink.append(piece.tokens);
-      if (piece.last) sink.end_document();
-      progress.bytes += static_cast<std::int64_t>(piece.text.size());
-      progress.tokens += std::ssize(piece.tokens);
+      std::span<const std::int32_t> tokens = piece.tokens;
+      std::size_t ended = 0;
+      for (const std::size_t end : piece.ends) {
+        sink.append(tokens.subspan(ended, end - ended));
+        sink.end_document();
+        ended = end;
+      }
+      if (ended < tokens.size()) sink.append(tokens.subspan(ended));
+      progress.bytes = piece.bytes;
+      progress.tokens += std::ssize(tokens);
       if (options.report) options.report(progress);
     }
-  } while (!source.at_end() && now_seconds() - begin < seconds);
+  } while (!source.files().at_end() && now_seconds() - begin < seconds);
 }
 
 void refuse_token_files(const std::vector<std::string>& files) {
@@ -180,20 +194,20 @@ std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::str
 std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string>& files,
                                                    const Tokenizer& tokenizer,
                                                    const TokenCache& cache,
-                                                   const TokenizeReport& report) {
+                                                   const TokenizeOptions& options) {
   refuse_token_files(files);
-  const std::string path =
-      cache_path(cache, "tokens", files, concat(kTokenCacheVersion, ' ', tokenizer.fingerprint()));
+  std::string how = concat(kTokenCacheVersion, ' ', tokenizer.fingerprint(), ' ', options.ends);
+  if (std::ranges::any_of(files, is_json_lines)) how += ' ' + options.field;
+  const std::string path = cache_path(cache, "tokens", files, how);
   const CachedParts parts(path);
-  const TokenizeOptions options{.report = report};
+  Pieces source(files, tokenizer);  // goes on where a part ends, without reading again
   const auto make_part = [&](const CachedParts::Place& from, const std::string& part,
                              TokenizeProgress& progress) {
-    Pieces source(files, tokenizer);
-    source.go_to(from);
+    source.files().go_to(from);
     TokenWriter writer(part, tokenizer.vocab_size());
     encode_for(cache.part_seconds, source, sink_of(writer), options, progress);
     writer.finish();
-    return source.place();
+    return source.files().place();
   };
   return open_cached(
       path, cache, [&] { return open_parts(parts); },

@@ -15,7 +15,7 @@
 namespace axonn {
 
 struct TokenizeProgress {
-  std::int64_t bytes, total_bytes;  ///< of text
+  std::int64_t bytes, total_bytes;  ///< of the files
   std::int64_t tokens;              ///< made so far
 };
 
@@ -35,16 +35,20 @@ struct TokenSink {
 };
 
 struct TokenizeOptions {
-  int threads = 0;   ///< 0: one for each core that this thread may run on
-  bool ends = true;  ///< whether to put an end-of-text token after each file
+  int threads = 0;             ///< 0: one for each core that this thread may run on
+  bool ends = true;            ///< whether to put an end-of-text token after each document
+  std::string field = "text";  ///< of a line of JSON: the document
   TokenizeReport report = {};
 };
 
-/// Encodes files, one document each. A document begins with the tokenizer's begin-of-text token and
-/// ends, if options.ends, with its end-of-text token; a token that does not exist or is already
-/// there in the text is not added. Several threads encode pieces of the files; the sink is called
-/// in order, on the caller's thread. Memory: about 20 MB per thread for files of any size (unless
-/// megabytes of text have no place where the tokenizer can cut).
+/// Encodes files of text, one document each, and files of JSON lines (is_json_lines()), one
+/// document for each line that is not blank: the string under options.field. Files may be
+/// compressed (text_reader.h). A document begins with the tokenizer's begin-of-text token and ends,
+/// if options.ends, with its end-of-text token; a token that does not exist or is already there in
+/// the text is not added. Several threads encode pieces of the files; the sink is called in order,
+/// on the caller's thread. Memory: about 20 MB per thread for files of any size (unless megabytes
+/// of text have no place where the tokenizer can cut, or a line has as many). Throws UsageError
+/// with the file and the byte or line if it is damaged or not such a file.
 TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                           const TokenSink& sink, const TokenizeOptions& options = {});
 
@@ -58,7 +62,7 @@ std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::str
 std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string>& files,
                                                    const Tokenizer& tokenizer,
                                                    const TokenCache& cache,
-                                                   const TokenizeReport& report);
+                                                   const TokenizeOptions& options = {});
 
 /// Makes a token file, atomically. tokenizer: as for make_tokenizer(). text: files, folders or
 /// patterns. output: PATH.bin for llm.c's format; else the prefix of Megatron's. Throws UsageError

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/data/text_reader.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/parallel/scheduling.h"
 
@@ -36,16 +37,22 @@ std::optional<std::int64_t> bytes_of_targets(const TokenSource& source, std::int
   return total - bytes[source.at(0)];
 }
 
-/// The text has a beginning-of-text token, if there is one, and no end-of-text token.
+/// The text has a beginning-of-text token, if there is one, and no end-of-text token; lines of JSON
+/// have both.
 EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, std::int64_t vocab,
                          const TokenizeReport& report) {
   if (!tokenizer)
     refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
   check_fits(*tokenizer, vocab);
+  const bool lines = is_json_lines(path);
   EvaluationText result{
-      .tokens = tokenize_in_memory({path}, *tokenizer, {.ends = false, .report = report}),
+      .tokens = tokenize_in_memory({path}, *tokenizer, {.ends = lines, .report = report}),
       .target_bytes = {}};
   if (result.tokens->size() == 0) return result;
+  if (lines || is_compressed(path)) {
+    result.target_bytes = bytes_of_targets(*result.tokens, vocab, tokenizer);
+    return result;
+  }
   const InputFile file(path);
   const std::int32_t first_token = result.tokens->at(0);
   const std::string first = tokenizer->decode({&first_token, 1});

@@ -68,9 +68,11 @@ struct EvaluationText {
 ///
 /// A text is encoded by the tokenizer, with the beginning-of-text token in front if the tokenizer
 /// has one, so that every token of the text is a target. Without one, the first token is only
-/// input. target_bytes is the size of the file, less the bytes of such a first token. A token file
-/// is used as it is; its target_bytes are the bytes of the targets' text, where special tokens have
-/// none.
+/// input. target_bytes is the size of the file, less the bytes of such a first token. Each line of
+/// JSON (is_json_lines()) is a document, with its end-of-text token as a target. For such files and
+/// for compressed ones, and for a token
+/// file, which is used as it is, target_bytes are the bytes of the targets' text, where special
+/// tokens have none.
 ///
 /// Throws UsageError if the file cannot be read, has fewer than 2 tokens, or holds a token that is
 /// not below vocab.

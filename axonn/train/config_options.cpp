@@ -26,15 +26,20 @@ void list_data(DataConfig& data, OptionList& list) {
   list.section(
       "data", "The source of tokens; exactly one of text, tokens, jsonl and synthetic must be set");
   list.add("text", &data.text,
-           {.help = "text to train on: files, folders (every .txt file below them) or patterns "
-                    "such as *.txt",
+           {.help = "text to train on: files, folders (every .txt and .jsonl file below them) or "
+                    "patterns such as *.txt; a file of text is a document, and so is each line of "
+                    "a .jsonl, .ndjson or .json file; all may be compressed with gzip or Zstandard",
             .also = "dataset data_path input train_file"});
+  list.add("text_field", &data.text_field,
+           {.help = "key of a line of JSON in data.text whose value is the document",
+            .also = "json_keys json_key text_column dataset_text_field"});
   list.add("tokens", &data.tokens,
            {.help = "tokenised text to train on: llm.c's .bin files or Megatron's path prefixes; "
                     "or a weighted blend of them, \"w1 path1 w2 path2\"",
             .also = "token_file train_bin"});
   list.add("jsonl", &data.jsonl,
-           {.help = "JSONL files for fine-tuning, each line text, or prompt and completion, or "
+           {.help = "JSONL files for fine-tuning, also compressed (.gz, .zst), each line text, or "
+                    "prompt and completion, or "
                     "messages; a sequence is packed with several; only completions and the "
                     "assistant's messages are learned",
             .also = "conversations sft_file chat_data train_jsonl"});
@@ -335,6 +340,26 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .also = "distributed_timeout_minutes train_timeout_seconds"});
 }
 
+void list_files(OutputConfig& output, OptionList& list) {
+  list.section("output", "Where a run writes its files, and how often it reports");
+  list.add("dir", &output.dir,
+           {.help = "folder for the run's files: config.toml, metrics.jsonl, checkpoints, logs",
+            .also = "out_dir output_dir dump_folder save"});
+  list.add(
+      "overwrite", &output.overwrite,
+      {.help = "whether a run that starts anew replaces the run that output.dir holds: removes "
+               "its checkpoints and metrics before the first step; false: it is refused"});
+  list.add("log_every", &output.log_every,
+           {.help = "interval between printed step lines; metrics.jsonl has every step",
+            .unit = "steps",
+            .min = 1,
+            .also = "log_interval log_freq"});
+  list.add("trace", &output.trace,
+           {.help = "file for a timeline of the 3rd to 5th step after the start or the resume, for "
+                    "Perfetto; empty: none",
+            .also = "profile save_traces_folder"});
+}
+
 void list_output(Config& config, OptionList& list) {
   list.section("activation_checkpoint",
                "Activation checkpointing: what is computed twice to save memory");
@@ -376,24 +401,7 @@ void list_output(Config& config, OptionList& list) {
             .unit = "minutes",
             .min = 0});
 
-  OutputConfig& output = config.output;
-  list.section("output", "Where a run writes its files, and how often it reports");
-  list.add("dir", &output.dir,
-           {.help = "folder for the run's files: config.toml, metrics.jsonl, checkpoints, logs",
-            .also = "out_dir output_dir dump_folder save"});
-  list.add(
-      "overwrite", &output.overwrite,
-      {.help = "whether a run that starts anew replaces the run that output.dir holds: removes "
-               "its checkpoints and metrics before the first step; false: it is refused"});
-  list.add("log_every", &output.log_every,
-           {.help = "interval between printed step lines; metrics.jsonl has every step",
-            .unit = "steps",
-            .min = 1,
-            .also = "log_interval log_freq"});
-  list.add("trace", &output.trace,
-           {.help = "file for a timeline of the 3rd to 5th step after the start or the resume, for "
-                    "Perfetto; empty: none",
-            .also = "profile save_traces_folder"});
+  list_files(config.output, list);
 }
 
 }  // namespace
@@ -467,6 +475,7 @@ UnusedKeys unused_keys(const Config& config) {
   UnusedKeys keys;
   add_unused_of_model(config.model, keys);
   keys.when(config.data.jsonl.empty(), {"data.chat_template"}, "data.jsonl is not set");
+  keys.when(config.data.text.empty(), {"data.text_field"}, "data.text is not set");
   const std::string& validation = config.data.validation;
   const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
   keys.when(no_validation, {"training.eval_every", "training.eval_batches"},

@@ -66,7 +66,7 @@ TEST(TextFiles, APathThatNamesNothingIsRefusedByName) {
   };
   refused(folder.path("none.txt"), "no file or folder " + folder.path("none.txt"));
   refused(folder.path("*.md"), "no file matches");
-  refused(folder.path("empty"), "have no .txt files");
+  refused(folder.path("empty"), "have no .txt or .jsonl files");
   refused("", "empty path");
   refused(std::string(5000, 'x'), "no file or folder");
 }
@@ -229,11 +229,12 @@ TEST(TokenizeCached, ContinuesWhereARunThatEndedHadCome) {
   std::int64_t begun = -1;
   const auto open = [&](std::int64_t most) {
     begun = -1;
-    return tokenize_cached(files, *bpe, cache, [&](const TokenizeProgress& progress) {
+    const auto report = [&](const TokenizeProgress& progress) {
       EXPECT_EQ(progress.total_bytes, 3 * each);
       if (begun < 0) begun = progress.bytes;
       AXONN_CHECK(progress.bytes <= most, "the run ends");
-    });
+    };
+    return tokenize_cached(files, *bpe, cache, {.report = report});
   };
   EXPECT_THROW(open(each), Error);
   EXPECT_LT(begun, each / 2);

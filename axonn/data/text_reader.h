@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace axonn {
+
+/// Whether a file holds a JSON object on each line, judged by its name: .jsonl, .ndjson or .json,
+/// also with .gz or .zst behind it.
+bool is_json_lines(std::string_view path);
+
+/// Whether a file begins as gzip or Zstandard data do. Throws UsageError if it cannot be opened.
+bool is_compressed(const std::string& path);
+
+/// Reads the text of a file front to back. Files that begin as gzip or Zstandard data are
+/// decompressed on the way, all members or frames of them; a text never begins like that. Memory:
+/// what is asked for at a time, and for Zstandard the window of the file, at most 2 GiB.
+///
+/// Throws UsageError that names the file and the byte in it if it cannot be read, is cut short or
+/// is damaged, or if its name ends in .gz or .zst and it does not begin so.
+class TextReader {
+ public:
+  explicit TextReader(const std::string& path);
+  ~TextReader();
+  TextReader(const TextReader&) = delete;
+  TextReader& operator=(const TextReader&) = delete;
+
+  /// The text from position() on: `bytes` of it, or all that is left if that is less. Valid until
+  /// the next call.
+  std::string_view peek(std::size_t bytes);
+  /// Moves on by so many bytes that peek() has returned.
+  void skip(std::size_t bytes);
+  /// Moves a new reader to a place where an earlier one was: a byte of the text, and the lines
+  /// before it. Decompresses what is before. Throws UsageError if the text ends there or earlier.
+  void go_to(std::int64_t byte, std::int64_t line);
+
+  /// Takes the next whole lines of about `bytes` bytes, or the next line if it is longer. Valid
+  /// until the next call. Throws UsageError for a line of more than 1 GiB.
+  std::string_view lines(std::size_t bytes);
+
+  bool at_end() { return peek(1).empty(); }
+  const std::string& path() const;
+  std::int64_t position() const { return position_; }  ///< in the text, in bytes
+  std::int64_t line() const { return line_; }          ///< lines that were taken
+  /// The bytes of the file that were read: compressed ones, or position().
+  std::int64_t file_position() const;
+  std::int64_t file_bytes() const;
+
+  class Bytes;  ///< the decompressed bytes of a file, front to back
+
+ private:
+  std::unique_ptr<Bytes> bytes_;
+  std::string buffer_;     // the text from position_ - begin_ on
+  std::size_t begin_ = 0;  // of what was not skipped
+  bool whole_ = false;     // whether the buffer has all that is left
+  std::int64_t position_ = 0, line_ = 0;
+};
+
+/// A place in files that are read one after the other.
+struct TextPlace {
+  std::size_t file = 0;
+  std::int64_t byte = 0;  ///< of its text, decompressed
+  std::int64_t line = 0;  ///< lines before it, if they are counted
+
+  bool operator==(const TextPlace&) const = default;
+};
+
+/// Reads the texts of files one after the other. The list must outlive it.
+class TextFiles {
+ public:
+  explicit TextFiles(const std::vector<std::string>& files) : files_(files) {}
+
+  /// The place up to which text was taken; {number of files} at the end.
+  const TextPlace& place() const { return place_; }
+  bool at_end() const { return place_.file == files_.size(); }
+  void go_to(const TextPlace& place);
+
+  /// The file at place(), to take text from. Call advance() after that.
+  TextReader& reader();
+  const std::string& file() const { return files_[place_.file]; }
+  /// Notes that text was taken. Returns whether it was the last of its file.
+  bool advance();
+  /// The bytes of the files that were read, up to place().
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  const std::vector<std::string>& files_;
+  TextPlace place_;
+  std::optional<TextReader> reader_;     // of the file at place_, once it was asked for
+  std::int64_t before_ = 0, bytes_ = 0;  // of the files before it; up to place_
+};
+
+}  // namespace axonn
