@@ -2,8 +2,8 @@
 # install-packages.sh [--unit-tests | --tests | PACKAGE...]: installs the Debian packages that axonn
 # needs and that are missing. --unit-tests adds what compiles the tests: Ninja, ccache, GoogleTest.
 # --tests adds all that developers need, that is also clang-format, Node.js, Python, strace,
-# patchelf, QEMU, and hipcc, if it is available, for the test that compiles for AMD GPUs. Names of
-# packages stand for these alone. Needs root or sudo only if something is missing.
+# patchelf, QEMU, Slurm, ShellCheck, and hipcc, if it is available, for the test that compiles for
+# AMD GPUs. Names of packages stand for these alone. Needs root or sudo only if something is missing.
 set -euo pipefail
 unit_tests=0
 tests=0
@@ -32,6 +32,7 @@ packages=(
   nodejs                                               # tests of the HTML report's script
   python3 strace                                       # attacks on the program
   patchelf qemu-user                                   # packages, and older processors to try them
+  slurmctld slurmd slurm-client munge shellcheck       # tests of the job scripts
   python3-numpy                                        # tests of files that other tools read
 )
 [[ ! ${1:-} =~ ^[a-z] ]] || packages=("$@")

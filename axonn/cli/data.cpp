@@ -9,11 +9,15 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/comm/self.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/text_reader.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
+#include "axonn/train/devices.h"
+#include "axonn/train/launch.h"
+#include "axonn/train/tokenize_on_ranks.h"
 
 namespace axonn {
 
@@ -32,6 +36,7 @@ axonn data COMMAND --help explains a command.
 Examples:
   axonn data tokenize --tokenizer bytes --text book.txt --output book.bin
   axonn data tokenize --tokenizer gpt2/ --text corpus/ --output corpus.bin
+  srun axonn data tokenize --tokenizer gpt2/ --text corpus/ --output corpus.bin
   axonn data tokenize --tokenizer llama/ --text 'c4-train.*.json.gz' --output c4
   axonn data show book.bin --tokenizer bytes
   axonn data show chats.jsonl --tokenizer llama/ --seq-len 4096
@@ -55,13 +60,29 @@ int tokenize_command(const Arguments& arguments) {
   app.add_option("--output", output,
                  "FILE.bin: llm.c's format; any other name: prefix of Megatron's format")
       ->required();
+  app.footer(
+      "Under mpirun or srun all ranks encode, each a part of the files: the output is the same. "
+      "Its "
+      "folder must be one that they share. Compressed files are not cut, so give several.");
   if (!parse_flags(app, arguments)) return 0;
   const double start = now_seconds();
-  TokenizeProgress done{};
-  {
-    ProgressLine line(standard_error_progress(true), kTokenizing);
+  const auto make = [&](Communicator& world) {
+    ProgressLine line(world.rank() == 0 ? standard_error_progress(true) : ProgressTarget{},
+                      kTokenizing);
     options.report = report_to(line);
-    done = tokenize_files(tokenizer, text, output, options);
+    return tokenize_on_ranks(world, tokenizer, text, output, options);
+  };
+  TokenizeProgress done{};
+  const Config config;
+  if (!launches_mpi(config)) {
+    done = make(*make_self());
+  } else {
+    launch(config, [&](Communicator& world) {
+      const OwnCores own(config, world);
+      options.threads = own.threads();
+      done = make(world);
+    });
+    if (!speaks_for_all()) return 0;
   }
   const double rate = static_cast<double>(done.bytes) / (now_seconds() - start);
   std::cout << fmt::format("tokenizing {} of {}, {} tokens, {}/s\nwrote {}\n",

@@ -1,5 +1,6 @@
 #include "axonn/cli/info.h"
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 
@@ -64,6 +65,32 @@ std::vector<std::pair<std::string_view, std::string>> gpu_lines(
   return lines;
 }
 
+std::vector<std::pair<std::string_view, std::string>> network_lines(
+    NetworkFacts facts, const std::vector<NetworkAdapter>& adapters) {
+  std::vector<std::pair<std::string_view, std::string>> lines;
+  for (const NetworkAdapter& adapter : adapters)
+    lines.emplace_back(
+        "network",
+        fmt::format("{}: {}, {}", adapter.name, adapter.kind,
+                    adapter.bytes_per_s > 0 ? fmt::format("{:g} GB/s", adapter.bytes_per_s * 1e-9)
+                                            : "speed unknown"));
+  if (facts.gpu.empty()) return lines;
+  for (const bool several : {false, true}) {
+    facts.several_hosts = several;
+    for (const NetworkAdvice& advice : network_advice(facts)) {
+      std::string text = advice.text;
+      if (advice.kind == NetworkAdvice::Kind::refuse) text = "refused: " + text;
+      const auto said = std::ranges::find_if(
+          lines, [&](const auto& one) { return one.second == "on one host: " + text; });
+      if (said != lines.end())
+        said->second = text;
+      else
+        lines.emplace_back("", (several ? "on several hosts: " : "on one host: ") + text);
+    }
+  }
+  return lines;
+}
+
 int run_info(const Arguments& arguments) {
   CLI::App app("Shows what this build and this machine have.", "axonn info");
   app.footer("Example:\n  axonn info    include its output in bug reports");
@@ -102,6 +129,9 @@ int run_info(const Arguments& arguments) {
     return fault.empty() ? found : fault;
   };
   for (const auto& [what, text] : gpu_lines(gpu_platform(), gpus, trouble)) line(what, text);
+  for (const auto& [what, text] : network_lines(
+           network_facts(gpus.gpus.empty() ? "" : gpus.gpus.front().name), network_adapters()))
+    line(what, text);
   const DeviceChoice choice = choose_device({}, *make_self());
   line("device", concat("auto is ", kDeviceKinds[static_cast<std::size_t>(choice.device)]));
   if (!choice.remark.empty()) line("", choice.remark);

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/comm/adapters.h"
+#include "axonn/comm/network_rules.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
 
@@ -27,5 +29,9 @@ const BuildInfo& build_info();
 std::vector<std::pair<std::string_view, std::string>> gpu_lines(
     const GpuPlatform* platform, const CudaStatus& status,
     const std::function<std::string(const CudaGpu& gpu)>& trouble);
+
+/// The lines of `axonn info` about network rules: for runs on one host and on several.
+std::vector<std::pair<std::string_view, std::string>> network_lines(
+    NetworkFacts facts, const std::vector<NetworkAdapter>& adapters);
 
 }  // namespace axonn

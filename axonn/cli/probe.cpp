@@ -1,6 +1,7 @@
 #include "axonn/plan/machine/probe.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 #include "axonn/base/host.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/plan/machine/network_probe.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
 
@@ -26,8 +28,14 @@ All ranks measure at once, as in a run. Takes about a minute and a half, or some
 Under mpirun or srun the ranks are the launcher's. Otherwise they are threads of this process, which
 share its memory, so nothing is learned about a network.
 
+With --network it writes no machine file. In some seconds, on any number of nodes, it measures each
+node's products, memory and links, and marks figures that are more than --tolerance percent below
+the median of all nodes. The exit code is 1 if a node is marked.
+
 Examples:
   axonn probe --ranks 4 --output here.toml
+  srun axonn probe --network --device cuda --json nodes.json
+      before a run: are all nodes as fast as the others?
   mpirun -np 8 axonn probe --output cluster.toml
   axonn probe --device cuda --output gpus.toml
       NVIDIA GPUs, a rank each, and NCCL between them
@@ -35,11 +43,38 @@ Examples:
 
 }  // namespace
 
+namespace {
+
+/// `axonn probe --network`; returns the exit code.
+int probe_nodes(const Config& config, const ProbeOptions& asked, double tolerance,
+                const std::string& json) {
+  std::atomic<int> code = 0;
+  launch(config, [&](Communicator& world) {
+    ProbeOptions options = asked;
+    const OwnCores own(config, world);
+    options.threads = own.threads();
+    NetworkReport report = probe_network(world, options);
+    if (world.rank() == 0) {
+      mark_nodes(report, tolerance);
+      std::cout << to_text(report);
+      if (!json.empty()) write_file_atomically(json, to_json(report));
+    }
+    std::int64_t good = report.good() ? 1 : 0;
+    world.broadcast(buffer(std::span(&good, 1)), 0, "probe").wait();
+    if (good == 0) code = kFailed;
+  });
+  return code;
+}
+
+}  // namespace
+
 int run_probe(const Arguments& arguments) {
   CLI::App app("Measures this machine, for axonn plan.", "axonn probe");
   app.footer(kProbeExamples);
   int ranks = 0;
-  std::string output = "machine.toml";
+  std::string output = "machine.toml", json;
+  bool network = false;
+  double tolerance = 10;
   Config config;
   std::ostream terminal(std::cout.rdbuf());  // does not throw
   ProbeOptions asked{.device = DeviceKind::automatic,
@@ -60,12 +95,21 @@ int run_probe(const Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--name", asked.name, "name of the machine")->capture_default_str();
   app.add_flag("--quick", asked.quick, "fewer and smaller sizes");
+  auto* const nodes = app.add_flag("--network", network, "only compare the nodes");
+  app.add_option("--tolerance", tolerance, "with --network: percent below the median")
+      ->needs(nodes)
+      ->check(CLI::Range(0.1, 99.0))
+      ->capture_default_str();
+  app.add_option("--json", json, "with --network: also write the figures to this file")
+      ->needs(nodes)
+      ->type_name("FILE");
   if (!parse_flags(app, arguments)) return 0;
   validate_device(asked.device);
   const int gpus = static_cast<int>(gpus_for(asked.device).size());
   config.parallelism.data = ranks > 0 ? ranks : std::max(gpus > 0 ? gpus : usable_core_count(), 2);
   if (launches_mpi(config) && ranks > 0)
     refuse("--ranks ", ranks, ": the launcher sets the number of ranks; leave out --ranks");
+  if (network) return probe_nodes(config, asked, tolerance / 100, json);
   launch(config, [&](Communicator& world) {
     ProbeOptions options = asked;
     const OwnCores own(config, world);

@@ -255,10 +255,10 @@ void TextReader::go_to(std::int64_t byte, std::int64_t line) {
            " of its text, where a run had come; it is not ", "the file that it was");
 }
 
-std::string_view TextReader::lines(std::size_t bytes) {
+std::string_view TextReader::lines(std::size_t bytes, std::size_t most) {
   for (std::size_t wanted = std::max(bytes, kLeastRead);; wanted *= 2) {
-    std::string_view text = peek(wanted);
-    const bool rest = text.size() < wanted;
+    std::string_view text = peek(std::min(wanted, most));
+    const bool rest = text.size() < wanted || wanted >= most;
     const std::size_t end = text.rfind('\n');
     if (!rest && end == text.npos) {
       if (wanted > kMostBytesALine)

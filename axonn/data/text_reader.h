@@ -39,9 +39,10 @@ class TextReader {
   /// before it. Decompresses what is before. Throws UsageError if the text ends there or earlier.
   void go_to(std::int64_t byte, std::int64_t line);
 
-  /// Takes the next whole lines of about `bytes` bytes, or the next line if it is longer. Valid
-  /// until the next call. Throws UsageError for a line of more than 1 GiB.
-  std::string_view lines(std::size_t bytes);
+  /// Takes the next whole lines of about `bytes` bytes, or the next line if it is longer, but none
+  /// after the next `most` bytes, where a line ends. Valid until the next call. Throws UsageError
+  /// for a line of more than 1 GiB.
+  std::string_view lines(std::size_t bytes, std::size_t most = std::string_view::npos);
 
   bool at_end() { return peek(1).empty(); }
   const std::string& path() const;

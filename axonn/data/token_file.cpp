@@ -361,15 +361,28 @@ void TokenWriter::append(std::span<const std::int32_t> tokens) {
            " tokens; give a name without .bin, for Megatron's format, or split the text");
   const std::int64_t most =
       type_ == TokenType::u16 ? std::numeric_limits<std::uint16_t>::max() : kMostInt32;
-  for (const std::int32_t token : tokens) {
-    if (token < 0 || token > most) [[unlikely]]
-      refuse("cannot write ", tokens_.path(), ": token ", count_, " is ", token, ", but ",
-             name_of(type_), " holds 0 to ", most);
-    const auto bytes = std::bit_cast<std::array<std::byte, 4>>(token);
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + bytes_of(type_));
-    ++count_;
-    if (buffer_.size() >= kBufferBytes) flush();
-  }
+  const auto bad =
+      std::ranges::find_if(tokens, [&](std::int32_t token) { return token < 0 || token > most; });
+  if (bad != tokens.end())
+    refuse("cannot write ", tokens_.path(), ": token ", count_ + (bad - tokens.begin()), " is ",
+           *bad, ", but ", name_of(type_), " holds 0 to ", most);
+  const auto put = [&]<typename T>(T) {
+    for (std::span<const std::int32_t> rest = tokens; !rest.empty();) {
+      const auto some = rest.first(std::min(rest.size(), kBufferBytes / sizeof(T)));
+      const std::size_t had = buffer_.size();
+      buffer_.resize(had + some.size() * sizeof(T));
+      std::byte* to = buffer_.data() + had;
+      for (const std::int32_t token : some) {
+        const T narrow = static_cast<T>(token);
+        std::memcpy(to, &narrow, sizeof narrow);
+        to += sizeof narrow;
+      }
+      if (buffer_.size() >= kBufferBytes) flush();
+      rest = rest.subspan(some.size());
+    }
+  };
+  type_ == TokenType::u16 ? put(std::uint16_t{}) : put(std::int32_t{});
+  count_ += std::ssize(tokens);
 }
 
 void TokenWriter::flush() {

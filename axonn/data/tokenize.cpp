@@ -45,11 +45,20 @@ class Pieces {
   const Tokenizer& tokenizer() const { return tokenizer_; }
   /// Up to which pieces were returned.
   TextFiles& files() { return files_; }
+  /// Pieces from here on are returned, up to there.
+  void restrict_to(const TextPlace& begin, const TextPlace& end) {
+    files_.go_to(begin);
+    end_ = end;
+  }
+  bool at_end() const {
+    const TextPlace& at = files_.place();
+    return files_.at_end() || (at.file == end_.file && at.byte == end_.byte);
+  }
 
   /// The next pieces, about `bytes` bytes together; empty after the last one.
   std::vector<Piece> next(std::size_t bytes) {
     std::vector<Piece> pieces;
-    for (std::size_t taken = 0; taken < bytes && !files_.at_end();) {
+    for (std::size_t taken = 0; taken < bytes && !at_end();) {
       const Piece& piece = pieces.emplace_back(take());
       // Whole lines are a little shorter than what was asked for.
       taken +=
@@ -64,7 +73,7 @@ class Pieces {
     Piece piece{.line = reader.line(), .first = reader.position() == 0};
     if (is_json_lines(files_.file())) {
       piece.lines_of = files_.file();
-      piece.text = reader.lines(kTextBytes);
+      piece.text = reader.lines(kTextBytes, left());
     } else {
       piece.text = take_text(reader);
     }
@@ -73,11 +82,23 @@ class Pieces {
     return piece;
   }
 
+  /// Bytes that may be taken of the file, of which a part may have only the beginning.
+  std::size_t left() const {
+    return files_.place().file == end_.file
+               ? static_cast<std::size_t>(end_.byte - files_.place().byte)
+               : std::string_view::npos;
+  }
+
   std::string take_text(TextReader& reader) const {
+    if (left() <= kTextBytes) {
+      std::string piece(reader.peek(left()));
+      reader.skip(piece.size());
+      return piece;
+    }
     for (std::size_t wanted = kTextBytes + kSeenBeyondACut;; wanted *= 2) {
       const std::string_view text = reader.peek(wanted);
-      const std::size_t at = tokenizer_.cut(text, kTextBytes);
-      if (text.size() == wanted && at + kSeenBeyondACut > wanted) continue;
+      const std::size_t at = std::min(tokenizer_.cut(text, kTextBytes), left());
+      if (text.size() == wanted && at != left() && at + kSeenBeyondACut > wanted) continue;
       std::string piece(text.substr(0, at));
       reader.skip(at);
       return piece;
@@ -86,7 +107,57 @@ class Pieces {
 
   TextFiles files_;
   const Tokenizer& tokenizer_;
+  TextPlace end_{.file = std::numeric_limits<std::size_t>::max()};
 };
+
+/// The first place in a file, at or after a byte, where a line begins; the file's size if none
+/// does.
+std::int64_t line_after(TextReader& reader, std::int64_t byte) {
+  reader.go_to(byte - 1, 0);
+  for (std::size_t wanted = kSeenBeyondACut;; wanted *= 2) {
+    const std::string_view text = reader.peek(wanted);
+    const std::size_t end = text.find('\n');
+    if (end != text.npos) return byte + static_cast<std::int64_t>(end);
+    if (text.size() < wanted) return reader.file_bytes();
+  }
+}
+
+/// The same where the tokenizer can cut. It sees as much on both sides as in Pieces.
+std::int64_t cut_after(TextReader& reader, std::int64_t byte, const Tokenizer& tokenizer) {
+  const auto before = std::min(byte, static_cast<std::int64_t>(kSeenBeyondACut));
+  if (before < byte) reader.go_to(byte - before, 0);
+  for (std::size_t wanted = 4 * kSeenBeyondACut;; wanted *= 2) {
+    const std::string_view text = reader.peek(wanted);
+    const std::size_t at = tokenizer.cut(text, static_cast<std::size_t>(before));
+    if (text.size() == wanted && at + kSeenBeyondACut > wanted) continue;
+    return byte - before + static_cast<std::int64_t>(at);
+  }
+}
+
+/// The first place in the files, at or after a byte of them all, where a part of them may begin.
+TextPlace border_after(std::int64_t byte, const std::vector<std::string>& files,
+                       const Tokenizer& tokenizer) {
+  for (std::size_t i = 0; i < files.size() && byte > 0; ++i) {
+    const std::int64_t size = InputFile(files[i]).bytes();
+    if (byte < size && !is_compressed(files[i])) {
+      TextReader reader(files[i]);
+      const std::int64_t at =
+          is_json_lines(files[i]) ? line_after(reader, byte) : cut_after(reader, byte, tokenizer);
+      if (at < size) return {.file = i, .byte = at};
+    }
+    if (byte <= size) return {.file = i + 1};
+    byte -= size;
+  }
+  return {.file = byte > 0 ? files.size() : 0};
+}
+
+/// The lines of a file before a byte.
+std::int64_t lines_before(const std::string& file, std::int64_t byte) {
+  TextReader reader(file);
+  while (reader.position() < byte)
+    reader.lines(kTextBytes, static_cast<std::size_t>(byte - reader.position()));
+  return reader.line();
+}
 
 /// Appends the tokens of a document, or of its first or last piece.
 void encode_document(std::string_view text, Piece& piece, const Tokenizer& tokenizer, bool ends) {
@@ -132,7 +203,7 @@ void encode_for(double seconds, Pieces& source, const TokenSink& sink,
       progress.tokens += std::ssize(tokens);
       if (options.report) options.report(progress);
     }
-  } while (!source.files().at_end() && now_seconds() - begin < seconds);
+  } while (!source.at_end() && now_seconds() - begin < seconds);
 }
 
 void refuse_token_files(const std::vector<std::string>& files) {
@@ -173,9 +244,28 @@ TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer
                           const TokenSink& sink, const TokenizeOptions& options) {
   refuse_token_files(files);
   TokenizeProgress progress{.bytes = 0, .total_bytes = total_bytes_of(files), .tokens = 0};
-  Pieces source(files, tokenizer);
   constexpr double kAll = std::numeric_limits<double>::infinity();
-  encode_for(kAll, source, sink, options, progress);
+  const auto border = [&](std::int64_t part) {
+    return border_after(progress.total_bytes / options.parts * part +
+                            progress.total_bytes % options.parts * part / options.parts,
+                        files, tokenizer);
+  };
+  TextPlace begin, end{.file = files.size()};
+  if (options.part > 0) begin = border(options.part);
+  if (options.part + 1 < options.parts) end = border(options.part + 1);
+  const auto encode_part = [&](const TokenSink& to) {
+    Pieces source(files, tokenizer);
+    source.restrict_to(begin, end);
+    if (!source.at_end()) encode_for(kAll, source, to, options, progress);
+  };
+  try {
+    encode_part(sink);
+  } catch (const UsageError&) {
+    if (begin.byte == 0 || !is_json_lines(files[begin.file])) throw;
+    begin.line = lines_before(files[begin.file], begin.byte);  // for the message
+    encode_part({.append = [](std::span<const std::int32_t>) {}});
+    throw;
+  }
   return progress;
 }
 
@@ -218,16 +308,21 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
       [&] { return tokenize_in_memory(files, tokenizer, options); });
 }
 
-TokenizeProgress tokenize_files(const std::string& tokenizer, const std::vector<std::string>& text,
-                                const std::string& output, const TokenizeOptions& options) {
+TokenizeInput tokenize_input(const std::string& tokenizer, const std::vector<std::string>& text,
+                             const std::string& output) {
   if (text.empty()) refuse("data tokenize needs --text FILE or a folder");
   if (output.empty()) refuse("data tokenize needs --output FILE.bin");
-  const auto encoder = make_tokenizer(tokenizer);
-  const auto files = text_files(text);
-  for (const std::string& file : files)
+  TokenizeInput input{make_tokenizer(tokenizer), text_files(text)};
+  for (const std::string& file : input.files)
     for (const char* ending : {"", ".bin", ".idx"})  // Megatron's files have the endings
       if (std::error_code error; fs::equivalent(file, output + ending, error))
         refuse("the output ", output, ending, " is one of the text files");
+  return input;
+}
+
+TokenizeProgress tokenize_files(const std::string& tokenizer, const std::vector<std::string>& text,
+                                const std::string& output, const TokenizeOptions& options) {
+  const auto [encoder, files] = tokenize_input(tokenizer, text, output);
   TokenWriter writer(output, encoder->vocab_size());
   const TokenizeProgress result = tokenize(files, *encoder, sink_of(writer), options);
   writer.finish();

@@ -38,6 +38,10 @@ struct TokenizeOptions {
   int threads = 0;             ///< 0: one for each core that this thread may run on
   bool ends = true;            ///< whether to put an end-of-text token after each document
   std::string field = "text";  ///< of a line of JSON: the document
+  /// Which of so many parts of about as many bytes tokenize() encodes. The tokens of all parts are
+  /// those of the files. Files are cut where the tokenizer, or a line of JSON, allows it, and
+  /// compressed files are not cut; so parts may be empty.
+  int part = 0, parts = 1;
   TokenizeReport report = {};
 };
 
@@ -63,6 +67,14 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
                                                    const Tokenizer& tokenizer,
                                                    const TokenCache& cache,
                                                    const TokenizeOptions& options = {});
+
+/// The tokenizer and the files that make a token file. Throws as tokenize_files() does.
+struct TokenizeInput {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<std::string> files;
+};
+TokenizeInput tokenize_input(const std::string& tokenizer, const std::vector<std::string>& text,
+                             const std::string& output);
 
 /// Makes a token file, atomically. tokenizer: as for make_tokenizer(). text: files, folders or
 /// patterns. output: PATH.bin for llm.c's format; else the prefix of Megatron's. Throws UsageError

@@ -12,9 +12,11 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
+#include "axonn/comm/adapters.h"
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
+#include "axonn/comm/network_rules.h"
 #include "axonn/comm/texts.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/forwarding_backend.h"
@@ -40,8 +42,8 @@ std::pair<std::int64_t, std::int64_t> ranks_sharing(Communicator& world, const s
 /// Passes everything on, and has a remark of its own.
 class RemarkingBackend final : public ForwardingBackend {
  public:
-  RemarkingBackend(std::unique_ptr<Backend> inner, std::string remark)
-      : ForwardingBackend(std::move(inner)), remarks_{std::move(remark)} {}
+  RemarkingBackend(std::unique_ptr<Backend> inner, std::vector<std::string> remarks)
+      : ForwardingBackend(std::move(inner)), remarks_(std::move(remarks)) {}
 
   std::vector<std::string> take_remarks() override {
     std::vector<std::string> all = std::exchange(remarks_, {});
@@ -55,6 +57,27 @@ class RemarkingBackend final : public ForwardingBackend {
 
 CudaOptions cuda_options(const Config& config) {
   return {.attention = config.training.attention, .deterministic = config.training.deterministic};
+}
+
+/// Whether NCCL is to exchange the memory of these ranks' GPUs, if each has its own.
+bool prefers_nccl(const ParallelismConfig& config, const Communicator& world) {
+  // Between threads, a call of the runtime may wait for one rank's collective and at the same time
+  // keep another rank from starting it (docs/design-decisions.md).
+  const bool suits = !nccl_version().empty() && (world.size() == 1 || !world.in_one_process());
+  return config.transport == TransportKind::nccl ||
+         (config.transport == TransportKind::automatic && suits);
+}
+
+/// Obeys the rules of networks before NCCL is started. The backend has remarks about them.
+std::unique_ptr<Backend> obeying_rules(std::unique_ptr<Backend> backend, const Config& config,
+                                       Communicator& world) {
+  const std::int64_t on_host = ranks_sharing(world, "", "hosts").first;
+  if (world.size() == 1 || !prefers_nccl(config.parallelism, world)) return backend;
+  NetworkFacts facts = network_facts(backend->device().name());
+  facts.several_hosts = on_host < world.size();
+  std::vector<std::string> remarks = obey_network_rules(facts);
+  if (remarks.empty()) return backend;
+  return std::make_unique<RemarkingBackend>(std::move(backend), std::move(remarks));
 }
 
 /// What auto finds: a backend on a GPU on every rank or on none.
@@ -109,6 +132,13 @@ void check_instructions(Communicator& world) {
 
 }  // namespace
 
+NetworkFacts network_facts(std::string gpu) {
+  return {.gpu = std::move(gpu),
+          .collectives = std::string(gpu_platform() ? gpu_platform()->collectives : ""),
+          .version = nccl_version(),
+          .slingshot = has_slingshot(network_adapters())};
+}
+
 OwnCores::OwnCores(const Config& config, Communicator& world) : before_(usable_cores()) {
   std::string key;
   for (const int core : before_) key += ' ' + std::to_string(core);
@@ -151,28 +181,25 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
     const CudaStatus status = cuda_status();
     if (!status.trouble.empty()) refuse("parallelism.device: ", status.trouble);
     const std::int64_t place = ranks_sharing(world, "", "hosts").second;
-    return make_cuda_backend(static_cast<int>(place % std::ssize(status.gpus)),
-                             cuda_options(config));
+    return obeying_rules(
+        make_cuda_backend(static_cast<int>(place % std::ssize(status.gpus)), cuda_options(config)),
+        config, world);
   }
   FoundGpu found;
   if (device == DeviceKind::automatic) found = find_gpu(config, world);
-  if (found.backend) return std::move(found.backend);
+  if (found.backend) return obeying_rules(std::move(found.backend), config, world);
   check_instructions(world);
   auto cpu = make_cpu_backend(threads);
   if (found.remark.empty()) return cpu;
-  return std::make_unique<RemarkingBackend>(std::move(cpu), std::move(found.remark));
+  return std::make_unique<RemarkingBackend>(std::move(cpu), std::vector{std::move(found.remark)});
 }
 
 std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
                                                 Communicator& world, Device& device) {
   if (device.uuid().empty()) return nullptr;
-  const bool wants_nccl = config.transport == TransportKind::nccl;
-  // Between threads, a call of the runtime may wait for one rank's collective and at the same time
-  // keep another rank from starting it (docs/design-decisions.md).
-  const bool suits_nccl = !nccl_version().empty() && (world.size() == 1 || !world.in_one_process());
-  if (wants_nccl || (config.transport == TransportKind::automatic && suits_nccl)) {
+  if (prefers_nccl(config, world)) {
     if (have_own_gpus(world, device)) return make_nccl(world, device, config.timeout_seconds);
-    if (wants_nccl)
+    if (config.transport == TransportKind::nccl)
       refuse(
           "nccl: two ranks share a GPU, but NCCL needs one GPU per rank; start as many ranks as ",
           "there are GPUs, or set parallelism.transport = \"threads\" or \"mpi\", with which ",

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "axonn/comm/communicator.h"
+#include "axonn/comm/network_rules.h"
 #include "axonn/ops/backend.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/train/config.h"
@@ -36,6 +37,10 @@ class OwnCores {
 
 /// The GPUs of this process that parallelism.device can mean: with auto, none that is emulated.
 std::vector<CudaGpu> gpus_for(DeviceKind device);
+
+/// What the rules of networks (network_rules.h) look at on this host, for ranks on a GPU of this
+/// name; for one host.
+NetworkFacts network_facts(std::string gpu);
 
 struct DeviceChoice {
   DeviceKind device = DeviceKind::cpu;  ///< never automatic

@@ -71,6 +71,10 @@ class Run:
         self.folder = self.attacked.folder / self.name
         self.out = self.folder / "out"
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.write()
+
+    def write(self):
+        """Writes the config, of which a run that has begun reads nothing any more."""
         (self.folder / "run.toml").write_text(
             "[model]\nlayers = 1\nhidden = 16\nheads = 4\nvocab = 256\n"
             f"[data]\n{self.data}\n"

@@ -14,13 +14,14 @@ DAEMONS = ("munged", "slurmctld", "slurmd")
 
 
 class Slurm:
-    """munge, slurmctld and slurmd with all their files in one folder. Needs root."""
+    """munge, slurmctld and slurmd with all their files in one folder. Needs root. `more` is added
+    to slurm.conf."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, more: str = ""):
         need(*DAEMONS, "srun", "sbatch")
         if os.geteuid() != 0:
             raise Skipped("slurmd needs root")
-        self.folder = folder
+        self.folder, self.more = folder, more
         folder.chmod(0o755)  # munged refuses a socket in a folder that others cannot enter
         self.daemons = []
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
@@ -57,8 +58,8 @@ JobRequeue=1
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 MailProg=/bin/true
 NodeName={host} NodeAddr=127.0.0.1 CPUs={os.cpu_count()} State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-"""
+PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
+{self.more}"""
         )
         self.daemon("munged", "--foreground", "--force", f"--key-file={folder}/munge.key",
                     f"--socket={folder}/munge.socket", f"--pid-file={folder}/munge.pid",
@@ -67,7 +68,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         self.wait_for(lambda: (folder / "munge.socket").exists(), "munged")
         self.daemon("slurmctld", "-D", "-i")
         self.daemon("slurmd", "-D", "-N", host)
-        self.wait_for(lambda: "idle" in self.call("sinfo", "-h", "-o", "%T"), "the node")
+        self.wait_for(lambda: "idle" in self.call("sinfo", "-h", "-o", "%T", "-p", "all"), "the node")
         return self
 
     def __exit__(self, *_):
@@ -99,6 +100,19 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
                 logs = [f"{p.name}: {p.read_text()[-1000:]}" for p in self.folder.glob("*.out")]
                 raise Skipped(f"{what} does not come up here: {' '.join(logs)[-3000:]}")
             time.sleep(0.2)
+
+    def try_for(self, condition) -> bool:
+        """Waits for the condition, as long as nothing takes on any machine."""
+        try:
+            self.wait_for(condition, "the job", PATIENCE)
+        except Skipped:
+            return False
+        return True
+
+    def field(self, name: str, jobs) -> list[str]:
+        """A field of `scontrol show job`, of each job."""
+        shown = [self.call("scontrol", "show", "job", job) for job in jobs]
+        return [(re.findall(rf"\b{name}=(\S*)", text) or [text])[0] for text in shown]
 
 
 def free_port() -> int:
@@ -134,10 +148,7 @@ exit $code
         return re.findall("ended with ([0-9]+)", said)
 
     def wait_for(self, condition):
-        try:
-            self.cluster.wait_for(condition, "the end of the job", PATIENCE)
-        except Skipped:
-            pass
+        self.cluster.try_for(condition)
 
     def unlike(self, ends: list[str]) -> str | None:
         if self.ends() == ends:

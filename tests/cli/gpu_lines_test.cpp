@@ -36,3 +36,23 @@ TEST(GpuLines, SayThatThereIsNoGpuOrNoGpuSupportInTheBuild) {
   EXPECT_THAT(gpu_lines(nullptr, {.trouble = "this build has none"}, works),
               ElementsAre(Pair("GPUs", HasSubstr("this build has none"))));
 }
+
+TEST(NetworkLines, SayWhatAppliesOnOneHostAndOnSeveral) {
+  const NetworkFacts alps = {
+      .gpu = "NVIDIA GH200 120GB",
+      .collectives = "NCCL",
+      .version = "2.28.3",
+      .slingshot = true,
+      .variable = [](const char* name) -> const char* {
+        const std::string_view set = name;
+        return set == "NCCL_PROTO" ? "LL128" : set == "NCCL_LAUNCH_ORDER_IMPLICIT" ? "0" : nullptr;
+      }};
+  EXPECT_THAT(
+      network_lines(alps, {{"eth0", "Ethernet", 0}, {"hsn0", "Slingshot", 25e9}}),
+      ElementsAre(Pair("network", "eth0: Ethernet, speed unknown"),
+                  Pair("network", "hsn0: Slingshot, 25 GB/s"),
+                  Pair("", testing::StartsWith("NCCL_LAUNCH_ORDER_IMPLICIT is \"0\"")),
+                  Pair("", testing::StartsWith("on several hosts: refused: NCCL_PROTO is \"LL")),
+                  Pair("", testing::StartsWith("on several hosts: NCCL_NET is not set"))));
+  EXPECT_THAT(network_lines({.slingshot = true}, {}), testing::IsEmpty()) << "no GPU";
+}

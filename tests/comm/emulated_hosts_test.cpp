@@ -2,9 +2,11 @@
 // sets up.
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
 #include "axonn/base/check.h"
@@ -42,7 +44,7 @@ class EmulatedHosts : public testing::Test {
       GTEST_SKIP() << "this machine does not allow network namespaces";
     const Result up = hosts("up 3 1gbit");
     up_ = up.exit_code == 0;
-    if (up.output.find("are up already") != std::string::npos)
+    if (up.output.find("are already up") != std::string::npos)
       GTEST_SKIP() << "another process uses the emulated hosts";
     ASSERT_TRUE(up_) << up.output;
   }
@@ -80,4 +82,22 @@ TEST_F(EmulatedHosts, RanksOnDifferentHostsGetTheSameBitsAsThreads) {
   const Result run = hosts(concat("run 1 ", AXONN_TEST_PROGRAM, " hash"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_THAT(run.output, HasSubstr("hash " + std::to_string(want)));
+}
+
+TEST_F(EmulatedHosts, AProbeOfTheNetworkFindsTheHostWithASlowLink) {
+  ASSERT_EQ(hosts("rate 400mbit").exit_code, 0);
+  ASSERT_EQ(hosts("rate 50mbit 2").exit_code, 0);
+  const std::string file = testing::TempDir() + "axonn-nodes.json";
+  // Only a link that is four times as slow is certainly below; the hosts share this machine's
+  // cores.
+  const Result run =
+      hosts(concat("run 1 ", AXONN_PROGRAM,
+                   " probe --network --quick --threads 1 --tolerance 60 --json ", file));
+  EXPECT_EQ(run.exit_code, 1) << run.output;
+  std::ifstream stream(file);
+  const auto nodes = nlohmann::json::parse(stream).at("nodes");
+  ASSERT_EQ(nodes.size(), 3u) << run.output;
+  EXPECT_EQ(nodes[1].at("host"), "axh2");
+  EXPECT_THAT(nodes[1].at("marks").dump(), testing::AllOf(HasSubstr("out -"), HasSubstr("in -")))
+      << run.output;
 }

@@ -161,6 +161,23 @@ TEST(Info, TestsEveryGpu) {
               AllOf(HasSubstr("does NOT work"), HasSubstr("auto is cuda")));
 }
 
+TEST(NetworkRules, AreToldByRunsThatUseNcclAndByInfo) {
+  const SmallRun run;
+  const ProgramOptions options{
+      .environment = {{"AXONN_EMULATED_GPUS", "2"}, {"MPICH_GPU_SUPPORT_ENABLED", "1"}}};
+  const auto output = [&](const std::string& transport) {
+    return succeeded(run.train({"--output.overwrite", "--parallelism.device", "cuda",
+                                "--parallelism.z", "2", "--parallelism.transport", transport}),
+                     options)
+        .out;
+  };
+  const std::string told =
+      "MPICH_GPU_SUPPORT_ENABLED is \"1\"; export MPICH_GPU_SUPPORT_ENABLED=0: ";
+  EXPECT_THAT(output("nccl"), HasSubstr(told));
+  EXPECT_THAT(output("threads"), Not(HasSubstr(told)));
+  EXPECT_THAT(succeeded({"info"}, options).out, HasSubstr(told));
+}
+
 TEST(AutomaticDevice, LeavesEmulatedGpusAlone) {
   const SmallRun run;
   const Finished trained = succeeded(run.train());

@@ -23,6 +23,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/plan/machine/fit.h"
+#include "axonn/plan/machine/measuring.h"
 #include "axonn/plan/simulate.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/train/devices.h"
@@ -60,23 +61,6 @@ std::vector<double> mean_over_ranks(Communicator& world, std::vector<double> val
   return values;
 }
 
-/// Seconds per call of run, over as many calls as take about `seconds`, after one untimed call.
-double seconds_of_one(Backend& backend, double seconds, const std::function<void()>& run) {
-  Stream& stream = backend.device().compute();
-  run();  // the library prepares its kernel
-  stream.synchronize();
-  const double start = now_seconds();
-  double taken = 0;
-  std::int64_t calls = 0;
-  for (std::int64_t more = 1; taken < seconds; more = calls) {  // twice as many each time
-    for (std::int64_t i = 0; i < more; ++i) run();
-    stream.synchronize();
-    calls += more;
-    taken = now_seconds() - start;
-  }
-  return taken / static_cast<double>(calls);
-}
-
 /// The number of ranks on the first rank's host. Throws UsageError if other hosts have more or
 /// fewer, or if a host's ranks are not consecutive.
 int ranks_of_host(Communicator& world) {
@@ -109,16 +93,6 @@ double memory_of_rank(const Device& device, Communicator& world, int devices_per
 }
 
 std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr))); }
-
-/// A matrix of equal small numbers: a CPU may be faster on zeros, and sums must stay finite.
-Tensor filled(Backend& backend, Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype) {
-  const std::vector<float> row(cols, 0.01f);
-  Tensor source(arena, 1, cols, DType::f32), matrix(arena, rows, cols, dtype);
-  backend.device().copy_from_host(source.view().data, row.data(), source.bytes());
-  for (std::int64_t r = 0; r < rows; ++r)
-    backend.run(ops::Cast{matrix.view().row_range(r, 1), source.view()});
-  return matrix;
-}
 
 /// Measures the rate of products of this type, over shapes and transpositions.
 ProductRate probe_products(ProbeContext& ctx, DType dtype, double launch_s) {
@@ -418,11 +392,6 @@ void probe_group(const ProbeContext& ctx, const GroupShape& shape,
                         rate.latency_s * 1e6);
   }
   ctx.report(line);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.empty() ? 0 : values[values.size() / 2];
 }
 
 /// Sets the rates of groups that were not measured, between nodes and inside a node, to the medians
