@@ -91,7 +91,7 @@ TEST_F(ConvertCommand, UsageErrorsNameTheFlag) {
   EXPECT_THAT(with({"--dtype", "f64"}),
               HasSubstr("--dtype is 'f64'; it must be one of bf16, f16, f32"));
   EXPECT_THAT(with({"--to", "onnx"}),
-              HasSubstr("--to is 'onnx'; it must be one of checkpoint, hf"));
+              HasSubstr("--to is 'onnx'; it must be one of checkpoint, gguf, hf"));
   EXPECT_THAT(with({"--max-shard-size", "much"}), HasSubstr("--max-shard-size"));
   EXPECT_FALSE(fs::exists(run_ / "x"));
 }

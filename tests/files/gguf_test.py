@@ -219,7 +219,13 @@ class Gguf(RunTest):
         self.assertEqual(keys["tokenizer.ggml.eos_token_id"], 259)
         self.assertIs(keys["tokenizer.ggml.add_bos_token"], True)
         self.assertEqual(keys["tokenizer.chat_template"], "{{ messages }}")
-        for pattern, name in ((self.LLAMA3.replace("{1,3}", ""), "qwen2"),):
+        upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+        before = r"[^\r\n\p{L}\p{N}]?"
+        tekken = (f"{before}{upper}*{lower}+|{before}{upper}+{lower}*"
+                  r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+        gpt2 = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+        for pattern, name in ((self.LLAMA3.replace("{1,3}", ""), "qwen2"), (tekken, "tekken"),
+                              (gpt2, "gpt-2")):
             other, _ = self.tokenizer(pattern, folder="other")
             keys = self.convert(run, "--tokenizer", other, "--overwrite").keys
             self.assertEqual(keys["tokenizer.ggml.pre"], name)

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "axonn/base/check.h"
+#include "axonn/train/event_file.h"
 #include "axonn/train/metrics_file.h"
 
 #include "tests/support/svg.h"
@@ -113,6 +114,22 @@ TEST(Metrics, OfTooManyLinesThatCannotBeWrittenTheOldestAreDroppedAndCounted) {
     EXPECT_EQ(losses[1].first == 2, more > 0) << "the partly written line is finished";
     EXPECT_EQ(losses.back().first, 1001);
   }
+}
+
+TEST(Events, ThatCannotBeWrittenAreKeptAndWrittenLater) {
+  test::TemporaryPath folder;
+  EventFile whole(folder / "whole", 7, 1), late(folder / "late", 7, 1);
+  const auto number = [](std::int64_t i) { return RunStep{i, 7.5, {{"loss/train", 1.5}}}; };
+  for (int i : {1, 2, 3, 4}) EXPECT_EQ(whole.write(number(i)), "");
+  EXPECT_EQ(late.write(number(1)), "");
+  {
+    const FullFile full(folder / "late", 20);
+    for (int i : {2, 3}) EXPECT_THAT(late.write(number(i)), HasSubstr("File too large"));
+  }
+  EXPECT_THAT(late.records().take_warnings(),
+              testing::ElementsAre(HasSubstr("kept in memory until they can be written")));
+  EXPECT_EQ(late.write(number(4)), "");
+  EXPECT_EQ(test::slurp(folder / "late"), test::slurp(folder / "whole"));
 }
 
 TEST(LossSvg, IsWellFormedForNoStepOneStepAndMany) {
