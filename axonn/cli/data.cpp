@@ -106,6 +106,9 @@ int show_command(const Arguments& arguments) {
   app.add_option("--first", first, "tokens to show")->capture_default_str()->check(count_from(0));
   app.add_option("--chat-template", examples.chat_template, "for JSONL: as data.chat_template")
       ->capture_default_str();
+  app.add_option("--chat-template-args", examples.chat_template_args,
+                 "for JSONL: as data.chat_template_args")
+      ->type_name("JSON");
   app.add_option("--seq-len", seq_len, "for JSONL: tokens per sequence")
       ->capture_default_str()
       ->check(count_from(1));

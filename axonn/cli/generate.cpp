@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <optional>
 
 #include <CLI/CLI.hpp>
+#include <fmt/chrono.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -46,7 +48,7 @@ struct Request : ModelFlags {
   Generator::Options generator;
   bool stop_when_full = false, gather_weights = false, stats = false;
   bool chat = false;
-  std::string chat_template = "auto", system;
+  std::string chat_template = "auto", chat_template_args, system;
 };
 
 /// The prompt in a line of a .jsonl file.
@@ -199,14 +201,21 @@ void converse(LoadedModel& loaded, const std::shared_ptr<const Tokenizer>& token
   if (request.generator.context == 0)
     request.generator.context = std::min(kContext, loaded.config().model.positions);
   Generator generator(loaded, request.generator);
+  ChatArguments arguments =
+      parse_chat_arguments(request.chat_template_args, "--chat-template-args");
+  if (!arguments.now) {  // the same on every rank, around midnight too
+    const std::string today = fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
+    arguments.now = parse_chat_date(broadcast_texts(loaded.grid().world(), {today}).front(), "now");
+  }
   const ChatTemplate form(tokenizer,
-                          find_chat_format(request.chat_template, loaded.config().data.tokenizer));
+                          find_chat_format(request.chat_template, loaded.config().data.tokenizer),
+                          std::move(arguments));
   GenerationOptions& wanted = request.wanted;
   wanted.slides = false;
   const std::vector<std::int32_t>& end = form.end_of_turn();
   if (end.size() == 1)
     wanted.stop_tokens.push_back(end.front());
-  else
+  else if (!end.empty())
     wanted.stop_strings.push_back(tokenizer->decode(end));
 
   Communicator& world = loaded.grid().world();
@@ -279,7 +288,11 @@ void add_generate_flags(CLI::App& app, Request& request) {
   const auto chatting =
       app.add_flag("--chat", request.chat, "hold a conversation: read a line, answer, repeat");
   app.add_option("--chat-template", request.chat_template,
-                 concat("auto (the model's own), ", kChatTemplates))
+                 concat("auto (the model's own), a .jinja file, ", kChatTemplates))
+      ->needs(chatting);
+  app.add_option("--chat-template-args", request.chat_template_args,
+                 "variables of the template, such as '{\"enable_thinking\": false}'")
+      ->type_name("JSON")
       ->needs(chatting);
   app.add_option("--system", request.system, "the system message")->needs(chatting);
   app.add_option("--json", request.json, "write texts, tokens and times to this file")

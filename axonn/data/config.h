@@ -39,8 +39,10 @@ struct DataConfig {
   /// Files of fine-tuning data (jsonl.h), or patterns of them: one example per line, all of one
   /// kind. Several examples share a sequence (packing.h).
   std::vector<std::string> jsonl = {};
-  /// The format of conversations: "auto", or a name (find_chat_format()).
+  /// The format of conversations: "auto", a name or a file (find_chat_format()).
   std::string chat_template = "auto";
+  /// Variables of the template, a JSON object (parse_chat_arguments()); or empty.
+  std::string chat_template_args = {};
   /// Size of generated text, in bytes (synthetic.h).
   std::int64_t synthetic = 0;
   /// "bytes", or a tokenizer's folder or file (make_tokenizer()). With token files, it must be the

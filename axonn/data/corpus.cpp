@@ -145,7 +145,8 @@ void check_choice(const DataConfig& config) {
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   std::optional<ChatTemplate> chat;
   if (kind_of_examples(expand_pattern(config.jsonl.front()).front()) == Example::Kind::messages)
-    chat.emplace(corpus.tokenizer, find_chat_format(config.chat_template, config.tokenizer));
+    chat.emplace(corpus.tokenizer, find_chat_format(config.chat_template, config.tokenizer),
+                 parse_chat_arguments(config.chat_template_args, "data.chat_template_args"));
   const ExampleEncoder encoder(corpus.tokenizer, std::move(chat));
   DocumentRange& train = corpus.train_documents = open_examples(config.jsonl, encoder, options);
   if (config.validation.empty()) return;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
@@ -15,45 +13,27 @@ namespace axonn {
 
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kKinds =
     "a line must have \"text\", or \"prompt\" and \"completion\", or \"messages\"";
 
-json parse_object(std::string_view line, const std::string& place) {
+void check_utf8(std::string_view line, const std::string& place) {
   if (const std::size_t valid = valid_utf8_prefix(line); valid < line.size())
     refuse(place, ": byte ", valid + 1, " of the line is not UTF-8");
-  json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object())
-    refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)));
-  return object;
 }
 
-std::string text_at(const json& object, const char* key, const std::string& place) {
-  const auto found = object.find(key);
-  if (found == object.end()) refuse(place, ": \"", key, "\" is missing; ", kKinds);
-  if (!found->is_string()) refuse(place, ": \"", key, "\" is not a string");
-  return found->get<std::string>();
+[[noreturn]] void refuse_no_object(std::string_view line, const std::string& place) {
+  refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)));
 }
 
-std::vector<Message> messages_at(const json& object, const std::string& place) {
-  const json& list = object["messages"];
-  if (!list.is_array()) refuse(place, ": \"messages\" is not a list");
-  std::vector<Message> messages;
-  for (const json& each : list) {
-    const std::string where = concat(place, ": message ", messages.size() + 1);
-    const auto text = [&](const char* key) {
-      if (!each.is_object() || !each.contains(key) || !each[key].is_string())
-        refuse(where, ": wanted {\"role\": \"...\", \"content\": \"...\"}, both strings");
-      return each[key].get<std::string>();
-    };
-    messages.push_back({text("role"), text("content")});
-  }
-  return messages;
+std::string text_at(const jinja::Dict& object, const char* key, const std::string& place) {
+  const jinja::Value* found = object.find(key);
+  if (!found) refuse(place, ": \"", key, "\" is missing; ", kKinds);
+  if (!found->text()) refuse(place, ": \"", key, "\" is not a string");
+  return found->text()->bytes();
 }
 
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // of text, per core
-constexpr int kDocumentsVersion = 1;  // raise it when the same lines give other documents
+constexpr int kDocumentsVersion = 2;  // raise it when the same lines give other documents
 
 /// The lines that are not blank among the next `bytes` bytes of a file, or the next line if it is
 /// longer. Their texts are valid until advance().
@@ -158,7 +138,9 @@ std::vector<Line> lines_of(std::string_view text, const std::string& file, std::
 }
 
 std::string text_of_line(const Line& line, const std::string& field) {
-  json object = parse_object(line.text, line.place);
+  check_utf8(line.text, line.place);
+  auto object = nlohmann::json::parse(line.text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) refuse_no_object(line.text, line.place);
   const auto found = object.find(field);
   if (found == object.end() || !found->is_string())
     refuse(line.place, ": ", found == object.end() ? "there is no \"" : "there is no string in \"",
@@ -168,9 +150,12 @@ std::string text_of_line(const Line& line, const std::string& field) {
 }
 
 Example parse_example(std::string_view line, const std::string& place) {
-  const json object = parse_object(line, place);
-  const bool text = object.contains("text"), messages = object.contains("messages"),
-             completion = object.contains("prompt") || object.contains("completion");
+  check_utf8(line, place);
+  const std::optional<jinja::Value> value = parse_chat_json(line);
+  if (!value || !value->dict()) refuse_no_object(line, place);
+  const jinja::Dict& object = *value->dict();
+  const bool text = object.find("text"), messages = object.find("messages"),
+             completion = object.find("prompt") || object.find("completion");
   if (text + messages + completion != 1)
     refuse(place, ": ", kKinds,
            text + messages + completion == 0 ? "; this one has none of them"
@@ -184,7 +169,8 @@ Example parse_example(std::string_view line, const std::string& place) {
     example.text = text_at(object, "completion", place);
   } else {
     example.kind = Example::Kind::messages;
-    example.messages = messages_at(object, place);
+    example.conversation = Conversation::parse(object, place);
+    example.conversation.bytes = line.size();
   }
   return example;
 }
@@ -198,9 +184,7 @@ ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
                                               const std::string& place) const {
   if (example.kind == Example::Kind::messages) {
     AXONN_CHECK(chat_, place, ": messages without a chat template");
-    if (const std::string why = chat_->fault(example.messages, false); !why.empty())
-      refuse(place, ": ", why);
-    return chat_->render(example.messages);
+    return chat_->render(example.conversation, place);
   }
   const bool completes = example.kind == Example::Kind::completion;
   ChatTemplate::Rendered out;

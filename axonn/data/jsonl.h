@@ -18,11 +18,13 @@ struct Example {
   enum class Kind {
     text,        ///< {"text": "..."}: all of it is learned
     completion,  ///< {"prompt": "...", "completion": "..."}: the completion is learned
-    messages,    ///< {"messages": [{"role": "...", "content": "..."}, ...]}: the assistant's turns
+    /// {"messages": [{"role": "...", "content": "..."}, ...]}: the assistant's turns. May also have
+    /// "tools", "documents" and "chat_template_kwargs", as data for transformers has them.
+    messages,
   };
   Kind kind = Kind::text;
-  std::string prompt, text;  ///< text: also the completion
-  std::vector<Message> messages;
+  std::string prompt = {}, text = {};  ///< text: also the completion
+  Conversation conversation = {};
 };
 std::string_view name_of(Example::Kind kind);
 
@@ -39,7 +41,7 @@ std::vector<Line> lines_of(std::string_view text, const std::string& file, std::
 std::string text_of_line(const Line& line, const std::string& field);
 
 /// Parses a line; ignores other keys. Throws UsageError, beginning with `place`, if the line is not
-/// UTF-8, not a JSON object or not exactly one of the kinds, or if a value is not a string.
+/// UTF-8, not a JSON object or not exactly one of the kinds, or if a value has the wrong type.
 Example parse_example(std::string_view line, const std::string& place);
 
 /// Encodes examples as documents of tokens.

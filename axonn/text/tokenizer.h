@@ -19,6 +19,8 @@ struct EncodeOptions {
   bool added_tokens = true;
   /// Whether other text precedes this one: then no space is put before it.
   bool continues = false;
+  /// Whether an added token precedes it. Some tokenizers put a space before such text, others not.
+  bool after_token = false;
 };
 
 struct DecodeOptions {
@@ -57,6 +59,11 @@ class Tokenizer {
 
   /// The added token with these characters ("<|im_start|>"), if any.
   std::optional<std::int32_t> added_token(std::string_view characters) const;
+
+  /// All added tokens by their characters.
+  const std::map<std::string, std::int32_t, std::less<>>& added_tokens() const {
+    return added_tokens_;
+  }
 
   /// A hash of everything that determines encode(); the same for equal tokenizers in different
   /// folders.

@@ -45,9 +45,14 @@ void list_data(DataConfig& data, OptionList& list) {
             .also = "conversations sft_file chat_data train_jsonl"});
   list.add(
       "chat_template", &data.chat_template,
-      {.help = "format that turns messages into text: chatml, llama3, llama3.1 or llama2; auto: "
-               "the template in the tokenizer's folder, or chatml if tokenizer is \"bytes\"",
+      {.help = "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
+               ".jinja file; auto: the template in the tokenizer's folder, or chatml if tokenizer "
+               "is \"bytes\"",
        .also = "template"});
+  list.add("chat_template_args", &data.chat_template_args,
+           {.help = "variables of the chat template, as JSON: '{\"enable_thinking\": false}'; "
+                    "strftime_now: the date that it writes as today's, \"2024-07-26\"",
+            .also = "chat_template_kwargs template_kwargs"});
   list.add("synthetic", &data.synthetic,
            {.help = "amount of text to generate and train on; it states made-up facts; 0: none",
             .unit = "bytes",
@@ -479,7 +484,8 @@ UnusedKeys unused_keys(const Config& config) {
                              : parse_grid(parallelism.named_grid);
   UnusedKeys keys;
   add_unused_of_model(config.model, keys);
-  keys.when(config.data.jsonl.empty(), {"data.chat_template"}, "data.jsonl is not set");
+  keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
+            "data.jsonl is not set");
   keys.when(config.data.text.empty(), {"data.text_field"}, "data.text is not set");
   const std::string& validation = config.data.validation;
   const bool no_validation = validation.empty() || parse_real(validation) == 0.0;

@@ -37,7 +37,7 @@ std::vector<std::int32_t> coded(const Documents& documents, std::int64_t d) {
 
 ExampleEncoder bytes_encoder() {
   const auto bytes = make_tokenizer("bytes");
-  return ExampleEncoder(bytes, ChatTemplate(bytes, {.kind = ChatKind::chatml}));
+  return ExampleEncoder(bytes, ChatTemplate(bytes, find_chat_format("chatml", "bytes")));
 }
 
 }  // namespace
@@ -49,9 +49,9 @@ TEST(Jsonl, ReadsThreeKindsOfLines) {
   EXPECT_EQ(completion.text, "c");
   const Example talk = parse_example(
       R"({"messages":[{"role":"user","content":"é"},{"content":"","role":"x"}]})", "");
-  ASSERT_EQ(talk.messages.size(), 2);
-  EXPECT_EQ(talk.messages[0].content, "é");
-  EXPECT_EQ(talk.messages[1].role, "x");
+  ASSERT_EQ(talk.conversation.messages.size(), 2);
+  EXPECT_EQ(talk.conversation.text(0, "content"), "é");
+  EXPECT_EQ(talk.conversation.text(1, "role"), "x");
 }
 
 TEST(Jsonl, RefusesAnInvalidLineWithPlaceAndReason) {
@@ -66,27 +66,31 @@ TEST(Jsonl, RefusesAnInvalidLineWithPlaceAndReason) {
   EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user"}]})"), HasSubstr(":7: message 1: "));
   EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user", "content": ["x"]}]})"),
               HasSubstr("message 1: wanted {\"role\""));
+  EXPECT_THAT(fault_of_line(R"({"messages": [{"role": 1, "content": ""}]})"),
+              HasSubstr("message 1: wanted {\"role\""));
+  EXPECT_THAT(fault_of_line(R"({"messages": [], "tools": "x"})"),
+              HasSubstr("f.jsonl:7: \"tools\" is not a list"));
+  EXPECT_THAT(fault_of_line(R"({"messages": [], "chat_template_kwargs": []})"),
+              HasSubstr("\"chat_template_kwargs\" is not an object"));
   EXPECT_THAT(fault_of_line(std::string(200000, '[')), HasSubstr("this is not a JSON object"));
 }
 
 TEST(Jsonl, ACompletionAndItsEndOfTextAreLearned) {
   const TempFolder folder;
   const ExampleEncoder encoder(make_tokenizer(small_bpe(folder)), {});
-  const auto both = encoder.encode(
-      {.kind = Example::Kind::completion, .prompt = "ab", .text = "hell", .messages = {}}, "");
+  const auto both =
+      encoder.encode({.kind = Example::Kind::completion, .prompt = "ab", .text = "hell"}, "");
   EXPECT_THAT(both.tokens, ElementsAre('a', 'b', 258, kSmallEnd));
   EXPECT_THAT(both.learned, ElementsAre(false, false, true, true));
-  const auto text = encoder.encode({.prompt = {}, .text = "hell", .messages = {}}, "");
+  const auto text = encoder.encode({.prompt = {}, .text = "hell"}, "");
   EXPECT_THAT(text.tokens, ElementsAre(258, kSmallEnd));
   EXPECT_THAT(text.learned, ElementsAre(true, true));
   EXPECT_THAT(jsonl_fault([&] {
                 bytes_encoder().encode({.kind = Example::Kind::messages,
-                                        .prompt = {},
-                                        .text = {},
-                                        .messages = {{"tool", "x"}}},
+                                        .conversation = std::vector<Message>{{"wizard", "x"}}},
                                        "f.jsonl:3");
               }),
-              StartsWith("f.jsonl:3: message 1 has the role 'tool'"));
+              StartsWith("f.jsonl:3: message 1 has the role 'wizard'"));
 }
 
 TEST(JsonlDocuments, AreOnePerLineInOrderFromMemoryAndFromTheCache) {

@@ -87,12 +87,13 @@ TEST(SyntheticText, ConversationsAreQuestionsAndConsistentAnswers) {
   std::map<std::string, std::string> answers;
   std::istringstream in(lines);
   for (std::string line; std::getline(in, line);) {
-    const auto messages = parse_example(line, "").messages;
-    ASSERT_EQ(messages.size() % 2, 0u);
-    for (std::size_t i = 0; i < messages.size(); i += 2) {
-      EXPECT_EQ(messages[i].role + messages[i + 1].role, "userassistant");
-      const auto [known, first] = answers.emplace(messages[i].content, messages[i + 1].content);
-      EXPECT_EQ(known->second, messages[i + 1].content) << messages[i].content;
+    const Conversation talk = parse_example(line, "").conversation;
+    ASSERT_EQ(talk.messages.size() % 2, 0u);
+    for (std::size_t i = 0; i < talk.messages.size(); i += 2) {
+      EXPECT_EQ(talk.text(i, "role") + talk.text(i + 1, "role"), "userassistant");
+      const std::string question = talk.text(i, "content"), answer = talk.text(i + 1, "content");
+      const auto [known, first] = answers.emplace(question, answer);
+      EXPECT_EQ(known->second, answer) << question;
     }
   }
   EXPECT_GT(answers.size(), 400u);

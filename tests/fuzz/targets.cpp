@@ -54,7 +54,13 @@ std::span<const Target> targets() {
       Target{.name = "encode_and_decode",
              .run = encode_and_decode,
              .base_bytes = 64 * kMiB,
-             .bytes_per_byte = 512}};
+             .bytes_per_byte = 512},
+      // Rendering may take 16 MiB of values, and half as much again for their nodes and copies.
+      Target{.name = "chat_template",
+             .run = chat_template,
+             .base_bytes = 64 * kMiB,
+             .bytes_per_byte = 4096,
+             .seeds = chat_template_seeds}};
   return kTargets;
 }
 

@@ -48,6 +48,7 @@ void tokenizer_json(std::string_view input);
 void tokenizer_model(std::string_view input);
 void vocab_and_merges(std::string_view input);
 void encode_and_decode(std::string_view input);
+void chat_template(std::string_view input);
 
 std::vector<std::string> safetensors_seeds();
 std::vector<std::string> safetensors_folder_seeds();
@@ -59,5 +60,6 @@ std::vector<std::string> compressed_text_seeds();
 std::vector<std::string> tokenizer_json_seeds();
 std::vector<std::string> tokenizer_model_seeds();
 std::vector<std::string> vocab_and_merges_seeds();
+std::vector<std::string> chat_template_seeds();
 
 }  // namespace axonn::fuzz

@@ -3,9 +3,11 @@
 #include <cstring>
 
 #include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 #include "axonn/data/text_reader.h"
 #include "axonn/data/token_file.h"
 #include "axonn/infer/multiple_choice.h"
+#include "axonn/text/chat/conversation.h"
 #include "axonn/text/tokenizer.h"
 
 #include "tests/data/compress.h"
@@ -216,6 +218,45 @@ void encode_and_decode(std::string_view input) {
     AXONN_CHECK(!exact || back == input, tokenizer->name(),
                 ": decoding does not give back the text");
   }
+}
+
+/// A line of data, and a template that renders it.
+void chat_template(std::string_view input) {
+  const auto parts = parts_of(input, 2);
+  const jinja::Program program = jinja::parse(parts[1], "t");
+  if (valid_utf8_prefix(parts[0]) < parts[0].size()) return;
+  const std::optional<jinja::Value> line = parse_chat_json(parts[0]);
+  if (!line || !line->dict()) return;
+  const Conversation talk = Conversation::parse(*line->dict(), "line");
+  const std::tm now = parse_chat_date("2024-07-26", "now");
+  jinja::Variables variables = talk.variables;
+  variables.emplace_back("messages", jinja::List{.items = talk.messages});
+  const jinja::Text text =
+      jinja::render(program, variables, {.now = &now, .most_steps = 50'000, .most_bytes = 4 << 20});
+  std::size_t bytes = 0;
+  text.for_pieces([&](std::string_view piece, jinja::Origin) { bytes += piece.size(); });
+  AXONN_CHECK(bytes == text.size(), "the pieces of a text are not all of it");
+}
+
+std::vector<std::string> chat_template_seeds() {
+  const std::string talk =
+      R"({"messages":[{"role":"user","content":"a é"},{"role":"assistant","content":null,)"
+      R"("tool_calls":[{"function":{"name":"f","arguments":{"x":[1,2.5,true]}}}]}],"tools":[{}]})";
+  std::vector<std::string> seeds;
+  for (const char* text :
+       {"{% for m in messages if m.content %}{{ loop.index ~ m['role'] | title }}{% else %}x{% "
+        "endfor %}",
+        "{%- macro f(a, b=1) -%}{{ a[::-1] }}{% if b %}{{ f(a, b - 1) }}{% endif %}{% endmacro %}"
+        "{{ f('abc', b=3) }}{% call(x) f(messages) %}{{ x }}{% endcall %}",
+        "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% break %}"
+        "{% endfor %}{{ ns.n // 2 ** 3 % 5 }}{% generation %}{{ messages | tojson(indent=2) }}"
+        "{% endgeneration %}{# c #}{% raw %}{{ {% endraw %}",
+        "{{ messages[0].content.split(' ', 1)[-1].strip().replace('a', '') | indent(2) | upper }}"
+        "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list }}",
+        "{% set x %}{{ strftime_now('%Y') }}{% endset %}{{ x if x is defined and x not in [1] else "
+        "raise_exception('e') }}{{ {'b': 1, 'a': [none, 1e5]} | dictsort | string | length }}"})
+    seeds.push_back(concat(talk, kSeparator, text));
+  return seeds;
 }
 
 }  // namespace axonn::fuzz

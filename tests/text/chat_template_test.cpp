@@ -109,61 +109,73 @@ TEST(ChatTemplate, OfBytesIsChatmlWithMarkersAsText) {
               HasSubstr("the tokenizer bytes has no token <|begin_of_text|>"));
 }
 
-TEST(ChatTemplate, IsRecognisedFromTheTokenizersFolder) {
+TEST(ChatTemplate, IsFoundInTheTokenizersFolder) {
   const TempFolder folder;
   const auto found = [&](const std::string& config) {
     folder.file("tokenizer_config.json", config);
-    return find_chat_format("auto", folder.path());
+    return find_chat_format("auto", folder.path()).forms;
   };
-  const std::string header = "{{ '<|start_header_id|>' + role + '<|end_header_id|>' }}<|eot_id|>";
-  EXPECT_EQ(found("{\"chat_template\": \"" + header + "\"}").kind, ChatKind::llama3);
-  EXPECT_EQ(found("{\"chat_template\": \"" + header + "\"}").preamble, "");
-  EXPECT_THAT(found("{\"chat_template\": \"Cutting Knowledge Date" + header + "\"}").preamble,
-              HasSubstr("December 2023"));
-  EXPECT_EQ(found("{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}, "
-                  "{\"name\": \"default\", \"template\": \"[INST] <<SYS>>\"}]}")
-                .kind,
-            ChatKind::llama2);
-  const ChatFormat qwen = found(
-      "{\"chat_template\": \"{{ '<|im_start|>system\\\\n' + x }}{{ "
-      "'<|im_start|>system\\\\nYou are Qwen.<|im_end|>\\\\n' }}\"}");
-  EXPECT_EQ(qwen.kind, ChatKind::chatml);
-  EXPECT_EQ(qwen.default_system, "You are Qwen.");
-  EXPECT_FALSE(qwen.begins);
+  EXPECT_EQ(found(R"({"chat_template": "a"})").front().text, "a");
+  const auto forms = found(R"({"chat_template": [{"name": "tool_use", "template": "x"},
+                               {"name": "default", "template": "y"}]})");
+  ASSERT_EQ(forms.size(), 2);
+  EXPECT_EQ(forms[0].name + forms[0].text + forms[1].text, "tool_usexy");
   EXPECT_THAT(
-      template_fault([&] { found("{\"chat_template\": \"[INST] {{ x }}\"}"); }),
-      HasSubstr("has a chat template that is not recognised; if the model also reads one of "
-                "chatml, llama3, llama3.1, llama2, name it in data.chat_template"));
-  EXPECT_THAT(template_fault([&] { found("{}"); }), HasSubstr("has no chat template"));
+      template_fault([&] { found(R"({"chat_template": [{"name": "x", "template": ""}]})"); }),
+      HasSubstr("chat_template: wanted a string, or a list with an entry named"));
+  EXPECT_THAT(template_fault([&] { found("{}"); }),
+              HasSubstr("has no chat template (chat_template.jinja, or chat_template in "
+                        "tokenizer_config.json); name one in data.chat_template: chatml"));
   EXPECT_THAT(template_fault([&] { found("{\"chat_template\": 3}"); }),
               HasSubstr("wanted a string"));
-  folder.file("chat_template.jinja", "<|im_start|><|im_end|>{{ bos_token }}");
-  EXPECT_EQ(found("{\"chat_template\": \"[INST] <<SYS>>\"}").kind, ChatKind::chatml)
-      << "the newer file is preferred";
-  EXPECT_TRUE(found("{}").begins);
+  const std::string jinja = folder.file("chat_template.jinja", "newer");
+  EXPECT_EQ(found(R"({"chat_template": "a"})").front().text, "newer");
+  EXPECT_EQ(find_chat_format(jinja, "bytes").forms.front().file, jinja);
   EXPECT_THAT(template_fault([&] { find_chat_format("llama4", folder.path()); }),
               HasSubstr("data.chat_template = \"llama4\" is unknown"));
 }
 
+TEST(ChatTemplate, OfTheFolderHasTheTokensThatItsConfigNames) {
+  const TempFolder folder;
+  folder.file("tokenizer.json", llama3_json());
+  folder.file("chat_template.jinja",
+              "{{ bos_token }}|{{ pad_token }}|{{ unk_token is defined }}|"
+              "{{ eos_token }}|{{ tools is none }}");
+  folder.file("tokenizer_config.json",
+              R"({"bos_token": {"content": "<|begin_of_text|>"}, "pad_token": "P",
+                  "unk_token": null, "add_bos_token": true, "eos_token": "<|eot_id|>"})");
+  const ChatTemplate chat(make_tokenizer(folder.path()), find_chat_format("auto", folder.path()));
+  EXPECT_EQ(chat.text(Conversation(std::vector<Message>{{"user", "x"}}), false).bytes(),
+            "<|begin_of_text|>|P|False|<|eot_id|>|True");
+}
+
 TEST(ChatTemplate, ExplainsWhyMessagesAreNotAConversation) {
   const auto bytes = make_tokenizer("bytes");
-  const ChatTemplate chatml(bytes, {.kind = ChatKind::chatml});
+  const ChatTemplate chatml(bytes, find_chat_format("chatml", "bytes"));
   const auto fault = [&](const std::vector<Message>& talk, bool prompted) {
-    return chatml.fault(talk, prompted);
+    return template_fault([&] {
+      if (prompted)
+        chatml.prompt(talk, "f.jsonl:7");
+      else
+        chatml.render(talk, "f.jsonl:7");
+    });
   };
   EXPECT_EQ(fault(kTalk, false), "");
   EXPECT_EQ(fault({{"user", ""}}, true), "");
-  EXPECT_EQ(fault({}, true), "the conversation has no messages");
-  EXPECT_THAT(fault({{"tool", "x"}}, true), HasSubstr("message 1 has the role 'tool'"));
+  EXPECT_EQ(fault({}, true), "f.jsonl:7: the conversation has no messages");
+  EXPECT_THAT(fault({{"wizard", "x"}}, true),
+              HasSubstr("f.jsonl:7: message 1 has the role 'wizard', which the chat template"));
   EXPECT_THAT(fault({{"user", "x"}, {"system", "x"}}, true),
-              HasSubstr("a system message must be the first"));
+              HasSubstr("f.jsonl:7: the chat template refuses this conversation: message 2: a "
+                        "system message must be the first"));
   EXPECT_THAT(fault({{"user", "x"}}, false), HasSubstr("nothing to learn"));
   EXPECT_THAT(fault(kTalk, true), HasSubstr("the last message is the assistant's"));
   const TempFolder folder;
   folder.file("tokenizer.json", llama2_json());
-  const ChatTemplate llama2(make_tokenizer(folder.path()), {.kind = ChatKind::llama2});
-  EXPECT_THAT(llama2.fault(std::vector<Message>{{"user", "x"}, {"user", "x"}}, true),
-              HasSubstr("alternate"));
-  EXPECT_THAT(llama2.fault(std::vector<Message>{{"assistant", "x"}}, false),
-              HasSubstr("the user begins"));
+  const ChatTemplate llama2(make_tokenizer(folder.path()), find_chat_format("llama2", "bytes"));
+  const auto refused = [&](const std::vector<Message>& talk) {
+    return template_fault([&] { llama2.render(talk); });
+  };
+  EXPECT_THAT(refused({{"user", "x"}, {"user", "x"}, {"assistant", "y"}}), HasSubstr("alternate"));
+  EXPECT_THAT(refused({{"assistant", "x"}}), HasSubstr("the user begins"));
 }

@@ -154,7 +154,9 @@ class BpeTokenizer : public Tokenizer {
     std::unique_ptr<Worker> worker =
         workers_.take([&] { return std::make_unique<Worker>(pattern_.get()); });
     if (worker->matcher) worker->matcher->start();
-    const Before before = options.continues ? Before::text : Before::nothing;
+    const Before before = options.continues     ? Before::text
+                          : options.after_token ? Before::added_token
+                                                : Before::nothing;
     if (options.added_tokens) {
       split(raw_tokens_, text, before, tokens, [&](std::string_view piece, Before b) {
         const std::string_view normalized =

@@ -1,11 +1,16 @@
 #include "axonn/text/chat/chat_template.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/json_node.h"
+#include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/chat/named_templates.h"
+#include "axonn/text/chat/turns.h"
 
 namespace axonn {
 
@@ -13,224 +18,299 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The default dates of the published templates of Llama 3.1 and 3.2.
-constexpr const char* kDates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+using jinja::Origin;
+using jinja::Text;
 
-/// A template and the file that holds it; the text is empty if there is none.
-struct TemplateFile {
-  std::string path, text;
-};
+constexpr int kRenderingVersion = 2;  // raise it when the same conversations give other tokens
 
-/// The template in a JSON value: a string, or in a list of {"name", "template"} the one named
-/// "default".
-std::string template_in(const JsonNode& node) {
-  if (!node.is_array()) return node.text();
+/// The templates in a JSON value: a text, or a list of {"name", "template"}.
+std::vector<ChatFormat::Form> forms_in(const JsonNode& node, const std::string& file) {
+  if (!node.is_array()) return {{"default", file, node.text()}};
+  std::vector<ChatFormat::Form> forms;
   for (const JsonNode& each : node.items())
-    if (each["name"].text_or("") == "default") return each["template"].text();
-  node.reject("wanted a string, or a list with an entry named \"default\"");
+    forms.push_back({each["name"].text_or(""), file, each["template"].text()});
+  const auto has = [&](const char* name) {
+    return std::ranges::find(forms, name, &ChatFormat::Form::name) != forms.end();
+  };
+  if (!has("default")) node.reject("wanted a string, or a list with an entry named \"default\"");
+  return forms;
 }
 
-TemplateFile read_template(const std::string& folder) {
+/// The variables for tokens in a tokenizer's folder: "bos_token" and others.
+void find_token_variables(const JsonNode& config, ChatFormat& format) {
+  for (const auto& [name, node] : config.members()) {
+    if (!name.ends_with("_token") || name.starts_with("add_")) continue;
+    if (node.is_text())
+      format.tokens.emplace_back(name, node.text());
+    else if (node.is_object() && node["content"].is_text())
+      format.tokens.emplace_back(name, node["content"].text());
+  }
+}
+
+ChatFormat format_in(const std::string& folder) {
   const std::string jinja = folder + "/chat_template.jinja",
                     config = folder + "/tokenizer_config.json";
-  if (path_exists(jinja)) return {jinja, read_text(jinja)};
-  if (!path_exists(config)) return {};
+  ChatFormat format;
+  if (path_exists(jinja)) format.forms = {{"default", jinja, read_text(jinja)}};
+  if (!path_exists(config)) return format;
   const TextFile file(config);
-  const JsonNode found = JsonNode::parse(file.text(), config)["chat_template"];
-  if (found.is_null()) return {};
-  return {config, template_in(found)};
+  const JsonNode node = JsonNode::parse(file.text(), config);
+  find_token_variables(node, format);
+  if (const JsonNode found = node["chat_template"]; format.forms.empty() && !found.is_null())
+    format.forms = forms_in(found, config + ": chat_template");
+  return format;
 }
 
-/// The default system message of a ChatML template such as Qwen's: the words that it writes between
-/// the markers as one string.
-std::string default_system_in(const std::string& text) {
-  const std::string before = "<|im_start|>system\\n";
-  for (std::size_t at = text.find(before); at != text.npos; at = text.find(before, at + 1)) {
-    const std::size_t begin = at + before.size(), end = text.find("<|im_end|>", begin);
-    if (end == text.npos) break;
-    const std::string words = text.substr(begin, end - begin);
-    if (!words.empty() && words.find_first_of("'\"{}\\") == words.npos) return words;
+/// Joins the pieces of a template's and an assistant's words that may hold added tokens.
+class TextEncoder {
+ public:
+  using Finders = std::pair<const AddedTokenFinder&, const AddedTokenFinder&>;
+
+  /// `finders`: of the template's words, and of the assistant's.
+  TextEncoder(const Tokenizer& tokenizer, Finders finders, const std::vector<std::string>& roles,
+              std::string_view bytes)
+      : tokenizer_(tokenizer), finders_(finders), roles_(roles), bytes_(bytes) {}
+
+  /// Appends the tokens of bytes [begin, end), which have one answer to whether they are learned.
+  void encode(const Text& text, ByteSpan span, bool learned, ChatTemplate::Rendered& to) {
+    plain_ = span.begin;
+    const AddedTokenFinder* finder = nullptr;  // of the bytes from `run` on
+    std::size_t run = span.begin, at = 0;
+    text.for_pieces([&](std::string_view piece, Origin origin) {
+      const std::size_t begin = std::clamp(at, span.begin, span.end);
+      at += piece.size();
+      if (piece.empty() || begin == span.end || at <= span.begin) return;
+      const AddedTokenFinder* own = finder_of(origin);
+      if (own == finder) return;
+      find_tokens(finder, {run, begin}, to.tokens);
+      finder = own;
+      run = begin;
+    });
+    find_tokens(finder, {run, span.end}, to.tokens);
+    encode_plain(span.end, to.tokens);
+    to.learned.resize(to.tokens.size(), learned);
   }
-  return {};
+
+ private:
+  const AddedTokenFinder* finder_of(Origin origin) const {
+    if (origin.source == Origin::kTemplate) return &finders_.first;
+    const bool assistant =
+        origin.source >= 0 && roles_[static_cast<std::size_t>(origin.source)] == "assistant";
+    return assistant ? &finders_.second : nullptr;
+  }
+
+  void find_tokens(const AddedTokenFinder* finder, ByteSpan run, std::vector<std::int32_t>& to) {
+    while (finder && run.begin < run.end) {
+      const auto match = finder->find(bytes_.substr(run.begin, run.end - run.begin));
+      if (!match) return;
+      encode_plain(run.begin + match->begin, to);
+      to.push_back(match->token);
+      run.begin = plain_ = run.begin + match->begin + match->bytes;
+      before_ = Before::added_token;
+    }
+  }
+
+  /// Encodes what is left up to `end` as plain text.
+  void encode_plain(std::size_t end, std::vector<std::int32_t>& to) {
+    if (plain_ == end) return;
+    tokenizer_.encode_into(bytes_.substr(plain_, end - plain_), to,
+                           {.added_tokens = false,
+                            .continues = before_ == Before::text,
+                            .after_token = before_ == Before::added_token});
+    plain_ = end;
+    before_ = Before::text;
+  }
+
+  const Tokenizer& tokenizer_;
+  const Finders finders_;
+  const std::vector<std::string>& roles_;
+  const std::string_view bytes_;
+  std::size_t plain_ = 0;  // the first byte that is not encoded
+  Before before_ = Before::nothing;
+};
+
+std::vector<std::string> roles_of(const Conversation& conversation) {
+  std::vector<std::string> roles;
+  for (std::size_t i = 0; i < conversation.messages.size(); ++i)
+    roles.push_back(conversation.text(i, "role"));
+  return roles;
 }
-
-ChatFormat recognise(const TemplateFile& file) {
-  const auto has = [&](const char* sign) { return file.text.find(sign) != file.text.npos; };
-  if (has("<|start_header_id|>") && has("<|end_header_id|>") && has("<|eot_id|>"))
-    return {.kind = ChatKind::llama3, .preamble = has("Cutting Knowledge Date") ? kDates : ""};
-  if (has("<|im_start|>") && has("<|im_end|>"))
-    return {.kind = ChatKind::chatml,
-            .begins = has("bos_token"),
-            .default_system = default_system_in(file.text)};
-  if (has("[INST]") && has("<<SYS>>")) return {.kind = ChatKind::llama2};
-  refuse(file.path, " has a chat template that is not recognised; if the model also reads one of ",
-         kChatTemplates, ", name it in data.chat_template");
-}
-
-constexpr EncodeOptions kText{.added_tokens = false, .continues = true};
-
-/// Like Python's strip(), which the published templates call.
-std::string_view stripped(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kWhiteSpace);
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(kWhiteSpace) - begin + 1);
-}
-
-bool is_assistant(const Message& message) { return message.role == "assistant"; }
-bool is_system(const Message& message) { return message.role == "system"; }
 
 }  // namespace
 
 ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer) {
-  if (name == "chatml") return {.kind = ChatKind::chatml, .begins = false};
-  if (name == "llama3") return {.kind = ChatKind::llama3};
-  if (name == "llama3.1") return {.kind = ChatKind::llama3, .preamble = kDates};
-  if (name == "llama2") return {.kind = ChatKind::llama2};
-  if (name != "auto")
-    refuse("data.chat_template = \"", name, "\" is unknown; use auto, or one of ", kChatTemplates);
-  if (tokenizer == "bytes") return {.kind = ChatKind::chatml, .begins = false};
+  const std::string own = name == "auto" && tokenizer == "bytes" ? "chatml" : name;
+  if (const NamedTemplate* found = find_named_template(own))
+    return {.forms = {{"default", concat("(chat template ", own, ')'), std::string(found->text)}},
+            .needed_tokens = found->needed_tokens};
   const std::string folder =
       is_folder(tokenizer) ? tokenizer : fs::path(tokenizer).parent_path().string();
-  const TemplateFile file = read_template(folder.empty() ? "." : folder);
-  if (file.text.empty())
+  ChatFormat format = format_in(folder.empty() ? "." : folder);
+  if (name.ends_with(".jinja")) {
+    format.forms = {{"default", name, read_text(name)}};
+    return format;
+  }
+  if (name != "auto")
+    refuse("data.chat_template = \"", printable(name),
+           "\" is unknown; use auto, a .jinja file, or ", "one of ", kChatTemplates);
+  if (format.forms.empty())
     refuse(tokenizer, " has no chat template (chat_template.jinja, or chat_template in ",
            "tokenizer_config.json); name one in data.chat_template: ", kChatTemplates);
-  return recognise(file);
+  return format;
 }
 
-/// Appends the pieces of a conversation.
-class ChatTemplate::Writer {
- public:
-  explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  void sign(std::span<const std::int32_t> tokens, bool learned = false) {
-    rendered_.tokens.insert(rendered_.tokens.end(), tokens.begin(), tokens.end());
-    rendered_.learned.resize(rendered_.tokens.size(), learned);
+ChatTemplate::ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format,
+                           ChatArguments arguments)
+    : tokenizer_(std::move(tokenizer)), now_(arguments.now) {
+  std::string all = std::to_string(kRenderingVersion);
+  for (const std::string& token : format.needed_tokens)
+    if (!tokenizer_->added_token(token))
+      refuse("the tokenizer ", tokenizer_->name(), " has no token ", token,
+             ", which data.chat_template needs; choose another template (", kChatTemplates,
+             "), or the model's own tokenizer");
+  for (const ChatFormat::Form& form : format.forms) {
+    forms_.push_back({form.name, jinja::parse(form.text, form.file)});
+    all += concat('|', form.name, '|', form.text);
   }
-  void text(std::string_view characters, bool learned = false, const EncodeOptions& how = kText) {
-    tokenizer_.encode_into(characters, rendered_.tokens, how);
-    rendered_.learned.resize(rendered_.tokens.size(), learned);
+  for (const auto& [name, token] : format.tokens) variables_.emplace_back(name, token);
+  for (const auto& [name, token] : {std::pair{"bos_token", tokenizer_->begin_of_text()},
+                                    std::pair{"eos_token", tokenizer_->end_of_text()}})
+    if (token && std::ranges::find(format.tokens, name, [](const auto& v) {
+                   return std::string_view(v.first);
+                 }) == format.tokens.end())
+      variables_.emplace_back(name, tokenizer_->bytes_of(*token));
+  // Later ones count.
+  variables_.insert(variables_.end(), arguments.variables.begin(), arguments.variables.end());
+  for (const auto& [name, value] : variables_)
+    all += concat('|', name, '=', jinja::to_text(value).bytes());
+  if (now_) all += concat('|', now_->tm_year, '-', now_->tm_yday);
+  fingerprint_ = std::to_string(hash_text(all));
+  for (const auto& [content, token] : tokenizer_->added_tokens()) {
+    all_tokens_.add(content, token);
+    if (!tokenizer_->is_special(token)) plain_tokens_.add(content, token);
   }
-  Rendered take() { return std::move(rendered_); }
-
- private:
-  const Tokenizer& tokenizer_;
-  Rendered rendered_;
-};
-
-ChatTemplate::ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format)
-    : tokenizer_(std::move(tokenizer)), format_(std::move(format)) {
-  switch (format_.kind) {
-    case ChatKind::chatml:
-      open_ = sign("<|im_start|>");
-      end_of_turn_ = sign("<|im_end|>");
-      if (const auto begin = tokenizer_->begin_of_text(); begin && format_.begins)
-        begin_ = {*begin};
-      break;
-    case ChatKind::llama3:
-      begin_ = sign("<|begin_of_text|>");
-      open_ = sign("<|start_header_id|>");
-      close_ = sign("<|end_header_id|>");
-      end_of_turn_ = sign("<|eot_id|>");
-      break;
-    case ChatKind::llama2:
-      begin_ = sign("<s>");
-      end_of_turn_ = sign("</s>");
-  }
+  find_end_of_turn();
 }
 
-std::vector<std::int32_t> ChatTemplate::sign(std::string_view characters) const {
-  if (const auto token = tokenizer_->added_token(characters)) return {*token};
-  if (format_.kind != ChatKind::chatml)
-    refuse("the tokenizer ", tokenizer_->name(), " has no token ", characters,
-           ", which data.chat_template needs; choose another template (", kChatTemplates,
-           "), or the model's own tokenizer");
-  return tokenizer_->encode(characters, kText);
+const jinja::Program& ChatTemplate::program_for(const Conversation& conversation) const {
+  const bool tools = std::ranges::any_of(
+      conversation.variables, [](const auto& variable) { return variable.first == "tools"; });
+  const auto find = [&](const char* name) { return std::ranges::find(forms_, name, &Form::name); };
+  if (tools && find("tool_use") != forms_.end()) return find("tool_use")->program;
+  return find("default")->program;
 }
 
-/// Writes chatml and llama3, in which every turn has a header and an end. `prompted`: ends with the
-/// header of the assistant's next turn.
-void ChatTemplate::turns(std::span<const Message> messages, bool prompted, Writer& to) const {
-  const bool chatml = format_.kind == ChatKind::chatml;
-  const auto header = [&](const std::string& role) {
-    to.sign(open_);
-    to.text(role + (chatml ? "\n" : ""));
-    to.sign(close_);
-    if (!chatml) to.text("\n\n");
+Text ChatTemplate::text_of_first(const Conversation& conversation, std::size_t count,
+                                 bool prompted) const {
+  jinja::Variables variables = variables_;
+  variables.emplace_back("tools", jinja::None{});
+  variables.emplace_back("documents", jinja::None{});
+  variables.insert(variables.end(), conversation.variables.begin(), conversation.variables.end());
+  const auto first = conversation.messages.begin();
+  variables.emplace_back("messages",
+                         jinja::List{.items = {first, first + static_cast<std::ptrdiff_t>(count)}});
+  variables.emplace_back("add_generation_prompt", prompted);
+  jinja::RenderOptions options{.now = now_ ? &*now_ : nullptr};
+  options.most_bytes += 256 * static_cast<std::int64_t>(conversation.bytes);
+  return jinja::render(program_for(conversation), variables, options);
+}
+
+Text ChatTemplate::text(const Conversation& conversation, bool prompted) const {
+  return text_of_first(conversation, conversation.messages.size(), prompted);
+}
+
+void ChatTemplate::check(const Conversation& conversation, bool prompted) const {
+  if (conversation.messages.empty()) refuse("the conversation has no messages");
+  const std::vector<std::string> roles = roles_of(conversation);
+  const std::vector<std::string>& literals = program_for(conversation).literals;
+  constexpr std::array<std::string_view, 5> kUsual{"system", "user", "assistant", "tool",
+                                                   "developer"};
+  for (std::size_t i = 0; i < roles.size(); ++i)
+    if (std::ranges::find(kUsual, roles[i]) == kUsual.end() &&
+        !std::ranges::binary_search(literals, roles[i]))
+      refuse("message ", i + 1, " has the role '", printable(roles[i].substr(0, 80)),
+             "', which the chat template does not know; roles are system, user, assistant, ",
+             "tool, developer, and those that the template names");
+  if (prompted && roles.back() == "assistant")
+    refuse("the last message is the assistant's; it must be the user's");
+  if (!prompted && std::ranges::find(roles, "assistant") == roles.end())
+    refuse("no message is the assistant's, so there is nothing to learn");
+}
+
+ChatTemplate::Rendered ChatTemplate::encode(const Conversation& conversation, bool prompted,
+                                            const std::string& place) const {
+  const auto with_place = [&](const auto& parts) {
+    refuse(place, place.empty() ? "" : ": ", parts);
   };
-  const auto turn = [&](const Message& message, std::string_view words) {
-    const bool learned = is_assistant(message);
-    header(message.role);
-    to.text(words, learned);
-    to.sign(end_of_turn_, learned);
-    if (chatml) to.text("\n");
-  };
-  to.sign(begin_);
-  const bool has_system = !messages.empty() && is_system(messages.front());
-  if (!has_system && !(format_.preamble + format_.default_system).empty())
-    turn({"system", {}}, format_.preamble + format_.default_system);
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const std::string_view words = chatml ? messages[i].content : stripped(messages[i].content);
-    if (i == 0 && has_system)
-      turn(messages[i], concat(format_.preamble, words));
-    else
-      turn(messages[i], words);
-  }
-  if (prompted) header("assistant");
-}
-
-void ChatTemplate::llama2(std::span<const Message> messages, Writer& to) const {
-  std::string system;
-  for (const Message& message : messages) {
-    if (is_system(message)) {
-      system = concat("<<SYS>>\n", message.content, "\n<</SYS>>\n\n");
-    } else if (is_assistant(message)) {
-      to.text(concat(' ', stripped(message.content), ' '), true);
-      to.sign(end_of_turn_, true);
-    } else {
-      const std::string words = system + message.content;
-      to.sign(begin_);
-      to.text(concat("[INST] ", stripped(words), " [/INST]"), false,
-              {.added_tokens = false, .continues = false});
-      system.clear();
+  try {
+    check(conversation, prompted);
+    const Text whole = text(conversation, prompted);
+    const std::vector<std::string> roles = roles_of(conversation);
+    const PartialRenderings renderings{[&](std::size_t count, bool with_prompt) {
+      std::optional<Text> first;
+      try {
+        first = text_of_first(conversation, count, with_prompt);
+      } catch (const UsageError&) {  // a template may want more messages
+      }
+      return first;
+    }};
+    const auto end = tokenizer_->end_of_text();
+    const std::vector<ByteSpan> spans =
+        learned_spans(whole, roles, renderings, all_tokens_,
+                      end ? tokenizer_->bytes_of(*end) : std::string_view());
+    TextEncoder encoder(*tokenizer_, {all_tokens_, plain_tokens_}, roles, whole.bytes());
+    Rendered out;
+    std::size_t at = 0;
+    for (const ByteSpan& span : spans) {
+      encoder.encode(whole, {at, span.begin}, false, out);
+      encoder.encode(whole, span, true, out);
+      at = span.end;
     }
+    encoder.encode(whole, {at, whole.size()}, false, out);
+    return out;
+  } catch (const jinja::RaisedException& error) {
+    with_place(concat("the chat template refuses this conversation: ", error.what()));
+  } catch (const UsageError& error) {
+    with_place(error.what());
   }
-}
-
-std::string ChatTemplate::fault(std::span<const Message> messages, bool prompted) const {
-  bool answered = false;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const std::string& role = messages[i].role;
-    const std::string at = concat("message ", i + 1, " has the role '", printable(role), "'; ");
-    if (role != "system" && role != "user" && role != "assistant")
-      return at + "roles are system, user and assistant";
-    if (role == "system" && i > 0) return at + "a system message must be the first";
-    const bool user_before = i > 0 && messages[i - 1].role == "user";
-    if (format_.kind == ChatKind::llama2 && role != "system" &&
-        (role == "assistant") != user_before)
-      return at + "in Llama 2's template user and assistant alternate, and the user begins";
-    answered = answered || role == "assistant";
-  }
-  if (messages.empty()) return "the conversation has no messages";
-  if (prompted && messages.back().role != "user")
-    return concat("the last message is the ", messages.back().role, "'s; it must be the user's");
-  if (!prompted && !answered) return "no message is the assistant's, so there is nothing to learn";
   return {};
 }
 
-ChatTemplate::Rendered ChatTemplate::write(std::span<const Message> messages, bool prompted) const {
-  if (const std::string why = fault(messages, prompted); !why.empty()) refuse(why);
-  Writer to(*tokenizer_);
-  if (format_.kind == ChatKind::llama2)
-    llama2(messages, to);
-  else
-    turns(messages, prompted, to);
-  return to.take();
+ChatTemplate::Rendered ChatTemplate::render(const Conversation& conversation,
+                                            const std::string& place) const {
+  return encode(conversation, false, place);
 }
 
-std::string ChatTemplate::fingerprint() const {
-  return concat(static_cast<int>(format_.kind), format_.begins, '|', format_.preamble, '|',
-                format_.default_system);
+std::vector<std::int32_t> ChatTemplate::prompt(const Conversation& conversation,
+                                               const std::string& place) const {
+  return encode(conversation, true, place).tokens;
+}
+
+/// Renders a conversation of two messages. Its last learned tokens, after the assistant's word, end
+/// a turn.
+void ChatTemplate::find_end_of_turn() {
+  const auto end = tokenizer_->end_of_text();
+  if (end) end_of_turn_ = {*end};
+  try {
+    const std::string word = "Yes";
+    const Conversation probe({{"user", "Hi"}, {"assistant", word}});
+    const Text whole = text(probe, false);
+    const std::size_t at = whole.bytes().rfind(word);
+    if (at == std::string::npos) return;
+    const std::string_view rest = std::string_view(whole.bytes()).substr(at + word.size());
+    const std::string_view sign = jinja::strip(rest, jinja::Strip::both, nullptr);
+    if (sign.empty()) return;
+    std::optional<std::int32_t> last;
+    for (std::string_view left = sign; !left.empty();) {
+      const auto match = all_tokens_.find(left);
+      if (!match) break;
+      last = match->token;
+      left.remove_prefix(match->begin + match->bytes);
+    }
+    end_of_turn_ = last ? std::vector{*last}
+                        : tokenizer_->encode(sign, {.added_tokens = false, .continues = true});
+  } catch (const UsageError&) {  // the template refuses this conversation: its end is not known
+  }
 }
 
 }  // namespace axonn

@@ -2,35 +2,38 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "axonn/text/chat/conversation.h"
+#include "axonn/text/text_steps.h"
 #include "axonn/text/tokenizer.h"
 
 namespace axonn {
 
-/// The format of the conversations that a model was trained on.
-enum class ChatKind { chatml, llama3, llama2 };
-
+/// The template of the conversations that a model was trained on.
 struct ChatFormat {
-  ChatKind kind = ChatKind::chatml;
-  bool begins = true;  ///< a conversation starts with the begin-of-text token
-  /// Text before the system message, even if there is none (Llama 3.1's dates); or empty.
-  std::string preamble = {};
-  /// The system message of a conversation that has none; or empty.
-  std::string default_system = {};
+  struct Form {
+    std::string name;  ///< "default"; or "tool_use", for conversations with tools
+    std::string file;  ///< for messages
+    std::string text;  ///< in Jinja
+  };
+  std::vector<Form> forms;
+  /// Variables that hold the characters of tokens, such as bos_token.
+  std::vector<std::pair<std::string, std::string>> tokens = {};
+  /// Added tokens without which it cannot be used.
+  std::vector<std::string> needed_tokens = {};
 };
 
-/// The values of data.chat_template other than "auto".
+/// The values of data.chat_template other than "auto" and files.
 inline constexpr std::string_view kChatTemplates = "chatml, llama3, llama3.1, llama2";
 
-/// Finds a chat format by name: one of kChatTemplates, or "auto". "auto" recognises the template
-/// beside the tokenizer (chat_template.jinja, or chat_template in tokenizer_config.json) by the
-/// special tokens that it writes, and for chatml takes over its default system message (Qwen's);
-/// for the tokenizer "bytes" it is chatml. Templates are not executed. Throws UsageError for an
-/// unknown name or template, or if there is no template.
+/// Finds a chat template: one of kChatTemplates, the path of a .jinja file, or "auto": the template
+/// in the tokenizer's folder (chat_template.jinja, or chat_template in tokenizer_config.json, a
+/// text or a list of named ones); for the tokenizer "bytes" it is chatml. Throws UsageError for an
+/// unknown name, or if there is no template.
 ///
 ///   chatml    <|im_start|>ROLE\nTEXT<|im_end|>\n
 ///   llama3    <|begin_of_text|><|start_header_id|>ROLE<|end_header_id|>\n\nTEXT<|eot_id|>
@@ -38,57 +41,66 @@ inline constexpr std::string_view kChatTemplates = "chatml, llama3, llama3.1, ll
 ///   llama2    <s>[INST] <<SYS>>\nTEXT\n<</SYS>>\n\nTEXT [/INST] TEXT </s>
 ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer);
 
-/// One turn of a conversation. Roles are system, user and assistant.
-struct Message {
-  std::string role, content;
-};
-
-/// Encodes conversations in the format that the model expects.
+/// Encodes conversations in the format that the model expects, by the model's own template.
 ///
-/// The markers of a turn are added tokens of the tokenizer. Messages are always encoded as plain
-/// text, so a user cannot end a turn by typing a marker. Only chatml also works without such
-/// tokens, as with "bytes": its markers are then plain text.
+/// Control tokens come from the template alone: only what the template itself writes, and the
+/// variables for tokens, is searched for added tokens. What comes from messages, tools and
+/// documents is plain text, so a user cannot end a turn by typing a marker. One exception: what the
+/// assistant says may hold added tokens that are not special, such as "<think>".
 class ChatTemplate {
  public:
-  /// Throws UsageError if the tokenizer lacks the markers of the format.
-  ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format);
+  /// Throws UsageError if the template has a fault or uses what is not supported, with its place,
+  /// or if the tokenizer lacks a token that the format needs.
+  ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format,
+               ChatArguments arguments = {});
 
   /// The tokens of a conversation, and whether each is learned. Those of the assistant's words are,
-  /// and the end of its turn, which it must produce as well.
+  /// and the end of its turn, which it must produce as well (learned_spans()).
   struct Rendered {
     std::vector<std::int32_t> tokens;
     std::vector<bool> learned;  ///< one for each token
   };
-  /// Encodes a conversation. Throws UsageError with the message of fault().
-  Rendered render(std::span<const Message> messages) const { return write(messages, false); }
+  /// Encodes a conversation. Throws UsageError, beginning with `place` if it is not empty, if the
+  /// messages are none or lack an assistant's, have a role that the template does not know, or if
+  /// the template refuses them, with its own words.
+  Rendered render(const Conversation& conversation, const std::string& place = "") const;
 
-  /// The tokens of a conversation up to the start of the assistant's next message. Throws
-  /// UsageError with the message of fault().
-  std::vector<std::int32_t> prompt(std::span<const Message> messages) const {
-    return write(messages, true).tokens;
-  }
+  /// The tokens of a conversation up to the start of the assistant's next message. Throws as
+  /// render() does, and if the last message is the assistant's.
+  std::vector<std::int32_t> prompt(const Conversation& conversation,
+                                   const std::string& place = "") const;
 
-  /// The tokens that end the assistant's turn: one, unless markers are plain text.
+  /// The text of a conversation, as transformers' apply_chat_template() returns it, with the origin
+  /// of each piece. `prompted`: up to the start of the assistant's next message.
+  jinja::Text text(const Conversation& conversation, bool prompted) const;
+
+  /// The tokens that end the assistant's turn: one, unless markers are plain text; empty if the
+  /// template writes none.
   const std::vector<std::int32_t>& end_of_turn() const { return end_of_turn_; }
 
-  /// Why these messages are not a conversation in this format; "" if they are. `prompted`: the
-  /// assistant speaks next.
-  std::string fault(std::span<const Message> messages, bool prompted) const;
-
   /// Templates with equal fingerprints render alike, given the same tokenizer.
-  std::string fingerprint() const;
+  const std::string& fingerprint() const { return fingerprint_; }
 
  private:
-  class Writer;
-  std::vector<std::int32_t> sign(std::string_view characters) const;
-  Rendered write(std::span<const Message> messages, bool prompted) const;
-  void turns(std::span<const Message> messages, bool prompted, Writer& to) const;
-  void llama2(std::span<const Message> messages, Writer& to) const;
+  struct Form {
+    std::string name;
+    jinja::Program program;
+  };
+  const jinja::Program& program_for(const Conversation& conversation) const;
+  jinja::Text text_of_first(const Conversation& conversation, std::size_t count,
+                            bool prompted) const;
+  void check(const Conversation& conversation, bool prompted) const;
+  Rendered encode(const Conversation& conversation, bool prompted, const std::string& place) const;
+  void find_end_of_turn();
 
   std::shared_ptr<const Tokenizer> tokenizer_;
-  ChatFormat format_;
-  std::vector<std::int32_t> begin_, end_of_turn_;
-  std::vector<std::int32_t> open_, close_;  // of a header
+  std::vector<Form> forms_;
+  jinja::Variables variables_;
+  std::optional<std::tm> now_;
+  /// All added tokens; and those that an assistant's words may hold.
+  AddedTokenFinder all_tokens_, plain_tokens_;
+  std::vector<std::int32_t> end_of_turn_;
+  std::string fingerprint_;
 };
 
 }  // namespace axonn

@@ -1,0 +1,240 @@
+#include "axonn/text/chat/jinja_text.h"
+
+#include <algorithm>
+#include <array>
+
+#include <unicode/locid.h>
+#include <unicode/uchar.h>
+#include <unicode/unistr.h>
+
+#include "axonn/base/utf8.h"
+
+namespace axonn::jinja {
+
+void Text::append(std::string_view bytes, Origin origin) {
+  const bool kept = !bytes.empty() || origin.source >= 0;
+  if (!kept) return;
+  if (bytes_.empty() && runs_.empty() && first_.source < 0) {
+    bytes_ = bytes;
+    first_ = origin;
+    return;
+  }
+  const Origin last = runs_.empty() ? first_ : runs_.back().origin;
+  if (last != origin && runs_.empty()) runs_.push_back({bytes_.size(), first_});
+  bytes_ += bytes;
+  if (last != origin)
+    runs_.push_back({bytes_.size(), origin});
+  else if (!runs_.empty())
+    runs_.back().end = bytes_.size();
+}
+
+void Text::append(const Text& other) {
+  if (&other == this) return append(Text(other));
+  other.for_pieces([&](std::string_view bytes, Origin origin) { append(bytes, origin); });
+}
+
+void Text::cut(std::size_t size) {
+  if (size < bytes_.size()) *this = slice(0, size);
+}
+
+void Text::mark() {
+  first_.marked = true;
+  for (Run& run : runs_) run.origin.marked = true;
+}
+
+Text Text::slice(std::size_t begin, std::size_t end) const {
+  end = std::min(end, bytes_.size());
+  begin = std::min(begin, end);
+  Text out;
+  std::size_t at = 0;
+  for_pieces([&](std::string_view bytes, Origin origin) {
+    const std::size_t from = std::max(at, begin), to = std::min(at + bytes.size(), end);
+    const bool here = bytes.empty() && at >= begin && at <= end;
+    // A piece of which nothing is left still marks the place of its message.
+    if (from < to || here || (begin == end && from == to))
+      out.append(from < to ? bytes.substr(from - at, to - from) : std::string_view(), origin);
+    at += bytes.size();
+  });
+  return out;
+}
+
+std::string_view first_character(std::string_view text) {
+  return text.substr(0, utf8_front(text).bytes);
+}
+
+std::size_t count_characters(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::size_t byte_of_character(std::string_view text, std::size_t index) {
+  std::size_t at = 0;
+  for (; at < text.size(); ++at)
+    if ((text[at] & 0xc0) != 0x80 && index-- == 0) break;
+  return at;
+}
+
+void append_utf8(char32_t c, std::string& to) {
+  const auto tail = [&](int shift) {
+    to += static_cast<char>(0x80 | ((c >> static_cast<unsigned>(shift)) & 0x3f));
+  };
+  if (c < 0x80) {
+    to += static_cast<char>(c);
+  } else if (c < 0x800) {
+    to += static_cast<char>(0xc0 | (c >> 6));
+    tail(0);
+  } else if (c < 0x10000) {
+    to += static_cast<char>(0xe0 | (c >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    to += static_cast<char>(0xf0 | (c >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
+bool is_white_space(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
+}
+
+bool is_printable(char32_t c) {
+  if (c < 0x7f) return c >= 0x20;
+  switch (u_charType(static_cast<UChar32>(c))) {
+    case U_UNASSIGNED:
+    case U_CONTROL_CHAR:
+    case U_FORMAT_CHAR:
+    case U_PRIVATE_USE_CHAR:
+    case U_SURROGATE:
+    case U_SPACE_SEPARATOR:
+    case U_LINE_SEPARATOR:
+    case U_PARAGRAPH_SEPARATOR:
+      return false;
+    default:
+      return true;
+  }
+}
+
+namespace {
+
+bool is_ascii_text(std::string_view text) {
+  return std::ranges::none_of(text, [](char c) { return (c & 0x80) != 0; });
+}
+
+icu::UnicodeString to_icu(std::string_view text) {
+  return icu::UnicodeString::fromUTF8({text.data(), static_cast<std::int32_t>(text.size())});
+}
+
+bool is_in_class(char32_t c, std::string_view predicate) {
+  const auto u = static_cast<UChar32>(c);
+  if (predicate == "isspace") return is_white_space(c);
+  const bool letter = u_isalpha(u) != 0;
+  if (predicate == "isalpha") return letter;
+  const auto numeric = static_cast<UNumericType>(u_getIntPropertyValue(u, UCHAR_NUMERIC_TYPE));
+  if (predicate == "isdecimal") return numeric == U_NT_DECIMAL;
+  if (predicate == "isdigit") return numeric == U_NT_DECIMAL || numeric == U_NT_DIGIT;
+  if (predicate == "isalnum") return letter || numeric != U_NT_NONE;
+  return numeric != U_NT_NONE;  // isnumeric
+}
+
+bool is_cased(char32_t c) {
+  const auto u = static_cast<UChar32>(c);
+  return u_isUUppercase(u) != 0 || u_isULowercase(u) != 0 || u_istitle(u) != 0;
+}
+
+}  // namespace
+
+std::string upper_case(std::string_view text) {
+  std::string out;
+  if (!is_ascii_text(text)) return to_icu(text).toUpper(icu::Locale::getRoot()).toUTF8String(out);
+  for (char c : text) out += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return out;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out;
+  if (!is_ascii_text(text)) return to_icu(text).toLower(icu::Locale::getRoot()).toUTF8String(out);
+  for (char c : text) out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+Text title_case(const Text& text, bool once) {
+  bool inner = false;  // after a letter of the same word
+  return text.mapped([&](std::string_view piece) {
+    std::string out;
+    while (!piece.empty()) {
+      const std::string_view first = first_character(piece);
+      piece.remove_prefix(first.size());
+      const char32_t c = code_point(first);
+      if (inner)
+        out += lower_case(first);
+      else
+        append_utf8(static_cast<char32_t>(u_totitle(static_cast<UChar32>(c))), out);
+      inner = once || is_cased(c);
+    }
+    return out;
+  });
+}
+
+bool has_only(std::string_view text, std::string_view predicate) {
+  const bool upper = predicate == "isupper";
+  if (upper || predicate == "islower") {
+    bool some = false;
+    for (std::string_view rest = text; !rest.empty();) {
+      const std::string_view first = first_character(rest);
+      rest.remove_prefix(first.size());
+      const auto u = static_cast<UChar32>(code_point(first));
+      if (u_istitle(u) != 0 || (upper ? u_isULowercase(u) : u_isUUppercase(u)) != 0) return false;
+      some = some || (upper ? u_isUUppercase(u) : u_isULowercase(u)) != 0;
+    }
+    return some;
+  }
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view first = first_character(rest);
+    rest.remove_prefix(first.size());
+    if (!is_in_class(code_point(first), predicate)) return false;
+  }
+  return !text.empty();
+}
+
+std::string_view strip(std::string_view text, Strip which, const std::string* characters) {
+  const auto strips = [&](std::string_view c) {
+    return characters ? characters->find(c) != characters->npos : is_white_space(code_point(c));
+  };
+  while (which != Strip::right && !text.empty()) {
+    const std::string_view first = first_character(text);
+    if (!strips(first)) break;
+    text.remove_prefix(first.size());
+  }
+  while (which != Strip::left && !text.empty()) {
+    std::size_t at = text.size() - 1;
+    while (at > 0 && (text[at] & 0xc0) == 0x80) --at;
+    if (!strips(text.substr(at))) break;
+    text.remove_suffix(text.size() - at);
+  }
+  return text;
+}
+
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
+  std::vector<std::string_view> lines;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view c = first_character(text.substr(at));
+    const char32_t u = code_point(c);
+    const bool ends =
+        (u >= 10 && u <= 13) || (u >= 0x1c && u <= 0x1e) || u == 0x85 || u == 0x2028 || u == 0x2029;
+    const std::size_t bytes = text.substr(at).starts_with("\r\n") ? 2 : c.size();
+    if (ends) {
+      lines.push_back(text.substr(begin, (keep_ends ? at + bytes : at) - begin));
+      begin = at + bytes;
+    }
+    at += bytes;
+  }
+  if (begin < text.size()) lines.push_back(text.substr(begin));
+  return lines;
+}
+
+}  // namespace axonn::jinja

@@ -1,0 +1,159 @@
+#include "axonn/text/chat/turns.h"
+
+#include <algorithm>
+
+#include "axonn/base/utf8.h"
+
+namespace axonn {
+
+namespace {
+
+using jinja::Origin;
+using jinja::Text;
+
+/// A piece of a rendered text that comes from data.
+struct Piece {
+  ByteSpan at;
+  std::int32_t message;  ///< or Origin::kData
+};
+
+std::vector<Piece> pieces_of(const Text& text) {
+  std::vector<Piece> pieces;
+  std::size_t at = 0;
+  text.for_pieces([&](std::string_view bytes, Origin origin) {
+    if (origin.source != Origin::kTemplate)
+      pieces.push_back({{at, at + bytes.size()}, origin.source});
+    at += bytes.size();
+  });
+  return pieces;
+}
+
+std::vector<ByteSpan> marked_spans(const Text& text) {
+  std::vector<ByteSpan> spans;
+  std::size_t at = 0;
+  text.for_pieces([&](std::string_view bytes, Origin origin) {
+    const ByteSpan here{at, at += bytes.size()};
+    if (!origin.marked || bytes.empty()) return;
+    if (!spans.empty() && spans.back().end == here.begin)
+      spans.back().end = here.end;
+    else
+      spans.push_back(here);
+  });
+  return spans;
+}
+
+/// What the template writes after the last piece of data.
+std::string_view tail_of(const Text& text, const std::vector<Piece>& pieces) {
+  return std::string_view(text.bytes()).substr(pieces.empty() ? 0 : pieces.back().at.end);
+}
+
+std::size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+std::string_view without_last_space(std::string_view text) {
+  return jinja::strip(text, jinja::Strip::right, nullptr);
+}
+
+/// The control tokens in what the template writes at once.
+std::vector<ByteSpan> tokens_in(std::string_view text, const AddedTokenFinder& tokens) {
+  std::vector<ByteSpan> found;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto match = tokens.find(text.substr(at));
+    if (!match) break;
+    found.push_back({at + match->begin, at + match->begin + match->bytes});
+    at = found.back().end;
+  }
+  return found;
+}
+
+/// The bytes of the header that `written`, which precedes a turn, begins with. `prompt`: what the
+/// template writes there to let the assistant speak.
+std::size_t header_size(std::string_view written, std::string_view prompt,
+                        const AddedTokenFinder& tokens) {
+  std::size_t same = common_prefix(written, prompt);
+  if (same == written.size()) return same;
+  const std::vector<ByteSpan> signs = tokens_in(written, tokens);
+  if (same == prompt.size()) {  // but the next word may continue a token
+    for (const ByteSpan& sign : signs)
+      if (sign.begin < same && same < sign.end) return sign.begin;
+    return same;
+  }
+  // Where they part, words may have parted earlier: back to the end of a token or line.
+  std::size_t border = 0;
+  if (const std::size_t line = written.substr(0, same).rfind('\n'); line != written.npos)
+    border = line + 1;
+  for (const ByteSpan& sign : signs)
+    if (sign.end <= same) border = std::max(border, sign.end);
+  return border;
+}
+
+/// The bytes of the end of a turn that `written`, which follows it, begins with. `last`: what the
+/// template writes after this turn if it is the last one.
+std::size_t end_size(std::string_view written, std::string_view last,
+                     const AddedTokenFinder& tokens, std::string_view end_of_text) {
+  const std::vector<ByteSpan> signs = tokens_in(written, tokens);
+  std::size_t same = common_prefix(written, last);
+  for (const ByteSpan& sign : signs)  // such as <|return|> and <|end|>
+    if (sign.begin < same && same < sign.end) same = sign.end;
+  const std::string_view words = without_last_space(written.substr(0, same));
+  if (!words.empty()) same = words.size();
+  const bool ended = std::ranges::any_of(signs, [&](const ByteSpan& s) { return s.end <= same; });
+  if (!ended && !end_of_text.empty() && written.substr(same).starts_with(end_of_text))
+    same += end_of_text.size();
+  return same;
+}
+
+}  // namespace
+
+std::vector<ByteSpan> learned_spans(const Text& text, const std::vector<std::string>& roles,
+                                    const PartialRenderings& renderings,
+                                    const AddedTokenFinder& tokens, std::string_view end_of_text) {
+  if (std::vector<ByteSpan> marked = marked_spans(text); !marked.empty()) return marked;
+  const std::vector<Piece> pieces = pieces_of(text);
+  const std::string_view bytes = text.bytes();
+  // What the template writes before piece p, and from the one before it on.
+  const auto gap_begin = [&](std::size_t p) { return p == 0 ? 0 : pieces[p - 1].at.end; };
+  const auto gap = [&](std::size_t p) {
+    const std::size_t end = p < pieces.size() ? pieces[p].at.begin : bytes.size();
+    return bytes.substr(gap_begin(p), end - gap_begin(p));
+  };
+  std::vector<ByteSpan> spans;
+  for (std::size_t m = 0; m < roles.size(); ++m) {
+    if (roles[m] != "assistant") continue;
+    const auto mine = [&](std::size_t p) {
+      return p < pieces.size() && pieces[p].message == static_cast<std::int32_t>(m);
+    };
+    std::size_t first = 0;
+    while (first < pieces.size() && !mine(first)) ++first;
+    if (first == pieces.size()) continue;
+
+    std::string_view last_words;
+    std::optional<Text> whole;
+    if (m + 1 == roles.size()) {
+      last_words = tail_of(text, pieces);
+    } else if ((whole = renderings.of_first(m + 1, false))) {
+      last_words = tail_of(*whole, pieces_of(*whole));
+    }
+    // A later turn may repeat something of this one, such as the name of a called function.
+    const std::string_view end_sign = without_last_space(last_words);
+    const auto ends_here = [&](std::size_t p) {
+      return !end_sign.empty() && gap(p).starts_with(end_sign);
+    };
+    std::size_t after = first + 1;
+    while (mine(after) && !ends_here(after)) ++after;
+
+    std::size_t begin = pieces[first].at.begin;
+    if (const std::optional<Text> prompt = renderings.of_first(m, true))
+      begin =
+          gap_begin(first) + header_size(gap(first), tail_of(*prompt, pieces_of(*prompt)), tokens);
+    const std::size_t end =
+        pieces[after - 1].at.end + end_size(gap(after), last_words, tokens, end_of_text);
+    if (!spans.empty() && begin < spans.back().end) begin = spans.back().end;
+    if (begin < end) spans.push_back({begin, end});
+  }
+  std::ranges::sort(spans, {}, &ByteSpan::begin);
+  return spans;
+}
+
+}  // namespace axonn
