@@ -34,7 +34,7 @@ struct ServeFlags : ModelFlags {
   Generator::Options generator;
   bool gather_weights = false;
   std::size_t queue = 1024;
-  std::string name, chat_template = "auto";
+  std::string name, chat_template = "auto", chat_template_args;
   ServedModel served;
 };
 
@@ -73,8 +73,11 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
   app.add_option("--chat-template", flags.chat_template,
-                 concat("auto (the model's own), ", kChatTemplates))
+                 concat("auto (the model's own), a .jinja file, ", kChatTemplates))
       ->capture_default_str();
+  app.add_option("--chat-template-args", flags.chat_template_args,
+                 "variables of the template, such as '{\"enable_thinking\": false}'")
+      ->type_name("JSON");
   app.add_flag("--gather-weights", flags.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");

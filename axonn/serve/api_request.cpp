@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/text/chat/conversation.h"
 
 namespace axonn {
 
@@ -165,15 +167,9 @@ CompletionRequest parse_chat_completion(const std::string& text, const ServedMod
         "the model has no chat template; start the server with --chat-template, or ask "
         "/v1/completions");
   CompletionRequest request{.chat = true};
-  if (!body["messages"].is_array()) refuse("messages: wanted a list");
-  std::vector<Message> messages;
-  for (const nlohmann::json& message : body["messages"]) {
-    if (!message.is_object() || !message.value("role", nlohmann::json()).is_string() ||
-        !message.value("content", nlohmann::json()).is_string())
-      refuse("messages: wanted objects with the texts role and content");
-    messages.push_back({message["role"], message["content"]});
-  }
-  request.prompts.push_back(model.chat->prompt(messages));
+  const std::optional<jinja::Value> value = parse_chat_json(text);
+  if (!value || !value->dict()) refuse("the body is not a JSON object");
+  request.prompts.push_back(model.chat->prompt(Conversation::parse(*value->dict(), "the request")));
   read_common(body, model, request);
   GenerationOptions& options = request.options;
   if (body.flag("logprobs", false)) options.likeliest = body.whole("top_logprobs", 0, 0, 20);
