@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <thread>
+#include <utility>
 
 #include <CLI/CLI.hpp>
+#include <fmt/chrono.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
@@ -87,8 +90,13 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
 std::shared_ptr<const ChatTemplate> chat_of(const ServeFlags& flags,
                                             const std::shared_ptr<const Tokenizer>& tokenizer,
                                             const std::string& folder) {
+  ChatArguments arguments = parse_chat_arguments(flags.chat_template_args, "--chat-template-args");
+  if (!arguments.now)
+    arguments.now =
+        parse_chat_date(fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr))), "now");
   try {
-    return std::make_shared<ChatTemplate>(tokenizer, find_chat_format(flags.chat_template, folder));
+    return std::make_shared<ChatTemplate>(tokenizer, find_chat_format(flags.chat_template, folder),
+                                          std::move(arguments));
   } catch (const UsageError& error) {
     if (flags.chat_template != "auto") throw;
     if (speaks_for_all()) std::cerr << "note: no chats: " << error.what() << '\n';

@@ -381,8 +381,8 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
                 HasSubstr("logit_bias: only"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logprobs", 1}, {"stream", true}}, 400),
                 HasSubstr("not supported with stream"));
-    EXPECT_THAT(refusal(chat, {{"messages", "hi"}}, 400), HasSubstr("messages: wanted"));
-    EXPECT_THAT(refusal(chat, {{"messages", json::array()}}, 400), HasSubstr(""));
+    EXPECT_THAT(refusal(chat, {{"messages", "hi"}}, 400), HasSubstr("messages"));
+    EXPECT_THAT(refusal(chat, {{"messages", json::array()}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(text, {{"prompt", std::string(3000, 'a')}}, 413), HasSubstr("too large"));
     EXPECT_THAT(refusal("/v2", json::object(), 404), HasSubstr("there is no /v2"));
     const auto form = served.client().Post("/v1/completions", "{\"prompt\": \"a\"}", "text/plain");
