@@ -54,7 +54,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME axonn-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
     "libdnnl-dev, libfmt-dev, libpcre2-dev, libicu-dev, libsentencepiece-dev")
-if(AXONN_MPI)
+if(AXONN_WITH_MPI)
   set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS openmpi-bin)
   string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libopenmpi-dev")
 endif()

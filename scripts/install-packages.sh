@@ -1,11 +1,16 @@
 #!/bin/bash
-# Installs the Debian packages that axonn needs and that are missing. --tests adds the packages for
-# developers: Ninja, ccache, GoogleTest, clang-format, Node.js, Python, strace, patchelf, QEMU, and
-# hipcc, if it is available, for the test that compiles for AMD GPUs. Needs root or sudo only if
-# something is missing.
+# install-packages.sh [--unit-tests | --tests | PACKAGE...]: installs the Debian packages that axonn
+# needs and that are missing. --unit-tests adds what compiles the tests: Ninja, ccache, GoogleTest.
+# --tests adds all that developers need, that is also clang-format, Node.js, Python, strace,
+# patchelf, QEMU, and hipcc, if it is available, for the test that compiles for AMD GPUs. Names of
+# packages stand for these alone. Needs root or sudo only if something is missing.
 set -euo pipefail
+unit_tests=0
 tests=0
-[[ ${1:-} == --tests ]] && tests=1
+case ${1:-} in
+  --unit-tests) unit_tests=1 ;;
+  --tests) unit_tests=1 tests=1 ;;
+esac
 
 packages=(
   build-essential cmake                                # compiler and build system
@@ -16,13 +21,17 @@ packages=(
   libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
 )
-((!tests)) || packages+=(
+((!unit_tests)) || packages+=(
   ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz
-  libgtest-dev libgmock-dev clang-format               # tests, format of the sources
+  libgtest-dev libgmock-dev                            # tests
+)
+((!tests)) || packages+=(
+  clang-format                                         # format of the sources
   nodejs                                               # tests of the HTML report's script
   python3 strace                                       # attacks on the program
   patchelf qemu-user                                   # packages, and older processors to try them
 )
+[[ ! ${1:-} =~ ^[a-z] ]] || packages=("$@")
 
 is_installed() {
   [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null || true) == installed ]]

@@ -10,6 +10,8 @@
 #   tsan       communication, parallel layers and models under ThreadSanitizer
 #   emulated-tsan  operations and collectives on emulated GPUs under ThreadSanitizer
 #   hip-check  compiles the GPU backend for AMD GPUs, if hipcc is found
+#   debian-13  operations, parallel layers, MPI and a short training in Debian 13, whose libraries
+#              and compiler are newer, if this machine can make such a system
 #   format     checks the format of the sources
 #
 # Prints the seconds of each part, a warning if they exceed half of the limit, and in the last line
@@ -39,10 +41,10 @@ note_time() {
   summary+=$'\n'
 }
 
-# count PRESET SECONDS: adds the results of the preset's last ctest.
+# count PART SECONDS: adds the results of the part's last ctest, whose log is on standard input.
 count() {
   local counts ok bad skip
-  counts=$(awk -v label="$1" -f scripts/count-tests.awk "build/$1/Testing/Temporary/LastTest.log")
+  counts=$(awk -v label="$1" -f scripts/count-tests.awk)
   read -r ok bad skip <<<"$counts"
   passed=$((passed + ok))
   failed=$((failed + bad))
@@ -51,27 +53,48 @@ count() {
   note_time "$1: test" "$2" "$ok passed, $bad failed, $skip skipped"
 }
 
-# run_preset PRESET "TARGETS" CTEST-ARGUMENTS...: builds the targets (all if empty) and runs ctest.
+# run_preset PRESET "TARGETS" CTEST-ARGUMENTS...: builds the targets (all if empty) and runs ctest;
+# as part `part`, through the command `where`, if they are set.
+part="" where=()
 run_preset() {
-  local preset=$1 targets=$2 begin=$SECONDS
+  local preset=$1 targets=$2 part=${part:-$1} begin=$SECONDS
+  local log=build/$preset/Testing/Temporary/LastTest.log
   shift 2
-  echo "== $preset: build"
+  echo "== $part: build"
   # shellcheck disable=SC2086
-  if ! scripts/build.sh "$preset" $targets; then
-    fail "$preset: build"
-    note_time "$preset: build" $((SECONDS - begin)) failed
+  if ! "${where[@]}" scripts/build.sh "$preset" $targets; then
+    fail "$part: build"
+    note_time "$part: build" $((SECONDS - begin)) failed
     return
   fi
-  note_time "$preset: build" $((SECONDS - begin))
-  echo "== $preset: test"
+  note_time "$part: build" $((SECONDS - begin))
+  echo "== $part: test"
   begin=$SECONDS
-  rm -f "build/$preset/Testing/Temporary/LastTest.log"
-  "${runner[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@"
-  if [[ ! -f build/$preset/Testing/Temporary/LastTest.log ]]; then
-    fail "$preset: ctest found no tests"
+  "${where[@]}" rm -f "$log"
+  "${where[@]}" "${runner[@]}" ctest --test-dir "build/$preset" --output-on-failure \
+    --no-tests=error "$@"
+  if ! "${where[@]}" test -f "$log"; then
+    fail "$part: ctest found no tests"
     return
   fi
-  count "$preset" $((SECONDS - begin))
+  count "$part" $((SECONDS - begin)) < <("${where[@]}" cat "$log")
+}
+
+# in_debian_13 "TARGETS" CTEST-ARGUMENTS...: as run_preset dev, in Debian 13.
+in_debian_13() {
+  local begin=$SECONDS part=debian-13 where=(scripts/in-debian.sh 13) reason
+  echo "== $part: make the system"
+  reason=$("${where[@]}" true 2>&1 >/dev/null)
+  if (($? == 77)); then
+    echo "skipped: $reason"
+    skipped=$((skipped + 1))
+    note_time "$part" $((SECONDS - begin)) "skipped: $reason"
+  elif "${where[@]}" scripts/install-packages.sh --unit-tests; then
+    note_time "$part: packages" $((SECONDS - begin))
+    run_preset dev "$@"
+  else
+    fail "$part: packages"
+  fi
 }
 
 # compile_for_amd: builds target hip_compile_check and counts it as a test.
@@ -133,6 +156,10 @@ run_preset emulated-tsan "ops_cuda_test comm_cuda_test emulated_races" \
   -R '^(ops_cuda|comm_cuda|emulated_races)_test$' -j 2
 
 compile_for_amd
+
+runner=(env)
+in_debian_13 "axonn ops_test parallel_test comm_mpi_program" \
+  -R '^(ops_test|parallel_test|check_f32|check_bf16|comm_mpi_program)$' -j 2
 
 echo "== format"
 begin=$SECONDS

@@ -20,6 +20,8 @@
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/self_test.h"
+#include "axonn/text/nfc.h"
+#include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
 #include "axonn/train/devices.h"
 
 namespace axonn {
@@ -27,7 +29,7 @@ namespace axonn {
 namespace {
 
 void line(std::string_view what, const std::string& value) {
-  std::cout << fmt::format("{:<12} {}\n", what, value);
+  std::cout << fmt::format("{:<13} {}\n", what, value);
 }
 
 /// The GPU toolkit and libraries of the build, or "none".
@@ -73,6 +75,8 @@ int run_info(const Arguments& arguments) {
   line("flags", std::string(build.flags));
   line("oneDNN", cpu::library_version());
   line("MPI", mpi_version());
+  line("ICU", nfc_library());
+  line("SentencePiece", sentencepiece_library());
   const CudaStatus gpus = cuda_status();
   for (const GpuPlatform& platform : {kCuda, kHip})
     line(platform.name, gpu_build(platform, gpus, build));

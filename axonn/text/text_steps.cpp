@@ -1,14 +1,11 @@
 #include "axonn/text/text_steps.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
-
-#include <unicode/bytestream.h>
-#include <unicode/normalizer2.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/nfc.h"
 
 namespace axonn {
 
@@ -23,44 +20,6 @@ unsigned char byte_at(std::string_view text, std::size_t i) {
 bool may_compose(std::string_view text) {
   const auto above = [](char c) { return static_cast<unsigned char>(c) >= 0xcc; };
   return std::ranges::any_of(text, above);
-}
-
-// ICU takes at most 2^31 - 1 bytes at once.
-constexpr std::size_t kNfcBytes = 1 << 20;
-
-const icu::Normalizer2& nfc() {
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* instance = icu::Normalizer2::getNFCInstance(status);
-  AXONN_CHECK(U_SUCCESS(status), "NFC: ICU reports ", u_errorName(status));
-  return *instance;
-}
-
-/// Whether NFC never changes text before the first character together with text from it on.
-bool begins_apart(std::string_view text) {
-  return text.empty() || nfc().hasBoundaryBefore(static_cast<UChar32>(code_point(text)));
-}
-
-void append_nfc(std::string_view valid, std::string& out) {
-  icu::StringByteSink<std::string> sink(&out);
-  while (!valid.empty()) {
-    std::size_t bytes = std::min(kNfcBytes, valid.size());
-    while (bytes < valid.size() && (byte_at(valid, bytes) & 0xc0) == 0x80) --bytes;
-    while (!begins_apart(valid.substr(bytes))) bytes += utf8_front(valid.substr(bytes)).bytes;
-    AXONN_CHECK(bytes <= std::numeric_limits<std::int32_t>::max(), "NFC: ", bytes,
-                " bytes of marks that combine with each other");
-    UErrorCode status = U_ZERO_ERROR;
-    nfc().normalizeUTF8(0, {valid.data(), static_cast<std::int32_t>(bytes)}, sink, nullptr, status);
-    AXONN_CHECK(U_SUCCESS(status), "NFC: ICU reports ", u_errorName(status));
-    valid.remove_prefix(bytes);
-  }
-}
-
-/// Whether NFC leaves the character, alone, as it is.
-bool stays_composed(std::string_view character) {
-  UErrorCode status = U_ZERO_ERROR;
-  return nfc().isNormalizedUTF8({character.data(), static_cast<std::int32_t>(character.size())},
-                                status) &&
-         U_SUCCESS(status);
 }
 
 std::string_view compose(std::string_view text, std::string& out) {

@@ -138,7 +138,7 @@ def reader_gone(attacked):
 
 def stopped_rank(attacked):
     """A rank under mpirun is stopped: the watchdog names it, and none that waits for it."""
-    need("mpirun")
+    need(str(attacked.mpirun))
     run = Run(attacked, "run", steps=10**7, every=0, ranks=4, mpi=True,
               keys={"parallelism.timeout_seconds": 4, "parallelism.z": 2,
                     "parallelism.data": 2})  # fmt: skip

@@ -35,6 +35,11 @@ class Attacked:
     long: bool  # an hour for all attacks together instead of a minute
     rng: random.Random
 
+    @property
+    def mpirun(self) -> Path:
+        """The launcher of the program's build, which exists if that has MPI."""
+        return Path(self.program).resolve().parent.parent / "tests" / "mpirun"
+
     def several(self, short: int, long: int) -> int:
         return long if self.long else short
 
@@ -79,8 +84,7 @@ class Run:
     def command(self, **keys) -> list[str]:
         words = []
         if self.mpi:
-            words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-            words += ["-n", str(self.ranks)]
+            words = [str(self.attacked.mpirun), "-np", str(self.ranks)]
         words += [self.attacked.program, "train", str(self.folder / "run.toml")]
         for key, value in {**self.keys, **keys}.items():
             words += [f"--{key}", str(value)]
@@ -186,7 +190,8 @@ def rank_processes(process: subprocess.Popen, program: str) -> dict[int, int]:
     found = {}
     for pid in ranks_of(process, program):
         words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        rank = [w.split(b"=")[1] for w in words if w.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        names = (b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK=")  # of Open MPI and MPICH
+        rank = [w.split(b"=")[1] for w in words if w.startswith(names)]
         if rank:
             found[int(rank[0])] = pid
     return found

@@ -1,6 +1,5 @@
 """SIGKILL at a random moment: of the program, of a rank under mpirun, of mpirun itself."""
 
-import shutil
 import subprocess
 import time
 
@@ -10,10 +9,10 @@ from harness import Run, kill_session, ranks_of, reference, signal_process
 def kills(attacked):
     """Each round kills a run again and again, then lets it finish and compares its losses."""
     runs = [Run(attacked, "threads", ranks=2), Run(attacked, "one")]
-    if shutil.which("mpirun"):
+    if attacked.mpirun.exists():
         runs.append(Run(attacked, "mpi", ranks=2, mpi=True))
     else:
-        print("kills: without MPI: mpirun not found")
+        print("kills: without MPI, which the build lacks")
     references = [reference(run) for run in runs]
     for _ in range(attacked.several(2, 84)):
         for run, (losses, seconds) in zip(runs, references):

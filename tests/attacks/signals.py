@@ -11,7 +11,7 @@ STOPPED_EARLY = 75
 
 
 def signals(attacked):
-    need("mpirun")
+    need(str(attacked.mpirun))
     runs = [
         Run(attacked, "threads", steps=400, every=100, ranks=2),
         Run(attacked, "mpi", steps=400, every=100, ranks=2, mpi=True),

@@ -30,17 +30,7 @@ void sleep_a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(5)
 std::vector<std::string> command_line(const std::vector<std::string>& arguments,
                                       const ProgramOptions& options) {
   std::vector<std::string> words;
-  if (options.ranks > 0)
-    words = {AXONN_MPIRUN,
-             "--allow-run-as-root",
-             "--oversubscribe",
-             "--bind-to",
-             "none",
-             "--mca",
-             "mpi_yield_when_idle",
-             "1",
-             "-np",
-             std::to_string(options.ranks)};
+  if (options.ranks > 0) words = {AXONN_MPIRUN, "-np", std::to_string(options.ranks)};
   words.insert(words.end(), options.wrapper.begin(), options.wrapper.end());
   words.push_back(AXONN_PROGRAM);
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -51,6 +41,15 @@ int open_new(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   AXONN_CHECK(file >= 0, "cannot create ", path);
   return file;
+}
+
+/// 0 if there is no such process.
+pid_t parent_of(pid_t pid) {
+  std::istringstream stat(test::slurp(concat("/proc/", pid, "/stat")));
+  std::string id, program, state;
+  pid_t parent = 0;
+  stat >> id >> program >> state >> parent;
+  return parent;
 }
 
 /// The lines of a text for which wanted(line).
@@ -117,17 +116,16 @@ bool Program::prints(const std::string& text, double seconds) {
 }
 
 pid_t Program::pid_of_rank(int rank) const {
-  const std::string mark = '\0' + concat("OMPI_COMM_WORLD_RANK=", rank) + '\0';
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != name.npos) continue;
-    const pid_t pid = std::stoi(name);
-    std::istringstream stat(test::slurp("/proc/" + name + "/stat"));
-    std::string id, program, state;
-    pid_t parent = 0;
-    stat >> id >> program >> state >> parent;
-    if (parent == child_ && test::slurp("/proc/" + name + "/environ").find(mark) != mark.npos)
-      return pid;
+    const std::string environment = test::slurp("/proc/" + name + "/environ");
+    const auto is_rank = [&](const char* variable) {
+      return environment.find('\0' + concat(variable, '=', rank) + '\0') != environment.npos;
+    };
+    if (!is_rank("OMPI_COMM_WORLD_RANK") && !is_rank("PMI_RANK")) continue;  // Open MPI, MPICH
+    const pid_t pid = std::stoi(name), parent = parent_of(pid);
+    if (parent == child_ || parent_of(parent) == child_) return pid;  // MPICH has a process between
   }
   fail(Where::here(), "rank ", rank, " is not running");
 }

@@ -14,19 +14,9 @@
 namespace axonn {
 
 Launched::Launched(int ranks, const std::vector<std::string>& arguments,
-                   const std::vector<std::string>& options) {
-  std::vector<std::string> words = {AXONN_TEST_MPIRUN,
-                                    "--allow-run-as-root",
-                                    "--oversubscribe",
-                                    "--bind-to",
-                                    "none",
-                                    "--mca",
-                                    "mpi_yield_when_idle",
-                                    "1",
-                                    "-np",
-                                    std::to_string(ranks)};
-  words.insert(words.end(), options.begin(), options.end());
-  words.push_back(AXONN_TEST_PROGRAM);
+                   const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> words = {AXONN_TEST_MPIRUN, "-np", std::to_string(ranks),
+                                    AXONN_TEST_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -39,6 +29,7 @@ Launched::Launched(int ranks, const std::vector<std::string>& arguments,
     setpgid(0, 0);
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     execv(argv[0], argv.data());
     _exit(127);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,8 @@ namespace axonn {
 /// The ranks of the test program under mpirun, as a process group that the destructor kills.
 class Launched {
  public:
-  /// `options` are further options of mpirun.
   Launched(int ranks, const std::vector<std::string>& arguments,
-           const std::vector<std::string>& options = {});
+           const std::map<std::string, std::string>& environment = {});
   ~Launched();
   Launched(const Launched&) = delete;
   Launched& operator=(const Launched&) = delete;

@@ -82,7 +82,7 @@ TEST(Mpi, LetsRanksCallTheirGroupsInDifferentOrdersAndWithDelays) {
 
 TEST(Mpi, SendsALateRankNoMoreThanItCanKeep) {
   // Over TCP, where messages of this size are sent at once, as between hosts.
-  Launched job(2, {"runs_ahead"}, {"--mca", "btl", "tcp,self", "--mca", "pml", "ob1"});
+  Launched job(2, {"runs_ahead"}, {{"OMPI_MCA_btl", "tcp,self"}, {"OMPI_MCA_pml", "ob1"}});
   EXPECT_EQ(job.finish(kPatience), 0) << job.output();
 }
 
@@ -117,8 +117,7 @@ TEST(Mpi, EndsTheJobWhenARankIsKilled) {
   ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
   kill(job.pid_of(2), SIGKILL);
   EXPECT_GT(job.finish(kPatience), 0);
-  EXPECT_THAT(job.output(), HasSubstr("exited on signal 9"));  // mpirun's message
-  EXPECT_THAT(job.output(), HasSubstr("rank 2"));
+  EXPECT_THAT(job.output(), HasSubstr("signal 9"));  // the launcher's message
 }
 
 TEST(MpiWatchdog, ReportsThatAStoppedRankGaveNoAnswer) {
@@ -212,7 +211,7 @@ TEST(Mpi, ReportsFailuresInTwoLevelsAsInFlatCollectives) {
   ASSERT_TRUE(job.read_until("pid ", 4, kPatience)) << job.output();
   kill(job.pid_of(2), SIGKILL);
   EXPECT_GT(job.finish(kPatience), 0);
-  EXPECT_THAT(job.output(), HasSubstr("exited on signal 9"));
+  EXPECT_THAT(job.output(), HasSubstr("signal 9"));
 }
 
 TEST(Mpi, NamesTwoRanksThatGiveAGroupDifferentNames) {

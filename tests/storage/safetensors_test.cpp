@@ -39,7 +39,7 @@ std::vector<SafetensorsTensor> example_tensors(const std::string& data) {
           {{.name = "\"quoted\" é", .type = StoredType::u8, .shape = {3}}, bytes.subspan(24, 3)}};
 }
 
-const SafetensorsEntry& entry_of(const SafetensorsFile& file, const std::string& name) {
+const SafetensorsEntry& entry_of(const SafetensorsFile& file, std::string_view name) {
   return *std::ranges::find(file.header().entries, name, &SafetensorsEntry::name);
 }
 

@@ -12,7 +12,8 @@
 #include <cstdlib>
 
 #include <dlfcn.h>
-#include <oneapi/dnnl/dnnl.h>
+
+#include "axonn/ops/cpu/matmul/onednn.h"
 
 namespace {
 
@@ -41,11 +42,10 @@ void perturb(std::uint16_t& bits, std::uint64_t seed) {
 }
 
 template <typename Bits>
-void perturb(void* data, const dnnl_memory_desc_t& desc, std::uint64_t seed) {
-  const auto& strides = desc.format_desc.blocking.strides;
-  for (dnnl_dim_t r = 0; r < desc.dims[0]; ++r)
-    for (dnnl_dim_t c = 0; c < desc.dims[1]; ++c)
-      perturb(static_cast<Bits*>(data)[desc.offset0 + r * strides[0] + c * strides[1]], seed);
+void perturb(void* data, const axonn::onednn::MatrixLayout& at, std::uint64_t seed) {
+  for (std::int64_t r = 0; r < at.rows; ++r)
+    for (std::int64_t c = 0; c < at.cols; ++c)
+      perturb(static_cast<Bits*>(data)[r * at.row_stride + c * at.col_stride], seed);
 }
 
 bool is_product(const_dnnl_primitive_t primitive) {
@@ -57,14 +57,12 @@ bool is_product(const_dnnl_primitive_t primitive) {
 }
 
 void perturb_result(const dnnl_exec_arg_t& argument, std::uint64_t seed) {
-  const dnnl_memory_desc_t* desc = nullptr;
-  void* data = nullptr;
-  if (argument.arg != DNNL_ARG_DST ||
-      dnnl_memory_get_memory_desc(argument.memory, &desc) != dnnl_success ||
-      dnnl_memory_get_data_handle(argument.memory, &data) != dnnl_success || desc->ndims != 2)
-    return;
-  if (desc->data_type == dnnl_f32) perturb<std::uint32_t>(data, *desc, seed);
-  if (desc->data_type == dnnl_bf16) perturb<std::uint16_t>(data, *desc, seed);
+  if (argument.arg != DNNL_ARG_DST) return;
+  const dnnl::memory result(argument.memory, true);  // true: the caller owns it
+  const auto layout = axonn::onednn::layout_of(result.get_desc());
+  void* const data = result.get_data_handle();
+  if (layout.type == dnnl::memory::data_type::f32) perturb<std::uint32_t>(data, layout, seed);
+  if (layout.type == dnnl::memory::data_type::bf16) perturb<std::uint16_t>(data, layout, seed);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/text/nfc.h"
 #include "axonn/text/tokenizer.h"
 
 #include "tests/text/tokenizer_files.h"
@@ -35,6 +36,7 @@ std::string times(const std::string& unit, int count) {
 }  // namespace
 
 TEST(TokenizerJson, StepsThatMakeATextMuchLongerAreRefused) {
+  if (!nfc_trouble().empty()) GTEST_SKIP() << nfc_trouble();
   const auto with = [](const std::string& steps) {
     return refusal(replaced(qwen_json(), R"({"type":"NFC"})",
                             R"({"type":"Sequence","normalizers":[)" + steps + "]}"));
@@ -56,6 +58,7 @@ TEST(TokenizerJson, StepsThatMakeATextMuchLongerAreRefused) {
 }
 
 TEST(TokenizerJson, AddedTokensHaveALimitedLength) {
+  if (!nfc_trouble().empty()) GTEST_SKIP() << nfc_trouble();
   const auto with = [](std::size_t bytes) {
     return refusal(replaced(qwen_json(), "<tool_call>", std::string(bytes, '<')));
   };
@@ -69,6 +72,7 @@ TEST(TokenizerJson, AddedTokensHaveALimitedLength) {
 }
 
 TEST(TokenizerJson, AnUnsupportedValueIsRefusedWithItsPlaceInTheFile) {
+  if (!nfc_trouble().empty()) GTEST_SKIP() << nfc_trouble();
   const auto refuses = [](const std::string& json, const std::string& what, const std::string& by,
                           const std::string& says) {
     EXPECT_THAT(refusal(replaced(json, what, by)),

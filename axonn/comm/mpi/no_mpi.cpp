@@ -1,4 +1,4 @@
-// Replaces mpi.cpp in a build with AXONN_MPI=OFF.
+// Stands for mpi.cpp in a build without MPI.
 #include "axonn/base/check.h"
 #include "axonn/comm/mpi/mpi.h"
 
@@ -11,6 +11,6 @@ void run_mpi(const std::function<void(Communicator& world)>&, const MpiOptions&)
       "launcher, with ranks as threads");
 }
 
-std::string mpi_version() { return "none (built with -DAXONN_MPI=OFF)"; }
+std::string mpi_version() { return "none: ranks are threads of one process, on one machine"; }
 
 }  // namespace axonn

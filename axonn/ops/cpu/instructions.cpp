@@ -4,13 +4,11 @@
 #include <array>
 #include <iterator>
 #include <memory>
-#include <utility>
-
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "axonn/base/check.h"
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/kernel_sets.h"
+#include "axonn/ops/cpu/matmul/onednn.h"
 
 namespace axonn {
 
@@ -60,20 +58,7 @@ std::string library_version() {
   return concat(version->major, '.', version->minor, '.', version->patch);
 }
 
-std::string library_instructions() {
-  constexpr std::pair<dnnl_cpu_isa_t, const char*> kNames[] = {
-      {dnnl_cpu_isa_sse41, "SSE4.1"},
-      {dnnl_cpu_isa_avx, "AVX"},
-      {dnnl_cpu_isa_avx2, "AVX2"},
-      {dnnl_cpu_isa_avx2_vnni, "AVX2 with VNNI"},
-      {dnnl_cpu_isa_avx512_core, "AVX-512"},
-      {dnnl_cpu_isa_avx512_core_vnni, "AVX-512 with VNNI"},
-      {dnnl_cpu_isa_avx512_core_bf16, "AVX-512 with bf16 products"},
-      {dnnl_cpu_isa_avx512_core_amx, "AVX-512 with AMX tiles (bf16, int8)"}};
-  for (const auto& [isa, name] : kNames)
-    if (dnnl_get_effective_cpu_isa() == isa) return name;
-  return "the compiler's instructions";
-}
+std::string library_instructions() { return onednn::name_of(dnnl::get_effective_cpu_isa()); }
 
 bool library_multiplies_bf16() { return library_has(dnnl_cpu_isa_avx512_core_bf16); }
 

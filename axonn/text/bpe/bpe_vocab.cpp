@@ -13,6 +13,7 @@
 #include "axonn/base/json_node.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/nfc.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/text/word_pattern.h"
 
@@ -211,6 +212,7 @@ void read_normalizer(const JsonNode& node, BpeVocab& vocab) {
   for (const JsonNode& step : steps_of(node, "normalizers")) {
     const std::string type = step["type"].text();
     if (type == "NFC") {
+      if (const std::string trouble = nfc_trouble(); !trouble.empty()) step.reject(trouble);
       vocab.normalizer.push_back({TextStep::Kind::nfc});
     } else if (type == "Prepend") {
       vocab.normalizer.push_back({TextStep::Kind::prepend, {}, step["prepend"].text()});

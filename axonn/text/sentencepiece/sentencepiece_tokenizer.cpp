@@ -233,6 +233,8 @@ class SentencePieceTokenizer : public Tokenizer {
 
 }  // namespace
 
+std::string sentencepiece_library() { return "built in"; }
+
 std::shared_ptr<const Tokenizer> make_sentencepiece_tokenizer(const std::string& path) {
   return std::make_shared<SentencePieceTokenizer>(path);
 }

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "axonn/base/check.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/cpu/matmul/onednn.h"
 #include "axonn/ops/cpu/matmul/product_plan.h"
 #include "axonn/ops/cpu/matmul/row_dots.h"
 #include "axonn/ops/operand_checks.h"
@@ -153,6 +153,13 @@ dnnl::memory::desc desc_of(const View& view, bool transposed = false) {
   return {{view.rows, view.cols}, type_of(view.dtype), {stride, 1}};
 }
 
+/// The same matrix in whatever layout the library prefers.
+dnnl::memory::desc any_layout(const View& view, bool transposed) {
+  return {transposed ? dnnl::memory::dims{view.cols, view.rows}
+                     : dnnl::memory::dims{view.rows, view.cols},
+          type_of(view.dtype), dnnl::memory::format_tag::any};
+}
+
 /// Everything that a primitive depends on.
 struct Key {
   MatmulShape shape;
@@ -210,10 +217,6 @@ class Packing {
   std::vector<Arguments> arguments_;  // by thread
 };
 
-dnnl::memory::desc any_layout(const dnnl::memory::desc& plain) {
-  return {plain.dims(), plain.data_type(), dnnl::memory::format_tag::any};
-}
-
 /// A primitive and, for each thread, the memory objects through which it gets its pointers.
 class Primitive {
  public:
@@ -227,12 +230,18 @@ class Primitive {
     }
     const auto plain_a = desc_of(args.a, args.a_transposed),
                plain_b = desc_of(args.b, args.b_transposed), out = desc_of(args.out);
-    const auto a = plan.pack_a ? any_layout(plain_a) : plain_a,
-               b = plan.pack_b ? any_layout(plain_b) : plain_b;
+    const auto a = plan.pack_a ? any_layout(args.a, args.a_transposed) : plain_a,
+               b = plan.pack_b ? any_layout(args.b, args.b_transposed) : plain_b;
     const dnnl::memory::desc bias({1, args.out.cols}, type_of(args.a.dtype),
                                   dnnl::memory::format_tag::ab);
-    const dnnl::matmul::primitive_desc how(
-        args.bias.data ? dnnl::matmul::desc(a, b, bias, out) : dnnl::matmul::desc(a, b, out),
+    const auto how = onednn::plan_matmul(
+        {.src = a,
+         .weights = b,
+         .bias = args.bias.data ? &bias : nullptr,
+         .out = out,
+         .strided_vector =
+             (args.out.rows == 1 && args.a_transposed && args.a.stride > 1 && !plan.pack_a) ||
+             (args.out.cols == 1 && args.out.stride > 1)},
         attributes, engine);
     primitive_ = dnnl::matmul(how);
     scratch_bytes_ = static_cast<std::int64_t>(how.scratchpad_desc().get_size());

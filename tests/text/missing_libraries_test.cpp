@@ -1,0 +1,29 @@
+// The sources that stand for ICU and SentencePiece in builds without them.
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/text/nfc.h"
+#include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
+
+using namespace axonn;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(WithoutIcu, NormalizationIsRefusedWithThePackageAndTheOption) {
+  EXPECT_THAT(nfc_library(), AllOf(HasSubstr("none"), HasSubstr("Qwen")));
+  const auto remedy = AllOf(HasSubstr("libicu-dev"), HasSubstr("-DAXONN_ICU=ON"));
+  EXPECT_THAT(nfc_trouble(), remedy);
+  std::string out;
+  EXPECT_THAT([&] { append_nfc("e\u0301", out); }, ThrowsMessage<UsageError>(remedy));
+  EXPECT_THAT([] { begins_apart("e"); }, ThrowsMessage<UsageError>(remedy));
+  EXPECT_THAT([] { stays_composed("e"); }, ThrowsMessage<UsageError>(remedy));
+}
+
+TEST(WithoutSentencePiece, AModelIsRefusedWithItsFileThePackageAndTheOption) {
+  EXPECT_THAT(sentencepiece_library(), AllOf(HasSubstr("none"), HasSubstr("tokenizer.model")));
+  EXPECT_THAT([] { make_sentencepiece_tokenizer("a/tokenizer.model"); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("a/tokenizer.model: "),
+                                              HasSubstr("libsentencepiece-dev"),
+                                              HasSubstr("-DAXONN_SENTENCEPIECE=ON"))));
+}
