@@ -37,6 +37,11 @@ while read -r library; do
   cp "/usr/share/doc/$package/copyright" "$licences/$package"
   echo "  ${library##*/}: $package $(dpkg-query -W -f '${Version}' "$package")" >>"$tree/bundled"
 done <"$tree/needed"
+# Libraries whose headers are compiled into the program.
+for package in libcli11-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev; do
+  cp "/usr/share/doc/$package/copyright" "$licences/$package"
+  echo "  headers: $package $(dpkg-query -W -f '${Version}' "$package")" >>"$tree/bundled"
+done
 # The texts to which the licences refer.
 grep -ohE '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$licences"/* | sort -u |
   while read -r text; do [[ ! -f $text ]] || cp -L "$text" "$licences"; done
@@ -60,7 +65,8 @@ threads of one machine: for MPI and for GPUs, build from source or take a contai
 environment modules: module use FOLDER/share/modulefiles; module load axonn
 
 Documentation: share/doc/axonn. axonn's licence: share/doc/axonn/copyright. It comes with these
-libraries, unchanged but for stripped symbols, under the licences in share/doc/axonn/licences:
+libraries, unchanged but for stripped symbols, or was compiled with their headers. Their licences
+are in share/doc/axonn/licences:
 
 $(cat "$tree/bundled")
 TEXT
