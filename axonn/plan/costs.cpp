@@ -25,17 +25,36 @@ struct Link {
   double ring_latency_s = latency_s;  // of a ring's hops, which are not all equal: their mean
 };
 
-/// The machine's last rate for the group, that of the operation if there is one, or else `other`.
-Link measured_or(const Machine& machine, const GroupShape& group, std::string_view operation,
-                 Link other) {
-  bool exact = false;
+/// The machine's last rate for the group, that of the operation if there is one; null without one.
+const GroupRate* measured(const Machine& machine, const GroupShape& group,
+                          std::string_view operation) {
+  const GroupRate* found = nullptr;
   for (const GroupRate& rate : machine.groups) {
     if (rate.inner != group.inner || rate.size != group.size) continue;
-    if (rate.operation == operation || (rate.operation.empty() && !exact))
-      other = {rate.latency_s, rate.bytes_per_s};
-    exact = exact || rate.operation == operation;
+    const bool any = rate.operation.empty(), have = found && !found->operation.empty();
+    if (rate.operation == operation || (any && !have)) found = &rate;
   }
-  return other;
+  return found;
+}
+
+Link measured_or(const Machine& machine, const GroupShape& group, std::string_view operation,
+                 Link other) {
+  const GroupRate* const rate = measured(machine, group, operation);
+  return rate ? Link{rate->latency_s, rate->bytes_per_s} : other;
+}
+
+/// Between the measured sizes, and beyond the last one, times grow in a straight line. What the
+/// smallest collective takes is latency, the rest its bytes' time.
+CollectiveCost interpolated(const GroupRate& rate, std::int64_t bytes) {
+  const auto seconds = [&](std::size_t i) { return 1e-9 * real(rate.nanoseconds[i]); };
+  const double latency = seconds(0);
+  if (rate.bytes.size() == 1 || bytes <= rate.bytes[0]) return {.latency_s = latency};
+  std::size_t next = 1;
+  while (next + 1 < rate.bytes.size() && rate.bytes[next] < bytes) ++next;
+  const double part =
+      real(bytes - rate.bytes[next - 1]) / real(rate.bytes[next] - rate.bytes[next - 1]);
+  const double time = std::lerp(seconds(next - 1), seconds(next), part);
+  return {.latency_s = latency, .link_s = std::max(0.0, time - latency)};
 }
 
 Link link_of(const Machine& machine, const GroupShape& group, bool leaves_node,
@@ -128,6 +147,12 @@ CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
 
 CollectiveCost MachineCosts::flat(const GroupShape& group, const Schedule::Start& start) const {
   const bool leaves = leaves_node(machine_, grid_, group);
+  const GroupRate* const rate = measured(machine_, group, start.operation);
+  if (rate && !rate->bytes.empty()) {
+    CollectiveCost cost = interpolated(*rate, start.bytes);
+    cost.leaves_node = leaves;
+    return cost;
+  }
   const Link link = link_of(machine_, group, leaves, start.operation);
   std::optional<CollectiveCost> least;
   for (const auto& [hops, bytes, ring] : algorithms_of(start.operation, group.size, start.bytes)) {
@@ -148,10 +173,8 @@ std::optional<CollectiveCost> MachineCosts::two_level(const GroupShape& group,
   if (group.inner >= node || node % group.inner != 0) return std::nullopt;
   const GroupShape inside{.inner = group.inner, .size = node / group.inner};
   if (group.size <= inside.size || group.size % inside.size != 0) return std::nullopt;
-  const bool measured = std::ranges::any_of(machine_.groups, [&](const GroupRate& rate) {
-    return rate.inner == group.inner && rate.size == group.size;
-  });
-  if (measured) return std::nullopt;  // in the form that a run chooses
+  // A measured rate is that of the form which a run chooses.
+  if (measured(machine_, group, start.operation)) return std::nullopt;
   const GroupShape across{.inner = node, .size = group.size / inside.size};
 
   // Each member exchanges its part with those of the same place on other nodes; all members of a

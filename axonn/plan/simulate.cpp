@@ -22,7 +22,7 @@ class Player {
   Player(const Schedule& schedule, const Costs& costs)
       : schedule_(schedule),
         costs_(costs),
-        slowed_(1 + costs.slowdowns().of_compute),
+        slowed_by_(costs.slowdowns().of_compute),
         collective_slowed_(1 + costs.slowdowns().of_collective) {}
 
   StepTime play() {
@@ -152,7 +152,7 @@ class Player {
     worked_ += work;
     computing_ = true;
     while (work > 0) {
-      const double slow = under_way_ > 0 ? slowed_ : 1, change = next_change();
+      const double slow = 1 + under_way_ * slowed_by_, change = next_change();
       if (work * slow <= change) {
         const double last = work * slow;
         work = 0;
@@ -203,7 +203,8 @@ class Player {
 
   const Schedule& schedule_;
   const Costs& costs_;
-  const double slowed_, collective_slowed_;
+  const double slowed_by_;  // of each collective under way
+  const double collective_slowed_;
   std::vector<Collective> collectives_;
   std::vector<std::size_t> collective_of_;  // by event: the collective that it last started
   std::vector<Stream> streams_;

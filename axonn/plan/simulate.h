@@ -17,7 +17,8 @@ struct CollectiveCost {
   double collectives = 1;  ///< that the program whose step is predicted starts for this one
 };
 
-/// How much longer compute and a collective take, as a fraction, while both are under way.
+/// How much longer, as a fraction, compute takes for each collective under way, and a collective
+/// while the device computes.
 struct Slowdowns {
   double of_compute = 0, of_collective = 0;
 };

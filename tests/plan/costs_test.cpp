@@ -68,6 +68,28 @@ TEST(Costs, RowwiseWorkHasItsOwnRateOrThatOfMemory) {
   expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 1e11);
 }
 
+TEST(Costs, MeasuredTimesHoldForTheirGroupAndBetweenThemTimesGrowInAStraightLine) {
+  Machine machine = round_machine();
+  machine.groups = {{.operation = "all_gather",
+                     .inner = 1,
+                     .size = 4,
+                     .latency_s = 1,
+                     .bytes_per_s = 1,
+                     .bytes = {1000, 2000, 4000},
+                     .nanoseconds = {500, 900, 3900}}};
+  const auto cost_of = [&](std::int64_t bytes) {
+    return MachineCosts(machine, {.x = 4}).collective(collective("x", 4, "all_gather", bytes));
+  };
+  for (const auto& [bytes, nanoseconds] :
+       {std::pair{10, 500}, {1000, 500}, {1500, 700}, {2000, 900}, {3000, 2400}, {6000, 6900}}) {
+    expect_equal(cost_of(bytes).latency_s, 5e-7);
+    expect_equal(cost_of(bytes).latency_s + cost_of(bytes).link_s, 1e-9 * nanoseconds);
+  }
+  EXPECT_FALSE(cost_of(1000).leaves_node);
+  expect_equal(seconds(machine, {.x = 4}, collective("x", 4, "reduce_scatter", 1000000)),
+               3e-6 + 0.75e6 / 1e11);
+}
+
 TEST(Costs, ARingInsideANodeTakesALatencyPerHopAndItsShareOfTheBytes) {
   const GridShape grid{.x = 4};
   expect_equal(seconds(round_machine(), grid, collective("x", 4, "all_gather", 1000000)),

@@ -80,6 +80,9 @@ TEST(Probe, HasARateForEveryGroupShapeAndEveryRowwiseOperationOfAStep) {
     groups.emplace_back(group.operation, group.inner, group.size);
     EXPECT_GT(group.bytes_per_s, 0);
     EXPECT_GE(group.latency_s, 0);
+    EXPECT_GT(group.bytes.size(), 1);
+    EXPECT_EQ(group.bytes.size(), group.nanoseconds.size());
+    EXPECT_THAT(group.nanoseconds, testing::Each(Gt(0)));
   }
   std::vector<std::tuple<std::string, int, int>> wanted;
   for (const char* operation : {"all_gather", "reduce_scatter", "all_reduce"})

@@ -135,6 +135,21 @@ TEST(Simulate, ComputeIsSlowerOnlyDuringACollective) {
   EXPECT_THAT(time.exposed_s(), near(0));
 }
 
+TEST(Simulate, EachCollectiveUnderWaySlowsCompute) {
+  Fixed costs;
+  costs.both.of_compute = 0.5;
+  // Two collectives: 2 seconds do 1 second of compute. Then one: 1.5 seconds do another.
+  const StepTime time = Program()
+                            .start("x", "all_gather", 2)
+                            .start("x", "reduce_scatter", 4)
+                            .compute(2)
+                            .wait(0)
+                            .wait(1)
+                            .play(costs);
+  EXPECT_THAT(time.compute_s, near(3.5));
+  EXPECT_THAT(time.step_s, near(4));
+}
+
 TEST(Simulate, EveryWaitWaitsForLateRanksWhileTheCollectiveContinues) {
   Fixed costs;
   costs.late_s = 0.5;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -70,7 +71,7 @@ void list_devices(Machine& machine, OptionList& list) {
              "wait for the last one",
              "s");
   add_figure(list, "overlap_slowdown", machine.overlap_slowdown,
-             "compute takes 1 + this times as long during a collective");
+             "each collective under way makes compute take so much longer, as a fraction");
   add_figure(list, "collective_slowdown", machine.collective_slowdown,
              "a collective takes 1 + this times as long during compute");
 }
@@ -139,6 +140,8 @@ void list_options(GroupRate& group, OptionList& list) {
   add_figure(list, "latency_s", group.latency_s, "latency of one hop", "s");
   list.add("bytes_per_s", &group.bytes_per_s,
            {.help = "rate of one member's ring", .unit = "bytes/s", .above = 0, .required = true});
+  list.add("bytes", &group.bytes, {.help = "sizes of measured collectives, ascending"});
+  list.add("nanoseconds", &group.nanoseconds, {.help = "their times, one for each size"});
 }
 
 /// `place`: the name of the machine or its file, for messages.
@@ -162,8 +165,12 @@ void validate(const Machine& machine, const std::string& place) {
                                  return group.inner * group.size <= machine.devices_per_node;
                                }),
        "the bandwidth between devices of a node is missing; set [links] device_bytes_per_s");
-  for (const GroupRate& group : machine.groups)
+  for (const GroupRate& group : machine.groups) {
     need(group.bytes_per_s > 0, "a [[group]] has no bytes_per_s");
+    need(group.bytes.size() == group.nanoseconds.size() &&
+             std::ranges::adjacent_find(group.bytes, std::greater_equal()) == group.bytes.end(),
+         "a [[group]] needs as many nanoseconds as bytes, and bytes in ascending order");
+  }
 }
 
 OptionList options_of(Machine& machine) {

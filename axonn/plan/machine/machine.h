@@ -40,13 +40,16 @@ struct CollectiveAlgorithm {
 std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int size,
                                                std::int64_t bytes);
 
-/// The speed of a collective on groups of one shape that all run at once.
+/// The speed of a collective on groups of one shape that all run at once: measured times, and the
+/// latency and the rate that fit them, or only these.
 struct GroupRate {
   std::string operation = {};  ///< "all_gather"; "": every operation
   int inner = 1;               ///< p: ranks from one member of the group to the next
   int size = 2;                ///< g: members
   double latency_s = 0;        ///< of one hop
   double bytes_per_s = 0;      ///< of one member's ring
+  /// Measured times, or none: a collective of bytes[i], of the larger buffer, took nanoseconds[i].
+  std::vector<std::int64_t> bytes = {}, nanoseconds = {};
 
   bool operator==(const GroupRate&) const = default;
 };
@@ -69,7 +72,7 @@ struct Machine {
   double device_spread = 0;  ///< standard deviation of devices' speeds, as a fraction of the mean
   /// Variance of a rank's computing time, for each second of it: s² / s.
   double jitter_s = 0;
-  double overlap_slowdown = 0;     ///< compute takes 1 + this times as long during a collective
+  double overlap_slowdown = 0;     ///< of compute, by each collective under way
   double collective_slowdown = 0;  ///< a collective takes 1 + this times as long during compute
   /// The share of the rates inside a node, which are those of large messages alone, that the
   /// collectives of a step reach.

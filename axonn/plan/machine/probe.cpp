@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 #include <map>
 #include <string>
@@ -408,6 +409,10 @@ void probe_group(const ProbeContext& ctx, const GroupShape& shape,
     GroupRate rate = fit_group_rate(times);
     rate.operation = name_of(operation);
     rate.inner = shape.inner;
+    for (const TimedCollective& timed : times) {
+      rate.bytes.push_back(timed.bytes);
+      rate.nanoseconds.push_back(std::llround(1e9 * timed.seconds));
+    }
     machine.groups.push_back(rate);
     line += fmt::format("  {} {:.3f} GB/s + {:.0f} us", name_of(operation), rate.bytes_per_s * 1e-9,
                         rate.latency_s * 1e6);
@@ -436,14 +441,15 @@ void set_links(Machine& machine) {
   machine.device_latency_s = median(device_latencies);
 }
 
-/// Those of compute and a collective of all ranks: means over the three collectives.
+/// Those of compute and a collective of all ranks: medians over the three collectives, because one
+/// may be of a small difference of times.
 Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes,
                           const std::function<void()>& work) {
   constexpr double kMost = 10;  // largest slowdown: with more, overlap is useless anyway
   Device& device = ctx.backend.device();
   Buffers buffers(device, bytes + 4096);
   const double window = ctx.options.quick ? 0.02 : 0.4;
-  Slowdowns mean;
+  std::vector<double> of_compute, of_collective;
   for (const Operation operation : kCollectives) {
     const double through = seconds_of_all(ctx.world, window, [&] {
       buffers.start(ctx.links, operation, bytes).wait();
@@ -466,10 +472,10 @@ Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes,
     const double under = mean_over_ranks(ctx.world, {worked / rounds}).front();
     // The rest of the collective, after the work was done, ran alone.
     const double done = std::max(through - (both - under), under / (1 + kMost));
-    mean.of_compute += std::max(0.0, under / (pieces * alone) - 1) / kCollectives.size();
-    mean.of_collective += std::max(0.0, under / done - 1) / kCollectives.size();
+    of_compute.push_back(std::max(0.0, under / (pieces * alone) - 1));
+    of_collective.push_back(std::max(0.0, under / done - 1));
   }
-  return mean;
+  return {median(of_compute), median(of_collective)};
 }
 
 std::vector<GroupShape> group_shapes(int ranks) {
@@ -484,7 +490,8 @@ std::vector<GroupShape> group_shapes(int ranks) {
 /// at once, and the slowdowns of compute and collectives that overlap.
 void probe_links(ProbeContext& ctx, Machine& machine) {
   std::vector<std::int64_t> sizes{4 << 10, 256 << 10};
-  if (!ctx.options.quick) sizes = {8 << 10, 256 << 10, 4 << 20};
+  if (!ctx.options.quick)
+    sizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
   // Compute between collectives. In a step, too, ranks start a collective after compute, and those
   // that share a core not at the same time: waiting for the last is part of a collective's time.
   constexpr std::int64_t kRows = 128;
@@ -510,7 +517,8 @@ void probe_links(ProbeContext& ctx, Machine& machine) {
   }
   set_links(machine);
   ctx.begin_part();
-  const Slowdowns slowdowns = probe_slowdowns(ctx, sizes.back(), work);
+  const Slowdowns slowdowns =
+      probe_slowdowns(ctx, std::min(sizes.back(), std::int64_t{4 << 20}), work);
   machine.overlap_slowdown = slowdowns.of_compute;
   machine.collective_slowdown = slowdowns.of_collective;
   machine.error = 0.3;  // bench/plan_ranking: most times planned are within it
