@@ -10,7 +10,7 @@
 #   tsan       communication, parallel layers and models under ThreadSanitizer
 #   emulated-tsan  operations and collectives on emulated GPUs under ThreadSanitizer
 #   hip-check  compiles the GPU backend for AMD GPUs, if hipcc is found
-#   debian-13  operations, parallel layers, MPI and a short training in Debian 13, whose libraries
+#   debian-13  operations, MPI and a short training on several grids in Debian 13, whose libraries
 #              and compiler are newer, if this machine can make such a system
 #   format     checks the format of the sources
 #
@@ -158,8 +158,8 @@ run_preset emulated-tsan "ops_cuda_test comm_cuda_test emulated_races" \
 compile_for_amd
 
 runner=(env)
-in_debian_13 "axonn ops_test parallel_test comm_mpi_program" \
-  -R '^(ops_test|parallel_test|check_f32|check_bf16|comm_mpi_program)$' -j 2
+in_debian_13 "axonn ops_test comm_mpi_program" \
+  -R '^(ops_test|check_f32|check_bf16|comm_mpi_program)$' -j 2
 
 echo "== format"
 begin=$SECONDS
