@@ -42,13 +42,19 @@ function(axonn_library folder)
   set_property(GLOBAL APPEND PROPERTY AXONN_LIBRARIES axonn_${folder})
 endfunction()
 
-# axonn_page(CONSTANT OUTPUT): page.html, with page.js in it, as the constant
-# axonn::CONSTANT of the source OUTPUT.
+# axonn_page(CONSTANT OUTPUT [SCRIPT.js ...]): page.html, with its scripts (page.js if none are
+# named) in the places of their tags, as the constant axonn::CONSTANT of the source OUTPUT.
 function(axonn_page constant output)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS page.html page.js)
+  set(scripts ${ARGN})
+  if(NOT scripts)
+    set(scripts page.js)
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS page.html ${scripts})
   file(READ page.html page)
-  file(READ page.js script)
-  string(REPLACE "<script src=\"page.js\"></script>" "<script>\n${script}</script>" page "${page}")
+  foreach(name IN LISTS scripts)
+    file(READ ${name} script)
+    string(REPLACE "<script src=\"${name}\"></script>" "<script>\n${script}</script>" page "${page}")
+  endforeach()
   file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [=[
 namespace axonn {
 extern const char @constant@[];

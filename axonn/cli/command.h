@@ -38,6 +38,7 @@ int run_tune(const Arguments& arguments);
 int run_generate(const Arguments& arguments);
 int run_eval(const Arguments& arguments);
 int run_serve(const Arguments& arguments);
+int run_board(const Arguments& arguments);
 int run_memorize(const Arguments& arguments);
 int run_convert(const Arguments& arguments);
 int run_data(const Arguments& arguments);

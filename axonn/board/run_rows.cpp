@@ -1,0 +1,236 @@
+#include "axonn/board/run_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+namespace axonn {
+
+namespace {
+
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kLongestName = 80;
+
+double& value_in(std::vector<std::pair<std::string, double>>& values, const std::string& name) {
+  const auto found = std::ranges::find(values, name, &std::pair<std::string, double>::first);
+  return found != values.end() ? found->second : values.emplace_back(name, 0.0).second;
+}
+
+/// Takes a line's values as they are parsed: three times as fast as through a tree of the line.
+class RowReader final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  RunRow row;
+  bool has_step = false;
+
+  // Null stands for NaN or infinity, but with mfu for a peak that is unknown.
+  bool null() override { return key_ == "mfu" || put(kNotANumber); }
+  bool boolean(bool value) override { return put(value ? 1 : 0); }
+  bool number_integer(number_integer_t value) override { return put_whole(value); }
+  bool number_unsigned(number_unsigned_t value) override {
+    return put_whole(static_cast<std::int64_t>(value));
+  }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t& value) override {
+    (objects_ == 1 ? key_ : part_) = value;
+    return true;
+  }
+  bool start_object(std::size_t) override { return ++objects_ > 0; }
+  bool end_object() override { return --objects_ >= 0; }
+  bool start_array(std::size_t) override { return ++arrays_ > 0; }
+  bool end_array() override { return --arrays_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool put_whole(std::int64_t value) {
+    if (key_ != "step" || objects_ != 1 || arrays_ > 0) return put(static_cast<double>(value));
+    row.step = value;
+    return has_step = true;
+  }
+  bool put(double value) {
+    if (arrays_ > 0 || key_.size() > kLongestName || part_.size() > kLongestName) return true;
+    if (objects_ == 1) row.values.emplace_back(key_, value);
+    if (objects_ == 2 && key_ == "exposed_comm_ms_by")
+      value_in(row.values, "exposed_comm_ms/" + part_.substr(0, part_.find(' '))) += value;
+    return true;
+  }
+
+  int objects_ = 0, arrays_ = 0;
+  std::string key_, part_;
+};
+
+std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+std::optional<RunRow> parse_run_row(std::string_view line) {
+  RowReader reader;
+  if (!nlohmann::json::sax_parse(line, &reader) || !reader.has_step) return std::nullopt;
+  return std::move(reader.row);
+}
+
+void ValueRange::add(const ValueRange& other) {
+  if (other.count == 0) return;
+  low = std::min(low, other.low);
+  high = std::max(high, other.high);
+  count += other.count;
+  mean += (other.mean - mean) * static_cast<float>(other.count) / static_cast<float>(count);
+}
+
+std::vector<ValueRange>* ThinnedRows::series(const std::string& name) {
+  // Successive rows have the same names in the same order.
+  if (next_ >= points_.names.size() || points_.names[next_] != name)
+    next_ = std::ranges::find(points_.names, name) - points_.names.begin();
+  if (next_ < points_.names.size()) return &points_.series[next_++];
+  if (points_.names.size() >= kMostSeries) return nullptr;
+  points_.names.push_back(name);
+  return &points_.series.emplace_back(size());
+}
+
+void ThinnedRows::add(const RunRow& row, std::int64_t offset, double seconds) {
+  if (rows_ % width() == 0) {
+    if (size() >= most_) halve();
+  }
+  if (rows_ % width() == 0) {
+    points_.first_step.push_back(row.step);
+    points_.last_step.push_back(row.step);
+    offsets_.push_back(offset);
+    seconds_before_.push_back(seconds);
+    for (auto& one : points_.series) one.emplace_back();
+  }
+  ++rows_;
+  points_.last_step.back() = row.step;
+  const auto put = [&](const std::string& name, double value) {
+    if (auto* ranges = series(name); ranges && std::isfinite(value)) {
+      const auto one = static_cast<float>(value);
+      ranges->back().add({.low = one, .high = one, .mean = one, .count = 1});
+    }
+  };
+  seconds_ = seconds;
+  bool waits = false;
+  for (const auto& [name, value] : row.values) {
+    put(name, value);
+    if (name == "step_ms" && value > 0) seconds_ += value / 1e3;
+    waits = waits || name == "exposed_comm_ms";
+  }
+  put("seconds", seconds_);
+  if (!waits) return;
+  // Lines leave out an axis that nothing waited for.
+  for (const std::string& name : points_.names)
+    if (name.starts_with("exposed_comm_ms/") &&
+        std::ranges::find(row.values, name, &std::pair<std::string, double>::first) ==
+            row.values.end())
+      put(name, 0);
+}
+
+void ThinnedRows::halve() {
+  RunPoints halves = joined(0, size(), 2 * width());
+  points_ = std::move(halves);
+  const auto keep_even = [](auto& values) {
+    for (std::size_t i = 0; 2 * i < values.size(); ++i) values[i] = values[2 * i];
+    values.resize(divide_up(values.size(), 2));
+  };
+  keep_even(offsets_);
+  keep_even(seconds_before_);
+}
+
+std::int64_t ThinnedRows::width_for(std::size_t count, std::size_t most) const {
+  std::int64_t width = points_.width;
+  for (; count > most; count = divide_up(count, 2)) width *= 2;
+  return width;
+}
+
+RunPoints ThinnedRows::joined(std::size_t from, std::size_t to, std::int64_t width) const {
+  const auto step = static_cast<std::size_t>(width / points_.width);
+  RunPoints result{.width = width, .first = static_cast<std::int64_t>(from / step)};
+  result.names = points_.names;
+  result.series.resize(points_.names.size());
+  for (std::size_t begin = from; begin < to; begin += step) {
+    const std::size_t end = std::min(begin + step, to);
+    result.first_step.push_back(points_.first_step[begin]);
+    result.last_step.push_back(points_.last_step[end - 1]);
+    for (std::size_t s = 0; s < result.series.size(); ++s) {
+      ValueRange& range = result.series[s].emplace_back();
+      for (std::size_t i = begin; i < end; ++i) range.add(points_.series[s][i]);
+    }
+  }
+  return result;
+}
+
+std::pair<std::size_t, std::size_t> ThinnedRows::find(std::int64_t first_step,
+                                                      std::int64_t last_step) const {
+  const auto begin = std::ranges::lower_bound(points_.last_step, first_step);
+  const auto end = std::ranges::upper_bound(points_.first_step, last_step);
+  const std::size_t from = begin - points_.last_step.begin();
+  return {from, std::max<std::size_t>(from, end - points_.first_step.begin())};
+}
+
+RunRows::RunRows(std::string path, std::size_t most_kept)
+    : file_(std::move(path)), most_kept_(most_kept), rows_(most_kept) {}
+
+void RunRows::begin_anew() {
+  rows_ = ThinnedRows(most_kept_);
+  last_ = {};
+  last_validation_ = kNotANumber;
+  damaged_ = not_finite_ = 0;
+  ++generation_;
+}
+
+void RunRows::take(std::string_view line, std::int64_t offset) {
+  std::optional<RunRow> row = parse_run_row(line);
+  if (!row || row->step <= rows_.last_step()) {
+    ++damaged_;
+    return;
+  }
+  rows_.add(*row, offset, rows_.seconds());
+  last_ = std::move(*row);
+  for (const auto& [name, value] : last_.values) {
+    if (name == "loss" && std::isnan(value)) ++not_finite_;
+    if (name == "val_loss") last_validation_ = value;
+  }
+}
+
+bool RunRows::read(double seconds) {
+  return file_.read([this] { begin_anew(); },
+                    [this](std::string_view line, std::int64_t offset) { take(line, offset); },
+                    seconds);
+}
+
+double RunRows::last_of(std::string_view name) const {
+  const auto found = std::ranges::find(last_.values, name, &std::pair<std::string, double>::first);
+  if (found != last_.values.end()) return found->second;
+  return name == "val_loss" ? last_validation_ : kNotANumber;
+}
+
+RunPoints RunRows::points(std::int64_t width, std::int64_t have) const {
+  const std::int64_t wanted = rows_.width_for(rows_.size(), kMostSent);
+  const auto step = static_cast<std::size_t>(wanted / rows_.width());
+  std::size_t from = 0;
+  if (width == wanted && have > 0)
+    from = std::min((static_cast<std::size_t>(have) - 1) * step, rows_.size());
+  return rows_.joined(from, rows_.size(), wanted);
+}
+
+RunPoints RunRows::points_between(std::int64_t first_step, std::int64_t last_step) const {
+  const auto [from, to] = rows_.find(first_step, last_step);
+  if (rows_.width() == 1 || to - from >= kMostSent / 2 || from == to)
+    return rows_.joined(from, to, rows_.width_for(to - from, kMostSent));
+  ThinnedRows again(2 * kMostSent);
+  constexpr std::int64_t kToItsEnd = std::numeric_limits<std::int64_t>::max();
+  read_lines(file_.path(), rows_.offset(from), to < rows_.size() ? rows_.offset(to) : kToItsEnd,
+             [&, before = rows_.seconds_before(from), rows = &again](std::string_view line,
+                                                                     std::int64_t offset) {
+               const std::optional<RunRow> row = parse_run_row(line);
+               if (row && row->step > rows->last_step())
+                 rows->add(*row, offset, rows->rows() == 0 ? before : rows->seconds());
+             });
+  const auto [begin, end] = again.find(first_step, last_step);
+  return again.joined(begin, end, again.width_for(end - begin, kMostSent));
+}
+
+}  // namespace axonn

@@ -1,0 +1,225 @@
+// The board's API in this process, and its page under node and in Chromium where they are.
+#include <cstdlib>
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <httplib.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/board/board.h"
+
+#include "tests/board/made_up_run.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+/// A board of a folder, and a client of it.
+class BoardTest : public testing::Test {
+ protected:
+  void serve(std::vector<std::string> paths, const std::string& token = "") {
+    board_ = std::make_unique<Board>(std::move(paths));
+    server_ = std::make_unique<HttpServer>(HttpServer::Options{.port = 0, .token = token});
+    add_board(*server_, *board_);
+    port_ = server_->start();
+  }
+  httplib::Result get(const std::string& path, const httplib::Headers& headers = {}) const {
+    httplib::Client client("127.0.0.1", port_);
+    return client.Get(path.c_str(), headers);
+  }
+  json answer(const std::string& path) const {
+    const auto result = get(path);
+    AXONN_CHECK(result && result->status == 200, path, ": ", result ? result->body : "no answer");
+    return json::parse(result->body);
+  }
+  int status(const std::string& path) const {
+    const auto result = get(path);
+    return result ? result->status : -1;
+  }
+
+  test::TemporaryPath folder_;
+  std::unique_ptr<Board> board_;
+  std::unique_ptr<HttpServer> server_;
+  int port_ = 0;
+};
+
+TEST_F(BoardTest, TellsTheStatesOfRunsInAFolder) {
+  make_run(folder_ / "b", 10, 10);
+  make_run(folder_ / "deeper/a", 5, 10, "0.1");
+  serve({folder_.path(), folder_ / "later"});
+  const json all = answer("/api/runs");
+  ASSERT_EQ(all["runs"].size(), 2U);
+  const json& b = all["runs"][0];
+  EXPECT_EQ(b["name"], "b");
+  EXPECT_EQ(b["state"], "ended");
+  EXPECT_EQ(b["step"], 10);
+  EXPECT_EQ(b["steps"], 10);
+  EXPECT_DOUBLE_EQ(b["last"]["loss"], 0.4);
+  EXPECT_EQ(b["last"]["val_loss"], 1.25);
+  EXPECT_EQ(b["last"]["mfu"], nullptr);
+  EXPECT_EQ(all["runs"][1]["name"], "deeper/a");
+  EXPECT_EQ(all["runs"][1]["state"], "running");
+  EXPECT_THAT(all["waiting"][0], HasSubstr("later does not exist yet"));
+  EXPECT_FALSE(all["more"]);
+  EXPECT_EQ(answer("/api/config?run=1")["config"]["optimizer.lr"], "0.1");
+}
+
+TEST_F(BoardTest, SendsOnlyNewRows) {
+  const std::string run = make_run(folder_ / "run", 3, 10);
+  serve({run});
+  answer("/api/runs");
+  const json all = answer("/api/rows?run=0");
+  EXPECT_EQ(all["width"], 1);
+  EXPECT_THAT(all["last_step"], ElementsAre(1, 2, 3));
+  EXPECT_THAT(all["series"]["loss"]["mean"], ElementsAre(4.0, 2.0, 1.33333));
+  EXPECT_FALSE(all["series"]["loss"].contains("low"));
+  EXPECT_EQ(all["series"]["exposed_comm_ms/z"]["mean"][0], 2);
+  append(run + "/metrics.jsonl", step_line(4, "null"));
+  answer("/api/runs");
+  const json added = answer("/api/rows?run=0&width=1&have=3");
+  EXPECT_EQ(added["first"], 2);
+  EXPECT_THAT(added["last_step"], ElementsAre(3, 4));
+  EXPECT_EQ(added["series"]["loss"]["mean"][1], nullptr);
+  EXPECT_THAT(answer("/api/rows?run=0&from=2&to=3")["last_step"], ElementsAre(2, 3));
+  EXPECT_EQ(answer("/api/rows?run=0&width=64&have=99")["first"], 0) << "another width: all anew";
+  EXPECT_TRUE(answer("/api/rows?run=0&from=50&to=60")["last_step"].empty());
+  EXPECT_TRUE(answer("/api/rows?run=0&from=3&to=1")["last_step"].empty());
+}
+
+TEST_F(BoardTest, RefusesWhatIsNoRun) {
+  serve({make_run(folder_ / "run", 1, 10)});
+  answer("/api/runs");
+  for (const char* path :
+       {"/api/rows", "/api/rows?run=1", "/api/rows?run=-1", "/api/rows?run=0x", "/api/rows?run=..",
+        "/api/rows?run=99999999999999999999", "/api/rows?run=0&have=-1", "/api/config?run=7",
+        "/api/config?run=/etc/passwd"})
+    EXPECT_EQ(status(path), 400) << path;
+  for (const char* path : {"/run/metrics.jsonl", "/../etc/passwd", "/api"})
+    EXPECT_EQ(status(path), 404) << path;
+}
+
+TEST_F(BoardTest, ShowsAtMostSoManyRuns) {
+  for (std::size_t i = 0; i < Board::kMostRuns + 2; ++i)
+    make_run(folder_ / std::to_string(i), 0, 1);
+  Board board({folder_.path()});
+  const json all = json::parse(board.runs_json(std::time(nullptr)));
+  EXPECT_EQ(all["runs"].size(), Board::kMostRuns);
+  EXPECT_EQ(all["left_out"], 2);
+}
+
+TEST_F(BoardTest, AsksForTheTokenExceptForThePage) {
+  serve({folder_.path()}, "secret");
+  EXPECT_EQ(status("/"), 200);
+  EXPECT_EQ(status("/api/runs"), 401);
+  EXPECT_EQ(get("/api/runs", {{"Authorization", "Bearer secret"}})->status, 200);
+}
+
+TEST_F(BoardTest, ThePageLoadsNothingElse) {
+  serve({folder_.path()});
+  const std::string page = get("/")->body;
+  for (const char* part : {"src=", "@import", "<link rel=\"style", "innerHTML", "https:"})
+    EXPECT_THAT(page, Not(HasSubstr(part)));
+  EXPECT_THAT(page, HasSubstr("function drawChart"));
+  EXPECT_THAT(page, HasSubstr("function follow"));
+}
+
+TEST(BoardScript, PassesItsTestsUnderNode) {
+  if (std::system("command -v node >/dev/null") != 0)
+    GTEST_SKIP() << "node was not found (Debian package nodejs)";
+  EXPECT_EQ(std::system("node " AXONN_SOURCE_DIR "/tests/board/page_script_test.js 2>&1"), 0);
+}
+
+/// Notes what the page looks like, and its errors, as attributes of its root.
+constexpr const char* kProbe = R"(
+<script>
+const seen = document.documentElement;
+const note = (name, value) => seen.setAttribute("data-" + name, value);
+window.addEventListener("error", (event) => note("error", event.message));
+window.addEventListener("unhandledrejection", (event) => note("error", event.reason));
+document.addEventListener("securitypolicyviolation", (event) => note("error", event.blockedURI));
+setTimeout(() => {
+  const style = getComputedStyle(document.body);
+  note("colors", style.color + " on " + style.backgroundColor);
+  note("outside", Math.max(0, seen.scrollWidth - innerWidth));
+  note("columns", getComputedStyle(byId("charts")).gridTemplateColumns.split(" ").length);
+  const plot = document.querySelector("#chart-loss svg.plot");
+  const box = plot.getBoundingClientRect();
+  const clipped = [...plot.querySelectorAll("text")].filter((one) => {
+    const at = one.getBoundingClientRect();
+    return at.left < box.left - 8 || at.right > box.right + 8 || at.bottom > box.bottom + 4;
+  });
+  note("clipped", clipped.length);
+  plot.dispatchEvent(new PointerEvent("pointermove", {clientX: box.right - 13}));
+  note("tip", document.querySelector("#chart-loss .tip").textContent);
+  document.querySelector("#legend button").click();
+  note("curves-left", document.querySelectorAll("#chart-loss .plot .curve").length);
+  document.querySelector("#legend button").click();
+}, 1500);
+</script>
+)";
+
+class BoardInChromium : public BoardTest {
+ protected:
+  /// The document after the page has drawn.
+  std::string shown(const std::string& flags) {
+    const std::string command =
+        concat("timeout 60 chromium --headless=new --no-sandbox --disable-gpu ",
+               "--disable-dev-shm-usage --no-first-run --disable-background-networking ",
+               "--virtual-time-budget=3000 --dump-dom --user-data-dir=", folder_ / "profile", ' ',
+               flags, " http://127.0.0.1:", port_, "/probe >", folder_ / "dom.html", " 2>",
+               folder_ / "errors.txt");
+    EXPECT_EQ(std::system(command.c_str()), 0) << test::slurp(folder_ / "errors.txt");
+    return test::slurp(folder_ / "dom.html");
+  }
+  static std::string noted(const std::string& dom, const std::string& name) {
+    std::smatch found;
+    const std::string tag = dom.substr(0, dom.find("<head"));
+    return std::regex_search(tag, found, std::regex(" data-" + name + "=\"([^\"]*)\""))
+               ? found[1].str()
+               : "-";
+  }
+  void SetUp() override {
+    if (std::system("command -v chromium >/dev/null") != 0)
+      GTEST_SKIP() << "chromium was not found (Debian package chromium)";
+    make_run(folder_ / "runs/a", 20, 20);
+    make_run(folder_ / "runs/b", 7, 20, "0.1");
+    append(folder_ / "runs/b/metrics.jsonl", step_line(8, "null"));
+    serve({folder_ / "runs"});
+    server_->get("/probe", [this](const HttpRequest&, HttpResponse& response) {
+      std::string page = get("/")->body;
+      page.insert(page.find("<script>"), kProbe);
+      response.type = "text/html";
+      response.body = page;
+    });
+  }
+};
+
+TEST_F(BoardInChromium, ShowsRunsInLightDarkAndNarrow) {
+  const std::string light =
+      shown("--window-size=1400,1200 --blink-settings=preferredColorScheme=1");
+  EXPECT_EQ(noted(light, "error"), "-");
+  EXPECT_EQ(noted(light, "colors"), "rgb(29, 33, 38) on rgb(253, 253, 251)");
+  EXPECT_EQ(noted(light, "outside"), "0");
+  EXPECT_EQ(noted(light, "columns"), "3");
+  EXPECT_EQ(noted(light, "clipped"), "0");
+  EXPECT_THAT(noted(light, "tip"), HasSubstr("step 20a0.2a, validation1.25"));
+  EXPECT_EQ(noted(light, "curves-left"), "2") << "b's losses and validation";
+  for (const char* part : {"20 of 20", "8 of 20", "optimizer.lr", "Exposed communication",
+                           "chart-memory_bytes", "class=\"nan\"", "8.601 MiB"})
+    EXPECT_THAT(light, HasSubstr(part));
+
+  const std::string dark = shown("--window-size=400,900 --blink-settings=preferredColorScheme=0");
+  EXPECT_EQ(noted(dark, "error"), "-");
+  EXPECT_EQ(noted(dark, "colors"), "rgb(231, 233, 236) on rgb(20, 23, 27)");
+  EXPECT_EQ(noted(dark, "outside"), "0");
+  EXPECT_EQ(noted(dark, "columns"), "1");
+  EXPECT_EQ(noted(dark, "clipped"), "0");
+}
+
+}  // namespace
