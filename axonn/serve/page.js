@@ -66,7 +66,9 @@ async function send(event) {
   at('stop').hidden = false;
   addTurn('user', said);
   const turn = addTurn('model', '');
-  const wanted = {max_tokens: Number(at('tokens').value), temperature: Number(at('temperature').value)};
+  const wanted = {
+    max_tokens: Number(at('tokens').value), temperature: Number(at('temperature').value),
+  };
   try {
     if (chats) {
       messages.push({role: 'user', content: said});

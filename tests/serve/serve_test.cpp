@@ -162,6 +162,24 @@ void hang_up(int port, const std::string& request, std::size_t reads) {
   close(socket_of);
 }
 
+/// The body of an answer whose pieces are taken with pauses.
+std::string read_slowly(const Served& served, const json& body) {
+  httplib::Request request;
+  request.method = "POST";
+  request.path = "/v1/completions";
+  request.set_header("Content-Type", "application/json");
+  request.body = body.dump();
+  std::string answer;
+  request.content_receiver = [&](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    answer.append(data, size);
+    return true;
+  };
+  auto client = served.client();
+  client.send(request);
+  return answer;
+}
+
 std::string raw_post(const json& body) {
   const std::string text = body.dump();
   return concat(
@@ -308,24 +326,10 @@ TEST(Serve, AHundredClientsOfWhichSomeHangUpLeaveNothingBehind) {
             return hang_up(served.port, raw, 0);
           case 2:
             return hang_up(served.port, raw, 400);
-          case 3: {
+          case 3:
             request["stream"] = true;
-            std::string body;
-            auto slow = served.client();
-            httplib::Request by_hand;
-            by_hand.method = "POST";
-            by_hand.path = "/v1/completions";
-            by_hand.set_header("Content-Type", "application/json");
-            by_hand.body = request.dump();
-            by_hand.content_receiver = [&](const char* data, std::size_t size, std::uint64_t,
-                                           std::uint64_t) {
-              std::this_thread::sleep_for(std::chrono::milliseconds(5));
-              body.append(data, size);
-              return true;
-            };
-            if (slow.send(by_hand) && json(events_of(body).texts[0]) == alone[i % 10]) ++right;
+            if (json(events_of(read_slowly(served, request)).texts[0]) == alone[i % 10]) ++right;
             return;
-          }
           default: {
             const auto result = served.post("/v1/completions", request);
             if (!result) {
