@@ -53,7 +53,8 @@ function(axonn_page constant output)
   file(READ page.html page)
   foreach(name IN LISTS scripts)
     file(READ ${name} script)
-    string(REPLACE "<script src=\"${name}\"></script>" "<script>\n${script}</script>" page "${page}")
+    string(REPLACE "<script src=\"${name}\"></script>" "<script>\n${script}</script>"
+           page "${page}")
   endforeach()
   file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [=[
 namespace axonn {

@@ -40,9 +40,10 @@ std::vector<std::string> folders_in(const std::string& folder) {
   return found;
 }
 
-std::string name_without_end(const std::string& path) {
+/// "out/run" for "out//run/".
+std::string tidied(const std::string& path) {
   const fs::path whole = fs::path(path).lexically_normal();
-  return whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  return whole.has_filename() || !whole.has_parent_path() ? whole : whole.parent_path();
 }
 
 /// JSON has no NaN.
@@ -135,7 +136,13 @@ std::int64_t number_in(const HttpRequest& request, const std::string& name,
 
 }  // namespace
 
-Board::Board(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+Board::Board(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (path_exists(path) && !is_folder(path))
+      refuse(path, " is a file; name the folder of a run (its output.dir), or one that holds some");
+    paths_.push_back(tidied(path));
+  }
+}
 
 void Board::add_run(const std::string& folder, const std::string& path) {
   const auto is_known = [&](const Named& run) { return run.view->folder() == folder; };
@@ -144,7 +151,7 @@ void Board::add_run(const std::string& folder, const std::string& path) {
     ++left_out_;
     return;
   }
-  std::string name = folder == path ? name_without_end(folder)
+  std::string name = folder == path ? fs::path(folder).filename().string()
                                     : fs::path(folder).lexically_relative(path).string();
   if (std::ranges::any_of(runs_, [&](const Named& run) { return run.name == name; })) name = folder;
   runs_.push_back({name, std::make_unique<RunView>(folder)});

@@ -18,8 +18,8 @@ class Board {
   static constexpr std::size_t kMostRuns = 64;
 
   /// Folders of runs, or folders that hold those of runs, at most two levels down. They need not
-  /// exist yet; runs that appear later are added.
-  explicit Board(std::vector<std::string> paths);
+  /// exist yet; runs that appear later are added. Throws UsageError if one is a file.
+  explicit Board(const std::vector<std::string>& paths);
 
   /// Reads what is new, for about a quarter of a second, and tells the state of all runs:
   ///

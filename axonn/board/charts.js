@@ -62,7 +62,7 @@ function duration(seconds) {
 function ticks(low, high, most) {
   if (!(high > low)) return [low];
   const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough * 0.999);
+  const step = [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= rough * 0.8);
   const first = Math.ceil(low / step - 1e-9), last = Math.floor(high / step + 1e-9);
   return Array.from({length: last - first + 1}, (_, i) => +((first + i) * step).toPrecision(12));
 }
@@ -243,6 +243,7 @@ function curvesOf(chart) {
 // ---- A chart.
 
 const kPixelsPerPoint = 2;
+const kMostBands = 2;  // ranges of more curves would hide each other; the pointer shows them
 const kFrame = {left: 56, right: 12, top: 10, bottom: 34, height: 236};
 
 // Draws with M and L; a gap where a value is missing.
@@ -261,7 +262,8 @@ function band(curve, across, up) {
   const there = [], back = [];
   curve.xs.forEach((x, i) => {
     if (!isNumber(x) || !isNumber(curve.low[i])) return;
-    const low = up.to(curve.low[i]), high = up.to(curve.high[i]);
+    const low = up.to(Math.max(up.low, curve.low[i]));
+    const high = up.to(Math.min(up.high, curve.high[i]));
     if (!Number.isFinite(low + high)) return;
     there.push(`${across.to(x).toFixed(1)} ${high.toFixed(1)}`);
     back.unshift(`${across.to(x).toFixed(1)} ${low.toFixed(1)}`);
@@ -272,7 +274,7 @@ function band(curve, across, up) {
 function drawCurve(curve, across, up) {
   const parts = [];
   const style = `curve ${styleOf(curve.number)}`;
-  if (curve.low) parts.push(svg("path", {class: `band c${curve.number % 8}`,
+  if (curve.hasBand) parts.push(svg("path", {class: `band c${curve.number % 8}`,
     d: band(curve, across, up)}));
   if (page.smooth > 0) parts.push(svg("path", {class: `${style} raw`,
     d: line(curve.xs, curve.values, across, up)}));
@@ -357,8 +359,10 @@ function drawChart(figure) {
     const most = (across.to(ends[1]) - across.to(ends[0])) / kPixelsPerPoint;
     return {...thinned(part, Math.max(1, most || 1)), all: one};
   });
-  for (const curve of curves)
+  for (const curve of curves) {
     curve.main = page.smooth > 0 ? smoothed(curve.values, page.smooth) : curve.values;
+    curve.hasBand = curve.low && curves.length <= kMostBands;
+  }
   const heights = curves.flatMap((one) => [...one.main, ...one.validation || []]);
   const up = scaleOf(heights, [kFrame.height - kFrame.bottom, kFrame.top],
     {log: page.log, zero: chart.zero});

@@ -129,14 +129,22 @@ void ThinnedRows::add(const RunRow& row, std::int64_t offset, double seconds) {
 }
 
 void ThinnedRows::halve() {
-  RunPoints halves = joined(0, size(), 2 * width());
-  points_ = std::move(halves);
-  const auto keep_even = [](auto& values) {
-    for (std::size_t i = 0; 2 * i < values.size(); ++i) values[i] = values[2 * i];
+  const auto halve_list = [](auto& values, const auto& join) {
+    for (std::size_t i = 0; i < values.size(); i += 2)
+      values[i / 2] = i + 1 < values.size() ? join(values[i], values[i + 1]) : values[i];
     values.resize(divide_up(values.size(), 2));
   };
-  keep_even(offsets_);
-  keep_even(seconds_before_);
+  const auto first = [](const auto& one, const auto&) { return one; };
+  halve_list(points_.first_step, first);
+  halve_list(points_.last_step, [](std::int64_t, std::int64_t last) { return last; });
+  halve_list(offsets_, first);
+  halve_list(seconds_before_, first);
+  for (auto& series : points_.series)
+    halve_list(series, [](ValueRange one, const ValueRange& other) {
+      one.add(other);
+      return one;
+    });
+  points_.width *= 2;
 }
 
 std::int64_t ThinnedRows::width_for(std::size_t count, std::size_t most) const {

@@ -169,3 +169,36 @@ test("every unit, log scale and smoothing draw finite coordinates, of a single p
               assert(!/NaN|Infinity|undefined/.test(value), `${losses} ${unit} ${log}: ${value}`);
         }
 });
+
+test("the page asks only for new points, and for a part in detail", async () => {
+  const {page, byId, get} = open();
+  const asked = [];
+  const answers = {"/api/runs": {runs: [run("a", {rows: 4})], waiting: ["b does not exist yet"],
+    left_out: 0, more: false}};
+  const coarse = {...points([4, 3]), width: 2, rows: 4, first_step: [1, 3], last_step: [2, 4]};
+  const context = get("globalThis");
+  context.fetch = async (path) => {
+    asked.push(path);
+    const answer = answers[path] || (path.startsWith("/api/config") ? {version: 1, config: {}}
+      : path.includes("from=") ? points([5, 4, 3, 2]) : coarse);
+    return {ok: true, status: 200, json: async () => answer};
+  };
+  await get("update()");
+  await get("update()");
+  assert.deepEqual(asked, ["/api/runs", "/api/rows?run=0&width=0&have=0", "/api/config?run=0",
+    "/api/runs"], "nothing new, nothing asked");
+  assert.equal(byId("message").textContent, "Waiting: b does not exist yet.");
+  answers["/api/runs"].runs[0].rows = 5;
+  await get("update()");
+  assert.equal(asked.at(-1), "/api/rows?run=0&width=2&have=2");
+  await get("zoomTo([2.5, 4])");
+  assert.equal(asked.at(-1), "/api/rows?run=0&from=1&to=4");
+  assert.equal(page.details[0].last_step.length, 4);
+  assert.equal(byId("whole").hidden, false);
+  await get("zoomTo(null)");
+  assert.equal(byId("whole").hidden, true);
+  context.fetch = async () => ({ok: false, status: 401});
+  await get("update().catch(failed)");
+  assert.equal(byId("keys").hidden, false);
+  assert.equal(byId("message").textContent, "This board asks for its token.");
+});

@@ -23,8 +23,8 @@ namespace {
 /// A board of a folder, and a client of it.
 class BoardTest : public testing::Test {
  protected:
-  void serve(std::vector<std::string> paths, const std::string& token = "") {
-    board_ = std::make_unique<Board>(std::move(paths));
+  void serve(const std::vector<std::string>& paths, const std::string& token = "") {
+    board_ = std::make_unique<Board>(paths);
     server_ = std::make_unique<HttpServer>(HttpServer::Options{.port = 0, .token = token});
     add_board(*server_, *board_);
     port_ = server_->start();
@@ -111,6 +111,16 @@ TEST_F(BoardTest, ShowsAtMostSoManyRuns) {
   const json all = json::parse(board.runs_json(std::time(nullptr)));
   EXPECT_EQ(all["runs"].size(), Board::kMostRuns);
   EXPECT_EQ(all["left_out"], 2);
+}
+
+TEST_F(BoardTest, TakesARunOnceAndNoFile) {
+  const std::string run = make_run(folder_ / "run", 1, 1);
+  Board board({run + "/", folder_ / ".//run"});
+  const json all = json::parse(board.runs_json(std::time(nullptr)));
+  ASSERT_EQ(all["runs"].size(), 1U);
+  EXPECT_EQ(all["runs"][0]["name"], "run");
+  EXPECT_THAT([&] { Board({run + "/metrics.jsonl"}); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("is a file; name the folder")));
 }
 
 TEST_F(BoardTest, AsksForTheTokenExceptForThePage) {
