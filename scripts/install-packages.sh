@@ -3,7 +3,8 @@
 # needs and that are missing. --unit-tests adds what compiles the tests: Ninja, ccache, GoogleTest.
 # --tests adds all that developers need, that is also clang-format, Node.js, Python, strace,
 # patchelf, QEMU, Slurm, ShellCheck, and hipcc, if it is available, for the test that compiles for
-# AMD GPUs. Names of packages stand for these alone. Needs root or sudo only if something is missing.
+# AMD GPUs. Names of packages stand for these alone. Needs root or sudo only if something is
+# missing.
 set -euo pipefail
 unit_tests=0
 tests=0
