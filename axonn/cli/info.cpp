@@ -21,6 +21,7 @@
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/self_test.h"
+#include "axonn/serve/http.h"
 #include "axonn/text/nfc.h"
 #include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
 #include "axonn/train/devices.h"
@@ -104,6 +105,7 @@ int run_info(const Arguments& arguments) {
   line("MPI", mpi_version());
   line("ICU", nfc_library());
   line("SentencePiece", sentencepiece_library());
+  line("web server", http_library());
   const CudaStatus gpus = cuda_status();
   for (const GpuPlatform& platform : {kCuda, kHip})
     line(platform.name, gpu_build(platform, gpus, build));

@@ -177,7 +177,7 @@ std::string error_json(const std::string& message, const std::string& type) {
          '\n';
 }
 
-bool HttpServer::is_built() { return true; }
+std::string http_library() { return concat("cpp-httplib ", CPPHTTPLIB_VERSION); }
 
 HttpServer::HttpServer(Options options) {
   if (!is_this_machine(options.host) && options.token.empty())

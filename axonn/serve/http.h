@@ -48,10 +48,8 @@ class HttpServer {
   /// UsageError in a handler becomes an answer with status 400, another exception one with 500.
   using Handler = std::function<void(const HttpRequest&, HttpResponse&)>;
 
-  /// Whether this build has a web server. Otherwise start() throws UsageError.
-  static bool is_built();
-
-  /// Throws UsageError for a host that other machines can reach without a token.
+  /// Throws UsageError for a host that other machines can reach without a token, and in a build
+  /// without a web server.
   explicit HttpServer(Options options);
   ~HttpServer();
 
@@ -70,5 +68,8 @@ class HttpServer {
   class State;
   std::unique_ptr<State> state_;
 };
+
+/// "cpp-httplib 0.11.4", or what a build without it lacks.
+std::string http_library();
 
 }  // namespace axonn

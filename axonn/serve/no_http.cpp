@@ -8,7 +8,9 @@ class HttpServer::State {};
 
 std::string error_json(const std::string& message, const std::string&) { return message; }
 
-bool HttpServer::is_built() { return false; }
+std::string http_library() {
+  return "none (built without cpp-httplib): no axonn serve, no axonn board";
+}
 
 HttpServer::HttpServer(Options) {
   refuse(
