@@ -122,8 +122,8 @@ def failing_saves(attacked):
 
 
 def limited_files(attacked):
-    """Files may not grow beyond a limit: SIGXFSZ does not kill the run."""
-    run = Run(attacked, "run", steps=30)
+    """Files may not grow beyond a limit, which a checkpoint does: SIGXFSZ does not kill the run."""
+    run = Run(attacked, "run", steps=20)
     limited = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash"]
     return unlike(run.run(limited), 1, "error: ", "File too large") or run.fault(run.losses())
 
