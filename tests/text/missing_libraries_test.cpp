@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/text/characters.h"
 #include "axonn/text/nfc.h"
 #include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
 
@@ -18,6 +19,19 @@ TEST(WithoutIcu, NormalizationIsRefusedWithThePackageAndTheOption) {
   EXPECT_THAT([&] { append_nfc("e\u0301", out); }, ThrowsMessage<UsageError>(remedy));
   EXPECT_THAT([] { begins_apart("e"); }, ThrowsMessage<UsageError>(remedy));
   EXPECT_THAT([] { stays_composed("e"); }, ThrowsMessage<UsageError>(remedy));
+}
+
+TEST(WithoutIcu, CharactersAreKnownForAscii) {
+  EXPECT_EQ(upper_case("a1 Zz"), "A1 ZZ");
+  EXPECT_EQ(lower_case("a1 Zz"), "a1 zz");
+  EXPECT_TRUE(is_letter('q') && is_letter('Q') && !is_letter('@') && !is_letter('['));
+  EXPECT_TRUE(is_printable('~') && !is_printable('\n') && !is_printable(0x7f));
+  EXPECT_EQ(number_kind('9'), NumberKind::decimal);
+  EXPECT_EQ(number_kind(':'), NumberKind::none);
+  EXPECT_EQ(title_case_of('z'), U'Z');
+  EXPECT_FALSE(is_title_case('T'));
+  EXPECT_THAT([] { upper_case("stra\u00dfe"); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("beyond ASCII"), HasSubstr("libicu-dev"))));
 }
 
 TEST(WithoutSentencePiece, AModelIsRefusedWithItsFileThePackageAndTheOption) {

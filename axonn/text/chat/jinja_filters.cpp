@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "axonn/text/characters.h"
 #include "axonn/text/chat/jinja_call.h"
 
 namespace axonn::jinja {

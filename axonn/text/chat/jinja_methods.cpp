@@ -4,6 +4,7 @@
 #include <span>
 
 #include "axonn/base/utf8.h"
+#include "axonn/text/characters.h"
 #include "axonn/text/chat/jinja_call.h"
 
 namespace axonn::jinja {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "axonn/base/utf8.h"
+#include "axonn/text/characters.h"
 #include "axonn/text/chat/jinja_call.h"
 #include "axonn/text/chat/jinja_value.h"
 

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include <unicode/locid.h>
-#include <unicode/uchar.h>
-#include <unicode/unistr.h>
-
 #include "axonn/base/utf8.h"
+#include "axonn/text/characters.h"
 
 namespace axonn::jinja {
 
@@ -101,65 +98,22 @@ bool is_white_space(char32_t c) {
          c == 0x3000;
 }
 
-bool is_printable(char32_t c) {
-  if (c < 0x7f) return c >= 0x20;
-  switch (u_charType(static_cast<UChar32>(c))) {
-    case U_UNASSIGNED:
-    case U_CONTROL_CHAR:
-    case U_FORMAT_CHAR:
-    case U_PRIVATE_USE_CHAR:
-    case U_SURROGATE:
-    case U_SPACE_SEPARATOR:
-    case U_LINE_SEPARATOR:
-    case U_PARAGRAPH_SEPARATOR:
-      return false;
-    default:
-      return true;
-  }
-}
-
 namespace {
 
-bool is_ascii_text(std::string_view text) {
-  return std::ranges::none_of(text, [](char c) { return (c & 0x80) != 0; });
-}
-
-icu::UnicodeString to_icu(std::string_view text) {
-  return icu::UnicodeString::fromUTF8({text.data(), static_cast<std::int32_t>(text.size())});
-}
-
 bool is_in_class(char32_t c, std::string_view predicate) {
-  const auto u = static_cast<UChar32>(c);
   if (predicate == "isspace") return is_white_space(c);
-  const bool letter = u_isalpha(u) != 0;
+  const bool letter = is_letter(c);
   if (predicate == "isalpha") return letter;
-  const auto numeric = static_cast<UNumericType>(u_getIntPropertyValue(u, UCHAR_NUMERIC_TYPE));
-  if (predicate == "isdecimal") return numeric == U_NT_DECIMAL;
-  if (predicate == "isdigit") return numeric == U_NT_DECIMAL || numeric == U_NT_DIGIT;
-  if (predicate == "isalnum") return letter || numeric != U_NT_NONE;
-  return numeric != U_NT_NONE;  // isnumeric
+  const NumberKind number = number_kind(c);
+  if (predicate == "isdecimal") return number == NumberKind::decimal;
+  if (predicate == "isdigit") return number == NumberKind::decimal || number == NumberKind::digit;
+  if (predicate == "isalnum") return letter || number != NumberKind::none;
+  return number != NumberKind::none;  // isnumeric
 }
 
-bool is_cased(char32_t c) {
-  const auto u = static_cast<UChar32>(c);
-  return u_isUUppercase(u) != 0 || u_isULowercase(u) != 0 || u_istitle(u) != 0;
-}
+bool is_cased(char32_t c) { return is_upper_case(c) || is_lower_case(c) || is_title_case(c); }
 
 }  // namespace
-
-std::string upper_case(std::string_view text) {
-  std::string out;
-  if (!is_ascii_text(text)) return to_icu(text).toUpper(icu::Locale::getRoot()).toUTF8String(out);
-  for (char c : text) out += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  return out;
-}
-
-std::string lower_case(std::string_view text) {
-  std::string out;
-  if (!is_ascii_text(text)) return to_icu(text).toLower(icu::Locale::getRoot()).toUTF8String(out);
-  for (char c : text) out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
 
 Text title_case(const Text& text, bool once) {
   bool inner = false;  // after a letter of the same word
@@ -172,7 +126,7 @@ Text title_case(const Text& text, bool once) {
       if (inner)
         out += lower_case(first);
       else
-        append_utf8(static_cast<char32_t>(u_totitle(static_cast<UChar32>(c))), out);
+        append_utf8(title_case_of(c), out);
       inner = once || is_cased(c);
     }
     return out;
@@ -186,9 +140,9 @@ bool has_only(std::string_view text, std::string_view predicate) {
     for (std::string_view rest = text; !rest.empty();) {
       const std::string_view first = first_character(rest);
       rest.remove_prefix(first.size());
-      const auto u = static_cast<UChar32>(code_point(first));
-      if (u_istitle(u) != 0 || (upper ? u_isULowercase(u) : u_isUUppercase(u)) != 0) return false;
-      some = some || (upper ? u_isUUppercase(u) : u_isULowercase(u)) != 0;
+      const char32_t c = code_point(first);
+      if (is_title_case(c) || (upper ? is_lower_case(c) : is_upper_case(c))) return false;
+      some = some || (upper ? is_upper_case(c) : is_lower_case(c));
     }
     return some;
   }

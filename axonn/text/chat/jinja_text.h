@@ -92,9 +92,6 @@ std::size_t byte_of_character(std::string_view text, std::size_t index);
 std::string_view first_character(std::string_view text);
 
 bool is_white_space(char32_t c);
-bool is_printable(char32_t c);
-std::string upper_case(std::string_view text);
-std::string lower_case(std::string_view text);
 /// str.title(): each first letter of a word in upper case, the others in lower case. `once`:
 /// str.capitalize(), only that of the whole text.
 Text title_case(const Text& text, bool once);
