@@ -464,7 +464,8 @@ bool in_test(Session&, const Value& value, const Arguments& arguments) {
 }
 
 bool sameas_test(Session&, const Value& value, const Arguments& arguments) {
-  const Value& other = Parameters("sameas", arguments, {"other"}).need(0);
+  const Parameters parameters("sameas", arguments, {"other"});
+  const Value& other = parameters.need(0);
   return value.type_name() == other.type_name() && equal(value, other);
 }
 
