@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <numeric>
 
 #include <CLI/CLI.hpp>
 
@@ -23,7 +24,8 @@ constexpr const char* kCheckExamples =
     R"(Compares each grid with the first one: losses, global gradient norms, and at the first step
 the gradient norm of every parameter. Shows the largest relative differences. Under mpirun, grids
 with as many ranks as were started run over MPI, others as threads of rank 0. On GPUs, all grids
-are compared with the first one on the CPU.
+are compared with the first one on the CPU. Of --parallelism.context, a grid uses the greatest common
+divisor with its z.
 
 Examples:
   axonn check configs/tiny.toml
@@ -33,9 +35,11 @@ Examples:
 
 Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 
-/// The config for this grid: deterministic, with the grid's default micro-batch.
+/// The config for this grid: deterministic, with the grid's default micro-batch, and as many ranks
+/// that share sequences as parallelism.context and z allow.
 Config config_on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
+  config.parallelism.context = std::gcd(config.parallelism.context, grid.z);
   config.training.micro_batch = 0;
   config.training.deterministic = true;
   validate(config);

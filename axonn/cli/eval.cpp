@@ -53,6 +53,10 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
                  "inputs per window; default: as the model was trained, else 1,024")
       ->check(count_from(1))
       ->needs(data);
+  app.add_option("--context", flags.context,
+                 "neighbours along z that share sequences, for long ones; divides the grid's z")
+      ->check(count_from(1))
+      ->capture_default_str();
   app.add_option("--batch", flags.batch,
                  "windows or choices that each (z, data) coordinate computes at a time")
       ->check(count_from(1));

@@ -169,6 +169,7 @@ Config open_model(const ModelFlags& flags) {
       for (const std::string& warning : files->checkpoint()->warnings())
         std::cerr << "warning: " << warning << '\n';
   config.parallelism.set_grid(parse_grid(flags.grid));
+  config.parallelism.context = flags.context;
   config.parallelism.device = flags.device;
   validate_device(flags.device);
   if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;

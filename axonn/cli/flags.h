@@ -55,6 +55,7 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
 struct ModelFlags {
   std::string model, adapter, tokenizer, grid = "1,1,1,1", dtype;
   DeviceKind device = DeviceKind::automatic;
+  int context = 1;  ///< neighbours along z that share sequences; only eval has a flag for it
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 

@@ -157,6 +157,7 @@ Config complete(Config config, const Origins& origins) {
   if (config.optimizer.lr <= 0) config.optimizer.lr = 1;
   config.lr_scheduler = {};
   config.parallelism.set_grid({});
+  config.parallelism.context = 1;
   config.parallelism.named_grid.clear();
   config.parallelism.device = DeviceKind::automatic;
   config.training.micro_batch = 0;
@@ -182,7 +183,8 @@ SearchOptions options_of(const Config& config, const Origins& origins, const Pla
   options.micro_batch = kept("training.micro_batch", config.training.micro_batch, std::int64_t{0});
   const ParallelismConfig& p = config.parallelism;
   options.fixed = {kept("parallelism.x", p.x, 0), kept("parallelism.y", p.y, 0),
-                   kept("parallelism.z", p.z, 0), kept("parallelism.data", p.data, 0)};
+                   kept("parallelism.z", p.z, 0), kept("parallelism.data", p.data, 0),
+                   kept("parallelism.context", p.context, 0)};
   if (origins.from_flag("activation_checkpoint.mode"))
     options.recompute = config.activation_checkpoint.mode;
   return options;
@@ -231,7 +233,7 @@ void show(const std::vector<PlanReport>& reports, ScalingKind kind, const PlanFl
 
 std::string row(int place, const Plan& plan, const MeasuredSteps& measured) {
   return fmt::format("{:>2}  {:<16} {:>9.4f} {:>9.4f} {:>6.2f} {:>10.4f} {:>9.4f} {:>11} {:>11}\n",
-                     place, to_string(plan.grid), plan.time.step_s, measured.step_s,
+                     place, with_context(plan.grid), plan.time.step_s, measured.step_s,
                      plan.time.step_s / measured.step_s, plan.time.exposed_s(), measured.waited_s,
                      format_bytes(plan.memory_bytes), format_bytes(measured.memory_bytes));
 }

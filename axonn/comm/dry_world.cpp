@@ -52,12 +52,15 @@ class DryWorld final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split_off(int, std::string name) override {
-    const auto axis = std::ranges::find(kAxes, name, [](Axis a) { return name_of(a); });
-    AXONN_CHECK(axis != kAxes.end(), "split: a dry world has groups along the axes only, got ",
-                name);
     const Coords at = coords_of(place_.shape, place_.world_rank);
-    return std::make_unique<DryWorld>(std::move(name), at.at(*axis), place_.shape.extent(*axis),
-                                      place_, schedule_);
+    const auto group = [&](int rank, int size) {
+      return std::make_unique<DryWorld>(std::move(name), rank, size, place_, schedule_);
+    };
+    if (name == "context") return group(context_part(place_.shape, at), place_.shape.context);
+    const auto axis = std::ranges::find(kAxes, name, [](Axis a) { return name_of(a); });
+    AXONN_CHECK(axis != kAxes.end(), "split: a dry world has the groups of a grid only, got ",
+                name);
+    return group(at.at(*axis), place_.shape.extent(*axis));
   }
 
  private:

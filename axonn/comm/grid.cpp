@@ -7,6 +7,9 @@ namespace axonn {
 Grid::Grid(Communicator& world, GridShape shape) : world_(world), shape_(shape) {
   for (Axis axis : kAxes)
     if (shape.extent(axis) < 1) refuse("grid ", to_string(shape), " has an extent below 1");
+  if (shape.context < 1 || shape.z % shape.context != 0)
+    refuse("[parallelism] context = ", shape.context, " does not divide z = ", shape.z,
+           "; set it to a divisor of z");
   if (shape.ranks() != world.size())
     refuse("grid ", to_string(shape), " needs ", shape.ranks(), " ranks, but there are ",
            world.size(), "; start as many as it needs, or change [parallelism] x, y, z and data");
@@ -18,6 +21,9 @@ Grid::Grid(Communicator& world, GridShape shape) : world_(world), shape_(shape) 
     groups_[static_cast<int>(axis)] = world.split(color, std::string(name_of(axis)));
     stride *= extent(axis);
   }
+  if (shape.context == 1) return;
+  const int part = context_part(shape, coords_);
+  context_ = world.split(world.rank() - part * shape.x * shape.y, "context");
 }
 
 std::string Grid::describe() const {
@@ -33,6 +39,7 @@ NamedSeconds WaitClock::so_far() const {
                        stats.waited_seconds_by[i]);
   };
   for (Axis axis : kAxes) add(name_of(axis), grid_->along(axis).stats());
+  if (grid_->shape().context > 1) add("context", grid_->context().stats());
   add("world", grid_->world().stats());
   return all;
 }

@@ -22,20 +22,23 @@ namespace axonn {
 class Grid {
  public:
   /// Collective over world, which must outlive the grid. Throws UsageError if the product of the
-  /// extents is not world.size().
+  /// extents is not world.size(), or context does not divide z.
   Grid(Communicator& world, GridShape shape);
 
   const GridShape& shape() const { return shape_; }
   const Coords& coords() const { return coords_; }
   int extent(Axis axis) const { return shape_.extent(axis); }
   int coord(Axis axis) const { return coords_.at(axis); }
-  /// The number of (z, data) coordinates, each of which computes other sequences, and of this
-  /// rank's: data · Gz + z.
+  /// As the functions of grid_shape.h, of this grid and this rank.
   int batch_places() const { return axonn::batch_places(shape_); }
   int batch_place() const { return axonn::batch_place(shape_, coords_); }
+  bool leads_place() const { return axonn::leads_place(shape_, coords_); }
 
   /// The group of ranks that differ from this one only in `axis`, ordered by it.
   Communicator& along(Axis axis) const { return *groups_[static_cast<int>(axis)]; }
+  /// The group of the ranks that share this one's sequences, ordered by z: shape().context
+  /// neighbours along z. Only if that is more than 1.
+  Communicator& context() const { return *context_; }
   Communicator& world() const { return world_; }
 
   /// Describes this rank: "rank 5 (x 1, y 0, z 1, data 0)".
@@ -46,6 +49,7 @@ class Grid {
   GridShape shape_;
   Coords coords_;
   std::array<std::unique_ptr<Communicator>, 4> groups_;
+  std::unique_ptr<Communicator> context_;  // null if shape().context is 1
 };
 
 using NamedSeconds = std::vector<std::pair<std::string, double>>;

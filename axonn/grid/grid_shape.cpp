@@ -7,21 +7,6 @@
 
 namespace axonn {
 
-namespace {
-
-std::vector<int> divisors_of(int number) {
-  std::vector<int> small, large;
-  for (int i = 1; i <= number / i; ++i) {
-    if (number % i != 0) continue;
-    small.push_back(i);
-    if (i != number / i) large.push_back(number / i);
-  }
-  small.insert(small.end(), large.rbegin(), large.rend());
-  return small;
-}
-
-}  // namespace
-
 std::string_view name_of(Axis axis) {
   constexpr std::string_view kNames[] = {"x", "y", "z", "data"};
   return kNames[static_cast<int>(axis)];
@@ -36,6 +21,11 @@ std::string names_of(AxisSet axes) {
 
 std::string to_string(const GridShape& shape) {
   return concat(shape.x, ',', shape.y, ',', shape.z, ',', shape.data);
+}
+
+std::string with_context(const GridShape& shape) {
+  return shape.context == 1 ? to_string(shape)
+                            : concat(to_string(shape), " (context ", shape.context, ')');
 }
 
 GridShape parse_grid(std::string_view text) {
@@ -74,6 +64,17 @@ Coords coords_of(const GridShape& shape, int rank) {
     rank /= shape.extent(axis);
   }
   return coords;
+}
+
+std::vector<int> divisors_of(int number) {
+  std::vector<int> small, large;
+  for (int i = 1; i <= number / i; ++i) {
+    if (number % i != 0) continue;
+    small.push_back(i);
+    if (i != number / i) large.push_back(number / i);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
 }
 
 std::vector<GridShape> grids_of(int ranks) {

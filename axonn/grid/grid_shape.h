@@ -42,17 +42,22 @@ class AxisSet {
 /// The names in words: "no axis", "y", "x and y".
 std::string names_of(AxisSet axes);
 
-/// Extents of the axes.
+/// Extents of the axes, and the factor of z along which ranks share sequences.
 struct GridShape {
   int x = 1, y = 1, z = 1, data = 1;
+  /// Divides z. So many neighbours along z compute the same sequences, of which each holds a part
+  /// of the positions (context parallelism). Parameters are cut over all of z, whatever it is.
+  int context = 1;
 
   int extent(Axis axis) const { return std::array{x, y, z, data}[static_cast<int>(axis)]; }
   int ranks() const { return x * y * z * data; }
   bool operator==(const GridShape&) const = default;
 };
 
-/// Writes the extents in the order x,y,z,data: "2,1,2,1".
+/// Writes the extents in the order x,y,z,data: "2,1,2,1"; not the context.
 std::string to_string(const GridShape& shape);
+/// The same with the context, if it is not 1: "2,1,4,1 (context 2)".
+std::string with_context(const GridShape& shape);
 /// Reads what to_string() writes. Throws UsageError unless the text is four positive integers
 /// separated by commas.
 GridShape parse_grid(std::string_view text);
@@ -69,12 +74,24 @@ struct Coords {
 /// Coordinates of world rank r: x = r % Gx, y = r / Gx % Gy, z = r / (Gx Gy) % Gz, data = the rest.
 Coords coords_of(const GridShape& shape, int rank);
 
-/// Number of (z, data) coordinates, each of which computes other sequences.
-constexpr int batch_places(const GridShape& shape) { return shape.z * shape.data; }
-/// The number of a rank's (z, data) coordinate: data · Gz + z.
+/// Number of places, each of which computes other sequences: the (z, data) coordinates, of which
+/// `context` neighbours along z are one place.
+constexpr int batch_places(const GridShape& shape) { return shape.z / shape.context * shape.data; }
+/// The number of a rank's place: (data · Gz + z) / context.
 constexpr int batch_place(const GridShape& shape, const Coords& at) {
-  return at.at(Axis::data) * shape.z + at.at(Axis::z);
+  return (at.at(Axis::data) * shape.z + at.at(Axis::z)) / shape.context;
 }
+/// Which part of its place's sequences a rank holds: z mod context.
+constexpr int context_part(const GridShape& shape, const Coords& at) {
+  return at.at(Axis::z) % shape.context;
+}
+/// Whether a rank reports for its place, as exactly one does: it is 0 on x and y and has part 0.
+constexpr bool leads_place(const GridShape& shape, const Coords& at) {
+  return at.at(Axis::x) == 0 && at.at(Axis::y) == 0 && context_part(shape, at) == 0;
+}
+
+/// The divisors of a positive number, ascending.
+std::vector<int> divisors_of(int number);
 
 /// All grids of so many ranks, each once: the number's ordered factorisations into four.
 std::vector<GridShape> grids_of(int ranks);

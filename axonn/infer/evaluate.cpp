@@ -68,12 +68,15 @@ struct Batch {
   std::vector<std::int32_t> ids, targets;
 };
 
-/// Reads sequences [first, first + count). Those beyond the last have no targets.
-Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int64_t count) {
+/// Reads sequences [first, first + count), as long as the longest of them and a multiple of `unit`.
+/// Those beyond the last have no targets.
+Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int64_t count,
+                 std::int64_t unit) {
   std::vector<ScoredSequence> read;
   std::int64_t length = 1;
   for (std::int64_t n = first; n < std::min(first + count, sequences.count); ++n)
     length = std::max(length, read.emplace_back(sequences.at(n)).positions);
+  length = (length + unit - 1) / unit * unit;
   Batch batch{.rows = {count, length}};
   batch.ids.assign(count * length, 0);
   batch.targets.assign(count * length, -1);
@@ -96,6 +99,7 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
   const Grid& grid = model.grid();
   const std::int64_t round = options.batch * grid.batch_places();
   const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
+  const std::int64_t unit = unit_of_cut(grid.shape().context);
   StepState state;
   Context ctx = model.context();
   ctx.own_scheduling().step = &state;
@@ -105,24 +109,27 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
   for (std::int64_t first = 0; first < sequences.count; first += round) {
     // Every rank computes in every round, because the weights are gathered over z.
     const std::int64_t mine = first + grid.batch_place() * options.batch;
-    const Batch batch = read_batch(sequences, mine, options.batch);
+    const Batch batch = read_batch(sequences, mine, options.batch, unit);
     state.prefetcher.begin_pass();
     const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows);
     const Tensor losses = model.model().target_losses(ctx, tokens);
     std::vector<float> host(losses.count());  // the loss and the greedy flag of each row, (R, 2)
     ctx.device().copy_to_host(host.data(), losses.view().data, losses.bytes());
-    for (std::int64_t row = 0; counts && row < batch.rows.count(); ++row) {
-      if (batch.targets[row] < 0) continue;
-      double* sum = &sums[(mine + row / batch.rows.positions) * kSums];
-      sum[nats] += host[2 * row];
-      sum[targets] += 1;
-      sum[greedy] += host[2 * row + 1];
-    }
+    if (counts)
+      tokens.rows.for_each_run([&](std::int64_t begin, std::int64_t count, std::int64_t number) {
+        for (std::int64_t row = begin; row < begin + count; ++row, ++number) {
+          if (batch.targets[number] < 0) continue;
+          double* sum = &sums[(mine + number / batch.rows.positions) * kSums];
+          sum[nats] += host[2 * row];
+          sum[targets] += 1;
+          sum[greedy] += host[2 * row + 1];
+        }
+      });
     if (options.report && grid.world().rank() == 0)
       options.report(std::min(first + round, sequences.count));
   }
   // Only one rank has a sequence's sums and the others have zeros, so the order of the sum changes
-  // no bit.
+  // no bit, unless ranks share sequences.
   grid.world().all_reduce(buffer(std::span(sums)), "scores").wait();
 
   std::vector<SequenceScore> scores(sequences.count);

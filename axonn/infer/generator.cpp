@@ -164,6 +164,9 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
               ", a context of ", options.context);
   if (context_ > model.positions)
     refuse("a context of ", context_, " tokens, but the model has ", model.positions, " positions");
+  if (loaded.grid().shape().context > 1)
+    refuse("[parallelism] context = ", loaded.grid().shape().context,
+           ": generation needs whole sequences on each rank; set context to 1");
   vocab_ = loaded.model().vocab();
   if (options.tokenizer) vocab_ = std::min(vocab_, options.tokenizer->vocab_size());
   heads_ = {model.heads, model.kv_heads, model.head_width(), model.window};

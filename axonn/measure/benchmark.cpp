@@ -401,7 +401,7 @@ OverlapReport overlap_benchmark(const Config& config, Communicator& world,
   ParallelismConfig& p = without.parallelism;
   p.chunks = 1;
   p.overlap_input_gradients = p.overlap_weight_gradients = false;
-  p.overlap_weights = p.overlap_data = false;
+  p.overlap_weights = p.overlap_data = p.overlap_context = false;
   report.off = measure(without, world, progress);
   report.on = measure(config, world, progress);
   move_weights_to_forward(report.off);

@@ -32,22 +32,23 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
   b_ = &group.add({.name = module + ".lora_B.weight", .layout = out, .decays = true});
 }
 
-/// The mask uses global column numbers, so it does not depend on the grid.
-ops::Dropout Adapter::mask(const Context& ctx, const View& out, const View& inp,
-                           const Rows& rows) const {
-  return {.out = out,
-          .inp = inp,
-          .probability = dropout_,
-          .key = key_ + ctx.seed,
-          .first_row = rows.first,
-          .first_col = ctx.grid.coord(in_axis_) * a_->local_cols()};
+/// The mask uses global numbers of rows and columns, so it does not depend on the grid.
+void Adapter::drop(const Context& ctx, const View& out, const View& inp, const Rows& rows) const {
+  rows.for_each_run([&](std::int64_t row, std::int64_t count, std::int64_t number) {
+    ctx.backend.run(ops::Dropout{.out = out.row_range(row, count),
+                                 .inp = inp.row_range(row, count),
+                                 .probability = dropout_,
+                                 .key = key_ + ctx.seed,
+                                 .first_row = number,
+                                 .first_col = ctx.grid.coord(in_axis_) * a_->local_cols()});
+  });
 }
 
 /// The input after dropout; without dropout, or in evaluation, the input itself.
 Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const {
   if (dropout_ == 0 || !ctx.training()) return inp;
   Tensor out = ctx.empty(inp.rows(), inp.cols(), inp.dtype());
-  ctx.backend.run(mask(ctx, out.view(), inp.view(), rows));
+  drop(ctx, out.view(), inp.view(), rows);
   return out;
 }
 
@@ -96,7 +97,7 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
   }
   const Tensor d_seen = ctx.empty(d_inp.rows, d_inp.cols, ctx.dtype);
   ctx.backend.matmul({.out = d_seen.view(), .a = d_inner.view(), .b = a_->weight()});
-  ctx.backend.run(mask(ctx, d_seen.view(), d_seen.view(), rows));
+  drop(ctx, d_seen.view(), d_seen.view(), rows);
   ctx.backend.run(ops::Add{d_inp, d_inp, d_seen.view()});
 }
 

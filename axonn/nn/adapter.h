@@ -40,7 +40,7 @@ class Adapter {
 
  private:
   Tensor dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const;
-  ops::Dropout mask(const Context& ctx, const View& out, const View& inp, const Rows& rows) const;
+  void drop(const Context& ctx, const View& out, const View& inp, const Rows& rows) const;
   Tensor inner(const Context& ctx, const Tensor& inp) const;
   View part_of(const View& out) const;
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "axonn/base/check.h"
+#include "axonn/nn/shared_attention.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn {
@@ -74,6 +75,7 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads) {
     AXONN_CHECK(in.placement.cols.has(Axis::x) && in.value.cols() == at.width(), "attention: qkv ",
                 in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
                 " query and 2 x ", at.room, " key-value heads of ", at.dim);
+    if (in.rows.share) return shared_attention(ctx, at, in);
     Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);
     if (ctx.cache && ctx.cache->attend(ctx, at, in, value.view()))
       return make_chunk(ctx, in, value, in.placement);

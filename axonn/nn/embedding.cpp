@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
+#include "axonn/grid/sequence_cut.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/parallel/var.h"
 
@@ -42,6 +43,51 @@ void check_places(const Rows& rows, const RowPlaces& places) {
                 places.starts[r]);
 }
 
+/// This rank's part of tokens, as make_tokens() returns it.
+Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
+                     std::span<const std::int32_t> targets, const Rows& whole,
+                     const RowPlaces& places) {
+  const GridShape& shape = ctx.grid.shape();
+  const std::int64_t T = whole.positions, blocks = T / kContextBlock;
+  SequenceShare share{.whole = T, .numbers = {}, .blocks = {}, .slots = {}};
+  std::vector<std::int32_t> slots(whole.sequences * blocks);
+  for (std::int64_t s = 0; s < whole.sequences; ++s) {
+    const auto starts = places.starts.empty() ? places.starts : places.starts.subspan(s * T, T);
+    const auto of_rank =
+        context_blocks(T, shape.context, ctx.scheduling().run.sequence_cut, starts);
+    std::int32_t slot = 0;
+    for (const auto& numbers : of_rank)
+      for (const std::int32_t number : numbers) slots[s * blocks + number] = slot++;
+    const auto& mine = of_rank[context_part(shape, ctx.grid.coords())];
+    share.numbers.insert(share.numbers.end(), mine.begin(), mine.end());
+  }
+  share.blocks = ctx.on_device(share.numbers);
+  share.slots = ctx.on_device(slots);
+
+  const std::int64_t each = blocks / shape.context;
+  const auto cut = [&](auto value_of) {
+    std::vector<std::int32_t> part;
+    part.reserve(std::ssize(share.numbers) * kContextBlock);
+    for (std::int64_t i = 0; i < std::ssize(share.numbers); ++i)
+      for (std::int64_t r = 0; r < kContextBlock; ++r)
+        part.push_back(value_of(i / each * T + share.numbers[i] * kContextBlock + r));
+    return ctx.on_device(part);
+  };
+  const auto part_of = [&](std::span<const std::int32_t> all) {
+    return all.empty() ? Tensor() : cut([all](std::int64_t row) { return all[row]; });
+  };
+  Rows rows{.sequences = whole.sequences,
+            .positions = T / shape.context,
+            .first = whole.first,
+            .position = part_of(places.positions),
+            .start = part_of(places.starts),
+            .reach = whole.reach,
+            .share = std::make_shared<const SequenceShare>(share)};
+  if (rows.position.empty())
+    rows.position = cut([T](std::int64_t row) { return static_cast<std::int32_t>(row % T); });
+  return {part_of(ids), part_of(targets), std::move(rows)};
+}
+
 }  // namespace
 
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
@@ -51,6 +97,7 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
               rows.sequences, " sequences of ", rows.positions);
   if (places.reach > 0) rows.reach = places.reach;
   check_places(rows, places);
+  if (ctx.grid.shape().context > 1) return shared_tokens(ctx, ids, targets, rows, places);
   rows.position = ctx.on_device(places.positions);
   rows.start = ctx.on_device(places.starts);
   return {ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};

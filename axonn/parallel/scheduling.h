@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/grid/sequence_cut.h"
 #include "axonn/parallel/context.h"
 
 namespace axonn {
@@ -22,6 +23,7 @@ struct Overlap {
   bool weights = true;           ///< OAG: the next block's all-gather with this block
   bool data = true;  ///< a block's sum over data with the backward of earlier blocks, and the
                      ///< gather of its new weights with earlier blocks of the next forward
+  bool context = true;  ///< keys and values of some heads with the attention of others
 };
 
 /// What stays the same during a run.
@@ -30,6 +32,7 @@ struct RunSettings {
   DType reduce_dtype = DType::f32;  ///< in which weight gradients are sent
   /// Between products, cut rows over the axis (x or y) on which values would be replicated.
   bool sequence_parallel = true;
+  SequenceCut sequence_cut = {};   ///< among ranks that share sequences
   int chunks = 1;          ///< of a micro-batch's rows; one's collectives overlap another's compute
   bool recompute = false;  ///< blocks keep only their input; backward runs forward again
 };

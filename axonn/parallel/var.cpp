@@ -8,10 +8,27 @@
 namespace axonn {
 
 Rows Rows::part(std::int64_t begin, std::int64_t end) const {
-  const auto piece = [&](const Tensor& all) {
-    return all.empty() ? all : all.col_range(begin * positions, (end - begin) * positions);
+  const auto piece = [&](const Tensor& all) {  // of a tensor with as many elements per sequence
+    const std::int64_t each = all.count() / sequences;
+    return all.empty() ? all : all.col_range(begin * each, (end - begin) * each);
   };
-  return {end - begin, positions, first + begin * positions, piece(position), piece(start), reach};
+  std::shared_ptr<SequenceShare> part_of_share;
+  if (share) {
+    part_of_share = std::make_shared<SequenceShare>();
+    const std::int64_t each = positions / kContextBlock;
+    part_of_share->whole = share->whole;
+    part_of_share->numbers.assign(share->numbers.begin() + begin * each,
+                                  share->numbers.begin() + end * each);
+    part_of_share->blocks = piece(share->blocks);
+    part_of_share->slots = piece(share->slots);
+  }
+  return {.sequences = end - begin,
+          .positions = positions,
+          .first = first + begin * whole(),
+          .position = piece(position),
+          .start = piece(start),
+          .reach = reach,
+          .share = std::move(part_of_share)};
 }
 
 void Gradient::add(const Context& ctx, Tensor d) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/grid/sequence_cut.h"
 #include "axonn/parallel/context.h"
 
 namespace axonn {
@@ -21,20 +22,46 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-/// The rows of a (z, data) coordinate: `sequences` of `positions` tokens each, one after another.
-/// If rows are cut over x or y as well, a rank holds a run of them.
+/// The part of each sequence that a rank holds if several ranks share sequences: as many blocks of
+/// kContextBlock rows as each of the others, in the order of their positions.
+struct SequenceShare {
+  std::int64_t whole = 0;               ///< T: positions of a sequence, on all ranks together
+  std::vector<std::int32_t> numbers;    ///< as `blocks`, in host memory
+  Tensor blocks;  ///< (1, R / block) i32: the number, in its sequence, of each block of rows here
+  /// (1, B·T / block) i32: for each block of each sequence, its place among the sequence's blocks in
+  /// the order of the ranks: rank · (T / ranks / block) + how many earlier ones the rank has.
+  Tensor slots;
+};
+
+/// The rows of a place of the batch: `sequences` of `positions` tokens each, one after another. If
+/// rows are cut over x or y as well, a rank holds a run of them.
 struct Rows {
   std::int64_t sequences = 0, positions = 0;
-  std::int64_t first = 0;  ///< number of the first row among all rows of the training
+  std::int64_t first = 0;  ///< number of the first sequence's first row among all of the training
 
   /// For sequences that hold several documents, or a part of one. Both are (1, R) i32 of all rows,
   /// even if a rank holds only a run of them, or empty.
   Tensor position = {};    ///< each row's position; empty: row r has r % positions
   Tensor start = {};       ///< the first row of its sequence that each row sees; empty: 0
   std::int64_t reach = 0;  ///< all positions are less than this; 0: `positions`
+  /// Set if ranks share sequences. Then `positions` is the number of those here, and `position` is
+  /// set, too.
+  std::shared_ptr<const SequenceShare> share = {};
 
   std::int64_t count() const { return sequences * positions; }
-  std::int64_t most_positions() const { return reach > 0 ? reach : positions; }
+  /// Positions of a sequence, here and on the ranks that share it.
+  std::int64_t whole() const { return share ? share->whole : positions; }
+  std::int64_t most_positions() const { return reach > 0 ? reach : whole(); }
+  /// The numbers of the rows among all of the training, as runs of consecutive ones: calls
+  /// f(row, count, number) for rows [row, row + count) here, of which the first has that number.
+  template <typename F>
+  void for_each_run(F f) const {
+    if (!share) return f(std::int64_t{0}, count(), first);
+    const std::int64_t each = positions / kContextBlock;
+    for (std::int64_t i = 0; i < std::ssize(share->numbers); ++i)
+      f(i * kContextBlock, kContextBlock,
+        first + i / each * share->whole + share->numbers[i] * kContextBlock);
+  }
   /// The rows of sequences [begin, end).
   Rows part(std::int64_t begin, std::int64_t end) const;
 };

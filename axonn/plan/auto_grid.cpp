@@ -35,7 +35,7 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   if (resumed.empty()) return std::nullopt;
   const Config earlier = stored_config(CheckpointReader(resumed));
   const std::int64_t each =
-      earlier.training.micro_batch * earlier.parallelism.z * earlier.parallelism.data;
+      earlier.training.micro_batch * batch_places(earlier.parallelism.grid());
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
       config.training.global_batch % each != 0)
     return std::nullopt;
@@ -47,35 +47,37 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   const int ranks = world.size();
   SearchOptions options{
       .devices = ranks, .progress = progress, .note_progress = [&] { world.note_progress(); }};
+  if (config.parallelism.context > 1) options.fixed.context = config.parallelism.context;
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
   const SearchResult found = search(with_vocab(config), machine, options);
   if (found.plans.empty())
     refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
            format_bytes(static_cast<std::int64_t>(machine.usable_bytes())), " of a device",
-           found.smallest ? concat("; the smallest, ", to_string(found.smallest->grid), ", takes ",
+           found.smallest ? concat("; the smallest, ", with_context(found.smallest->grid), ", takes ",
                                    format_bytes(found.smallest->memory_bytes))
                           : std::string());
   const Plan& best = found.plans.front();
   report(fmt::format("grid: {}, the best of {} that can cut the model; predicted {:.3g} s and {}",
-                     to_string(best.grid), found.cut, best.time.step_s,
+                     with_context(best.grid), found.cut, best.time.step_s,
                      format_bytes(best.memory_bytes)));
   if (found.plans.size() > 1)
-    report(fmt::format("grid: second best {}, {:.3g} s", to_string(found.plans[1].grid),
+    report(fmt::format("grid: second best {}, {:.3g} s", with_context(found.plans[1].grid),
                        found.plans[1].time.step_s));
   return best;
 }
 
 /// Sends rank 0's choice to all ranks.
 Plan broadcast(Communicator& world, const Plan& mine) {
-  std::array<std::int64_t, 6> numbers = {
-      mine.grid.x,    mine.grid.y,      mine.grid.z,
-      mine.grid.data, mine.micro_batch, mine.recompute == RecomputeMode::full ? 1 : 0};
+  std::array<std::int64_t, 7> numbers = {
+      mine.grid.x,       mine.grid.y,      mine.grid.z,
+      mine.grid.data,    mine.grid.context, mine.micro_batch,
+      mine.recompute == RecomputeMode::full ? 1 : 0};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
-  return {.grid = {extent(0), extent(1), extent(2), extent(3)},
-          .micro_batch = numbers[4],
-          .recompute = numbers[5] == 1 ? RecomputeMode::full : RecomputeMode::none};
+  return {.grid = {extent(0), extent(1), extent(2), extent(3), extent(4)},
+          .micro_batch = numbers[5],
+          .recompute = numbers[6] == 1 ? RecomputeMode::full : RecomputeMode::none};
 }
 
 }  // namespace

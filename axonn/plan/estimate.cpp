@@ -60,8 +60,8 @@ Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight)
 }
 
 std::int64_t micro_batches_of(const Config& config) {
-  const ParallelismConfig& p = config.parallelism;
-  return config.training.global_batch / (config.training.micro_batch * p.z * p.data);
+  return config.training.global_batch /
+         (config.training.micro_batch * batch_places(config.parallelism.grid()));
 }
 
 Config with_blocks(Config config, std::int64_t blocks) {

@@ -94,7 +94,7 @@ std::string table(const PlanReport& r) {
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
         "{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}{}\n", i + 1,
-        to_string(p.grid), p.micro_batch, name_of(p.recompute),
+        with_context(p.grid), p.micro_batch, name_of(p.recompute),
         three_digits(p.time.step_s * unit.each), three_digits(p.time.compute_s * unit.each),
         three_digits(p.time.exposed_s() * unit.each),
         gigabytes(static_cast<double>(p.memory_bytes)), three_digits(flops.model * 1e-15),
@@ -133,9 +133,9 @@ std::string explanation(const PlanReport& r) {
   const std::int64_t micros = best.micro_batch_count(r.config.training.global_batch);
   std::string text = fmt::format(
       "\nTime of the best plan ({} micro-batch{} of {} sequence{} on each of {} (z, data) "
-      "coordinates):\n",
+      "{}):\n",
       micros, micros == 1 ? "" : "es", best.micro_batch, best.micro_batch == 1 ? "" : "s",
-      best.grid.z * best.grid.data);
+      batch_places(best.grid), best.grid.context > 1 ? "coordinates / context" : "coordinates");
   if (r.machine.error > 0) {
     const auto [least, most] = range_of(best, r.machine);
     text += fmt::format("  {:>9} {}          a step, expected between {} and {} {}\n",
@@ -168,7 +168,7 @@ std::string remedy(const PlanReport& r) {
     text += fmt::format(
         ": grid {} needs the least, {} per rank with micro-batches of {} and full recomputation, "
         "but a device has {}",
-        to_string(least->grid), gigabytes(static_cast<double>(least->memory_bytes)),
+        with_context(least->grid), gigabytes(static_cast<double>(least->memory_bytes)),
         least->micro_batch, memory_text(r.machine));
   text += ".\n";
   return text + (r.devices_that_fit > 0
@@ -192,7 +192,9 @@ using Json = nlohmann::ordered_json;
 Json known(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 
 Json json_of(const GridShape& grid) {
-  return {{"x", grid.x}, {"y", grid.y}, {"z", grid.z}, {"data", grid.data}};
+  Json json{{"x", grid.x}, {"y", grid.y}, {"z", grid.z}, {"data", grid.data}};
+  if (grid.context > 1) json["context"] = grid.context;
+  return json;
 }
 
 Json json_of(const PlanReport& r, const Plan& plan) {
@@ -278,6 +280,7 @@ std::vector<Saving> savings(const Config& config, const Machine& machine, const 
   without("overlap_weight_gradients", grid.z > 1, &P::overlap_weight_gradients);
   without("overlap_weights", grid.z > 1, &P::overlap_weights);
   without("overlap_data", grid.data > 1, &P::overlap_data);
+  without("overlap_context", base.parallelism.context > 1, &P::overlap_context);
   Config other = base;
   if (base.parallelism.collectives != CollectivesKind::flat && machine.program.empty() &&
       grid.ranks() > machine.devices_per_node && machine.devices_per_node > 1) {
@@ -369,7 +372,7 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
     const Plan& p = r.result.plans.front();
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format("{:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8.1f} % {:>13} {:>9} {:>6}\n",
-                        to_string(p.grid), r.config.training.global_batch, p.micro_batch,
+                        with_context(p.grid), r.config.training.global_batch, p.micro_batch,
                         name_of(p.recompute), three_digits(p.time.step_s),
                         three_digits(p.time.exposed_s()), 100 * efficiency(*first, r),
                         format_count(std::llround(rate_of(r))), three_digits(flops.model * 1e-15),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <iterator>
 #include <ranges>
 
 #include "axonn/base/check.h"
@@ -27,6 +28,9 @@ constexpr double kClose = 1.05;
 /// Grids that are screened, and searched in full, at the same time, on as many threads as there are
 /// cores. Fixed, so that a plan does not depend on the number of cores.
 constexpr std::size_t kScreenedAtOnce = 64, kAtOnce = 8;
+
+/// Positions from which on context parallelism is tried on every grid.
+constexpr std::int64_t kLong = 8192;
 
 constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
 
@@ -86,8 +90,7 @@ class Search {
 
   /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
   std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const {
-    const std::int64_t places = std::int64_t{grid.z} * grid.data,
-                       batch = config_.training.global_batch;
+    const std::int64_t places = batch_places(grid), batch = config_.training.global_batch;
     std::vector<std::int64_t> sizes;
     if (batch % places != 0) return sizes;
     const std::int64_t local = batch / places;
@@ -96,6 +99,23 @@ class Search {
           (options_.micro_batch == 0 || options_.micro_batch == size))
         sizes.push_back(size);
     return sizes;
+  }
+
+  /// The grid with every number of ranks that may share sequences. Where it is free, that is more
+  /// than 1 for long sequences, or if there are fewer of them than (z, data) coordinates.
+  std::vector<GridShape> with_contexts(GridShape grid) const {
+    const int fixed = options_.fixed.context;
+    const std::int64_t length = config_.training.seq_len;
+    const bool useful = length >= kLong ||
+                        config_.training.global_batch < std::int64_t{grid.z} * grid.data;
+    std::vector<GridShape> all;
+    for (const int context : divisors_of(grid.z)) {
+      const bool chosen = fixed > 0 ? context == fixed : context == 1 || useful;
+      if (!chosen || (context > 1 && !trouble_of_cut(length, context).empty())) continue;
+      grid.context = context;
+      all.push_back(grid);
+    }
+    return all;
   }
 
   Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
@@ -131,8 +151,9 @@ class Search {
   };
 
   void screen() {
-    std::vector<GridShape> grids = grids_of(options_.devices);
-    std::erase_if(grids, [&](const GridShape& grid) { return !wanted(grid); });
+    std::vector<GridShape> grids;
+    for (const GridShape& grid : grids_of(options_.devices))
+      if (wanted(grid)) std::ranges::copy(with_contexts(grid), std::back_inserter(grids));
     std::vector<Screened> all(grids.size());
     ProgressLine line(options_.progress, "estimating", "grids");
     for (std::size_t first = 0; first < grids.size(); first += kScreenedAtOnce) {
@@ -166,8 +187,8 @@ class Search {
     const auto micros = micro_batch_sizes(grid);
     if (micros.empty()) {
       const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
-      one.reason = concat("grid ", to_string(grid), " cannot cut the batch of ",
-                          config_.training.global_batch, " sequences into ", grid.z * grid.data,
+      one.reason = concat("grid ", with_context(grid), " cannot cut the batch of ",
+                          config_.training.global_batch, " sequences into ", batch_places(grid),
                           " parts over z and data",
                           micro > 0 ? concat(", with micro-batches of ", micro) : "",
                           chunks > 1 ? concat(", with ", chunks, " chunks each") : "");
@@ -277,6 +298,7 @@ bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
 
 Config planned(Config config, const Plan& plan) {
   config.parallelism.set_grid(plan.grid);
+  config.parallelism.context = plan.grid.context;
   config.training.micro_batch = plan.micro_batch;
   config.activation_checkpoint.mode = plan.recompute;
   return config;

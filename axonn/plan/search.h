@@ -35,7 +35,7 @@ struct Plan {
   std::int64_t memory_bytes = 0;  ///< peak of a rank's arena
 
   std::int64_t micro_batch_count(std::int64_t global_batch) const {
-    return global_batch / (micro_batch * grid.z * grid.data);
+    return global_batch / (micro_batch * batch_places(grid));
   }
 };
 
@@ -54,7 +54,7 @@ struct SearchOptions {
   int top = 5;                                         ///< number of plans, one per grid
   std::int64_t micro_batch = 0;                        ///< 0: free
   std::optional<RecomputeMode> recompute = {};         ///< none: free
-  GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0};  ///< extents; 0: free
+  GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0, .context = 0};  ///< 0: free
   ProgressTarget progress = {};                        ///< shows how far the search is
   std::function<void()> note_progress = [] {};  ///< called for each prediction, by several threads
 };

@@ -105,7 +105,7 @@ void validate_schedule(const Config& config) {
 void validate_batch(const Config& config) {
   const ParallelismConfig& grid = config.parallelism;
   const TrainingConfig& training = config.training;
-  const std::int64_t parts = std::int64_t{grid.z} * grid.data;
+  const std::int64_t parts = std::int64_t{grid.z / grid.context} * grid.data;
   const std::int64_t micro = std::max<std::int64_t>(training.micro_batch, 1);
   std::int64_t unit = 0;
   if (__builtin_mul_overflow(micro, parts, &unit))
@@ -116,7 +116,9 @@ void validate_batch(const Config& config) {
     const std::string micro_part =
         training.micro_batch > 0 ? concat("micro_batch ", micro, " x ") : "";
     refuse("[training] global_batch = ", training.global_batch, " is not a multiple of ", unit,
-           " = ", micro_part, "[parallelism] z ", grid.z, " x data ", grid.data, "; set it to ",
+           " = ", micro_part, "[parallelism] z ", grid.z,
+           grid.context > 1 ? concat(" / context ", grid.context) : "", " x data ", grid.data,
+           "; set it to ",
            next > unit ? concat(next - unit, " or ") : "", next,
            ", or choose another grid or micro_batch");
   }
@@ -125,6 +127,19 @@ void validate_batch(const Config& config) {
   if (resolved_micro % grid.chunks != 0)
     refuse("[parallelism] chunks = ", grid.chunks, " does not divide the micro-batch of ",
            resolved_micro, " sequences; change chunks or [training] micro_batch");
+}
+
+/// Whether z and the sequences can be cut among the ranks that share sequences.
+void validate_context(const Config& config) {
+  const ParallelismConfig& grid = config.parallelism;
+  if (grid.context == 1) return;
+  if (grid.z % grid.context != 0)
+    refuse("[parallelism] context = ", grid.context, " does not divide z = ", grid.z,
+           "; set it to a divisor of z");
+  const std::string trouble = trouble_of_cut(config.training.seq_len, grid.context);
+  if (!trouble.empty())
+    refuse("[training] seq_len = ", config.training.seq_len, ", [parallelism] context = ",
+           grid.context, ": ", trouble);
 }
 
 void validate_parallelism(const ParallelismConfig& parallelism) {
@@ -153,7 +168,11 @@ void validate_grid(const Config& config) {
   const std::string& name = parallelism.named_grid;
   if (name.empty()) return;
   const GridShape keys = parallelism.grid();
-  if (keys != GridShape{} && (parallelism.automatic() || keys != parse_grid(name)))
+  const auto differs = [&](GridShape other) {
+    other.context = keys.context;
+    return keys != other;
+  };
+  if (differs({}) && (parallelism.automatic() || differs(parse_grid(name))))
     refuse("[parallelism] grid = \"", name, "\" contradicts x ", keys.x, ", y ", keys.y, ", z ",
            keys.z, ", data ", keys.data, "; set either grid or the four keys");
   if (parallelism.automatic() && config.training.micro_batch > 0)
@@ -183,6 +202,7 @@ void validate(const Config& given) {
   validate_graphs(config);
   validate_schedule(config);
   validate_parallelism(config.parallelism);
+  validate_context(config);
   validate_batch(config);
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out\"");
@@ -193,7 +213,7 @@ Config resolved(Config given) {
   config.model = resolved(config.model, 0, config.training.seq_len);
   if (config.training.micro_batch == 0)
     config.training.micro_batch =
-        config.training.global_batch / (config.parallelism.z * config.parallelism.data);
+        config.training.global_batch / batch_places(config.parallelism.grid());
   ScheduleConfig& schedule = config.lr_scheduler;
   if (schedule.kind == ScheduleKind::wsd && schedule.decay_steps == 0)
     schedule.decay_steps = std::min(std::max<std::int64_t>(config.training.steps / 10, 1),

@@ -9,6 +9,7 @@
 
 #include "axonn/data/config.h"
 #include "axonn/grid/grid_shape.h"
+#include "axonn/grid/sequence_cut.h"
 #include "axonn/model/config.h"
 #include "axonn/ops/backend.h"
 #include "axonn/tensor/dtype.h"
@@ -81,6 +82,8 @@ struct ScheduleConfig {
 /// [parallelism]
 struct ParallelismConfig {
   int x = 1, y = 1, z = 1, data = 1;
+  int context = 1;  ///< neighbours along z that share sequences; divides z
+  ContextLayout context_layout = ContextLayout::automatic;  ///< which positions each of them has
   std::string named_grid = {};  ///< "x,y,z,data" instead of those four, or "auto"; key: grid
   std::string machine =
       {};  ///< for an automatic grid and automatic collectives: name or file; "": this one
@@ -95,11 +98,13 @@ struct ParallelismConfig {
   bool overlap_weight_gradients = true;  ///< ORS
   bool overlap_weights = true;           ///< OAG
   bool overlap_data = true;              ///< sum gradients over data during backward
+  bool overlap_context = true;  ///< gather keys and values of some heads while others attend
   double timeout_seconds = 600;          ///< a collective may hang before the run ends
 
   /// The config must be resolved: the grid is not automatic.
-  GridShape grid() const { return {x, y, z, data}; }
+  GridShape grid() const { return {x, y, z, data, context}; }
   bool automatic() const { return named_grid == "auto"; }
+  /// Sets the extents of the axes; the context stays.
   void set_grid(const GridShape& shape) {
     x = shape.x;
     y = shape.y;

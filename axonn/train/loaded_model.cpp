@@ -46,9 +46,10 @@ Context LoadedModel::context_on(Backend& backend) const {
   ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
   ctx.own_scheduling().run = {
       .overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,
-                  p.overlap_data},
+                  p.overlap_data, p.overlap_context},
       .reduce_dtype = p.reduce_dtype,
       .sequence_parallel = p.sequence_parallel,
+      .sequence_cut = {p.context_layout, config_.model.is_llama() ? config_.model.window : 0},
       .chunks = p.chunks,
       .recompute = config_.activation_checkpoint.mode == RecomputeMode::full};
   return ctx;

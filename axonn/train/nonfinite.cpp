@@ -71,11 +71,10 @@ std::string first_place(Communicator& world, const NonfiniteSearch& search) {
   return broadcast_text(world, search.place(), static_cast<int>(first - all.begin()));
 }
 
-/// This rank's samples as JSON, if it is the one of its (z, data) coordinate that reports them.
+/// This rank's samples as JSON, if it is the one of its place that reports them.
 std::string samples_json(Training& training, std::int64_t step) {
-  const Grid& grid = training.model.grid();
   nlohmann::json samples = nlohmann::json::array();
-  if (grid.coord(Axis::x) != 0 || grid.coord(Axis::y) != 0) return samples.dump();
+  if (!training.model.grid().leads_place()) return samples.dump();
   for (const auto& [first, count, rows] : training.batches->at(step)->micro_batches)
     for (std::int64_t i = 0; i < count; ++i) {
       nlohmann::json sample{{"sample", first + i},

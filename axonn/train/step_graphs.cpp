@@ -50,7 +50,13 @@ const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
   if (tokens_.ids.empty())
     rows = {.sequences = tokens.rows.sequences,
             .positions = tokens.rows.positions,
-            .reach = tokens.rows.reach};
+            .reach = tokens.rows.reach,
+            .share = tokens.rows.share ? std::make_shared<const SequenceShare>(SequenceShare{
+                                             .whole = tokens.rows.share->whole,
+                                             .numbers = {},  // only dropout's, which graphs refuse
+                                             .blocks = ctx.like(tokens.rows.share->blocks),
+                                             .slots = ctx.like(tokens.rows.share->slots)})
+                                       : nullptr};
   AXONN_CHECK(rows.sequences == tokens.rows.sequences && rows.positions == tokens.rows.positions &&
                   rows.reach == tokens.rows.reach,
               "tokens: ", tokens.rows.sequences, " sequences of ", tokens.rows.positions,
@@ -59,6 +65,11 @@ const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
   put(tokens_.targets, tokens.targets);
   put(rows.position, tokens.rows.position);
   put(rows.start, tokens.rows.start);
+  if (rows.share) {
+    Tensor blocks = rows.share->blocks, slots = rows.share->slots;
+    put(blocks, tokens.rows.share->blocks);
+    put(slots, tokens.rows.share->slots);
+  }
   return tokens_;
 }
 

@@ -132,10 +132,9 @@ StepInput made_up_input(const LoadedModel& model) {
 
 void Training::begin_count(std::int64_t n, std::int64_t here) {
   const Grid& grid = model.grid();
-  const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
   count_.work.wait();
   count_.step = n;
-  count_.targets = counts ? static_cast<double>(here) : 0;
+  count_.targets = grid.leads_place() ? static_cast<double>(here) : 0;
   count_.work = grid.world().all_reduce(buffer(std::span(&count_.targets, 1)), "counted targets");
 }
 

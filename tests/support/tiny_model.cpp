@@ -19,8 +19,8 @@ namespace {
 /// the seed.
 Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, int micro) {
   const GridShape& shape = ctx.grid.shape();
-  const std::int64_t each = run.sequences / (shape.z * shape.data * run.accumulation);
-  const int place = ctx.grid.coord(Axis::data) * shape.z + ctx.grid.coord(Axis::z);
+  const std::int64_t each = run.sequences / (batch_places(shape) * run.accumulation);
+  const int place = ctx.grid.batch_place();
   const std::int64_t first =
       (run.repeat_batch ? 0 : step) * run.sequences + (place * run.accumulation + micro) * each;
   const Random random(run.seed, "tokens");
@@ -60,6 +60,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   Context ctx(*backend, arena, grid, run.dtype);
   ctx.own_scheduling().run = {.overlap = run.overlap,
                               .sequence_parallel = run.sequence_parallel,
+                              .sequence_cut = run.sequence_cut,
                               .chunks = run.chunks,
                               .recompute = run.recompute};
   for (ParameterGroup* group : model->groups()) {
@@ -127,7 +128,9 @@ std::string difference_on_grids(TinyRun run, const std::vector<GridShape>& grids
   for (const GridShape& shape : grids) {
     run.grid = shape;
     const std::string text = difference(one, run_tiny(run), run.dtype);
-    if (!text.empty()) return "grid " + to_string(shape) + ":\n" + text;
+    if (!text.empty()) 
+      return "grid " + to_string(shape) + ", context " + std::to_string(shape.context) + ":\n" +
+             text;
   }
   return {};
 }

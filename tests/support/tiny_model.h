@@ -22,6 +22,7 @@ struct TinyRun {
   OptimizerKind optimizer = OptimizerKind::adamw;
   double lr = 1e-3;
   Overlap overlap = {};
+  SequenceCut sequence_cut = {};
   int chunks = 1;
   bool sequence_parallel = true;
   bool recompute = false;

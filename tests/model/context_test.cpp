@@ -1,0 +1,119 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/grids.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/tiny_model.h"
+
+// Ranks that share sequences: the losses of one rank on every grid, and what changes no bit.
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+GridShape shared(GridShape grid, int context) {
+  grid.context = context;
+  return grid;
+}
+
+/// Grids on which z has one context or several, and other axes are cut, too.
+std::vector<GridShape> context_grids() {
+  if (sanitized()) return {shared({2, 1, 2, 1}, 2), shared({1, 2, 2, 1}, 2)};
+  return {shared({1, 1, 2, 1}, 2), shared({1, 1, 4, 1}, 2), shared({1, 1, 4, 1}, 4),
+          shared({2, 1, 2, 1}, 2), shared({1, 2, 2, 1}, 2), shared({1, 1, 2, 2}, 2),
+          shared({2, 2, 2, 1}, 2), shared({1, 2, 2, 2}, 2), shared({1, 1, 8, 1}, 4),
+          shared({3, 1, 2, 1}, 2)};
+}
+
+ModelConfig with_positions(ModelConfig model, std::int64_t positions) {
+  model.positions = positions;
+  return model;
+}
+
+TinyRun run_of(const ModelConfig& model) {
+  return {.sequences = 4,
+          .positions = model.positions,
+          .steps = 3,
+          .make_model = model_of(model)};
+}
+
+ModelConfig llama() { return with_positions(tiny_llama(), 512); }
+
+TEST(Context, GptHasTheLossesOfOneRank) {
+  EXPECT_EQ(difference_on_grids(run_of(with_positions(tiny_config(24, true), 512)),
+                                context_grids()),
+            "");
+}
+
+TEST(Context, LlamaHasTheLossesOfOneRankInTenSteps) {
+  TinyRun run = run_of(llama());
+  run.steps = 10;
+  EXPECT_EQ(difference_on_grids(run, context_grids()), "");
+}
+
+TEST(Context, DocumentsAndWindowsHaveTheLossesOfOneRank) {
+  ModelConfig model = llama();
+  model.window = 100;
+  TinyRun run = run_of(model);
+  run.packed = true;
+  for (const ContextLayout layout : {ContextLayout::zigzag, ContextLayout::balanced}) {
+    run.sequence_cut = {layout, model.window};
+    EXPECT_EQ(difference_on_grids(run, context_grids()), "");
+  }
+}
+
+TEST(Context, BatchMayBeSmallerThanZTimesData) {
+  TinyRun run = run_of(with_positions(tiny_llama(), 1024));
+  run.sequences = 1;
+  EXPECT_EQ(difference_on_grids(run, {shared({1, 1, 8, 1}, 8), shared({2, 1, 4, 1}, 4)}), "");
+}
+
+TEST(Context, AdaptersDropOutTheSameElements) {
+  ModelConfig model = llama();
+  model.lora = {.rank = 4, .dropout = 0.3};
+  EXPECT_EQ(difference_on_grids(run_of(model), context_grids()), "");
+}
+
+TEST(Context, Bfloat16StaysWithinOnePercent) {
+  TinyRun run = run_of(llama());
+  run.dtype = DType::bf16;
+  EXPECT_EQ(difference_on_grids(run, {shared({2, 1, 2, 1}, 2), shared({1, 1, 4, 1}, 4)}), "");
+}
+
+TEST(Context, ChunksAndAccumulationKeepTheLosses) {
+  TinyRun run = run_of(llama());
+  run.sequences = 8;
+  const TinyTrace one = run_tiny(run);
+  run.grid = shared({1, 2, 2, 1}, 2);
+  for (const auto& [chunks, accumulation] : {std::pair{2, 1}, {2, 4}, {1, 8}}) {
+    run.chunks = chunks;
+    run.accumulation = accumulation;
+    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << chunks << ' ' << accumulation;
+  }
+}
+
+TEST(Context, NeitherOverlapNorRecomputationNorDelaysChangeABit) {
+  TinyRun run = run_of(llama());
+  run.packed = true;
+  run.grid = shared({2, 1, 4, 1}, 2);
+  const TinyTrace want = run_tiny(run);
+  const auto expect_same = [&](const TinyRun& other, const char* what) {
+    const TinyTrace got = run_tiny(other);
+    EXPECT_EQ(got.losses, want.losses) << what;
+    EXPECT_EQ(got.norms, want.norms) << what;
+    EXPECT_EQ(got.weights, want.weights) << what;
+  };
+  TinyRun other = run;
+  other.overlap.context = false;
+  expect_same(other, "one piece");
+  other.overlap = {false, false, false, false, false};
+  expect_same(other, "no overlap");
+  other = run;
+  other.recompute = true;
+  expect_same(other, "recomputation");
+  other = run;
+  other.max_delay_us = 200;
+  expect_same(other, "delays");
+}
+
+}  // namespace
