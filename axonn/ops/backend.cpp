@@ -1,5 +1,6 @@
 #include "axonn/ops/backend.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "axonn/base/check.h"
@@ -25,6 +26,17 @@ constexpr std::pair<std::string_view, bool MatmulShape::*> kWords[] = {
     {"d_bias", &MatmulShape::bias_gradient}};
 
 }  // namespace
+
+std::int64_t attention_pairs(std::span<const std::int32_t> blocks, std::int64_t window) {
+  // The query at position t sees t + 1/2 keys of the causal half, counted here twice.
+  std::int64_t twice = 0;
+  for (const std::int64_t block : blocks) {
+    const std::int64_t first = block * kSequenceBlock, end = first + kSequenceBlock;
+    const std::int64_t limit = window > 0 ? std::clamp(window, first, end) : end;
+    twice += limit * limit - first * first + 2 * window * (end - limit);
+  }
+  return twice / 2;
+}
 
 MatmulShape shape_of(const Matmul& args) {
   return {.M = args.out.rows,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,40 +75,63 @@ std::optional<MatmulShape> parse_matmul_shape(std::string_view text);
 /// Causal attention over heads, grouped key-value heads included.
 ///
 /// Query head j uses key-value head (first_query + j) / group of k and v. Rows are sequences one
-/// after another, `positions` rows each. Columns are heads one after another, `head_dim` each.
+/// after another: T rows of k and v each, and Tq rows of q, which are T without query_blocks.
+/// Columns are heads one after another, `head_dim` each.
+///
+/// The results of a row do not depend, to the bit, on which other rows are in the call. (On GPUs,
+/// what is neither bf16 nor of heads of width 64 or 128 is computed by products of a library, whose
+/// last bits may depend on the number of rows.)
 struct Attention {
-  View q;                      ///< (B·T, h·D)
-  View k, v;                   ///< (B·T, k·D)
-  View out;                    ///< (B·T, h·D)
-  View stats;                  ///< (B·T, h) f32: log of the sum of exponentials, kept for backward
-  std::int64_t positions = 0;  ///< T
-  std::int64_t heads = 0;      ///< h, query heads here
-  std::int64_t head_dim = 0;   ///< D
-  std::int64_t group = 1;      ///< query heads that share a key-value head
+  View q;                        ///< (B·Tq, h·D)
+  View k, v;                     ///< (B·T, k·D)
+  View out;                      ///< (B·Tq, h·D)
+  View stats;                    ///< (B·Tq, h) f32: log of the sum of exponentials, for backward
+  std::int64_t positions = 0;    ///< T
+  std::int64_t heads = 0;        ///< h, query heads here
+  std::int64_t head_dim = 0;     ///< D
+  std::int64_t group = 1;        ///< query heads that share a key-value head
   std::int64_t first_query = 0;  ///< index of query head 0 within its group
   std::int64_t window = 0;       ///< keys that a query sees, its own the last; 0: all
   float scale = 1;               ///< factor of the scores, usually 1 / sqrt(D)
-  /// (1, B·T) i32: the position in its sequence, 0 to its own, where each row's document begins.
+  /// (1, B·Tq) i32: the position in its sequence, 0 to its own, where each row's document begins.
   /// The row sees no key before it. Empty: 0.
   View starts = {};
+  /// (1, B·Tq/64) i32: the block of kSequenceBlock positions of its sequence at which each block of
+  /// query rows lies, ascending within a sequence; T and Tq are then multiples of kSequenceBlock.
+  /// Empty: the queries are those of all positions, in order.
+  View query_blocks = {};
+  /// attention_pairs() of the queries, for counts of flops; 0: half of T for each row of q.
+  std::int64_t pairs = 0;
+
+  /// B.
+  std::int64_t sequences() const { return k.rows / positions; }
+  /// Tq.
+  std::int64_t queries() const { return query_blocks.data ? q.rows / sequences() : positions; }
 
   static constexpr std::string_view kName = "attention";
   static constexpr auto kKind = OperationKind::attention;
-  auto operands() const { return std::array{out, q, k, v, stats, starts}; }
+  auto operands() const { return std::array{out, q, k, v, stats, starts, query_blocks}; }
 };
 
-/// The gradients of Attention; d_q, d_k and d_v are overwritten.
+/// The number of pairs of a query and a key that one head computes for the queries of these blocks
+/// of kSequenceBlock positions, as flops are counted: the causal half, so T² / 2 for all blocks of
+/// a sequence. window: as in Attention.
+std::int64_t attention_pairs(std::span<const std::int32_t> blocks, std::int64_t window = 0);
+
+/// The gradients of Attention; d_q, d_k and d_v are overwritten. With query_blocks, d_k and d_v are
+/// the parts that these queries contribute: 0 for a key that none of them sees.
 struct AttentionBackward {
   Attention forward;
-  View d_out;     ///< (B·T, h·D)
-  View d_q;       ///< (B·T, h·D)
-  View d_k, d_v;  ///< (B·T, k·D)
+  View d_out;     ///< (B·Tq, h·D)
+  View d_q;       ///< (B·Tq, h·D)
+  View d_k, d_v;  ///< (B·T, k·D) of q's type or f32, both of the same
 
   static constexpr std::string_view kName = "attention_backward";
   static constexpr auto kKind = OperationKind::attention;
   auto operands() const {
-    return std::array{d_q,       d_k,       d_v,         d_out,         forward.q,
-                      forward.k, forward.v, forward.out, forward.stats, forward.starts};
+    return std::array{
+        d_q,       d_k,         d_v,           d_out,          forward.q,           forward.k,
+        forward.v, forward.out, forward.stats, forward.starts, forward.query_blocks};
   }
 };
 

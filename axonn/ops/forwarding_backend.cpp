@@ -10,7 +10,9 @@ namespace {
 
 /// Flops of Q·Kᵀ and of P·V over the causal half.
 double attention_flops(const Attention& args) {
-  return 2.0 * static_cast<double>(args.q.rows * args.positions * args.heads * args.head_dim);
+  const double pairs = args.pairs > 0 ? static_cast<double>(args.pairs)
+                                      : static_cast<double>(args.q.rows * args.positions) / 2;
+  return 4.0 * pairs * static_cast<double>(args.heads * args.head_dim);
 }
 
 /// A ForwardingBackend without an inner backend, so that it need not list the operations.

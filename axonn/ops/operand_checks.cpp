@@ -49,9 +49,17 @@ void check_matmul(const Matmul& args) {
 
 void check_attention(std::string_view operation, const Attention& args) {
   const Checker check{operation};
-  const std::int64_t rows = args.q.rows, D = args.head_dim;
-  AXONN_CHECK(args.positions > 0 && rows % args.positions == 0, operation, ": ", rows,
-              " rows, want whole sequences of ", args.positions, " positions");
+  const std::int64_t rows = args.q.rows, keys = args.k.rows, T = args.positions, D = args.head_dim;
+  AXONN_CHECK(T > 0 && keys % T == 0, operation, ": k has ", keys,
+              " rows, want whole sequences of ", T, " positions");
+  if (args.query_blocks.data) {
+    const std::int64_t each = keys > 0 ? keys / T * kSequenceBlock : rows + 1;
+    AXONN_CHECK(T % kSequenceBlock == 0 && rows % each == 0 && rows <= keys, operation, ": q has ",
+                rows, " rows at query_blocks, and k ", keys / T, " sequences of ", T,
+                " positions, want multiples of ", kSequenceBlock,
+                " for each sequence, and no more rows of q than of k");
+    check.ids("query_blocks", args.query_blocks, rows / kSequenceBlock);
+  }
   AXONN_CHECK(D > 0 && args.heads >= 0 && args.group > 0 && args.first_query >= 0 &&
                   args.first_query < args.group,
               operation, ": want head_dim and group above 0 and first_query below group, got ",
@@ -62,9 +70,9 @@ void check_attention(std::string_view operation, const Attention& args) {
                   (args.first_query + args.heads + args.group - 1) / args.group <= args.k.cols / D,
               operation, ": k is ", args.k, ", too narrow for ", args.heads, " heads of width ", D,
               " (or no whole heads), group ", args.group, ", first_query ", args.first_query);
-  check.values("q", args.q, rows, args.heads * D);
+  check.values("q", args.q, args.query_blocks.data ? rows : keys, args.heads * D);
   for (const auto& [name, view] : {std::pair{"k", &args.k}, {"v", &args.v}})
-    check.typed(name, *view, args.q.dtype, rows, args.k.cols);
+    check.typed(name, *view, args.q.dtype, keys, args.k.cols);
   check.like("out", args.out, args.q);
   if (args.starts.data) check.ids("starts", args.starts, rows);
   check.f32("stats", args.stats, rows, args.heads);
@@ -75,8 +83,10 @@ void check_attention_backward(const AttentionBackward& args) {
   const Checker check{AttentionBackward::kName};
   check.like("d_out", args.d_out, args.forward.q);
   check.like("d_q", args.d_q, args.forward.q);
-  check.like("d_k", args.d_k, args.forward.k);
-  check.like("d_v", args.d_v, args.forward.k);
+  const View& k = args.forward.k;
+  check.type("d_k", args.d_k, {k.dtype, DType::f32});
+  check.shape("d_k", args.d_k, k.rows, k.cols);
+  check.like("d_v", args.d_v, args.d_k);
 }
 
 void check_cached_attention(const CachedAttention& args) {

@@ -28,6 +28,10 @@ namespace axonn {
 
 struct Checker;
 
+/// Positions that stay together when the positions of sequences are divided among ranks: what
+/// kernels of attention compute at once, so that no result depends on the division.
+inline constexpr std::int64_t kSequenceBlock = 64;
+
 /// This rank's piece of the vocabulary: its logits are those of tokens [first, first + valid). The
 /// view's columns from `valid` on are padding.
 struct VocabularyPiece {
@@ -189,6 +193,24 @@ struct KeepHeads {
 
   static constexpr std::string_view kName = "keep_heads";
   auto operands() const { return std::array{kept, inp, slots, positions}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Moves blocks of kSequenceBlock rows between pieces of sequences, as an all-gather stacks them,
+/// and the order of positions. The rows of both matrices are `sequences` sequences of T positions.
+/// Ordered, row b · T + t is position t of sequence b. Stacked, there is one piece after another,
+/// each with T / ways rows of every sequence, one sequence after another. Counted over all pieces,
+/// block slots[b · T/64 + j] of sequence b's rows is block j of its positions.
+struct OrderBlocks {
+  View out;                    ///< (R, C) T, ordered
+  View inp;                    ///< (R, C) T, stacked; not out
+  View slots;                  ///< (1, R/64) i32: for each sequence a permutation of 0 to T/64 - 1
+  std::int64_t sequences = 0;  ///< at least 1
+  int ways = 1;                ///< pieces; T is a multiple of ways · kSequenceBlock
+  bool inverse = false;        ///< inp is ordered, and out stacked
+
+  static constexpr std::string_view kName = "order_blocks";
+  auto operands() const { return std::array{out, inp, slots}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -514,12 +536,13 @@ struct Sgd {
 using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
     ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward, ops::RmsNormSums,
-    ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding, ops::KeepHeads, ops::Swiglu,
-    ops::SwigluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation,
-    ops::ActivationBackward, ops::Multiply, ops::Scale, ops::Cast, ops::ColumnSum, ops::Embedding,
-    ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
-    ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
-    ops::Sum, ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd>;
+    ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding, ops::KeepHeads, ops::OrderBlocks,
+    ops::Swiglu, ops::SwigluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add,
+    ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::Cast, ops::ColumnSum,
+    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
+    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots,
+    ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite,
+    ops::AdamW, ops::Sgd>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

@@ -8,14 +8,36 @@ using reference::Matrix;
 
 namespace {
 
-Matrix columns(const Matrix& from, std::int64_t begin, std::int64_t count) {
-  Matrix out(from.rows, count);
-  for (std::int64_t r = 0; r < from.rows; ++r)
+Matrix columns(const Matrix& from, std::int64_t begin, std::int64_t count, std::int64_t rows) {
+  Matrix out(rows, count);
+  for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < count; ++c) out(r, c) = from(r, begin + c);
   return out;
 }
 
 }  // namespace
+
+Matrix AttentionOutcome::rows_of_queries(const AttentionCase& c, const Matrix& all) {
+  Matrix out(c.queries(), all.cols);
+  for (std::int64_t r = 0; r < out.rows; ++r)
+    for (std::int64_t col = 0; col < all.cols; ++col)
+      out(r, col) = all(c.shape.own_key(r, all.rows), col);
+  return out;
+}
+
+Matrix AttentionOutcome::with_queries(const AttentionCase& c, Matrix all, std::int64_t cols) {
+  const Matrix queries = rows_of_queries(c, all);
+  for (std::int64_t r = 0; r < queries.rows; ++r)
+    for (std::int64_t col = 0; col < cols; ++col) all(r, col) = queries(r, col);
+  return all;
+}
+
+Matrix AttentionOutcome::d_q() const { return columns(d_qkv.values(), 0, q_cols, q_rows); }
+
+Matrix AttentionOutcome::d_keys(int i) const {
+  if (d_kv.view().rows > 0) return columns(d_kv.values(), i * k_cols, k_cols, rows);
+  return columns(d_qkv.values(), q_cols + i * k_cols, k_cols, rows);
+}
 
 std::vector<std::int32_t> starts_of(std::int64_t sequences, std::int64_t positions,
                                     const std::vector<std::int32_t>& lengths) {
@@ -38,9 +60,9 @@ void check_attention_case(Backend& backend, const AttentionCase& c, Backend* of_
                                   << ", group " << s.group << " from " << s.first_query << ", "
                                   << name_of(c.type));
   const AttentionOutcome run(c, backend, of_backward ? *of_backward : backend);
-  const Matrix qkv = run.qkv.values(), q = columns(qkv, 0, run.q_cols),
-               k = columns(qkv, run.q_cols, run.k_cols),
-               v = columns(qkv, run.q_cols + run.k_cols, run.k_cols);
+  const Matrix qkv = run.qkv.values(), q = columns(qkv, 0, run.q_cols, run.q_rows),
+               k = columns(qkv, run.q_cols, run.k_cols, run.rows),
+               v = columns(qkv, run.q_cols + run.k_cols, run.k_cols, run.rows);
   const auto want = attention(q, k, v, s);
   const auto gradients = attention_backward(run.d_out.values(), q, k, v, s);
 
@@ -60,17 +82,17 @@ void check_attention_case(Backend& backend, const AttentionCase& c, Backend* of_
   // d_score itself, scale · p times the difference of two sums of D products below 1, is rounded.
   const double delta_error =
       c.type == DType::f32 ? 0 : 3 * s.scale * static_cast<double>(s.head_dim) * rounding(c.type);
-  const auto check_part = [&](const char* name, std::int64_t begin, const Matrix& part,
-                              double extra) {
-    EXPECT_TRUE(close(columns(run.d_qkv.values(), begin, part.cols), part,
-                      stored(c.type, error * (1 + largest(part)) + extra)))
-        << name;
+  const auto tolerance = [&](DType type, const Matrix& part, double extra) {
+    return stored(type, error * (1 + largest(part)) + extra);
   };
+  const DType sums = c.f32_sums ? DType::f32 : c.type;
   const double queries = static_cast<double>(s.positions * s.group);
-  check_part("d_q", 0, gradients.d_q, delta_error);
-  check_part("d_k", run.q_cols, gradients.d_k, delta_error * std::log(queries + 1));
-  check_part("d_v", run.q_cols + run.k_cols, gradients.d_v, p_error * std::log(queries + 1));
+  const auto& [d_q, d_k, d_v] = gradients;
+  EXPECT_TRUE(close(run.d_q(), d_q, tolerance(c.type, d_q, delta_error)));
+  EXPECT_TRUE(close(run.d_k(), d_k, tolerance(sums, d_k, delta_error * std::log(queries + 1))));
+  EXPECT_TRUE(close(run.d_v(), d_v, tolerance(sums, d_v, p_error * std::log(queries + 1))));
   EXPECT_TRUE(run.d_qkv.gap_untouched());
+  EXPECT_TRUE(run.d_kv.gap_untouched());
 }
 
 }  // namespace axonn

@@ -94,8 +94,14 @@ Outputs llama(Backend& backend, DType type) {
   Operand kept(kRows * (kCols / 64) * 2, 64, type);
   backend.run(ops::KeepHeads{
       .kept = kept, .inp = inp, .slots = slots, .positions = positions, .entries = 2});
+  Operand ordered(256, kCols, type);
+  backend.run(ops::OrderBlocks{.out = ordered,
+                               .inp = inp.view().row_range(0, 256),
+                               .slots = Operand(std::vector<std::int32_t>{3, 0, 1, 2}),
+                               .sequences = 1,
+                               .ways = 2});
   return outputs({&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated,
-                  &d_activated, &kept});
+                  &d_activated, &kept, &ordered});
 }
 
 Outputs loss_and_embedding(Backend& backend, DType type) {

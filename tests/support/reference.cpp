@@ -171,29 +171,38 @@ Matrix softmax_backward(const Matrix& d_out, const Matrix& inp) {
 
 namespace {
 
-/// Calls f(row, first row of its sequence, head, column in q, column in k) for every query.
+/// A row of q and a head, with the rows of k and the columns that belong to them.
+struct Query {
+  std::int64_t row, head;
+  std::int64_t first, own;  // rows of k: the first of the sequence, that of the query's position
+  std::int64_t q_column, k_column;
+};
+
+/// Calls f(query) for every query.
 template <typename F>
-void for_each_query(std::int64_t rows, const AttentionShape& s, F f) {
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t h = 0; h < s.heads; ++h)
-      f(row, row - row % s.positions, h, h * s.head_dim,
-        (s.first_query + h) / s.group * s.head_dim);
+void for_each_query(const Matrix& q, const Matrix& k, const AttentionShape& s, F f) {
+  for (std::int64_t row = 0; row < q.rows; ++row)
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      const std::int64_t own = s.own_key(row, k.rows);
+      f(Query{row, h, own - own % s.positions, own, h * s.head_dim,
+              (s.first_query + h) / s.group * s.head_dim});
+    }
 }
 
-/// The probabilities of the keys from `first` to `row`, and the log of the sum that they were
+/// The probabilities of the keys from `first` to `own`, and the log of the sum that they were
 /// divided by.
 struct Softmax {
   std::vector<double> p;
   double lse;
 };
-Softmax softmax(const Matrix& q, const Matrix& k, const AttentionShape& shape, std::int64_t row,
-                std::int64_t first, std::int64_t q_column, std::int64_t k_column) {
-  Softmax result{std::vector<double>(row - first + 1), 0};
-  for (std::int64_t t = first; t <= row; ++t)
+Softmax softmax(const Matrix& q, const Matrix& k, const AttentionShape& shape, const Query& at) {
+  const auto [row, head, first, own, q_column, k_column] = at;
+  Softmax result{std::vector<double>(own - first + 1), 0};
+  for (std::int64_t t = first; t <= own; ++t)
     for (std::int64_t d = 0; d < shape.head_dim; ++d)
       result.p[t - first] += shape.scale * q(row, q_column + d) * k(t, k_column + d);
-  for (std::int64_t t = first; t <= row; ++t)
-    if (!shape.sees(row, t)) result.p[t - first] = -std::numeric_limits<double>::infinity();
+  for (std::int64_t t = first; t <= own; ++t)
+    if (!shape.sees(row, own, t)) result.p[t - first] = -std::numeric_limits<double>::infinity();
   const double most = *std::ranges::max_element(result.p);
   double sum = 0;
   for (double& p : result.p) sum += p = std::exp(p - most);
@@ -207,10 +216,11 @@ Softmax softmax(const Matrix& q, const Matrix& k, const AttentionShape& shape, s
 AttentionResult attention(const Matrix& q, const Matrix& k, const Matrix& v,
                           const AttentionShape& shape) {
   AttentionResult result{Matrix(q.rows, q.cols), Matrix(q.rows, shape.heads)};
-  for_each_query(q.rows, shape, [&](auto row, auto first, auto head, auto q_column, auto k_column) {
-    const Softmax s = softmax(q, k, shape, row, first, q_column, k_column);
+  for_each_query(q, k, shape, [&](const Query& at) {
+    const auto [row, head, first, own, q_column, k_column] = at;
+    const Softmax s = softmax(q, k, shape, at);
     result.lse(row, head) = s.lse;
-    for (std::int64_t t = first; t <= row; ++t)
+    for (std::int64_t t = first; t <= own; ++t)
       for (std::int64_t d = 0; d < shape.head_dim; ++d)
         result.out(row, q_column + d) += s.p[t - first] * v(t, k_column + d);
   });
@@ -220,18 +230,19 @@ AttentionResult attention(const Matrix& q, const Matrix& k, const Matrix& v,
 AttentionGradients attention_backward(const Matrix& d_out, const Matrix& q, const Matrix& k,
                                       const Matrix& v, const AttentionShape& shape) {
   AttentionGradients g{Matrix(q.rows, q.cols), Matrix(k.rows, k.cols), Matrix(k.rows, k.cols)};
-  for_each_query(q.rows, shape, [&](auto row, auto first, auto, auto q_column, auto k_column) {
-    const Softmax s = softmax(q, k, shape, row, first, q_column, k_column);
+  for_each_query(q, k, shape, [&](const Query& at) {
+    const auto [row, head, first, own, q_column, k_column] = at;
+    const Softmax s = softmax(q, k, shape, at);
     std::vector<double> d_p(s.p.size());
     double mean = 0;
-    for (std::int64_t t = first; t <= row; ++t) {
+    for (std::int64_t t = first; t <= own; ++t) {
       for (std::int64_t d = 0; d < shape.head_dim; ++d) {
         d_p[t - first] += d_out(row, q_column + d) * v(t, k_column + d);
         g.d_v(t, k_column + d) += s.p[t - first] * d_out(row, q_column + d);
       }
       mean += s.p[t - first] * d_p[t - first];
     }
-    for (std::int64_t t = first; t <= row; ++t) {
+    for (std::int64_t t = first; t <= own; ++t) {
       const double d_score = shape.scale * s.p[t - first] * (d_p[t - first] - mean);
       for (std::int64_t d = 0; d < shape.head_dim; ++d) {
         g.d_q(row, q_column + d) += d_score * k(t, k_column + d);

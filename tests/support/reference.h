@@ -77,18 +77,26 @@ struct AttentionShape {
   double scale = 1;
   std::int64_t window = 0;  // number of last keys that a query sees, with its own; 0: no limit
   std::vector<std::int32_t> starts = {};  // by row: the first position of its sequence that it sees
+  // For each 64 rows of q the 64 positions of its sequence at which they lie; empty: all, in order.
+  std::vector<std::int32_t> query_blocks = {};
 
-  /// Whether the query at row `query` sees the key at row `key`, which is not after it and is in
-  /// the same sequence.
-  bool sees(std::int64_t query, std::int64_t key) const {
-    return (window == 0 || query - key < window) &&
+  /// The row of k of the position of row `query` of q; `keys` is the number of rows of k.
+  std::int64_t own_key(std::int64_t query, std::int64_t keys) const {
+    if (query_blocks.empty()) return query;
+    const std::int64_t block = query / 64, each = std::ssize(query_blocks) * positions / keys;
+    return block / each * positions + query_blocks[block] * 64 + query % 64;
+  }
+  /// Whether row `query` of q, whose own key is at row `own` of k, sees the key at row `key`, which
+  /// is not after it and is in the same sequence.
+  bool sees(std::int64_t query, std::int64_t own, std::int64_t key) const {
+    return (window == 0 || own - key < window) &&
            (starts.empty() || key % positions >= starts[query]);
   }
 };
 
 struct AttentionResult {
-  Matrix out;  // (B·T, heads·D)
-  Matrix lse;  // (B·T, heads), log of the sum of exp of the scaled scores
+  Matrix out;  // (B·Tq, heads·D)
+  Matrix lse;  // (B·Tq, heads), log of the sum of exp of the scaled scores
 };
 /// Causal attention: position t sees positions 0 to t of its own sequence, limited to the last
 /// `window` and to those from its start on.

@@ -2,6 +2,7 @@
 #include "axonn/ops/rowwise/embedding.h"
 #include "axonn/ops/rowwise/heads.h"
 #include "axonn/ops/rowwise/optimizer.h"
+#include "axonn/ops/rowwise/order.h"
 #include "axonn/ops/rowwise/reduce.h"
 
 namespace axonn::ops {
@@ -11,6 +12,7 @@ template void EmbeddingBackward::run(cpu::Launch, const Checker&) const;
 template void PositionsBackward::run(cpu::Launch, const Checker&) const;
 template void RotaryEmbedding::run(cpu::Launch, const Checker&) const;
 template void KeepHeads::run(cpu::Launch, const Checker&) const;
+template void OrderBlocks::run(cpu::Launch, const Checker&) const;
 template void AdamW::run(cpu::Launch, const Checker&) const;
 template void Sgd::run(cpu::Launch, const Checker&) const;
 template void Sum::run(cpu::Launch, const Checker&) const;

@@ -10,6 +10,7 @@
 #include "axonn/ops/rowwise/heads.h"
 #include "axonn/ops/rowwise/norm.h"
 #include "axonn/ops/rowwise/optimizer.h"
+#include "axonn/ops/rowwise/order.h"
 #include "axonn/ops/rowwise/reduce.h"
 #include "axonn/ops/rowwise/softmax.h"
 #include "axonn/tensor/cuda/cuda_device.h"

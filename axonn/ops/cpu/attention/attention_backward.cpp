@@ -59,7 +59,8 @@ class HeadBackward {
         delta_(delta),
         work_(work),
         heads_(heads_of(args.forward, kv_head)),
-        first_row_(sequence * args.forward.positions),
+        queries_(args.forward, sequence),
+        first_key_row_(sequence * args.forward.positions),
         kv_column_(kv_head * args.forward.head_dim),
         blocks_(static_cast<int>((args.forward.positions + kBlock - 1) / kBlock)),
         back_(blocks_back(args.forward)),
@@ -68,43 +69,43 @@ class HeadBackward {
 
   /// All gradients.
   void all() {
-    const int head_blocks = static_cast<int>(heads_.end - heads_.begin) * blocks_;
+    const int query_blocks = queries_.count,
+              head_blocks = static_cast<int>(heads_.end - heads_.begin) * query_blocks;
     std::fill_n(work_.d_q, std::int64_t{head_blocks} * kBlock * width_, 0.0f);
-    for (int j = 0; j < blocks_; ++j) {
-      load_keys(j);
-      clear_key_gradients();
-      for (int h = 0; h < head_blocks; h += blocks_)
-        for (int i = j; i <= last_queries(j); ++i) {
-          if (first_keys(i).first_block() > j) continue;
-          scores(h / blocks_, i, j);
-          add_key_gradients(i, j);
-          add_query_gradient(i, j, work_.d_q + std::int64_t{h + i} * kBlock * width_);
-        }
-      store_key_gradients(j);
-    }
+    for (int j = 0; j < blocks_; ++j)
+      keys(j, [&](int g, int i) {
+        add_query_gradient(i, j, work_.d_q + std::int64_t{g * query_blocks + i} * kBlock * width_);
+      });
     for (int h = 0; h < head_blocks; ++h)
-      unpack<T>(args_.d_q, query_block(h / blocks_, h % blocks_),
+      unpack<T>(args_.d_q, query_block(h / query_blocks, h % query_blocks),
                 work_.d_q + std::int64_t{h} * kBlock * width_, width_);
   }
 
-  /// d_k and d_v of key block j.
-  void keys(int j) {
+  /// d_k and d_v of key block j. Calls with_scores(head of the group, block of queries) while p
+  /// and ds are those of the two blocks.
+  void keys(int j, auto with_scores) {
     load_keys(j);
-    clear_key_gradients();
+    std::fill_n(work_.d_k, kBlock * width_, 0.0f);
+    std::fill_n(work_.d_v, kBlock * width_, 0.0f);
+    const int first = queries_.from(j), end = queries_.from(j + back_ + 1);
     for (int g = 0; g < heads_.end - heads_.begin; ++g)
-      for (int i = j; i <= last_queries(j); ++i) {
+      for (int i = first; i < end; ++i) {
         if (first_keys(i).first_block() > j) continue;
         scores(g, i, j);
         add_key_gradients(i, j);
+        with_scores(g, i);
       }
-    store_key_gradients(j);
+    with_type(args_.d_k.dtype, [&]<typename Gradient>(Gradient) {
+      unpack<Gradient>(args_.d_k, key_block(j), work_.d_k, width_);
+      unpack<Gradient>(args_.d_v, key_block(j), work_.d_v, width_);
+    });
   }
 
   /// d_q of query block i of every head of the group.
   void queries(int i) {
-    const int group = static_cast<int>(heads_.end - heads_.begin);
+    const int group = static_cast<int>(heads_.end - heads_.begin), place = queries_.place(i);
     std::fill_n(work_.d_q, group * kBlock * width_, 0.0f);
-    for (int j = std::max(first_keys(i).first_block(), i - back_); j <= i; ++j) {
+    for (int j = std::max(first_keys(i).first_block(), place - back_); j <= place; ++j) {
       load_keys(j);
       for (int g = 0; g < group; ++g) {
         scores(g, i, j);
@@ -116,18 +117,18 @@ class HeadBackward {
   }
 
  private:
-  /// The last block of queries of which one may see a key of block j.
-  int last_queries(int j) const { return std::min(blocks_ - 1, j + back_); }
-  int rows_of(int block) const {
+  int keys_of(int j) const {
     return static_cast<int>(
-        std::min<std::int64_t>(kBlock, forward_.positions - std::int64_t{block} * kBlock));
+        std::min<std::int64_t>(kBlock, forward_.positions - std::int64_t{j} * kBlock));
   }
+  bool diagonal(int i, int j) const { return queries_.place(i) == j; }
   Block query_block(int g, int i) const {
-    return {first_row_ + std::int64_t{i} * kBlock, (heads_.begin + g) * D_, rows_of(i), D_};
+    return {queries_.first_row + std::int64_t{i} * kBlock, (heads_.begin + g) * D_,
+            queries_.rows_of(i), D_};
   }
   FirstKeys first_keys(int i) const { return {forward_, query_block(0, i)}; }
   Block key_block(int j) const {
-    return {first_row_ + std::int64_t{j} * kBlock, kv_column_, rows_of(j), D_};
+    return {first_key_row_ + std::int64_t{j} * kBlock, kv_column_, keys_of(j), D_};
   }
 
   void load_keys(int j) {
@@ -138,20 +139,10 @@ class HeadBackward {
     keys_ = Ops::down(work_.k_down, work_.k, width_);
   }
 
-  void clear_key_gradients() {
-    std::fill_n(work_.d_k, kBlock * width_, 0.0f);
-    std::fill_n(work_.d_v, kBlock * width_, 0.0f);
-  }
-
-  void store_key_gradients(int j) {
-    unpack<T>(args_.d_k, key_block(j), work_.d_k, width_);
-    unpack<T>(args_.d_v, key_block(j), work_.d_v, width_);
-  }
-
   /// Computes q, d_out, p and ds of query block i of head g and the loaded keys.
   void scores(int g, int i, int j) {
     const Block block = query_block(g, i);
-    const bool diagonal = i == j;
+    const bool diagonal = this->diagonal(i, j);
     const int row_words = width_ / Ops::kPack;
     Ops::pack(work_.q, width_, forward_.q, block);
     Ops::pack(work_.d_out, width_, args_.d_out, block);
@@ -174,7 +165,7 @@ class HeadBackward {
     if (forward_.starts.data)
       first = forward_.starts.as<const std::int32_t>()[query_block(0, i).row + r];
     if (forward_.window > 0)
-      first = std::max<std::int64_t>(first, i * kBlock + r + 1 - forward_.window);
+      first = std::max<std::int64_t>(first, queries_.place(i) * kBlock + r + 1 - forward_.window);
     return first - std::int64_t{j} * kBlock;
   }
 
@@ -185,7 +176,7 @@ class HeadBackward {
     const float scale = forward_.scale, lse = forward_.stats.row<float>(row)[head],
                 delta = delta_.row(row)[head];
     float *p = work_.p + r * kBlock, *ds = work_.ds + r * kBlock;
-    if (i == j)
+    if (diagonal(i, j))
       team.map_indexed(
           p, seen,
           [=, row = static_cast<float>(r)](auto key, auto s) {
@@ -203,11 +194,12 @@ class HeadBackward {
   void add_key_gradients(int i, int j) {
     const float *q = Ops::down(work_.q_down, work_.q, width_),
                 *d_out = Ops::down(work_.d_out_down, work_.d_out, width_),
-                *p = Ops::down_of(work_.p_down, work_.p, rows_of(i)),
-                *ds = Ops::down_of(work_.ds_down, work_.ds, rows_of(i));
-    for_strips(i == j, rows_of(j), [&](int key, int count) {
-      const int first = i == j ? key : 0;  // the first query that sees a key of the strip
-      const Extents size{count, width_, words(rows_of(i) - first)};
+                *p = Ops::down_of(work_.p_down, work_.p, queries_.rows_of(i)),
+                *ds = Ops::down_of(work_.ds_down, work_.ds, queries_.rows_of(i));
+    const bool diagonal = this->diagonal(i, j);
+    for_strips(diagonal, keys_of(j), [&](int key, int count) {
+      const int first = diagonal ? key : 0;  // the first query that sees a key of the strip
+      const Extents size{count, width_, words(queries_.rows_of(i) - first)};
       const int above = first / Ops::kPack, corner = above * kBlock + key;
       block_matmul<Product>(work_.d_v + key * width_, width_, {p + corner, 1, kBlock},
                             d_out + above * width_, width_, size, true);
@@ -218,9 +210,11 @@ class HeadBackward {
 
   void add_query_gradient(int i, int j, float* d_q) {
     constexpr int kRow = kBlock / Ops::kPack;
-    const float* ds = Ops::across_of(work_.ds_row, work_.ds, rows_of(i), rows_of(j));
-    for_strips(i == j, rows_of(i), [&](int row, int count) {
-      const int seen = i == j ? row + count : rows_of(j);
+    const int rows = queries_.rows_of(i);
+    const float* ds = Ops::across_of(work_.ds_row, work_.ds, rows, keys_of(j));
+    const bool diagonal = this->diagonal(i, j);
+    for_strips(diagonal, rows, [&](int row, int count) {
+      const int seen = diagonal ? row + count : keys_of(j);
       block_matmul<Product>(d_q + row * width_, width_, {ds + row * kRow, kRow, 1}, keys_, width_,
                             {count, width_, words(seen)}, true);
     });
@@ -233,10 +227,11 @@ class HeadBackward {
 
   const AttentionBackward& args_;
   const Attention& forward_;
-  Matrix<const float> delta_;  // (B·T, h)
+  Matrix<const float> delta_;  // (B·Tq, h)
   Workspace work_;
   HeadRange heads_;
-  std::int64_t first_row_, kv_column_;
+  QueryBlocks queries_;
+  std::int64_t first_key_row_, kv_column_;
   int blocks_, back_, D_, width_;
   const float* keys_ = nullptr;  // k of the loaded block, down
 };
@@ -247,34 +242,36 @@ void CpuBackend::attention_backward(const AttentionBackward& args) {
   const Attention& forward = args.forward;
   check_attention_backward(args);
   if (args.d_k.count() == 0) return;
-  const std::int64_t sequences = forward.k.rows / forward.positions;
-  const std::int64_t kv_heads = forward.k.cols / forward.head_dim, pairs = sequences * kv_heads;
-  const std::int64_t blocks = (forward.positions + kBlock - 1) / kBlock;
+  const std::int64_t kv_heads = forward.k.cols / forward.head_dim,
+                     pairs = forward.sequences() * kv_heads;
+  const std::int64_t key_blocks = (forward.positions + kBlock - 1) / kBlock,
+                     query_blocks = QueryBlocks(forward, 0).count;
   const int width = round_up(static_cast<int>(forward.head_dim), 2 * kLanes);
-  const std::int64_t gathered = forward.group * blocks * kBlock * width * std::int64_t{4};
+  const std::int64_t gathered = forward.group * query_blocks * kBlock * width * std::int64_t{4};
   const bool whole = gathered <= kGatherBytes && pairs >= 2 * threads_;
-  const std::int64_t each = Workspace::count(width, forward.group * (whole ? blocks : 1));
+  const std::int64_t each = Workspace::count(width, forward.group * (whole ? query_blocks : 1));
   const std::int64_t rows = forward.q.rows, deltas = rows * forward.heads;
   float* memory = scratch_.take<float>(each * threads_ + deltas);
   const Matrix<float> delta{memory + each * threads_, forward.heads};
-  const std::int64_t tasks = whole ? pairs : 2 * pairs * blocks;
+  const std::int64_t shares = whole ? 1 : key_blocks + query_blocks;
   with_type(forward.q.dtype, [&]<typename T>(T) {
     Launch{threads_, scratch_}.rows(
         {rows, forward.q.cols}, rowwise::HeadDots<T>{delta, args.d_out, forward.out, forward.heads,
                                                      static_cast<int>(forward.head_dim)});
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
-    for (std::int64_t i = 0; i < tasks; ++i) {
+    for (std::int64_t i = 0; i < pairs * shares; ++i) {
       const Workspace work(memory + each * omp_get_thread_num(), width);
-      const std::int64_t pair = whole ? i : i / 2 / blocks;
-      const int block = static_cast<int>(i / 2 % blocks);
+      const std::int64_t pair = i / shares, share = i % shares;
       HeadBackward<T> head(args, {delta.data, delta.stride}, pair / kv_heads, pair % kv_heads,
                            work);
       if (whole)
         head.all();
-      else if (i % 2 == 0)
-        head.keys(block);
+      else if (share >= 2 * query_blocks)  // more keys than queries
+        head.keys(static_cast<int>(share - query_blocks), [](auto...) {});
+      else if (share % 2 == 0)
+        head.keys(static_cast<int>(share / 2), [](auto...) {});
       else
-        head.queries(block);
+        head.queries(static_cast<int>(share / 2));
     }
   });
 }

@@ -11,7 +11,7 @@
 namespace axonn::cpu {
 
 /// Queries, and keys, of a block: q, k and scores of 64 rows of 64 floats fit in the L1 cache.
-constexpr int kBlock = 64;
+constexpr int kBlock = kSequenceBlock;
 
 /// The query heads [begin, end) of an Attention or CachedAttention that use one key-value head.
 struct HeadRange {
@@ -23,6 +23,31 @@ HeadRange heads_of(const auto& args, std::int64_t kv_head) {
   return {std::clamp<std::int64_t>(begin, 0, args.heads),
           std::clamp<std::int64_t>(begin + args.group, 0, args.heads)};
 }
+
+/// The blocks of queries of one sequence, and the blocks of positions at which they lie.
+struct QueryBlocks {
+  std::int64_t rows, first_row;  // of the sequence in q
+  int count;
+  const std::int32_t* places;  // ascending; null: all blocks of the sequence
+
+  QueryBlocks(const Attention& args, std::int64_t sequence)
+      : rows(args.queries()),
+        first_row(sequence * rows),
+        count(static_cast<int>((rows + kBlock - 1) / kBlock)),
+        places(args.query_blocks.data
+                   ? args.query_blocks.as<const std::int32_t>() + sequence * count
+                   : nullptr) {}
+
+  int place(int i) const { return places ? places[i] : i; }
+  /// The first block that lies at `place` or after it; `count` if there is none.
+  int from(int place) const {
+    if (!places) return std::min(place, count);
+    return static_cast<int>(std::lower_bound(places, places + count, place) - places);
+  }
+  int rows_of(int i) const {
+    return static_cast<int>(std::min<std::int64_t>(kBlock, rows - std::int64_t{i} * kBlock));
+  }
+};
 
 /// The number of key blocks before its own of which a block of queries may see keys.
 inline int blocks_back(const Attention& args) {

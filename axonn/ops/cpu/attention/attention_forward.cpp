@@ -149,25 +149,27 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
   using Ops = Operands<T>;
   const int D = static_cast<int>(args.head_dim), width = round_up(D, 2 * kLanes);
   const int words = (D + Ops::kPack - 1) / Ops::kPack, row_words = width / Ops::kPack;
-  const std::int64_t first_row = task.sequence * args.positions;
-  const int first_query = task.query_block * kBlock;
-  const int rows = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_query));
+  const QueryBlocks queries(args, task.sequence);
+  const int rows = queries.rows_of(task.query_block), place = queries.place(task.query_block),
+            first_query = place * kBlock;
+  const std::int64_t first_row = queries.first_row + std::int64_t{task.query_block} * kBlock,
+                     first_key_row = task.sequence * args.positions;
   const HeadRange heads = heads_of(args, task.kv_head);
   const int group = static_cast<int>(heads.end - heads.begin), head_size = kBlock * width;
 
   for (int g = 0; g < group; ++g) {
-    Ops::pack(work.k, width, args.q, {first_row + first_query, (heads.begin + g) * D, rows, D});
+    Ops::pack(work.k, width, args.q, {first_row, (heads.begin + g) * D, rows, D});
     transpose(work.qt + g * head_size, work.k, row_words, words);
   }
   std::fill_n(work.o, group * head_size, 0.0f);
   std::fill_n(work.l, group * kBlock, 0.0f);
   std::fill_n(work.m, group * kBlock, -std::numeric_limits<float>::infinity());
 
-  const FirstKeys first(args, {first_row + first_query, 0, rows, D});
-  const int first_block = std::max(first.first_block(), task.query_block - blocks_back(args));
+  const FirstKeys first(args, {first_row, 0, rows, D});
+  const int first_block = std::max(first.first_block(), place - blocks_back(args));
   for (int first_key = first_block * kBlock; first_key <= first_query; first_key += kBlock) {
     const int keys = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_key));
-    const Block block{first_row + first_key, task.kv_head * D, keys, D};
+    const Block block{first_key_row + first_key, task.kv_head * D, keys, D};
     Ops::pack(work.k, width, args.k, block);
     Ops::pack(work.v, width, args.v, block);
     const float* v = Ops::down(work.v_down, work.v, width);
@@ -185,7 +187,7 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
 
   for (int g = 0; g < group; ++g)
     for (int r = 0; r < rows; ++r) {
-      const std::int64_t row = first_row + first_query + r, head = heads.begin + g;
+      const std::int64_t row = first_row + r, head = heads.begin + g;
       const float sum = work.l[g * kBlock + r];
       unpack<T>(args.out, {row, head * D, 1, D}, work.o + g * head_size + r * width, width,
                 1 / sum);
@@ -198,9 +200,8 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
 void CpuBackend::attention(const Attention& args) {
   check_attention(Attention::kName, args);
   if (args.q.count() == 0) return;
-  const std::int64_t sequences = args.q.rows / args.positions,
-                     kv_heads = args.k.cols / args.head_dim;
-  const std::int64_t blocks = (args.positions + kBlock - 1) / kBlock;
+  const std::int64_t sequences = args.sequences(), kv_heads = args.k.cols / args.head_dim;
+  const std::int64_t blocks = QueryBlocks(args, 0).count;
   const int width = round_up(static_cast<int>(args.head_dim), 2 * kLanes);
   const std::int64_t each = Workspace::count(width, args.group);
   float* memory = scratch_.take<float>(each * threads_);

@@ -217,6 +217,7 @@ constexpr bool kRounds = sizeof(T) < sizeof(float);  // P needs memory of its ow
 
 void CudaBackend::attention(const Attention& args) {
   check_attention(Attention::kName, args);
+  AXONN_CHECK(!args.query_blocks.data, "attention: query_blocks on a GPU");
   if (args.q.count() == 0 || cudnn_.run(args)) return;
   const Launch launch{stream(), scratch_};
   if (flash_fits(args)) return flash_attention(launch, args);
