@@ -185,14 +185,15 @@ std::string to_text(const DryRun& run, const Config& config) {
   const ParallelismConfig& p = config.parallelism;
   std::string text = fmt::format(
       "model     {} parameters{}\n"
-      "grid      x {}, y {}, z {}, data {}: {} ranks; this is {}\n"
+      "grid      x {}, y {}, z {}{}, data {}: {} ranks; this is {}\n"
       "step      {} sequences of {} tokens, {} at a time on each (z, data); {} steps are {:.2f} "
       "epochs\n",
       format_count(run.parameters),
       config.model.lora.rank > 0
           ? fmt::format(", frozen; {} in adapters are trained", format_count(run.trained))
           : "",
-      p.x, p.y, p.z, p.data, format_count(p.grid().ranks()), run.place,
+      p.x, p.y, p.z, p.context > 1 ? fmt::format(" (context {})", p.context) : "", p.data,
+      format_count(p.grid().ranks()), run.place,
       config.training.global_batch, config.training.seq_len, config.training.micro_batch,
       format_count(config.training.steps), run.epochs);
   text += fmt::format("memory    {} on this rank at the peak of a step: exact\n",

@@ -38,6 +38,9 @@ class SharedSequences {
     };
     blocks_ = part(share_.blocks);
     slots_ = part(share_.slots);
+    const std::int64_t each = qkv.rows.positions / kContextBlock;
+    pairs_ = attention_pairs(std::span(share_.numbers).subspan(first * each, sequences_ * each),
+                             at.window);
     const std::int64_t pieces =
         ctx.scheduling().run.overlap.context ? std::min(at.room, kMostPieces) : 1;
     for (std::int64_t i = 0; i < pieces; ++i)
@@ -110,7 +113,8 @@ class SharedSequences {
             .window = at_.window,
             .scale = at_.scale(),
             .starts = of_rows_here(ctx_, qkv_, qkv_.rows.start),
-            .query_blocks = blocks_};
+            .query_blocks = blocks_,
+            .pairs = pairs_};
   }
 
  private:
@@ -140,7 +144,7 @@ class SharedSequences {
   const LocalHeads& at_;
   const Chunk& qkv_;
   const SequenceShare& share_;
-  std::int64_t sequences_;
+  std::int64_t sequences_, pairs_;
   View blocks_, slots_;  // of these sequences
   std::vector<Piece> pieces_;
 };

@@ -153,6 +153,18 @@ TEST(Evaluate, AgreesOnEveryGridAndForEveryBatchSize) {
     }
 }
 
+TEST(Evaluate, AgreesIfRanksShareSequences) {
+  Config config = small_llama();
+  config.model.positions = 512;
+  const TextScore one = score_on(config, 1000, 300, 1);
+  for (GridShape grid : {GridShape{1, 1, 2, 1}, GridShape{2, 1, 4, 1}, GridShape{1, 2, 2, 2}}) {
+    grid.context = 2;
+    const TextScore other = score_on(on_grid(config, grid), 1000, 300, 3);
+    EXPECT_EQ(other.tokens, one.tokens) << to_string(grid);
+    EXPECT_NEAR(other.nats, one.nats, 1e-6 * one.nats) << to_string(grid);
+  }
+}
+
 TEST(Evaluate, RejectsWindowsLongerThanTheModelsPositions) {
   with_model(small_llama(), [](LoadedModel& model) {
     const EvaluationText text = text_of(random_tokens(40));

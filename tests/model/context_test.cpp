@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "axonn/comm/threads/threads.h"
+#include "axonn/ops/forwarding_backend.h"
+
+#include "tests/support/faulty_communicator.h"
 #include "tests/support/grids.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/tiny_model.h"
@@ -114,6 +118,49 @@ TEST(Context, NeitherOverlapNorRecomputationNorDelaysChangeABit) {
   other = run;
   other.max_delay_us = 200;
   expect_same(other, "delays");
+}
+
+/// Computes attention as if the queries here were the first positions of their sequences.
+class LocalPositions : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  void attention(const Attention& args) override {
+    const std::int64_t each = args.queries() / kSequenceBlock;
+    std::vector<std::int32_t> local;
+    for (std::int64_t i = 0; i < args.query_blocks.cols; ++i)
+      local.push_back(static_cast<std::int32_t>(i % each));
+    Attention wrong = args;
+    wrong.query_blocks.data = local.data();
+    ForwardingBackend::attention(wrong);
+  }
+};
+
+TEST(Context, LocalPositionsInAttentionAreFound) {
+  TinyRun run = run_of(llama());
+  run.steps = 1;
+  const TinyTrace one = run_tiny(run);
+  run.grid = shared({1, 1, 2, 1}, 2);
+  run.make_backend = [] { return std::make_unique<LocalPositions>(make_cpu_backend(1)); };
+  EXPECT_NE(difference(one, run_tiny(run), run.dtype), "");
+}
+
+TEST(Context, GradientsOfKeysThatAreNotSummedAreFound) {
+  TinyRun run = run_of(llama());
+  run.steps = 1;
+  const TinyTrace one = run_tiny(run);
+  run.grid = shared({2, 1, 2, 1}, 2);
+  TinyTrace faulty;
+  run_ranks(run.grid.ranks(), [&](Communicator& world) {
+    FaultyCommunicator wrong(world, {.kind = CommFault::Kind::drop,
+                                     .hits = [](const Collective& call) {
+                                       return call.group == "context" &&
+                                              call.operation == "reduce_scatter";
+                                     }});
+    TinyTrace mine = run_tiny(run, wrong);
+    EXPECT_GT(wrong.hits(), 0);
+    if (world.rank() == 0) faulty = std::move(mine);
+  });
+  EXPECT_NE(difference(one, faulty, run.dtype), "");
 }
 
 }  // namespace

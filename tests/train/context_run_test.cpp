@@ -1,0 +1,124 @@
+// Runs in which neighbours along z share sequences: targets, memory, checkpoints, evaluation.
+#include <gmock/gmock.h>
+
+#include "axonn/comm/threads/threads.h"
+#include "axonn/data/batches.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/train/training.h"
+
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+GridShape shared(GridShape grid, int context) {
+  grid.context = context;
+  return grid;
+}
+
+/// 6 steps of 2 sequences of 512 tokens.
+Config long_config(const std::string& folder) {
+  Config config = tiny_config(folder);
+  config.training.steps = 6;
+  config.training.seq_len = 512;
+  config.training.global_batch = 2;
+  config.checkpoint.every = 3;
+  return config;
+}
+
+TEST(ContextRuns, GoldfishKeepsAndCountsTheTargetsOfOneRank) {
+  test::TemporaryPath folder;
+  Config config = long_config(folder / "run");
+  config.training.goldfish = {.k = 2, .h = 5};
+  const auto tokens = [](const Config& given) {
+    std::int64_t counted = 0;
+    run_ranks(given.parallelism.grid().ranks(), [&](Communicator& world) {
+      Training training(resolved(given), world, make_cpu_backend(1));
+      const StepInput input = training.input(1);
+      if (world.rank() == 0) counted = input.tokens;
+    });
+    return counted;
+  };
+  const std::vector<double> one = first_losses(config);
+  for (const GridShape grid : {shared({1, 1, 4, 1}, 2), shared({2, 1, 2, 1}, 2)}) {
+    EXPECT_EQ(tokens(on_grid(config, grid)), tokens(config));
+    EXPECT_LE(largest_difference(first_losses(on_grid(config, grid)), one), 2e-6)
+        << with_context(grid);
+  }
+}
+
+TEST(ContextRuns, DryPeakEqualsARealRuns) {
+  test::TemporaryPath folder;
+  for (const GridShape grid : {shared({1, 1, 2, 1}, 2), shared({2, 1, 4, 1}, 4)})
+    for (const bool overlap : {true, false})
+      for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+        Config config = on_grid(long_config(folder / "run"), grid);
+        config.parallelism.overlap_context = overlap;
+        config.activation_checkpoint.mode = mode;
+        config = resolved(config);
+        std::vector<ArenaStats> real(grid.ranks());
+        run_ranks(grid.ranks(), [&](Communicator& world) {
+          Training training(config, world, make_cpu_backend(1));
+          training.model.initialise();
+          for (int step = 0; step < 2; ++step) training.run(step);
+          real[world.rank()] = training.model.arena().stats();
+        });
+        for (int rank = 0; rank < grid.ranks(); ++rank)
+          EXPECT_EQ(dry_step(config, rank).memory.peak_by, real[rank].peak_by)
+              << with_context(grid) << ", rank " << rank << ", overlap " << overlap;
+      }
+}
+
+TEST(ContextRuns, ActivationsShrinkWithTheContext) {
+  Config config = on_grid(tiny_config("unused"), {1, 1, 4, 1});
+  config.model = {.family = ModelFamily::llama, .layers = 16, .hidden = 512, .heads = 8,
+                  .kv_heads = 2, .vocab = 256};
+  config.training.seq_len = 8192;
+  config.training.global_batch = 4;
+  config.training.micro_batch = 1;
+  const auto activations = [](const Config& given) {
+    return static_cast<double>(
+        dry_step(resolved(given), 0).memory.peak_by[static_cast<int>(MemoryUse::activations)]);
+  };
+  const double whole = activations(config);
+  for (const int context : {2, 4}) {
+    config.parallelism.context = context;
+    // Beside what a layer keeps there are the gathered keys and values of a piece.
+    EXPECT_NEAR(activations(config) * context / whole, 1, 0.05) << context;
+  }
+}
+
+TEST(ContextRuns, ResumeExactlyAndOnOtherContexts) {
+  test::TemporaryPath folder;
+  const Config whole = on_grid(long_config(folder / "whole"), shared({2, 1, 2, 1}, 2));
+  train_on_threads(whole);
+  const std::vector<double> losses = column(metrics_of(whole), "loss");
+  const auto resumed_on = [&](const GridShape& grid, const std::string& name) {
+    Config rest = on_grid(long_config(folder / name), grid);
+    rest.checkpoint.resume = folder / "whole/checkpoints/step-3";
+    train_on_threads(rest);
+    return column(metrics_of(rest), "loss");
+  };
+  const std::vector<double> second(losses.begin() + 3, losses.end());
+  EXPECT_EQ(resumed_on(shared({2, 1, 2, 1}, 2), "same"), second);
+  EXPECT_LE(largest_difference(resumed_on({1, 1, 2, 1}, "whole sequences"), second), 2e-5);
+  EXPECT_LE(largest_difference(resumed_on(shared({1, 1, 4, 1}, 4), "four"), second), 2e-5);
+}
+
+TEST(ContextRuns, WhatCannotBeCutIsRefusedWithARemedy) {
+  Config config = on_grid(long_config("unused"), shared({1, 1, 4, 1}, 4));
+  validate(config);
+  config.training.seq_len = 500;
+  EXPECT_THAT([&] { validate(config); },
+              testing::ThrowsMessage<Error>(HasSubstr("the next length that can is 512")));
+  config.training.seq_len = 512;
+  config.parallelism.context = 3;
+  EXPECT_THAT([&] { validate(config); },
+              testing::ThrowsMessage<Error>(HasSubstr("context = 3 does not divide z = 4")));
+}
+
+}  // namespace
