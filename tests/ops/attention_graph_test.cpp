@@ -138,6 +138,9 @@ TEST(AttentionGraph, HasNoShapeForOperandsThatNoGraphComputes) {
   Operands single(4, 2, 16, 2);
   single.args.q.dtype = DType::f32;
   EXPECT_FALSE(graph_shape_of(single.args)) << "f32";
+  Operands some(4, 2, 16, 2);
+  some.args.query_blocks = some.q;
+  EXPECT_FALSE(graph_shape_of(some.args)) << "queries at some of the positions";
 }
 
 TEST(AttentionGraph, RefusesHeadsThatKeyValueHeadsDoNotDivide) {

@@ -66,6 +66,25 @@ TEST(RowwiseOperations, OfAnEmbeddingMoveAsManyRowsOfItsTableAsThereAreTokens) {
   EXPECT_EQ(backward.bytes(), 100 * 50 * (2 + 2 * 4));
 }
 
+TEST(AttentionFlops, AreThoseOfThePairsOfItsQueriesOrElseOfHalfThePositions) {
+  const View q = matrix(128, 24, DType::bf16), k = matrix(512, 8, DType::bf16);
+  Attention args{.q = q, .k = k, .v = k, .out = q, .positions = 512, .heads = 3, .head_dim = 8};
+  const auto flops = [&] {
+    Schedule schedule;
+    const auto backend = make_dry_backend(&schedule);
+    backend->attention(args);
+    backend->attention_backward({.forward = args, .d_out = q, .d_q = q, .d_k = k, .d_v = k});
+    const auto of = [&](int i) { return std::get<Schedule::Compute>(schedule.events.at(i)).flops; };
+    EXPECT_EQ(of(1), 2.5 * of(0));
+    return of(0);
+  };
+  EXPECT_EQ(flops(), 2 * 128 * 512 * 24);
+  const std::vector<std::int32_t> blocks{0, 3};
+  args.query_blocks = matrix(1, 2, DType::i32);  // which a dry device cannot read
+  args.pairs = attention_pairs(blocks);
+  EXPECT_EQ(flops(), 4 * (64 * 32 + 64 * (192 + 32)) * 24);
+}
+
 TEST(RowwiseOperations, OfTheUpdateAreMarkedSo) {
   std::set<std::string> updates;
   for_each_operation([&](const auto& operation) {

@@ -68,6 +68,12 @@ void add(Matrix& sum, const Matrix& part) {
   for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += part.values[i];
 }
 
+/// Whether the results of a row do not depend on the other rows of a call, see Attention.
+bool has_own_bits(const AttentionCase& c) {
+  const bool fused = c.type == DType::bf16 && (c.shape.head_dim == 64 || c.shape.head_dim == 128);
+  return fused || test_backend()->device().name() == "cpu";
+}
+
 /// Compares the parts, each computed by its own backend, with a call on all rows.
 void check_parts(AttentionCase all, const Parts& parts, int threads = 1) {
   all.f32_sums = true;
@@ -77,13 +83,16 @@ void check_parts(AttentionCase all, const Parts& parts, int threads = 1) {
     SCOPED_TRACE(testing::PrintToString(blocks) + ", window " + std::to_string(all.shape.window) +
                  (all.shape.starts.empty() ? "" : ", documents"));
     const AttentionCase c = part_of(all, blocks);
+    if (!has_own_bits(c)) check_attention_case(*test_backend(), c);
     const AttentionOutcome part(c, *test_backend(threads));
     const auto same = [&](const Matrix& got, const Matrix& of_all) {
       return close(got, AttentionOutcome::rows_of_queries(c, of_all), {});
     };
-    EXPECT_TRUE(same(part.out.values(), whole.out.values()));
-    EXPECT_TRUE(same(part.stats.values(), whole.stats.values()));
-    EXPECT_TRUE(same(part.d_q(), whole.d_q()));
+    if (has_own_bits(c)) {
+      EXPECT_TRUE(same(part.out.values(), whole.out.values()));
+      EXPECT_TRUE(same(part.stats.values(), whole.stats.values()));
+      EXPECT_TRUE(same(part.d_q(), whole.d_q()));
+    }
     EXPECT_TRUE(part.out.gap_untouched() && part.d_kv.gap_untouched());
     add(d_k, part.d_k());
     add(d_v, part.d_v());
@@ -106,21 +115,26 @@ TEST(QueryBlocks, OfAllPartsHaveTheBitsOfAllRowsAndKeyGradientsThatAddUp) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const std::int64_t window : {0, 1, 100})
       for (const auto& starts : some_starts(2, 256)) {
-        AttentionCase all{2, {256, 3, 2, 8, 2, 1, 0.3, window, starts}, type};
+        AttentionCase all{2, {256, 3, 2, 8, 2, 1, 0.3, window, starts}, type, 8};
         check_parts(all, zigzag(2, 2));
         check_parts(all, scattered(2, {1, 2, 1}));
       }
 }
 
 TEST(QueryBlocks, HaveTheSameBitsOnSeveralThreadsWhicheverTasksTheyShare) {
+  struct {
+    int threads;
+    std::int64_t sequences, window;  // one sequence: few heads, which several threads share
+    int starts;
+  } const runs[] = {{1, 1, 0, 2}, {2, 1, 130, 1}, {3, 1, 0, 1}, {2, 3, 0, 1}, {3, 3, 130, 0}};
   for (const DType type : {DType::f32, DType::bf16})
-    for (const int threads : {1, 2, 3})
-      for (const std::int64_t sequences : {1, 3})  // so few heads that threads share them; enough
-        for (const std::int64_t window : {0, 130})
-          for (const auto& starts : some_starts(sequences, 320)) {
-            AttentionCase all{sequences, {320, 4, 2, 24, 2, 0, 0.2, window, starts}, type};
-            check_parts(all, scattered(sequences, {2, 1, 2}), threads);
-          }
+    for (const auto& [threads, sequences, window, starts] : runs) {
+      AttentionCase all{sequences,
+                        {320, 4, 2, 24, 2, 0, 0.2, window, some_starts(sequences, 320)[starts]},
+                        type,
+                        8};
+      check_parts(all, scattered(sequences, {2, 1, 2}), threads);
+    }
 }
 
 TEST(QueryBlocks, HaveTheSameBitsForAlignedRowsAndTheHeadWidthsOfModels) {

@@ -3,10 +3,12 @@
 //
 // A part is one sequence, one member of every group of query heads, and one block of queries. Its
 // scores take at most CudaOptions::score_bytes, unless those of a single query take more; keys that
-// no query of the block sees are left out. The heads of a part lie at equal distances, (group · D)
-// for queries and D for keys, so one batched product computes them all. Scores and their gradients
-// are f32; operands of a further product are rounded to the operands' type, like the tensors of a
-// model. Gradients of keys and values are summed in f32 over blocks and members, in their order.
+// no query of the block sees are left out: where Attention::query_blocks is set, those that none
+// can see wherever the blocks lie, because the host does not read it. The heads of a part lie at
+// equal distances, (group · D) for queries and D for keys, so one batched product computes them
+// all. Scores and their gradients are f32; operands of a further product are rounded to the
+// operands' type, like the tensors of a model. Gradients of keys and values are summed in f32 over
+// blocks and members, in their order.
 //
 // Bound by the products; besides, scores go through memory, 3 times forward and 7 times backward.
 #include <algorithm>
@@ -28,12 +30,12 @@ constexpr std::int64_t kMostQueries = 1024;
 
 /// A part of one attention: some queries of one sequence, and the same member of every group.
 struct Part {
-  std::int64_t first_row;    // of the sequence
-  std::int64_t query, rows;  // the block's first position, and how many
-  std::int64_t key, keys;    // positions that they see
-  std::int64_t head, heads;  // query heads head, head + group, ...
-  std::int64_t kv_head;      // of the first query head; the next head has the next one
-  std::int64_t stride;       // of a row of scores, elements
+  std::int64_t first_row, first_key;  // of the sequence, in q and in k
+  std::int64_t query, rows;           // the block's first row in the sequence, and how many
+  std::int64_t key, keys;             // positions that they may see
+  std::int64_t head, heads;           // query heads head, head + group, ...
+  std::int64_t kv_head;               // of the first query head; the next head has the next one
+  std::int64_t stride;                // of a row of scores, elements
 };
 
 /// The scores of a part, one head after another: (heads · rows, stride).
@@ -43,17 +45,31 @@ struct Scores {
   T* out;         // the same shape; may be `scores`
   Part part;
   std::int64_t group, window;
-  Matrix<float> stats;         // (B·T, h)
-  const std::int32_t* starts;  // (B·T), or null
+  Matrix<float> stats;               // (B·Tq, h)
+  const std::int32_t* starts;        // (B·Tq), or null
+  const std::int32_t* query_blocks;  // (B·Tq/64), or null
+
+  Scores(const Attention& args, const Part& of, float* all, T* results)
+      : scores(all),
+        out(results),
+        part(of),
+        group(args.group),
+        window(args.window),
+        stats(args.stats),
+        starts(args.starts.as<const std::int32_t>()),
+        query_blocks(args.query_blocks.as<const std::int32_t>()) {}
 
   /// Columns [begin, end) that a row's query sees.
   struct Seen {
     std::int64_t begin, end;
   };
   __device__ Seen seen(std::int64_t row) const {
-    const std::int64_t query = part.query + rowwise::row_remainder(row, part.rows);
+    const std::int64_t at = tensor_row(row),
+                       query = query_blocks ? query_blocks[at / kSequenceBlock] * kSequenceBlock +
+                                                  at % kSequenceBlock
+                                            : at - part.first_row;
     std::int64_t oldest = window > 0 && query >= window ? query - window + 1 : 0;
-    if (starts && starts[tensor_row(row)] > oldest) oldest = starts[tensor_row(row)];
+    if (starts && starts[at] > oldest) oldest = starts[at];
     return {oldest > part.key ? oldest - part.key : 0, query + 1 - part.key};
   }
   __device__ std::int64_t tensor_row(std::int64_t row) const {
@@ -95,7 +111,7 @@ struct SoftmaxBackward {
   Scores<T> of;                // out becomes P
   float* d_probabilities;      // (heads · rows, keys)
   T* d_scores;                 // the same shape; may be d_probabilities
-  Matrix<const T> d_out, out;  // (B·T, h·D)
+  Matrix<const T> d_out, out;  // (B·Tq, h·D)
   int D;
   float scale;
 
@@ -126,24 +142,25 @@ struct ScoreBytes {
   std::int64_t one, most;
 };
 
-/// Calls body(part) for every part of the sequence that begins at row first_row.
-void for_parts(const Attention& args, std::int64_t first_row, const ScoreBytes& bytes, auto body) {
-  const std::int64_t T = args.positions,
+/// Calls body(part) for every part of a sequence.
+void for_parts(const Attention& args, std::int64_t sequence, const ScoreBytes& bytes, auto body) {
+  const std::int64_t T = args.positions, all = args.queries(),
                      row_bytes =
                          tiles_of(args.heads, static_cast<int>(args.group)) * padded(T) * bytes.one;
   const std::int64_t half = tiles_of(T, 2),
                      fits = std::max<std::int64_t>(bytes.most / row_bytes, 1);
   const std::int64_t queries = std::min({std::max<std::int64_t>(half, 64), fits, kMostQueries});
   for (std::int64_t member = 0; member < args.group; ++member) {
-    Part part{.first_row = first_row};
+    Part part{.first_row = sequence * all, .first_key = sequence * T};
     part.head = (member - args.first_query + args.group) % args.group;
     if (part.head >= args.heads) continue;
     part.heads = tiles_of(args.heads - part.head, static_cast<int>(args.group));
     part.kv_head = (args.first_query + part.head) / args.group;
-    for (part.query = 0; part.query < T; part.query += queries) {
-      part.rows = std::min(queries, T - part.query);
+    for (part.query = 0; part.query < all; part.query += queries) {
+      part.rows = std::min(queries, all - part.query);
+      // Row r lies at position r or after it, and the rows after it at later positions.
       part.key = args.window > 0 ? std::max<std::int64_t>(part.query - args.window + 1, 0) : 0;
-      part.keys = part.query + part.rows - part.key;
+      part.keys = T - all + part.query + part.rows - part.key;
       part.stride = padded(part.keys);
       body(part);
     }
@@ -171,7 +188,7 @@ struct Windows {
   std::int64_t query_step() const { return args.group * args.head_dim; }
   /// Rows of keys, values or their gradients.
   View keys(const View& all) const {
-    return all.row_range(part.first_row + part.key, part.keys)
+    return all.row_range(part.first_key + part.key, part.keys)
         .col_range(part.kv_head * args.head_dim, args.head_dim);
   }
   std::int64_t key_step() const { return args.head_dim; }
@@ -217,7 +234,6 @@ constexpr bool kRounds = sizeof(T) < sizeof(float);  // P needs memory of its ow
 
 void CudaBackend::attention(const Attention& args) {
   check_attention(Attention::kName, args);
-  AXONN_CHECK(!args.query_blocks.data, "attention: query_blocks on a GPU");
   if (args.q.count() == 0 || cudnn_.run(args)) return;
   const Launch launch{stream(), scratch_};
   if (flash_fits(args)) return flash_attention(launch, args);
@@ -226,15 +242,14 @@ void CudaBackend::attention(const Attention& args) {
     const std::int64_t most = most_scores(args, bytes);
     auto* scores = reinterpret_cast<float*>(scratch_.take<char>(most * bytes.one));
     T* rounded = reinterpret_cast<T*>(kRounds<T> ? scores + most : scores);
-    for (std::int64_t row = 0; row < args.q.rows; row += args.positions)
-      for_parts(args, row, bytes, [&](const Part& part) {
+    for (std::int64_t sequence = 0; sequence < args.sequences(); ++sequence)
+      for_parts(args, sequence, bytes, [&](const Part& part) {
         const Windows windows{args, part};
         const View s = windows.scores(scores, DType::f32),
                    p = windows.scores(rounded, args.q.dtype);
         products_.run(windows.across(s, args.q, args.k, args.scale));
         launch.rows({part.heads * part.rows, part.keys},
-                    SoftmaxForward<T>{{scores, rounded, part, args.group, args.window, args.stats,
-                                       args.starts.as<const std::int32_t>()}});
+                    SoftmaxForward<T>{Scores<T>(args, part, scores, rounded)});
         products_.run(windows.to_queries(args.out, p, args.v));
       });
   });
@@ -258,31 +273,27 @@ void CudaBackend::attention_backward(const AttentionBackward& args) {
     T* d_scores = kRounds<T> ? rounded + most : reinterpret_cast<T*>(d_probabilities);
     const View d_k{d_keys, DType::f32, a.positions, a.k.cols, a.k.cols},
         d_v{d_values, DType::f32, a.positions, a.k.cols, a.k.cols};
-    for (std::int64_t row = 0; row < a.q.rows; row += a.positions) {
+    for (std::int64_t sequence = 0; sequence < a.sequences(); ++sequence) {
       device_->fill_zero(d_keys, 2 * sums * static_cast<std::int64_t>(sizeof(float)));
       if (a.heads > 0)
-        for_parts(a, row, bytes, [&](const Part& part) {
+        for_parts(a, sequence, bytes, [&](const Part& part) {
           const Windows windows{a, part};
           const View p = windows.scores(rounded, a.q.dtype),
                      d_s = windows.scores(d_scores, a.q.dtype);
           products_.run(windows.across(windows.scores(scores, DType::f32), a.q, a.k, a.scale));
           products_.run(
               windows.across(windows.scores(d_probabilities, DType::f32), args.d_out, a.v, 1));
-          launch.rows({part.heads * part.rows, part.keys},
-                      SoftmaxBackward<T>{{scores, rounded, part, a.group, a.window, a.stats,
-                                          a.starts.as<const std::int32_t>()},
-                                         d_probabilities,
-                                         d_scores,
-                                         args.d_out,
-                                         a.out,
-                                         static_cast<int>(a.head_dim),
-                                         a.scale});
+          launch.rows(
+              {part.heads * part.rows, part.keys},
+              SoftmaxBackward<T>{Scores<T>(a, part, scores, rounded), d_probabilities, d_scores,
+                                 args.d_out, a.out, static_cast<int>(a.head_dim), a.scale});
           products_.run(windows.to_queries(args.d_q, d_s, a.k));
           products_.run(windows.to_keys(d_v, p, args.d_out));
           products_.run(windows.to_keys(d_k, d_s, a.q));
         });
-      run(ops::Cast{args.d_k.row_range(row, a.positions), d_k});
-      run(ops::Cast{args.d_v.row_range(row, a.positions), d_v});
+      const std::int64_t first = sequence * a.positions;
+      run(ops::Cast{args.d_k.row_range(first, a.positions), d_k});
+      run(ops::Cast{args.d_v.row_range(first, a.positions), d_v});
     }
   });
 }

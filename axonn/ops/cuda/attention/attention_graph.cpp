@@ -240,7 +240,8 @@ std::int64_t largest_divisor(std::int64_t count, std::int64_t most) {
 }  // namespace
 
 std::optional<AttentionGraphShape> graph_shape_of(const Attention& args) {
-  if (args.q.count() == 0 || args.k.count() == 0 || args.heads == 0) return std::nullopt;
+  if (args.q.count() == 0 || args.k.count() == 0 || args.heads == 0 || args.query_blocks.data)
+    return std::nullopt;
   const std::int64_t kv_heads = args.k.cols / args.head_dim;
   const bool fits = are_aligned_bf16({args.q, args.k, args.v, args.out}) &&
                     args.head_dim * bytes_of(DType::bf16) % kAlignment == 0 &&
@@ -248,7 +249,7 @@ std::optional<AttentionGraphShape> graph_shape_of(const Attention& args) {
                     whole_groups(args, kv_heads);
   if (!fits) return std::nullopt;
   return AttentionGraphShape{
-      .sequences = args.q.rows / args.positions,
+      .sequences = args.sequences(),
       .positions = args.positions,
       .heads = args.heads,
       .kv_heads = kv_heads,

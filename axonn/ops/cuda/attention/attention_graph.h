@@ -97,7 +97,8 @@ AttentionGraph attention_graph(const AttentionGraphShape& shape);
 
 /// The shape of these operands; nothing if no graph computes them. That is so for types other than
 /// bf16, rows or heads that do not begin at multiples of 16 bytes, no heads, key-value heads that
-/// no query uses, and several key-value heads with a group of which only some query heads are here.
+/// no query uses, several key-value heads with a group of which only some query heads are here, and
+/// queries at some blocks of the positions.
 std::optional<AttentionGraphShape> graph_shape_of(const Attention& args);
 std::optional<AttentionGraphShape> graph_shape_of(const AttentionBackward& args, bool ordered);
 

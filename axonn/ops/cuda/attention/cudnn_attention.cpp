@@ -94,6 +94,9 @@ struct CudnnAttention::State {
   bool run(const std::optional<AttentionGraphShape>& shape, const AttentionBackward& args) {
     const Attention& a = args.forward;
     if (!handle || a.q.count() == 0) return false;
+    if (a.query_blocks.data)
+      return leave("attention of a part of each sequence's positions",
+                   "its graphs have a query at every position");
     if (!shape || shape->head_dim > kWidestHead) {
       const bool odd = a.q.dtype == DType::bf16 || options.attention == CudaAttention::cudnn;
       return odd && leave(concat(a.heads, " heads of ", a.head_dim, " in ", name_of(a.q.dtype)),

@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(kFlashThreads)
   flash_backward_keys<D>(args, gradients, at, memory);
 }
 
-/// One block for each tile of positions, head and sequence.
-dim3 grid_for(const Attention& args, std::int64_t heads) {
-  return {static_cast<unsigned>(tiles_of(args.positions, kFlashRows)), static_cast<unsigned>(heads),
-          static_cast<unsigned>(args.q.rows / args.positions)};
+/// One block for each tile of a sequence's rows, head and sequence.
+dim3 grid_for(const Attention& args, std::int64_t rows, std::int64_t heads) {
+  return {static_cast<unsigned>(tiles_of(rows, kFlashRows)), static_cast<unsigned>(heads),
+          static_cast<unsigned>(args.sequences())};
 }
 
 /// Calls f with the width of a head as a constant, 64 or 128.
@@ -57,17 +57,18 @@ bool flash_fits(const Attention& args) {
   constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
   return (args.head_dim == 64 || args.head_dim == 128) &&
          are_aligned_bf16({args.q, args.k, args.v, args.out}) && args.heads <= kMostBlocks &&
-         args.q.rows / args.positions <= kMostBlocks;
+         args.sequences() <= kMostBlocks;
 }
 
 bool flash_fits(const AttentionBackward& args) {
-  return flash_fits(args.forward) && are_aligned_bf16({args.d_out, args.d_q, args.d_k, args.d_v});
+  return flash_fits(args.forward) && are_aligned_bf16({args.d_out, args.d_q}) &&
+         (args.d_k.dtype == DType::f32 || are_aligned_bf16({args.d_k, args.d_v}));
 }
 
 void flash_attention(const Launch& launch, const Attention& args) {
   with_width(args.head_dim, [&]<int D>(std::integral_constant<int, D>) {
-    launch_kernel(launch.stream, grid_for(args, args.heads), kFlashThreads, run_forward<D>,
-                  FlashOperands(args));
+    launch_kernel(launch.stream, grid_for(args, args.queries(), args.heads), kFlashThreads,
+                  run_forward<D>, FlashOperands(args));
   });
 }
 
@@ -76,16 +77,15 @@ void flash_attention_backward(const Launch& launch, const AttentionBackward& arg
   const std::int64_t rows = forward.q.rows, heads = forward.heads, D = forward.head_dim;
   float* delta = launch.scratch.take<float>(rows * heads);
   const FlashOperands operands(forward);
-  const FlashGradients gradients{args.d_out, args.d_q,       args.d_k,
-                                 args.d_v,   {delta, heads}, static_cast<int>(heads)};
+  const FlashGradients gradients(args, {delta, heads});
   launch.rows({rows, D}, rowwise::HeadDots<bf16>{
                              {delta, heads}, args.d_out, forward.out, heads, static_cast<int>(D)});
   with_width(D, [&]<int width>(std::integral_constant<int, width>) {
     if (heads > 0)
-      launch_kernel(launch.stream, grid_for(forward, heads), kFlashThreads,
+      launch_kernel(launch.stream, grid_for(forward, forward.queries(), heads), kFlashThreads,
                     run_backward_queries<width>, operands, gradients);
-    launch_kernel(launch.stream, grid_for(forward, forward.k.cols / D), kFlashThreads,
-                  run_backward_keys<width>, operands, gradients);
+    launch_kernel(launch.stream, grid_for(forward, forward.positions, forward.k.cols / D),
+                  kFlashThreads, run_backward_keys<width>, operands, gradients);
   });
 }
 

@@ -152,31 +152,40 @@ __device__ void add_product_down(Sums (&sums)[D / 16], const Sums (&factors)[kRo
   }
 }
 
+__device__ inline void store_pair(bf16* to, float first, float second) {
+  *reinterpret_cast<std::uint32_t*>(to) = rounded(first, second);
+}
+__device__ inline void store_pair(float* to, float first, float second) {
+  to[0] = first;
+  to[1] = second;
+}
+
 /// Stores the warp's 16 rows of sums, (16, D), times factor(r) for the lane's row r, to its rows of
 /// out that are below `count`.
-template <int D>
-__device__ void store_rows(Matrix<bf16> out, int count, const Sums (&sums)[D / 16], auto factor) {
+template <int D, typename T>
+__device__ void store_rows(Matrix<T> out, int count, const Sums (&sums)[D / 16], auto factor) {
 #pragma unroll
   for (int r = 0; r < Layout::kRows; ++r) {
     if (flash_row(r) >= count) continue;
-    bf16* const to = out.row(flash_row(r));
+    T* const to = out.row(flash_row(r));
 #pragma unroll
     for (int n = 0; n < D / 16; ++n)
 #pragma unroll
       for (int i = 0; i < Layout::kElements; i += 2)
         if (Layout::row_of(i) == r)
-          *reinterpret_cast<std::uint32_t*>(to + 16 * n + flash_col(i)) =
-              rounded(sums[n][i] * factor(r), sums[n][i + 1] * factor(r));
+          store_pair(to + 16 * n + flash_col(i), sums[n][i] * factor(r),
+                     sums[n][i + 1] * factor(r));
   }
 }
 
 /// The operands of Attention in the form that kernels take.
 struct FlashOperands {
-  Matrix<const bf16> q, k, v;  // (B·T, h·D), (B·T, k·D)
-  Matrix<bf16> out;            // (B·T, h·D)
-  Matrix<float> stats;         // (B·T, h): log of the sum of exponentials
-  const std::int32_t* starts;  // (B·T): the first key that a query sees, or null
-  int T, group, first_query, window;
+  Matrix<const bf16> q, k, v;        // (B·Tq, h·D), (B·T, k·D)
+  Matrix<bf16> out;                  // (B·Tq, h·D)
+  Matrix<float> stats;               // (B·Tq, h): log of the sum of exponentials
+  const std::int32_t* starts;        // (B·Tq): the first key that a query sees, or null
+  const std::int32_t* query_blocks;  // (B·Tq/64): where the queries lie; null: in order
+  int T, Tq, group, first_query, window;
   float scale;
 
   explicit FlashOperands(const Attention& args)
@@ -186,13 +195,37 @@ struct FlashOperands {
         out(args.out),
         stats(args.stats),
         starts(args.starts.as<const std::int32_t>()),
+        query_blocks(args.query_blocks.as<const std::int32_t>()),
         T(static_cast<int>(args.positions)),
+        Tq(static_cast<int>(args.queries())),
         group(static_cast<int>(args.group)),
         first_query(static_cast<int>(args.first_query)),
         window(static_cast<int>(args.window < args.positions ? args.window : args.positions)),
         scale(args.scale) {}
 
   __device__ int kv_head(int head) const { return (first_query + head) / group; }
+  __device__ const std::int32_t* blocks_of(int sequence) const {
+    return query_blocks + static_cast<std::int64_t>(sequence) * (Tq / kFlashRows);
+  }
+  /// The position of a row of a sequence's queries.
+  __device__ int position(int sequence, int row) const {
+    if (!query_blocks) return row;
+    return blocks_of(sequence)[row / kFlashRows] * kFlashRows + row % kFlashRows;
+  }
+  /// The number of rows of a sequence's queries in blocks that begin before a position.
+  __device__ int rows_before(int sequence, int position) const {
+    if (!query_blocks) return position;
+    const std::int32_t* const blocks = blocks_of(sequence);
+    int low = 0, high = Tq / kFlashRows;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (blocks[middle] * kFlashRows < position)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low * kFlashRows;
+  }
   /// The first key that any query from `query` on sees, by the window alone.
   __device__ int first_key(int query) const {
     return window > 0 && query >= window ? query - window + 1 : 0;
@@ -206,13 +239,26 @@ struct FlashOperands {
 
 /// The gradients, and delta: the sums over D of d_out · out.
 struct FlashGradients {
-  Matrix<const bf16> d_out;  // (B·T, h·D)
-  Matrix<bf16> d_q, d_k, d_v;
-  Matrix<const float> delta;  // (B·T, h)
+  Matrix<const bf16> d_out;        // (B·Tq, h·D)
+  Matrix<bf16> d_q, d_k, d_v;      // (B·Tq, h·D), (B·T, k·D)
+  Matrix<float> d_keys, d_values;  // in place of d_k and d_v if those are f32
+  Matrix<const float> delta;       // (B·Tq, h)
   int heads;
+
+  FlashGradients(const AttentionBackward& args, Matrix<const float> dots)
+      : d_out(args.d_out),
+        d_q(args.d_q),
+        d_k(args.d_k),
+        d_v(args.d_v),
+        delta(dots),
+        heads(static_cast<int>(args.forward.heads)) {
+    if (args.d_k.dtype != DType::f32) return;
+    d_keys = args.d_k;
+    d_values = args.d_v;
+  }
 };
 
-/// The work of a block: a tile of 64 positions of one head of one sequence.
+/// The work of a block: a tile of 64 rows, queries or keys, of one head of one sequence.
 struct FlashPlace {
   int tile, head, sequence;
 };
@@ -278,16 +324,17 @@ template <int D>
 __device__ void flash_forward(const FlashOperands& args, FlashPlace at,
                               FlashForwardMemory<D>& memory) {
   constexpr int kKeys = kFlashKeys<D>;
-  const int query = at.tile * kFlashRows;
-  const std::int64_t first = static_cast<std::int64_t>(at.sequence) * args.T;
-  const int left = args.T - query, end = query + (left < kFlashRows ? left : kFlashRows);
-  const FlashRows queries = rows_of(args.q, first + query, at.head * D, args.T - query);
+  const int tile_row = at.tile * kFlashRows, query = args.position(at.sequence, tile_row);
+  const std::int64_t first = static_cast<std::int64_t>(at.sequence) * args.T,
+                     first_row = static_cast<std::int64_t>(at.sequence) * args.Tq + tile_row;
+  const int count = args.Tq - tile_row, end = query + (count < kFlashRows ? count : kFlashRows);
+  const FlashRows queries = rows_of(args.q, first_row, at.head * D, count);
   const int kv_col = args.kv_head(at.head) * D;
 
   int start[Layout::kRows];
   for (int r = 0; r < Layout::kRows; ++r) {
-    const int row = query + flash_row(r);
-    start[r] = row < args.T ? args.start(first + row, row) : 0;
+    const int row = flash_row(r);
+    start[r] = row < count ? args.start(first_row + row, query + row) : 0;
   }
   FlashSoftmax softmax;
   Sums sums[D / 16] = {};
@@ -322,12 +369,12 @@ __device__ void flash_forward(const FlashOperands& args, FlashPlace at,
   for (int r = 0; r < Layout::kRows; ++r) {
     const float total = across_row(softmax.total[r], [](float a, float b) { return a + b; });
     inverse[r] = 1 / total;
-    const int row = query + flash_row(r);
-    if (row < args.T && flash_col(0) == 0)
-      args.stats.row(first + row)[at.head] = (softmax.most[r] + log2f(total)) * kLn2;
+    const int row = flash_row(r);
+    if (row < count && flash_col(0) == 0)
+      args.stats.row(first_row + row)[at.head] = (softmax.most[r] + log2f(total)) * kLn2;
   }
-  store_rows<D>({args.out.row(first + query) + at.head * D, args.out.stride}, args.T - query, sums,
-                [&](int r) { return inverse[r]; });
+  store_rows<D, bf16>({args.out.row(first_row) + at.head * D, args.out.stride}, count, sums,
+                      [&](int r) { return inverse[r]; });
 }
 
 /// Turns one score and d_P into P and P · (d_P - delta).
@@ -343,20 +390,21 @@ template <int D>
 __device__ void flash_backward_queries(const FlashOperands& args, const FlashGradients& gradients,
                                        FlashPlace at, FlashForwardMemory<D>& memory) {
   constexpr int kKeys = kFlashKeys<D>;
-  const int query = at.tile * kFlashRows;
-  const std::int64_t first = static_cast<std::int64_t>(at.sequence) * args.T;
-  const int count = args.T - query, end = query + (count < kFlashRows ? count : kFlashRows);
-  const FlashRows queries = rows_of(args.q, first + query, at.head * D, count),
-                  d_outs = rows_of(gradients.d_out, first + query, at.head * D, count);
+  const int tile_row = at.tile * kFlashRows, query = args.position(at.sequence, tile_row);
+  const std::int64_t first = static_cast<std::int64_t>(at.sequence) * args.T,
+                     first_row = static_cast<std::int64_t>(at.sequence) * args.Tq + tile_row;
+  const int count = args.Tq - tile_row, end = query + (count < kFlashRows ? count : kFlashRows);
+  const FlashRows queries = rows_of(args.q, first_row, at.head * D, count),
+                  d_outs = rows_of(gradients.d_out, first_row, at.head * D, count);
   const int kv_col = args.kv_head(at.head) * D;
   float lse[Layout::kRows], delta[Layout::kRows];
   int start[Layout::kRows];
   for (int r = 0; r < Layout::kRows; ++r) {
-    const int row = query + flash_row(r);
-    const bool is = row < args.T;  // rows beyond the last see nothing
-    lse[r] = is ? args.stats.row(first + row)[at.head] * kLog2E : 0;
-    delta[r] = is ? gradients.delta.row(first + row)[at.head] : 0;
-    start[r] = is ? args.start(first + row, row) : args.T;
+    const int row = flash_row(r);
+    const bool is = row < count;  // rows beyond the last see nothing
+    lse[r] = is ? args.stats.row(first_row + row)[at.head] * kLog2E : 0;
+    delta[r] = is ? gradients.delta.row(first_row + row)[at.head] : 0;
+    start[r] = is ? args.start(first_row + row, query + row) : args.T;
   }
 
   Sums sums[D / 16] = {};
@@ -382,8 +430,8 @@ __device__ void flash_backward_queries(const FlashOperands& args, const FlashGra
       }
     add_product_down(sums, d_scores, memory.keys[tile % 2]);
   });
-  store_rows<D>({gradients.d_q.row(first + query) + at.head * D, gradients.d_q.stride}, count, sums,
-                [&](int) { return args.scale; });
+  store_rows<D, bf16>({gradients.d_q.row(first_row) + at.head * D, gradients.d_q.stride}, count,
+                      sums, [&](int) { return args.scale; });
 }
 
 template <int D>
@@ -400,7 +448,8 @@ __device__ void flash_backward_keys(const FlashOperands& args, const FlashGradie
                                     FlashPlace at, FlashKeysMemory<D>& memory) {
   constexpr int kQueries = kFlashKeys<D>;
   const int key = at.tile * kFlashRows;
-  const std::int64_t first = static_cast<std::int64_t>(at.sequence) * args.T;
+  const std::int64_t first = static_cast<std::int64_t>(at.sequence) * args.T,
+                     first_row = static_cast<std::int64_t>(at.sequence) * args.Tq;
   const int count = args.T - key, col = at.head * D;
   const FlashRows keys = rows_of(args.k, first + key, col, count),
                   values = rows_of(args.v, first + key, col, count);
@@ -411,23 +460,27 @@ __device__ void flash_backward_keys(const FlashOperands& args, const FlashGradie
   const int earliest = begin < 0 ? 0 : begin,
             latest = past < gradients.heads ? past : gradients.heads,
             heads = latest > earliest ? latest - earliest : 0;
-  const int from = key / kQueries, tiles = (end + kQueries - 1) / kQueries - from;
+  const int from = args.rows_before(at.sequence, key) / kQueries,
+            past_rows = args.rows_before(at.sequence, end),
+            tiles = (past_rows + kQueries - 1) / kQueries - from;
   const auto fill = [&](AsyncCopies& copies, int step) {
-    const int query = (from + step % tiles) * kQueries, head = earliest + step / tiles,
-              half = step % 2, rest = args.T - query, i = flash_thread();
-    memory.queries[half].fill(copies, rows_of(args.q, first + query, head * D, rest));
-    memory.d_outs[half].fill(copies, rows_of(gradients.d_out, first + query, head * D, rest));
+    const int tile_row = (from + step % tiles) * kQueries, head = earliest + step / tiles,
+              half = step % 2, rest = args.Tq - tile_row, i = flash_thread();
+    memory.queries[half].fill(copies, rows_of(args.q, first_row + tile_row, head * D, rest));
+    memory.d_outs[half].fill(copies,
+                             rows_of(gradients.d_out, first_row + tile_row, head * D, rest));
     if (i >= kQueries) return;
     const bool exists = i < rest;
-    const std::int64_t row = first + query + (exists ? i : 0);
+    const std::int64_t row = first_row + tile_row + (exists ? i : 0);
     const float* lse = args.stats.row(row) + head;
     copies.start(&memory.lse[half][i], lse, exists);
     copies.start(&memory.delta[half][i], gradients.delta.row(row) + head, exists);
+    const int query = args.position(at.sequence, tile_row);
     memory.start[half][i] = exists ? args.start(row, query + i) : args.T;
   };
   Sums d_keys[D / 16] = {}, d_values[D / 16] = {};
   for_tiles(heads * tiles, fill, [&](int step) {
-    const int query = (from + step % tiles) * kQueries, half = step % 2;
+    const int query = args.position(at.sequence, (from + step % tiles) * kQueries), half = step % 2;
     Sums scores[kQueries / 16], d_scores[kQueries / 16];
     multiply_across(scores, keys, flash_warp_row(), memory.queries[half]);
     multiply_across(d_scores, values, flash_warp_row(), memory.d_outs[half]);
@@ -443,10 +496,18 @@ __device__ void flash_backward_keys(const FlashOperands& args, const FlashGradie
     add_product_down(d_values, scores, memory.d_outs[half]);
     add_product_down(d_keys, d_scores, memory.queries[half]);
   });
-  store_rows<D>({gradients.d_k.row(first + key) + col, gradients.d_k.stride}, count, d_keys,
-                [&](int) { return args.scale; });
-  store_rows<D>({gradients.d_v.row(first + key) + col, gradients.d_v.stride}, count, d_values,
-                [](int) { return 1.0f; });
+  const auto store = [&]<typename T>(const Matrix<T>& out, const Sums(&sums)[D / 16],
+                                     float factor) {
+    store_rows<D, T>({out.row(first + key) + col, out.stride}, count, sums,
+                     [=](int) { return factor; });
+  };
+  if (gradients.d_keys.data) {
+    store(gradients.d_keys, d_keys, args.scale);
+    store(gradients.d_values, d_values, 1);
+  } else {
+    store(gradients.d_k, d_keys, args.scale);
+    store(gradients.d_v, d_values, 1);
+  }
 }
 
 }  // namespace axonn::cuda
