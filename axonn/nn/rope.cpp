@@ -35,16 +35,16 @@ std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
 void Rope::prepare(const Context& ctx, std::int64_t positions) {
   if (!table_.empty() && table_.rows() == positions) return;
   const auto half = static_cast<std::int64_t>(frequencies_.size());
+  table_ = ctx.empty(positions, 2 * half, DType::f32);
+  if (!ctx.device().keeps_values()) return;
   std::vector<float> host(positions * 2 * half);
-  const std::int64_t used = ctx.device().keeps_values() ? positions : 0;
-#pragma omp parallel for if (used > 0)
-  for (std::int64_t t = 0; t < used; ++t)
+#pragma omp parallel for
+  for (std::int64_t t = 0; t < positions; ++t)
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(t) * frequencies_[i];
       host[t * 2 * half + i] = static_cast<float>(std::cos(angle));
       host[t * 2 * half + half + i] = static_cast<float>(std::sin(angle));
     }
-  table_ = ctx.empty(positions, 2 * half, DType::f32);
   ctx.device().copy_from_host(table_.view().data, host.data(), table_.bytes());
 }
 

@@ -85,16 +85,18 @@ std::string question(const PlanReport& r) {
 
 std::string table(const PlanReport& r) {
   const TimeUnit unit = unit_of(r.result.plans.front());
+  std::size_t width = 16;
+  for (const Plan& p : r.result.plans) width = std::max(width, with_context(p.grid).size());
   std::string text =
-      fmt::format("\n{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", "",
-                  "x,y,z,data", "micro", "recompute", fmt::format("step {}", unit.name), "compute",
+      fmt::format("\n{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", "",
+                  "x,y,z,data", width, "micro", "recompute", fmt::format("step {}", unit.name), "compute",
                   "exposed", "memory", "Pflop/s", "% peak", "behind the first");
   for (std::size_t i = 0; i < r.result.plans.size(); ++i) {
     const Plan& p = r.result.plans[i];
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
-        "{:>2}  {:<16} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}{}\n", i + 1,
-        with_context(p.grid), p.micro_batch, name_of(p.recompute),
+        "{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}{}\n", i + 1,
+        with_context(p.grid), width, p.micro_batch, name_of(p.recompute),
         three_digits(p.time.step_s * unit.each), three_digits(p.time.compute_s * unit.each),
         three_digits(p.time.exposed_s() * unit.each),
         gigabytes(static_cast<double>(p.memory_bytes)), three_digits(flops.model * 1e-15),

@@ -23,7 +23,33 @@ std::vector<GridShape> grids_for(int ranks) {
   return {{2, 2, 2, 1}, {2, 1, 2, 2}, {1, 2, 2, 2}, {4, 2, 1, 1}};
 }
 
+/// The same with sequences that ranks share.
+void compare_shared(Communicator& world) {
+  ModelConfig model = tiny_llama();
+  model.positions = 256;
+  TinyRun run{.sequences = 4,
+              .positions = model.positions,
+              .steps = 3,
+              .packed = true,
+              .make_model = model_of(model)};
+  TinyTrace one;
+  if (world.rank() == 0) one = run_tiny(run);
+  run.grid = world.size() == 4 ? GridShape{1, 1, 4, 1, 2} : GridShape{2, 1, 4, 1, 2};
+  TinyTrace on_threads;
+  if (world.rank() == 0) on_threads = run_tiny(run);
+  world.barrier("computed");
+  for (const bool overlap : {true, false}) {
+    run.overlap.context = overlap;
+    const TinyTrace over_mpi = run_tiny(run, world);
+    if (world.rank() != 0) continue;
+    EXPECT_EQ(over_mpi.losses, on_threads.losses);
+    EXPECT_EQ(over_mpi.weights, on_threads.weights);
+    EXPECT_EQ(difference(one, over_mpi, run.dtype), "");
+  }
+}
+
 void compare(Communicator& world) {
+  compare_shared(world);
   for (DType dtype : {DType::f32, DType::bf16}) {
     TinyRun run{.steps = 3,
                 .accumulation = dtype == DType::bf16 ? 3 : 1,
