@@ -47,13 +47,15 @@ const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
     ctx.device().copy(to.view().data, from.view().data, from.bytes());
   };
   Rows& rows = tokens_.rows;
+  // A share's numbers in host memory stay those of the first tokens: only dropout reads them, which
+  // graphs refuse, and counts of flops.
   if (tokens_.ids.empty())
     rows = {.sequences = tokens.rows.sequences,
             .positions = tokens.rows.positions,
             .reach = tokens.rows.reach,
             .share = tokens.rows.share ? std::make_shared<const SequenceShare>(SequenceShare{
                                              .whole = tokens.rows.share->whole,
-                                             .numbers = {},  // only dropout's, which graphs refuse
+                                             .numbers = tokens.rows.share->numbers,
                                              .blocks = ctx.like(tokens.rows.share->blocks),
                                              .slots = ctx.like(tokens.rows.share->slots)})
                                        : nullptr};

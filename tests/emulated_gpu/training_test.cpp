@@ -87,6 +87,25 @@ TEST(TrainingOnGpus, HasAboutTheLossesOfTheCpuInBf16) {
   }
 }
 
+TEST(TrainingOnGpus, HasTheLossesOfTheCpuIfRanksShareSequences) {
+  Config narrow = llama_config();
+  narrow.data.synthetic = 10'000;
+  narrow.training.seq_len = 256;
+  narrow.training.global_batch = 2;
+  Config wide = narrow;  // has attention kernels of its own in bf16
+  wide.model.hidden = 128;
+  wide.model.heads = 2;
+  wide.model.kv_heads = 1;
+  wide.model.layers = 1;
+  wide.training.dtype = DType::bf16;
+  const GridShape grid{.x = 2, .z = 2, .context = 2};
+  EXPECT_THAT(largest_difference(losses_of(on_gpus(on_grid(narrow, grid), TransportKind::nccl)),
+                                 losses_of(narrow)),
+              Le(kBetweenDevices));
+  EXPECT_THAT(largest_difference(losses_of(on_gpus(on_grid(wide, grid))), losses_of(wide)),
+              Le(2e-2));
+}
+
 TEST(TrainingOnGpus, HasTheLossesOfTheCpuWithEveryTransport) {
   const Config config = on_grid(small_config(), {2, 1, 2, 1});
   const std::vector<double> want = losses_of(config);

@@ -121,6 +121,14 @@ Config with_micro_batches(const Config& config, int count) {
 
 }  // namespace
 
+TEST(StepGraphs, ChangeNoBitIfRanksShareSequences) {
+  Config config = on_grid(tiny_config("unused"), {2, 1, 2, 1, 2});
+  config.training.seq_len = 256;
+  config.training.global_batch = 4;
+  config.training.micro_batch = 2;
+  expect_the_same(config);
+}
+
 TEST(StepGraphs, ChangeNoBitOfLossesNormsWeightsAndMoments) {
   for (const int micro_batches : {1, 2, 4})
     for (const DType dtype : {DType::f32, DType::bf16})
