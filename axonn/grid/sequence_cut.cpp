@@ -14,6 +14,7 @@ constexpr std::int64_t kMostRuns = 16;
 
 /// The runs, of equal length, that each rank has: the most up to kMostRuns that are whole blocks.
 std::int64_t runs_each(std::int64_t blocks, int ranks, ContextLayout layout) {
+  if (layout == ContextLayout::window) return 1;
   if (layout != ContextLayout::balanced) return 2;
   for (std::int64_t runs = kMostRuns; runs > 2; runs -= 2)
     if (blocks % (runs * ranks) == 0) return runs;
@@ -53,6 +54,23 @@ std::string trouble_of_cut(std::int64_t positions, int ranks) {
                 "; the next length that can is ", (positions / unit + 1) * unit);
 }
 
+ContextLayout layout_of(const SequenceCut& cut, std::int64_t positions, int ranks,
+                        bool has_documents) {
+  const bool fits = cut.window > 0 && cut.window <= positions / ranks;
+  if (cut.layout == ContextLayout::window && !fits)
+    refuse("[parallelism] context_layout = \"window\" needs a model with a window of up to ",
+           positions / ranks, " positions, those of a rank; this one has ",
+           cut.window > 0 ? concat("one of ", cut.window) : "none", "; set it to \"auto\"");
+  if (cut.layout != ContextLayout::automatic) return cut.layout;
+  if (fits) return ContextLayout::window;
+  return has_documents ? ContextLayout::balanced : ContextLayout::zigzag;
+}
+
+std::int64_t halo_of(std::int64_t window) {
+  const std::int64_t blocks = (window - 1 + kContextBlock - 1) / kContextBlock;
+  return std::max<std::int64_t>(blocks, 1) * kContextBlock;
+}
+
 std::int64_t pairs_of_block(std::int64_t block, std::int64_t window,
                             std::span<const std::int32_t> starts) {
   std::int64_t pairs = 0;
@@ -68,16 +86,15 @@ std::vector<std::vector<std::int32_t>> context_blocks(std::int64_t positions, in
                                                       const SequenceCut& cut,
                                                       std::span<const std::int32_t> starts) {
   AXONN_CHECK(trouble_of_cut(positions, ranks).empty(), trouble_of_cut(positions, ranks));
-  AXONN_CHECK(starts.empty() || std::ssize(starts) == positions, "context_blocks: ",
-              starts.size(), " starts for ", positions, " positions");
-  const bool balances =
-      cut.layout == ContextLayout::balanced ||
-      (cut.layout == ContextLayout::automatic && !starts.empty());
-  const ContextLayout layout = balances ? ContextLayout::balanced : ContextLayout::zigzag;
+  AXONN_CHECK(starts.empty() || std::ssize(starts) == positions, "context_blocks: ", starts.size(),
+              " starts for ", positions, " positions");
+  const ContextLayout layout = layout_of(cut, positions, ranks, !starts.empty());
   const std::int64_t blocks = positions / kContextBlock, each = runs_each(blocks, ranks, layout),
                      runs = each * ranks, length = blocks / runs;
   std::vector<int> rank_of(runs);
-  if (balances) {
+  if (layout == ContextLayout::window) {
+    std::iota(rank_of.begin(), rank_of.end(), 0);
+  } else if (layout == ContextLayout::balanced) {
     std::vector<std::int64_t> work(runs);
     for (std::int64_t block = 0; block < blocks; ++block)
       work[block / length] += pairs_of_block(block, cut.window, starts);

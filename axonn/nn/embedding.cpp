@@ -43,48 +43,74 @@ void check_places(const Rows& rows, const RowPlaces& places) {
                 places.starts[r]);
 }
 
+/// The positions of a rank's rows in all sequences, and how attention sees them.
+SequenceShare share_of(const Context& ctx, const Rows& whole,
+                       std::span<const std::int32_t> starts) {
+  const GridShape& shape = ctx.grid.shape();
+  const SequenceCut& cut = ctx.scheduling().run.sequence_cut;
+  const int part = context_part(shape, ctx.grid.coords());
+  const std::int64_t T = whole.positions, blocks = T / kContextBlock, each = blocks / shape.context;
+  SequenceShare share{.whole = T, .keys = T, .numbers = {}, .blocks = {}, .slots = {}};
+  std::vector<std::int32_t> slots(whole.sequences * blocks);
+  for (std::int64_t s = 0; s < whole.sequences; ++s) {
+    const auto of_rank =
+        context_blocks(T, shape.context, cut, starts.empty() ? starts : starts.subspan(s * T, T));
+    std::int32_t slot = 0;
+    for (const auto& numbers : of_rank)
+      for (const std::int32_t number : numbers) slots[s * blocks + number] = slot++;
+    share.numbers.insert(share.numbers.end(), of_rank[part].begin(), of_rank[part].end());
+  }
+  if (layout_of(cut, T, shape.context, !starts.empty()) != ContextLayout::window) {
+    share.blocks = ctx.on_device(share.numbers);
+    share.slots = ctx.on_device(slots);
+    return share;
+  }
+  share.halo = halo_of(cut.window);
+  share.keys = share.halo + T / shape.context;
+  std::vector<std::int32_t> among_keys;
+  for (const std::int32_t number : share.numbers)
+    among_keys.push_back(
+        static_cast<std::int32_t>(number - part * each + share.halo / kContextBlock));
+  share.blocks = ctx.on_device(among_keys);
+  return share;
+}
+
 /// This rank's part of tokens, as make_tokens() returns it.
 Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                      std::span<const std::int32_t> targets, const Rows& whole,
                      const RowPlaces& places) {
-  const GridShape& shape = ctx.grid.shape();
-  const std::int64_t T = whole.positions, blocks = T / kContextBlock;
-  SequenceShare share{.whole = T, .numbers = {}, .blocks = {}, .slots = {}};
-  std::vector<std::int32_t> slots(whole.sequences * blocks);
-  for (std::int64_t s = 0; s < whole.sequences; ++s) {
-    const auto starts = places.starts.empty() ? places.starts : places.starts.subspan(s * T, T);
-    const auto of_rank =
-        context_blocks(T, shape.context, ctx.scheduling().run.sequence_cut, starts);
-    std::int32_t slot = 0;
-    for (const auto& numbers : of_rank)
-      for (const std::int32_t number : numbers) slots[s * blocks + number] = slot++;
-    const auto& mine = of_rank[context_part(shape, ctx.grid.coords())];
-    share.numbers.insert(share.numbers.end(), mine.begin(), mine.end());
-  }
-  share.blocks = ctx.on_device(share.numbers);
-  share.slots = ctx.on_device(slots);
-
-  const std::int64_t each = blocks / shape.context;
-  const auto cut = [&](auto value_of) {
+  const auto share = std::make_shared<const SequenceShare>(share_of(ctx, whole, places.starts));
+  Rows rows{.sequences = whole.sequences,
+            .positions = whole.positions / ctx.grid.shape().context,
+            .first = whole.first,
+            .reach = whole.reach,
+            .share = share};
+  const auto cut = [&](auto value_of) {  // value_of: a function of the row among those of `whole`
     std::vector<std::int32_t> part;
-    part.reserve(std::ssize(share.numbers) * kContextBlock);
-    for (std::int64_t i = 0; i < std::ssize(share.numbers); ++i)
-      for (std::int64_t r = 0; r < kContextBlock; ++r)
-        part.push_back(value_of(i / each * T + share.numbers[i] * kContextBlock + r));
+    part.reserve(rows.count());
+    rows.for_each_run([&](std::int64_t, std::int64_t count, std::int64_t number) {
+      for (std::int64_t row = number - rows.first; row < number - rows.first + count; ++row)
+        part.push_back(value_of(row));
+    });
     return ctx.on_device(part);
   };
   const auto part_of = [&](std::span<const std::int32_t> all) {
     return all.empty() ? Tensor() : cut([all](std::int64_t row) { return all[row]; });
   };
-  Rows rows{.sequences = whole.sequences,
-            .positions = T / shape.context,
-            .first = whole.first,
-            .position = part_of(places.positions),
-            .start = part_of(places.starts),
-            .reach = whole.reach,
-            .share = std::make_shared<const SequenceShare>(share)};
-  if (rows.position.empty())
-    rows.position = cut([T](std::int64_t row) { return static_cast<std::int32_t>(row % T); });
+  const std::int64_t T = whole.positions;
+  rows.position = places.positions.empty()
+                      ? cut([T](std::int64_t row) { return static_cast<std::int32_t>(row % T); })
+                      : part_of(places.positions);
+  if (share->halo == 0) {
+    rows.start = part_of(places.starts);
+  } else {
+    // The first rank's halo holds no keys.
+    const std::int64_t first_key = share->numbers.front() * kContextBlock - share->halo;
+    rows.start = cut([&, first_key](std::int64_t row) {
+      const std::int64_t start = places.starts.empty() ? 0 : places.starts[row];
+      return static_cast<std::int32_t>(std::max<std::int64_t>(start - first_key, 0));
+    });
+  }
   return {part_of(ids), part_of(targets), std::move(rows)};
 }
 

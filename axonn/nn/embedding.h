@@ -22,10 +22,10 @@ struct RowPlaces {
   std::int64_t reach = 0;
 };
 
-/// Copies tokens to the device: ids (R), and targets (R) or none, of whole sequences. If ranks share
-/// sequences (GridShape::context), only this rank's part of each, by RunSettings::sequence_cut.
-/// Throws if the counts differ, a position is not below the reach, a start is negative or beyond its
-/// row, or sequences cannot be cut.
+/// Copies tokens to the device: ids (R), and targets (R) or none, of whole sequences. If ranks
+/// share sequences (GridShape::context), only this rank's part of each, by
+/// RunSettings::sequence_cut. Throws if the counts differ, a position is not below the reach, a
+/// start is negative or beyond its row, or sequences cannot be cut.
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                    std::span<const std::int32_t> targets, Rows rows, const RowPlaces& places = {});
 

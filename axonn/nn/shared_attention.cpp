@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
+#include "axonn/nn/key_exchange.h"
 #include "axonn/parallel/scheduling.h"
 
-// Each rank sends B·T/c rows of 2·k·D keys and values a layer and receives c - 1 times as many; in
-// backward again, and it sends and receives as many gradients, in f32. A piece of the heads travels
-// while the piece before it computes. See Llama Team, "The Llama 3 Herd of Models", 2024, 3.3.2, for
-// why gathering beats a ring of steps: documents and windows need no further code.
+// A piece of the heads travels while the piece before it computes, in forward and again in
+// backward, and its gradients while the next one does. See Llama Team, "The Llama 3 Herd of
+// Models", 2024, 3.3.2, for why gathering beats a ring of steps: documents and windows need no
+// further code.
 
 namespace axonn {
 
@@ -33,11 +34,12 @@ class SharedSequences {
     const std::int64_t first =
         qkv.placement.rows.has(Axis::y) ? ctx.grid.coord(Axis::y) * sequences_ : 0;
     const auto part = [&](const Tensor& all) {
+      if (all.empty()) return View{};
       const std::int64_t each = all.cols() / qkv.rows.sequences;
       return all.view().col_range(first * each, sequences_ * each);
     };
     blocks_ = part(share_.blocks);
-    slots_ = part(share_.slots);
+    exchange_ = make_key_exchange(ctx, share_, sequences_, part(share_.slots));
     const std::int64_t each = qkv.rows.positions / kContextBlock;
     pairs_ = attention_pairs(std::span(share_.numbers).subspan(first * each, sequences_ * each),
                              at.window);
@@ -49,42 +51,22 @@ class SharedSequences {
 
   const std::vector<Piece>& pieces() const { return pieces_; }
 
-  /// Starts the gather of a piece's keys and values: (c·R, 2·k·D), the ranks' pieces stacked.
-  Tensor gather(const Piece& piece) const {
+  /// Keys and values of a piece on their way: this rank's (R, 2·k·D), and those of others.
+  struct Fetch {
+    Tensor mine, fetched;
+  };
+  Fetch fetch(const Piece& piece) const {
     const View all = qkv_.value.view();
-    const std::int64_t width = piece.kv_heads * at_.dim, rows = qkv_.value.rows();
-    const Tensor mine = ctx_.empty(rows, 2 * width, ctx_.dtype);
+    const std::int64_t width = piece.kv_heads * at_.dim;
+    const Tensor mine = ctx_.empty(qkv_.value.rows(), 2 * width, ctx_.dtype);
     ctx_.backend.run(ops::Cast{mine.view().col_range(0, width), keys(at_.k(all), piece)});
     ctx_.backend.run(ops::Cast{mine.view().col_range(width, width), keys(at_.v(all), piece)});
-    Tensor stacked = ctx_.empty(rows * context().size(), 2 * width, ctx_.dtype);
-    Work work = context().all_gather(buffer_of(stacked.raw_view()), buffer_of(mine.view()),
-                                     ctx_.scheduling().scope.label);
-    work.keep(mine.owner());
-    stacked.set_pending(std::move(work));
-    return stacked;
+    return {mine, exchange_->fetch(mine)};
   }
 
-  /// Keys and values in the order of positions, (B·T, 2·k·D), from the stacked pieces.
-  Tensor ordered(const Tensor& stacked) const {
-    Tensor out = ctx_.like(stacked);
-    reorder(out, stacked, false);
-    return out;
-  }
+  KeyExchange& exchange() const { return *exchange_; }
 
-  /// Starts the sum over ranks of a piece's gradients (B·T, 2·k·D) f32, of which this rank gets the
-  /// rows of its positions (R, 2·k·D).
-  Tensor sum_of_mine(const Tensor& d_ordered) const {
-    const Tensor stacked = ctx_.like(d_ordered);
-    reorder(stacked, d_ordered, true);
-    Tensor mine = ctx_.empty(qkv_.value.rows(), d_ordered.cols(), DType::f32);
-    Work work = context().reduce_scatter(buffer_of(mine.raw_view()), buffer_of(stacked.view()),
-                                         ctx_.scheduling().scope.label);
-    work.keep(stacked.owner());
-    mine.set_pending(std::move(work));
-    return mine;
-  }
-
-  /// Stores a piece's summed gradients in d_qkv.
+  /// Stores the gradients of a piece's keys and values, (R, 2·k·D), in d_qkv.
   void store(const View& d_qkv, const Piece& piece, const Tensor& mine) const {
     const std::int64_t width = piece.kv_heads * at_.dim;
     ctx_.backend.run(ops::Cast{keys(at_.k(d_qkv), piece), mine.view().col_range(0, width)});
@@ -96,7 +78,7 @@ class SharedSequences {
     return all.col_range(piece.first * dim, piece.heads * dim);
   }
 
-  /// The attention of a piece's query heads; keys_values as ordered() returns it.
+  /// The attention of a piece's query heads; keys_values as KeyExchange::keys() returns it.
   Attention attention(const Piece& piece, const View& keys_values, const Tensor& out,
                       const Tensor& stats) const {
     const std::int64_t width = piece.kv_heads * at_.dim;
@@ -105,7 +87,7 @@ class SharedSequences {
             .v = keys_values.col_range(width, width),
             .out = queries(out.view(), piece, at_.dim),
             .stats = queries(stats.view(), piece, 1),
-            .positions = share_.whole,
+            .positions = share_.keys,
             .heads = piece.heads,
             .head_dim = at_.dim,
             .group = at_.group,
@@ -118,8 +100,6 @@ class SharedSequences {
   }
 
  private:
-  Communicator& context() const { return ctx_.grid.context(); }
-
   Piece piece(std::int64_t first_kv, std::int64_t end_kv) const {
     const auto query = [&](std::int64_t kv) {
       return std::clamp<std::int64_t>(kv * at_.group - at_.first_query, 0, at_.heads);
@@ -131,31 +111,24 @@ class SharedSequences {
     return all.col_range(piece.first_kv * at_.dim, piece.kv_heads * at_.dim);
   }
 
-  void reorder(const Tensor& out, const Tensor& inp, bool inverse) const {
-    ctx_.backend.run(ops::OrderBlocks{.out = out.view(),
-                                      .inp = inp.view(),
-                                      .slots = slots_,
-                                      .sequences = sequences_,
-                                      .ways = context().size(),
-                                      .inverse = inverse});
-  }
-
   const Context& ctx_;
   const LocalHeads& at_;
   const Chunk& qkv_;
   const SequenceShare& share_;
   std::int64_t sequences_, pairs_;
-  View blocks_, slots_;  // of these sequences
+  View blocks_;  // of these sequences
+  std::unique_ptr<KeyExchange> exchange_;
   std::vector<Piece> pieces_;
 };
 
 /// Calls compute(piece, keys and values) for each piece; the next one's travel meanwhile.
 void for_each_piece(const SharedSequences& shared, auto compute) {
   const std::vector<Piece>& pieces = shared.pieces();
-  Tensor stacked = shared.gather(pieces.front());
+  SharedSequences::Fetch next = shared.fetch(pieces.front());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Tensor here = shared.ordered(std::exchange(stacked, Tensor()));
-    if (i + 1 < pieces.size()) stacked = shared.gather(pieces[i + 1]);
+    const auto [mine, fetched] = std::exchange(next, {});
+    const Tensor here = shared.exchange().keys(mine, fetched);
+    if (i + 1 < pieces.size()) next = shared.fetch(pieces[i + 1]);
     compute(pieces[i], here.view());
   }
 }
@@ -163,22 +136,25 @@ void for_each_piece(const SharedSequences& shared, auto compute) {
 void backward(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const Tensor& value,
               const Tensor& stats, const View& d_out, const View& d_qkv) {
   const SharedSequences shared(ctx, at, qkv);
-  Tensor summed;  // of the piece before
+  KeyExchange::Sum sum;  // of the piece before
   const Piece* summing = nullptr;
+  const auto finish = [&] {
+    if (summing)
+      shared.store(d_qkv, *summing, shared.exchange().finish_sum(std::exchange(sum, {})));
+  };
   for_each_piece(shared, [&](const Piece& piece, const View& keys_values) {
     Tensor d = ctx.empty(keys_values.rows, keys_values.cols, DType::f32);
     const std::int64_t width = keys_values.cols / 2;
-    ctx.backend.attention_backward(
-        {.forward = shared.attention(piece, keys_values, value, stats),
-         .d_out = SharedSequences::queries(d_out, piece, at.dim),
-         .d_q = SharedSequences::queries(at.q(d_qkv), piece, at.dim),
-         .d_k = d.view().col_range(0, width),
-         .d_v = d.view().col_range(width, width)});
-    if (summing) shared.store(d_qkv, *summing, summed);
-    summed = shared.sum_of_mine(d);
+    ctx.backend.attention_backward({.forward = shared.attention(piece, keys_values, value, stats),
+                                    .d_out = SharedSequences::queries(d_out, piece, at.dim),
+                                    .d_q = SharedSequences::queries(at.q(d_qkv), piece, at.dim),
+                                    .d_k = d.view().col_range(0, width),
+                                    .d_v = d.view().col_range(width, width)});
+    finish();
+    sum = shared.exchange().begin_sum(std::move(d));
     summing = &piece;
   });
-  shared.store(d_qkv, *summing, summed);
+  finish();
 }
 
 }  // namespace

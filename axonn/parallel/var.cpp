@@ -9,14 +9,14 @@ namespace axonn {
 
 Rows Rows::part(std::int64_t begin, std::int64_t end) const {
   const auto piece = [&](const Tensor& all) {  // of a tensor with as many elements per sequence
+    if (all.empty()) return all;
     const std::int64_t each = all.count() / sequences;
-    return all.empty() ? all : all.col_range(begin * each, (end - begin) * each);
+    return all.col_range(begin * each, (end - begin) * each);
   };
   std::shared_ptr<SequenceShare> part_of_share;
   if (share) {
-    part_of_share = std::make_shared<SequenceShare>();
+    part_of_share = std::make_shared<SequenceShare>(*share);
     const std::int64_t each = positions / kContextBlock;
-    part_of_share->whole = share->whole;
     part_of_share->numbers.assign(share->numbers.begin() + begin * each,
                                   share->numbers.begin() + end * each);
     part_of_share->blocks = piece(share->blocks);

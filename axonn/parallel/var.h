@@ -23,13 +23,17 @@ struct Placement {
 };
 
 /// The part of each sequence that a rank holds if several ranks share sequences: as many blocks of
-/// kContextBlock rows as each of the others, in the order of their positions.
+/// kContextBlock rows as each of the others, in the order of their positions. Attention gets the
+/// keys of `keys` positions of each sequence: all, or with ContextLayout::window those of the
+/// `halo` positions before the rank's own run, which the rank before it has, and its own.
 struct SequenceShare {
-  std::int64_t whole = 0;               ///< T: positions of a sequence, on all ranks together
-  std::vector<std::int32_t> numbers;    ///< as `blocks`, in host memory
-  Tensor blocks;  ///< (1, R / block) i32: the number, in its sequence, of each block of rows here
-  /// (1, B·T / block) i32: for each block of each sequence, its place among the sequence's blocks in
-  /// the order of the ranks: rank · (T / ranks / block) + how many earlier ones the rank has.
+  std::int64_t whole = 0;             ///< T: positions of a sequence, on all ranks together
+  std::int64_t keys = 0, halo = 0;    ///< multiples of the block
+  std::vector<std::int32_t> numbers;  ///< of each block of rows here, its number in its sequence
+  Tensor blocks;  ///< (1, R / block) i32: the same, or with a halo its number among the keys
+  /// (1, B·T / block) i32: for each block of each sequence, its place among the sequence's blocks
+  /// in the order of the ranks: rank · (T / ranks / block) + how many earlier ones the rank has.
+  /// Empty with a halo.
   Tensor slots;
 };
 
@@ -41,8 +45,10 @@ struct Rows {
 
   /// For sequences that hold several documents, or a part of one. Both are (1, R) i32 of all rows,
   /// even if a rank holds only a run of them, or empty.
-  Tensor position = {};    ///< each row's position; empty: row r has r % positions
-  Tensor start = {};       ///< the first row of its sequence that each row sees; empty: 0
+  Tensor position = {};  ///< each row's position; empty: row r has r % positions
+  /// The first row of its sequence that each row sees; empty: 0. With a share that has a halo,
+  /// counted from the first key.
+  Tensor start = {};
   std::int64_t reach = 0;  ///< all positions are less than this; 0: `positions`
   /// Set if ranks share sequences. Then `positions` is the number of those here, and `position` is
   /// set, too.

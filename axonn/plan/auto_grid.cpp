@@ -34,8 +34,7 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   const std::string resumed = resume_path(config);
   if (resumed.empty()) return std::nullopt;
   const Config earlier = stored_config(CheckpointReader(resumed));
-  const std::int64_t each =
-      earlier.training.micro_batch * batch_places(earlier.parallelism.grid());
+  const std::int64_t each = earlier.training.micro_batch * batch_places(earlier.parallelism.grid());
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
       config.training.global_batch % each != 0)
     return std::nullopt;
@@ -54,8 +53,8 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   if (found.plans.empty())
     refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
            format_bytes(static_cast<std::int64_t>(machine.usable_bytes())), " of a device",
-           found.smallest ? concat("; the smallest, ", with_context(found.smallest->grid), ", takes ",
-                                   format_bytes(found.smallest->memory_bytes))
+           found.smallest ? concat("; the smallest, ", with_context(found.smallest->grid),
+                                   ", takes ", format_bytes(found.smallest->memory_bytes))
                           : std::string());
   const Plan& best = found.plans.front();
   report(fmt::format("grid: {}, the best of {} that can cut the model; predicted {:.3g} s and {}",
@@ -69,10 +68,13 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
 
 /// Sends rank 0's choice to all ranks.
 Plan broadcast(Communicator& world, const Plan& mine) {
-  std::array<std::int64_t, 7> numbers = {
-      mine.grid.x,       mine.grid.y,      mine.grid.z,
-      mine.grid.data,    mine.grid.context, mine.micro_batch,
-      mine.recompute == RecomputeMode::full ? 1 : 0};
+  std::array<std::int64_t, 7> numbers = {mine.grid.x,
+                                         mine.grid.y,
+                                         mine.grid.z,
+                                         mine.grid.data,
+                                         mine.grid.context,
+                                         mine.micro_batch,
+                                         mine.recompute == RecomputeMode::full ? 1 : 0};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
   return {.grid = {extent(0), extent(1), extent(2), extent(3), extent(4)},

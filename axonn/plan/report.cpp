@@ -89,8 +89,8 @@ std::string table(const PlanReport& r) {
   for (const Plan& p : r.result.plans) width = std::max(width, with_context(p.grid).size());
   std::string text =
       fmt::format("\n{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", "",
-                  "x,y,z,data", width, "micro", "recompute", fmt::format("step {}", unit.name), "compute",
-                  "exposed", "memory", "Pflop/s", "% peak", "behind the first");
+                  "x,y,z,data", width, "micro", "recompute", fmt::format("step {}", unit.name),
+                  "compute", "exposed", "memory", "Pflop/s", "% peak", "behind the first");
   for (std::size_t i = 0; i < r.result.plans.size(); ++i) {
     const Plan& p = r.result.plans[i];
     const PlanFlops flops = flops_of(r, p);

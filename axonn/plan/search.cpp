@@ -1,8 +1,8 @@
 #include "axonn/plan/search.h"
 
 #include <algorithm>
-#include <limits>
 #include <iterator>
+#include <limits>
 #include <ranges>
 
 #include "axonn/base/check.h"
@@ -106,8 +106,8 @@ class Search {
   std::vector<GridShape> with_contexts(GridShape grid) const {
     const int fixed = options_.fixed.context;
     const std::int64_t length = config_.training.seq_len;
-    const bool useful = length >= kLong ||
-                        config_.training.global_batch < std::int64_t{grid.z} * grid.data;
+    const bool useful =
+        length >= kLong || config_.training.global_batch < std::int64_t{grid.z} * grid.data;
     std::vector<GridShape> all;
     for (const int context : divisors_of(grid.z)) {
       const bool chosen = fixed > 0 ? context == fixed : context == 1 || useful;

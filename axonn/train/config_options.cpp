@@ -327,10 +327,13 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
             .min = 1,
             .also = "context_parallel context_parallel_size context_parallel_degree cp "
                     "cp_size sequence_parallel_size ulysses_degree"});
-  list.add("context_layout", parallelism.context_layout, kContextLayouts,
-           {.help = "which positions each rank of a context has: zigzag, an early and a late run "
-                    "each; balanced, more and shorter runs, equal in work by the documents of each "
-                    "sequence; auto: balanced for packed documents, else zigzag"});
+  list.add(
+      "context_layout", parallelism.context_layout, kContextLayouts,
+      {.help = "which positions each rank of a context has: zigzag, an early and a late run "
+               "each; balanced, more and shorter runs, equal in work by the documents of each "
+               "sequence; window, one run each, for models with a window that is no longer, so "
+               "that only neighbours exchange keys; auto: window where it is possible, else "
+               "balanced for packed documents, else zigzag"});
   list.add("chunks", &parallelism.chunks,
            {.help = "number of pieces that a micro-batch is split into: one piece computes while "
                     "another's sums are exchanged; must divide the micro-batch",
@@ -523,8 +526,7 @@ UnusedKeys unused_keys(const Config& config) {
             "neither parallelism.grid nor parallelism.collectives is auto");
   keys.when(!planned && grid.x == 1 && grid.y == 1, {"parallelism.sequence_parallel"},
             "parallelism.x and parallelism.y are 1");
-  keys.when(parallelism.context == 1,
-            {"parallelism.context_layout", "parallelism.overlap_context"},
+  keys.when(parallelism.context == 1, {"parallelism.context_layout", "parallelism.overlap_context"},
             "parallelism.context is 1");
   keys.when(!planned && grid.ranks() == 1,
             {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",

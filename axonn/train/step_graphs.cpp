@@ -38,6 +38,21 @@ void StepGraphs::run(Arena& arena, int micro, int micro_batches,
   captured.graph->launch();
 }
 
+namespace {
+
+/// A share of the same sizes with tensors of its own; null if there is none. Its numbers, in host
+/// memory, stay those of the first tokens: only dropout reads them, which graphs refuse, and counts
+/// of flops.
+std::shared_ptr<const SequenceShare> share_like(const Context& ctx, const SequenceShare* share) {
+  if (!share) return nullptr;
+  auto like = std::make_shared<SequenceShare>(*share);
+  for (Tensor* tensor : {&like->blocks, &like->slots})
+    if (!tensor->empty()) *tensor = ctx.like(*tensor);
+  return like;
+}
+
+}  // namespace
+
 const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
   const auto put = [&ctx](Tensor& to, const Tensor& from) {
     if (from.empty()) return;
@@ -47,18 +62,11 @@ const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
     ctx.device().copy(to.view().data, from.view().data, from.bytes());
   };
   Rows& rows = tokens_.rows;
-  // A share's numbers in host memory stay those of the first tokens: only dropout reads them, which
-  // graphs refuse, and counts of flops.
   if (tokens_.ids.empty())
     rows = {.sequences = tokens.rows.sequences,
             .positions = tokens.rows.positions,
             .reach = tokens.rows.reach,
-            .share = tokens.rows.share ? std::make_shared<const SequenceShare>(SequenceShare{
-                                             .whole = tokens.rows.share->whole,
-                                             .numbers = tokens.rows.share->numbers,
-                                             .blocks = ctx.like(tokens.rows.share->blocks),
-                                             .slots = ctx.like(tokens.rows.share->slots)})
-                                       : nullptr};
+            .share = share_like(ctx, tokens.rows.share.get())};
   AXONN_CHECK(rows.sequences == tokens.rows.sequences && rows.positions == tokens.rows.positions &&
                   rows.reach == tokens.rows.reach,
               "tokens: ", tokens.rows.sequences, " sequences of ", tokens.rows.positions,

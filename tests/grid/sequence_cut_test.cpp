@@ -74,11 +74,11 @@ TEST(SequenceCut, BalancedWorkOfDocumentsDiffersByAtMostFivePercent) {
     const std::vector<std::int32_t> starts = recorded_starts(sequence);
     for (const int ranks : {2, 4, 8})
       for (const std::int64_t window : {0, 1000}) {
-        const auto balanced = context_blocks(kLength, ranks, {ContextLayout::balanced, window},
-                                             starts);
+        const auto balanced =
+            context_blocks(kLength, ranks, {ContextLayout::balanced, window}, starts);
         EXPECT_LE(imbalance(balanced, window, starts), 1.05) << sequence << ' ' << ranks;
-        most_zigzag = std::max(most_zigzag,
-                               imbalance(context_blocks(kLength, ranks, {}, starts), window, starts));
+        most_zigzag = std::max(
+            most_zigzag, imbalance(context_blocks(kLength, ranks, {}, starts), window, starts));
       }
   }
   EXPECT_GT(most_zigzag, 1.2);  // these documents need it
@@ -92,6 +92,23 @@ TEST(SequenceCut, AutomaticBalancesDocumentsOnly) {
   EXPECT_EQ(cut(ContextLayout::automatic, {}), cut(ContextLayout::zigzag, {}));
   EXPECT_EQ(cut(ContextLayout::automatic, starts), cut(ContextLayout::balanced, starts));
   EXPECT_NE(cut(ContextLayout::automatic, starts), cut(ContextLayout::zigzag, starts));
+}
+
+TEST(SequenceCut, AWindowNoLongerThanARunGivesEachRankOneRun) {
+  EXPECT_THAT(context_blocks(512, 2, {ContextLayout::automatic, 256}),
+              ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
+  EXPECT_EQ(layout_of({ContextLayout::automatic, 257}, 512, 2, false), ContextLayout::zigzag);
+  EXPECT_EQ(layout_of({ContextLayout::automatic, 257}, 512, 2, true), ContextLayout::balanced);
+  for (const std::int64_t window : {0, 257})
+    EXPECT_THAT(
+        [&] {
+          layout_of({ContextLayout::window, window}, 512, 2, false);
+        },
+        testing::ThrowsMessage<UsageError>(HasSubstr("a window of up to 256 positions")));
+  EXPECT_EQ(halo_of(1), 64);
+  EXPECT_EQ(halo_of(2), 64);
+  EXPECT_EQ(halo_of(65), 64);
+  EXPECT_EQ(halo_of(66), 128);
 }
 
 TEST(SequenceCut, NamesTheNextLengthThatCanBeCut) {

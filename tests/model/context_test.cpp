@@ -35,18 +35,14 @@ ModelConfig with_positions(ModelConfig model, std::int64_t positions) {
 }
 
 TinyRun run_of(const ModelConfig& model) {
-  return {.sequences = 4,
-          .positions = model.positions,
-          .steps = 3,
-          .make_model = model_of(model)};
+  return {.sequences = 4, .positions = model.positions, .steps = 3, .make_model = model_of(model)};
 }
 
 ModelConfig llama() { return with_positions(tiny_llama(), 512); }
 
 TEST(Context, GptHasTheLossesOfOneRank) {
-  EXPECT_EQ(difference_on_grids(run_of(with_positions(tiny_config(24, true), 512)),
-                                context_grids()),
-            "");
+  EXPECT_EQ(
+      difference_on_grids(run_of(with_positions(tiny_config(24, true), 512)), context_grids()), "");
 }
 
 TEST(Context, LlamaHasTheLossesOfOneRankInTenSteps) {
@@ -60,9 +56,21 @@ TEST(Context, DocumentsAndWindowsHaveTheLossesOfOneRank) {
   model.window = 100;
   TinyRun run = run_of(model);
   run.packed = true;
-  for (const ContextLayout layout : {ContextLayout::zigzag, ContextLayout::balanced}) {
+  for (const ContextLayout layout :
+       {ContextLayout::zigzag, ContextLayout::balanced, ContextLayout::window}) {
     run.sequence_cut = {layout, model.window};
     EXPECT_EQ(difference_on_grids(run, context_grids()), "");
+  }
+}
+
+TEST(Context, AWindowOfNeighboursKeysHasTheLossesOfOneRank) {
+  // Of 128 positions a rank: a window within a block, one of whole blocks, the longest.
+  for (const std::int64_t window : {2, 65, 128}) {
+    ModelConfig model = llama();
+    model.window = window;
+    TinyRun run = run_of(model);
+    run.sequence_cut = {ContextLayout::window, window};
+    EXPECT_EQ(difference_on_grids(run, {shared({1, 1, 4, 1}, 4), shared({2, 1, 2, 1}, 2)}), "");
   }
 }
 
@@ -96,9 +104,12 @@ TEST(Context, ChunksAndAccumulationKeepTheLosses) {
   }
 }
 
-TEST(Context, NeitherOverlapNorRecomputationNorDelaysChangeABit) {
-  TinyRun run = run_of(llama());
+void expect_no_bit_changes(std::int64_t window) {
+  ModelConfig model = llama();
+  model.window = window;
+  TinyRun run = run_of(model);
   run.packed = true;
+  run.sequence_cut = {ContextLayout::automatic, window};
   run.grid = shared({2, 1, 4, 1}, 2);
   const TinyTrace want = run_tiny(run);
   const auto expect_same = [&](const TinyRun& other, const char* what) {
@@ -118,6 +129,10 @@ TEST(Context, NeitherOverlapNorRecomputationNorDelaysChangeABit) {
   other = run;
   other.max_delay_us = 200;
   expect_same(other, "delays");
+}
+
+TEST(Context, NeitherOverlapNorRecomputationNorDelaysChangeABit) {
+  for (const std::int64_t window : {0, 100}) expect_no_bit_changes(window);
 }
 
 /// Computes attention as if the queries here were the first positions of their sequences.
@@ -144,23 +159,29 @@ TEST(Context, LocalPositionsInAttentionAreFound) {
   EXPECT_NE(difference(one, run_tiny(run), run.dtype), "");
 }
 
-TEST(Context, GradientsOfKeysThatAreNotSummedAreFound) {
-  TinyRun run = run_of(llama());
+/// A run of one step that loses what keys exchange: the collectives of this name.
+void expect_found(const ModelConfig& model, const std::string& operation) {
+  TinyRun run = run_of(model);
+  run.sequence_cut = {ContextLayout::automatic, model.window};
   run.steps = 1;
   const TinyTrace one = run_tiny(run);
   run.grid = shared({2, 1, 2, 1}, 2);
   TinyTrace faulty;
   run_ranks(run.grid.ranks(), [&](Communicator& world) {
-    FaultyCommunicator wrong(world, {.kind = CommFault::Kind::drop,
-                                     .hits = [](const Collective& call) {
-                                       return call.group == "context" &&
-                                              call.operation == "reduce_scatter";
-                                     }});
+    FaultyCommunicator wrong(world,
+                             {.kind = CommFault::Kind::drop, .hits = [&](const Collective& call) {
+                                return call.group == "context" && call.operation == operation;
+                              }});
     TinyTrace mine = run_tiny(run, wrong);
     EXPECT_GT(wrong.hits(), 0);
     if (world.rank() == 0) faulty = std::move(mine);
   });
-  EXPECT_NE(difference(one, faulty, run.dtype), "");
+  EXPECT_NE(difference(one, faulty, run.dtype), "") << operation;
+}
+
+TEST(Context, LostKeysAndGradientsOfKeysAreFound) {
+  expect_found(llama(), "all_gather");
+  expect_found(llama(), "reduce_scatter");
 }
 
 }  // namespace

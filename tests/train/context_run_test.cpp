@@ -75,8 +75,12 @@ TEST(ContextRuns, DryPeakEqualsARealRuns) {
 
 TEST(ContextRuns, ActivationsShrinkWithTheContext) {
   Config config = on_grid(tiny_config("unused"), {1, 1, 4, 1});
-  config.model = {.family = ModelFamily::llama, .layers = 16, .hidden = 512, .heads = 8,
-                  .kv_heads = 2, .vocab = 256};
+  config.model = {.family = ModelFamily::llama,
+                  .layers = 16,
+                  .hidden = 512,
+                  .heads = 8,
+                  .kv_heads = 2,
+                  .vocab = 256};
   config.training.seq_len = 8192;
   config.training.global_batch = 4;
   config.training.micro_batch = 1;

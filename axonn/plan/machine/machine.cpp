@@ -224,6 +224,8 @@ std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int s
                                                std::int64_t bytes) {
   const bool sum = operation == "all_reduce";
   const double g = size, passes = sum ? 2 : 1, whole = static_cast<double>(bytes);
+  if (operation == "recv") return {{1, whole}};
+  if (operation == "send") return {{0, 0}};  // its receiver pays
   std::vector<CollectiveAlgorithm> found{{passes * (g - 1), passes * (g - 1) / g * whole}};
   const double depth = std::bit_width(static_cast<unsigned>(size - 1));  // ceil(log2 g)
   if (sum) found.push_back({.hops = 2 * depth, .bytes = 2 * whole, .ring = false});
