@@ -24,8 +24,8 @@ constexpr const char* kCheckExamples =
     R"(Compares each grid with the first one: losses, global gradient norms, and at the first step
 the gradient norm of every parameter. Shows the largest relative differences. Under mpirun, grids
 with as many ranks as were started run over MPI, others as threads of rank 0. On GPUs, all grids
-are compared with the first one on the CPU. Of --parallelism.context, a grid uses the greatest common
-divisor with its z.
+are compared with the first one on the CPU. Of --parallelism.context, a grid uses the greatest
+common divisor with its z.
 
 Examples:
   axonn check configs/tiny.toml

@@ -28,8 +28,14 @@ struct Piece {
 /// The sequences of a chunk on this rank, which it shares with the ranks of Grid::context().
 class SharedSequences {
  public:
-  SharedSequences(const Context& ctx, const LocalHeads& at, const Chunk& qkv)
-      : ctx_(ctx), at_(at), qkv_(qkv), share_(*qkv.rows.share) {
+  SharedSequences(const Context& ctx, const LocalHeads& at, const Chunk& qkv, Tensor out,
+                  Tensor stats)
+      : ctx_(ctx),
+        at_(at),
+        qkv_(qkv),
+        out_(std::move(out)),
+        stats_(std::move(stats)),
+        share_(*qkv.rows.share) {
     sequences_ = qkv.value.rows() / qkv.rows.positions;
     const std::int64_t first =
         qkv.placement.rows.has(Axis::y) ? ctx.grid.coord(Axis::y) * sequences_ : 0;
@@ -49,7 +55,45 @@ class SharedSequences {
       pieces_.push_back(piece(i * at.room / pieces, (i + 1) * at.room / pieces));
   }
 
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  /// Computes out and stats.
+  void forward() const {
+    for_each_piece([&](const Piece& piece, const View& keys_values) {
+      ctx_.backend.attention(attention(piece, keys_values));
+    });
+  }
+
+  void backward(const View& d_out, const View& d_qkv) const {
+    KeyExchange::Sum sum;  // of the piece before
+    const Piece* summing = nullptr;
+    const auto finish = [&] {
+      if (summing) store(d_qkv, *summing, exchange_->finish_sum(std::exchange(sum, {})));
+    };
+    for_each_piece([&](const Piece& piece, const View& keys_values) {
+      Tensor d = ctx_.empty(keys_values.rows, keys_values.cols, DType::f32);
+      const std::int64_t width = keys_values.cols / 2;
+      ctx_.backend.attention_backward({.forward = attention(piece, keys_values),
+                                       .d_out = queries(d_out, piece, at_.dim),
+                                       .d_q = queries(at_.q(d_qkv), piece, at_.dim),
+                                       .d_k = d.view().col_range(0, width),
+                                       .d_v = d.view().col_range(width, width)});
+      finish();
+      sum = exchange_->begin_sum(std::move(d));
+      summing = &piece;
+    });
+    finish();
+  }
+
+ private:
+  /// Calls compute(piece, keys and values) for each piece; the next one's travel meanwhile.
+  void for_each_piece(auto compute) const {
+    Fetch next = fetch(pieces_.front());
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      const auto [mine, fetched] = std::exchange(next, {});
+      const Tensor here = exchange_->keys(mine, fetched);
+      if (i + 1 < pieces_.size()) next = fetch(pieces_[i + 1]);
+      compute(pieces_[i], here.view());
+    }
+  }
 
   /// Keys and values of a piece on their way: this rank's (R, 2·k·D), and those of others.
   struct Fetch {
@@ -64,8 +108,6 @@ class SharedSequences {
     return {mine, exchange_->fetch(mine)};
   }
 
-  KeyExchange& exchange() const { return *exchange_; }
-
   /// Stores the gradients of a piece's keys and values, (R, 2·k·D), in d_qkv.
   void store(const View& d_qkv, const Piece& piece, const Tensor& mine) const {
     const std::int64_t width = piece.kv_heads * at_.dim;
@@ -79,14 +121,13 @@ class SharedSequences {
   }
 
   /// The attention of a piece's query heads; keys_values as KeyExchange::keys() returns it.
-  Attention attention(const Piece& piece, const View& keys_values, const Tensor& out,
-                      const Tensor& stats) const {
+  Attention attention(const Piece& piece, const View& keys_values) const {
     const std::int64_t width = piece.kv_heads * at_.dim;
     return {.q = queries(at_.q(qkv_.value.view()), piece, at_.dim),
             .k = keys_values.col_range(0, width),
             .v = keys_values.col_range(width, width),
-            .out = queries(out.view(), piece, at_.dim),
-            .stats = queries(stats.view(), piece, 1),
+            .out = queries(out_.view(), piece, at_.dim),
+            .stats = queries(stats_.view(), piece, 1),
             .positions = share_.keys,
             .heads = piece.heads,
             .head_dim = at_.dim,
@@ -99,7 +140,6 @@ class SharedSequences {
             .pairs = pairs_};
   }
 
- private:
   Piece piece(std::int64_t first_kv, std::int64_t end_kv) const {
     const auto query = [&](std::int64_t kv) {
       return std::clamp<std::int64_t>(kv * at_.group - at_.first_query, 0, at_.heads);
@@ -114,48 +154,13 @@ class SharedSequences {
   const Context& ctx_;
   const LocalHeads& at_;
   const Chunk& qkv_;
+  Tensor out_, stats_;
   const SequenceShare& share_;
   std::int64_t sequences_, pairs_;
   View blocks_;  // of these sequences
   std::unique_ptr<KeyExchange> exchange_;
   std::vector<Piece> pieces_;
 };
-
-/// Calls compute(piece, keys and values) for each piece; the next one's travel meanwhile.
-void for_each_piece(const SharedSequences& shared, auto compute) {
-  const std::vector<Piece>& pieces = shared.pieces();
-  SharedSequences::Fetch next = shared.fetch(pieces.front());
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const auto [mine, fetched] = std::exchange(next, {});
-    const Tensor here = shared.exchange().keys(mine, fetched);
-    if (i + 1 < pieces.size()) next = shared.fetch(pieces[i + 1]);
-    compute(pieces[i], here.view());
-  }
-}
-
-void backward(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const Tensor& value,
-              const Tensor& stats, const View& d_out, const View& d_qkv) {
-  const SharedSequences shared(ctx, at, qkv);
-  KeyExchange::Sum sum;  // of the piece before
-  const Piece* summing = nullptr;
-  const auto finish = [&] {
-    if (summing)
-      shared.store(d_qkv, *summing, shared.exchange().finish_sum(std::exchange(sum, {})));
-  };
-  for_each_piece(shared, [&](const Piece& piece, const View& keys_values) {
-    Tensor d = ctx.empty(keys_values.rows, keys_values.cols, DType::f32);
-    const std::int64_t width = keys_values.cols / 2;
-    ctx.backend.attention_backward({.forward = shared.attention(piece, keys_values, value, stats),
-                                    .d_out = SharedSequences::queries(d_out, piece, at.dim),
-                                    .d_q = SharedSequences::queries(at.q(d_qkv), piece, at.dim),
-                                    .d_k = d.view().col_range(0, width),
-                                    .d_v = d.view().col_range(width, width)});
-    finish();
-    sum = shared.exchange().begin_sum(std::move(d));
-    summing = &piece;
-  });
-  finish();
-}
 
 }  // namespace
 
@@ -164,16 +169,13 @@ Chunk shared_attention(const Context& ctx, const LocalHeads& at, const Chunk& qk
               "parallelism.context = 1");
   const Tensor value = ctx.empty(qkv.value.rows(), at.heads * at.dim, ctx.dtype);
   const Tensor stats = ctx.empty(qkv.value.rows(), at.heads, DType::f32);
-  const SharedSequences shared(ctx, at, qkv);
-  for_each_piece(shared, [&](const Piece& piece, const View& keys_values) {
-    ctx.backend.attention(shared.attention(piece, keys_values, value, stats));
-  });
-  return with_backward(ctx, make_chunk(ctx, qkv, value, qkv.placement),
-                       [ctx, at, qkv, value, stats](const Tensor& d_out) {
-                         Tensor d_qkv = ctx.like(qkv.value);
-                         backward(ctx, at, qkv, value, stats, d_out.view(), d_qkv.view());
-                         qkv.gradient->add(ctx, std::move(d_qkv));
-                       });
+  SharedSequences(ctx, at, qkv, value, stats).forward();
+  const auto backward = [ctx, at, qkv, value, stats](const Tensor& d_out) {
+    Tensor d_qkv = ctx.like(qkv.value);
+    SharedSequences(ctx, at, qkv, value, stats).backward(d_out.view(), d_qkv.view());
+    qkv.gradient->add(ctx, std::move(d_qkv));
+  };
+  return with_backward(ctx, make_chunk(ctx, qkv, value, qkv.placement), backward);
 }
 
 }  // namespace axonn

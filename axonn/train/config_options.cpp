@@ -286,8 +286,29 @@ void list_grid(ParallelismConfig& parallelism, OptionList& list) {
                     "first measure the machine they run on, for some seconds"});
 }
 
+void list_context(ParallelismConfig& parallelism, OptionList& list) {
+  list.add("context", &parallelism.context,
+           {.help = "number of neighbours along z that share sequences, of which each computes a "
+                    "part of the positions; divides z, so the batch is cut into z / context x data "
+                    "parts. For sequences too long for one rank",
+            .min = 1,
+            .also = "context_parallel context_parallel_size context_parallel_degree cp "
+                    "cp_size sequence_parallel_size ulysses_degree"});
+  list.add(
+      "context_layout", parallelism.context_layout, kContextLayouts,
+      {.help = "which positions each rank of a context has: zigzag, an early and a late run "
+               "each; balanced, more and shorter runs, equal in work by the documents of each "
+               "sequence; window, one run each, for models with a window that is no longer, so "
+               "that only neighbours exchange keys; auto: window where it is possible, else "
+               "balanced for packed documents, else zigzag"});
+  list.add("overlap_context", &parallelism.overlap_context,
+           {.help = "whether the keys and values of some heads are exchanged among the ranks of a "
+                    "context while others attend"});
+}
+
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list_grid(parallelism, list);
+  list_context(parallelism, list);
   list.add(
       "device", parallelism.device, kDeviceKinds,
       {.help = "device that computes: the CPU (cpu), NVIDIA GPUs (cuda) or AMD GPUs (hip), each "
@@ -320,20 +341,6 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
            "whether activations between products are also cut over x and y, by rows (in attention "
            "by heads or sequences), so that no rank computes or keeps what another does",
        .also = "sp sequence_parallelism"});
-  list.add("context", &parallelism.context,
-           {.help = "number of neighbours along z that share sequences, of which each computes a "
-                    "part of the positions; divides z, so the batch is cut into z / context x data "
-                    "parts. For sequences too long for one rank",
-            .min = 1,
-            .also = "context_parallel context_parallel_size context_parallel_degree cp "
-                    "cp_size sequence_parallel_size ulysses_degree"});
-  list.add(
-      "context_layout", parallelism.context_layout, kContextLayouts,
-      {.help = "which positions each rank of a context has: zigzag, an early and a late run "
-               "each; balanced, more and shorter runs, equal in work by the documents of each "
-               "sequence; window, one run each, for models with a window that is no longer, so "
-               "that only neighbours exchange keys; auto: window where it is possible, else "
-               "balanced for packed documents, else zigzag"});
   list.add("chunks", &parallelism.chunks,
            {.help = "number of pieces that a micro-batch is split into: one piece computes while "
                     "another's sums are exchanged; must divide the micro-batch",
@@ -352,9 +359,6 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list.add("overlap_data", &parallelism.overlap_data,
            {.help = "whether a block's gradients are summed over data while earlier blocks run "
                     "backward, and its new weights gathered during the next forward"});
-  list.add("overlap_context", &parallelism.overlap_context,
-           {.help = "whether the keys and values of some heads are exchanged among the ranks of a "
-                    "context while others attend"});
   list.add("timeout_seconds", &parallelism.timeout_seconds,
            {.help = "time after which a rank that holds others up without progress ends the run",
             .unit = "seconds",
