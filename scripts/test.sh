@@ -123,7 +123,7 @@ run_preset dispatch "axonn ops_test ops_threads_test parallel_test" \
   -R '^(ops|ops_threads|parallel)_test|^check_|^packages_' -j 2
 run_preset emulated gpu_tests -L gpu -j 2
 # What depends on the number of lanes of a warp: matrix instructions, sums over a block.
-runner=(env "GTEST_FILTER=Executor.*:Attention.*:*Norm*")
+runner=(env "GTEST_FILTER=Executor.*:Attention.*:QueryBlocks.*:*Norm*")
 run_preset emulated-amd "emulated_gpu_test ops_cuda_test" -R '^(emulated_gpu|ops_cuda)_test$' -j 2
 runner=(env)
 # Under sanitizers, tests that loop over grids use few grids. Tests that repeat the same code for

@@ -78,6 +78,10 @@ TEST_P(CudnnAttention, LeavesUnsupportedOperandsToOtherKernelsWithOneRemark) {
     check_attention_case(*automatic, {1, {40, 2, 2, 12, 1, 0, 0.3}, DType::bf16, 8});
   EXPECT_THAT(automatic->take_remarks(),
               testing::ElementsAre(testing::HasSubstr("does not compute 2 heads of 12 in bf16")));
+  check_attention_case(*automatic,
+                       {1, {192, 2, 2, 64, 1, 0, 0.1, 0, {}, {0, 2}}, DType::bf16, 8, true});
+  EXPECT_THAT(automatic->take_remarks(),
+              testing::ElementsAre(testing::HasSubstr("a part of each sequence's positions")));
   EXPECT_THAT(
       [&] {
         check_attention_case(*backend(), {1, {40, 2, 2, 12}, DType::bf16, 8});

