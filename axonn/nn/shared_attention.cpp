@@ -88,8 +88,7 @@ class SharedSequences {
   void for_each_piece(auto compute) const {
     Fetch next = fetch(pieces_.front());
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      const auto [mine, fetched] = std::exchange(next, {});
-      const Tensor here = exchange_->keys(mine, fetched);
+      const Tensor here = ordered(std::exchange(next, {}));
       if (i + 1 < pieces_.size()) next = fetch(pieces_[i + 1]);
       compute(pieces_[i], here.view());
     }
@@ -107,6 +106,8 @@ class SharedSequences {
     ctx_.backend.run(ops::Cast{mine.view().col_range(width, width), keys(at_.v(all), piece)});
     return {mine, exchange_->fetch(mine)};
   }
+
+  Tensor ordered(const Fetch& fetch) const { return exchange_->keys(fetch.mine, fetch.fetched); }
 
   /// Stores the gradients of a piece's keys and values, (R, 2·k·D), in d_qkv.
   void store(const View& d_qkv, const Piece& piece, const Tensor& mine) const {
