@@ -136,14 +136,15 @@ class HttpServer::State {
   }
 
   int start() {
-    if (options_.port == 0)
+    const int wanted = options_.port;
+    if (wanted == 0)
       options_.port = server_.bind_to_any_port(options_.host.c_str());
-    else if (!server_.bind_to_port(options_.host.c_str(), options_.port))
+    else if (!server_.bind_to_port(options_.host.c_str(), wanted))
       options_.port = -1;
     if (options_.port < 0)
-      refuse("cannot listen on ", options_.host,
+      refuse("cannot listen on ", options_.host, " at port ", wanted,
              ": another program has the port, or this machine has no such address; choose another "
-             "with --port or --host");
+             "with --port (0: any that is free) or --host");
     listen(socket_, kBacklog);  // the library allows 5 clients to wait
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     while (!server_.is_running()) std::this_thread::yield();
