@@ -321,6 +321,9 @@ TEST(Serve, EndsBeforeAStopText) {
     const json got = served.answer("/v1/completions", stopping)["choices"][0];
     EXPECT_EQ(got["text"], text.substr(0, text.find(text[at])));
     EXPECT_EQ(got["finish_reason"], "stop");
+    stopping.erase("stop");
+    stopping["stop_token_ids"] = {static_cast<int>(text[at])};  // a token is a byte
+    EXPECT_EQ(served.answer("/v1/completions", stopping)["choices"][0]["text"], got["text"]);
   });
 }
 
