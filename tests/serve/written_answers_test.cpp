@@ -1,4 +1,6 @@
-// What the server makes of chats: an engine that writes a given text takes the model's place.
+// What the server makes of a model's text: an engine that writes a given text takes the model's
+// place.
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <thread>
@@ -11,6 +13,7 @@
 #include "axonn/serve/api.h"
 
 #include "tests/serve/events.h"
+#include "tests/text/tokenizer_files.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -19,12 +22,15 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A server whose model answers with `text`, a byte a token.
+/// A server whose model answers with `text`.
 class ScriptedServer {
  public:
   ScriptedServer(const std::string& chat_template, std::string text,
-                 FinishReason reason = FinishReason::stop_token)
+                 FinishReason reason = FinishReason::stop_token,
+                 const std::string& tokenizer = "bytes")
       : text_(std::move(text)), reason_(reason) {
+    model_.tokenizer = make_tokenizer(tokenizer);
+    model_.vocab = model_.tokenizer->vocab_size();
     model_.chat = std::make_shared<ChatTemplate>(
         model_.tokenizer, ChatFormat{.forms = {{"default", "test.jinja", chat_template}}});
     model_.clock = [this] { return clock_.load(); };
@@ -40,7 +46,8 @@ class ScriptedServer {
 
   std::string body(const json& request) const {
     httplib::Client client("127.0.0.1", port_);
-    const auto result = client.Post("/v1/chat/completions", request.dump(), "application/json");
+    const char* path = request.contains("prompt") ? "/v1/completions" : "/v1/chat/completions";
+    const auto result = client.Post(path, request.dump(), "application/json");
     AXONN_CHECK(result, "no answer: ", to_string(result.error()));
     return result->body;
   }
@@ -62,9 +69,11 @@ class ScriptedServer {
         prompt_ = model_.tokenizer->decode(request.prompt);
         queue_.started(number, request.stream);
         Generation all{.reason = reason_};
-        for (const char byte : text_) {
-          all.text += byte;
-          all.tokens.push_back(static_cast<unsigned char>(byte));
+        if (request.options.score_prompt)
+          all.prompt_scores.resize(request.prompt.size() - 1, {.log_probability = -2});
+        for (const std::int32_t token : model_.tokenizer->encode(text_, {.continues = true})) {
+          all.text += model_.tokenizer->bytes_of(token);
+          all.tokens.push_back(token);
           if (request.options.likeliest >= 0) all.scores.push_back({.log_probability = -1});
           queue_.text(number, all);
         }
@@ -76,11 +85,7 @@ class ScriptedServer {
   std::string text_, prompt_;
   FinishReason reason_;
   std::atomic<std::time_t> clock_ = 0;
-  ServedModel model_{.name = "scripted",
-                     .tokenizer = make_tokenizer("bytes"),
-                     .chat = {},
-                     .vocab = 256,
-                     .context = 10000};
+  ServedModel model_{.name = "scripted", .tokenizer = {}, .chat = {}, .context = 10000};
   RequestQueue queue_{100};
   HttpServer server_{{.port = 0}};
   int port_ = 0;
@@ -205,4 +210,24 @@ TEST(Chat, TheDateInATemplateIsThatOfTheRequest) {
   server.set_time(kNoon + 366 * 86400);
   server.choice(request);
   EXPECT_THAT(server.prompt(), testing::StartsWith("2001-01-0"));
+}
+
+// Llama 2's tokenizer puts <s> before a text, and a space, and neither is in the text.
+TEST(Completion, EchoesThePromptAsItWasSentAndCountsItsCharacters) {
+  const test::TempFolder folder;
+  folder.file("tokenizer.json", test::llama2_json());
+  const ScriptedServer server("", "hello", FinishReason::max_tokens, folder.path());
+  json request{{"prompt", "h\u00e9l"}, {"echo", true}, {"logprobs", 0}};
+  const json choice = server.choice(request);
+  EXPECT_EQ(choice["text"], "h\u00e9lhello");
+  const json& scores = choice["logprobs"];
+  EXPECT_EQ(scores["tokens"][0], "<s>");
+  EXPECT_EQ(scores["text_offset"][0], 0);
+  EXPECT_EQ(scores["token_logprobs"][0], json());
+  EXPECT_EQ(scores["token_logprobs"][1], -2);
+  const auto generated = std::ranges::find(scores["token_logprobs"], json(-1));
+  ASSERT_NE(generated, scores["token_logprobs"].end());
+  EXPECT_EQ(scores["text_offset"][generated - scores["token_logprobs"].begin()], 3);
+  request["stream"] = true;
+  EXPECT_EQ(events_of(server.body(request)).texts.at(0), "h\u00e9lhello");
 }
