@@ -282,9 +282,9 @@ class Checkpoint:
     def get(self, name, kind="master"):
         """The parameter, or with another kind (self.kinds) the optimizer's buffer of it."""
         if name not in self.shapes:
-            raise KeyError(name)
+            raise KeyError(f"the checkpoint has no parameter {name}; the command list shows them")
         if kind not in self.kinds:
-            raise KeyError(f"{kind}: the checkpoint has {', '.join(self.kinds)}")
+            raise KeyError(f"the checkpoint has no {kind}, but {', '.join(self.kinds)}")
         places = self._places.get((name, kind), [])
         shape = self.shapes[name]
         all_rows, all_cols = shape if len(shape) == 2 else (shape[0], 1)
@@ -317,7 +317,7 @@ class Checkpoint:
         """A text of the checkpoint: state.json, config.toml."""
         entry = next((each for each in self.index["texts"] if each[0] == name), None)
         if entry is None:
-            raise KeyError(name)
+            raise KeyError(f"the checkpoint has no text {name}")
         path = os.path.join(self.folder, name)
         with open(path, "rb") as file:
             data = file.read()
@@ -420,7 +420,8 @@ def main(arguments=None):
             for name, shape in checkpoint.shapes.items():
                 print(f"{name}  {', '.join(map(str, shape))}")
     except (CheckpointError, OSError, KeyError) as error:
-        sys.exit(f"error: {error}")
+        # str() of a KeyError has quotes around the message.
+        sys.exit(f"error: {error.args[0] if isinstance(error, KeyError) else error}")
 
 
 if __name__ == "__main__":

@@ -145,8 +145,8 @@ void write_texts(LoadedModel& loaded, const Tokenizer& tokenizer, Request reques
   Generator generator(loaded, request.generator);
   const bool speaks = world.rank() == 0, single = texts.size() == 1;
   if (speaks && single) std::cout << texts.front() << std::flush;
-  const std::vector<Generation> results =
-      generator.generate(prompts, request.wanted, [&](std::size_t, std::string_view text) {
+  const std::vector<Generation> results = generator.generate(
+      prompts, request.wanted, [&](std::size_t, std::string_view text, const Generation&) {
         if (speaks && single) std::cout << text << std::flush;
       });
   if (!speaks) return;
@@ -229,9 +229,10 @@ void converse(LoadedModel& loaded, const std::shared_ptr<const Tokenizer>& token
     if (dropped && speaks)
       std::cerr << "note: the context of " << generator.context()
                 << " tokens is full; the oldest turns are dropped\n";
-    const auto answer = generator.generate({prompt}, wanted, [&](std::size_t, auto text) {
-      if (speaks) std::cout << text << std::flush;
-    });
+    const auto answer =
+        generator.generate({prompt}, wanted, [&](std::size_t, auto text, const auto&) {
+          if (speaks) std::cout << text << std::flush;
+        });
     if (speaks) std::cout << std::endl;
     messages.push_back({"assistant", answer.front().text});
     ++wanted.seed;  // samples differently in every turn
@@ -316,6 +317,7 @@ int run_generate(const Arguments& arguments) {
   if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
   const auto tokenizer = need_tokenizer(config, request);
   request.generator.tokenizer = tokenizer.get();
+  request.wanted.stop_tokens = read_end_tokens(config.data.tokenizer);
   if (const auto end = tokenizer->end_of_text()) request.wanted.stop_tokens.push_back(*end);
   with_model(config, [&](LoadedModel& loaded) {
     if (request.chat)

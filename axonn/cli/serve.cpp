@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -7,7 +6,6 @@
 #include <utility>
 
 #include <CLI/CLI.hpp>
-#include <fmt/chrono.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
@@ -91,9 +89,6 @@ std::shared_ptr<const ChatTemplate> chat_of(const ServeFlags& flags,
                                             const std::shared_ptr<const Tokenizer>& tokenizer,
                                             const std::string& folder) {
   ChatArguments arguments = parse_chat_arguments(flags.chat_template_args, "--chat-template-args");
-  if (!arguments.now)
-    arguments.now =
-        parse_chat_date(fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr))), "now");
   try {
     return std::make_shared<ChatTemplate>(tokenizer, find_chat_format(flags.chat_template, folder),
                                           std::move(arguments));
@@ -106,6 +101,7 @@ std::shared_ptr<const ChatTemplate> chat_of(const ServeFlags& flags,
 
 /// The folder's name; for checkpoints, that of the run.
 std::string name_in(std::filesystem::path path) {
+  path = std::filesystem::weakly_canonical(path);
   const auto says_nothing = [&] {
     const std::string name = path.filename().string();
     return name.empty() || name == "checkpoints" || name.starts_with("step-");
@@ -164,6 +160,7 @@ int run_serve(const Arguments& arguments) {
   Config config = open_model(flags);
   flags.served.tokenizer = need_tokenizer(config, flags);
   flags.served.chat = chat_of(flags, flags.served.tokenizer, config.data.tokenizer);
+  flags.served.stop_tokens = read_end_tokens(config.data.tokenizer);
   flags.served.name = flags.name.empty() ? name_in(flags.model) : flags.name;
   flags.generator.tokenizer = flags.served.tokenizer.get();
   flags.generator.hold_weights = !flags.gather_weights;

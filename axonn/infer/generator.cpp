@@ -69,10 +69,8 @@ Generation finished(GeneratedSequence& sequence, FinishReason reason,
   if (sequence.text) {
     const std::string rest = sequence.text->finish();
     result.text += rest;
-    if (on_text && !rest.empty()) on_text(sequence.number, rest);
+    if (on_text && !rest.empty()) on_text(sequence.number, rest, result);
   }
-  result.tokens.assign(sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.prompt_size),
-                       sequence.tokens.end());
   result.reason = reason;
   result.slid = sequence.begin > 0;
   return result;
@@ -204,8 +202,7 @@ std::int64_t Generator::reserve(std::size_t prompts) {
 
 void Generator::check(const std::vector<std::int32_t>& prompt,
                       const GenerationOptions& options) const {
-  AXONN_CHECK(options.max_tokens > 0 || (options.max_tokens == 0 && options.score_prompt),
-              "Generator: ", options.max_tokens, " tokens");
+  AXONN_CHECK(options.max_tokens >= 0, "Generator: ", options.max_tokens, " tokens");
   AXONN_CHECK(!(options.slides && options.score_prompt),
               "Generator: the scores of a prompt whose first tokens are dropped");
   if (!options.stop_strings.empty() && !options_.tokenizer)
@@ -225,9 +222,10 @@ std::size_t Generator::add(const std::vector<std::int32_t>& prompt,
   GeneratedSequence sequence{
       .number = next_number_, .options = options, .tokens = prompt, .prompt_size = prompt.size()};
   if (options_.tokenizer)
-    sequence.text.emplace(*options_.tokenizer,
-                          DecodeOptions{.skip_special = true, .continues = true},
-                          options.stop_strings);
+    sequence.text.emplace(
+        *options_.tokenizer,
+        DecodeOptions{.skip_special = true, .shown = options.shown_tokens, .continues = true},
+        options.stop_strings);
   if (std::ssize(prompt) > context_) sequence.begin = prompt.size() - (context_ + 1) / 2;
   schedule_->add(std::move(sequence));
   return next_number_++;
@@ -327,10 +325,11 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
   if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
     return FinishReason::stop_token;
   sequence.tokens.push_back(token);
+  sequence.result.tokens.push_back(token);
   if (sequence.text) {
     const std::string text = sequence.text->push(token);
     sequence.result.text += text;
-    if (on_text) on_text(sequence.number, text);
+    if (on_text) on_text(sequence.number, text, sequence.result);
     if (sequence.text->stopped()) return FinishReason::stop_string;
   }
   if (static_cast<std::int64_t>(sequence.produced()) >= options.max_tokens)
@@ -402,12 +401,15 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<std::i
     std::unique_ptr<Held>& held;
     ~Release() { held.reset(); }
   } release{held_};
+  OnText on_mine;
+  if (on_text)
+    on_mine = [&](std::size_t number, std::string_view text, const Generation& so_far) {
+      on_text(number - first, text, so_far);
+    };
   while (!idle())
-    step(on_text ? [&](std::size_t number, std::string_view text) { on_text(number - first, text); }
-                 : OnText(),
-         [&](std::size_t number, Generation result) {
-           results[number - first] = std::move(result);
-         });
+    step(on_mine, [&](std::size_t number, Generation result) {
+      results[number - first] = std::move(result);
+    });
   return results;
 }
 

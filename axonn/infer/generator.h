@@ -24,19 +24,20 @@ struct PassPlan;
 
 /// How a text is generated.
 struct GenerationOptions {
-  std::int64_t max_tokens = 200;  ///< generated per prompt
+  std::int64_t max_tokens = 200;  ///< generated per prompt; 0: only computes the prompt
   Sampling sampling = {.temperature = 0};
   std::uint64_t seed = 1;
   std::uint64_t stream = 0;  ///< texts of one seed and different streams are drawn independently
   /// Log-probabilities of the generated tokens, and of so many of the likeliest tokens at their
   /// places; -1: none.
   std::int64_t likeliest = -1;
-  /// The same of the prompt's tokens, the first excepted. With it, max_tokens may be 0, and slides
-  /// must be false. The prompt is then computed anew, in passes of 128 tokens.
+  /// The same of the prompt's tokens, the first excepted. Then slides must be false. The prompt is
+  /// computed anew, in passes of 128 tokens.
   bool score_prompt = false;
   /// Generation ends at one of these. It is not part of the result.
   std::vector<std::int32_t> stop_tokens = {};
-  std::vector<std::string> stop_strings = {};  ///< the same for texts; requires a tokenizer
+  std::vector<std::string> stop_strings = {};   ///< the same for texts; requires a tokenizer
+  std::vector<std::int32_t> shown_tokens = {};  ///< special tokens that the text shows
   /// When the context is full: true drops all but its last half and continues, with positions
   /// counted from the first token that is left; false ends the generation.
   bool slides = false;
@@ -122,9 +123,10 @@ class Generator {
     /// Makes texts of tokens, and limits the vocabulary to its own. Null: results have tokens only.
     const Tokenizer* tokenizer = nullptr;
   };
-  /// Receives the text of a prompt as far as it can be shown. Called on every rank after every
-  /// token.
-  using OnText = std::function<void(std::size_t prompt, std::string_view text)>;
+  /// Receives the new text of a prompt, as far as it can be shown, and all that was generated so
+  /// far. Called on every rank after every token.
+  using OnText =
+      std::function<void(std::size_t prompt, std::string_view text, const Generation& so_far)>;
   /// Receives what was generated after a prompt, at its end.
   using OnEnd = std::function<void(std::size_t prompt, Generation)>;
 

@@ -1,8 +1,9 @@
 #include "axonn/serve/api.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <ctime>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,19 +29,21 @@ using Streams = std::vector<std::shared_ptr<TextStream>>;
 class Answer {
  public:
   Answer(const ServedModel& model, CompletionRequest request, Streams streams)
-      : request_(std::move(request)), streams_(std::move(streams)), results_(streams_.size()) {
+      : request_(std::move(request)), open_(streams.size()) {
     static std::atomic<std::uint64_t> count{0};
     head_ = std::make_unique<AnswerHead>(AnswerHead{
         model, request_,
         fmt::format("{}-{:x}-{}", request_.chat ? "chatcmpl" : "cmpl",
                     std::chrono::system_clock::now().time_since_epoch().count(), ++count),
-        std::time(nullptr)});
-    open_ = streams_.size();
-    begun_.resize(streams_.size());
+        model.clock()});
+    for (std::size_t i = 0; i < streams.size(); ++i)
+      choices_.push_back({.stream = std::move(streams[i]),
+                          .splitter = AnswerSplitter(request_.form, request_.in_thought),
+                          .whole = {.index = i}});
   }
   ~Answer() {
-    for (const auto& stream : streams_)
-      if (stream) stream->cancel();
+    for (const Choice& choice : choices_)
+      if (choice.stream) choice.stream->cancel();
   }
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
@@ -50,47 +53,86 @@ class Answer {
     if (over_) return {};
     if (open_ == 0) return last();
     std::string piece;
+    if (!begun_ && request_.chat && request_.stream)
+      for (const Choice& choice : choices_) piece += stream_begin(*head_, choice.whole.index);
+    begun_ = true;
+    if (!piece.empty()) return piece;
     // Waits for one stream, then takes what the others have.
-    for (std::size_t i = 0, waited = 0; i < streams_.size(); ++i) {
-      if (!streams_[i]) continue;
-      const auto patience = waited++ == 0 ? kPatience : std::chrono::milliseconds{0};
-      while (auto event = streams_[i]->next(patience)) {
+    std::chrono::milliseconds patience = kPatience;
+    for (Choice& choice : choices_) {
+      while (choice.stream) {
+        auto event = choice.stream->next(std::exchange(patience, std::chrono::milliseconds{0}));
+        if (!event) break;
         if (!event->fault.empty()) return fault(event->fault);
-        piece += taken(i, *event);
-        if (event->end) break;
+        piece += taken(choice, std::move(*event));
       }
-      if (results_[i]) --open_, streams_[i].reset();
     }
     return piece;
   }
 
  private:
-  std::string taken(std::size_t i, TextStream::Event& event) {
-    std::string piece;
-    if (request_.stream) {
-      std::string text = std::move(event.text);
-      if (!begun_[i] && request_.echo)
-        text.insert(0, head_->model.tokenizer->decode(
-                           request_.prompts[i / static_cast<std::size_t>(request_.copies)]));
-      if (!text.empty()) {
-        piece = stream_piece(*head_, i, text, !begun_[i]);
-        begun_[i] = true;
-      }
-      if (event.end) piece += stream_end(*head_, i, event.end->reason);
-    }
+  struct Choice {
+    std::shared_ptr<TextStream> stream;  // null after its end
+    AnswerSplitter splitter;             // of a chat
+    ChoiceNews whole;                    // of a stream only whether it calls tools
+    bool begun = false;
+    std::int64_t offset = 0;  // characters before the next token
+  };
+
+  std::string taken(Choice& choice, TextStream::Event event) {
+    ChoiceNews news{.index = choice.whole.index};
     if (event.end) {
-      generated_ += std::ssize(event.end->tokens);
-      results_[i] = std::move(event.end);
+      news.end = event.news.reason;
+      choice.stream.reset();
+      --open_;
     }
-    return piece;
+    generated_ += std::ssize(event.news.tokens);
+    if (!choice.begun && request_.echo) echo(choice, event.news, news);
+    choice.begun = true;
+    if (request_.options.likeliest >= 0) {
+      add_tokens(choice, event.news.tokens, true, news);
+      std::ranges::move(event.news.scores, std::back_inserter(news.scores));
+    }
+    if (request_.chat) {
+      news.parts = choice.splitter.push(event.news.text);
+      if (event.end) news.parts.append(choice.splitter.finish());
+      if (request_.single_call && news.parts.calls.size() > 1) news.parts.calls.resize(1);
+    } else {
+      news.parts.text += event.news.text;
+    }
+    if (request_.stream) return stream_news(*head_, news, !news.parts.calls.empty());
+    choice.whole.append(std::move(news));
+    return {};
+  }
+
+  /// Begins a choice with its prompt.
+  void echo(Choice& choice, Generation& generation, ChoiceNews& news) {
+    const std::size_t prompt = news.index / static_cast<std::size_t>(request_.copies);
+    news.parts.text = request_.echoes[prompt];
+    if (!request_.options.score_prompt) return;
+    // Tokens that are not in the text, such as <s>, come before its beginning.
+    choice.offset = characters_in(news.parts.text);
+    for (const std::int32_t token : request_.prompts[prompt])
+      choice.offset -= characters_of(head_->model, token, false);
+    add_tokens(choice, request_.prompts[prompt], false, news);
+    news.scores = std::move(generation.prompt_scores);
+  }
+
+  void add_tokens(Choice& choice, const std::vector<std::int32_t>& tokens, bool generated,
+                  ChoiceNews& news) {
+    for (const std::int32_t token : tokens) {
+      news.tokens.push_back(token);
+      news.offsets.push_back(std::max<std::int64_t>(choice.offset, 0));
+      choice.offset += characters_of(head_->model, token, generated);
+    }
   }
 
   std::string last() {
     over_ = true;
     if (request_.stream) return stream_done(*head_, generated_);
-    std::vector<Generation> results;
-    for (auto& result : results_) results.push_back(std::move(*result));
-    return answer_json(*head_, results);
+    std::vector<ChoiceNews> whole;
+    for (Choice& choice : choices_) whole.push_back(std::move(choice.whole));
+    return answer_json(*head_, whole, generated_);
   }
 
   /// The status was sent already, so an answer that is no stream breaks off.
@@ -102,12 +144,10 @@ class Answer {
 
   CompletionRequest request_;
   std::unique_ptr<AnswerHead> head_;
-  Streams streams_;  // null where ended
-  std::vector<std::optional<Generation>> results_;
-  std::vector<bool> begun_;
-  std::size_t open_ = 0;
+  std::vector<Choice> choices_;
+  std::size_t open_;
   std::int64_t generated_ = 0;
-  bool over_ = false;
+  bool begun_ = false, over_ = false;
 };
 
 void complete(const ServedModel& model, RequestQueue& queue, CompletionRequest request,
@@ -139,14 +179,16 @@ Json health_of(const RequestQueue& queue) {
           {"tokens", load.tokens}};
 }
 
-Json tokenizer_info(const Tokenizer& tokenizer) {
+Json tokenizer_info(const ServedModel& model) {
+  const Tokenizer& tokenizer = *model.tokenizer;
   const auto text_of = [&](std::optional<std::int32_t> token) {
     return token ? Json(std::string(tokenizer.bytes_of(*token))) : Json();
   };
   return {{"tokenizer", tokenizer.name()},
           {"vocab_size", tokenizer.vocab_size()},
           {"bos_token", text_of(tokenizer.begin_of_text())},
-          {"eos_token", text_of(tokenizer.end_of_text())}};
+          {"eos_token", text_of(tokenizer.end_of_text())},
+          {"chat_template", model.chat ? Json(model.chat->source(false)) : Json()}};
 }
 
 }  // namespace
@@ -172,17 +214,24 @@ void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) 
       true);
   const Json here{{"id", model.name},
                   {"object", "model"},
+                  {"created", model.clock()},
                   {"owned_by", "axonn"},
                   {"max_model_len", model.context},
                   {"chat", model.chat != nullptr}};
   server.get("/v1/models", fixed({{"object", "list"}, {"data", Json::array({here})}}));
-  server.get("/tokenizer_info", fixed(tokenizer_info(*model.tokenizer)));
+  server.get("/v1/models/" + model.name, fixed(here));
+  server.get("/tokenizer_info", fixed(tokenizer_info(model)));
   server.post("/tokenize", [&model](const HttpRequest& request, HttpResponse& response) {
     const auto tokens = parse_tokenize(request.body, model);
     response.body =
         Json{{"tokens", tokens}, {"count", tokens.size()}, {"max_model_len", model.context}}
             .dump() +
         '\n';
+  });
+  server.post("/detokenize", [&model](const HttpRequest& request, HttpResponse& response) {
+    response.body = Json{{"prompt", parse_detokenize(request.body, model)}}.dump(
+                        -1, ' ', false, Json::error_handler_t::replace) +
+                    '\n';
   });
   server.post("/v1/completions", [&](const HttpRequest& request, HttpResponse& response) {
     complete(model, queue, parse_completion(request.body, model), response);

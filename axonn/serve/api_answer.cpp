@@ -1,12 +1,14 @@
 #include "axonn/serve/api_answer.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/check.h"
+#include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
 #include "axonn/serve/http.h"
 
@@ -23,9 +25,10 @@ std::string dumped(const Json& value) {
 
 std::string sent(const Json& value) { return "data: " + dumped(value) + "\n\n"; }
 
-const char* reason_name(FinishReason reason) {
+const char* reason_name(FinishReason reason, bool called) {
   const bool full = reason == FinishReason::max_tokens || reason == FinishReason::context;
-  return full ? "length" : "stop";
+  if (full) return "length";
+  return called ? "tool_calls" : "stop";
 }
 
 /// The characters of a token; "bytes:\xe2\x82" if they are not whole characters, as OpenAI has it.
@@ -36,28 +39,6 @@ std::string token_text(const ServedModel& model, std::int32_t token) {
   std::string text = "bytes:";
   for (const char byte : bytes) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
   return text;
-}
-
-std::size_t characters_of(std::string_view text) {
-  return std::ranges::count_if(text, [](char byte) { return (byte & 0xc0) != 0x80; });
-}
-
-/// Tokens and their scores; the first has none if it begins the prompt.
-struct ScoredTokens {
-  std::vector<std::int32_t> tokens;
-  std::vector<TokenScore> scores;  ///< of the last so many tokens
-};
-
-ScoredTokens scored_tokens(const CompletionRequest& request, std::size_t prompt,
-                           const Generation& result) {
-  ScoredTokens all;
-  if (request.options.score_prompt) {
-    all.tokens = request.prompts[prompt];
-    all.scores = result.prompt_scores;
-  }
-  all.tokens.insert(all.tokens.end(), result.tokens.begin(), result.tokens.end());
-  all.scores.insert(all.scores.end(), result.scores.begin(), result.scores.end());
-  return all;
 }
 
 /// The likeliest tokens by their characters, the token itself among them. Of several with the same
@@ -73,16 +54,11 @@ Json likeliest_json(const ServedModel& model, std::int32_t token, const TokenSco
   return found;
 }
 
-Json completion_scores(const ServedModel& model, const ScoredTokens& of) {
-  Json tokens = Json::array(), values = Json::array(), likeliest = Json::array(),
-       offsets = Json::array();
-  std::size_t offset = 0;
+Json completion_scores(const ServedModel& model, const ChoiceNews& of) {
+  Json tokens = Json::array(), values = Json::array(), likeliest = Json::array();
+  const std::size_t missing = of.tokens.size() - of.scores.size();  // 1 if a prompt begins there
   for (std::size_t i = 0; i < of.tokens.size(); ++i) {
-    const std::size_t missing = of.tokens.size() - of.scores.size();
     tokens.push_back(token_text(model, of.tokens[i]));
-    offsets.push_back(offset);
-    if (of.tokens[i] < model.tokenizer->vocab_size())
-      offset += characters_of(model.tokenizer->bytes_of(of.tokens[i]));
     if (i < missing) {
       values.push_back(nullptr);
       likeliest.push_back(nullptr);
@@ -95,7 +71,7 @@ Json completion_scores(const ServedModel& model, const ScoredTokens& of) {
   return {{"tokens", tokens},
           {"token_logprobs", values},
           {"top_logprobs", likeliest},
-          {"text_offset", offsets}};
+          {"text_offset", of.offsets}};
 }
 
 Json chat_token(const ServedModel& model, std::int32_t token, float log_probability) {
@@ -106,7 +82,7 @@ Json chat_token(const ServedModel& model, std::int32_t token, float log_probabil
   return {{"token", token_text(model, token)}, {"logprob", log_probability}, {"bytes", bytes}};
 }
 
-Json chat_scores(const ServedModel& model, const ScoredTokens& of) {
+Json chat_scores(const ServedModel& model, const ChoiceNews& of) {
   Json content = Json::array();
   for (std::size_t i = 0; i < of.tokens.size(); ++i) {
     const TokenScore& score = of.scores[i];
@@ -117,6 +93,42 @@ Json chat_scores(const ServedModel& model, const ScoredTokens& of) {
     content.push_back(std::move(token));
   }
   return {{"content", content}};
+}
+
+Json scores_json(const AnswerHead& head, const ChoiceNews& of) {
+  if (head.request.options.likeliest < 0) return nullptr;
+  return head.request.chat ? chat_scores(head.model, of) : completion_scores(head.model, of);
+}
+
+/// An id of nine letters and digits, which is what Mistral's templates accept.
+std::string call_id(const AnswerHead& head, std::size_t index, std::size_t call) {
+  std::string id;
+  for (std::uint64_t hash = hash_text(concat(head.id, '/', index, '/', call)); id.size() < 9;
+       hash /= 36)
+    id += "0123456789abcdefghijklmnopqrstuvwxyz"[hash % 36];
+  return id;
+}
+
+Json calls_json(const AnswerHead& head, const ChoiceNews& of, bool stream) {
+  Json calls = Json::array();
+  for (const ToolCall& call : of.parts.calls) {
+    const std::size_t number = calls.size();
+    Json one = stream ? Json{{"index", number}} : Json::object();
+    one["id"] = call_id(head, of.index, number);
+    one["type"] = "function";
+    one["function"] = {{"name", call.name}, {"arguments", call.arguments}};
+    calls.push_back(std::move(one));
+  }
+  return calls;
+}
+
+Json message_json(const AnswerHead& head, const ChoiceNews& choice) {
+  const AnswerParts& parts = choice.parts;
+  Json message{{"role", "assistant"}, {"content", parts.text}};
+  if (parts.text.empty() && !parts.calls.empty()) message["content"] = nullptr;
+  if (!parts.thought.empty()) message["reasoning_content"] = parts.thought;
+  if (!parts.calls.empty()) message["tool_calls"] = calls_json(head, choice, false);
+  return message;
 }
 
 Json head_json(const AnswerHead& head, const char* object) {
@@ -132,10 +144,10 @@ Json usage_json(const CompletionRequest& request, std::int64_t generated) {
           {"total_tokens", read + generated}};
 }
 
-/// A piece of a stream with one choice, which may have ended.
-Json piece_json(const AnswerHead& head, std::size_t index) {
+/// An event of a stream with one choice.
+Json event_json(const AnswerHead& head, std::size_t index) {
   const bool chat = head.request.chat;
-  Json piece = head_json(head, chat ? "chat.completion.chunk" : "text_completion");
+  Json event = head_json(head, chat ? "chat.completion.chunk" : "text_completion");
   Json choice{{"index", index}};
   if (chat)
     choice["delta"] = Json::object();
@@ -143,67 +155,82 @@ Json piece_json(const AnswerHead& head, std::size_t index) {
     choice["text"] = "";
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = nullptr;
-  piece["choices"] = Json::array({choice});
-  return piece;
+  event["choices"] = Json::array({choice});
+  if (head.request.stream_usage) event["usage"] = nullptr;
+  return event;
 }
 
 }  // namespace
 
-std::string answer_json(const AnswerHead& head, const std::vector<Generation>& results) {
-  const CompletionRequest& request = head.request;
-  Json answer = head_json(head, request.chat ? "chat.completion" : "text_completion");
+void ChoiceNews::append(ChoiceNews more) {
+  parts.append(std::move(more.parts));
+  tokens.insert(tokens.end(), more.tokens.begin(), more.tokens.end());
+  offsets.insert(offsets.end(), more.offsets.begin(), more.offsets.end());
+  std::ranges::move(more.scores, std::back_inserter(scores));
+  end = more.end;
+}
+
+std::int64_t characters_in(std::string_view text) {
+  return std::ranges::count_if(text, [](char byte) { return (byte & 0xc0) != 0x80; });
+}
+
+std::int64_t characters_of(const ServedModel& model, std::int32_t token, bool generated) {
+  if (token >= model.tokenizer->vocab_size()) return 0;
+  if (generated && model.tokenizer->is_special(token)) return 0;
+  return characters_in(model.tokenizer->bytes_of(token));
+}
+
+std::string answer_json(const AnswerHead& head, const std::vector<ChoiceNews>& choices,
+                        std::int64_t generated) {
+  const bool chat = head.request.chat;
+  Json answer = head_json(head, chat ? "chat.completion" : "text_completion");
   answer["choices"] = Json::array();
-  std::int64_t generated = 0;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const Generation& result = results[i];
-    const std::size_t prompt = i / static_cast<std::size_t>(request.copies);
-    generated += std::ssize(result.tokens);
-    Json choice{{"index", i}};
-    std::string text = result.text;
-    if (request.echo) text.insert(0, head.model.tokenizer->decode(request.prompts[prompt]));
-    if (request.chat)
-      choice["message"] = {{"role", "assistant"}, {"content", text}};
+  for (const ChoiceNews& each : choices) {
+    Json choice{{"index", each.index}};
+    if (chat)
+      choice["message"] = message_json(head, each);
     else
-      choice["text"] = text;
-    choice["logprobs"] = nullptr;
-    if (request.options.likeliest >= 0) {
-      const ScoredTokens scored = scored_tokens(request, prompt, result);
-      choice["logprobs"] =
-          request.chat ? chat_scores(head.model, scored) : completion_scores(head.model, scored);
-    }
-    choice["finish_reason"] = reason_name(result.reason);
+      choice["text"] = each.parts.text;
+    choice["logprobs"] = scores_json(head, each);
+    choice["finish_reason"] = reason_name(*each.end, !each.parts.calls.empty());
     answer["choices"].push_back(std::move(choice));
   }
-  answer["usage"] = usage_json(request, generated);
+  answer["usage"] = usage_json(head.request, generated);
   return dumped(answer) + '\n';
 }
 
-std::string stream_piece(const AnswerHead& head, std::size_t index, std::string_view text,
-                         bool first) {
-  Json piece = piece_json(head, index);
-  Json& choice = piece["choices"][0];
-  if (head.request.chat) {
-    if (first) choice["delta"]["role"] = "assistant";
-    choice["delta"]["content"] = text;
-  } else {
-    choice["text"] = text;
-  }
-  return sent(piece);
+std::string stream_begin(const AnswerHead& head, std::size_t index) {
+  Json event = event_json(head, index);
+  event["choices"][0]["delta"] = {{"role", "assistant"}, {"content", ""}};
+  return sent(event);
 }
 
-std::string stream_end(const AnswerHead& head, std::size_t index, FinishReason reason) {
-  Json piece = piece_json(head, index);
-  piece["choices"][0]["finish_reason"] = reason_name(reason);
-  return sent(piece);
+std::string stream_news(const AnswerHead& head, const ChoiceNews& news, bool called) {
+  std::string events;
+  const AnswerParts& parts = news.parts;
+  if (!parts.empty() || !news.tokens.empty()) {
+    Json event = event_json(head, news.index);
+    Json& choice = event["choices"][0];
+    if (!head.request.chat) choice["text"] = parts.text;
+    if (!parts.thought.empty()) choice["delta"]["reasoning_content"] = parts.thought;
+    if (head.request.chat && !parts.text.empty()) choice["delta"]["content"] = parts.text;
+    if (!parts.calls.empty()) choice["delta"]["tool_calls"] = calls_json(head, news, true);
+    choice["logprobs"] = scores_json(head, news);
+    events = sent(event);
+  }
+  if (!news.end) return events;
+  Json event = event_json(head, news.index);
+  event["choices"][0]["finish_reason"] = reason_name(*news.end, called);
+  return events + sent(event);
 }
 
 std::string stream_done(const AnswerHead& head, std::int64_t generated) {
   std::string text;
   if (head.request.stream_usage) {
-    Json piece = head_json(head, head.request.chat ? "chat.completion.chunk" : "text_completion");
-    piece["choices"] = Json::array();
-    piece["usage"] = usage_json(head.request, generated);
-    text = sent(piece);
+    Json event = head_json(head, head.request.chat ? "chat.completion.chunk" : "text_completion");
+    event["choices"] = Json::array();
+    event["usage"] = usage_json(head.request, generated);
+    text = sent(event);
   }
   return text + "data: [DONE]\n\n";
 }

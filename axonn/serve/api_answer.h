@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +19,33 @@ struct AnswerHead {
   std::int64_t created = 0;  ///< seconds since 1970
 };
 
-/// The whole answer, from a result for each copy of each prompt.
-std::string answer_json(const AnswerHead& head, const std::vector<Generation>& results);
+/// New in a choice of an answer, or all of it.
+struct ChoiceNews {
+  std::size_t index = 0;  ///< of the choice
+  AnswerParts parts;
+  // If the request asks for scores:
+  std::vector<std::int32_t> tokens = {};
+  std::vector<std::int64_t> offsets = {};  ///< characters of the text before each token
+  std::vector<TokenScore> scores = {};     ///< of the last so many tokens
+  std::optional<FinishReason> end = {};    ///< why the choice ended, if it has
 
-/// A piece of a stream: new text of choice `index`, "data: {...}\n\n". `first`: the choice's first.
-std::string stream_piece(const AnswerHead& head, std::size_t index, std::string_view text,
-                         bool first);
-/// The end of a choice.
-std::string stream_end(const AnswerHead& head, std::size_t index, FinishReason reason);
+  void append(ChoiceNews more);
+};
+
+/// Characters as text_offset counts them: of a text, and of a token's text. A generated token that
+/// is special has none.
+std::int64_t characters_in(std::string_view text);
+std::int64_t characters_of(const ServedModel& model, std::int32_t token, bool generated);
+
+/// The whole answer; `generated`: tokens.
+std::string answer_json(const AnswerHead& head, const std::vector<ChoiceNews>& choices,
+                        std::int64_t generated);
+
+/// The first event of a chat's choice, which says whose message it is; "data: {...}\n\n".
+std::string stream_begin(const AnswerHead& head, std::size_t index);
+/// News of a choice: an event with them, if there are any, and one for its end. `called`: whether
+/// the choice calls tools.
+std::string stream_news(const AnswerHead& head, const ChoiceNews& news, bool called);
 /// The end of the stream: the count of tokens, if the request asks for it, and [DONE].
 std::string stream_done(const AnswerHead& head, std::int64_t generated);
 /// An error in the middle of a stream.

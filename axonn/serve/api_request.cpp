@@ -4,10 +4,12 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/serve/http.h"
 #include "axonn/text/chat/conversation.h"
 
 namespace axonn {
@@ -16,11 +18,19 @@ namespace {
 
 constexpr std::int64_t kMostLikeliest = 100, kMostStops = 16;
 
+template <typename... Parts>
+[[noreturn]] void reject(const char* key, const Parts&... parts) {
+  throw RequestError(key, concat(parts...));
+}
+
 /// The members of a request, with their names in errors.
 class Body {
  public:
-  explicit Body(const std::string& text) : json_(nlohmann::json::parse(text, nullptr, false)) {
+  explicit Body(const std::string& text) try : json_(nlohmann::json::parse(text)) {
     if (!json_.is_object()) refuse("the body is not a JSON object");
+  } catch (const nlohmann::json::exception& error) {
+    const std::string_view why = error.what();  // begins with "[json.exception...] "
+    refuse("the body is not JSON: ", why.substr(std::min(why.find(']') + 2, why.size())));
   }
 
   /// The member; null if it is missing.
@@ -34,28 +44,40 @@ class Body {
   bool flag(const char* key, bool otherwise) const {
     const nlohmann::json& value = (*this)[key];
     if (value.is_null()) return otherwise;
-    if (!value.is_boolean()) refuse(key, ": wanted true or false");
+    if (!value.is_boolean()) reject(key, "wanted true or false");
     return value;
   }
   double real(const char* key, double otherwise, double least, double most) const {
     const nlohmann::json& value = (*this)[key];
     if (value.is_null()) return otherwise;
     if (!value.is_number() || !(value >= least && value <= most))
-      refuse(key, ": wanted a number from ", least, " to ", most);
+      reject(key, "wanted a number from ", least, " to ", most);
     return value;
   }
-  std::int64_t whole(const char* key, std::int64_t otherwise, std::int64_t least,
-                     std::int64_t most) const {
+  std::int64_t whole(const char* key, std::int64_t otherwise, std::int64_t least, std::int64_t most,
+                     const char* limit = "") const {
     const nlohmann::json& value = (*this)[key];
     if (value.is_null()) return otherwise;
     if (!value.is_number_integer() || value < least || value > most)
-      refuse(key, ": wanted a whole number from ", least, " to ", most);
+      reject(key, "wanted a whole number from ", least, " to ", most, limit);
     return value;
+  }
+  /// A list of tokens that the model knows.
+  std::vector<std::int32_t> tokens(const char* key, const nlohmann::json& list,
+                                   std::int64_t vocab) const {
+    std::vector<std::int32_t> tokens;
+    if (!list.is_array()) reject(key, "wanted a list of tokens");
+    for (const nlohmann::json& token : list) {
+      if (!token.is_number_integer() || token < 0 || token >= vocab)
+        reject(key, "wanted tokens from 0 to ", vocab - 1, ", got ", token.dump());
+      tokens.push_back(token);
+    }
+    return tokens;
   }
   /// Refuses a value other than the one that changes nothing.
   void only(const char* key, const nlohmann::json& plain) const {
     const nlohmann::json& value = (*this)[key];
-    if (!value.is_null() && value != plain) refuse(key, ": only ", plain.dump(), " is supported");
+    if (!value.is_null() && value != plain) reject(key, "only ", plain.dump(), " is supported");
   }
 
  private:
@@ -66,7 +88,7 @@ std::vector<std::string> texts_of(const nlohmann::json& value, const char* key) 
   std::vector<std::string> texts;
   for (const nlohmann::json& each : value.is_array() ? value : nlohmann::json::array({value})) {
     if (!each.is_string() || each.get_ref<const std::string&>().empty())
-      refuse(key, ": wanted a text, or a list of texts, none empty");
+      reject(key, "wanted a text, or a list of texts, none empty");
     texts.push_back(each);
   }
   return texts;
@@ -76,23 +98,63 @@ bool is_tokens(const nlohmann::json& value) {
   return value.is_array() && !value.empty() && value[0].is_number();
 }
 
-/// A prompt: a text, which gets the begin-of-text token, or tokens as they are.
-std::vector<std::int32_t> prompt_of(const nlohmann::json& value, const ServedModel& model) {
+/// The text of tokens, of which the tokenizer may not know all that the model does.
+std::string text_of(std::vector<std::int32_t> tokens, const ServedModel& model) {
+  std::erase_if(tokens, [&](auto token) { return token >= model.tokenizer->vocab_size(); });
+  return model.tokenizer->decode(tokens);
+}
+
+/// Adds a prompt: a text, which gets the begin-of-text token, or tokens as they are.
+void add_prompt(const Body& body, const nlohmann::json& value, const ServedModel& model,
+                CompletionRequest& request) {
   std::vector<std::int32_t> tokens;
   if (value.is_string()) {
     tokens = model.tokenizer->encode_prompt(value.get_ref<const std::string&>());
     const auto end = model.tokenizer->end_of_text();
     if (tokens.empty() && end) tokens.push_back(*end);
-    if (tokens.empty()) refuse("prompt: it is empty");
-    return tokens;
+    if (tokens.empty()) reject("prompt", "it is empty");
+  } else if (is_tokens(value)) {
+    tokens = body.tokens("prompt", value, model.vocab);
+  } else {
+    reject("prompt", "wanted a text, a list of tokens, or a list of either");
   }
-  if (!is_tokens(value)) refuse("prompt: wanted a text, a list of tokens, or a list of either");
-  for (const nlohmann::json& token : value) {
-    if (!token.is_number_integer() || token < 0 || token >= model.vocab)
-      refuse("prompt: wanted tokens from 0 to ", model.vocab - 1, ", got ", token.dump());
-    tokens.push_back(token);
+  if (request.echo)
+    request.echoes.push_back(value.is_string() ? value.get<std::string>() : text_of(tokens, model));
+  request.prompts.push_back(std::move(tokens));
+}
+
+bool wants_usage(const Body& body) {
+  const nlohmann::json& options = body["stream_options"];
+  if (options.is_null()) return false;
+  const auto found = options.find("include_usage");
+  if (!options.is_object() || (found != options.end() && !found->is_boolean()))
+    reject("stream_options", "wanted an object such as {\"include_usage\": true}");
+  return found != options.end() && *found;
+}
+
+/// The most tokens generated for a prompt.
+std::int64_t limit_in(const Body& body, const char* key, std::int64_t otherwise, std::int64_t least,
+                      const ServedModel& model) {
+  return body.whole(key, std::min(otherwise, model.most_tokens), least, model.most_tokens,
+                    ", which is the server's limit (axonn serve --max-tokens)");
+}
+
+/// Whether a chat's prompt ends with the beginning of a thought.
+bool ends_in_thought(std::string_view prompt) {
+  return prompt.substr(0, prompt.find_last_not_of(" \n") + 1).ends_with("<think>");
+}
+
+void read_stops(const Body& body, const ServedModel& model, GenerationOptions& options) {
+  if (body.has("stop")) options.stop_strings = texts_of(body["stop"], "stop");
+  if (std::ssize(options.stop_strings) > kMostStops)
+    reject("stop", options.stop_strings.size(), " texts, more than ", kMostStops);
+  if (!body.flag("ignore_eos", false)) {
+    options.stop_tokens = model.stop_tokens;
+    if (const auto end = model.tokenizer->end_of_text()) options.stop_tokens.push_back(*end);
   }
-  return tokens;
+  if (!body.has("stop_token_ids")) return;
+  const auto tokens = body.tokens("stop_token_ids", body["stop_token_ids"], model.vocab);
+  options.stop_tokens.insert(options.stop_tokens.end(), tokens.begin(), tokens.end());
 }
 
 /// What completions and chats have in common.
@@ -108,50 +170,77 @@ void read_common(const Body& body, const ServedModel& model, CompletionRequest& 
                                         "seed", 0, std::numeric_limits<std::int64_t>::min(),
                                         std::numeric_limits<std::int64_t>::max()))
                                   : std::uint64_t{random()} << 32 | random();
-  if (body.has("stop")) options.stop_strings = texts_of(body["stop"], "stop");
-  if (std::ssize(options.stop_strings) > kMostStops)
-    refuse("stop: ", options.stop_strings.size(), " texts, more than ", kMostStops);
-  if (const auto end = model.tokenizer->end_of_text()) options.stop_tokens.push_back(*end);
+  read_stops(body, model, options);
   request.copies = body.whole("n", 1, 1, model.most_prompts);
   request.stream = body.flag("stream", false);
-  const nlohmann::json& stream_options = body["stream_options"];
-  request.stream_usage = stream_options.is_object() && stream_options.value("include_usage", false);
-  for (const char* key : {"presence_penalty", "frequency_penalty"}) body.only(key, 0);
+  request.stream_usage = wants_usage(body);
+  for (const char* key : {"presence_penalty", "frequency_penalty", "min_p", "min_tokens"})
+    body.only(key, 0);
   body.only("logit_bias", nlohmann::json::object());
   body.only("response_format", {{"type", "text"}});
 }
 
-/// Checks that the prompts fit, and what is to be generated after them.
-void check(const ServedModel& model, CompletionRequest& request) {
+/// Checks that the prompts fit.
+void check(const ServedModel& model, const CompletionRequest& request) {
+  const char* key = request.chat ? "messages" : "prompt";
   if (std::ssize(request.prompts) * request.copies > model.most_prompts)
-    refuse("prompt: ", request.prompts.size(), " prompts, each ", request.copies,
-           " times, are more than ", model.most_prompts);
+    reject(key, request.prompts.size(), " prompts, each ", request.copies, " times, are more than ",
+           model.most_prompts, " (axonn serve --max-prompts)");
   for (const auto& prompt : request.prompts)
     if (std::ssize(prompt) > model.context)
-      refuse("the prompt has ", prompt.size(), " tokens, but the context has only ", model.context);
-  if (request.stream && request.options.likeliest >= 0)
-    refuse("logprobs: not supported with stream");
+      throw RequestError(key,
+                         concat("the prompt has ", prompt.size(),
+                                " tokens, but the context has only ", model.context),
+                         "context_length_exceeded");
+}
+
+std::tm local_time(std::time_t time) {
+  std::tm local{};
+  localtime_r(&time, &local);
+  return local;
+}
+
+/// Reads a chat's messages and tools, and finds how its answer may write calls of them.
+void read_conversation(const Body& body, const std::string& text, const ServedModel& model,
+                       CompletionRequest& request) {
+  const std::optional<jinja::Value> value = parse_chat_json(text);
+  if (!value) refuse("the body is not JSON that a chat template can read");
+  Conversation conversation = Conversation::parse(*value->dict(), "the request");
+  conversation.parse_call_arguments();
+  conversation.now = local_time(model.clock());
+  const nlohmann::json& choice = body["tool_choice"];
+  if (choice == "none")
+    std::erase_if(conversation.variables, [](const auto& one) { return one.first == "tools"; });
+  else if (!choice.is_null() && choice != "auto")
+    reject("tool_choice", "only \"auto\" and \"none\" are supported");
+  const bool tools = !body["tools"].empty() && choice != "none";
+  request.form = find_answer_form(model.chat->source(tools));
+  if (!tools) request.form.calls = AnswerForm::Calls::none;
+  request.single_call = !body.flag("parallel_tool_calls", true);
+  for (const std::string_view marker : request.form.markers())
+    if (const auto token = model.tokenizer->added_token(marker))
+      request.options.shown_tokens.push_back(*token);
+  request.prompts.push_back(model.chat->prompt(conversation));
+  request.in_thought = request.form.thinks && ends_in_thought(text_of(request.prompts[0], model));
 }
 
 }  // namespace
 
 CompletionRequest parse_completion(const std::string& text, const ServedModel& model) {
   const Body body(text);
-  CompletionRequest request;
+  CompletionRequest request{.echo = body.flag("echo", false)};
   const nlohmann::json& prompt = body["prompt"];
   if (prompt.is_array() && !is_tokens(prompt))
-    for (const nlohmann::json& each : prompt) request.prompts.push_back(prompt_of(each, model));
+    for (const nlohmann::json& each : prompt) add_prompt(body, each, model, request);
   else
-    request.prompts.push_back(prompt_of(prompt, model));
-  if (request.prompts.empty()) refuse("prompt: an empty list");
+    add_prompt(body, prompt, model, request);
+  if (request.prompts.empty()) reject("prompt", "it is an empty list");
   read_common(body, model, request);
-  request.echo = body.flag("echo", false);
   GenerationOptions& options = request.options;
-  if (!body["logprobs"].is_boolean())  // a number; chats have a flag
+  if (body["logprobs"] != false)  // a number; true is for chats
     options.likeliest = body.whole("logprobs", -1, 0, kMostLikeliest);
   options.score_prompt = request.echo && options.likeliest >= 0;
-  options.max_tokens = body.whole("max_tokens", std::min<std::int64_t>(16, model.most_tokens),
-                                  options.score_prompt ? 0 : 1, model.most_tokens);
+  options.max_tokens = limit_in(body, "max_tokens", 16, 0, model);
   // Whoever scores a text asks for one more token and counts on it.
   if (options.score_prompt && options.max_tokens == 1) options.stop_tokens.clear();
   body.only("best_of", request.copies);
@@ -167,31 +256,36 @@ CompletionRequest parse_chat_completion(const std::string& text, const ServedMod
         "the model has no chat template; start the server with --chat-template, or ask "
         "/v1/completions");
   CompletionRequest request{.chat = true};
-  const std::optional<jinja::Value> value = parse_chat_json(text);
-  if (!value || !value->dict()) refuse("the body is not a JSON object");
-  request.prompts.push_back(model.chat->prompt(Conversation::parse(*value->dict(), "the request")));
   read_common(body, model, request);
+  read_conversation(body, text, model, request);
   GenerationOptions& options = request.options;
   if (body.flag("logprobs", false)) options.likeliest = body.whole("top_logprobs", 0, 0, 20);
   const std::int64_t room =
       std::max<std::int64_t>(1, model.context - std::ssize(request.prompts[0]));
-  const char* const limit = body.has("max_tokens") ? "max_tokens" : "max_completion_tokens";
-  options.max_tokens = body.whole(limit, std::min(room, model.most_tokens), 1, model.most_tokens);
+  options.max_tokens = limit_in(
+      body, body.has("max_tokens") ? "max_tokens" : "max_completion_tokens", room, 1, model);
   const std::vector<std::int32_t>& end = model.chat->end_of_turn();
   if (end.size() == 1)
     options.stop_tokens.push_back(end.front());
   else if (!end.empty())
     options.stop_strings.push_back(model.tokenizer->decode(end));
+  for (const char* key : {"functions", "function_call"})
+    if (body.has(key)) reject(key, "not supported; use tools");
   check(model, request);
   return request;
 }
 
 std::vector<std::int32_t> parse_tokenize(const std::string& text, const ServedModel& model) {
   const Body body(text);
-  if (!body["prompt"].is_string()) refuse("prompt: wanted a text");
+  if (!body["prompt"].is_string()) reject("prompt", "wanted a text");
   const std::string prompt = body["prompt"];
   return body.flag("add_special_tokens", true) ? model.tokenizer->encode_prompt(prompt)
                                                : model.tokenizer->encode(prompt);
+}
+
+std::string parse_detokenize(const std::string& text, const ServedModel& model) {
+  const Body body(text);
+  return text_of(body.tokens("tokens", body["tokens"], model.vocab), model);
 }
 
 }  // namespace axonn

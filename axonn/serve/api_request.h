@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "axonn/infer/generator.h"
+#include "axonn/serve/answer_parts.h"
 #include "axonn/text/chat/chat_template.h"
 #include "axonn/text/tokenizer.h"
 
@@ -17,8 +20,10 @@ struct ServedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat;  ///< null: it has no chat template
   std::int64_t vocab = 0, context = 0;
-  std::int64_t most_tokens = 4096;  ///< generated for a prompt
-  std::int64_t most_prompts = 256;  ///< of a request, its copies included
+  std::int64_t most_tokens = 4096;             ///< generated for a prompt
+  std::int64_t most_prompts = 256;             ///< of a request, its copies included
+  std::vector<std::int32_t> stop_tokens = {};  ///< that end a text besides the tokenizer's
+  std::function<std::time_t()> clock = [] { return std::time(nullptr); };
 };
 
 /// A request of OpenAI's API for completions or chat completions.
@@ -27,6 +32,10 @@ struct CompletionRequest {
   std::vector<std::vector<std::int32_t>> prompts;  ///< not empty
   std::int64_t copies = 1;                         ///< "n": texts generated after each prompt
   bool echo = false;                               ///< the answer begins with the prompt
+  std::vector<std::string> echoes;                 ///< the prompts as texts, if `echo`
+  AnswerForm form = {};                            ///< of a chat's answer
+  bool in_thought = false;   ///< the chat's prompt begins the answer's thought
+  bool single_call = false;  ///< of several calls of tools, the answer has the first
   bool stream = false;
   bool stream_usage = false;  ///< the stream's last piece counts tokens
   GenerationOptions options;
@@ -34,16 +43,19 @@ struct CompletionRequest {
 
 /// Parses the body of POST /v1/completions: prompt (a text, a list of tokens, or a list of either),
 /// max_tokens, temperature, top_p, n, stream, stream_options, logprobs, echo, stop, seed; and
-/// top_k and repetition_penalty, which other servers know too. Other keys are ignored, unless they
-/// ask for what this program cannot do. Throws UsageError that names the key.
+/// top_k, repetition_penalty, stop_token_ids and ignore_eos, which other servers know too. Other
+/// keys are ignored, unless they ask for what this program cannot do. Throws RequestError.
 CompletionRequest parse_completion(const std::string& body, const ServedModel& model);
 
 /// Parses the body of POST /v1/chat/completions: messages and what the model's template reads
-/// beside them, and the keys above, but max_completion_tokens and, for logprobs, top_logprobs.
-/// Throws UsageError that names the key, also if the model has no chat template.
+/// beside them, tool_choice, parallel_tool_calls, and the keys above, but max_completion_tokens
+/// and, for logprobs, top_logprobs. Throws UsageError, also if the model has no chat template.
 CompletionRequest parse_chat_completion(const std::string& body, const ServedModel& model);
 
-/// The text or the tokens in `prompt` of POST /tokenize, with add_special_tokens (default true).
+/// The tokens of `prompt` of POST /tokenize, with add_special_tokens (default true).
 std::vector<std::int32_t> parse_tokenize(const std::string& body, const ServedModel& model);
+
+/// The text of `tokens` of POST /detokenize.
+std::string parse_detokenize(const std::string& body, const ServedModel& model);
 
 }  // namespace axonn

@@ -23,6 +23,7 @@ nlohmann::json to_json(const GenerationOptions& options) {
           options.score_prompt,
           options.stop_tokens,
           options.stop_strings,
+          options.shown_tokens,
           temperature,
           top_k,
           top_p,
@@ -31,13 +32,14 @@ nlohmann::json to_json(const GenerationOptions& options) {
 
 GenerationOptions options_of(const nlohmann::json& from) {
   return {.max_tokens = from[0],
-          .sampling = {from[7], from[8], from[9], from[10]},
+          .sampling = {from[8], from[9], from[10], from[11]},
           .seed = from[1],
           .stream = from[2],
           .likeliest = from[3],
           .score_prompt = from[4],
           .stop_tokens = from[5].get<std::vector<std::int32_t>>(),
-          .stop_strings = from[6].get<std::vector<std::string>>()};
+          .stop_strings = from[6].get<std::vector<std::string>>(),
+          .shown_tokens = from[7].get<std::vector<std::int32_t>>()};
 }
 
 /// As CBOR, which also holds stop strings that are not UTF-8.
@@ -96,7 +98,7 @@ void RequestQueue::close(const std::string& why) {
     if (!closed_.empty()) return;
     closed_ = why;
     for (const Request& request : waiting_) request.stream->push({.fault = why});
-    for (const auto& [number, stream] : running_) stream->push({.fault = why});
+    for (const auto& [number, running] : running_) running.stream->push({.fault = why});
     waiting_.clear();
     running_.clear();
   }
@@ -117,7 +119,7 @@ RequestQueue::Orders RequestQueue::take(bool idle, std::size_t slots) {
   if (idle) changed_.wait_for(lock, kHeartbeat, anything);
   Orders orders{.stop = !closed_.empty()};
   for (auto each = running_.begin(); each != running_.end();) {
-    if (each->second->cancelled()) {
+    if (each->second.stream->cancelled()) {
       orders.cancel.push_back(each->first);
       each = running_.erase(each);
     } else {
@@ -135,25 +137,39 @@ RequestQueue::Orders RequestQueue::take(bool idle, std::size_t slots) {
 void RequestQueue::started(std::size_t number, std::shared_ptr<TextStream> stream) {
   const std::lock_guard lock(mutex_);
   if (closed_.empty())
-    running_[number] = std::move(stream);
+    running_[number] = {.stream = std::move(stream)};
   else
     stream->push({.fault = closed_});
 }
 
-void RequestQueue::text(std::size_t number, std::string_view piece) {
-  if (piece.empty()) return;
-  const std::lock_guard lock(mutex_);
-  if (const auto found = running_.find(number); found != running_.end())
-    found->second->push({.text = std::string(piece)});
+Generation RequestQueue::Running::news(const Generation& all) {
+  const auto rest = [](const auto& values, std::size_t& had) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(had);
+    had = values.size();
+    return std::remove_cvref_t<decltype(values)>(begin, values.end());
+  };
+  return {.tokens = rest(all.tokens, tokens),
+          .text = rest(all.text, text),
+          .reason = all.reason,
+          .slid = all.slid,
+          .prompt_scores = rest(all.prompt_scores, prompt_scores),
+          .scores = rest(all.scores, scores)};
 }
 
-void RequestQueue::ended(std::size_t number, Generation result) {
+void RequestQueue::text(std::size_t number, const Generation& so_far) {
+  const std::lock_guard lock(mutex_);
+  const auto found = running_.find(number);
+  if (found == running_.end() || so_far.text.size() == found->second.text) return;
+  found->second.stream->push({.news = found->second.news(so_far)});
+}
+
+void RequestQueue::ended(std::size_t number, const Generation& result) {
   const std::lock_guard lock(mutex_);
   ++load_.prompts;
   load_.tokens += std::ssize(result.tokens);
   const auto found = running_.find(number);
   if (found == running_.end()) return;
-  found->second->push({.end = std::move(result)});
+  found->second.stream->push({.news = found->second.news(result), .end = true});
   running_.erase(found);
 }
 
@@ -161,11 +177,11 @@ void serve(Generator& generator, Communicator& world, RequestQueue* queue) {
   const bool leads = world.rank() == 0;
   AXONN_CHECK(leads == (queue != nullptr), "serve: rank 0 alone has the queue");
   const auto slots = static_cast<std::size_t>(generator.reserve(std::size_t{1} << 20));
-  const auto on_text = [&](std::size_t number, std::string_view text) {
-    queue->text(number, text);
+  const auto on_text = [&](std::size_t number, std::string_view, const Generation& so_far) {
+    queue->text(number, so_far);
   };
-  const auto on_end = [&](std::size_t number, Generation result) {
-    queue->ended(number, std::move(result));
+  const auto on_end = [&](std::size_t number, const Generation& result) {
+    queue->ended(number, result);
   };
   for (;;) {
     RequestQueue::Orders mine;

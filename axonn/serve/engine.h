@@ -19,11 +19,11 @@ namespace axonn {
 /// What is generated after one prompt, as it comes. One thread reads, another one writes.
 class TextStream {
  public:
-  /// Something new: a piece of text, or the end.
+  /// Something new.
   struct Event {
-    std::string text = {};
-    std::optional<Generation> end = {};  ///< the whole; its text is that of all events
-    std::string fault = {};              ///< why there will be no end, if it is not empty
+    Generation news = {};    ///< new text and tokens, with scores; events together are the whole
+    bool end = false;        ///< no event follows; news.reason tells why
+    std::string fault = {};  ///< why there will be no end, if it is not empty
   };
 
   /// The next event; none if there is none after `patience`.
@@ -74,15 +74,23 @@ class RequestQueue {
   /// Takes `slots` prompts at most.
   Orders take(bool idle, std::size_t slots);
   void started(std::size_t number, std::shared_ptr<TextStream> stream);
-  void text(std::size_t number, std::string_view piece);
-  void ended(std::size_t number, Generation result);
+  void text(std::size_t number, const Generation& so_far);
+  void ended(std::size_t number, const Generation& result);
 
  private:
+  /// A prompt's stream, and how much of the generation it has.
+  struct Running {
+    std::shared_ptr<TextStream> stream;
+    std::size_t text = 0, tokens = 0, scores = 0, prompt_scores = 0;
+
+    Generation news(const Generation& all);
+  };
+
   const std::size_t most_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Request> waiting_;
-  std::map<std::size_t, std::shared_ptr<TextStream>> running_;
+  std::map<std::size_t, Running> running_;
   Load load_;
   std::string closed_;  // why, if it is
 };

@@ -37,10 +37,22 @@ bool same_secret(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-void set_error(httplib::Response& response, int status, const std::string& message) {
+void set_error(httplib::Response& response, int status, const std::string& message,
+               const std::string& member = "", const std::string& code = "") {
   response.status = status;
-  response.set_content(error_json(message, status < 500 ? "invalid_request_error" : "server_error"),
-                       "application/json");
+  response.set_content(
+      error_json(message, status < 500 ? "invalid_request_error" : "server_error", member, code),
+      "application/json");
+}
+
+/// The regular expression, which the library expects, of a path.
+std::string literal(std::string_view path) {
+  std::string pattern;
+  for (const char c : path) {
+    if (std::string_view("^$\\.*+?()[]{}|").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
 }
 
 void send(HttpResponse answer, httplib::Response& response) {
@@ -96,9 +108,10 @@ class HttpServer::State {
     server_.set_error_handler([](const auto& request, auto& response) {
       if (response.body.empty())
         set_error(response, response.status,
-                  response.status == 413   ? "the request is too large"
-                  : response.status == 404 ? concat("there is no ", request.path)
-                                           : "the request is malformed");
+                  response.status == 413 ? "the request is too large"
+                  : response.status == 404
+                      ? concat("there is no ", request.method, ' ', request.path)
+                      : "the request is malformed");
     });
   }
   ~State() { stop(); }
@@ -112,6 +125,8 @@ class HttpServer::State {
         };
         handler({.path = from.path, .body = from.body, .parameter = parameter}, answer);
         send(std::move(answer), to);
+      } catch (const RequestError& error) {
+        set_error(to, 400, error.what(), error.member, error.code);
       } catch (const UsageError& error) {
         set_error(to, 400, error.what());
       } catch (const std::exception& error) {
@@ -121,14 +136,15 @@ class HttpServer::State {
   }
 
   int start() {
-    if (options_.port == 0)
+    const int wanted = options_.port;
+    if (wanted == 0)
       options_.port = server_.bind_to_any_port(options_.host.c_str());
-    else if (!server_.bind_to_port(options_.host.c_str(), options_.port))
+    else if (!server_.bind_to_port(options_.host.c_str(), wanted))
       options_.port = -1;
     if (options_.port < 0)
-      refuse("cannot listen on ", options_.host,
+      refuse("cannot listen on ", options_.host, " at port ", wanted,
              ": another program has the port, or this machine has no such address; choose another "
-             "with --port or --host");
+             "with --port (0: any that is free) or --host");
     listen(socket_, kBacklog);  // the library allows 5 clients to wait
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     while (!server_.is_running()) std::this_thread::yield();
@@ -146,8 +162,8 @@ class HttpServer::State {
 
  private:
   bool refused(const httplib::Request& request, httplib::Response& response) const {
-    const auto refuse_with = [&](int status, const char* message) {
-      set_error(response, status, message);
+    const auto refuse_with = [&](int status, const char* message, const char* code = "") {
+      set_error(response, status, message, "", code);
       return true;
     };
     if (is_this_machine(options_.host) &&
@@ -158,7 +174,8 @@ class HttpServer::State {
       return refuse_with(415, "the header Content-Type must be application/json");
     if (!options_.token.empty() && !open_.contains(request.path) &&
         !same_secret(request.get_header_value("Authorization"), "Bearer " + options_.token))
-      return refuse_with(401, "the header \"Authorization: Bearer TOKEN\" is missing or wrong");
+      return refuse_with(401, "the header \"Authorization: Bearer TOKEN\" is missing or wrong",
+                         "invalid_api_key");
     return false;
   }
 
@@ -169,10 +186,16 @@ class HttpServer::State {
   std::thread thread_;
 };
 
-std::string error_json(const std::string& message, const std::string& type) {
-  return nlohmann::json{
-             {"error",
-              {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}}
+std::string error_json(const std::string& message, const std::string& type,
+                       const std::string& member, const std::string& code) {
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);
+  };
+  return nlohmann::json{{"error",
+                         {{"message", message},
+                          {"type", type},
+                          {"param", or_null(member)},
+                          {"code", or_null(code)}}}}
              .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
          '\n';
 }
@@ -189,12 +212,12 @@ HttpServer::HttpServer(Options options) {
 HttpServer::~HttpServer() = default;
 
 void HttpServer::get(const std::string& path, Handler handler, bool open) {
-  state_->server().Get(path.c_str(), state_->wrapped(std::move(handler)));
+  state_->server().Get(literal(path), state_->wrapped(std::move(handler)));
   if (open) state_->open(path);
 }
 
 void HttpServer::post(const std::string& path, Handler handler) {
-  state_->server().Post(path.c_str(), state_->wrapped(std::move(handler)));
+  state_->server().Post(literal(path), state_->wrapped(std::move(handler)));
 }
 
 int HttpServer::start() { return state_->start(); }

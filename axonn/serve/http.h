@@ -5,6 +5,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include "axonn/base/check.h"
 
 namespace axonn {
 
@@ -26,8 +29,19 @@ struct HttpResponse {
   std::function<void()> over = {};
 };
 
-/// The body of an answer that reports an error, as OpenAI's API has it.
-std::string error_json(const std::string& message, const std::string& type);
+/// A fault of a request, which is answered with status 400 and names the member at fault.
+class RequestError : public UsageError {
+ public:
+  /// `code`: of OpenAI's API for this fault, or "".
+  RequestError(std::string which, const std::string& why, std::string its_code = "")
+      : UsageError(which + ": " + why), member(std::move(which)), code(std::move(its_code)) {}
+
+  std::string member, code;
+};
+
+/// The body of an answer that reports an error, as OpenAI's API has it. Empty: null.
+std::string error_json(const std::string& message, const std::string& type,
+                       const std::string& member = "", const std::string& code = "");
 
 /// A small web server, for pages and APIs of this machine's users.
 ///
@@ -53,7 +67,7 @@ class HttpServer {
   explicit HttpServer(Options options);
   ~HttpServer();
 
-  /// Handles GET of the path; `open`: without a token.
+  /// Handles GET of exactly this path; `open`: without a token.
   void get(const std::string& path, Handler handler, bool open = false);
   void post(const std::string& path, Handler handler);
 

@@ -6,7 +6,10 @@ namespace axonn {
 
 class HttpServer::State {};
 
-std::string error_json(const std::string& message, const std::string&) { return message; }
+std::string error_json(const std::string& message, const std::string&, const std::string&,
+                       const std::string&) {
+  return message;
+}
 
 std::string http_library() {
   return "none (built without cpp-httplib): no axonn serve, no axonn board";

@@ -20,6 +20,14 @@ function addTurn(kind, text) {
   return turn;
 }
 
+/// A place for the model's thought, above its turn.
+function addThought(turn) {
+  const thought = document.createElement('div');
+  thought.className = 'turn soft';
+  turn.before(thought);
+  return thought;
+}
+
 /// Calls take with each JSON object of a stream of server-sent events.
 async function readEvents(body, take) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
@@ -45,11 +53,15 @@ async function answer(path, request, turn) {
     body: JSON.stringify({...request, stream: true}),
   });
   if (!response.ok) throw new Error((await response.json()).error.message);
-  let text = '';
+  let text = '', thought = null;
   await readEvents(response.body, (event) => {
     if (event.error) throw new Error(event.error.message);
     const choice = event.choices[0];
     if (!choice) return;
+    if (choice.delta && choice.delta.reasoning_content) {
+      thought = thought || addThought(turn);
+      thought.textContent += choice.delta.reasoning_content;
+    }
     text += choice.delta ? choice.delta.content || '' : choice.text;
     turn.textContent = text;
     turn.scrollIntoView({block: 'end'});

@@ -39,7 +39,9 @@ class ByteTokenizer : public Tokenizer {
 /// The text that a token adds after the tokens before it.
 std::string_view shown(const Tokenizer& tokenizer, std::int32_t token, DecodeOptions& state) {
   std::string_view bytes = tokenizer.bytes_of(token);
-  if (state.skip_special && tokenizer.is_special(token)) return {};
+  if (state.skip_special && tokenizer.is_special(token) &&
+      std::ranges::find(state.shown, token) == state.shown.end())
+    return {};
   const bool front = !std::exchange(state.continues, true);
   if (front && bytes.starts_with(' ') && tokenizer.puts_space()) bytes.remove_prefix(1);
   return bytes;
@@ -48,13 +50,6 @@ std::string_view shown(const Tokenizer& tokenizer, std::int32_t token, DecodeOpt
 /// The characters of a token, which is a string or an object with the string in "content".
 std::string token_at(const JsonNode& node) {
   return node.is_object() ? node["content"].text() : node.text_or("");
-}
-
-/// Returns the length of the longest suffix of text that is a proper prefix of `stop`.
-std::size_t begun(std::string_view text, const std::string& stop) {
-  for (std::size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n)
-    if (text.compare(text.size() - n, n, stop, 0, n) == 0) return n;
-  return 0;
 }
 
 }  // namespace
@@ -139,6 +134,24 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
   return result;
 }
 
+std::vector<std::int32_t> read_end_tokens(const std::string& folder) {
+  const std::string path = std::filesystem::path(folder) / "generation_config.json";
+  if (!path_exists(path)) return {};
+  const TextFile file(path);
+  const JsonNode found = JsonNode::parse(file.text(), path)["eos_token_id"];
+  if (found.is_null()) return {};
+  std::vector<std::int32_t> tokens;
+  for (const JsonNode& each : found.is_array() ? found.items() : std::vector{found})
+    tokens.push_back(static_cast<std::int32_t>(each.number()));
+  return tokens;
+}
+
+std::size_t begun_suffix(std::string_view text, std::string_view pattern) {
+  for (std::size_t n = std::min(text.size(), pattern.size() - 1); n > 0; --n)
+    if (text.ends_with(pattern.substr(0, n))) return n;
+  return 0;
+}
+
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options,
                              std::vector<std::string> stops)
     : tokenizer_(tokenizer), options_(options), stops_(std::move(stops)) {
@@ -158,7 +171,7 @@ std::string StreamDecoder::take_ready(std::size_t whole) {
   std::size_t end = text.npos, back = 0;
   for (const std::string& stop : stops_) {
     end = std::min(end, text.find(stop));
-    back = std::max(back, begun(text, stop));
+    back = std::max(back, begun_suffix(text, stop));
   }
   stopped_ = end != text.npos;
   std::string ready(text.substr(0, stopped_ ? end : whole - back));

@@ -24,7 +24,8 @@ struct EncodeOptions {
 };
 
 struct DecodeOptions {
-  bool skip_special = false;  ///< whether to leave out special tokens
+  bool skip_special = false;  ///< whether to leave out special tokens, except those in `shown`
+  std::vector<std::int32_t> shown = {};
   /// Whether other tokens precede these: then a space at the front belongs to the text.
   bool continues = false;
 };
@@ -130,6 +131,13 @@ struct TokenizerConfig {
 /// Reads folder/tokenizer_config.json; returns empty settings if there is none. Throws UsageError
 /// if it is not a JSON object, or if one of these keys has another type.
 TokenizerConfig read_tokenizer_config(const std::string& folder);
+
+/// The tokens that end an answer: eos_token_id in folder/generation_config.json, of which some
+/// models have several. None if there is no such file or key. Throws UsageError for other values.
+std::vector<std::int32_t> read_end_tokens(const std::string& folder);
+
+/// The length of the longest suffix of the text with which `pattern` may begin, but not all of it.
+std::size_t begun_suffix(std::string_view text, std::string_view pattern);
 
 /// Decodes tokens one by one, for display, up to the first stop string. Holds back a UTF-8
 /// character that is spread over several tokens until it is complete, and text that may be the

@@ -126,6 +126,13 @@ class Checkpoint(RunTest):
         bad = subprocess.run([*program[:2], self.folder + "/none", "list"], text=True,
                              capture_output=True)
         self.assertEqual((bad.returncode, bad.stderr[:6]), (1, "error:"))
+        for arguments, message in ((["x.weight"], "no parameter x.weight; the command list"),
+                                   (["wte.weight", "--kind", "m"], "no m, but master, exp_avg")):
+            bad = subprocess.run([*program, "export", self.path("x.npz"), *arguments],
+                                 capture_output=True, text=True)
+            self.assertEqual(bad.returncode, 1)
+            self.assertTrue(bad.stderr.startswith("error: the checkpoint has " + message),
+                            bad.stderr)
 
 
 class OtherFiles(RunTest):

@@ -231,7 +231,11 @@ TEST(Generator, ReportsTextPieceByPieceOnEveryRank) {
     std::vector<std::string> texts(3);
     const auto result = generator.generate(
         some_prompts(3), {.max_tokens = 9},
-        [&](std::size_t prompt, std::string_view text) { texts[prompt] += text; });
+        [&](std::size_t prompt, std::string_view text, const Generation& so_far) {
+          texts[prompt] += text;
+          EXPECT_EQ(so_far.text, texts[prompt]);
+          EXPECT_LE(so_far.tokens.size(), 9U);
+        });
     for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(result[i].text, texts[i]);
   });
 }

@@ -17,6 +17,7 @@
 #include "axonn/infer/evaluate.h"
 #include "axonn/serve/api.h"
 
+#include "tests/serve/events.h"
 #include "tests/support/runs.h"
 #include "tests/support/with_model.h"
 
@@ -85,7 +86,7 @@ void with_server(const Setting& setting, const std::function<void(const Served&)
     Communicator& world = loaded.grid().world();
     if (world.rank() != 0) return serve(generator, world, nullptr);
     const ServedModel model{
-        .name = "tiny",
+        .name = "tiny (a+b)",
         .tokenizer = tokenizer,
         .chat = std::make_shared<ChatTemplate>(tokenizer, find_chat_format("auto", "bytes")),
         .vocab = 256,
@@ -110,35 +111,6 @@ void with_server(const Setting& setting, const std::function<void(const Served&)
 std::vector<std::int32_t> tokens_of(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()),
           reinterpret_cast<const std::uint8_t*>(text.data()) + text.size()};
-}
-
-/// The texts of a stream's events, the reasons why choices ended, and whether the stream is whole.
-struct Events {
-  std::map<int, std::string> texts, reasons;
-  json usage;
-  bool done = false;
-};
-
-Events events_of(const std::string& body) {
-  Events events;
-  std::istringstream lines(body);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty()) continue;
-    AXONN_CHECK(line.starts_with("data: "), "not an event: ", line);
-    if (line == "data: [DONE]") {
-      events.done = true;
-      continue;
-    }
-    const json event = json::parse(line.substr(6));
-    if (event.contains("usage")) events.usage = event["usage"];
-    for (const json& choice : event["choices"]) {
-      const int index = choice["index"];
-      events.texts[index] += choice.contains("delta") ? choice["delta"].value("content", "")
-                                                      : choice["text"].get<std::string>();
-      if (!choice["finish_reason"].is_null()) events.reasons[index] = choice["finish_reason"];
-    }
-  }
-  return events;
 }
 
 std::size_t entries_of(const char* folder) {
@@ -260,6 +232,61 @@ TEST(Serve, AStreamHasTheTextOfTheWholeAnswer) {
   });
 }
 
+// The scores in a stream's events, put together, are those of the whole answer. The second request
+// finds its prompt's keys and values computed, by passes of other sizes: hence the tolerance, which
+// is many roundings of a log-probability below 10.
+TEST(Serve, AStreamHasTheScoresOfTheWholeAnswer) {
+  with_server({.grid = {1, 1, 2, 1}}, [](const Served& served) {
+    const auto compare = [&](const char* path, json request, std::size_t scores_of_first) {
+      request.update({{"max_tokens", 20}, {"seed", 7}});
+      const json whole = served.answer(path, request);
+      request["stream"] = true;
+      const Events events = events_of(served.post(path, request)->body);
+      EXPECT_TRUE(events.done);
+      for (const json& choice : whole["choices"]) {
+        json scores;
+        for (const json& event : events.all)
+          for (const json& piece : event["choices"])
+            if (piece["index"] == choice["index"] && piece["logprobs"].is_object())
+              for (const auto& [name, values] : piece["logprobs"].items())
+                for (const json& value : values) scores[name].push_back(value);
+        if (choice["index"] == 0) {
+          EXPECT_EQ(scores.front().size(), scores_of_first);
+        }
+        const json got = scores.flatten(), want = choice["logprobs"].flatten();
+        ASSERT_EQ(got.size(), want.size());
+        for (const auto& [name, value] : want.items()) {
+          if (value.is_number_float()) {
+            EXPECT_NEAR(got[name].get<double>(), value.get<double>(), 1e-4) << name;
+          } else {
+            EXPECT_EQ(got[name], value) << name;
+          }
+        }
+      }
+    };
+    compare("/v1/completions", {{"prompt", {"one", "another"}}, {"logprobs", 0}, {"echo", true}},
+            3 + 20);
+    compare("/v1/completions", {{"prompt", "one"}, {"n", 2}, {"logprobs", 0}}, 20);
+    compare("/v1/chat/completions",
+            {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"logprobs", true}}, 20);
+  });
+}
+
+TEST(Serve, WithoutTokensToGenerateAnAnswerIsThePromptOrNothing) {
+  with_server({}, [](const Served& served) {
+    const auto choice = [&](json request) {
+      request["prompt"] = "abc";
+      request["max_tokens"] = 0;
+      return served.answer("/v1/completions", request)["choices"][0];
+    };
+    EXPECT_EQ(choice({})["text"], "");
+    EXPECT_EQ(choice({{"echo", true}})["text"], "abc");
+    const json scored = choice({{"echo", true}, {"logprobs", 0}});
+    EXPECT_EQ(scored["logprobs"]["tokens"], json({"a", "b", "c"}));
+    EXPECT_EQ(scored["finish_reason"], "length");
+  });
+}
+
 TEST(Serve, AChatIsThePromptOfItsTemplate) {
   with_server({}, [](const Served& served) {
     const json chat =
@@ -294,6 +321,9 @@ TEST(Serve, EndsBeforeAStopText) {
     const json got = served.answer("/v1/completions", stopping)["choices"][0];
     EXPECT_EQ(got["text"], text.substr(0, text.find(text[at])));
     EXPECT_EQ(got["finish_reason"], "stop");
+    stopping.erase("stop");
+    stopping["stop_token_ids"] = {static_cast<int>(text[at])};  // a token is a byte
+    EXPECT_EQ(served.answer("/v1/completions", stopping)["choices"][0]["text"], got["text"]);
   });
 }
 
@@ -364,7 +394,12 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
     const auto refusal = [&](const char* path, const json& body, int status) {
       const auto result = served.post(path, body);
       EXPECT_EQ(result->status, status) << body;
-      return json::parse(result->body)["error"]["message"].get<std::string>();
+      const json error = json::parse(result->body)["error"];
+      const std::string message = error["message"];
+      if (error["param"].is_string()) {
+        EXPECT_TRUE(message.starts_with(error["param"].get<std::string>() + ":")) << message;
+      }
+      return message;
     };
     const char *text = "/v1/completions", *chat = "/v1/chat/completions";
     EXPECT_THAT(refusal(text, "no object", 400), HasSubstr("not a JSON object"));
@@ -372,19 +407,37 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
     EXPECT_THAT(refusal(text, {{"prompt", {1, 256}}}, 400), HasSubstr("tokens from 0 to 255"));
     EXPECT_THAT(refusal(text, {{"prompt", std::string(301, 'a')}}, 400),
                 HasSubstr("301 tokens, but the context has only 300"));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"max_tokens", 0}}, 400), HasSubstr("max_tokens:"));
+    EXPECT_THAT(served.post(text, {{"prompt", std::string(301, 'a')}})->body,
+                HasSubstr("\"code\":\"context_length_exceeded\""));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"max_tokens", -1}}, 400),
+                HasSubstr("max_tokens: wanted a whole number from 0 to 4096, which is"));
+    EXPECT_THAT(
+        refusal(chat, {{"messages", {{{"role", "user"}, {"content", "a"}}}}, {"max_tokens", 0}},
+                400),
+        HasSubstr("max_tokens: wanted a whole number from 1"));
+    EXPECT_THAT(
+        refusal(text, {{"prompt", "a"}, {"stream_options", {{"include_usage", "yes"}}}}, 400),
+        HasSubstr("stream_options:"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logprobs", true}}, 400), HasSubstr("logprobs:"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"best_of", 2}}, 400),
+                HasSubstr("best_of: only 1"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop_token_ids", {256}}}, 400),
+                HasSubstr("stop_token_ids: wanted tokens from 0 to 255, got 256"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"temperature", "hot"}}, 400),
                 HasSubstr("temperature: wanted a number from 0"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"n", 1000}}, 400), HasSubstr("n: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop", ""}}, 400), HasSubstr("stop: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5", 1}}}}, 400),
                 HasSubstr("logit_bias: only"));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logprobs", 1}, {"stream", true}}, 400),
-                HasSubstr("not supported with stream"));
     EXPECT_THAT(refusal(chat, {{"messages", "hi"}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(chat, {{"messages", json::array()}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(text, {{"prompt", std::string(3000, 'a')}}, 413), HasSubstr("too large"));
-    EXPECT_THAT(refusal("/v2", json::object(), 404), HasSubstr("there is no /v2"));
+    EXPECT_THAT(refusal("/v2", json::object(), 404), HasSubstr("there is no POST /v2"));
+    EXPECT_EQ(served.client().Get("/v1/models/a")->status, 404);
+    const auto broken =
+        served.client().Post("/v1/completions", "{\"prompt\": }", "application/json");
+    EXPECT_EQ(broken->status, 400);
+    EXPECT_THAT(broken->body, HasSubstr("is not JSON: parse error at line 1, column 12"));
     const auto form = served.client().Post("/v1/completions", "{\"prompt\": \"a\"}", "text/plain");
     EXPECT_EQ(form->status, 415) << "what another page's form can send";
     const auto rebound = served.client().Get("/v1/models", {{"Host", "attacker.example"}});
@@ -408,6 +461,20 @@ TEST(Serve, WantsTheTokenAndHasRoomForSoManyPrompts) {
         served.client().Post("/v1/completions", right, many.dump(), "application/json")->status,
         503);
     EXPECT_EQ(served.health()["waiting"], 0) << "all prompts of a request or none";
+  });
+}
+
+TEST(Serve, DescribesItsModelAndTokenizer) {
+  with_server({}, [](const Served& served) {
+    const auto get = [&](const char* path) { return json::parse(served.client().Get(path)->body); };
+    const json model = get("/v1/models")["data"][0];
+    EXPECT_EQ(model["id"], "tiny (a+b)");
+    EXPECT_TRUE(model["created"].is_number_integer());
+    EXPECT_EQ(get("/v1/models/tiny%20(a+b)"), model);
+    EXPECT_THAT(get("/tokenizer_info")["chat_template"], HasSubstr("<|im_start|>"));
+    const json tokens = served.answer("/tokenize", {{"prompt", "h\u00e9"}});
+    EXPECT_EQ(tokens["tokens"], json({0x68, 0xc3, 0xa9}));
+    EXPECT_EQ(served.answer("/detokenize", tokens)["prompt"], "h\u00e9");
   });
 }
 

@@ -163,6 +163,30 @@ TEST(StreamDecoder, HoldsBackACharacterUntilItIsCompleteAndLosesNoByte) {
   }
 }
 
+TEST(Tokenizer, ShowsTheSpecialTokensThatAreAskedFor) {
+  const TempFolder folder;
+  const auto tokenizer = make_tokenizer(small_bpe(folder));
+  const std::vector<std::int32_t> tokens{259, kSmallEnd};
+  EXPECT_EQ(tokenizer->decode(tokens, {.skip_special = true}), "hello");
+  EXPECT_EQ(tokenizer->decode(tokens, {.skip_special = true, .shown = {kSmallEnd}}),
+            "hello<|endoftext|>");
+}
+
+TEST(EndTokens, AreOneOrSeveralOrNone) {
+  const TempFolder folder;
+  const auto end_tokens = [&](const std::string& json) {
+    folder.file("generation_config.json", json);
+    return read_end_tokens(folder.path());
+  };
+  EXPECT_THAT(read_end_tokens("bytes"), IsEmpty());
+  EXPECT_THAT(end_tokens("{}"), IsEmpty());
+  EXPECT_THAT(end_tokens("{\"eos_token_id\": 2}"), ElementsAre(2));
+  EXPECT_THAT(end_tokens("{\"eos_token_id\": [128001, 128009]}"), ElementsAre(128001, 128009));
+  EXPECT_THAT(
+      [&] { end_tokens("{\"eos_token_id\": \"</s>\"}"); },
+      testing::ThrowsMessage<UsageError>(HasSubstr("generation_config.json: eos_token_id")));
+}
+
 TEST(Gpt2Tokenizer, GivesGpt2sTokens) {
   const char* folder = std::getenv("AXONN_GPT2_DIR");
   if (!folder) GTEST_SKIP() << "set AXONN_GPT2_DIR to a folder with GPT-2's two files";

@@ -169,7 +169,7 @@ ChatTemplate::ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatForma
              ", which data.chat_template needs; choose another template (", kChatTemplates,
              "), or the model's own tokenizer");
   for (const ChatFormat::Form& form : format.forms) {
-    forms_.push_back({form.name, jinja::parse(form.text, form.file)});
+    forms_.push_back({form.name, form.text, jinja::parse(form.text, form.file)});
     all += concat('|', form.name, '|', form.text);
   }
   for (const auto& [name, token] : format.tokens) variables_.emplace_back(name, token);
@@ -192,12 +192,17 @@ ChatTemplate::ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatForma
   find_end_of_turn();
 }
 
-const jinja::Program& ChatTemplate::program_for(const Conversation& conversation) const {
-  const bool tools = std::ranges::any_of(
-      conversation.variables, [](const auto& variable) { return variable.first == "tools"; });
+const ChatTemplate::Form& ChatTemplate::form_for(bool tools) const {
   const auto find = [&](const char* name) { return std::ranges::find(forms_, name, &Form::name); };
-  if (tools && find("tool_use") != forms_.end()) return find("tool_use")->program;
-  return find("default")->program;
+  if (tools && find("tool_use") != forms_.end()) return *find("tool_use");
+  return *find("default");
+}
+
+const jinja::Program& ChatTemplate::program_for(const Conversation& conversation) const {
+  return form_for(
+             std::ranges::any_of(conversation.variables,
+                                 [](const auto& variable) { return variable.first == "tools"; }))
+      .program;
 }
 
 Text ChatTemplate::text_of_first(const Conversation& conversation, std::size_t count,
@@ -210,7 +215,8 @@ Text ChatTemplate::text_of_first(const Conversation& conversation, std::size_t c
   variables.emplace_back("messages",
                          jinja::List{.items = {first, first + static_cast<std::ptrdiff_t>(count)}});
   variables.emplace_back("add_generation_prompt", prompted);
-  jinja::RenderOptions options{.now = now_ ? &*now_ : nullptr};
+  const std::optional<std::tm>& now = now_ ? now_ : conversation.now;
+  jinja::RenderOptions options{.now = now ? &*now : nullptr};
   options.most_bytes += 256 * static_cast<std::int64_t>(conversation.bytes);
   return jinja::render(program_for(conversation), variables, options);
 }
@@ -293,7 +299,8 @@ void ChatTemplate::find_end_of_turn() {
   if (end) end_of_turn_ = {*end};
   try {
     const std::string word = "Yes";
-    const Conversation probe({{"user", "Hi"}, {"assistant", word}});
+    Conversation probe({{"user", "Hi"}, {"assistant", word}});
+    probe.now = parse_chat_date("2024-07-26", "");  // any day
     const Text whole = text(probe, false);
     const std::size_t at = whole.bytes().rfind(word);
     if (at == std::string::npos) return;

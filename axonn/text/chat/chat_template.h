@@ -74,6 +74,9 @@ class ChatTemplate {
   /// of each piece. `prompted`: up to the start of the assistant's next message.
   jinja::Text text(const Conversation& conversation, bool prompted) const;
 
+  /// The template for a conversation with tools, or without, in Jinja.
+  const std::string& source(bool tools) const { return form_for(tools).source; }
+
   /// The tokens that end the assistant's turn: one, unless markers are plain text; empty if the
   /// template writes none.
   const std::vector<std::int32_t>& end_of_turn() const { return end_of_turn_; }
@@ -83,9 +86,10 @@ class ChatTemplate {
 
  private:
   struct Form {
-    std::string name;
+    std::string name, source;
     jinja::Program program;
   };
+  const Form& form_for(bool tools) const;
   const jinja::Program& program_for(const Conversation& conversation) const;
   jinja::Text text_of_first(const Conversation& conversation, std::size_t count,
                             bool prompted) const;

@@ -122,6 +122,12 @@ std::string fault_of(const Value& message) {
   return all ? "" : kWanted;
 }
 
+/// A copy of the dict in which `key`, which it has, is `value`.
+Value with(Dict dict, const char* key, Value value) {
+  dict.set(key, std::move(value));
+  return dict;
+}
+
 }  // namespace
 
 Conversation::Conversation(const std::vector<Message>& all) {
@@ -160,6 +166,30 @@ Conversation Conversation::parse(const Dict& object, const std::string& place) {
       out.variables.emplace_back(name.text()->bytes(), value);
   }
   return out;
+}
+
+void Conversation::parse_call_arguments() {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const auto with_arguments = [&](const Dict& function) {
+      const Value* arguments = function.find("arguments");
+      if (!arguments || !arguments->text()) return Value(function);
+      const Origin origin{.source = static_cast<std::int32_t>(i)};
+      auto parsed = parse_chat_json(arguments->text()->bytes(), origin);
+      return parsed && parsed->dict() ? Value(with(function, "arguments", *parsed))
+                                      : Value(function);
+    };
+    const Dict& message = *messages[i].dict();
+    const Value* calls = message.find("tool_calls");
+    if (!calls || !calls->list()) continue;
+    List parsed;
+    for (const Value& call : calls->list()->items) {
+      const Value* function = call.dict() ? call.dict()->find("function") : nullptr;
+      parsed.items.push_back(function && function->dict()
+                                 ? with(*call.dict(), "function", with_arguments(*function->dict()))
+                                 : call);
+    }
+    messages[i] = with(message, "tool_calls", std::move(parsed));
+  }
 }
 
 std::string Conversation::text(std::size_t i, std::string_view member) const {

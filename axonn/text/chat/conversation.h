@@ -29,9 +29,14 @@ struct Conversation {
   /// A member of message i that is a text; "" if it is none.
   std::string text(std::size_t i, std::string_view member) const;
 
+  /// Replaces the arguments of tool calls that are the text of a JSON object, as clients of
+  /// OpenAI's API send them, by that object, which templates expect.
+  void parse_call_arguments();
+
   std::vector<jinja::Value> messages;  ///< dicts
   jinja::Variables variables;          ///< tools, documents and others by name
   std::size_t bytes = 0;               ///< about the size of all that
+  std::optional<std::tm> now;          ///< that strftime_now() shows, unless ChatArguments have it
 };
 
 /// Parses JSON as Python's json module, for templates: objects keep their order, and of equal keys
