@@ -165,6 +165,11 @@ void Log::warn(std::string_view line) {
   to_terminal(fmt::format("warning: {}", line));
 }
 
+void Log::error(std::string_view line) {
+  const std::scoped_lock lock(mutex_);
+  to_file("error", line);
+}
+
 void Log::step(const StepReport& report) {
   const std::scoped_lock lock(mutex_);
   const std::string line = format_step(report);

@@ -109,6 +109,7 @@ class Log {
 
   void info(std::string_view line);
   void warn(std::string_view line);  ///< "warning: ..."
+  void error(std::string_view line);  ///< to the file alone: the program prints its error itself
   void step(const StepReport& report);
 
  private:
