@@ -17,6 +17,7 @@
 #include "axonn/train/config_options.h"
 #include "axonn/train/event_file.h"
 #include "axonn/train/run_steps.h"
+#include "axonn/train/sample_file.h"
 
 namespace axonn {
 
@@ -55,6 +56,8 @@ std::int64_t export_events(const std::string& folder, const std::string& out) {
     refuse(out, " has files of events of this program already; name another folder with --out");
   make_folders(out);
   std::unique_ptr<EventFile> events;
+  const std::vector<TextSample> samples = read_samples(folder);
+  auto sample = samples.begin();
   const std::int64_t steps = read_run_steps(folder, [&](const RunStep& step) {
     if (!events) {
       events =
@@ -62,6 +65,8 @@ std::int64_t export_events(const std::string& folder, const std::string& out) {
       if (path_exists(config_path(folder)))
         events->write_text(step.step, step.time, "config", as_code(read_text(config_path(folder))));
     }
+    for (; sample != samples.end() && sample->step <= step.step; ++sample)
+      events->write_text(sample->step, sample->time, sample->tag(), to_markdown(*sample));
     const std::string fault = events->write(step);
     AXONN_CHECK(fault.empty(), fault);
   });

@@ -189,9 +189,10 @@ void RunLog::sampled(std::vector<TextSample> samples, double seconds) {
   for (std::size_t i = 0; i < samples.size(); ++i) {
     samples[i].step = line_.step;
     samples[i].time = seconds_since_1970();
+    samples[i].number = static_cast<int>(i) + 1;
     samples_->write(samples[i]);
     if (events_)
-      events_->write_text(samples[i].step, samples[i].time, fmt::format("sample/{}", i + 1),
+      events_->write_text(samples[i].step, samples[i].time, samples[i].tag(),
                           to_markdown(samples[i]));
   }
 }

@@ -1,5 +1,8 @@
 #include "axonn/train/sample_file.h"
 
+#include <fstream>
+#include <utility>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +45,21 @@ TextSample parse_sample(std::string_view line) {
           .tokens = static_cast<std::int64_t>(number("tokens")),
           .end = text("end")};
 }
+
+std::vector<TextSample> read_samples(const std::string& folder) {
+  std::vector<TextSample> samples;
+  std::ifstream file(folder + '/' + kSamplesFile);
+  for (std::string line; std::getline(file, line);) {
+    TextSample sample = parse_sample(line);
+    if (sample.step == 0) continue;
+    const bool first = samples.empty() || samples.back().step != sample.step;
+    sample.number = first ? 1 : samples.back().number + 1;
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+std::string TextSample::tag() const { return concat("sample/", number); }
 
 std::string to_markdown(const TextSample& sample) {
   return concat("Prompt:\n\n", as_code(sample.prompt), "\nText:\n\n", as_code(sample.text));

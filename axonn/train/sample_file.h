@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "axonn/train/record_file.h"
 
@@ -15,6 +16,9 @@ struct TextSample {
   std::string prompt, text;
   std::int64_t tokens = 0;  ///< of `text`
   std::string end;          ///< why it ends there: "max_tokens"
+  int number = 0;           ///< of the prompt among those of the step; counted from 1
+
+  std::string tag() const;  ///< "sample/1", in TensorBoard's events
 };
 
 /// DIR/samples.jsonl, a line a sample, as RecordFile keeps it:
@@ -40,6 +44,9 @@ inline constexpr const char* kSamplesFile = "samples.jsonl";
 
 /// The sample in a line of samples.jsonl; its step is 0 if the line is damaged.
 TextSample parse_sample(std::string_view line);
+
+/// The samples of a run, in order; none if it has no such file.
+std::vector<TextSample> read_samples(const std::string& folder);
 
 /// The sample as Markdown, for TensorBoard.
 std::string to_markdown(const TextSample& sample);
