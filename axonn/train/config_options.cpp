@@ -382,11 +382,10 @@ void list_samples(SamplesConfig& samples, OptionList& list) {
            {.help = "whether a prompt is a user's message, which the model answers in the chat "
                     "template of data.jsonl; false: it goes on writing the prompt"});
   list.add("every", &samples.every,
-           {.help = "interval between samples; there are always samples after the last step; 0: "
-                    "every training.eval_every steps",
+           {.help = "interval between samples, which are always written after the last step, too; "
+                    "0: training.eval_every",
             .unit = "steps",
-            .min = 0,
-            .also = "sample_every sample_interval"});
+            .min = 0});
   list.add("tokens", &samples.tokens,
            {.help = "most tokens that the model writes after each prompt", .min = 1});
   list.add("temperature", &samples.temperature,
@@ -394,8 +393,7 @@ void list_samples(SamplesConfig& samples, OptionList& list) {
                     "and rarer ones more often",
             .min = 0});
   list.add("hold_weights", &samples.hold_weights,
-           {.help = "whether samples gather all weights over z once, which takes their memory, "
-                    "instead of block by block for every token, which takes time"});
+           {.help = "whether to gather all weights over z once, for speed; takes their memory"});
 }
 
 void list_output(Config& config, OptionList& list) {
