@@ -100,7 +100,7 @@ void RunLog::begin(const Config& config, const std::string& config_text, std::in
   line_.tokens = tokens_seen;
   if (first()) {
     metrics_ = std::make_unique<MetricsFile>(config.output.dir + "/metrics.jsonl", first_step);
-    if (!config.samples.prompts.empty())
+    if (!config.samples.prompts.empty() || path_exists(config.output.dir + '/' + kSamplesFile))
       samples_ = std::make_unique<SamplesFile>(config.output.dir, first_step);
     const double time = seconds_since_1970();
     const std::string next = next_event_file(config.output.dir, time, first_step);

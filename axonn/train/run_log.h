@@ -64,7 +64,7 @@ class RunLog {
   Config config_;
   std::unique_ptr<MetricsFile> metrics_;  // on rank 0
   std::unique_ptr<EventFile> events_;     // on rank 0, if output.tensorboard
-  std::unique_ptr<SamplesFile> samples_;  // on rank 0, if samples.prompts
+  std::unique_ptr<SamplesFile> samples_;  // on rank 0, if there are any
   std::string description_;               // of model, grid and data
   StepMetrics line_;                      // of the last step
   std::int64_t save_failures_ = 0, skipped_ = 0;

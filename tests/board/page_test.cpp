@@ -1,5 +1,6 @@
 // The board's API in this process, and its page under node and in Chromium where they are.
 #include <cstdlib>
+#include <functional>
 #include <regex>
 
 #include <gmock/gmock.h>
@@ -10,6 +11,10 @@
 
 #include "tests/board/made_up_run.h"
 #include "tests/support/temporary_path.h"
+
+namespace axonn {
+extern const char kBoardPage[];
+}
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -23,10 +28,13 @@ namespace {
 /// A board of a folder, and a client of it.
 class BoardTest : public testing::Test {
  protected:
-  void serve(const std::vector<std::string>& paths, const std::string& token = "") {
+  /// `more` adds to the server before it starts.
+  void serve(const std::vector<std::string>& paths, const std::string& token = "",
+             const std::function<void(HttpServer&)>& more = {}) {
     board_ = std::make_unique<Board>(paths);
     server_ = std::make_unique<HttpServer>(HttpServer::Options{.port = 0, .token = token});
     add_board(*server_, *board_);
+    if (more) more(*server_);
     port_ = server_->start();
   }
   httplib::Result get(const std::string& path, const httplib::Headers& headers = {}) const {
@@ -217,12 +225,13 @@ class BoardInChromium : public BoardTest {
     append(folder_ / "runs/b/metrics.jsonl", step_line(8, "null"));
     append(folder_ / "runs/a/samples.jsonl", sample_line(5, "Once") + sample_line(9, "Once"));
     append(folder_ / "runs/b/samples.jsonl", sample_line(7, "Once") + sample_line(7, "<i>Twice"));
-    serve({folder_ / "runs"});
-    server_->get("/probe", [this](const HttpRequest&, HttpResponse& response) {
-      std::string page = get("/")->body;
-      page.insert(page.find("<script>"), kProbe);
-      response.type = "text/html";
-      response.body = page;
+    serve({folder_ / "runs"}, "", [](HttpServer& server) {
+      server.get("/probe", [](const HttpRequest&, HttpResponse& response) {
+        std::string page = kBoardPage;
+        page.insert(page.find("<script>"), kProbe);
+        response.type = "text/html";
+        response.body = page;
+      });
     });
   }
 };

@@ -144,6 +144,10 @@ TEST(TextSampler, AResumedRunRepeatsNoSampleAndDropsHalfALine) {
   train_on_threads(config, kSamples);  // from step 5
   EXPECT_EQ(steps_of(samples_of(config)), steps_of(want));
   EXPECT_EQ(texts_of(samples_of(config)), texts_of(want));
+  std::filesystem::remove_all(config.output.dir + "/checkpoints/step-10");
+  config.samples.prompts.clear();
+  train_on_threads(config, kSamples);
+  EXPECT_THAT(steps_of(samples_of(config)), ElementsAre(3, 3, 3)) << "of steps that ran again";
 }
 
 TEST(TextSampler, WritesWithEachValidationUnlessToldOtherwise) {
